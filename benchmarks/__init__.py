@@ -4,6 +4,6 @@ They keep freed memory as a run does, from here on: once TensorFlow has been imp
 threads, and the C library does not change how it serves them.
 """
 
-from robustness.core import allocator
+from robustness.core import host
 
-allocator.keep_freed_memory()
+host.keep_freed_memory()

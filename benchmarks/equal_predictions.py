@@ -22,8 +22,8 @@ import numpy as np
 
 from benchmarks import subject, timing
 from benchmarks.matrix_rate import PRECISIONS, computing_in
-from robustness.classifiers.wrap import digest
 from robustness.core.errors import InputError
+from robustness.models.from_variables import digest
 
 SEPARATOR = '|'
 

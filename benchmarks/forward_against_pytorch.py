@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks import subject, timing
 from robustness import parallel
-from robustness.core.cores import usable_cores
+from robustness.core.host import usable_cores
 from robustness.models import catalog
 from robustness.parallel.mesh import BATCH, REPLICATED
 

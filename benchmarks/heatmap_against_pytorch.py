@@ -34,7 +34,7 @@ from PIL import Image
 
 from benchmarks import subject, timing
 from benchmarks.heatmap_against_loop import check, draw_signs, heat_map
-from robustness.core.cores import usable_cores
+from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import basis_image, distinct_frequencies

@@ -36,7 +36,7 @@ from input_pipeline.geometry import resized_by_pillow
 from input_pipeline.image_files import read_image
 from robustness import parallel
 from robustness.core import random_keys
-from robustness.core.cores import usable_cores
+from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows, Rows
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import identity

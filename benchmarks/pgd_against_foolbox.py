@@ -23,7 +23,7 @@ from benchmarks import subject, timing
 from benchmarks.heatmap_against_pytorch import NETWORK, networks
 from robustness import parallel
 from robustness.core import random_keys
-from robustness.core.cores import usable_cores
+from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.estimates.comparison import discordant, mcnemar, paired_difference
 from robustness.evaluation.runner import Evaluator

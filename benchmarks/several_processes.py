@@ -31,8 +31,7 @@ from robustness import parallel
 from robustness.augment.policy import Policy
 from robustness.models import catalog
 from robustness.models.inputs import Inputs
-from robustness.parallel.meeting import meet
-from robustness.parallel.processes import Processes
+from robustness.parallel.processes import Processes, barrier
 from robustness.training import Pipeline, Training, TrainingSettings, train
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -91,7 +90,7 @@ def work(given: argparse.Namespace, directory: pathlib.Path) -> int:
     read=np.concatenate(read),
     seconds=time.monotonic() - begin,
   )
-  meet('the figures')
+  barrier('the figures')
   return 0
 
 

@@ -69,9 +69,9 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
 
   from robustness import measure
   from robustness import run as launch
-  from robustness.classifiers.build import ClassifierBuilder
+  from robustness.classifiers import ClassifierBuilder
   from robustness.cli import command_line
-  from robustness.training.meter import Meter
+  from robustness.training.loop import Meter
 
   logging.use_absl_handler()  # whose lines the launch filters, as in main.py
   watch = Stopwatch()

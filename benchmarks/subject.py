@@ -16,7 +16,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from robustness import parallel
 from robustness.attacks.losses import LOSSES
 from robustness.core import random_keys
-from robustness.core.cores import usable_cores
+from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator

@@ -1,4 +1,4 @@
-"""The training step of a network in PyTorch, with this project's policy and optimiser.
+"""The training step of a network in PyTorch, with this project's policy and optimizer.
 
 Flip and crop as `robustness.augment` has them, on a whole batch at once (faster than image by image
 in a DataLoader, whose workers need cores of their own); normalisation, cross-entropy, SGD with

@@ -6,7 +6,7 @@ The bare step is the compiled step on one batch that lies on the devices. A trai
 that `main.py` runs, from its first finished step on: rows, checks, metrics and log lines, without
 evaluations and checkpoints. Its rows lie on the devices (`resident`), or are read with tf.data or
 from arrays. PyTorch takes the steps of a ResNet of the same depth with the same batch, policy and
-optimiser on rows in memory, in the better of its memory formats, and is compared with the bare
+optimizer on rows in memory, in the better of its memory formats, and is compared with the bare
 step. Its threads wait busily for each other: by the processor's clock compare on one core,
 `taskset -c 0 python -m benchmarks.training_throughput --only torch --clock processor`. The
 step's share of an accelerator's matrix rate is a table of `benchmarks.gpu_throughput`.
@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks import subject, timing
 from robustness import parallel
 from robustness.augment.policy import Policy
-from robustness.core.cores import usable_cores
+from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog
 from robustness.models.inputs import Inputs

@@ -14,7 +14,7 @@ python main.py --config=configs/finetune_video.py:resnet50 ...
   The networks that Shankar et al. fine-tune with a learning rate of 1e-4 are :resnet50 and
   :resnet152, with 1e-5 :vgg16 (AlexNet is not here); the default, EfficientNet-Lite0, needs no
   hub. Batches of 32, 10 epochs and a rate that falls on plateaus are theirs (Table 10). They name
-  neither optimiser, momentum nor patience: here stochastic gradient descent with momentum .9
+  neither optimizer, momentum nor patience: here stochastic gradient descent with momentum .9
   without weight decay, and one epoch without a lower training loss.
 """
 

@@ -20,8 +20,8 @@ from input_pipeline import geometry
 from input_pipeline.images import Images, IndexedStore, MemoryStore, StreamedStore
 from input_pipeline.selection import delivered_size, equal_size, select
 from input_pipeline.settings import DataSettings, Preparation
-from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
+from robustness.core.host import usable_cores
 from robustness.core.rows import (
   MOST_KEPT,
   ArrayRows,

@@ -11,7 +11,6 @@ from absl import logging
 
 from input_pipeline.settings import DataSettings
 from robustness import summaries
-from robustness.classifiers.wrap import aligned
 from robustness.config.battery import PARTS
 from robustness.config.experiment import SINGLE, Experiment
 from robustness.core.errors import InputError
@@ -20,6 +19,7 @@ from robustness.evaluation.finished import LEFT_OUT
 from robustness.evaluation.study import Findings, Study
 from robustness.measure import evaluator_for, measure, recording_name
 from robustness.models.classifier import Classifier
+from robustness.models.from_variables import match_labels
 from robustness.parallel import create
 from robustness.present import text
 from robustness.results import Results, Table
@@ -110,7 +110,7 @@ def check_parts(
     used, _ = divided(experiment, name, classifiers, rows[part.data].image_shape)
     strictest = sorted(used, key=lambda classifier: not classifier.host_function)[:1]
     for classifier in strictest if part.study.needs_classifier else ():
-      own = aligned(rows[part.data], classifier)
+      own = match_labels(rows[part.data], classifier)
       parallel = create(experiment.execution.parallel)
       evaluator_for(experiment.execution, part.study, classifier, own, parallel).check(own)
 

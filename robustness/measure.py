@@ -13,7 +13,6 @@ import jax
 import pandas as pd
 
 from robustness import parallel as parallel_package
-from robustness.classifiers.wrap import aligned
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.rows import Rows
@@ -28,7 +27,8 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.sequential import RoundSettings, evaluate_in_rounds, places_of_rounds
 from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study, of_recorded, prefixes
 from robustness.models.classifier import Classifier
-from robustness.parallel.meeting import meet
+from robustness.models.from_variables import match_labels
+from robustness.parallel.processes import barrier
 from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Results
 from robustness.training.checkpoint import PROGRESS
 
@@ -56,7 +56,7 @@ def measure(
   """
   parallel = parallel_package.create(execution.parallel)
   used = classifiers if study.needs_classifier else []
-  evaluated: list[tuple[Classifier | None, Rows]] = [(c, aligned(rows, c)) for c in used]
+  evaluated: list[tuple[Classifier | None, Rows]] = [(c, match_labels(rows, c)) for c in used]
   evaluated = evaluated or [(None, rows)]
   recorded = {
     c.name if c else IMAGES: _recorded(execution, study, c, own, parallel, folder)
@@ -206,10 +206,10 @@ def _recorded(
   process, folder = (jax.process_index(), jax.process_count()), folder / evaluator.name
   if design := study.sequential_design:
     sizes = execution.batch_size, execution.views_per_step
-    settings = RoundSettings(execution.seed, *sizes, *process, meet)
+    settings = RoundSettings(execution.seed, *sizes, *process, barrier)
     return evaluate_in_rounds(evaluator, rows, folder, identity, design, settings)
   layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
   records = Records(folder, layout, identity)
   evaluator.evaluate(rows, records, *process)
-  meet(f'the records of {evaluator.name}')
+  barrier(f'the records of {evaluator.name}')
   return records

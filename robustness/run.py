@@ -21,14 +21,11 @@ import input_pipeline
 from input_pipeline.settings import DataSettings
 from robustness import workdir
 from robustness.battery import check_parts, measure_parts
-from robustness.classifiers import side_by_side
-from robustness.classifiers.build import ClassifierBuilder, channels, preparation
-from robustness.classifiers.network_training import NetworkTraining
+from robustness.classifiers import ClassifierBuilder, channels, preparation
 from robustness.config import experiment as experiments
 from robustness.config.battery import PARTS
 from robustness.config.experiment import SINGLE, Experiment
-from robustness.core import allocator, compilation_cache, disk, terminal
-from robustness.core.cores import usable_cores
+from robustness.core import compilation_cache, disk, host, terminal
 from robustness.core.errors import InputError, naming
 from robustness.core.paths import expanded
 from robustness.core.rows import Rows
@@ -38,18 +35,23 @@ from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
 from robustness.models import from_file
-from robustness.parallel.agreement import check_config, check_workdir
-from robustness.parallel.meeting import RESUMABLE, lost
-from robustness.parallel.processes import ALONE, Processes, heed_sigterm
+from robustness.parallel.processes import (
+  ALONE,
+  RESUMABLE,
+  Processes,
+  check_config,
+  check_workdir,
+  peer_is_lost,
+  restore_sigterm,
+)
 from robustness.present import page, style, text
 from robustness.present.publish import Presented, publish
 from robustness.results import Results
 from robustness.summaries.joined import Joined
 from robustness.summaries.joined import over_seeds as over_seeds_of
 from robustness.summaries.seeds import over_seeds
-from robustness.training.json_lines import JsonLinesWriter
 from robustness.training.preemption import Preempted
-from robustness.training.writers import training_writer
+from robustness.training.writers import JsonLinesWriter, NoWriter, ScalarWriter, TrainingWriter
 
 BAD_INPUT, PREEMPTED, INTERRUPTED = 2, RESUMABLE, 130
 
@@ -93,7 +95,7 @@ def _status(
       INTERRUPTED,
     )
   except Exception as error:
-    advice = None if lost(error) else disk.advice(error, directory)
+    advice = None if peer_is_lost(error) else disk.advice(error, directory)
     if advice is None:
       raise
     return complain(advice, BAD_INPUT)
@@ -140,7 +142,7 @@ def set_logging() -> None:
 
 def _is_told_by_main(record: standard_logging.LogRecord) -> bool:
   error = record.exc_info[1] if record.exc_info else None
-  return error is not None and bool(disk.advice(error, '') or lost(error))
+  return error is not None and bool(disk.advice(error, '') or peer_is_lost(error))
 
 
 def complain(message: str, status: int) -> int:
@@ -154,10 +156,10 @@ def set_devices(processes: Processes) -> None:
 
   A number of host devices that the environment asks for, in JAX's or XLA's words, is kept.
   """
-  allocator.keep_freed_memory()
+  host.keep_freed_memory()
   asked = {'JAX_NUM_CPU_DEVICES': '', 'XLA_FLAGS': 'xla_force_host_platform_device_count'}
   if not any(name in os.environ and word in os.environ[name] for name, word in asked.items()):
-    jax.config.update('jax_num_cpu_devices', usable_cores())
+    jax.config.update('jax_num_cpu_devices', host.usable_cores())
   processes.join()
 
 
@@ -206,13 +208,11 @@ def _run(
   if builders[0].begins:
     check_parts(experiment, list(builders[0].planned.values()), rows)
   _preview(experiment, rows, folders)
-  if _side_by_side(experiment):
-    side_by_side.train(builders)
   each = []
   for builder, folder in zip(builders, folders, strict=True):
     classifiers = builder.build()
     if builder is builders[-1]:
-      heed_sigterm()
+      restore_sigterm()
     compare = functools.partial(_compared_with_training, builder)
     each.append(measure_parts(builder.experiment, classifiers, rows, folder, leave, compare))
   if not seeds:
@@ -241,9 +241,9 @@ def shown_in_training(experiment: Experiment, rows: OpenedRows) -> dict[str, dic
   """Returns by label what a training will show; empty of what is not trained here."""
   if not experiment.classifiers:
     return {}
-  training = builder_for(experiment, rows, pathlib.Path()).training
+  builder = builder_for(experiment, rows, pathlib.Path())
   return {
-    label: {**recipe.shown_in_training, **training.class_groups(recipe)}
+    label: {**recipe.shown_in_training, **builder.class_groups(recipe)}
     if recipe.is_trained_here
     else {}
     for label, recipe in experiment.classifiers.items()
@@ -299,21 +299,18 @@ class OpenedRows(dict[DataSettings, Rows]):
 
 def builder_for(experiment: Experiment, rows: OpenedRows, path: pathlib.Path) -> ClassifierBuilder:
   """Returns what builds the classifiers in a folder."""
-  together = not _side_by_side(experiment)
-  training = NetworkTraining(
+
+  def writer(label: str) -> ScalarWriter:
+    return NoWriter() if jax.process_index() else TrainingWriter(path, label)
+
+  return ClassifierBuilder(
     experiment,
     rows[experiment.data],
     lambda recipe: rows.training(recipe.data),
     path / 'checkpoints',
-    lambda label: training_writer(path, label, not (together and jax.process_index())),
-    together,
+    writer,
+    rows,
   )
-  return ClassifierBuilder(training, rows)
-
-
-def _side_by_side(experiment: Experiment) -> bool:
-  """Whether each process trains networks of its own."""
-  return experiment.execution.parallel_labels and jax.process_count() > 1
 
 
 def _score_predictions(
@@ -364,7 +361,7 @@ def _compared_with_training(builder: ClassifierBuilder, study: Study, rows: Rows
   if not study.compares_training_rows:
     return Findings()
   training = {
-    label: builder.training.open_rows(recipe)
+    label: builder.open_rows(recipe)
     for label, recipe in builder.experiment.classifiers.items()
     if recipe.is_trained_here
   }

@@ -30,7 +30,8 @@ WORK = ('results.json', 'records/**/*.npz', 'checkpoints/*/checkpoints/*')
 """What makes a workdir belong to its config; without it, a corrected config may take its place."""
 
 SAME_NUMBERS = ('parallel', 'parallel_labels')
-"""Keys of a config that change no number: a run may go on with other values."""
+"""Keys of a config that change no number: a run may go on with other values. Configs of earlier
+versions have the second."""
 
 CHOOSES = {'augment': 'policy', 'attack': 'name', 'objective': 'name', 'input_filter': 'name'}
 """Sections of a recipe that hold a section for each part there is, and the key that chooses."""
@@ -48,6 +49,7 @@ PACKAGES = (
   'tensorflow-datasets',
   'ml_collections',
   'tensorboard',
+  'clu',
   'matplotlib',
   'mlxtend',
 )

@@ -12,8 +12,8 @@ import jax
 
 from robustness import __version__, workdir
 from robustness.core import compilation_cache
-from robustness.core.cores import usable_cores
 from robustness.core.errors import InputError
+from robustness.core.host import usable_cores
 from robustness.core.paths import expanded
 
 EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -43,8 +43,7 @@ ANY_OF = ('cuda',)
 PARTS = {
   'tensorflow': 'images that are decoded or resized, and data sets of TFDS',
   'tensorflow_datasets': 'data sets by name, such as cifar10',
-  'tqdm': 'progress bars in place of lines',
-  'tensorboard': 'TensorBoard events of trainings',
+  'clu': 'TensorBoard events of trainings',
 }
 """Packages that a run can do without, and what they give."""
 DATA = {

@@ -3,29 +3,74 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
-from collections.abc import Iterator, Mapping
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import jax
+import numpy as np
 from absl import logging
 
 from robustness import parallel as parallel_package
 from robustness import run as launch
 from robustness.battery import check_parts, divided
-from robustness.classifiers.wrap import aligned
+from robustness.classifiers import ClassifierBuilder
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
+from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
-from robustness.core.forecast import Forecast
+from robustness.core.rows import Rows
 from robustness.core.settings import without_inherited
-from robustness.evaluation import forecast as evaluation_forecast
+from robustness.evaluation.measurements import TOTAL
+from robustness.evaluation.records import PREDICTIONS, Layout, Shard
+from robustness.evaluation.runner import Evaluator
 from robustness.measure import evaluator_for, recording_name
 from robustness.models.classifier import Classifier
+from robustness.models.from_variables import match_labels
+from robustness.parallel import Parallel
 from robustness.parallel.processes import ALONE
 from robustness.present import text
 from robustness.results import Table
+from robustness.training import schedule
+from robustness.training.feed import open_feed
+from robustness.training.loop import compiled_step
+from robustness.training.training import Training
 
 UNUSED = pathlib.Path('unused')  # where a training would leave its checkpoints
+PROBE_SECONDS, FEWEST_REPEATS, MOST_REPEATS = 1.0, 2, 20
+PROBED_VIEWS = 4
+_MEMBER_BYTES = 128 + 76 + 20 + 2 * 4  # of an array in an .npz file, beside its values and name
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+  """What a piece of work will take on these devices.
+
+  Attributes:
+    label: of the work, such as 'natural: training'.
+    amount: how much it is, in words.
+    images: that a network sees in all.
+    images_per_second: measured, compilation left out.
+    compile_seconds: what the first step took beyond a later one.
+    record_bytes: that it leaves on disk as records.
+    memory_bytes: of each device at most while a step runs; None where XLA does not say.
+  """
+
+  label: str
+  amount: str
+  images: int
+  images_per_second: float
+  compile_seconds: float
+  record_bytes: int
+  memory_bytes: int | None
+
+  @property
+  def seconds(self) -> float:
+    """How long it will take, compilation included."""
+    return self.images / self.images_per_second + self.compile_seconds
 
 
 def main(config: Mapping[str, Any]) -> int:
@@ -80,7 +125,7 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
   trained = builder.to_train()
   for label, classifier in builder.planned.items():
     if label in trained:
-      classifier, pieces = builder.training.forecast(label, trained[label])
+      classifier, pieces = _trained(builder, label, trained[label])
       yield from pieces
     classifiers.append(classifier)
   parallel = parallel_package.create(experiment.execution.parallel)
@@ -93,15 +138,170 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
     recordings.add(recording)
     used, _ = divided(experiment, name, classifiers, shown.image_shape)
     for measured in used if part.study.needs_classifier else [None]:
-      own = aligned(shown, measured) if measured else shown
+      own = match_labels(shown, measured) if measured else shown
       execution = experiment.execution
       evaluator = evaluator_for(execution, part.study, measured, own, parallel)
       design = part.study.sequential_design
       count = design.most_trials if design else own.num_examples
       layout = evaluator.layout(count, execution.batch_size, execution.views_per_step)
-      piece = evaluation_forecast.forecast(evaluator, own, layout)
+      piece = _evaluation(evaluator, own, layout)
       label = piece.label if experiment.is_single else f'{evaluator.name}: {name}'
       yield dataclasses.replace(piece, label=label)
+
+
+def _trained(
+  builder: ClassifierBuilder, label: str, recipe: ClassifierSettings
+) -> tuple[Classifier, list[Forecast]]:
+  """Returns a network with its initial weights, and what its training would take.
+
+  Nothing is written, and checkpoints that are there are not looked at.
+  """
+  initial = builder.initial(recipe)
+  training, accuracy = builder.training(label, recipe, initial)
+  steps = _training(training, builder.parallel(recipe.training), f'{label}: training')
+  weights = jax.tree.map(np.asarray, training.initial_state().variables)
+  evaluator, measured = accuracy.open(weights)
+  once = _evaluation(evaluator, measured, evaluator.layout(measured.num_examples))
+  settings, last = training.settings, training.total_steps
+  times = 1 + sum(schedule.is_due(step, settings, training.num_examples) for step in range(1, last))
+  evaluations = dataclasses.replace(
+    once,
+    label=f'{label}: evaluations in between',
+    amount=f'{times} × {measured.num_examples:,} rows',
+    images=once.images * times,
+    record_bytes=0,
+  )
+  return builder.trained_network(label, recipe, initial, weights), [steps, evaluations]
+
+
+def _training(training: Training, parallel: Parallel, label: str) -> Forecast:
+  """Measures the first steps, reading included, from the initial weights."""
+  training.check_layout(parallel)
+  feed = open_feed(training, parallel, 0)
+  step = compiled_step(training, parallel, feed)
+  state = parallel.replicate(training.initial_state())
+  batches = feed.steps(0)
+  first = next(batches)
+  memory = memory_of(step, state, feed.resident, first)
+  waiting = itertools.chain([first], batches)
+
+  def take() -> jax.Array:
+    nonlocal state
+    state, metrics = step(state, feed.resident, next(waiting))
+    return metrics['loss']
+
+  compiling, seconds = timed(take, min(MOST_REPEATS, training.total_steps - 1))
+  size, steps = training.settings.batch_size, training.total_steps
+  return Forecast(
+    label, f'{steps:,} steps × {size:,} images', steps * size, size / seconds, compiling, 0, memory
+  )
+
+
+def _evaluation(evaluator: Evaluator, rows: Rows, layout: Layout) -> Forecast:
+  """Measures one step on the first rows in a few views, spread evenly over all; writes nothing.
+
+  Args:
+    evaluator: as it would run.
+    rows: all that would be shown.
+    layout: of the records.
+  """
+  views = evaluator.views
+  count = min(PROBED_VIEWS, layout.chunk_views)
+  spread = np.linspace(0, len(views) - 1, count).round().astype(int)
+  few = dataclasses.replace(
+    views,
+    ids=views.ids[spread],
+    parameters={name: values[spread] for name, values in views.parameters.items()},
+  )
+  probe = dataclasses.replace(evaluator, views=few)
+  size = min(evaluator.step_rows(layout), layout.num_rows)
+  part = Layout(layout.num_rows, count, size, count)
+  blocks = list(probe.placed(rows, part, [0]))
+  replicate = probe.parallel.replicate
+  variables = replicate(probe.classifier.variables) if probe.classifier else None
+  memory = None
+  if not (probe.classifier and probe.classifier.host_function):
+    chunk = replicate((few.ids, dict(few.parameters)))
+    memory = memory_of(probe.compiled, variables, blocks[0].parts[0], chunk)
+  shards: list[Shard] = []
+  compiling, seconds = timed(
+    lambda: shards.extend(s for *_, s in probe.shards_of(blocks, part, {0: [0]}))
+  )
+  steps = sum(
+    -(-(layout.rows(block).stop - layout.rows(block).start) // size)
+    for block in range(layout.num_blocks)
+  )
+  images = layout.num_rows * layout.num_views
+  return Forecast(
+    f'{evaluator.name}: {evaluator.phase}',
+    f'{layout.num_rows:,} rows × {layout.num_views:,} views',
+    images,
+    images / (steps * layout.num_views * seconds / count),
+    compiling,
+    _record_bytes(shards[0], layout),
+    memory,
+  )
+
+
+def _record_bytes(shard: Shard, layout: Layout) -> int:
+  """Returns the bytes of all shards of a table, from one shard with fewer rows and views.
+
+  Predictions and measurements have a value for each row and view, totals for each view of a block,
+  columns of the rows for each row of a chunk of views.
+  """
+  rows, views = (part.stop - part.start for part in (shard.rows, shard.views))
+  shards = layout.num_blocks * layout.num_chunks
+  total = 0.0
+  for name, values in shard.arrays.items():
+    if name.startswith(TOTAL):
+      total += values.nbytes / views * layout.num_views * layout.num_blocks
+    elif name in PREDICTIONS or '/' in name:
+      total += values.nbytes / (rows * views) * layout.num_rows * layout.num_views
+    else:
+      total += values.nbytes / rows * layout.num_rows * layout.num_chunks
+    total += shards * (_MEMBER_BYTES + 2 * len(name))
+  return round(total)
+
+
+def timed(work: Callable[[], Any], most: int = MOST_REPEATS) -> tuple[float, float]:
+  """Does some work several times.
+
+  Args:
+    work: returns when it is done, or arrays that are waited for.
+    most: how often it can be repeated; 0 for work that can be done once only, which then counts as
+      both.
+
+  Returns:
+    Seconds of the first time beyond a later one, and of a later one: the median of those of about
+    `PROBE_SECONDS`, at least `FEWEST_REPEATS` of them.
+  """
+  times: list[float] = []
+  while len(times) <= most and (len(times) <= FEWEST_REPEATS or sum(times[1:]) < PROBE_SECONDS):
+    begun = time.perf_counter()
+    jax.block_until_ready(work())
+    times.append(time.perf_counter() - begun)
+  later = statistics.median(times[1:] or times)
+  return max(0.0, times[0] - later), later
+
+
+def memory_of(step: Any, *arguments: Any) -> int | None:
+  """Returns the bytes that a compiled step needs on each device; None if XLA does not say.
+
+  The program is compiled once for this and for the calls that follow.
+
+  Args:
+    step: what `Parallel.compile` returned.
+    *arguments: of a call.
+  """
+  sizes = step.lower(*arguments).compile().memory_analysis()
+  if sizes is None:
+    return None
+  return (
+    sizes.argument_size_in_bytes
+    + sizes.output_size_in_bytes
+    + sizes.temp_size_in_bytes
+    - sizes.alias_size_in_bytes
+  )
 
 
 def _row(piece: Forecast) -> tuple[str, ...]:

@@ -35,8 +35,6 @@ class Execution:
       normalisation and losses are float32 in either case.
     batch_size: rows of a shard of records, and at most of a step; 0 takes up to 512.
     views_per_step: views of a shard and of a step; 0 chooses by the images' size.
-    parallel_labels: with several processes, trains the classifiers (of all seeds) side by side, the
-      i-th by process i mod P on its own devices, where all processes would train one after another.
   """
 
   seed: int = 0
@@ -45,7 +43,6 @@ class Execution:
   precision: str = 'float32'
   batch_size: int = 0
   views_per_step: int = 0
-  parallel_labels: bool = False
 
   def __post_init__(self) -> None:
     for key, values in (('seed', (self.seed,)), ('seeds', self.seeds)):
@@ -126,6 +123,8 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
   values = settings.renamed(settings.without_inherited(config))
   settings.check_sections(values, SECTIONS, 'config')
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
+  if not values.get('parallel_labels', True):  # in configs of earlier workdirs
+    del values['parallel_labels']
   valid = [field.name for field in dataclasses.fields(Execution)]
   for key in values:
     if key not in valid:

@@ -12,7 +12,6 @@ import pathlib
 import re
 import tempfile
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -72,32 +71,24 @@ def use(folder: str | None) -> None:
 
 def _warn_once(folder: pathlib.Path) -> None:
   """Has JAX's warnings of entries that could not be written or read logged once for all."""
-  if isinstance(warnings.showwarning, _CacheWarnings):
-    warnings.showwarning.folder = folder
-  else:
-    warnings.showwarning = _CacheWarnings(folder, warnings.showwarning)
+  others, logged = warnings.showwarning, False
 
-
-class _CacheWarnings:
-  """In place of `warnings.showwarning`, which shows all others."""
-
-  def __init__(self, folder: pathlib.Path, others: Callable[..., None]):
-    self.folder, self._others = folder, others
-    self._told: set[pathlib.Path] = set()
-
-  def __call__(self, message: Warning | str, *rest: Any, **named: Any) -> None:
+  def show(message: Warning | str, *rest: Any, **named: Any) -> None:
+    nonlocal logged
     what = _CACHE_WARNING.match(str(message))
     if not what:
-      self._others(message, *rest, **named)
-    elif self.folder not in self._told:
-      self._told.add(self.folder)
+      others(message, *rest, **named)
+    elif not logged:
+      logged = True
       logging.warning(
         'compiled programs in %s cannot all be %s (%s). The run goes on and compiles them; '
         "--compilation_cache=FOLDER keeps them elsewhere, --compilation_cache='' nowhere.",
-        self.folder,
+        folder,
         {'writing': 'kept', 'reading': 'read'}[what[1]],
         what[2],
       )
+
+  warnings.showwarning = show
 
 
 def trim(folder: pathlib.Path, max_bytes: int) -> None:

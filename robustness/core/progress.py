@@ -7,11 +7,7 @@ import time
 from collections.abc import Mapping
 
 from absl import logging
-
-try:
-  from tqdm import tqdm
-except ModuleNotFoundError:  # lines then
-  tqdm = None
+from tqdm import tqdm
 
 LINE_SECONDS = 20.0
 
@@ -19,8 +15,7 @@ LINE_SECONDS = 20.0
 class Progress:
   """Counts work done and tells how fast it goes and how long it will take.
 
-  On a terminal it draws a bar, if tqdm is installed; elsewhere it logs a line at most every
-  `LINE_SECONDS`, and one at the end.
+  Draws a bar on a terminal; elsewhere logs a line at most every `LINE_SECONDS`, and at the end.
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
@@ -37,19 +32,16 @@ class Progress:
     self._start = self._last_line = time.monotonic()
     self._first: tuple[float, int] | None = None
     self._shown = ''
-    terminal = tqdm is not None and sys.stderr.isatty()
-    self._bar = (
-      tqdm(
-        total=total,
+    self._bar: tqdm | None = None
+    if sys.stderr.isatty():
+      self._bar = tqdm(
         desc=label,
-        unit=f' {unit}',
+        total=total,
         initial=initial,
+        unit=f' {unit}',
         unit_scale=True,
         dynamic_ncols=True,
       )
-      if terminal
-      else None
-    )
 
   def advance(self, amount: int) -> None:
     """Adds work done."""
@@ -88,23 +80,23 @@ class Progress:
       logging.info('%s', self._closing_line())
 
   def _line(self) -> str:
-    left = (self._total - self._done) / self.rate if self.rate else float('inf')
-    return self._with_numbers(
-      f'{self._label}: {self._done}/{self._total} {self._unit} '
-      f'({100 * self._done / max(self._total, 1):.0f} %), {self.rate:.4g} {self._unit}/s, '
-      f'{left:.0f} s left'
+    rate, share = self.rate, 100 * self._done / max(self._total, 1)
+    left = (self._total - self._done) / rate if rate else float('inf')
+    return (
+      f'{self._head()} ({share:.0f} %), {rate:.4g} {self._unit}/s, {left:.0f} s left{self._tail()}'
     )
 
   def _closing_line(self) -> str:
-    head = f'{self._label}: {self._done}/{self._total} {self._unit}'
     if self._done == self._initial:
-      return f'{head}, done before' if self._done >= self._total else f'{head} when it stopped'
-    return self._with_numbers(
-      f'{head} in {time.monotonic() - self._start:.1f} s, {self.rate:.4g} {self._unit}/s'
-    )
+      return self._head() + (', done before' if self._done >= self._total else ' when it stopped')
+    seconds = time.monotonic() - self._start
+    return f'{self._head()} in {seconds:.1f} s, {self.rate:.4g} {self._unit}/s{self._tail()}'
 
-  def _with_numbers(self, line: str) -> str:
-    return f'{line}; {self._shown}' if self._shown else line
+  def _head(self) -> str:
+    return f'{self._label}: {self._done}/{self._total} {self._unit}'
+
+  def _tail(self) -> str:
+    return f'; {self._shown}' if self._shown else ''
 
   def __enter__(self) -> Progress:
     return self

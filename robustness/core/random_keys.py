@@ -70,10 +70,7 @@ def stream(seed: int, name: str) -> jax.Array:
 def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> jax.Array:
   """Returns the key of one row shown in one view: fold_in(fold_in(key, example_id), view_id).
 
-  Args:
-    key: a stream's root key.
-    example_id: integer scalar (may be traced).
-    view_id: integer scalar (may be traced).
+  The integers are scalars and may be traced.
   """
   return jax.random.fold_in(jax.random.fold_in(key, example_id), view_id)
 
@@ -88,9 +85,9 @@ def for_occurrence(
 
   Args:
     key: a stream's root key.
-    example_id: integer scalar (may be traced).
-    step: integer scalar (may be traced), below 2**31.
-    occurrence: int32 scalar (may be traced): how often the batch holds the row before this place.
+    example_id: integer scalar, as the two others perhaps traced.
+    step: below 2**31.
+    occurrence: int32: how often the batch holds the row before this place.
   """
   row = jax.random.fold_in(key, example_id)
   again = jax.random.fold_in(row, -occurrence)

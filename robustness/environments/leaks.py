@@ -20,7 +20,7 @@ def may_have_seen(classifier: Facts, names: Sequence[str], stored: bool) -> tupl
 
   Args:
     classifier: its facts, with `initial_weights` if it has any, see
-      `robustness.classifiers.initial_weights`.
+      `robustness.training.initial_weights`.
     names: of the environments E_1, ..., E_M.
     stored: whether they are stored images, such as renditions, of which nobody knows whether the
       weights' training images had some; else names of `robustness.environments.transforms`.

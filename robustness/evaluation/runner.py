@@ -25,7 +25,6 @@ from robustness.core.rows import Batch, Rows, numeric_columns
 from robustness.evaluation.callable_step import CallableStep
 from robustness.evaluation.image_digests import IMAGE_DIGEST, image_digests
 from robustness.evaluation.measurements import LARGEST, TOTAL, joined, observe
-from robustness.evaluation.placed import PlacedBlock
 from robustness.evaluation.prediction_summary import FINITE, summarise
 from robustness.evaluation.records import Layout, Records, Shard
 from robustness.evaluation.row_checks import check_fit, check_images, check_labels
@@ -41,6 +40,24 @@ DISTRIBUTION = 'distribution'
 SHARDS = 4096
 LARGE = 128**2
 """Pixels of an image that a core's cache holds no batch of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlacedBlock:
+  """A block of rows, checked and on the devices.
+
+  Attributes:
+    columns: what the host keeps of the block, all but the images; see `Rows.batches`.
+    parts: the rows in parts of the size of a step, on the devices.
+  """
+
+  columns: Batch
+  parts: Sequence[Mapping[str, Any]]
+
+  @property
+  def nbytes(self) -> int:
+    """Bytes on the devices."""
+    return sum(array.nbytes for array in jax.tree.leaves(self.parts))
 
 
 @dataclasses.dataclass(frozen=True)

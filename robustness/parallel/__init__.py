@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import collections
-
 import jax
 import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
-from robustness.parallel.meeting import meet
 from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
+from robustness.parallel.processes import barrier
 
-Parallel = MeshParallel | PmapParallel
+Parallel = MeshParallel
+"""The interface; `PmapParallel` has the same."""
 KINDS: dict[str, type[Parallel]] = {'jit': MeshParallel, 'pmap': PmapParallel}
 
 
@@ -31,41 +30,30 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
     InputError: another name, or a number that does not divide over the processes.
   """
   choice('config.parallel', kind, KINDS)
-  processes = jax.process_count() if all_processes else 1
-  own = jax.local_devices()
-  most = len(own) if processes == 1 else min(collections.Counter(_owners()).values())
-  counts = [n for n in range(1, most + 1) if divides % (n * processes) == 0]
+  indices = range(jax.process_count()) if all_processes else [jax.process_index()]
+  devices = [jax.local_devices(process_index=index) for index in indices]
+  most = min(map(len, devices))
+  counts = [n for n in range(1, most + 1) if divides % (n * len(devices)) == 0]
   if not counts:
     raise InputError(
-      f'{divides} rows do not divide over {processes} processes; each must have equally many.'
+      f'{divides} rows do not divide over {len(devices)} processes; each must have equally many.'
     )
-  if processes == 1:
-    return KINDS[kind](own[: max(counts)])
-  return KINDS[kind]([d for k in range(processes) for d in _of(k)[: max(counts)]])
+  return KINDS[kind]([device for own in devices for device in own[: max(counts)]])
 
 
-def introduce(way: Parallel) -> None:
+def connect(way: Parallel) -> None:
   """Connects the devices of several processes, while all of these are here.
 
   The connection is made at the first collective, where a process waits half a minute for the
   others; one that is still compiling its step, or reading its rows, may take longer. Later
-  collectives wait for as long as it takes.
+  collectives wait longer.
   """
   if way.share[1] == 1:
     return
-  meet('its devices')
+  barrier('its devices')
 
   def total(ones: jax.Array) -> jax.Array:
     return ones.sum() if way.axis_name is None else jax.lax.psum(ones.sum(), way.axis_name)
 
   ones = np.ones(way.num_devices // way.share[1], np.float32)
   jax.block_until_ready(way.compile(total, (BATCH,), REPLICATED)(way.put_batch(ones)))
-
-
-def _owners() -> list[int]:
-  return [device.process_index for device in jax.devices()]
-
-
-def _of(process: int) -> list[jax.Device]:
-  devices = [device for device in jax.devices() if device.process_index == process]
-  return sorted(devices, key=lambda device: device.id)

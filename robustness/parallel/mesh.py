@@ -16,12 +16,19 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from robustness.core.sequential import map_rows
-from robustness.parallel import in_flight
 
 BATCH, REPLICATED = 'batch', 'replicated'
 CPU_OPTIONS = {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'}
 """XLA's own order runs what is ready first, to keep several threads busy: all kernels of a network
 that standardises them would be made before the first is used, a second copy of its weights."""
+
+MOST = 8
+"""Calls whose results may be outstanding on several CPU devices, of all functions of a `Parallel`.
+
+XLA lets 32 programs wait on a device. On a CPU it starts and runs those of all devices by one
+thread a device; where a start has to wait for its place among the 32, it holds a thread that
+the programs before it need, and none ever ends.
+"""
 
 
 class MeshParallel:
@@ -29,7 +36,8 @@ class MeshParallel:
 
   Attributes:
     axis_name: None; a step under jit sees the whole batch, so no collective is written by hand.
-    num_devices: devices that share a batch, of all processes.
+    devices: share a batch; those of several processes follow each other by process.
+    num_devices: how many, of all processes.
     share: (k, n), where a batch is shared by n processes and this one brings the k-th part.
     parts: how many devices' shares of a batch one call of a step sees; here all of them.
   """
@@ -43,11 +51,12 @@ class MeshParallel:
       devices: this process's devices by default; those of several processes follow each other by
         process, equally many of each.
     """
-    devices = jax.local_devices() if devices is None else devices
-    self.num_devices = self.parts = len(devices)
-    self.share = share_of(devices)
-    self._outstanding: in_flight.Outstanding = collections.deque()
-    self._mesh = Mesh(np.array(devices), ('data',), axis_types=(AxisType.Auto,))
+    self.devices = list(jax.local_devices() if devices is None else devices)
+    self.num_devices = self.parts = len(self.devices)
+    owners, here = sorted({device.process_index for device in self.devices}), jax.process_index()
+    self.share = (owners.index(here) if here in owners else 0, len(owners))
+    self._outstanding: collections.deque[list[jax.Array]] = collections.deque()
+    self._mesh = Mesh(np.array(self.devices), ('data',), axis_types=(AxisType.Auto,))
     self._shardings = {
       BATCH: NamedSharding(self._mesh, PartitionSpec('data')),
       REPLICATED: NamedSharding(self._mesh, PartitionSpec()),
@@ -65,16 +74,17 @@ class MeshParallel:
       donate: positions of arguments whose memory the outputs may reuse.
 
     Returns:
-      The compiled function; its arguments come from `put_batch` and `replicate`.
+      The compiled function; its arguments come from `put_batch` and `replicate`. On several CPU
+      devices it waits for the call `MOST` before.
     """
     compiled = jax.jit(
       step,
       in_shardings=tuple(self._shardings[kind] for kind in inputs),
       out_shardings=jax.tree.map(self._shardings.__getitem__, outputs),
       donate_argnums=tuple(donate),
-      compiler_options=CPU_OPTIONS if self._mesh.devices[0].platform == 'cpu' else None,
+      compiler_options=CPU_OPTIONS if self.devices[0].platform == 'cpu' else None,
     )
-    return in_flight.bounded(compiled, list(self._mesh.devices.flat), self._outstanding)
+    return self._bounded(compiled)
 
   def sequential(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
     """Returns `function(row, view)` of row after row, inside a step; each device has its own rows.
@@ -110,13 +120,6 @@ class MeshParallel:
     """Copies every array to each device; several processes must give the same values."""
     return self._placed(self._shardings[REPLICATED], tree)
 
-  def _placed(self, sharding: NamedSharding, tree: Any) -> Any:
-    if self.share[1] == 1:
-      return jax.device_put(tree, sharding)
-    return jax.tree.map(
-      lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)), tree
-    )
-
   def gather(self, tree: Any) -> Any:
     """Returns batched outputs as numpy arrays with the batch as leading axis; of one process."""
     return jax.tree.map(np.asarray, tree)
@@ -128,14 +131,41 @@ class MeshParallel:
     """
     return tree
 
+  def _placed(self, sharding: NamedSharding, tree: Any) -> Any:
+    if self.share[1] == 1:
+      return jax.device_put(tree, sharding)
+    return jax.tree.map(
+      lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)), tree
+    )
+
+  def _bounded(self, compiled: Callable) -> Callable:
+    """Returns the function, bounded where this process has several CPU devices among these."""
+    own = [device for device in self.devices if device.process_index == jax.process_index()]
+    if len(own) > 1 and own[0].platform == 'cpu':
+      return _Bounded(compiled, self._outstanding)
+    return compiled
+
+
+class _Bounded:
+  """A compiled function whose caller waits for the call `MOST` before."""
+
+  def __init__(self, function: Any, outstanding: collections.deque[list[jax.Array]]):
+    self._function, self._outstanding = function, outstanding
+    self.lower = function.lower
+
+  def __call__(self, *arguments: Any) -> Any:
+    outputs = self._function(*arguments)
+    self._outstanding.append(jax.tree.leaves(outputs))
+    while len(self._outstanding) > MOST:
+      for array in self._outstanding.popleft():
+        try:
+          array.block_until_ready()
+        except jax.errors.JaxRuntimeError as error:  # `is_deleted` does not know all of these
+          if 'deleted or donated' not in str(error):
+            raise
+    return outputs
+
 
 def own_copy(tree: Any) -> Any:
   """Returns replicated arrays as arrays of this process alone, for what the others do not do."""
   return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)
-
-
-def share_of(devices: Sequence[jax.Device]) -> tuple[int, int]:
-  """Returns (k, n): n processes have these devices, and this one is the k-th of them, or none."""
-  owners = sorted({device.process_index for device in devices})
-  here = jax.process_index()
-  return owners.index(here) if here in owners else 0, len(owners)

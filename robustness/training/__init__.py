@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from robustness.training.batches import TrainingBatches
 from robustness.training.checkpoint import load_variables
 from robustness.training.loop import train
 from robustness.training.preemption import Preempted
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import Pipeline, TrainStep
-from robustness.training.training import Training
+from robustness.training.training import Training, TrainingBatches
 
 __all__ = [
   'Preempted',

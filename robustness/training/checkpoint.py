@@ -3,7 +3,7 @@
 A directory holds `classifier.json`, which says what is trained and how, and `checkpoints/<step>/`.
 Orbax writes a checkpoint beside its place and renames it when it is whole, so a kill during a save
 leaves the one before. It takes arrays where they are: `save` waits for their digest and for no
-disk, and processes that train one network each write a part. The digest, of arrays, position and
+disk, and several processes each write a part. The digest, of arrays, position and
 facts, lies in the position: what was altered since is refused when it is read. Checkpoints of
 earlier versions have no digest and are taken as they are. What is read are numpy arrays, so a
 checkpoint of one machine, number of devices or of processes opens on any other.
@@ -21,13 +21,12 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from flax import serialization, traverse_util
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from robustness.core import disk, json_files
 from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.parallel.meeting import exchange, meet
+from robustness.parallel.processes import barrier, exchange
 from robustness.training.preemption import interrupt_deferred
 from robustness.training.state import TrainState, chosen_variables
 
@@ -51,33 +50,27 @@ Path = str | os.PathLike[str]
 class Checkpoints:
   """The checkpoints of one directory; use as a context, which waits for saves under way."""
 
-  def __init__(
-    self,
-    directory: Path,
-    facts: Mapping[str, Any],
-    position: Mapping[str, int],
-    together: bool = False,
-  ):
-    """Opens or begins a directory.
+  def __init__(self, directory: Path, facts: Mapping[str, Any], position: Mapping[str, int]):
+    """Opens or begins a directory; all processes of a run call everything here.
 
     Args:
       directory: made if it is not there.
       facts: plain values that decide what comes out of the training; written to `classifier.json`.
       position: plain values saved with the place in the input, for example the seed.
-      together: whether all processes of the run have this training, and call everything here; else
-        this one does so alone.
 
     Raises:
       InputError: the directory holds checkpoints of a training with other facts.
     """
     self._directory = pathlib.Path(directory).absolute()
     self._position = dict(position)
-    self._together = together and jax.process_count() > 1
-    self._arguments = ocp.args.PyTreeSave if _is_apart(together) else ocp.args.StandardSave
-    self._writes = not (self._together and jax.process_index())
-    if self._together:
-      meet('the checkpoints')  # Orbax's first exchange does not wait for long
-    self._manager = _manager(self._directory / FOLDER_NAME, self._together)
+    barrier('the checkpoints')  # Orbax's first exchange does not wait for long
+    folder = self._directory / FOLDER_NAME
+    folder.mkdir(parents=True, exist_ok=True)
+    options = ocp.CheckpointManagerOptions(
+      max_to_keep=KEPT, cleanup_tmp_directories=True, create=False
+    )
+    handlers = {'state': ocp.StandardCheckpointHandler(), 'position': ocp.JsonCheckpointHandler()}
+    self._manager = _Manager(folder, options=options, item_handlers=handlers)
     try:
       self._claim(json.loads(json.dumps(facts)))
     except BaseException:
@@ -115,17 +108,19 @@ class Checkpoints:
     Raises:
       OSError: no room for it; nothing is written then.
     """
-    saved = serialization.to_state_dict(_for_orbax(state, self._together))
+    saved = serialization.to_state_dict(state)
     disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(saved)))
     step = int(saved['step'])
     position: dict[str, Any] = {'step': step, 'examples_seen': examples_seen, **self._position}
-    if self._writes:
+    if jax.process_index() == 0:
       position[DIGEST] = _digest(saved, position, self._directory)
     with interrupt_deferred():
       self._manager.save(
         step,
         force=True,
-        args=ocp.args.Composite(state=self._arguments(saved), position=ocp.args.JsonSave(position)),
+        args=ocp.args.Composite(
+          state=ocp.args.StandardSave(saved), position=ocp.args.JsonSave(position)
+        ),
       )
 
   def wait(self) -> None:
@@ -142,8 +137,6 @@ class Checkpoints:
   def _newest(self) -> int | None:
     """Returns the step of the newest checkpoint; of several processes, what the first one sees."""
     step = self._manager.latest_step()
-    if not self._together:
-      return step
     return json.loads(exchange('the newest checkpoint', json.dumps(step))[0])
 
   def _claim(self, facts: dict[str, Any]) -> None:
@@ -152,7 +145,7 @@ class Checkpoints:
       _check_same(
         _flat(facts), _flat(_load_json(path)), f'{self._directory} holds another training'
       )
-    elif self._writes:
+    elif jax.process_index() == 0:
       write_atomically(path, (json.dumps(facts, indent=2, sort_keys=True) + '\n').encode())
 
 
@@ -226,93 +219,16 @@ class _Manager(ocp.CheckpointManager):
     return False
 
 
-def _manager(folder: pathlib.Path, together: bool) -> _Manager:
-  """Opens a folder, for this process alone or for all processes of the run.
-
-  One of several that saves alone makes folders before it goes on. Orbax has them made beside the
-  next steps and told of under the save's number, which counts in every process: it would hear of
-  the folders of another one's save, or wait for a word that the other has deleted.
-  """
-  apart = _is_apart(together)
-  folder.mkdir(parents=True, exist_ok=True)
-  options = ocp.CheckpointManagerOptions(
-    max_to_keep=KEPT,
-    cleanup_tmp_directories=True,
-    create=False,
-    async_options=ocp.AsyncOptions(create_directories_asynchronously=not apart),
-    multiprocessing_options=_who(together),
-  )
-  handlers = _handlers(together)
-  if apart:
-    handlers['state'] = _writer_of_one()
-  return _Manager(folder, options=options, item_handlers=handlers)
-
-
-def _is_apart(together: bool) -> bool:
-  return jax.process_count() > 1 and not together
-
-
-def _who(together: bool) -> ocp.options.MultiprocessingOptions:
-  if together:
-    return ocp.options.MultiprocessingOptions(primary_host=0)
-  process = jax.process_index()
-  return ocp.options.MultiprocessingOptions(process, {process}, f'process{process}')
-
-
-def _handlers(together: bool) -> dict[str, Any]:
-  return {
-    'state': ocp.StandardCheckpointHandler(multiprocessing_options=_who(together)),
-    'position': ocp.JsonCheckpointHandler(multiprocessing_options=_who(together)),
-  }
-
-
-def _writer_of_one() -> ocp.PyTreeCheckpointHandler:
-  """Returns what writes every array of a state by this process, one of several, alone."""
-  handler = ocp.type_handlers.ArrayHandler(
-    primary_host=jax.process_index(), use_replica_parallel=False
-  )
-  return ocp.PyTreeCheckpointHandler(
-    multiprocessing_options=_who(together=False),
-    type_handler_registry=ocp.type_handlers.create_type_handler_registry((jax.Array, handler)),
-  )
-
-
-def _for_orbax(state: TrainState, together: bool) -> TrainState:
-  """Returns a state whose arrays Orbax can save.
-
-  Of several processes, it refuses arrays of JAX that one of them has alone. Those of pmap, which
-  all have alike, become numpy arrays, which the first one writes. Those of a training of this
-  process alone are declared to be on a device of another process too, which is never looked at.
-  """
-  leaves = jax.tree.leaves(state)
-  if jax.process_count() == 1 or not all(getattr(x, 'is_fully_addressable', True) for x in leaves):
-    return state
-  if not together:
-    return _as_if_shared(state)
-  for leaf in leaves:
-    if isinstance(leaf, jax.Array):
-      leaf.copy_to_host_async()
-  return jax.tree.map(lambda x: np.array(x, copy=True), state)
-
-
-def _as_if_shared(state: TrainState) -> TrainState:
-  """Returns the arrays as replicated over a device of this process, the first, and another's."""
-  own = jax.local_devices()[0]
-  other = next(device for device in jax.devices() if device.process_index != own.process_index)
-  sharding = NamedSharding(Mesh(np.array([own, other]), ('copies',)), PartitionSpec())
-
-  def shared(value: Any) -> jax.Array:
-    copy = jax.device_put(value, own)
-    return jax.make_array_from_single_device_arrays(np.shape(value), sharding, [copy])
-
-  return jax.tree.map(shared, state)
-
-
 def _read(folder: pathlib.Path) -> Any:
   """Returns the `state`, as numpy arrays, and the `position` of one checkpoint's folder."""
-  handlers = ocp.CompositeCheckpointHandler(**_handlers(together=False))
+  process = jax.process_index()
+  alone = ocp.options.MultiprocessingOptions(process, {process}, f'process{process}')
+  handlers = ocp.CompositeCheckpointHandler(
+    state=ocp.StandardCheckpointHandler(multiprocessing_options=alone),
+    position=ocp.JsonCheckpointHandler(multiprocessing_options=alone),
+  )
   try:
-    with ocp.Checkpointer(handlers, multiprocessing_options=_who(together=False)) as reader:
+    with ocp.Checkpointer(handlers, multiprocessing_options=alone) as reader:
       arrays = reader.metadata(folder).item_metadata['state'].tree
       asked = jax.tree.map(lambda x: np.empty(0, x.dtype), arrays)  # no devices are asked for
       saved = reader.restore(

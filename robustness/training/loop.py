@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,19 +14,21 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.progress import Progress
-from robustness.parallel import Parallel, introduce
+from robustness.parallel import Parallel, connect
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training import schedule
 from robustness.training.checkpoint import Checkpoints
-from robustness.training.feed import ResidentFeed, StreamedFeed, open_feed
-from robustness.training.meter import Meter
+from robustness.training.feed import Feed, open_feed
 from robustness.training.preemption import Preempted, StopRequest
 from robustness.training.settings import BEST
 from robustness.training.state import TrainState
 from robustness.training.training import Training
 from robustness.training.writers import ScalarWriter
 
+LAG = 2
+
 Evaluate = Callable[[dict[str, Any]], Mapping[str, float]]
+Metrics = Mapping[str, Any]
 
 
 def train(
@@ -65,20 +70,19 @@ def train(
   training.check_layout(parallel)
   if training.settings.keep == BEST and evaluate is None:
     raise InputError("keep is 'best', and nothing evaluates the weights: give evaluate.")
-  together = parallel.share[1] > 1
+  if parallel.share[1] != jax.process_count():
+    raise InputError('a training takes the devices of all processes of the run.')
   position = {'seed': training.seed}
-  with Checkpoints(directory, training.facts(facts or {}), position, together) as checkpoints:
+  with Checkpoints(directory, training.facts(facts or {}), position) as checkpoints:
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:
-      introduce(parallel)
+      connect(parallel)
       state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state, label)
     checkpoints.wait()
   return jax.tree.map(np.asarray, state.chosen)
 
 
-def compiled_step(
-  training: Training, parallel: Parallel, feed: StreamedFeed | ResidentFeed
-) -> Callable[..., Any]:
+def compiled_step(training: Training, parallel: Parallel, feed: Feed) -> Callable[..., Any]:
   """Returns the step `(state, resident rows, batch or positions) -> (state, metrics)`."""
   step, rows = training.step(parallel), feed.rows
   return parallel.compile(
@@ -89,85 +93,164 @@ def compiled_step(
   )
 
 
+@dataclasses.dataclass
 class _Run:
   """The steps of one call."""
 
-  def __init__(
-    self,
-    training: Training,
-    parallel: Parallel,
-    writer: ScalarWriter,
-    evaluate: Evaluate | None,
-    checkpoints: Checkpoints,
-  ):
-    self._training, self._settings = training, training.settings
-    self._parallel = parallel
-    self._writer, self._evaluate, self._checkpoints = writer, evaluate, checkpoints
-    self._newest: dict[str, float] = {}
-    self._meter = Meter(
-      training.settings.batch_size, lambda metrics: jax.device_get(parallel.unreplicate(metrics))
+  training: Training
+  parallel: Parallel
+  writer: ScalarWriter
+  evaluate: Evaluate | None
+  checkpoints: Checkpoints
+  newest: dict[str, float] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self) -> None:
+    self.settings = self.training.settings
+    self.meter = Meter(
+      self.settings.batch_size, lambda metrics: jax.device_get(self.parallel.unreplicate(metrics))
     )
 
   def steps(self, state: TrainState, label: str) -> TrainState:
     """Takes the steps that are left; shows the newest loss and accuracy beside their progress."""
-    training, size, begin = self._training, self._settings.batch_size, int(state.step)
-    feed = open_feed(training, self._parallel, begin)
-    take_step = compiled_step(training, self._parallel, feed)
-    state = self._parallel.replicate(state)
+    training, size, begin = self.training, self.settings.batch_size, int(state.step)
+    feed = open_feed(training, self.parallel, begin)
+    take_step = compiled_step(training, self.parallel, feed)
+    state = self.parallel.replicate(state)
     with (
-      StopRequest(self._parallel.share[1]) as stop,
+      StopRequest(self.parallel.share[1]) as stop,
       Progress(training.total_steps * size, label, 'images', initial=begin * size) as progress,
     ):
       for step, batch in enumerate(feed.steps(begin), begin + 1):
         state, metrics = take_step(state, feed.resident, batch)
-        self._meter.add(step, metrics)
+        self.meter.add(step, metrics)
         progress.advance(size)
         self._log(step)
         state = self._evaluate_if_due(step, state)
-        progress.show(self._newest)
+        progress.show(self.newest)
         self._save_if_due(step, state, stop.due(step))
-    return self._parallel.unreplicate(state)
+    return self.parallel.unreplicate(state)
 
   def _log(self, step: int) -> None:
-    if step % self._settings.log_every_steps == 0 or step == self._training.total_steps:
-      values = self._meter.summary()
-      values['epoch'] = step * self._settings.batch_size / self._training.num_examples
-      self._writer.write_scalars(step, {f'train/{name}': value for name, value in values.items()})
-      self._newest['loss'] = values['loss']
+    if step % self.settings.log_every_steps == 0 or step == self.training.total_steps:
+      values = self.meter.summary()
+      values['epoch'] = step * self.settings.batch_size / self.training.num_examples
+      self.writer.write_scalars(step, {f'train/{name}': value for name, value in values.items()})
+      self.newest['loss'] = values['loss']
 
   def _evaluate_if_due(self, step: int, state: TrainState) -> TrainState:
     """Measures the weights where it is time to, and keeps them where they are the best so far."""
-    due = step == self._training.total_steps or schedule.is_due(
-      step, self._settings, self._training.num_examples
+    due = step == self.training.total_steps or schedule.is_due(
+      step, self.settings, self.training.num_examples
     )
-    if self._evaluate is None or not due:
+    if self.evaluate is None or not due:
       return state
-    self._meter.flush()
-    single = self._parallel.unreplicate(state)
-    numbers = dict(self._evaluate(single.variables))
+    self.meter.flush()
+    single = self.parallel.unreplicate(state)
+    numbers = dict(self.evaluate(single.variables))
     if single.ema:
-      raw = self._evaluate(single.raw_variables)
+      raw = self.evaluate(single.raw_variables)
       numbers |= {f'raw_{name}': value for name, value in raw.items()}
-    self._writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
-    self._newest.update(numbers)
-    self._meter.pause()
-    if self._settings.keep != BEST or single.best['score'] >= numbers['accuracy']:
+    self.writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
+    self.newest.update(numbers)
+    self.meter.pause()
+    if self.settings.keep != BEST or single.best['score'] >= numbers['accuracy']:
       return state
     copied = jax.tree.map(np.array, single.variables)
     best = {**copied, 'score': np.float32(numbers['accuracy']), 'step': np.int32(step)}
-    return state.replace(best=self._parallel.replicate(best))
+    return state.replace(best=self.parallel.replicate(best))
 
   def _save_if_due(self, step: int, state: TrainState, asked: bool) -> None:
-    every, last = self._settings.checkpoint_every_steps, step == self._training.total_steps
+    every, last = self.settings.checkpoint_every_steps, step == self.training.total_steps
     if not (asked or last or (every and step % every == 0)):
       return
-    self._meter.flush()
-    self._writer.flush()
-    self._checkpoints.save(self._parallel.unreplicate(state), step * self._settings.batch_size)
+    self.meter.flush()
+    self.writer.flush()
+    self.checkpoints.save(self.parallel.unreplicate(state), step * self.settings.batch_size)
     if asked and not last:
-      self._checkpoints.wait()
+      self.checkpoints.wait()
       raise Preempted(
         f'stopped by SIGTERM after step {step} of '
-        f'{self._training.total_steps} and saved; the same command goes on '
+        f'{self.training.total_steps} and saved; the same command goes on '
         'from there.'
       )
+
+
+class Meter:
+  """Leaves metrics on the devices until a log line needs them, all in one transfer.
+
+  The host runs at most `LAG` steps ahead of the devices, which therefore always have work and
+  never more batches than a few.
+  """
+
+  def __init__(
+    self, batch_size: int, fetch: Callable[[Sequence[Metrics]], Sequence[Metrics]] = jax.device_get
+  ):
+    """Args: batch_size: images a step, for the rate; fetch: brings metrics of steps to the host."""
+    self._batch_size, self._fetch = batch_size, fetch
+    self._under_way: collections.deque[Metrics] = collections.deque()
+    self._kept: list[tuple[int, Metrics]] = []
+    self._values: dict[str, list[float]] = collections.defaultdict(list)
+    self._begin: float | None = None
+    self._images = 0
+
+  def add(self, step: int, metrics: Metrics) -> None:
+    """Takes the metrics of a step that may still be under way; waits for the one `LAG` before."""
+    self._kept.append((step, metrics))
+    self._under_way.append(metrics)
+    while len(self._under_way) > LAG:
+      self._wait()
+
+  def flush(self) -> None:
+    """Waits for every step added and fetches its metrics.
+
+    Raises:
+      InputError: the loss or the gradient of one of them is not finite.
+    """
+    while self._under_way:
+      self._wait()
+    steps = [step for step, _ in self._kept]
+    fetched = self._fetch([metrics for _, metrics in self._kept])
+    self._kept.clear()
+    for step, metrics in zip(steps, fetched, strict=True):
+      self._take(step, {name: float(value) for name, value in metrics.items()})
+
+  def pause(self) -> None:
+    """Leaves the time until the next step is done out of the rate."""
+    self._begin, self._images = None, 0
+
+  def summary(self) -> dict[str, float]:
+    """Returns the means since the last call (of the learning rate, the last) and images a second.
+
+    The rate begins when the first step after the start or a pause is done, so that compilation does
+    not count; it is left out as long as there is none.
+
+    Raises:
+      InputError: see `flush`.
+    """
+    self.flush()
+    now = time.monotonic()
+    means = {name: float(np.mean(values)) for name, values in self._values.items()}
+    means['learning_rate'] = self._values['learning_rate'][-1]
+    if self._begin is not None and self._images:
+      means['images_per_second'] = self._images / (now - self._begin)
+    self._values.clear()
+    self._begin, self._images = now, 0
+    return means
+
+  def _wait(self) -> None:
+    jax.block_until_ready(self._under_way.popleft())
+    if self._begin is None:
+      self._begin = time.monotonic()
+    else:
+      self._images += self._batch_size
+
+  def _take(self, step: int, values: Mapping[str, float]) -> None:
+    for name in ('loss', 'gradient_norm'):
+      if not np.isfinite(values[name]):
+        raise InputError(
+          f'the {name.replace("_", " ")} is {values[name]} at step {step} (learning rate '
+          f'{values["learning_rate"]:g}). Lower config.training.learning_rate or raise '
+          'config.training.warmup_epochs; checkpoints from before that step are kept.'
+        )
+    for name, value in values.items():
+      self._values[name].append(value)

@@ -1,4 +1,4 @@
-"""The optimiser: by name from Optax, with weight decay, clipping and a slower body."""
+"""The optimizer: by name from Optax, with weight decay, clipping and a slower body."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def in_body(params: Any) -> Any:
 def create(
   settings: TrainingSettings, schedule: optax.Schedule, epoch_steps: int = 1
 ) -> optax.GradientTransformationExtraArgs:
-  """Returns the optimiser that the settings name.
+  """Returns the optimizer that the settings name.
 
   * 'sgd': g ← g + λ·θ; v ← μ·v + g; θ ← θ − η·(g + μ·v), or −η·v without Nesterov.
   * 'adamw': Adam with β1, β2, ε; θ ← θ − η·(m̂ / (√v̂ + ε) + λ·θ): decay is decoupled.
@@ -54,7 +54,7 @@ def create(
 
   Under 'plateau' η is multiplied by a factor that begins at 1. The training loss is averaged over
   each epoch; after `plateau_patience` epochs in a row whose mean is not below the least one so far
-  (by a ten-thousandth of it) the factor falls by `plateau_factor`. It is part of the optimiser's
+  (by a ten-thousandth of it) the factor falls by `plateau_factor`. It is part of the optimizer's
   state, so that a training that was stopped goes on with it, and depends on training images alone.
 
   Args:

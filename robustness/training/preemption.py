@@ -9,13 +9,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
-import jax
 from absl import logging
 from jax.experimental import multihost_utils
-
-from robustness.parallel import meeting
-
-STOP, PASS_ON_SECONDS = 'stop', 1.0
 
 
 @contextlib.contextmanager
@@ -49,53 +44,29 @@ class StopRequest:
   only; in another thread nothing is caught. Where several processes train one network, JAX catches
   the signal from the moment they join, and has them agree on the step: one that was asked alone
   would leave the others waiting for its share of the next step.
-
-  Processes that train networks of their own stop each where it is, when one of them is asked to.
-
-  Attributes:
-    received: whether this process got the signal, or another one that trains beside it; of
-      processes that agree, JAX knows it.
   """
 
-  def __init__(self, together: int = 1) -> None:
-    """Args: together: how many processes take the steps together."""
-    self.received = False
-    self._agreed = together > 1
-    self._over = threading.Event()
-    self._passing_on: threading.Thread | None = None
+  def __init__(self, processes: int = 1) -> None:
+    """Args: processes: how many take the steps together."""
+    self._received = False
+    self._agreed = processes > 1
+    self._active = not self._agreed and threading.current_thread() is threading.main_thread()
     self._previous: Any = None
-    self._active = False
 
   def __enter__(self) -> Self:
-    self._active = threading.current_thread() is threading.main_thread() and not self._agreed
     if self._active:
       self._previous = signal.signal(signal.SIGTERM, self._receive)
-    if not self._agreed and jax.process_count() > 1:
-      self._passing_on = threading.Thread(target=self._pass_on, daemon=True)
-      self._passing_on.start()
     return self
 
   def __exit__(self, *unused: object) -> None:
-    self._over.set()
-    if self._passing_on is not None:
-      self._passing_on.join()
     if self._active:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
 
   def due(self, step: int) -> bool:
     """Returns whether to stop after this step; processes that agree must ask at every step."""
-    return multihost_utils.reached_preemption_sync_point(step) if self._agreed else self.received
-
-  def _pass_on(self) -> None:
-    """Tells the processes that train beside this one, or hears from them, that all are to stop."""
-    while not (self.received or self._over.wait(PASS_ON_SECONDS)):
-      if meeting.told(STOP):
-        self.received = True
-        return
-    if self.received:
-      meeting.tell(STOP)
+    return multihost_utils.reached_preemption_sync_point(step) if self._agreed else self._received
 
   def _receive(self, number: int, frame: FrameType | None) -> None:
     del number, frame
     logging.warning('SIGTERM: the training stops after this step and saves.')
-    self.received = True
+    self._received = True

@@ -9,7 +9,7 @@ from robustness.training.settings import CONSTANT, MOST_STEPS, PLATEAU, STEP, Tr
 
 
 def total_steps(settings: TrainingSettings, num_examples: int) -> int:
-  """Returns the optimiser steps of the whole training: `steps`, or round(epochs · N / batch_size).
+  """Returns the optimizer steps of the whole training: `steps`, or round(epochs · N / batch_size).
 
   Args:
     settings: the training.
@@ -43,7 +43,7 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   With a warm-up of w steps and T steps in all: η_t = η·t/w for t < w, then
   η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T. Under 'step' η_t = η·f^n with n
   the number of `step_epochs` that t has passed (rounded to steps; t = 0 is the first step). Under
-  'constant' and 'plateau' η_t = η; the optimiser multiplies the latter by its own factor
+  'constant' and 'plateau' η_t = η; the optimizer multiplies the latter by its own factor
   (`robustness.training.optimizer`).
 
   Args:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+from collections.abc import Iterator
 
 from robustness.core.settings import choice, require
 
@@ -13,15 +15,17 @@ MOST_EPOCHS, MOST_STEPS = 1_000_000, 2**31 - 1
 """A step is counted in 32 bits."""
 OPTIMIZERS = ('sgd', 'adamw', 'lamb')
 LAST, BEST = KEPT = ('last', 'best')
+Rule = tuple[str, bool, str]
+"""A key, whether its value is allowed, and which ones are."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings:
-  """How long a network is trained, by which optimiser, and what is kept.
+  """How long a network is trained, by which optimizer, and what is kept.
 
   Attributes:
     epochs: passes over the training rows; need not be whole.
-    steps: optimiser steps; when above 0 it takes the place of `epochs`.
+    steps: optimizer steps; when above 0 it takes the place of `epochs`.
     batch_size: images a step, over all devices and micro-batches.
     learning_rate: the largest one, reached after the warm-up.
     schedule: how it falls: 'cosine', 'step' (at `step_epochs`), 'plateau' (when the training loss
@@ -97,92 +101,54 @@ class TrainingSettings:
   split: str = 'train'
 
   def __post_init__(self) -> None:
-    self._check_length()
-    self._check_optimizer()
-    self._check_schedule()
-    self._check_reports()
-
-  def _check_length(self) -> None:
-    _require(self, 'epochs', 0 <= self.epochs <= MOST_EPOCHS, f'in [0, {MOST_EPOCHS}]')
-    steps = f'0 (let config.training.epochs decide) to {MOST_STEPS}'
-    _require(self, 'steps', 0 <= self.steps <= MOST_STEPS, steps)
-    _require(
-      self, 'epochs', self.epochs > 0 or self.steps > 0, 'above 0 when config.training.steps is 0'
-    )
-    _require(self, 'batch_size', self.batch_size >= 1, '1 or more')
-    _require(self, 'accumulate', self.accumulate >= 1, '1 or more')
-    _require(
-      self,
-      'accumulate',
-      self.batch_size % self.accumulate == 0,
-      f'a divisor of config.training.batch_size = {self.batch_size}',
-    )
-
-  def _check_optimizer(self) -> None:
     choice('config.training.optimizer', self.optimizer, OPTIMIZERS)
-    _require(
-      self, 'learning_rate', math.isfinite(self.learning_rate) and self.learning_rate > 0, 'above 0'
-    )
-    _require(self, 'momentum', 0 <= self.momentum < 1, 'in [0, 1)')
-    _require(
-      self,
-      'nesterov',
-      not self.nesterov or self.momentum > 0,
-      'False when config.training.momentum is 0',
-    )
-    _require(
-      self, 'weight_decay', math.isfinite(self.weight_decay) and self.weight_decay >= 0, '0 or more'
-    )
     choice('config.training.decay', self.decay, DECAYED)
-    _require(self, 'beta1', 0 <= self.beta1 < 1, 'in [0, 1)')
-    _require(self, 'beta2', 0 <= self.beta2 < 1, 'in [0, 1)')
-    _require(self, 'epsilon', self.epsilon > 0, 'above 0')
-    _require(self, 'clip_norm', self.clip_norm >= 0, '0 (no clipping) or more')
-    _require(self, 'body_rate', self.body_rate >= 0, '0 (the last layer alone is trained) or more')
-    _require(self, 'ema_decay', 0 <= self.ema_decay < 1, 'in [0, 1); 0 averages nothing')
-
-  def _check_schedule(self) -> None:
     choice('config.training.schedule', self.schedule, SCHEDULES)
-    steps = self.step_epochs
-    _require(
-      self,
-      'step_epochs',
-      bool(steps) == (self.schedule == STEP) and list(steps) == sorted(set(steps)),
-      "ascending epochs for the schedule 'step', and () for every other",
-    )
-    _require(self, 'step_factor', 0 < self.step_factor < 1, 'in (0, 1)')
-    _require(self, 'plateau_patience', self.plateau_patience >= 1, '1 or more')
-    _require(self, 'plateau_factor', 0 < self.plateau_factor < 1, 'in (0, 1)')
-    _require(
-      self,
-      'warmup_epochs',
-      math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0,
-      '0 or more',
-    )
-
-  def _check_reports(self) -> None:
-    _require(
-      self,
-      'checkpoint_every_steps',
-      self.checkpoint_every_steps >= 0,
-      '0 (at the end alone) or more',
-    )
-    _require(
-      self, 'evaluate_every_epochs', self.evaluate_every_epochs >= 0, '0 (at the end alone) or more'
-    )
-    _require(self, 'validation', 0 <= self.validation < 1, 'in [0, 1)')
     choice('config.training.keep', self.keep, KEPT)
-    _require(
-      self,
-      'keep',
-      self.keep == LAST or self.validation > 0,
+    rules = self._rules_of_length(), self._rules_of_updates(), self._rules_of_reports()
+    for name, holds, valid in itertools.chain.from_iterable(rules):
+      require(holds, f'config.training.{name}', getattr(self, name), valid)
+
+  def _rules_of_length(self) -> Iterator[Rule]:
+    yield 'epochs', 0 <= self.epochs <= MOST_EPOCHS, f'in [0, {MOST_EPOCHS}]'
+    valid = f'0 (let config.training.epochs decide) to {MOST_STEPS}'
+    yield 'steps', 0 <= self.steps <= MOST_STEPS, valid
+    yield 'epochs', self.epochs > 0 or self.steps > 0, 'above 0 when config.training.steps is 0'
+    yield 'batch_size', self.batch_size >= 1, '1 or more'
+    yield 'accumulate', self.accumulate >= 1, '1 or more'
+    valid = f'a divisor of config.training.batch_size = {self.batch_size}'
+    yield 'accumulate', self.batch_size % self.accumulate == 0, valid
+
+  def _rules_of_updates(self) -> Iterator[Rule]:
+    yield 'learning_rate', 0 < self.learning_rate < math.inf, 'above 0'
+    yield 'momentum', 0 <= self.momentum < 1, 'in [0, 1)'
+    valid = 'False when config.training.momentum is 0'
+    yield 'nesterov', not self.nesterov or self.momentum > 0, valid
+    yield 'weight_decay', 0 <= self.weight_decay < math.inf, '0 or more'
+    yield 'beta1', 0 <= self.beta1 < 1, 'in [0, 1)'
+    yield 'beta2', 0 <= self.beta2 < 1, 'in [0, 1)'
+    yield 'epsilon', self.epsilon > 0, 'above 0'
+    yield 'clip_norm', self.clip_norm >= 0, '0 (no clipping) or more'
+    yield 'body_rate', self.body_rate >= 0, '0 (the last layer alone is trained) or more'
+    yield 'ema_decay', 0 <= self.ema_decay < 1, 'in [0, 1); 0 averages nothing'
+    epochs = self.step_epochs
+    falls = bool(epochs) == (self.schedule == STEP) and list(epochs) == sorted(set(epochs))
+    yield 'step_epochs', falls, "ascending epochs for the schedule 'step', and () for every other"
+    yield 'step_factor', 0 < self.step_factor < 1, 'in (0, 1)'
+    yield 'plateau_patience', self.plateau_patience >= 1, '1 or more'
+    yield 'plateau_factor', 0 < self.plateau_factor < 1, 'in (0, 1)'
+    yield 'warmup_epochs', 0 <= self.warmup_epochs < math.inf, '0 or more'
+
+  def _rules_of_reports(self) -> Iterator[Rule]:
+    valid = '0 (at the end alone) or more'
+    yield 'checkpoint_every_steps', self.checkpoint_every_steps >= 0, valid
+    yield 'evaluate_every_epochs', self.evaluate_every_epochs >= 0, valid
+    yield 'validation', 0 <= self.validation < 1, 'in [0, 1)'
+    valid = (
       "'last' unless config.training.validation > 0: the best weights are chosen by held-out "
-      'training rows, for the rows of the study would leak into them',
+      'training rows, for the rows of the study would leak into them'
     )
-    _require(self, 'log_every_steps', self.log_every_steps >= 1, '1 or more')
-    _require(self, 'resident_bytes', self.resident_bytes >= 0, '0 (read every batch) or more')
-    _require(self, 'split', bool(self.split), "a split's name, for example 'train'")
-
-
-def _require(settings: TrainingSettings, name: str, condition: bool, valid: str) -> None:
-  require(condition, f'config.training.{name}', getattr(settings, name), valid)
+    yield 'keep', self.keep == LAST or self.validation > 0, valid
+    yield 'log_every_steps', self.log_every_steps >= 1, '1 or more'
+    yield 'resident_bytes', self.resident_bytes >= 0, '0 (read every batch) or more'
+    yield 'split', bool(self.split), "a split's name, for example 'train'"

@@ -27,7 +27,7 @@ class TrainState(struct.PyTreeNode):
     step: int32 scalar, the steps done.
     params: float32 parameters.
     batch_stats: running averages of batch normalisation; empty without it.
-    opt_state: the optimiser's momenta.
+    opt_state: the optimizer's momenta.
     objective: what the objective carries from step to step; empty for most.
     ema: averaged `params` and `batch_stats`; empty without averaging.
     best: `params` and `batch_stats` of the evaluation that was best so far, its `score` float32 and
@@ -103,7 +103,7 @@ def create(
     objective: what the objective begins with.
   """
 
-  def draw(key: jax.Array) -> Any:  # one program for all seeds, optimisers and objectives
+  def draw(key: jax.Array) -> Any:  # one program for all seeds, optimizers and objectives
     return model.init(key, jnp.zeros((1, *image_shape)), train=False)
 
   key = random_keys.stream(seed, 'initial parameters')

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +13,12 @@ import numpy as np
 from flax import linen as nn
 
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows, Batch
+from robustness.core.rows import ArrayRows, Batch, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
 from robustness.models.inputs import Inputs
 from robustness.objectives import GroupObjective
 from robustness.parallel import Parallel
-from robustness.training import batches as rows_of_steps
 from robustness.training import optimizer, schedule
-from robustness.training.batches import TrainingBatches
 from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.state import TrainState, begun_with, num_classes
 from robustness.training.state import create as create_state
@@ -28,6 +26,23 @@ from robustness.training.step import Pipeline, TrainStep
 
 REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'resident_bytes')
 """Settings that say what is written on the way and where rows are, and not what comes out."""
+
+
+class TrainingBatches(Protocol):
+  """A function that opens an endless iterator of batches."""
+
+  def __call__(self, batch_size: int, seed: int, start_step: int) -> Iterator[Batch]:
+    """Yields the batches of steps start_step, start_step + 1, ... of the training with this seed.
+
+    Args:
+      batch_size: rows a batch.
+      seed: decides the order of the rows.
+      start_step: batches passed over, without reading them.
+
+    Yields:
+      `image` [B, H, W, C], uint8 or float32 in [0, 1]; `label` int32 [B];
+      `example_id` int32 [B]; and the columns of the source, [B, ...].
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +187,7 @@ class Training:
     """
     size = self.settings.batch_size
     of_row = {name: value for name, value in row.items() if name != 'mask'}
-    columns = rows_of_steps.check(of_row, self.image_shape, self.num_classes)
+    columns = check_batch(of_row, self.image_shape, self.num_classes)
     columns = {**columns, **self.order.batch_columns(0, size)}
     self.check_columns(columns)
     axis = getattr(self.model, 'axis_name', None)
@@ -243,3 +258,31 @@ class Training:
         f'the model was built with axis_name={axis_name!r}; this way of running '
         f'needs {parallel.axis_name!r}.'
       )
+
+
+def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> Batch:
+  """Returns the numeric arrays of a batch, which a step takes.
+
+  Args:
+    batch: from `TrainingBatches`.
+    image_shape: what every image must have.
+    num_classes: labels lie in [0, num_classes).
+
+  Raises:
+    InputError: images of another shape or type, several labels an image, a label that is no class.
+  """
+  image, label = batch['image'], batch['label']
+  if image.shape[1:] != image_shape or image.dtype not in (np.uint8, np.float32):
+    raise InputError(
+      f'training images must be uint8 or float32 of shape {image_shape}; got {image.dtype} '
+      f'of shape {image.shape[1:]}.'
+    )
+  if label.ndim != 1:
+    raise InputError(f'training takes one label an image; got labels of shape {label.shape}.')
+  outside = np.flatnonzero((label < 0) | (label >= num_classes))
+  if outside.size:
+    raise InputError(
+      f'example {batch["example_id"][outside[0]]} has label {label[outside[0]]}; the '
+      f'classifier has classes 0 to {num_classes - 1}.'
+    )
+  return numeric_columns(batch)

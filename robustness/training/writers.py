@@ -2,59 +2,111 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
+import os
 import pathlib
+import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
+import numpy as np
 from absl import logging
 
-from robustness.training.event_file import EventFileWriter
-from robustness.training.json_lines import JsonLinesWriter
+Scalars = Mapping[str, object]
 
 
 class ScalarWriter(Protocol):
-  """What the training loop needs of a writer; metric writers of `clu` fit too."""
+  """What the training loop needs of a writer; the metric writers of `clu` have it."""
 
-  def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
+  def write_scalars(self, step: int, scalars: Scalars) -> None:
     """Writes named numbers of a step."""
 
   def flush(self) -> None:
     """Makes sure that they are on disk."""
 
 
-class SeveralWriters:
-  """Writes everything to each of several writers."""
+class JsonLinesWriter:
+  """Writes `{"step", "time", name: value, ...}`, one step a line, each flushed as it is written."""
 
-  def __init__(self, *writers: ScalarWriter):
-    """Args: writers: in the order in which they are written to."""
-    self._writers = writers
+  def __init__(self, path: str | os.PathLike[str], facts: Scalars | None = None):
+    """Opens a file to append to; a last line that a kill cut short is removed.
 
-  def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
+    Args:
+      path: the file, made if it is not there.
+      facts: plain values that every line repeats, for example which classifier is trained.
+    """
+    self._path = pathlib.Path(path)
+    self._facts = dict(facts or {})
+    if self._path.exists():
+      content = self._path.read_bytes()
+      whole = content.rfind(b'\n') + 1
+      if whole < len(content):
+        os.truncate(self._path, whole)
+
+  def write_scalars(self, step: int, scalars: Scalars) -> None:
+    """Writes numbers; one that is not finite becomes null, as JSON has no word for it."""
+    values = {name: _plain(value) for name, value in scalars.items()}
+    line = {'step': int(step), 'time': round(time.time(), 3), **self._facts, **values}
+    with open(self._path, 'a', encoding='utf-8') as file:
+      file.write(json.dumps(line, allow_nan=False) + '\n')
+
+  def flush(self) -> None:
+    """Every line is flushed when it is written."""
+
+
+class TrainingWriter:
+  """Writes `log.jsonl` and, by `clu.metric_writers`, TensorBoard events.
+
+  Without clu, or TensorFlow, which it imports, there are no events, which one line of the log says.
+  """
+
+  def __init__(self, workdir: pathlib.Path, label: str):
+    """Takes the seconds of TensorFlow's import.
+
+    Args:
+      workdir: gets `log.jsonl` and `tensorboard/<label>`.
+      label: of the classifier that is trained.
+    """
+    self._writers: list[ScalarWriter] = [
+      JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})
+    ]
+    try:
+      import tensorflow as tf
+      from clu import metric_writers
+    except ModuleNotFoundError as error:
+      logging.info('%s: no TensorBoard events (%s is not installed)', label, error.name)
+      return
+    with contextlib.suppress(RuntimeError):  # the rows are read by TensorFlow, which has begun
+      tf.config.set_visible_devices([], 'GPU')  # JAX's
+    events = metric_writers.SummaryWriter(os.fspath(workdir / 'tensorboard' / label))
+    self._writers.append(events)
+
+  def write_scalars(self, step: int, scalars: Scalars) -> None:
     """Writes named numbers of a step."""
     for writer in self._writers:
       writer.write_scalars(step, scalars)
 
   def flush(self) -> None:
-    """Flushes each."""
+    """Makes sure that all is on disk."""
     for writer in self._writers:
       writer.flush()
 
 
-def training_writer(workdir: pathlib.Path, label: str, writes: bool = True) -> ScalarWriter:
-  """Returns the writer of a training: `log.jsonl` and `tensorboard/<label>`.
+class NoWriter:
+  """Writes nothing: for all but one of several processes that train together."""
 
-  Without the package tensorboard there are no events, which one line of the log says.
+  def write_scalars(self, step: int, scalars: Scalars) -> None:
+    """Does nothing."""
 
-  Args:
-    workdir: holds the files.
-    label: of the classifier that is trained.
-    writes: False for all but one of several processes that train together; these write nothing.
-  """
-  if not writes:
-    return SeveralWriters()
-  writers: list[ScalarWriter] = [JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})]
-  try:
-    writers.append(EventFileWriter(workdir / 'tensorboard' / label))
-  except ModuleNotFoundError as error:
-    logging.info('%s: no TensorBoard events (%s is not installed)', label, error.name)
-  return SeveralWriters(*writers)
+  def flush(self) -> None:
+    """Does nothing."""
+
+
+def _plain(value: object) -> object:
+  """Turns numpy and JAX scalars into Python's, and what is not finite into None."""
+  if isinstance(value, (str, bool, int)) or value is None:
+    return value
+  number = np.asarray(value).item()
+  return None if isinstance(number, float) and not math.isfinite(number) else number

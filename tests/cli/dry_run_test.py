@@ -9,8 +9,8 @@ import pathlib
 import pytest
 
 from robustness.cli import dry_run
+from robustness.cli.dry_run import Forecast, timed
 from robustness.config import experiment as experiments
-from robustness.core.forecast import Forecast, timed
 from tests.end_to_end import runs
 from tests.end_to_end.own_classifier_test import SOURCE
 

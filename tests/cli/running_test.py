@@ -67,7 +67,7 @@ def test_a_number_of_devices_that_the_environment_asks_for_is_kept(
   for other in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS'):
     monkeypatch.delenv(other, raising=False)
   monkeypatch.setenv(name, value)
-  monkeypatch.setattr(launch.allocator, 'keep_freed_memory', lambda: True)
+  monkeypatch.setattr(launch.host, 'keep_freed_memory', lambda: True)
   monkeypatch.setattr(jax.config, 'update', lambda key, number: changes.append(key))
   launch.set_devices(launch.ALONE)
   assert changes == ([] if kept else ['jax_num_cpu_devices'])

@@ -23,6 +23,12 @@ def test_defaults_are_a_valid_config() -> None:
   assert checked.execution == experiment.Execution()
 
 
+def test_the_config_of_an_earlier_workdir_opens_with_a_removed_key_at_its_default() -> None:
+  assert experiment.from_config(config(parallel_labels=False)).execution == experiment.Execution()
+  with pytest.raises(InputError, match=r'unknown key config\.parallel_labels'):
+    experiment.from_config(config(parallel_labels=True))
+
+
 def test_several_classifiers_keep_their_order() -> None:
   written = default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
   checked = experiment.from_config(written.to_dict())

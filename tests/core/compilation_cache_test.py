@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax._src import compilation_cache as private_cache
 from jax.experimental.compilation_cache import compilation_cache as jax_cache
 
 from robustness.core import compilation_cache
@@ -86,14 +85,10 @@ def test_a_folder_that_cannot_be_written_is_refused_and_the_default_left_out(
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_told_once_and_the_run_goes_on(
+def test_entries_that_cannot_be_written_are_told_once_and_the_run_goes_on(
   tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-  def full(*args: object) -> None:
-    raise OSError(28, 'No space left on device')
-
   monkeypatch.setattr(compilation_cache, 'MIN_SECONDS', 0.0)
-  monkeypatch.setattr(private_cache, 'put_executable_and_time', full)
   with warnings.catch_warnings():
     warnings.simplefilter('always')
     others: list[str] = []
@@ -101,10 +96,12 @@ def test_a_full_disk_is_told_once_and_the_run_goes_on(
       warnings, 'showwarning', lambda message, *_, **__: others.append(str(message))
     )
     compilation_cache.use(str(tmp_path / 'kept'))
+    (tmp_path / 'kept').rmdir()
+    (tmp_path / 'kept').touch()
     assert [compiled(x) for x in (0.0, 0.0)] == [2.0, 2.0]
     warnings.warn('of something else', stacklevel=1)
   told = [record.getMessage() for record in caplog.records if 'compiled' in record.getMessage()]
-  assert len(told) == 1 and 'cannot all be kept (OSError: [Errno 28] No space left' in told[0]
+  assert len(told) == 1 and 'cannot all be' in told[0]
   assert others == ['of something else']
 
 

@@ -83,16 +83,3 @@ def test_a_terminal_gets_a_bar(
     work.show({'loss': 0.5})
     work.advance(4)
   assert 'natural: 100%' in screen.getvalue() and 'loss 0.5]' in screen.getvalue()
-
-
-def test_a_terminal_without_tqdm_gets_lines(
-  monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-  caplog.set_level(logging.INFO)
-  monkeypatch.setattr(progress, 'tqdm', None)
-  screen = io.StringIO()
-  screen.isatty = lambda: True  # type: ignore[method-assign]
-  monkeypatch.setattr(sys, 'stderr', screen)
-  with Progress(10, 'natural', 'images') as work:
-    work.advance(10)
-  assert caplog.messages[0].startswith('natural: 10/10 images in ')

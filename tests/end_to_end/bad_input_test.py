@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from robustness import run as launch
 from robustness import workdir
-from robustness.classifiers import network_training
+from robustness.classifiers import ClassifierBuilder
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
 from tests.table_rows import estimate
@@ -168,7 +168,7 @@ def test_all_that_is_refused_is_refused_before_the_first_training(
   def train(*unused: Any) -> None:
     raise AssertionError('a training began')
 
-  monkeypatch.setattr(network_training.NetworkTraining, 'train', train)
+  monkeypatch.setattr(ClassifierBuilder, 'train', train)
   monkeypatch.chdir(tmp_path)
   pathlib.Path('own.py').write_text(ATTACKED)
   good, bad = (runs.shrunk(name).to_dict() for _ in range(2))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from robustness.core import disk
-from robustness.training.event_file import EventFileWriter
+from robustness.training.writers import TrainingWriter
 from tests.end_to_end import runs
 from tests.end_to_end.conftest import Start
 
@@ -59,7 +59,7 @@ def test_a_training_on_a_full_disk_goes_on_when_there_is_room(
 
 def test_events_that_cannot_be_flushed_are_a_full_disk(mount: Mount) -> None:
   folder = mount('size=64k')
-  writer = EventFileWriter(folder)
+  writer = TrainingWriter(folder, 'natural')
   writer.write_scalars(0, {'loss': 1.0})
   writer.flush()
   with pytest.raises(OSError):

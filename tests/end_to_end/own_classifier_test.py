@@ -12,7 +12,7 @@ import pytest
 from robustness import run as launch
 from robustness.core.errors import InputError
 from robustness.models import weights
-from tests.classifiers.build_test import builder, rows
+from tests.classifiers_test import builder, rows
 from tests.end_to_end import runs
 
 SOURCE = """

@@ -60,10 +60,18 @@ def _assert_same_records(first: pathlib.Path, second: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_share_the_records(
-  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
+def test_two_processes_that_slurm_started_share_the_records(
+  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-  _two(start, tmp_path, {**DEFAULT_CHANGES, **_weights(finished)})
+  job = {'JOB_ID': str(os.getpid()), 'STEP_NODELIST': 'localhost', 'NTASKS': '2'}
+  both = []
+  for task in ('0', '1'):
+    for name, value in {**job, 'PROCID': task, 'LOCALID': task}.items():
+      monkeypatch.setenv(f'SLURM_{name}', value)
+    changes = {**DEFAULT_CHANGES, **_weights(finished)}
+    both.append(start(tmp_path, DEFAULT, changes, ('--distributed',)))
+  for process in both:
+    runs.finish(process)
   runs.assert_same_findings(tmp_path, finished)
   _assert_same_records(tmp_path, finished)
 
@@ -76,8 +84,10 @@ def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   runs.wait_for(killed, lambda: any(step >= 4 for step in _steps(tmp_path)))
   begun = time.monotonic()
   killed.kill()
-  output = runs.finish(other, status=75)
-  assert 'another process of this run ended' in output and 'process 1 ends too' in output
+  output, _ = other.communicate(timeout=60)
+  assert other.returncode in (75, -signal.SIGABRT), output
+  ours, of_jax = 'another process of this run ended, so process 1 ends too', 'another task died'
+  assert (ours if other.returncode == 75 else of_jax) in output
   assert time.monotonic() - begun < 60
   both = _begin(start, tmp_path, DEFAULT_CHANGES)
   runs.wait_for(both[0], lambda: any(step >= 12 for step in _steps(tmp_path)))
@@ -90,24 +100,6 @@ def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   assert f'step {max(_steps(tmp_path))} of' in said.pop()
   runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
   _assert_same_weights(tmp_path, finished)
-
-
-@pytest.mark.slow
-def test_networks_are_trained_side_by_side_by_what_slurm_started(
-  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-  changes = {**DEFAULT_CHANGES, 'parallel_labels': True}
-  job = {'JOB_ID': str(os.getpid()), 'STEP_NODELIST': 'localhost', 'NTASKS': '2'}
-  both = []
-  for task in ('0', '1'):
-    for name, value in {**job, 'PROCID': task, 'LOCALID': task}.items():
-      monkeypatch.setenv(f'SLURM_{name}', value)
-    both.append(start(tmp_path, DEFAULT, changes, ('--distributed',)))
-  first, second = (runs.finish(process) for process in both)
-  assert 'natural: training' in first and 'gaussian: training' not in first
-  assert 'gaussian: training' in second and 'natural: training' not in second
-  runs.assert_same_findings(tmp_path, finished)
-  _assert_same_records(tmp_path, finished)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from configs import si_score_families
-from robustness.classifiers import build
+from robustness.classifiers import preparation
 from robustness.config import experiment
 from robustness.estimates.table import select
 from robustness.models import catalog, pretrained
@@ -35,7 +35,7 @@ def test_every_comparison_names_what_there_is(variant: str) -> None:
   config = si_score_families.get_config(variant)
   parsed = experiment.from_config(config.to_dict())
   assert len(parsed.classifiers) == len(config.classifiers) >= 2
-  assert build.preparation(parsed) is None, 'each network gets the scenes at its own size'
+  assert preparation(parsed) is None, 'each network gets the scenes at its own size'
   for section in parsed.classifiers.values():
     architecture = catalog.get(section.name)
     if section.weights:

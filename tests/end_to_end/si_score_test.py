@@ -83,7 +83,7 @@ def test_a_cutout_without_alpha_is_refused_before_any_work(
   def too_late(*unused: object) -> None:
     raise AssertionError('classifiers were built before the files were checked')
 
-  monkeypatch.setattr('robustness.classifiers.build.ClassifierBuilder.build', too_late)
+  monkeypatch.setattr('robustness.classifiers.ClassifierBuilder.build', too_late)
   config = shrunk('folder', tmp_path, **folders)
   with pytest.raises(InputError, match=r'^cutout \S*two\.png has no alpha channel \(RGB\); save'):
     runs.run(config, tmp_path / 'run')

@@ -24,11 +24,10 @@ from robustness.core.rows import ArrayRows
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import by_name, with_groups
 from robustness.objectives import Arrays, Minimised, Objective, State, Total
-from robustness.parallel.meeting import meet
-from robustness.parallel.processes import Processes
+from robustness.parallel.processes import Processes, barrier
 from robustness.training import Pipeline, Training, TrainingSettings, train
 from robustness.training.checkpoint import Checkpoints
-from robustness.training.json_lines import JsonLinesWriter
+from robustness.training.writers import JsonLinesWriter
 
 NAMES = tuple('abcde')
 GROUPS = by_name((('a', 'b'), ('c',)), NAMES)
@@ -133,7 +132,7 @@ def main() -> None:
 
 def _work(balanced: str, directory: pathlib.Path) -> int:
   run(balanced, parallel.create('jit', BATCH, all_processes=True), directory)
-  meet('the end')
+  barrier('the end')
   return 0
 
 

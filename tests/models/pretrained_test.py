@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from robustness.classifiers.initial_weights import InitialWeights
 from robustness.cli import models as command
 from robustness.models import catalog, label_space, pretrained
 from robustness.models.pretrained import KNOWN
+from robustness.training.initial_weights import InitialWeights
 from tests.models.peers import peer
 
 RAND = ('rand_augment', 'mixup')

@@ -15,10 +15,9 @@ from robustness import parallel
 from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
 from robustness.models.inputs import Inputs
-from robustness.parallel.meeting import meet
-from robustness.parallel.processes import Processes
+from robustness.parallel.processes import Processes, barrier
 from robustness.training import Pipeline, Training, TrainingSettings, train
-from robustness.training.json_lines import JsonLinesWriter
+from robustness.training.writers import JsonLinesWriter
 from tests.training.conftest import TinyNet, separable_rows
 
 STEPS, BATCH = 200, 16
@@ -68,7 +67,7 @@ def _work(kind: str, directory: pathlib.Path) -> int:
   way = parallel.create(kind, BATCH // 2, all_processes=True)
   variables, read = run(way, separable_rows(), directory)
   np.savez(directory / f'result{way.share[0]}.npz', *variables, read=np.array(read))
-  meet('the results')
+  barrier('the results')
   return 0
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.classifiers.network_training import NetworkTraining
+from robustness.classifiers import ClassifierBuilder
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Rows
@@ -304,13 +304,13 @@ def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
   config.data.random_class_groups = 2
   for classifier in config.classifiers.values():
     classifier.augment.environment.transforms = config.study.environments
-  drawn, train = [], NetworkTraining.train
+  drawn, train = [], ClassifierBuilder.train
 
   def watched(*arguments):
     drawn.append({path.stem for path in (tmp_path / 'figures').glob('*.png')})
     return train(*arguments)
 
-  monkeypatch.setattr(NetworkTraining, 'train', watched)
+  monkeypatch.setattr(ClassifierBuilder, 'train', watched)
   results = runs.run(config, tmp_path)
   assert drawn == [{'cells'}] * 2
   pictures = {path.stem for path in (tmp_path / 'figures').glob('*.png')}

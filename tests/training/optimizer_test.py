@@ -1,4 +1,4 @@
-"""The optimiser against steps computed by hand."""
+"""The optimizer against steps computed by hand."""
 
 from __future__ import annotations
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 
-import jax
 import pytest
 from jax.experimental import multihost_utils
 
-from robustness.parallel import meeting
-from robustness.training import preemption
 from robustness.training.preemption import StopRequest, interrupt_deferred
 
 
@@ -65,26 +61,3 @@ def test_processes_that_train_together_stop_at_the_step_that_jax_names(
   with StopRequest(2) as stop:
     assert signal.getsignal(signal.SIGTERM) is before, 'the handler is that of JAX'
     assert [stop.due(step) for step in (5, 6, 7)] == [False, False, True]
-
-
-@pytest.mark.parametrize('asked', ['this one', 'the other one'])
-def test_processes_that_train_side_by_side_pass_the_request_on(
-  monkeypatch: pytest.MonkeyPatch, asked: str
-) -> None:
-  told, passed_on = threading.Event(), threading.Event()
-  monkeypatch.setattr(preemption, 'PASS_ON_SECONDS', 0.01)
-  monkeypatch.setattr(jax, 'process_count', lambda: 2)
-  monkeypatch.setattr(meeting, 'told', lambda what: told.is_set())
-  monkeypatch.setattr(meeting, 'tell', lambda what: passed_on.set())
-  with StopRequest() as stop:
-    if asked == 'this one':
-      signal.raise_signal(signal.SIGTERM)
-      assert passed_on.wait(10)
-    else:
-      assert not stop.due(1)
-      told.set()
-      deadline = time.monotonic() + 10
-      while not stop.due(2) and time.monotonic() < deadline:
-        time.sleep(0.01)
-      assert not passed_on.is_set()
-    assert stop.due(3)

@@ -1,4 +1,4 @@
-"""Writers of a training: TensorBoard reads the events, and they are optional."""
+"""Writers of a training: strict JSON lines, and optional events that TensorBoard reads."""
 
 from __future__ import annotations
 
@@ -7,52 +7,83 @@ import json
 import pathlib
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from robustness.training.event_file import EventFileWriter
-from robustness.training.writers import training_writer
+from robustness.training.writers import JsonLinesWriter, TrainingWriter
+
+
+def _strict(line: str) -> dict:
+  def refuse(word: str) -> None:
+    raise ValueError(word)
+
+  return json.loads(line, parse_constant=refuse)
+
+
+def test_one_strict_object_a_line_with_plain_numbers(tmp_path: pathlib.Path) -> None:
+  writer = JsonLinesWriter(tmp_path / 'log.jsonl')
+  writer.write_scalars(0, {'rate': 0.1, 'name': 'small_cnn', 'seed': None})
+  writer.write_scalars(7, {'loss': np.float32(0.5), 'count': jnp.int32(3), 'bad': float('nan')})
+  lines = [_strict(line) for line in (tmp_path / 'log.jsonl').read_text().splitlines()]
+  times = [line.pop('time') for line in lines]
+  assert lines == [
+    {'step': 0, 'rate': 0.1, 'name': 'small_cnn', 'seed': None},
+    {'step': 7, 'loss': 0.5, 'count': 3, 'bad': None},
+  ]
+  assert times == sorted(times)
+
+
+def test_a_line_cut_short_by_a_kill_is_removed_and_the_rest_kept(tmp_path: pathlib.Path) -> None:
+  path = tmp_path / 'log.jsonl'
+  path.write_text('{"step": 1}\n{"step": 2, "los')
+  JsonLinesWriter(path).write_scalars(2, {'loss': 1.0})
+  assert [_strict(line)['step'] for line in path.read_text().splitlines()] == [1, 2]
 
 
 def test_tensorboard_reads_the_events_of_a_run_and_of_its_continuation(
   tmp_path: pathlib.Path,
 ) -> None:
+  pytest.importorskip('clu')
+  from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+  from tensorboard.util import tensor_util
+
   for steps in ((0, 10), (20,)):
-    writer = EventFileWriter(tmp_path)
+    writer = TrainingWriter(tmp_path, 'natural')
     for step in steps:
       writer.write_scalars(step, {'loss': np.float32(1 / (1 + step)), 'nan': float('nan')})
-  events = EventAccumulator(str(tmp_path))
+    writer.flush()
+  events = EventAccumulator(str(tmp_path / 'tensorboard/natural'))
   events.Reload()
-  losses = events.Scalars('loss')
+  losses = events.Tensors('loss')
   assert [event.step for event in losses] == [0, 10, 20]
-  np.testing.assert_array_equal(
-    np.float32([event.value for event in losses]), np.float32([1, 1 / 11, 1 / 21])
-  )
-  assert np.isnan(events.Scalars('nan')[0].value)
+  values = [tensor_util.make_ndarray(event.tensor_proto) for event in losses]
+  np.testing.assert_array_equal(np.float32(values), np.float32([1, 1 / 11, 1 / 21]))
+  assert np.isnan(tensor_util.make_ndarray(events.Tensors('nan')[0].tensor_proto))
+  lines = [json.loads(line) for line in (tmp_path / 'log.jsonl').read_text().splitlines()]
+  assert [(line['step'], line['classifier']) for line in lines] == [
+    (step, 'natural') for step in (0, 10, 20)
+  ]
 
 
-def test_a_training_writes_lines_and_events(tmp_path: pathlib.Path) -> None:
-  writer = training_writer(tmp_path, 'natural')
-  writer.write_scalars(3, {'train/loss': 0.5})
-  writer.flush()
-  (line,) = (tmp_path / 'log.jsonl').read_text().splitlines()
-  assert json.loads(line)['classifier'] == 'natural' and json.loads(line)['train/loss'] == 0.5
-  assert len(list((tmp_path / 'tensorboard/natural').iterdir())) == 1
-
-
-def test_without_tensorboard_there_are_lines_alone(
-  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize('absent', ['clu', 'tensorflow'])
+def test_without_clu_or_tensorflow_there_are_lines_alone(
+  tmp_path: pathlib.Path,
+  monkeypatch: pytest.MonkeyPatch,
+  caplog: pytest.LogCaptureFixture,
+  absent: str,
 ) -> None:
   actual = builtins.__import__
 
   def blocked(name: str, *rest: Any) -> Any:
-    if name.split('.')[0] == 'tensorboard':
+    if name.split('.')[0] == absent:
       raise ModuleNotFoundError(f'No module named {name!r}', name=name)
     return actual(name, *rest)
 
   monkeypatch.setattr(builtins, '__import__', blocked)
-  writer = training_writer(tmp_path, 'natural')
+  with caplog.at_level('INFO', 'absl'):
+    writer = TrainingWriter(tmp_path, 'natural')
   writer.write_scalars(3, {'train/loss': 0.5})
+  assert f'no TensorBoard events ({absent} is not installed)' in caplog.text
   assert len((tmp_path / 'log.jsonl').read_text().splitlines()) == 1
   assert not (tmp_path / 'tensorboard').exists()

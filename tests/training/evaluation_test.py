@@ -1,4 +1,4 @@
-"""Blocks that stay on the devices between evaluations."""
+"""Blocks that stay on the devices between evaluations, and which training rows are held out."""
 
 from __future__ import annotations
 
@@ -6,13 +6,33 @@ import dataclasses
 
 import jax
 import numpy as np
+import pytest
 
 from robustness.core import random_keys
-from robustness.evaluation.placed import KeptBlocks
+from robustness.core.rows import ArrayRows
+from robustness.core.sampler import held_out
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import identity
 from robustness.parallel.mesh import MeshParallel
+from robustness.training.evaluation import KeptBlocks, split_validation
 from tests.networks import tiny_classifier, tiny_rows
+
+UNITS = np.repeat(np.arange(20), 5)
+
+
+@pytest.mark.parametrize('column', ['group_id', 'base_id'])
+def test_frames_of_a_clip_and_versions_of_an_image_are_on_one_side(column: str) -> None:
+  images = np.zeros((100, 2, 2, 1), np.float32)
+  rows = ArrayRows(images, np.zeros(100, int), ('a',), columns={column: UNITS[::-1]})
+  kept, held = split_validation(rows, 0.2)
+  assert len(held) == 20 and len(kept) == 80
+  assert not {*rows.columns[column][kept]} & {*rows.columns[column][held]}
+  assert len(split_validation(rows, 0.0)[1]) == 0
+
+
+def test_other_rows_are_held_out_one_by_one() -> None:
+  rows = ArrayRows(np.zeros((100, 2, 2, 1), np.float32), np.zeros(100, int), ('a',))
+  np.testing.assert_array_equal(split_validation(rows, 0.2)[1], held_out(100, 0.2)[1])
 
 
 def evaluator() -> Evaluator:

@@ -10,7 +10,6 @@ from typing import Any
 from flax import traverse_util
 
 from robustness.augment.policy import Policy
-from robustness.config.recipe import ClassifierSettings
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
@@ -39,9 +38,9 @@ class InitialWeights:
     variables: `params` and `batch_stats`.
     class_names: of their outputs; () if the file does not say.
     mean: subtracted from images in [0, 1], one value a channel.
-    std: what the difference is then divided by.
+    std: divides the difference.
     trained_with: augmentations beside flips and crops, by name; None is not known.
-    unfinished: how far the training of a checkpoint folder is that was not ended; '' for all else.
+    unfinished: how far an unfinished training of a checkpoint folder is; '' for all else.
   """
 
   name: str
@@ -54,8 +53,8 @@ class InitialWeights:
 
   @property
   def facts(self) -> dict[str, Any]:
-    """What results say of them: their name, what they were trained with, and which transforms of
-    `robustness.environments` that resembles; None is not known."""
+    """Their name, what they were trained with, and which transforms of `robustness.environments`
+    that resembles, for results; None is not known."""
     resembles = None
     if self.trained_with is not None:
       policy = Policy.of(**{name: {} for name in self.trained_with})
@@ -67,11 +66,10 @@ class InitialWeights:
       **({'initial_weights_unfinished': self.unfinished} if self.unfinished else {}),
     }
 
-  def kept(self, class_names: Sequence[str]) -> dict[str, Any]:
-    """Returns what a network for these classes begins with: all, or all but the last layer.
+  def for_classes(self, class_names: Sequence[str]) -> dict[str, Any]:
+    """Returns what a network for these classes begins with.
 
-    The last layer is left out, and so drawn anew, unless the classes are the same in the same
-    order.
+    The last layer is left out, and so drawn, unless the classes are the same in the same order.
     """
     if self.class_names == tuple(class_names):
       return dict(self.variables)
@@ -81,68 +79,55 @@ class InitialWeights:
     )
 
 
-def published(settings: ClassifierSettings) -> Weights | None:
+def published(name: str, architecture: str) -> Weights | None:
   """Returns the published weights that a training begins with, or None; nothing is fetched."""
-  return hub.resolve(settings.initial_weights, settings.name) if settings.initial_weights else None
+  return hub.resolve(name, architecture) if name else None
 
 
-def load(settings: ClassifierSettings, input_shape: tuple[int, int, int]) -> InitialWeights | None:
-  """Reads the weights that `settings.initial_weights` names; None if it names none.
+def load(
+  name: str, architecture: str, input_shape: tuple[int, int, int], positions: str = 'bicubic'
+) -> InitialWeights | None:
+  """Reads the weights that `config.classifier.initial_weights` names; None if it names none.
 
   Args:
-    settings: `initial_weights` is a file, a checkpoint folder, or the name of published weights.
+    name: a file, a checkpoint folder, or the name of published weights.
+    architecture: that the training is of.
     input_shape: height, width and channels of the images to train on.
+    positions: how position embeddings are resampled.
 
   Raises:
     InputError: the weights are not there, or are of another architecture.
   """
-  if not settings.initial_weights:
+  if not name:
     return None
-  architecture, path = (catalog.get(settings.name), expanded(settings.initial_weights))
+  network, path = catalog.get(architecture), expanded(name)
   if path.is_dir():
-    return _from_checkpoints(settings, path)
-  entry = published(settings)
+    initial, facts = from_checkpoints(path)
+    if facts['architecture'] != architecture:
+      raise InputError(
+        f'{path} holds {facts["architecture"]!r}; the training is one of '
+        f'{architecture!r}: --config.classifier.name={facts["architecture"]}.'
+      )
+    return initial
+  entry = published(name, architecture)
   if entry is None:
-    variables = weights.load(path, architecture, None, input_shape, settings.positions)
-    return InitialWeights(
-      path.name, variables, weights.saved_class_names(path), architecture.mean, architecture.std
-    )
+    variables = weights.load(path, network, None, input_shape, positions)
+    names = weights.saved_class_names(path)
+    return InitialWeights(path.name, variables, names, network.mean, network.std)
   file = path if path.is_file() else hub.fetch(entry).path
   names = label_space.get(entry.label_space).class_names
-  variables = weights.load(file, architecture, len(names), input_shape, settings.positions)
+  variables = weights.load(file, network, len(names), input_shape, positions)
   return InitialWeights(entry.name, variables, names, entry.mean, entry.std, entry.trained_with)
 
 
-def _from_checkpoints(settings: ClassifierSettings, path: pathlib.Path) -> InitialWeights:
-  variables, facts = read_checkpoint(path)
-  if facts['architecture'] != settings.name:
-    raise InputError(
-      f'{path} holds {facts["architecture"]!r}; the training is one of '
-      f'{settings.name!r}: --config.classifier.name={facts["architecture"]}.'
-    )
-  return of_checkpoint(path, variables, facts)
-
-
-def read_checkpoint(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, Any]]:
-  """Returns what `load_variables` gives of a checkpoint folder of a classifier.
+def from_checkpoints(path: pathlib.Path) -> tuple[InitialWeights, dict[str, Any]]:
+  """Returns the weights of a checkpoint folder of a classifier, and the facts beside them.
 
   Raises:
-    InputError: see there; or facts that lack what a classifier is built from.
+    InputError: see `load_variables`; or facts that lack what a classifier is built from.
   """
   variables, facts = load_variables(path)
   json_files.check(facts, str(path / FACTS_NAME), OF_CLASSIFIER, 'Give another folder.')
-  return variables, facts
-
-
-def of_checkpoint(
-  path: pathlib.Path, variables: Mapping[str, Any], facts: Mapping[str, Any]
-) -> InitialWeights:
-  """Returns what `read_checkpoint` gives as weights."""
-  return InitialWeights(
-    path.name,
-    variables,
-    tuple(facts['class_names']),
-    tuple(facts['mean']),
-    tuple(facts['std']),
-    unfinished=unfinished(facts),
-  )
+  names, mean, std = (tuple(facts[key]) for key in ('class_names', 'mean', 'std'))
+  initial = InitialWeights(path.name, variables, names, mean, std, unfinished=unfinished(facts))
+  return initial, facts

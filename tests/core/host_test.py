@@ -1,13 +1,16 @@
-"""The number of usable cores, on systems with and without affinity."""
+"""Freed memory is kept; usable cores are counted with and without affinity."""
+
+from __future__ import annotations
 
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 
 import pytest
 
-from robustness.core.cores import usable_cores
+from robustness.core.host import usable_cores
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WITHOUT_AFFINITY = """
@@ -16,6 +19,41 @@ del os.sched_getaffinity, os.sched_setaffinity
 sys.argv = ['main.py', *sys.argv[1:]]
 runpy.run_path('main.py', run_name='__main__')
 """
+COUNT_PAGE_FAULTS = """
+import resource, sys, threading
+import numpy as np
+from robustness.core import host
+
+if sys.argv[1] == 'kept':
+  assert host.keep_freed_memory()
+
+def take():
+  for _ in range(5):
+    np.ones(2**24)  # 128 MB
+
+def faults():
+  before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+  thread = threading.Thread(target=take)
+  thread.start()
+  thread.join()
+  return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults()
+print(faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != 'glibc', reason='the settings are those of glibc')
+def test_freed_memory_is_kept() -> None:
+  faults = {
+    how: int(
+      subprocess.run(
+        [sys.executable, '-c', COUNT_PAGE_FAULTS, how], check=True, capture_output=True, text=True
+      ).stdout
+    )
+    for how in ('kept', 'returned')
+  }
+  assert faults['kept'] < faults['returned'] / 10
 
 
 def test_affinity_counts_where_the_system_has_it(monkeypatch: pytest.MonkeyPatch) -> None:

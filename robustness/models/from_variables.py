@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.config.recipe import ClassifierSettings
 from robustness.core.rows import Rows
 from robustness.models import catalog, label_space
 from robustness.models.classifier import Classifier, from_linen
+from robustness.models.inputs import InputFilter
 from robustness.models.projection import project, restrict
 
 KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses'
@@ -29,78 +29,81 @@ class Normalisation(Protocol):
 
   @property
   def std(self) -> tuple[float, ...]:
-    """What the difference is then divided by."""
+    """Divides the difference."""
 
 
-def wrap(
+def from_variables(
   label: str,
-  settings: ClassifierSettings,
-  precision: str,
+  architecture: str,
   variables: Mapping[str, Any],
   input_shape: tuple[int, int, int],
   class_names: Sequence[str],
   provenance: Mapping[str, Any],
+  *,
+  precision: str = 'float32',
+  input_filter: InputFilter | None = None,
   normalisation: Normalisation | None = None,
 ) -> Classifier:
   """Returns variables as the classifier of a run.
 
   Args:
     label: what tables call it.
-    settings: its section of the config.
-    precision: what it computes in, 'float32' or 'bfloat16'.
+    architecture: of `robustness.models.catalog`.
     variables: `params` and `batch_stats`.
     input_shape: (H, W, C) of its images.
     class_names: of its outputs, in order.
     provenance: where the weights come from, plain values.
-    normalisation: what has the mean and std of its images; None takes the architecture's.
+    precision: what it computes in, 'float32' or 'bfloat16'.
+    input_filter: see `robustness.models.inputs`.
+    normalisation: has the mean and std of its images; None takes the architecture's.
   """
-  architecture = catalog.get(settings.name)
-  how = normalisation or architecture
-  module = architecture.build(len(class_names), jnp.dtype(precision))
+  network = catalog.get(architecture)
+  how = normalisation or network
   facts = {
-    'architecture': settings.name,
+    'architecture': architecture,
     **provenance,
-    'parameters': _count(variables),
+    'parameters': sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params'])),
     'sha256': digest(variables),
     'precision': precision,
     **({} if precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
-    **({'front_end': own.describe()} if (own := settings.input_filter) else {}),
+    **({'front_end': input_filter.describe()} if input_filter else {}),
   }
   classifier = from_linen(
-    module,
+    network.build(len(class_names), jnp.dtype(precision)),
     jax.tree.map(jnp.asarray, variables),  # on the device, so that no evaluation copies them there
     name=label,
     input_shape=input_shape,
     class_names=class_names,
     mean=how.mean,
     std=how.std,
-    stages=architecture.stages,
+    stages=network.stages,
     provenance=facts,
-    input_filter=settings.input_filter,
+    input_filter=input_filter,
   )
   imagenet = label_space.get(label_space.IMAGENET)
   aliases = imagenet.aliases if classifier.class_names == imagenet.class_names else {}
   return dataclasses.replace(classifier, aliases=aliases)
 
 
-def projected(
-  classifier: Classifier, settings: ClassifierSettings, class_names: tuple[str, ...]
+def in_label_space(
+  classifier: Classifier, name: str, merge: str, class_names: tuple[str, ...]
 ) -> Classifier:
-  """Returns the classifier in the label space that its settings name, if any.
+  """Returns the classifier in a label space.
 
   Args:
     classifier: with all its classes.
-    settings: its recipe.
-    class_names: of the evaluated rows, which the label space 'data' has.
+    name: of the label space; 'data' restricts to `class_names`, '' changes nothing.
+    merge: how probabilities of the members of a class are merged.
+    class_names: of the evaluated rows.
   """
-  if not settings.label_space:
+  if not name:
     return classifier
-  if settings.label_space == label_space.DATA:
+  if name == label_space.DATA:
     return restrict(classifier, class_names)
-  return project(classifier, settings.label_space, settings.merge)
+  return project(classifier, name, merge)
 
 
-def aligned(rows: Rows, classifier: Classifier) -> Rows:
+def match_labels(rows: Rows, classifier: Classifier) -> Rows:
   """Returns the rows with labels that are positions among the classifier's classes."""
   return label_space.align(rows, classifier.class_names, classifier.aliases, classifier.name)
 
@@ -113,7 +116,3 @@ def digest(variables: Any) -> str:
     total.update(f'{jax.tree_util.keystr(path)} {values.dtype} {values.shape}'.encode())
     total.update(values.tobytes())
   return total.hexdigest()
-
-
-def _count(variables: Mapping[str, Any]) -> int:
-  return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params']))

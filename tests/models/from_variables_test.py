@@ -5,9 +5,8 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from robustness.classifiers import wrap
-from robustness.config.recipe import ClassifierSettings
 from robustness.models import catalog
+from robustness.models.from_variables import digest, from_variables
 
 
 def test_digest_tells_values_names_and_shapes_apart() -> None:
@@ -17,17 +16,19 @@ def test_digest_tells_values_names_and_shapes_apart() -> None:
     {'a': tree['a'], 'c': tree['b']},
     {**tree, 'a': tree['a'].reshape(3, 2)},
   ]
-  digests = {wrap.digest(weights) for weights in (tree, *others)}
+  digests = {digest(weights) for weights in (tree, *others)}
   assert len(digests) == 4
-  assert wrap.digest({'b': tree['b'], 'a': tree['a']}) == wrap.digest(tree)
+  assert digest({'b': tree['b'], 'a': tree['a']}) == digest(tree)
 
 
 def test_results_say_what_stays_float32_in_bfloat16() -> None:
-  recipe, module = ClassifierSettings(), catalog.get('small_cnn').build(3)
+  module = catalog.get('small_cnn').build(3)
   variables = module.init(jax.random.key(0), np.zeros((1, 28, 28, 1), np.float32))
   images = np.random.default_rng(0).random((4, 28, 28, 1), np.float32)
   by_precision = {
-    precision: wrap.wrap('net', recipe, precision, variables, (28, 28, 1), tuple('abc'), {})
+    precision: from_variables(
+      'net', 'small_cnn', variables, (28, 28, 1), tuple('abc'), {}, precision=precision
+    )
     for precision in ('float32', 'bfloat16')
   }
   assert 'kept_in_float32' not in by_precision['float32'].provenance

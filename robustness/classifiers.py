@@ -1,0 +1,509 @@
+"""From a config's section to classifiers: weights loaded, or a network trained in the workdir."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from absl import logging
+
+from input_pipeline.settings import DataSettings, Preparation
+from robustness.attacks import balls
+from robustness.augment.environment import selective
+from robustness.config.experiment import Experiment
+from robustness.config.recipe import ClassifierSettings
+from robustness.core.errors import InputError
+from robustness.core.paths import expanded
+from robustness.core.pixels import BFLOAT16_STEP
+from robustness.core.rows import Rows
+from robustness.environments.balance import balanced
+from robustness.environments.class_groups import from_settings
+from robustness.evaluation.row_checks import check_fit
+from robustness.models import catalog, from_file, hub, label_space, pretrained, weights
+from robustness.models.classifier import Classifier, from_linen
+from robustness.models.from_variables import digest, from_variables, in_label_space, match_labels
+from robustness.models.inputs import Inputs
+from robustness.models.pretrained import Weights
+from robustness.objectives import GroupObjective
+from robustness.parallel import Parallel, create
+from robustness.training import initial_weights, schedule
+from robustness.training.checkpoint import FACTS_NAME, newest_step, progress
+from robustness.training.evaluation import Accuracy, Variables, columns_of, split_validation
+from robustness.training.initial_weights import InitialWeights
+from robustness.training.loop import train
+from robustness.training.settings import BEST, TrainingSettings
+from robustness.training.training import Training
+from robustness.training.writers import NoWriter, ScalarWriter
+
+Shape = tuple[int, int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierBuilder:
+  """Builds the classifiers of a run.
+
+  Attributes:
+    experiment: the checked config.
+    rows: what will be evaluated; fixes the image shape.
+    open_rows: returns the rows that a recipe trains on; their classes are those of its network.
+    directory: trained weights go to `<directory>/<label>`.
+    writer: returns the metric writer of a training, given its label.
+    opened: the rows of the parts of a battery by their settings; parts that are not in it have the
+      rows to be evaluated.
+  """
+
+  experiment: Experiment
+  rows: Rows
+  open_rows: Callable[[ClassifierSettings], Rows]
+  directory: pathlib.Path
+  writer: Callable[[str], ScalarWriter]
+  opened: Mapping[DataSettings, Rows] = dataclasses.field(default_factory=dict)
+
+  def build(self) -> list[Classifier]:
+    """Loads or trains every classifier of the config, in its order.
+
+    All that can be refused is refused before the first training begins.
+
+    Raises:
+      InputError: see `planned`.
+    """
+    trained = self.to_train()
+    return [
+      self._trained(label, trained[label]) if label in trained else planned
+      for label, planned in self.planned.items()
+    ]
+
+  def to_train(self) -> dict[str, ClassifierSettings]:
+    """Returns the recipes that are trained here, by label."""
+    return {
+      label: recipe
+      for label, recipe in self.experiment.classifiers.items()
+      if not (recipe.weights or from_file.is_reference(recipe.name) or published(recipe))
+    }
+
+  @property
+  def begins(self) -> bool:
+    """Whether a training will begin, of which there is no checkpoint yet."""
+    return not all(map(self._is_begun, self.to_train()))
+
+  @functools.cached_property
+  def planned(self) -> dict[str, Classifier]:
+    """Every classifier, checked: loaded, or, of one to be trained here, with shapes for weights.
+
+    Raises:
+      InputError: neither weights nor permission to train, weights that do not fit, classes of rows
+        that a network does not have, a layer that the study asks for and a network does not have,
+        or a training that would be refused when it begins.
+    """
+    settings, trained = self.experiment.classifiers, self.to_train()
+    planned = {}
+    for label, recipe in settings.items():
+      _check_input_filter(label, recipe, self.rows.image_shape)
+      _check_attack(recipe, self._precision, self.rows.image_shape)
+      load = self._with_shapes if label in trained else self._load
+      planned[label] = self._in_label_space(load(label, recipe), recipe)
+    for classifier in planned.values():
+      for part in self.experiment.measurements.values():
+        rows = self.opened.get(part.data, self.rows)
+        if part.study.needs_classifier:
+          check_fit(classifier, match_labels(rows, classifier), part.study.views(rows.image_shape))
+          classifier.select_layers(part.study.layers)
+    for label, recipe in trained.items():
+      if not recipe.training.validation:
+        match_labels(self.rows, planned[label])  # as the training measures it
+      self._check_training(label, recipe)
+    return planned
+
+  def class_names(self, recipe: ClassifierSettings) -> tuple[str, ...]:
+    """Returns the classes that a recipe's network will have: those of its training rows."""
+    return tuple(self.open_rows(recipe).class_names)
+
+  def class_groups(self, recipe: ClassifierSettings) -> dict[str, Any]:
+    """Returns {'class_groups': names of the classes of each}, of a recipe's training rows; nothing
+    if they have no groups."""
+    if not (recipe.data.class_groups or recipe.data.random_class_groups):
+      return {}
+    return {'class_groups': from_settings(recipe.data, self.class_names(recipe)).describe()}
+
+  # Networks that are trained here.
+
+  def _trained(self, label: str, recipe: ClassifierSettings) -> Classifier:
+    """Returns the trained network; trains it first, from its last checkpoint if there is one."""
+    initial = self.initial(recipe)
+    variables = self.train(label, recipe, initial)
+    return self.trained_network(label, recipe, initial, variables)
+
+  def initial(self, recipe: ClassifierSettings) -> InitialWeights | None:
+    """Returns the weights that a training begins with; None draws them."""
+    return initial_weights.load(
+      recipe.initial_weights, recipe.name, self.rows.image_shape, recipe.positions
+    )
+
+  def train(
+    self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None
+  ) -> Variables:
+    """Returns the weights of the finished training of a network.
+
+    Several processes read a share of every batch each, and end with the same weights.
+
+    Raises:
+      InputError: settings that do not fit the rows, the devices or the processes.
+    """
+    training, accuracy = self.training(label, recipe, initial)
+    finished = newest_step(self.directory / label) == training.total_steps
+    return train(
+      training,
+      directory=self.directory / label,
+      parallel=self.parallel(recipe.training),
+      writer=NoWriter() if finished else self.writer(label),
+      evaluate=accuracy,
+      facts={
+        'architecture': recipe.name,
+        'class_names': list(self.class_names(recipe)),
+        'begun_with': digest(initial.variables) if initial else '',
+        'precision': self._precision,
+      },
+      label=f'{label}: training',
+    )
+
+  def training(
+    self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None
+  ) -> tuple[Training, Accuracy]:
+    """Returns the training of a recipe, and what evaluates its weights.
+
+    Held-out training rows, if there are any, are shown to the network with all its classes, the
+    rows of the study to the classifier that they will be shown to.
+    """
+    rows = self.open_rows(recipe)
+    kept, held = split_validation(rows, recipe.training.validation)
+
+    def measured(variables: Variables) -> tuple[Classifier, Rows]:
+      network = self._wrap(label, recipe, variables, {}, initial)
+      if len(held):
+        return network, rows.at(held)
+      classifier = self._in_label_space(network, recipe)
+      return classifier, match_labels(self.rows, classifier)
+
+    accuracy = Accuracy(
+      label,
+      measured,
+      self.experiment.execution.seed,
+      self.parallel(recipe.training, all_processes=False),
+      recipe.training.resident_bytes,
+    )
+    return self._training(recipe, initial, rows.at(kept) if len(held) else rows), accuracy
+
+  def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:
+    """Returns how steps run: on as many devices as share a micro-batch evenly, of all processes or
+    of this one alone."""
+    kind, micro = self.experiment.execution.parallel, training.batch_size // training.accumulate
+    processes = jax.process_count() if all_processes else 1
+    if processes > 1 and training.batch_size % (processes * training.accumulate):
+      raise InputError(
+        f'config.training.batch_size is {training.batch_size}; it must be a multiple of '
+        f'{processes} processes × {training.accumulate} micro-batches '
+        f'= {processes * training.accumulate}, and of that × {jax.local_device_count()} devices of '
+        'each process where all of them are to be used.'
+      )
+    return create(kind, micro, all_processes)
+
+  def trained_network(
+    self,
+    label: str,
+    recipe: ClassifierSettings,
+    initial: InitialWeights | None,
+    variables: Variables,
+  ) -> Classifier:
+    """Returns the weights of a training as the classifier of the run."""
+    settings = recipe.training
+    kept, _ = split_validation(self.open_rows(recipe), settings.validation)
+    total = schedule.total_steps(settings, len(kept))
+    provenance = {
+      'weights': 'trained here',
+      **(initial.facts if initial else {}),
+      'step': total,
+      'total_steps': total,
+      'seed': recipe.seed,
+      **recipe.shown_in_training,
+      **self.class_groups(recipe),
+      **({'ema_decay': settings.ema_decay} if settings.ema_decay else {}),
+      **({'kept': 'best by validation accuracy'} if settings.keep == BEST else {}),
+    }
+    network = self._wrap(label, recipe, variables, provenance, initial)
+    return self._in_label_space(network, recipe)
+
+  def _training(
+    self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
+  ) -> Training:
+    if tuple(rows.image_shape) != tuple(self.rows.image_shape):
+      raise InputError(
+        f'training images have shape {rows.image_shape}, the evaluated ones '
+        f'{self.rows.image_shape}; set config.data.resize and config.data.crop.'
+      )
+    architecture = catalog.get(recipe.name)
+    normalisation = initial or architecture
+    parallel = self.parallel(recipe.training)
+    index, count = parallel.share
+    environment = selective(recipe.augment.augmentations)
+    transforms = environment.transforms if environment else ()
+    order = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
+    training = Training(
+      model=architecture.build(
+        len(rows.class_names), jnp.dtype(self._precision), parallel.axis_name
+      ),
+      batches=functools.partial(
+        rows.training_batches, process_index=index, process_count=count, sampler=order
+      ),
+      sampler=order,
+      arrays=rows.in_memory,
+      num_examples=rows.num_examples,
+      image_shape=rows.image_shape,
+      inputs=Inputs(normalisation.mean, normalisation.std, recipe.input_filter),
+      settings=recipe.training,
+      pipeline=recipe.pipeline,
+      seed=recipe.seed,
+      initial=initial.for_classes(rows.class_names) if initial else {},
+      data=rows.description,
+    )
+    known, objective = ('label', *recipe.augment.added), recipe.objective
+    if isinstance(objective, GroupObjective) and objective.column not in known:
+      training.check_groups(columns_of(rows))
+    return training
+
+  def _check_training(self, label: str, recipe: ClassifierSettings) -> None:
+    """Refuses what a training would be refused for when it begins; one with a checkpoint has been
+    through this."""
+    if self._is_begun(label):
+      return
+    training, _ = self.training(label, recipe, self.initial(recipe))
+    training.check_layout(self.parallel(recipe.training))
+    training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
+
+  def _is_begun(self, label: str) -> bool:
+    return newest_step(self.directory / label) is not None
+
+  def _with_shapes(self, label: str, settings: ClassifierSettings) -> Classifier:
+    """Returns the classifier that a training will give, with shapes for weights."""
+    if not settings.train:
+      known_weights = [entry.name for entry in pretrained.of_architecture(settings.name)]
+      known = f' or a name ({", ".join(known_weights)})' if known_weights else ''
+      raise InputError(
+        f'{label} has no weights: give --config.classifier.weights=FILE{known}, or '
+        'train it in this workdir with --config.classifier.train=True.'
+      )
+    architecture, shape = catalog.get(settings.name), self.rows.image_shape
+    names = self.class_names(settings)
+    module = architecture.build(len(names))
+    images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+    initial = self.initial(settings)
+    if initial:
+      _warn_unfinished(label, initial)
+    normalisation = initial or architecture
+    return from_linen(
+      module,
+      jax.eval_shape(module.init, jax.random.key(0), images),
+      name=label,
+      input_shape=shape,
+      class_names=names,
+      mean=normalisation.mean,
+      std=normalisation.std,
+      stages=architecture.stages,
+      input_filter=settings.input_filter,
+    )
+
+  # Weights that are loaded.
+
+  def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
+    if from_file.is_reference(settings.name):
+      if settings.weights or settings.train:
+        raise InputError(
+          f'{settings.name} brings its own weights: leave config.classifier.weights '
+          'empty and config.classifier.train False.'
+        )
+      return from_file.load(settings.name, label)
+    path, entry = expanded(settings.weights), published(settings)
+    if entry:
+      return self._load_published(label, settings, entry)
+    if not path.is_dir():
+      return self._load_file(label, settings, path)
+    trained, facts = initial_weights.from_checkpoints(path)
+    _refuse_other_training(path, facts, settings)
+    _warn_unfinished(label, trained)
+    provenance, shape = {'weights': path.name, **progress(facts)}, tuple(facts['image_shape'])
+    return self._wrap(
+      label, settings, trained.variables, provenance, trained, shape, trained.class_names
+    )
+
+  def _load_file(self, label: str, settings: ClassifierSettings, path: pathlib.Path) -> Classifier:
+    """Loads weights that nothing is known of but their file; a network for ImageNet's classes if
+    the data have some of them, else one for the classes of the data."""
+    architecture, names = catalog.get(settings.name), self.rows.class_names
+    own = weights.saved_class_names(path)
+    if own:
+      names = own
+    elif label_space.is_imagenet(names) or settings.label_space:
+      names = label_space.get(label_space.IMAGENET).class_names
+    shape = self.rows.image_shape if self.experiment.data.crop else architecture.input_shape
+    variables, notes = weights.load_with_notes(
+      path, architecture, len(names), shape, settings.positions
+    )
+    provenance = {'weights': path.name, **notes}
+    return self._wrap(label, settings, variables, provenance, None, shape, names)
+
+  def _load_published(self, label: str, settings: ClassifierSettings, entry: Weights) -> Classifier:
+    given = expanded(settings.weights)
+    fetched = (
+      hub.Fetched(given, 'a local file')
+      if settings.weights and given.is_file()
+      else hub.fetch(entry)
+    )
+    architecture, names = catalog.get(entry.architecture), label_space.get(entry.label_space)
+    shape = (entry.input_size, entry.input_size, architecture.input_shape[2])
+    if self.experiment.data.crop:  # the user decides what all networks see
+      shape = self.rows.image_shape
+    variables, notes = weights.load_with_notes(
+      fetched.path, architecture, len(names.class_names), shape, settings.positions
+    )
+    facts = {
+      'weights': entry.name,
+      'file': fetched.path.name,
+      'revision': fetched.revision,
+      'preprocessing': entry.preprocessing,
+      'licence': entry.licence,
+      **notes,
+    }
+    return self._wrap(label, settings, variables, facts, entry, shape, names.class_names)
+
+  # Both.
+
+  def _wrap(
+    self,
+    label: str,
+    recipe: ClassifierSettings,
+    variables: Variables,
+    provenance: Mapping[str, Any],
+    normalisation: InitialWeights | Weights | None,
+    input_shape: Shape | None = None,
+    class_names: tuple[str, ...] | None = None,
+  ) -> Classifier:
+    """Returns variables as a classifier; without a shape and classes, those of the training."""
+    return from_variables(
+      label,
+      recipe.name,
+      variables,
+      input_shape or self.rows.image_shape,
+      self.class_names(recipe) if class_names is None else class_names,
+      provenance,
+      precision=self._precision,
+      input_filter=recipe.input_filter,
+      normalisation=normalisation,
+    )
+
+  def _in_label_space(self, classifier: Classifier, recipe: ClassifierSettings) -> Classifier:
+    return in_label_space(classifier, recipe.label_space, recipe.merge, self.rows.class_names)
+
+  @property
+  def _precision(self) -> str:
+    return self.experiment.execution.precision
+
+
+def _warn_unfinished(label: str, weights: InitialWeights) -> None:
+  if weights.unfinished:
+    logging.warning(
+      '%s: the training of %s did not reach its end: %s', label, weights.name, weights.unfinished
+    )
+
+
+def _check_input_filter(
+  label: str, recipe: ClassifierSettings, image_shape: tuple[int, int, int]
+) -> None:
+  """Refuses an input filter that does not fit the images, or a classifier that takes none."""
+  if not recipe.input_filter:
+    return
+  if from_file.is_reference(recipe.name):
+    raise InputError(
+      f'{label} is a classifier of a file, which brings its own input filter: set '
+      "config.classifier.input_filter.name=''."
+    )
+  images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
+  jax.eval_shape(Inputs(input_filter=recipe.input_filter), images)
+
+
+def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple[int, ...]) -> None:
+  """Refuses a training on adversarial examples whose changes bfloat16 rounds away."""
+  if recipe.attack is None or not recipe.is_trained_here or precision != 'bfloat16':
+    return
+  epsilon, unit = recipe.attack.epsilon, balls.mean_change(recipe.attack.norm, 1.0, image_shape)
+  if epsilon * unit < BFLOAT16_STEP:
+    raise InputError(
+      f'config.precision is bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '
+      f'would be rounded away: give config.classifier.attack.{recipe.attack.name}.epsilon of at '
+      f'least {BFLOAT16_STEP / unit:.6f} (2**-8 a value), or set --config.precision=float32.'
+    )
+
+
+def channels(settings: ClassifierSettings) -> int:
+  """Returns how many channels the images of a classifier have."""
+  if from_file.is_reference(settings.name):
+    return from_file.load(settings.name, settings.name).input_shape[2]
+  return catalog.get(settings.name).input_shape[2]
+
+
+def published(settings: ClassifierSettings) -> Weights | None:
+  """Returns the published weights that the settings mean, or None."""
+  if settings.train and not settings.weights:
+    return None
+  return hub.resolve(settings.weights, settings.name)
+
+
+def preparation(experiment: Experiment) -> Preparation | None:
+  """Returns how published weights want their images; None if the config says it, or none are used,
+  or images are resized for each classifier on the device.
+
+  Raises:
+    InputError: classifiers that want different images, and a config that does not say which.
+  """
+  data = experiment.data
+  if data.resize or data.crop or data.resized_on_device:
+    return None
+  sections = experiment.classifiers.values()
+  known = [
+    published(recipe) or initial_weights.published(recipe.initial_weights, recipe.name)
+    for recipe in sections
+  ]
+  entries = [entry for entry in known if entry]
+  preparations: dict[tuple[int, int, str], str] = {}
+  for entry in entries:
+    preparations.setdefault((entry.input_size, entry.resize, entry.interpolation), entry.name)
+  if len(preparations) > 1:
+    sizes = ', '.join(
+      f'{name}: {side} of {resize} pixels, {interpolation}'
+      for (side, resize, interpolation), name in preparations.items()
+    )
+    raise InputError(
+      f'the classifiers want their images prepared differently ({sizes}): run '
+      'them apart, or set --config.data.resize and --config.data.crop for all.'
+    )
+  return next((Preparation(name, *how) for how, name in preparations.items()), None)
+
+
+def _refuse_other_training(
+  path: pathlib.Path, facts: Mapping[str, Any], settings: ClassifierSettings
+) -> None:
+  name, input_filter = settings.name, settings.input_filter
+  if facts['architecture'] != name:
+    raise InputError(
+      f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks '
+      f'for {name!r}: --config.classifier.name={facts["architecture"]}.'
+    )
+  here, there = input_filter.describe() if input_filter else None, facts.get('front_end')
+  if here != there:
+    raise InputError(
+      f'{path} was trained with the input filter {there or "none"} ({FACTS_NAME}); the config has '
+      f'{here or "none"}: set config.classifier.input_filter as it was.'
+    )

@@ -1,1 +1,0 @@
-"""From a section of the config to a classifier: weights loaded, or a network trained."""
