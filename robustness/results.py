@@ -21,6 +21,7 @@ from robustness.core import json_files
 from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.estimates import over_seeds as seeds
 from robustness.estimates import table as estimates
 from robustness.estimates.quantity import Quantity
 
@@ -31,7 +32,9 @@ WHICH_NUMBERS = 'which numbers these are'
 DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
 """The table of the images that suffer most, and the array of their pictures."""
 PART, SEED = 'part', 'seed'
-"""The facets of estimates of a part of a battery or comparison, and of one of several seeds."""
+"""The facets of estimates of a task of a battery or comparison, and of one of several seeds."""
+SINGLE = ''
+"""Name of the task where there is but one."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
 _FORM: json_files.Form = {
@@ -60,6 +63,15 @@ class Table:
           f'row {index} of a table has {len(row)} cells for {len(self.columns)} columns '
           f'({", ".join(self.columns)}): give one cell a column.'
         )
+
+
+@dataclasses.dataclass
+class Findings:
+  """What a study reduces its records to: tables, arrays, and parts of the table of estimates."""
+
+  tables: dict[str, Table] = dataclasses.field(default_factory=dict)
+  arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  estimates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
@@ -229,6 +241,83 @@ def read(workdir: str | os.PathLike[str]) -> Results:
   return Results.read(workdir)
 
 
+def joined(
+  tasks: Mapping[str, Results],
+  settings: Mapping[str, Any],
+  study: str = 'battery',
+  own: Findings | None = None,
+) -> Results:
+  """Returns one set of results from those of all tasks: their tables are one, by the facet `part`.
+
+  Facts of tasks are called `<task>: <name>`; pictures stay with the tasks.
+
+  Args:
+    tasks: by name, at least one, of the same classifiers.
+    settings: plain values of the run as a whole.
+    study: what the joined results are called.
+    own: what is found of all together, which comes first.
+  """
+  own = own or Findings()
+  listed = [[name, results.study, results.data['num_examples']] for name, results in tasks.items()]
+  first = max(tasks.values(), key=lambda results: len(results.prefixes))
+  return Results(
+    study,
+    first.classifier,
+    {name: results.data for name, results in tasks.items()},
+    {**{name: results.settings for name, results in tasks.items()}, **settings},
+    tables={
+      **own.tables,
+      'parts': Table(('part', 'study', 'images'), listed),
+      **{f'{task}: {k}': v for task, of in tasks.items() for k, v in of.tables.items()},
+    },
+    arrays=own.arrays,
+    table=estimates.assemble(
+      [*own.estimates, *(estimates.with_facet(of.table, PART, k) for k, of in tasks.items())]
+    ),
+    quantities=tuple(dict.fromkeys(q for of in tasks.values() for q in of.quantities)),
+    parts={name: of.quantities for name, of in tasks.items()},
+  )
+
+
+def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Results:
+  """Returns the estimates of every seed by the facet `seed`, and without it their means.
+
+  Facts and pictures of single seeds stay with them.
+
+  Args:
+    by_seed: results of one study or battery, at least two.
+    confidence: of the means' intervals (see `estimates.over_seeds.means_over`), in (0, 1).
+
+  Raises:
+    InputError: fewer than two seeds.
+  """
+  if len(by_seed) < 2:
+    raise InputError(f'{len(by_seed)} value has no spread: give at least two seeds.')
+  first = next(iter(by_seed.values()))
+  quantities = {quantity.name: quantity for of in by_seed.values() for quantity in of.quantities}
+  each = estimates.assemble(
+    [estimates.with_facet(of.table, SEED, seed) for seed, of in by_seed.items()]
+  )
+  means = seeds.means_over(SEED, each, list(by_seed), quantities, confidence)
+  described = {
+    seed: of.classifier if isinstance(of.classifier, list) else [of.classifier]
+    for seed, of in by_seed.items()
+  }
+  classifiers = [
+    {'label': own['label'], 'seeds': {str(seed): of[i] for seed, of in described.items()}}
+    for i, own in enumerate(next(iter(described.values())))
+  ]
+  return Results(
+    first.study,
+    classifiers[0] if len(classifiers) == 1 else classifiers,
+    first.data,
+    {**first.settings, 'seeds': list(by_seed)},
+    table=estimates.assemble([each, means]),
+    quantities=first.quantities,
+    parts=first.parts,
+  )
+
+
 def _plain(value: Any, where: str) -> Any:
   """The value in JSON's types; `where` names it in an error."""
   if isinstance(value, (np.generic, np.ndarray)):
@@ -241,21 +330,17 @@ def _plain(value: Any, where: str) -> Any:
     return os.fspath(value)
   if value is None or isinstance(value, (str, bool, int)):
     return value
+  if isinstance(value, float) and not math.isinf(value):
+    return None if math.isnan(value) else value
   if isinstance(value, float):
-    return _finite_or_none(value, where)
-  raise InputError(
-    f'{where} is a {type(value).__name__} ({value!r}), which JSON cannot hold: give a '
-    'mapping, a list, a string, a number, a boolean or None.'
-  )
-
-
-def _finite_or_none(value: float, where: str) -> float | None:
-  if math.isinf(value):
     raise InputError(
       f'{where} is {value}, which JSON cannot hold: give a finite number, or NaN for '
       'a number that does not exist.'
     )
-  return None if math.isnan(value) else value
+  raise InputError(
+    f'{where} is a {type(value).__name__} ({value!r}), which JSON cannot hold: give a '
+    'mapping, a list, a string, a number, a boolean or None.'
+  )
 
 
 def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -263,21 +348,17 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
   buffer = io.BytesIO()
   with zipfile.ZipFile(buffer, 'w', zipfile.ZIP_STORED) as archive:
     for name in sorted(arrays):
+      array = np.asarray(arrays[name], order='C')
+      if array.dtype.kind not in _PLAIN_KINDS:
+        raise InputError(
+          f'array {name!r} has dtype {array.dtype}, which a portable .npz cannot hold: '
+          'convert it to a numeric, boolean or string dtype (for example float32).'
+        )
+      content = io.BytesIO()
+      np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
       entry = zipfile.ZipInfo(f'{name}.npy', date_time=(1980, 1, 1, 0, 0, 0))
       entry.create_system = 3
-      archive.writestr(entry, _npy_bytes(name, arrays[name]))
-  return buffer.getvalue()
-
-
-def _npy_bytes(name: str, values: Any) -> bytes:
-  array = np.asarray(values, order='C')
-  if array.dtype.kind not in _PLAIN_KINDS:
-    raise InputError(
-      f'array {name!r} has dtype {array.dtype}, which a portable .npz cannot hold: '
-      'convert it to a numeric, boolean or string dtype (for example float32).'
-    )
-  buffer = io.BytesIO()
-  np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
+      archive.writestr(entry, content.getvalue())
   return buffer.getvalue()
 
 

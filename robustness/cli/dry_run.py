@@ -9,9 +9,7 @@ from typing import Any
 
 from absl import logging
 
-from robustness import parallel as parallel_package
-from robustness import run as launch
-from robustness.battery import check_parts, divided
+from robustness import parallel, run
 from robustness.classifiers.wrap import aligned
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
@@ -30,12 +28,12 @@ UNUSED = pathlib.Path('unused')  # where a training would leave its checkpoints
 
 def main(config: Mapping[str, Any]) -> int:
   """Shows what a config would take on this process's devices; returns the exit status."""
-  launch.set_logging()
+  run.set_logging()
   try:
-    launch.set_devices(ALONE)
+    run.set_devices(ALONE)
     show(config)
   except InputError as error:
-    return launch.complain(str(error), launch.BAD_INPUT)
+    return run.exit_with(run.BAD_INPUT, str(error))
   return 0
 
 
@@ -69,13 +67,13 @@ def show(config: Mapping[str, Any]) -> None:
 def forecasts(experiment: Experiment) -> Iterator[Forecast]:
   """Yields what each training and evaluation of a run takes, in their order; of one seed.
 
-  Parts of a battery that share a recording count once, under the name of the first, and classifiers
-  that a part cannot measure do not.
+  Tasks of a battery that share a recording count once, under the name of the first, and classifiers
+  that a task cannot measure do not.
   """
-  rows = launch.OpenedRows(experiment)
-  launch.check_studies(experiment, rows)
-  builder = launch.builder_for(experiment, rows, UNUSED)
-  check_parts(experiment, list(builder.planned.values()), rows)
+  rows = run.OpenedRows(experiment)
+  run.check_studies(experiment, rows)
+  builder = run.builder_for(experiment, rows, UNUSED)
+  run.check_measurable(experiment, list(builder.planned.values()), rows)
   classifiers: list[Classifier] = []
   trained = builder.to_train()
   for label, classifier in builder.planned.items():
@@ -83,20 +81,19 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
       classifier, pieces = builder.training.forecast(label, trained[label])
       yield from pieces
     classifiers.append(classifier)
-  parallel = parallel_package.create(experiment.execution.parallel)
-  recordings = set()
-  for name, part in experiment.measurements.items():
-    shown = rows[part.data]
-    recording = recording_name(part.study, shown)
+  execution, recordings = experiment.execution, set()
+  ways = parallel.create(execution.parallel)
+  for name, task in experiment.measurements.items():
+    study, shown = task.study, rows[task.data]
+    recording = recording_name(study, shown)
     if recording in recordings:
       continue
     recordings.add(recording)
-    used, _ = divided(experiment, name, classifiers, shown.image_shape)
-    for measured in used if part.study.needs_classifier else [None]:
+    used, _ = run.split_supported(study, classifiers, shown, experiment.is_single)
+    for measured in used if study.needs_classifier else [None]:
       own = aligned(shown, measured) if measured else shown
-      execution = experiment.execution
-      evaluator = evaluator_for(execution, part.study, measured, own, parallel)
-      design = part.study.sequential_design
+      evaluator = evaluator_for(execution, study, measured, own, ways)
+      design = study.sequential_design
       count = design.most_trials if design else own.num_examples
       layout = evaluator.layout(count, execution.batch_size, execution.views_per_step)
       piece = evaluation_forecast.forecast(evaluator, own, layout)

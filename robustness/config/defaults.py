@@ -7,9 +7,10 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
 from input_pipeline.settings import DataSettings
-from robustness.config.battery import SUMMARIES
-from robustness.config.config_dict import ConfigDict, nested, placeholder
 from robustness.config.experiment import Execution
 from robustness.config.recipe import (
   ATTACKS,
@@ -22,6 +23,7 @@ from robustness.config.recipe import (
 from robustness.core import parts as part_settings
 from robustness.core.errors import nearest
 from robustness.evaluation import study
+from robustness.present.summary import SUMMARIES
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import CROSS_ENTROPY
 
@@ -34,10 +36,18 @@ __all__ = [
   'default_battery',
   'default_config',
   'inherited',
+  'nested',
   'read_cifar10',
   'train_natural_and_gaussian',
   'train_small_networks',
 ]
+
+
+def nested(values: Mapping[str, Any]) -> ConfigDict:
+  """Returns a ConfigDict that keeps the order of its keys at every depth: the first classifier is
+  the baseline, and `ml_collections` sorts by default."""
+  sections = {k: nested(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+  return ConfigDict(sections, sort_keys=False, convert_dict=False)
 
 
 class UnknownVariantError(ValueError):
@@ -130,22 +140,22 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
 
 
 def default_battery(
-  parts: Mapping[str, str], labels: tuple[str, ...] = (), summary: str = ''
+  tasks: Mapping[str, str], labels: tuple[str, ...] = (), summary: str = ''
 ) -> ConfigDict:
   """Returns a config of several studies of the same classifiers, every key at its default.
 
   Args:
-    parts: the study of each part, by the part's name; all of them run, in this order.
+    tasks: the study of each task, by the task's name; all of them run, in this order.
     labels: of several classifiers; none for a single `config.classifier`.
-    summary: a module of `robustness.summaries`, or ''.
+    summary: of `robustness.present.summary.SUMMARIES`, or ''.
   """
-  modules = {name: study.module(study_name) for name, study_name in parts.items()}
+  modules = {name: study.module(study_name) for name, study_name in tasks.items()}
   battery = {
-    'parts': tuple(parts),
-    'summary': {'name': summary, **part_settings.default_sections(SUMMARIES)},
+    'parts': tuple(tasks),
+    'summary': {'name': summary, **SUMMARIES.default_sections()},
     **{
       name: {
-        'study': {'name': parts[name], **dataclasses.asdict(module.Study())},
+        'study': {'name': tasks[name], **dataclasses.asdict(module.Study())},
         'data': inherited(DataSettings),
       }
       for name, module in modules.items()

@@ -1,75 +1,99 @@
-"""Figures and sentences above the parts of a battery, and above several seeds."""
+"""What is reported above the tasks of a battery, and above several seeds."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from robustness.core.parts import Part
-from robustness.evaluation.study import Study
+from robustness.core.registry import Part, Registry
 from robustness.present import charts, headlines, seeds
-from robustness.present.presented import Presentation
+from robustness.present.presented import Presentation, Presented
 from robustness.present.sentences import Finding, findings
-from robustness.results import Results
-from robustness.summaries import overview
+from robustness.results import SINGLE, Findings, Results
 
-OVERVIEW = Part('overview', overview.Settings(), overview)
-"""What stands above the parts of a battery that chooses no summary."""
+
+class Summary(Part):
+  """Reads the results of all tasks of a battery, never their records.
+
+  The base class finds nothing and shows the headline quantities of all tasks as bars, a picture for
+  each unit and direction.
+
+  Attributes:
+    title: of the report.
+    worst: in how many tasks, of those in which a classifier is worst, the findings say so.
+  """
+
+  section = 'config.battery.summary'
+  title: ClassVar[str] = 'Several studies of the same classifiers'
+  worst: int = 0
+
+  def check(self, labels: Sequence[str], studies: Mapping[str, Mapping[str, object]]) -> None:
+    """Refuses what it finds nothing of, before anything is trained; by default nothing.
+
+    Args:
+      labels: of the classifiers, in order.
+      studies: `Study.described` by task.
+    """
+    del labels, studies
+
+  def summarise(self, tasks: Mapping[str, Results]) -> Findings:
+    """Returns what is found of all tasks together; by default nothing."""
+    del tasks
+    return Findings()
+
+  def draw(self, tasks: Mapping[str, Results]) -> Mapping[str, charts.Picture]:
+    """Returns {file name without suffix: (figure, caption)}."""
+    return headlines.draw(tasks)
 
 
 @dataclasses.dataclass(frozen=True)
-class Joined:
-  """Draws and tells the joined results of several studies; a `robustness.present.Presented`.
+class Overview(Summary):
+  """The base class, with the tasks in which each classifier is worst."""
 
-  Attributes:
-    summary: chosen by the config, or None.
-    studies: by part.
-    parts: results by part; without any they are those that the joined table holds.
-  """
+  name = 'overview'
+  worst: int = 3
 
-  summary: Part | None
-  studies: Mapping[str, Study]
-  parts: Mapping[str, Results] = dataclasses.field(default_factory=dict)
-
-  @property
-  def title(self) -> str:
-    """See `Presented`."""
-    return (self.summary or OVERVIEW).module.TITLE
-
-  @property
-  def papers(self) -> tuple[str, ...]:
-    """See `Presented`: each paper of the parts once."""
-    return tuple(dict.fromkeys(key for study in self.studies.values() for key in study.papers))
-
-  def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
-    """See `Presented`: the summary's figures."""
-    summary = self.summary or OVERVIEW
-    return summary.module.draw(summary.settings, self.parts or results.by_part)
-
-  def findings(self, results: Results, /) -> list[Finding]:
-    """See `Presented`: where each classifier is worst, then what each part finds."""
-    settings = self.summary.settings if self.summary else OVERVIEW.settings
-    most = settings.worst if isinstance(settings, overview.Settings) else 0
-    return headlines.findings(self.parts or results.by_part, most)
+  def __post_init__(self) -> None:
+    self.require(self.worst >= 0, 'worst', 'at least 0')
 
 
-def over_seeds(summary: Part | None, studies: Mapping[str, Study]) -> Presentation:
-  """Returns what draws and tells the means over seeds of a run, and what another seed changes.
+SUMMARIES = Registry('robustness.present', Summary)
+
+
+def of_battery(summary: Summary | None, studies: Mapping[str, Presented]) -> Presentation:
+  """Returns what presents the joined results of a battery.
 
   Args:
-    summary: of a battery, or None.
-    studies: by part; that of a run without parts is called ''.
+    summary: chosen by the config; None for the overview.
+    studies: by task.
   """
-  joined = Joined(summary, studies)
-  title = studies[''].title if '' in studies else joined.title
+  chosen = summary or Overview()
 
-  def draw(results: Results) -> Mapping[str, tuple[Any, str]]:
+  def draw(results: Results) -> Mapping[str, charts.Picture]:
+    return chosen.draw(results.by_part)
+
+  def tell(results: Results) -> list[Finding]:
+    return headlines.findings(results.by_part, chosen.worst)
+
+  papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
+  return Presentation(chosen.title, papers, draw, tell)
+
+
+def of_seeds(summary: Summary | None, studies: Mapping[str, Presented]) -> Presentation:
+  """Returns what presents the means over seeds, and what another seed changes; see `of_battery`.
+
+  The study of a run without a battery is called `SINGLE`.
+  """
+  battery = of_battery(summary, studies)
+
+  def draw(results: Results) -> Mapping[str, charts.Picture]:
     means = results.over_seeds
-    return {**seeds.draw(results), **(joined.figures if means.parts else charts.draw)(means)}
+    return {**seeds.draw(results), **(battery.figures if means.parts else charts.draw)(means)}
 
   def tell(results: Results) -> list[Finding]:
     means = results.over_seeds
-    return [*(joined.findings if means.parts else findings)(means), *seeds.most_changed(results)]
+    return [*(battery.findings if means.parts else findings)(means), *seeds.most_changed(results)]
 
-  return Presentation(title, joined.papers, draw, tell)
+  title = studies[SINGLE].title if SINGLE in studies else battery.title
+  return Presentation(title, battery.papers, draw, tell)

@@ -28,7 +28,7 @@ SEVERITIES = {
   'severities=(0,)': 'config.study.severities is (0,); it must be distinct numbers of 1..5',
   "severities=('three',)": "config.study.severities must be an int; got 'three'",
   'between=(5.01,)': 'config.study.between is 5.01; it must be in [1, 5]',
-  'between=(nan,)': 'config.study.between=(nan,): that is no list of numbers and quoted words',
+  'between=(nan,)': "config.study.between must be a float; got '(nan,)'",
 }
 
 OTHER_COMMANDS = (

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.core.parts import Part
 from robustness.estimates.published_fourier import TABLE_3, TABLE_4
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
-from robustness.results import Results
+from robustness.present.fourier_table import FourierTable
+from robustness.results import Results, joined
 from robustness.studies import accuracy, corruption_error
-from robustness.summaries import fourier_table, join
-from robustness.summaries.fourier_table import Settings
 from tests.studies.corruption_error_published_test import ROWS, made_records
 from tests.table_rows import estimate
 
@@ -43,7 +41,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def test_measured_rows_equal_the_published_ones_if_the_accuracies_do(results: Results) -> None:
-  printed = fourier_table.published(Settings(), results)
+  printed = FourierTable().published(results)
   facets = ['corruption', 'corruption_set']
   keys = ['classifier', 'versus', 'quantity', *facets]
   measured = results.table[results.table.severity.isna()]
@@ -59,7 +57,7 @@ def test_measured_rows_equal_the_published_ones_if_the_accuracies_do(results: Re
 
 
 def test_the_table_has_measured_beside_published(results: Results) -> None:
-  table = fourier_table.summarise(Settings(), {'errors': results}).tables['table 3']
+  table = FourierTable().summarise({'errors': results}).tables['table 3']
   assert table.columns[1:3] == ('natural', 'natural, published')
   rows = {str(row[0]): row[1:] for row in table.rows}
   assert len(rows) == 1 + 15 + 2
@@ -69,15 +67,15 @@ def test_the_table_has_measured_beside_published(results: Results) -> None:
 
 
 def test_all_published_signs_are_found_in_the_published_accuracies(results: Results) -> None:
-  table = fourier_table.summarise(Settings(), {'errors': results}).tables['agreement']
+  table = FourierTable().summarise({'errors': results}).tables['agreement']
   rows = {str(row[0]): row[1:] for row in table.rows}
   assert set(rows) == {'gaussian', 'high_pass'}
   assert rows['gaussian'][1] == rows['high_pass'][1] == 'none', 'none is opposite'
   assert len(str(rows['high_pass'][0]).split(', ')) == 15
-  changes = fourier_table.changes(Settings(), results)
+  changes = FourierTable().changes(results)
   assert len(changes) == 30
   np.testing.assert_allclose(changes.value, changes.printed, atol=1e-6)
-  figures = fourier_table.draw(Settings(), {'errors': results})
+  figures = FourierTable().draw({'errors': results})
   assert list(figures) == ['agreement'] and len(figures['agreement'][0].axes) == 2
 
 
@@ -87,7 +85,7 @@ def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(result
   other = dataclasses.replace(
     results, classifier=[{'label': label} for label in names.values()], table=own
   )
-  findings = fourier_table.summarise(Settings(), {'errors': other})
+  findings = FourierTable().summarise({'errors': other})
   assert all(row[-1] == '' for row in findings.tables['table 3'].rows)
   (fog,) = findings.tables['table 1'].rows
   assert fog[0] == 'top-1 error under fog at severity 3 (%)'
@@ -95,13 +93,13 @@ def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(result
   (printed,) = findings.estimates
   of_fog = select(printed, 'error', corruption='fog', severity=..., source='published')
   assert of_fog[of_fog.classifier == 'fog_noise'].value.iloc[-1] == pytest.approx(1 - 0.4626)
-  assert 'table 1' not in fourier_table.summarise(Settings(), {'errors': results}).tables
+  assert 'table 1' not in FourierTable().summarise({'errors': results}).tables
 
 
 def test_table_4_has_its_own_accuracies() -> None:
-  assert Settings(data='imagenet').published is TABLE_4
+  assert FourierTable(data='imagenet').published_table is TABLE_4
   with pytest.raises(InputError, match=r"fourier_table\.data is 'imagnet'; did you mean"):
-    Settings(data='imagnet')
+    FourierTable(data='imagnet')
 
 
 @pytest.mark.parametrize(
@@ -117,23 +115,23 @@ def test_a_missing_baseline_is_refused_before_anything_is_trained(
 ) -> None:
   study = corruption_error.Study(baseline=baseline)
   with pytest.raises(InputError, match=message):
-    fourier_table.check(Settings(), labels, {'plain': accuracy.Study(), 'errors': study})
+    FourierTable().check(labels, {'plain': accuracy.Study().described, 'errors': study.described})
 
 
 def test_without_the_errors_there_is_nothing_and_nothing_is_refused(results: Results) -> None:
-  fourier_table.check(Settings(), ('any',), {'plain': accuracy.Study()})
+  FourierTable().check(('any',), {'plain': accuracy.Study().described})
   plain = Results('accuracy', {'label': 'any'}, {'num_examples': 3}, {})
-  findings = fourier_table.summarise(Settings(), {'plain': plain})
+  findings = FourierTable().summarise({'plain': plain})
   assert not findings.tables and not findings.estimates
-  assert not fourier_table.draw(Settings(), {'plain': plain})
-  joined = join(None, {'plain': plain, 'errors': results}, {})
-  assert joined.study == 'battery' and set(joined.table.part) == {'errors'}
-  assert [row[0] for row in joined.tables['parts'].rows] == ['plain', 'errors']
+  assert not FourierTable().draw({'plain': plain})
+  whole = joined({'plain': plain, 'errors': results}, {})
+  assert whole.study == 'battery' and set(whole.table.part) == {'errors'}
+  assert [row[0] for row in whole.tables['parts'].rows] == ['plain', 'errors']
 
 
 def test_published_rows_are_in_the_table_of_the_battery(results: Results) -> None:
-  summary = Part('fourier_table', Settings(), fourier_table)
-  table = join(summary, {'errors': results}, {}).table
+  tasks = {'errors': results}
+  table = joined(tasks, {}, 'fourier_table', FourierTable().summarise(tasks)).table
   pair = [
     estimate(table, 'gaussian', 'error', 'natural', corruption='fog', **facets).value
     for facets in ({'part': 'errors'}, {'source': 'published'})
