@@ -76,7 +76,7 @@ class Findings:
 
 @dataclasses.dataclass
 class Results:
-  """Everything a study reports, filled as it is reduced; fractions, never percent.
+  """Everything a study reports; fractions, never percent.
 
   Attributes:
     study: the study's name.
@@ -86,9 +86,9 @@ class Results:
     tables: by name, facts that are no estimates, such as which numbers these are.
     arrays: by name, pictures and what they show: numeric, boolean or string arrays of any shape.
     table: of estimates, a row each; see `robustness.estimates.table`.
-    quantities: what the table is of; above several parts, each declaration of any of them.
+    quantities: what the table is of; of several tasks, each declaration of any of them.
+    parts: of several tasks, what the table is of by task; empty for one study.
     environment: plain values of the code that made them: its commit and the versions of packages.
-    parts: above several parts, what the table is of by part; empty for one study.
   """
 
   study: str
@@ -104,9 +104,9 @@ class Results:
 
   @property
   def by_part(self) -> dict[str, Results]:
-    """The estimates of each part as results of their own; those of one study under ''."""
+    """The estimates of each task as results of their own; those of one study under `SINGLE`."""
     if not self.parts:
-      return {'': self}
+      return {SINGLE: self}
     return {
       name: Results(
         self.settings.get(name, {}).get('name', ''),
@@ -127,17 +127,15 @@ class Results:
 
   @property
   def prefixes(self) -> dict[str, str]:
-    """By classifier label, what the names of its numbers and arrays begin with.
-
-    With one classifier that is nothing; with several it is the label and a slash.
-    """
+    """By classifier label, what the names of its arrays begin with: of one classifier nothing, of
+    several the label and a slash."""
     if isinstance(self.classifier, Mapping):
       return {self.classifier.get('label', ''): ''}
     return {classifier['label']: f'{classifier["label"]}/' for classifier in self.classifier}
 
   @property
   def presented(self) -> tuple[Quantity, ...]:
-    """The quantities that are shown by default: none above several parts, which show their own."""
+    """The quantities that are shown by default: none of several tasks, which show their own."""
     return () if PART in self.table.columns else self.quantities
 
   @property
@@ -156,18 +154,26 @@ class Results:
     return list(dict.fromkeys([*order, *there]))
 
   def write(self, directory: str | os.PathLike[str]) -> None:
-    """Writes `results.npz`, `results.csv`, then `results.json`, atomically and reproducibly.
-
-    The same results give the same bytes. NaN becomes `null` in the JSON, which is strict.
-
-    Args:
-      directory: where to write; made if it does not exist.
+    """Writes `results.npz`, `results.csv`, then `results.json`, atomically, in a folder, which is
+    made if it does not exist. The same results give the same bytes; NaN is `null` in the JSON.
 
     Raises:
       InputError: a value has no JSON form, is infinite, or an array holds objects.
     """
     folder = pathlib.Path(directory)
-    text = json.dumps(self._document(), indent=2, allow_nan=False, ensure_ascii=False)
+    document = {
+      'study': self.study,
+      'classifier': self.classifier,
+      'data': self.data,
+      'settings': self.settings,
+      'environment': self.environment,
+      'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
+      'arrays': ARRAYS_NAME,
+      'facets': estimates.facet_types(self.table),
+      'quantities': {k: _stated(v) for k, v in self.parts.items()} or _stated(self.quantities),
+    }
+    plain = _plain(document, 'results')
+    text = json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False)
     arrays = _npz_bytes(self.arrays)
     write_atomically(folder / ARRAYS_NAME, arrays)
     write_atomically(folder / estimates.FILE_NAME, estimates.to_csv(self.table))
@@ -175,10 +181,7 @@ class Results:
 
   @classmethod
   def read(cls, directory: str | os.PathLike[str]) -> Results:
-    """Reads what `write` wrote; `null` in a number is NaN again.
-
-    Args:
-      directory: a folder that holds `results.json` and the arrays file it names.
+    """Reads what `write` wrote in a folder; `null` in a number is NaN again.
 
     Raises:
       InputError: a file is missing, truncated, or lacks what results have.
@@ -191,10 +194,10 @@ class Results:
     document = json_files.read(path, _FORM, _REBUILD)
     if 'facets' not in document:
       raise InputError(
-        f'{path} is of an earlier version, which left no table of results. {_REBUILD}'
+        f'{path} is of an earlier version, which wrote no table of results. {_REBUILD}'
       )
-    told = document['classifier']
-    for one in told if isinstance(told, list) else [told] if told else []:
+    given = document['classifier']
+    for one in given if isinstance(given, list) else [given] if given else []:
       json_files.check(one, f'{path}: classifier', {'label': str}, _REBUILD)
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
@@ -216,20 +219,6 @@ class Results:
       parts=parts,
       environment=document.get('environment', {}),
     )
-
-  def _document(self) -> dict[str, Any]:
-    document = {
-      'study': self.study,
-      'classifier': self.classifier,
-      'data': self.data,
-      'settings': self.settings,
-      'environment': self.environment,
-      'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
-      'arrays': ARRAYS_NAME,
-      'facets': estimates.facet_types(self.table),
-      'quantities': {k: _stated(v) for k, v in self.parts.items()} or _stated(self.quantities),
-    }
-    return _plain(document, 'results')
 
 
 def read(workdir: str | os.PathLike[str]) -> Results:
@@ -362,11 +351,11 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
   return buffer.getvalue()
 
 
+def _declared(entries: Sequence[Mapping[str, Any]]) -> tuple[Quantity, ...]:
+  return tuple(Quantity(**entry) for entry in entries)
+
+
 def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
   """Quantities as `results.json` has them: an end of a range only where that is stated."""
   entries = map(dataclasses.asdict, quantities)
   return [{key: value for key, value in entry.items() if value is not None} for entry in entries]
-
-
-def _declared(entries: Sequence[Mapping[str, Any]]) -> tuple[Quantity, ...]:
-  return tuple(Quantity(**entry) for entry in entries)

@@ -67,9 +67,7 @@ def main(
   """Runs a config and turns what the user can fix into one message without a traceback.
 
   Args:
-    config: of a file in `configs/`.
-    directory: the workdir.
-    command: what was typed, for the report.
+    config, directory, command: see `run`.
     processes: more than one joins `jax.distributed` at the coordinator.
     compiled: the folder that keeps compiled programs; see `compilation_cache.use`.
 
@@ -174,14 +172,7 @@ def _measure_tasks(
   folder: pathlib.Path,
   report: Report,
 ) -> tuple[Results, Presented]:
-  """Measures one study, or the tasks of a battery one after another; each is reported at once.
-
-  Args:
-    builder: of the classifiers.
-    classifiers: none for studies of images alone.
-    rows: opened for each task.
-    folder: of the workdir, or of a seed in it.
-    report: writes the results.
+  """Measures one study, or the tasks of a battery one after another, and reports each at once.
 
   Returns:
     The results of the one study, or those above all tasks, and what presents them.
@@ -254,12 +245,7 @@ def _score_predictions(
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """Writes results, figures and reports of a run, on process 0.
-
-  Attributes:
-    environment: see `workdir.environment`.
-    config: plain values.
-  """
+  """Writes results, figures and reports of a run, on process 0."""
 
   environment: Mapping[str, Any]
   config: Mapping[str, Any]
@@ -314,16 +300,8 @@ def check_studies(experiment: Experiment, rows: OpenedRows) -> Recipes:
 def check_measurable(
   experiment: Experiment, classifiers: Sequence[Classifier], rows: OpenedRows
 ) -> None:
-  """Refuses, before anything is trained, what tasks would be refused for when they are measured.
-
-  Args:
-    experiment: its measurements.
-    classifiers: with shapes for the weights of those that are not trained yet.
-    rows: opened for each task.
-
-  Raises:
-    InputError: rows that a study cannot show, or a classifier that cannot be measured.
-  """
+  """Refuses, before anything is trained, rows that a study cannot show and classifiers that cannot
+  be measured; those that are not trained yet have shapes for weights."""
   ways = parallel.create(experiment.execution.parallel)
   for task in experiment.measurements.values():
     used, _ = split_supported(task.study, classifiers, rows[task.data], experiment.is_single)

@@ -82,15 +82,12 @@ def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
 def prepare(
   directory: str | os.PathLike[str], config: Mapping[str, Any], flag: str = '--workdir'
 ) -> pathlib.Path:
-  """Makes a workdir, or continues one of the same config.
+  """Makes a workdir, or continues one of the same config; returns its absolute path.
 
   Args:
     directory: the workdir; may exist.
     config: plain nested values, written to config.json.
     flag: what names the workdir on the command line, for messages.
-
-  Returns:
-    The workdir's absolute path.
 
   Raises:
     InputError: the workdir belongs to another config (the keys that differ are named) or cannot be
@@ -109,10 +106,6 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
   """A context in which no other run works in a workdir, which is made if it is not there.
 
   Several processes that share one run are one: the first holds the lock for all.
-
-  Args:
-    directory: the workdir.
-    flag: see `prepare`.
 
   Raises:
     InputError: another run has it, whose process is named; or it cannot be made or written to.
@@ -315,15 +308,7 @@ def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
 
 
 def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
-  """Returns one study of a workdir.
-
-  Args:
-    directory: see `read`.
-    name: of the task; '' where there is but one study.
-
-  Raises:
-    InputError: no such task, or see `read`.
-  """
+  """Returns the study of one task of a workdir, or of `SINGLE`; see `read`."""
   tasks = read(directory)
   if name in tasks:
     return tasks[name]
@@ -340,11 +325,7 @@ def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
 
 
 def left_out(folder: pathlib.Path) -> set[str]:
-  """Returns the tasks of a finished battery that none of its classifiers could take.
-
-  Args:
-    folder: the workdir, or the folder `seed<n>` of one with several seeds.
-  """
+  """Returns the tasks of a finished battery, or seed, that none of its classifiers could take."""
   if not (folder / JSON_NAME).is_file():
     return set()
   table = Results.read(folder).tables.get(LEFT_OUT)
@@ -405,15 +386,13 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
 
 
 def refuse_unfinished(path: pathlib.Path, places: Sequence[pathlib.Path], command: str) -> None:
-  """Refuses a run that is not finished.
+  """Refuses a run that is not finished: names the trainings, shards of records and results that are
+  missing, and the command that finishes it.
 
   Args:
     path: the workdir.
     places: the folders in which a finished run has results.
-    command: finishes it.
-
-  Raises:
-    InputError: which trainings, shards of records and results are missing, and how to finish it.
+    command: of the run.
   """
   without = [place for place in dict.fromkeys(places) if not (place / JSON_NAME).is_file()]
   if not without:
@@ -472,10 +451,7 @@ class WorkdirPredictions:
 class WorkdirScores:
   """Implements `robustness.evaluation.study.PredictionScores` for a finished workdir.
 
-  Attributes:
-    chosen: which workdir.
-    reduction: of evaluations, and what their views and groups of views are.
-    described: the reduction's name and settings, plain values.
+  It has a reduction of evaluations, with their views, and what describes it in plain values.
   """
 
   chosen: WorkdirPredictions

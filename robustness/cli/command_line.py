@@ -79,24 +79,6 @@ def _check_key(config: ConfigDict, path: str, written: str) -> None:
     raise InputError(f'{where}{written}: that is a section; its keys: {", ".join(section)}.')
 
 
-def parse_flags(arguments: Sequence[str]) -> list[str]:
-  """Reads all other flags into `flags.FLAGS`.
-
-  Returns:
-    The process's name alone, for `absl.app`.
-
-  Raises:
-    InputError: an unknown flag or value, or a word that is no flag.
-  """
-  try:
-    rest = flags.FLAGS(list(arguments))
-  except flags.Error as error:
-    raise InputError(str(error).strip()) from error
-  if len(rest) > 1:
-    raise InputError(f'{rest[1]!r} is no flag: give values as --config.KEY=VALUE.')
-  return rest
-
-
 def load_config(reference: str) -> ConfigDict:
   """Returns the config of a file.
 

@@ -38,12 +38,7 @@ def main(config: Mapping[str, Any]) -> int:
 
 
 def show(config: Mapping[str, Any]) -> None:
-  """Prints a table with a line for each piece of work, and the sums.
-
-  Raises:
-    InputError: whatever a run would be refused for; or predictions are scored, which takes no
-      device.
-  """
+  """Prints a table with a line for each piece of work, and the sums; refuses what a run does."""
   if 'predictions' in config:
     raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')
   experiment = experiments.from_config(without_inherited(config))
@@ -52,7 +47,18 @@ def show(config: Mapping[str, Any]) -> None:
   for piece in forecasts(experiment):
     logging.info('probed %s', piece.label)
     pieces.append(piece)
-  rows = [_row(piece) for piece in pieces]
+  rows = [
+    (
+      piece.label,
+      piece.amount,
+      f'{piece.images:,}',
+      f'{piece.images_per_second:,.0f}',
+      size(piece.record_bytes) if piece.record_bytes else '-',
+      '-' if piece.memory_bytes is None else size(piece.memory_bytes),
+      duration(piece.seconds),
+    )
+    for piece in pieces
+  ]
   columns = ('work', 'amount', 'images', 'images/s', 'records', 'memory a device', 'time')
   for line in ('', *text.lines(Table(columns, rows)), ''):
     logging.info('%s', line)
@@ -99,19 +105,6 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
       piece = evaluation_forecast.forecast(evaluator, own, layout)
       label = piece.label if experiment.is_single else f'{evaluator.name}: {name}'
       yield dataclasses.replace(piece, label=label)
-
-
-def _row(piece: Forecast) -> tuple[str, ...]:
-  memory = '-' if piece.memory_bytes is None else size(piece.memory_bytes)
-  return (
-    piece.label,
-    piece.amount,
-    f'{piece.images:,}',
-    f'{piece.images_per_second:,.0f}',
-    size(piece.record_bytes) if piece.record_bytes else '-',
-    memory,
-    duration(piece.seconds),
-  )
 
 
 def size(count: float) -> str:

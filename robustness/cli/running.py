@@ -75,9 +75,13 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 def _parse(arguments: list[str]) -> list[str]:
   """Reads the flags, or ends with one line that says what is wrong with them."""
   try:
-    return command_line.parse_flags(arguments)
-  except command_line.InputError as error:
-    sys.exit(run.exit_with(run.BAD_INPUT, str(error)))
+    rest = flags.FLAGS(arguments)
+  except flags.Error as error:
+    sys.exit(run.exit_with(run.BAD_INPUT, str(error).strip()))
+  if len(rest) > 1:
+    message = f'{rest[1]!r} is no flag: give values as --config.KEY=VALUE.'
+    sys.exit(run.exit_with(run.BAD_INPUT, message))
+  return rest
 
 
 def _run(config: command_line.ConfigDict | None, command: str) -> int:

@@ -51,11 +51,7 @@ def nested(values: Mapping[str, Any]) -> ConfigDict:
 
 
 class UnknownVariantError(ValueError):
-  """A config has no such variant.
-
-  Attributes:
-    known: those that it has.
-  """
+  """A config has no such variant; `known` are those that it has."""
 
   def __init__(self, variant: str, known: Iterable[str]):
     self.known = tuple(known)
@@ -69,15 +65,8 @@ def check_variant(variant: str, known: Iterable[str]) -> None:
 
 
 def choose(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
-  """Returns the config of a variant, for a file in `configs/`.
-
-  Args:
-    variant: what stands after the colon of `--config=FILE:variant`.
-    *variants: functions by whose names they are called.
-
-  Raises:
-    UnknownVariantError: there is no such variant; all are named.
-  """
+  """Returns the config of the variant after the colon of `--config=FILE:variant`: what the function
+  of this name returns; all are named if there is none."""
   known = {function.__name__: function for function in variants}
   check_variant(variant, known)
   return known[variant]()
@@ -87,10 +76,6 @@ def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
   """Has every classifier of a config trained as a small CNN on digits, which are cropped at random.
 
   What the recipes differ in is set afterwards.
-
-  Args:
-    config: with `classifiers`; changed.
-    epochs: of each training.
   """
   for classifier in config.classifiers.values():
     classifier.name = 'small_cnn'
@@ -102,24 +87,14 @@ def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
 
 
 def train_natural_and_gaussian(config: ConfigDict, epochs: float = 12.0) -> None:
-  """Has small CNNs trained on digits, `gaussian` with Gaussian noise of σ = .4, `natural` without.
-
-  Args:
-    config: with these two `classifiers`; changed.
-    epochs: of each training.
-  """
+  """Has small CNNs trained, `gaussian` with Gaussian noise of σ = .4 and `natural` without."""
   train_small_networks(config, epochs)
   config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
   config.classifiers.gaussian.augment.gaussian.sigma = 0.4
 
 
 def read_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
-  """Has a config read CIFAR-10's test images by TFDS.
-
-  Args:
-    config: changed.
-    num_images: a random choice of so many; 0 takes all.
-  """
+  """Has a config read CIFAR-10's test images by TFDS: a random choice of them; 0 takes all."""
   config.data.source = 'tfds'
   config.data.name = 'cifar10'
   config.data.num_images = num_images
@@ -182,14 +157,8 @@ def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]
 
 def classifier() -> dict[str, Any]:
   """Returns a classifier's section: all parts' settings; nothing differs from the run."""
-  settings = ClassifierSettings()
-  single = {
-    field.name: getattr(settings, field.name)
-    for field in dataclasses.fields(ClassifierSettings)
-    if field.name not in SECTIONS
-  }
   return {
-    **single,
+    **{key: value for key, value in vars(ClassifierSettings()).items() if key not in SECTIONS},
     'augment': {'policy': (), **part_settings.default_sections(AUGMENT)},
     'attack': {'name': '', **part_settings.default_sections(ATTACKS)},
     'front_end': {'name': '', **part_settings.default_sections(FRONT_ENDS)},

@@ -93,24 +93,6 @@ class ClassifierSettings:
     return {'training_split': self.data.split, **self.pipeline.describe()}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Plain:
-  """The keys of a classifier's section that hold single values."""
-
-  name: str = ClassifierSettings.name
-  weights: str = ClassifierSettings.weights
-  train: bool = ClassifierSettings.train
-  initial_weights: str = ClassifierSettings.initial_weights
-  positions: str = ClassifierSettings.positions
-  label_space: str = ClassifierSettings.label_space
-  merge: str = ClassifierSettings.merge
-
-
-@dataclasses.dataclass(frozen=True)
-class _Seed:
-  seed: int = 0
-
-
 def parse_classifier(
   section: Mapping[str, Any],
   where: str,
@@ -134,8 +116,8 @@ def parse_classifier(
   settings.check_sections(section, SECTIONS[:-1], where)
   given = dict(section)
   recipe = {name: given.pop(name) for name in SECTIONS if name in given}
-  valid = [field.name for field in dataclasses.fields(ClassifierSettings)]
-  settings.refuse_unknown(given, valid, where)
+  given['seed'] = recipe.get('seed', seed)
+  plain = settings.parse(ClassifierSettings, given, where)
   own_training = settings.parse(
     TrainingSettings, {**training, **recipe.get('training', {})}, f'{where}.training'
   )
@@ -150,13 +132,12 @@ def parse_classifier(
   refuse_leaks(
     [*augment.augmentations, attack, front_end], where, own_data.is_permitted_cells and not meant
   )
-  return ClassifierSettings(
-    **dataclasses.asdict(settings.parse(_Plain, given, where)),
+  return dataclasses.replace(
+    plain,
     augment=augment,
     attack=attack,
     objective=objective or CROSS_ENTROPY,
     front_end=front_end,
     training=own_training,
     data=own_data,
-    seed=settings.parse(_Seed, {'seed': recipe.get('seed', seed)}, where).seed,
   )

@@ -35,9 +35,9 @@ def parse(cls: type[T], section: Mapping[str, Any], where: str) -> T:
   types = typing.get_type_hints(cls)
   fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
   refuse_unknown(section, fields, where)
-  missing = [name for name, f in fields.items() if name not in section and _required(f)]
-  if missing:
-    raise InputError(f'{where}.{missing[0]} is not given.')
+  for name, f in fields.items():
+    if name not in section and f.default is f.default_factory is dataclasses.MISSING:
+      raise InputError(f'{where}.{name} is not given.')
   return cls(
     **{key: _convert(types[key], value, f'{where}.{key}') for key, value in section.items()}
   )
@@ -59,10 +59,6 @@ def without_inherited(section: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
-def _required(field: dataclasses.Field) -> bool:
-  return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
 def _convert(kind: Any, value: Any, where: str) -> Any:
   if dataclasses.is_dataclass(kind):
     return parse(kind, value, where)  # type: ignore[arg-type]
@@ -74,12 +70,9 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
   if kind is float and isinstance(value, int) and not isinstance(value, bool):
     return float(value)
   if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-    raise InputError(f'{where} must be {_article(kind)}; got {value!r} ({type(value).__name__}).')
+    expected = {int: 'an int', bool: 'True or False'}.get(kind, f'a {kind.__name__}')
+    raise InputError(f'{where} must be {expected}; got {value!r} ({type(value).__name__}).')
   return value
-
-
-def _article(kind: type) -> str:
-  return {'int': 'an int', 'bool': 'True or False'}.get(kind.__name__, f'a {kind.__name__}')
 
 
 def check_sections(section: Mapping[str, Any], names: Iterable[str], where: str) -> None:
