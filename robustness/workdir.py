@@ -49,20 +49,8 @@ SAME_NUMBERS = ('parallel', 'parallel_labels')
 CHOOSES = {'augment': 'policy', 'attack': 'name', 'objective': 'name', 'front_end': 'name'}
 """Sections of a recipe that hold a section for each part there is, and the key that chooses."""
 PACKAGES = (
-  'jax',
-  'jaxlib',
-  'flax',
-  'optax',
-  'orbax-checkpoint',
-  'numpy',
-  'scipy',
-  'tensorflow-cpu',
-  'tensorflow',
-  'tensorflow-datasets',
-  'ml_collections',
-  'tensorboard',
-  'matplotlib',
-  'mlxtend',
+  *('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy', 'scipy', 'tensorflow-cpu'),
+  *('tensorflow', 'tensorflow-datasets', 'ml_collections', 'tensorboard', 'matplotlib', 'mlxtend'),
 )
 """Packages that decide numbers."""
 _AGAIN = 'Give the command of the run again.'

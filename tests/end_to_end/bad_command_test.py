@@ -13,9 +13,6 @@ from tests.end_to_end.runs import DEFAULT
 
 COMMAND_LINES = (
   ('--config.study.norrm=4', "unknown key config.study.norrm: did you mean 'norm'?"),
-  ('--config.study.norm=much', 'config.study.norm=much: could not convert string to float'),
-  ('--config.studdy.norm=4', "unknown key config.studdy: did you mean 'study'?"),
-  ('--config.seed.norm=4', "config.seed is a single value; it has no key 'norm'"),
   ('--config.study.clip=maybe', 'config.study.clip=maybe'),
   ('config.seed=4', "'config.seed=4' is no flag"),
   ('--compilation_cache=/dev/null/x', 'cannot be kept in /dev/null/x (Not a directory)'),
