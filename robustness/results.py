@@ -21,6 +21,7 @@ from robustness.core import json_files
 from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.core.settings import Section
 from robustness.estimates import over_seeds as seeds
 from robustness.estimates import table as estimates
 from robustness.estimates.quantity import Quantity
@@ -100,7 +101,7 @@ class Results:
   table: pd.DataFrame = dataclasses.field(default_factory=lambda: estimates.assemble([]))
   quantities: tuple[Quantity, ...] = ()
   parts: dict[str, tuple[Quantity, ...]] = dataclasses.field(default_factory=dict)
-  environment: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  environment: Section = dataclasses.field(default_factory=dict)
 
   @property
   def by_part(self) -> dict[str, Results]:
@@ -232,7 +233,7 @@ def read(workdir: str | os.PathLike[str]) -> Results:
 
 def joined(
   tasks: Mapping[str, Results],
-  settings: Mapping[str, Any],
+  settings: Section,
   study: str = 'battery',
   own: Findings | None = None,
 ) -> Results:
@@ -351,7 +352,7 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
   return buffer.getvalue()
 
 
-def _declared(entries: Sequence[Mapping[str, Any]]) -> tuple[Quantity, ...]:
+def _declared(entries: Sequence[Section]) -> tuple[Quantity, ...]:
   return tuple(Quantity(**entry) for entry in entries)
 
 

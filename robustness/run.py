@@ -33,7 +33,7 @@ from robustness.core.errors import InputError, naming
 from robustness.core.kept_rows import KeptRows
 from robustness.core.paths import expanded
 from robustness.core.rows import Rows
-from robustness.core.settings import without_inherited
+from robustness.core.settings import Section, without_inherited
 from robustness.environments.rows import with_groups
 from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
@@ -53,7 +53,7 @@ from robustness.training.preemption import Preempted
 from robustness.training.writers import training_writer
 
 BAD_INPUT, PREEMPTED, INTERRUPTED = 2, RESUMABLE, 130
-Recipes = Mapping[str, Mapping[str, Any]]
+Recipes = Mapping[str, Section]
 """By classifier, what a training will show; empty of what is not trained here."""
 
 
@@ -105,7 +105,7 @@ def _status(
   return 0
 
 
-def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: str = '') -> Results:
+def run(config: Section, directory: str | os.PathLike[str], command: str = '') -> Results:
   """Runs an experiment in a workdir; what the workdir holds already is not computed again.
 
   Args:
@@ -123,7 +123,7 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
 
 
 def _run(
-  config: Mapping[str, Any], directory: str | os.PathLike[str], command: str
+  config: Section, directory: str | os.PathLike[str], command: str
 ) -> tuple[Results, Presented]:
   """Returns the results of a run, and what presents them."""
   if 'predictions' in config:
@@ -213,7 +213,7 @@ def _measure_tasks(
 
 
 def _score_predictions(
-  config: Mapping[str, Any], directory: str | os.PathLike[str], command: str
+  config: Section, directory: str | os.PathLike[str], command: str
 ) -> tuple[Results, Presented]:
   """Reduces predictions made elsewhere, or records of an earlier run, without a classifier."""
   sections = dict(config)
@@ -247,11 +247,11 @@ def _score_predictions(
 class Report:
   """Writes results, figures and reports of a run, on process 0."""
 
-  environment: Mapping[str, Any]
-  config: Mapping[str, Any]
+  environment: Section
+  config: Section
 
   @classmethod
-  def begin(cls, path: pathlib.Path, config: Mapping[str, Any], seed: int, command: str) -> Report:
+  def begin(cls, path: pathlib.Path, config: Section, seed: int, command: str) -> Report:
     """Notes in a workdir what the run is carried out on."""
     environment = workdir.environment(seed, command)
     if jax.process_index() == 0:
@@ -279,7 +279,7 @@ class Report:
 def check_studies(experiment: Experiment, rows: OpenedRows) -> Recipes:
   """Refuses what the rows of a study, or what trainings will show, do not allow, naming the section
   that the study is in; returns what the trainings will show."""
-  recipes: dict[str, Mapping[str, Any]] = {}
+  recipes: dict[str, Section] = {}
   if experiment.classifiers:
     training = builder_for(experiment, rows, pathlib.Path()).training
     for label, recipe in experiment.classifiers.items():

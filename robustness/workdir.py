@@ -30,7 +30,7 @@ from robustness.core import disk, json_files, locks
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.core.settings import differing_keys, require, without_inherited
+from robustness.core.settings import Section, differing_keys, require, without_inherited
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import HEADER, Records
 from robustness.evaluation.rounds import FIRST, Rounds
@@ -68,7 +68,7 @@ def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
 
 
 def prepare(
-  directory: str | os.PathLike[str], config: Mapping[str, Any], flag: str = '--workdir'
+  directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
 ) -> pathlib.Path:
   """Makes a workdir, or continues one of the same config; returns its absolute path.
 
@@ -143,7 +143,7 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
     ) from error
 
 
-def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: str) -> None:
+def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None:
   """Refuses a workdir in which anything was computed of another config."""
   computed = (
     found
@@ -166,7 +166,7 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: st
     )
 
 
-def _of_numbers(config: Mapping[str, Any]) -> dict[str, Any]:
+def _of_numbers(config: Section) -> dict[str, Any]:
   """Returns the keys of a config that decide its numbers."""
   kept = {key: value for key, value in config.items() if key not in SAME_NUMBERS}
   if 'battery' in kept:  # tasks are measured apart: which of them run changes none
@@ -174,7 +174,7 @@ def _of_numbers(config: Mapping[str, Any]) -> dict[str, Any]:
   return _chosen(kept)
 
 
-def _chosen(section: Mapping[str, Any]) -> dict[str, Any]:
+def _chosen(section: Section) -> dict[str, Any]:
   """Returns nested values without the settings of named parts that a recipe does not choose.
 
   They change no number, and a later version has parts that an earlier one had not.
@@ -207,7 +207,7 @@ def environment(seed: int, command: str) -> dict[str, Any]:
   }
 
 
-def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
+def write_json(path: pathlib.Path, values: Section) -> None:
   """Writes plain values as indented JSON, atomically."""
   write_atomically(path, (json.dumps(values, indent=2) + '\n').encode())
 
@@ -321,7 +321,7 @@ def left_out(folder: pathlib.Path) -> set[str]:
   return {name for name in tasks if not (task_folder(folder, name) / JSON_NAME).is_file()}
 
 
-def _study(path: pathlib.Path, task: str, section: Mapping[str, Any]) -> FinishedStudy:
+def _study(path: pathlib.Path, task: str, section: Section) -> FinishedStudy:
   folder = task_folder(path, task)
   if not (folder / JSON_NAME).is_file():
     raise InputError(f'{path} is not finished: {folder} has no {JSON_NAME}. {_FINISH}')
@@ -444,7 +444,7 @@ class WorkdirScores:
 
   chosen: WorkdirPredictions
   reduction: Callable[[Sequence[Evaluation], ViewTable], Findings]
-  described: Mapping[str, Any]
+  described: Section
 
   @property
   def seed(self) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from absl import logging
 
@@ -15,7 +14,7 @@ from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.core.errors import InputError
 from robustness.core.forecast import Forecast
-from robustness.core.settings import without_inherited
+from robustness.core.settings import Section, without_inherited
 from robustness.evaluation import forecast as evaluation_forecast
 from robustness.measure import evaluator_for, recording_name
 from robustness.models.classifier import Classifier
@@ -26,7 +25,7 @@ from robustness.results import Table
 UNUSED = pathlib.Path('unused')  # where a training would leave its checkpoints
 
 
-def main(config: Mapping[str, Any]) -> int:
+def main(config: Section) -> int:
   """Shows what a config would take on this process's devices; returns the exit status."""
   run.set_logging()
   try:
@@ -37,7 +36,7 @@ def main(config: Mapping[str, Any]) -> int:
   return 0
 
 
-def show(config: Mapping[str, Any]) -> None:
+def show(config: Section) -> None:
   """Prints a table with a line for each piece of work, and the sums; refuses what a run does."""
   if 'predictions' in config:
     raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')

@@ -21,7 +21,7 @@ from input_pipeline.settings import DataSettings
 from robustness.config.recipe import ClassifierSettings, parse_classifier
 from robustness.core import settings
 from robustness.core.errors import InputError, naming, nearest
-from robustness.core.settings import choice, require
+from robustness.core.settings import Section, choice, require
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.parallel import KINDS
@@ -133,7 +133,7 @@ class Experiment:
 SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
 
 
-def from_config(config: Mapping[str, Any]) -> Experiment:
+def from_config(config: Section) -> Experiment:
   """Checks a config, key by key.
 
   Raises:
@@ -172,7 +172,7 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
   return experiment
 
 
-def _measurement(section: Mapping[str, Any], data: Mapping[str, Any], where: str) -> Measurement:
+def _measurement(section: Section, data: Section, where: str) -> Measurement:
   """Returns a checked study with its rows; `where` names these in messages."""
   chosen = studies.from_config(section)
   rows = settings.parse(DataSettings, data, where)
@@ -181,7 +181,7 @@ def _measurement(section: Mapping[str, Any], data: Mapping[str, Any], where: str
   )
 
 
-def _battery(section: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Measurement]:
+def _battery(section: Section, data: Section) -> dict[str, Measurement]:
   """Checks the tasks of a battery; those that do not run are checked too.
 
   Args:
@@ -208,7 +208,7 @@ def _battery(section: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, M
   return {name: known[name] for name in names}
 
 
-def _task(where: str, section: Any, data: Mapping[str, Any]) -> Measurement:
+def _task(where: str, section: Any, data: Section) -> Measurement:
   """Returns a task of a battery."""
   if not isinstance(section, Mapping):
     raise InputError(f'{where} must be a section with a study; got {section!r}.')
@@ -240,7 +240,7 @@ def refuse_what_is_lost(
 
 
 def _classifiers(
-  sections: Mapping[str, Any], studies: Sequence[Study], execution: Execution
+  sections: Section, studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierSettings]:
   chosen = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
   if not chosen.needs_classifier:
@@ -261,7 +261,7 @@ def _classifiers(
   training = sections.get('training', {})
   settings.parse(TrainingSettings, training, 'config.training')
 
-  def parsed(section: Mapping[str, Any], where: str) -> ClassifierSettings:
+  def parsed(section: Section, where: str) -> ClassifierSettings:
     return parse_classifier(section, where, training, sections.get('data', {}), execution.seed)
 
   if 'classifier' in sections:
@@ -280,7 +280,7 @@ def _classifiers(
   }
 
 
-def _check_seeds(sections: Mapping[str, Any], experiment: Experiment) -> None:
+def _check_seeds(sections: Section, experiment: Experiment) -> None:
   """Refuses several seeds where a classifier is not trained, or has a seed of its own."""
   if not experiment.execution.seeds:
     return

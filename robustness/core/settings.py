@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 from robustness.core.errors import InputError, nearest
 
 T = TypeVar('T')
+Section = Mapping[str, Any]
+"""Nested plain values, as a config and JSON have them."""
 
 
-def parse(cls: type[T], section: Mapping[str, Any], where: str) -> T:
+def parse(cls: type[T], section: Section, where: str) -> T:
   """Builds `cls` from a config section.
 
   Args:
@@ -43,14 +45,14 @@ def parse(cls: type[T], section: Mapping[str, Any], where: str) -> T:
   )
 
 
-def refuse_unknown(section: Mapping[str, Any], valid: Iterable[str], where: str) -> None:
+def refuse_unknown(section: Section, valid: Iterable[str], where: str) -> None:
   """Raises InputError for the first key of a section that is not valid, with the nearest ones."""
   for key in section:
     if key not in valid:
       raise InputError(f'unknown key {where}.{key}: {nearest(str(key), valid)}.')
 
 
-def without_inherited(section: Mapping[str, Any]) -> dict[str, Any]:
+def without_inherited(section: Section) -> dict[str, Any]:
   """Returns nested values without those that are None, which stand for what a section inherits."""
   return {
     key: without_inherited(value) if isinstance(value, Mapping) else value
@@ -75,7 +77,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
   return value
 
 
-def check_sections(section: Mapping[str, Any], names: Iterable[str], where: str) -> None:
+def check_sections(section: Section, names: Iterable[str], where: str) -> None:
   """Raises InputError unless those of these keys that are given are sections of keys."""
   for name in names:
     if not isinstance(section.get(name, {}), Mapping):
