@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import io
 import itertools
@@ -12,7 +13,7 @@ import os
 import pathlib
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from robustness.core import json_files
 from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.core.registry import Part, Registry
 from robustness.core.settings import Section
 from robustness.estimates import over_seeds as seeds
 from robustness.estimates import table as estimates
@@ -220,6 +222,40 @@ class Results:
       parts=parts,
       environment=document.get('environment', {}),
     )
+
+
+class Summary(Part):
+  """What is reported above the tasks of a battery, from their results and never their records.
+
+  Attributes:
+    title: of the report.
+    worst: in how many tasks, of those in which a classifier is worst, the findings say so.
+  """
+
+  section = 'config.battery.summary'
+  title: ClassVar[str] = 'Several studies of the same classifiers'
+  worst: int = 0
+
+  def check(self, labels: Sequence[str], studies: Mapping[str, Section]) -> None:
+    """Refuses what it finds nothing of, before anything is trained; by default nothing.
+
+    Args:
+      labels: of the classifiers, in order.
+      studies: `Study.described` by task.
+    """
+    del labels, studies
+
+  def summarise(self, tasks: Mapping[str, Results]) -> Findings:
+    """Returns what is found of all tasks together; by default nothing."""
+    del tasks
+    return Findings()
+
+  @abc.abstractmethod
+  def draw(self, tasks: Mapping[str, Results]) -> Mapping[str, tuple[Any, str]]:
+    """Returns {file name without suffix: (matplotlib figure, caption)}."""
+
+
+SUMMARIES = Registry('robustness.present', Summary)  # type: ignore[type-abstract]
 
 
 def read(workdir: str | os.PathLike[str]) -> Results:

@@ -23,7 +23,7 @@ from robustness.config.recipe import (
 from robustness.core import parts as part_settings
 from robustness.core.errors import nearest
 from robustness.evaluation import study
-from robustness.present.summary import SUMMARIES
+from robustness.results import SUMMARIES
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import CROSS_ENTROPY
 
@@ -122,7 +122,7 @@ def default_battery(
   Args:
     tasks: the study of each task, by the task's name; all of them run, in this order.
     labels: of several classifiers; none for a single `config.classifier`.
-    summary: of `robustness.present.summary.SUMMARIES`, or ''.
+    summary: of `robustness.results.SUMMARIES`, or ''.
   """
   modules = {name: study.module(study_name) for name, study_name in tasks.items()}
   battery = {

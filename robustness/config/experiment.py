@@ -25,8 +25,7 @@ from robustness.core.settings import Section, choice, require
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.parallel import KINDS
-from robustness.present.summary import SUMMARIES, Summary
-from robustness.results import SINGLE
+from robustness.results import SINGLE, SUMMARIES, Summary
 from robustness.training.settings import TrainingSettings
 
 BATTERY, TASKS, SUMMARY = 'config.battery', 'parts', 'summary'

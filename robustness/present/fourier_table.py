@@ -24,8 +24,7 @@ from robustness.present import charts
 from robustness.present.facet_words import place_words
 from robustness.present.named_points import Panel, named_points
 from robustness.present.notation import Notation
-from robustness.present.summary import Summary
-from robustness.results import Findings, Results, Table
+from robustness.results import Findings, Results, Summary, Table
 
 STUDY, PUBLISHED = 'corruption_error', 'published'
 TABLES = {'cifar': (TABLE_3, 'fourier_cifar'), 'imagenet': (TABLE_4, 'fourier_imagenet')}
@@ -52,7 +51,7 @@ class FourierTable(Summary):
     """The table of the paper."""
     return TABLES[self.data][0]
 
-  def check(self, labels: Sequence[str], studies: Mapping[str, Mapping[str, object]]) -> None:
+  def check(self, labels: Sequence[str], studies: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuses a run whose mCE would have another baseline than the paper's, or none.
 
     Raises:

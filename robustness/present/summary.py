@@ -3,53 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Mapping
 
-from robustness.core.registry import Part, Registry
 from robustness.present import charts, headlines, seeds
 from robustness.present.presented import Presentation, Presented
 from robustness.present.sentences import Finding, findings
-from robustness.results import SINGLE, Findings, Results
-
-
-class Summary(Part):
-  """Reads the results of all tasks of a battery, never their records.
-
-  The base class finds nothing and shows the headline quantities of all tasks as bars, a picture for
-  each unit and direction.
-
-  Attributes:
-    title: of the report.
-    worst: in how many tasks, of those in which a classifier is worst, the findings say so.
-  """
-
-  section = 'config.battery.summary'
-  title: ClassVar[str] = 'Several studies of the same classifiers'
-  worst: int = 0
-
-  def check(self, labels: Sequence[str], studies: Mapping[str, Mapping[str, object]]) -> None:
-    """Refuses what it finds nothing of, before anything is trained; by default nothing.
-
-    Args:
-      labels: of the classifiers, in order.
-      studies: `Study.described` by task.
-    """
-    del labels, studies
-
-  def summarise(self, tasks: Mapping[str, Results]) -> Findings:
-    """Returns what is found of all tasks together; by default nothing."""
-    del tasks
-    return Findings()
-
-  def draw(self, tasks: Mapping[str, Results]) -> Mapping[str, charts.Picture]:
-    """Returns {file name without suffix: (figure, caption)}."""
-    return headlines.draw(tasks)
+from robustness.results import SINGLE, Results, Summary
 
 
 @dataclasses.dataclass(frozen=True)
 class Overview(Summary):
-  """The base class, with the tasks in which each classifier is worst."""
+  """The headline quantities of all tasks as bars, a picture for each unit and direction.
+
+  Attributes:
+    worst: in how many tasks, of those in which a classifier is worst, the findings say so.
+  """
 
   name = 'overview'
   worst: int = 3
@@ -57,8 +25,9 @@ class Overview(Summary):
   def __post_init__(self) -> None:
     self.require(self.worst >= 0, 'worst', 'at least 0')
 
-
-SUMMARIES = Registry('robustness.present', Summary)
+  def draw(self, tasks: Mapping[str, Results]) -> Mapping[str, charts.Picture]:
+    """See `Summary`."""
+    return headlines.draw(tasks)
 
 
 def of_battery(summary: Summary | None, studies: Mapping[str, Presented]) -> Presentation:
