@@ -62,7 +62,7 @@ def run(
     command: what was typed.
 
   Raises:
-    InputError: see `comparison.read_entries` and `pairing.pair`.
+    InputError: see `comparison.read_entries` and `comparison.pair`.
   """
   if (out / workdir.CONFIG).exists():
     raise InputError(f'--out is {out}, which is a workdir: give a folder of its own.')
