@@ -27,16 +27,16 @@ import numpy as np
 
 from benchmarks import subject, timing
 from robustness import measure, parallel
-from robustness import run as launch
 from robustness.cli import command_line
 from robustness.config import experiment as experiments
-from robustness.config.battery import PARTS
 from robustness.config.experiment import Experiment
 from robustness.core import compilation_cache
 from robustness.core.rows import ArrayRows, Rows
 from robustness.core.settings import without_inherited
 from robustness.evaluation.study import Study
 from robustness.models import weights as weight_files
+from robustness.run import OpenedRows, builder_for
+from robustness.run import run as run_config
 from robustness.studies import attack_error
 
 CONFIG = 'configs/battery.py:cifar10'
@@ -112,7 +112,7 @@ def alone(config: dict[str, Any], name: str) -> dict[str, Any]:
   return {**single, 'study': part['study'], 'data': {**single['data'], **part.get('data', {})}}
 
 
-def recordings(experiment: Experiment, rows: launch.OpenedRows) -> dict[str, tuple[Study, Rows]]:
+def recordings(experiment: Experiment, rows: OpenedRows) -> dict[str, tuple[Study, Rows]]:
   """Returns study and rows of each part that records; parts that share a recording count once."""
   known: dict[str, tuple[Study, Rows]] = {}
   names = set()
@@ -130,7 +130,7 @@ def run(configs: Sequence[dict[str, Any]], passes: int) -> subject.Candidate:
   def call() -> None:
     for config in configs:
       with tempfile.TemporaryDirectory() as folder:
-        launch.run(config, pathlib.Path(folder) / 'run')
+        run_config(config, pathlib.Path(folder) / 'run')
 
   return call, passes
 
@@ -140,8 +140,8 @@ def candidates(
 ) -> tuple[dict[str, subject.Candidate], dict[str, Work]]:
   """Returns what is timed, and what each part takes of the network alone."""
   experiment = experiments.from_config(config)
-  rows = launch.OpenedRows(experiment)
-  classifier = launch.builder_for(experiment, rows, folder).build()[0]
+  rows = OpenedRows(experiment)
+  classifier = builder_for(experiment, rows, folder).build()[0]
   recorded = recordings(experiment, rows)
   works = {name: work_of(*each) for name, each in recorded.items()}
   total = sum(works.values(), Work(0, 0))
@@ -160,7 +160,7 @@ def candidates(
   if total.gradients:
     plain[GRADIENT] = subject.gradient(runner, images, best, max(1, min(1024, total.gradients)))
   evaluated = {name: subject.written(evaluators[name], own) for name, (_, own) in recorded.items()}
-  parts = [alone(config, name) for name in config['battery'][PARTS]]
+  parts = [alone(config, name) for name in config['battery']['parts']]
   whole = {BATTERY: run([config], total.forwards), ONE_BY_ONE: run(parts, total.forwards)}
   return {**plain, **evaluated, **whole}, {**works, BATTERY: total}
 

@@ -28,8 +28,7 @@ from robustness.estimates.means import Estimate, arrays, means, proportion
 from robustness.estimates.outcomes import Outcomes as Answers
 from robustness.estimates.published import BASELINES
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
-from robustness.results import Results
-from robustness.summaries.seeds import over_seeds
+from robustness.results import Results, over_seeds
 from robustness.video.neighbor_estimates import SetOutcomes, right_within
 from robustness.video.testbed import linear_fit
 

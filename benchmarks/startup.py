@@ -73,7 +73,7 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   from robustness.cli import command_line
   from robustness.training.loop import Meter
 
-  logging.use_absl_handler()  # whose lines the launch filters, as in main.py
+  logging.use_absl_handler()  # the run filters its lines, as in main.py
   watch = Stopwatch()
   watch.seconds['imports'] = time.time() - begun
   jax.monitoring.register_event_duration_secs_listener(watch.compiled)
@@ -89,7 +89,7 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   build = watch.timed('training', ClassifierBuilder.build)
   ClassifierBuilder.build = build  # type: ignore[method-assign]
   measure._recorded = watch.timed('evaluation', measure._recorded)
-  launch._publish = watch.timed('report', launch._publish)
+  launch.Report.write = watch.timed('report', launch.Report.write)
   config, _ = command_line.read(['', f'--config={CONFIG}', *changes])
   assert launch.main(config, workdir, 'benchmark', compiled=cache) == 0
   watch.seconds['whole run'] = time.time() - begun

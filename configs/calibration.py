@@ -19,11 +19,11 @@ python main.py --config=configs/calibration.py:workdir --workdir=/tmp/calibratio
   scenes), from its records: no classifier, no images. --config.part chooses the part of a battery.
 """
 
-from robustness.config.config_dict import nested
 from robustness.config.defaults import (
   ConfigDict,
   choose,
   default_config,
+  nested,
   read_cifar10,
   train_natural_and_gaussian,
 )

@@ -86,6 +86,14 @@ class ClassifierBuilder:
       if not (recipe.weights or from_file.is_reference(recipe.name) or published(recipe))
     }
 
+  def training_rows(self) -> dict[str, Rows]:
+    """Returns the rows of the trainings here, by label."""
+    return {
+      label: self.open_rows(recipe)
+      for label, recipe in self.experiment.classifiers.items()
+      if recipe.is_trained_here
+    }
+
   @property
   def begins(self) -> bool:
     """Whether a training will begin, of which there is no checkpoint yet."""

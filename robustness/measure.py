@@ -6,30 +6,28 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import jax
 import pandas as pd
 
-from robustness import parallel as parallel_package
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.rows import Rows
-from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
 from robustness.estimates.table import assemble, select
-from robustness.evaluation import failures as listing
-from robustness.evaluation import one_view
+from robustness.evaluation import failures, one_view
 from robustness.evaluation.passes import passes
 from robustness.evaluation.records import Records
 from robustness.evaluation.rounds import Rounds
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.sequential import RoundSettings, evaluate_in_rounds, places_of_rounds
-from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study, of_recorded, prefixes
+from robustness.evaluation.study import IMAGES, Evaluation, Study, of_recorded, prefixes
 from robustness.models.classifier import Classifier
 from robustness.models.from_variables import match_labels
+from robustness.parallel import Parallel, create
 from robustness.parallel.processes import barrier
-from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Results
+from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Findings, Results
 from robustness.training.checkpoint import PROGRESS
 
 
@@ -39,7 +37,7 @@ def measure(
   classifiers: Sequence[Classifier],
   rows: Rows,
   folder: pathlib.Path,
-  compare: Callable[[Rows], Findings],
+  training: Mapping[str, Rows] | None = None,
 ) -> Results:
   """Records what a study asks of every classifier, unless it is recorded, and reduces it.
 
@@ -49,44 +47,46 @@ def measure(
     classifiers: none for a study of images alone.
     rows: of the data; their classes are matched to each classifier's.
     folder: of the records.
-    compare: returns further findings of the rows as the classifiers see them.
+    training: by classifier, the rows it was trained on here; None if the study does not compare
+      them.
 
   Raises:
     InputError: rows that do not fit a classifier or the study.
   """
-  parallel = parallel_package.create(execution.parallel)
+  parallel = create(execution.parallel)
   used = classifiers if study.needs_classifier else []
   evaluated: list[tuple[Classifier | None, Rows]] = [(c, match_labels(rows, c)) for c in used]
   evaluated = evaluated or [(None, rows)]
-  recorded = {
-    c.name if c else IMAGES: _recorded(execution, study, c, own, parallel, folder)
-    for c, own in evaluated
-  }
-  evaluations = of_recorded(recorded)
+  evaluations = of_recorded(
+    {
+      c.name if c else IMAGES: _recorded(execution, study, c, own, parallel, folder)
+      for c, own in evaluated
+    }
+  )
   rows = evaluated[0][1]
   findings = study.reduce(evaluations, rows.image_shape)
-  compared = compare(rows)
+  compared = Findings() if training is None else study.training_findings(rows, training)
   key = random_keys.stream(execution.seed, study.stream)
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
-  stated = study.provenance(evaluations, rows.image_shape, findings)
-  described = _described(study, used)
-  parts = [*findings.estimates, *compared.estimates, *study.row_estimates(rows, evaluations)]
-  table = _with_classes(assemble(parts), failed.estimates)
+  described = [
+    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
+  ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
+  estimates = [*findings.estimates, *compared.estimates, *study.row_estimates(rows, evaluations)]
+  table = _with_classes(assemble(estimates), failed.estimates)
+  known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
+  by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in there - known]
+  shape = rows.image_shape
   return Results(
     study.name,
     described[0] if len(described) == 1 else described,
-    {
-      **rows.description,
-      'image_shape': list(rows.image_shape),
-      'class_names': list(rows.class_names),
-    },
+    {**rows.description, 'image_shape': list(shape), 'class_names': list(rows.class_names)},
     {**study.described, **dataclasses.asdict(execution)},
     tables={
       **findings.tables,
       **passes(evaluations),
       **compared.tables,
       **failed.tables,
-      WHICH_NUMBERS: stated,
+      WHICH_NUMBERS: study.provenance(evaluations, shape, findings),
     },
     arrays={
       **findings.arrays,
@@ -96,7 +96,10 @@ def measure(
       **study.finding_arrays(rows, findings),
     },
     table=table,
-    quantities=_declared(study, table),
+    quantities=(
+      *study.quantities,
+      *(dataclasses.replace(quantity, headline=False) for quantity in by_class),
+    ),
   )
 
 
@@ -107,31 +110,6 @@ def _with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.D
   return assemble([table, further[~further.quantity.isin(own)]])
 
 
-def _declared(study: Study, table: pd.DataFrame) -> tuple[Quantity, ...]:
-  """Returns the study's quantities, and those of accuracies by class that it does not declare."""
-  known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
-  further = (
-    dataclasses.replace(quantity, headline=False)
-    for quantity in (ACCURACY, CLEAN_ACCURACY)
-    if quantity.name in there - known
-  )
-  return (*study.quantities, *further)
-
-
-def _described(study: Study, classifiers: Sequence[Classifier]) -> list[dict[str, Any]]:
-  """Returns what results say of each classifier."""
-  return [
-    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
-    for c in classifiers
-  ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
-
-
-def _identity(classifier: Classifier) -> dict[str, Any]:
-  """Returns what tells a classifier's records from others'; the digest of weights says more than
-  the step they were saved at, which records of earlier versions lack."""
-  return {k: v for k, v in classifier.provenance.items() if k not in PROGRESS}
-
-
 def _failures(
   study: Study,
   evaluations: Sequence[Evaluation],
@@ -139,13 +117,11 @@ def _failures(
   key: jax.Array,
   seed: int,
 ) -> Findings:
-  """Returns the most affected classes and the most damaged images, these as pictures too.
-
-  Pictures are made by process 0 alone, which leaves the results.
-  """
+  """Returns the most affected classes and the most damaged images; pictures of these on process 0,
+  which writes the results."""
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
-  findings, places = listing.findings(study, evaluations, evaluated[0][1].image_shape)
+  findings, places = failures.findings(study, evaluations, evaluated[0][1].image_shape)
   for evaluation, (classifier, rows), prefix in zip(
     evaluations, evaluated, prefixes(evaluations), strict=True
   ):
@@ -160,19 +136,15 @@ def _failures(
 
 
 def recording_name(study: Study, rows: Rows) -> str:
-  """Returns the folder of what a study records of rows: the same for studies that share it,
-  whichever parts of a battery run."""
+  """Returns the folder of what a study records of rows in a battery: the same for studies that
+  share it, whichever tasks run."""
   fixed = {'study': study.recording, 'data': dict(rows.description)}
   plain = json.dumps(fixed, sort_keys=True, default=str)
   return f'{study.stream}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}'
 
 
 def evaluator_for(
-  execution: Execution,
-  study: Study,
-  classifier: Classifier | None,
-  rows: Rows,
-  parallel: parallel_package.Parallel,
+  execution: Execution, study: Study, classifier: Classifier | None, rows: Rows, parallel: Parallel
 ) -> Evaluator:
   """Returns what makes the records of a study."""
   return Evaluator(
@@ -191,13 +163,15 @@ def _recorded(
   study: Study,
   classifier: Classifier | None,
   rows: Rows,
-  parallel: parallel_package.Parallel,
+  parallel: Parallel,
   folder: pathlib.Path,
 ) -> Records | Rounds:
   """Returns the complete records of a classifier, or of images alone."""
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
+  # the digest of the weights says more than the step, which records of earlier versions lack
+  provenance = classifier.provenance.items() if classifier else ()
   identity = {
-    'classifier': _identity(classifier) if classifier else None,
+    'classifier': {k: v for k, v in provenance if k not in PROGRESS} if classifier else None,
     'data': dict(rows.description),
     'study': study.recording,
     'seed': execution.seed,

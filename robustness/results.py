@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import io
 import itertools
@@ -12,7 +13,7 @@ import os
 import pathlib
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,9 @@ from robustness.core import json_files
 from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.core.registry import Part, Registry
+from robustness.core.settings import Section
+from robustness.estimates import over_seeds as seeds
 from robustness.estimates import table as estimates
 from robustness.estimates.quantity import Quantity
 
@@ -31,7 +35,9 @@ WHICH_NUMBERS = 'which numbers these are'
 DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
 """The table of the images that suffer most, and the array of their pictures."""
 PART, SEED = 'part', 'seed'
-"""The facets of estimates of a part of a battery or comparison, and of one of several seeds."""
+"""The facets of estimates of a task of a battery or comparison, and of one of several seeds."""
+SINGLE = ''
+"""Name of the task where there is but one."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
 _FORM: json_files.Form = {
@@ -63,8 +69,17 @@ class Table:
 
 
 @dataclasses.dataclass
+class Findings:
+  """What a study reduces its records to: tables, arrays, and parts of the table of estimates."""
+
+  tables: dict[str, Table] = dataclasses.field(default_factory=dict)
+  arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  estimates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
 class Results:
-  """Everything a study reports, filled as it is reduced; fractions, never percent.
+  """Everything a study reports; fractions, never percent.
 
   Attributes:
     study: the study's name.
@@ -74,9 +89,9 @@ class Results:
     tables: by name, facts that are no estimates, such as which numbers these are.
     arrays: by name, pictures and what they show: numeric, boolean or string arrays of any shape.
     table: of estimates, a row each; see `robustness.estimates.table`.
-    quantities: what the table is of; above several parts, each declaration of any of them.
+    quantities: what the table is of; of several tasks, each declaration of any of them.
+    parts: of several tasks, what the table is of by task; empty for one study.
     environment: plain values of the code that made them: its commit and the versions of packages.
-    parts: above several parts, what the table is of by part; empty for one study.
   """
 
   study: str
@@ -88,13 +103,13 @@ class Results:
   table: pd.DataFrame = dataclasses.field(default_factory=lambda: estimates.assemble([]))
   quantities: tuple[Quantity, ...] = ()
   parts: dict[str, tuple[Quantity, ...]] = dataclasses.field(default_factory=dict)
-  environment: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  environment: Section = dataclasses.field(default_factory=dict)
 
   @property
   def by_part(self) -> dict[str, Results]:
-    """The estimates of each part as results of their own; those of one study under ''."""
+    """The estimates of each task as results of their own; those of one study under `SINGLE`."""
     if not self.parts:
-      return {'': self}
+      return {SINGLE: self}
     return {
       name: Results(
         self.settings.get(name, {}).get('name', ''),
@@ -115,17 +130,15 @@ class Results:
 
   @property
   def prefixes(self) -> dict[str, str]:
-    """By classifier label, what the names of its numbers and arrays begin with.
-
-    With one classifier that is nothing; with several it is the label and a slash.
-    """
+    """By classifier label, what the names of its arrays begin with: of one classifier nothing, of
+    several the label and a slash."""
     if isinstance(self.classifier, Mapping):
       return {self.classifier.get('label', ''): ''}
     return {classifier['label']: f'{classifier["label"]}/' for classifier in self.classifier}
 
   @property
   def presented(self) -> tuple[Quantity, ...]:
-    """The quantities that are shown by default: none above several parts, which show their own."""
+    """The quantities that are shown by default: none of several tasks, which show their own."""
     return () if PART in self.table.columns else self.quantities
 
   @property
@@ -144,18 +157,26 @@ class Results:
     return list(dict.fromkeys([*order, *there]))
 
   def write(self, directory: str | os.PathLike[str]) -> None:
-    """Writes `results.npz`, `results.csv`, then `results.json`, atomically and reproducibly.
-
-    The same results give the same bytes. NaN becomes `null` in the JSON, which is strict.
-
-    Args:
-      directory: where to write; made if it does not exist.
+    """Writes `results.npz`, `results.csv`, then `results.json`, atomically, in a folder, which is
+    made if it does not exist. The same results give the same bytes; NaN is `null` in the JSON.
 
     Raises:
       InputError: a value has no JSON form, is infinite, or an array holds objects.
     """
     folder = pathlib.Path(directory)
-    text = json.dumps(self._document(), indent=2, allow_nan=False, ensure_ascii=False)
+    document = {
+      'study': self.study,
+      'classifier': self.classifier,
+      'data': self.data,
+      'settings': self.settings,
+      'environment': self.environment,
+      'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
+      'arrays': ARRAYS_NAME,
+      'facets': estimates.facet_types(self.table),
+      'quantities': {k: _stated(v) for k, v in self.parts.items()} or _stated(self.quantities),
+    }
+    plain = _plain(document, 'results')
+    text = json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False)
     arrays = _npz_bytes(self.arrays)
     write_atomically(folder / ARRAYS_NAME, arrays)
     write_atomically(folder / estimates.FILE_NAME, estimates.to_csv(self.table))
@@ -163,10 +184,7 @@ class Results:
 
   @classmethod
   def read(cls, directory: str | os.PathLike[str]) -> Results:
-    """Reads what `write` wrote; `null` in a number is NaN again.
-
-    Args:
-      directory: a folder that holds `results.json` and the arrays file it names.
+    """Reads what `write` wrote in a folder; `null` in a number is NaN again.
 
     Raises:
       InputError: a file is missing, truncated, or lacks what results have.
@@ -179,10 +197,10 @@ class Results:
     document = json_files.read(path, _FORM, _REBUILD)
     if 'facets' not in document:
       raise InputError(
-        f'{path} is of an earlier version, which left no table of results. {_REBUILD}'
+        f'{path} is of an earlier version, which wrote no table of results. {_REBUILD}'
       )
-    told = document['classifier']
-    for one in told if isinstance(told, list) else [told] if told else []:
+    given = document['classifier']
+    for one in given if isinstance(given, list) else [given] if given else []:
       json_files.check(one, f'{path}: classifier', {'label': str}, _REBUILD)
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
@@ -205,19 +223,39 @@ class Results:
       environment=document.get('environment', {}),
     )
 
-  def _document(self) -> dict[str, Any]:
-    document = {
-      'study': self.study,
-      'classifier': self.classifier,
-      'data': self.data,
-      'settings': self.settings,
-      'environment': self.environment,
-      'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
-      'arrays': ARRAYS_NAME,
-      'facets': estimates.facet_types(self.table),
-      'quantities': {k: _stated(v) for k, v in self.parts.items()} or _stated(self.quantities),
-    }
-    return _plain(document, 'results')
+
+class Summary(Part):
+  """What is reported above the tasks of a battery, from their results and never their records.
+
+  Attributes:
+    title: of the report.
+    worst: in how many tasks, of those in which a classifier is worst, the findings say so.
+  """
+
+  section = 'config.battery.summary'
+  title: ClassVar[str] = 'Several studies of the same classifiers'
+  worst: int = 0
+
+  def check(self, labels: Sequence[str], studies: Mapping[str, Section]) -> None:
+    """Refuses what it finds nothing of, before anything is trained; by default nothing.
+
+    Args:
+      labels: of the classifiers, in order.
+      studies: `Study.described` by task.
+    """
+    del labels, studies
+
+  def summarise(self, tasks: Mapping[str, Results]) -> Findings:
+    """Returns what is found of all tasks together; by default nothing."""
+    del tasks
+    return Findings()
+
+  @abc.abstractmethod
+  def draw(self, tasks: Mapping[str, Results]) -> Mapping[str, tuple[Any, str]]:
+    """Returns {file name without suffix: (matplotlib figure, caption)}."""
+
+
+SUMMARIES = Registry('robustness.present', Summary)  # type: ignore[type-abstract]
 
 
 def read(workdir: str | os.PathLike[str]) -> Results:
@@ -227,6 +265,83 @@ def read(workdir: str | os.PathLike[str]) -> Results:
     InputError: see `Results.read`.
   """
   return Results.read(workdir)
+
+
+def joined(
+  tasks: Mapping[str, Results],
+  settings: Section,
+  study: str = 'battery',
+  own: Findings | None = None,
+) -> Results:
+  """Returns one set of results from those of all tasks: their tables are one, by the facet `part`.
+
+  Facts of tasks are called `<task>: <name>`; pictures stay with the tasks.
+
+  Args:
+    tasks: by name, at least one, of the same classifiers.
+    settings: plain values of the run as a whole.
+    study: what the joined results are called.
+    own: what is found of all together, which comes first.
+  """
+  own = own or Findings()
+  listed = [[name, results.study, results.data['num_examples']] for name, results in tasks.items()]
+  first = max(tasks.values(), key=lambda results: len(results.prefixes))
+  return Results(
+    study,
+    first.classifier,
+    {name: results.data for name, results in tasks.items()},
+    {**{name: results.settings for name, results in tasks.items()}, **settings},
+    tables={
+      **own.tables,
+      'parts': Table(('part', 'study', 'images'), listed),
+      **{f'{task}: {k}': v for task, of in tasks.items() for k, v in of.tables.items()},
+    },
+    arrays=own.arrays,
+    table=estimates.assemble(
+      [*own.estimates, *(estimates.with_facet(of.table, PART, k) for k, of in tasks.items())]
+    ),
+    quantities=tuple(dict.fromkeys(q for of in tasks.values() for q in of.quantities)),
+    parts={name: of.quantities for name, of in tasks.items()},
+  )
+
+
+def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Results:
+  """Returns the estimates of every seed by the facet `seed`, and without it their means.
+
+  Facts and pictures of single seeds stay with them.
+
+  Args:
+    by_seed: results of one study or battery, at least two.
+    confidence: of the means' intervals (see `estimates.over_seeds.means_over`), in (0, 1).
+
+  Raises:
+    InputError: fewer than two seeds.
+  """
+  if len(by_seed) < 2:
+    raise InputError(f'{len(by_seed)} value has no spread: give at least two seeds.')
+  first = next(iter(by_seed.values()))
+  quantities = {quantity.name: quantity for of in by_seed.values() for quantity in of.quantities}
+  each = estimates.assemble(
+    [estimates.with_facet(of.table, SEED, seed) for seed, of in by_seed.items()]
+  )
+  means = seeds.means_over(SEED, each, list(by_seed), quantities, confidence)
+  described = {
+    seed: of.classifier if isinstance(of.classifier, list) else [of.classifier]
+    for seed, of in by_seed.items()
+  }
+  classifiers = [
+    {'label': own['label'], 'seeds': {str(seed): of[i] for seed, of in described.items()}}
+    for i, own in enumerate(next(iter(described.values())))
+  ]
+  return Results(
+    first.study,
+    classifiers[0] if len(classifiers) == 1 else classifiers,
+    first.data,
+    {**first.settings, 'seeds': list(by_seed)},
+    table=estimates.assemble([each, means]),
+    quantities=first.quantities,
+    parts=first.parts,
+  )
 
 
 def _plain(value: Any, where: str) -> Any:
@@ -241,21 +356,17 @@ def _plain(value: Any, where: str) -> Any:
     return os.fspath(value)
   if value is None or isinstance(value, (str, bool, int)):
     return value
+  if isinstance(value, float) and not math.isinf(value):
+    return None if math.isnan(value) else value
   if isinstance(value, float):
-    return _finite_or_none(value, where)
-  raise InputError(
-    f'{where} is a {type(value).__name__} ({value!r}), which JSON cannot hold: give a '
-    'mapping, a list, a string, a number, a boolean or None.'
-  )
-
-
-def _finite_or_none(value: float, where: str) -> float | None:
-  if math.isinf(value):
     raise InputError(
       f'{where} is {value}, which JSON cannot hold: give a finite number, or NaN for '
       'a number that does not exist.'
     )
-  return None if math.isnan(value) else value
+  raise InputError(
+    f'{where} is a {type(value).__name__} ({value!r}), which JSON cannot hold: give a '
+    'mapping, a list, a string, a number, a boolean or None.'
+  )
 
 
 def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -263,29 +374,25 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
   buffer = io.BytesIO()
   with zipfile.ZipFile(buffer, 'w', zipfile.ZIP_STORED) as archive:
     for name in sorted(arrays):
+      array = np.asarray(arrays[name], order='C')
+      if array.dtype.kind not in _PLAIN_KINDS:
+        raise InputError(
+          f'array {name!r} has dtype {array.dtype}, which a portable .npz cannot hold: '
+          'convert it to a numeric, boolean or string dtype (for example float32).'
+        )
+      content = io.BytesIO()
+      np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
       entry = zipfile.ZipInfo(f'{name}.npy', date_time=(1980, 1, 1, 0, 0, 0))
       entry.create_system = 3
-      archive.writestr(entry, _npy_bytes(name, arrays[name]))
+      archive.writestr(entry, content.getvalue())
   return buffer.getvalue()
 
 
-def _npy_bytes(name: str, values: Any) -> bytes:
-  array = np.asarray(values, order='C')
-  if array.dtype.kind not in _PLAIN_KINDS:
-    raise InputError(
-      f'array {name!r} has dtype {array.dtype}, which a portable .npz cannot hold: '
-      'convert it to a numeric, boolean or string dtype (for example float32).'
-    )
-  buffer = io.BytesIO()
-  np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
-  return buffer.getvalue()
+def _declared(entries: Sequence[Section]) -> tuple[Quantity, ...]:
+  return tuple(Quantity(**entry) for entry in entries)
 
 
 def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
   """Quantities as `results.json` has them: an end of a range only where that is stated."""
   entries = map(dataclasses.asdict, quantities)
   return [{key: value for key, value in entry.items() if value is not None} for entry in entries]
-
-
-def _declared(entries: Sequence[Mapping[str, Any]]) -> tuple[Quantity, ...]:
-  return tuple(Quantity(**entry) for entry in entries)

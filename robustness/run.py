@@ -5,36 +5,37 @@ The one module of this package that reaches TensorFlow, through `input_pipeline`
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-import functools
 import logging as standard_logging
 import os
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 from absl import logging
+from ml_collections import ConfigDict
 
 import input_pipeline
 from input_pipeline.settings import DataSettings
-from robustness import workdir
-from robustness.battery import check_parts, measure_parts
+from robustness import parallel, workdir
 from robustness.classifiers import ClassifierBuilder, channels, preparation
 from robustness.config import experiment as experiments
-from robustness.config.battery import PARTS
-from robustness.config.experiment import SINGLE, Experiment
-from robustness.core import compilation_cache, disk, host, terminal
+from robustness.config.experiment import Experiment
+from robustness.core import compilation_cache, disk, host, registry, terminal
 from robustness.core.errors import InputError, naming
 from robustness.core.paths import expanded
 from robustness.core.rows import Rows
-from robustness.core.settings import without_inherited
+from robustness.core.settings import Section, without_inherited
 from robustness.environments.class_groups import from_settings, with_groups
 from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
-from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
+from robustness.evaluation.study import IMAGES, Study
+from robustness.measure import evaluator_for, measure, recording_name
 from robustness.models import from_file
+from robustness.models.classifier import Classifier
+from robustness.models.from_variables import match_labels
 from robustness.parallel.processes import (
   ALONE,
   RESUMABLE,
@@ -44,27 +45,28 @@ from robustness.parallel.processes import (
   peer_is_lost,
   restore_sigterm,
 )
-from robustness.present import page, style, text
-from robustness.present.publish import Presented, publish
-from robustness.results import Results
-from robustness.summaries.joined import Joined
-from robustness.summaries.joined import over_seeds as over_seeds_of
-from robustness.summaries.seeds import over_seeds
+from robustness.present import page, style, summary, text
+from robustness.present.publish import Drawn, Presented, captioned, publish
+from robustness.results import SINGLE, Results, Table, joined, over_seeds
 from robustness.training.preemption import Preempted
 from robustness.training.writers import JsonLinesWriter, NoWriter, ScalarWriter, TrainingWriter
 
 BAD_INPUT, PREEMPTED, INTERRUPTED = 2, RESUMABLE, 130
+Recipes = Mapping[str, Section]
+"""By classifier, what a training will show; empty of what is not trained here."""
 
 
 def main(
-  config: Any, directory: str, command: str, processes: Processes = ALONE, compiled: str | None = ''
+  config: ConfigDict,
+  directory: str,
+  command: str,
+  processes: Processes = ALONE,
+  compiled: str | None = '',
 ) -> int:
   """Runs a config and turns what the user can fix into one message without a traceback.
 
   Args:
-    config: ConfigDict of a file in `configs/`.
-    directory: the workdir.
-    command: what was typed, for the report.
+    config, directory, command: see `run`.
     processes: more than one joins `jax.distributed` at the coordinator.
     compiled: the folder that keeps compiled programs; see `compilation_cache.use`.
 
@@ -77,93 +79,32 @@ def main(
 
 
 def _status(
-  config: Any, directory: str, command: str, processes: Processes, compiled: str | None
+  config: ConfigDict, directory: str, command: str, processes: Processes, compiled: str | None
 ) -> int:
   try:
     compilation_cache.use(compiled)
     set_devices(processes)
     check_config(config.to_dict())
     check_workdir(expanded(directory).absolute())
-    results = run(config.to_dict(), directory, command)
+    results, presented = _run(config.to_dict(), directory, command)
   except InputError as error:
-    return complain(str(error), BAD_INPUT)
+    return exit_with(BAD_INPUT, str(error))
   except Preempted as stop:
-    return complain(str(stop), PREEMPTED)
+    return exit_with(PREEMPTED, str(stop))
   except KeyboardInterrupt:
-    return complain(
-      f'interrupted. What was computed is kept in {directory}: the same command goes on.',
-      INTERRUPTED,
-    )
+    kept = f'What was computed is kept in {directory}: the same command goes on.'
+    return exit_with(INTERRUPTED, f'interrupted. {kept}')
   except Exception as error:
     advice = None if peer_is_lost(error) else disk.advice(error, directory)
     if advice is None:
       raise
-    return complain(advice, BAD_INPUT)
+    return exit_with(BAD_INPUT, advice)
   if jax.process_index() == 0:
-    _tell(results, presented_of(config.to_dict()), expanded(directory).absolute())
+    log_summary(results, presented, expanded(directory).absolute())
   return 0
 
 
-def _tell(results: Results, presented: Presented, path: pathlib.Path) -> None:
-  """Ends what is printed with the numbers, what they say, and where all else lies."""
-  for line in (
-    '',
-    *text.summary(results),
-    '',
-    *text.findings([finding.text for finding in presented.findings(results)]),
-    '',
-    f'results in {path}, report: {path / page.NAME}',
-  ):
-    logging.info('%s', line)
-
-
-def presented_of(config: Mapping[str, Any]) -> Presented:
-  """Returns what draws and tells the results of a config as a whole."""
-  if 'predictions' in config:
-    return studies.from_config(config['study'])
-  experiment = experiments.from_config(without_inherited(config))
-  battery = experiment.battery
-  if experiment.execution.seeds:
-    return over_seeds_of(battery.summary, battery.studies)
-  return (
-    battery.studies[SINGLE] if experiment.is_single else Joined(battery.summary, battery.studies)
-  )
-
-
-def set_logging() -> None:
-  """Shows this project's own lines, and of all else what a user can act on.
-
-  A full disk, or the end of another process, is told once, by `main`, and not by every thread of
-  Orbax that meets it.
-  """
-  own = (pathlib.Path(__file__).parent, pathlib.Path(input_pipeline.__file__).parent)
-  terminal.set_up([f'{folder}{os.sep}' for folder in own], _is_told_by_main)
-
-
-def _is_told_by_main(record: standard_logging.LogRecord) -> bool:
-  error = record.exc_info[1] if record.exc_info else None
-  return error is not None and bool(disk.advice(error, '') or peer_is_lost(error))
-
-
-def complain(message: str, status: int) -> int:
-  """Prints a message on stderr and returns the exit status."""
-  print(f'error: {message}' if status == BAD_INPUT else message, file=sys.stderr, flush=True)
-  return status
-
-
-def set_devices(processes: Processes) -> None:
-  """One host device a core (used where there is no accelerator), its memory, `jax.distributed`.
-
-  A number of host devices that the environment asks for, in JAX's or XLA's words, is kept.
-  """
-  host.keep_freed_memory()
-  asked = {'JAX_NUM_CPU_DEVICES': '', 'XLA_FLAGS': 'xla_force_host_platform_device_count'}
-  if not any(name in os.environ and word in os.environ[name] for name, word in asked.items()):
-    jax.config.update('jax_num_cpu_devices', host.usable_cores())
-  processes.join()
-
-
-def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: str = '') -> Results:
+def run(config: Section, directory: str | os.PathLike[str], command: str = '') -> Results:
   """Runs an experiment in a workdir; what the workdir holds already is not computed again.
 
   Args:
@@ -177,93 +118,223 @@ def run(config: Mapping[str, Any], directory: str | os.PathLike[str], command: s
   Raises:
     InputError: anything the user can fix.
   """
+  return _run(config, directory, command)[0]
+
+
+def _run(
+  config: Section, directory: str | os.PathLike[str], command: str
+) -> tuple[Results, Presented]:
+  """Returns the results of a run, and what presents them."""
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
   config = without_inherited(config)
   experiment = experiments.from_config(config)
+  registry.forget()
   from_file.forget()
   with workdir.locked(directory):
-    return _run(experiment, config, workdir.prepare(directory, config), command)
+    path = workdir.prepare(directory, config)
+    report = Report.begin(path, config, experiment.execution.seed, command)
+    rows = OpenedRows(experiment)
+    devices = [device.device_kind for device in jax.devices()]
+    counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
+    logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, counted)
+    recipes = check_studies(experiment, rows)
+    seeds = experiment.execution.seeds
+    folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
+    by_seed = [experiment.with_seed(seed) for seed in seeds] or [experiment]
+    builders = [
+      builder_for(seeded, rows, folder) for seeded, folder in zip(by_seed, folders, strict=True)
+    ]
+    if builders[0].begins:
+      check_measurable(experiment, list(builders[0].planned.values()), rows)
+    if jax.process_index() == 0:
+      preview(experiment, rows, recipes, folders)
+    each = []
+    for builder, folder in zip(builders, folders, strict=True):
+      classifiers = builder.build()
+      if builder is builders[-1]:
+        restore_sigterm()
+      each.append(_measure_tasks(builder, classifiers, rows, folder, report))
+    if not seeds:
+      return each[0]
+    results = over_seeds(dict(zip(seeds, (of for of, _ in each), strict=True)))
+    presented = summary.of_seeds(experiment.summary, experiment.studies)
+    report.write(path, results, presented)
+    return results, presented
 
 
-def _run(
-  experiment: Experiment, config: Mapping[str, Any], path: pathlib.Path, command: str
-) -> Results:
-  """Runs a checked config in its workdir."""
-  environment = workdir.environment(experiment.execution.seed, command)
-  if jax.process_index() == 0:
-    workdir.write_json(path / workdir.ENVIRONMENT, environment)
-  rows = OpenedRows(experiment)
-  devices = [device.device_kind for device in jax.devices()]
-  counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
-  logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, counted)
-  check_studies(experiment, rows)
-  leave = functools.partial(_publish, environment=environment, config=config)
-  seeds = experiment.execution.seeds
-  folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
-  by_seed = [experiment.with_seed(seed) for seed in seeds] or [experiment]
-  builders = [
-    builder_for(seeded, rows, folder) for seeded, folder in zip(by_seed, folders, strict=True)
-  ]
-  if builders[0].begins:
-    check_parts(experiment, list(builders[0].planned.values()), rows)
-  _preview(experiment, rows, folders)
-  each = []
-  for builder, folder in zip(builders, folders, strict=True):
-    classifiers = builder.build()
-    if builder is builders[-1]:
-      restore_sigterm()
-    compare = functools.partial(_compared_with_training, builder)
-    each.append(measure_parts(builder.experiment, classifiers, rows, folder, leave, compare))
-  if not seeds:
-    return each[0]
-  results = over_seeds(dict(zip(seeds, each, strict=True)))
-  leave(results, path, over_seeds_of(experiment.battery.summary, experiment.battery.studies))
-  return results
+def _measure_tasks(
+  builder: ClassifierBuilder,
+  classifiers: Sequence[Classifier],
+  rows: OpenedRows,
+  folder: pathlib.Path,
+  report: Report,
+) -> tuple[Results, Presented]:
+  """Measures one study, or the tasks of a battery one after another, and reports each at once.
+
+  Returns:
+    The results of the one study, or those above all tasks, and what presents them.
+
+  Raises:
+    InputError: no task can be measured, or see `robustness.measure.measure`.
+  """
+  experiment, tasks, figures, left_out = builder.experiment, {}, {}, []
+  for name, task in experiment.measurements.items():
+    study, data, records = task.study, rows[task.data], folder / workdir.RECORDS
+    used, excluded = split_supported(study, classifiers, data, experiment.is_single)
+    if not experiment.is_single:
+      logging.info('task %s: %s on %d images', name, study.name, data.num_examples)
+      records /= recording_name(study, data)
+    for label, why in excluded.items():
+      logging.info('task %s leaves out %s: %s', name, label, why)
+      left_out.append([name, label, why])
+    if classifiers and not used:
+      continue
+    training = builder.training_rows() if study.compares_training_rows else None
+    tasks[name] = measure(study, experiment.execution, used, data, records, training)
+    figures[name] = report.write(workdir.task_folder(folder, name), tasks[name], study)
+  if experiment.is_single:
+    return tasks[SINGLE], experiment.studies[SINGLE]
+  if not tasks:
+    raise InputError(f'no task of the battery can be measured: {left_out[0][2]}.')
+  settings, chosen = dataclasses.asdict(experiment.execution), experiment.summary
+  own = (chosen.name, chosen.summarise(tasks)) if chosen else ()
+  results = joined(tasks, settings, *own)
+  if left_out:
+    results.tables[workdir.LEFT_OUT] = Table(('part', 'classifier', 'why'), left_out)
+  for title, table in results.tables.items():
+    for line in (title, *text.lines(table)) if title.partition(': ')[0] not in tasks else ():
+      logging.info('%s', line)
+  presented = summary.of_battery(chosen, experiment.studies)
+  report.write(folder, results, presented, captioned(figures))
+  return results, presented
 
 
-def check_studies(experiment: Experiment, rows: OpenedRows) -> None:
+def _score_predictions(
+  config: Section, directory: str | os.PathLike[str], command: str
+) -> tuple[Results, Presented]:
+  """Reduces predictions made elsewhere, or records of an earlier run, without a classifier."""
+  sections = dict(config)
+  study = studies.from_config(sections.pop('study', {}))
+  scores = study.prediction_scores(sections)
+  with workdir.locked(directory):
+    path = workdir.prepare(directory, config)
+    report = Report.begin(path, config, scores.seed, command)
+    evaluations = scores.evaluations(path / workdir.RECORDS)
+    findings = scores.findings(evaluations, path / workdir.RECORDS)
+    identities = [evaluation.records.identity for evaluation in evaluations]
+    classifiers = [
+      {'layers': [], **identity['classifier'], 'label': evaluation.label}
+      for evaluation, identity in zip(evaluations, identities, strict=True)
+    ]
+    results = Results(
+      study.name,
+      classifiers[0] if len(classifiers) == 1 else classifiers,
+      {**identities[0]['data'], 'class_names': identities[0].get('classes', [])},
+      scores.settings(),
+      findings.tables,
+      findings.arrays,
+      assemble(findings.estimates),
+      study.quantities,
+    )
+    report.write(path, results, study)
+  return results, study
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+  """Writes results, figures and reports of a run, on process 0."""
+
+  environment: Section
+  config: Section
+
+  @classmethod
+  def begin(cls, path: pathlib.Path, config: Section, seed: int, command: str) -> Report:
+    """Notes in a workdir what the run is carried out on."""
+    environment = workdir.environment(seed, command)
+    if jax.process_index() == 0:
+      workdir.write_json(path / workdir.ENVIRONMENT, environment)
+    return cls(environment, config)
+
+  def write(
+    self, folder: pathlib.Path, results: Results, presented: Presented, further: Drawn = ()
+  ) -> Drawn:
+    """Writes one set of results; returns its figures."""
+    if jax.process_index():
+      return []
+    environment = dict(self.environment)
+    if (folder / workdir.ENVIRONMENT).is_file():
+      began = datetime.datetime.fromisoformat(environment['started'])
+      seconds = (datetime.datetime.now(datetime.UTC) - began).total_seconds()
+      environment['seconds'] = round(seconds)
+      workdir.write_json(folder / workdir.ENVIRONMENT, environment)
+    figures = publish(folder, results, presented, environment, self.config, further)
+    values = named_values(results.over_seeds.table, 'results')
+    JsonLinesWriter(folder / 'log.jsonl').write_scalars(0, values)
+    return figures
+
+
+def check_studies(experiment: Experiment, rows: OpenedRows) -> Recipes:
   """Refuses what the rows of a study, or what trainings will show, do not allow, naming the section
-  that the study is in."""
-  recipes = shown_in_training(experiment, rows)
-  for name, part in experiment.measurements.items():
-    section = 'config' if experiment.is_single else f'config.battery.{name}'
+  that the study is in; returns what the trainings will show."""
+  recipes: dict[str, Section] = {}
+  if experiment.classifiers:
+    builder = builder_for(experiment, rows, pathlib.Path())
+    for label, recipe in experiment.classifiers.items():
+      shown = {**recipe.shown_in_training, **builder.class_groups(recipe)}
+      recipes[label] = shown if recipe.is_trained_here else {}
+  for name, task in experiment.measurements.items():
+    section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
     with naming('config.study', f'{section}.study'):
-      image_shape = rows[part.data].image_shape
-      part.study.check_classifiers(list(experiment.classifiers))
-      experiments.refuse_what_is_lost(part.study, experiment.execution, image_shape)
-      part.study.views(image_shape)
-      part.study.check_rows(rows[part.data])
-      part.study.check_recipes(rows[part.data], recipes)
+      image_shape = rows[task.data].image_shape
+      task.study.check_classifiers(list(experiment.classifiers))
+      experiments.refuse_what_is_lost(task.study, experiment.execution, image_shape)
+      task.study.views(image_shape)
+      task.study.check_rows(rows[task.data])
+      task.study.check_recipes(rows[task.data], recipes)
+  return recipes
 
 
-def shown_in_training(experiment: Experiment, rows: OpenedRows) -> dict[str, dict[str, Any]]:
-  """Returns by label what a training will show; empty of what is not trained here."""
-  if not experiment.classifiers:
-    return {}
-  builder = builder_for(experiment, rows, pathlib.Path())
-  return {
-    label: {**recipe.shown_in_training, **builder.class_groups(recipe)}
-    if recipe.is_trained_here
-    else {}
-    for label, recipe in experiment.classifiers.items()
-  }
+def check_measurable(
+  experiment: Experiment, classifiers: Sequence[Classifier], rows: OpenedRows
+) -> None:
+  """Refuses, before anything is trained, rows that a study cannot show and classifiers that cannot
+  be measured; those that are not trained yet have shapes for weights."""
+  ways = parallel.create(experiment.execution.parallel)
+  for task in experiment.measurements.values():
+    used, _ = split_supported(task.study, classifiers, rows[task.data], experiment.is_single)
+    strictest = sorted(used, key=lambda classifier: not classifier.host_function)[:1]
+    for classifier in strictest if task.study.needs_classifier else ():
+      own = match_labels(rows[task.data], classifier)
+      evaluator_for(experiment.execution, task.study, classifier, own, ways).check(own)
 
 
-def _preview(experiment: Experiment, rows: OpenedRows, folders: Sequence[pathlib.Path]) -> None:
-  """Logs and draws, on process 0, what the studies show before anything is trained."""
-  if jax.process_index():
-    return
-  recipes = shown_in_training(experiment, rows)
-  for name, part in experiment.measurements.items():
-    preview = part.study.preview(rows[part.data], recipes)
-    for title, table in preview.tables.items():
+def split_supported(
+  study: Study, classifiers: Sequence[Classifier], rows: Rows, is_single: bool
+) -> tuple[list[Classifier], dict[str, str]]:
+  """Returns the classifiers that a task can measure, and why not the others, by their names.
+
+  A callable has no gradient: an attack of it alone is refused, in a battery it is passed over.
+  """
+  if is_single or not study.views(rows.image_shape).uses_classifier:
+    return list(classifiers), {}
+  why = 'it is a callable, of which there is no gradient'
+  used = [classifier for classifier in classifiers if not classifier.host_function]
+  return used, {classifier.name: why for classifier in classifiers if classifier.host_function}
+
+
+def preview(
+  experiment: Experiment, rows: OpenedRows, recipes: Recipes, folders: Sequence[pathlib.Path]
+) -> None:
+  """Logs and draws what the studies show before anything is trained."""
+  for name, task in experiment.measurements.items():
+    shown = task.study.preview(rows[task.data], recipes)
+    for title, table in shown.tables.items():
       for line in (title, *text.lines(table)):
         logging.info('%s', line)
     for folder in folders:
-      own = folder if experiment.is_single else folder / PARTS / name
-      for file, figure in preview.figures.items():
-        style.save(figure, own / 'figures' / f'{file}.png')
+      for file, figure in shown.figures.items():
+        style.save(figure, workdir.task_folder(folder, name) / 'figures' / f'{file}.png')
 
 
 class OpenedRows(dict[DataSettings, Rows]):
@@ -313,80 +384,42 @@ def builder_for(experiment: Experiment, rows: OpenedRows, path: pathlib.Path) ->
   )
 
 
-def _score_predictions(
-  config: Mapping[str, Any], directory: str | os.PathLike[str], command: str
-) -> Results:
-  """Reduces predictions made elsewhere, or records of an earlier run, without a classifier."""
-  sections = dict(config)
-  study = studies.from_config(sections.pop('study', {}))
-  scores = study.prediction_scores(sections)
-  with workdir.locked(directory):
-    return _score(study, scores, config, workdir.prepare(directory, config), command)
+def set_devices(processes: Processes) -> None:
+  """One host device a core (used where there is no accelerator), its memory, `jax.distributed`.
+
+  A number of host devices that the environment asks for, in JAX's or XLA's words, is kept.
+  """
+  host.keep_freed_memory()
+  asked = {'JAX_NUM_CPU_DEVICES': '', 'XLA_FLAGS': 'xla_force_host_platform_device_count'}
+  if not any(name in os.environ and word in os.environ[name] for name, word in asked.items()):
+    jax.config.update('jax_num_cpu_devices', host.usable_cores())
+  processes.join()
 
 
-def _score(
-  study: Study,
-  scores: PredictionScores,
-  config: Mapping[str, Any],
-  path: pathlib.Path,
-  command: str,
-) -> Results:
-  """Reduces checked predictions in their workdir."""
-  environment = workdir.environment(scores.seed, command)
-  workdir.write_json(path / workdir.ENVIRONMENT, environment)
-  evaluations = scores.evaluations(path / 'records')
-  findings = scores.findings(evaluations, path / 'records')
-  identities = [evaluation.records.identity for evaluation in evaluations]
-  classifiers = [
-    {'layers': [], **identity['classifier'], 'label': evaluation.label}
-    for evaluation, identity in zip(evaluations, identities, strict=True)
-  ]
-  data = {**identities[0]['data'], 'class_names': identities[0].get('classes', [])}
-  results = Results(
-    study.name,
-    classifiers[0] if len(classifiers) == 1 else classifiers,
-    data,
-    scores.settings(),
-    findings.tables,
-    findings.arrays,
-    assemble(findings.estimates),
-    study.quantities,
-  )
-  _publish(results, path, study, environment=environment, config=config)
-  return results
+def set_logging() -> None:
+  """Shows this project's own lines, and of all else what a user can act on.
+
+  `main` reports a full disk or the end of another process once; the lines of Orbax's threads about
+  it are left out.
+  """
+  own = (pathlib.Path(__file__).parent, pathlib.Path(input_pipeline.__file__).parent)
+  terminal.set_up([f'{folder}{os.sep}' for folder in own], _is_reported_by_main)
 
 
-def _compared_with_training(builder: ClassifierBuilder, study: Study, rows: Rows) -> Findings:
-  """Returns what a study finds of its rows and those of the trainings, if it asks for these."""
-  if not study.compares_training_rows:
-    return Findings()
-  training = {
-    label: builder.open_rows(recipe)
-    for label, recipe in builder.experiment.classifiers.items()
-    if recipe.is_trained_here
-  }
-  return study.training_findings(rows, training)
+def _is_reported_by_main(record: standard_logging.LogRecord) -> bool:
+  error = record.exc_info[1] if record.exc_info else None
+  return error is not None and bool(disk.advice(error, '') or peer_is_lost(error))
 
 
-def _publish(
-  results: Results,
-  path: pathlib.Path,
-  presented: Presented,
-  further: Sequence[tuple[pathlib.Path, str]] = (),
-  *,
-  environment: Mapping[str, Any],
-  config: Mapping[str, Any],
-) -> list[tuple[pathlib.Path, str]]:
-  """Writes results, figures and the report, on process 0; returns the figures."""
-  if jax.process_index():
-    return []
-  if (path / workdir.ENVIRONMENT).is_file():
-    began = datetime.datetime.fromisoformat(environment['started'])
-    seconds = (datetime.datetime.now(datetime.UTC) - began).total_seconds()
-    environment = {**environment, 'seconds': round(seconds)}
-    workdir.write_json(path / workdir.ENVIRONMENT, environment)
-  figures = publish(path, results, presented, environment, config, further)
-  JsonLinesWriter(path / 'log.jsonl').write_scalars(
-    0, named_values(results.over_seeds.table, 'results')
-  )
-  return figures
+def exit_with(status: int, message: str) -> int:
+  """Prints a message on stderr and returns the exit status."""
+  print(f'error: {message}' if status == BAD_INPUT else message, file=sys.stderr, flush=True)
+  return status
+
+
+def log_summary(results: Results, presented: Presented, path: pathlib.Path) -> None:
+  """Logs the numbers, the findings and the output paths."""
+  findings = text.findings([finding.text for finding in presented.findings(results)])
+  where = f'results in {path}, report: {path / page.NAME}'
+  for line in ('', *text.summary(results), '', *findings, '', where):
+    logging.info('%s', line)

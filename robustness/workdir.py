@@ -1,16 +1,26 @@
-"""The folder a run leaves: what it was told, what it ran on, what it found."""
+"""The folder of a run: how it is begun or continued, what it holds, and how a finished one is read.
+
+config.json, environment.json       what was asked for, and what it ran on
+records/CLASSIFIER/                 of one study; of a battery records/STUDY-DIGEST/CLASSIFIER/
+checkpoints/CLASSIFIER/             of trainings
+results.json, .csv, .npz            the results, with figures/ and report.html
+parts/TASK/                         the results of each task of a battery
+seed<n>/                            all of these but config.json, of each of several seeds
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
+import functools
 import importlib.metadata
 import json
 import os
 import pathlib
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,55 +28,57 @@ import jax
 from robustness import __version__
 from robustness.core import disk, json_files, locks
 from robustness.core.atomic_files import write_atomically
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.registry import part_name
-from robustness.core.settings import differing_keys, renamed
+from robustness.core.settings import Section, differing_keys, renamed, require, without_inherited
+from robustness.evaluation import study as studies
+from robustness.evaluation.records import HEADER, Records
+from robustness.evaluation.rounds import FIRST, Rounds
+from robustness.evaluation.study import IMAGES, Evaluation, Study, of_recorded
+from robustness.evaluation.view_table import ViewTable
+from robustness.results import JSON_NAME, SINGLE, Findings, Results
 
-CONFIG, ENVIRONMENT = 'config.json', 'environment.json'
-LOCK, LINE = '.lock', 200
-ENVIRONMENT_FORM: json_files.Form = {'command': str}
-WORK = ('results.json', 'records/**/*.npz', 'checkpoints/*/checkpoints/*')
+CONFIG, ENVIRONMENT, LOCK = 'config.json', 'environment.json', '.lock'
+RECORDS, TASKS = 'records', 'parts'
+LEFT_OUT = 'left out'
+"""The table of a battery that says which classifiers a task could not take, and why."""
+WORK = (JSON_NAME, f'{RECORDS}/**/*.npz', 'checkpoints/*/checkpoints/*')
 """What makes a workdir belong to its config; without it, a corrected config may take its place."""
-
 SAME_NUMBERS = ('parallel', 'parallel_labels')
 """Keys of a config that change no number: a run may go on with other values. Configs of earlier
 versions have the second."""
-
 CHOOSES = {'augment': 'policy', 'attack': 'name', 'objective': 'name', 'input_filter': 'name'}
 """Sections of a recipe that hold a section for each part there is, and the key that chooses."""
-
 PACKAGES = (
-  'jax',
-  'jaxlib',
-  'flax',
-  'optax',
-  'orbax-checkpoint',
-  'numpy',
-  'scipy',
-  'tensorflow-cpu',
-  'tensorflow',
-  'tensorflow-datasets',
-  'ml_collections',
-  'tensorboard',
-  'clu',
-  'matplotlib',
-  'mlxtend',
+  *('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy', 'scipy', 'tensorflow-cpu'),
+  *('tensorflow', 'tensorflow-datasets', 'ml_collections', 'tensorboard', 'clu'),
+  *('matplotlib', 'mlxtend'),
 )
+"""Packages that decide numbers."""
+_AGAIN = 'Give the command of the run again.'
+_FINISH = 'Run its command again, which goes on where it stopped.'
+
+
+def seed_folder(seed: int | str) -> str:
+  """Returns the folder of a workdir that holds the run of one of several seeds."""
+  return f'seed{seed}'
+
+
+def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
+  """Returns where the results of a task are, in a workdir or the folder of a seed."""
+  return folder if task == SINGLE else folder / TASKS / task
 
 
 def prepare(
-  directory: str | os.PathLike[str], config: Mapping[str, Any], flag: str = '--workdir'
+  directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
 ) -> pathlib.Path:
-  """Makes a workdir, or continues one of the same config.
+  """Makes a workdir, or continues one of the same config; returns its absolute path.
 
   Args:
     directory: the workdir; may exist.
     config: plain nested values, written to config.json.
     flag: what names the workdir on the command line, for messages.
-
-  Returns:
-    The workdir's absolute path.
 
   Raises:
     InputError: the workdir belongs to another config (the keys that differ are named) or cannot be
@@ -86,10 +98,6 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
 
   Several processes that share one run are one: the first holds the lock for all.
 
-  Args:
-    directory: the workdir.
-    flag: see `prepare`.
-
   Raises:
     InputError: another run has it, whose process is named; or it cannot be made or written to.
   """
@@ -102,7 +110,7 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
   with file:
     if not locks.take(file.fileno()):
       file.seek(0)
-      who = file.read(LINE).strip()
+      who = file.read(200).strip()
       raise InputError(
         f'another run works in the workdir {path}{f" ({who})" if who else ""}: let it end, or give '
         f'another {flag}.'
@@ -138,8 +146,16 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
     ) from error
 
 
-def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: str) -> None:
-  if not path.exists() or not _holds_work(path.parent):
+def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None:
+  """Refuses a workdir in which anything was computed of another config."""
+  computed = (
+    found
+    for folder in (path.parent, *path.parent.glob(seed_folder('*')))
+    for pattern in WORK
+    for found in folder.glob(pattern)
+    if '-tmp' not in found.name  # as Orbax calls a checkpoint that is not whole yet
+  )
+  if not path.exists() or not any(computed):
     return
   before = json_files.read(path, {'battery?': dict}, 'Use another workdir.')
   lines = differing_keys(_of_numbers(renamed(before)), _of_numbers(config))
@@ -153,26 +169,16 @@ def _refuse_other_config(path: pathlib.Path, config: Mapping[str, Any], flag: st
     )
 
 
-def _holds_work(path: pathlib.Path) -> bool:
-  """Whether anything was computed: results, a shard of records, or a whole checkpoint."""
-  return any(
-    '-tmp' not in found.name  # as Orbax calls a checkpoint that is not whole yet
-    for folder in (path, *path.glob(seed_folder('*')))
-    for pattern in WORK
-    for found in folder.glob(pattern)
-  )
-
-
-def _of_numbers(config: Mapping[str, Any]) -> dict[str, Any]:
+def _of_numbers(config: Section) -> dict[str, Any]:
   """Returns the keys of a config that decide its numbers."""
   kept = {key: value for key, value in config.items() if key not in SAME_NUMBERS}
-  if 'battery' in kept:  # parts are measured apart: which of them run changes none
+  if 'battery' in kept:  # tasks are measured apart: which of them run changes none
     kept['battery'] = {key: value for key, value in kept['battery'].items() if key != 'parts'}
   return _chosen(kept)
 
 
-def _chosen(section: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns nested values without the settings of parts that a recipe does not choose.
+def _chosen(section: Section) -> dict[str, Any]:
+  """Returns nested values without the settings of named parts that a recipe does not choose.
 
   They change no number, and a later version has parts that an earlier one had not.
   """
@@ -185,11 +191,6 @@ def _chosen(section: Mapping[str, Any]) -> dict[str, Any]:
       value = _chosen({own: value[own] for own in value if own in used})
     kept[name] = value
   return kept
-
-
-def seed_folder(seed: int | str) -> str:
-  """Returns the folder of a workdir that holds the run of one of several seeds."""
-  return f'seed{seed}'
 
 
 def environment(seed: int, command: str) -> dict[str, Any]:
@@ -209,7 +210,7 @@ def environment(seed: int, command: str) -> dict[str, Any]:
   }
 
 
-def write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
+def write_json(path: pathlib.Path, values: Section) -> None:
   """Writes plain values as indented JSON, atomically."""
   write_atomically(path, (json.dumps(values, indent=2) + '\n').encode())
 
@@ -224,7 +225,7 @@ def versions() -> dict[str, str]:
 
 
 def _git_commit() -> str:
-  """Returns the commit this code was checked out at, or why there is none."""
+  """Returns the commit that this code was checked out at, or why there is none."""
   folder = pathlib.Path(__file__).parent
   try:
     answer = subprocess.run(
@@ -233,3 +234,255 @@ def _git_commit() -> str:
   except OSError:
     return 'unknown: git is not installed'
   return answer.stdout.strip() or 'unknown: not a git checkout'
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishedStudy:
+  """A study of a finished workdir.
+
+  Attributes:
+    folder: holds `results.json`; see `task_folder`.
+    study: with its settings.
+    results: what it found.
+    evaluations: its records, by the labels of the classifiers; complete.
+  """
+
+  folder: pathlib.Path
+  study: Study
+  results: Results
+  evaluations: list[Evaluation]
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]:
+    """Height, width and channels of its rows."""
+    height, width, channels = self.results.data['image_shape']
+    return height, width, channels
+
+
+def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
+  """Returns the studies of a workdir by the task of the battery, a single one by `SINGLE`.
+
+  Args:
+    directory: a workdir, or the folder `seed<n>` of one with several seeds.
+
+  Raises:
+    InputError: no workdir, one of predictions that were made elsewhere or of several seeds, or one
+      that is not finished.
+  """
+  path = expanded(directory)
+  file = path / CONFIG
+  if path.name.startswith('seed') and not file.exists():
+    file = path.parent / CONFIG
+  if not file.exists():
+    raise InputError(
+      f'{path} is no workdir: it has no {CONFIG}. Give the --workdir of a finished run.'
+    )
+  config = without_inherited(json_files.read(file))
+  if 'predictions' in config:
+    raise InputError(
+      f'{path} holds numbers of predictions that were made elsewhere, and no run of a study: give '
+      'the workdir of a run with classifiers.'
+    )
+  seeds = sorted(folder.name for folder in path.glob(seed_folder('*')) if folder.is_dir())
+  if config.get('seeds') and seeds:
+    raise InputError(
+      f'{path} holds a run of each of several seeds: give one of them, such as {path / seeds[0]}.'
+    )
+  if 'battery' not in config:
+    return {SINGLE: _study(path, SINGLE, config.get('study', {}))}
+  battery, where = config['battery'], f'{path / CONFIG}, battery'
+  json_files.check(battery, where, {'parts': [str]})
+  json_files.check(battery, where, {name: {'study': dict} for name in battery['parts']})
+  absent = left_out(path)
+  tasks = [name for name in battery['parts'] if name not in absent]
+  return {name: _study(path, name, battery[name]['study']) for name in tasks}
+
+
+def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
+  """Returns the study of one task of a workdir, or of `SINGLE`; see `read`."""
+  tasks = read(directory)
+  if name in tasks:
+    return tasks[name]
+  if SINGLE in tasks:
+    raise InputError(f'{directory} holds a single study and no task {name!r}: give no task.')
+  if not name:
+    raise InputError(f'{directory} holds a battery: choose one of its tasks, {", ".join(tasks)}.')
+  if name in left_out(expanded(directory)):
+    raise InputError(
+      f'{directory} has no numbers of the task {name!r}, which none of its classifiers could take '
+      f'(see its table {LEFT_OUT!r}); it has those of {", ".join(tasks)}.'
+    )
+  raise InputError(f'{directory} has no task {name!r}; {nearest(name, tasks)}.')
+
+
+def left_out(folder: pathlib.Path) -> set[str]:
+  """Returns the tasks of a finished battery, or seed, that none of its classifiers could take."""
+  if not (folder / JSON_NAME).is_file():
+    return set()
+  table = Results.read(folder).tables.get(LEFT_OUT)
+  tasks = {str(row[0]) for row in table.rows if row} if table else set()
+  return {name for name in tasks if not (task_folder(folder, name) / JSON_NAME).is_file()}
+
+
+def _study(path: pathlib.Path, task: str, section: Section) -> FinishedStudy:
+  folder = task_folder(path, task)
+  if not (folder / JSON_NAME).is_file():
+    raise InputError(f'{path} is not finished: {folder} has no {JSON_NAME}. {_FINISH}')
+  study, results = studies.from_config(section), Results.read(folder)
+  root = path / RECORDS if task == SINGLE else _recording(path, study, results)
+  labels = list(results.prefixes) if study.needs_classifier else [IMAGES]
+  design = study.sequential_design
+  evaluations = of_recorded(
+    {
+      label: Rounds.open(root / label, design) if design else Records.open(root / label)
+      for label in labels
+    }
+  )
+  if any(evaluation.records.missing() for evaluation in evaluations):
+    raise InputError(f'{path} is not finished: {root} lacks shards. {_FINISH}')
+  return FinishedStudy(folder, study, results, evaluations)
+
+
+def _recording(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
+  """Returns the folder of what a task of a battery records: of the same study and data."""
+  recording = json.loads(json.dumps(study.recording))
+  place = f'*/*/{FIRST}' if study.sequential_design else '*/*'
+  for header in sorted((path / RECORDS).glob(f'{place}/{HEADER}')):
+    identity = Records.open(header.parent).identity
+    json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
+    rows = {key: value for key, value in identity['data'].items() if key in results.data}
+    same = all(results.data[key] == value for key, value in rows.items())
+    if same and identity['study'] == recording:
+      return header.parents[len(pathlib.Path(place).parts) - 1]
+  raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
+
+
+def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
+  """Returns the absolute path of a workdir, finished or not, its config and its environment.
+
+  Raises:
+    InputError: there is no folder, or it holds no run; workdirs directly inside it are named.
+  """
+  path = expanded(directory).absolute()
+  if not path.is_dir():
+    raise InputError(f'{path} is no folder; give the --workdir of a run.')
+  if (path / CONFIG).is_file() and (path / ENVIRONMENT).is_file():
+    config = without_inherited(json_files.read(path / CONFIG, advice=_AGAIN))
+    return path, config, json_files.read(path / ENVIRONMENT, {'command': str}, _AGAIN)
+  inside = sorted(file.parent.name for file in path.glob(f'*/{CONFIG}'))
+  hint = f'; workdirs inside it: {", ".join(inside)}' if inside else ''
+  raise InputError(
+    f'{path} is no workdir: it has no {CONFIG} and {ENVIRONMENT}, which every run writes{hint}.'
+  )
+
+
+def refuse_unfinished(path: pathlib.Path, places: Sequence[pathlib.Path], command: str) -> None:
+  """Refuses a run that is not finished: names the trainings, shards of records and results that are
+  missing, and the command that finishes it.
+
+  Args:
+    path: the workdir.
+    places: the folders in which a finished run has results.
+    command: of the run.
+  """
+  without = [place for place in dict.fromkeys(places) if not (place / JSON_NAME).is_file()]
+  if not without:
+    return
+  lines = [*trainings(path), *shards(path)] or ['nothing was trained or recorded to its end']
+  names = [str((place / JSON_NAME).relative_to(path)) for place in without]
+  raise InputError(
+    f'the run in {path} is not finished: it has no {", ".join(names)}.\n  '
+    + '\n  '.join(lines)
+    + f'\nThe same command goes on where it stopped:\n  {command}'
+  )
+
+
+def trainings(path: pathlib.Path) -> Iterator[str]:
+  """Yields a line for every training that was begun in a workdir."""
+  from robustness.training.checkpoint import FACTS_NAME, newest_step  # Orbax, which no reader needs
+
+  for facts in sorted(path.glob(f'**/checkpoints/*/{FACTS_NAME}')):
+    form = {'training': {'total_steps': int}}
+    total = json_files.read(facts, form, _AGAIN)['training']['total_steps']
+    step = newest_step(facts.parent) or 0
+    name = facts.parent.relative_to(path)
+    yield f'{name}: trained' if step >= total else f'{name}: step {step} of {total} is saved'
+
+
+def shards(path: pathlib.Path) -> Iterator[str]:
+  """Yields a line for all records that were begun in a workdir."""
+  for header in sorted(path.glob(f'**/{RECORDS}/**/{HEADER}')):
+    records = Records.open(header.parent)
+    total = records.layout.num_blocks * records.layout.num_chunks
+    missing = sum(map(len, records.missing().values()))
+    name = header.parent.relative_to(path)
+    yield f'{name}: {missing} of {total} shards are missing' if missing else f'{name}: complete'
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkdirPredictions:
+  """The top level of a config whose predictions are the records of a finished workdir.
+
+  Attributes:
+    predictions: a finished workdir.
+    part: task of its battery; '' for a workdir of one study.
+    seed: recorded with the run.
+  """
+
+  predictions: str = ''
+  part: str = ''
+  seed: int = 0
+
+  def __post_init__(self) -> None:
+    valid = 'the workdir of a finished run'
+    require(bool(self.predictions), 'config.predictions', self.predictions, valid)
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkdirScores:
+  """Implements `robustness.evaluation.study.PredictionScores` for a finished workdir.
+
+  It has a reduction of evaluations, with their views, and what describes it in plain values.
+  """
+
+  chosen: WorkdirPredictions
+  reduction: Callable[[Sequence[Evaluation], ViewTable], Findings]
+  described: Section
+
+  @property
+  def seed(self) -> int:
+    """Recorded with the run."""
+    return self.chosen.seed
+
+  @functools.cached_property
+  def _task(self) -> FinishedStudy:
+    return read_task(self.chosen.predictions, self.chosen.part)
+
+  def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
+    """Returns the records of the workdir's classifiers; nothing is written.
+
+    Raises:
+      InputError: see `read_task`; or the study records no predictions.
+    """
+    del directory
+    if not self._task.study.needs_classifier:
+      raise InputError(
+        f'config.predictions is {self.chosen.predictions}, whose study {self._task.study.name} '
+        'measures images alone: give the workdir of a study of classifiers.'
+      )
+    return self._task.evaluations
+
+  def findings(self, evaluations: Sequence[Evaluation], directory: pathlib.Path) -> Findings:
+    """Reduces the records."""
+    del directory
+    study, shape = self._task.study, self._task.image_shape
+    by_image = [study.by_image(evaluation.records, shape) for evaluation in evaluations]
+    joined = [
+      dataclasses.replace(evaluation, records=records)
+      for evaluation, (records, _) in zip(evaluations, by_image, strict=True)
+    ]
+    return self.reduction(joined, by_image[0][1])
+
+  def settings(self) -> dict[str, Any]:
+    """Returns the reduction, the workdir and the study whose views these are, plain values."""
+    return {**self.described, **dataclasses.asdict(self.chosen), 'of': self._task.study.described}

@@ -14,81 +14,42 @@ import pytest
 
 from tests.models import peers
 
-SMALL = ['--images', '16', '--frequencies', '3', '--rounds', '1']
 CASES = {
-  'heatmap_throughput': [*SMALL, '--networks', 'small_cnn', '--sizes', '2'],
-  'heatmap_against_loop': [*SMALL, '--networks', 'small_cnn', '--sizes', '8'],
-  'heatmap_against_pytorch': [
-    '--images',
-    '4',
-    '--frequencies',
-    '2',
-    '--rounds',
-    '1',
-    '--sizes',
-    '4',
-  ],
-  'input_throughput': [
-    *('--network', 'squeezenet1_1', '--images', '4', '--sizes', '2', '--rounds', '1')
-  ],
-  'scaling': ['--sizes', '16x2', '16x3'],
-  'imports': ['--rounds', '1', '--modules', 'numpy', 'robustness.corruptions'],
-  'several_processes': ['--steps', '2', '--batch_size', '4'],
-  'scene_evaluation': ['--network', 'squeezenet1_1', '--places', '2', '--rows', '1'],
-  'corrupted_evaluation': [
-    '--networks',
-    'small_cnn',
-    '--images',
-    '8',
-    '--rounds',
-    '1',
-    '--corruptions',
-    'contrast',
-    'fog',
-  ],
-  'gpu_alternatives': ['--batch', '1', '--rounds', '1', '--precisions', 'float32', 'bfloat16'],
-  'video_throughput': ['--networks', 'resnet20', '--anchors', '2', '--rounds', '1', '--sizes', '4'],
-  'scenes': [
-    '--sides',
-    '32',
-    '--levels',
-    '3',
-    '--rows',
-    '8',
-    '--rounds',
-    '1',
-    '--factors',
-    'location',
-  ],
-  'policy_throughput': [
-    *('--network', 'small_cnn', '--batch', '8', '--rounds', '1'),
-    *('--policies', 'gaussian', 'augmix', '--steps', '1'),
-  ],
-  'auto_augment_against_torchvision': ['--sides', '32', '--images', '8', '--rounds', '1'],
-  'startup': [
-    '--config.study.window=3',
-    '--config.training.steps=2',
-    '--config.data.num_images=16',
-    '--config.training.batch_size=16',
-  ],
-  'training_throughput': ['--networks', 'small_cnn', '--steps', '2', '--rounds', '1'],
-  'systematic_throughput': [
-    *('--networks', 'small_cnn', '--batch', '8', '--steps', '1', '--rounds', '1'),
-    *('--images', '4', '--sizes', '4'),
-  ],
-  'battery': [
-    *('--images', '4', '--rounds', '1', '--sizes', '4', '--heat_map_images', '1'),
-    "--config.battery.parts=('clean','corruptions','attack')",
-    "--config.battery.corruptions.study.corruptions=('contrast',)",
-    '--config.battery.corruptions.study.severities=(1,)',
-    '--config.battery.attack.study.steps=1',
-  ],
-  'convolutions_against_pytorch': [
-    *('--images', '1', '--rounds', '1', '--layers', '1', '--matrix', '64')
-  ],
-  'corruptions_in_training': ['--batch', '4', '--steps', '1', '--rounds', '1'],
-  'pm_k_scoring': ['--anchors', '20', '--models', '2', '--rounds', '1'],
+  'heatmap_throughput': '--images 16 --frequencies 3 --rounds 1 --networks small_cnn --sizes 2',
+  'heatmap_against_loop': '--images 16 --frequencies 3 --rounds 1 --networks small_cnn --sizes 8',
+  'heatmap_against_pytorch': '--images 4 --frequencies 2 --rounds 1 --sizes 4',
+  'input_throughput': '--network squeezenet1_1 --images 4 --sizes 2 --rounds 1',
+  'scaling': '--sizes 16x2 16x3',
+  'imports': '--rounds 1 --modules numpy robustness.corruptions',
+  'several_processes': '--steps 2 --batch_size 4',
+  'scene_evaluation': '--network squeezenet1_1 --places 2 --rows 1',
+  'corrupted_evaluation': '--networks small_cnn --images 8 --rounds 1 --corruptions contrast fog',
+  'gpu_alternatives': '--batch 1 --rounds 1 --precisions float32 bfloat16',
+  'video_throughput': '--networks resnet20 --anchors 2 --rounds 1 --sizes 4',
+  'scenes': '--sides 32 --levels 3 --rows 8 --rounds 1 --factors location',
+  'policy_throughput': (
+    '--network small_cnn --batch 8 --rounds 1 --policies gaussian augmix --steps 1'
+  ),
+  'auto_augment_against_torchvision': '--sides 32 --images 8 --rounds 1',
+  'startup': (
+    '--config.study.window=3 --config.training.steps=2 --config.data.num_images=16 '
+    '--config.training.batch_size=16'
+  ),
+  'training_throughput': '--networks small_cnn --steps 2 --rounds 1',
+  'systematic_throughput': (
+    '--networks small_cnn --batch 8 --steps 1 --rounds 1 --images 4 --sizes 4'
+  ),
+  'battery': (
+    '--images 4 --rounds 1 --sizes 4 --heat_map_images 1 '
+    "--config.battery.parts=('clean','corruptions','attack') "
+    "--config.battery.corruptions.study.corruptions=('contrast',) "
+    '--config.battery.corruptions.study.severities=(1,) --config.battery.attack.study.steps=1'
+  ),
+  'convolutions_against_pytorch': '--images 1 --rounds 1 --layers 1 --matrix 64',
+  'corruptions_in_training': '--batch 4 --steps 1 --rounds 1',
+  'pm_k_scoring': '--anchors 20 --models 2 --rounds 1',
 }
+"""By benchmark, its arguments."""
 
 
 @pytest.mark.slow
@@ -98,7 +59,7 @@ def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> Non
     pytest.importorskip('torch', reason='runs PyTorch too')
   if name == 'auto_augment_against_torchvision':
     peers.peer('torchvision')
-  _check_table(name, CASES[name], capsys)
+  _check_table(name, CASES[name].split(), capsys)
 
 
 @pytest.mark.slow
@@ -124,7 +85,7 @@ def test_the_networks_named_are_those_compared_with_pytorch(
   capsys: pytest.CaptureFixture[str],
 ) -> None:
   pytest.importorskip('torch', reason='runs PyTorch too')
-  few = CASES['heatmap_against_pytorch']
+  few = CASES['heatmap_against_pytorch'].split()
   table = _check_table(
     'heatmap_against_pytorch', [*few, '--networks', 'resnet32', 'resnet20'], capsys
   )
@@ -159,19 +120,8 @@ def test_forward_against_pytorch_prints_two_tables(capsys: pytest.CaptureFixture
   peers.peer('timm')
   from benchmarks import forward_against_pytorch
 
-  forward_against_pytorch.main(
-    [
-      '--networks',
-      'resnet18',
-      'small_cnn',
-      '--images',
-      '1',
-      '--rounds',
-      '1',
-      '--largest',
-      'resnet18',
-    ]
-  )
+  few = '--networks resnet18 small_cnn --images 1 --rounds 1 --largest resnet18'
+  forward_against_pytorch.main(few.split())
   out = capsys.readouterr().out
   assert '| resnet18 ' in out and 'small_cnn' not in out, 'no peer, so left out'
   assert 'import, s' in out and 'peak memory of resnet18, MB' in out
@@ -185,21 +135,8 @@ def test_corruptions_against_packages(capsys: pytest.CaptureFixture[str]) -> Non
   pytest.importorskip('skimage', reason='imagecorruptions needs scikit-image')
   from benchmarks import corruptions_against_packages
 
-  corruptions_against_packages.main(
-    [
-      '--side',
-      '32',
-      '--images',
-      '8',
-      '--rounds',
-      '1',
-      '--corruptions',
-      'contrast',
-      'gaussian_blur',
-      '--packages',
-      'imagecorruptions',
-    ]
-  )
+  few = '--side 32 --images 8 --rounds 1 --corruptions contrast gaussian_blur'
+  corruptions_against_packages.main([*few.split(), '--packages', 'imagecorruptions'])
   out = capsys.readouterr().out
   assert 'has no' not in out
   table = [line for line in out.splitlines() if line.startswith('|')]

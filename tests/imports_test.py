@@ -251,7 +251,6 @@ def test_the_run_and_the_core_name_no_study() -> None:
   names = [path.stem for path in (ROOT / 'robustness/studies').glob('[a-z]*.py')]
   for module in [
     'robustness.run',
-    'robustness.battery',
     'robustness.measure',
     *inside(
       'robustness.core', 'robustness.evaluation', 'robustness.config', 'robustness.classifiers'

@@ -14,10 +14,9 @@ from robustness.estimates.quantity import ACCURACY
 from robustness.estimates.table import select
 from robustness.evaluation.outcomes import outcomes, right
 from robustness.evaluation.provenance import COMPARABLE
-from robustness.evaluation.study import Findings
 from robustness.measure import measure
 from robustness.present import failures, style
-from robustness.results import WHICH_NUMBERS, Results
+from robustness.results import WHICH_NUMBERS, Findings, Results
 from robustness.studies import accuracy, attack_error, band_noise
 from tests.studies.conftest import classifier, rows
 from tests.table_rows import estimate
@@ -34,7 +33,7 @@ def test_damaged_images_are_shown_as_they_were_recorded(name: str, tmp_path: pat
   study, labels = STUDIES[name], ('first', 'second')
   networks = [classifier(label, seed) for seed, label in enumerate(labels)]
   data = rows()
-  measured = measure(study, Execution(), networks, data, tmp_path / 'records', lambda _: Findings())
+  measured = measure(study, Execution(), networks, data, tmp_path / 'records')
   measured.write(tmp_path)
   results = Results.read(tmp_path)
   table = results.tables['most damaged images']
@@ -74,7 +73,6 @@ def test_of_composed_pictures_only_the_view_is_shown(tmp_path: pathlib.Path) -> 
       one,
       rows(),
       tmp_path / study.__name__,
-      lambda _: Findings(),
     ).arrays['failure_images']
     for study in (band_noise.Study, Composed)
   )
@@ -103,5 +101,5 @@ def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path: pathlib.
       return findings
 
   network = classifier('net', 0)
-  found = measure(Own(), Execution(), [network], rows(), tmp_path, lambda _: Findings())
+  found = measure(Own(), Execution(), [network], rows(), tmp_path)
   assert list(select(found.table, 'accuracy', **{'class': ...})['class']) == ['mine']

@@ -94,7 +94,11 @@ class Attack(Part):
 
     Args:
       restarts: runs, at least 1.
-      keys, logits, images, labels, scale: see `__call__`.
+      keys: see `__call__`.
+      logits: see `__call__`.
+      images: see `__call__`.
+      labels: see `__call__`.
+      scale: see `__call__`.
     """
     first = self(keys, logits, images, labels, scale)
     if restarts == 1 or not self.draws:

@@ -1,8 +1,7 @@
-"""Reading the command line so that a mistake in it ends in one line that says how to fix it."""
+"""Reads the config and its overrides; a mistake ends in one line that says how to fix it."""
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import inspect
 import os
@@ -11,35 +10,26 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from absl import flags
+from ml_collections import ConfigDict, config_flags
 
 from robustness.config import packaged
-from robustness.config.battery import PARTS, SUMMARY
-from robustness.config.config_dict import ConfigDict, nested
 from robustness.config.defaults import (
   UnknownVariantError,
   add_sections,
   default_battery,
   default_config,
+  nested,
 )
+from robustness.config.experiment import SUMMARY, TASKS
 from robustness.config.recipe import KINDS
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import check_name, check_sections, choice, renamed, without_inherited
 from robustness.evaluation.study import names
 
-_CHANGE = re.compile(r'--?(no)?config\.([^=]+)(=(.*))?', re.DOTALL)
-_OLD = re.compile(r'^(classifier|classifiers\.[^.]+)\.front_end\b')
-_BOOLEANS = {'true': True, 't': True, '1': True, 'false': False, 'f': False, '0': False}
-_EXPECTED = {
-  bool: 'True or False',
-  int: 'a whole number',
-  float: 'a number',
-  tuple: """a tuple, such as "('a','b')" or "(1,2)\"""",
-  list: """a list, such as "['a','b']\"""",
-}
+_OLD = re.compile(r'^(--?config\.(?:classifier|classifiers\.[^.=]+)\.)front_end\b')
 
 
 def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
@@ -60,9 +50,8 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   waiting = list(arguments)
   while waiting:
     argument = waiting.pop(0)
-    change = _CHANGE.fullmatch(argument)
-    if change:
-      changes.append(change.groups())
+    if re.match(r'--?(no)?config\.', argument):
+      changes.append(argument)
       continue
     rest.append(argument)
     if argument in ('-config', '--config') and waiting:
@@ -73,80 +62,45 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   if file is None:
     return None, rest
   config = load_config(file)
-  naming = [change for change in changes if _names_parts(change[1])]
+  changes = [_OLD.sub(r'\1input_filter', change) for change in changes]
+  naming = [change for change in changes if _names_parts(change)]
   for some in (naming, [change for change in changes if change not in naming]):
-    for no, key, _, text in some:
-      _change(config, _OLD.sub(r'\1.input_filter', key), text, bool(no))
-    add_sections(config)  # of parts in files that have been named by now
+    _apply(config, file, some)
+    add_sections(config)  # of parts in files that are named by now
   return config, rest
 
 
-def _names_parts(key: str) -> bool:
-  """Whether a key, `a.b.c`, is one whose value names parts of a training."""
-  section, _, last = key.rpartition('.')
+def _names_parts(change: str) -> bool:
+  """Whether a change is of a key that names parts of a training."""
+  section, _, last = change.partition('=')[0].rpartition('.')
   return KINDS.get(section.rpartition('.')[2], ('',))[0] == last
 
 
-def parse_flags(arguments: Sequence[str]) -> list[str]:
-  """Reads all other flags into `flags.FLAGS`.
-
-  Returns:
-    The process's name alone, for `absl.app`.
-
-  Raises:
-    InputError: an unknown flag or value, or a word that is no flag.
-  """
+def _apply(config: ConfigDict, file: str, changes: Sequence[str]) -> None:
+  """Sets keys of a config to what the words of a command line say."""
+  for change in changes:
+    key, equals, value = change.partition('.')[2].partition('=')
+    _check_key(config, key, f'{equals}{value}')
+  parsed = flags.FlagValues()
   try:
-    rest = flags.FLAGS(list(arguments))
-  except flags.Error as error:
-    raise InputError(str(error).strip()) from error
-  if len(rest) > 1:
-    raise InputError(f'{rest[1]!r} is no flag: give values as --config.KEY=VALUE.')
-  return rest
+    config_flags.DEFINE_config_dict('config', config, flag_values=parsed, sys_argv=changes)
+    parsed([file, *changes])
+    config.update_from_flattened_dict(config_flags.get_override_values(parsed['config']))
+  except (flags.Error, TypeError, ValueError) as error:
+    raise InputError(str(error)) from error
 
 
-def _change(config: ConfigDict, path: str, text: str | None, off: bool) -> None:
-  """Sets the value of a key, `a.b.c`, to what a text says; None is a bare flag, True or False."""
-  section, key = _section_of(config, path)
-  kind = section.get_type(key)
-  written = f'config.{path}' if text is None else f'config.{path}={text}'
-  if issubclass(kind, ConfigDict):
-    raise InputError(f'{written}: that is a section; its keys: {", ".join(section[key])}.')
-  if text is None:
-    if kind is not bool:
-      raise InputError(f'{written} needs a value: --config.{path}=VALUE.')
-    section[key] = not off
-    return
-  try:
-    section[key] = value_of(text, kind)
-  except (ValueError, TypeError, SyntaxError) as error:
-    raise InputError(f'{written}: {error}; it must be {_EXPECTED.get(kind, kind)}.') from error
-
-
-def value_of(text: str, kind: type) -> Any:
-  """Returns the value of a type that a text says; what has no type yet is read as Python or a word.
-
-  Raises:
-    ValueError, SyntaxError: the text says none.
-  """
-  if kind is str:
-    return text
-  if kind is bool:
-    if text.lower() not in _BOOLEANS:
-      raise ValueError(f'{text!r} is neither')
-    return _BOOLEANS[text.lower()]
-  if kind in (int, float):
-    return kind(text)
-  if kind in (tuple, list):
-    try:
-      value = ast.literal_eval(text)
-    except (ValueError, SyntaxError) as error:
-      raise ValueError('that is no list of numbers and quoted words') from error
-    return kind(value) if isinstance(value, tuple | list) else kind([value])
-  try:
-    return ast.literal_eval(text)
-  except (ValueError, SyntaxError):
-    return text
+def _check_key(config: ConfigDict, path: str, written: str) -> None:
+  """Refuses a key `a.b.c` that the config does not have, with the nearest ones, or a section."""
+  section, where = config, 'config'
+  for name in path.split('.'):
+    if not isinstance(section, ConfigDict):
+      raise InputError(f'{where} is a single value; it has no key {name!r}.')
+    if name not in section:
+      raise InputError(f'unknown key {where}.{name}: {nearest(name, section.keys())}.')
+    section, where = section[name], f'{where}.{name}'
+  if isinstance(section, ConfigDict):
+    raise InputError(f'{where}{written}: that is a section; its keys: {", ".join(section)}.')
 
 
 def load_config(reference: str) -> ConfigDict:
@@ -202,7 +156,7 @@ def variants(file: str) -> tuple[str, ...]:
   return tuple(default)
 
 
-def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., Any]:
+def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
   """Runs a config file and returns its `get_config`, which can be called with the arguments."""
   spec = importlib.util.spec_from_file_location('config_of_a_run', file)
   if spec is None or spec.loader is None:
@@ -230,8 +184,7 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., Any]:
 
 def _place(error: Exception, file: str) -> str:
   """Returns `, line N` for the last line of the file that an error came through, if any."""
-  frames = traceback.extract_tb(error.__traceback__)
-  path = os.path.abspath(file)
+  frames, path = traceback.extract_tb(error.__traceback__), os.path.abspath(file)
   lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == path]
   return f', line {lines[-1]}' if lines else ''
 
@@ -254,26 +207,26 @@ def from_json(path: pathlib.Path) -> ConfigDict:
   return config
 
 
-def _defaults(values: Mapping[str, Any], path: pathlib.Path) -> ConfigDict:
+def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
   """Returns the config with the studies and labels of a JSON object, all else at its default."""
-  labels = tuple(values.get('classifiers') or ())
+  classifiers, battery = values.get('classifiers'), values.get('battery')
+  labels = tuple(classifiers) if isinstance(classifiers, Mapping) else ()
   for label in labels:
     check_name('config.classifiers', label)
-  battery = values.get('battery')
-  if battery is None:
+  if not isinstance(battery, Mapping):
     return default_config(_study_name(values, 'config', path), labels)
   for name in battery:
     check_name('config.battery', name)
   studies = {
-    name: _study_name(part, f'config.battery.{name}', path)
-    for name, part in battery.items()
-    if name not in (PARTS, SUMMARY)
+    name: _study_name(task, f'config.battery.{name}', path)
+    for name, task in battery.items()
+    if name not in (TASKS, SUMMARY)
   }
   check_sections(battery, (SUMMARY,), 'config.battery')
   return default_battery(studies, labels, battery.get(SUMMARY, {}).get('name', ''))
 
 
-def _study_name(section: Any, where: str, path: pathlib.Path) -> str:
+def _study_name(section: object, where: str, path: pathlib.Path) -> str:
   """Returns the study that the section `study` of a section names."""
   study = section.get('study') if isinstance(section, dict) else None
   if not isinstance(study, dict) or not isinstance(study.get('name'), str):
@@ -285,7 +238,7 @@ def _study_name(section: Any, where: str, path: pathlib.Path) -> str:
   return study['name']
 
 
-def _fill(config: ConfigDict, values: Mapping[str, Any], where: str) -> None:
+def _fill(config: ConfigDict, values: Mapping[str, object], where: str) -> None:
   """Sets keys of a section to values read from JSON, which has lists for tuples."""
   for key, value in values.items():
     if key not in config:
@@ -297,20 +250,3 @@ def _fill(config: ConfigDict, values: Mapping[str, Any], where: str) -> None:
       config[key] = tuple(value) if isinstance(value, list) else value
     except TypeError as error:
       raise InputError(f'{where}.{key} is {value!r}: {error}.') from error
-
-
-def _section_of(config: ConfigDict, path: str) -> tuple[ConfigDict, str]:
-  """Returns the section that a key `a.b.c` stands in, and its last word.
-
-  Raises:
-    InputError: there is no such key; the nearest ones are named.
-  """
-  section, where = config, 'config'
-  *sections, key = path.split('.')
-  for name in [*sections, key]:
-    if not isinstance(section, ConfigDict):
-      raise InputError(f'{where} is a single value; it has no key {name!r}.')
-    if name not in section:
-      raise InputError(f'unknown key {where}.{name}: {nearest(name, section.keys())}.')
-    parent, section, where = section, section[name], f'{where}.{name}'
-  return parent, key

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pathlib
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -40,7 +39,7 @@ EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 """By extra of pyproject.toml, the modules that show that it is installed, and what it gives."""
 ANY_OF = ('cuda',)
-PARTS = {
+PACKAGES = {
   'tensorflow': 'images that are decoded or resized, and data sets of TFDS',
   'tensorflow_datasets': 'data sets by name, such as cifar10',
   'clu': 'TensorBoard events of trainings',
@@ -61,16 +60,22 @@ def main(arguments: Sequence[str]) -> int:
   """
   if arguments:
     raise InputError(f'robustness doctor takes no further words; got {arguments[0]!r}.')
-  for heading, lines in (
-    ('machine', machine()),
-    ('versions', versions()),
-    ('packages a run can do without', packages()),
-    ("extras (pip install 'classifier-robustness[NAME]')", extras()),
-    ('data at hand', data()),
-  ):
+  lines = {
+    'machine': machine(),
+    'versions': versions(),
+    'packages a run can do without': (
+      (module, _state(is_installed(module), gives)) for module, gives in PACKAGES.items()
+    ),
+    "extras (pip install 'classifier-robustness[NAME]')": (
+      (name, _state((any if name in ANY_OF else all)(map(is_installed, modules)), gives))
+      for name, (modules, gives) in EXTRAS.items()
+    ),
+    'data at hand': data(),
+  }
+  for heading, entries in lines.items():
     print(heading)
-    for name, said in lines:
-      print(f'  {name:<20}  {said}')
+    for name, entry in entries:
+      print(f'  {name:<20}  {entry}')
     print()
   return 0
 
@@ -98,33 +103,15 @@ def versions() -> Iterator[tuple[str, str]]:
   yield from workdir.versions().items()
 
 
-def packages() -> Iterator[tuple[str, str]]:
-  """Yields the packages that some runs need."""
-  for module, gives in PARTS.items():
-    yield module, _state(is_installed(module), gives)
-
-
-def extras() -> Iterator[tuple[str, str]]:
-  """Yields the extras of the package."""
-  for name, (modules, gives) in EXTRAS.items():
-    present = [is_installed(module) for module in modules]
-    yield name, _state(any(present) if name in ANY_OF else all(present), gives)
-
-
 def data() -> Iterator[tuple[str, str]]:
   """Yields the images that can be read without a download."""
   for source, (module, what) in DATA.items():
     yield source, _state(is_installed(module), what)
-  folder = tfds_folder()
+  folder = expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
   prepared = sorted(
     {str(file.parent.relative_to(folder)) for file in folder.glob('*/**/dataset_info.json')}
   )
   yield 'tfds', f'{folder}: {", ".join(prepared) or "no data set; TFDS downloads one when asked"}'
-
-
-def tfds_folder() -> pathlib.Path:
-  """Returns where TFDS keeps its data unless it is told otherwise."""
-  return expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
 
 
 def is_installed(module: str) -> bool:

@@ -7,23 +7,21 @@ import itertools
 import pathlib
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import numpy as np
 from absl import logging
 
-from robustness import parallel as parallel_package
-from robustness import run as launch
-from robustness.battery import check_parts, divided
+from robustness import parallel, run
 from robustness.classifiers import ClassifierBuilder
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import without_inherited
+from robustness.core.settings import Section, without_inherited
 from robustness.evaluation.measurements import TOTAL
 from robustness.evaluation.records import PREDICTIONS, Layout, Shard
 from robustness.evaluation.runner import Evaluator
@@ -73,24 +71,19 @@ class Forecast:
     return self.images / self.images_per_second + self.compile_seconds
 
 
-def main(config: Mapping[str, Any]) -> int:
+def main(config: Section) -> int:
   """Shows what a config would take on this process's devices; returns the exit status."""
-  launch.set_logging()
+  run.set_logging()
   try:
-    launch.set_devices(ALONE)
+    run.set_devices(ALONE)
     show(config)
   except InputError as error:
-    return launch.complain(str(error), launch.BAD_INPUT)
+    return run.exit_with(run.BAD_INPUT, str(error))
   return 0
 
 
-def show(config: Mapping[str, Any]) -> None:
-  """Prints a table with a line for each piece of work, and the sums.
-
-  Raises:
-    InputError: whatever a run would be refused for; or predictions are scored, which takes no
-      device.
-  """
+def show(config: Section) -> None:
+  """Prints a table with a line for each piece of work, and the sums; refuses what a run does."""
   if 'predictions' in config:
     raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')
   experiment = experiments.from_config(without_inherited(config))
@@ -99,7 +92,18 @@ def show(config: Mapping[str, Any]) -> None:
   for piece in forecasts(experiment):
     logging.info('probed %s', piece.label)
     pieces.append(piece)
-  rows = [_row(piece) for piece in pieces]
+  rows = [
+    (
+      piece.label,
+      piece.amount,
+      f'{piece.images:,}',
+      f'{piece.images_per_second:,.0f}',
+      size(piece.record_bytes) if piece.record_bytes else '-',
+      '-' if piece.memory_bytes is None else size(piece.memory_bytes),
+      duration(piece.seconds),
+    )
+    for piece in pieces
+  ]
   columns = ('work', 'amount', 'images', 'images/s', 'records', 'memory a device', 'time')
   for line in ('', *text.lines(Table(columns, rows)), ''):
     logging.info('%s', line)
@@ -114,13 +118,13 @@ def show(config: Mapping[str, Any]) -> None:
 def forecasts(experiment: Experiment) -> Iterator[Forecast]:
   """Yields what each training and evaluation of a run takes, in their order; of one seed.
 
-  Parts of a battery that share a recording count once, under the name of the first, and classifiers
-  that a part cannot measure do not.
+  Tasks of a battery that share a recording count once, under the name of the first, and classifiers
+  that a task cannot measure do not.
   """
-  rows = launch.OpenedRows(experiment)
-  launch.check_studies(experiment, rows)
-  builder = launch.builder_for(experiment, rows, UNUSED)
-  check_parts(experiment, list(builder.planned.values()), rows)
+  rows = run.OpenedRows(experiment)
+  run.check_studies(experiment, rows)
+  builder = run.builder_for(experiment, rows, UNUSED)
+  run.check_measurable(experiment, list(builder.planned.values()), rows)
   classifiers: list[Classifier] = []
   trained = builder.to_train()
   for label, classifier in builder.planned.items():
@@ -128,20 +132,19 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
       classifier, pieces = _trained(builder, label, trained[label])
       yield from pieces
     classifiers.append(classifier)
-  parallel = parallel_package.create(experiment.execution.parallel)
-  recordings = set()
-  for name, part in experiment.measurements.items():
-    shown = rows[part.data]
-    recording = recording_name(part.study, shown)
+  execution, recordings = experiment.execution, set()
+  ways = parallel.create(execution.parallel)
+  for name, task in experiment.measurements.items():
+    study, shown = task.study, rows[task.data]
+    recording = recording_name(study, shown)
     if recording in recordings:
       continue
     recordings.add(recording)
-    used, _ = divided(experiment, name, classifiers, shown.image_shape)
-    for measured in used if part.study.needs_classifier else [None]:
+    used, _ = run.split_supported(study, classifiers, shown, experiment.is_single)
+    for measured in used if study.needs_classifier else [None]:
       own = match_labels(shown, measured) if measured else shown
-      execution = experiment.execution
-      evaluator = evaluator_for(execution, part.study, measured, own, parallel)
-      design = part.study.sequential_design
+      evaluator = evaluator_for(execution, study, measured, own, ways)
+      design = study.sequential_design
       count = design.most_trials if design else own.num_examples
       layout = evaluator.layout(count, execution.batch_size, execution.views_per_step)
       piece = _evaluation(evaluator, own, layout)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from robustness.models import catalog, fitting, pretrained
 from robustness.models.architecture import Architecture
-from robustness.models.pretrained import Weights
 
 USAGE = 'usage: robustness models list'
 HEADER = ('architecture', 'weights', 'parameters', 'input', 'mean', 'std', 'source', 'licence')
@@ -26,13 +25,14 @@ def main(arguments: list[str]) -> int:
   return 0
 
 
-def line(cells: tuple[str, ...] | list[str]) -> str:
+def line(cells: Sequence[str]) -> str:
   """Returns a row of a Markdown table."""
   return f'| {" | ".join(cells)} |'
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-  """Yields the cells of every architecture, and below it those of its known weights."""
+  """Yields the cells of every architecture, and below it those of its known weights; those that it
+  takes by default are marked."""
   for architecture in catalog.ARCHITECTURES.values():
     known = pretrained.of_architecture(architecture.name)
     parameters = known[0].parameters if known else count_parameters(architecture)
@@ -47,23 +47,18 @@ def rows() -> Iterator[tuple[str, ...]]:
       architecture.source,
       architecture.licence,
     )
-    yield from map(weights_row, known)
-
-
-def weights_row(weights: Weights) -> tuple[str, ...]:
-  """Returns the cells of known weights; those an architecture takes by default are marked."""
-  side = weights.input_size
-  size = f'{side}×{side} of {weights.resize}, {weights.interpolation}'
-  return (
-    '',
-    f'`{weights.name}`' + (' (default)' if weights.default else ''),
-    f'{weights.parameters:,}',
-    size,
-    _numbers(weights.mean),
-    _numbers(weights.std),
-    f'{weights.package.rstrip("/")}/{weights.file}',
-    weights.licence,
-  )
+    for weights in known:
+      side = weights.input_size
+      yield (
+        '',
+        f'`{weights.name}`' + (' (default)' if weights.default else ''),
+        f'{weights.parameters:,}',
+        f'{side}×{side} of {weights.resize}, {weights.interpolation}',
+        _numbers(weights.mean),
+        _numbers(weights.std),
+        f'{weights.package.rstrip("/")}/{weights.file}',
+        weights.licence,
+      )
 
 
 def count_parameters(architecture: Architecture) -> int:

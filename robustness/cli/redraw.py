@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from robustness import summaries, workdir
-from robustness.cli import unfinished
+from robustness import workdir
 from robustness.config import experiment as experiments
-from robustness.config.battery import PARTS
-from robustness.config.experiment import Experiment
-from robustness.core import json_files
 from robustness.core.errors import InputError
-from robustness.core.settings import without_inherited
 from robustness.evaluation import study as studies
-from robustness.evaluation.finished import left_out
-from robustness.present import page
-from robustness.present.publish import illustrate
+from robustness.present import page, summary
+from robustness.present.publish import captioned, illustrate
 from robustness.results import Results
-from robustness.summaries.joined import Joined, over_seeds
-
-Leave = Callable[..., list[tuple[pathlib.Path, str]]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,46 +39,33 @@ def redraw(directory: str) -> pathlib.Path:
   Raises:
     InputError: no workdir, or a run that is not finished: what is missing, and how to finish it.
   """
-  path = unfinished.find_workdir(directory)
-  config = without_inherited(json_files.read(path / workdir.CONFIG, advice=unfinished.AGAIN))
-  environment = json_files.read(
-    path / workdir.ENVIRONMENT, workdir.ENVIRONMENT_FORM, unfinished.AGAIN
-  )
-  leave = functools.partial(illustrate, environment=environment, config=config)
+  path, config, environment = workdir.find(directory)
+  draw = functools.partial(illustrate, environment=environment, config=config)
   if 'predictions' in config:
-    unfinished.check(path, [path], environment)
-    leave(path, Results.read(path), studies.from_config(config.get('study', {})))
+    workdir.refuse_unfinished(path, [path], environment['command'])
+    draw(path, Results.read(path), studies.from_config(config.get('study', {})))
     return path / page.NAME
   experiment = experiments.from_config(config)
   seeds = experiment.execution.seeds
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
-  places = [place for folder in folders for place in _places(experiment, folder).values()]
-  unfinished.check(path, [*places, *folders, path], environment)
-  for folder in folders:
-    _redraw_parts(experiment, folder, leave)
-  if seeds:
-    leave(
-      path, Results.read(path), over_seeds(experiment.battery.summary, experiment.battery.studies)
-    )
-  return path / page.NAME
-
-
-def _places(experiment: Experiment, folder: pathlib.Path) -> dict[str, pathlib.Path]:
-  """Returns where the results of each part lie."""
-  if experiment.is_single:
-    return dict.fromkeys(experiment.measurements, folder)
-  absent = left_out(folder)
-  return {name: folder / PARTS / name for name in experiment.measurements if name not in absent}
-
-
-def _redraw_parts(experiment: Experiment, folder: pathlib.Path, leave: Leave) -> None:
-  """Draws the parts of one run, and what is reported above them."""
-  places = _places(experiment, folder)
-  parts = {name: Results.read(place) for name, place in places.items()}
-  figures = {
-    name: leave(places[name], results, experiment.measurements[name].study)
-    for name, results in parts.items()
+  tasks = {
+    folder: {
+      name: workdir.task_folder(folder, name)
+      for name in experiment.measurements
+      if name not in workdir.left_out(folder)
+    }
+    for folder in folders
   }
-  if not experiment.is_single:
-    presented = Joined(experiment.battery.summary, experiment.battery.studies, parts)
-    leave(folder, Results.read(folder), presented, further=summaries.captioned(figures))
+  places = [place for of in tasks.values() for place in of.values()]
+  workdir.refuse_unfinished(path, [*places, *folders, path], environment['command'])
+  for folder, of in tasks.items():
+    figures = {
+      name: draw(place, Results.read(place), experiment.studies[name]) for name, place in of.items()
+    }
+    if not experiment.is_single:
+      presented = summary.of_battery(experiment.summary, experiment.studies)
+      draw(folder, Results.read(folder), presented, further=captioned(figures))
+  if seeds:
+    presented = summary.of_seeds(experiment.summary, experiment.studies)
+    draw(path, Results.read(path), presented)
+  return path / page.NAME

@@ -9,11 +9,11 @@ import shlex
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from absl import app, flags
 
-from robustness import run as launch
+from robustness import run
 from robustness.cli import command_line, dry_run
 
 SOON = 0.01  # seconds
@@ -25,7 +25,7 @@ flags.DEFINE_string(
   'What to run: a file of configs/, the name of one (fourier_heatmap:cifar10), or config.json of a '
   'workdir.',
 )
-WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run leaves everything; resumed if there.')
+WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run writes everything; resumed if there.')
 PRINT_CONFIG = flags.DEFINE_bool('print_config', False, 'Print the config as JSON; run nothing.')
 DRY_RUN = flags.DEFINE_bool(
   'dry_run', False, 'Print rows, views, sizes and a measured estimate of the time; write nothing.'
@@ -61,47 +61,51 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
     lambda values: values['workdir'] is not None or values['print_config'] or values['dry_run'],
     'Flag --workdir must have a value other than None.',
   )
-  sys.unraisablehook = heed_interrupt
+  sys.unraisablehook = raise_interrupt_again
   try:
     config, rest = command_line.read(arguments)
     app.run(lambda _: _run(config, shlex.join(typed)), rest, flags_parser=_parse)
   except command_line.InputError as error:
-    sys.exit(launch.complain(str(error), launch.BAD_INPUT))
+    sys.exit(run.exit_with(run.BAD_INPUT, str(error)))
   except KeyboardInterrupt:
-    _end(launch.complain(INTERRUPTED, launch.INTERRUPTED))
+    _end(run.exit_with(run.INTERRUPTED, INTERRUPTED))
   raise AssertionError('app.run ends the process')
 
 
 def _parse(arguments: list[str]) -> list[str]:
   """Reads the flags, or ends with one line that says what is wrong with them."""
   try:
-    return command_line.parse_flags(arguments)
-  except command_line.InputError as error:
-    sys.exit(launch.complain(str(error), launch.BAD_INPUT))
+    rest = flags.FLAGS(arguments)
+  except flags.Error as error:
+    sys.exit(run.exit_with(run.BAD_INPUT, str(error).strip()))
+  if len(rest) > 1:
+    message = f'{rest[1]!r} is no flag: give values as --config.KEY=VALUE.'
+    sys.exit(run.exit_with(run.BAD_INPUT, message))
+  return rest
 
 
 def _run(config: command_line.ConfigDict | None, command: str) -> int:
-  """Hands config and flags to `launch`; returns the exit status."""
+  """Runs the config as the flags say; returns the exit status."""
   assert config is not None  # a required flag
   if PRINT_CONFIG.value:
     print(json.dumps(config.to_dict(), indent=2))
     return 0
   if DRY_RUN.value:
     return dry_run.main(config.to_dict())
-  processes = launch.Processes(
+  processes = run.Processes(
     COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
   )
-  status = launch.main(config, str(WORKDIR.value), command, processes, COMPILATION_CACHE.value)
-  if status == launch.INTERRUPTED:
+  status = run.main(config, str(WORKDIR.value), command, processes, COMPILATION_CACHE.value)
+  if status == run.INTERRUPTED:
     _end(status)
   return status
 
 
-def heed_interrupt(unraisable: Any) -> None:
+def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
   """Raises Ctrl-C once more where it came during a function that may raise nothing.
 
-  Such are finalizers, and JAX's callback of the garbage collector, in which a run that compiles
-  spends much of its time: Python prints what they raise, and goes on.
+  Python prints what finalizers and JAX's callback of the garbage collector raise, and goes on. A
+  run that compiles spends much of its time in the latter.
   """
   if issubclass(unraisable.exc_type, KeyboardInterrupt):
     threading.Timer(SOON, _thread.interrupt_main).start()  # here it would be lost once more
@@ -110,10 +114,10 @@ def heed_interrupt(unraisable: Any) -> None:
 
 
 def _end(status: int) -> NoReturn:
-  """Ends the process here and now.
+  """Ends the process at once.
 
-  Where Ctrl-C came during a compilation or a step, XLA's threads are at work still, and fail once
-  the interpreter has begun to take itself apart.
+  Where Ctrl-C comes during a compilation or a step, XLA's threads still work, and fail when the
+  interpreter takes itself apart.
   """
   sys.stdout.flush()
   sys.stderr.flush()

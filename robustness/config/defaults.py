@@ -7,14 +7,16 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
 from input_pipeline.settings import DataSettings
-from robustness.config.config_dict import ConfigDict, nested, placeholder
 from robustness.config.experiment import Execution
 from robustness.config.recipe import KINDS, SECTIONS, ClassifierSettings
 from robustness.core.errors import nearest
 from robustness.core.registry import is_reference, part_name
 from robustness.evaluation import study
-from robustness.summaries import SUMMARIES
+from robustness.results import SUMMARIES
 from robustness.training.settings import TrainingSettings
 
 __all__ = [
@@ -27,18 +29,22 @@ __all__ = [
   'default_battery',
   'default_config',
   'inherited',
+  'nested',
   'read_cifar10',
   'train_natural_and_gaussian',
   'train_small_networks',
 ]
 
 
-class UnknownVariantError(ValueError):
-  """A config has no such variant.
+def nested(values: Mapping[str, Any]) -> ConfigDict:
+  """Returns a ConfigDict that keeps the order of its keys at every depth: the first classifier is
+  the baseline, and `ml_collections` sorts by default."""
+  sections = {k: nested(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+  return ConfigDict(sections, sort_keys=False, convert_dict=False)
 
-  Attributes:
-    known: those that it has.
-  """
+
+class UnknownVariantError(ValueError):
+  """A config has no such variant; `known` are those that it has."""
 
   def __init__(self, variant: str, known: Iterable[str]):
     self.known = tuple(known)
@@ -52,15 +58,8 @@ def check_variant(variant: str, known: Iterable[str]) -> None:
 
 
 def choose(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
-  """Returns the config of a variant, for a file in `configs/`.
-
-  Args:
-    variant: what stands after the colon of `--config=FILE:variant`.
-    *variants: functions by whose names they are called.
-
-  Raises:
-    UnknownVariantError: there is no such variant; all are named.
-  """
+  """Returns the config of the variant after the colon of `--config=FILE:variant`: what the function
+  of this name returns; all are named if there is none."""
   known = {function.__name__: function for function in variants}
   check_variant(variant, known)
   return known[variant]()
@@ -70,10 +69,6 @@ def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
   """Has every classifier of a config trained as a small CNN on digits, which are cropped at random.
 
   What the recipes differ in is set afterwards.
-
-  Args:
-    config: with `classifiers`; changed.
-    epochs: of each training.
   """
   for classifier in config.classifiers.values():
     classifier.name = 'small_cnn'
@@ -85,24 +80,14 @@ def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
 
 
 def train_natural_and_gaussian(config: ConfigDict, epochs: float = 12.0) -> None:
-  """Has small CNNs trained on digits, `gaussian` with Gaussian noise of σ = .4, `natural` without.
-
-  Args:
-    config: with these two `classifiers`; changed.
-    epochs: of each training.
-  """
+  """Has small CNNs trained, `gaussian` with Gaussian noise of σ = .4 and `natural` without."""
   train_small_networks(config, epochs)
   config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
   config.classifiers.gaussian.augment.gaussian.sigma = 0.4
 
 
 def read_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
-  """Has a config read CIFAR-10's test images by TFDS.
-
-  Args:
-    config: changed.
-    num_images: a random choice of so many; 0 takes all.
-  """
+  """Has a config read CIFAR-10's test images by TFDS: a random choice of them; 0 takes all."""
   config.data.source = 'tfds'
   config.data.name = 'cifar10'
   config.data.num_images = num_images
@@ -123,22 +108,22 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
 
 
 def default_battery(
-  parts: Mapping[str, str], labels: tuple[str, ...] = (), summary: str = ''
+  tasks: Mapping[str, str], labels: tuple[str, ...] = (), summary: str = ''
 ) -> ConfigDict:
   """Returns a config of several studies of the same classifiers, every key at its default.
 
   Args:
-    parts: the study of each part, by the part's name; all of them run, in this order.
+    tasks: the study of each task, by the task's name; all of them run, in this order.
     labels: of several classifiers; none for a single `config.classifier`.
-    summary: a module of `robustness.summaries`, or ''.
+    summary: of `robustness.results.SUMMARIES`, or ''.
   """
-  modules = {name: study.module(study_name) for name, study_name in parts.items()}
+  modules = {name: study.module(study_name) for name, study_name in tasks.items()}
   battery = {
-    'parts': tuple(parts),
+    'parts': tuple(tasks),
     'summary': {'name': summary, **SUMMARIES.default_sections()},
     **{
       name: {
-        'study': {'name': parts[name], **dataclasses.asdict(module.Study())},
+        'study': {'name': tasks[name], **dataclasses.asdict(module.Study())},
         'data': inherited(DataSettings),
       }
       for name, module in modules.items()
@@ -206,12 +191,12 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
       for name in names if isinstance(section, Mapping | ConfigDict) else ():
         if isinstance(name, str) and is_reference(name) and part_name(name) not in section:
           found = registry.find(name, f'config.{path}.{kind}.{key}')
-          section[found.name] = nested(
-            {
-              f.name: placeholder(object) if f.default is dataclasses.MISSING else f.default
-              for f in dataclasses.fields(found)
-            }
-          )
+          defaults = {
+            f.name: placeholder(object) if f.default is dataclasses.MISSING else f.default
+            for f in dataclasses.fields(found)
+          }
+          with section.unlocked():
+            section[found.name] = nested(defaults)
 
 
 def _at(values: Any, *path: str) -> Any:

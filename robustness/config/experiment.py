@@ -1,4 +1,15 @@
-"""The whole config as one frozen dataclass: an experiment is data, classifiers and studies."""
+"""The whole config as one frozen dataclass: an experiment is data, classifiers and studies.
+
+The section `config.battery` has several studies of the same classifiers in one run, its tasks:
+
+  config.battery.parts = ('errors', 'heat_maps')      which tasks run, in order
+  config.battery.errors.study.name = ...              a task's study, as `config.study`
+  config.battery.heat_maps.data.num_images = 200      what differs from `config.data`
+  config.battery.scenes.data.source = ...             rows of another source, with all their keys
+  config.battery.summary.name = ...                   what is reported above the tasks
+
+Classifiers are trained once; each task leaves records, results, figures and a report of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +18,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from input_pipeline.settings import DataSettings
-from robustness.config.battery import Battery, Measurement, from_section, measurement
 from robustness.config.recipe import ClassifierSettings, parse_classifier
 from robustness.core import settings
-from robustness.core.errors import InputError, nearest
-from robustness.core.settings import choice, require
+from robustness.core.errors import InputError, naming, nearest
+from robustness.core.settings import Section, choice, require
+from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.parallel import KINDS
+from robustness.results import SINGLE, SUMMARIES, Summary
 from robustness.training.settings import TrainingSettings
 
+BATTERY, TASKS, SUMMARY = 'config.battery', 'parts', 'summary'
 PRECISIONS = ('float32', 'bfloat16')
 MOST_ROWS = 2**16
 """Rows, or views, of a shard: one is held in memory whole, and filled up to its size."""
@@ -63,26 +76,31 @@ class Execution:
 
 
 @dataclasses.dataclass(frozen=True)
+class Measurement:
+  """A study, and the rows that it is measured on."""
+
+  study: Study
+  data: DataSettings
+
+
+@dataclasses.dataclass(frozen=True)
 class Experiment:
   """A checked config.
 
   Attributes:
-    battery: what is measured on which rows; a config with `study` has a single part, named ''.
-    data: the rows of parts that have none of their own, and what trainings take over.
+    measurements: by task, in the order in which they run; a config with `study` has one, `SINGLE`.
+    summary: what is reported above the tasks of a battery; None reports one after another.
+    data: the rows of tasks that have none of their own, and what trainings take over.
     classifiers: whole recipes by label, in the order of the config; the first is the baseline of
       comparisons. Empty for a study of images alone.
     execution: seeds, devices, precision and sizes of steps.
   """
 
-  battery: Battery
+  measurements: Mapping[str, Measurement]
+  summary: Summary | None
   data: DataSettings
   classifiers: Mapping[str, ClassifierSettings]
   execution: Execution
-
-  @property
-  def measurements(self) -> Mapping[str, Measurement]:
-    """What is measured, by the name of the part."""
-    return self.battery.measurements
 
   @property
   def is_single(self) -> bool:
@@ -90,15 +108,15 @@ class Experiment:
     return SINGLE in self.measurements
 
   @property
-  def studies(self) -> list[Study]:
-    """The studies of all parts."""
-    return [part.study for part in self.measurements.values()]
+  def studies(self) -> dict[str, Study]:
+    """The study of each task."""
+    return {name: task.study for name, task in self.measurements.items()}
 
   def section_of(self, data: DataSettings) -> str:
     """Returns the section of the config that gives some rows, such as 'config.data'."""
-    parts = [name for name, part in self.measurements.items() if part.data == data]
-    shared = data == self.data or self.is_single or not parts
-    return 'config.data' if shared else f'config.battery.{parts[0]}.data'
+    tasks = [name for name, task in self.measurements.items() if task.data == data]
+    shared = data == self.data or self.is_single or not tasks
+    return 'config.data' if shared else f'{BATTERY}.{tasks[0]}.data'
 
   def with_seed(self, seed: int) -> Experiment:
     """Returns the experiment whose classifiers are all trained with this seed."""
@@ -108,13 +126,10 @@ class Experiment:
     return dataclasses.replace(self, classifiers=seeded)
 
 
-SINGLE = ''
-"""Name of the part where there is but one."""
-
 SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
 
 
-def from_config(config: Mapping[str, Any]) -> Experiment:
+def from_config(config: Section) -> Experiment:
   """Checks a config, key by key.
 
   Raises:
@@ -131,27 +146,77 @@ def from_config(config: Mapping[str, Any]) -> Experiment:
       raise InputError(f'unknown key config.{key}: {nearest(str(key), [*valid, *SECTIONS])}.')
   data = sections.get('data', {})
   parsed_data = settings.parse(DataSettings, data, 'config.data')
+  summary = None
   if 'battery' not in sections:
-    single = measurement(sections.get('study', {}), data, 'config.data')
-    battery, parsed_data = Battery({SINGLE: single}, None), single.data
+    single = _measurement(sections.get('study', {}), data, 'config.data')
+    measurements, parsed_data = {SINGLE: single}, single.data
   elif 'study' in sections:
     raise InputError('give either config.study or config.battery (several studies, by name).')
   else:
-    battery = from_section(sections['battery'], data)
+    settings.check_sections(sections['battery'], (SUMMARY,), BATTERY)
+    section = sections['battery'].get(SUMMARY, {})
+    summary = SUMMARIES.optional(section, f'{BATTERY}.{SUMMARY}')
+    measurements = _battery(sections['battery'], data)
   execution = settings.parse(Execution, values, 'config')
-  studies = [part.study for part in battery.measurements.values()]
-  experiment = Experiment(
-    battery=battery,
-    data=parsed_data,
-    classifiers=_classifiers(sections, studies, execution),
-    execution=execution,
-  )
+  chosen = [task.study for task in measurements.values()]
+  classifiers = _classifiers(sections, chosen, execution)
+  experiment = Experiment(measurements, summary, parsed_data, classifiers, execution)
   _check_seeds(sections, experiment)
-  for study in studies:
+  for study in chosen:
     refuse_what_is_lost(study, execution)
-  if battery.summary:
-    battery.summary.check(list(experiment.classifiers), battery.studies)
+  if summary:
+    described = {name: study.described for name, study in experiment.studies.items()}
+    summary.check(list(classifiers), described)
   return experiment
+
+
+def _measurement(section: Section, data: Section, where: str) -> Measurement:
+  """Returns a checked study with its rows; `where` names these in messages."""
+  chosen = studies.from_config(section)
+  rows = settings.parse(DataSettings, data, where)
+  return Measurement(
+    chosen, dataclasses.replace(rows, canvas=rows.canvas or chosen.described.get('canvas', 0))
+  )
+
+
+def _battery(section: Section, data: Section) -> dict[str, Measurement]:
+  """Checks the tasks of a battery; those that do not run are checked too.
+
+  Args:
+    section: `config.battery`.
+    data: `config.data`, which holds for a task unless its own section says otherwise. A task with
+      another `source` takes none of its keys, which are about other rows.
+
+  Raises:
+    InputError: no task, one that has no section or is named twice, or a bad value in a section.
+  """
+  sections = {name: own for name, own in section.items() if name not in (TASKS, SUMMARY)}
+  for name in sections:
+    settings.check_name(BATTERY, name)
+  names = section.get(TASKS, ())
+  if isinstance(names, str) or not isinstance(names, tuple | list) or not names:
+    valid = f'a tuple of tasks: {", ".join(sections) or "none"}'
+    raise InputError(f'{BATTERY}.{TASKS} is {names!r}; it must be {valid}.')
+  if len(set(names)) < len(names):
+    raise InputError(f'{BATTERY}.{TASKS} is {tuple(names)}; each task runs once.')
+  for name in names:
+    if name not in sections:
+      raise InputError(f'{BATTERY}.{TASKS} names {name!r}; {nearest(str(name), sections)}.')
+  known = {name: _task(f'{BATTERY}.{name}', own, data) for name, own in sections.items()}
+  return {name: known[name] for name in names}
+
+
+def _task(where: str, section: Any, data: Section) -> Measurement:
+  """Returns a task of a battery."""
+  if not isinstance(section, Mapping):
+    raise InputError(f'{where} must be a section with a study; got {section!r}.')
+  settings.refuse_unknown(section, ('study', 'data'), where)
+  settings.check_sections(section, ('study', 'data'), where)
+  own, default = section.get('data', {}), DataSettings().source
+  same_source = own.get('source', data.get('source', default)) == data.get('source', default)
+  inherited = data if same_source else {}
+  with naming('config.study', f'{where}.study'):
+    return _measurement(section.get('study', {}), {**inherited, **own}, f'{where}.data')
 
 
 def refuse_what_is_lost(
@@ -173,7 +238,7 @@ def refuse_what_is_lost(
 
 
 def _classifiers(
-  sections: Mapping[str, Any], studies: Sequence[Study], execution: Execution
+  sections: Section, studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierSettings]:
   chosen = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
   if not chosen.needs_classifier:
@@ -194,7 +259,7 @@ def _classifiers(
   training = sections.get('training', {})
   settings.parse(TrainingSettings, training, 'config.training')
 
-  def parsed(section: Mapping[str, Any], where: str) -> ClassifierSettings:
+  def parsed(section: Section, where: str) -> ClassifierSettings:
     return parse_classifier(section, where, training, sections.get('data', {}), execution.seed)
 
   if 'classifier' in sections:
@@ -213,14 +278,14 @@ def _classifiers(
   }
 
 
-def _check_seeds(sections: Mapping[str, Any], experiment: Experiment) -> None:
+def _check_seeds(sections: Section, experiment: Experiment) -> None:
   """Refuses several seeds where a classifier is not trained, or has a seed of its own."""
   if not experiment.execution.seeds:
     return
   if not experiment.classifiers:
     raise InputError(
       f'config.seeds is {experiment.execution.seeds}, but the study '
-      f'{experiment.studies[0].name} trains nothing: leave it ().'
+      f'{next(iter(experiment.studies.values())).name} trains nothing: leave it ().'
     )
   several = sections.get('classifiers', {'': sections.get('classifier', {})})
   for label, recipe in zip(several, experiment.classifiers.values(), strict=True):

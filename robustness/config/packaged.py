@@ -10,30 +10,20 @@ from collections.abc import Iterable
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
-
-
-def folder() -> pathlib.Path:
-  """Returns where they lie: inside the installed package, or in the checkout beside it."""
-  inside = _ROOT / 'configs'
-  return inside if inside.is_dir() else _ROOT.with_name('configs')
-
 
 def files() -> dict[str, pathlib.Path]:
-  """Returns {name: file} of all packaged configs."""
-  return {path.stem: path for path in sorted(folder().glob('[a-z]*.py'))}
+  """Returns {name: file} of all: inside the installed package, or in the checkout beside it."""
+  inside = pathlib.Path(__file__).resolve().parents[1] / 'configs'
+  folder = inside if inside.is_dir() else inside.parent.with_name('configs')
+  return {path.stem: path for path in sorted(folder.glob('[a-z]*.py'))}
 
 
 def find(name: str, further: Iterable[str] = ()) -> pathlib.Path:
   """Returns the config file that a name or a path means.
 
   Args:
-    name: the path of a Python or JSON file, or the name of a packaged config; a file that exists
-      comes first.
-    further: words that would also have been accepted where the name was given, for the message.
-
-  Raises:
-    InputError: there is neither; the nearest names are given.
+    name: the path of a Python or JSON file, which comes first, or the name of a packaged config.
+    further: other words that are accepted where the name is given, for the message.
   """
   path = expanded(name)
   known = files()

@@ -10,13 +10,9 @@ import uuid
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
   """Writes `content` to `path`: a reader sees the old file or the new one, never a part.
 
-  The bytes go to a temporary file of the same directory, are flushed to the disk, and the
-  file then takes the name `path` in one step. If anything fails (a full disk, say), the
-  temporary file is removed, the old file stays and the `OSError` reaches the caller.
-
-  Args:
-    path: where to write; missing directories are made.
-    content: the bytes of the whole file.
+  The bytes are flushed to a temporary file beside it, which then takes the name `path` in one step.
+  If anything fails (a full disk, say), that file is removed, the old one stays and the `OSError`
+  reaches the caller. Missing directories are made.
   """
   target = pathlib.Path(path)
   target.parent.mkdir(parents=True, exist_ok=True)

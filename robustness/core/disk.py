@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -23,8 +22,12 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
     error: what was raised.
     directory: the workdir.
   """
-  for cause in _chain(error):
-    number, path = _number(cause), getattr(cause, 'filename', None) or directory
+  cause: BaseException | None = error
+  seen: set[int] = set()
+  while cause is not None and id(cause) not in seen:
+    seen.add(id(cause))
+    number = _number(cause)
+    path = (cause.filename if isinstance(cause, OSError) else None) or directory
     if number in FULL:
       return (
         f'no space left on disk ({path}). What was computed is kept: free some space and run the '
@@ -35,6 +38,7 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
         f'{path}: {os.strerror(number).lower()}. Give a --workdir that can be written to, and '
         'files that may be read.'
       )
+    cause = cause.__cause__ or cause.__context__
   return None
 
 
@@ -53,12 +57,3 @@ def _number(error: BaseException) -> int | None:
     return error.errno
   text = str(error)
   return next((n for n in (*FULL, errno.EROFS) if os.strerror(n) in text), None)
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-  """Yields an error and what caused it, back to the first one."""
-  seen: set[int] = set()
-  while error is not None and id(error) not in seen:
-    seen.add(id(error))
-    yield error
-    error = error.__cause__ or error.__context__

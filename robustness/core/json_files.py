@@ -1,7 +1,7 @@
 """JSON, read so that whatever is wrong with it ends in one line that names the file and the place.
 
-A file of JSON may have been cut short, written by hand or made by another program. What a reader
-relies on is its `Form`, which is checked here, before anything is looked up in the document.
+A file may be cut short, written by hand or made by another program: what a reader relies on, its
+`Form`, is checked before anything is looked up in the document.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ Form = Any
 (and may have others; `'key?'` may be missing); `{str: form}` for an object of any keys; `[form]`
 for a list."""
 
-_NAMES = {dict: 'an object', list: 'a list', str: 'a text', int: 'a whole number'} | {
-  float: 'a number',
-  bool: 'true or false',
-  type(None): 'null',
-}
+_NAMES = {dict: 'an object', list: 'a list', str: 'a text', bool: 'true or false'}
+_NAMES |= {int: 'a whole number', float: 'a number', type(None): 'null'}
 
 
 def read(
@@ -44,10 +41,10 @@ def read(
   try:
     content = pathlib.Path(path).read_bytes()
   except (FileNotFoundError, IsADirectoryError) as error:
-    raise InputError(_told(f'{path} is no file.', advice)) from error
+    raise InputError(f'{path} is no file. {advice}'.strip()) from error
   except (OSError, ValueError) as error:  # ValueError: no name that a file can have
     why = error.strerror if isinstance(error, OSError) else error
-    raise InputError(_told(f'{path} cannot be read ({why}).', advice)) from error
+    raise InputError(f'{path} cannot be read ({why}). {advice}'.strip()) from error
   return parse(content, str(path), form, advice, encoding)
 
 
@@ -73,9 +70,9 @@ def parse(
     if b'\\ud' in content or b'\\uD' in content:  # of two halves; one alone cannot be written
       json.dumps(value, ensure_ascii=False).encode()
   except RecursionError as error:
-    raise InputError(_told(f'{damaged} (it is nested too deeply).', advice)) from error
+    raise InputError(f'{damaged} (it is nested too deeply). {advice}'.strip()) from error
   except ValueError as error:  # JSON's and the encoding's are of this kind
-    raise InputError(_told(f'{damaged} ({error}).', advice)) from error
+    raise InputError(f'{damaged} ({error}). {advice}'.strip()) from error
   check(value, where, form, advice)
   return value
 
@@ -86,11 +83,7 @@ def check(value: Any, where: str, form: Form, advice: str = '') -> None:
   if misfit:
     place, expected, found = misfit
     what = f'{where}: {place} is' if place else f'{where} holds'
-    raise InputError(_told(f'{what} {found}; expected {expected}.', advice))
-
-
-def _told(message: str, advice: str) -> str:
-  return f'{message} {advice}'.strip()
+    raise InputError(f'{what} {found}; expected {expected}. {advice}'.strip())
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -106,7 +99,20 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _misfit(value: Any, form: Form, place: str) -> tuple[str, str, str] | None:
   """Returns the first place that is not of its form, what is expected there and what was found."""
   if isinstance(form, dict):
-    return _misfit_of_object(value, form, place)
+    if not isinstance(value, Mapping):
+      return place, _NAMES[dict], _shown(value)
+    dot, every = f'{place}.' if place else '', form.get(str)
+    for name, own in (form if every is None else dict.fromkeys(value, every)).items():
+      key = name if every is not None else name.removesuffix('?')
+      if key in value:
+        misfit = _misfit(value[key], own, f'{dot}{key}')
+        if misfit:
+          return misfit
+      elif key == name:
+        kinds = own if isinstance(own, tuple) else (own,)
+        types = (type(kind) if isinstance(kind, dict | list) else kind for kind in kinds)
+        return f'{dot}{key}', ' or '.join(_NAMES[kind] for kind in types), 'missing'
+    return None
   if isinstance(form, list):
     if not isinstance(value, Sequence) or isinstance(value, str):
       return place, _NAMES[list], _shown(value)
@@ -117,29 +123,6 @@ def _misfit(value: Any, form: Form, place: str) -> tuple[str, str, str] | None:
   if type(value) in accepted or (dict in kinds and isinstance(value, Mapping)):
     return None
   return place, ' or '.join(_NAMES[kind] for kind in kinds), _shown(value)
-
-
-def _misfit_of_object(value: Any, form: dict[Any, Form], place: str) -> tuple[str, str, str] | None:
-  if not isinstance(value, Mapping):
-    return place, _NAMES[dict], _shown(value)
-  every = form.get(str)
-  inside = dict.fromkeys(value, every) if every is not None else form
-  dot = f'{place}.' if place else ''
-  for name, own in inside.items():
-    key = name if every is not None else name.removesuffix('?')
-    if key not in value:
-      if key != name:
-        continue
-      return f'{dot}{key}', _expected(own), 'missing'
-    found = _misfit(value[key], own, f'{dot}{key}')
-    if found:
-      return found
-  return None
-
-
-def _expected(form: Form) -> str:
-  kinds = form if isinstance(form, tuple) else (form,)
-  return ' or '.join(_NAMES[type(k) if isinstance(k, dict | list) else k] for k in kinds)
 
 
 def _shown(value: Any) -> str:

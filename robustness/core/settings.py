@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 from robustness.core.errors import InputError, nearest
 
 T = TypeVar('T')
+Section = Mapping[str, Any]
+"""Nested plain values, as a config and JSON have them."""
 
 
-def parse(cls: type[T], section: Mapping[str, Any], where: str) -> T:
+def parse(cls: type[T], section: Section, where: str) -> T:
   """Builds `cls` from a config section.
 
   Args:
@@ -35,22 +37,22 @@ def parse(cls: type[T], section: Mapping[str, Any], where: str) -> T:
   types = typing.get_type_hints(cls)
   fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
   refuse_unknown(section, fields, where)
-  missing = [name for name, f in fields.items() if name not in section and _required(f)]
-  if missing:
-    raise InputError(f'{where}.{missing[0]} is not given.')
+  for name, f in fields.items():
+    if name not in section and f.default is f.default_factory is dataclasses.MISSING:
+      raise InputError(f'{where}.{name} is not given.')
   return cls(
     **{key: _convert(types[key], value, f'{where}.{key}') for key, value in section.items()}
   )
 
 
-def refuse_unknown(section: Mapping[str, Any], valid: Iterable[str], where: str) -> None:
+def refuse_unknown(section: Section, valid: Iterable[str], where: str) -> None:
   """Raises InputError for the first key of a section that is not valid, with the nearest ones."""
   for key in section:
     if key not in valid:
       raise InputError(f'unknown key {where}.{key}: {nearest(str(key), valid)}.')
 
 
-def without_inherited(section: Mapping[str, Any]) -> dict[str, Any]:
+def without_inherited(section: Section) -> dict[str, Any]:
   """Returns nested values without those that are None, which stand for what a section inherits."""
   return {
     key: without_inherited(value) if isinstance(value, Mapping) else value
@@ -93,15 +95,12 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
   if kind is float and isinstance(value, int) and not isinstance(value, bool):
     return float(value)
   if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-    raise InputError(f'{where} must be {_article(kind)}; got {value!r} ({type(value).__name__}).')
+    expected = {int: 'an int', bool: 'True or False'}.get(kind, f'a {kind.__name__}')
+    raise InputError(f'{where} must be {expected}; got {value!r} ({type(value).__name__}).')
   return value
 
 
-def _article(kind: type) -> str:
-  return {'int': 'an int', 'bool': 'True or False'}.get(kind.__name__, f'a {kind.__name__}')
-
-
-def check_sections(section: Mapping[str, Any], names: Iterable[str], where: str) -> None:
+def check_sections(section: Section, names: Iterable[str], where: str) -> None:
   """Raises InputError unless those of these keys that are given are sections of keys."""
   for name in names:
     if not isinstance(section.get(name, {}), Mapping):

@@ -33,19 +33,8 @@ from robustness.evaluation.view_table import ViewTable
 from robustness.evaluation.views import DRAWS, ONLY, Views, identity
 from robustness.present import charts
 from robustness.present.sentences import Finding, findings
+from robustness.results import Findings as Findings
 from robustness.results import Results, Table
-
-
-@dataclasses.dataclass
-class Findings:
-  """What a study reduces its records to; see `robustness.results.Results` for each field.
-
-  `estimates` are parts of its table (`robustness.estimates`).
-  """
-
-  tables: dict[str, Table] = dataclasses.field(default_factory=dict)
-  arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-  estimates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)

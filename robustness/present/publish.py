@@ -58,14 +58,23 @@ class Presentation:
     return self.tell(results)
 
 
+Drawn = Sequence[tuple[pathlib.Path, str]]
+"""The PNG files of figures, with captions."""
+
+
+def captioned(figures: Mapping[str, Drawn]) -> Drawn:
+  """Returns the figures of all tasks of a battery, each task's name before the caption."""
+  return [(file, f'{task}: {text}') for task, drawn in figures.items() for file, text in drawn]
+
+
 def publish(
   folder: pathlib.Path,
   results: Results,
   presented: Presented,
   environment: Mapping[str, Any],
   config: Mapping[str, Any],
-  further: Sequence[tuple[pathlib.Path, str]] = (),
-) -> list[tuple[pathlib.Path, str]]:
+  further: Drawn = (),
+) -> Drawn:
   """Writes `results.json`, `results.npz`, `figures/` (PNG, SVG, PDF) and `report.html`.
 
   Args:
@@ -90,8 +99,8 @@ def illustrate(
   presented: Presented,
   environment: Mapping[str, Any],
   config: Mapping[str, Any],
-  further: Sequence[tuple[pathlib.Path, str]] = (),
-) -> list[tuple[pathlib.Path, str]]:
+  further: Drawn = (),
+) -> Drawn:
   """Writes the figures and the report of results that are there already; see `publish`."""
   drawn = []
   figures = {**presented.figures(results), **failures.draw(results)}

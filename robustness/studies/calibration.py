@@ -24,9 +24,9 @@ from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation import study
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.view_table import ViewTable
-from robustness.evaluation.workdir_predictions import WorkdirPredictions, WorkdirScores
 from robustness.present import charts, reliability
 from robustness.results import Results
+from robustness.workdir import WorkdirPredictions, WorkdirScores
 
 COVERAGES = np.arange(1, 21) / 20
 """Shares of images that are answered, of the curves of selective risk."""

@@ -91,7 +91,7 @@ def test_classifiers_have_one_label_in_all_parts_of_batteries(
   assert set(parts['clean'].classifier) == {'a net', 'a other', 'b net', 'b other'}
   assert set(parts['fog'].classifier) == {'a other', 'b net', 'b other'}
   fog = parts['fog'][parts['fog'].versus != '']
-  assert set(fog.note) == {'minus a other: a net is not in this part'}
+  assert set(fog.note) == {'minus a other: a net is not in this task'}
   assert not parts['clean'].note.str.contains('minus').any()
   assert capsys.readouterr().out.startswith('clean: top-1 accuracy (%)')
   whole = Results.read(out)

@@ -10,11 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from robustness import workdir
-from robustness.cli import command_line, unfinished
+from robustness.cli import command_line
 from robustness.config import experiment
-from robustness.core import json_files
 from robustness.core.errors import InputError
-from robustness.evaluation import finished
 from tests import finished_runs
 from tests.json_faults import DAMAGE, changed
 
@@ -32,15 +30,11 @@ def run(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 DOORS: dict[str, Callable[[pathlib.Path], object]] = {
-  'config.json': finished.read,
-  'results.json': finished.read,
-  HEADER: lambda path: (finished.read(path), list(unfinished.shards(path))),
-  'environment.json': lambda path: unfinished.check(
-    path,
-    [path / 'none'],
-    json_files.read(path / workdir.ENVIRONMENT, workdir.ENVIRONMENT_FORM, unfinished.AGAIN),
-  ),
-  'checkpoints/first/classifier.json': lambda path: list(unfinished.trainings(path)),
+  'config.json': workdir.read,
+  'results.json': workdir.read,
+  HEADER: lambda path: (workdir.read(path), list(workdir.shards(path))),
+  'environment.json': lambda path: workdir.find(str(path)),
+  'checkpoints/first/classifier.json': lambda path: list(workdir.trainings(path)),
 }
 
 

@@ -93,7 +93,7 @@ def test_it_prints_a_line_for_each_piece(
 def test_what_a_run_refuses_is_refused(
   empty: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-  monkeypatch.setattr(dry_run.launch, 'set_devices', lambda processes: None)
+  monkeypatch.setattr(dry_run.run, 'set_devices', lambda processes: None)
   config = runs.shrunk('accuracy', changes={'classifier.name': 'small_cnn'})
   assert dry_run.main(config.to_dict()) == 2
   assert 'error: small_cnn has no weights: give' in capsys.readouterr().err

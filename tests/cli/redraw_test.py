@@ -103,8 +103,8 @@ def test_what_is_no_workdir_is_named(
 ) -> None:
   for path, message in (
     (tmp_path / 'none', 'is no folder'),
-    (tmp_path, 'has no config.json and environment.json, which every run leaves.'),
-    (finished_battery.parent, 'which every run leaves; workdirs inside it: run.'),
+    (tmp_path, 'has no config.json and environment.json, which every run writes.'),
+    (finished_battery.parent, 'which every run writes; workdirs inside it: run.'),
   ):
     with pytest.raises(InputError, match=message):
       redraw(str(path))

@@ -11,7 +11,7 @@ import time
 import jax
 import pytest
 
-from robustness import run as launch
+from robustness import run
 from robustness.cli import running
 
 
@@ -25,7 +25,7 @@ class Interrupted:
 def test_ctrl_c_in_a_finalizer_is_not_lost(
   monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-  monkeypatch.setattr(sys, 'unraisablehook', running.heed_interrupt)
+  monkeypatch.setattr(sys, 'unraisablehook', running.raise_interrupt_again)
   before = signal.signal(signal.SIGINT, signal.default_int_handler)
   try:
     with pytest.raises(KeyboardInterrupt):
@@ -41,9 +41,9 @@ def test_an_interrupted_run_does_not_take_the_interpreter_apart(tmp_path: pathli
   """XLA's threads fail where Python ends under them; here what runs at the end does."""
   program = f"""
 import atexit, os
-from robustness import run as launch
+from robustness import run
 from robustness.cli import running
-launch.main = lambda *given: launch.complain('interrupted.', launch.INTERRUPTED)
+run.main = lambda *given: run.exit_with(run.INTERRUPTED, 'interrupted.')
 atexit.register(os.abort)
 running.begin(['run', '--config=accuracy', '--workdir={tmp_path}'], ['run'])
 """
@@ -67,7 +67,7 @@ def test_a_number_of_devices_that_the_environment_asks_for_is_kept(
   for other in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS'):
     monkeypatch.delenv(other, raising=False)
   monkeypatch.setenv(name, value)
-  monkeypatch.setattr(launch.host, 'keep_freed_memory', lambda: True)
+  monkeypatch.setattr(run.host, 'keep_freed_memory', lambda: True)
   monkeypatch.setattr(jax.config, 'update', lambda key, number: changes.append(key))
-  launch.set_devices(launch.ALONE)
+  run.set_devices(run.ALONE)
   assert changes == ([] if kept else ['jax_num_cpu_devices'])

@@ -25,7 +25,7 @@ def test_parts_run_in_the_order_that_is_given_and_inherit_the_rows() -> None:
   )
   checked = experiment.from_config(written)
   assert list(checked.measurements) == ['line', 'plain']
-  assert [study.name for study in checked.studies] == ['tradeoff', 'accuracy']
+  assert [study.name for study in checked.studies.values()] == ['tradeoff', 'accuracy']
   assert checked.measurements['plain'].data.num_images == 7
   assert checked.measurements['line'].data == checked.data
   assert checked.data.num_images == 50 and not checked.is_single
@@ -46,7 +46,7 @@ def test_rows_of_another_source_inherit_nothing() -> None:
     ({'parts': ('plian',)}, r"config\.battery\.parts names 'plian'; did you mean 'plain'"),
     ({'parts': ()}, r'config\.battery\.parts is \(\); .* plain, maps, line'),
     ({'parts': 'plain'}, r"config\.battery\.parts is 'plain'; it must be a tuple"),
-    ({'parts': ('plain', 'plain')}, r'each part runs once'),
+    ({'parts': ('plain', 'plain')}, r'each task runs once'),
     (
       {'plain': {'study': {'name': 'acuracy'}}},
       r"config\.battery\.plain\.study\.name is 'acuracy'",

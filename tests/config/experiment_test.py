@@ -18,7 +18,7 @@ def config(**changes: Any) -> dict[str, Any]:
 
 def test_defaults_are_a_valid_config() -> None:
   checked = experiment.from_config(config())
-  assert checked.studies[0].name == 'accuracy'
+  assert checked.studies[''].name == 'accuracy'
   assert list(checked.classifiers) == ['small_cnn']
   assert checked.execution == experiment.Execution()
 
@@ -33,14 +33,14 @@ def test_several_classifiers_keep_their_order() -> None:
   written = default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
   checked = experiment.from_config(written.to_dict())
   assert list(checked.classifiers) == ['zebra', 'ant', 'moth']
-  assert isinstance(checked.studies[0], Study)
+  assert isinstance(checked.studies[''], Study)
 
 
 def test_a_key_left_out_keeps_its_default() -> None:
   checked = experiment.from_config(
     {'study': {'name': 'fourier_heatmap', 'norm': 2}, 'classifier': {'name': 'resnet20'}}
   )
-  assert checked.studies[0] == Study(norm=2.0)
+  assert checked.studies[''] == Study(norm=2.0)
   assert checked.classifiers['resnet20'].augment.augmentations == ()
 
 

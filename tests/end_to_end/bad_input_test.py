@@ -15,8 +15,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
-from robustness import run as launch
-from robustness import workdir
+from robustness import run, workdir
 from robustness.classifiers import ClassifierBuilder
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
@@ -42,15 +41,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 def test_a_second_run_in_a_workdir_is_one_line(
-  tmp_path: pathlib.Path,
-  inputs: pathlib.Path,
-  capsys: pytest.CaptureFixture[str],
-  monkeypatch: pytest.MonkeyPatch,
+  tmp_path: pathlib.Path, refused: Callable[..., str]
 ) -> None:
-  with workdir.locked(tmp_path):
-    said = attempt(tmp_path, capsys, monkeypatch, values(inputs))
-  assert said.startswith(f'another run works in the workdir {tmp_path} (process ')
-  assert [file.name for file in tmp_path.iterdir()] == ['.lock']
+  with workdir.locked(tmp_path / 'run'):
+    said = refused()
+  assert said.startswith(f'another run works in the workdir {tmp_path / "run"} (process ')
+  assert [file.name for file in (tmp_path / 'run').iterdir()] == ['.lock']
 
 
 def test_a_name_of_a_folder_that_is_no_utf8_is_one_line(
@@ -81,32 +77,18 @@ def values(inputs: pathlib.Path, **changes: Any) -> dict[str, Any]:
   return {**good, **{key.replace('__', '.'): value for key, value in changes.items()}}
 
 
-def attempt(
-  workdir: pathlib.Path,
-  capsys: pytest.CaptureFixture[str],
-  monkeypatch: pytest.MonkeyPatch,
-  changes: dict[str, Any],
-  name: str = 'accuracy',
-) -> str:
-  """Runs `launch.main` and returns its one message, without 'error: '."""
-  config = runs.shrunk(name, changes=changes)
-  monkeypatch.setattr(launch, 'set_devices', lambda processes: None)
-  capsys.readouterr()
-  assert launch.main(config, str(workdir), 'python main.py') == launch.BAD_INPUT
-  lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith('error: ')]
-  assert len(lines) == 1
-  return lines[0].removeprefix('error: ')
-
-
 @pytest.fixture
 def refused(
   tmp_path: pathlib.Path,
   inputs: pathlib.Path,
   capsys: pytest.CaptureFixture[str],
   monkeypatch: pytest.MonkeyPatch,
-):
-  def one(name: str = 'accuracy', **changes: Any) -> str:
-    return attempt(tmp_path / 'run', capsys, monkeypatch, values(inputs, **changes), name)
+) -> Callable[..., str]:
+  """Returns the one message of a refused run in `tmp_path / 'run'`."""
+
+  def one(name: str = 'accuracy', variant: str = '', **changes: Any) -> str:
+    config = runs.shrunk(name, variant, values(inputs, **changes))
+    return runs.refused(config, tmp_path / 'run', capsys, monkeypatch)
 
   return one
 
@@ -175,9 +157,9 @@ def test_all_that_is_refused_is_refused_before_the_first_training(
   for section, changed in changes.items():
     bad[section] = changed if 'name' in changed else {**bad[section], **changed}
   with pytest.raises(InputError, match=message):
-    launch.run(bad, tmp_path / 'run')
+    run.run(bad, tmp_path / 'run')
   with pytest.raises(AssertionError, match='a training began'):  # the corrected config is taken
-    launch.run(good, tmp_path / 'run')
+    run.run(good, tmp_path / 'run')
 
 
 @pytest.mark.parametrize(
@@ -196,7 +178,7 @@ def test_config_as_a_dict(
   config = runs.shrunk('fourier_heatmap').to_dict()
   config[section][key] = value
   with pytest.raises(InputError, match=message):
-    launch.run(config, tmp_path)
+    run.run(config, tmp_path)
   assert not list(tmp_path.iterdir()), 'nothing is written before the config is read'
 
 
@@ -234,18 +216,8 @@ def test_names_and_files(refused, changes: dict[str, Any], message: str) -> None
     ({'study__confidence': 95.0}, 'config.study.confidence is 95.0; it must be in (0, 1)'),
   ],
 )
-def test_heat_map_settings(
-  tmp_path: pathlib.Path,
-  inputs: pathlib.Path,
-  capsys: pytest.CaptureFixture[str],
-  monkeypatch: pytest.MonkeyPatch,
-  changes: dict[str, Any],
-  message: str,
-) -> None:
-  config = runs.shrunk('fourier_heatmap', 'cifar10', values(inputs, **changes))
-  monkeypatch.setattr(launch, 'set_devices', lambda processes: None)
-  assert launch.main(config, str(tmp_path), '') == 2
-  assert message in capsys.readouterr().err
+def test_heat_map_settings(refused, changes: dict[str, Any], message: str) -> None:
+  assert message in refused('fourier_heatmap', 'cifar10', **changes)
 
 
 def test_unknown_layer_is_told_before_training(tmp_path: pathlib.Path) -> None:
@@ -337,12 +309,8 @@ def test_unreadable_image_is_named(
 
 
 def test_full_disk_keeps_the_shards_and_the_rerun_succeeds(
-  tmp_path: pathlib.Path,
-  inputs: pathlib.Path,
-  capsys: pytest.CaptureFixture[str],
-  monkeypatch: pytest.MonkeyPatch,
+  tmp_path: pathlib.Path, inputs: pathlib.Path, refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-  workdir, changes = tmp_path / 'run', values(inputs)
   written = 0
 
   def write(path: pathlib.Path, content: bytes) -> None:
@@ -355,30 +323,26 @@ def test_full_disk_keeps_the_shards_and_the_rerun_succeeds(
 
   with monkeypatch.context() as patched:
     patched.setattr('robustness.evaluation.records.write_atomically', write)
-    message = attempt(workdir, capsys, patched, changes)
-  assert 'no space left to write' in message
-  assert 'run the same command again' in message
-  times = runs.shard_times(workdir)
+    message = refused()
+  assert 'no space left to write' in message and 'run the same command again' in message
+  times = runs.shard_times(tmp_path / 'run')
   assert len(times) == 2
-  results = runs.run(runs.shrunk('accuracy', changes=changes), workdir)
-  assert times.items() <= runs.shard_times(workdir).items()
+  results = runs.run(runs.shrunk('accuracy', changes=values(inputs)), tmp_path / 'run')
+  assert times.items() <= runs.shard_times(tmp_path / 'run').items()
   assert estimate(results.table, *results.labels, 'top1_accuracy').n == 30
 
 
 def test_full_disk_while_publishing(
-  tmp_path: pathlib.Path,
-  inputs: pathlib.Path,
-  capsys: pytest.CaptureFixture[str],
-  monkeypatch: pytest.MonkeyPatch,
+  tmp_path: pathlib.Path, refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
   def full(*unused: Any) -> None:
     raise OSError(errno.ENOSPC, 'No space left on device', 'results.npz')
 
   with monkeypatch.context() as patched:
     patched.setattr('robustness.results.write_atomically', full)
-    message = attempt(tmp_path, capsys, patched, values(inputs))
+    message = refused()
   assert 'no space left on disk (results.npz)' in message
-  assert len(runs.shard_times(tmp_path)) == 4
+  assert len(runs.shard_times(tmp_path / 'run')) == 4
 
 
 def test_a_shard_over_the_place_of_another_is_refused_until_it_is_deleted(
@@ -388,6 +352,7 @@ def test_a_shard_over_the_place_of_another_is_refused_until_it_is_deleted(
   before = runs.run(config, tmp_path / 'run').table
   first, second, *_ = sorted((tmp_path / 'run/records').glob('*/*.npz'))
   second.write_bytes(first.read_bytes())
+  (tmp_path / 'run/results.json').unlink()
   message = refused()
   assert str(second) in message and 'a copy of the shard of row block 0' in message
   second.unlink()

@@ -2,9 +2,9 @@
 
 `bare_machine.py bare -m MODULE FLAGS...` runs a module in its place.
 
-`bare` has only JAX, Flax, Optax, Matplotlib, pandas and tqdm, with what they require: of all other
-packages that are installed none can be imported. `tf.data` has everything and reads all rows by
-tf.data.
+`bare` has only JAX, Flax, Optax, Matplotlib, ml_collections, pandas and tqdm, with what they
+require: of all other packages that are installed none can be imported. `tf.data` has everything and
+reads all rows by tf.data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-INSTALLED = ('jax', 'jaxlib', 'flax', 'optax', 'matplotlib', 'pandas', 'tqdm')
+INSTALLED = ('jax', 'jaxlib', 'flax', 'optax', 'matplotlib', 'ml_collections', 'pandas', 'tqdm')
 
 
 def required(names: tuple[str, ...]) -> set[str]:
@@ -71,7 +71,7 @@ if __name__ == '__main__':
   machine = sys.argv.pop(1)
   if machine == 'bare':
     hidden = missing()
-    assert hidden >= {'tensorflow', 'tensorflow_datasets', 'ml_collections', 'tensorboard'}
+    assert hidden >= {'tensorflow', 'tensorflow_datasets', 'tensorboard', 'clu'}
     hide(hidden)
   else:
     read_by_tf_data()

@@ -82,7 +82,7 @@ def test_a_battery_of_digits(
 def test_every_variant_is_valid(variant: str) -> None:
   checked = experiment.from_config(runs.shrunk('fourier_table', variant).to_dict())
   assert list(checked.classifiers)[:2] == ['natural', 'gaussian']
-  first, second = checked.studies[:2]
+  first, second = [*checked.studies.values()][:2]
   assert first.recording == second.recording and first.stream == second.stream
 
 

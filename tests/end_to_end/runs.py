@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness import run as launch
+from robustness import run as run_module
 from robustness.models import weights
 from robustness.results import DAMAGED_IMAGES, Results
 from tests import said
@@ -60,13 +60,28 @@ def shrunk(
 def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> Results:
   """Runs a config, and checks what is said and shown of it and of its parts and seeds."""
   with said.watched() as overlapping:
-    results = launch.run(config.to_dict(), workdir, 'python main.py')
+    results = run_module.run(config.to_dict(), workdir, 'python main.py')
   assert overlapping == [], overlapping
   for path in workdir.rglob('results.json'):
     assert said.complaints(Results.read(path.parent)) == [], path
     report = path.with_name('report.html')
     assert not report.is_file() or list(said.page(report.read_text())) == [], report
   return results
+
+
+def refused(
+  config: ml_collections.ConfigDict,
+  workdir: pathlib.Path,
+  capsys: pytest.CaptureFixture[str],
+  monkeypatch: pytest.MonkeyPatch,
+) -> str:
+  """Runs `main` on a config that it refuses; returns its one message, without 'error: '."""
+  monkeypatch.setattr(run_module, 'set_devices', lambda processes: None)
+  capsys.readouterr()
+  assert run_module.main(config, str(workdir), 'python main.py') == run_module.BAD_INPUT
+  (line,) = [text for text in capsys.readouterr().err.splitlines() if text.startswith('error: ')]
+  assert not (workdir / 'results.json').exists()
+  return line.removeprefix('error: ')
 
 
 def save_weights(path: pathlib.Path, name: str, seed: int = 0, num_classes: int = 10) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustness.cli import compare, unfinished
+from robustness import workdir
+from robustness.cli import compare
 from robustness.config import experiment as experiments
 from robustness.core.errors import InputError
 from robustness.estimates.table import assemble, select
-from robustness.evaluation import finished
 from robustness.results import Results
 from tests.end_to_end import runs
 from tests.table_rows import estimate
@@ -35,11 +35,11 @@ def test_a_heat_map_in_rounds(tmp_path: pathlib.Path) -> None:
   records = tmp_path / 'again/records/gaussian'
   shutil.rmtree(sorted(records.glob('round*'))[-1])
   (tmp_path / 'again/results.json').unlink()
-  assert any('complete' in line for line in unfinished.shards(tmp_path / 'again'))
+  assert any('complete' in line for line in workdir.shards(tmp_path / 'again'))
   runs.run(config, tmp_path / 'again')
   runs.assert_same_findings(tmp_path / 'run', tmp_path / 'again')
 
-  study = finished.part(tmp_path / 'run', '')
+  study = workdir.read_task(tmp_path / 'run', '')
   for evaluation in study.evaluations:
     assert evaluation.shown[0] == estimate(results.table, evaluation.label, 'clean_error').n
     own = errors[errors.classifier == evaluation.label]
@@ -51,7 +51,7 @@ def test_a_heat_map_in_rounds(tmp_path: pathlib.Path) -> None:
   check_comparison(config, tmp_path, results)
   shutil.rmtree(sorted((tmp_path / 'run/records/natural').glob('round*'))[-1])
   with pytest.raises(InputError, match='no records'):
-    finished.part(tmp_path / 'run', '')
+    workdir.read_task(tmp_path / 'run', '')
 
 
 def check_comparison(config: Any, folder: pathlib.Path, results: Results) -> None:
@@ -76,7 +76,7 @@ def test_corruptions_in_rounds(tmp_path: pathlib.Path) -> None:
   common = min(row[table.columns.index('images that all views have')] for row in table.rows)
   cells = select(results.table, 'error', corruption=..., severity=...)
   assert ((cells.high - cells.low) / 2 <= 0.14).all()
-  for evaluation in finished.part(tmp_path, '').evaluations:
+  for evaluation in workdir.read_task(tmp_path, '').evaluations:
     label, own = evaluation.label, cells[cells.classifier == evaluation.label]
     clean = estimate(results.table, label, 'clean_error')
     assert [clean.n, *own.n] == evaluation.shown.tolist()

@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from configs import video_pm_k
-from robustness import run as launch
 from robustness.cli import detection as command
 from tests.end_to_end import runs
 
@@ -38,18 +37,13 @@ def write(folder: pathlib.Path, sets: Any = None, labels: Any = None, scores: An
 def refused(
   tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., str]:
-  """Runs `main.py`'s launch on a config and returns its one message."""
-  monkeypatch.setattr(launch, 'set_devices', lambda processes: None)
+  """Returns the one message of a refused run, by default on predictions."""
 
   def one(config: Any = None) -> str:
     if config is None:
       config = video_pm_k.get_config('predictions')
       config.predictions, config.metadata = str(tmp_path / 'model.json'), str(tmp_path)
-    capsys.readouterr()
-    assert launch.main(config, str(tmp_path / 'run'), 'python main.py') == launch.BAD_INPUT
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith('error: ')]
-    assert len(lines) == 1 and not (tmp_path / 'run/results.json').exists()
-    return lines[0].removeprefix('error: ')
+    return runs.refused(config, tmp_path / 'run', capsys, monkeypatch)
 
   return one
 

@@ -1,4 +1,4 @@
-"""A machine with JAX, Flax, Optax and Matplotlib alone: the same run, bit for bit."""
+"""A machine without TensorFlow and other packages: the same run, bit for bit."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from robustness import workdir
 from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures as listing
 from robustness.evaluation import failures_by_class as by_class
-from robustness.evaluation import finished
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation, Study
 from robustness.evaluation.view_table import ViewTable
@@ -150,7 +150,7 @@ def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path: pathli
   found = []
   for stored in (True, False):
     folder = finished_runs.write_versions(tmp_path / str(stored), {'net': right}, stored)
-    made = finished.read(folder)['']
+    made = workdir.read(folder)['']
     own, _ = listing.findings(made.study, made.evaluations, made.image_shape)
     found.append((own.tables[listing.AFFECTED_CLASSES], assemble(own.estimates)))
   assert found[0][0] == found[1][0]

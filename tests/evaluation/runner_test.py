@@ -225,7 +225,7 @@ def test_processes_share_the_blocks(tmp_path: pathlib.Path) -> None:
 def test_compiles_once(tmp_path: pathlib.Path) -> None:
   runner = evaluator(MeshParallel())
   runner.evaluate(tiny_rows(21), Records(tmp_path, runner.layout(21, 8, 4), {}))
-  assert runner.compiled._cache_size() == 1
+  assert runner.compiled._function._cache_size() == 1
 
 
 @pytest.mark.parametrize('create', PARALLELS)

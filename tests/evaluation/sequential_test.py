@@ -21,7 +21,7 @@ from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.means import SEQUENTIAL
 from robustness.estimates.table import select
 from robustness.evaluation.rounds import Rounds
-from robustness.evaluation.study import Evaluation, Findings, Study
+from robustness.evaluation.study import Evaluation, Study
 from robustness.measure import evaluator_for, measure
 from robustness.present.notation import Notation
 from robustness.present.sentences import sentences
@@ -45,7 +45,7 @@ def rows() -> ArrayRows:
 
 def run(folder: pathlib.Path, study: Study = STUDY, execution: Execution = EXECUTION) -> Results:
   classifiers = [classifier('tiny', 0), classifier('other', 1)]
-  return measure(study, execution, classifiers, rows(), folder, lambda _: Findings())
+  return measure(study, execution, classifiers, rows(), folder)
 
 
 @pytest.fixture(scope='module')
@@ -254,7 +254,7 @@ def test_too_few_images_are_refused_with_how_many_are_needed() -> None:
 
 
 def of_one(study: Study, folder: pathlib.Path, execution: Execution = EXECUTION) -> Results:
-  return measure(study, execution, [classifier('tiny', 0)], rows(), folder, lambda _: Findings())
+  return measure(study, execution, [classifier('tiny', 0)], rows(), folder)
 
 
 def test_attacks_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:

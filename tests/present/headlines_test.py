@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness import summaries
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
 from robustness.present import headlines
-from robustness.results import Results
-from robustness.summaries import overview
+from robustness.present.summary import Overview
+from robustness.results import Results, joined
 
 COUNT = 50
 CORRUPTIONS = ('fog', 'snow', 'frost', 'blur', 'rain', 'sand', 'haze', 'dusk')
@@ -101,8 +100,8 @@ def test_a_classifier_without_a_headline_has_no_column() -> None:
 
 
 def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all() -> None:
-  joined = summaries.join(None, PARTS, {})
-  table = headlines.table(joined.by_part)
+  whole = joined(PARTS, {})
+  table = headlines.table(whole.by_part)
   rows = {row[0]: row[1:] for row in table.rows}
   assert table.columns == ('', 'plain', 'other', 'other − plain')
   assert list(rows) == [
@@ -131,11 +130,11 @@ def test_the_overview_tells_where_each_is_worst_one_of_each_part() -> None:
   first = headlines.findings({'clean': PARTS['clean']}, 3)[0].text
   assert first.startswith('clean: '), 'no choice'
   with pytest.raises(ValueError, match=r'overview\.worst is -1'):
-    overview.Settings(worst=-1)
+    Overview(worst=-1)
 
 
 def test_what_has_one_unit_and_direction_is_one_picture() -> None:
-  figures = overview.draw(overview.Settings(), PARTS)
+  figures = Overview().draw(PARTS)
   assert set(figures) == {'overview_share_higher', 'overview_share_lower', 'overview_amount_lower'}
   figure, caption = figures['overview_share_lower']
   assert len(figure.axes[0].get_yticks()) == 2 and 'lower is better' in caption

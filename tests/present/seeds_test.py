@@ -7,11 +7,9 @@ import copy
 import numpy as np
 import pytest
 
-from robustness import summaries
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.present import seeds, style
-from robustness.results import Results
-from robustness.summaries.seeds import over_seeds
+from robustness.results import Results, joined, over_seeds
 from tests import said
 from tests.present.headlines_test import made
 
@@ -60,7 +58,7 @@ def test_without_declared_headlines_every_quantity_is_drawn() -> None:
 def test_what_another_seed_changes_most_is_told_in_the_mean(battery: bool) -> None:
   by_seed: dict[int, Results] = BY_SEED
   if battery:
-    by_seed = {seed: summaries.join(None, {'clean': of}, {}) for seed, of in BY_SEED.items()}
+    by_seed = {seed: joined({'clean': of}, {}) for seed, of in BY_SEED.items()}
   (found,) = seeds.most_changed(over_seeds(by_seed))
   sentence, rows = found.text, found.rows
   assert len(rows) == 1

@@ -1,29 +1,35 @@
-"""What several classifiers got right in the same views, and how each differs from the first."""
+"""Finished workdirs side by side: what each classifier got right in the same views, and how it
+differs from the first."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from robustness import workdir
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
+from robustness.core.settings import check_name, differing_keys
 from robustness.estimates.effective_robustness import FEWEST, effective_robustness
 from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
-from robustness.evaluation.entries import Entry
-from robustness.evaluation.pairing import Pairing, pair
+from robustness.evaluation.image_digests import IMAGE_DIGEST
 from robustness.evaluation.records import Records
 from robustness.evaluation.row_selection import RowSelection
 from robustness.evaluation.study import Evaluation
 from robustness.evaluation.view_table import ViewTable
-from robustness.results import Results, Table
+from robustness.results import SINGLE, Results, Table
+from robustness.workdir import FinishedStudy
 
 CONFIDENCE = 0.95
 NEWCOMBE = 'newcombe'
@@ -33,6 +39,213 @@ EFFECTIVE = Quantity(
 )
 WHY_NOT = 'not compared by the study itself'
 """The fact that the study finds nothing of all classifiers together, with the reason."""
+PREPARATION = (
+  *('subset_seed', 'prepared_for', 'crop_margin', 'num_examples', 'image_shape', 'resize', 'crop'),
+  *('interpolation', 'resized_by'),
+)
+"""Keys of a description of data that differ where the same stored images are shown otherwise."""
+COUNTS = ('subset_seed', 'num_examples')
+"""Those of them that change which images there are and no image."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """One classifier of one workdir, in one study.
+
+  Attributes:
+    label: distinct among all that are compared.
+    own: the label it has in its workdir.
+    finished: the study.
+    evaluation: its records, under `label`.
+  """
+
+  label: str
+  own: str
+  finished: FinishedStudy
+  evaluation: Evaluation
+
+
+def read_entries(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
+  """Returns the classifiers of all workdirs by the tasks that all have; `SINGLE` for one study.
+
+  Args:
+    workdirs: paths, or LABEL=PATH.
+
+  Raises:
+    InputError: fewer than two classifiers, two of one label, workdirs of different studies or of
+      different settings of what is shown, no task in common, or see `workdir.read`.
+  """
+  named = {}
+  for given in workdirs:
+    label, equals, place = given.partition('=')
+    if equals and '/' not in label and label.strip() and not os.path.exists(given):
+      label, path = label.strip(), expanded(place)
+    else:
+      path = expanded(given)
+      label = path.resolve().name
+    check_name('the comparison', label, is_key=False)
+    named[label] = path
+  if len(named) < len(workdirs):
+    raise InputError(
+      f'two of the workdirs {", ".join(workdirs)} have one name: write a label before each, as in '
+      f'first={workdirs[0]}.'
+    )
+  tasks = {name: workdir.read(path) for name, path in named.items()}
+  first = next(iter(tasks.values()))
+  common = [task for task in first if all(task in of for of in tasks.values())]
+  if not common:
+    listed = '; '.join(
+      f'{name}: {", ".join(task or f"the study {own.study.name}" for task, own in of.items())}'
+      for name, of in tasks.items()
+    )
+    raise InputError(f'these workdirs have no study or task in common ({listed}).')
+  labels = _labels(
+    {name: {e.label for task in common for e in of[task].evaluations} for name, of in tasks.items()}
+  )
+  entries = {
+    task: [
+      Entry(labels[name, e.label], e.label, of[task], Evaluation(labels[name, e.label], e.records))
+      for name, of in tasks.items()
+      for e in of[task].evaluations
+    ]
+    for task in common
+  }
+  if all(len(several) < 2 for several in entries.values()):
+    raise InputError('a comparison needs at least two classifiers: give another workdir.')
+  for task, several in entries.items():
+    _check_same_views(task, several)
+  return entries
+
+
+def _labels(own: Mapping[str, set[str]]) -> dict[tuple[str, str], str]:
+  """Returns a label for each classifier, by its workdir and the label that it has there.
+
+  That label where no other workdir has it; else the workdir's name if it has but one classifier,
+  and else both.
+
+  Args:
+    own: labels by workdir, of all tasks together: a classifier has one label in all of them.
+  """
+  count = collections.Counter(label for labels in own.values() for label in labels)
+  return {
+    (name, label): label if count[label] == 1 else name if len(labels) == 1 else f'{name} {label}'
+    for name, labels in own.items()
+    for label in labels
+  }
+
+
+def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
+  first, where = entries[0].finished, '' if task == SINGLE else f'in the task {task}, '
+  for other in (entry.finished for entry in entries[1:]):
+    if other.study.name != first.study.name:
+      raise InputError(
+        f'{where}{first.folder} is of the study {first.study.name} and {other.folder} of '
+        f'{other.study.name}: give workdirs of the same study.'
+      )
+    # what fixes how a study shows an image; not to how many, nor its intervals
+    shown = [
+      {k: v for k, v in of.study.recording.items() if k not in ('half_width', 'confidence')}
+      for of in (first, other)
+    ]
+    lines = differing_keys(shown[0], shown[1])
+    names = [of.study.name_views(of.image_shape) for of in (first, other)]
+    if lines or names[0] != names[1]:
+      lines = lines or [f'image_shape: {first.image_shape} → {other.image_shape}']
+      raise InputError(
+        f'{where}{first.folder} and {other.folder} show their images differently; keys of '
+        f'config.study that differ: {"; ".join(lines)}. Run one again with the same.'
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairing:
+  """The images that two runs share.
+
+  Attributes:
+    first, second: [n] places of the same images among each run's rows; none where not paired.
+    note: why they are not paired, or what a reader must know of it.
+  """
+
+  first: np.ndarray
+  second: np.ndarray
+  note: str = ''
+
+  @property
+  def paired(self) -> bool:
+    """Whether there are shared images."""
+    return len(self.first) > 0
+
+  def noting(self, words: str) -> Pairing:
+    """Returns the pairing with further words in its note."""
+    return dataclasses.replace(self, note='; '.join(filter(None, (self.note, words))))
+
+
+def pair(first: Records, second: Records, names: tuple[str, str], common: bool) -> Pairing:
+  """Finds the images that two runs share.
+
+  Images are the same if their example ids are, and their digests; where the digests differ, because
+  each classifier has its own size, if both runs say the same of where their images are stored.
+
+  Args:
+    first, second: complete records.
+    names: of the runs, for messages.
+    common: whether runs that share a part of their images are compared on that part.
+
+  Raises:
+    InputError: the runs say the same of their data but have other images under the same ids, or
+      they share some of their images and `common` is False.
+  """
+  ids = [records.column('example_id') for records in (first, second)]
+  shared, *places = np.intersect1d(ids[0], ids[1], return_indices=True)
+  nothing = np.zeros(0, int)
+  differing = _differing(first, second)
+  equal = _equal_digests(first, second, *places)
+  stored_alike = not set(differing) - set(PREPARATION)
+  if not len(shared) or not (stored_alike or equal):
+    return Pairing(nothing, nothing, 'other images')
+  if equal is False and not set(differing) - set(COUNTS):
+    raise InputError(
+      f'{names[0]} and {names[1]} say the same of their data and have {len(shared)} example ids in '
+      'common, but not the same images: the files were changed between the runs. Run one again.'
+    )
+  if not common and len(shared) < max(map(len, ids)):
+    raise InputError(
+      f'{names[0]} and {names[1]} share {len(shared)} of {len(ids[0])} and {len(ids[1])} images: '
+      'run both on the same images, or give --common to compare them on those alone.'
+    )
+  order = np.argsort(places[0])  # as the first run has them
+  note = _note(first, second, equal)
+  if len(shared) < max(map(len, ids)):
+    note = '; '.join(filter(None, (f'difference on the {len(shared)} shared images', note)))
+  return Pairing(places[0][order], places[1][order], note)
+
+
+def _differing(first: Records, second: Records) -> list[str]:
+  """Returns the keys of the descriptions of data that differ."""
+  lines = differing_keys(first.identity['data'], second.identity['data'])
+  return [line.partition(':')[0].partition('.')[0] for line in lines]
+
+
+def _equal_digests(
+  first: Records, second: Records, at_first: np.ndarray, at_second: np.ndarray
+) -> bool | None:
+  """Returns whether all shared images have the same digest; None where a run has no digests."""
+  if any(IMAGE_DIGEST not in records.read(0, 0).arrays for records in (first, second)):
+    return None
+  return bool(
+    (first.column(IMAGE_DIGEST)[at_first] == second.column(IMAGE_DIGEST)[at_second]).all()
+  )
+
+
+def _note(first: Records, second: Records, equal: bool | None) -> str:
+  notes = []
+  if equal is None:
+    notes.append('paired by example id alone: an earlier version wrote the records')
+  elif not equal:
+    notes.append('the same stored images, prepared otherwise')
+  if first.identity.get('seed') != second.identity.get('seed'):
+    notes.append('other seeds: what is drawn differs')
+  return '; '.join(notes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,8 +356,8 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
 
   Args:
     entries: at least one.
-    common: see `pairing.pair`.
-    baseline: label of the first classifier of all parts; where a part lacks it, such as a callable
+    common: see `pair`.
+    baseline: label of the first classifier of all tasks; where a task lacks it, such as a callable
       in an attack, the notes name the one that differences are from.
 
   Returns:
@@ -154,7 +367,7 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   """
   first = entries[0]
   lacking = (
-    '' if first.label == baseline else f'minus {first.label}: {baseline} is not in this part'
+    '' if first.label == baseline else f'minus {first.label}: {baseline} is not in this task'
   )
   pairings = [
     pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common).noting(

@@ -1,6 +1,6 @@
 """The tables of Yin et al. (2019), measured beside published: table 1 and 3, or table 4.
 
-They are read from the part of the study `corruption_error`, whose baseline is the naturally trained
+They are read from the task with the study `corruption_error`; its baseline is the naturally trained
 classifier. Classifiers are matched by label: natural, gaussian, adversarial, low_pass, high_pass,
 auto_augment and fog_noise; of one of another label nothing is published. What is printed are rows
 of the table of results too, errors as measured ones are, with the facet `source`.
@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.core.settings import choice
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.published import TABLE_1, TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble, facets_of, select
-from robustness.evaluation.study import Findings, Study
-from robustness.present.charts import Picture
+from robustness.present import charts
 from robustness.present.named_points import Panel, named_points
 from robustness.present.notation import Notation, place_words
-from robustness.results import Results, Table
-from robustness.summaries import Summary
+from robustness.results import Findings, Results, Summary, Table
 
 STUDY, PUBLISHED = 'corruption_error', 'published'
 TABLES = {'cifar': (TABLE_3, 'fourier_cifar'), 'imagenet': (TABLE_4, 'fourier_imagenet')}
@@ -32,70 +31,65 @@ TABLES = {'cifar': (TABLE_3, 'fourier_cifar'), 'imagenet': (TABLE_4, 'fourier_im
 
 @dataclasses.dataclass(frozen=True)
 class FourierTable(Summary):
-  """Measured beside printed.
+  """The section `config.battery.summary.fourier_table`.
 
   Attributes:
     data: 'cifar' (tables 1 and 3) or 'imagenet' (table 4).
     baseline: label of the classifier that mCE and changes are from; the first of the config.
   """
 
-  title: ClassVar[str] = 'Tables and figures of Yin et al. (2019)'
+  title = 'Tables and figures of Yin et al. (2019)'
   data: str = 'cifar'
   baseline: str = 'natural'
 
   def __post_init__(self) -> None:
-    self.choice('data', TABLES)
+    choice(f'{self.section}.{self.name}.data', self.data, TABLES)
 
   @property
-  def published(self) -> PublishedTable:
+  def published_table(self) -> PublishedTable:
     """The table of the paper."""
     return TABLES[self.data][0]
 
-  @property
-  def corruptions(self) -> str:
-    """The set of corruptions that the paper's table averages over."""
-    return TABLES[self.data][1]
-
-  def check(self, labels: Sequence[str], studies: Mapping[str, Study]) -> None:
+  def check(self, labels: Sequence[str], studies: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuses a run whose mCE would have another baseline than the paper's, or none.
 
     Raises:
-      InputError: the baseline is missing or not first, or the part divides by something else.
+      InputError: the baseline is missing or not first, or the task divides by something else.
     """
-    where = self.key('baseline')
+    where = f'{self.section}.{self.name}.baseline'
     for name, study in studies.items():
-      if study.name != STUDY:
+      if study['name'] != STUDY:
         continue
       if self.baseline not in labels:
         raise InputError(
           f'{where} is {self.baseline!r}, by whose errors mCE divides, but config.classifiers '
           f'are {", ".join(labels)}: add it, or name one of these.'
         )
-      if self.baseline != labels[0] or getattr(study, 'baseline', '') != 'first':
+      divides_by = labels[0] if study['baseline'] == 'first' else study['baseline']
+      if self.baseline != divides_by or study['baseline'] != 'first':
         raise InputError(
-          f'{where} is {self.baseline!r}, but config.battery.{name} divides by '
-          f'{labels[0] if getattr(study, "baseline", "") == "first" else study.baseline!r}: '  # type: ignore[attr-defined]
-          "put it first in config.classifiers, with config.battery.<part>.study.baseline='first'."
+          f'{where} is {self.baseline!r}, but config.battery.{name} divides by {divides_by!r}: '
+          "put it first in config.classifiers, with config.battery.<task>.study.baseline='first'."
         )
 
-  def summarise(self, parts: Mapping[str, Results]) -> Findings:
+  def summarise(self, tasks: Mapping[str, Results]) -> Findings:
     """Returns what is printed as rows, and tables: measured beside printed, and for each classifier
     under which corruptions the printed change has the sign of the measured one."""
-    results = _errors(parts)
+    results = _errors(tasks)
     if results is None:
       return Findings()
-    printed = self.printed(results)
+    printed = self.published(results)
     by_severity = printed.get('severity', pd.Series(np.nan, printed.index)).notna()
     tables = {
-      self.published.name: _beside(results, printed[~by_severity]),
+      self.published_table.name: _beside(results, printed[~by_severity]),
       **({'table 1': _beside(results, printed[by_severity])} if by_severity.any() else {}),
       'agreement': _agreement(self.changes(results)),
     }
     return Findings(tables=tables, estimates=[printed])
 
-  def draw(self, parts: Mapping[str, Results]) -> dict[str, Picture]:
+  def draw(self, tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     """Returns {'agreement': (figure, caption)}: changes of the error, measured against printed."""
-    results = _errors(parts)
+    results = _errors(tasks)
     both = self.changes(results) if results else pd.DataFrame()
     if both.empty:
       return {}
@@ -104,16 +98,16 @@ class FourierTable(Summary):
       y = own.set_index('corruption')
       panels.append(Panel((str(label),), y.assign(value=y.printed, low=np.nan, high=np.nan), y))
     caption = (
-      f'Error minus that of {self.baseline} under each corruption, on {both.n.max():,} images '
-      f'with paired intervals, against the same in {self.published.name} of Yin et al. (2019). '
-      'On the broken line both are equal.'
+      f'Error minus that of {self.baseline} under each corruption, on {both.n.max():,} images with '
+      f'paired intervals, against the same in {self.published_table.name} of Yin et al. (2019). On '
+      'the broken line both are equal.'
     )
     x, y = 'published change of error (points)', 'measured change (points)'
     return {'agreement': (named_points(panels, x, y), caption)}
 
-  def printed(self, results: Results) -> pd.DataFrame:
+  def published(self, results: Results) -> pd.DataFrame:
     """Returns what is printed of the classifiers of results, with differences from the baseline."""
-    table, declared = self.published, {q.name: q for q in results.quantities}
+    table, declared = self.published_table, {q.name: q for q in results.quantities}
 
     def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
       n, places = table.images, {**facets, 'source': PUBLISHED}
@@ -134,26 +128,26 @@ class FourierTable(Summary):
             change = table.corrupted['natural'][name] - accuracy
             yield estimate(label, 'error', change, self.baseline, corruption=name)
         mean = 1 - table.average[label]
-        yield estimate(label, 'error', mean, corruption_set=self.corruptions)
+        yield estimate(label, 'error', mean, corruption_set=TABLES[self.data][1])
         if label in table.mce:
-          yield estimate(label, 'mCE', table.mce[label], corruption_set=self.corruptions)
+          yield estimate(label, 'mCE', table.mce[label], corruption_set=TABLES[self.data][1])
 
     return assemble([part(list(rows()))])
 
   def changes(self, results: Results) -> pd.DataFrame:
-    """Returns the differences of errors from the baseline by corruption that are printed too, rows
+    """Returns the differences of errors from the baseline by corruption that are printed too: rows
     of the table of results with the column `printed`."""
     measured, stated = (
       select(table, 'error', self.baseline, corruption=..., **facets)
-      for table, facets in ((results.table, {}), (self.printed(results), {'source': PUBLISHED}))
+      for table, facets in ((results.table, {}), (self.published(results), {'source': PUBLISHED}))
     )
     keys = ['classifier', 'corruption']
     return measured.merge(stated[[*keys, 'value']].rename(columns={'value': 'printed'}), on=keys)
 
 
-def _errors(parts: Mapping[str, Results]) -> Results | None:
-  """Returns the results of the part with errors by corruption, if it was run."""
-  return next((results for results in parts.values() if results.study == STUDY), None)
+def _errors(tasks: Mapping[str, Results]) -> Results | None:
+  """Returns the results of the task with errors by corruption, if it was run."""
+  return next((results for results in tasks.values() if results.study == STUDY), None)
 
 
 def _beside(results: Results, printed: pd.DataFrame) -> Table:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.evaluation import finished
 from robustness.results import Results, Table
+from robustness.workdir import LEFT_OUT, read, read_task
 from tests import finished_runs
 
 CORRECT = {'first': [True, False, True], 'second': [True, True, True]}
@@ -27,13 +27,13 @@ def rewrite(workdir: pathlib.Path, **config: object) -> None:
 
 
 def test_a_workdir_of_one_study(workdir: pathlib.Path) -> None:
-  part = finished.part(workdir, '')
+  part = read_task(workdir, '')
   assert part.study.name == 'accuracy' and part.image_shape == finished_runs.SHAPE
   for evaluation, correct in zip(part.evaluations, CORRECT.values(), strict=True):
     np.testing.assert_array_equal(evaluation.records.column('rank') == 0, correct)
   assert part.study.name_views(part.image_shape) == ['as stored']
-  with pytest.raises(InputError, match="a single study and no part 'errors'"):
-    finished.part(workdir, 'errors')
+  with pytest.raises(InputError, match="a single study and no task 'errors'"):
+    read_task(workdir, 'errors')
 
 
 def test_a_part_of_a_battery_is_found_by_what_it_records(workdir: pathlib.Path) -> None:
@@ -48,12 +48,12 @@ def test_a_part_of_a_battery_is_found_by_what_it_records(workdir: pathlib.Path) 
         (workdir / name).rename(battery / place / name)
   section = {'parts': ['plain'], 'plain': {'study': {'name': 'accuracy', 'top_k': None}}}
   (battery / 'config.json').write_text(json.dumps({'battery': section}))
-  part = finished.part(battery, 'plain')
+  part = read_task(battery, 'plain')
   assert [evaluation.label for evaluation in part.evaluations] == list(CORRECT)
-  with pytest.raises(InputError, match='choose one of its parts, plain'):
-    finished.part(battery, '')
-  with pytest.raises(InputError, match="no part 'plane'; did you mean 'plain'"):
-    finished.part(battery, 'plane')
+  with pytest.raises(InputError, match='choose one of its tasks, plain'):
+    read_task(battery, '')
+  with pytest.raises(InputError, match="no task 'plane'; did you mean 'plain'"):
+    read_task(battery, 'plane')
 
 
 def test_a_part_that_no_classifier_could_take_is_absent(workdir: pathlib.Path) -> None:
@@ -63,28 +63,28 @@ def test_a_part_that_no_classifier_could_take_is_absent(workdir: pathlib.Path) -
   config['battery']['parts'].append('attack')
   (battery / 'config.json').write_text(json.dumps(config))
   with pytest.raises(InputError, match=r'not finished: .*attack has no results\.json'):
-    finished.read(battery)
+    read(battery)
   whole = Results('battery', {}, {}, {})
   rows = [['attack', 'own', 'it is a callable, of which there is no gradient']]
-  whole.tables[finished.LEFT_OUT] = Table(('part', 'classifier', 'why'), rows)
+  whole.tables[LEFT_OUT] = Table(('part', 'classifier', 'why'), rows)
   whole.write(battery)
-  assert list(finished.read(battery)) == ['plain']
-  with pytest.raises(InputError, match="no numbers of the part 'attack', which none of its"):
-    finished.part(battery, 'attack')
+  assert list(read(battery)) == ['plain']
+  with pytest.raises(InputError, match="no numbers of the task 'attack', which none of its"):
+    read_task(battery, 'attack')
 
 
 def test_a_folder_that_is_no_workdir(tmp_path: pathlib.Path) -> None:
   with pytest.raises(InputError, match=r'no workdir: it has no config\.json'):
-    finished.read(tmp_path)
+    read(tmp_path)
 
 
 def test_unfinished_workdirs_say_what_is_missing(workdir: pathlib.Path) -> None:
   next((workdir / 'records' / 'second').glob('*.npz')).unlink()
   with pytest.raises(InputError, match=r'not finished.*lacks shards.*Run its command again'):
-    finished.read(workdir)
+    read(workdir)
   (workdir / 'results.json').unlink()
   with pytest.raises(InputError, match=r'not finished.*has no results\.json'):
-    finished.read(workdir)
+    read(workdir)
 
 
 def test_several_seeds_are_read_one_by_one(workdir: pathlib.Path) -> None:
@@ -94,11 +94,11 @@ def test_several_seeds_are_read_one_by_one(workdir: pathlib.Path) -> None:
   for name in ('results.json', 'results.npz', 'results.csv', 'records'):
     (workdir / name).rename(folder / name)
   with pytest.raises(InputError, match='give one of them, such as .*seed3'):
-    finished.read(workdir)
-  assert finished.part(folder, '').results.study == 'accuracy'
+    read(workdir)
+  assert read_task(folder, '').results.study == 'accuracy'
 
 
 def test_predictions_made_elsewhere_are_no_run(workdir: pathlib.Path) -> None:
   rewrite(workdir, predictions='scores.json')
   with pytest.raises(InputError, match='made elsewhere'):
-    finished.read(workdir)
+    read(workdir)

@@ -7,13 +7,12 @@ import pathlib
 
 import pandas as pd
 
-from robustness import summaries
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of
 from robustness.present import charts, tables
-from robustness.results import Results
-from robustness.summaries.joined import Joined
+from robustness.present.summary import of_battery
+from robustness.results import Results, joined
 from tests.estimates.means_test import made
 
 CHANGED = Quantity('changed', 'changed answers', better='lower')
@@ -29,8 +28,7 @@ def part(quantity: Quantity, by: tuple[str, ...]) -> Results:
 
 def test_the_table_of_a_battery_has_that_of_each_part(tmp_path: pathlib.Path) -> None:
   parts = {'clean': part(ERROR, ()), 'far': part(CHANGED, ('corruption', 'severity'))}
-  joined = summaries.join(None, parts, {})
-  joined.write(tmp_path)
+  joined(parts, {}).write(tmp_path)
   read = Results.read(tmp_path)
   assert facets_of(read.table) == ['part', 'corruption', 'severity']
   for name, of in parts.items():
@@ -44,7 +42,7 @@ def test_parts_are_found_again_with_what_each_declares(tmp_path: pathlib.Path) -
   """Of two declarations of one name each part has its own."""
   own = dataclasses.replace(ERROR, words='error over all scenes')
   parts = {'one': part(ERROR, ('corruption',)), 'two': part(own, ())}
-  summaries.join(None, parts, {}).write(tmp_path)
+  joined(parts, {}).write(tmp_path)
   read = Results.read(tmp_path)
   assert read.quantities == (ERROR, own)
   for name, of in parts.items():
@@ -54,9 +52,9 @@ def test_parts_are_found_again_with_what_each_declares(tmp_path: pathlib.Path) -
 
 
 def test_what_parts_show_is_told_behind_their_names_and_not_drawn_again() -> None:
-  joined = summaries.join(None, {'one': part(ERROR, ('corruption',))}, {})
-  assert not charts.draw(joined) and not list(tables.tables(joined))
-  presented = Joined(None, {})
-  first, *_, last = (finding.text for finding in presented.findings(joined))
+  whole = joined({'one': part(ERROR, ('corruption',))}, {})
+  assert not charts.draw(whole) and not list(tables.tables(whole))
+  presented = of_battery(None, {})
+  first, *_, last = (finding.text for finding in presented.findings(whole))
   assert first.startswith('Of all parts first is worst in one: ') and last.startswith('one: ')
-  assert list(presented.figures(joined)) == ['overview_share_lower']
+  assert list(presented.figures(whole)) == ['overview_share_lower']

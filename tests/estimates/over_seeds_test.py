@@ -15,10 +15,10 @@ from robustness.core.errors import InputError
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.means import means as means_of
 from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.over_seeds import NO_SPREAD
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.results import Results
-from robustness.summaries.seeds import NO_SPREAD, over_seeds
+from robustness.results import Results, over_seeds
 from tests.table_rows import estimate
 
 SLOPE = Quantity('slope', 'slope', kind='amount')

@@ -11,10 +11,9 @@ from robustness.core.errors import InputError
 from robustness.estimates.published import TABLE_3, TABLE_4
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
-from robustness.results import Results
+from robustness.present.fourier_table import FourierTable
+from robustness.results import Results, joined
 from robustness.studies import accuracy, corruption_error
-from robustness.summaries import join
-from robustness.summaries.fourier_table import FourierTable
 from tests.studies.corruption_error_published_test import ROWS, made_records
 from tests.table_rows import estimate
 
@@ -42,7 +41,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def test_measured_rows_equal_the_published_ones_if_the_accuracies_do(results: Results) -> None:
-  printed = FourierTable().printed(results)
+  printed = FourierTable().published(results)
   facets = ['corruption', 'corruption_set']
   keys = ['classifier', 'versus', 'quantity', *facets]
   measured = results.table[results.table.severity.isna()]
@@ -98,7 +97,7 @@ def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(result
 
 
 def test_table_4_has_its_own_accuracies() -> None:
-  assert FourierTable(data='imagenet').published is TABLE_4
+  assert FourierTable(data='imagenet').published_table is TABLE_4
   with pytest.raises(InputError, match=r"fourier_table\.data is 'imagnet'; did you mean"):
     FourierTable(data='imagnet')
 
@@ -116,22 +115,23 @@ def test_a_missing_baseline_is_refused_before_anything_is_trained(
 ) -> None:
   study = corruption_error.Study(baseline=baseline)
   with pytest.raises(InputError, match=message):
-    FourierTable().check(labels, {'plain': accuracy.Study(), 'errors': study})
+    FourierTable().check(labels, {'plain': accuracy.Study().described, 'errors': study.described})
 
 
 def test_without_the_errors_there_is_nothing_and_nothing_is_refused(results: Results) -> None:
-  FourierTable().check(('any',), {'plain': accuracy.Study()})
+  FourierTable().check(('any',), {'plain': accuracy.Study().described})
   plain = Results('accuracy', {'label': 'any'}, {'num_examples': 3}, {})
   findings = FourierTable().summarise({'plain': plain})
   assert not findings.tables and not findings.estimates
   assert not FourierTable().draw({'plain': plain})
-  joined = join(None, {'plain': plain, 'errors': results}, {})
-  assert joined.study == 'battery' and set(joined.table.part) == {'errors'}
-  assert [row[0] for row in joined.tables['parts'].rows] == ['plain', 'errors']
+  whole = joined({'plain': plain, 'errors': results}, {})
+  assert whole.study == 'battery' and set(whole.table.part) == {'errors'}
+  assert [row[0] for row in whole.tables['parts'].rows] == ['plain', 'errors']
 
 
 def test_published_rows_are_in_the_table_of_the_battery(results: Results) -> None:
-  table = join(FourierTable(), {'errors': results}, {}).table
+  tasks = {'errors': results}
+  table = joined(tasks, {}, 'fourier_table', FourierTable().summarise(tasks)).table
   pair = [
     estimate(table, 'gaussian', 'error', 'natural', corruption='fog', **facets).value
     for facets in ({'part': 'errors'}, {'source': 'published'})
