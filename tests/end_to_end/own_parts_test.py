@@ -99,7 +99,7 @@ def test_sections_of_own_parts_are_keys_wherever_they_stand(file: pathlib.Path) 
   assert {len(own['file_sha256']) for own in parts} == {64}
   for change, message in (
     ('classifier.augment.invert.strenght=.5', "did you mean 'strength'"),
-    ('classifier.augment.invert.strength=half', 'it must be a number'),
+    ('classifier.augment.invert.strength=half', 'could not convert string to float'),
     ('classifier.augment.inwert.strength=1', "did you mean 'invert'"),
   ):
     with pytest.raises(InputError, match=message):
