@@ -21,12 +21,24 @@ from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.estimates.table import assemble, select
 from robustness.evaluation import failures as listing
 from robustness.evaluation import one_view
-from robustness.evaluation.passes import passes
 from robustness.evaluation.records import Records
-from robustness.evaluation.rounds import Rounds
+from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.sequential import RoundSettings, evaluate_in_rounds, places_of_rounds
-from robustness.evaluation.study import IMAGES, Evaluation, Findings, Study, of_recorded, prefixes
+from robustness.evaluation.sequential import (
+  RoundSettings,
+  evaluate_in_rounds,
+  passes,
+  places_of_rounds,
+)
+from robustness.evaluation.study import (
+  IMAGES,
+  EstimatesFromRows,
+  Evaluation,
+  Findings,
+  Study,
+  of_recorded,
+  prefixes,
+)
 from robustness.models.classifier import Classifier
 from robustness.parallel.meeting import meet
 from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Results
@@ -68,9 +80,11 @@ def measure(
   compared = compare(rows)
   key = random_keys.stream(execution.seed, study.stream)
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
-  stated = study.provenance(evaluations, rows.image_shape, findings)
+  stated = study.provenance(evaluations, rows.image_shape)
   described = _described(study, used)
-  parts = [*findings.estimates, *compared.estimates, *study.row_estimates(rows, evaluations)]
+  parts = [*findings.estimates, *compared.estimates]
+  if isinstance(study, EstimatesFromRows):
+    parts += study.row_estimates(rows, evaluations)
   table = _with_classes(assemble(parts), failed.estimates)
   return Results(
     study.name,
@@ -80,7 +94,7 @@ def measure(
       'image_shape': list(rows.image_shape),
       'class_names': list(rows.class_names),
     },
-    {**study.described, **dataclasses.asdict(execution)},
+    {**study.describe(), **dataclasses.asdict(execution)},
     tables={
       **findings.tables,
       **passes(evaluations),
@@ -92,8 +106,7 @@ def measure(
       **findings.arrays,
       **compared.arrays,
       **failed.arrays,
-      **study.sample_arrays(rows, key),
-      **study.finding_arrays(rows, findings),
+      **study.sample_arrays(rows, key, findings),
     },
     table=table,
     quantities=_declared(study, table),
@@ -154,7 +167,7 @@ def _failures(
       common = evaluation.rounds.common, rows.num_examples, seed, evaluation.rounds.design
       own[:, 0] = places_of_rounds(*common)[own[:, 0]]
     if len(own) and classifier and jax.process_index() == 0:
-      pictures = one_view.damaged(study, rows, own, key, classifier, study.composes)
+      pictures = one_view.damaged(study, rows, own, key, classifier)
       findings.arrays[prefix + FAILURE_IMAGES] = pictures
   return findings
 
@@ -193,7 +206,7 @@ def _recorded(
   rows: Rows,
   parallel: parallel_package.Parallel,
   folder: pathlib.Path,
-) -> Records | Rounds:
+) -> Records | SequentialRecords:
   """Returns the complete records of a classifier, or of images alone."""
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   identity = {

@@ -37,7 +37,7 @@ from robustness.core.settings import without_inherited
 from robustness.environments.rows import with_groups
 from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
-from robustness.evaluation.study import IMAGES, Findings, PredictionScores, Study
+from robustness.evaluation.study import IMAGES, Findings, PredictionScores, StudiesTrainings, Study
 from robustness.models import from_file
 from robustness.parallel.agreement import check_config, check_workdir
 from robustness.parallel.meeting import RESUMABLE, lost
@@ -232,11 +232,9 @@ def check_studies(experiment: Experiment, rows: OpenedRows) -> None:
     section = 'config' if experiment.is_single else f'config.battery.{name}'
     with naming('config.study', f'{section}.study'):
       image_shape = rows[part.data].image_shape
-      part.study.check_classifiers(list(experiment.classifiers))
       experiments.refuse_what_is_lost(part.study, experiment.execution, image_shape)
       part.study.views(image_shape)
-      part.study.check_rows(rows[part.data])
-      part.study.check_recipes(rows[part.data], recipes)
+      part.study.check(rows[part.data], recipes)
 
 
 def shown_in_training(experiment: Experiment, rows: OpenedRows) -> dict[str, dict[str, Any]]:
@@ -258,6 +256,8 @@ def _preview(experiment: Experiment, rows: OpenedRows, folders: Sequence[pathlib
     return
   recipes = shown_in_training(experiment, rows)
   for name, part in experiment.measurements.items():
+    if not isinstance(part.study, StudiesTrainings):
+      continue
     preview = part.study.preview(rows[part.data], recipes)
     for title, table in preview.tables.items():
       for line in (title, *text.lines(table)):
@@ -324,7 +324,7 @@ def _score_predictions(
   """Reduces predictions made elsewhere, or records of an earlier run, without a classifier."""
   sections = dict(config)
   study = studies.from_config(sections.pop('study', {}))
-  scores = study.prediction_scores(sections)
+  scores = studies.scores_of(study, sections)
   with workdir.locked(directory):
     return _score(study, scores, config, workdir.prepare(directory, config), command)
 
@@ -363,7 +363,7 @@ def _score(
 
 def _compared_with_training(builder: ClassifierBuilder, study: Study, rows: Rows) -> Findings:
   """Returns what a study finds of its rows and those of the trainings, if it asks for these."""
-  if not study.compares_training_rows:
+  if not (isinstance(study, StudiesTrainings) and study.compares_training_rows):
     return Findings()
   training = {
     label: builder.training.open_rows(recipe)

@@ -21,10 +21,12 @@ from robustness.config.config_dict import ConfigDict, nested
 from robustness.config.defaults import UnknownVariantError, default_battery, default_config
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
-from robustness.core.settings import check_name, check_sections, choice, without_inherited
-from robustness.evaluation.study import names
+from robustness.core.registry import is_reference
+from robustness.core.settings import check_name, check_sections, without_inherited
+from robustness.evaluation.study import STUDIES, default_section
 
 _CHANGE = re.compile(r'--?(no)?config\.([^=]+)(=(.*))?', re.DOTALL)
+_STUDY_NAME = re.compile(r'(battery\.[^.]+\.)?study\.name')
 _BOOLEANS = {'true': True, 't': True, '1': True, 'false': False, 'f': False, '0': False}
 _EXPECTED = {
   bool: 'True or False',
@@ -66,6 +68,7 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   if file is None:
     return None, rest
   config = load_config(file)
+  changes.sort(key=lambda change: not _STUDY_NAME.fullmatch(change[1]))
   for no, key, _, text in changes:
     _change(config, key, text, bool(no))
   return config, rest
@@ -105,6 +108,11 @@ def _change(config: ConfigDict, path: str, text: str | None, off: bool) -> None:
     section[key] = value_of(text, kind)
   except (ValueError, TypeError, SyntaxError) as error:
     raise InputError(f'{written}: {error}; it must be {_EXPECTED.get(kind, kind)}.') from error
+  if _STUDY_NAME.fullmatch(path) and is_reference(section[key]):  # its own settings follow
+    values = nested(default_section(section[key]))
+    for old in [name for name in section if name not in values]:
+      del section[old]
+    section.update(values)
 
 
 def value_of(text: str, kind: type) -> Any:
@@ -262,7 +270,7 @@ def _study_name(section: Any, where: str, path: pathlib.Path) -> str:
       f'config file {path} has no {where}.study.name; expected a JSON object such as config.json '
       'of a workdir.'
     )
-  choice(f'{where}.study.name', study['name'], names())
+  STUDIES.find(study['name'], f'{where}.study.name')
   return study['name']
 
 

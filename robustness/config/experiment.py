@@ -12,7 +12,7 @@ from robustness.config.recipe import ClassifierSettings, parse_classifier
 from robustness.core import settings
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import choice, require
-from robustness.evaluation.study import Study
+from robustness.evaluation.study import HasSmallChanges, Study
 from robustness.parallel import KINDS
 from robustness.training.settings import TrainingSettings
 
@@ -163,11 +163,11 @@ def refuse_what_is_lost(
   """Raises InputError where a study measures what the config's precision rounds away.
 
   Args:
-    study: see `Study.lost_in_bfloat16`.
+    study: see `HasSmallChanges`.
     execution: with the precision.
     image_shape: of the images, where they are opened.
   """
-  lost = study.lost_in_bfloat16(image_shape)
+  lost = study.lost_in_bfloat16(image_shape) if isinstance(study, HasSmallChanges) else ''
   if execution.precision == 'bfloat16' and lost:
     raise InputError(
       f'config.precision is bfloat16, in which numbers have 8 bits, and {study.name} would '

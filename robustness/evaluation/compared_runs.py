@@ -19,10 +19,9 @@ from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.entries import Entry
 from robustness.evaluation.pairing import Pairing, pair
-from robustness.evaluation.records import Records
-from robustness.evaluation.row_selection import RowSelection
+from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation
-from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.views import ViewTable
 from robustness.results import Results, Table
 
 CONFIDENCE = 0.95
@@ -50,7 +49,7 @@ class Answers:
   table: ViewTable
 
   @classmethod
-  def of(cls, entry: Entry, records: Records) -> Answers:
+  def of(cls, entry: Entry, records: RecordsReader) -> Answers:
     """Returns those that an entry's records hold, or a selection of them."""
     joined, table = entry.finished.study.by_image(records, entry.finished.image_shape)
     return cls(joined.table('rank') == 0, joined.column('example_id'), table)
@@ -96,11 +95,11 @@ class Answers:
     return self.right[:, list(self.table.groups[group])].mean(1)
 
 
-def _selected(entry: Entry, rows: np.ndarray) -> Records:
+def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
   """Returns given rows of an entry's records: these themselves where all are given in order."""
   records = entry.evaluation.records
   whole = np.array_equal(rows, np.arange(records.layout.num_rows))
-  return records if whole else RowSelection(records, rows)
+  return records if whole else SelectedRows(records, rows)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -126,7 +126,7 @@ def _check_same_views(part: str, entries: Sequence[Entry]) -> None:
         f'{where}{first.folder} is of the study {first.study.name} and {other.folder} of '
         f'{other.study.name}: give workdirs of the same study.'
       )
-    names = [each.study.name_views(each.image_shape) for each in (first, other)]
+    names = [each.study.view_table(each.image_shape).names for each in (first, other)]
     lines = differing_keys(_shown(first.study), _shown(other.study))
     if lines or names[0] != names[1]:
       lines = lines or [f'image_shape: {first.image_shape} → {other.image_shape}']

@@ -15,7 +15,7 @@ from robustness.core.paths import expanded
 from robustness.core.settings import without_inherited
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import HEADER, Records
-from robustness.evaluation.rounds import FIRST, Rounds
+from robustness.evaluation.rounds import FIRST, SequentialRecords
 from robustness.evaluation.study import IMAGES, Evaluation, Study, of_recorded
 from robustness.results import JSON_NAME, Results
 from robustness.workdir import CONFIG
@@ -141,7 +141,7 @@ def _study(
   design = study.sequential_design
   evaluations = of_recorded(
     {
-      label: Rounds.open(root / label, design) if design else Records.open(root / label)
+      label: SequentialRecords.open(root / label, design) if design else Records.open(root / label)
       for label in labels
     }
   )

@@ -8,8 +8,8 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.settings import differing_keys
-from robustness.evaluation.image_digests import IMAGE_DIGEST
-from robustness.evaluation.records import Records
+from robustness.evaluation.provenance import IMAGE_DIGEST
+from robustness.evaluation.records import RecordsReader
 
 PREPARATION = (
   'subset_seed',
@@ -50,7 +50,9 @@ class Pairing:
     return dataclasses.replace(self, note='; '.join(filter(None, (self.note, words))))
 
 
-def pair(first: Records, second: Records, names: tuple[str, str], common: bool) -> Pairing:
+def pair(
+  first: RecordsReader, second: RecordsReader, names: tuple[str, str], common: bool
+) -> Pairing:
   """Finds the images that two runs share.
 
   Images are the same if their example ids are, and their digests; where the digests differ, because
@@ -90,14 +92,14 @@ def pair(first: Records, second: Records, names: tuple[str, str], common: bool) 
   return Pairing(places[0][order], places[1][order], note)
 
 
-def _differing(first: Records, second: Records) -> list[str]:
+def _differing(first: RecordsReader, second: RecordsReader) -> list[str]:
   """Returns the keys of the descriptions of data that differ."""
   lines = differing_keys(first.identity['data'], second.identity['data'])
   return [line.partition(':')[0].partition('.')[0] for line in lines]
 
 
 def _equal_digests(
-  first: Records, second: Records, at_first: np.ndarray, at_second: np.ndarray
+  first: RecordsReader, second: RecordsReader, at_first: np.ndarray, at_second: np.ndarray
 ) -> bool | None:
   """Returns whether all shared images have the same digest; None where a run has no digests."""
   if any(IMAGE_DIGEST not in records.read(0, 0).arrays for records in (first, second)):
@@ -107,7 +109,7 @@ def _equal_digests(
   )
 
 
-def _note(first: Records, second: Records, equal: bool | None) -> str:
+def _note(first: RecordsReader, second: RecordsReader, equal: bool | None) -> str:
   notes = []
   if equal is None:
     notes.append('paired by example id alone: an earlier version wrote the records')

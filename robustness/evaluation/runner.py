@@ -23,10 +23,9 @@ from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, numeric_columns
 from robustness.evaluation.callable_step import CallableStep
-from robustness.evaluation.image_digests import IMAGE_DIGEST, image_digests
-from robustness.evaluation.measurements import LARGEST, TOTAL, joined, observe
+from robustness.evaluation.measurements import FINITE, LARGEST, TOTAL, joined, observe, summarise
 from robustness.evaluation.placed import PlacedBlock
-from robustness.evaluation.prediction_summary import FINITE, summarise
+from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests
 from robustness.evaluation.records import Layout, Records, Shard
 from robustness.evaluation.row_checks import check_fit, check_images, check_labels
 from robustness.evaluation.study import IMAGES

@@ -11,7 +11,7 @@ from robustness.core.errors import InputError
 from robustness.core.settings import require
 from robustness.evaluation import finished
 from robustness.evaluation.study import Evaluation, Findings
-from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.views import ViewTable
 
 Reduction = Callable[[Sequence[Evaluation], ViewTable], Findings]
 
@@ -89,4 +89,8 @@ class WorkdirScores:
 
   def settings(self) -> dict[str, Any]:
     """Returns the reduction, the workdir and the study whose views these are, plain values."""
-    return {**self.described, **dataclasses.asdict(self.chosen), 'of': self._part().study.described}
+    return {
+      **self.described,
+      **dataclasses.asdict(self.chosen),
+      'of': self._part().study.describe(),
+    }

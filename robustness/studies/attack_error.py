@@ -22,19 +22,24 @@ from robustness.core import parts
 from robustness.core.parts import Part
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require, require_fractions
 from robustness.estimates.means import arrays, means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.spectra import energy_fraction
 from robustness.estimates.table import select
-from robustness.evaluation import study
+from robustness.evaluation.measurements import summarise
 from robustness.evaluation.outcomes import Recorded, wrong
-from robustness.evaluation.prediction_summary import summarise
-from robustness.evaluation.records import Records
-from robustness.evaluation.sequential_study import SequentialStudy
-from robustness.evaluation.study import Evaluation, Findings
-from robustness.evaluation.views import Views
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import (
+  Evaluation,
+  Figures,
+  Findings,
+  ImageShape,
+  Recipes,
+  Study,
+  require_single_labels,
+)
+from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import charts, style
@@ -70,12 +75,11 @@ CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
 
 PACKAGE = 'robustness.attacks'
-WHERE = 'config.study'
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(SequentialStudy):
-  """Settings of the study `attack_error`, beside `half_width` of `SequentialStudy`.
+class AttackError(Study):
+  """Settings; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
     attacks: names of modules of `robustness.attacks`: 'pgd', 'fgsm', 'auto_pgd'.
@@ -93,10 +97,10 @@ class Study(SequentialStudy):
     false_discovery_rate: of the paired tests of two classifiers.
   """
 
-  name: ClassVar[str] = 'attack_error'
   title: ClassVar[str] = 'Error under attacks'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'madry2018towards')
 
+  half_width: float = 0.0
   attacks: tuple[str, ...] = ('pgd',)
   losses: tuple[str, ...] = ('cross_entropy',)
   norm: str = 'linf'
@@ -114,21 +118,17 @@ class Study(SequentialStudy):
     super().__post_init__()
     for key, known in (('attacks', parts.modules(PACKAGE)), ('losses', LOSSES)):
       names = getattr(self, key)
-      require(bool(names) and len(set(names)) == len(names), f'{WHERE}.{key}', names, 'distinct')
-      for name in names:
-        choice(f'{WHERE}.{key}', name, known)
+      self.require(bool(names) and len(set(names)) == len(names), key, 'distinct')
+      self.choose(key, known)
     for epsilon in self.radii:
-      balls.check(WHERE, self.norm, epsilon)
-    require(
-      len(set(self.radii)) == len(self.radii), f'{WHERE}.epsilons', self.epsilons, 'distinct radii'
-    )
+      balls.check(self.section, self.norm, epsilon)
+    self.require(len(set(self.radii)) == len(self.radii), 'epsilons', 'distinct radii')
     for key in ('steps', 'restarts'):
-      require(getattr(self, key) >= 1, f'{WHERE}.{key}', getattr(self, key), 'at least 1')
-    require(self.step_size > 0, f'{WHERE}.step_size', self.step_size, 'above 0')
-    require_fractions(self, WHERE, 'confidence', 'false_discovery_rate')
+      self.require(getattr(self, key) >= 1, key, 'at least 1')
+    self.require(self.step_size > 0, 'step_size', 'above 0')
 
-  def lost_in_bfloat16(self, image_shape: tuple[int, int, int] | None = None) -> str:
-    """See `robustness.evaluation.study.Study`: what is rounded away looks like robustness."""
+  def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
+    """See `Study`: what is rounded away looks like robustness."""
     if self.norm != 'linf' and image_shape is None:
       return ''
     unit = balls.mean_change(self.norm, 1.0, image_shape or ())
@@ -159,12 +159,13 @@ class Study(SequentialStudy):
     values = {key: getattr(self, key) for key in keys & own}
     return Part(attack, module.Settings(**values, loss=loss), module)
 
-  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
-    """Returns 'clean', then names of the attacked views, such as 'pgd 0.03137'."""
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Names the views 'clean' and, for example, 'pgd 0.03137'."""
     del image_shape
-    return ['clean', *(f'{name} {epsilon:.4g}' for epsilon in self.radii for name in self.runs)]
+    attacked = (f'{name} {epsilon:.4g}' for epsilon in self.radii for name in self.runs)
+    return ViewTable.of(['clean', *attacked])
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then every attack at every ε, ascending.
 
     An id is a digest of attack, loss, norm and ε: random starts do not depend on what else a run
@@ -238,29 +239,29 @@ class Study(SequentialStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     radii = ', '.join(f'{epsilon:.4g}' for epsilon in self.radii)
     each = f'{self.steps} steps of {self.step_size:.4g}, {self.restarts} run(s)'
     return {'attacks': f'{", ".join(self.runs)} in the {self.norm} ball of {radii}; {each}'}
 
-  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
+  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`."""
     own = ' and '.join(self.attacks)
     return [*super().differences(records, image_shape), f'{own}, not AutoAttack: a lower bound']
 
-  def check_rows(self, rows: Rows) -> None:
+  def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows with several labels each: an attack ascends the loss of one."""
-    study.require_single_labels(rows, 'an attack')
-    super().check_rows(rows)
+    require_single_labels(rows, 'an attack')
+    super().check(rows, recipes)
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     of_each = dataclasses.replace(ERROR, headline=len(self.runs) > 1)
     of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
     return (ATTACK_ERROR, CLEAN_ERROR, of_each, *of_changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
 
-  def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
+  def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns attack and radius of each view, none of the clean one."""
     del image_shape
     attacked = [(name, epsilon) for epsilon in self.radii for name in self.runs]
@@ -304,9 +305,7 @@ class Study(SequentialStudy):
     }
     return Outcomes(values, radii)
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results with amplitudes by |f|, and pictures.
 
     These are for each classifier `<label>/spectrum` [E, A, H, W], mean |F(δ)| by radius and attack
@@ -339,7 +338,7 @@ class Study(SequentialStudy):
       means(CLEAN_RADIAL, of_rings, ('radius',), where=clean, **given),
     ]
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+  def figures(self, results: Results) -> Figures:
     """Returns the default pictures, amplitudes by |f| and spectra, both at `epsilon`."""
     figures, facets = charts.draw(results), ('attack', 'epsilon', 'radius')
     rows = select(results.table, RADIAL.name, attack=..., epsilon=self.epsilon, radius=...)

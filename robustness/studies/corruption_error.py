@@ -19,7 +19,6 @@ import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require, require_fractions
 from robustness.corruptions import released
 from robustness.corruptions.checks import check_between
 from robustness.corruptions.names import SEVERITIES, whole_sets
@@ -33,8 +32,7 @@ from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import AMOUNT, CLEAN_ERROR, ERROR, Quantity, errors_at
 from robustness.estimates.table import select
 from robustness.evaluation.outcomes import Recorded, wrong
-from robustness.evaluation.sequential_study import SequentialStudy, without_fixed
-from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape
 from robustness.evaluation.views import Views
 from robustness.present import charts, images
 from robustness.results import Results
@@ -46,9 +44,8 @@ FAILURE_SEVERITY = Quantity(
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(StoredOrMade, SequentialStudy):
-  """Settings of the study `corruption_error`, beside those of `CorruptionViews` and `half_width` of
-  `SequentialStudy`.
+class CorruptionError(StoredOrMade):
+  """Settings, beside those of `CorruptionViews`; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
@@ -68,10 +65,12 @@ class Study(StoredOrMade, SequentialStudy):
       each corruption. 0 does not look for it.
   """
 
-  name: ClassVar[str] = 'corruption_error'
   title: ClassVar[str] = 'Error under common corruptions'
   papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking', 'yin2019fourier')
 
+  not_stored: ClassVar[tuple[str, ...]] = ('between', 'half_width')
+
+  half_width: float = 0.0
   source: str = GENERATED
   baseline: str = FIRST
   top_k: int = 5
@@ -82,18 +81,10 @@ class Study(StoredOrMade, SequentialStudy):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    SequentialStudy.__post_init__(self)
-    self.check_source('between', 'half_width')
-    choice('config.study.baseline', self.baseline, (FIRST, *BASELINES))
-    require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
-    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
+    self.choose('baseline', (FIRST, *BASELINES))
+    self.require(self.top_k >= 1, 'top_k', 'at least 1')
     check_between('config.study.between', self.between)
-    require(
-      0 <= self.failure_share < 1,
-      'config.study.failure_share',
-      self.failure_share,
-      'in [0, 1); 0 looks for no failure',
-    )
+    self.require(0 <= self.failure_share < 1, 'failure_share', 'in [0, 1); 0 looks for no failure')
     if self.published:
       self._check_published(self.published)
 
@@ -118,9 +109,9 @@ class Study(StoredOrMade, SequentialStudy):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
+    """See `CorruptionViews`; errors in rounds and between severities have more records."""
     if self.is_stored:
-      return without_fixed(self.described)
+      return super().recording
     sequential = {'half_width': self.half_width, 'confidence': self.confidence}
     return {
       **super().recording,
@@ -133,7 +124,7 @@ class Study(StoredOrMade, SequentialStudy):
     """See `CorruptionViews`."""
     return self.between
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the corruptions as views, or the identity for stored images.
 
     Raises:
@@ -149,12 +140,11 @@ class Study(StoredOrMade, SequentialStudy):
       )
     return super().views(image_shape)
 
-  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """Returns the gallery: the first image under each corruption and severity."""
-    return self._stored_gallery(rows) if self.is_stored else self.gallery(rows, key)
-
-  def _stored_gallery(self, rows: Rows) -> dict[str, np.ndarray]:
-    """Returns the gallery of rows that come in equal parts; of others none."""
+  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
+    """Returns the gallery: the first image under each corruption and severity; of stored rows those
+    that come in equal parts."""
+    if not self.is_stored:
+      return self.gallery(rows, key)
     num_parts = rows.description.get('parts', 0)
     if not num_parts:
       return {}
@@ -170,7 +160,7 @@ class Study(StoredOrMade, SequentialStudy):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     share = f'{100 * self.failure_share:g} %'
     words = f'severity at which accuracy falls below {share} of that on clean images'
     failure = (dataclasses.replace(FAILURE_SEVERITY, words=words),) if self.failure_share else ()
@@ -203,10 +193,8 @@ class Study(StoredOrMade, SequentialStudy):
       if k == 1 and clean.any() and self.failure_share:
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
-    """See `robustness.evaluation.study.Study`; stored images are joined to images × views first.
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
+    """See `Study`; stored images are joined to images × views first.
 
     mCE by published errors says why it is not the published kind, where it is not.
     """
@@ -230,7 +218,7 @@ class Study(StoredOrMade, SequentialStudy):
       return f'{self.published.of} (published)'
     return f'{first}, the first classifier: published mCE divides by another'
 
-  def _incomparable(self, image_shape: tuple[int, int, int]) -> str:
+  def _incomparable(self, image_shape: ImageShape) -> str:
     """Says why mCE by published errors is not the published kind; '' if it is, or there is none."""
     if not self.published:
       return ''
@@ -239,7 +227,7 @@ class Study(StoredOrMade, SequentialStudy):
       reasons += released.setting_differences(self, image_shape, self.published.side)
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+  def figures(self, results: Results) -> Figures:
     """Returns those of the table, and one image under every corruption and severity."""
     figures = charts.draw(results)
     if 'gallery' in results.arrays:

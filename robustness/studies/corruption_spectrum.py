@@ -15,16 +15,14 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require_fractions
 from robustness.corruptions.views import CLEAN, CorruptionViews, change
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.estimates.spectra import energy_fraction, known_mean
 from robustness.estimates.table import select
-from robustness.evaluation import study
-from robustness.evaluation.records import Records
-from robustness.evaluation.study import IMAGES, Evaluation, Findings
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import IMAGES, Evaluation, Figures, Findings, ImageShape
 from robustness.evaluation.views import Views
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
@@ -54,8 +52,8 @@ KEPT = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white no
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(CorruptionViews, study.Study):
-  """Settings of the study `corruption_spectrum`, beside those of `CorruptionViews`.
+class CorruptionSpectrum(CorruptionViews):
+  """Settings, beside those of `CorruptionViews`.
 
   Attributes:
     channels: 'each' averages |F| over the channels, 'grey' takes |F| of their weighted sum.
@@ -65,10 +63,10 @@ class Study(CorruptionViews, study.Study):
     confidence: of all intervals.
   """
 
-  name: ClassVar[str] = 'corruption_spectrum'
   title: ClassVar[str] = 'Spectra of common corruptions'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   needs_classifier: ClassVar[bool] = False
+  quantities = (*CHANGES, *IMAGES_THEMSELVES)
 
   channels: str = 'each'
   normalisation: str = 'orthonormal'
@@ -77,16 +75,15 @@ class Study(CorruptionViews, study.Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    choice('config.study.channels', self.channels, spectrum.CHANNELS)
-    choice('config.study.normalisation', self.normalisation, NORMALISATIONS)
-    require_fractions(self, 'config.study', 'confidence')
+    self.choose('channels', spectrum.CHANNELS)
+    self.choose('normalisation', NORMALISATIONS)
 
   @property
   def recording(self) -> dict[str, Any]:
     """All settings: more is measured than other studies of corruptions record."""
-    return self.described
+    return self.describe()
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, whose spectrum is that of the images, and the corrupted ones, whose
     spectra are those of the change."""
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
@@ -103,18 +100,11 @@ class Study(CorruptionViews, study.Study):
       total=lambda row, shown, view: {'spectrum': magnitude(row, shown, view).mean(-1)},
     )
 
-  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
     """Returns the gallery: the first image under each corruption and severity."""
     return self.gallery(rows, key)
 
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return (*CHANGES, *IMAGES_THEMSELVES)
-
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, mean spectra as pictures, and what the high pass keeps.
 
     The pictures are mean |F|, zero frequency in the centre: `spectrum` [corruptions, severities, H,
@@ -133,7 +123,7 @@ class Study(CorruptionViews, study.Study):
     )
 
   def _estimates(
-    self, records: Records, image_shape: tuple[int, int, int], scale: float, radii: np.ndarray
+    self, records: RecordsReader, image_shape: ImageShape, scale: float, radii: np.ndarray
   ) -> Iterator[pd.DataFrame]:
     """Yields the table of results.
 
@@ -160,7 +150,7 @@ class Study(CorruptionViews, study.Study):
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
       yield means(RADIAL, by_ring, facets, **given)
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+  def figures(self, results: Results) -> Figures:
     """Returns those of the table, the mean spectra and one image under every corruption."""
     figures = charts.draw(results)
     figure, caption = figures[BY_RADIUS]

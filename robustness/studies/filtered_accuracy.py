@@ -30,12 +30,12 @@ TRAINED = Quantity(
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(BandStudy):
-  """Settings of the study `filtered_accuracy`, those of `BandStudy`. Nothing is clipped."""
+class FilteredAccuracy(BandStudy):
+  """The settings are those of `BandStudy`. Nothing is clipped."""
 
-  name: ClassVar[str] = 'filtered_accuracy'
   title: ClassVar[str] = 'Accuracy on low- and high-passed images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
+  quantities = (ACCURACY, CLEAN_ACCURACY, TRAINED)
 
   def _show(
     self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
@@ -47,13 +47,8 @@ class Study(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
-
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return ACCURACY, CLEAN_ACCURACY, TRAINED
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies, and those of networks behind a filter at its own bandwidth."""

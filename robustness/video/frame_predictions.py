@@ -125,8 +125,7 @@ def evaluations(rescoring: Rescoring, directory: pathlib.Path) -> list[Evaluatio
 class NeighborStudy(Protocol):
   """The study that scores frames."""
 
-  @property
-  def described(self) -> dict[str, Any]:
+  def describe(self) -> dict[str, Any]:
     """Name, settings and facts as plain values."""
 
   def reduce(
@@ -178,7 +177,7 @@ class FrameScores:
 
   def settings(self) -> dict[str, Any]:
     """Returns the settings of the study and of the rescoring as plain values."""
-    return {**self.study.described, **dataclasses.asdict(self.rescoring)}
+    return {**self.study.describe(), **dataclasses.asdict(self.rescoring)}
 
 
 def _is_records(path: pathlib.Path) -> bool:

@@ -9,7 +9,7 @@ from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.estimates.largest import predicted
-from robustness.evaluation.records import Records
+from robustness.evaluation.records import RecordsReader
 from robustness.models import label_space
 from robustness.models.score_projection import LOGITS, PROBABILITIES, project_scores
 from robustness.video.columns import FPS, FRAME_TYPE, GROUP, LABEL, OFFSET, PATH, from_columns
@@ -33,7 +33,7 @@ class FramePredictions(NamedTuple):
   confidence: np.ndarray
 
 
-def read_sets(records: Records) -> NeighborSets:
+def read_sets(records: RecordsReader) -> NeighborSets:
   """Returns the sets whose frames are the rows of records."""
   names = records.read(0, 0).arrays
   columns = {
@@ -43,7 +43,7 @@ def read_sets(records: Records) -> NeighborSets:
   return from_columns(columns, paths, records.identity.get('classes', ()))
 
 
-def read_predictions(records: Records, merge: str = '') -> FramePredictions:
+def read_predictions(records: RecordsReader, merge: str = '') -> FramePredictions:
   """Reads records of the study `video_pm_k`.
 
   Args:

@@ -17,7 +17,7 @@ from robustness.evaluation import failures_by_class as by_class
 from robustness.evaluation import finished
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation, Study
-from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.views import ViewTable
 from tests import finished_runs
 from tests.table_rows import estimate
 

@@ -11,7 +11,7 @@ import pytest
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.evaluation.image_digests import image_digests
+from robustness.evaluation.provenance import image_digests
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.runner import Evaluator, summarise
 from robustness.evaluation.views import Views, identity

@@ -20,7 +20,7 @@ from robustness.estimates.fixed_width import MOST_LOOKS, fixed_size
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.means import SEQUENTIAL
 from robustness.estimates.table import select
-from robustness.evaluation.rounds import Rounds
+from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.study import Evaluation, Findings, Study
 from robustness.measure import evaluator_for, measure
 from robustness.present.notation import Notation
@@ -75,10 +75,10 @@ def by_frequency(results: Results, label: str, versus: str = '') -> pd.DataFrame
   return found[found.classifier == label]
 
 
-def rounds(folder: pathlib.Path, label: str) -> Rounds:
+def rounds(folder: pathlib.Path, label: str) -> SequentialRecords:
   design = STUDY.sequential_design
   assert design
-  return Rounds.open(folder / label, design)
+  return SequentialRecords.open(folder / label, design)
 
 
 def test_every_cell_is_that_of_the_fixed_design(results: Results, folder: pathlib.Path) -> None:
