@@ -23,9 +23,9 @@ from tests.studies.conftest import classifier, rows
 from tests.table_rows import estimate
 
 STUDIES = {
-  'accuracy': accuracy.Study(),
-  'band_noise': band_noise.Study(kinds=('high_pass',), bandwidths=(2,), norm=9.0),
-  'attack_error': attack_error.Study(attacks=('fgsm',), epsilon=0.3),
+  'accuracy': accuracy.Accuracy(),
+  'band_noise': band_noise.BandNoise(kinds=('high_pass',), bandwidths=(2,), norm=9.0),
+  'attack_error': attack_error.AttackError(attacks=('fgsm',), epsilon=0.3),
 }
 
 
@@ -63,7 +63,7 @@ def test_damaged_images_are_shown_as_they_were_recorded(name: str, tmp_path: pat
 def test_of_composed_pictures_only_the_view_is_shown(tmp_path: pathlib.Path) -> None:
   """Of a scene the stored image is an empty background."""
 
-  class Composed(band_noise.Study):
+  class Composed(band_noise.BandNoise):
     composes = True
 
   one = [classifier('only', 0)]
@@ -76,7 +76,7 @@ def test_of_composed_pictures_only_the_view_is_shown(tmp_path: pathlib.Path) -> 
       tmp_path / study.__name__,
       lambda _: Findings(),
     ).arrays['failure_images']
-    for study in (band_noise.Study, Composed)
+    for study in (band_noise.BandNoise, Composed)
   )
   assert alone.shape[1] == 1 and np.array_equal(alone, both[:, 1:])
 
@@ -95,7 +95,7 @@ def _check_classes(results: Results) -> None:
 
 
 def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path: pathlib.Path) -> None:
-  class Own(accuracy.Study):
+  class Own(accuracy.Accuracy):
     def reduce(self, evaluations: Any, image_shape: Any) -> Findings:
       findings = super().reduce(evaluations, image_shape)
       one = outcomes(evaluations, right)

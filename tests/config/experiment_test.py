@@ -9,7 +9,7 @@ import pytest
 from robustness.config import experiment
 from robustness.config.defaults import default_config
 from robustness.core.errors import InputError
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -27,14 +27,14 @@ def test_several_classifiers_keep_their_order() -> None:
   written = default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
   checked = experiment.from_config(written.to_dict())
   assert list(checked.classifiers) == ['zebra', 'ant', 'moth']
-  assert isinstance(checked.studies[0], Study)
+  assert isinstance(checked.studies[0], FourierHeatmap)
 
 
 def test_a_key_left_out_keeps_its_default() -> None:
   checked = experiment.from_config(
     {'study': {'name': 'fourier_heatmap', 'norm': 2}, 'classifier': {'name': 'resnet20'}}
   )
-  assert checked.studies[0] == Study(norm=2.0)
+  assert checked.studies[0] == FourierHeatmap(norm=2.0)
   assert checked.classifiers['resnet20'].augment.augmentations == ()
 
 

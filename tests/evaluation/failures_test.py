@@ -13,7 +13,6 @@ from scipy import stats
 from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures as listing
-from robustness.evaluation import failures_by_class as by_class
 from robustness.evaluation import finished
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation, Study
@@ -73,7 +72,7 @@ def failures(made: Records, table: ViewTable) -> Failures:
     def by_image(self, records: Records, image_shape: Any) -> tuple[Records, ViewTable]:
       return records, table
 
-    def view_table(self, records: Records, image_shape: Any) -> ViewTable:
+    def by_row(self, records: Records, image_shape: Any) -> ViewTable:
       return table
 
   found, places = listing.findings(Shown(), [Evaluation('net', made)], (2, 2, 1))
@@ -123,7 +122,7 @@ def test_classes_without_a_clean_view_are_ordered_by_accuracy(
   low, high = korn_graubard(shares.mean(), shares.std(ddof=1), 2, 3)
   row = estimate(found.table, 'net', 'accuracy', **{'class': 'ant'})
   assert (row.low, row.high, row.n) == (pytest.approx(low), pytest.approx(high), 2)
-  monkeypatch.setattr(by_class, 'MOST', 1)
+  monkeypatch.setattr(listing, 'MOST_CLASSES', 1)
   shown = np.arange(3) == [[1]] * 5
   single = failures(records(tmp_path), ViewTable(NAMES, counted=shown))
   assert list(single.classes) == ['bee'] and len(single.table) == 2
@@ -171,7 +170,7 @@ def test_what_a_class_is_taken_for_is_counted_where_it_counts(tmp_path: pathlib.
 def test_without_a_clean_view_every_mistake_counts(
   tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-  monkeypatch.setattr(listing, 'MOST', 1)
+  monkeypatch.setattr(listing, 'MOST_IMAGES', 1)
   found = failures(records(tmp_path), ViewTable(('first', 'second', 'third')))
   [first] = found.images
   assert (first['image'], first['views wrong'], first['of']) == (13, 3, 3)

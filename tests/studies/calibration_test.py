@@ -15,13 +15,13 @@ from robustness.estimates import calibration
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
-from robustness.studies.calibration import Study
+from robustness.studies.calibration import Calibration
 from tests import finished_runs
 from tests.table_rows import estimate
 
 CORRUPTIONS = ('fog', 'contrast')
 ROWS, VIEWS, SHAPE = 90, 5, (28, 28, 1)
-STUDY = Study(corruptions=CORRUPTIONS, severities=(1, 5), resamples=100)
+STUDY = Calibration(corruptions=CORRUPTIONS, severities=(1, 5), resamples=100)
 
 
 def made(directory: pathlib.Path, label: str, seed: int, **fields: np.ndarray) -> Evaluation:
@@ -41,7 +41,7 @@ def made(directory: pathlib.Path, label: str, seed: int, **fields: np.ndarray) -
   return Evaluation(label, records)
 
 
-def reduced(*evaluations: Evaluation, study: Study = STUDY) -> pd.DataFrame:
+def reduced(*evaluations: Evaluation, study: Calibration = STUDY) -> pd.DataFrame:
   return assemble(study.reduce(evaluations, SHAPE).estimates)
 
 
@@ -186,7 +186,7 @@ def test_a_workdir_of_stored_images_is_scored_by_corruption_too(tmp_path: pathli
 
 def test_settings_of_made_images_are_refused_of_stored_ones() -> None:
   with pytest.raises(InputError, match="quantize is 'floor'.*left out with source='stored'"):
-    Study(source='stored', quantize='floor')
+    Calibration(source='stored', quantize='floor')
 
 
 def test_records_without_confidence_are_refused_with_what_to_do(tmp_path: pathlib.Path) -> None:
@@ -205,12 +205,12 @@ def test_records_without_confidence_are_refused_with_what_to_do(tmp_path: pathli
 )
 def test_settings_are_checked(changes, message) -> None:
   with pytest.raises(InputError, match=message):
-    Study(**changes)
+    Calibration(**changes)
 
 
 def test_a_workdir_must_be_given() -> None:
   with pytest.raises(InputError, match=r"config\.predictions is ''"):
-    Study().prediction_scores({'predictions': '', 'part': '', 'seed': 0})
+    Calibration().prediction_scores({'predictions': '', 'part': '', 'seed': 0})
 
 
 def test_views_of_other_studies_are_rows_by_their_names(tmp_path: pathlib.Path) -> None:

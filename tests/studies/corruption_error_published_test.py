@@ -17,7 +17,7 @@ from robustness.estimates.published_fourier import TABLE_3, TABLE_4, PublishedTa
 from robustness.estimates.table import assemble
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
-from robustness.studies.corruption_error import Study
+from robustness.studies.corruption_error import CorruptionError
 from tests.table_rows import estimate
 
 ROWS = 10_000  # an accuracy of four decimals is a whole number of them
@@ -25,7 +25,7 @@ LABELS = ('natural', 'high_pass', 'auto_augment')
 
 
 def made_records(
-  path: pathlib.Path, study: Study, label: str, clean: float, accuracies: Mapping[str, float]
+  path: pathlib.Path, study: CorruptionError, label: str, clean: float, accuracies: Mapping[str, float]
 ) -> Evaluation:
   """Records in which the clean view and each corruption have the given accuracies, exactly."""
   given = np.array([clean, *(accuracies[name] for name in study.names)])
@@ -36,7 +36,7 @@ def made_records(
 
 
 def reduced(
-  folder: pathlib.Path, study: Study, table: PublishedTable, shape: tuple[int, int, int]
+  folder: pathlib.Path, study: CorruptionError, table: PublishedTable, shape: tuple[int, int, int]
 ) -> pd.DataFrame:
   evaluations = [
     made_records(folder, study, label, table.clean[label], table.corrupted[label])
@@ -46,7 +46,7 @@ def reduced(
 
 
 def test_averages_of_table_4(tmp_path: pathlib.Path) -> None:
-  study = Study(corruptions=('fourier_imagenet',), severities=(3,))
+  study = CorruptionError(corruptions=('fourier_imagenet',), severities=(3,))
   rows = reduced(tmp_path, study, TABLE_4, (224, 224, 3))
   for label in LABELS:
     average = 1 - estimate(rows, label, 'error', corruption_set='fourier_imagenet').value
@@ -56,7 +56,7 @@ def test_averages_of_table_4(tmp_path: pathlib.Path) -> None:
 
 
 def test_averages_and_mce_of_table_3(tmp_path: pathlib.Path) -> None:
-  study = Study(corruptions=('fourier_cifar',), severities=(3,))
+  study = CorruptionError(corruptions=('fourier_cifar',), severities=(3,))
   rows = reduced(tmp_path, study, TABLE_3, (32, 32, 3))
   for label in LABELS:
     average = 1 - estimate(rows, label, 'error', corruption_set='fourier_cifar').value

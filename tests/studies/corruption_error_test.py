@@ -23,11 +23,11 @@ from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.present import sentences
 from robustness.results import Results
-from robustness.studies.corruption_error import Study
+from robustness.studies.corruption_error import CorruptionError
 from tests.table_rows import estimate
 
 SHAPE, ROWS = (32, 32, 3), 60
-SMALL = Study(
+SMALL = CorruptionError(
   corruptions=('contrast', 'brightness', 'gaussian_noise'),
   severities=(1, 3),
   false_discovery_rate=0.2,
@@ -36,7 +36,7 @@ SHOWN = {'corruption_set': 'shown'}
 
 
 def made_records(
-  path: pathlib.Path, study: Study, label: str, seed: int, shape: tuple[int, int, int] = SHAPE
+  path: pathlib.Path, study: CorruptionError, label: str, seed: int, shape: tuple[int, int, int] = SHAPE
 ) -> Evaluation:
   """Records whose error grows with severity."""
   views = study.views(shape)
@@ -58,12 +58,12 @@ def ranks(evaluation: Evaluation) -> np.ndarray:
 
 def test_names_follow_the_official_order_and_sets_are_spelt_out():
   assert SMALL.names == ('gaussian_noise', 'brightness', 'contrast')
-  assert len(Study().names) == 15
-  assert len(Study(corruptions=('official', 'extra')).names) == 19
+  assert len(CorruptionError().names) == 15
+  assert len(CorruptionError(corruptions=('official', 'extra')).names) == 19
 
 
 def test_views_are_the_corruptions_with_ids_that_do_not_depend_on_the_set():
-  views, whole = SMALL.views(SHAPE), Study(corruptions=('all',)).views(SHAPE)
+  views, whole = SMALL.views(SHAPE), CorruptionError(corruptions=('all',)).views(SHAPE)
   assert len(views) == 1 + 3 * 2
   assert set(views.ids) <= set(whole.ids)
   assert len(set(whole.ids)) == 1 + 19 * 5
@@ -93,7 +93,7 @@ def test_severities_between_the_five_have_views_of_their_own():
   assert SMALL.recording != study.recording
 
 
-def table_of(study: Study, evaluations: list[Evaluation], shape: tuple[int, int, int] = SHAPE):
+def table_of(study: CorruptionError, evaluations: list[Evaluation], shape: tuple[int, int, int] = SHAPE):
   return assemble(study.reduce(evaluations, shape).estimates)
 
 
@@ -182,7 +182,7 @@ def test_differences_are_tested_in_pairs(tmp_path: pathlib.Path):
 def test_a_published_baseline_divides_by_its_errors(tmp_path: pathlib.Path, baseline: str):
   """Also where more corruptions were shown than it has errors of."""
   published = BASELINES[baseline]
-  study = Study(corruptions=('all',), baseline=baseline)
+  study = CorruptionError(corruptions=('all',), baseline=baseline)
   shape = (published.side, published.side, 3)
   evaluations = [made_records(tmp_path, study, label, s, shape) for s, label in enumerate('ab')]
   table = table_of(study, evaluations, shape)
@@ -208,7 +208,7 @@ def test_the_standard_network_is_of_cifar10_c_alone():
   errors = list(BASELINES['cifar10_standard'].corrupted.values())
   assert np.mean(errors) == pytest.approx(0.2654, abs=5e-5)
   with pytest.raises(InputError, match='measured on CIFAR-10-C at 32 pixels'):
-    Study(baseline='cifar10_standard').views((224, 224, 3))
+    CorruptionError(baseline='cifar10_standard').views((224, 224, 3))
 
 
 def test_a_corruption_that_is_added_is_drawn_and_told(tmp_path: pathlib.Path):
@@ -221,7 +221,7 @@ def test_a_corruption_that_is_added_is_drawn_and_told(tmp_path: pathlib.Path):
   assert any('under my own blur' in text for text in sentences.sentences(results))
 
 
-def records_of(path: pathlib.Path, study: Study, label: str, wrong: np.ndarray) -> Evaluation:
+def records_of(path: pathlib.Path, study: CorruptionError, label: str, wrong: np.ndarray) -> Evaluation:
   """Records of what is wrong, bool [rows, views]."""
   records = Records(path / label, Layout(*wrong.shape, *wrong.shape), {'label': label})
   records.write(0, 0, {'rank': wrong.astype(np.int32)})
@@ -247,7 +247,7 @@ def test_twenty_images_all_right_have_no_interval_of_a_point(tmp_path: pathlib.P
 
 
 def test_relative_mce_counts_the_resamples_it_leaves_out(tmp_path: pathlib.Path):
-  study = Study(corruptions=('contrast',), severities=(1,))
+  study = CorruptionError(corruptions=('contrast',), severities=(1,))
   clean, corrupted = np.arange(20) < 2, np.arange(20) < 7
   corrupted[0], corrupted[18] = False, True
   table = np.stack([clean, corrupted], 1)
@@ -276,7 +276,7 @@ def test_mce_without_errors_of_the_baseline_names_the_corruption(tmp_path: pathl
 
 
 def test_mce_against_alexnet_says_why_it_is_not_the_published_kind(tmp_path: pathlib.Path):
-  study = Study(baseline='alexnet')
+  study = CorruptionError(baseline='alexnet')
   shape = (256, 224, 3)
   table = table_of(study, [made_records(tmp_path, study, 'only', 1, shape)], shape)
   for name in ('mCE', 'relative_mCE'):
@@ -290,9 +290,9 @@ def test_mce_against_alexnet_says_why_it_is_not_the_published_kind(tmp_path: pat
 
 def test_alexnet_is_no_baseline_of_images_of_32_pixels():
   with pytest.raises(InputError, match="32 × 32. Set config.study.baseline='first'"):
-    Study(baseline='alexnet', constants=224).views(SHAPE)
+    CorruptionError(baseline='alexnet', constants=224).views(SHAPE)
   with pytest.raises(InputError, match='measured on ImageNet-C'):
-    Study(baseline='alexnet', source='stored').views(SHAPE)
+    CorruptionError(baseline='alexnet', source='stored').views(SHAPE)
 
 
 @pytest.mark.parametrize(
@@ -323,19 +323,19 @@ def test_alexnet_is_no_baseline_of_images_of_32_pixels():
 )
 def test_refuses(settings: dict, message: str):
   with pytest.raises(InputError, match=message):
-    Study(**settings)
+    CorruptionError(**settings)
 
 
 def test_images_too_small_for_a_corruption_are_refused_by_name():
   with pytest.raises(InputError, match='glass_blur'):
-    Study(corruptions=('glass_blur',)).views((2, 2, 3))
+    CorruptionError(corruptions=('glass_blur',)).views((2, 2, 3))
 
 
 def test_options_reach_the_views():
   picture = jnp.asarray(np.random.default_rng(0).random(SHAPE, np.float32))
   shown = []
   for options in (CorruptionOptions(), CorruptionOptions(motion_blur='fixed')):
-    views = Study(corruptions=('motion_blur',), severities=(5,), options=options).views(SHAPE)
+    views = CorruptionError(corruptions=('motion_blur',), severities=(5,), options=options).views(SHAPE)
     view = {k: v[1] for k, v in views.parameters.items()}
     shown.append([views.show(jax.random.key(seed), {'image': picture}, view) for seed in (0, 1)])
   assert np.abs(shown[0][0] - shown[0][1]).max() > 0.05
@@ -344,10 +344,10 @@ def test_options_reach_the_views():
 
 def test_missing_photographs_are_refused(tmp_path: pathlib.Path):
   with pytest.raises(InputError, match=r'frost1\.png'):
-    Study(corruptions=('frost',), photographs=str(tmp_path)).views(SHAPE)
+    CorruptionError(corruptions=('frost',), photographs=str(tmp_path)).views(SHAPE)
 
 
-def as_stored(evaluation: Evaluation, study: Study, path: pathlib.Path, clean: bool) -> Evaluation:
+def as_stored(evaluation: Evaluation, study: CorruptionError, path: pathlib.Path, clean: bool) -> Evaluation:
   """The same answers as records of stored images, one row each, in another order."""
   table = ranks(evaluation)[:, 0 if clean else 1 :]
   numbers = np.array([(-1, 0)] * clean + study.parts)
@@ -387,8 +387,8 @@ def test_stored_and_generated_are_not_mixed_up(tmp_path: pathlib.Path):
   row = {'image': np.zeros(SHAPE, np.float32)}
   stored = {**row, 'corruption': np.int32(1), 'severity': np.int32(1), 'base_id': np.int32(0)}
   with pytest.raises(InputError, match='no corruption, severity, base_id'):
-    Study(source='stored').views(SHAPE).show(None, row, {})
+    CorruptionError(source='stored').views(SHAPE).show(None, row, {})
   with pytest.raises(InputError, match='would be corrupted again'):
     SMALL.views(SHAPE).show(None, stored, {})
   with pytest.raises(InputError, match="quantize .* left out with source='stored'"):
-    Study(source='stored', quantize='floor')
+    CorruptionError(source='stored', quantize='floor')

@@ -16,12 +16,12 @@ from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation
-from robustness.studies.flip_rate import Study
+from robustness.studies.flip_rate import FlipRate
 from tests.end_to_end import runs
 from tests.table_rows import estimate
 
 SHAPE = (8, 8, 3)
-STUDY = Study(corruptions=('gaussian_noise', 'brightness'), frames=3, lowest=1.0, highest=2.0)
+STUDY = FlipRate(corruptions=('gaussian_noise', 'brightness'), frames=3, lowest=1.0, highest=2.0)
 
 
 def test_frames_of_a_sequence_have_the_same_draws(tmp_path: pathlib.Path) -> None:
@@ -100,7 +100,7 @@ def test_rates_differ_by_pairs_of_sequences(tmp_path: pathlib.Path) -> None:
 )
 def test_refuses(settings: dict, message: str) -> None:
   with pytest.raises(InputError, match=message):
-    Study(**settings)
+    FlipRate(**settings)
 
 
 @pytest.mark.slow

@@ -14,29 +14,29 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble, select
-from robustness.evaluation.study import Evaluation
+from robustness.evaluation.study import Evaluation, Findings
 from robustness.fourier.basis import basis_image
 from robustness.fourier.maps import centred_map
 from robustness.fourier.views import CLEAN
 from robustness.results import Results
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import SHAPE, tiny_rows
 from tests.studies.conftest import COUNT, Evaluate, table
 from tests.table_rows import estimate
 
-STUDY = Study(norm=1.5, top_k=2)
+STUDY = FourierHeatmap(norm=1.5, top_k=2)
 HEIGHT, WIDTH, _ = SHAPE
 AXIS_Y, AXIS_X = np.arange(HEIGHT) - HEIGHT // 2, np.arange(WIDTH) - WIDTH // 2
 
 
-def shown(study: Study, view: int, example: int) -> np.ndarray:
+def shown(study: FourierHeatmap, view: int, example: int) -> np.ndarray:
   views, rows = study.views(SHAPE), tiny_rows(COUNT)
   key = random_keys.for_example(random_keys.stream(0, study.name), example, views.ids[view])
   parameters = {name: values[view] for name, values in views.parameters.items()}
   return np.asarray(views.show(key, {'image': rows.images[example]}, parameters))
 
 
-def by_frequency(study: Study, values: np.ndarray) -> np.ndarray:
+def by_frequency(study: FourierHeatmap, values: np.ndarray) -> np.ndarray:
   """Puts [views] on the map by looking every cell's frequency, or its mirror, up by hand."""
   views = study.views(SHAPE).parameters
   place = {
@@ -52,10 +52,10 @@ def by_frequency(study: Study, values: np.ndarray) -> np.ndarray:
   return np.array([[values[look_up(y, x)] for x in AXIS_X] for y in AXIS_Y])
 
 
-def reduced(study: Study, evaluations: list[Evaluation]) -> Results:
+def reduced(study: FourierHeatmap, evaluations: list[Evaluation]) -> Results:
   table = assemble(study.reduce(evaluations, SHAPE).estimates)
   described = {'image_shape': list(SHAPE)}
-  return Results(study.name, {}, described, study.described, table=table)
+  return Results(study.name, {}, described, study.describe(), table=table)
 
 
 def drawn(results: Results, *args: Any, **facets: Any) -> np.ndarray:
@@ -233,7 +233,7 @@ def test_two_classifiers_see_the_same_images() -> None:
 
 def test_illustrations_are_what_was_shown() -> None:
   key = random_keys.stream(0, STUDY.name)
-  arrays = STUDY.sample_arrays(tiny_rows(COUNT), key)
+  arrays = STUDY.sample_arrays(tiny_rows(COUNT), key, Findings())
   np.testing.assert_array_equal(arrays['sample_images'][0], tiny_rows(COUNT).images[0])
   views = STUDY.views(SHAPE).parameters
   for image, (y, x) in zip(
@@ -278,7 +278,7 @@ def test_window_larger_than_the_image_is_refused(window: int) -> None:
 def test_pictures_of_the_waves_are_drawn_beside_the_table(evaluate: Evaluate) -> None:
   results = reduced(STUDY, evaluate(STUDY))
   results.quantities = STUDY.quantities
-  results.arrays = STUDY.sample_arrays(tiny_rows(COUNT), random_keys.stream(0, STUDY.name))
+  results.arrays = STUDY.sample_arrays(tiny_rows(COUNT), random_keys.stream(0, STUDY.name), Findings())
   figures = STUDY.figures(results)
   assert {'error_frequency_y_frequency_x', 'sample_images', 'basis'} < set(figures)
   assert all('norm 1.5' in caption for name, (_, caption) in figures.items() if name != 'basis')

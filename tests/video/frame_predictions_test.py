@@ -15,8 +15,9 @@ from configs import video_pm_k
 from robustness.core.errors import InputError
 from robustness.estimates.table import assemble, select
 from robustness.models.label_space import get
-from robustness.studies.accuracy import Study as Accuracy
-from robustness.studies.video_pm_k import Study
+from robustness.evaluation.study import scores_of
+from robustness.studies.accuracy import Accuracy
+from robustness.studies.video_pm_k import VideoPmK
 from robustness.video import frame_predictions, metadata
 from robustness.video.frame_predictions import Rescoring
 from tests.end_to_end import runs
@@ -43,9 +44,9 @@ def saved(
   return path
 
 
-def accuracies(rescoring: Rescoring, folder: pathlib.Path, study: Study | None = None) -> Any:
+def accuracies(rescoring: Rescoring, folder: pathlib.Path, study: VideoPmK | None = None) -> Any:
   scored = frame_predictions.evaluations(rescoring, folder / 'records')
-  return values(assemble((study or Study(testbed='')).reduce(scored, (0, 0, 0)).estimates))
+  return values(assemble((study or VideoPmK(testbed='')).reduce(scored, (0, 0, 0)).estimates))
 
 
 def values(table: pd.DataFrame) -> dict[str, float]:
@@ -87,7 +88,7 @@ def test_a_thousand_scores_are_projected_by_any_rule(tmp_path: pathlib.Path, mer
   assert accuracies(rescoring, tmp_path)['accuracy_anchor'] == hits
   records = Rescoring(str(tmp_path / 'records/one'))
   for other in ('max', 'sum', 'mean'):
-    again = accuracies(records, tmp_path, Study(merge=other, testbed=''))
+    again = accuracies(records, tmp_path, VideoPmK(merge=other, testbed=''))
     assert (again['accuracy_anchor'] == hits) or other != merge
 
 
@@ -118,7 +119,7 @@ def test_records_give_what_the_file_gave_at_any_k(tmp_path: pathlib.Path) -> Non
   first = accuracies(Rescoring(str(path), str(tmp_path / 'sets')), tmp_path)
   again = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path)
   assert again == first
-  near = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path, Study(k=1, testbed=''))
+  near = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path, VideoPmK(k=1, testbed=''))
   assert near['accuracy_pm_1'] >= first['accuracy_pm_2']
 
 
@@ -230,9 +231,9 @@ def test_bad_input(tmp_path: pathlib.Path) -> None:
   with pytest.raises(InputError, match='has 7 scores; expected 30 or 1000'):
     accuracies(Rescoring(str(tmp_path / 'bad.json'), str(tmp_path / 'sets')), tmp_path)
   with pytest.raises(InputError, match='config.study.name'):
-    Accuracy().prediction_scores({'predictions': 'x'})
+    scores_of(Accuracy(), {'predictions': 'x'})
   with pytest.raises(InputError, match='unknown key config.prediction'):
-    Study().prediction_scores({'predictions': 'x', 'prediction': 1})
+    VideoPmK().prediction_scores({'predictions': 'x', 'prediction': 1})
 
 
 @pytest.mark.parametrize('width', [30, 1000])
