@@ -8,13 +8,14 @@ frequency (Yin et al. 2019, section 4.2).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
@@ -43,6 +44,7 @@ from robustness.evaluation.study import Evaluation, ImageShape, Study
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
+from robustness.present import images
 from robustness.results import Table
 
 CLEAN = 0
@@ -308,3 +310,12 @@ def change(
 ) -> jax.Array:
   """Returns what a view changed, C(x) - x, float32 [H, W, C]; in the clean view x itself."""
   return shown - jnp.where(view['severity'] == 0, 0, row['image'])
+
+
+def gallery_figure(
+  names: Iterable[str], severities: Iterable[float], gallery: np.ndarray, caption: str
+) -> tuple[Figure, str]:
+  """Draws one image under every distinct corruption and severity; see `CorruptionViews.gallery`."""
+  titles = [f'severity {severity:g}' for severity in dict.fromkeys(severities)]
+  rows = zip(dict.fromkeys(names), gallery, strict=True)
+  return images.grid({name: dict(zip(titles, s, strict=True)) for name, s in rows}), caption

@@ -65,7 +65,6 @@ def findings(
   images: list[list[object]] = []
   rows: list[Row] = []
   places = {}
-  confidence = getattr(study, 'confidence', 0.95)
   for label, records in ((evaluation.label, evaluation.records) for evaluation in evaluations):
     names = in_words(records.identity.get('classes', ()))
     table = study.by_row(records, image_shape)
@@ -73,7 +72,7 @@ def findings(
     joined, views = study.by_image(records, image_shape)
     if joined is not records:
       of_class = Tally.of(joined, views)
-    rows += class_accuracies(label, of_class, names, confidence)
+    rows += class_accuracies(label, of_class, names, study.confidence)
     classes += most_affected(label, of_class, names, views.names)
     chosen = most_damaged(own)
     images += [[label, *row] for row in _listed(records, table, own, chosen, names)]
@@ -108,7 +107,9 @@ def _listed(
   clean: list[list[object]] = [[None, None]] * len(chosen)
   if tally.clean is not None:
     prediction = records.column('prediction', table.clean or 0)[chosen]
-    confidence = _confidence(records, table.clean or 0)[chosen]
+    confidence = np.zeros(len(chosen))
+    if CONFIDENCE in records.read(0, 0).arrays:  # records of an earlier version have none
+      confidence = records.column(CONFIDENCE, table.clean or 0)[chosen]
     clean = [
       [class_name(int(taken), names), float(sure)]
       for taken, sure in zip(prediction, confidence, strict=True)
@@ -127,12 +128,6 @@ def _listed(
     ]
     for example, row, when_clean in zip(ids, chosen, clean, strict=True)
   ]
-
-
-def _confidence(records: RecordsReader, view: int) -> np.ndarray:
-  if CONFIDENCE in records.read(0, 0).arrays:
-    return records.column(CONFIDENCE, view)
-  return np.zeros(records.layout.num_rows)  # of an earlier version
 
 
 def class_accuracies(
@@ -272,22 +267,12 @@ class Tally:
     self.prediction[at] = shard['prediction'][better, own[better]]
     for labels in self.labels[rows].T:
       known = labels >= 0
-      self._add_by_class(shard, counted[known], wrong[known], labels[known], known)
-
-  def _add_by_class(
-    self,
-    shard: Shard,
-    counted: np.ndarray,
-    wrong: np.ndarray,
-    labels: np.ndarray,
-    known: np.ndarray,
-  ) -> None:
-    """Adds one label [n] of each image that has it, bool [rows of the shard]."""
-    for table, values in ((self.class_right, counted & ~wrong), (self.class_shown, counted)):
-      np.add.at(table[:, shard.views], labels, values)
-    of_row = np.broadcast_to(labels[:, None], wrong.shape)[wrong]
-    pairs = np.stack([of_row, shard['prediction'][known][wrong], np.ones_like(of_row)], 1)
-    every = np.concatenate([self.mistakes, pairs])
-    distinct, place = np.unique(every[:, :2], axis=0, return_inverse=True)
-    counts = np.bincount(place.ravel(), every[:, 2], len(distinct)).astype(int)
-    self.mistakes = np.concatenate([distinct, counts[:, None]], 1)
+      here, missed, own = counted[known], wrong[known], labels[known]
+      for table, values in ((self.class_right, here & ~missed), (self.class_shown, here)):
+        np.add.at(table[:, shard.views], own, values)
+      of_row = np.broadcast_to(own[:, None], missed.shape)[missed]
+      pairs = np.stack([of_row, shard['prediction'][known][missed], np.ones_like(of_row)], 1)
+      every = np.concatenate([self.mistakes, pairs])
+      distinct, place = np.unique(every[:, :2], axis=0, return_inverse=True)
+      counts = np.bincount(place.ravel(), every[:, 2], len(distinct)).astype(int)
+      self.mistakes = np.concatenate([distinct, counts[:, None]], 1)

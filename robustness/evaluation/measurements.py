@@ -8,8 +8,7 @@ every such multiple below 2^33 exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -24,16 +23,13 @@ RESOLUTION = 2.0**-20
 LARGEST = 2.0**11
 MOST_ROWS = 2**15  # of a device: beyond them a sum of 16 bits overflows
 
-View = Mapping[str, jax.Array]
-
 
 def observe(
   views: Views,
   batch: Mapping[str, jax.Array],
   images: jax.Array,
-  view: View,
+  view: tuple[object, ...],
   parts: int,
-  logits: Callable[[jax.Array], jax.Array],
 ) -> dict[str, jax.Array]:
   """Returns everything that views want to know of their images.
 
@@ -41,31 +37,23 @@ def observe(
     views: with `measure` and `total`, either of which may be None.
     batch: rows, with `mask` [B].
     images: float32 [B, H, W, C], the rows as this view shows them.
-    view: the view's parameters.
+    view: its parameters, and the logits function for views that use the classifier.
     parts: in how many parts of even size the rows are summed, one a device.
-    logits: the classifier's, for views that use it.
 
   Returns:
     `measure/<name>` [B, ...] and `total/<name>` int32 [parts, 3, ...] (see `joined`).
   """
-  extra = (view, logits) if views.uses_classifier else (view,)
-  measures = _by_row(views.measure, batch, images, extra)
-  totals = _by_row(views.total, batch, images, extra)
+
+  def by_row(function: Observe | None) -> Mapping[str, jax.Array]:
+    if function is None:
+      return {}
+    return jax.vmap(lambda row, shown: function(row, shown, *view))(dict(batch), images)
+
+  totals = by_row(views.total).items()
   return {
-    **{f'{MEASURE}{name}': value for name, value in measures.items()},
-    **{f'{TOTAL}{name}': split_sum(value, batch['mask'], parts) for name, value in totals.items()},
+    **{f'{MEASURE}{name}': value for name, value in by_row(views.measure).items()},
+    **{f'{TOTAL}{name}': split_sum(value, batch['mask'], parts) for name, value in totals},
   }
-
-
-def _by_row(
-  function: Observe | None,
-  batch: Mapping[str, jax.Array],
-  images: jax.Array,
-  arguments: tuple[Any, ...],
-) -> Mapping[str, jax.Array]:
-  if function is None:
-    return {}
-  return jax.vmap(lambda row, shown: function(row, shown, *arguments))(dict(batch), images)
 
 
 def split_sum(values: jax.Array, mask: jax.Array, parts: int) -> jax.Array:

@@ -29,6 +29,7 @@ from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import differing_keys
 
+Arrays = Mapping[str, np.ndarray]
 HEADER = 'header.json'
 CONFIDENCE = 'confidence'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
@@ -111,7 +112,7 @@ class Shard:
 
   rows: slice
   views: slice
-  arrays: Mapping[str, np.ndarray]
+  arrays: Arrays
 
   def __getitem__(self, name: str) -> np.ndarray:
     """Returns one array; raises InputError naming those there are if it is not recorded."""
@@ -235,10 +236,20 @@ class Records(RecordsReader):
     path = directory / HEADER
     before = _read_header(directory) if path.exists() else None
     if before is not None:
-      _refuse_later_format(before, directory)
-      lines = differing_keys(before, {**header, **_format(before)}, tolerances=TOLERANCES)
+      version = before.get('format', 1)
+      if version not in range(1, FORMAT + 1):
+        raise InputError(
+          f'{path} is of format {version!r}, and this version reads formats 1 to {FORMAT}: use '
+          'the version that wrote it, or another workdir.'
+        )
+      now = {**header, 'format': before.get('format')}
+      lines = differing_keys(before, now, tolerances=TOLERANCES)
       if lines and any(directory.glob('*.npz')):
-        _refuse(lines, directory)
+        raise InputError(
+          f'{directory} holds records of something else. Differences:\n  '
+          + '\n  '.join(lines)
+          + '\nUse another workdir, or delete that folder.'
+        )
       before = None if lines else before
     if before is None:
       directory.mkdir(parents=True, exist_ok=True)
@@ -277,7 +288,7 @@ class Records(RecordsReader):
     }
     return {block: chunks for block, chunks in table.items() if chunks}
 
-  def write(self, block: int, chunk: int, arrays: Mapping[str, np.ndarray]) -> None:
+  def write(self, block: int, chunk: int, arrays: Arrays) -> None:
     """Writes a shard atomically.
 
     Raises:
@@ -375,30 +386,7 @@ def _read_header(directory: pathlib.Path) -> dict[str, Any]:
   return json_files.read(path, HEADER_FORM)
 
 
-def _format(header: Mapping[str, Any]) -> dict[str, Any]:
-  return {'format': header.get('format')}
-
-
-def _refuse_later_format(header: Mapping[str, Any], directory: pathlib.Path) -> None:
-  version = header.get('format', 1)
-  if version not in range(1, FORMAT + 1):
-    raise InputError(
-      f'{directory / HEADER} is of format {version!r}, and this version reads formats 1 to '
-      f'{FORMAT}: use the version that wrote it, or another workdir.'
-    )
-
-
-def _refuse(lines: list[str], directory: pathlib.Path) -> None:
-  raise InputError(
-    f'{directory} holds records of something else. Differences:\n  '
-    + '\n  '.join(lines)
-    + '\nUse another workdir, or delete that folder.'
-  )
-
-
-def _seal(
-  block: int, chunk: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> np.ndarray:
+def _seal(block: int, chunk: int, header: Mapping[str, Any], arrays: Arrays) -> np.ndarray:
   """Returns the seal of the shard at a place as JSON, uint8 [bytes]."""
   facts = {
     'block': block,
@@ -410,11 +398,7 @@ def _seal(
 
 
 def _check_seal(
-  sealed: np.ndarray | None,
-  block: int,
-  chunk: int,
-  header: Mapping[str, Any],
-  arrays: Mapping[str, np.ndarray],
+  sealed: np.ndarray | None, block: int, chunk: int, header: Mapping[str, Any], arrays: Arrays
 ) -> None:
   """Raises ValueError saying what is wrong unless `sealed` is the seal of all that follows."""
   if sealed is None:

@@ -40,8 +40,6 @@ class BandStudy(Study):
       centred on the Nyquist frequency (Yin et al. 2019, section 2).
     bandwidths: B on the shorter side, for each kind; () takes up to 16, evenly spread over those
       that there are.
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests of two classifiers.
   """
 
   half_width: float = 0.0

@@ -26,7 +26,6 @@ class Accuracy(Study):
 
   Attributes:
     top_k: k of the second accuracy; 5 gives `top5_accuracy`, if there are more classes than that.
-    confidence: of all intervals.
   """
 
   title: ClassVar[str] = 'Accuracy'

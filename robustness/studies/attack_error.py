@@ -28,10 +28,9 @@ from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.spectra import energy_fraction
 from robustness.estimates.table import select
 from robustness.evaluation.measurements import summarise
-from robustness.evaluation.outcomes import Recorded, wrong
+from robustness.evaluation.outcomes import Evaluation, Recorded, wrong
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import (
-  Evaluation,
   Figures,
   Findings,
   ImageShape,
@@ -93,8 +92,6 @@ class AttackError(Study):
     restarts: runs from another random start, of which each image keeps the worst.
     bandwidth: of the high pass that the share of high frequency is measured by; see
       `robustness.fourier.filters.lowest_kept`.
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests of two classifiers.
   """
 
   title: ClassVar[str] = 'Error under attacks'

@@ -76,7 +76,6 @@ class Calibration(StoredOrMade):
       scores those of `corruptions` and `severities` that are there.
     bins: M, of confidence.
     resamples: bootstrap samples of the images.
-    confidence: of all intervals.
   """
 
   title: ClassVar[str] = 'Confidence against accuracy'

@@ -25,6 +25,7 @@ from robustness.corruptions.names import SEVERITIES, whole_sets
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.stored_parts import CLEAN_PART
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
+from robustness.corruptions.views import gallery_figure
 from robustness.estimates.corruption_error import MCE, RELATIVE_MCE, mce, relative_mce
 from robustness.estimates.failure_point import failure_points
 from robustness.estimates.means import means
@@ -34,7 +35,7 @@ from robustness.estimates.table import select
 from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape
 from robustness.evaluation.views import Views
-from robustness.present import charts, images
+from robustness.present import charts
 from robustness.results import Results
 
 FIRST = 'first'
@@ -56,8 +57,6 @@ class CorruptionError(StoredOrMade):
       'cifar10_standard' (CIFAR-10-C). Further corruptions may be shown; sets that hold one have no
       mCE then.
     top_k: k of the second error, if there are more classes than that.
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests over corruptions and severities.
     between: further severities between those of 1..5, such as 1.5, whose constants are interpolated
       (`robustness.corruptions.severities.Table.with_between`). They have errors of their own; means
       and mCE are over `severities`.
@@ -232,9 +231,8 @@ class CorruptionError(StoredOrMade):
     figures = charts.draw(results)
     if 'gallery' in results.arrays:
       cells = select(results.table, ERROR.name, corruption=..., severity=...)
-      titles = [f'severity {severity:g}' for severity in dict.fromkeys(cells.severity)]
-      rows = zip(dict.fromkeys(cells.corruption), results.arrays['gallery'], strict=True)
-      pictures = {name: dict(zip(titles, shown, strict=True)) for name, shown in rows}
       caption = f'One image under every corruption and severity ({self.source}).'
-      figures['gallery'] = images.grid(pictures), caption
+      figures['gallery'] = gallery_figure(
+        cells.corruption, cells.severity, results.arrays['gallery'], caption
+      )
     return figures

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.rows import Rows
-from robustness.corruptions.views import CLEAN, CorruptionViews, change
+from robustness.corruptions.views import CLEAN, CorruptionViews, change, gallery_figure
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
@@ -26,7 +26,7 @@ from robustness.evaluation.study import IMAGES, Evaluation, Figures, Findings, I
 from robustness.evaluation.views import Views
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
-from robustness.present import charts, images, style
+from robustness.present import charts, style
 from robustness.present.spectra import DECADES, spectrum_panels
 from robustness.results import Results, Table
 
@@ -60,7 +60,6 @@ class CorruptionSpectrum(CorruptionViews):
     normalisation: of the discrete Fourier transform: 'orthonormal', or 'sum', which is √(HW) times
       as large (NumPy's default). Fractions of energy do not depend on it.
     severity: shown in the figure of spectra, if it is among `severities`.
-    confidence: of all intervals.
   """
 
   title: ClassVar[str] = 'Spectra of common corruptions'
@@ -182,8 +181,7 @@ class CorruptionSpectrum(CorruptionViews):
       f'share of high frequency in the energy; {own.n.iloc[0]} images, zero frequency in the '
       'centre, one logarithmic scale.',
     )
-    rows = zip(self.names, results.arrays['gallery'], strict=True)
-    levels = [f'severity {level}' for level in self.levels]
-    pictures = {name: dict(zip(levels, shown, strict=True)) for name, shown in rows}
-    figures['gallery'] = images.grid(pictures), 'One image under every corruption and severity.'
+    caption = 'One image under every corruption and severity.'
+    gallery = results.arrays['gallery']
+    figures['gallery'] = gallery_figure(self.names, self.levels, gallery, caption)
     return figures

@@ -27,8 +27,8 @@ from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShap
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
 from robustness.fourier.finished_map import BeginsWithMap
-from robustness.fourier.views import CLEAN, wave_names, wave_views
-from robustness.present import charts, images
+from robustness.fourier.views import CLEAN, sample_figure, wave_names, wave_views
+from robustness.present import charts
 from robustness.results import Results
 
 WAVE_ERROR = Quantity('wave_error', 'top-1 error under the wave of one query alone', better='lower')
@@ -51,8 +51,6 @@ class FourierAttack(BeginsWithMap):
     clip: whether perturbed images are clipped to [0, 1] (paper: no).
     window: side of the centred square of frequencies to choose from; 0 for all. A finished heat map
       has its own.
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests of two classifiers.
   """
 
   title: ClassVar[str] = 'Attack with single Fourier basis images'
@@ -192,13 +190,11 @@ class FourierAttack(BeginsWithMap):
 
   def figures(self, results: Results) -> Figures:
     """See `Study`."""
-    waves = [f'({y}, {x})'.replace('-', '−') for y, x in _worst_waves(results.table)]
-    samples = dict(zip(['clean', *waves], results.arrays['sample_images'], strict=True))
-    figure = images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image')
+    waves, pictures = _worst_waves(results.table), results.arrays['sample_images']
     caption = (
       f'One image with the worst waves of the first classifier, norm {self.norm:g} in each channel.'
     )
-    return {**charts.draw(results), 'sample_images': (figure, caption)}
+    return {**charts.draw(results), 'sample_images': sample_figure(waves, pictures, caption)}
 
 
 def _worst_waves(table: pd.DataFrame) -> np.ndarray:

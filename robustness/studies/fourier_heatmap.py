@@ -28,7 +28,7 @@ from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShap
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
 from robustness.fourier.maps import BANDS, bands
-from robustness.fourier.views import CLEAN, wave_names, wave_views
+from robustness.fourier.views import CLEAN, sample_figure, wave_names, wave_views
 from robustness.present import charts, images
 from robustness.results import Results, Table
 
@@ -61,8 +61,6 @@ class FourierHeatmap(Study):
     window: side of the centred square of frequencies; 0 for all (paper: 63 for ImageNet).
     layers: layers whose output change is measured, or ('stages',) for all residual stages.
     top_k: k of the second error map, if there are more classes than that.
-    confidence: of all intervals.
-    false_discovery_rate: rate of Benjamini and Hochberg's procedure in difference maps.
   """
 
   title: ClassVar[str] = 'Fourier heat maps'
@@ -254,14 +252,13 @@ class FourierHeatmap(Study):
   def figures(self, results: Results) -> Figures:
     """See `Study`."""
     pictures = results.arrays
-    waves = [f'({y}, {x})'.replace('-', '−') for y, x in pictures['sample_frequencies'][1:]]
-    samples = dict(zip(['clean', *waves], pictures['sample_images'], strict=True))
     reach = len(pictures['basis_images']) // 2
     around = range(-reach, reach + 1)
     return {
       **charts.draw(results),
-      'sample_images': (
-        images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image'),
+      'sample_images': sample_figure(
+        pictures['sample_frequencies'][1:],
+        pictures['sample_images'],
         f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.',
       ),
       'basis': (

@@ -23,15 +23,9 @@ from robustness.estimates.means import arrays, means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
-from robustness.evaluation.outcomes import outcomes, wrong
+from robustness.evaluation.outcomes import Evaluation, outcomes, wrong
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.study import (
-  Evaluation,
-  Findings,
-  ImageShape,
-  Recipes,
-  require_single_labels,
-)
+from robustness.evaluation.study import Findings, ImageShape, Recipes, require_single_labels
 from robustness.evaluation.views import Views, identity
 from robustness.fourier import spectrum
 from robustness.fourier.basis import Frequencies, distinct_frequencies
@@ -77,7 +71,6 @@ class FourierPreview(BeginsWithMap):
   Attributes:
     heat_map: workdir of a finished heat map to compare with, of the classifier of the same label or
       of all if it has one; '' draws the preview alone.
-    confidence: of all intervals.
   """
 
   title: ClassVar[str] = 'Preview of a Fourier heat map'

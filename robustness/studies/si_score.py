@@ -80,8 +80,6 @@ class SiScore(Study):
     min_inside: a scene counts if at least this share of the object's rectangle is inside; -1 takes
       the published value: .95, and .5 where the place varies.
     stored: whether rows are scenes already (`config.data.source='si_score'`).
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests over levels.
     balanced_share: levels that a smaller share of the pairs has are no balanced levels; -1 takes
       `AMONG_PLACES` where places vary, for near the corners few pairs count, and 0 elsewhere.
   """

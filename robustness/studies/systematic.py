@@ -28,17 +28,9 @@ from robustness.environments.transforms import CLEAN, view_base
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity
 from robustness.estimates.systematic import BALANCES, FORMULAS, SEEN, UNSEEN, Cells
-from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.study import (
-  Evaluation,
-  Figures,
-  Findings,
-  ImageShape,
-  Preview,
-  Recipes,
-  Study,
-)
+from robustness.evaluation.study import Figures, Findings, ImageShape, Preview, Recipes, Study
 from robustness.evaluation.views import Views, ViewTable, identity
 from robustness.present import charts, style
 from robustness.results import Results, Table
@@ -99,7 +91,6 @@ class Systematic(Study):
     formula: of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
     balance: 'class' weighs all classes alike, 'image' all images.
     samples: draws that an interval of ρ takes.
-    confidence: of all intervals.
     near_duplicates: bits of 64 that the perceptual hashes of a test and a training image may differ
       in to be counted and listed; -1 does not look for them.
   """

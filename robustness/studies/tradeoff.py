@@ -37,7 +37,6 @@ class Tradeoff(CorruptionViews):
   """Settings, beside those of `CorruptionViews`.
 
   Attributes:
-    confidence: of all intervals.
   """
 
   title: ClassVar[str] = 'Robustness by frequency: the trade-off'

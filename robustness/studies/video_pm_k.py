@@ -29,17 +29,9 @@ from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation.failures import class_name
-from robustness.evaluation.outcomes import ONE_VIEW
+from robustness.evaluation.outcomes import ONE_VIEW, Evaluation
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.study import (
-  IMAGES,
-  Evaluation,
-  Figures,
-  Findings,
-  ImageShape,
-  Recipes,
-  Study,
-)
+from robustness.evaluation.study import IMAGES, Figures, Findings, ImageShape, Recipes, Study
 from robustness.models.label_space import MERGES
 from robustness.present import charts
 from robustness.present.images import show
@@ -57,44 +49,28 @@ from robustness.video.recorded_predictions import FramePredictions, read_predict
 from robustness.video.reviewed_pairs import passed
 
 PAPER = 'shankar2021image'
-ANCHOR = Quantity(
-  'accuracy_anchor', 'accuracy on anchor frames', better='higher', headline=True, paper=PAPER
+_headline = functools.partial(Quantity, headline=True, paper=PAPER)
+_drawn = functools.partial(Quantity, drawn=True)
+ANCHOR = _headline('accuracy_anchor', 'accuracy on anchor frames', better='higher')
+PM_K = _headline(
+  'accuracy_pm_k', 'accuracy on the worst frame within k frames (pm-k)', better='higher'
 )
-PM_K = Quantity(
-  'accuracy_pm_k',
-  'accuracy on the worst frame within k frames (pm-k)',
-  better='higher',
-  headline=True,
-  paper=PAPER,
+DROP = _headline(
+  'drop_pm_k', 'drop from the anchor to the worst frame within k frames', better='lower', low=-1
 )
-DROP = Quantity(
-  'drop_pm_k',
-  'drop from the anchor to the worst frame within k frames',
-  better='lower',
-  low=-1,
-  headline=True,
-  paper=PAPER,
-)
-NEIGHBORS_ONLY = Quantity(
+NEIGHBORS_ONLY = _drawn(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
   better='higher',
-  drawn=True,
 )
-OFFSET_ERROR = Quantity(
-  'error', 'error by signed distance from the anchor', better='lower', drawn=True
+OFFSET_ERROR = _drawn('error', 'error by signed distance from the anchor', better='lower')
+CONDITIONAL = _drawn(
+  'conditional_accuracy', 'accuracy k frames from an anchor that is right', better='higher'
 )
-CONDITIONAL = Quantity(
-  'conditional_accuracy',
-  'accuracy k frames from an anchor that is right',
-  better='higher',
-  drawn=True,
-)
-STATIC = Quantity(
+STATIC = _drawn(
   'accuracy_static',
   'accuracy on the frame of each set on which most classifiers err',
   better='higher',
-  drawn=True,
 )
 SLOPE = Quantity(
   'fit_slope', 'slope of accuracy pm-k over accuracy on anchors, across classifiers', 'amount'
@@ -102,7 +78,7 @@ SLOPE = Quantity(
 INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
-WITHIN = Quantity('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart', drawn=True)
+WITHIN = _drawn('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart')
 REVIEW_ANCHOR = Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1)
 REVIEW_WORST = Quantity('review_worst', 'change by review of accuracy pm-k', low=-1)
 REVIEW_DROP = Quantity('review_drop', 'change by review of the drop pm-k', low=-2, high=2)
@@ -135,7 +111,6 @@ class VideoPmK(Study):
     distances: whether ℓ∞ distances of pairs are computed, which reads all frames once more.
     reviewed: folder of the reviewed sets where the data are the candidates, '' for none: distances
       are then those of all, of the reviewed, and of mistakes on the reviewed pairs.
-    confidence: of all intervals.
   """
 
   title: ClassVar[str] = 'Accuracy on the worst of neighboring video frames'
