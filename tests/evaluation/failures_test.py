@@ -14,10 +14,10 @@ from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures as listing
 from robustness.evaluation import finished
-from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Study
 from robustness.evaluation.views import ViewTable
-from tests import finished_runs
+from tests import finished_runs, made_records
 from tests.table_rows import estimate
 
 NAMES = ('clean', 'fog', 'snow')
@@ -36,21 +36,12 @@ def records(
   classes: tuple[str, ...] = ('ant', 'bee'),
 ) -> Records:
   """Five images of two classes in three views, in shards of any size."""
-  made = Records(folder, Layout(5, 3, block, chunk), {'classes': list(classes)})
-  layout = made.layout
   right = (labels.reshape(5, 1, -1) == PREDICTION[..., None]).any(-1)
-  for b in range(layout.num_blocks):
-    for c in range(layout.num_chunks):
-      rows, views = layout.rows(b), layout.views(c)
-      shown = {
-        'prediction': PREDICTION,
-        'rank': (~right).astype(np.int32),
-        'confidence': CONFIDENCE,
-        'probability': np.where(right, CONFIDENCE, 1 - CONFIDENCE),
-      }
-      columns = {'label': labels[rows], 'example_id': np.arange(10, 15, dtype=np.int32)[rows]}
-      made.write(b, c, {**{k: v[rows, views] for k, v in shown.items()}, **columns})
-  return made
+  fields = {'prediction': PREDICTION, 'rank': ~right, 'confidence': CONFIDENCE}
+  columns = {'label': labels, 'example_id': np.arange(10, 15)}
+  probability = np.where(right, CONFIDENCE, 1 - CONFIDENCE)
+  arrays = {**fields, 'probability': probability, **columns}
+  return made_records.made(folder, arrays, block, chunk, classes=list(classes)).records
 
 
 class Failures(NamedTuple):

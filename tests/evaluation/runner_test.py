@@ -437,7 +437,9 @@ def test_rows_are_traced_and_not_computed() -> None:
   runner = evaluator(classifier=tiny_classifier())
   runner.check(tiny_rows(8))
   assert 'compiled' not in runner.__dict__
-  stored = dataclasses.replace(runner, views=corruption_error.CorruptionError(source='stored').views(SHAPE))
+  stored = dataclasses.replace(
+    runner, views=corruption_error.CorruptionError(source='stored').views(SHAPE)
+  )
   with pytest.raises(InputError, match='the rows have no corruption'):
     stored.check(tiny_rows(8))
 

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from robustness.core.errors import InputError
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures as listing
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.studies.accuracy import Accuracy
+from tests.made_records import made
 from tests.networks import SHAPE
 from tests.studies.conftest import COUNT, Evaluate
 from tests.table_rows import estimate
@@ -61,12 +61,11 @@ def test_the_only_view_is_the_image_as_stored() -> None:
 
 def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path: pathlib.Path) -> None:
   """Top-5 of two classes would be 1.0 whatever the classifier."""
-  records = Records(tmp_path, Layout(6, 1, 6, 1), {'classes': ['left', 'right']})
   rank, labels = np.array([[0], [1], [0], [1], [0], [0]], np.int32), np.array([0, 0, 1, 1, 1, 1])
   prediction = np.where(rank == 0, labels[:, None], 1 - labels[:, None])
-  columns = {'label': labels, 'example_id': np.arange(6, dtype=np.int32)}
-  records.write(0, 0, {'rank': rank, 'prediction': prediction, **columns})
-  only = Evaluation('only', records)
+  columns = {'label': labels, 'example_id': np.arange(6)}
+  arrays = {'rank': rank, 'prediction': prediction, **columns}
+  only = made(tmp_path / 'only', arrays, classes=['left', 'right'])
   assert list(table(Accuracy(), [only]).quantity) == ['top1_accuracy']
   findings, _ = listing.findings(Accuracy(), [only], SHAPE)
   of_class = assemble(findings.estimates)
@@ -74,11 +73,3 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path: pathlib.Path) -> 
   assert only.top_k(1) == only.top_k(2) == [1]
   three = Records(tmp_path / 'three', Layout(6, 1, 6, 1), {'classes': ['left', 'right', 'up']})
   assert Evaluation('three', three).top_k(2) == [1, 2]
-
-
-@pytest.mark.parametrize(
-  ('change', 'key'), [({'top_k': 0}, 'top_k'), ({'confidence': 0.0}, 'confidence')]
-)
-def test_bad_settings_are_refused(change: dict, key: str) -> None:
-  with pytest.raises(InputError, match=f'config.study.{key}'):
-    Accuracy(**change)

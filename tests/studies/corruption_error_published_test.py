@@ -15,9 +15,9 @@ import pytest
 
 from robustness.estimates.published_fourier import TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble
-from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.studies.corruption_error import CorruptionError
+from tests.made_records import made
 from tests.table_rows import estimate
 
 ROWS = 10_000  # an accuracy of four decimals is a whole number of them
@@ -25,14 +25,16 @@ LABELS = ('natural', 'high_pass', 'auto_augment')
 
 
 def made_records(
-  path: pathlib.Path, study: CorruptionError, label: str, clean: float, accuracies: Mapping[str, float]
+  path: pathlib.Path,
+  study: CorruptionError,
+  label: str,
+  clean: float,
+  accuracies: Mapping[str, float],
 ) -> Evaluation:
   """Records in which the clean view and each corruption have the given accuracies, exactly."""
   given = np.array([clean, *(accuracies[name] for name in study.names)])
   wrong = np.arange(ROWS)[:, None] >= np.round(given * ROWS)[None, :]
-  records = Records(path / label, Layout(ROWS, len(given), ROWS, len(given)), {'label': label})
-  records.write(0, 0, {'rank': 9 * wrong.astype(np.int32)})
-  return Evaluation(label, records)
+  return made(path / label, {'rank': 9 * wrong}, label=label)
 
 
 def reduced(

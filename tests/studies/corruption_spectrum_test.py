@@ -27,7 +27,9 @@ from tests.end_to_end import runs
 from tests.table_rows import estimate
 
 SHAPE, COUNT = (32, 32, 3), 11
-SMALL = CorruptionSpectrum(corruptions=('contrast', 'gaussian_noise', 'brightness'), severities=(1, 3))
+SMALL = CorruptionSpectrum(
+  corruptions=('contrast', 'gaussian_noise', 'brightness'), severities=(1, 3)
+)
 KEY = random_keys.stream(0, 'corruption_spectrum')
 
 
@@ -43,7 +45,11 @@ def rows(count: int = COUNT) -> ArrayRows:
 
 
 def reduced(
-  study: CorruptionSpectrum, directory: pathlib.Path, parallel=None, batch_size: int = 4, chunk: int = 3
+  study: CorruptionSpectrum,
+  directory: pathlib.Path,
+  parallel=None,
+  batch_size: int = 4,
+  chunk: int = 3,
 ) -> Findings:
   evaluator = Evaluator(None, study.views(SHAPE), KEY, parallel or MeshParallel(jax.devices()[:1]))
   records = Records(directory, evaluator.layout(COUNT, batch_size, chunk), {})
@@ -137,7 +143,9 @@ def test_totals_are_the_same_for_any_cut_and_devices(
 
   JAX 0.12 rounds a few coefficients of a spectrum by the shape of the step, by up to 3e-6.
   """
-  study = CorruptionSpectrum(corruptions=('gaussian_noise', 'brightness', 'saturate'), severities=(1, 3))
+  study = CorruptionSpectrum(
+    corruptions=('gaussian_noise', 'brightness', 'saturate'), severities=(1, 3)
+  )
   first = reduced(study, tmp_path / 'first')
   other = reduced(study, tmp_path / 'other', create(), batch_size, chunk)
   rounding = 0 if jax.__version_info__ < (0, 11) else 1e-5
@@ -160,20 +168,6 @@ def test_named_conventions(tmp_path: pathlib.Path) -> None:
   wide = reduced(CorruptionSpectrum(**settings, bandwidth=31), tmp_path / 'wide')
   shares = [grid(table_of(one), 'high_frequency_fraction').item() for one in (wide, plain)]
   assert shares[0] > shares[1]
-
-
-@pytest.mark.parametrize(
-  ('settings', 'message'),
-  [
-    ({'channels': 'gray'}, "did you mean 'grey'"),
-    ({'normalisation': 'ortho'}, "'orthonormal'"),
-    ({'confidence': 1.0}, 'in \\(0, 1\\)'),
-    ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
-  ],
-)
-def test_refuses(settings: dict, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    CorruptionSpectrum(**settings)
 
 
 def test_a_bandwidth_that_does_not_fit_is_refused_before_anything_runs() -> None:

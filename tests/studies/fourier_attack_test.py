@@ -115,19 +115,6 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path: pathli
     fourier_preview.FourierPreview(heat_map=str(tmp_path / 'none')).views(SHAPE)
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    ({'norm': -1.0}, r'config\.study\.norm is -1\.0'),
-    ({'queries': 0}, r'config\.study\.queries is 0'),
-    ({'phase': 'sine'}, r"config\.study\.phase is 'sine'"),
-  ],
-)
-def test_bad_settings_are_refused(change: dict, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    fourier_attack.FourierAttack(**change)
-
-
 def test_more_queries_than_frequencies_are_refused() -> None:
   with pytest.raises(InputError, match=r'queries is 99; it must be at most \d+'):
     fourier_attack.FourierAttack(queries=99).views(SHAPE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 
 import jax
@@ -122,8 +121,6 @@ def test_what_has_no_gradient_is_refused() -> None:
   several = ArrayRows(data.images, np.stack([data.labels, -1 + 0 * data.labels], 1), CLASSES)
   with pytest.raises(InputError, match='several labels'):
     FourierPreview().check(several, {})
-  with pytest.raises(InputError, match='confidence'):
-    dataclasses.replace(FourierPreview(), confidence=0.0)
 
 
 @pytest.mark.slow

@@ -103,16 +103,11 @@ def test_it_shares_the_records_of_the_corruption_error_and_of_no_other() -> None
   settings = {'corruptions': SMALL.corruptions, 'severities': SMALL.severities}
   errors = corruption_error.CorruptionError(**settings)
   assert errors.recording == SMALL.recording and errors.stream == SMALL.stream
-  assert errors.recording != corruption_error.CorruptionError(**settings, quantize='floor').recording
+  assert (
+    errors.recording != corruption_error.CorruptionError(**settings, quantize='floor').recording
+  )
   assert errors.recording != corruption_error.CorruptionError(**settings, source='stored').recording
   assert errors.recording != corruption_spectrum.CorruptionSpectrum(**settings).recording
-
-
-def test_fewer_than_three_corruptions_are_refused() -> None:
-  with pytest.raises(InputError, match=r"config\.study\.corruptions is \('fog', 'snow'\).*three"):
-    Tradeoff(corruptions=('fog', 'snow'))
-  with pytest.raises(InputError, match='not empty'):
-    Tradeoff(corruptions=())
 
 
 @pytest.mark.parametrize('sections', [{'classifier': {}}, {'classifiers': {'one': {}}}])

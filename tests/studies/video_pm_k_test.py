@@ -372,23 +372,6 @@ def test_a_review_changes_accuracies_by_what_is_counted(
     assert estimate(table, 'net', 'error', offset=1, frames='unreviewed').value == 2 / 3
 
 
-@pytest.mark.parametrize(
-  ('change', 'key'),
-  [
-    ({'k': 0}, 'k'),
-    ({'failures': -1}, 'failures'),
-    ({'confidence': 1.0}, 'confidence'),
-    ({'label_rule': 'frames'}, 'label_rule'),
-    ({'merge': 'mix'}, 'merge'),
-    ({'testbed': 'vid'}, 'testbed'),
-    ({'subsets': ('fsp',)}, 'subsets'),
-  ],
-)
-def test_bad_settings_are_refused(change: dict, key: str) -> None:
-  with pytest.raises(InputError, match=f'config.study.{key}'):
-    VideoPmK(**change)
-
-
 def test_a_merge_rule_needs_scores_to_merge(evaluations: list[Evaluation]) -> None:
   with pytest.raises(InputError, match="config.study.merge is 'sum'.*leave it ''"):
     VideoPmK(merge='sum').reduce(evaluations, SHAPE)
