@@ -9,8 +9,9 @@ file of the user's.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
@@ -23,6 +24,7 @@ from robustness.core.errors import InputError
 from robustness.core.registry import Part, Registry
 from robustness.core.rows import Rows
 from robustness.estimates.fixed_width import fewest_trials, plan
+from robustness.estimates.means import means
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import provenance
 from robustness.evaluation.outcomes import Evaluation as Evaluation
@@ -141,6 +143,11 @@ class Study(Part):
   def quantities(self) -> tuple[Quantity, ...]:
     """What the study's table of results is of, in the order in which a reader wants them."""
     return ()
+
+  @property
+  def means(self) -> Callable[..., pd.DataFrame]:
+    """The function `robustness.estimates.means.means`, with intervals of the study's confidence."""
+    return functools.partial(means, confidence=self.confidence)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows and trainings with which the study finds nothing, before anything is trained.

@@ -5,14 +5,12 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
 import pandas as pd
 
 from robustness.core.rows import Rows
-from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, right, wrong
@@ -123,9 +121,8 @@ class BandStudy(Study):
     in_bands, when_clean = self.quantities[:2]
     outcomes = recorded.outcomes(right if in_bands is ACCURACY else wrong)
     clean = recorded.views.band.isna().to_numpy()
-    given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
-    yield means(when_clean, outcomes, where=clean, **given)
-    yield means(in_bands, outcomes, ('band', 'bandwidth'), **given)
+    yield self.means(when_clean, outcomes, where=clean, test=True)
+    yield self.means(in_bands, outcomes, ('band', 'bandwidth'), test=True)
 
   def figures(self, results: Results) -> Figures:
     """Returns the default pictures and the samples, high-passed ones also normalised."""

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import pandas as pd
 
-from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation.outcomes import Recorded, right
 from robustness.evaluation.study import Study
@@ -46,4 +45,4 @@ class Accuracy(Study):
     """Yields `top1_accuracy` and `top<k>_accuracy`, with tests of differences from the first."""
     for k in recorded.evaluations[0].top_k(self.top_k):
       outcomes = recorded.outcomes(functools.partial(right, k=k))
-      yield means(accuracy_at(k), outcomes, confidence=self.confidence, test=True)
+      yield self.means(accuracy_at(k), outcomes, test=True)

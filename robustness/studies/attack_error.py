@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from robustness.core import parts
 from robustness.core.parts import Part
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
-from robustness.estimates.means import arrays, means
+from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.spectra import energy_fraction
@@ -273,18 +273,16 @@ class AttackError(Study):
     """
     views, by = recorded.views, ('attack', 'epsilon')
     clean = views.attack.isna().to_numpy()
-    given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
     errors = recorded.outcomes(wrong)
-    yield means(CLEAN_ERROR, errors, where=clean, **given)
-    yield means(ERROR, errors, by, **given)
-    yield means(ATTACK_ERROR, self._worst(errors), ('epsilon',), **given)
-    alone: dict[str, Any] = {'confidence': self.confidence, 'paired': False}
+    yield self.means(CLEAN_ERROR, errors, where=clean, test=True)
+    yield self.means(ERROR, errors, by, test=True)
+    yield self.means(ATTACK_ERROR, self._worst(errors), ('epsilon',), test=True)
     energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
     shares = Outcomes({k: energy_fraction(high[k], energy[k]) for k in energy}, views)
-    yield means(HIGH_FREQUENCY, shares, by, **alone)
-    yield means(CLEAN_HIGH_FREQUENCY, shares, where=clean, **alone)
+    yield self.means(HIGH_FREQUENCY, shares, by, paired=False)
+    yield self.means(CLEAN_HIGH_FREQUENCY, shares, where=clean, paired=False)
     norms = {label: np.sqrt(values) for label, values in energy.items()}
-    yield means(CHANGE_NORM, Outcomes(norms, views), by, **alone)
+    yield self.means(CHANGE_NORM, Outcomes(norms, views), by, paired=False)
     for evaluation in recorded.evaluations:
       largest = evaluation.records.table('measure/largest')
       value = largest.max(0)[~clean].astype(float)
@@ -329,10 +327,9 @@ class AttackError(Study):
     rings = _of_changes(recorded, 'measure/rings')
     of_rings = Outcomes({k: v.reshape(len(v), -1) for k, v in rings.items()}, views)
     clean = views.attack.isna().to_numpy()
-    given: dict[str, Any] = {'confidence': self.confidence, 'paired': False}
     return [
-      means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), **given),
-      means(CLEAN_RADIAL, of_rings, ('radius',), where=clean, **given),
+      self.means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), paired=False),
+      self.means(CLEAN_RADIAL, of_rings, ('radius',), where=clean, paired=False),
     ]
 
   def figures(self, results: Results) -> Figures:

@@ -172,18 +172,17 @@ class CorruptionError(StoredOrMade):
     """
     views = recorded.views
     clean, counted = views.corruption.isna(), views.severity.isin(self.severities)
-    given: dict[str, Any] = {'confidence': self.confidence}
     for k in recorded.evaluations[0].top_k(self.top_k):
       error, of_clean = errors_at(k)
       outcomes = recorded.outcomes(functools.partial(wrong, k=k))
-      by_view: dict[str, Any] = {**given, 'test': True, 'decides': k == 1}
       if clean.any():
-        yield means(of_clean, outcomes, where=clean, **by_view)
-      yield means(error, outcomes, ('corruption', 'severity'), **by_view)
-      yield means(error, outcomes, ('corruption',), where=counted, **given)
+        yield self.means(of_clean, outcomes, where=clean, test=True, decides=k == 1)
+      by_view = ('corruption', 'severity')
+      yield self.means(error, outcomes, by_view, test=True, decides=k == 1)
+      yield self.means(error, outcomes, ('corruption',), where=counted)
       for label, members in whole_sets(self.names).items():
         of_set = (counted & views.corruption.isin(members)).to_numpy()
-        own = {**given, 'facets': {'corruption_set': label}}
+        own: dict[str, Any] = {'facets': {'corruption_set': label}, 'confidence': self.confidence}
         yield means(error, outcomes, where=of_set, **own)
         if k == 1 and (not self.published or set(members) <= set(self.published.corrupted)):
           yield mce(outcomes, of_set, self.published, **own)

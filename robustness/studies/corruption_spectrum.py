@@ -16,7 +16,6 @@ import pandas as pd
 
 from robustness.core.rows import Rows
 from robustness.corruptions.views import CLEAN, CorruptionViews, change, gallery_figure
-from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.estimates.spectra import energy_fraction, known_mean
@@ -130,24 +129,23 @@ class CorruptionSpectrum(CorruptionViews):
     one. Means over severities are over the images' own means.
     """
     views = self.facets(image_shape)
-    given: dict[str, Any] = {'confidence': self.confidence}
     clean = views.corruption.isna().to_numpy()
     energy = records.table('measure/energy').astype(float)
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
     share = energy_fraction(records.table('measure/high_energy'), energy)
     for k, values in enumerate((share, np.sqrt(energy / pixels))):
       by_view = Outcomes({IMAGES: values}, views)
-      yield means(IMAGES_THEMSELVES[k], by_view, where=clean, **given)
+      yield self.means(IMAGES_THEMSELVES[k], by_view, where=clean)
       own_means = known_mean(self.by_corruption(values))
       by_name = Outcomes({IMAGES: own_means}, pd.DataFrame({'corruption': self.names}))
-      yield means(CHANGES[k], by_name, ('corruption',), **given)
-      yield means(CHANGES[k], by_view, ('corruption', 'severity'), **given)
+      yield self.means(CHANGES[k], by_name, ('corruption',))
+      yield self.means(CHANGES[k], by_view, ('corruption', 'severity'))
     rings = scale * records.table('measure/rings').astype(float)
     at = views.loc[views.index.repeat(len(radii))].assign(radius=np.tile(radii, len(views)))
     by_ring = Outcomes({IMAGES: rings.reshape(len(rings), -1)}, at)
-    yield means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)), **given)
+    yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
-      yield means(RADIAL, by_ring, facets, **given)
+      yield self.means(RADIAL, by_ring, facets)
 
   def figures(self, results: Results) -> Figures:
     """Returns those of the table, the mean spectra and one image under every corruption."""

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import pandas as pd
 
-from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.evaluation.outcomes import Recorded, right
 from robustness.fourier.band_study import BandStudy
@@ -59,4 +58,4 @@ class FilteredAccuracy(BandStudy):
       if front_end.get('name') in self.kinds:
         own = Recorded([evaluation], recorded.views).outcomes(right)
         facets = {'band': front_end['name'], 'bandwidth': front_end['bandwidth']}
-        yield means(TRAINED, own, where=clean, facets=facets, confidence=self.confidence)
+        yield self.means(TRAINED, own, where=clean, facets=facets)

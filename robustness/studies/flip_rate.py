@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -23,7 +23,6 @@ import pandas as pd
 from robustness.corruptions.catalog import apply, checked_table, numbered
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
 from robustness.estimates.corruption_error import PAPER, mean_ratio
-from robustness.estimates.means import means
 from robustness.estimates.of_means import LOG_RATIO, of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import RATIO, Quantity
@@ -148,13 +147,18 @@ class FlipRate(Study):
     places = [(name, frame) for name in self.names for frame in range(1, self.frames)]
     flips = {e.label: self._flips(e.records) for e in recorded.evaluations}
     outcomes = Outcomes(flips, pd.DataFrame(places, columns=['corruption', 'frame']))
-    given: dict[str, Any] = {'confidence': self.confidence}
-    yield means(FLIP_RATE, outcomes, **given)
-    yield means(FLIP_RATE, outcomes, ('corruption',), **given)
-    yield means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False, **given)
+    yield self.means(FLIP_RATE, outcomes)
+    yield self.means(FLIP_RATE, outcomes, ('corruption',))
+    yield self.means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False)
     first = outcomes.labels[0]
     yield of_means(
-      FLIP_RATIO, outcomes, mean_ratio, ('corruption',), against=first, method=LOG_RATIO, **given
+      FLIP_RATIO,
+      outcomes,
+      mean_ratio,
+      ('corruption',),
+      against=first,
+      method=LOG_RATIO,
+      confidence=self.confidence,
     )
 
   def _flips(self, records: RecordsReader) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -18,7 +18,6 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import require
-from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select
@@ -165,15 +164,14 @@ class FourierAttack(BeginsWithMap):
       waves = pd.DataFrame({'queries': number, 'frequency_y': fy, 'frequency_x': fx})
       alone = wrong[measured][:, CLEAN + 1 + chosen]
       single = Outcomes({label: alone}, waves)
-      of_waves.append(means(WAVE_ERROR, single, tuple(waves), confidence=self.confidence))
+      of_waves.append(self.means(WAVE_ERROR, single, tuple(waves)))
       any_of = np.logical_or.accumulate(alone, 1)
       answers[label] = np.concatenate([wrong[measured, CLEAN, None], any_of], 1)
     attacked = Outcomes(answers, pd.DataFrame({'queries': [None, *number]}))
     clean = np.arange(1 + self.queries) == CLEAN
-    given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
     errors = [
-      means(CLEAN_ERROR, attacked, where=clean, **given),
-      means(ERROR, attacked, ('queries',), **given),
+      self.means(CLEAN_ERROR, attacked, where=clean, test=True),
+      self.means(ERROR, attacked, ('queries',), test=True),
     ]
     return Findings(estimates=[*errors, *of_waves])
 

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ import pandas as pd
 
 from robustness.core.rows import Rows
 from robustness.estimates.comparison import benjamini_hochberg
-from robustness.estimates.means import arrays, means
+from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, errors_at
 from robustness.evaluation import one_view
@@ -199,15 +199,14 @@ class FourierHeatmap(Study):
     """Yields top-k errors: clean, by frequency, and for k = 1 over all, by band and by ring."""
     error, of_clean = self._errors(k)
     perturbed = np.arange(len(missed.views)) != CLEAN
-    given: dict[str, Any] = {'confidence': self.confidence, 'test': k == 1, 'decides': k == 1}
-    yield means(of_clean, missed, where=~perturbed, **given)
-    by_frequency = means(error, missed, FREQUENCY, **given)
+    yield self.means(of_clean, missed, where=~perturbed, test=k == 1, decides=k == 1)
+    by_frequency = self.means(error, missed, FREQUENCY, test=k == 1, decides=k == 1)
     yield by_frequency
     if k > 1:
       return
     yield from self._significant(by_frequency)
     for by in ((), ('band',), ('radius',)):
-      part = means(error, missed, by, confidence=self.confidence, where=perturbed)
+      part = self.means(error, missed, by, where=perturbed)
       if by != ('radius',):
         names = part['band'] if by else ['all'] * len(part)
         part['note'] = [self._note(*cells[name]) for name in names]
@@ -233,8 +232,7 @@ class FourierHeatmap(Study):
         prefix, _, layer = name.partition('/')
         if prefix == LAYER_CHANGE.name:
           changed = outcomes([evaluation], operator.itemgetter(name), recorded.views)
-          given: dict[str, Any] = {'confidence': self.confidence, 'facets': {'layer': layer}}
-          yield means(LAYER_CHANGE, changed, FREQUENCY, **given)
+          yield self.means(LAYER_CHANGE, changed, FREQUENCY, facets={'layer': layer})
 
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
     """Returns, for 'all' and each band, its cells in the window and in the whole map."""

@@ -19,7 +19,7 @@ from scipy import stats
 
 from robustness.attacks.losses import cross_entropy
 from robustness.core.rows import Rows
-from robustness.estimates.means import arrays, means
+from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
@@ -110,14 +110,14 @@ class FourierPreview(BeginsWithMap):
     maps and has no interval: neighbouring frequencies are no independent draws.
     """
     missed = outcomes(evaluations, wrong)
-    estimates = [means(CLEAN_ERROR, missed, confidence=self.confidence, test=True)]
+    estimates = [self.means(CLEAN_ERROR, missed, test=True)]
     cells = {band: int((_bands(image_shape) == band).sum()) for band in BANDS}
     if all(f'measure/{BAND_ENERGY}' in e.records.read(0, 0).arrays for e in evaluations):
       # records of earlier versions have no energies
       per_cell = {e.label: _per_cell(e.records, list(cells.values())) for e in evaluations}
       views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
       by_band = Outcomes(per_cell, views)
-      estimates.append(means(SENSITIVITY_PER_CELL, by_band, ('band',), confidence=self.confidence))
+      estimates.append(self.means(SENSITIVITY_PER_CELL, by_band, ('band',)))
     for evaluation in evaluations:
       n = evaluation.records.layout.num_rows
       total = spectrum.whole(evaluation.records.total('sensitivity')[0], image_shape[1])

@@ -24,7 +24,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
-from robustness.estimates.means import Row, means, part, row
+from robustness.estimates.means import Row, part, row
 from robustness.estimates.of_means import bootstrap, of_means, units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
@@ -273,32 +273,31 @@ class SiScore(Study):
   def _estimates(self, published: Outcomes, classes: np.ndarray) -> Iterator[pd.DataFrame]:
     """Yields the rows of the table of results; `classes` are those of the pairs, int [P]."""
     factors = metrics.varying(published.views)
-    given: dict[str, Any] = {'confidence': self.confidence}
-    yield means(SCENE_ACCURACY, published, **given)
+    yield self.means(SCENE_ACCURACY, published)
     balanced = self._balanced(published)
     if _shown(balanced).any():
-      yield means(BALANCED_ACCURACY, balanced, **given)
-      yield part([_gap(published, balanced, label, **given) for label in published.labels])
+      yield self.means(BALANCED_ACCURACY, balanced)
+      yield part([_gap(published, balanced, label, self.confidence) for label in published.labels])
     by_level = tuple(key for keys in factors.values() for key in keys)
     if by_level:
-      yield means(SCENE_ACCURACY, published, by_level, test=True, **given)
-      yield means(BALANCED_ACCURACY, balanced, by_level, paired=False, **given)
+      yield self.means(SCENE_ACCURACY, published, by_level, test=True)
+      yield self.means(BALANCED_ACCURACY, balanced, by_level, paired=False)
     for factor, keys in factors.items():
       if len(factors) > 1:
-        yield means(SCENE_ACCURACY, published, keys, test=True, **given)
+        yield self.means(SCENE_ACCURACY, published, keys, test=True)
         own = self._balanced(published, factor)
-        yield means(BALANCED_ACCURACY, own, keys, paired=False, **given)
+        yield self.means(BALANCED_ACCURACY, own, keys, paired=False)
       yield of_means(
         NORMALISED_ACCURACY,
         published,
         lambda own, base: metrics.normalised(own),
         keys,
         each=True,
-        **given,
+        confidence=self.confidence,
       )
     for index in np.unique(classes).tolist():
       facets = {'class': CLASS_NAMES.get(index, f'class {index}')}
-      yield means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets, **given)
+      yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
 
   def _balanced(self, published: Outcomes, factor: str = '') -> Outcomes:
     """Returns the scenes of the same pairs at every value of a factor, the others pooled.

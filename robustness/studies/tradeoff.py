@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
 from robustness.corruptions.views import CorruptionViews
-from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.estimates.spectra import energy_fraction, known_mean
@@ -58,14 +57,13 @@ class Tradeoff(CorruptionViews):
     """Yields accuracies with their changes from the first classifier, shares of high frequency in
     the energy of each corruption, and the lines through these."""
     correct = recorded.outcomes(right)
-    given: dict[str, Any] = {'confidence': self.confidence}
-    yield means(CLEAN_ACCURACY, correct, where=recorded.views.corruption.isna().to_numpy(), **given)
-    yield means(ACCURACY, correct, ('corruption',), **given)
+    yield self.means(CLEAN_ACCURACY, correct, where=recorded.views.corruption.isna().to_numpy())
+    yield self.means(ACCURACY, correct, ('corruption',))
     records = recorded.evaluations[0].records
     energies = (records.table(f'measure/{name}') for name in ('high_energy', 'energy'))
     shares = known_mean(self.by_corruption(energy_fraction(*energies)))  # [images, corruptions]
     of_images = Outcomes({IMAGES: shares}, pd.DataFrame({'corruption': self.names}))
-    yield means(HIGH_FREQUENCY_FRACTION, of_images, ('corruption',), **given)
+    yield self.means(HIGH_FREQUENCY_FRACTION, of_images, ('corruption',))
     errors = {k: 1 - self.by_corruption(v).mean(2) for k, v in correct.values.items()}
     first, *others = errors
     for label in others:
