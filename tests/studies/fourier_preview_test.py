@@ -11,14 +11,10 @@ import pytest
 from scipy import stats
 
 from robustness.attacks.losses import cross_entropy
-from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.estimates.table import assemble, select
-from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import basis_image, distinct_frequencies
-from robustness.models.classifier import Classifier
-from robustness.parallel.mesh import MeshParallel
 from robustness.studies.fourier_preview import FourierPreview
 from tests.end_to_end import runs
 from tests.networks import CLASSES, SHAPE
@@ -111,12 +107,7 @@ def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(
     assert rho == pytest.approx(expected, nan_ok=True)
 
 
-def test_what_has_no_gradient_is_refused() -> None:
-  function = Classifier.from_callable(lambda x: np.zeros((len(x), 4), np.float32), SHAPE, CLASSES)
-  views = FourierPreview().views(SHAPE)
-  runner = Evaluator(function, views, random_keys.stream(0, ''), MeshParallel(jax.devices()[:1]))
-  with pytest.raises(InputError, match='has no gradient'):
-    next(runner.shards(rows(), runner.layout(COUNT)))
+def test_rows_with_several_labels_are_refused() -> None:
   data = rows()
   several = ArrayRows(data.images, np.stack([data.labels, -1 + 0 * data.labels], 1), CLASSES)
   with pytest.raises(InputError, match='several labels'):
