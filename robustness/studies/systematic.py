@@ -251,7 +251,8 @@ class Systematic(Study):
       return super().by_row(records, image_shape)
     data = records.identity['data']
     names = [self._clean(data), *self._names(data)]
-    return ViewTable(('as stored',), rows=[names[k] for k in records.column(ENVIRONMENT)])
+    rows = [names[k] for k in records.column(ENVIRONMENT)]
+    return dataclasses.replace(super().by_row(records, image_shape), rows=rows)
 
   @property
   def shown_as(self) -> dict[str, str]:

@@ -388,6 +388,10 @@ def test_environments_and_groups_of_any_name_are_drawn_from_the_results_alone(tm
     for seed, (label, split) in enumerate({'clean': 'clean', 'own': 'train'}.items())
   ]
   study = Systematic(source='stored', baseline='clean', samples=100)
+  table = study.by_image(made[0].records, (8, 8, 3))[1]
+  assert table.groups == {'as stored': [0]} and table.rows == [
+    styles[k] if k else 'clean (photo)' for k in environment
+  ]
   described = [{'label': 'clean'}, {'label': 'own'}]
   findings = study.reduce(made, (8, 8, 3))
   table = assemble(findings.estimates)
