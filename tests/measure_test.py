@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -15,6 +16,7 @@ from robustness.estimates.table import select
 from robustness.evaluation.outcomes import outcomes, right
 from robustness.evaluation.provenance import COMPARABLE
 from robustness.evaluation.study import Findings
+from robustness.evaluation.views import Views
 from robustness.measure import measure
 from robustness.present import failures, style
 from robustness.results import WHICH_NUMBERS, Results
@@ -64,7 +66,10 @@ def test_of_composed_pictures_only_the_view_is_shown(tmp_path: pathlib.Path) -> 
   """Of a scene the stored image is an empty background."""
 
   class Composed(band_noise.BandNoise):
-    composes = True
+    name = 'band_noise'
+
+    def views(self, image_shape: Any) -> Views:
+      return dataclasses.replace(super().views(image_shape), composes=True)
 
   one = [classifier('only', 0)]
   both, alone = (
