@@ -28,7 +28,11 @@ def lines(capsys: Captured) -> dict[str, str]:
 
 @pytest.mark.parametrize(
   ('part', 'names'),
-  [('studies', study.STUDIES.classes()), ('classifiers', catalog.ARCHITECTURES), ('sources', SOURCES)],
+  [
+    ('studies', study.STUDIES.classes()),
+    ('classifiers', catalog.ARCHITECTURES),
+    ('sources', SOURCES),
+  ],
 )
 def test_a_part_is_listed_whole_and_each_name_has_a_line(capsys: Captured, part, names) -> None:
   assert main(['list', part]) == 0

@@ -14,8 +14,8 @@ from scipy import special
 from configs import video_pm_k
 from robustness.core.errors import InputError
 from robustness.estimates.table import assemble, select
-from robustness.models.label_space import get
 from robustness.evaluation.study import scores_of
+from robustness.models.label_space import get
 from robustness.studies.accuracy import Accuracy
 from robustness.studies.video_pm_k import VideoPmK
 from robustness.video import frame_predictions, metadata
