@@ -37,7 +37,7 @@ from robustness.core import random_keys
 from robustness.core.rows import Rows, num_blocks
 from robustness.core.sequential import map_entries
 from robustness.corruptions import textures
-from robustness.corruptions.checks import check_side
+from robustness.corruptions.catalog import checked_table
 from robustness.corruptions.names import STREAM, view_id
 
 BLOCK = 256  # images that are corrupted at once, and that a Beam worker takes
@@ -172,13 +172,13 @@ def corruptor(
   """
   if config.is_clean:
     return lambda images, ids: np.rint(images * 255).astype(np.uint8)
-  table = corruptions.table_for(image_shape[0], image_shape[1], config.constants or None)
-  check_side(config.corruption, image_shape, table[config.corruption])
+  names = (config.corruption,)
+  table = checked_table(image_shape[:2], names, None, config.constants or None, {})
   root = random_keys.stream(config.seed, STREAM)
   number = jnp.int32(view_id(config.corruption, config.severity))
   show = functools.partial(
     corruptions.apply,
-    names=(config.corruption,),
+    names=names,
     quantize=config.quantize,
     side=table.side,
     options=_options(config),

@@ -15,10 +15,8 @@ import numpy as np
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.settings import require
-from robustness.corruptions.names import C_BAR, FINEST
-from robustness.corruptions.severities import Constants
+from robustness.corruptions.names import FINEST
 
-EVEN = ('blue_noise_sample', 'brownish_noise')
 ROUNDING = 1e-3  # a quarter of an 8-bit level: less beyond [0, 1] is rounding, and is clipped
 
 
@@ -157,46 +155,3 @@ def check_between(where: str, severities: Sequence[float]) -> None:
     require(exact, where, severity, f'a multiple of 1/{FINEST}')
   ascending = list(severities) == sorted(set(severities))
   require(ascending, where, tuple(severities), 'distinct and ascending')
-
-
-def check_side(name: str, shape: tuple[int, ...], constants: Constants) -> None:
-  """Refuses images on which a corruption could do nothing, or not be defined.
-
-  Args:
-    name: of the corruption.
-    shape: (H, W), in pixels.
-    constants: of the corruption.
-
-  Raises:
-    InputError: names the size, the least one and the reason.
-  """
-  if name in C_BAR and shape[0] != shape[1]:
-    raise InputError(
-      f'images of {shape[0]} × {shape[1]} pixels are not square, for which {name} is defined: crop '
-      'them (config.data.crop).'
-    )
-  if name in EVEN and shape[0] % 2:
-    raise InputError(
-      f'images of {shape[0]} × {shape[1]} pixels have an odd side; {name} is defined for even ones.'
-    )
-  least, reason = smallest_side(name, constants)
-  if min(shape[:2]) < least:
-    raise InputError(
-      f'images of {shape[0]} × {shape[1]} pixels are too small for {name}: it needs '
-      f'{least} or more a side, {reason}.'
-    )
-
-
-def smallest_side(name: str, constants: Constants) -> tuple[int, str]:
-  """Returns the least side of an image in pixels and why."""
-  if name == 'glass_blur':
-    return 2 * max(constants['delta']) + 1, 'or no pixel lies far enough from the edge to be moved'
-  if name == 'zoom_blur':
-    return 2, 'or there is no centre to enlarge'
-  if name == 'pixelate':
-    return int(np.ceil(1 / min(constants['scale']))), 'or less than one large pixel is left'
-  if name == 'elastic_transform':
-    return 3, 'or the triangle that is bent has no area'
-  if name in C_BAR:
-    return 8, 'or its shapes are smaller than a pixel'
-  return 1, ''

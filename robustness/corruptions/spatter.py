@@ -1,6 +1,6 @@
-"""Operations on 8-bit planes that spatter needs: Canny edges, distances, equalisation, 3 × 3 means.
+"""Spatter: drops of water, or splashes of mud, on the lens; and the operations of OpenCV it needs.
 
-All follow OpenCV. Planes are [H, W]; levels are integers 0..255.
+Planes are [H, W]; levels are integers 0..255.
 """
 
 from __future__ import annotations
@@ -9,6 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.corruptions.corruption import Constants, Strength, corruption
+from robustness.corruptions.filters import gaussian_filter
+from robustness.corruptions.pixels import like_channels
+
+WATER = np.array([175, 238, 238], np.float32) / 255
+MUD = np.array([63, 42, 20], np.float32) / 255
+COVERED = 0.8  # mud thinner than this is not seen
 LOW, HIGH = 50, 150  # Canny's thresholds
 TANGENT = int(np.floor((np.sqrt(2) - 1) * 2**15 + 0.5))  # of 22.5 degrees
 FARTHEST = 20  # distances are cut off there
@@ -25,6 +32,99 @@ STEPS = (
   ((2, 1), 2.1969, 4),
   ((2, -1), 2.1969, 4),
 )
+
+
+def _draw(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> jax.Array:
+  """Returns standard normal numbers [H, W]."""
+  return jax.random.normal(key, shape[:2])
+
+
+@corruption(
+  'loc scale sigma threshold strength mud',
+  {
+    32: (
+      (0.62, 0.1, 0.7, 0.7, 0.5, 0),
+      (0.65, 0.1, 0.8, 0.7, 0.5, 0),
+      (0.65, 0.3, 1.0, 0.69, 0.5, 0),
+      (0.65, 0.1, 0.7, 0.69, 0.6, 1),
+      (0.65, 0.1, 0.5, 0.68, 0.6, 1),
+    ),
+    64: (
+      (0.62, 0.1, 0.7, 0.7, 0.6, 0),
+      (0.65, 0.1, 0.8, 0.7, 0.6, 0),
+      (0.65, 0.3, 1.0, 0.69, 0.6, 0),
+      (0.65, 0.1, 0.7, 0.68, 0.6, 1),
+      (0.65, 0.1, 0.5, 0.67, 0.6, 1),
+    ),
+    224: (
+      (0.65, 0.3, 4.0, 0.69, 0.6, 0),
+      (0.65, 0.3, 3.0, 0.68, 0.6, 0),
+      (0.65, 0.3, 2.0, 0.68, 0.5, 0),
+      (0.65, 0.3, 1.0, 0.65, 1.5, 1),
+      (0.67, 0.4, 1.0, 0.65, 1.5, 1),
+    ),
+    299: (
+      (0.65, 0.3, 4.0, 0.69, 0.9, 0),
+      (0.65, 0.3, 3.5, 0.68, 0.9, 0),
+      (0.65, 0.3, 3.0, 0.68, 0.8, 0),
+      (0.65, 0.3, 1.2, 0.65, 1.8, 1),
+      (0.67, 0.4, 1.2, 0.65, 1.8, 1),
+    ),
+  },
+  draw=_draw,
+)
+def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Puts drops of water (lower severities) or mud (higher ones) on the image.
+
+  Liquid is noise of mean `loc` and deviation `scale`, smoothed by `sigma` pixels, and seen above
+  `threshold`. `strength` is that of water, or the sigma of the mud's edge in pixels; `mud` is 0 or
+  1. A grey image gets the grey value of the liquid's colour.
+  """
+  noise = (strength['loc'] + strength['scale'] * noise)[..., None]
+  liquid = gaussian_filter(noise, strength['sigma'], strength.most('sigma'))[..., 0]
+  threshold, amount = strength['threshold'], strength['strength']
+  of_all = strength.constants
+  edge = max(s for s, mud in zip(of_all['strength'], of_all['mud'], strict=True) if mud)
+  return jax.lax.cond(
+    strength['mud'] > 0,
+    lambda: _mud(image, liquid > threshold, amount, edge),
+    lambda: _water(image, jnp.where(liquid < threshold, 0, liquid), amount),
+  )
+
+
+def _mud(image: jax.Array, seen: jax.Array, sigma: jax.Array, max_sigma: float) -> jax.Array:
+  """Covers the image where the smoothed mask m is at least .8: clip(x (1 - m) + colour m)."""
+  cover = gaussian_filter(seen.astype(jnp.float32)[..., None], sigma, max_sigma)
+  cover = jnp.where(cover < COVERED, 0, cover)
+  return jnp.clip(image * (1 - cover) + _colour(MUD, image) * cover, 0, 1)
+
+
+def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Array:
+  """Adds colour · strength · m / max m, m = liquid · relief; without a drop the image is left."""
+  # The generator stores the liquid in 8 bits, where the rare values above 1 wrap around.
+  levels = jnp.floor(liquid * 255).astype(jnp.int32) % 256
+  drops = (levels * relief(levels)).astype(jnp.float32)
+  most = drops.max()
+  share = jnp.where(most > 0, drops / jnp.where(most > 0, most, 1), 0) * strength
+  return jnp.clip(image + share[..., None] * _colour(WATER, image), 0, 1)
+
+
+def relief(levels: jax.Array) -> jax.Array:
+  """Returns how a film of liquid catches light near its edges, int32 [H, W] in 0..255.
+
+  Distance to the Canny edges up to 20, averaged, equalised, embossed and averaged again.
+
+  Args:
+    levels: int32 [H, W] in 0..255, the film's thickness.
+  """
+  distance = mean3(distance_to(canny(levels)))
+  steps = jnp.floor(distance + GUARD).astype(jnp.int32)
+  embossed = emboss(equalise(steps, FARTHEST + 1))
+  return jnp.round(mean3(embossed)).astype(jnp.int32)
+
+
+def _colour(colour: np.ndarray, image: jax.Array) -> jax.Array:
+  return like_channels(jnp.asarray(colour)[None, None, :], image)
 
 
 def shift(plane: jax.Array, down: int, right: int, fill: float) -> jax.Array:
