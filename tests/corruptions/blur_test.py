@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import pathlib
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +12,17 @@ import scipy.ndimage
 
 from robustness.core.errors import InputError
 from robustness.corruptions import blur
+from robustness.corruptions.catalog import TABLES
+from robustness.corruptions.corruption import Strength
 from robustness.corruptions.names import SEVERITIES
-from robustness.corruptions.severities import TABLES, Constants
-from tests.corruptions.pictures import natural, photographs, share_within
+from tests.corruptions.pictures import (
+  constants,
+  from_draws,
+  natural,
+  photographs,
+  share_within,
+  smooth,
+)
 
 SIDES = (32, 64, 224)
 
@@ -26,44 +32,19 @@ def picture(request: pytest.FixtureRequest, shared_dir: pathlib.Path) -> np.ndar
   return photographs(shared_dir, request.param, 1)[0]
 
 
-def constants_of(picture: np.ndarray, name: str) -> Constants:
-  return TABLES[picture.shape[0]][name]
-
-
-def value(constants: Constants, parameter: str, severity: int) -> float:
-  return constants[parameter][severity - 1]
-
-
 def floor_levels(x: np.ndarray) -> np.ndarray:
   return np.floor(np.clip(x, 0, 1) * 255 + 1e-9) / 255
 
 
-def reference_gaussian(x: np.ndarray, sigma: float) -> np.ndarray:
-  return np.stack(
-    [
-      scipy.ndimage.gaussian_filter(plane, sigma, mode='nearest', truncate=4)
-      for plane in np.moveaxis(x.astype(np.float64), -1, 0)
-    ],
-    -1,
-  )
-
-
-@functools.cache
-def compiled(name: str, side: int) -> Callable[..., jax.Array]:
-  return jax.jit(functools.partial(getattr(blur, name), constants=TABLES[side][name]))
-
-
 def run(name: str, picture: np.ndarray, severity: int) -> np.ndarray:
   """Blurs a square picture; these three draw nothing."""
-  return np.asarray(compiled(name, len(picture))(jax.random.key(0), picture, severity))
+  return np.asarray(from_draws(name, len(picture))(jax.random.key(0), picture, severity))
 
 
 def test_gaussian_blur_is_scipys(picture: np.ndarray) -> None:
-  constants = constants_of(picture, 'gaussian_blur')
   for severity in SEVERITIES:
-    ours = run('gaussian_blur', picture, severity)
-    theirs = reference_gaussian(picture, value(constants, 'sigma', severity))
-    np.testing.assert_allclose(ours, theirs, atol=2e-6)
+    theirs = smooth(picture, *constants('gaussian_blur', len(picture), severity))
+    np.testing.assert_allclose(run('gaussian_blur', picture, severity), theirs, atol=2e-6)
 
 
 def reference_disk(cv2, radius: float, sigma: float) -> np.ndarray:
@@ -76,9 +57,8 @@ def reference_disk(cv2, radius: float, sigma: float) -> np.ndarray:
 
 def test_defocus_blur_is_opencvs(picture: np.ndarray) -> None:
   cv2 = pytest.importorskip('cv2')
-  constants = constants_of(picture, 'defocus_blur')
   for severity in SEVERITIES:
-    kernel = reference_disk(cv2, *(value(constants, p, severity) for p in ('radius', 'sigma')))
+    kernel = reference_disk(cv2, *constants('defocus_blur', len(picture), severity))
     theirs = np.clip(cv2.filter2D(picture.astype(np.float64), -1, kernel), 0, 1)
     ours = run('defocus_blur', picture, severity)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
@@ -114,12 +94,10 @@ def reference_motion(x: np.ndarray, radius: int, sigma: float, angle: float) -> 
 
 
 def test_motion_blur_given_the_angle(picture: np.ndarray) -> None:
-  constants = constants_of(picture, 'motion_blur')
-  along = jax.jit(lambda a, x, s: blur.motion_blur_at(a, x, s, constants))
+  side = len(picture)
   for severity, angle in zip(SEVERITIES, (-44.3, -10.0, 3.7, 21.9, 44.9), strict=True):
-    radius, sigma = (value(constants, p, severity) for p in ('radius', 'sigma'))
-    theirs = reference_motion(picture, int(radius), sigma, angle)
-    ours = np.asarray(along(angle, picture, severity))
+    theirs = reference_motion(picture, *constants('motion_blur', side, severity), angle)
+    ours = np.asarray(from_draws('motion_blur', side)(angle, picture, severity))
     assert share_within(ours, theirs, 0) > 0.99
     assert share_within(ours, theirs) == 1
 
@@ -127,8 +105,7 @@ def test_motion_blur_given_the_angle(picture: np.ndarray) -> None:
 def test_motion_angles_fill_their_range() -> None:
   edge = np.zeros((17, 17, 1), np.float32)
   edge[8, 8] = 1
-  constants = TABLES[32]['motion_blur']
-  blurred = jax.vmap(lambda k: blur.motion_blur(k, edge, 5, constants))(
+  blurred = jax.vmap(lambda k: blur.motion_blur(k, edge, 5, TABLES[32]['motion_blur']))(
     jax.random.split(jax.random.key(3), 400)
   )
   mass = np.asarray(blurred)[..., 0].sum(0)
@@ -138,12 +115,11 @@ def test_motion_angles_fill_their_range() -> None:
 
 
 def test_the_fixed_angle_needs_no_key(picture: np.ndarray) -> None:
-  constants = constants_of(picture, 'motion_blur')
-  fixed = [
-    blur.motion_blur(jax.random.key(seed), picture, 3, constants, angle='fixed') for seed in (0, 1)
-  ]
+  own = TABLES[len(picture)]['motion_blur']
+  fixed = [blur.motion_blur(jax.random.key(k), picture, 3, own, angle='fixed') for k in (0, 1)]
   np.testing.assert_array_equal(*fixed)
-  np.testing.assert_array_equal(fixed[0], blur.motion_blur_at(-45.0, picture, 3, constants))
+  given = blur.motion_blur.function(-45.0, picture, Strength(own, 3))
+  np.testing.assert_array_equal(fixed[0], given)
 
 
 def reference_zoom(x: np.ndarray, zooms: tuple[float, ...]) -> np.ndarray:
@@ -158,9 +134,9 @@ def reference_zoom(x: np.ndarray, zooms: tuple[float, ...]) -> np.ndarray:
 
 
 def test_zoom_blur_is_scipys(picture: np.ndarray) -> None:
-  constants = constants_of(picture, 'zoom_blur')
   for severity in SEVERITIES:
-    theirs = reference_zoom(picture.astype(np.float64), constants['zooms'][severity - 1])
+    (zooms,) = constants('zoom_blur', len(picture), severity)
+    theirs = reference_zoom(picture.astype(np.float64), zooms)
     ours = run('zoom_blur', picture, severity)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
@@ -184,19 +160,20 @@ def random_moves(shape: tuple[int, ...], delta: int, count: int) -> np.ndarray:
   return random.integers(-delta, delta, (count, 2, *shape[:2])).astype(np.int32)
 
 
-@pytest.mark.parametrize('exchange', blur.EXCHANGES)
+@pytest.mark.parametrize('exchange', ['copy', 'swap'])
 def test_glass_blur_given_the_moves(picture: np.ndarray, exchange: str) -> None:
-  constants = constants_of(picture, 'glass_blur')
-  severities = SEVERITIES if picture.shape[0] <= 64 else (3, 5)
-  apply = jax.jit(lambda m, x, s: blur.glass_blur_with(m, x, s, constants, exchange))
-  for severity in severities:
-    sigma, delta, times = (value(constants, p, severity) for p in ('sigma', 'delta', 'iterations'))
-    moves = random_moves(picture.shape, int(delta), max(constants['iterations']))
-    x = floor_levels(reference_gaussian(picture, sigma))
-    for i in range(int(times)):
-      x = visit_in_order(x, moves[i], int(delta), exchange == 'swap')
-    ours = np.asarray(apply(moves, picture, severity))
-    assert share_within(ours, reference_gaussian(x, sigma)) > 0.999
+  side = len(picture)
+  function, table = blur.glass_blur.function, TABLES[side]['glass_blur']
+  apply = jax.jit(
+    lambda m, x, s: function(lambda i, delta: m[i], x, Strength(table, s), exchange=exchange)
+  )
+  for severity in SEVERITIES if side <= 64 else (3, 5):
+    sigma, delta, times = constants('glass_blur', side, severity)
+    moves = random_moves(picture.shape, delta, max(table['iterations']))
+    x = floor_levels(smooth(picture, sigma))
+    for i in range(times):
+      x = visit_in_order(x, moves[i], delta, exchange == 'swap')
+    assert share_within(apply(moves, picture, severity), smooth(x, sigma)) > 0.999
 
 
 @pytest.mark.parametrize('delta', [1, 2, 3, 4])
@@ -236,4 +213,6 @@ def test_glass_draws_fill_the_range_evenly(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_unknown_exchange_is_refused() -> None:
   with pytest.raises(InputError, match="exchange is 'swop'.*'swap'"):
-    blur.glass_blur(jax.random.key(0), natural(32, 32), 1, TABLES[32]['glass_blur'], 'swop')
+    blur.glass_blur(
+      jax.random.key(0), natural(32, 32), 1, TABLES[32]['glass_blur'], exchange='swop'
+    )

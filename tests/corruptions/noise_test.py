@@ -11,8 +11,8 @@ import pytest
 import scipy.stats
 
 from robustness.corruptions import noise
+from robustness.corruptions.catalog import TABLES
 from robustness.corruptions.names import SEVERITIES
-from robustness.corruptions.severities import TABLES
 
 SIDES = (32, 224)
 LEVEL = 1e-4  # of each test of a distribution; keys are fixed, so a pass stays a pass

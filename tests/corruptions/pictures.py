@@ -1,11 +1,19 @@
-"""Pictures to corrupt: real photographs where they are at hand, and smooth random ones."""
+"""Pictures to corrupt, photographs and smooth random ones, and what several references need."""
 
 from __future__ import annotations
 
+import functools
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
+import jax
 import numpy as np
+import scipy.ndimage
 from PIL import Image
+
+from robustness.corruptions.catalog import CORRUPTIONS, TABLES
+from robustness.corruptions.corruption import Strength
 
 
 def photographs(shared_dir: pathlib.Path, side: int, count: int = 2) -> np.ndarray:
@@ -44,3 +52,29 @@ def share_within(first: np.ndarray, second: np.ndarray, levels: float = 1.0) -> 
   """Returns the fraction of values that differ by at most so many levels of 255."""
   difference = np.abs(np.asarray(first, np.float64) - np.asarray(second, np.float64)) * 255
   return float((difference <= levels + 1e-3).mean())
+
+
+def constants(name: str, side: int, severity: int) -> list[Any]:
+  """Returns the constants of a corruption at a severity."""
+  return [values[severity - 1] for values in TABLES[side][name].values()]
+
+
+@functools.cache
+def from_draws(name: str, side: int, **options: str) -> Callable[..., jax.Array]:
+  """Returns a corruption as a compiled function of given draws, a picture and a severity."""
+  function = CORRUPTIONS[name].function
+  return jax.jit(lambda draws, x, s: function(draws, x, Strength(TABLES[side][name], s), **options))
+
+
+def smooth(x: np.ndarray, sigma: float, mode: str = 'nearest', truncate: float = 4) -> np.ndarray:
+  """Smooths [H, W] or each channel of [H, W, C] by SciPy's Gaussian, in float64."""
+  sigmas = (sigma, sigma, 0)[: x.ndim]
+  return scipy.ndimage.gaussian_filter(x.astype(np.float64), sigmas, mode=mode, truncate=truncate)
+
+
+def sample(picture: np.ndarray, y: np.ndarray, x: np.ndarray, mode: str) -> np.ndarray:
+  """Samples each channel of [H, W, C] bilinearly by SciPy, in float64."""
+  planes = np.moveaxis(picture.astype(np.float64), -1, 0)
+  return np.stack(
+    [scipy.ndimage.map_coordinates(plane, [y, x], order=1, mode=mode) for plane in planes], -1
+  )
