@@ -11,9 +11,9 @@ import tensorflow_datasets as tfds
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
-from robustness.corruptions.pixels import QUANTIZE
-from robustness.corruptions.names import CLEAN, NAMES, NUMBERS, SEVERITIES
 from robustness.corruptions.catalog import TABLES, table_for
+from robustness.corruptions.names import CLEAN, NAMES, NUMBERS, SEVERITIES
+from robustness.corruptions.pixels import QUANTIZE
 
 CLEAN_NAME = 'clean'
 LISTED_BASES = ('cifar10', 'imagenet2012')

@@ -86,19 +86,6 @@ def place(
     )
 
 
-def fraction_inside(
-  size: ArrayLike,
-  area: ArrayLike,
-  angle: ArrayLike,
-  x: ArrayLike,
-  y: ArrayLike,
-  side: int,
-  pixels: ArrayLike | None = None,
-) -> jax.Array:
-  """Returns the share of the cutout's expanded rectangle on the canvas; see `place`."""
-  return place(size, area, angle, x, y, side, pixels).fraction
-
-
 def _decimal(value: ArrayLike, digits: int) -> jax.Array:
   """Returns the decimal number that a float32 stands for, float64."""
   scale = 10.0**digits

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.ndimage
 from PIL import Image
 
+from robustness.corruptions import textures
 from robustness.corruptions.catalog import CORRUPTIONS, TABLES
 from robustness.corruptions.corruption import Strength
 
@@ -46,6 +47,13 @@ def natural(height: int, width: int, channels: int = 3, seed: int = 0) -> np.nda
   stack = np.stack([grey + 0.4 * field() for _ in range(channels)], -1)
   low, high = np.quantile(stack, [0.02, 0.98])
   return (np.round(np.clip((stack - low) / (high - low), 0, 1) * 255) / 255).astype(np.float32)
+
+
+def write_photographs(folder: pathlib.Path) -> None:
+  """Writes pictures of one colour each under the names of the photographs of frost."""
+  for i, name in enumerate(textures.FILES):
+    pixels = np.full((70 + i, 80, 3), (50 * i, 20, 30), np.uint8)
+    Image.fromarray(pixels).save(folder / name)
 
 
 def share_within(first: np.ndarray, second: np.ndarray, levels: float = 1.0) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.corruptions.names import NAMES
-from robustness.corruptions.stored_parts import by_part, stored_parts, wanted_parts
+from robustness.corruptions.stored import by_part, stored_parts, wanted_parts
 
 FOG, SNOW = NAMES.index('fog'), NAMES.index('snow')
 PARTS = [(-1, 0), (SNOW, 2), (FOG, 1), (FOG, 2)]

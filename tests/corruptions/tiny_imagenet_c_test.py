@@ -8,16 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import scipy.ndimage
 from PIL import Image
 
-from robustness.corruptions import corrupt
+from robustness.corruptions import corrupt, table_for
 from robustness.corruptions.names import NAMES, SEVERITIES
-from robustness.corruptions.severities import table_for
 from robustness.corruptions.views import CorruptionViews
 from tests.corruptions.blur_test import reference_zoom
 from tests.corruptions.digital_test import reference
-from tests.corruptions.pictures import natural, share_within
+from tests.corruptions.pictures import natural, share_within, smooth
 
 SIDE = 64
 # By parameter, five severities each, as `make_tinyimagenet_c.py` of hendrycks/robustness has them.
@@ -97,11 +95,7 @@ def as_generated(name: str, picture: np.ndarray, severity: int) -> np.ndarray:
   constants = [values[severity - 1] for values in PUBLISHED[name].values()]
   x = picture.astype(np.float64)
   if name == 'gaussian_blur':
-    planes = (
-      scipy.ndimage.gaussian_filter(plane, constants[0], mode='nearest', truncate=4)
-      for plane in np.moveaxis(x, -1, 0)
-    )
-    made = np.stack(list(planes), -1)
+    made = smooth(x, constants[0])
   elif name == 'zoom_blur':
     made = reference_zoom(x, constants[0])
   else:

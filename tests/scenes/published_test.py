@@ -7,7 +7,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.scenes import designs
-from robustness.scenes import published as scene_table
+from robustness.scenes import estimates as scene_table
 
 DESIGN = designs.cross('places', areas=(0.2, 0.5), angles=(0, 90), xs=(0.1, 0.35), side=64)
 OBJECTS, BACKGROUNDS = np.array([0, 0, 4]), np.array([2, 7, 2])

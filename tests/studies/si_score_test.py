@@ -15,7 +15,7 @@ from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
 from robustness.scenes import designs
-from robustness.scenes.geometry import fraction_inside
+from robustness.scenes.geometry import place
 from robustness.studies.si_score import Study
 from tests.table_rows import estimate
 
@@ -58,7 +58,7 @@ def answers(evaluation: Evaluation, study: Study) -> tuple[np.ndarray, np.ndarra
   share = np.array(
     [
       [
-        fraction_inside(s, design.area[i], design.angle[i], design.x[i], design.y[i], SIDE)
+        place(s, design.area[i], design.angle[i], design.x[i], design.y[i], SIDE).fraction
         for i in range(len(design))
       ]
       for s in size[::2]
