@@ -25,9 +25,16 @@ from robustness.evaluation import study
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.evaluation.views import Views
-from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
-from robustness.fourier.finished_map import BeginsWithMap
-from robustness.fourier.views import CLEAN, wave_names, wave_views
+from robustness.fourier.basis import (
+  CLEAN,
+  PHASES,
+  Frequencies,
+  basis_image,
+  distinct_frequencies,
+  wave_names,
+  wave_views,
+)
+from robustness.fourier.maps import BeginsWithMap
 from robustness.present import charts, images
 from robustness.results import Results
 

@@ -96,8 +96,6 @@ def test_what_differs_from_a_released_set_is_said() -> None:
   assert RELEASED[224].data_differences(otherwise, 50_000) == [
     'images were prepared otherwise, without config.data.interpolation=bilinear'
   ]
-    'images were prepared otherwise, without config.data.interpolation=bilinear'
-  ]
 
 
 FOLLOWED = Provenance(
