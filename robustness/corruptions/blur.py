@@ -126,15 +126,9 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   zooms = strength.constants['zooms']
   counts = np.asarray([len(z) for z in zooms])
   longest = counts.max()
+  padded = [np.pad(z, (0, longest - len(z)), mode='edge') for z in zooms]
   rows, columns = (
-    jnp.asarray(
-      np.stack(
-        [
-          filters.zoom_coordinates(size, np.pad(z, (0, longest - len(z)), mode='edge'))
-          for z in zooms
-        ]
-      )
-    )
+    jnp.asarray(np.stack([filters.zoom_coordinates(size, z) for z in padded]))
     for size in image.shape[:2]
   )
   row, count = strength.place, strength.of(counts)
@@ -238,14 +232,8 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the source of every pixel after one pass of true exchanges, int32 [H·W].
-
-  Each exchange sees all before it, so they run one after the other.
-
-  Args:
-    moves: int32 [2, H, W].
-    delta: bound of the moves, in pixels.
-  """
+  """Returns the source of every pixel after one pass of true exchanges, int32 [H·W]; see
+  `copy_moves`. Each exchange sees all before it, so they run one after the other."""
   target = _targets(moves, delta)
   size = len(target)
 

@@ -82,8 +82,7 @@ def table_for(height: int, width: int, side: int | None = None) -> Table:
   one distance the smaller. So 28 → 32, 45 → 32, 46 → 64, 96 → 64, 128 → 224, 256 → 224, 288 → 299.
 
   Args:
-    height: of the images, in pixels.
-    width: of the images, in pixels.
+    height, width: of the images, in pixels.
     side: takes the table of this side whatever the size; None follows the rule.
 
   Raises:
@@ -318,15 +317,8 @@ def checked_table(
   options: Mapping[str, Options],
   between: Sequence[float] = (),
 ) -> Table:
-  """Returns the constants for images of a shape (H, W) after checking what is to be done to them.
-
-  Args:
-    shape: of the images.
-    names, quantize, side, options, between: as in `apply`.
-
-  Raises:
-    InputError: as in `apply`, of all but the image's values, index and severity.
-  """
+  """Returns the constants for images of a shape (H, W) after checking the arguments of `apply`: all
+  but the image's values, index and severity."""
   if quantize is not None:
     choice('quantize', quantize, QUANTIZE)
   table = table_for(shape[0], shape[1], side)
@@ -350,10 +342,7 @@ def numbered(
   severity: float | jax.Array | np.ndarray,
 ) -> tuple[jax.Array | np.ndarray, tuple[float, ...]]:
   """Returns severities by number, 1..5 or from 6 on for those between, and the latter, ascending.
-
-  Raises:
-    InputError: a severity outside [1, 5], or one that is traced and no integer.
-  """
+  Raises InputError for one outside [1, 5], or one that is traced and no integer."""
   values = as_array('severity', severity)
   if not jnp.issubdtype(values.dtype, jnp.floating):
     return values, ()

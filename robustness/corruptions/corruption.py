@@ -32,13 +32,6 @@ Constants = Mapping[str, tuple[Any, ...]]
 Draws = Mapping[str, jax.Array]
 SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
 """Image sizes, and those whose constants they share where they have none."""
-C_BAR = {
-  'square': True,
-  'least_side': lambda constants: 8,
-  'reason': 'or its shapes are smaller than a pixel',
-}
-"""What all corruptions of C-bar need; their only constant is a magnitude m, chosen by the error of
-a network, hence irregular."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +151,35 @@ def corruption(
   own = {side: by_side.get(side, by_side.get(like)) for side, like in SIDES.items()}
   found = {side: constants(values) for side, values in own.items() if values is not None}
   return lambda function: Corruption(function, found, **declared)
+
+
+def c_bar(
+  draw: Callable[..., Draws] | None,
+  cifar: tuple[float, ...] | None = None,
+  imagenet: tuple[float, ...] | None = None,
+  **declared: bool,
+) -> Callable[[Callable[..., jax.Array]], Corruption]:
+  """Returns the decorator of a corruption of C-bar: `magnitude` is its only constant.
+
+  The authors chose magnitudes by the error of a network, so they are irregular.
+
+  Args:
+    draw: as in `Corruption`.
+    cifar: magnitudes m at 32 pixels, in CIFAR-10-C-bar.
+    imagenet: magnitudes at 224 pixels, in ImageNet-C-bar.
+    **declared: as in `Corruption`.
+  """
+  by_side = {side: values for side, values in ((32, cifar), (224, imagenet)) if values}
+  reason = 'or its shapes are smaller than a pixel'
+  return corruption(
+    'magnitude',
+    by_side,
+    draw=draw,
+    square=True,
+    least_side=lambda constants: 8,
+    reason=reason,
+    **declared,
+  )
 
 
 def between_five(values: Sequence[Any], severity: float) -> Any:

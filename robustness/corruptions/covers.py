@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.corruption import C_BAR, Constants, Draws, Strength, corruption, uniform
+from robustness.corruptions.corruption import Constants, Draws, Strength, c_bar, uniform
 from robustness.corruptions.filters import grid
 from robustness.corruptions.pixels import GUARD, from_levels
 
@@ -31,12 +31,7 @@ def _draw_checkerboard(key: jax.Array, shape: tuple[int, ...], constants: Consta
   }
 
 
-@corruption(
-  'magnitude',
-  {32: (1.0, 2.0, 3.0, 4.0, 5.0), 224: (2.0, 3.0, 4.0, 5.0, 6.0)},
-  draw=_draw_checkerboard,
-  **C_BAR,
-)
+@c_bar(_draw_checkerboard, cifar=(1.0, 2.0, 3.0, 4.0, 5.0), imagenet=(2.0, 3.0, 4.0, 5.0, 6.0))
 def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Turns cells of one colour of a rotated checkerboard grey, each with the chance .1 m."""
   r, c = grid(image.shape[0])
@@ -66,7 +61,7 @@ def _draw_lines(key: jax.Array, shape: tuple[int, ...], constants: Constants) ->
   }
 
 
-@corruption('magnitude', {32: (0.5, 1.0, 1.5, 2.0, 2.5)}, draw=_draw_lines, **C_BAR)
+@c_bar(_draw_lines, cifar=(0.5, 1.0, 1.5, 2.0, 2.5))
 def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Draws ⌊.1 m N⌋ anti-aliased grey lines of similar directions; pixels that they touch are
   truncated to 8 bits after each line.
@@ -118,12 +113,7 @@ def _draw_sparkles(key: jax.Array, shape: tuple[int, ...], constants: Constants)
   return _draw_stars(key, STARS, 0, shape[0])
 
 
-@corruption(
-  'magnitude',
-  {32: (0.7, 3.5, 5.6, 6.3, 7.0), 224: (1.0, 2.0, 3.0, 5.0, 6.0)},
-  draw=_draw_sparkles,
-  **C_BAR,
-)
+@c_bar(_draw_sparkles, cifar=(0.7, 3.5, 5.6, 6.3, 7.0), imagenet=(1.0, 2.0, 3.0, 5.0, 6.0))
 def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns 1 - (1 - x) Π_s (1 - w_s) over five stars s, whose rays are .01 m N pixels long, one at
   least.
@@ -144,12 +134,7 @@ def _draw_inverse(key: jax.Array, shape: tuple[int, ...], constants: Constants) 
   return _draw_stars(key, 1, 0.25 * shape[0], 0.75 * shape[0])
 
 
-@corruption(
-  'magnitude',
-  {32: (1.0, 1.5, 2.5, 4.5, 5.0), 224: (1.0, 2.0, 4.0, 9.0, 10.0)},
-  draw=_draw_inverse,
-  **C_BAR,
-)
+@c_bar(_draw_inverse, cifar=(1.0, 1.5, 2.5, 4.5, 5.0), imagenet=(1.0, 2.0, 4.0, 9.0, 10.0))
 def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns 1 + w (x - 1): an image that is clear near the centre of one star and white outside.
 

@@ -23,12 +23,7 @@ HIGHEST = jax.lax.Precision.HIGHEST  # accelerators would round products to 10 b
 
 
 def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
-  """Returns the pixel of [0, size) that stands at any integer position of a line.
-
-  Args:
-    position: integers, of any distance outside the line.
-    size: of the line, in pixels.
-  """
+  """Returns the pixel of [0, size) that stands at any integer position of a line."""
   if border == 'nearest' or size == 1:
     return jnp.clip(position, 0, size - 1)
   period = 2 * size if border == 'reflect' else 2 * size - 2
@@ -98,17 +93,17 @@ def separable(image: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Arra
 
 
 def correlate(image: jax.Array, kernel: jax.Array) -> jax.Array:
-  """Correlates every channel of [H, W, C] with one kernel, borders mirrored.
-
-  Args:
-    image: float32 [H, W, C].
-    kernel: float32 [2a + 1, 2b + 1]; may be traced; not flipped.
-  """
+  """Correlates every channel of [H, W, C] with one kernel [2a + 1, 2b + 1], borders mirrored."""
+  height, width = image.shape[:2]
   a, b = (side // 2 for side in kernel.shape)
   padded = pad(image, a, b, 'mirror')
   if kernel.size > DIRECT_TAPS:
-    return _correlate_by_fft(padded, kernel, image.shape[:2])
-  height, width = image.shape[:2]
+    # The smallest even sizes without a prime factor above 5.
+    size = [2 * scipy.fft.next_fast_len(-(-n // 2), real=True) for n in padded.shape[:2]]
+    spectrum = jnp.fft.rfft2(jnp.moveaxis(padded, -1, 0), s=size)
+    transfer = jnp.conj(jnp.fft.rfft2(kernel, s=size))
+    planes = jnp.fft.irfft2(spectrum * transfer[None], s=size)
+    return jnp.moveaxis(planes[:, :height, :width], 0, -1)
   return sum(
     (
       kernel[i, j] * padded[i : i + height, j : j + width]
@@ -119,22 +114,9 @@ def correlate(image: jax.Array, kernel: jax.Array) -> jax.Array:
   )
 
 
-def _correlate_by_fft(padded: jax.Array, kernel: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  # The smallest even sizes without a prime factor above 5.
-  size = [2 * scipy.fft.next_fast_len(-(-n // 2), real=True) for n in padded.shape[:2]]
-  spectrum = jnp.fft.rfft2(jnp.moveaxis(padded, -1, 0), s=size)
-  transfer = jnp.conj(jnp.fft.rfft2(kernel, s=size))
-  planes = jnp.fft.irfft2(spectrum * transfer[None], s=size)
-  return jnp.moveaxis(planes[:, : shape[0], : shape[1]], 0, -1)
-
-
 def interpolate(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Resamples [H, W, C] on a grid of rows y [H'] and columns x [W'], bilinear, to [H', W', C].
-
-  Args:
-    image: float32 [H, W, C].
-    y, x: positions in pixels within [0, H - 1] and [0, W - 1]; may be traced.
-  """
+  """Resamples [H, W, C] bilinearly on a grid of rows y [H'] in [0, H - 1] and columns x [W'] in
+  [0, W - 1], pixels, to [H', W', C]."""
   top = jnp.clip(jnp.floor(y).astype(jnp.int32), 0, max(image.shape[0] - 2, 0))
   left = jnp.clip(jnp.floor(x).astype(jnp.int32), 0, max(image.shape[1] - 2, 0))
   down, right = (y - top)[:, None, None], (x - left)[None, :, None]
@@ -152,10 +134,10 @@ def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
 
   Args:
     size: n, in pixels.
-    zooms: float64 [Z], each at least 1.
+    zooms: [Z], each at least 1.
 
   Returns:
-    float32 [Z, size], positions in pixels of the line, for `interpolate`.
+    float32 [Z, size], positions in pixels, for `interpolate`.
   """
   zooms = np.asarray(zooms, np.float64)
   piece = np.ceil(size / zooms)
@@ -175,12 +157,8 @@ def motion_blur(
   y(p) = Σᵢ wᵢ x(p + oᵢ), wᵢ ∝ exp(-i² / 2σ²), i = 0..2·radius,
   oᵢ = (⌈i sin a - ½⌉, ⌈i cos a - ½⌉) rows and columns.
 
-  Args:
-    image: float32 [H, W, C].
-    radius: integer, pixels; may be traced.
-    sigma: pixels; may be traced.
-    angle: a, degrees; may be traced.
-    max_radius: static bound of radius.
+  Radius (an integer) and sigma are in pixels, the angle a in degrees; all may be traced, and
+  `max_radius` is a static bound.
   """
   tap = jnp.arange(2 * max_radius + 1)
   weights = jnp.exp(-0.5 * (tap / sigma) ** 2)

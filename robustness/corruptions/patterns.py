@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.corruption import C_BAR, Constants, Draws, Strength, corruption, uniform
+from robustness.corruptions.corruption import Constants, Draws, Strength, c_bar, uniform
 from robustness.corruptions.filters import grid
 
 MOST_STEPS = 6  # of the plasma's recursion
@@ -32,7 +32,7 @@ def _draw_single_frequency(key: jax.Array, shape: tuple[int, ...], constants: Co
   }
 
 
-@corruption('magnitude', {224: (1.0, 1.5, 2.0, 4.5, 5.0)}, draw=_draw_single_frequency, **C_BAR)
+@c_bar(_draw_single_frequency, imagenet=(1.0, 1.5, 2.0, 4.5, 5.0))
 def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip(x + A sin(c fx + r fy + φ), 0, 1), the same in all channels; 255 A = 19.6 m."""
   r, c = grid(image.shape[0])
@@ -52,7 +52,7 @@ def _draw_cocentric(key: jax.Array, shape: tuple[int, ...], constants: Constants
   }
 
 
-@corruption('magnitude', {224: (3.0, 5.0, 8.0, 9.0, 10.0)}, draw=_draw_cocentric, **C_BAR)
+@c_bar(_draw_cocentric, imagenet=(3.0, 5.0, 8.0, 9.0, 10.0))
 def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip(x + I z, 0, 1), the same in all channels (so spelled in the released set).
 
@@ -79,7 +79,7 @@ def _draw_plasma(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
   }
 
 
-@corruption('magnitude', {224: (4.75, 7.0, 8.5, 9.25, 10.0)}, draw=_draw_plasma, **C_BAR)
+@c_bar(_draw_plasma, imagenet=(4.75, 7.0, 8.5, 9.25, 10.0))
 def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip((1 - I) x + I n, 0, 1) with n ∈ [-1, 1] of each channel; 255 I = 6.4 m.
 
@@ -118,7 +118,7 @@ def _draw_perlin(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
   }
 
 
-@corruption('magnitude', {224: (4.6, 5.2, 5.8, 7.6, 8.8)}, draw=_draw_perlin, **C_BAR)
+@c_bar(_draw_perlin, imagenet=(4.6, 5.2, 5.8, 7.6, 8.8))
 def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns (1 - α) x + α g with α = .05 m, g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f,
   the same in all channels; f = 1, 2, 4, 8, 16 and p = 7 (r, c) / N (Perlin 1985).
@@ -161,13 +161,7 @@ def _draw_blue(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> 
   return {'phases': uniform(key, 0, 2 * np.pi, (shape[0], shape[0] // 2))}
 
 
-@corruption(
-  'magnitude',
-  {32: (0.7, 1.4, 2.1, 3.5, 4.2), 224: (0.8, 1.6, 2.4, 4.0, 5.6)},
-  draw=_draw_blue,
-  even=True,
-  **C_BAR,
-)
+@c_bar(_draw_blue, cifar=(0.7, 1.4, 2.1, 3.5, 4.2), imagenet=(0.8, 1.6, 2.4, 4.0, 5.6), even=True)
 def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Blackens the pixels where noise with the spectrum |k|, of standard deviation 1, is at most
   .3 m - 2.5: black pixels avoid each other.
@@ -182,12 +176,8 @@ def _draw_brownish(key: jax.Array, shape: tuple[int, ...], constants: Constants)
   return {'phases': uniform(key, 0, 2 * np.pi, (3, shape[0], shape[0] // 2))}
 
 
-@corruption(
-  'magnitude',
-  {32: (2.5, 4.0, 5.5, 6.5, 7.0), 224: (1.0, 2.0, 3.0, 4.0, 5.0)},
-  draw=_draw_brownish,
-  even=True,
-  **C_BAR,
+@c_bar(
+  _draw_brownish, cifar=(2.5, 4.0, 5.5, 6.5, 7.0), imagenet=(1.0, 2.0, 3.0, 4.0, 5.0), even=True
 )
 def brownish_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip(x + σ n, 0, 1), n of each channel with the spectrum 1 / (|k|² + 1) and standard

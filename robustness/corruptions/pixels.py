@@ -45,11 +45,7 @@ def from_levels(levels: jax.Array) -> jax.Array:
 
 
 def grey(image: jax.Array) -> jax.Array:
-  """Returns .299 R + .587 G + .114 B, [H, W, 1]; a grey image is its own.
-
-  Args:
-    image: [H, W, C] with 1 or 3 channels.
-  """
+  """Returns .299 R + .587 G + .114 B, [H, W, 1]; a grey image is its own."""
   if image.shape[-1] == 1:
     return image
   red, green, blue = (image[..., c] for c in range(3))

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.corruption import C_BAR, Constants, Draws, Strength, corruption, uniform
+from robustness.corruptions.corruption import Constants, Draws, Strength, c_bar, uniform
 from robustness.corruptions.filters import border_index, gaussian_filter, grid, separable
 
 LARGE = 128  # a side from which on pinches lie 5 × 5, not 3 × 3
@@ -46,7 +46,7 @@ def _draw_ripple(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
   }
 
 
-@corruption('magnitude', {32: (5.5, 6.0, 6.5, 7.5, 8.0)}, draw=_draw_ripple, **C_BAR)
+@c_bar(_draw_ripple, cifar=(5.5, 6.0, 6.5, 7.5, 8.0))
 def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns x(r + a sin(2πr/l + h), c + a' sin(2πc/l' + h')), a = a' = .0025 m N pixels."""
   amount = 0.0025 * image.shape[0] * strength['magnitude']
@@ -64,7 +64,7 @@ def _draw_pinch(key: jax.Array, shape: tuple[int, ...], constants: Constants) ->
   return {'sign': 2.0 * jax.random.bernoulli(key, 0.5, (cells, cells)) - 1}
 
 
-@corruption('magnitude', {32: (5.5, 6.0, 6.5, 8.5, 10.0)}, draw=_draw_pinch, **C_BAR)
+@c_bar(_draw_pinch, cifar=(5.5, 6.0, 6.5, 8.5, 10.0))
 def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Pinches circles in 3 × 3 cells (5 × 5 of large images) and twirls each by ± mπ/20."""
   magnitude = strength['magnitude']
@@ -92,7 +92,7 @@ def _draw_caustic(key: jax.Array, shape: tuple[int, ...], constants: Constants) 
   return {'time': uniform(keys[0], 0.5, 2), 'size': uniform(keys[1], 0.75 * side, 1.25 * side)}
 
 
-@corruption('magnitude', {224: (2.35, 3.2, 4.9, 6.6, 9.15)}, draw=_draw_caustic, **C_BAR)
+@c_bar(_draw_caustic, imagenet=(2.35, 3.2, 4.9, 6.6, 9.15))
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Looks through moving water: refracts by the slope of a caustic and adds the slope as light.
 
@@ -136,7 +136,7 @@ def _to_thousandths(values: jax.Array) -> jax.Array:
   return jnp.round(values * 1000) / 1000
 
 
-@corruption('magnitude', {32: (2.8, 3.6, 4.4, 5.2, 6.0)}, **C_BAR)
+@c_bar(None, cifar=(2.8, 3.6, 4.4, 5.2, 6.0))
 def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns Σ_i w_i R(t_i · 1.5 m°) x, t = -1, -.9, …, 1, w ∝ exp(-2t²): rotations about the centre
   by cubic splines, black outside, so that corners darken.
@@ -209,9 +209,7 @@ def _draw_abberation(key: jax.Array, shape: tuple[int, ...], constants: Constant
   return {'order': jax.random.permutation(key, 3)}
 
 
-@corruption(
-  'magnitude', {32: (1.0, 2.0, 5.0, 9.0, 10.0)}, draw=_draw_abberation, rounded=True, **C_BAR
-)
+@c_bar(_draw_abberation, cifar=(1.0, 2.0, 5.0, 9.0, 10.0), rounded=True)
 def transverse_chromatic_abberation(
   draws: Draws, image: jax.Array, strength: Strength
 ) -> jax.Array:

@@ -85,7 +85,9 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
 
   def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
     size, pixels = pair
-    return jax.vmap(lambda *level: place(size, *level, side, pixels).fraction)(*levels)
+    return jax.vmap(
+      lambda area, angle, x, y: place(size, area, angle, x, y, side, pixels).fraction
+    )(*levels)
 
   pairs = jnp.asarray(size), jnp.asarray(pixels)
   return np.asarray(jax.jit(lambda *pairs: jax.lax.map(of_pair, pairs))(*pairs))
