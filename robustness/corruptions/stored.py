@@ -42,11 +42,8 @@ class StoredOrMade(CorruptionViews):
   source: str
 
   def check_source(self, *further: str) -> None:
-    """Refuses another source, and settings of made images where they are stored.
-
-    Args:
-      *further: such settings of the study beside `MADE_WITH`.
-    """
+    """Refuses another source, and settings of made images, `MADE_WITH` and `further` ones, where
+    images are stored."""
     choice('config.study.source', self.source, (GENERATED, STORED))
     fix = "left out with source='stored': images are shown as they are"
     made = self.source == GENERATED
@@ -99,7 +96,7 @@ class StoredOrMade(CorruptionViews):
       groups = self.group_views(image_shape)
       return records, dataclasses.replace(table, groups=groups, facets=self.view_facets)
     columns = [records.column(name) for name in COLUMNS]
-    stored = stored_parts(*columns[:2])
+    stored = parts_of(records)
     shown = self.of_stored(stored)
     clean = [CLEAN_PART] if CLEAN_PART in stored else []
     rows = by_part(np.arange(len(columns[0])), columns, [*clean, *shown.parts])
@@ -137,11 +134,7 @@ class StoredOrMade(CorruptionViews):
     return dataclasses.replace(stated, denominator=whose).table()
 
   def denominator(self, first: str) -> str:
-    """Returns whose errors mCE divides by, '' where there is no mCE.
-
-    Args:
-      first: label of the first classifier.
-    """
+    """Returns whose errors mCE divides by, given the first classifier's label; '' without mCE."""
     del first
     return ''
 
@@ -158,18 +151,7 @@ class StoredOrMade(CorruptionViews):
 
 def parts_of(records: Records) -> list[Part]:
   """Returns the distinct (corruption, severity) of stored rows, ascending, clean first."""
-  return stored_parts(*(records.column(name) for name in COLUMNS[:2]))
-
-
-def stored_parts(corruption: np.ndarray, severity: np.ndarray) -> list[Part]:
-  """Returns the distinct (corruption, severity) of rows, ascending, clean first.
-
-  Args:
-    corruption: integers [R].
-    severity: integers [R].
-  """
-  pairs = np.unique(np.stack([corruption, severity], 1), axis=0)
-  return [(int(c), int(s)) for c, s in pairs]
+  return sorted(set(zip(*(records.column(name).tolist() for name in COLUMNS[:2]), strict=True)))
 
 
 def wanted_parts(

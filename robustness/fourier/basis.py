@@ -123,14 +123,12 @@ def perturb(
   phase: str = 'reference',
   clip: bool = False,
 ) -> jax.Array:
-  """Returns x + r v U per channel (Yin et al. 2019, section 2).
+  """Returns x + r v U per channel (Yin et al. 2019, section 2), [H, W, C]; see `basis_image`.
 
   Args:
     key: random key; draws r, one sign for each channel, ±1 with probability ½.
     image: float32 [H, W, C] in [0, 1].
-    fy, fx: integer scalars, cycles per image.
     norm: v, L2 norm of the perturbation of one channel (of C channels together: v √C).
-    phase: 'reference' or 'cosine'.
     clip: whether to clip the result to [0, 1]; the paper's formula does not.
   """
   height, width, channels = image.shape

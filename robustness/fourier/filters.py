@@ -61,10 +61,6 @@ def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
   Args:
     height, width: of the image, in pixels.
     bandwidth: B on the shorter side.
-
-  Raises:
-    InputError: an even bandwidth, whose square is not symmetric about zero, or one that is not in
-      1..shorter side.
   """
   side = min(height, width)
   if not 0 < bandwidth <= side or bandwidth % 2 == 0:

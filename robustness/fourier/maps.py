@@ -104,11 +104,7 @@ class FinishedMap:
 
   @classmethod
   def read(cls, directory: str, where: str) -> FinishedMap:
-    """Reads a workdir.
-
-    Raises:
-      InputError: no finished run there, or one without errors by frequency.
-    """
+    """Reads a workdir; raises InputError without a finished run that has errors by frequency."""
     path = expanded(directory).absolute()
     found = cls(path, Results.read(path), where)
     if found.rows.empty:
@@ -135,11 +131,7 @@ class FinishedMap:
     return self.results.settings['window']
 
   def of(self, label: str) -> pd.DataFrame:
-    """Returns the rows of a classifier, or of the only one there is.
-
-    Raises:
-      InputError: several classifiers, none of this label.
-    """
+    """Returns the rows of a classifier, or of the only one there is."""
     labels = list(dict.fromkeys(self.rows.classifier))
     if label not in labels and len(labels) > 1:
       raise InputError(
@@ -167,21 +159,13 @@ class FinishedMap:
     return all(self.results.data.get(key) == data.get(key) for key in SAME_IMAGES)
 
   def example_ids(self) -> np.ndarray:
-    """Returns the example ids of the images that the map was measured on, int [N].
-
-    Raises:
-      InputError: the records of the run are gone.
-    """
+    """Returns the example ids of the images that the map was measured on, int [N]."""
     label = self.rows.classifier.iloc[0]
     return Records.open(self.directory / 'records' / label).column('example_id')
 
 
 class BeginsWithMap:
-  """What studies that may begin with a finished heat map share.
-
-  Attributes:
-    heat_map: its workdir; '' for none.
-  """
+  """What studies that may begin with the finished heat map of a workdir share."""
 
   heat_map: str
 

@@ -113,11 +113,8 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
 
   Args:
     columns: `COLUMNS` of the rows, [N] each.
-    name: of the design, such as 'location'.
+    name: of the design, such as 'location'; its `min_inside` is the least share that occurs.
     side: of the stored scenes, pixels.
-
-  Returns:
-    The table. Its design's `min_inside` is the least share inside that occurs.
 
   Raises:
     InputError: a column is missing, or two scenes have the same pair and level.
