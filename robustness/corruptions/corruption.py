@@ -157,7 +157,7 @@ def c_bar(
   draw: Callable[..., Draws] | None,
   cifar: tuple[float, ...] | None = None,
   imagenet: tuple[float, ...] | None = None,
-  **declared: bool,
+  **declared: Any,
 ) -> Callable[[Callable[..., jax.Array]], Corruption]:
   """Returns the decorator of a corruption of C-bar: `magnitude` is its only constant.
 
@@ -170,16 +170,9 @@ def c_bar(
     **declared: as in `Corruption`.
   """
   by_side = {side: values for side, values in ((32, cifar), (224, imagenet)) if values}
+  declared |= {'draw': draw, 'square': True, 'least_side': lambda constants: 8}
   reason = 'or its shapes are smaller than a pixel'
-  return corruption(
-    'magnitude',
-    by_side,
-    draw=draw,
-    square=True,
-    least_side=lambda constants: 8,
-    reason=reason,
-    **declared,
-  )
+  return corruption('magnitude', by_side, reason=reason, **declared)
 
 
 def between_five(values: Sequence[Any], severity: float) -> Any:

@@ -137,15 +137,7 @@ def _bands(members: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
 
 
 def shrinking(size: int, scale: float) -> np.ndarray:
-  """Returns which lines of an axis are averaged into each line of the shrunk one.
-
-  Args:
-    size: n, lines of the axis.
-    scale: c; the axis shrinks to ⌊n c⌋ lines.
-
-  Returns:
-    int64 [⌊n c⌋, n] of 0 and 1.
-  """
+  """Returns which of n lines are averaged into each of ⌊n scale⌋, int64 [⌊n scale⌋, n], 0 and 1."""
   return _box(size, int(size * scale))
 
 

@@ -155,15 +155,11 @@ def _to_grid(position: jax.Array) -> jax.Array:
 
 
 def smoothing_matrix(size: int, sigma: jax.Array | float, max_sigma: float) -> jax.Array:
-  """Returns the Gaussian smoothing of a line, the border reflected with its edge pixel repeated.
+  """Returns the Gaussian smoothing of n pixels in a line, [n, n], the border reflected with its edge
+  pixel repeated; sigma may exceed the line.
 
   Such a line has period 2n, so a kernel wider than the line is first summed over the periods:
-  S[i, j] = g[(i - j) mod 2n] + g[(i + j + 1) mod 2n]. Sigma may exceed the line.
-
-  Args:
-    size: n, pixels of the line.
-    sigma: pixels; may be traced; 0 leaves the line.
-    max_sigma: static bound of sigma.
+  S[i, j] = g[(i - j) mod 2n] + g[(i + j + 1) mod 2n].
   """
   weights = gaussian_weights(sigma, max_sigma, TRUNCATE)
   reach, period = len(weights) // 2, 2 * size

@@ -115,8 +115,7 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
   the column's own count and its alias. Probabilities are whole multiples of 2⁻³², so the table adds
   no error beyond that rounding.
 
-  Args:
-    photons: λ of each severity; the rate of level k is λk / 255.
+  `photons` are λ of each severity; the rate of level k is λk / 255.
 
   Returns:
     start int32 [S·256], the count of the first column, and packed uint32 [S·256, K]: the upper bits
@@ -153,13 +152,7 @@ def _alias(mass: np.ndarray) -> np.ndarray:
 
 
 def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
-  """Returns Poisson counts of rate λ·level / 255, int32 in the shape of `bits`.
-
-  Args:
-    bits: uint32, uniform.
-    level: int32 in 0..255, in the shape of `bits`.
-    strength: its `photons` are λ.
-  """
+  """Returns Poisson counts of rate λ·level / 255 from uniform bits (uint32), int32, λ photons."""
   start, packed = poisson_table(strength.constants['photons'])
   width = packed.shape[1]
   row = strength.place * (LEVELS + 1) + level
@@ -171,12 +164,9 @@ def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) ->
 
 
 def small_poisson(uniform: jax.Array, rate: jax.Array, max_rate: float) -> jax.Array:
-  """Returns Poisson counts of a small rate by inversion, float32 in the shape of `uniform`.
+  """Returns Poisson counts of a small rate by inversion of uniform numbers, float32.
 
-  Args:
-    uniform: in [0, 1).
-    rate: in the shape of `uniform`, in [0, max_rate].
-    max_rate: static; fixes the number of terms (the tail left out is below 2⁻³⁴).
+  The static bound `max_rate` fixes the number of terms (the tail left out is below 2⁻³⁴).
   """
   terms = int(scipy.stats.poisson.isf(TAIL, max_rate)) + 1
   probability = cumulative = jnp.exp(-rate)

@@ -112,10 +112,8 @@ def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Arra
 def relief(levels: jax.Array) -> jax.Array:
   """Returns how a film of liquid catches light near its edges, int32 [H, W] in 0..255.
 
-  Distance to the Canny edges up to 20, averaged, equalised, embossed and averaged again.
-
-  Args:
-    levels: int32 [H, W] in 0..255, the film's thickness.
+  `levels` are the film's thickness. Distance to their Canny edges up to 20, averaged, equalised,
+  embossed and averaged again.
   """
   distance = mean3(distance_to(canny(levels)))
   steps = jnp.floor(distance + GUARD).astype(jnp.int32)
@@ -127,37 +125,23 @@ def _colour(colour: np.ndarray, image: jax.Array) -> jax.Array:
   return like_channels(jnp.asarray(colour)[None, None, :], image)
 
 
-def shift(plane: jax.Array, down: int, right: int, fill: float) -> jax.Array:
-  """Returns p(y + down, x + right), `fill` outside; [H, W]."""
-  height, width = plane.shape
-  down, right = (max(-n, min(n, v)) for n, v in ((height, down), (width, right)))
-  padded = jnp.pad(
-    plane, ((max(-down, 0), max(down, 0)), (max(-right, 0), max(right, 0))), constant_values=fill
-  )
-  top, left = max(down, 0), max(right, 0)
-  return padded[top : top + height, left : left + width]
-
-
 def canny(levels: jax.Array) -> jax.Array:
   """Returns the edges of a plane, bool [H, W]: Sobel gradient, L1 norm, thresholds 50 and 150.
 
   A pixel is a candidate if its gradient exceeds the low threshold and both neighbours across the
   edge; candidates are edges if they join, through candidates, one above the high threshold.
-
-  Args:
-    levels: int32 [H, W].
   """
   size, down, right = _gradient(levels)
   candidate = _thin(size, down, right) & (size > LOW)
 
   def grow(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    edge, _ = state
-    return _spread(edge) & candidate, edge
+    around = jnp.pad(state[0], 1)
+    tall = around[:-2] | around[1:-1] | around[2:]
+    return (tall[:, :-2] | tall[:, 1:-1] | tall[:, 2:]) & candidate, state[0]
 
   strong = candidate & (size > HIGH)
-  return jax.lax.while_loop(lambda s: (s[0] != s[1]).any(), grow, (strong, jnp.zeros_like(strong)))[
-    0
-  ]
+  begin = strong, jnp.zeros_like(strong)
+  return jax.lax.while_loop(lambda state: (state[0] != state[1]).any(), grow, begin)[0]
 
 
 def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -172,7 +156,12 @@ def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
   """Returns where a gradient is largest along its direction, in four directions; bool [H, W]."""
-  near = {(i, j): shift(size, i, j, 0) for i in (-1, 0, 1) for j in (-1, 0, 1)}
+  around, (height, width) = jnp.pad(size, 1), size.shape
+  near = {
+    (i, j): around[1 + i : 1 + i + height, 1 + j : 1 + j + width]
+    for i in (-1, 0, 1)
+    for j in (-1, 0, 1)
+  }
   tall, wide = jnp.abs(down) << 15, jnp.abs(right) * TANGENT
   horizontal = (size > near[0, -1]) & (size >= near[0, 1])
   vertical = (size > near[-1, 0]) & (size >= near[1, 0])
@@ -183,11 +172,6 @@ def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
   return jnp.where(tall < wide, horizontal, jnp.where(steep, vertical, diagonal))
 
 
-def _spread(mask: jax.Array) -> jax.Array:
-  tall = mask | shift(mask, 1, 0, False) | shift(mask, -1, 0, False)
-  return tall | shift(tall, 0, 1, False) | shift(tall, 0, -1, False)
-
-
 def distance_to(mask: jax.Array) -> jax.Array:
   """Returns the 5 × 5 chamfer distance to the nearest True pixel, at most 20; float32 [H, W].
 
@@ -195,9 +179,6 @@ def distance_to(mask: jax.Array) -> jax.Array:
   the eight lines finds it; a sweep takes minima over steps of 1, 2, 4, ... times its length. The
   plane is one long line of rows that end in 20 empty pixels, so that every step is one offset and
   a way around the end of a row is never shorter than the cut.
-
-  Args:
-    mask: bool [H, W].
   """
   height, width = mask.shape
   stride = width + FARTHEST
@@ -224,12 +205,8 @@ def distance_to(mask: jax.Array) -> jax.Array:
 
 
 def equalise(levels: jax.Array, count: int) -> jax.Array:
-  """Spreads levels so that their cumulative histogram is even; the lowest level goes to 0.
-
-  Args:
-    levels: int32 [H, W] in 0..count - 1; a plane of one level is left as it is.
-    count: static bound of the levels, few.
-  """
+  """Spreads levels in 0..count - 1 so that their cumulative histogram is even; the lowest goes to
+  0, and a plane of one level is left as it is."""
   histogram = (levels[None] == np.arange(count)[:, None, None]).sum((1, 2))
   below = jnp.cumsum(histogram)
   lowest = histogram[jnp.argmax(histogram > 0)]
@@ -245,7 +222,7 @@ def mean3(plane: jax.Array) -> jax.Array:
 
 
 def emboss(levels: jax.Array) -> jax.Array:
-  """Correlates with [[-2, -1, 0], [-1, 1, 1], [0, 1, 2]] and clips to 0..255; int32 [H, W]."""
+  """Correlates with these weights and clips to 0..255; int32 [H, W]."""
   weights = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
   return jnp.clip(_weighted_sum(levels, weights), 0, 255)
 

@@ -105,10 +105,8 @@ def frost(
   resize, (height, width) = strength.constants['resize'][0], image.shape[:2]
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
-    room = [
-      n - m + 1
-      for n, m in zip(resized(picture.shape, resize, height, width), (height, width), strict=True)
-    ]
+    rows, columns = resized(picture.shape, resize, height, width)
+    room = rows - height + 1, columns - width + 1
     top, left = (
       jnp.minimum((corner[i] * max(room[i] - 1, 1)).astype(jnp.int32), room[i] - 1) for i in (0, 1)
     )
@@ -135,14 +133,9 @@ def frost_piece(
 ) -> jax.Array:
   """Returns a piece of a resized picture, levels float32 [height, width, 3].
 
-  The picture is resized bilinearly without smoothing and rounded to levels, as OpenCV does. One
-  that would be smaller than the image is enlarged to hold it; the released generator fails there.
-
-  Args:
-    picture: uint8 [h, w, 3].
-    top, left: corner of the piece in the resized picture; may be traced.
-    resize: factor, static.
-    height, width: of the piece, in pixels.
+  The picture, uint8 [h, w, 3], is resized bilinearly without smoothing and rounded to levels, as
+  OpenCV does. One that would be smaller than the image is enlarged to hold it; the released
+  generator fails there. `top` and `left` are the piece's corner in the resized picture.
   """
   factor = max(resize, height / picture.shape[0], width / picture.shape[1])
   if factor == 1:

@@ -8,9 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.ndimage
 
-from robustness.core.errors import InputError
 from robustness.corruptions import blur
 from robustness.corruptions.catalog import TABLES
 from robustness.corruptions.corruption import Strength
@@ -18,10 +16,12 @@ from robustness.corruptions.names import SEVERITIES
 from tests.corruptions.pictures import (
   constants,
   from_draws,
+  motion,
   natural,
   photographs,
   share_within,
   smooth,
+  zoom_blur,
 )
 
 SIDES = (32, 64, 224)
@@ -80,23 +80,10 @@ def test_disks_have_the_published_values() -> None:
   np.testing.assert_allclose(large.sum((1, 2)), [1, 1, 1, 1.01298, 1.01079], atol=1e-5)
 
 
-def reference_motion(x: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray:
-  tap = np.arange(2 * radius + 1)
-  weight = np.exp(-(tap**2) / (2 * sigma**2))
-  height, width = x.shape[:2]
-  total = np.zeros(x.shape)
-  for i, w in zip(tap, weight / weight.sum(), strict=True):
-    down = int(np.ceil(i * np.sin(np.deg2rad(angle)) - 0.5))
-    right = int(np.ceil(i * np.cos(np.deg2rad(angle)) - 0.5))
-    rows = np.clip(np.arange(height) + down, 0, height - 1)
-    total += w * x[rows][:, np.clip(np.arange(width) + right, 0, width - 1)]
-  return floor_levels(total)
-
-
 def test_motion_blur_given_the_angle(picture: np.ndarray) -> None:
   side = len(picture)
   for severity, angle in zip(SEVERITIES, (-44.3, -10.0, 3.7, 21.9, 44.9), strict=True):
-    theirs = reference_motion(picture, *constants('motion_blur', side, severity), angle)
+    theirs = floor_levels(motion(picture, *constants('motion_blur', side, severity), angle))
     ours = np.asarray(from_draws('motion_blur', side)(angle, picture, severity))
     assert share_within(ours, theirs, 0) > 0.99
     assert share_within(ours, theirs) == 1
@@ -122,21 +109,10 @@ def test_the_fixed_angle_needs_no_key(picture: np.ndarray) -> None:
   np.testing.assert_array_equal(fixed[0], given)
 
 
-def reference_zoom(x: np.ndarray, zooms: tuple[float, ...]) -> np.ndarray:
-  total = np.zeros(x.shape)
-  for z in zooms:
-    side = int(np.ceil(x.shape[0] / z))
-    top = (x.shape[0] - side) // 2
-    piece = scipy.ndimage.zoom(x[top : top + side, top : top + side], (z, z, 1), order=1)
-    trim = (piece.shape[0] - x.shape[0]) // 2
-    total += piece[trim : trim + x.shape[0], trim : trim + x.shape[0]]
-  return np.clip((x + total) / (len(zooms) + 1), 0, 1)
-
-
 def test_zoom_blur_is_scipys(picture: np.ndarray) -> None:
   for severity in SEVERITIES:
     (zooms,) = constants('zoom_blur', len(picture), severity)
-    theirs = reference_zoom(picture.astype(np.float64), zooms)
+    theirs = zoom_blur(picture.astype(np.float64), zooms)
     ours = run('zoom_blur', picture, severity)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
@@ -209,10 +185,3 @@ def test_glass_draws_fill_the_range_evenly(monkeypatch: pytest.MonkeyPatch) -> N
   values, counts = np.unique(np.asarray(seen), return_counts=True)
   np.testing.assert_array_equal(values, np.arange(-4, 4))
   assert np.abs(counts / counts.sum() - 1 / 8).max() < 0.01  # 9216 draws, standard error .0034
-
-
-def test_an_unknown_exchange_is_refused() -> None:
-  with pytest.raises(InputError, match="exchange is 'swop'.*'swap'"):
-    blur.glass_blur(
-      jax.random.key(0), natural(32, 32), 1, TABLES[32]['glass_blur'], exchange='swop'
-    )

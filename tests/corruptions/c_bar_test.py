@@ -171,17 +171,6 @@ def test_a_grey_image_takes_the_mean_over_the_channels(name: str) -> None:
   np.testing.assert_allclose(alone, colour.mean(-1, keepdims=True), atol=1e-6)
 
 
-@pytest.mark.parametrize('name', ['lines', 'brownish_noise'])
-def test_draws_depend_on_the_key_and_the_place_alone(name: str) -> None:
-  images = np.repeat(natural(SIDE, SIDE)[None], 3, 0)
-  severity = np.array([5, 5, 1])
-  first, again, other = (np.asarray(corrupt(k, images, name, severity)) for k in (0, 0, 1))
-  np.testing.assert_array_equal(first, again)
-  assert (first[0] != first[1]).any() and (first[0] != other[0]).any()
-  alone = corrupt(jax.random.fold_in(jax.random.key(0), 1), images[1], name, 5)
-  np.testing.assert_allclose(alone, first[1], atol=1e-6)
-
-
 @pytest.mark.parametrize(
   ('change', 'message'),
   [

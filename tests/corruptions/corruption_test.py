@@ -52,9 +52,7 @@ def test_constants_between_the_severities_are_interpolated(side: int) -> None:
     (224, 'elastic_transform', 'affine', (24.4, 48.8, 4.88, 4.88, 4.88)),
     (32, 'elastic_transform', 'alpha', (0, 1.6, 2.56, 3.2, 3.2)),
     (299, 'elastic_transform', 'alpha', (720, 720, 18, 25.2, 43.2)),
-    (64, 'snow', 'mix', (0.8, 0.8, 0.7, 0.65, 0.6)),
     (299, 'jpeg_compression', 'quality', (23, 16, 13, 8, 5)),
-    (64, 'saturate', 'factor', (0.3, 0.1, 2, 5, 30)),
   ],
 )
 def test_published_values(side: int, name: str, parameter: str, values: tuple) -> None:

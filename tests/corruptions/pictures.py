@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -86,3 +87,33 @@ def sample(picture: np.ndarray, y: np.ndarray, x: np.ndarray, mode: str) -> np.n
   return np.stack(
     [scipy.ndimage.map_coordinates(plane, [y, x], order=1, mode=mode) for plane in planes], -1
   )
+
+
+def motion(x: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray:
+  """Blurs [H, W] or [H, W, C] along an angle in degrees, edges replicated."""
+  weights = np.exp(-(np.arange(2 * radius + 1) ** 2) / (2 * sigma**2))
+  turn, total = np.deg2rad(angle), np.zeros(x.shape)
+  for i, weight in enumerate(weights / weights.sum()):
+    down, right = (math.ceil(i * f(turn) - 0.5) for f in (np.sin, np.cos))
+    rows, columns = (
+      np.clip(np.arange(n) + step, 0, n - 1)
+      for n, step in zip(x.shape, (down, right), strict=False)
+    )
+    total += weight * x[rows][:, columns]
+  return total
+
+
+def zoomed(x: np.ndarray, zoom: float) -> np.ndarray:
+  """Enlarges the centre of a square [N, N] or [N, N, C] by SciPy."""
+  side = len(x)
+  piece = math.ceil(side / zoom)
+  start = (side - piece) // 2
+  zooms = (zoom, zoom, 1)[: x.ndim]
+  large = scipy.ndimage.zoom(x[start : start + piece, start : start + piece], zooms, order=1)
+  trim = (len(large) - side) // 2
+  return large[trim : trim + side, trim : trim + side]
+
+
+def zoom_blur(x: np.ndarray, zooms: tuple[float, ...]) -> np.ndarray:
+  """Averages a square picture with enlargements of its centre."""
+  return np.clip((x + sum(zoomed(x, zoom) for zoom in zooms)) / (len(zooms) + 1), 0, 1)

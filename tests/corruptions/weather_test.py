@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import pathlib
 
 import jax
@@ -17,7 +16,15 @@ from robustness.corruptions.catalog import TABLES
 from robustness.corruptions.corruption import Strength
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.textures import procedural_textures
-from tests.corruptions.pictures import from_draws, natural, photographs, sample, share_within
+from tests.corruptions.pictures import (
+  from_draws,
+  motion,
+  natural,
+  photographs,
+  sample,
+  share_within,
+  zoomed,
+)
 
 KEY = jax.random.key(0)
 
@@ -26,33 +33,13 @@ def given(name: str, side: int, severity: int) -> dict[str, float]:
   return {k: v[severity - 1] for k, v in TABLES[side][name].items()}
 
 
-def plain_zoom(plane: np.ndarray, zoom: float) -> np.ndarray:
-  side = len(plane)
-  piece = math.ceil(side / zoom)
-  start = (side - piece) // 2
-  large = scipy.ndimage.zoom(plane[start : start + piece, start : start + piece], zoom, order=1)
-  trim = (len(large) - side) // 2
-  return large[trim : trim + side, trim : trim + side]
-
-
-def plain_motion(plane: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray:
-  side, turn = len(plane), np.deg2rad(angle)
-  weights = np.exp(-(np.arange(2 * radius + 1) ** 2) / (2 * sigma**2))
-  total = np.zeros_like(plane)
-  for i, weight in enumerate(weights / weights.sum()):
-    down, right = (math.ceil(i * f(turn) - 0.5) for f in (np.sin, np.cos))
-    y, x = (np.clip(np.arange(side) + step, 0, side - 1) for step in (down, right))
-    total += weight * plane[y][:, x]
-  return total
-
-
 def plain_snow(
   picture: np.ndarray, noise: np.ndarray, angle: float, c: dict[str, float]
 ) -> np.ndarray:
-  flakes = plain_zoom(c['loc'] + c['scale'] * noise.astype(np.float64), c['zoom'])
+  flakes = zoomed(c['loc'] + c['scale'] * noise.astype(np.float64), c['zoom'])
   flakes[flakes < c['threshold']] = 0
   flakes = np.floor(np.clip(flakes, 0, 1) * 255)
-  flakes = np.floor(plain_motion(flakes, int(c['radius']), c['sigma'], angle)) / 255
+  flakes = np.floor(motion(flakes, int(c['radius']), c['sigma'], angle)) / 255
   grey = picture @ np.array([0.299, 0.587, 0.114])
   white = np.maximum(picture, 1.5 * grey[..., None] + 0.5)
   mixed = c['mix'] * picture + (1 - c['mix']) * white
