@@ -101,14 +101,14 @@ def table_for(height: int, width: int, side: int | None = None) -> Table:
 
 def corrupt(
   key: jax.Array | int,
-  images: Any,
+  images: object,
   name: str,
   severity: float | jax.Array | np.ndarray,
   quantize: str | None = None,
   *,
   side: int | None = None,
-  photographs: str | os.PathLike[str] | Sequence[Any] | None = None,
-  **options: Any,
+  photographs: str | os.PathLike[str] | Sequence[jax.Array | np.ndarray] | None = None,
+  **options: object,
 ) -> jax.Array:
   """Corrupts an image or a batch.
 
@@ -148,7 +148,7 @@ def corrupt(
 
 def corrupt_each(
   key: jax.Array | int,
-  images: Any,
+  images: object,
   index: jax.Array | np.ndarray,
   severity: float | jax.Array | np.ndarray,
   quantize: str | None = None,
@@ -228,7 +228,7 @@ def _corrupt(
   photographs: tuple[jax.Array, ...] | None,
   *,
   how: tuple[tuple[str, Any], ...],
-  static: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...],
+  static: tuple[tuple[str, tuple[tuple[str, object], ...]], ...],
 ) -> jax.Array:
   """Calls `apply` for every image.
 
@@ -236,7 +236,7 @@ def _corrupt(
     how: other arguments of `apply`.
     static: options, hashable, without photographs that are arrays.
   """
-  options: dict[str, dict[str, Any]] = {name: dict(own) for name, own in static}
+  options: dict[str, dict[str, object]] = {name: dict(own) for name, own in static}
   if photographs is not None:
     options['frost']['photographs'] = photographs
   of_image: Callable[..., jax.Array] = functools.partial(apply, options=options, **dict(how))

@@ -6,7 +6,6 @@ Values that are traced cannot be looked at; of them, type and shape are checked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +51,7 @@ def as_key(key: object) -> jax.Array:
   )
 
 
-def as_images(images: Any, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
+def as_images(images: object, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
   """Returns images of a valid number of dimensions as float32, clipped to [0, 1] where they lie
   beyond it by rounding.
 
@@ -89,7 +88,7 @@ def as_images(images: Any, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
   return jnp.clip(jnp.asarray(array, jnp.float32), 0, 1)
 
 
-def check_integers(name: str, value: Any, batch: tuple[int, ...], valid: Sequence[int]) -> None:
+def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequence[int]) -> None:
   """Raises InputError for what is not one of some consecutive integers, or one for each image.
 
   Args:

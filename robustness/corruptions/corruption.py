@@ -99,7 +99,7 @@ class Corruption:
     image: jax.Array,
     severity: jax.Array | int,
     constants: Constants,
-    **options: Any,
+    **options: object,
   ) -> jax.Array:
     """Returns the corrupted image."""
     self.check_options(options)

@@ -155,8 +155,8 @@ def _to_grid(position: jax.Array) -> jax.Array:
 
 
 def smoothing_matrix(size: int, sigma: jax.Array | float, max_sigma: float) -> jax.Array:
-  """Returns the Gaussian smoothing of n pixels in a line, [n, n], the border reflected with its edge
-  pixel repeated; sigma may exceed the line.
+  """Returns the Gaussian smoothing of n pixels in a line, [n, n], the border reflected with the
+  edge pixel repeated; sigma may exceed the line.
 
   Such a line has period 2n, so a kernel wider than the line is first summed over the periods:
   S[i, j] = g[(i - j) mod 2n] + g[(i + j + 1) mod 2n].

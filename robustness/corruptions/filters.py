@@ -10,7 +10,7 @@ coordinates may be traced. Borders, for the row a b c d:
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -195,5 +195,5 @@ def any_of_batch(mask: jax.Array) -> jax.Array:
 
 
 @any_of_batch.def_vmap
-def _any_of_batch(axis_size: int, in_batched: Any, mask: jax.Array) -> tuple[jax.Array, bool]:
+def _any_of_batch(axis_size: int, in_batched: object, mask: jax.Array) -> tuple[jax.Array, bool]:
   return any_of_batch(mask), False

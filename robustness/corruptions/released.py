@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from robustness.core.errors import InputError
 from robustness.corruptions.catalog import table_for
@@ -47,7 +46,7 @@ class ReleasedSet:
   jpeg_quality: int
   clean: Mapping[str, str]
   num_images: int
-  prepared: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  prepared: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
   @property
   def storage(self) -> str:
@@ -77,7 +76,7 @@ class ReleasedSet:
     }
     return [reason for reason, differs in facts.items() if differs]
 
-  def data_differences(self, description: Mapping[str, Any], num_images: int) -> list[str]:
+  def data_differences(self, description: Mapping[str, object], num_images: int) -> list[str]:
     """Returns what clean images differ in from those that the set was made of.
 
     Args:
@@ -160,7 +159,7 @@ class Provenance:
 
   settings: CorruptionSettings
   stored: bool
-  description: Mapping[str, Any]
+  description: Mapping[str, object]
   digest: str
   num_images: int
   image_shape: tuple[int, int, int]

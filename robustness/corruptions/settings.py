@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import CORRUPTIONS
@@ -35,12 +34,13 @@ class CorruptionOptions:
       (values,) = CORRUPTIONS[name].options.values()
       choice(f'config.study.options.{name}', value, values)
 
-  def chosen(self) -> dict[str, dict[str, Any]]:
+  def chosen(self) -> dict[str, dict[str, str]]:
     """Returns {corruption: {option: value}} of those that are not the default."""
+    default = dataclasses.asdict(CorruptionOptions())
     return {
-      field.name: dict.fromkeys(CORRUPTIONS[field.name].options, getattr(self, field.name))
-      for field in dataclasses.fields(self)
-      if getattr(self, field.name) != field.default
+      name: dict.fromkeys(CORRUPTIONS[name].options, value)
+      for name, value in dataclasses.asdict(self).items()
+      if value != default[name]
     }
 
 
@@ -122,6 +122,6 @@ class CorruptionSettings:
     return tuple(sorted((*self.severities, *further))) if further else self.severities
 
   @property
-  def facts(self) -> dict[str, Any]:
+  def facts(self) -> dict[str, dict[str, str]]:
     """Plain values that results say beside the settings: what frost was drawn from."""
     return {'frost': describe(self.photographs)} if 'frost' in self.names else {}

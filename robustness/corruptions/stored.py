@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 
 import jax
 import numpy as np
@@ -58,7 +58,7 @@ class StoredOrMade(CorruptionViews):
     return self.source == STORED
 
   @property
-  def facts(self) -> dict[str, Any]:
+  def facts(self) -> dict[str, dict[str, str]]:
     """See `CorruptionViews`; stored images do not tell what frost was drawn from."""
     return {} if self.is_stored else super().facts
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +45,7 @@ class CorruptionViews(CorruptionSettings):
     return STREAM
 
   @property
-  def recording(self) -> dict[str, Any]:
+  def recording(self) -> dict[str, object]:
     """The settings of the views: what is reduced to errors and what to a trade-off is the same."""
     shared = (field.name for field in dataclasses.fields(CorruptionSettings))
     described = dataclasses.asdict(self)
@@ -118,7 +117,7 @@ class CorruptionViews(CorruptionSettings):
     return {'clean': [CLEAN], **views, **by_severity, **sets}
 
   @property
-  def view_facets(self) -> dict[str, dict[str, Any]]:
+  def view_facets(self) -> dict[str, dict[str, object]]:
     """The facets of corrupted views and their groups in the table of results, by name."""
     views = {f'{n} {s}': {'corruption': n, 'severity': s} for n in self.names for s in self.levels}
     return {
@@ -146,7 +145,7 @@ class CorruptionViews(CorruptionSettings):
       jpeg_quality: of the files that corrupted images are stored in; 0 for none.
     """
     as_released = self.protocol == AS_RELEASED
-    options = self.options.chosen()
+    options: dict[str, Mapping[str, object]] = {**self.options.chosen()}
     if self.photographs and 'frost' in self.names:
       options['frost'] = {'photographs': load_photographs(self.photographs)}
     options = {name: options[name] for name in options if name in self.names}

@@ -79,8 +79,8 @@ def place(
     visible = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
     whole = jnp.prod(expanded)
     fraction = jnp.where(whole > 0, jnp.prod(visible) / jnp.maximum(whole, 1), 0)
-    pixels_of = (value.astype(jnp.int32) for value in (resized, expanded, corner))
-    return Placement(*pixels_of, matrix, fraction.astype(jnp.float32))
+    resized, expanded, corner = (v.astype(jnp.int32) for v in (resized, expanded, corner))
+    return Placement(resized, expanded, corner, matrix, fraction.astype(jnp.float32))
 
 
 def _decimal(value: ArrayLike, digits: int) -> jax.Array:
