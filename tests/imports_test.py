@@ -43,7 +43,6 @@ FROM_ROBUSTNESS = {
   'robustness.video.boxes',
   'robustness.video.columns',
   'robustness.core.atomic_files',
-  'robustness.corruptions.c_bar',
   'robustness.corruptions.names',
   'robustness.environments',
   'robustness.environments.class_groups',
