@@ -26,7 +26,7 @@ from robustness.core.paths import expanded
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
 from robustness.evaluation.row_checks import check_fit
-from robustness.models import catalog, from_file, hub, label_space, pretrained, weights
+from robustness.models import catalog, from_file, hub, label_space, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.inputs import Inputs
 from robustness.models.pretrained import Weights
@@ -75,7 +75,7 @@ class ClassifierBuilder:
     return {
       label: recipe
       for label, recipe in self.experiment.classifiers.items()
-      if not (recipe.weights or from_file.is_reference(recipe.name) or published(recipe))
+      if not (recipe.weights or from_file.is_classifier(recipe.name) or published(recipe))
     }
 
   @property
@@ -113,7 +113,7 @@ class ClassifierBuilder:
   def _planned(self, label: str, settings: ClassifierSettings) -> Classifier:
     """Returns the classifier that a training will give, with shapes for weights."""
     if not settings.train:
-      known_weights = [entry.name for entry in pretrained.of_architecture(settings.name)]
+      known_weights = [entry.name for entry in catalog.get(settings.name).weights]
       known = f' or a name ({", ".join(known_weights)})' if known_weights else ''
       raise InputError(
         f'{label} has no weights: give --config.classifier.weights=FILE{known}, or '
@@ -142,7 +142,7 @@ class ClassifierBuilder:
     return projected(planned, settings, self.rows.class_names)
 
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
-    if from_file.is_reference(settings.name):
+    if from_file.is_classifier(settings.name):
       return self._load_own(label, settings)
     path, entry = expanded(settings.weights), published(settings)
     if entry:
@@ -199,7 +199,7 @@ class ClassifierBuilder:
       if settings.weights and given.is_file()
       else hub.fetch(entry)
     )
-    architecture, names = catalog.get(entry.architecture), label_space.get(entry.label_space)
+    architecture, names = catalog.get(settings.name), label_space.get(entry.label_space)
     shape = (entry.input_size, entry.input_size, architecture.input_shape[2])
     if self.experiment.data.crop:  # the user decides what all networks see
       shape = self.rows.image_shape
@@ -234,7 +234,7 @@ def _check_front_end(
   """Refuses a front end that does not fit the images, or a classifier that takes none."""
   if not recipe.front_end:
     return
-  if from_file.is_reference(recipe.name):
+  if from_file.is_classifier(recipe.name):
     raise InputError(
       f'{label} is a classifier of a file, which brings its own front end: set '
       "config.classifier.front_end.name=''."
@@ -259,7 +259,7 @@ def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple
 
 def channels(settings: ClassifierSettings) -> int:
   """Returns how many channels the images of a classifier have."""
-  if from_file.is_reference(settings.name):
+  if from_file.is_classifier(settings.name):
     return from_file.load(settings.name, settings.name).input_shape[2]
   return catalog.get(settings.name).input_shape[2]
 

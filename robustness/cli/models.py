@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Iterator
 
-from robustness.models import catalog, fitting, pretrained
+from robustness.models import catalog
 from robustness.models.architecture import Architecture
 from robustness.models.pretrained import Weights
 
@@ -34,8 +34,7 @@ def line(cells: tuple[str, ...] | list[str]) -> str:
 def rows() -> Iterator[tuple[str, ...]]:
   """Yields the cells of every architecture, and below it those of its known weights."""
   for architecture in catalog.ARCHITECTURES.values():
-    known = pretrained.of_architecture(architecture.name)
-    parameters = known[0].parameters if known else count_parameters(architecture)
+    parameters = architecture.parameters or count_parameters(architecture)
     height, width, channels = architecture.input_shape
     yield (
       architecture.name,
@@ -47,17 +46,18 @@ def rows() -> Iterator[tuple[str, ...]]:
       architecture.source,
       architecture.licence,
     )
-    yield from map(weights_row, known)
+    for weights in architecture.weights:
+      yield weights_row(weights, parameters)
 
 
-def weights_row(weights: Weights) -> tuple[str, ...]:
+def weights_row(weights: Weights, parameters: int) -> tuple[str, ...]:
   """Returns the cells of known weights; those an architecture takes by default are marked."""
   side = weights.input_size
   size = f'{side}×{side} of {weights.resize}, {weights.interpolation}'
   return (
     '',
     f'`{weights.name}`' + (' (default)' if weights.default else ''),
-    f'{weights.parameters:,}',
+    f'{parameters:,}',
     size,
     _numbers(weights.mean),
     _numbers(weights.std),
@@ -67,10 +67,8 @@ def weights_row(weights: Weights) -> tuple[str, ...]:
 
 
 def count_parameters(architecture: Architecture) -> int:
-  """Returns the number of weights, without running statistics, for the classes it was made for:
-  10 for images of at most 32 pixels, else 1000."""
-  num_classes = 10 if architecture.input_shape[0] <= 32 else 1000
-  shapes = fitting.linen_shapes(architecture, num_classes)
+  """Returns the number of weights, without running statistics, for the classes it was made for."""
+  shapes = architecture.shapes(architecture.network.num_classes)
   return sum(math.prod(shape) for path, shape in shapes.items() if path[0] == 'params')
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.models import pretrained
+from robustness.models import catalog
+from robustness.models.architecture import Architecture
 from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
@@ -44,26 +45,32 @@ def resolve(weights: str, architecture: str) -> Weights | None:
   Raises:
     InputError: an unknown name, or weights of another architecture.
   """
-  entry = _find(weights, architecture)
-  if entry and entry.architecture != architecture:
+  found = catalog.find(architecture)
+  entry = _find(weights, found)
+  name = found.name if found else architecture
+  if entry and entry.architecture != name:
     raise InputError(
       f'weights {weights!r} are of {entry.architecture!r}, and config.classifier.'
-      f'name is {architecture!r}: set --config.classifier.name={entry.architecture}'
+      f'name is {name!r}: set --config.classifier.name={entry.architecture}'
     )
   return entry
 
 
-def _find(weights: str, architecture: str) -> Weights | None:
+def _find(weights: str, architecture: Architecture | None) -> Weights | None:
   if not weights:
-    return pretrained.default(architecture)
-  if weights in pretrained.KNOWN:
-    return pretrained.KNOWN[weights]
+    return architecture.default_weights if architecture else None
+  own = architecture.weights if architecture else ()
+  known = {**catalog.WEIGHTS, **{entry.name: entry for entry in own}}
+  if weights in known:
+    return known[weights]
   source, colon, name = weights.partition(':')
   if source == TIMM:
     return described_by_hub(name)
   if colon and (source in SOURCES or not expanded(weights).exists()):
-    raise InputError(f'unknown weights {weights!r}: {nearest(weights, pretrained.KNOWN)}')
-  return pretrained.by_file(pathlib.Path(weights).name)
+    raise InputError(f'unknown weights {weights!r}: {nearest(weights, known)}')
+  file = pathlib.Path(weights).name
+  matches = [entry for entry in known.values() if entry.file.rpartition('/')[2] == file]
+  return matches[0] if len(matches) == 1 else None
 
 
 @functools.lru_cache(maxsize=8)
@@ -86,7 +93,7 @@ def from_timm_config(name: str, config: Mapping[str, Any]) -> Weights:
       not square or not cropped at the centre.
   """
   facts = config.get('pretrained_cfg', config)
-  architecture = pretrained.of_timm_name(config['architecture'])
+  architecture = catalog.of_timm_name(config['architecture'])
   _, height, width = facts['input_size']
   refused = {
     f'the architecture {config["architecture"]!r} is not among those here': not architecture,
