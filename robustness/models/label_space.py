@@ -1,6 +1,13 @@
-"""Label spaces: names of classes, other words for them, and tables onto coarser spaces.
+"""Label spaces: names of classes, other words for them, tables and scores onto coarser spaces.
 
 Labels of data and outputs of a classifier are brought together by name, never by position.
+
+A line of a table is a class of a video data set, its WordNet identifier (of the synset whose
+hyponyms it collects, or '') and the positions of its members in ImageNet's order. A class without
+members cannot be predicted.
+
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 3.1 and the
+released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB.
 """
 
 from __future__ import annotations
@@ -11,16 +18,77 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.rows import Batch, Rows
 from robustness.models import imagenet_names
-from robustness.models.label_tables import IMAGENET_VID, YOUTUBE_BB
 
 IMAGENET = 'imagenet'
 DATA = 'data'
 """What a config calls the classes that the data have."""
 MERGES = ('max', 'sum', 'mean')
+LOGITS, PROBABILITIES = SCORES = ('logits', 'probabilities')
+IMAGENET_VID: tuple[tuple[str, str, str], ...] = (
+  ('airplane', 'n02691156', '404'),
+  ('antelope', 'n02419796', '351-353'),
+  ('bear', 'n02131653', '294-297'),
+  ('bicycle', 'n02834778', '444 671'),
+  ('bird', 'n01503061', '7-24 80-100 127-146'),
+  ('bus', 'n02924116', '654 779 874'),
+  ('car', 'n02958343', '407 436 468 511 609 627 656 661 751 817'),
+  ('cattle', 'n02402425', '345'),
+  ('dog', 'n02084071', '151-268'),
+  ('domestic_cat', 'n02121808', '281-285'),
+  ('elephant', 'n02503517', '385-386'),
+  ('fox', 'n02118333', '277-280'),
+  ('giant_panda', 'n02510455', '388'),
+  ('hamster', 'n02342885', '333'),
+  ('horse', 'n02374451', '339'),
+  ('lion', 'n02129165', '291'),
+  ('lizard', 'n01674464', '38-48'),
+  ('monkey', 'n02484322', '370-382'),
+  ('motorcycle', 'n03790512', '665'),
+  ('rabbit', 'n02324045', '330 332'),
+  ('red_panda', 'n02509815', '387'),
+  ('sheep', 'n02411705', '348'),
+  ('snake', 'n01726692', '52-68'),
+  ('squirrel', 'n02355227', '335'),
+  ('tiger', 'n02129604', '292'),
+  ('train', 'n04468005', '466'),
+  ('turtle', 'n01662784', '33-37'),
+  ('watercraft', 'n04530566', '403 472 484 510 554 576 625 628 724 780 814 833 871 913-914'),
+  ('whale', 'n02062744', '147-148'),
+  ('zebra', 'n02391049', '340'),
+)
+
+YOUTUBE_BB: tuple[tuple[str, str, str], ...] = (
+  ('person', 'n00007846', '981-983'),
+  ('bird', 'n01503061', '7-24 80-100 127-146'),
+  ('bicycle', 'n02834778', '444 671'),
+  ('boat', 'n02858304', '472 554 576 625 814 914'),
+  ('bus', 'n02924116', '654 779 874'),
+  ('bear', 'n02131653', '294-297'),
+  ('cow', '', ''),
+  ('cat', 'n02121620', '281-287'),
+  ('giraffe', 'n02439033', ''),
+  ('potted plant', 'n11669921', '985-986'),
+  ('horse', 'n02374451', '339'),
+  ('motorcycle', 'n03790512', '665'),
+  ('knife', 'n03623556', '499 623'),
+  ('airplane', 'n02691156', '404'),
+  ('skateboard', 'n04225987', ''),
+  ('train', 'n04468005', '466'),
+  ('truck', 'n04490091', '555 569 675 717 734 864 867'),
+  ('zebra', 'n02391049', '340'),
+  ('toilet', '', ''),
+  ('dog', 'n02084071', '151-268'),
+  ('elephant', 'n02503517', '385-386'),
+  ('umbrella', 'n04507155', '879'),
+  ('none', '', ''),
+  ('car', 'n02958343', '407 436 468 511 609 627 656 661 751 817'),
+)
+
 _COARSE = {'imagenet_vid': IMAGENET_VID, 'youtube_bb': YOUTUBE_BB}
 
 
@@ -134,6 +202,55 @@ def _first(class_names: Sequence[str], aliases: Mapping[str, int]) -> str:
   """Returns what the first classes are called."""
   words = [*class_names[:3], *list(aliases)[:1]]
   return 'Its classes are called ' + ', '.join(map(repr, words)) + ', ...'
+
+
+def project_scores(
+  scores: np.ndarray, space: LabelSpace, merge: str = 'max', kind: str = LOGITS
+) -> np.ndarray:
+  """Returns scores of the coarse classes; a class without members has −∞.
+
+  Over the members M_c of class c: max z_m, log Σ exp z_m or log (Σ exp z_m / |M_c|) of logits, and
+  max p_m, Σ p_m or Σ p_m / |M_c| of probabilities. The largest coarse score is the same class for
+  logits and for their softmax.
+
+  Args:
+    scores: [N, classes of the fine space].
+    space: coarse classes with their members.
+    merge: 'max', 'sum' or 'mean'.
+    kind: 'logits' or 'probabilities'.
+
+  Returns:
+    [N, coarse classes], of the dtype of `scores`.
+
+  Raises:
+    InputError: another merge or kind, a space without members, too few scores, or negative
+      probabilities.
+  """
+  for name, value, valid in (('merge', merge, MERGES), ('scores', kind, SCORES)):
+    if value not in valid:
+      raise InputError(f'{name} is {value!r}; {nearest(value, valid)}.')
+  needed = max((max(m) for m in space.members if m), default=-1) + 1
+  if not needed or scores.shape[-1] < needed:
+    raise InputError(
+      f'{scores.shape[-1]} scores a frame cannot be projected onto {space.name!r}: '
+      f'it is made of {needed} classes of {space.source or "no other space"!r}.'
+    )
+  if kind == PROBABILITIES and scores.size and scores.min() < 0:
+    raise InputError(f"probabilities are {scores.min():g} at least: set scores to 'logits'.")
+  projected = np.full((len(scores), len(space.members)), -np.inf, scores.dtype)
+  for column, members in enumerate(space.members):
+    if members:
+      projected[:, column] = _merged(scores[:, list(members)], merge, kind)
+  return projected
+
+
+def _merged(values: np.ndarray, merge: str, kind: str) -> np.ndarray:
+  if merge == 'max':
+    return values.max(1)
+  if kind == PROBABILITIES:
+    return values.sum(1) / (values.shape[1] if merge == 'mean' else 1)
+  total = special.logsumexp(values, axis=1)
+  return total - np.log(values.shape[1]) if merge == 'mean' else total
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from robustness.core.errors import InputError
 from robustness.estimates.largest import predicted
 from robustness.evaluation.records import Records
 from robustness.models import label_space
-from robustness.models.score_projection import LOGITS, PROBABILITIES, project_scores
+from robustness.models.label_space import LOGITS, PROBABILITIES, project_scores
 from robustness.video.columns import FPS, FRAME_TYPE, GROUP, LABEL, OFFSET, PATH, from_columns
 from robustness.video.metadata import NeighborSets
 

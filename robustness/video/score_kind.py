@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.models.score_projection import LOGITS, PROBABILITIES, SCORES
+from robustness.models.label_space import LOGITS, PROBABILITIES, SCORES
 
 AUTO = 'auto'
 KINDS = (AUTO, *SCORES)

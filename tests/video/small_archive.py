@@ -7,7 +7,7 @@ import pathlib
 
 from robustness.models import label_space
 from robustness.models.imagenet_names import NAMES, WNIDS
-from robustness.models.label_tables import IMAGENET_VID
+from robustness.models.label_space import IMAGENET_VID
 from robustness.video import metadata
 from tests.video.small_videos import save_frames
 
