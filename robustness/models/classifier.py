@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.parts import Part
-from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions
+from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, shape_or_kind
 from robustness.models.inputs import Inputs
 
 Variables = Any
@@ -22,6 +22,10 @@ Forward = Callable[[Variables, jax.Array, tuple[str, ...]], tuple[jax.Array, Lay
 LOGITS = 'logits'
 UNPROJECTED = 'unprojected_logits'
 STAGES = 'stages'
+_NO_GRADIENT = (
+  'callable, which has no gradient: this study needs a network in JAX (see Classifier.from_nnx and '
+  'robustness.models.classifier.from_linen).'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Classifier:
   @classmethod
   def from_callable(
     cls,
-    function: Callable[[np.ndarray], Any],
+    function: Callable[[np.ndarray], object],
     input_shape: tuple[int, int, int],
     class_names: Sequence[str],
     *,
@@ -102,7 +106,7 @@ class Classifier:
   @classmethod
   def from_nnx(
     cls,
-    module: Any,
+    module: object,
     *,
     name: str,
     input_shape: tuple[int, int, int],
@@ -119,18 +123,11 @@ class Classifier:
     stays as it is. Gradients reach the images, so that it can be attacked.
 
     Args:
-      module: an `nnx.Module`; takes normalised images.
-      name: what tables call it.
-      input_shape: (H, W, C).
-      class_names: names of its outputs.
-      mean: per channel or one for all, of images in [0, 1]; the network sees (x - mean) / std.
-      std: per channel or one for all.
-      stages: module paths of the residual stages, such as 'blocks/0'.
-      provenance: where the weights come from.
-      front_end: what is done to the images before (a part of `robustness.front_ends`).
+      module: an `nnx.Module`; takes normalised images. For the rest see `from_linen`.
+      name, input_shape, class_names, mean, std, stages, provenance, front_end: see there.
 
     Returns:
-      A `Classifier` whose layers are all module paths and 'logits'.
+      A `Classifier` whose layers are all module paths, such as 'blocks/0', and 'logits'.
 
     Raises:
       InputError: no NNX module, or one that does not give [B, classes] for images alone.
@@ -157,7 +154,7 @@ class Classifier:
     return len(self.class_names)
 
   def predict(self, images: np.ndarray) -> np.ndarray:
-    """Returns logits float32 [B, classes] of images float32 [B, H, W, C] in [0, 1], by hand.
+    """Returns logits float32 [B, classes] of images float32 [B, H, W, C] in [0, 1].
 
     Raises:
       InputError: images of another kind or shape, or outside [0, 1].
@@ -190,12 +187,9 @@ class Classifier:
         a callable.
     """
     if self.host_function:
-      raise InputError(
-        f'{self.name} is a callable, which has no gradient: this study needs a network '
-        'in JAX (see Classifier.from_nnx and robustness.models.classifier.from_linen).'
-      )
+      raise InputError(f'{self.name} is a {_NO_GRADIENT}')
     try:
-      answer: Any = self.forward(variables, images, layers)
+      answer: object = self.forward(variables, images, layers)
     except jax.errors.JAXTypeError as error:
       reason = str(error).splitlines()[0]
       raise InputError(
@@ -208,11 +202,10 @@ class Classifier:
         '(logits, {layer: output}), where {} stands for no layers.'
       )
     logits, outputs = answer
-    shape = getattr(logits, 'shape', None)
     expected = (len(images), self.num_classes)
-    if shape != expected:
+    if (given := shape_or_kind(logits)) != expected:
       raise InputError(
-        f'{self.name} gives {shape or type(logits).__name__} for {expected[0]} images and '
+        f'{self.name} gives {given} for {expected[0]} images and '
         f'{expected[1]} class names; it must give {expected}.'
       )
     if not jnp.issubdtype(logits.dtype, jnp.floating):
@@ -280,8 +273,8 @@ def from_linen(
     name: what tables call it.
     input_shape: (H, W, C).
     class_names: names of its outputs.
-    mean: per channel, of images in [0, 1]; the network sees (x - mean) / std.
-    std: per channel.
+    mean: per channel or one for all, of images in [0, 1]; the network sees (x - mean) / std.
+    std: per channel or one for all.
     stages: module paths of the residual stages.
     provenance: where the weights come from.
     front_end: what is done to the images before (a part of `robustness.front_ends`).
@@ -320,8 +313,8 @@ def from_linen(
 def _host_only(
   variables: Variables, images: jax.Array, layers: tuple[str, ...]
 ) -> tuple[jax.Array, Layers]:
-  """Stands where a callable has no `forward`; `Classifier.apply` does not call it."""
-  raise NotImplementedError
+  """The `forward` of a callable, which is none: refuses."""
+  raise InputError(f'a {_NO_GRADIENT}')
 
 
 def _forward(
@@ -355,7 +348,9 @@ def _module_paths(
     return module.apply(weights, x, mutable=['intermediates'], capture_intermediates=True)[1]
 
   outputs = _flatten(jax.eval_shape(capture, variables, images)['intermediates'])
-  return tuple(path for path, value in outputs.items() if path and hasattr(value, 'shape'))
+  return tuple(
+    path for path, value in outputs.items() if path and isinstance(value, jax.ShapeDtypeStruct)
+  )
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:

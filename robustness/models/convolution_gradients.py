@@ -23,7 +23,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,9 +45,9 @@ def convolution(
   *,
   lhs_dilation: Sequence[int] | None = None,
   rhs_dilation: Sequence[int] | None = None,
-  dimension_numbers: Any = None,
+  dimension_numbers: lax.ConvGeneralDilatedDimensionNumbers = None,
   feature_group_count: int = 1,
-  precision: Any = None,
+  precision: lax.PrecisionLike = None,
 ) -> jax.Array:
   """Returns what `lax.conv_general_dilated` does; for `nn.Conv(conv_general_dilated=...)`.
 
@@ -82,10 +81,10 @@ def convolution(
       feature_group_count,
       precision=precision,
     )
-  pads: Any = padding
   if isinstance(padding, str):
-    pads = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
-  return _convolution(inputs, kernel, tuple(strides), tuple(map(tuple, pads)), precision)
+    padding = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
+  pads = tuple((low, high) for low, high in padding)
+  return _convolution(inputs, kernel, tuple(strides), pads, precision)
 
 
 def _patches_pay(inputs: jax.Array, kernel: jax.Array, strides: Sequence[int]) -> bool:
@@ -100,7 +99,11 @@ def _patches_pay(inputs: jax.Array, kernel: jax.Array, strides: Sequence[int]) -
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
 def _convolution(
-  inputs: jax.Array, kernel: jax.Array, strides: tuple[int, ...], pads: Pads, precision: Any
+  inputs: jax.Array,
+  kernel: jax.Array,
+  strides: tuple[int, ...],
+  pads: Pads,
+  precision: lax.PrecisionLike,
 ) -> jax.Array:
   return lax.conv_general_dilated(
     inputs, kernel, strides, pads, dimension_numbers=DIMENSIONS, precision=precision
@@ -108,7 +111,11 @@ def _convolution(
 
 
 def _forward(
-  inputs: jax.Array, kernel: jax.Array, strides: tuple[int, ...], pads: Pads, precision: Any
+  inputs: jax.Array,
+  kernel: jax.Array,
+  strides: tuple[int, ...],
+  pads: Pads,
+  precision: lax.PrecisionLike,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
   return _convolution(inputs, kernel, strides, pads, precision), (inputs, kernel)
 
@@ -116,7 +123,7 @@ def _forward(
 def _backward(
   strides: tuple[int, ...],
   pads: Pads,
-  precision: Any,
+  precision: lax.PrecisionLike,
   residuals: tuple[jax.Array, jax.Array],
   change: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
@@ -143,7 +150,7 @@ def input_gradient(
   size: Sequence[int],
   strides: Sequence[int],
   pads: Pads,
-  precision: Any = None,
+  precision: lax.PrecisionLike = None,
 ) -> jax.Array:
   """Returns the gradient by the convolution's inputs, [B, H, W, I].
 
@@ -178,7 +185,7 @@ def filter_gradient(
   sides: Sequence[int],
   strides: Sequence[int],
   pads: Pads,
-  precision: Any = None,
+  precision: lax.PrecisionLike = None,
 ) -> jax.Array:
   """Returns Σ over images and places of patches × change, [U, V, I, O], in float32 or wider.
 

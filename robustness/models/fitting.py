@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import flax.traverse_util
 import ml_dtypes
@@ -13,7 +12,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.models import catalog
 from robustness.models.architecture import Architecture
-from robustness.models.naming import HEAD_BIAS, Path, Scheme, Shape
+from robustness.models.naming import HEAD_BIAS, Path, Scheme, Shape, Variables
 
 _LISTED = 5
 _FLOATS = tuple(np.dtype(d) for d in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16))
@@ -22,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 def restore(
   owner: str, expected: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
+) -> Variables:
   """Returns variables of the expected shapes out of a file's arrays, float32.
 
   Args:

@@ -8,14 +8,13 @@ import importlib.metadata
 import importlib.util
 import pathlib
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import catalog
 from robustness.models.architecture import Architecture
+from robustness.models.naming import Facts
 from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
@@ -85,7 +84,7 @@ def described_by_hub(name: str) -> Weights:
   return from_timm_config(name, json_files.read(fetched.path))
 
 
-def from_timm_config(name: str, config: Mapping[str, Any]) -> Weights:
+def from_timm_config(name: str, config: Facts) -> Weights:
   """Returns the facts of timm's weights `name` out of their `config.json`.
 
   Raises:

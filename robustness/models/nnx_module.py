@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from robustness.core.errors import InputError
+from robustness.models.callables import shape_or_kind
 
 CALL = '__call__'
 
@@ -29,8 +30,8 @@ class NnxModule:
     variables: all its other arrays by path, a pytree of dicts.
   """
 
-  definition: Any
-  random: Any
+  definition: nnx.GraphDef[nnx.Module]
+  random: nnx.State
   variables: dict[str, Any]
 
   def __call__(
@@ -56,7 +57,7 @@ class NnxModule:
     return nnx.merge(self.definition, self.random, nnx.State(variables), copy=True)
 
 
-def split(module: Any, name: str) -> NnxModule:
+def split(module: object, name: str) -> NnxModule:
   """Returns a module in evaluation mode, split; the module itself stays as it is.
 
   Evaluation mode is `Module.eval()`: batch normalisation takes its running averages, and dropout
@@ -103,10 +104,9 @@ def layer_names(
       f'{name} cannot be called with images {(2, *image_shape)} alone: {type(error).__name__}: '
       f'{error} Wrap it in an nnx.Module whose __call__ takes images [B, H, W, C].'
     ) from error
-  shape = getattr(logits, 'shape', None)
-  if shape != (2, num_classes):
+  if (given := shape_or_kind(logits)) != (2, num_classes):
     raise InputError(
-      f'{name} gives {shape or type(logits).__name__} for 2 images and {num_classes} class names; '
+      f'{name} gives {given} for 2 images and {num_classes} class names; '
       f'it must give {(2, num_classes)}.'
     )
   return tuple(layers)
@@ -117,7 +117,7 @@ def _first_calls(tree: Mapping[Any, Any], prefix: str = '') -> dict[str, Any]:
   outputs: dict[str, Any] = {}
   for key, value in tree.items():
     if key == CALL:
-      if prefix and hasattr(value[0], 'shape'):
+      if prefix and isinstance(value[0], jax.Array | jax.ShapeDtypeStruct):
         outputs[prefix] = value[0]
     elif isinstance(value, Mapping):
       outputs.update(_first_calls(value, f'{prefix}/{key}' if prefix else str(key)))

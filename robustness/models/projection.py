@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.models import label_space
 from robustness.models.callables import CheckedFunction
-from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Layers
+from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Layers, Variables
 from robustness.models.label_space import MERGES, LabelSpace
 
 
@@ -106,7 +105,7 @@ def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classif
   """Returns the classifier with the classes of a space, whose members are among its own."""
 
   def forward(
-    variables: Any, images: jax.Array, layers: tuple[str, ...]
+    variables: Variables, images: jax.Array, layers: tuple[str, ...]
   ) -> tuple[jax.Array, Layers]:
     inside = tuple(name for name in layers if name != UNPROJECTED)
     logits, outputs = classifier.apply(variables, images, inside)

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import flax.traverse_util
 import numpy as np
@@ -22,7 +21,7 @@ from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.models import fitting, position_embedding
 from robustness.models.architecture import Architecture
-from robustness.models.naming import HEAD_BIAS, Scheme, Shape, Stored
+from robustness.models.naming import HEAD_BIAS, Facts, Scheme, Shape, Stored, Variables
 from robustness.models.state_dict import (
   SAFETENSORS_SUFFIX,
   check_weights_path,
@@ -43,7 +42,7 @@ def load(
   num_classes: int | None = None,
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
-) -> dict[str, Any]:
+) -> Variables:
   """Returns the variables in a file; see `load_with_notes`, which also says what was done."""
   return load_with_notes(path, architecture, num_classes, input_shape, positions)[0]
 
@@ -54,7 +53,7 @@ def load_with_notes(
   num_classes: int | None = None,
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[Variables, dict[str, str]]:
   """Returns the variables in a file, whichever of the known kinds it is of, and notes on them.
 
   Args:
@@ -92,7 +91,7 @@ def import_variables(
   num_classes: int | None = None,
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
-) -> dict[str, Any]:
+) -> Variables:
   """Returns the Linen variables that hold the same numbers as another project's file.
 
   PyTorch's convolution kernels go from [out, in, height, width] to [height, width, in, out], its
@@ -126,7 +125,7 @@ def _fitted(
   num_classes: int | None,
   input_shape: Shape | None,
   positions: str,
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[Variables, dict[str, str]]:
   """Returns the variables that the arrays hold for images of a shape, and notes."""
   stored = fitting.stored_classes(scheme, arrays)
   if None not in (stored, num_classes) and stored != num_classes:
@@ -148,8 +147,8 @@ def _fitted(
 
 
 def _on_grid(
-  variables: dict[str, Any], grid: position_embedding.Grid, method: str, own: bool
-) -> tuple[dict[str, Any], dict[str, str]]:
+  variables: Variables, grid: position_embedding.Grid, method: str, own: bool
+) -> tuple[Variables, dict[str, str]]:
   """Returns the variables for a grid of patches, and a note if positions had to be resampled.
 
   The grid of published weights is square; that of our `own` may be any with this many patches.
@@ -164,9 +163,7 @@ def _on_grid(
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
 
 
-def save_variables(
-  path: str | os.PathLike[str], variables: Mapping[str, Any], metadata: Mapping[str, Any]
-) -> None:
+def save_variables(path: str | os.PathLike[str], variables: Variables, metadata: Facts) -> None:
   """Writes variables to a safetensors file, which appears whole or not at all.
 
   Args:
@@ -189,7 +186,7 @@ def save_variables(
   write_atomically(path, save(arrays, header))
 
 
-def load_variables(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def load_variables(path: str | os.PathLike[str]) -> tuple[Variables, Facts]:
   """Returns the variables and the metadata that `save_variables` wrote.
 
   Raises:
@@ -199,7 +196,7 @@ def load_variables(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
   return flax.traverse_util.unflatten_dict(flat, sep='/'), metadata
 
 
-def _read_own(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _read_own(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
   """Returns the arrays by their paths, joined by '/', and the metadata."""
   if not _is_own(file):
     raise InputError(f'{file} does not hold variables that were saved here: import it instead')
@@ -225,7 +222,7 @@ def saved_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
   return tuple(_read_own(file)[1].get('class_names', ())) if _is_own(file) else ()
 
 
-def num_classes(variables: Mapping[str, Any]) -> int:
+def num_classes(variables: Variables) -> int:
   """Returns how many logits the network of these variables has."""
   return flax.traverse_util.flatten_dict(variables)[HEAD_BIAS].shape[0]
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import flax.traverse_util
 import jax
@@ -33,7 +32,7 @@ from robustness.core.paths import expanded
 from robustness.models import catalog, fitting, weights
 from robustness.models.architecture import Architecture
 from robustness.models.clip import CONTEXT, TEXT_SCHEME, VOCABULARY, Clip, TextTower
-from robustness.models.naming import Path, Shape
+from robustness.models.naming import Path, Shape, Variables
 from robustness.models.state_dict import read_arrays
 
 TEMPLATES = ('a photo of a {}.',)
@@ -76,7 +75,7 @@ def tokenize(texts: Sequence[str]) -> np.ndarray:
 
 def zero_shot(
   architecture: Architecture, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
-) -> dict[str, Any]:
+) -> Variables:
   """Returns a CLIP image tower's variables with a head for the described classes.
 
   Args:
@@ -135,7 +134,7 @@ def text_shapes(architecture: Clip) -> dict[Path, Shape]:
   return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
 
 
-def _in_steps(tower: TextTower, variables: Mapping[str, Any], tokens: np.ndarray) -> np.ndarray:
+def _in_steps(tower: TextTower, variables: Variables, tokens: np.ndarray) -> np.ndarray:
   """Returns the embeddings [N, size] of token ids [N, 77], a few prompts at a time."""
   apply = jax.jit(tower.apply)
   size = min(PROMPTS_A_STEP, len(tokens))

@@ -134,7 +134,7 @@ def training(pair: Pair, double: bool) -> dict[str, float]:
 
 def has_statistics(name: str) -> bool:
   """Whether an architecture has batch norm."""
-  return any(path[0] == STATISTICS for path in fitting.linen_shapes(catalog.get(name), CLASSES))
+  return any(path[0] == STATISTICS for path in catalog.get(name).shapes(CLASSES))
 
 
 def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
