@@ -36,7 +36,7 @@ class Architecture:
     licence: under which terms published weights circulate, and where they come from.
     schemes: naming schemes of other projects' weights files, the usual one first; () if none.
     weights: published weights, fetched by name.
-    parameters: published number of weights, running statistics left out; 0 where none is.
+    parameters: how many the published weights are, running statistics left out; 0 where none are.
     timm: pattern of the names that timm has for it; '' if none.
   """
 

@@ -77,10 +77,10 @@ def test_logits_are_recorded_on_request(parallel, tmp_path: pathlib.Path) -> Non
 def module():
   """A PyTorch ResNet-8 with random weights."""
   torch = pytest.importorskip('torch', reason='a PyTorch module needs torch')
-  from tests.models import torch_networks
+  from tests.models import parity, torch_networks
 
   network = torch_networks.CifarResNet(8, num_classes=len(CLASSES)).eval()
-  torch_networks.randomise(network, seed=3)
+  parity.randomise(network, seed=3)
   return torch, network
 
 

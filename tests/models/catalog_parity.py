@@ -19,7 +19,7 @@ import jax
 import numpy as np
 import torch
 
-from robustness.models import catalog, fitting, weights
+from robustness.models import catalog, weights
 from robustness.models.architecture import Architecture
 from robustness.models.naming import Scheme
 from tests.models import parity
@@ -69,7 +69,7 @@ class Pair:
       given.update({key: given[key] * np.float32(DAMPING) for key in ends})
       network.load_state_dict({key: torch.from_numpy(value) for key, value in given.items()})
     variables = weights.import_variables(architecture, given, CLASSES, images.shape[1:])
-    paths = fitting.linen_shapes(architecture, CLASSES, images.shape[1:])
+    paths = architecture.shapes(CLASSES, images.shape[1:])
     scheme = next(s for s in architecture.schemes if s.names(paths) <= set(given))
     return cls(architecture, peer, network, scheme, variables, images)
 

@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy
 
 from robustness.core.errors import InputError
-from robustness.models import catalog, clip_text, fitting, weights, zero_shot
+from robustness.models import catalog, clip, weights, zero_shot
 from tests.models.peers import peer
 
 NETWORKS = {'clip_rn50': 'RN50', 'clip_vit_b32_quickgelu': 'ViT-B-32-quickgelu'}
@@ -82,7 +82,7 @@ def test_the_tokenizer_and_prompts_make_token_ids() -> None:
   texts = zero_shot.prompts(NAMES, TEMPLATES)
   assert texts[1] == ['a photo of a fire truck.', 'art of the fire truck']
   ids = zero_shot.tokenize(texts[1])
-  assert ids.shape == (2, clip_text.CONTEXT) and ids.dtype == np.int32
+  assert ids.shape == (2, clip.CONTEXT) and ids.dtype == np.int32
   assert (ids[:, 0] == 49_406).all() and (ids.max(1) == 49_407).all()
   assert not ids[:, -1].any()
 
@@ -107,8 +107,8 @@ def test_prompts_that_say_nothing_are_refused(names, templates, message) -> None
 def zeros(name: str = 'clip_rn50', **changes: int) -> dict[str, np.ndarray]:
   """Returns a CLIP of zeros by open_clip's names, both towers."""
   architecture = catalog.get(name)
-  image = architecture.schemes[0].shapes(fitting.linen_shapes(architecture, 1))
-  text = clip_text.scheme().shapes(zero_shot.text_shapes(architecture))
+  image = architecture.schemes[0].shapes(architecture.shapes(1))
+  text = clip.TEXT_SCHEME.shapes(zero_shot.text_shapes(architecture))
   given = {
     key: np.zeros(shape, np.float32)
     for key, shape in {**image, **text}.items()
@@ -136,27 +136,31 @@ def refused(message: str, architecture=RN50, given=None, ids=None) -> None:
     )
 
 
-def test_weights_of_another_clip_name_the_nearest() -> None:
-  refused(
-    r"do not fit clip_rn50: .*visual.layer1.*nearest architecture is 'clip_vit_b32'",
-    given=zeros('clip_vit_b32'),
-  )
+def without(*unwanted: str) -> dict[str, np.ndarray]:
+  return {name: value for name, value in zeros().items() if not name.startswith(unwanted)}
 
 
-def test_a_network_without_text_tower_is_refused() -> None:
-  refused('resnet20 has no text tower', architecture=catalog.get('resnet20'))
-
-
-def test_missing_text_tower_and_scale_are_named() -> None:
-  image = {name: value for name, value in zeros().items() if name.startswith(('visual.', 'logit_'))}
-  refused('do not fit the text tower of clip_rn50: 149 missing: transf', given=image)
-  whole = {name: value for name, value in zeros().items() if name != 'logit_scale'}
-  refused('no logit_scale', given=whole)
-
-
-def test_quantised_weights_are_refused_by_name() -> None:
-  given = {**zeros(), 'text_projection': zeros()['text_projection'].astype(np.int8)}
-  refused('text_projection is int8', given=given)
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (
+      lambda: {'given': zeros('clip_vit_b32')},
+      r"do not fit clip_rn50: .*visual.layer1.*nearest architecture is 'clip_vit_b32'",
+    ),
+    (lambda: {'architecture': catalog.get('resnet20')}, 'resnet20 has no text tower'),
+    (
+      lambda: {'given': without('transf', 'token', 'position', 'ln_final', 'text')},
+      'do not fit the text tower of clip_rn50: 149 missing: transf',
+    ),
+    (lambda: {'given': without('logit_scale')}, 'no logit_scale'),
+    (
+      lambda: {'given': {**zeros(), 'text_projection': np.zeros((512, 1024), np.int8)}},
+      'text_projection is int8',
+    ),
+  ],
+)
+def test_weights_that_do_not_fit_are_refused(change, message) -> None:
+  refused(message, **change())
 
 
 @pytest.mark.parametrize(

@@ -213,8 +213,12 @@ def _for_cifar() -> dict[str, PeerNetwork]:
     )
     for depth in (20, 32, 44, 56, 110)
   }
-  wide = functools.partial(_own, 'WideResNet', (28, 10))
-  return {**table, 'wide_resnet_28_10': PeerNetwork('written here', wide, {}, (32, 36))}
+  blocks = {f'stage{i}': f'block{i}' for i in (1, 2, 3)}
+  for size, image in (((28, 10), (32, 36)), ((16, 2), (29, 36))):  # the first takes minutes
+    build = functools.partial(_own, 'WideResNet', size)
+    name = 'wide_resnet_{}_{}'.format(*size)
+    table[name] = PeerNetwork('written here', build, blocks, image)
+  return table
 
 
 PEERS: Mapping[str, PeerNetwork] = MappingProxyType(

@@ -15,7 +15,7 @@ import pytest
 import safetensors.numpy
 
 from robustness.core.errors import InputError
-from robustness.models import catalog, fitting, weights
+from robustness.models import catalog, weights
 
 RESNET = catalog.get('resnet20')
 DIGITS = catalog.get('small_cnn')
@@ -24,7 +24,7 @@ DIGITS = catalog.get('small_cnn')
 def random_state(architecture=RESNET, num_classes=10, scheme=0, values=None):
   """Returns a state dict of the right names and shapes with random values."""
   values = values or np.random.default_rng(0).standard_normal
-  shapes = fitting.linen_shapes(architecture, num_classes)
+  shapes = architecture.shapes(num_classes)
   return {
     name: values(shape, dtype=np.float32)
     for name, shape in architecture.schemes[scheme].shapes(shapes).items()
@@ -34,7 +34,7 @@ def random_state(architecture=RESNET, num_classes=10, scheme=0, values=None):
 def digits_variables(num_classes=10):
   """Returns random variables of the small network."""
   rng = np.random.default_rng(1)
-  shapes = fitting.linen_shapes(DIGITS, num_classes)
+  shapes = DIGITS.shapes(num_classes)
   flat = {path: rng.normal(size=shape).astype(np.float32) for path, shape in shapes.items()}
   return flax.traverse_util.unflatten_dict(flat)
 
