@@ -14,9 +14,8 @@ from jax.typing import DTypeLike
 from robustness.core.errors import InputError
 from robustness.models.layers import Network
 from robustness.models.naming import Path, Scheme, Shape
-from robustness.models.pretrained import Weights
+from robustness.models.pretrained import IMAGENET_MEAN, IMAGENET_STD, Weights
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5)
 STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')  # figure 8 of Yin et al. (2019)
 
@@ -28,12 +27,12 @@ class Architecture:
   Attributes:
     name: what a config calls it.
     network: the network with its options set, for as many classes as it is published for.
-    input_shape: height, width and channels that it was made for; others work too.
-    mean: subtracted from images in [0, 1], one value a channel or one for all.
-    std: what the difference is then divided by.
     stages: the layers meant by 'stages', from the input to the output: stem and residual stages.
     source: the paper it comes from.
     licence: under which terms published weights circulate, and where they come from.
+    input_shape: height, width and channels that it was made for; others work too.
+    mean: subtracted from images in [0, 1], one value a channel or one for all.
+    std: what the difference is then divided by.
     schemes: naming schemes of other projects' weights files, the usual one first; () if none.
     weights: published weights, fetched by name.
     parameters: how many the published weights are, running statistics left out; 0 where none are.
@@ -42,12 +41,12 @@ class Architecture:
 
   name: str
   network: Network
-  input_shape: tuple[int, int, int]
-  mean: tuple[float, ...]
-  std: tuple[float, ...]
   stages: tuple[str, ...]
   source: str
   licence: str
+  input_shape: tuple[int, int, int] = (224, 224, 3)
+  mean: tuple[float, ...] = IMAGENET_MEAN
+  std: tuple[float, ...] = IMAGENET_STD
   schemes: tuple[Scheme, ...] = ()
   weights: tuple[Weights, ...] = ()
   parameters: int = 0

@@ -161,7 +161,6 @@ def _architecture(depth: int, width: int, parameters: int) -> Architecture:
   return Architecture(
     name,
     BitResNet(depth=depth, width=width),
-    input_shape=(224, 224, 3),
     mean=HALF,
     std=HALF,
     stages=(*STEM_AND_STAGES, 'stage4'),

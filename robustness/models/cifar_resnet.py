@@ -15,12 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.core.errors import InputError
-from robustness.models.architecture import (
-  IMAGENET_MEAN,
-  IMAGENET_STD,
-  STEM_AND_STAGES,
-  Architecture,
-)
+from robustness.models.architecture import STEM_AND_STAGES, Architecture
 from robustness.models.layers import (
   ConvNormRelu,
   Layer,
@@ -108,8 +103,6 @@ ARCHITECTURES = tuple(
     f'resnet{depth}',
     CifarResNet(10, depth),
     input_shape=(32, 32, 3),
-    mean=IMAGENET_MEAN,
-    std=IMAGENET_STD,
     stages=STEM_AND_STAGES,
     source='He et al., Deep Residual Learning for Image Recognition, 2016 (option A shortcuts)',
     licence='weights of akamaster/pytorch_resnet_cifar10: BSD-2-Clause',

@@ -307,7 +307,6 @@ def _architecture(name: str, activation: Activation) -> Clip:
   return Clip(
     f'clip_{name}' + ('_quickgelu' if quick else ''),
     ClipResNet() if is_resnet else ClipTransformer(activation=activation),
-    input_shape=(224, 224, 3),
     mean=(0.48145466, 0.4578275, 0.40821073),
     std=(0.26862954, 0.26130258, 0.27577711),
     stages=(*STEM_AND_STAGES, 'stage4')

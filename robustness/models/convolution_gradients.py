@@ -43,11 +43,8 @@ def convolution(
   strides: Sequence[int],
   padding: str | Sequence[tuple[int, int]],
   *,
-  lhs_dilation: Sequence[int] | None = None,
-  rhs_dilation: Sequence[int] | None = None,
-  dimension_numbers: lax.ConvGeneralDilatedDimensionNumbers = None,
-  feature_group_count: int = 1,
   precision: lax.PrecisionLike = None,
+  **plain: object,
 ) -> jax.Array:
   """Returns what `lax.conv_general_dilated` does; for `nn.Conv(conv_general_dilated=...)`.
 
@@ -59,27 +56,12 @@ def convolution(
     kernel: [U, V, I, O], of the same type.
     strides: two.
     padding: 'SAME', 'VALID' or pairs, see there.
-    lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count, precision: see there. With
-      any dilation, groups or another order of dimensions the gradient is XLA's own.
+    precision: of the products.
+    plain: what `nn.Conv` passes on beside: no dilation, one group, `DIMENSIONS`.
   """
-  plain = (
-    inputs.ndim == 4
-    and feature_group_count == 1
-    and set(lhs_dilation or (1,)) | set(rhs_dilation or (1,)) == {1}
-    and lax.conv_dimension_numbers(inputs.shape, kernel.shape, dimension_numbers)
-    == lax.conv_dimension_numbers(inputs.shape, kernel.shape, DIMENSIONS)
-  )
-  if not (plain and jax.default_backend() == 'cpu'):
+  if jax.default_backend() != 'cpu':
     return lax.conv_general_dilated(
-      inputs,
-      kernel,
-      strides,
-      padding,
-      lhs_dilation,
-      rhs_dilation,
-      dimension_numbers,
-      feature_group_count,
-      precision=precision,
+      inputs, kernel, strides, padding, dimension_numbers=DIMENSIONS, precision=precision
     )
   if isinstance(padding, str):
     padding = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)

@@ -2,9 +2,9 @@
 
 Labels of data and outputs of a classifier are brought together by name, never by position.
 
-A line of a table is a class of a video data set, its WordNet identifier (of the synset whose
-hyponyms it collects, or '') and the positions of its members in ImageNet's order. A class without
-members cannot be predicted.
+A line of `video_classes.txt` is a space, a class, its WordNet identifier (of the synset that it
+collects the hyponyms of, or none) and the positions of its members in ImageNet's order. A class
+without members cannot be predicted.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 3.1 and the
 released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,67 +30,7 @@ DATA = 'data'
 """What a config calls the classes that the data have."""
 MERGES = ('max', 'sum', 'mean')
 LOGITS, PROBABILITIES = SCORES = ('logits', 'probabilities')
-IMAGENET_VID: tuple[tuple[str, str, str], ...] = (
-  ('airplane', 'n02691156', '404'),
-  ('antelope', 'n02419796', '351-353'),
-  ('bear', 'n02131653', '294-297'),
-  ('bicycle', 'n02834778', '444 671'),
-  ('bird', 'n01503061', '7-24 80-100 127-146'),
-  ('bus', 'n02924116', '654 779 874'),
-  ('car', 'n02958343', '407 436 468 511 609 627 656 661 751 817'),
-  ('cattle', 'n02402425', '345'),
-  ('dog', 'n02084071', '151-268'),
-  ('domestic_cat', 'n02121808', '281-285'),
-  ('elephant', 'n02503517', '385-386'),
-  ('fox', 'n02118333', '277-280'),
-  ('giant_panda', 'n02510455', '388'),
-  ('hamster', 'n02342885', '333'),
-  ('horse', 'n02374451', '339'),
-  ('lion', 'n02129165', '291'),
-  ('lizard', 'n01674464', '38-48'),
-  ('monkey', 'n02484322', '370-382'),
-  ('motorcycle', 'n03790512', '665'),
-  ('rabbit', 'n02324045', '330 332'),
-  ('red_panda', 'n02509815', '387'),
-  ('sheep', 'n02411705', '348'),
-  ('snake', 'n01726692', '52-68'),
-  ('squirrel', 'n02355227', '335'),
-  ('tiger', 'n02129604', '292'),
-  ('train', 'n04468005', '466'),
-  ('turtle', 'n01662784', '33-37'),
-  ('watercraft', 'n04530566', '403 472 484 510 554 576 625 628 724 780 814 833 871 913-914'),
-  ('whale', 'n02062744', '147-148'),
-  ('zebra', 'n02391049', '340'),
-)
-
-YOUTUBE_BB: tuple[tuple[str, str, str], ...] = (
-  ('person', 'n00007846', '981-983'),
-  ('bird', 'n01503061', '7-24 80-100 127-146'),
-  ('bicycle', 'n02834778', '444 671'),
-  ('boat', 'n02858304', '472 554 576 625 814 914'),
-  ('bus', 'n02924116', '654 779 874'),
-  ('bear', 'n02131653', '294-297'),
-  ('cow', '', ''),
-  ('cat', 'n02121620', '281-287'),
-  ('giraffe', 'n02439033', ''),
-  ('potted plant', 'n11669921', '985-986'),
-  ('horse', 'n02374451', '339'),
-  ('motorcycle', 'n03790512', '665'),
-  ('knife', 'n03623556', '499 623'),
-  ('airplane', 'n02691156', '404'),
-  ('skateboard', 'n04225987', ''),
-  ('train', 'n04468005', '466'),
-  ('truck', 'n04490091', '555 569 675 717 734 864 867'),
-  ('zebra', 'n02391049', '340'),
-  ('toilet', '', ''),
-  ('dog', 'n02084071', '151-268'),
-  ('elephant', 'n02503517', '385-386'),
-  ('umbrella', 'n04507155', '879'),
-  ('none', '', ''),
-  ('car', 'n02958343', '407 436 468 511 609 627 656 661 751 817'),
-)
-
-_COARSE = {'imagenet_vid': IMAGENET_VID, 'youtube_bb': YOUTUBE_BB}
+_COARSE = ('imagenet_vid', 'youtube_bb')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,15 +64,24 @@ def get(name: str) -> LabelSpace:
     return LabelSpace(name, imagenet_names.NAMES, positions)
   if name not in _COARSE:
     raise InputError(f'unknown label space {name!r}: {nearest(name, (IMAGENET, *_COARSE))}')
-  table = _COARSE[name]
-  members = tuple(parse_ranges(ranges) for _, _, ranges in table)
-  wnids = {wnid: index for index, (_, wnid, _) in enumerate(table) if wnid}
+  entries = coarse_entries(name)
+  members = tuple(parse_ranges(ranges) for _, _, ranges in entries)
+  wnids = {wnid: index for index, (_, wnid, _) in enumerate(entries) if wnid}
   fine = {
     imagenet_names.WNIDS[member]: index
     for index, all_members in enumerate(members)
     for member in all_members
   }
-  return LabelSpace(name, tuple(entry[0] for entry in table), {**fine, **wnids}, members, IMAGENET)
+  return LabelSpace(
+    name, tuple(entry[0] for entry in entries), {**fine, **wnids}, members, IMAGENET
+  )
+
+
+def coarse_entries(space: str) -> list[tuple[str, str, str]]:
+  """Returns name, WordNet identifier and ranges of members of every class of a coarse space."""
+  text = pathlib.Path(__file__).with_name('video_classes.txt').read_text(encoding='utf-8')
+  lines = [[part.strip() for part in line.split('|')] for line in text.splitlines()]
+  return [(name, wnid, ranges) for owner, name, wnid, ranges in lines if owner == space]
 
 
 def spelt(name: str) -> str:

@@ -12,7 +12,7 @@ import re
 from robustness.models.label_space import IMAGENET
 
 PYPI, TIMM, TORCHVISION = SOURCES = ('pypi', 'timm', 'torchvision')
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # what most networks are trained with
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _TRAINED_WITH = (
   (r'\.a1h?_in1k$', ('rand_augment', 'mixup', 'cutmix')),  # ResNet strikes back, table 2
   (r'\.tv_in1k$|IMAGENET1K_V1$', ()),  # torchvision's reference recipes of flips and crops
@@ -49,8 +49,8 @@ class Weights:
   source: str
   package: str
   file: str
-  mean: tuple[float, ...] = _MEAN
-  std: tuple[float, ...] = _STD
+  mean: tuple[float, ...] = IMAGENET_MEAN
+  std: tuple[float, ...] = IMAGENET_STD
   input_size: int = 224
   crop_fraction: float = 0.875
   interpolation: str = 'bilinear'
@@ -90,8 +90,8 @@ def timm(
   crop: float = 0.95,
   interpolation: str = 'bicubic',
   licence: str = 'Apache-2.0',
-  mean: tuple[float, ...] = _MEAN,
-  std: tuple[float, ...] = _STD,
+  mean: tuple[float, ...] = IMAGENET_MEAN,
+  std: tuple[float, ...] = IMAGENET_STD,
 ) -> Weights:
   """Returns what timm has on the Hugging Face hub under `name`."""
   return Weights(

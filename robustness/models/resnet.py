@@ -16,12 +16,7 @@ from typing import Literal
 import flax.linen as nn
 import jax
 
-from robustness.models.architecture import (
-  IMAGENET_MEAN,
-  IMAGENET_STD,
-  STEM_AND_STAGES,
-  Architecture,
-)
+from robustness.models.architecture import STEM_AND_STAGES, Architecture
 from robustness.models.layers import (
   GroupNorm,
   Layer,
@@ -158,9 +153,6 @@ def _architecture(name: str, depth: int, norm: Norm, weights: tuple[Weights, ...
   return Architecture(
     name,
     ResNet(depth=depth, norm=norm),
-    input_shape=(224, 224, 3),
-    mean=IMAGENET_MEAN,
-    std=IMAGENET_STD,
     stages=(*STEM_AND_STAGES, 'stage4'),
     source='He et al., Deep Residual Learning for Image Recognition, 2016 (version 1.5)'
     + ('; Wu and He, Group Normalization, 2018' if norm == 'group' else ''),

@@ -13,12 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from robustness.models.architecture import (
-  IMAGENET_MEAN,
-  IMAGENET_STD,
-  STEM_AND_STAGES,
-  Architecture,
-)
+from robustness.models.architecture import STEM_AND_STAGES, Architecture
 from robustness.models.layers import FEATURES, Layer, Network, at_least_float32, he_normal, max_pool
 from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Path, Scheme, Stored, pytorch_array
 from robustness.models.pretrained import torchvision
@@ -166,9 +161,6 @@ def _architecture(version: str, digest: str, parameters: int) -> Architecture:
   return Architecture(
     name,
     SqueezeNet(version=version),
-    input_shape=(224, 224, 3),
-    mean=IMAGENET_MEAN,
-    std=IMAGENET_STD,
     stages=STEM_AND_STAGES,
     source='Iandola et al., SqueezeNet, 2016',
     licence='weights of torchvision: BSD-3-Clause',

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.models.architecture import IMAGENET_MEAN, IMAGENET_STD, Architecture
+from robustness.models.architecture import Architecture
 from robustness.models.layers import (
   FEATURES,
   Layer,
@@ -164,9 +164,6 @@ def _architecture(depth: int, with_norm: bool, parameters: int) -> Architecture:
   return Architecture(
     name,
     VGG(depth=depth, with_norm=with_norm),
-    input_shape=(224, 224, 3),
-    mean=IMAGENET_MEAN,
-    std=IMAGENET_STD,
     stages=('stage1', 'stage2', 'stage3', 'stage4', 'stage5'),
     source='Simonyan and Zisserman, Very Deep Convolutional Networks, 2015',
     licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',

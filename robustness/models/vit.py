@@ -141,7 +141,6 @@ def _architecture(
   return Architecture(
     name,
     VisionTransformer(patch=patch, width=width, depth=depth, num_heads=num_heads),
-    input_shape=(224, 224, 3),
     mean=HALF,
     std=HALF,
     stages=('embedding', *(f'block{quarter * depth // 4 - 1}' for quarter in (1, 2, 3, 4))),
