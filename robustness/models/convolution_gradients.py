@@ -110,9 +110,9 @@ def _backward(
   change: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
   inputs, kernel = residuals
-  by_inputs = input_gradient(change, kernel, inputs.shape[1:3], strides, pads, precision)
+  by_inputs = _input_gradient(change, kernel, inputs.shape[1:3], strides, pads, precision)
   if _patches_pay(inputs, kernel, strides):
-    by_kernel = filter_gradient(inputs, change, kernel.shape[:2], strides, pads, precision)
+    by_kernel = _filter_gradient(inputs, change, kernel.shape[:2], strides, pads, precision)
   else:
     [by_kernel] = jax.linear_transpose(
       lambda k: lax.conv_general_dilated(
@@ -126,23 +126,15 @@ def _backward(
 _convolution.defvjp(_forward, _backward)
 
 
-def input_gradient(
+def _input_gradient(
   change: jax.Array,
   kernel: jax.Array,
   size: Sequence[int],
   strides: Sequence[int],
   pads: Pads,
-  precision: lax.PrecisionLike = None,
+  precision: lax.PrecisionLike,
 ) -> jax.Array:
-  """Returns the gradient by the convolution's inputs, [B, H, W, I].
-
-  Args:
-    change: the gradient by the convolution's output, [B, H', W', O].
-    kernel: [U, V, I, O].
-    size: H and W.
-    strides, pads: of the convolution.
-    precision: of the products.
-  """
+  """Returns the gradient by the inputs, [B, H, W, I], given that by the output."""
   before = [side - 1 - low for side, (low, _) in zip(kernel.shape[:2], pads, strict=True)]
   after = [
     length + side - 1 - ((outputs - 1) * stride + 1) - first
@@ -161,7 +153,7 @@ def input_gradient(
   )
 
 
-def filter_gradient(
+def _filter_gradient(
   inputs: jax.Array,
   change: jax.Array,
   sides: Sequence[int],
@@ -172,15 +164,8 @@ def filter_gradient(
   """Returns Σ over images and places of patches × change, [U, V, I, O], in float32 or wider.
 
   The images are cut into as many shares as devices may share the batch (`parallel.create` takes
-  the largest number that divides it), each with a sum of its own until the end: then no device
-  needs another's images.
-
-  Args:
-    inputs: [B, H, W, I].
-    change: the gradient by the convolution's output, [B, H', W', O].
-    sides: U and V, of the kernel.
-    strides, pads: of the convolution.
-    precision: of the products.
+  the largest number that divides it), each with its sum until the end: then no device needs
+  another's images.
   """
   images, (height, width) = len(inputs), change.shape[1:3]
   shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)

@@ -11,7 +11,6 @@ References: Tan and Le, EfficientNet, 2019, table 1; the release notes of Effici
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from typing import NamedTuple
 
@@ -19,14 +18,21 @@ import flax.linen as nn
 import jax
 
 from robustness.models.architecture import HALF, Architecture
-from robustness.models.layers import DepthwiseConv, Layer, LinearHead, Network, Stage, he_normal
+from robustness.models.layers import (
+  DepthwiseConv,
+  Layer,
+  LinearHead,
+  Network,
+  Stage,
+  batch_norm,
+  he_normal,
+)
 from robustness.models.naming import pytorch
 from robustness.models.pretrained import PYPI, Weights, timm
 
 EPSILON = 1e-3
 MOMENTUM = 0.99
 STEM_FEATURES, TOP_FEATURES = 32, 1280
-FEATURE_MULTIPLE = 8
 
 
 class StageSize(NamedTuple):
@@ -54,9 +60,8 @@ SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}  # of width and depth
 def rounded(features: int, width: float) -> int:
   """Returns width × features, rounded to a multiple of 8 that is not below nine tenths of it."""
   exact = features * width
-  nearest = int(exact + FEATURE_MULTIPLE / 2) // FEATURE_MULTIPLE * FEATURE_MULTIPLE
-  nearest = max(FEATURE_MULTIPLE, nearest)
-  return nearest if nearest >= 0.9 * exact else nearest + FEATURE_MULTIPLE
+  nearest = max(8, int(exact + 4) // 8 * 8)
+  return nearest if nearest >= 0.9 * exact else nearest + 8
 
 
 def stage_sizes(member: int) -> tuple[StageSize, ...]:
@@ -75,12 +80,7 @@ def stage_sizes(member: int) -> tuple[StageSize, ...]:
 class ConvNorm(Layer):
   """Convolution, batch norm and, unless `linear`, ReLU6, as one layer.
 
-  Attributes:
-    features: number of output channels.
-    kernel: side in pixels.
-    stride: step in pixels.
-    depthwise: whether every channel is convolved by itself; it then stays as wide as it came.
-    linear: whether the rectification is left out.
+  A depthwise one convolves every channel by itself; it stays as wide as it came.
   """
 
   features: int
@@ -105,9 +105,7 @@ class ConvNorm(Layer):
         kernel_init=he_normal,
         name='conv',
       )(x)
-    x = nn.BatchNorm(
-      use_running_average=not train, momentum=MOMENTUM, epsilon=EPSILON, **self.common, name='bn'
-    )(x)
+    x = batch_norm(train, MOMENTUM, EPSILON, **self.common, name='bn')(x)
     return x if self.linear else nn.relu6(x)
 
 
@@ -184,7 +182,7 @@ def _package_layer(member: int, path: tuple[str, ...]) -> str:
   if len(path) == 2:
     return _PACKAGE_NAMES[path[0]][path[1]]
   stage, block, layer, kind = path
-  before = itertools.islice(stage_sizes(member), int(stage.removeprefix('stage')) - 1)
+  before = stage_sizes(member)[: int(stage.removeprefix('stage')) - 1]
   index = sum(size.num_blocks for size in before) + int(block.removeprefix('block'))
   return f'_blocks.{index}.{_PACKAGE_NAMES[layer][kind]}'
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.metadata
 import importlib.util
 import pathlib
 import re
+from typing import NamedTuple
 
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
@@ -20,14 +20,8 @@ from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weigh
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 
 
-@dataclasses.dataclass(frozen=True)
-class Fetched:
-  """A weights file on this machine.
-
-  Attributes:
-    path: where it lies.
-    revision: which version it is: a package's version, a hub's commit, or a digest.
-  """
+class Fetched(NamedTuple):
+  """A weights file on this machine; the revision is a package's version, a commit, or a digest."""
 
   path: pathlib.Path
   revision: str

@@ -94,22 +94,21 @@ def convolution(
   )
 
 
-def batch_norm(train: bool, *, dtype: DTypeLike, axis_name: str | None, name: str) -> nn.BatchNorm:
-  """Returns batch normalisation over all axes but the channels.
+def batch_norm(
+  train: bool,
+  momentum: float = MOMENTUM,
+  epsilon: float = EPSILON,
+  *,
+  dtype: DTypeLike,
+  axis_name: str | None,
+  name: str,
+) -> nn.BatchNorm:
+  """Returns batch normalisation over all axes but the channels; see `Layer` for the arguments.
 
-  Args:
-    train: True normalises by the batch and moves the running statistics, False uses those.
-    dtype: what is computed in; statistics are always float32.
-    axis_name: the pmap axis over which training statistics are averaged, or None.
-    name: the layer's name in the module that calls this.
+  With `train` it normalises by the batch and moves the running statistics, else it uses those.
   """
   return nn.BatchNorm(
-    use_running_average=not train,
-    momentum=MOMENTUM,
-    epsilon=EPSILON,
-    dtype=dtype,
-    axis_name=axis_name,
-    name=name,
+    not train, momentum=momentum, epsilon=epsilon, dtype=dtype, axis_name=axis_name, name=name
   )
 
 

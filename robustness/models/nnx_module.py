@@ -58,17 +58,10 @@ class NnxModule:
 
 
 def split(module: object, name: str) -> NnxModule:
-  """Returns a module in evaluation mode, split; the module itself stays as it is.
-
-  Evaluation mode is `Module.eval()`: batch normalisation takes its running averages, and dropout
-  drops nothing.
-
-  Args:
-    module: an `nnx.Module`.
-    name: what messages call it.
+  """Returns a module in evaluation mode (`Module.eval()`), split; the module stays as it is.
 
   Raises:
-    InputError: something else than an NNX module.
+    InputError: something else than an NNX module; `name` is what the message calls it.
   """
   if not isinstance(module, nnx.Module):
     raise InputError(
@@ -87,11 +80,7 @@ def layer_names(
 ) -> tuple[str, ...]:
   """Returns the paths of the modules inside, such as 'blocks/0/conv', in order of their names.
 
-  Args:
-    module: to be traced; nothing is computed.
-    image_shape: (H, W, C) of the images that it takes.
-    num_classes: outputs that it must have.
-    name: what messages call it.
+  Nothing is computed.
 
   Raises:
     InputError: it cannot be called with images alone, or gives another shape than [B, classes].

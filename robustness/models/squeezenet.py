@@ -6,7 +6,7 @@ table 1; version 1.1 is the authors' later release with a smaller first kernel a
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -21,15 +21,8 @@ from robustness.models.pretrained import torchvision
 SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)  # channels of fire2 to fire9; expanded: 8 times
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-  """What tells the versions apart.
-
-  Attributes:
-    features: output channels of the first convolution.
-    kernel: its side in pixels.
-    stages: the fire modules between one pooling and the next, as numbers of the paper.
-  """
+class Plan(NamedTuple):
+  """Width and side of the first convolution; the fire modules of each stage, by their numbers."""
 
   features: int
   kernel: int
@@ -46,15 +39,8 @@ def _convolution(
   features: int, kernel: int, stride: int, padding: int, dtype: DTypeLike, name: str
 ) -> nn.Conv:
   """Returns a square convolution with bias."""
-  return nn.Conv(
-    features,
-    (kernel, kernel),
-    (stride, stride),
-    padding,
-    dtype=dtype,
-    kernel_init=he_normal,
-    name=name,
-  )
+  sides, strides = (kernel, kernel), (stride, stride)
+  return nn.Conv(features, sides, strides, padding, dtype=dtype, kernel_init=he_normal, name=name)
 
 
 class Fire(Layer):

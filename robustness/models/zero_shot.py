@@ -99,7 +99,7 @@ def zero_shot(
     raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
   shapes = {path: s for path, s in architecture.shapes(1).items() if path[1] != 'head'}
   image = fitting.restore(architecture.name, shapes, architecture.schemes[0], arrays)
-  embeddings = class_embeddings(architecture, arrays, tokens)
+  embeddings = _class_embeddings(architecture, arrays, tokens)
   scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))
   head = {
     'kernel': np.ascontiguousarray(scale * embeddings.T),
@@ -108,19 +108,10 @@ def zero_shot(
   return {**image, 'params': {**image['params'], 'head': {'dense': head}}}
 
 
-def class_embeddings(
+def _class_embeddings(
   architecture: Clip, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
 ) -> np.ndarray:
-  """Returns float32 [classes, size], each row of length 1.
-
-  Args:
-    architecture: gives the text tower.
-    arrays: holds the text tower, in open_clip's names.
-    tokens: int [classes, prompts, 77].
-
-  Raises:
-    InputError: the arrays are not those of this text tower.
-  """
+  """Returns the text tower's embeddings of the classes, float32 [classes, size], of length 1."""
   tower, owner = architecture.text, f'the text tower of {architecture.name}'
   variables = fitting.restore(owner, text_shapes(architecture), TEXT_SCHEME, arrays)
   embeddings = _unit(_in_steps(tower, variables, tokens.reshape(-1, CONTEXT)))
