@@ -102,20 +102,11 @@ class Pair:
     return np.asarray(logits), {name: np.asarray(value) for name, value in flat.items()}
 
 
-def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
-  """Returns the largest difference ÷ the largest value."""
-  assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
-  return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
-
-
 def evaluation(pair: Pair) -> dict[str, float]:
   """Returns the differences of logits and of the layers that both have, in evaluation mode."""
-  theirs, layers = parity.torch_outputs(pair.network, pair.images, pair.peer.layers)
-  ours, our_layers = parity.our_outputs(pair.architecture, pair.variables, pair.images)
-  return {
-    'logits': difference(ours, theirs),
-    **{name: difference(our_layers[name], value) for name, value in layers.items()},
-  }
+  return parity.differences(
+    pair.architecture, pair.variables, pair.network, pair.images, pair.peer.layers
+  )
 
 
 def training(pair: Pair, double: bool) -> dict[str, float]:
@@ -127,8 +118,10 @@ def training(pair: Pair, double: bool) -> dict[str, float]:
   assert ours.dtype == theirs.dtype
   assert statistics.keys() == their_statistics.keys()
   return {
-    'logits': difference(ours, theirs),
-    **{name: difference(value, their_statistics[name]) for name, value in statistics.items()},
+    'logits': parity.difference(ours, theirs),
+    **{
+      name: parity.difference(value, their_statistics[name]) for name, value in statistics.items()
+    },
   }
 
 

@@ -20,7 +20,7 @@ from robustness.models import catalog
 
 pytest.importorskip('torch', reason='parity needs torch')
 from tests.models import catalog_parity  # noqa: E402
-from tests.models.parity import TOLERANCE  # noqa: E402
+from tests.models.parity import assert_small  # noqa: E402
 from tests.models.peer_networks import PEERS  # noqa: E402
 
 QUICK = (
@@ -49,10 +49,6 @@ def marked(names, quick):
   ]
 
 
-def assert_small(differences, tolerance):
-  assert not {name: value for name, value in differences.items() if not value <= tolerance}
-
-
 def test_every_architecture_but_the_one_made_here_has_a_peer():
   assert set(catalog.ARCHITECTURES) - set(PEERS) == {'small_cnn'}
 
@@ -66,7 +62,7 @@ def test_names_tell_which_networks_have_statistics():
 def test_logits_and_layers_are_the_peers_in_evaluation(name):
   compared = catalog_parity.evaluation(make(name))
   assert len(compared) > 1
-  assert_small(compared, TOLERANCE)
+  assert_small(compared)
 
 
 @pytest.mark.parametrize('name', marked(WITH_STATISTICS, QUICK_TRAINING))
@@ -79,4 +75,4 @@ def test_a_training_pass_in_float64_is_the_peers_to_rounding(name):
 @pytest.mark.parametrize('name', marked(WITH_STATISTICS, QUICK_TRAINING))
 def test_a_training_pass_in_float32_is_the_peers(name):
   pair = make(name, 2 * catalog_parity.IMAGES, damped=True)
-  assert_small(catalog_parity.training(pair, double=False), TOLERANCE)
+  assert_small(catalog_parity.training(pair, double=False))

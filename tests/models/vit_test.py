@@ -63,38 +63,30 @@ def test_names_and_shapes_of_every_size_are_those_of_other_projects(name, projec
 def official(variables, num_heads: int) -> dict[str, np.ndarray]:
   """Writes variables with the names and shapes of the official archives, by hand."""
   p = variables['params']
-  patches = p['embedding']['patches']
-  out = {
-    'cls': p['embedding']['class_token'],
-    'embedding/kernel': patches['kernel'],
-    'embedding/bias': patches['bias'],
-    'Transformer/posembed_input/pos_embedding': p['embedding']['position'],
-    'head/kernel': p['head']['dense']['kernel'],
-    'head/bias': p['head']['dense']['bias'],
-    'Transformer/encoder_norm/scale': p['norm']['scale'],
-    'Transformer/encoder_norm/bias': p['norm']['bias'],
-  }
+  out = {'cls': p['embedding']['class_token']}
+  out['Transformer/posembed_input/pos_embedding'] = p['embedding']['position']
+
+  def layer(name: str, own: dict[str, np.ndarray]) -> None:
+    out.update({f'{name}/{leaf}': value for leaf, value in own.items()})
+
+  layer('embedding', p['embedding']['patches'])
+  layer('head', p['head']['dense'])
+  layer('Transformer/encoder_norm', p['norm'])
   for index in range(3):
     block, prefix = p[f'block{index}'], f'Transformer/encoderblock_{index}/'
     attention = prefix + 'MultiHeadDotProductAttention_1/'
+    qkv, end = block['attention']['qkv'], block['attention']['out']
     for part, name in enumerate(('query', 'key', 'value')):
-      kernel = np.split(block['attention']['qkv']['kernel'], 3, axis=1)[part]
-      bias = np.split(block['attention']['qkv']['bias'], 3)[part]
-      out[f'{attention}{name}/kernel'] = kernel.reshape(len(kernel), num_heads, -1)
-      out[f'{attention}{name}/bias'] = bias.reshape(num_heads, -1)
-    kernel = block['attention']['out']['kernel']
-    out[f'{attention}out/kernel'] = kernel.reshape(num_heads, -1, kernel.shape[1])
-    out[f'{attention}out/bias'] = block['attention']['out']['bias']
-    for ours, theirs in (('norm1', 'LayerNorm_0'), ('norm2', 'LayerNorm_2')):
-      out.update({f'{prefix}{theirs}/{leaf}': block[ours][leaf] for leaf in ('scale', 'bias')})
-    for ours, theirs in (('fc1', 'Dense_0'), ('fc2', 'Dense_1')):
-      out.update(
-        {
-          f'{prefix}MlpBlock_3/{theirs}/{leaf}': block['mlp'][ours][leaf]
-          for leaf in ('kernel', 'bias')
-        }
-      )
-  return {name: np.asarray(value) for name, value in out.items()}
+      kernel, bias = (np.split(qkv[leaf], 3, axis=-1)[part] for leaf in ('kernel', 'bias'))
+      heads = {'kernel': kernel.reshape(len(kernel), num_heads, -1)}
+      layer(attention + name, {**heads, 'bias': bias.reshape(num_heads, -1)})
+    kernel = end['kernel'].reshape(num_heads, -1, end['kernel'].shape[1])
+    layer(f'{attention}out', {**end, 'kernel': kernel})
+    layer(f'{prefix}LayerNorm_0', block['norm1'])
+    layer(f'{prefix}LayerNorm_2', block['norm2'])
+    layer(f'{prefix}MlpBlock_3/Dense_0', block['mlp']['fc1'])
+    layer(f'{prefix}MlpBlock_3/Dense_1', block['mlp']['fc2'])
+  return out
 
 
 def random_variables():
