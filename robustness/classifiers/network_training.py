@@ -150,6 +150,7 @@ class NetworkTraining:
     training, held = self._prepared(recipe, initial)
     facts = {
       'architecture': recipe.name,
+      **catalog.file_facts(recipe.name),
       'class_names': list(self.class_names(recipe)),
       'begun_with': digest(initial.variables) if initial else '',
       'precision': self.experiment.execution.precision,

@@ -59,6 +59,7 @@ def wrap(
   module = architecture.build(len(class_names), jnp.dtype(precision))
   facts = {
     'architecture': settings.name,
+    **catalog.file_facts(settings.name),
     **provenance,
     'parameters': _count(variables),
     'sha256': digest(variables),

@@ -70,6 +70,14 @@ def get(name: str) -> Architecture:
   return found
 
 
+def file_facts(name: str) -> dict[str, str]:
+  """Returns the file of an architecture that `FILE.py:NAME` holds and its SHA-256; else {}."""
+  if not registry.is_reference(name):
+    return {}
+  found = registry.load(name, 'config.classifier.name')
+  return {'file': found.path.name, 'file_sha256': found.digest}
+
+
 def of_timm_name(name: str) -> str:
   """Returns what this project calls one of timm's architectures; '' if it has none such."""
   entries = ARCHITECTURES.values()

@@ -15,7 +15,7 @@ from robustness.core.paths import expanded
 from robustness.models import catalog
 from robustness.models.architecture import Architecture
 from robustness.models.naming import Facts
-from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights
+from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights, timm
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 
@@ -88,29 +88,24 @@ def from_timm_config(name: str, config: Facts) -> Weights:
   facts = config.get('pretrained_cfg', config)
   architecture = catalog.of_timm_name(config['architecture'])
   _, height, width = facts['input_size']
-  refused = {
-    f'the architecture {config["architecture"]!r} is not among those here': not architecture,
-    f'it tells {facts["num_classes"]} classes apart, not the 1000 of ImageNet': facts['num_classes']
-    != 1000,
-    f'its images are {height}x{width}, not square': height != width,
-    f'its crop is {facts.get("crop_mode")!r}, not at the centre': facts.get('crop_mode', 'center')
-    != 'center',
-  }
-  for reason, holds in refused.items():
-    if holds:
+  classes, crop = facts['num_classes'], facts.get('crop_mode', 'center')
+  for refused, reason in (
+    (not architecture, f'the architecture {config["architecture"]!r} is not among those here'),
+    (classes != 1000, f'it tells {classes} classes apart, not the 1000 of ImageNet'),
+    (height != width, f'its images are {height}x{width}, not square'),
+    (crop != 'center', f'its crop is {crop!r}, not at the centre'),
+  ):
+    if refused:
       raise InputError(f'weights {TIMM}:{name} cannot be used: {reason}')
-  return Weights(
-    f'{TIMM}:{name}',
+  return timm(
     architecture,
-    TIMM,
-    f'timm/{name}',
-    WEIGHTS_FILE,
-    tuple(facts['mean']),
-    tuple(facts['std']),
-    width,
-    facts['crop_pct'],
-    facts['interpolation'],
+    name,
+    side=width,
+    crop=facts['crop_pct'],
+    interpolation=facts['interpolation'],
     licence=facts.get('license', 'see the hub'),
+    mean=tuple(facts['mean']),
+    std=tuple(facts['std']),
   )
 
 

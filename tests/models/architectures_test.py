@@ -208,6 +208,8 @@ def test_an_architecture_in_a_users_file_is_one_as_any_other(tmp_path: pathlib.P
   assert architecture.build(10).apply(variables, jnp.ones((2, 8, 8, 3))).shape == (2, 10)
   entry = hub.resolve('timm:thin.mine', name)
   assert entry and entry.file == 'model.safetensors' and hub.resolve('', name) is None
+  facts = catalog.file_facts(name)
+  assert facts['file'] == 'mine.py' and len(facts['file_sha256']) == 64
   assert not from_file.is_classifier(name) and not from_file.is_classifier('resnet20')
   with pytest.raises(InputError, match="unknown architecture '.*mine.py:Thin'"):
     catalog.get(f'{tmp_path}/mine.py:Thin')
