@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Iterator
 
 from robustness.models import catalog
 from robustness.models.architecture import Architecture
-from robustness.models.pretrained import Weights
 
 USAGE = 'usage: robustness models list'
 HEADER = ('architecture', 'weights', 'parameters', 'input', 'mean', 'std', 'source', 'licence')
@@ -19,22 +19,15 @@ def main(arguments: list[str]) -> int:
   if arguments != ['list']:
     print(USAGE, file=sys.stderr)
     return 2
-  print(line(HEADER))
-  print(line(['---'] * len(HEADER)))
-  for cells in rows():
-    print(line(cells), flush=True)
+  for cells in itertools.chain((HEADER, ['---'] * len(HEADER)), rows()):
+    print(f'| {" | ".join(cells)} |', flush=True)
   return 0
-
-
-def line(cells: tuple[str, ...] | list[str]) -> str:
-  """Returns a row of a Markdown table."""
-  return f'| {" | ".join(cells)} |'
 
 
 def rows() -> Iterator[tuple[str, ...]]:
   """Yields the cells of every architecture, and below it those of its known weights."""
   for architecture in catalog.ARCHITECTURES.values():
-    parameters = architecture.parameters or count_parameters(architecture)
+    parameters = architecture.parameters or _count(architecture)
     height, width, channels = architecture.input_shape
     yield (
       architecture.name,
@@ -47,26 +40,20 @@ def rows() -> Iterator[tuple[str, ...]]:
       architecture.licence,
     )
     for weights in architecture.weights:
-      yield weights_row(weights, parameters)
+      side = weights.input_size
+      yield (
+        '',
+        f'`{weights.name}`' + (' (default)' if weights.default else ''),
+        f'{parameters:,}',
+        f'{side}×{side} of {weights.resize}, {weights.interpolation}',
+        _numbers(weights.mean),
+        _numbers(weights.std),
+        f'{weights.package.rstrip("/")}/{weights.file}',
+        weights.licence,
+      )
 
 
-def weights_row(weights: Weights, parameters: int) -> tuple[str, ...]:
-  """Returns the cells of known weights; those an architecture takes by default are marked."""
-  side = weights.input_size
-  size = f'{side}×{side} of {weights.resize}, {weights.interpolation}'
-  return (
-    '',
-    f'`{weights.name}`' + (' (default)' if weights.default else ''),
-    f'{parameters:,}',
-    size,
-    _numbers(weights.mean),
-    _numbers(weights.std),
-    f'{weights.package.rstrip("/")}/{weights.file}',
-    weights.licence,
-  )
-
-
-def count_parameters(architecture: Architecture) -> int:
+def _count(architecture: Architecture) -> int:
   """Returns the number of weights, without running statistics, for the classes it was made for."""
   shapes = architecture.shapes(architecture.network.num_classes)
   return sum(math.prod(shape) for path, shape in shapes.items() if path[0] == 'params')

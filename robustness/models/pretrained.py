@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from robustness.models.label_space import IMAGENET
-
 PYPI, TIMM, TORCHVISION = SOURCES = ('pypi', 'timm', 'torchvision')
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _TRAINED_WITH = (
@@ -55,7 +53,7 @@ class Weights:
   crop_fraction: float = 0.875
   interpolation: str = 'bilinear'
   licence: str = 'Apache-2.0'
-  label_space: str = IMAGENET
+  label_space: str = 'imagenet'
   default: bool = False
 
   @property

@@ -138,8 +138,9 @@ def _fitted(
     return fitting.restore(architecture.name, expected, scheme, arrays), {}
   position = arrays.get(scheme.locate(position_embedding.PATH).names[0])
   if position is not None:
-    count = position.size // expected[position_embedding.PATH][-1]
-    expected = position_embedding.stored_shapes(expected, count)
+    width = expected[position_embedding.PATH][-1]
+    if position_embedding.stored_side(count := position.size // width):
+      expected = {**expected, position_embedding.PATH: (1, count, width)}
   variables = fitting.restore(architecture.name, expected, scheme, arrays)
   height, width = (input_shape or architecture.input_shape)[:2]
   patch = expected[_PATCHES][0]
@@ -157,7 +158,8 @@ def _on_grid(
   position = flat[position_embedding.PATH]
   if position.shape[1] == 1 + grid[0] * grid[1] and (grid[0] == grid[1] or own):
     return variables, {}
-  note = position_embedding.describe(position, grid, method)
+  side = position_embedding.stored_side(position.shape[1])
+  note = f'{side} × {side} resampled to {grid[0]} × {grid[1]}, {method}'
   _log.warning('position embedding: %s', note)
   flat[position_embedding.PATH] = position_embedding.resample(position, grid, method)
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
