@@ -15,6 +15,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.parts import Part
 from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, shape_or_kind
 from robustness.models.inputs import Inputs
+from robustness.models.layers import first_calls
 
 Variables = Any
 Layers = dict[str, jax.Array]
@@ -296,7 +297,7 @@ def from_linen(
       mutable=['intermediates'],
       capture_intermediates=lambda m, _: '/'.join(m.path) in layers,
     )
-    return logits, _flatten(state['intermediates'])
+    return logits, first_calls(state['intermediates'])
 
   return Classifier(
     name,
@@ -347,18 +348,7 @@ def _module_paths(
   def capture(weights: Variables, x: jax.Array) -> Any:
     return module.apply(weights, x, mutable=['intermediates'], capture_intermediates=True)[1]
 
-  outputs = _flatten(jax.eval_shape(capture, variables, images)['intermediates'])
+  outputs = first_calls(jax.eval_shape(capture, variables, images)['intermediates'])
   return tuple(
     path for path, value in outputs.items() if path and isinstance(value, jax.ShapeDtypeStruct)
   )
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
-  """Turns captured intermediates into {module path: output of its first call}."""
-  outputs: dict[str, Any] = {}
-  for key, value in tree.items():
-    if key == '__call__':
-      outputs[prefix] = value[0]
-    elif isinstance(value, Mapping):  # a module; what modules sow are tuples
-      outputs.update(_flatten(value, f'{prefix}/{key}' if prefix else key))
-  return outputs

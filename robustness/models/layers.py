@@ -275,3 +275,14 @@ def sown_features(intermediates: Mapping[str, Any]) -> jax.Array:
     f'this network does not say what its last linear map is given: have its head call self.sow('
     f"'intermediates', '{FEATURES}', x), or end it with robustness.models.layers.LinearHead."
   )
+
+
+def first_calls(tree: Mapping[Any, Any], prefix: str = '') -> dict[str, Any]:
+  """Turns captured intermediates, of Linen or NNX, into {module path: output of its first call}."""
+  outputs: dict[str, Any] = {}
+  for key, value in tree.items():
+    if key == '__call__':
+      outputs[prefix] = value[0]
+    elif isinstance(value, Mapping):  # a module; what modules sow are tuples
+      outputs.update(first_calls(value, f'{prefix}/{key}' if prefix else str(key)))
+  return outputs

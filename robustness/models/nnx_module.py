@@ -7,7 +7,7 @@ into its arrays and the rest once, and put together again where the step is trac
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -16,8 +16,7 @@ from flax import nnx
 
 from robustness.core.errors import InputError
 from robustness.models.callables import shape_or_kind
-
-CALL = '__call__'
+from robustness.models.layers import first_calls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +50,8 @@ class NnxModule:
       self._module(variables), nnx.Intermediate, method_outputs=nnx.Intermediate
     )
     logits, outputs = captured(inputs)
-    return logits, _first_calls(nnx.to_pure_dict(outputs))
+    values = first_calls(nnx.to_pure_dict(outputs))
+    return logits, {path: x for path, x in values.items() if path and isinstance(x, jax.Array)}
 
   def _module(self, variables: Any) -> Any:
     return nnx.merge(self.definition, self.random, nnx.State(variables), copy=True)
@@ -99,15 +99,3 @@ def layer_names(
       f'it must give {(2, num_classes)}.'
     )
   return tuple(layers)
-
-
-def _first_calls(tree: Mapping[Any, Any], prefix: str = '') -> dict[str, Any]:
-  """Turns captured outputs into {module path: output of its first call}."""
-  outputs: dict[str, Any] = {}
-  for key, value in tree.items():
-    if key == CALL:
-      if prefix and isinstance(value[0], jax.Array | jax.ShapeDtypeStruct):
-        outputs[prefix] = value[0]
-    elif isinstance(value, Mapping):
-      outputs.update(_first_calls(value, f'{prefix}/{key}' if prefix else str(key)))
-  return outputs

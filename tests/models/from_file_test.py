@@ -58,7 +58,6 @@ def test_another_version_of_the_file_has_another_provenance(file) -> None:
     (':number', 'number in .*mine.py is a int, not a Classifier'),
     (':score', 'raised TypeError'),
     (':broken', 'mine.py:broken raised RuntimeError: no weights here'),
-    ('', r'say which name in it is meant, as mine.py:NAME'),
   ],
 )
 def test_what_is_no_classifier_is_named(file, name, message) -> None:
@@ -91,11 +90,3 @@ def test_a_function_in_jax_is_checked_when_it_is_loaded(tmp_path, name, message)
     from_file.load(f'{path}:{name}', 'mine')
   assert 'batch_size' not in str(raised.value), 'that is advice for callables'
   assert from_file.load(f'{path}:good', 'mine').num_classes == 3
-
-
-def test_a_missing_file_and_one_that_does_not_parse(tmp_path) -> None:
-  with pytest.raises(InputError, match='there is no file'):
-    from_file.load(f'{tmp_path}/none.py:make', 'mine')
-  (tmp_path / 'bad.py').write_text('def :')
-  with pytest.raises(InputError, match='raised SyntaxError'):
-    from_file.load(f'{tmp_path}/bad.py:make', 'mine')
