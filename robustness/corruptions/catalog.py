@@ -82,7 +82,8 @@ def table_for(height: int, width: int, side: int | None = None) -> Table:
   one distance the smaller. So 28 → 32, 45 → 32, 46 → 64, 96 → 64, 128 → 224, 256 → 224, 288 → 299.
 
   Args:
-    height, width: of the images, in pixels.
+    height: of the images, in pixels.
+    width: the same.
     side: takes the table of this side whatever the size; None follows the rule.
 
   Raises:

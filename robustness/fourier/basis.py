@@ -61,7 +61,8 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   514 of them, 28 × 28 has 394, 63 × 63 of 224 × 224 has 1985, all of 224 × 224 has 25,090.
 
   Args:
-    height, width: of the image, in pixels; odd or even.
+    height: of the image, in pixels; odd or even.
+    width: the same.
     window: side of the centred square in cells; 0 takes all frequencies.
 
   Raises:
@@ -97,9 +98,11 @@ def basis_image(
   """Returns U for one frequency, float32 [height, width], unit L2 norm.
 
   Args:
-    fy, fx: integer scalars, cycles per image; may be traced. For the reference phase (fy, fx) must
-      be the representative that `distinct_frequencies` returns.
-    height, width: of the image, in pixels.
+    fy: vertical frequency, integer scalar, cycles per image; may be traced. For the reference phase
+      (fy, fx) must be the representative that `distinct_frequencies` returns.
+    fx: horizontal frequency, the same.
+    height: of the image, in pixels.
+    width: the same.
     phase: 'reference' or 'cosine'.
   """
   choice('phase', phase, PHASES)
@@ -153,9 +156,12 @@ def wave_views(
   The id of a frequency is 1 + (fy mod H) W + (fx mod W), whichever others there are.
 
   Args:
-    fy, fx: int [V], of `distinct_frequencies`.
+    fy: int [V], of `distinct_frequencies`.
+    fx: the same.
     image_shape: height, width and channels.
-    norm, phase, clip: of `perturb`.
+    norm: of `perturb`.
+    phase: of `perturb`.
+    clip: of `perturb`.
   """
   height, width, _ = image_shape
 

@@ -22,7 +22,8 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
   """Returns the lowest |f| that a high pass keeps vertically and horizontally, in cycles per image.
 
   Args:
-    height, width: of the image, in pixels.
+    height: of the image, in pixels.
+    width: the same.
     bandwidth: B on the shorter side, the longer side in proportion; 0 takes the published 27 of 32
       in proportion, 3 cycles in 32 pixels, rounded (23 for 28 pixels, 183 for 224).
 
@@ -59,7 +60,8 @@ def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
   an image B is in proportion.
 
   Args:
-    height, width: of the image, in pixels.
+    height: of the image, in pixels.
+    width: the same.
     bandwidth: B on the shorter side.
   """
   side = min(height, width)
