@@ -23,7 +23,7 @@ from robustness.core.rows import numeric_columns
 from robustness.corruptions import NAMES
 from robustness.evaluation.runner import Evaluator
 from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.studies.corruption_error import Study
+from robustness.studies.corruption_error import CorruptionError
 
 
 def measure(
@@ -32,7 +32,7 @@ def measure(
   """Returns a row for each corruption, and the seconds that the one compilation takes."""
   network = subject.classifier(name)
   rows = subject.rows(network.input_shape, images)
-  study = Study(corruptions=tuple(corruptions), severities=(severity,))
+  study = CorruptionError(corruptions=tuple(corruptions), severities=(severity,))
   devices = parallel.create('jit')
   evaluator = Evaluator(
     network, study.views(rows.image_shape), random_keys.stream(0, study.name), devices

@@ -98,12 +98,14 @@ PLAIN = {'forward': (subject.forward, 1), 'gradient': (subject.gradient, 2)}
 
 PLACES = tuple(np.linspace(0, 1, 21).tolist())
 STUDIES: Mapping[str, Measured] = {
-  'heat_map': Measured(lambda _: fourier_heatmap.Study(), 0.9),
-  'corruptions': Measured(lambda _: corruption_error.Study(severities=(3,)), 0.8),
+  'heat_map': Measured(lambda _: fourier_heatmap.FourierHeatmap(), 0.9),
+  'corruptions': Measured(lambda _: corruption_error.CorruptionError(severities=(3,)), 0.8),
   'scenes': Measured(
-    lambda _: si_score.Study(factor='cross', xs=PLACES, ys=PLACES), 0.9, scene_rows
+    lambda _: si_score.SiScore(factor='cross', xs=PLACES, ys=PLACES), 0.9, scene_rows
   ),
-  'pgd': Measured(lambda given: attack_error.Study(steps=given.attack_steps), 0.9, attacks=True),
+  'pgd': Measured(
+    lambda given: attack_error.AttackError(steps=given.attack_steps), 0.9, attacks=True
+  ),
 }
 
 

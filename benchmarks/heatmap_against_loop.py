@@ -25,7 +25,7 @@ from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import distinct_frequencies
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 
 NETWORKS = ('small_cnn', 'resnet20')
 SIZES = (64, 128, 256)
@@ -110,7 +110,7 @@ def measure(
   """Returns the row of one network."""
   network = subject.classifier(name, weights)
   rows = subject.rows(network.input_shape, images, data)
-  evaluator = subject.evaluator(network, Study(), frequencies)
+  evaluator = subject.evaluator(network, FourierHeatmap(), frequencies)
   signs, timed = draw_signs(evaluator, rows), len(evaluator.views) - 1
   predict = jax.jit(lambda variables, x: network.forward(variables, x, ())[0].argmax(-1))
   loops = {

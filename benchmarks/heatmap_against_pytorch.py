@@ -40,7 +40,7 @@ from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import basis_image, distinct_frequencies
 from robustness.models import catalog, weights
 from robustness.models.state_dict import read_state_dict
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 
 try:
   import torch
@@ -163,7 +163,7 @@ def measure(
   """Returns the rows of one network."""
   torch_network, network = networks(file, name)
   rows = subject.rows(network.input_shape, images, data)
-  runner = subject.evaluator(network, Study(phase='cosine', clip=True), frequencies)
+  runner = subject.evaluator(network, FourierHeatmap(phase='cosine', clip=True), frequencies)
   theirs = PackageHeatMap(torch_network, runner, rows, draw_signs(runner, rows))
   timed = len(runner.views) - 1
   by_batch = {

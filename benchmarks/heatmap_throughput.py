@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import subject, timing
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 
 NETWORKS = ('small_cnn', 'resnet20')
 SIZES = (16, 32, 64, 128, 256)
@@ -31,7 +31,7 @@ def measure(
   """Returns the row of one network."""
   network = subject.classifier(name, weights)
   rows = subject.rows(network.input_shape, images, data)
-  evaluator = subject.evaluator(network, Study(), frequencies)
+  evaluator = subject.evaluator(network, FourierHeatmap(), frequencies)
   heat_map = subject.discarded(evaluator, rows)
   forwards = subject.forwards(evaluator, rows, sizes, min(int(heat_map[1]), 4096))
   best = int(timing.fastest(forwards).split()[1])

@@ -30,7 +30,7 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import Views
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
-from robustness.studies.attack_error import Study
+from robustness.studies.attack_error import AttackError
 
 HEADER = (
   'network',
@@ -46,7 +46,7 @@ HEADER = (
 )
 
 
-def ours(network: Classifier, study: Study) -> Evaluator:
+def ours(network: Classifier, study: AttackError) -> Evaluator:
   """Returns the evaluator of the attacked view alone."""
   views = study.views(network.input_shape)
   attacked = dataclasses.replace(
@@ -65,7 +65,7 @@ def predictions(runner: Evaluator, data: ArrayRows) -> np.ndarray:
 
 
 def foolbox_attack(
-  network: Any, data: ArrayRows, study: Study, batch_size: int
+  network: Any, data: ArrayRows, study: AttackError, batch_size: int
 ) -> Callable[[], np.ndarray]:
   """Returns a call that attacks all images by foolbox and says which are wrong, bool [N]."""
   import foolbox
@@ -95,7 +95,7 @@ def foolbox_attack(
 
 def measure(name: str, given: Any) -> list[object]:
   """Returns the row of one network."""
-  study = Study(
+  study = AttackError(
     norm=given.norm,
     epsilon=given.epsilon,
     steps=given.steps,

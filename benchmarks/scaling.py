@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from benchmarks import subject, timing
 from robustness.evaluation.records import Records
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 
 SIZES = ('1000x9', '1000x99', '2532x394')
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -33,7 +33,7 @@ def run_one(network_name: str, images: int, frequencies: int) -> dict[str, float
   """
   network = subject.classifier(network_name)
   rows = subject.rows(network.input_shape, images)
-  evaluator = subject.evaluator(network, Study(), frequencies)
+  evaluator = subject.evaluator(network, FourierHeatmap(), frequencies)
   layout = evaluator.layout(rows.num_examples)
   list(evaluator.shards(rows, layout, {0: [0]}))
   with tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import identity
 from robustness.models import catalog
 from robustness.scenes.designs import Design
-from robustness.studies.si_score import Study
+from robustness.studies.si_score import SiScore
 
 PUBLISHED_SCENES = 1228 * 21 * 21
 HEADER = (
@@ -65,7 +65,7 @@ def measure(given: argparse.Namespace) -> tuple[timing.Timings, int, int]:
   """Returns the timings of both ways, the scenes of a pass, and the bytes of their files."""
   side = catalog.get(given.network).input_shape[0]
   along = tuple(np.linspace(0, 1, given.places).tolist())
-  grid = Study(factor='cross', areas=(0.2,), xs=along, ys=along)
+  grid = SiScore(factor='cross', areas=(0.2,), xs=along, ys=along)
   settings = DataSettings(
     source='scenes' if given.foregrounds else 'drawn_scenes',
     canvas=side,

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks import subject, timing
 from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import ArrayRows, numeric_columns
-from robustness.evaluation.prediction_summary import summarise
+from robustness.evaluation.measurements import summarise
 from robustness.evaluation.runner import Evaluator
 from robustness.parallel.mesh import BATCH, REPLICATED
 

@@ -32,11 +32,11 @@ from robustness.models import catalog
 from robustness.models.inputs import Inputs
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.studies.systematic import Study
+from robustness.studies.systematic import Systematic
 from robustness.training import Pipeline, Training, TrainingSettings
 
 PLAIN, DEVICE, HOST = 'plain', 'in the step', 'in tf.data'
-NAMES = Study().environments
+NAMES = Systematic().environments
 HEADER = ('measured', 'images/s', 'reference', 'ratio')
 _GROUPS = 1 + len(NAMES)
 _SHARE = 0.5
@@ -175,7 +175,7 @@ def grids(
 ) -> dict[str, subject.Candidate]:
   """Returns the evaluation of the whole grid, and plain forward passes by batch size."""
   network = subject.classifier(name, precision=precision)
-  rows, study = subject.rows(network.input_shape, images), Study()
+  rows, study = subject.rows(network.input_shape, images), Systematic()
   views = study.views(rows.image_shape)
   key = random_keys.stream(0, study.stream)
   runner = Evaluator(network, views, key, parallel.create('jit'))

@@ -33,7 +33,7 @@ from robustness.core import random_keys
 from robustness.core.rows import ArrayRows, Rows
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
-from robustness.studies.video_pm_k import Study
+from robustness.studies.video_pm_k import VideoPmK
 from robustness.video import metadata
 
 SIZES = (4, 8, 16, 32)
@@ -77,7 +77,7 @@ def measure(
   """Returns the row of one network."""
   rows = input_pipeline.load(settings)
   network = subject.classifier(name, classes=rows.class_names)
-  study = Study()
+  study = VideoPmK()
   evaluator = Evaluator(
     network,
     study.views(rows.image_shape),

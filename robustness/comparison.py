@@ -23,11 +23,10 @@ from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
-from robustness.evaluation.image_digests import IMAGE_DIGEST
-from robustness.evaluation.records import Records
-from robustness.evaluation.row_selection import RowSelection
+from robustness.evaluation.provenance import IMAGE_DIGEST
+from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation
-from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.views import ViewTable
 from robustness.results import SINGLE, Results, Table
 from robustness.workdir import FinishedStudy
 
@@ -148,7 +147,7 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
       for of in (first, other)
     ]
     lines = differing_keys(shown[0], shown[1])
-    names = [of.study.name_views(of.image_shape) for of in (first, other)]
+    names = [of.study.view_table(of.image_shape).names for of in (first, other)]
     if lines or names[0] != names[1]:
       lines = lines or [f'image_shape: {first.image_shape} → {other.image_shape}']
       raise InputError(
@@ -180,7 +179,9 @@ class Pairing:
     return dataclasses.replace(self, note='; '.join(filter(None, (self.note, words))))
 
 
-def pair(first: Records, second: Records, names: tuple[str, str], common: bool) -> Pairing:
+def pair(
+  first: RecordsReader, second: RecordsReader, names: tuple[str, str], common: bool
+) -> Pairing:
   """Finds the images that two runs share.
 
   Images are the same if their example ids are, and their digests; where the digests differ, because
@@ -220,14 +221,14 @@ def pair(first: Records, second: Records, names: tuple[str, str], common: bool) 
   return Pairing(places[0][order], places[1][order], note)
 
 
-def _differing(first: Records, second: Records) -> list[str]:
+def _differing(first: RecordsReader, second: RecordsReader) -> list[str]:
   """Returns the keys of the descriptions of data that differ."""
   lines = differing_keys(first.identity['data'], second.identity['data'])
   return [line.partition(':')[0].partition('.')[0] for line in lines]
 
 
 def _equal_digests(
-  first: Records, second: Records, at_first: np.ndarray, at_second: np.ndarray
+  first: RecordsReader, second: RecordsReader, at_first: np.ndarray, at_second: np.ndarray
 ) -> bool | None:
   """Returns whether all shared images have the same digest; None where a run has no digests."""
   if any(IMAGE_DIGEST not in records.read(0, 0).arrays for records in (first, second)):
@@ -237,7 +238,7 @@ def _equal_digests(
   )
 
 
-def _note(first: Records, second: Records, equal: bool | None) -> str:
+def _note(first: RecordsReader, second: RecordsReader, equal: bool | None) -> str:
   notes = []
   if equal is None:
     notes.append('paired by example id alone: an earlier version wrote the records')
@@ -263,7 +264,7 @@ class Answers:
   table: ViewTable
 
   @classmethod
-  def of(cls, entry: Entry, records: Records) -> Answers:
+  def of(cls, entry: Entry, records: RecordsReader) -> Answers:
     """Returns those that an entry's records hold, or a selection of them."""
     joined, table = entry.finished.study.by_image(records, entry.finished.image_shape)
     return cls(joined.table('rank') == 0, joined.column('example_id'), table)
@@ -309,11 +310,11 @@ class Answers:
     return self.right[:, list(self.table.groups[group])].mean(1)
 
 
-def _selected(entry: Entry, rows: np.ndarray) -> Records:
+def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
   """Returns given rows of an entry's records: these themselves where all are given in order."""
   records = entry.evaluation.records
   whole = np.array_equal(rows, np.arange(records.layout.num_rows))
-  return records if whole else RowSelection(records, rows)
+  return records if whole else SelectedRows(records, rows)
 
 
 @dataclasses.dataclass(frozen=True)

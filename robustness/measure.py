@@ -17,12 +17,24 @@ from robustness.core.rows import Rows
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
 from robustness.estimates.table import assemble, select
 from robustness.evaluation import failures, one_view
-from robustness.evaluation.passes import passes
 from robustness.evaluation.records import Records
-from robustness.evaluation.rounds import Rounds
+from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.sequential import RoundSettings, evaluate_in_rounds, places_of_rounds
-from robustness.evaluation.study import IMAGES, Evaluation, Study, of_recorded, prefixes
+from robustness.evaluation.sequential import (
+  RoundSettings,
+  evaluate_in_rounds,
+  passes,
+  places_of_rounds,
+)
+from robustness.evaluation.study import (
+  IMAGES,
+  EstimatesFromRows,
+  Evaluation,
+  StudiesTrainings,
+  Study,
+  of_recorded,
+  prefixes,
+)
 from robustness.models.classifier import Classifier
 from robustness.models.from_variables import match_labels
 from robustness.parallel import Parallel, create
@@ -65,13 +77,17 @@ def measure(
   )
   rows = evaluated[0][1]
   findings = study.reduce(evaluations, rows.image_shape)
-  compared = Findings() if training is None else study.training_findings(rows, training)
+  compared = Findings()
+  if training is not None and isinstance(study, StudiesTrainings):
+    compared = study.training_findings(rows, training)
   key = random_keys.stream(execution.seed, study.stream)
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
   described = [
     {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
   ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
-  estimates = [*findings.estimates, *compared.estimates, *study.row_estimates(rows, evaluations)]
+  estimates = [*findings.estimates, *compared.estimates]
+  if isinstance(study, EstimatesFromRows):
+    estimates += study.row_estimates(rows, evaluations)
   table = _with_classes(assemble(estimates), failed.estimates)
   known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in there - known]
@@ -80,20 +96,19 @@ def measure(
     study.name,
     described[0] if len(described) == 1 else described,
     {**rows.description, 'image_shape': list(shape), 'class_names': list(rows.class_names)},
-    {**study.described, **dataclasses.asdict(execution)},
+    {**study.describe(), **dataclasses.asdict(execution)},
     tables={
       **findings.tables,
       **passes(evaluations),
       **compared.tables,
       **failed.tables,
-      WHICH_NUMBERS: study.provenance(evaluations, shape, findings),
+      WHICH_NUMBERS: study.provenance(evaluations, shape),
     },
     arrays={
       **findings.arrays,
       **compared.arrays,
       **failed.arrays,
-      **study.sample_arrays(rows, key),
-      **study.finding_arrays(rows, findings),
+      **study.sample_arrays(rows, key, findings),
     },
     table=table,
     quantities=(
@@ -130,7 +145,7 @@ def _failures(
       common = evaluation.rounds.common, rows.num_examples, seed, evaluation.rounds.design
       own[:, 0] = places_of_rounds(*common)[own[:, 0]]
     if len(own) and classifier and jax.process_index() == 0:
-      pictures = one_view.damaged(study, rows, own, key, classifier, study.composes)
+      pictures = one_view.damaged(study, rows, own, key, classifier)
       findings.arrays[prefix + FAILURE_IMAGES] = pictures
   return findings
 
@@ -165,7 +180,7 @@ def _recorded(
   rows: Rows,
   parallel: Parallel,
   folder: pathlib.Path,
-) -> Records | Rounds:
+) -> Records | SequentialRecords:
   """Returns the complete records of a classifier, or of images alone."""
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   # the digest of the weights says more than the step, which records of earlier versions lack

@@ -11,7 +11,7 @@ import logging as standard_logging
 import os
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 from absl import logging
@@ -31,7 +31,7 @@ from robustness.core.settings import Section, without_inherited
 from robustness.environments.class_groups import from_settings, with_groups
 from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
-from robustness.evaluation.study import IMAGES, Study
+from robustness.evaluation.study import IMAGES, Recipes, StudiesTrainings, Study
 from robustness.measure import evaluator_for, measure, recording_name
 from robustness.models import from_file
 from robustness.models.classifier import Classifier
@@ -52,8 +52,6 @@ from robustness.training.preemption import Preempted
 from robustness.training.writers import JsonLinesWriter, NoWriter, ScalarWriter, TrainingWriter
 
 BAD_INPUT, PREEMPTED, INTERRUPTED = 2, RESUMABLE, 130
-Recipes = Mapping[str, Section]
-"""By classifier, what a training will show; empty of what is not trained here."""
 
 
 def main(
@@ -190,7 +188,8 @@ def _measure_tasks(
       left_out.append([name, label, why])
     if classifiers and not used:
       continue
-    training = builder.training_rows() if study.compares_training_rows else None
+    compares = isinstance(study, StudiesTrainings) and study.compares_training_rows
+    training = builder.training_rows() if compares else None
     tasks[name] = measure(study, experiment.execution, used, data, records, training)
     figures[name] = report.write(workdir.task_folder(folder, name), tasks[name], study)
   if experiment.is_single:
@@ -216,7 +215,7 @@ def _score_predictions(
   """Reduces predictions made elsewhere, or records of an earlier run, without a classifier."""
   sections = dict(config)
   study = studies.from_config(sections.pop('study', {}))
-  scores = study.prediction_scores(sections)
+  scores = studies.scores_of(study, sections)
   with workdir.locked(directory):
     path = workdir.prepare(directory, config)
     report = Report.begin(path, config, scores.seed, command)
@@ -287,11 +286,9 @@ def check_studies(experiment: Experiment, rows: OpenedRows) -> Recipes:
     section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
     with naming('config.study', f'{section}.study'):
       image_shape = rows[task.data].image_shape
-      task.study.check_classifiers(list(experiment.classifiers))
       experiments.refuse_what_is_lost(task.study, experiment.execution, image_shape)
       task.study.views(image_shape)
-      task.study.check_rows(rows[task.data])
-      task.study.check_recipes(rows[task.data], recipes)
+      task.study.check(rows[task.data], recipes)
   return recipes
 
 
@@ -328,6 +325,8 @@ def preview(
 ) -> None:
   """Logs and draws what the studies show before anything is trained."""
   for name, task in experiment.measurements.items():
+    if not isinstance(task.study, StudiesTrainings):
+      continue
     shown = task.study.preview(rows[task.data], recipes)
     for title, table in shown.tables.items():
       for line in (title, *text.lines(table)):

@@ -34,9 +34,9 @@ from robustness.core.registry import part_name
 from robustness.core.settings import Section, differing_keys, renamed, require, without_inherited
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import HEADER, Records
-from robustness.evaluation.rounds import FIRST, Rounds
+from robustness.evaluation.rounds import FIRST, SequentialRecords
 from robustness.evaluation.study import IMAGES, Evaluation, Study, of_recorded
-from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.views import ViewTable
 from robustness.results import JSON_NAME, SINGLE, Findings, Results
 
 CONFIG, ENVIRONMENT, LOCK = 'config.json', 'environment.json', '.lock'
@@ -334,7 +334,7 @@ def _study(path: pathlib.Path, task: str, section: Section) -> FinishedStudy:
   design = study.sequential_design
   evaluations = of_recorded(
     {
-      label: Rounds.open(root / label, design) if design else Records.open(root / label)
+      label: SequentialRecords.open(root / label, design) if design else Records.open(root / label)
       for label in labels
     }
   )
@@ -485,4 +485,4 @@ class WorkdirScores:
 
   def settings(self) -> dict[str, Any]:
     """Returns the reduction, the workdir and the study whose views these are, plain values."""
-    return {**self.described, **dataclasses.asdict(self.chosen), 'of': self._task.study.described}
+    return {**self.described, **dataclasses.asdict(self.chosen), 'of': self._task.study.describe()}

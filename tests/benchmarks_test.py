@@ -188,11 +188,11 @@ def test_views_at_once_and_rows_at_once_change_no_record() -> None:
   import dataclasses
 
   from benchmarks import subject
-  from robustness.studies.fourier_heatmap import Study
+  from robustness.studies.fourier_heatmap import FourierHeatmap
 
   network = subject.classifier('small_cnn')
   rows = subject.rows(network.input_shape, 40)
-  evaluator = subject.evaluator(network, Study(), 4)
+  evaluator = subject.evaluator(network, FourierHeatmap(), 4)
   at_once = dataclasses.replace(evaluator, rows_at_once=2, views_at_once=2)
   layout = evaluator.layout(rows.num_examples)
   assert at_once.step_rows(layout) < evaluator.step_rows(layout)

@@ -133,7 +133,7 @@ def test_commands_have_a_config_with_their_keys(command: str) -> None:
   config = load_config(file)
   if 'predictions' in config:
     sections = {**config.to_dict(), 'predictions': 'FILE'}
-    study.from_config(sections.pop('study')).prediction_scores(sections)
+    study.scores_of(study.from_config(sections.pop('study')), sections)
   else:
     experiment.from_config(config.to_dict())
   for key in re.findall(r'--config\.([\w.]+)=', command):
@@ -173,7 +173,7 @@ def test_the_page_of_a_study_has_keys_and_figures_that_exist(name: str) -> None:
   variants = [load_config(re.findall(r'--config=(\S+)', c)[0]) for c in commands(page)]
   assert not {k for k in mentioned if not any(has_key(c, k) for c in (config, *variants))}
   row = re.findall(r'^\| figures \| (.*) \|$', text(page), re.MULTILINE)[0]
-  bases = study.module(name).Study.__mro__[:-2]
+  bases = study.STUDIES.classes()[name].__mro__[:-2]
   files = [*ROOT.glob('robustness/present/*.py'), *map(pathlib.Path, map(inspect.getfile, bases))]
   templates = set().union(*(string_templates(file) for file in files))
   quantities = study.from_config(config.study.to_dict()).quantities

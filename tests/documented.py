@@ -17,4 +17,4 @@ def page(name: str) -> pathlib.Path | None:
 
 def documented_studies() -> list[str]:
   """Returns the studies with a page."""
-  return [name for name in study.names() if page(name)]
+  return [name for name in study.STUDIES.classes() if page(name)]

@@ -39,7 +39,7 @@ def write(
   """
   columns = {'example_id': list(example_ids), 'image_digest': list(digests)}
   tables = {label: np.asarray(right, bool)[:, None] for label, right in correct.items()}
-  return _written(workdir, accuracy.Study(), {}, tables, columns, data or {})
+  return _written(workdir, accuracy.Accuracy(), {}, tables, columns, data or {})
 
 
 def write_corrupted(
@@ -51,7 +51,7 @@ def write_corrupted(
   """Does the same of the study `corruption_error` under fog: clean, then one severity."""
   tables = {label: np.stack([clean[label], shifted[label]], 1) for label in clean}
   section = {'corruptions': ['fog'], 'severities': [severity]}
-  study = corruption_error.Study(corruptions=('fog',), severities=(severity,))
+  study = corruption_error.CorruptionError(corruptions=('fog',), severities=(severity,))
   columns = {'example_id': [], 'image_digest': list(range(len(next(iter(tables.values())))))}
   return _written(workdir, study, section, tables, columns, {})
 
@@ -101,12 +101,12 @@ def write_versions(
 
 def write_scenes(
   workdir: pathlib.Path,
-  study: si_score.Study,
+  study: si_score.SiScore,
   right: Mapping[str, np.ndarray],
   columns: Mapping[str, Any],
 ) -> pathlib.Path:
   """Does the same of scenes, bool [pairs, levels] or [scenes, 1], with columns of the rows."""
-  default = dataclasses.asdict(si_score.Study())
+  default = dataclasses.asdict(si_score.SiScore())
   given = {k: v for k, v in dataclasses.asdict(study).items() if v != default[k]}
   return _written(workdir, study, given, right, columns, {})
 
@@ -140,7 +140,7 @@ def _written(
     _records(workdir / 'records' / label, label, table, columns, described, study)
     for label, table in tables.items()
   ]
-  composed = isinstance(study, si_score.Study)
+  composed = isinstance(study, si_score.SiScore)
   shape = (SHAPE[0], SHAPE[1], 3) if composed else SHAPE
   findings = study.reduce(records, shape)
   classifiers = [{'label': label, 'layers': []} for label in tables]
@@ -150,7 +150,7 @@ def _written(
     study.name,
     classifiers[0] if len(classifiers) == 1 else classifiers,
     {**described, 'image_shape': list(shape), 'class_names': ['0', '1']},
-    study.described,
+    study.describe(),
     tables=findings.tables,
     arrays={**findings.arrays, **({} if composed else picture)},
     table=assemble(findings.estimates),

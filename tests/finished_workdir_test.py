@@ -31,7 +31,7 @@ def test_a_workdir_of_one_study(workdir: pathlib.Path) -> None:
   assert part.study.name == 'accuracy' and part.image_shape == finished_runs.SHAPE
   for evaluation, correct in zip(part.evaluations, CORRECT.values(), strict=True):
     np.testing.assert_array_equal(evaluation.records.column('rank') == 0, correct)
-  assert part.study.name_views(part.image_shape) == ['as stored']
+  assert part.study.view_table(part.image_shape).names == ['as stored']
   with pytest.raises(InputError, match="a single study and no task 'errors'"):
     read_task(workdir, 'errors')
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -14,6 +15,7 @@ from robustness.estimates.quantity import ACCURACY
 from robustness.estimates.table import select
 from robustness.evaluation.outcomes import outcomes, right
 from robustness.evaluation.provenance import COMPARABLE
+from robustness.evaluation.views import Views
 from robustness.measure import measure
 from robustness.present import failures, style
 from robustness.results import WHICH_NUMBERS, Findings, Results
@@ -22,9 +24,9 @@ from tests.studies.conftest import classifier, rows
 from tests.table_rows import estimate
 
 STUDIES = {
-  'accuracy': accuracy.Study(),
-  'band_noise': band_noise.Study(kinds=('high_pass',), bandwidths=(2,), norm=9.0),
-  'attack_error': attack_error.Study(attacks=('fgsm',), epsilon=0.3),
+  'accuracy': accuracy.Accuracy(),
+  'band_noise': band_noise.BandNoise(kinds=('high_pass',), bandwidths=(2,), norm=9.0),
+  'attack_error': attack_error.AttackError(attacks=('fgsm',), epsilon=0.3),
 }
 
 
@@ -62,8 +64,11 @@ def test_damaged_images_are_shown_as_they_were_recorded(name: str, tmp_path: pat
 def test_of_composed_pictures_only_the_view_is_shown(tmp_path: pathlib.Path) -> None:
   """Of a scene the stored image is an empty background."""
 
-  class Composed(band_noise.Study):
-    composes = True
+  class Composed(band_noise.BandNoise):
+    name = 'band_noise'
+
+    def views(self, image_shape: Any) -> Views:
+      return dataclasses.replace(super().views(image_shape), composes=True)
 
   one = [classifier('only', 0)]
   both, alone = (
@@ -74,7 +79,7 @@ def test_of_composed_pictures_only_the_view_is_shown(tmp_path: pathlib.Path) -> 
       rows(),
       tmp_path / study.__name__,
     ).arrays['failure_images']
-    for study in (band_noise.Study, Composed)
+    for study in (band_noise.BandNoise, Composed)
   )
   assert alone.shape[1] == 1 and np.array_equal(alone, both[:, 1:])
 
@@ -93,7 +98,7 @@ def _check_classes(results: Results) -> None:
 
 
 def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path: pathlib.Path) -> None:
-  class Own(accuracy.Study):
+  class Own(accuracy.Accuracy):
     def reduce(self, evaluations: Any, image_shape: Any) -> Findings:
       findings = super().reduce(evaluations, image_shape)
       one = outcomes(evaluations, right)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import inspect
+import operator
 import os
 import pathlib
 import re
@@ -26,10 +28,12 @@ from robustness.config.experiment import SUMMARY, TASKS
 from robustness.config.recipe import KINDS
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
-from robustness.core.settings import check_name, check_sections, choice, renamed, without_inherited
-from robustness.evaluation.study import names
+from robustness.core.registry import is_reference
+from robustness.core.settings import check_name, check_sections, renamed, without_inherited
+from robustness.evaluation.study import STUDIES, default_section
 
 _OLD = re.compile(r'^(--?config\.(?:classifier|classifiers\.[^.=]+)\.)front_end\b')
+_STUDY_NAME = re.compile(r'--?config\.((battery\.[^.]+\.)?study)\.name=(.*)', re.DOTALL)
 
 
 def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
@@ -71,7 +75,9 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
 
 
 def _names_parts(change: str) -> bool:
-  """Whether a change is of a key that names parts of a training."""
+  """Whether a change is of a key that names a study, or parts of a training."""
+  if _STUDY_NAME.fullmatch(change):
+    return True
   section, _, last = change.partition('=')[0].rpartition('.')
   return KINDS.get(section.rpartition('.')[2], ('',))[0] == last
 
@@ -88,6 +94,14 @@ def _apply(config: ConfigDict, file: str, changes: Sequence[str]) -> None:
     config.update_from_flattened_dict(config_flags.get_override_values(parsed['config']))
   except (flags.Error, TypeError, ValueError) as error:
     raise InputError(str(error)) from error
+  for named in filter(None, map(_STUDY_NAME.fullmatch, changes)):
+    if is_reference(named[3]):  # its settings take the place of those of the study before it
+      section = functools.reduce(operator.getitem, named[1].split('.'), config)
+      values = nested(default_section(named[3]))
+      with section.unlocked():
+        for old in [name for name in section if name not in values]:
+          del section[old]
+        section.update(values)
 
 
 def _check_key(config: ConfigDict, path: str, written: str) -> None:
@@ -234,7 +248,7 @@ def _study_name(section: object, where: str, path: pathlib.Path) -> str:
       f'config file {path} has no {where}.study.name; expected a JSON object such as config.json '
       'of a workdir.'
     )
-  choice(f'{where}.study.name', study['name'], names())
+  STUDIES.find(study['name'], f'{where}.study.name')
   return study['name']
 
 

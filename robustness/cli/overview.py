@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 def studies() -> Lines:
   """Yields every study and what it asks."""
   folder = pathlib.Path(robustness.studies.__file__ or '').parent
-  for name in study.names():
+  for name in study.STUDIES.classes():
     yield name, packaged.first_line(folder / f'{name}.py')
 
 

@@ -99,12 +99,12 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
   That of a study of images alone has neither classifiers nor a training.
 
   Args:
-    study_name: a module of `robustness.studies`.
+    study_name: a module of `robustness.studies`, or `FILE.py:NAME`.
     labels: of several classifiers; none for a single `config.classifier`.
   """
-  settings = study.module(study_name).Study()
-  shared = _sections(labels, settings.needs_classifier)
-  return nested({'study': {'name': study_name, **dataclasses.asdict(settings)}, **shared})
+  found = study.STUDIES.find(study_name, 'config.study.name')
+  shared = _sections(labels, found.needs_classifier)
+  return nested({'study': study.default_section(study_name), **shared})
 
 
 def default_battery(
@@ -117,19 +117,17 @@ def default_battery(
     labels: of several classifiers; none for a single `config.classifier`.
     summary: of `robustness.results.SUMMARIES`, or ''.
   """
-  modules = {name: study.module(study_name) for name, study_name in tasks.items()}
   battery = {
     'parts': tuple(tasks),
     'summary': {'name': summary, **SUMMARIES.default_sections()},
     **{
-      name: {
-        'study': {'name': tasks[name], **dataclasses.asdict(module.Study())},
-        'data': inherited(DataSettings),
-      }
-      for name, module in modules.items()
+      name: {'study': study.default_section(study_name), 'data': inherited(DataSettings)}
+      for name, study_name in tasks.items()
     },
   }
-  needed = any(module.Study.needs_classifier for module in modules.values())
+  needed = any(
+    study.STUDIES.find(name, 'config.battery').needs_classifier for name in tasks.values()
+  )
   return nested({'battery': battery, **_sections(labels, needed)})
 
 

@@ -23,7 +23,7 @@ from robustness.core import settings
 from robustness.core.errors import InputError, naming, nearest
 from robustness.core.settings import Section, choice, require
 from robustness.evaluation import study as studies
-from robustness.evaluation.study import Study
+from robustness.evaluation.study import HasSmallChanges, Study
 from robustness.parallel import KINDS
 from robustness.results import SINGLE, SUMMARIES, Summary
 from robustness.training.settings import TrainingSettings
@@ -165,7 +165,7 @@ def from_config(config: Section) -> Experiment:
   for study in chosen:
     refuse_what_is_lost(study, execution)
   if summary:
-    described = {name: study.described for name, study in experiment.studies.items()}
+    described = {name: study.describe() for name, study in experiment.studies.items()}
     summary.check(list(classifiers), described)
   return experiment
 
@@ -175,7 +175,7 @@ def _measurement(section: Section, data: Section, where: str) -> Measurement:
   chosen = studies.from_config(section)
   rows = settings.parse(DataSettings, data, where)
   return Measurement(
-    chosen, dataclasses.replace(rows, canvas=rows.canvas or chosen.described.get('canvas', 0))
+    chosen, dataclasses.replace(rows, canvas=rows.canvas or chosen.describe().get('canvas', 0))
   )
 
 
@@ -225,11 +225,11 @@ def refuse_what_is_lost(
   """Raises InputError where a study measures what the config's precision rounds away.
 
   Args:
-    study: see `Study.lost_in_bfloat16`.
+    study: see `HasSmallChanges`.
     execution: with the precision.
     image_shape: of the images, where they are opened.
   """
-  lost = study.lost_in_bfloat16(image_shape)
+  lost = study.lost_in_bfloat16(image_shape) if isinstance(study, HasSmallChanges) else ''
   if execution.precision == 'bfloat16' and lost:
     raise InputError(
       f'config.precision is bfloat16, in which numbers have 8 bits, and {study.name} would '

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.core.settings import choice, require
+from robustness.core.settings import require
 from robustness.corruptions.names import NAMED, NUMBERS
 from robustness.corruptions.provenance import RELEASED_SOURCES, Provenance
 from robustness.corruptions.released import EXACT
@@ -26,12 +26,10 @@ from robustness.corruptions.stored_parts import (
   wanted_parts,
 )
 from robustness.corruptions.views import CLEAN, CorruptionViews
-from robustness.evaluation.image_digests import data_digest
-from robustness.evaluation.records import Records
-from robustness.evaluation.row_selection import RowSelection
-from robustness.evaluation.study import Evaluation, Findings
-from robustness.evaluation.view_table import ViewTable
-from robustness.evaluation.views import Views, identity
+from robustness.evaluation.provenance import data_digest
+from robustness.evaluation.records import RecordsReader, SelectedRows
+from robustness.evaluation.study import Evaluation, ImageShape, without_fixed
+from robustness.evaluation.views import Views, ViewTable, identity
 from robustness.results import Table
 
 GENERATED, STORED = 'generated', 'stored'
@@ -40,24 +38,24 @@ MADE_WITH = ('quantize', 'constants', 'photographs', 'bandwidth')
 
 
 class StoredOrMade(CorruptionViews):
-  """A study of corruptions with a setting `source`: 'generated' or 'stored'."""
+  """A study of corruptions with a setting `source`: 'generated' or 'stored'.
 
+  Attributes:
+    not_stored: settings of made images alone, beside `MADE_WITH`.
+  """
+
+  not_stored: ClassVar[tuple[str, ...]] = ()
   source: str
 
-  def check_source(self, *further: str) -> None:
-    """Refuses another source, and settings of made images where they are stored.
-
-    Args:
-      *further: such settings of the study beside `MADE_WITH`.
-    """
-    choice('config.study.source', self.source, (GENERATED, STORED))
-    require(
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.choose('source', (GENERATED, STORED))
+    self.require(
       self.source == GENERATED or self.protocol == EXACT,
-      'config.study.protocol',
-      self.protocol,
+      'protocol',
       "left out with source='stored': images are shown as they are",
     )
-    for name in (*MADE_WITH, *further):
+    for name in (*MADE_WITH, *self.not_stored):
       require(
         self.source == GENERATED or not getattr(self, name),
         f'config.study.{name}',
@@ -75,19 +73,22 @@ class StoredOrMade(CorruptionViews):
     """See `CorruptionViews`; stored images do not tell what frost was drawn from."""
     return {} if self.is_stored else super().facts
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  @property
+  def recording(self) -> dict[str, Any]:
+    """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
+    return without_fixed(self.describe()) if self.is_stored else super().recording
+
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the corruptions as views, or the identity for stored images."""
     if self.is_stored:
       return dataclasses.replace(identity(), show=_as_stored)
     return super().views(image_shape)
 
-  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
     """See `CorruptionViews`; stored images have one view."""
-    return ['as stored'] if self.is_stored else super().name_views(image_shape)
-
-  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
-    """See `CorruptionViews`; stored images have one view."""
-    return {'as stored': [0]} if self.is_stored else super().group_views(image_shape)
+    if self.is_stored:
+      return ViewTable.of(['as stored'], {'as stored': [0]})
+    return dataclasses.replace(super().view_table(image_shape), facets=self.view_facets)
 
   def of_stored(self, parts: Sequence[Part]) -> Self:
     """Returns the study of those corruptions and severities that are stored."""
@@ -100,38 +101,32 @@ class StoredOrMade(CorruptionViews):
     return [(NUMBERS[name], s) for name in self.names for s in self.severities]
 
   def by_image(
-    self, records: Records, image_shape: tuple[int, int, int]
-  ) -> tuple[Records, ViewTable]:
-    """See `robustness.evaluation.study.Study`; of stored images the clean view is first if it is
+    self, records: RecordsReader, image_shape: ImageShape
+  ) -> tuple[RecordsReader, ViewTable]:
+    """See `Study`; of stored images the clean view is first if it is
     stored."""
     if not self.is_stored:
-      table = self.view_table(records, image_shape)
-      groups = self.group_views(image_shape)
-      return records, dataclasses.replace(table, groups=groups, facets=self.view_facets)
+      return records, self.view_table(image_shape)
     columns = [records.column(name) for name in COLUMNS]
     stored = stored_parts(*columns[:2])
     shown = self.of_stored(stored)
     clean = [CLEAN_PART] if CLEAN_PART in stored else []
     rows = by_part(np.arange(len(columns[0])), columns, [*clean, *shown.parts])
-    names = CorruptionViews.name_views(shown, image_shape)
-    groups = CorruptionViews.group_views(shown, image_shape)
+    made = CorruptionViews.view_table(shown, image_shape)
+    names, groups = [*made.names], {**made.groups}
     if not clean:
       del names[CLEAN], groups['clean']
       groups = {name: [view - 1 for view in views] for name, views in groups.items()}
-    first = CLEAN if clean else None
-    table = ViewTable(names, first, groups=groups, facets=shown.view_facets)
-    return RowSelection(records, rows), table
+    table = dataclasses.replace(ViewTable.of(names, groups), facets=shown.view_facets)
+    return SelectedRows(records, rows), table
 
-  def of_images(self, evaluation: Evaluation, image_shape: tuple[int, int, int]) -> Evaluation:
+  def of_images(self, evaluation: Evaluation, image_shape: ImageShape) -> Evaluation:
     """Returns an evaluation whose records are `by_image`."""
     records, _ = self.by_image(evaluation.records, image_shape)
     return dataclasses.replace(evaluation, records=records)
 
-  def provenance(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int], findings: Findings
-  ) -> Table:
-    """See `robustness.evaluation.study.Study`."""
-    del findings
+  def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
+    """See `Study`."""
     records, count = evaluations[0].records, evaluations[0].records.layout.num_rows
     shown, clean = self, True
     if self.is_stored:
@@ -153,11 +148,10 @@ class StoredOrMade(CorruptionViews):
     del first
     return ''
 
-  def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
-    """See `robustness.evaluation.study.Study`; of stored images each row has its own view."""
+  def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
+    """See `Study`; of stored images each row has its own view."""
     if not self.is_stored:
-      clean = self.group_views(image_shape)['clean'][0]
-      return ViewTable(self.name_views(image_shape), clean)
+      return self.view_table(image_shape)
     corruption, severity = (records.column(name).tolist() for name in COLUMNS[:2])
     names = [
       'clean' if (c, s) == CLEAN_PART else f'{NAMED[c]} {s}'
@@ -167,7 +161,7 @@ class StoredOrMade(CorruptionViews):
     return ViewTable(('as stored',), None, counted[:, None], names)
 
 
-def parts_of(records: Records) -> list[Part]:
+def parts_of(records: RecordsReader) -> list[Part]:
   """Returns the distinct (corruption, severity) of stored rows, ascending, clean first."""
   return stored_parts(*(records.column(name) for name in COLUMNS[:2]))
 

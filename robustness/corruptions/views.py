@@ -8,17 +8,18 @@ frequency (Yin et al. 2019, section 4.2).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require
+from robustness.core.settings import require
 from robustness.corruptions import jpeg
 from robustness.corruptions.catalog import apply
 from robustness.corruptions.checks import check_side
@@ -38,11 +39,12 @@ from robustness.corruptions.released import AS_RELEASED, EXACT, PROTOCOLS, follo
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.textures import describe, load_photographs
 from robustness.evaluation import one_view
-from robustness.evaluation.image_digests import data_digest
-from robustness.evaluation.study import Evaluation, Findings
-from robustness.evaluation.views import Views
+from robustness.evaluation.provenance import data_digest
+from robustness.evaluation.study import Evaluation, ImageShape, Study
+from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
+from robustness.present import images
 from robustness.results import Table
 
 CLEAN = 0
@@ -50,7 +52,7 @@ CLEAN = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class CorruptionViews:
+class CorruptionViews(Study):
   """Settings that studies of corruptions share.
 
   Attributes:
@@ -72,6 +74,8 @@ class CorruptionViews:
     options: variants of single corruptions.
   """
 
+  stream = STREAM
+
   corruptions: tuple[str, ...] = ('official',)
   severities: tuple[int, ...] = SEVERITIES
   protocol: str = EXACT
@@ -82,28 +86,23 @@ class CorruptionViews:
   options: CorruptionOptions = CorruptionOptions()
 
   def __post_init__(self) -> None:
-    for name in self.corruptions:
-      choice('config.study.corruptions', name, (*SETS, *KNOWN))
-    require(bool(self.corruptions), 'config.study.corruptions', self.corruptions, 'not empty')
-    require(
-      bool(self.severities)
-      and set(self.severities) <= set(SEVERITIES)
-      and len(set(self.severities)) == len(self.severities),
-      'config.study.severities',
-      self.severities,
-      'distinct numbers of 1..5',
-    )
-    choice('config.study.quantize', self.quantize, ('', *QUANTIZE))
-    choice('config.study.protocol', self.protocol, PROTOCOLS)
+    super().__post_init__()
+    self.choose('corruptions', (*SETS, *KNOWN))
+    self.require(bool(self.corruptions), 'corruptions', 'not empty')
+    severities = set(self.severities)
+    known = bool(severities) and severities <= set(SEVERITIES)
+    distinct = len(severities) == len(self.severities)
+    self.require(known and distinct, 'severities', 'distinct numbers of 1..5')
+    self.choose('quantize', ('', *QUANTIZE))
+    self.choose('protocol', PROTOCOLS)
     if self.protocol == AS_RELEASED:
       self._check_protocol()
 
   def _check_protocol(self) -> None:
     """Refuses settings that the released sets were not made with."""
-    require(
+    self.require(
       self.quantize in ('', 'floor'),
-      'config.study.quantize',
-      self.quantize,
+      'quantize',
       "'' or 'floor' with protocol='as_released', which truncates",
     )
     require(
@@ -140,11 +139,6 @@ class CorruptionViews:
     return {'frost': describe(self.photographs)} if 'frost' in self.names else {}
 
   @property
-  def stream(self) -> str:
-    """See `robustness.evaluation.study.Study`."""
-    return STREAM
-
-  @property
   def recording(self) -> dict[str, Any]:
     """The settings of the views: what is reduced to errors and what to a trade-off is the same."""
     shared = (field.name for field in dataclasses.fields(CorruptionViews))
@@ -154,7 +148,7 @@ class CorruptionViews:
       del recording['protocol']
     return recording
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then each corruption at each severity.
 
     Measured are `energy` ‖C(x) - x‖² and `high_energy` ‖H(C(x) - x)‖² over all channels, in the
@@ -186,23 +180,18 @@ class CorruptionViews:
       sequential=True,  # XLA's sums over a batch round by its size, those of one image do not
     )
 
-  def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
+  def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns the corruption and severity of each view; the clean one has neither."""
     del image_shape
     levels = [(name, severity) for name in self.names for severity in self.levels]
     return pd.DataFrame([(None, None), *levels], columns=['corruption', 'severity'])
 
-  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
-    """Returns 'clean', then '<corruption> <severity>' of each view."""
-    del image_shape
-    return ['clean', *(f'{name} {s}' for name in self.names for s in self.levels)]
-
-  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
-    """Returns the clean view, those of each corruption, of each severity, and of each whole set.
-
-    Severities between the five are in no group.
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Names views 'clean' and '<corruption> <severity>'; averages over those of each corruption, of
+    each severity, and of each whole set. Severities between the five are in no group.
     """
     del image_shape
+    names = ['clean', *(f'{name} {s}' for name in self.names for s in self.levels)]
     count = len(self.levels)
     views = {
       name: [CLEAN + 1 + n * count + self.levels.index(s) for s in self.severities]
@@ -216,7 +205,7 @@ class CorruptionViews:
       label: [view for name in members for view in views[name]]
       for label, members in whole_sets(self.names).items()
     }
-    return {'clean': [CLEAN], **views, **by_severity, **sets}
+    return ViewTable.of(names, {'clean': [CLEAN], **views, **by_severity, **sets})
 
   @property
   def view_facets(self) -> dict[str, dict[str, Any]]:
@@ -229,11 +218,8 @@ class CorruptionViews:
       **{label: {'corruption_set': label} for label in whole_sets(self.names)},
     }
 
-  def provenance(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int], findings: Findings
-  ) -> Table:
-    """See `robustness.evaluation.study.Study`; says how the corrupted images were made."""
-    del findings
+  def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
+    """See `Study`; says how the corrupted images were made."""
     records = evaluations[0].records
     stated = Provenance(
       self,
@@ -324,3 +310,12 @@ def change(
 ) -> jax.Array:
   """Returns what a view changed, C(x) - x, float32 [H, W, C]; in the clean view x itself."""
   return shown - jnp.where(view['severity'] == 0, 0, row['image'])
+
+
+def gallery_figure(
+  names: Iterable[str], severities: Iterable[float], gallery: np.ndarray, caption: str
+) -> tuple[Figure, str]:
+  """Draws one image under every distinct corruption and severity; see `CorruptionViews.gallery`."""
+  titles = [f'severity {severity:g}' for severity in dict.fromkeys(severities)]
+  rows = zip(dict.fromkeys(names), gallery, strict=True)
+  return images.grid({name: dict(zip(titles, s, strict=True)) for name, s in rows}), caption

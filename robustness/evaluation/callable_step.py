@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.evaluation.prediction_summary import summarise
+from robustness.evaluation.measurements import summarise
 from robustness.evaluation.views import Views
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel

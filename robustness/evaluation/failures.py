@@ -7,26 +7,26 @@ its most confident mistake.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from robustness.estimates.means import Row, part
-from robustness.evaluation import failures_by_class as by_class
-from robustness.evaluation.failure_tally import Tally
-from robustness.evaluation.failures_by_class import class_name
-from robustness.evaluation.records import CONFIDENCE, Records
+from robustness.estimates.means import Row, part, row, share
+from robustness.estimates.outcomes import Sums
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
+from robustness.evaluation.records import CONFIDENCE, RecordsReader, Shard
 from robustness.evaluation.study import Evaluation, Findings, Study
-from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.views import ViewTable
 from robustness.models.imagenet_names import in_words
 from robustness.results import DAMAGED_IMAGES, Table
 
+MOST_IMAGES = 6
+"""Of each classifier, that are listed and shown."""
+MOST_CLASSES = 50
+"""That the table has room for."""
 AFFECTED_CLASSES = 'most affected classes'
-MOST = 6
-"""Images of each classifier that are listed and shown."""
-
-COLUMNS = (
+IMAGE_COLUMNS = (
   'classifier',
   'image',
   'class',
@@ -38,6 +38,16 @@ COLUMNS = (
   'confidence',
   'taken for when clean',
   'confidence when clean',
+)
+CLASS_COLUMNS = (
+  'classifier',
+  'class',
+  'images',
+  'views wrong',
+  'of',
+  'least accurate in',
+  'most often taken for',
+  'times',
 )
 
 
@@ -51,32 +61,31 @@ def findings(
     in which versions of one image are one image also where they are stored, and `DAMAGED_IMAGES`,
     each of which is stored. Places are by classifier int [F, 2], row and view of each such image.
   """
-  classes: list[list[Any]] = []
-  images: list[list[Any]] = []
+  classes: list[list[object]] = []
+  images: list[list[object]] = []
   rows: list[Row] = []
   places = {}
-  confidence = getattr(study, 'confidence', 0.95)
   for label, records in ((evaluation.label, evaluation.records) for evaluation in evaluations):
     names = in_words(records.identity.get('classes', ()))
-    table = study.view_table(records, image_shape)
+    table = study.by_row(records, image_shape)
     own = of_class = Tally.of(records, table)
     joined, views = study.by_image(records, image_shape)
     if joined is not records:
       of_class = Tally.of(joined, views)
-    rows += by_class.estimates(label, of_class, names, confidence)
-    classes += by_class.most_affected(label, of_class, names, views.names)
+    rows += class_accuracies(label, of_class, names, study.confidence)
+    classes += most_affected(label, of_class, names, views.names)
     chosen = most_damaged(own)
     images += [[label, *row] for row in _listed(records, table, own, chosen, names)]
     places[label] = np.stack([chosen, own.view[chosen]], 1).astype(np.int32)
   tables = {
-    AFFECTED_CLASSES: Table(by_class.COLUMNS, classes),
-    DAMAGED_IMAGES: Table(COLUMNS, images),
+    AFFECTED_CLASSES: Table(CLASS_COLUMNS, classes),
+    DAMAGED_IMAGES: Table(IMAGE_COLUMNS, images),
   }
   return Findings(tables=tables, estimates=[part(rows)]), places
 
 
 def most_damaged(tally: Tally) -> np.ndarray:
-  """Returns up to `MOST` rows that are wrong in some view, the most damaged first.
+  """Returns up to `MOST_IMAGES` rows that are wrong in some view, the most damaged first.
 
   They are ordered by the share of their views that are wrong, then by the mean probability of
   their class, lowest first.
@@ -85,20 +94,22 @@ def most_damaged(tally: Tally) -> np.ndarray:
   shown = np.maximum(tally.shown, 1)
   share, probability = tally.wrong / shown, tally.probability / shown
   order = np.lexsort((probability[candidates], -share[candidates]))
-  return candidates[order][:MOST]
+  return candidates[order][:MOST_IMAGES]
 
 
 def _listed(
-  records: Records, table: ViewTable, tally: Tally, chosen: np.ndarray, names: Sequence[str]
-) -> list[list[Any]]:
-  """Returns rows of `COLUMNS`, without the classifier, of chosen images."""
+  records: RecordsReader, table: ViewTable, tally: Tally, chosen: np.ndarray, names: Sequence[str]
+) -> list[list[object]]:
+  """Returns rows of `IMAGE_COLUMNS`, without the classifier, of chosen images."""
   if not len(chosen):
     return []
   ids = records.column('example_id')[chosen]
-  clean: list[list[Any]] = [[None, None]] * len(chosen)
+  clean: list[list[object]] = [[None, None]] * len(chosen)
   if tally.clean is not None:
     prediction = records.column('prediction', table.clean or 0)[chosen]
-    confidence = _confidence(records, table.clean or 0)[chosen]
+    confidence = np.zeros(len(chosen))
+    if CONFIDENCE in records.read(0, 0).arrays:  # records of an earlier version have none
+      confidence = records.column(CONFIDENCE, table.clean or 0)[chosen]
     clean = [
       [class_name(int(taken), names), float(sure)]
       for taken, sure in zip(prediction, confidence, strict=True)
@@ -119,7 +130,149 @@ def _listed(
   ]
 
 
-def _confidence(records: Records, view: int) -> np.ndarray:
-  if CONFIDENCE in records.read(0, 0).arrays:
-    return records.column(CONFIDENCE, view)
-  return np.zeros(records.layout.num_rows)  # of an earlier version
+def class_accuracies(
+  label: str, tally: Tally, names: Sequence[str], confidence: float = 0.95
+) -> Iterator[Row]:
+  """Yields the accuracy of every class that has images as rows of the table of results.
+
+  `accuracy` is over all views but the clean one, each image's share of right views once, and
+  `clean_accuracy` in that where there is one. The interval is Clopper and Pearson's for a single
+  view, else Korn and Graubard's with the image as the cluster.
+
+  Args:
+    label: of the classifier.
+    tally: of its records.
+    names: of the classes, by label; a class without one is called by its number, and a name that
+      several classes have is followed by the number of each.
+    confidence: of the intervals.
+  """
+  for number, own in _members(tally):
+    name, each = class_name(number, names), np.ones(len(own))
+    facets = {'class': f'{name} ({number})' if list(names).count(name) > 1 else name}
+    right = {ACCURACY: (1 - tally.wrong[own] / tally.shown[own], tally.shown[own])}
+    if tally.clean is not None:
+      right[CLEAN_ACCURACY] = tally.clean[own].astype(float), each
+    for quantity, (shares, trials) in right.items():
+      estimate = share(Sums(shares, each, len(own), float(trials.sum())), confidence)
+      yield row(label, '', quantity, facets, estimate, confidence)
+
+
+def most_affected(
+  label: str, tally: Tally, names: Sequence[str], views: Sequence[str]
+) -> list[list[object]]:
+  """Returns rows of `CLASS_COLUMNS` of the `MOST_CLASSES` most affected classes.
+
+  Those are the classes that lose most accuracy against the clean view, and where there is none the
+  least accurate ones.
+  """
+  rows, lost = [], []
+  for number, own in _members(tally):
+    error = (tally.wrong[own] / tally.shown[own]).mean()
+    lost.append(error if tally.clean is None else error - (~tally.clean[own]).mean())
+    shown = tally.class_shown[number]
+    right = np.where(shown > 0, tally.class_right[number] / np.maximum(shown, 1), 2)
+    taken, times = 'none', 0
+    made = tally.mistakes[tally.mistakes[:, 0] == number]
+    if len(made):
+      _, other, times = made[made[:, 2].argmax()].tolist()
+      taken = class_name(other, names)
+    counts = len(own), int(tally.wrong[own].sum()), int(tally.shown[own].sum())
+    name = class_name(number, names)
+    rows.append([label, name, *counts, views[int(right.argmin())], taken, times])
+  return [rows[place] for place in np.argsort(-np.array(lost), kind='stable')[:MOST_CLASSES]]
+
+
+def _members(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields each class that has images that count, and which these are, int [n]."""
+  counted = tally.shown > 0
+  for number in np.unique(tally.labels[counted]):
+    if number >= 0:
+      yield int(number), np.flatnonzero(counted & (tally.labels == number).any(1))
+
+
+def class_name(label: int, names: Sequence[str]) -> str:
+  """Returns the name of a class, its number where it has none."""
+  return str(names[label]) if 0 <= label < len(names) else str(label)
+
+
+@dataclasses.dataclass
+class Tally:
+  """Sums over views of N images, gathered shard by shard.
+
+  Attributes:
+    labels: int [N, L], -1 where an image has fewer than L; it counts in each of its classes.
+    clean: bool [N], right in the view that shows images clean; None where there is none.
+    wrong, shown: int [N], views in which an image is wrong, and in which it counts.
+    probability: [N], of the true class, summed over these views.
+    view, prediction, confidence: [N], of the most confident mistake; view is -1 without one.
+    mistakes: int [P, 3]: label, wrong prediction, how often.
+    class_right, class_shown: int [C, V].
+  """
+
+  labels: np.ndarray
+  clean: np.ndarray | None
+  wrong: np.ndarray
+  shown: np.ndarray
+  probability: np.ndarray
+  view: np.ndarray
+  prediction: np.ndarray
+  confidence: np.ndarray
+  mistakes: np.ndarray
+  class_right: np.ndarray
+  class_shown: np.ndarray
+
+  @classmethod
+  def of(cls, records: RecordsReader, table: ViewTable) -> Tally:
+    """Returns the sums over all shards of records.
+
+    Args:
+      records: of one classifier.
+      table: what their views are.
+    """
+    labels = records.column('label')
+    count, by_class = len(labels), (int(labels.max()) + 1, len(table.names))
+    alone = table.clean is None or len(table.names) == 1
+    tally = cls(
+      labels=labels.reshape(count, -1),
+      clean=None if alone else records.column('rank', table.clean or 0) == 0,
+      wrong=np.zeros(count, int),
+      shown=np.zeros(count, int),
+      probability=np.zeros(count),
+      view=np.full(count, -1),
+      prediction=np.full(count, -1),
+      confidence=np.full(count, -1.0),
+      mistakes=np.zeros((0, 3), int),
+      class_right=np.zeros(by_class, int),
+      class_shown=np.zeros(by_class, int),
+    )
+    for shard in records.shards():
+      tally._add(shard, table.counted_in(shard))
+    return tally
+
+  def _add(self, shard: Shard, counted: np.ndarray) -> None:
+    wrong = (shard['rank'] > 0) & counted
+    rows = shard.rows
+    self.wrong[rows] += wrong.sum(1)
+    self.shown[rows] += counted.sum(1)
+    if 'probability' in shard.arrays:
+      self.probability[rows] += (shard['probability'] * counted).sum(1, dtype=float)
+    confidence = shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape))
+    best = np.where(wrong, confidence, -1.0)
+    own = best.argmax(1)
+    place = np.arange(len(own))
+    better = np.flatnonzero(best[place, own] > self.confidence[rows])
+    at = rows.start + better
+    self.confidence[at] = best[better, own[better]]
+    self.view[at] = shard.views.start + own[better]
+    self.prediction[at] = shard['prediction'][better, own[better]]
+    for labels in self.labels[rows].T:
+      known = labels >= 0
+      here, missed, own = counted[known], wrong[known], labels[known]
+      for table, values in ((self.class_right, here & ~missed), (self.class_shown, here)):
+        np.add.at(table[:, shard.views], own, values)
+      of_row = np.broadcast_to(own[:, None], missed.shape)[missed]
+      pairs = np.stack([of_row, shard['prediction'][known][missed], np.ones_like(of_row)], 1)
+      every = np.concatenate([self.mistakes, pairs])
+      distinct, place = np.unique(every[:, :2], axis=0, return_inverse=True)
+      counts = np.bincount(place.ravel(), every[:, 2], len(distinct)).astype(int)
+      self.mistakes = np.concatenate([distinct, counts[:, None]], 1)

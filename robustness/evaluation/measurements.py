@@ -1,4 +1,4 @@
-"""What records keep of the shown images themselves: measures by row, and exact totals over rows.
+"""What records keep: predictions, and of the images measures by row and exact totals over rows.
 
 A sum of floats depends on its order, and with it on the batch size and the number of devices. A
 total is therefore a sum of whole numbers: each value is rounded to a multiple of `RESOLUTION`, and
@@ -8,8 +8,7 @@ every such multiple below 2^33 exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -18,21 +17,19 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.evaluation.views import Observe, Views
 
+FINITE = 'finite'
 MEASURE, TOTAL = 'measure/', 'total/'
 RESOLUTION = 2.0**-20
 LARGEST = 2.0**11
 MOST_ROWS = 2**15  # of a device: beyond them a sum of 16 bits overflows
-
-View = Mapping[str, jax.Array]
 
 
 def observe(
   views: Views,
   batch: Mapping[str, jax.Array],
   images: jax.Array,
-  view: View,
+  view: tuple[object, ...],
   parts: int,
-  logits: Callable[[jax.Array], jax.Array],
 ) -> dict[str, jax.Array]:
   """Returns everything that views want to know of their images.
 
@@ -40,31 +37,23 @@ def observe(
     views: with `measure` and `total`, either of which may be None.
     batch: rows, with `mask` [B].
     images: float32 [B, H, W, C], the rows as this view shows them.
-    view: the view's parameters.
+    view: its parameters, and the logits function for views that use the classifier.
     parts: in how many parts of even size the rows are summed, one a device.
-    logits: the classifier's, for views that use it.
 
   Returns:
     `measure/<name>` [B, ...] and `total/<name>` int32 [parts, 3, ...] (see `joined`).
   """
-  extra = (view, logits) if views.uses_classifier else (view,)
-  measures = _by_row(views.measure, batch, images, extra)
-  totals = _by_row(views.total, batch, images, extra)
+
+  def by_row(function: Observe | None) -> Mapping[str, jax.Array]:
+    if function is None:
+      return {}
+    return jax.vmap(lambda row, shown: function(row, shown, *view))(dict(batch), images)
+
+  totals = by_row(views.total).items()
   return {
-    **{f'{MEASURE}{name}': value for name, value in measures.items()},
-    **{f'{TOTAL}{name}': split_sum(value, batch['mask'], parts) for name, value in totals.items()},
+    **{f'{MEASURE}{name}': value for name, value in by_row(views.measure).items()},
+    **{f'{TOTAL}{name}': split_sum(value, batch['mask'], parts) for name, value in totals},
   }
-
-
-def _by_row(
-  function: Observe | None,
-  batch: Mapping[str, jax.Array],
-  images: jax.Array,
-  arguments: tuple[Any, ...],
-) -> Mapping[str, jax.Array]:
-  if function is None:
-    return {}
-  return jax.vmap(lambda row, shown: function(row, shown, *arguments))(dict(batch), images)
 
 
 def split_sum(values: jax.Array, mask: jax.Array, parts: int) -> jax.Array:
@@ -103,3 +92,42 @@ def joined(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   whole = sums.astype(np.int64).sum(0)
   total = (whole[:, 0] * 2**16 + whole[:, 1]) * RESOLUTION
   return total, whole[:, 2].reshape(len(whole), -1).sum(1)
+
+
+def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+  """Reduces logits to what records keep of a prediction.
+
+  Ties go to the lower class index, as argmax has it, so rank 0 and a right prediction are one.
+  With several labels a row is right if any of them is: its best rank and probability count.
+
+  Args:
+    logits: float32 [B, classes]; -inf stands for a class that cannot be predicted.
+    labels: int32 [B], or [B, L] padded with -1.
+
+  Returns:
+    `prediction` int32, `rank` int32 (number of classes scored above the true one), `probability`
+    float32 of the true class, `confidence` float32 of the predicted class, `finite` bool (no NaN
+    and no +inf), each [B].
+  """
+  num_classes = logits.shape[-1]
+  several = labels[:, None] if labels.ndim == 1 else labels
+  real, index = several >= 0, jnp.maximum(several, 0)
+  own = jnp.take_along_axis(logits, index, axis=1)
+  classes = jnp.arange(num_classes)[None, None, :]
+  above = (classes != index[:, :, None]) & (
+    (logits[:, None, :] > own[:, :, None])
+    | ((logits[:, None, :] == own[:, :, None]) & (classes < index[:, :, None]))
+  )
+  # XLA may compute cheap logits anew for each use, with other last digits: argmax decides.
+  prediction = logits.argmax(-1).astype(jnp.int32)
+  rank = jnp.where(index == prediction[:, None], 0, jnp.maximum(above.sum(-1), 1))
+  rank = jnp.where(real, rank, num_classes).min(1)
+  probabilities = jax.nn.softmax(logits)
+  own_probability = jnp.take_along_axis(probabilities, index, axis=1)
+  return {
+    'prediction': prediction,
+    'rank': rank.astype(jnp.int32),
+    'probability': jnp.where(real, own_probability, 0).max(1),
+    'confidence': probabilities.max(-1),
+    FINITE: ~(jnp.isnan(logits) | jnp.isposinf(logits)).any(-1),
+  }

@@ -66,12 +66,7 @@ def show(
 
 
 def damaged(
-  study: HasViews,
-  rows: Rows,
-  places: np.ndarray,
-  key: jax.Array,
-  classifier: HasGradient,
-  composed: bool = False,
+  study: HasViews, rows: Rows, places: np.ndarray, key: jax.Array, classifier: HasGradient
 ) -> np.ndarray:
   """Returns pictures of images in views, uint8 [F, S, H, W, C].
 
@@ -80,8 +75,6 @@ def damaged(
     rows: of the data, as the classifier sees them.
     places: int [F, 2], row and view of each.
     key, classifier: see `show`.
-    composed: whether stored images are parts of what views show, see
-      `robustness.evaluation.study.Study`.
 
   Returns:
     With S = 2, each image as it is stored, then in its view; with S = 1 the image alone, for a
@@ -93,7 +86,7 @@ def damaged(
   pictures = []
   for place, view in places.tolist():
     row = read_row(rows, place)
-    stored = [row['image']] if alone or not composed else []
+    stored = [row['image']] if alone or not views.composes else []
     shown = [] if alone else [show(study, row, view, key, used)]
     pictures.append(np.stack([*stored, *shown]))
   levels = np.rint(255 * np.clip(np.stack(pictures), 0, 1))

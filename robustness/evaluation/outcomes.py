@@ -10,8 +10,8 @@ import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.estimates.outcomes import Outcomes
-from robustness.evaluation.records import Records, Shard
-from robustness.evaluation.rounds import CommonRows, Rounds
+from robustness.evaluation.records import Records, RecordsReader, Shard
+from robustness.evaluation.rounds import CommonRows, SequentialRecords
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,13 +25,8 @@ class Evaluation:
   """
 
   label: str
-  records: Records
-  rounds: Rounds | None = None
-
-  @property
-  def counted(self) -> Records | Rounds:
-    """All that there is of each view, to be summed over rows."""
-    return self.rounds or self.records
+  records: RecordsReader
+  rounds: SequentialRecords | None = None
 
   @property
   def shown(self) -> np.ndarray:
@@ -48,15 +43,17 @@ class Evaluation:
     return sorted({1, k if k < num_classes or not num_classes else 1})
 
 
-def of_recorded(recorded: Mapping[str, Records | Rounds]) -> list[Evaluation]:
+def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
   """Returns evaluations of what is recorded by label.
 
   Of rounds, the records are of the rows that all views of all labels have.
   """
-  common = min((own.common for own in recorded.values() if isinstance(own, Rounds)), default=0)
+  common = min(
+    (own.common for own in recorded.values() if isinstance(own, SequentialRecords)), default=0
+  )
   return [
     Evaluation(label, CommonRows(own, common), own)
-    if isinstance(own, Rounds)
+    if isinstance(own, SequentialRecords)
     else Evaluation(label, own)
     for label, own in recorded.items()
   ]
@@ -113,7 +110,7 @@ def outcomes(
     InputError: the classifiers were shown different rows.
   """
   if not any(evaluation.rounds for evaluation in evaluations):
-    values = {e.label: _table(e.records, statistic) for e in evaluations}
+    values = {e.label: e.records.values(statistic) for e in evaluations}
     return Outcomes(values, views, weight=weight)
   tables = {e.label: _rounds(e.rounds, statistic) for e in evaluations if e.rounds}
   if len(tables) < len(evaluations):
@@ -129,22 +126,11 @@ def outcomes(
   )
 
 
-def _table(records: Records, statistic: Statistic) -> np.ndarray:
-  values: np.ndarray | None = None
-  for shard in records.shards():
-    part = np.asarray(statistic(shard))
-    if values is None:
-      values = np.zeros((records.layout.num_rows, records.layout.num_views), part.dtype)
-    values[shard.rows, shard.views] = part
-  assert values is not None
-  return values
-
-
-def _rounds(rounds: Rounds, statistic: Statistic) -> tuple[np.ndarray, np.ndarray]:
+def _rounds(rounds: SequentialRecords, statistic: Statistic) -> tuple[np.ndarray, np.ndarray]:
   """Returns values and what was shown of all rows of the rounds, [N, V] each."""
   values, shown = [], []
   for records, views in zip(rounds.rounds, rounds.views, strict=True):
-    part = _table(records, statistic)
+    part = records.values(statistic)
     whole = np.zeros((len(part), rounds.num_views), part.dtype)
     whole[:, views] = part
     values.append(whole)

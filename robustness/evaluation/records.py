@@ -1,18 +1,21 @@
 """Records on disk: what a classifier predicted for every row in every view, one file a shard.
 
 A shard holds a block of rows × a chunk of views. It is written to a temporary name, flushed and
-renamed, so a file that exists is whole; a finished shard is never computed again. It carries a seal
-(`robustness.evaluation.seal`), its own place and digests of the header and of its values, so that a
-file that was moved, exchanged or altered is refused. Numbers and pictures are computed from records
-alone: numpy is all that reading them needs.
+renamed, so a file that exists is whole; a finished shard is never computed again. It carries a
+seal, its own place and digests of the header and of its values, so that a file that was moved,
+exchanged or altered is refused. Numbers and pictures are computed from records alone: numpy is all
+that reading them needs.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import errno
+import hashlib
 import io
 import json
+import operator
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
@@ -21,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from robustness.core import json_files
-from robustness.core.array_files import read_npz
+from robustness.core.array_files import digest_of, read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import differing_keys
-from robustness.evaluation import seal
 
+Arrays = Mapping[str, np.ndarray]
 HEADER = 'header.json'
 CONFIDENCE = 'confidence'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
@@ -37,6 +40,8 @@ HEADER_FORM: json_files.Form = {
 }
 FORMAT = 2
 """Of shards. Records whose header says none are of format 1, which had no `confidence`."""
+SEAL = '_seal'
+SEAL_FORM = {'block': int, 'chunk': int, 'header_sha256': str, 'arrays_sha256': str}
 PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
 """What is kept of every row in every view; more of that kind has a slash in its name."""
 
@@ -107,7 +112,7 @@ class Shard:
 
   rows: slice
   views: slice
-  arrays: Mapping[str, np.ndarray]
+  arrays: Arrays
 
   def __getitem__(self, name: str) -> np.ndarray:
     """Returns one array; raises InputError naming those there are if it is not recorded."""
@@ -121,7 +126,89 @@ class Shard:
     return self.arrays[name]
 
 
-class Records:
+class RecordsReader(abc.ABC):
+  """Rows × views that are read shard by shard: those of a directory, or some of their rows.
+
+  Attributes:
+    directory: where they lie, for messages.
+    layout: how the table is cut.
+    identity: plain values that fix every number in the table (classifier, data, views, seed).
+  """
+
+  directory: pathlib.Path
+  layout: Layout
+  identity: dict[str, Any]
+
+  @abc.abstractmethod
+  def read(self, block: int, chunk: int) -> Shard:
+    """Returns a shard; raises InputError where it cannot be read."""
+
+  def missing(self) -> dict[int, list[int]]:
+    """Returns {block: chunks that cannot be read yet}."""
+    return {}
+
+  def shards(self) -> Iterator[Shard]:
+    """Yields all shards, row block by row block; memory holds one at a time."""
+    for block in range(self.layout.num_blocks):
+      for chunk in range(self.layout.num_chunks):
+        yield self.read(block, chunk)
+
+  def sum_over_rows(self, values: Callable[[Shard], np.ndarray]) -> np.ndarray:
+    """Returns Σ over rows of `values(shard)` [n, v], as an array [V] (integers stay integers).
+
+    Sums are taken shard by shard in float64 or int64, in fixed order.
+    """
+    total: np.ndarray | None = None
+    for shard in self.shards():
+      part = np.asarray(values(shard))
+      part = part.sum(0, dtype=np.float64 if part.dtype.kind == 'f' else np.int64)
+      total = np.zeros(self.layout.num_views, part.dtype) if total is None else total
+      total[shard.views] += part
+    assert total is not None
+    return total
+
+  def values(self, statistic: Callable[[Shard], np.ndarray]) -> np.ndarray:
+    """Returns `statistic(shard)` [n, v, ...] of all rows in all views [N, V, ...], in memory."""
+    values: np.ndarray | None = None
+    for shard in self.shards():
+      part = np.asarray(statistic(shard))
+      if values is None:
+        shape = self.layout.num_rows, self.layout.num_views, *part.shape[2:]
+        values = np.zeros(shape, part.dtype)
+      values[shard.rows, shard.views] = part
+    assert values is not None
+    return values
+
+  def table(self, name: str) -> np.ndarray:
+    """Returns one field of all rows in all views [N, V, ...], in memory."""
+    return self.values(operator.itemgetter(name))
+
+  def total(self, name: str) -> np.ndarray:
+    """Returns `total/<name>` of all rows, float64 [V, ...]; exact, so the order is free."""
+    parts = [
+      np.concatenate(
+        [self.read(block, chunk)[f'total/{name}'] for chunk in range(self.layout.num_chunks)]
+      )
+      for block in range(self.layout.num_blocks)
+    ]
+    return np.sum(parts, 0)
+
+  def column(self, name: str, view: int = 0) -> np.ndarray:
+    """Returns one field of all rows in one view [N, ...], or a column of the rows such as `label`.
+
+    Raises:
+      InputError: there is no such field.
+    """
+    chunk, offset = divmod(view, self.layout.chunk_views)
+    shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
+    if name not in shards[0].arrays:
+      known = nearest(name, shards[0].arrays)
+      raise InputError(f'{self.directory} has no column {name!r}; {known}.')
+    per_view = _is_of_views(name)
+    return np.concatenate([s[name][:, offset] if per_view else s[name] for s in shards])
+
+
+class Records(RecordsReader):
   """A directory of shards with a header that says what they are records of."""
 
   def __init__(
@@ -149,15 +236,26 @@ class Records:
     path = directory / HEADER
     before = _read_header(directory) if path.exists() else None
     if before is not None:
-      _refuse_later_format(before, directory)
-      lines = differing_keys(before, {**header, **_format(before)}, tolerances=TOLERANCES)
+      version = before.get('format', 1)
+      if version not in range(1, FORMAT + 1):
+        raise InputError(
+          f'{path} is of format {version!r}, and this version reads formats 1 to {FORMAT}: use '
+          'the version that wrote it, or another workdir.'
+        )
+      now = {**header, 'format': before.get('format')}
+      lines = differing_keys(before, now, tolerances=TOLERANCES)
       if lines and any(directory.glob('*.npz')):
-        _refuse(lines, directory)
+        raise InputError(
+          f'{directory} holds records of something else. Differences:\n  '
+          + '\n  '.join(lines)
+          + '\nUse another workdir, or delete that folder.'
+        )
       before = None if lines else before
     if before is None:
       directory.mkdir(parents=True, exist_ok=True)
       write_atomically(path, json.dumps(header, indent=2, sort_keys=True).encode())
     self._header = before or header
+    self.identity = self._header['identity']
 
   @classmethod
   def open(cls, directory: str | os.PathLike) -> Records:
@@ -172,11 +270,6 @@ class Records:
       return cls(directory, Layout(**header['layout']), header['identity'])
     except (KeyError, TypeError) as error:
       raise InputError(f'{directory / HEADER} is no header of records ({error!r}).') from error
-
-  @property
-  def identity(self) -> dict[str, Any]:
-    """What the records are records of."""
-    return self._header['identity']
 
   def path(self, block: int, chunk: int) -> pathlib.Path:
     """File of a shard."""
@@ -195,14 +288,14 @@ class Records:
     }
     return {block: chunks for block, chunks in table.items() if chunks}
 
-  def write(self, block: int, chunk: int, arrays: Mapping[str, np.ndarray]) -> None:
+  def write(self, block: int, chunk: int, arrays: Arrays) -> None:
     """Writes a shard atomically.
 
     Raises:
       InputError: the disk is full; shards written before stay good.
     """
     path, content = self.path(block, chunk), io.BytesIO()
-    sealed = {**arrays, seal.NAME: seal.make(block, chunk, self._header, arrays)}
+    sealed = {**arrays, SEAL: _seal(block, chunk, self._header, arrays)}
     np.savez(content, allow_pickle=False, **sealed)  # type: ignore[arg-type]
     try:
       write_atomically(path, content.getvalue())
@@ -229,7 +322,7 @@ class Records:
       )
     try:
       arrays = read_npz(path)
-      seal.check(arrays.pop(seal.NAME, None), block, chunk, self._header, arrays)
+      _check_seal(arrays.pop(SEAL, None), block, chunk, self._header, arrays)
     except ValueError as error:
       raise InputError(
         f'{path} cannot be read ({error}). Delete it and run the same command '
@@ -237,63 +330,51 @@ class Records:
       ) from error
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
 
-  def shards(self) -> Iterator[Shard]:
-    """Yields all shards, row block by row block; memory holds one at a time."""
-    for block in range(self.layout.num_blocks):
-      for chunk in range(self.layout.num_chunks):
-        yield self.read(block, chunk)
 
-  def sum_over_rows(self, values: Callable[[Shard], np.ndarray]) -> np.ndarray:
-    """Returns Σ over rows of `values(shard)` [n, v], as an array [V] (integers stay integers).
+class SelectedRows(RecordsReader):
+  """Records of chosen rows in one block: two runs on the same images then agree row by row, and
+  rows that are versions of one image are its views."""
 
-    Sums are taken shard by shard in float64 or int64, in fixed order.
+  def __init__(self, records: RecordsReader, rows: np.ndarray):
+    """Opens a selection.
+
+    Args:
+      records: complete.
+      rows: [n] places among their rows; or of records with a single view [n, V], the rows that show
+        each of n images in V views, -1 where none does: the columns of an image, such as `label`,
+        are then those of its last row, and what it is predicted as in such a view means nothing.
     """
-    total: np.ndarray | None = None
-    for shard in self.shards():
-      part = np.asarray(values(shard))
-      part = part.sum(0, dtype=np.float64 if part.dtype.kind == 'f' else np.int64)
-      total = np.zeros(self.layout.num_views, part.dtype) if total is None else total
-      total[shard.views] += part
-    assert total is not None
-    return total
+    whole = records.layout
+    self.directory, self.identity = records.directory, records.identity
+    self._records, self._rows = records, np.asarray(rows)
+    views = self._rows.shape[1:] * 2 or (whole.num_views, whole.chunk_views)
+    self.layout = Layout(len(rows), views[0], max(1, len(rows)), views[1])
 
-  def table(self, name: str) -> np.ndarray:
-    """Returns one field of all rows in all views [N, V, ...], which must fit into memory."""
-    values: np.ndarray | None = None
-    for shard in self.shards():
-      if values is None:
-        shape = self.layout.num_rows, self.layout.num_views, *shard[name].shape[2:]
-        values = np.zeros(shape, shard[name].dtype)
-      values[shard.rows, shard.views] = shard[name]
-    assert values is not None
-    return values
+  def read(self, block: int, chunk: int) -> Shard:
+    """Returns the chosen rows of a chunk of views, gathered from all blocks; without totals, which
+    were summed over all rows on the device."""
+    shards = [self._records.read(b, chunk) for b in range(self._records.layout.num_blocks)]
+    arrays = {
+      name: self._select(name, np.concatenate([shard[name] for shard in shards]))
+      for name in shards[0].arrays
+      if not name.startswith('total/')
+    }
+    return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
+
+  def _select(self, name: str, values: np.ndarray) -> np.ndarray:
+    if self._rows.ndim == 1:
+      return values[self._rows]
+    return values[self._rows, 0] if _is_of_views(name) else values[self._rows.max(1)]
 
   def total(self, name: str) -> np.ndarray:
-    """Returns `total/<name>` of all rows, float64 [V, ...]; exact, so the order is free."""
-    parts = [
-      np.concatenate(
-        [self.read(block, chunk)[f'total/{name}'] for chunk in range(self.layout.num_chunks)]
-      )
-      for block in range(self.layout.num_blocks)
-    ]
-    return np.sum(parts, 0)
-
-  def column(self, name: str, view: int = 0) -> np.ndarray:
-    """Returns one field of all rows in one view [N, ...], or a column of the rows such as `label`.
-
-    Raises:
-      InputError: there is no such field.
-    """
-    chunk, offset = divmod(view, self.layout.chunk_views)
-    shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
-    if name not in shards[0].arrays:
-      known = nearest(name, shards[0].arrays)
-      raise InputError(f'{self.directory} has no column {name!r}; {known}.')
-    per_view = is_of_views(name)
-    return np.concatenate([s[name][:, offset] if per_view else s[name] for s in shards])
+    """Raises InputError: sums over all rows say nothing of some."""
+    raise InputError(
+      f'{self.directory} has {name} summed over all its images, which cannot be taken apart: '
+      'compare runs on the same images.'
+    )
 
 
-def is_of_views(name: str) -> bool:
+def _is_of_views(name: str) -> bool:
   """Whether a field is kept of every row in every view; else it is a column of the rows."""
   return name in PREDICTIONS or '/' in name
 
@@ -305,22 +386,33 @@ def _read_header(directory: pathlib.Path) -> dict[str, Any]:
   return json_files.read(path, HEADER_FORM)
 
 
-def _format(header: Mapping[str, Any]) -> dict[str, Any]:
-  return {'format': header.get('format')}
+def _seal(block: int, chunk: int, header: Mapping[str, Any], arrays: Arrays) -> np.ndarray:
+  """Returns the seal of the shard at a place as JSON, uint8 [bytes]."""
+  facts = {
+    'block': block,
+    'chunk': chunk,
+    'header_sha256': header_digest(header),
+    'arrays_sha256': digest_of(arrays),
+  }
+  return np.frombuffer(json.dumps(facts).encode(), np.uint8)
 
 
-def _refuse_later_format(header: Mapping[str, Any], directory: pathlib.Path) -> None:
-  version = header.get('format', 1)
-  if version not in range(1, FORMAT + 1):
-    raise InputError(
-      f'{directory / HEADER} is of format {version!r}, and this version reads formats 1 to '
-      f'{FORMAT}: use the version that wrote it, or another workdir.'
-    )
+def _check_seal(
+  sealed: np.ndarray | None, block: int, chunk: int, header: Mapping[str, Any], arrays: Arrays
+) -> None:
+  """Raises ValueError saying what is wrong unless `sealed` is the seal of all that follows."""
+  if sealed is None:
+    raise ValueError('it has no seal: an earlier version or another program wrote it')
+  facts = json_files.parse(sealed.tobytes(), 'its seal', SEAL_FORM)
+  place = facts['block'], facts['chunk']
+  if place != (block, chunk):
+    raise ValueError(f'it is a copy of the shard of row block {place[0]}, view chunk {place[1]}')
+  if facts['header_sha256'] != header_digest(header):
+    raise ValueError('it belongs to other records: its header has another digest')
+  if facts['arrays_sha256'] != digest_of(arrays):
+    raise ValueError('its values were altered: they have another digest than its seal')
 
 
-def _refuse(lines: list[str], directory: pathlib.Path) -> None:
-  raise InputError(
-    f'{directory} holds records of something else. Differences:\n  '
-    + '\n  '.join(lines)
-    + '\nUse another workdir, or delete that folder.'
-  )
+def header_digest(header: Mapping[str, Any]) -> str:
+  """Returns the SHA-256 of plain values, whatever the order of their keys."""
+  return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.evaluation.records import Layout, Records, Shard
+from robustness.evaluation.records import Layout, Records, RecordsReader, Shard
 
 FIRST = 'round000'
 
@@ -53,8 +53,8 @@ class Design(Protocol):
     """Returns (low, high) of shares of the same rows that do not decide, [v]."""
 
 
-class Rounds:
-  """The rounds that there are so far.
+class SequentialRecords:
+  """The records of the rounds that there are so far.
 
   Attributes:
     directory: holds the folders of the rounds.
@@ -75,7 +75,7 @@ class Rounds:
     self.next_views = np.arange(num_views)
 
   @classmethod
-  def open(cls, directory: str | os.PathLike[str], design: Design) -> Rounds:
+  def open(cls, directory: str | os.PathLike[str], design: Design) -> SequentialRecords:
     """Opens finished rounds for reading.
 
     Raises:
@@ -135,32 +135,26 @@ class Rounds:
     return total
 
 
-class CommonRows(Records):
-  """The rows that all views have, read as records are; for reading alone. A block is a round."""
+class CommonRows(RecordsReader):
+  """The rows that all views have; a block is a round."""
 
-  def __init__(self, rounds: Rounds, count: int):
+  def __init__(self, rounds: SequentialRecords, count: int):
     """Args: rounds: read; count: how many rounds, at most `rounds.common`."""
     first = rounds.rounds[0]
     size = first.layout.num_rows
-    self.directory = rounds.directory
-    self._header = {'identity': rounds.identity}
+    self.directory, self.identity = rounds.directory, rounds.identity
     self.layout = Layout(count * size, rounds.num_views, size, first.layout.chunk_views)
     self._rounds: Sequence[Records] = rounds.rounds[:count]
-
-  def missing(self) -> dict[int, list[int]]:
-    """Returns {}: rounds are complete."""
-    return {}
 
   def read(self, block: int, chunk: int) -> Shard:
     """Returns all rows of a round in a chunk of views."""
     records = self._rounds[block]
     shards = [records.read(b, chunk) for b in range(records.layout.num_blocks)]
-    arrays = {name: _joined(name, [shard[name] for shard in shards]) for name in shards[0].arrays}
+    arrays = {}
+    for name in shards[0].arrays:
+      parts = [shard[name] for shard in shards]
+      arrays[name] = np.sum(parts, 0) if name.startswith('total/') else np.concatenate(parts)
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
-
-
-def _joined(name: str, parts: Sequence[np.ndarray]) -> np.ndarray:
-  return np.sum(parts, 0) if name.startswith('total/') else np.concatenate(parts)
 
 
 def _wrong(shard: Shard) -> np.ndarray:

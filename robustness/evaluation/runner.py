@@ -23,9 +23,8 @@ from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, numeric_columns
 from robustness.evaluation.callable_step import CallableStep
-from robustness.evaluation.image_digests import IMAGE_DIGEST, image_digests
-from robustness.evaluation.measurements import LARGEST, TOTAL, joined, observe
-from robustness.evaluation.prediction_summary import FINITE, summarise
+from robustness.evaluation.measurements import FINITE, LARGEST, TOTAL, joined, observe, summarise
+from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests
 from robustness.evaluation.records import Layout, Records, Shard
 from robustness.evaluation.row_checks import check_fit, check_images, check_labels
 from robustness.evaluation.study import IMAGES
@@ -99,7 +98,6 @@ class Evaluator:
 
   @property
   def _pixels(self) -> int:
-    """Pixels of a shown image."""
     return math.prod((self.views.image_shape or self._network.input_shape)[:2])
 
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
@@ -126,8 +124,7 @@ class Evaluator:
       parameters={name: values[chosen] for name, values in self.views.parameters.items()},
     )
     evaluator = dataclasses.replace(self, views=views)
-    shared = {name: getattr(self, name) for name in ('run', 'prepared')}
-    evaluator.__dict__.update(shared)  # as `cached_property` keeps them
+    evaluator.__dict__.update(run=self.run, prepared=self.prepared)  # as `cached_property` does
     return evaluator
 
   def step_rows(self, layout: Layout) -> int:
@@ -314,14 +311,12 @@ class Evaluator:
 
     def show_row(row: Mapping[str, jax.Array], view: tuple[jax.Array, Any]) -> jax.Array:
       view_id, parameters = view
-      draws = parameters.get(DRAWS, view_id)
-      key = random_keys.for_example(self.key, row['example_id'], draws)
-      extra = (logits,) if self.views.uses_classifier else ()
+      key = random_keys.for_example(self.key, row['example_id'], parameters.get(DRAWS, view_id))
       return self.views.show(key, row, parameters, *extra)
 
-    rows = with_scaled_image(batch)
+    extra, rows = (logits,) if self.views.uses_classifier else (), with_scaled_image(batch)
     images = self._each(show_row, rows, view)
-    measured = observe(self.views, rows, images, view[1], self.parallel.parts, logits)
+    measured = observe(self.views, rows, images, (view[1], *extra), self.parallel.parts)
     return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
 
   def _each(self, function: Callable[..., Any], rows: dict[str, jax.Array], view: Any) -> Any:
@@ -358,7 +353,14 @@ class Evaluator:
     totals = {k: joined(gathered.pop(k)[:, :v]) for k in list(gathered) if k.startswith(TOTAL)}
     arrays = {k: x[:n, :v] for k, x in gathered.items()}
     if self.classifier:
-      self._refuse_not_finite(arrays.pop(FINITE), batch, views.start)
+      finite = arrays.pop(FINITE)
+      if not finite.all():
+        row, view = np.argwhere(~finite)[0]
+        raise InputError(
+          f'{self.name} gives logits that are not finite for example '
+          f'{batch["example_id"][row]}, {self.views.describe(views.start + view)}. '
+          'Check the weights, the normalisation and the precision.'
+        )
       distribution = arrays.pop(DISTRIBUTION, np.zeros(1))  # callables are checked by themselves
       if distribution.all() and self.classifier.num_classes > 1:
         raise InputError(f'{self.name} {NO_LOGITS}')
@@ -369,26 +371,10 @@ class Evaluator:
           f'exactly, in {self.views.describe(views.start + outside.argmax())}.'
         )
       arrays[name] = total
-    arrays.update({name: batch[name][:n] for name in row_columns(batch)})
+    for name, value in batch.items():  # the columns of the rows
+      if name not in NOT_RECORDED and isinstance(value, np.ndarray) and value.ndim <= 2:
+        arrays[name] = value[:n]
     return batch['block'], chunk, Shard(rows, views, arrays)
-
-  def _refuse_not_finite(self, finite: np.ndarray, batch: Batch, first_view: int) -> None:
-    if not finite.all():
-      row, view = np.argwhere(~finite)[0]
-      raise InputError(
-        f'{self.name} gives logits that are not finite for example '
-        f'{batch["example_id"][row]}, {self.views.describe(first_view + view)}. '
-        'Check the weights, the normalisation and the precision.'
-      )
-
-
-def row_columns(batch: Batch) -> list[str]:
-  """Returns the names of the columns that records keep: all but images."""
-  return [
-    name
-    for name, value in batch.items()
-    if name not in NOT_RECORDED and isinstance(value, np.ndarray) and value.ndim <= 2
-  ]
 
 
 def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:

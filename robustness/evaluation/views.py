@@ -1,16 +1,21 @@
-"""Views: the ways in which a study shows every row."""
+"""Views: the ways in which a study shows every row, and what they are called."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
+from robustness.evaluation.records import Shard
+
 Show = Callable[..., jax.Array]
 Observe = Callable[..., Mapping[str, jax.Array]]
 
+MOST_NAMED = 100
+"""Views that are reported one by one."""
 DRAWS = 'draws'
 """The parameter of views that random keys follow from in place of the id."""
 
@@ -40,6 +45,7 @@ class Views:
       batch size and the devices.
     prepare: pure function from a row to a row, or None; what all views of a row share is computed
       here, once for each block of rows.
+    composes: whether a view makes its picture of several images, none of which is shown alone.
     sequential: whether rows are shown one after another where the device is a CPU: it suits large
       images whose making takes choices, all branches of which would be computed at once.
   """
@@ -52,6 +58,7 @@ class Views:
   measure: Observe | None = None
   total: Observe | None = None
   prepare: Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]] | None = None
+  composes: bool = False
   sequential: bool = False
 
   def __len__(self) -> int:
@@ -77,3 +84,60 @@ def identity() -> Views:
     ids=np.zeros(1, np.int32),
     parameters={ONLY: np.zeros(1, np.int32)},
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewTable:
+  """What the columns of records are.
+
+  Attributes:
+    names: of the V views.
+    clean: place of the view that shows images clean, or None.
+    counted: bool [N, V], which images count in which view; None where all do.
+    rows: names of what each row shows where rows are stored as views show them, [N]; or None.
+    groups: places of views that are averaged over, by what they are together.
+    units: int [N], equal for images that are not independent of one another, such as scenes of one
+      object; None where all are.
+    facets: {name: {facet: value}} of views and groups, see `facets_of`.
+  """
+
+  names: Sequence[str]
+  clean: int | None = None
+  counted: np.ndarray | None = None
+  rows: Sequence[str] | None = None
+  groups: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+  units: np.ndarray | None = None
+  facets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+  @classmethod
+  def of(cls, names: Sequence[str], groups: Mapping[str, Sequence[int]] | None = None) -> ViewTable:
+    """Returns the table of views by their names.
+
+    Args:
+      names: distinct, one a view.
+      groups: see `ViewTable`, the clean view's is called 'clean'; by default each of up to
+        `MOST_NAMED` views is alone, and all are together.
+    """
+    if groups is None:
+      each = {name: [view] for view, name in enumerate(names)} if len(names) <= MOST_NAMED else {}
+      groups = each if len(names) == 1 else {**each, 'all views': list(range(len(names)))}
+    clean = groups.get('clean')
+    return cls(names, clean[0] if clean else None, groups=groups)
+
+  def facets_of(self, name: str) -> Mapping[str, Any]:
+    """Returns the facets of a view or group in the table of results, its name where it has none."""
+    return self.facets.get(name, {'view': name})
+
+  def counted_in(self, shard: Shard) -> np.ndarray:
+    """Returns which images of a shard count in which of its views, bool [n, v]; none when clean."""
+    shape = shard['rank'].shape
+    counted = np.ones(shape, bool)
+    if self.counted is not None:
+      counted &= self.counted[shard.rows, shard.views]
+    if self.clean is not None and len(self.names) > 1:
+      counted &= np.arange(shard.views.start, shard.views.stop) != self.clean
+    return counted
+
+  def shown(self, row: int, view: int) -> str:
+    """Names what an image is shown as."""
+    return self.names[view] if self.rows is None else self.rows[row]

@@ -5,20 +5,17 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
 import pandas as pd
 
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require, require_fractions
-from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, right, wrong
-from robustness.evaluation.sequential_study import SequentialStudy
-from robustness.evaluation.views import Views
+from robustness.evaluation.study import Figures, Findings, ImageShape, Study
+from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier.filters import KINDS, bandwidths, half
 from robustness.present import charts, images
 from robustness.results import Results
@@ -28,23 +25,22 @@ MOST = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class BandStudy(SequentialStudy):
-  """A study whose views are low- and high-centred squares of frequencies, shown to all images or
-  in rounds (`half_width`, see `SequentialStudy`).
+class BandStudy(Study):
+  """A study whose views are low- and high-centred squares of frequencies.
 
   A subclass shows a row in a view, of which `kept` bool [H, W // 2 + 1] says which frequencies are
   kept (all in the clean view) and `bandwidth` is B (0 in the clean view). Its first two quantities
   are the error, or accuracy, in bands and in the clean view.
 
   Attributes:
+    half_width: shows views in rounds, see `Study`.
     kinds: 'low_pass' keeps the B × B square of frequencies centred on zero, 'high_pass' the one
       centred on the Nyquist frequency (Yin et al. 2019, section 2).
     bandwidths: B on the shorter side, for each kind; () takes up to 16, evenly spread over those
       that there are.
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests of two classifiers.
   """
 
+  half_width: float = 0.0
   kinds: tuple[str, ...] = tuple(KINDS)
   bandwidths: tuple[int, ...] = ()
   confidence: float = 0.95
@@ -52,18 +48,14 @@ class BandStudy(SequentialStudy):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    for kind in self.kinds:
-      choice('config.study.kinds', kind, KINDS)
+    self.choose('kinds', KINDS)
     for key in ('kinds', 'bandwidths'):
       values = getattr(self, key)
-      require(len(set(values)) == len(values), f'config.study.{key}', values, 'distinct')
-    require(bool(self.kinds), 'config.study.kinds', self.kinds, 'not empty')
-    require(
-      all(b >= 1 for b in self.bandwidths), 'config.study.bandwidths', self.bandwidths, 'at least 1'
-    )
-    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
+      self.require(len(set(values)) == len(values), key, 'distinct')
+    self.require(bool(self.kinds), 'kinds', 'not empty')
+    self.require(all(b >= 1 for b in self.bandwidths), 'bandwidths', 'at least 1')
 
-  def bands(self, image_shape: tuple[int, int, int]) -> list[tuple[str, int]]:
+  def bands(self, image_shape: ImageShape) -> list[tuple[str, int]]:
     """Returns kind and bandwidth of every band, kind by kind, ascending."""
     side = min(image_shape[:2])
     return [
@@ -72,7 +64,7 @@ class BandStudy(SequentialStudy):
       for b in sorted(self.bandwidths) or _spread(bandwidths(kind, side))
     ]
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then each kind at each bandwidth.
 
     The id is 2 B, plus 1 for a high pass: draws do not depend on which others a run holds.
@@ -93,14 +85,14 @@ class BandStudy(SequentialStudy):
       },
     )
 
-  def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
+  def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns kind and bandwidth of each view, none of the clean one."""
     table = [(None, None), *self.bands(image_shape)]
     return pd.DataFrame(table, columns=['band', 'bandwidth'])
 
-  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
-    """Returns 'clean', then '<kind>_<bandwidth>'."""
-    return ['clean', *(f'{kind}_{b}' for kind, b in self.bands(image_shape))]
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Names views 'clean' and '<kind>_<bandwidth>'."""
+    return ViewTable.of(['clean', *(f'{kind}_{b}' for kind, b in self.bands(image_shape))])
 
   @abc.abstractmethod
   def _show(
@@ -108,7 +100,7 @@ class BandStudy(SequentialStudy):
   ) -> jax.Array:
     """Shows one row in one view."""
 
-  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
     """Returns the first image as up to five bands of each kind show it.
 
     Returns:
@@ -129,11 +121,10 @@ class BandStudy(SequentialStudy):
     in_bands, when_clean = self.quantities[:2]
     outcomes = recorded.outcomes(right if in_bands is ACCURACY else wrong)
     clean = recorded.views.band.isna().to_numpy()
-    given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
-    yield means(when_clean, outcomes, where=clean, **given)
-    yield means(in_bands, outcomes, ('band', 'bandwidth'), **given)
+    yield self.means(when_clean, outcomes, where=clean, test=True)
+    yield self.means(in_bands, outcomes, ('band', 'bandwidth'), test=True)
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+  def figures(self, results: Results) -> Figures:
     """Returns the default pictures and the samples, high-passed ones also normalised."""
     rows = {}
     for kind in self.kinds:

@@ -16,6 +16,7 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.estimates.table import select, to_csv
 from robustness.evaluation.records import Records
+from robustness.evaluation.study import ImageShape, Study
 from robustness.fourier.basis import Frequencies
 from robustness.results import Results
 
@@ -90,7 +91,7 @@ class FinishedMap:
     places = pd.MultiIndex.from_arrays([frequencies.fy, frequencies.fx])
     return self.of(label).set_index(FREQUENCY).value.reindex(places).to_numpy()
 
-  def check_shape(self, image_shape: tuple[int, int, int]) -> None:
+  def check_shape(self, image_shape: ImageShape) -> None:
     """Refuses images of another size than those of the map."""
     own = self.results.data['image_shape'][:2]
     if list(own) != list(image_shape[:2]):
@@ -113,7 +114,7 @@ class FinishedMap:
     return Records.open(self.directory / 'records' / label).column('example_id')
 
 
-class BeginsWithMap:
+class BeginsWithMap(Study):
   """What studies that may begin with a finished heat map share.
 
   Attributes:

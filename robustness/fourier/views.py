@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 import jax
 import numpy as np
+from matplotlib.figure import Figure
 
 from robustness.evaluation.views import Views
 from robustness.fourier.basis import perturb
+from robustness.present import images
 
 CLEAN = 0
 """Index of the clean view; frequencies follow it."""
@@ -52,3 +54,12 @@ def wave_views(
 def wave_names(fy: np.ndarray, fx: np.ndarray) -> list[str]:
   """Returns the names of these views: 'clean', then 'fy=<fy>, fx=<fx>'."""
   return ['clean', *(f'fy={y}, fx={x}' for y, x in zip(fy, fx, strict=True))]
+
+
+def sample_figure(
+  frequencies: np.ndarray, pictures: np.ndarray, caption: str
+) -> tuple[Figure, str]:
+  """Draws an image clean, then with the wave of each (fy, fx) [S, 2]; pictures [1 + S, H, W, C]."""
+  waves = [f'({y}, {x})'.replace('-', '−') for y, x in frequencies]
+  samples = dict(zip(['clean', *waves], pictures, strict=True))
+  return images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image'), caption

@@ -9,11 +9,9 @@ from typing import ClassVar
 
 import pandas as pd
 
-from robustness.core.settings import require, require_fractions
-from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY, Quantity
-from robustness.evaluation import study
 from robustness.evaluation.outcomes import Recorded, right
+from robustness.evaluation.study import Study
 
 
 def accuracy_at(k: int) -> Quantity:
@@ -22,31 +20,29 @@ def accuracy_at(k: int) -> Quantity:
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(study.Study):
-  """Settings of the study `accuracy`.
+class Accuracy(Study):
+  """Settings.
 
   Attributes:
     top_k: k of the second accuracy; 5 gives `top5_accuracy`, if there are more classes than that.
-    confidence: of all intervals.
   """
 
-  name: ClassVar[str] = 'accuracy'
   title: ClassVar[str] = 'Accuracy'
 
   top_k: int = 5
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
-    require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
-    require_fractions(self, 'config.study', 'confidence')
+    super().__post_init__()
+    self.require(self.top_k >= 1, 'top_k', 'at least 1')
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`; `accuracy` is by class."""
+    """See `Study`; `accuracy` is by class."""
     return *(accuracy_at(k) for k in sorted({1, self.top_k})), ACCURACY
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields `top1_accuracy` and `top<k>_accuracy`, with tests of differences from the first."""
     for k in recorded.evaluations[0].top_k(self.top_k):
       outcomes = recorded.outcomes(functools.partial(right, k=k))
-      yield means(accuracy_at(k), outcomes, confidence=self.confidence, test=True)
+      yield self.means(accuracy_at(k), outcomes, test=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,19 +21,23 @@ from robustness.attacks.losses import LOSSES
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.registry import part_name
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require, require_fractions
-from robustness.estimates.means import arrays, means
+from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.spectra import energy_fraction
 from robustness.estimates.table import select
-from robustness.evaluation import study
-from robustness.evaluation.outcomes import Recorded, wrong
-from robustness.evaluation.prediction_summary import summarise
-from robustness.evaluation.records import Records
-from robustness.evaluation.sequential_study import SequentialStudy
-from robustness.evaluation.study import Evaluation, Findings
-from robustness.evaluation.views import Views
+from robustness.evaluation.measurements import summarise
+from robustness.evaluation.outcomes import Evaluation, Recorded, wrong
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import (
+  Figures,
+  Findings,
+  ImageShape,
+  Recipes,
+  Study,
+  require_single_labels,
+)
+from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import charts, style
@@ -72,8 +76,8 @@ WHERE = 'config.study'
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(SequentialStudy):
-  """Settings of the study `attack_error`, beside `half_width` of `SequentialStudy`.
+class AttackError(Study):
+  """Settings; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
     attacks: their names: 'pgd', 'fgsm', 'auto_pgd', or `FILE.py:NAME`.
@@ -87,14 +91,12 @@ class Study(SequentialStudy):
     restarts: runs from another random start, of which each image keeps the worst.
     bandwidth: of the high pass that the share of high frequency is measured by; see
       `robustness.fourier.filters.lowest_kept`.
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests of two classifiers.
   """
 
-  name: ClassVar[str] = 'attack_error'
   title: ClassVar[str] = 'Error under attacks'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'madry2018towards')
 
+  half_width: float = 0.0
   attacks: tuple[str, ...] = ('pgd',)
   losses: tuple[str, ...] = ('cross_entropy',)
   norm: str = 'linf'
@@ -111,23 +113,19 @@ class Study(SequentialStudy):
   def __post_init__(self) -> None:
     super().__post_init__()
     for key, names in (('attacks', self.attacks), ('losses', self.losses)):
-      require(bool(names) and len(set(names)) == len(names), f'{WHERE}.{key}', names, 'distinct')
+      self.require(bool(names) and len(set(names)) == len(names), key, 'distinct')
     for attack in self.attacks:
       ATTACKS.find(attack, f'{WHERE}.attacks')
-    for loss in self.losses:
-      choice(f'{WHERE}.losses', loss, LOSSES)
+    self.choose('losses', LOSSES)
     for epsilon in self.radii:
-      balls.check(WHERE, self.norm, epsilon)
-    require(
-      len(set(self.radii)) == len(self.radii), f'{WHERE}.epsilons', self.epsilons, 'distinct radii'
-    )
+      balls.check(self.section, self.norm, epsilon)
+    self.require(len(set(self.radii)) == len(self.radii), 'epsilons', 'distinct radii')
     for key in ('steps', 'restarts'):
-      require(getattr(self, key) >= 1, f'{WHERE}.{key}', getattr(self, key), 'at least 1')
-    require(self.step_size > 0, f'{WHERE}.step_size', self.step_size, 'above 0')
-    require_fractions(self, WHERE, 'confidence', 'false_discovery_rate')
+      self.require(getattr(self, key) >= 1, key, 'at least 1')
+    self.require(self.step_size > 0, 'step_size', 'above 0')
 
-  def lost_in_bfloat16(self, image_shape: tuple[int, int, int] | None = None) -> str:
-    """See `robustness.evaluation.study.Study`: what is rounded away looks like robustness."""
+  def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
+    """See `Study`: what is rounded away looks like robustness."""
     if self.norm != 'linf' and image_shape is None:
       return ''
     unit = balls.mean_change(self.norm, 1.0, image_shape or ())
@@ -154,12 +152,13 @@ class Study(SequentialStudy):
         runs[name] = attack(**values, loss=loss)
     return runs
 
-  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
-    """Returns 'clean', then names of the attacked views, such as 'pgd 0.03137'."""
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Names the views 'clean' and, for example, 'pgd 0.03137'."""
     del image_shape
-    return ['clean', *(f'{name} {epsilon:.4g}' for epsilon in self.radii for name in self.runs)]
+    attacked = (f'{name} {epsilon:.4g}' for epsilon in self.radii for name in self.runs)
+    return ViewTable.of(['clean', *attacked])
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then every attack at every ε, ascending.
 
     An id is a digest of attack, loss, norm and ε: random starts do not depend on what else a run
@@ -222,29 +221,29 @@ class Study(SequentialStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     radii = ', '.join(f'{epsilon:.4g}' for epsilon in self.radii)
     each = f'{self.steps} steps of {self.step_size:.4g}, {self.restarts} run(s)'
     return {'attacks': f'{", ".join(self.runs)} in the {self.norm} ball of {radii}; {each}'}
 
-  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
+  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`."""
     own = ' and '.join(map(part_name, self.attacks))
     return [*super().differences(records, image_shape), f'{own}, not AutoAttack: a lower bound']
 
-  def check_rows(self, rows: Rows) -> None:
+  def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows with several labels each: an attack ascends the loss of one."""
-    study.require_single_labels(rows, 'an attack')
-    super().check_rows(rows)
+    require_single_labels(rows, 'an attack')
+    super().check(rows, recipes)
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     of_each = dataclasses.replace(ERROR, headline=len(self.runs) > 1)
     of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
     return (ATTACK_ERROR, CLEAN_ERROR, of_each, *of_changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
 
-  def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
+  def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns attack and radius of each view, none of the clean one."""
     del image_shape
     attacked = [(name, epsilon) for epsilon in self.radii for name in self.runs]
@@ -259,18 +258,16 @@ class Study(SequentialStudy):
     """
     views, by = recorded.views, ('attack', 'epsilon')
     clean = views.attack.isna().to_numpy()
-    given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
     errors = recorded.outcomes(wrong)
-    yield means(CLEAN_ERROR, errors, where=clean, **given)
-    yield means(ERROR, errors, by, **given)
-    yield means(ATTACK_ERROR, self._worst(errors), ('epsilon',), **given)
-    alone: dict[str, Any] = {'confidence': self.confidence, 'paired': False}
+    yield self.means(CLEAN_ERROR, errors, where=clean, test=True)
+    yield self.means(ERROR, errors, by, test=True)
+    yield self.means(ATTACK_ERROR, self._worst(errors), ('epsilon',), test=True)
     energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
     shares = Outcomes({k: energy_fraction(high[k], energy[k]) for k in energy}, views)
-    yield means(HIGH_FREQUENCY, shares, by, **alone)
-    yield means(CLEAN_HIGH_FREQUENCY, shares, where=clean, **alone)
+    yield self.means(HIGH_FREQUENCY, shares, by, paired=False)
+    yield self.means(CLEAN_HIGH_FREQUENCY, shares, where=clean, paired=False)
     norms = {label: np.sqrt(values) for label, values in energy.items()}
-    yield means(CHANGE_NORM, Outcomes(norms, views), by, **alone)
+    yield self.means(CHANGE_NORM, Outcomes(norms, views), by, paired=False)
     for evaluation in recorded.evaluations:
       largest = evaluation.records.table('measure/largest')
       value = largest.max(0)[~clean].astype(float)
@@ -288,9 +285,7 @@ class Study(SequentialStudy):
     }
     return Outcomes(values, radii)
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results with amplitudes by |f|, and pictures.
 
     These are for each classifier `<label>/spectrum` [E, A, H, W], mean |F(δ)| by radius and attack
@@ -317,13 +312,12 @@ class Study(SequentialStudy):
     rings = _of_changes(recorded, 'measure/rings')
     of_rings = Outcomes({k: v.reshape(len(v), -1) for k, v in rings.items()}, views)
     clean = views.attack.isna().to_numpy()
-    given: dict[str, Any] = {'confidence': self.confidence, 'paired': False}
     return [
-      means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), **given),
-      means(CLEAN_RADIAL, of_rings, ('radius',), where=clean, **given),
+      self.means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), paired=False),
+      self.means(CLEAN_RADIAL, of_rings, ('radius',), where=clean, paired=False),
     ]
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+  def figures(self, results: Results) -> Figures:
     """Returns the default pictures, amplitudes by |f| and spectra, both at `epsilon`."""
     figures, facets = charts.draw(results), ('attack', 'epsilon', 'radius')
     rows = select(results.table, RADIAL.name, attack=..., epsilon=self.epsilon, radius=...)

@@ -12,8 +12,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from robustness.core.settings import require
-from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR
 from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
 
@@ -21,24 +20,24 @@ SMALLEST = 1e-12  # of a norm that is divided by
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(BandStudy):
-  """Settings of the study `band_noise`, beside those of `BandStudy`.
+class BandNoise(BandStudy):
+  """Settings, beside those of `BandStudy`.
 
   Attributes:
     norm: v > 0, L2 norm of one channel's noise (paper: 8 for CIFAR-10).
     clip: whether noisy images are clipped to [0, 1] (paper: no).
   """
 
-  name: ClassVar[str] = 'band_noise'
   title: ClassVar[str] = 'Error under noise by band of frequencies'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
+  quantities = (ERROR, CLEAN_ERROR)
 
   norm: float = 8.0
   clip: bool = False
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    require(0 < self.norm < float('inf'), 'config.study.norm', self.norm, 'a finite number above 0')
+    self.require(0 < self.norm < float('inf'), 'norm', 'a finite number above 0')
 
   def _show(
     self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
@@ -54,11 +53,6 @@ class Study(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
     return {'noise': f'norm {self.norm:g} in each channel, {clipped}'}
-
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return ERROR, CLEAN_ERROR

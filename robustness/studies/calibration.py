@@ -15,15 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from robustness.core.settings import parse, require, require_fractions
+from robustness.core.settings import parse
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade
 from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
 from robustness.estimates.means import Estimate, Row, arrays, part, row
 from robustness.estimates.quantity import ACCURACY, Quantity
-from robustness.evaluation import study
-from robustness.evaluation.study import Evaluation, Findings
-from robustness.evaluation.view_table import ViewTable
+from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape
+from robustness.evaluation.views import ViewTable
 from robustness.present import charts, reliability
 from robustness.results import Results
 from robustness.workdir import WorkdirPredictions, WorkdirScores
@@ -62,23 +61,26 @@ IN_BINS = (
   Quantity('bin_confidence', 'mean confidence in a bin'),
   Quantity('bin_accuracy', 'top-1 accuracy in a bin of confidence'),
 )
+QUANTITIES = (
+  *(*ERRORS, LEANING, dataclasses.replace(ACCURACY, headline=False), MEAN_CONFIDENCE),
+  *(SELECTIVE, *WITH_CHANCE, *IN_BINS),
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(StoredOrMade, study.Study):
-  """Settings of the study `calibration`, beside those of `CorruptionViews`.
+class Calibration(StoredOrMade):
+  """Settings, beside those of `CorruptionViews`.
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
       scores those of `corruptions` and `severities` that are there.
     bins: M, of confidence.
     resamples: bootstrap samples of the images.
-    confidence: of all intervals.
   """
 
-  name: ClassVar[str] = 'calibration'
   title: ClassVar[str] = 'Confidence against accuracy'
   papers: ClassVar[tuple[str, ...]] = ('ovadia2019can',)
+  quantities = QUANTITIES
 
   source: str = GENERATED
   bins: int = BINS
@@ -87,40 +89,18 @@ class Study(StoredOrMade, study.Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.check_source()
     for key in ('bins', 'resamples'):
-      require(getattr(self, key) >= 1, f'config.study.{key}', getattr(self, key), 'at least 1')
-    require_fractions(self, 'config.study', 'confidence')
+      self.require(getattr(self, key) >= 1, key, 'at least 1')
 
   def prediction_scores(self, config: Mapping[str, Any]) -> WorkdirScores:
-    """See `robustness.evaluation.study.Study`; the keys are those of `WorkdirPredictions`."""
+    """See `ScoresPredictions`; the keys are those of `WorkdirPredictions`."""
     own = {key: getattr(self, key) for key in ('name', 'bins', 'resamples', 'confidence')}
     return WorkdirScores(parse(WorkdirPredictions, config, 'config'), self.reduced, own)
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Reduces the corrupted views, made or stored; see `reduced`."""
     joined = [self.of_images(evaluation, image_shape) for evaluation in evaluations]
     return self.reduced(joined, self.by_image(evaluations[0].records, image_shape)[1])
-
-  @property
-  def recording(self) -> dict[str, Any]:
-    """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
-    return self.described if self.is_stored else super().recording
-
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return (
-      *ERRORS,
-      LEANING,
-      dataclasses.replace(ACCURACY, headline=False),
-      MEAN_CONFIDENCE,
-      SELECTIVE,
-      *WITH_CHANCE,
-      *IN_BINS,
-    )
 
   def reduced(self, evaluations: Sequence[Evaluation], table: ViewTable) -> Findings:
     """Returns every quantity by view, and its mean over the views of each group with an interval.
@@ -179,6 +159,6 @@ class Study(StoredOrMade, study.Study):
     for quantity, values in zip(IN_BINS, zip(*bins, strict=True), strict=True):
       yield arrays(quantity, label, along, np.concatenate(values), n=n)
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`; `reliability` is accuracy by confidence."""
+  def figures(self, results: Results) -> Figures:
+    """See `Study`; `reliability` is accuracy by confidence."""
     return {'reliability': reliability.draw(results), **charts.draw(results)}

@@ -19,13 +19,13 @@ import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require, require_fractions
 from robustness.corruptions import released
 from robustness.corruptions.checks import check_between
 from robustness.corruptions.names import SEVERITIES, whole_sets
 from robustness.corruptions.severities import table_for
 from robustness.corruptions.stored_parts import CLEAN_PART
 from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
+from robustness.corruptions.views import gallery_figure
 from robustness.estimates.corruption_error import MCE, RELATIVE_MCE, mce, relative_mce
 from robustness.estimates.failure_point import failure_points
 from robustness.estimates.means import means
@@ -33,10 +33,9 @@ from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import AMOUNT, CLEAN_ERROR, ERROR, Quantity, errors_at
 from robustness.estimates.table import select
 from robustness.evaluation.outcomes import Recorded, wrong
-from robustness.evaluation.sequential_study import SequentialStudy, without_fixed
-from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape
 from robustness.evaluation.views import Views
-from robustness.present import charts, images
+from robustness.present import charts
 from robustness.results import Results
 
 FIRST = 'first'
@@ -46,9 +45,8 @@ FAILURE_SEVERITY = Quantity(
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(StoredOrMade, SequentialStudy):
-  """Settings of the study `corruption_error`, beside those of `CorruptionViews` and `half_width` of
-  `SequentialStudy`.
+class CorruptionError(StoredOrMade):
+  """Settings, beside those of `CorruptionViews`; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
@@ -59,8 +57,6 @@ class Study(StoredOrMade, SequentialStudy):
       'cifar10_standard' (CIFAR-10-C). Further corruptions may be shown; sets that hold one have no
       mCE then.
     top_k: k of the second error, if there are more classes than that.
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests over corruptions and severities.
     between: further severities between those of 1..5, such as 1.5, whose constants are interpolated
       (`robustness.corruptions.severities.Table.with_between`). They have errors of their own; means
       and mCE are over `severities`.
@@ -68,10 +64,12 @@ class Study(StoredOrMade, SequentialStudy):
       each corruption. 0 does not look for it.
   """
 
-  name: ClassVar[str] = 'corruption_error'
   title: ClassVar[str] = 'Error under common corruptions'
   papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking', 'yin2019fourier')
 
+  not_stored: ClassVar[tuple[str, ...]] = ('between', 'half_width')
+
+  half_width: float = 0.0
   source: str = GENERATED
   baseline: str = FIRST
   top_k: int = 5
@@ -82,18 +80,10 @@ class Study(StoredOrMade, SequentialStudy):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    SequentialStudy.__post_init__(self)
-    self.check_source('between', 'half_width')
-    choice('config.study.baseline', self.baseline, (FIRST, *BASELINES))
-    require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
-    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
+    self.choose('baseline', (FIRST, *BASELINES))
+    self.require(self.top_k >= 1, 'top_k', 'at least 1')
     check_between('config.study.between', self.between)
-    require(
-      0 <= self.failure_share < 1,
-      'config.study.failure_share',
-      self.failure_share,
-      'in [0, 1); 0 looks for no failure',
-    )
+    self.require(0 <= self.failure_share < 1, 'failure_share', 'in [0, 1); 0 looks for no failure')
     if self.published:
       self._check_published(self.published)
 
@@ -118,9 +108,9 @@ class Study(StoredOrMade, SequentialStudy):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
+    """See `CorruptionViews`; errors in rounds and between severities have more records."""
     if self.is_stored:
-      return without_fixed(self.described)
+      return super().recording
     sequential = {'half_width': self.half_width, 'confidence': self.confidence}
     return {
       **super().recording,
@@ -133,7 +123,7 @@ class Study(StoredOrMade, SequentialStudy):
     """See `CorruptionViews`."""
     return self.between
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the corruptions as views, or the identity for stored images.
 
     Raises:
@@ -149,12 +139,11 @@ class Study(StoredOrMade, SequentialStudy):
       )
     return super().views(image_shape)
 
-  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """Returns the gallery: the first image under each corruption and severity."""
-    return self._stored_gallery(rows) if self.is_stored else self.gallery(rows, key)
-
-  def _stored_gallery(self, rows: Rows) -> dict[str, np.ndarray]:
-    """Returns the gallery of rows that come in equal parts; of others none."""
+  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
+    """Returns the gallery: the first image under each corruption and severity; of stored rows those
+    that come in equal parts."""
+    if not self.is_stored:
+      return self.gallery(rows, key)
     num_parts = rows.description.get('parts', 0)
     if not num_parts:
       return {}
@@ -170,7 +159,7 @@ class Study(StoredOrMade, SequentialStudy):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     share = f'{100 * self.failure_share:g} %'
     words = f'severity at which accuracy falls below {share} of that on clean images'
     failure = (dataclasses.replace(FAILURE_SEVERITY, words=words),) if self.failure_share else ()
@@ -183,18 +172,17 @@ class Study(StoredOrMade, SequentialStudy):
     """
     views = recorded.views
     clean, counted = views.corruption.isna(), views.severity.isin(self.severities)
-    given: dict[str, Any] = {'confidence': self.confidence}
     for k in recorded.evaluations[0].top_k(self.top_k):
       error, of_clean = errors_at(k)
       outcomes = recorded.outcomes(functools.partial(wrong, k=k))
-      by_view: dict[str, Any] = {**given, 'test': True, 'decides': k == 1}
       if clean.any():
-        yield means(of_clean, outcomes, where=clean, **by_view)
-      yield means(error, outcomes, ('corruption', 'severity'), **by_view)
-      yield means(error, outcomes, ('corruption',), where=counted, **given)
+        yield self.means(of_clean, outcomes, where=clean, test=True, decides=k == 1)
+      by_view = ('corruption', 'severity')
+      yield self.means(error, outcomes, by_view, test=True, decides=k == 1)
+      yield self.means(error, outcomes, ('corruption',), where=counted)
       for label, members in whole_sets(self.names).items():
         of_set = (counted & views.corruption.isin(members)).to_numpy()
-        own = {**given, 'facets': {'corruption_set': label}}
+        own: dict[str, Any] = {'facets': {'corruption_set': label}, 'confidence': self.confidence}
         yield means(error, outcomes, where=of_set, **own)
         if k == 1 and (not self.published or set(members) <= set(self.published.corrupted)):
           yield mce(outcomes, of_set, self.published, **own)
@@ -203,10 +191,8 @@ class Study(StoredOrMade, SequentialStudy):
       if k == 1 and clean.any() and self.failure_share:
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
-    """See `robustness.evaluation.study.Study`; stored images are joined to images × views first.
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
+    """See `Study`; stored images are joined to images × views first.
 
     mCE by published errors says why it is not the published kind, where it is not.
     """
@@ -230,7 +216,7 @@ class Study(StoredOrMade, SequentialStudy):
       return f'{self.published.of} (published)'
     return f'{first}, the first classifier: published mCE divides by another'
 
-  def _incomparable(self, image_shape: tuple[int, int, int]) -> str:
+  def _incomparable(self, image_shape: ImageShape) -> str:
     """Says why mCE by published errors is not the published kind; '' if it is, or there is none."""
     if not self.published:
       return ''
@@ -239,14 +225,13 @@ class Study(StoredOrMade, SequentialStudy):
       reasons += released.setting_differences(self, image_shape, self.published.side)
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+  def figures(self, results: Results) -> Figures:
     """Returns those of the table, and one image under every corruption and severity."""
     figures = charts.draw(results)
     if 'gallery' in results.arrays:
       cells = select(results.table, ERROR.name, corruption=..., severity=...)
-      titles = [f'severity {severity:g}' for severity in dict.fromkeys(cells.severity)]
-      rows = zip(dict.fromkeys(cells.corruption), results.arrays['gallery'], strict=True)
-      pictures = {name: dict(zip(titles, shown, strict=True)) for name, shown in rows}
       caption = f'One image under every corruption and severity ({self.source}).'
-      figures['gallery'] = images.grid(pictures), caption
+      figures['gallery'] = gallery_figure(
+        cells.corruption, cells.severity, results.arrays['gallery'], caption
+      )
     return figures

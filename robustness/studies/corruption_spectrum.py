@@ -15,20 +15,17 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require_fractions
-from robustness.corruptions.views import CLEAN, CorruptionViews, change
-from robustness.estimates.means import means
+from robustness.corruptions.views import CLEAN, CorruptionViews, change, gallery_figure
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.estimates.spectra import energy_fraction, known_mean
 from robustness.estimates.table import select
-from robustness.evaluation import study
-from robustness.evaluation.records import Records
-from robustness.evaluation.study import IMAGES, Evaluation, Findings
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import IMAGES, Evaluation, Figures, Findings, ImageShape
 from robustness.evaluation.views import Views
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
-from robustness.present import charts, images, style
+from robustness.present import charts, style
 from robustness.present.spectra import DECADES, spectrum_panels
 from robustness.results import Results, Table
 
@@ -54,21 +51,20 @@ KEPT = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white no
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(CorruptionViews, study.Study):
-  """Settings of the study `corruption_spectrum`, beside those of `CorruptionViews`.
+class CorruptionSpectrum(CorruptionViews):
+  """Settings, beside those of `CorruptionViews`.
 
   Attributes:
     channels: 'each' averages |F| over the channels, 'grey' takes |F| of their weighted sum.
     normalisation: of the discrete Fourier transform: 'orthonormal', or 'sum', which is √(HW) times
       as large (NumPy's default). Fractions of energy do not depend on it.
     severity: shown in the figure of spectra, if it is among `severities`.
-    confidence: of all intervals.
   """
 
-  name: ClassVar[str] = 'corruption_spectrum'
   title: ClassVar[str] = 'Spectra of common corruptions'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   needs_classifier: ClassVar[bool] = False
+  quantities = (*CHANGES, *IMAGES_THEMSELVES)
 
   channels: str = 'each'
   normalisation: str = 'orthonormal'
@@ -77,16 +73,15 @@ class Study(CorruptionViews, study.Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    choice('config.study.channels', self.channels, spectrum.CHANNELS)
-    choice('config.study.normalisation', self.normalisation, NORMALISATIONS)
-    require_fractions(self, 'config.study', 'confidence')
+    self.choose('channels', spectrum.CHANNELS)
+    self.choose('normalisation', NORMALISATIONS)
 
   @property
   def recording(self) -> dict[str, Any]:
     """All settings: more is measured than other studies of corruptions record."""
-    return self.described
+    return self.describe()
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, whose spectrum is that of the images, and the corrupted ones, whose
     spectra are those of the change."""
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
@@ -103,18 +98,11 @@ class Study(CorruptionViews, study.Study):
       total=lambda row, shown, view: {'spectrum': magnitude(row, shown, view).mean(-1)},
     )
 
-  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
     """Returns the gallery: the first image under each corruption and severity."""
     return self.gallery(rows, key)
 
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return (*CHANGES, *IMAGES_THEMSELVES)
-
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, mean spectra as pictures, and what the high pass keeps.
 
     The pictures are mean |F|, zero frequency in the centre: `spectrum` [corruptions, severities, H,
@@ -133,7 +121,7 @@ class Study(CorruptionViews, study.Study):
     )
 
   def _estimates(
-    self, records: Records, image_shape: tuple[int, int, int], scale: float, radii: np.ndarray
+    self, records: RecordsReader, image_shape: ImageShape, scale: float, radii: np.ndarray
   ) -> Iterator[pd.DataFrame]:
     """Yields the table of results.
 
@@ -141,26 +129,25 @@ class Study(CorruptionViews, study.Study):
     one. Means over severities are over the images' own means.
     """
     views = self.facets(image_shape)
-    given: dict[str, Any] = {'confidence': self.confidence}
     clean = views.corruption.isna().to_numpy()
     energy = records.table('measure/energy').astype(float)
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
     share = energy_fraction(records.table('measure/high_energy'), energy)
     for k, values in enumerate((share, np.sqrt(energy / pixels))):
       by_view = Outcomes({IMAGES: values}, views)
-      yield means(IMAGES_THEMSELVES[k], by_view, where=clean, **given)
+      yield self.means(IMAGES_THEMSELVES[k], by_view, where=clean)
       own_means = known_mean(self.by_corruption(values))
       by_name = Outcomes({IMAGES: own_means}, pd.DataFrame({'corruption': self.names}))
-      yield means(CHANGES[k], by_name, ('corruption',), **given)
-      yield means(CHANGES[k], by_view, ('corruption', 'severity'), **given)
+      yield self.means(CHANGES[k], by_name, ('corruption',))
+      yield self.means(CHANGES[k], by_view, ('corruption', 'severity'))
     rings = scale * records.table('measure/rings').astype(float)
     at = views.loc[views.index.repeat(len(radii))].assign(radius=np.tile(radii, len(views)))
     by_ring = Outcomes({IMAGES: rings.reshape(len(rings), -1)}, at)
-    yield means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)), **given)
+    yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
-      yield means(RADIAL, by_ring, facets, **given)
+      yield self.means(RADIAL, by_ring, facets)
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+  def figures(self, results: Results) -> Figures:
     """Returns those of the table, the mean spectra and one image under every corruption."""
     figures = charts.draw(results)
     figure, caption = figures[BY_RADIUS]
@@ -192,8 +179,7 @@ class Study(CorruptionViews, study.Study):
       f'share of high frequency in the energy; {own.n.iloc[0]} images, zero frequency in the '
       'centre, one logarithmic scale.',
     )
-    rows = zip(self.names, results.arrays['gallery'], strict=True)
-    levels = [f'severity {level}' for level in self.levels]
-    pictures = {name: dict(zip(levels, shown, strict=True)) for name, shown in rows}
-    figures['gallery'] = images.grid(pictures), 'One image under every corruption and severity.'
+    caption = 'One image under every corruption and severity.'
+    gallery = results.arrays['gallery']
+    figures['gallery'] = gallery_figure(self.names, self.levels, gallery, caption)
     return figures

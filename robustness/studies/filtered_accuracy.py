@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import pandas as pd
 
-from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.evaluation.outcomes import Recorded, right
 from robustness.fourier.band_study import BandStudy
@@ -30,12 +29,12 @@ TRAINED = Quantity(
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(BandStudy):
-  """Settings of the study `filtered_accuracy`, those of `BandStudy`. Nothing is clipped."""
+class FilteredAccuracy(BandStudy):
+  """The settings are those of `BandStudy`. Nothing is clipped."""
 
-  name: ClassVar[str] = 'filtered_accuracy'
   title: ClassVar[str] = 'Accuracy on low- and high-passed images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
+  quantities = (ACCURACY, CLEAN_ACCURACY, TRAINED)
 
   def _show(
     self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
@@ -47,13 +46,8 @@ class Study(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
-
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return ACCURACY, CLEAN_ACCURACY, TRAINED
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies, and those of networks behind a filter at its own bandwidth."""
@@ -64,4 +58,4 @@ class Study(BandStudy):
       if front_end.get('name') in self.kinds:
         own = Recorded([evaluation], recorded.views).outcomes(right)
         facets = {'band': front_end['name'], 'bandwidth': front_end['bandwidth']}
-        yield means(TRAINED, own, where=clean, facets=facets, confidence=self.confidence)
+        yield self.means(TRAINED, own, where=clean, facets=facets)

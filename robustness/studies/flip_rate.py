@@ -14,24 +14,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.settings import choice, require, require_fractions
 from robustness.corruptions.catalog import apply, checked_table, numbered
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
 from robustness.estimates.corruption_error import PAPER, mean_ratio
-from robustness.estimates.means import means
 from robustness.estimates.of_means import LOG_RATIO, of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import RATIO, Quantity
-from robustness.evaluation import study
 from robustness.evaluation.outcomes import Recorded
-from robustness.evaluation.records import Records
-from robustness.evaluation.views import DRAWS, Views
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import ImageShape, Study
+from robustness.evaluation.views import DRAWS, Views, ViewTable
 
 FLIP_RATE = Quantity(
   'flip_rate',
@@ -50,8 +48,8 @@ FLIP_RATIO = Quantity(
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(study.Study):
-  """Settings of the study `flip_rate`.
+class FlipRate(Study):
+  """Settings.
 
   Attributes:
     corruptions: names, or names of sets, as in `corruption_error`.
@@ -62,9 +60,10 @@ class Study(study.Study):
     confidence: of intervals.
   """
 
-  name: ClassVar[str] = 'flip_rate'
   title: ClassVar[str] = 'How often predictions flip as a corruption grows'
   papers: ClassVar[tuple[str, ...]] = (PAPER,)
+  quantities = (FLIP_RATE, FLIP_RATIO)
+  stream = STREAM
 
   corruptions: tuple[str, ...] = ('official',)
   frames: int = 9
@@ -74,21 +73,14 @@ class Study(study.Study):
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
-    for name in self.corruptions:
-      choice('config.study.corruptions', name, (*SETS, *KNOWN))
-    require(bool(self.corruptions), 'config.study.corruptions', self.corruptions, 'not empty')
+    super().__post_init__()
+    self.choose('corruptions', (*SETS, *KNOWN))
+    self.require(bool(self.corruptions), 'corruptions', 'not empty')
     for key in ('lowest', 'highest'):
-      severity = getattr(self, key)
-      require(1 <= severity <= 5, f'config.study.{key}', severity, 'in [1, 5]')
-    require(self.lowest < self.highest, 'config.study.lowest', self.lowest, f'below {self.highest}')
+      self.require(1 <= getattr(self, key) <= 5, key, 'in [1, 5]')
+    self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
     most = int((self.highest - self.lowest) * FINEST) + 1
-    require(2 <= self.frames <= most, 'config.study.frames', self.frames, f'in 2..{most}')
-    require_fractions(self, 'config.study', 'confidence')
-
-  @property
-  def stream(self) -> str:
-    """That of all studies of corruptions."""
-    return STREAM
+    self.require(2 <= self.frames <= most, 'frames', f'in 2..{most}')
 
   @property
   def names(self) -> tuple[str, ...]:
@@ -101,7 +93,7 @@ class Study(study.Study):
     even = np.linspace(self.lowest, self.highest, self.frames)
     return np.round(even * FINEST) / FINEST
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the frames of each corruption; all frames of one have the same draws."""
     side = self.constants or None
     numbers, between = numbered(self.severities)
@@ -132,26 +124,21 @@ class Study(study.Study):
       sequential=True,
     )
 
-  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
-    """Returns '<corruption> <severity>' of each frame."""
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Names each frame '<corruption> <severity>'."""
     del image_shape
-    return [f'{name} {severity:.4g}' for name in self.names for severity in self.severities]
+    return ViewTable.of([f'{name} {s:.4g}' for name in self.names for s in self.severities])
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     side = f'{self.constants} pixels' if self.constants else 'the nearest size'
     levels = f'severity {self.lowest:g} to {self.highest:g}'
     return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}
 
-  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
+  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`."""
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
-
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return (FLIP_RATE, FLIP_RATIO)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields the share of consecutive frames with different predictions, over all, by corruption
@@ -160,16 +147,21 @@ class Study(study.Study):
     places = [(name, frame) for name in self.names for frame in range(1, self.frames)]
     flips = {e.label: self._flips(e.records) for e in recorded.evaluations}
     outcomes = Outcomes(flips, pd.DataFrame(places, columns=['corruption', 'frame']))
-    given: dict[str, Any] = {'confidence': self.confidence}
-    yield means(FLIP_RATE, outcomes, **given)
-    yield means(FLIP_RATE, outcomes, ('corruption',), **given)
-    yield means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False, **given)
+    yield self.means(FLIP_RATE, outcomes)
+    yield self.means(FLIP_RATE, outcomes, ('corruption',))
+    yield self.means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False)
     first = outcomes.labels[0]
     yield of_means(
-      FLIP_RATIO, outcomes, mean_ratio, ('corruption',), against=first, method=LOG_RATIO, **given
+      FLIP_RATIO,
+      outcomes,
+      mean_ratio,
+      ('corruption',),
+      against=first,
+      method=LOG_RATIO,
+      confidence=self.confidence,
     )
 
-  def _flips(self, records: Records) -> np.ndarray:
+  def _flips(self, records: RecordsReader) -> np.ndarray:
     """Returns whether the prediction changed from each frame to the next, bool [N, K (F - 1)]."""
     predictions = records.table('prediction')
     shown = predictions.reshape(len(predictions), len(self.names), self.frames)

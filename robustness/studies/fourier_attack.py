@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
+import jax
 import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require, require_fractions
-from robustness.estimates.means import means
+from robustness.core.settings import require
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select
-from robustness.evaluation import study
-from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings
-from robustness.evaluation.views import Views
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes
+from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
 from robustness.fourier.finished_map import BeginsWithMap
-from robustness.fourier.views import CLEAN, wave_names, wave_views
-from robustness.present import charts, images
+from robustness.fourier.views import CLEAN, sample_figure, wave_names, wave_views
+from robustness.present import charts
 from robustness.results import Results
 
 WAVE_ERROR = Quantity('wave_error', 'top-1 error under the wave of one query alone', better='lower')
@@ -38,8 +37,8 @@ SHOWN = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(BeginsWithMap, study.Study):
-  """Settings of the study `fourier_attack`.
+class FourierAttack(BeginsWithMap):
+  """Settings.
 
   Attributes:
     heat_map: workdir of a finished heat map that names the frequencies, for the classifier of the
@@ -51,11 +50,8 @@ class Study(BeginsWithMap, study.Study):
     clip: whether perturbed images are clipped to [0, 1] (paper: no).
     window: side of the centred square of frequencies to choose from; 0 for all. A finished heat map
       has its own.
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests of two classifiers.
   """
 
-  name: ClassVar[str] = 'fourier_attack'
   title: ClassVar[str] = 'Attack with single Fourier basis images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
@@ -69,17 +65,17 @@ class Study(BeginsWithMap, study.Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    require(0 < self.norm < float('inf'), 'config.study.norm', self.norm, 'a finite number above 0')
-    require(self.queries >= 1, 'config.study.queries', self.queries, 'at least 1')
-    choice('config.study.phase', self.phase, PHASES)
-    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
+    super().__post_init__()
+    self.require(0 < self.norm < float('inf'), 'norm', 'a finite number above 0')
+    self.require(self.queries >= 1, 'queries', 'at least 1')
+    self.choose('phase', PHASES)
 
-  def _frequencies(self, image_shape: tuple[int, int, int]) -> Frequencies:
+  def _frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies to choose from."""
     window = self._map.window if self._map else self.window
     return distinct_frequencies(*image_shape[:2], window)
 
-  def _candidates(self, image_shape: tuple[int, int, int]) -> np.ndarray:
+  def _candidates(self, image_shape: ImageShape) -> np.ndarray:
     """Returns the distinct frequencies that are shown, ascending: all, or what the map names."""
     frequencies = self._frequencies(image_shape)
     if self._map is None:
@@ -93,29 +89,26 @@ class Study(BeginsWithMap, study.Study):
     assert self._map is not None
     return _worst(self._map.error(label, frequencies), self.queries)
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, then a view for each frequency, with the ids of heat maps."""
     most = len(self._frequencies(image_shape))
     valid = f'at most {most}, the distinct frequencies that there are'
-    require(self.queries <= most, 'config.study.queries', self.queries, valid)
+    self.require(self.queries <= most, 'queries', valid)
     waves = self._waves(image_shape)
     return wave_views(*waves, image_shape, self.norm, self.phase, self.clip)
 
-  def _waves(self, image_shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+  def _waves(self, image_shape: ImageShape) -> tuple[np.ndarray, np.ndarray]:
     """Returns the frequencies (fy, fx) of all views but the clean one."""
     frequencies, shown = self._frequencies(image_shape), self._candidates(image_shape)
     return frequencies.fy[shown], frequencies.fx[shown]
 
-  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
-    """Returns 'clean', then the frequency of each view."""
-    return wave_names(*self._waves(image_shape))
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Names the clean view and the frequency of each other; averages over these."""
+    names = wave_names(*self._waves(image_shape))
+    waves = list(range(CLEAN + 1, len(names)))
+    return ViewTable.of(names, {'clean': [CLEAN], 'all frequencies': waves})
 
-  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
-    """Returns the clean view, and all frequencies that are shown."""
-    count = len(self._candidates(image_shape))
-    return {'clean': [CLEAN], 'all frequencies': list(range(CLEAN + 1, CLEAN + 1 + count))}
-
-  def check_rows(self, rows: Rows) -> None:
+  def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows all of which the finished heat map was measured on, or too few to be split."""
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')
@@ -129,7 +122,7 @@ class Study(BeginsWithMap, study.Study):
           "config.data.split or config.seed with config.data.num_images, or heat_map=''."
         )
 
-  def _measured(self, records: Records) -> np.ndarray:
+  def _measured(self, records: RecordsReader) -> np.ndarray:
     """Returns which rows are measured, bool [N]: those that did not choose the frequencies."""
     ids = records.column('example_id')
     if self._map is None:
@@ -146,14 +139,12 @@ class Study(BeginsWithMap, study.Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     words = f'{ERROR.words} under the worst waves of norm {self.norm:g}'
     error = dataclasses.replace(ERROR, words=words, paper='yin2019fourier')
     return (error, CLEAN_ERROR, WAVE_ERROR)
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns errors by number of queries, on images that chose nothing.
 
     After n queries an image is wrong if it is under any of the n worst frequencies. `wave_error` is
@@ -173,38 +164,35 @@ class Study(BeginsWithMap, study.Study):
       waves = pd.DataFrame({'queries': number, 'frequency_y': fy, 'frequency_x': fx})
       alone = wrong[measured][:, CLEAN + 1 + chosen]
       single = Outcomes({label: alone}, waves)
-      of_waves.append(means(WAVE_ERROR, single, tuple(waves), confidence=self.confidence))
+      of_waves.append(self.means(WAVE_ERROR, single, tuple(waves)))
       any_of = np.logical_or.accumulate(alone, 1)
       answers[label] = np.concatenate([wrong[measured, CLEAN, None], any_of], 1)
     attacked = Outcomes(answers, pd.DataFrame({'queries': [None, *number]}))
     clean = np.arange(1 + self.queries) == CLEAN
-    given: dict[str, Any] = {'confidence': self.confidence, 'test': True}
     errors = [
-      means(CLEAN_ERROR, attacked, where=clean, **given),
-      means(ERROR, attacked, ('queries',), **given),
+      self.means(CLEAN_ERROR, attacked, where=clean, test=True),
+      self.means(ERROR, attacked, ('queries',), test=True),
     ]
     return Findings(estimates=[*errors, *of_waves])
 
-  def finding_arrays(self, rows: Rows, findings: Findings) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
     """Returns `sample_images` [S, H, W, C]: the first image clean, then with the worst frequencies
     of the first classifier, with positive sign."""
     image = next(rows.batches(1, [0]))['image'][0]
     height, width, _ = image.shape
     waves = [
       np.asarray(basis_image(fy, fx, height, width, self.phase))[..., None]
-      for fy, fx in _worst_waves(assemble(findings.estimates))
+      for fy, fx in _worst_waves(assemble(found.estimates))
     ]
     return {'sample_images': np.stack([image, *(image + self.norm * wave for wave in waves)])}
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`."""
-    waves = [f'({y}, {x})'.replace('-', '−') for y, x in _worst_waves(results.table)]
-    samples = dict(zip(['clean', *waves], results.arrays['sample_images'], strict=True))
-    figure = images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image')
+  def figures(self, results: Results) -> Figures:
+    """See `Study`."""
+    waves, pictures = _worst_waves(results.table), results.arrays['sample_images']
     caption = (
       f'One image with the worst waves of the first classifier, norm {self.norm:g} in each channel.'
     )
-    return {**charts.draw(results), 'sample_images': (figure, caption)}
+    return {**charts.draw(results), 'sample_images': sample_figure(waves, pictures, caption)}
 
 
 def _worst_waves(table: pd.DataFrame) -> np.ndarray:

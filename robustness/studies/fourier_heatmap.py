@@ -10,27 +10,25 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
 import pandas as pd
 
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require, require_fractions
 from robustness.estimates.comparison import benjamini_hochberg
-from robustness.estimates.means import arrays, means
+from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, errors_at
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, outcomes, wrong
-from robustness.evaluation.records import Records
-from robustness.evaluation.sequential_study import SequentialStudy
-from robustness.evaluation.study import Evaluation, Findings
-from robustness.evaluation.views import Views
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Study
+from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
 from robustness.fourier.maps import BANDS, bands
-from robustness.fourier.views import CLEAN, wave_names, wave_views
+from robustness.fourier.views import CLEAN, sample_figure, wave_names, wave_views
 from robustness.present import charts, images
 from robustness.results import Results, Table
 
@@ -53,8 +51,8 @@ FREQUENCY = ('frequency_y', 'frequency_x')
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(SequentialStudy):
-  """Settings of the study `fourier_heatmap`, beside `half_width` of `SequentialStudy`.
+class FourierHeatmap(Study):
+  """Settings; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
     norm: v > 0, L2 norm of one channel's perturbation (paper: 4 for CIFAR-10, 15.7 for ImageNet).
@@ -63,14 +61,12 @@ class Study(SequentialStudy):
     window: side of the centred square of frequencies; 0 for all (paper: 63 for ImageNet).
     layers: layers whose output change is measured, or ('stages',) for all residual stages.
     top_k: k of the second error map, if there are more classes than that.
-    confidence: of all intervals.
-    false_discovery_rate: rate of Benjamini and Hochberg's procedure in difference maps.
   """
 
-  name: ClassVar[str] = 'fourier_heatmap'
   title: ClassVar[str] = 'Fourier heat maps'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
+  half_width: float = 0.0
   norm: float = 4.0
   phase: str = 'reference'
   clip: bool = False
@@ -82,28 +78,22 @@ class Study(SequentialStudy):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    require(0 < self.norm < float('inf'), 'config.study.norm', self.norm, 'a finite number above 0')
-    choice('config.study.phase', self.phase, PHASES)
-    require(self.top_k >= 1, 'config.study.top_k', self.top_k, 'at least 1')
-    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
+    self.require(0 < self.norm < float('inf'), 'norm', 'a finite number above 0')
+    self.choose('phase', PHASES)
+    self.require(self.top_k >= 1, 'top_k', 'at least 1')
 
-  def frequencies(self, image_shape: tuple[int, int, int]) -> Frequencies:
+  def frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""
     return distinct_frequencies(image_shape[0], image_shape[1], self.window)
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, then one view for each distinct frequency."""
     f = self.frequencies(image_shape)
     return wave_views(f.fy, f.fx, image_shape, self.norm, self.phase, self.clip)
 
-  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
-    """Returns 'clean', then 'fy=<fy>, fx=<fx>'."""
-    f = self.frequencies(image_shape)
-    return wave_names(f.fy, f.fx)
-
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
     shown = f'the {self.window} × {self.window} lowest' if self.window else 'all'
     return {
@@ -111,8 +101,8 @@ class Study(SequentialStudy):
       'frequencies': shown,
     }
 
-  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
+  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`."""
     published = PUBLISHED_NORMS.get(image_shape[0])
     facts = {
       f'norm {self.norm:g}, published {published or "for 32 and 224 pixels only"}': self.norm
@@ -125,15 +115,16 @@ class Study(SequentialStudy):
       *(reason for reason, differs in facts.items() if differs),
     ]
 
-  def group_views(self, image_shape: tuple[int, int, int]) -> dict[str, list[int]]:
-    """Returns the clean view, and of the whole map and of each band a view for every cell."""
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Names views by frequency; averages over the cells of the whole map and of each band."""
     f = self.frequencies(image_shape)
     of_cell = bands(f.fy, f.fx, image_shape[:2])[f.cell]
     views = {band: (1 + f.cell[of_cell == band]).tolist() for band in BANDS}
     named = {f'{band} frequencies': cells for band, cells in views.items() if cells}
-    return {'clean': [CLEAN], 'all frequencies': (1 + f.cell.ravel()).tolist(), **named}
+    groups = {'clean': [CLEAN], 'all frequencies': (1 + f.cell.ravel()).tolist(), **named}
+    return ViewTable.of(wave_names(f.fy, f.fx), groups)
 
-  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
     """Returns the first image under a few frequencies and the basis images around zero.
 
     Returns:
@@ -160,7 +151,7 @@ class Study(SequentialStudy):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     further = self._errors(self.top_k) if self.top_k > 1 else ()
     return (*self._errors(1), SIGNIFICANT, LAYER_CHANGE, *further)
 
@@ -170,7 +161,7 @@ class Study(SequentialStudy):
     words = f'{error.words} under waves of norm {self.norm:g}'
     return dataclasses.replace(error, words=words, drawn=True, paper='yin2019fourier'), clean
 
-  def facets(self, image_shape: tuple[int, int, int]) -> pd.DataFrame:
+  def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns the frequency, band and ring of width 1 of each view; nothing of the clean one."""
     f = self.frequencies(image_shape)
     views = pd.DataFrame(
@@ -183,9 +174,7 @@ class Study(SequentialStudy):
     )
     return views.astype(object).reindex([-1, *range(len(f))]).reset_index(drop=True)
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns errors and changes of layers by frequency, and errors by band and by ring.
 
     A frequency and its mirror are one row, of which `robustness.fourier.maps.centred_map` makes the
@@ -210,15 +199,14 @@ class Study(SequentialStudy):
     """Yields top-k errors: clean, by frequency, and for k = 1 over all, by band and by ring."""
     error, of_clean = self._errors(k)
     perturbed = np.arange(len(missed.views)) != CLEAN
-    given: dict[str, Any] = {'confidence': self.confidence, 'test': k == 1, 'decides': k == 1}
-    yield means(of_clean, missed, where=~perturbed, **given)
-    by_frequency = means(error, missed, FREQUENCY, **given)
+    yield self.means(of_clean, missed, where=~perturbed, test=k == 1, decides=k == 1)
+    by_frequency = self.means(error, missed, FREQUENCY, test=k == 1, decides=k == 1)
     yield by_frequency
     if k > 1:
       return
     yield from self._significant(by_frequency)
     for by in ((), ('band',), ('radius',)):
-      part = means(error, missed, by, confidence=self.confidence, where=perturbed)
+      part = self.means(error, missed, by, where=perturbed)
       if by != ('radius',):
         names = part['band'] if by else ['all'] * len(part)
         part['note'] = [self._note(*cells[name]) for name in names]
@@ -244,10 +232,9 @@ class Study(SequentialStudy):
         prefix, _, layer = name.partition('/')
         if prefix == LAYER_CHANGE.name:
           changed = outcomes([evaluation], operator.itemgetter(name), recorded.views)
-          given: dict[str, Any] = {'confidence': self.confidence, 'facets': {'layer': layer}}
-          yield means(LAYER_CHANGE, changed, FREQUENCY, **given)
+          yield self.means(LAYER_CHANGE, changed, FREQUENCY, facets={'layer': layer})
 
-  def _cells(self, image_shape: tuple[int, int, int]) -> dict[str, tuple[int, int]]:
+  def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
     """Returns, for 'all' and each band, its cells in the window and in the whole map."""
     f, size = self.frequencies(image_shape), image_shape[:2]
     axes = (f.axis_y, f.axis_x), [np.arange(side) - side // 2 for side in size]
@@ -260,17 +247,16 @@ class Study(SequentialStudy):
     window = f'the window of {self.window} × {self.window} shows'
     return f'{window} {shown} of {whole} cells' if shown < whole else ''
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`."""
+  def figures(self, results: Results) -> Figures:
+    """See `Study`."""
     pictures = results.arrays
-    waves = [f'({y}, {x})'.replace('-', '−') for y, x in pictures['sample_frequencies'][1:]]
-    samples = dict(zip(['clean', *waves], pictures['sample_images'], strict=True))
     reach = len(pictures['basis_images']) // 2
     around = range(-reach, reach + 1)
     return {
       **charts.draw(results),
-      'sample_images': (
-        images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image'),
+      'sample_images': sample_figure(
+        pictures['sample_frequencies'][1:],
+        pictures['sample_images'],
         f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.',
       ),
       'basis': (

@@ -19,15 +19,13 @@ from scipy import stats
 
 from robustness.attacks.losses import cross_entropy
 from robustness.core.rows import Rows
-from robustness.core.settings import require_fractions
-from robustness.estimates.means import arrays, means
+from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
-from robustness.evaluation import study
-from robustness.evaluation.outcomes import outcomes, wrong
-from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.outcomes import Evaluation, outcomes, wrong
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import Findings, ImageShape, Recipes, require_single_labels
 from robustness.evaluation.views import Views, identity
 from robustness.fourier import spectrum
 from robustness.fourier.basis import Frequencies, distinct_frequencies
@@ -67,27 +65,23 @@ RANK_CORRELATION = Quantity(
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(BeginsWithMap, study.Study):
-  """Settings of the study `fourier_preview`.
+class FourierPreview(BeginsWithMap):
+  """Settings.
 
   Attributes:
     heat_map: workdir of a finished heat map to compare with, of the classifier of the same label or
       of all if it has one; '' draws the preview alone.
-    confidence: of all intervals.
   """
 
-  name: ClassVar[str] = 'fourier_preview'
   title: ClassVar[str] = 'Preview of a Fourier heat map'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
   lists_failures: ClassVar[bool] = False
+  quantities = (SENSITIVITY_PER_CELL, CLEAN_ERROR, SENSITIVITY, MEASURED_ERROR, RANK_CORRELATION)
 
   heat_map: str = ''
   confidence: float = 0.95
 
-  def __post_init__(self) -> None:
-    require_fractions(self, 'config.study', 'confidence')
-
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the identity view, which sums S(f) of the gradient at the image over rows, and
     measures how much of Σ S(f)² of each row is in each band of frequencies."""
     if self._map is not None:
@@ -103,18 +97,11 @@ class Study(BeginsWithMap, study.Study):
       total=lambda *shown: {'sensitivity': jnp.sqrt(_squares(*shown))},
     )
 
-  def check_rows(self, rows: Rows) -> None:
+  def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows with several labels each: the gradient is that of the loss of one."""
-    study.require_single_labels(rows, 'the preview')
+    require_single_labels(rows, 'the preview')
 
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return (SENSITIVITY_PER_CELL, CLEAN_ERROR, SENSITIVITY, MEASURED_ERROR, RANK_CORRELATION)
-
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the mean sensitivity by frequency and by band, and how it goes with a measured map.
 
     `sensitivity_per_cell` of a band is the mean over images of the mean of S(f)² over its cells ÷
@@ -123,14 +110,14 @@ class Study(BeginsWithMap, study.Study):
     maps and has no interval: neighbouring frequencies are no independent draws.
     """
     missed = outcomes(evaluations, wrong)
-    estimates = [means(CLEAN_ERROR, missed, confidence=self.confidence, test=True)]
+    estimates = [self.means(CLEAN_ERROR, missed, test=True)]
     cells = {band: int((_bands(image_shape) == band).sum()) for band in BANDS}
     if all(f'measure/{BAND_ENERGY}' in e.records.read(0, 0).arrays for e in evaluations):
       # records of earlier versions have no energies
       per_cell = {e.label: _per_cell(e.records, list(cells.values())) for e in evaluations}
       views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
       by_band = Outcomes(per_cell, views)
-      estimates.append(means(SENSITIVITY_PER_CELL, by_band, ('band',), confidence=self.confidence))
+      estimates.append(self.means(SENSITIVITY_PER_CELL, by_band, ('band',)))
     for evaluation in evaluations:
       n = evaluation.records.layout.num_rows
       total = spectrum.whole(evaluation.records.total('sensitivity')[0], image_shape[1])
@@ -162,13 +149,13 @@ class Study(BeginsWithMap, study.Study):
     return [*parts, arrays(RANK_CORRELATION, label, one, np.array([rho]), n=len(f))]
 
 
-def _bands(image_shape: tuple[int, int, int]) -> np.ndarray:
+def _bands(image_shape: ImageShape) -> np.ndarray:
   """Returns the band of each cell of the map [H, W], zero frequency in the centre."""
   fy, fx = (np.arange(side) - side // 2 for side in image_shape[:2])
   return bands(fy[:, None], fx, image_shape[:2])
 
 
-def _per_cell(records: Records, cells: Sequence[int]) -> np.ndarray:
+def _per_cell(records: RecordsReader, cells: Sequence[int]) -> np.ndarray:
   """Returns each image's mean over the cells of a band ÷ that over all cells, [N, bands]."""
   energy = records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float)
   total = energy.sum(1, keepdims=True)

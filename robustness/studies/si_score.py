@@ -23,17 +23,14 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
-from robustness.core.settings import choice, require, require_fractions
-from robustness.estimates.means import Row, means, part, row
+from robustness.core.settings import require
+from robustness.estimates.means import Row, part, row
 from robustness.estimates.of_means import bootstrap, of_means, units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
-from robustness.evaluation import study
-from robustness.evaluation.records import Records
-from robustness.evaluation.row_selection import RowSelection
-from robustness.evaluation.study import Evaluation, Findings
-from robustness.evaluation.view_table import ViewTable
-from robustness.evaluation.views import Views, identity
+from robustness.evaluation.records import RecordsReader, SelectedRows
+from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
+from robustness.evaluation.views import Views, ViewTable, identity
 from robustness.present import images
 from robustness.results import Results
 from robustness.scenes import designs
@@ -69,8 +66,8 @@ NORMALISED_ACCURACY = Quantity(
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(study.Study):
-  """Settings of the study `si_score`.
+class SiScore(Study):
+  """Settings.
 
   Attributes:
     factor: 'size', 'location' or 'rotation' as published; 'grid' for cells × cells places; 'cross'
@@ -83,16 +80,13 @@ class Study(study.Study):
     min_inside: a scene counts if at least this share of the object's rectangle is inside; -1 takes
       the published value: .95, and .5 where the place varies.
     stored: whether rows are scenes already (`config.data.source='si_score'`).
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests over levels.
     balanced_share: levels that a smaller share of the pairs has are no balanced levels; -1 takes
       `AMONG_PLACES` where places vary, for near the corners few pairs count, and 0 elsewhere.
   """
 
-  name: ClassVar[str] = 'si_score'
   title: ClassVar[str] = 'Accuracy by the size, place and angle of an object'
   papers: ClassVar[tuple[str, ...]] = ('yung2021si', 'djolonga2021robustness')
-  composes: ClassVar[bool] = True
+  quantities = (SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY)
 
   factor: str = 'size'
   areas: tuple[float, ...] = (0.2,)
@@ -109,26 +103,22 @@ class Study(study.Study):
   balanced_share: float = -1.0
 
   def __post_init__(self) -> None:
-    choice('config.study.factor', self.factor, (*FACTORS, GRID, CROSS))
-    choice('config.study.measure', self.measure, MEASURES)
-    require(
+    super().__post_init__()
+    self.choose('factor', (*FACTORS, GRID, CROSS))
+    self.choose('measure', MEASURES)
+    self.require(
       self.min_inside == -1 or 0 <= self.min_inside <= 1,
-      'config.study.min_inside',
-      self.min_inside,
+      'min_inside',
       'in [0, 1], or -1 for the published value',
     )
-    require(
+    self.require(
       self.balanced_share == -1 or 0 <= self.balanced_share <= 1,
-      'config.study.balanced_share',
-      self.balanced_share,
+      'balanced_share',
       f'in [0, 1], or -1 for {AMONG_PLACES:g} where places vary and 0 elsewhere',
     )
-    require_fractions(self, 'config.study', 'confidence', 'false_discovery_rate')
     for key in ('areas', 'angles', 'xs', 'ys'):
       levels = getattr(self, key)
-      require(
-        bool(levels) and len(set(levels)) == len(levels), f'config.study.{key}', levels, 'distinct'
-      )
+      self.require(bool(levels) and len(set(levels)) == len(levels), key, 'distinct')
     _check_reach(self.design)
 
   @property
@@ -151,7 +141,7 @@ class Study(study.Study):
     """Side of the canvas where `config.data.canvas` gives none, pixels; 0 for stored scenes."""
     return 0 if self.stored else self.design.side
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns a view for each level, in the design's order; no view is random."""
     if self.stored:
       return dataclasses.replace(identity(), image_shape=image_shape)
@@ -168,38 +158,45 @@ class Study(study.Study):
       scene_views.parameters(design),
       image_shape=image_shape,
       prepare=shown.prepare,
+      composes=True,
       sequential=True,
     )
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     least = f'scenes with {self.design.min_inside:g} of the object inside count'
     return {
       'scenes': f'{"as stored" if self.stored else "composed here"}, by {self.factor}; {least}'
     }
 
-  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
+  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`."""
     return [] if self.stored else ['scenes are composed here of other objects and backgrounds']
 
-  def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
-    """See `robustness.evaluation.study.Study`; scenes that do not count are left out."""
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Names the levels."""
+    if self.stored:
+      return super().view_table(image_shape)
+    return ViewTable.of(_level_names(self.design))
+
+  def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
+    """See `Study`; scenes that do not count are left out."""
     if not self.stored:
       return self._pairs(records, image_shape[0]).table
     counted = self._enough(records.column('fraction_inside'))
     return ViewTable(('as stored',), None, counted[:, None], units=records.column('object'))
 
   def by_image(
-    self, records: Records, image_shape: tuple[int, int, int]
-  ) -> tuple[Records, ViewTable]:
-    """See `robustness.evaluation.study.Study`; a row is a pair of object and background."""
+    self, records: RecordsReader, image_shape: ImageShape
+  ) -> tuple[RecordsReader, ViewTable]:
+    """See `Study`; a row is a pair of object and background."""
     pairs = self._pairs(records, image_shape[0])
     whole = {'as stored': list(range(len(pairs.design)))}
-    groups = whole if self.stored else self.group_views(image_shape)
+    groups = whole if self.stored else self.view_table(image_shape).groups
     return pairs.records, dataclasses.replace(pairs.table, groups=groups)
 
-  def _pairs(self, records: Records, side: int) -> Pairs:
+  def _pairs(self, records: RecordsReader, side: int) -> Pairs:
     """Returns records with a row a pair and a view a level, in which stored scenes have places."""
     if not self.stored:
       counted = self._enough(self._fractions(records.column, side))
@@ -207,14 +204,14 @@ class Study(study.Study):
     columns = {name: records.column(name) for name in COLUMNS}
     scenes = tabulate(columns, self.design.name, self.design.side)
     counted = scenes.spread(self._enough(columns['fraction_inside']), False)
-    joined = RowSelection(records, scenes.spread(np.arange(len(scenes.pair)), -1))
+    joined = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), -1))
     return Pairs(joined, scenes.design, _table(scenes.design, counted, scenes.objects))
 
   def _enough(self, fraction: np.ndarray) -> np.ndarray:
     """Returns whether shares inside suffice; .95 counts as .95 in single precision."""
     return np.asarray(fraction, np.float32) >= np.float32(self.design.min_inside)
 
-  def check_rows(self, rows: Rows) -> None:
+  def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses levels at which no scene of the rows counts; reads until one does."""
     for batch in rows.batches(min(8, rows.num_examples)):
       if self.stored:
@@ -233,7 +230,7 @@ class Study(study.Study):
       'config.study.min_inside, or change the levels.'
     )
 
-  def sample_arrays(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
     """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at some levels."""
     if self.stored:
       return {}
@@ -256,14 +253,7 @@ class Study(study.Study):
     names = [_level_names(design)[level] for level in chosen]
     return {'gallery': np.asarray(images).swapaxes(0, 1), 'gallery_level': np.array(names)}
 
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return (SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY)
-
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all, by class, level and factor, the others pooled, with differences.
 
     Objects are the units. The balanced mix of a factor is its own, see `metrics.balanced`.
@@ -283,32 +273,31 @@ class Study(study.Study):
   def _estimates(self, published: Outcomes, classes: np.ndarray) -> Iterator[pd.DataFrame]:
     """Yields the rows of the table of results; `classes` are those of the pairs, int [P]."""
     factors = metrics.varying(published.views)
-    given: dict[str, Any] = {'confidence': self.confidence}
-    yield means(SCENE_ACCURACY, published, **given)
+    yield self.means(SCENE_ACCURACY, published)
     balanced = self._balanced(published)
     if _shown(balanced).any():
-      yield means(BALANCED_ACCURACY, balanced, **given)
-      yield part([_gap(published, balanced, label, **given) for label in published.labels])
+      yield self.means(BALANCED_ACCURACY, balanced)
+      yield part([_gap(published, balanced, label, self.confidence) for label in published.labels])
     by_level = tuple(key for keys in factors.values() for key in keys)
     if by_level:
-      yield means(SCENE_ACCURACY, published, by_level, test=True, **given)
-      yield means(BALANCED_ACCURACY, balanced, by_level, paired=False, **given)
+      yield self.means(SCENE_ACCURACY, published, by_level, test=True)
+      yield self.means(BALANCED_ACCURACY, balanced, by_level, paired=False)
     for factor, keys in factors.items():
       if len(factors) > 1:
-        yield means(SCENE_ACCURACY, published, keys, test=True, **given)
+        yield self.means(SCENE_ACCURACY, published, keys, test=True)
         own = self._balanced(published, factor)
-        yield means(BALANCED_ACCURACY, own, keys, paired=False, **given)
+        yield self.means(BALANCED_ACCURACY, own, keys, paired=False)
       yield of_means(
         NORMALISED_ACCURACY,
         published,
         lambda own, base: metrics.normalised(own),
         keys,
         each=True,
-        **given,
+        confidence=self.confidence,
       )
     for index in np.unique(classes).tolist():
       facets = {'class': CLASS_NAMES.get(index, f'class {index}')}
-      yield means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets, **given)
+      yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
 
   def _balanced(self, published: Outcomes, factor: str = '') -> Outcomes:
     """Returns the scenes of the same pairs at every value of a factor, the others pooled.
@@ -336,8 +325,8 @@ class Study(study.Study):
     pixels = column('foreground_pixels') if self.measure == 'mask' else size.prod(1)
     return scene_views.fractions_inside(self.design, size, np.asarray(pixels), side)
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`; with some scenes."""
+  def figures(self, results: Results) -> Figures:
+    """See `Study`; with some scenes."""
     figures = super().figures(results)
     if 'gallery' in results.arrays:
       levels = results.arrays['gallery_level'].tolist()
@@ -352,7 +341,7 @@ class Study(study.Study):
 class Pairs(NamedTuple):
   """Records with a row for each pair of object and background, and a view for each level."""
 
-  records: Records
+  records: RecordsReader
   design: Design
   table: ViewTable
 

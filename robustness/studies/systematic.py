@@ -21,19 +21,16 @@ from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, require, require_fractions
 from robustness.environments import leaks, near_duplicates, transforms
 from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
 from robustness.environments.transforms import CLEAN
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity
 from robustness.estimates.systematic import BALANCES, FORMULAS, SEEN, UNSEEN, Cells
-from robustness.evaluation import study
-from robustness.evaluation.outcomes import Recorded
-from robustness.evaluation.records import Records
-from robustness.evaluation.study import Evaluation, Findings, Preview
-from robustness.evaluation.view_table import ViewTable
-from robustness.evaluation.views import Views, identity
+from robustness.evaluation.outcomes import Evaluation, Recorded
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import Figures, Findings, ImageShape, Preview, Recipes, Study
+from robustness.evaluation.views import Views, ViewTable, identity
 from robustness.present import charts, style
 from robustness.results import Results, Table
 
@@ -79,8 +76,8 @@ Found = tuple[Quantity, dict[str, Any], Estimate]
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(study.Study):
-  """Settings of the study `systematic`.
+class Systematic(Study):
+  """Settings.
 
   Attributes:
     source: 'generated' applies `environments` to the rows; 'stored' takes rows that are in an
@@ -93,12 +90,10 @@ class Study(study.Study):
     formula: of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
     balance: 'class' weighs all classes alike, 'image' all images.
     samples: draws that an interval of ρ takes.
-    confidence: of all intervals.
     near_duplicates: bits of 64 that the perceptual hashes of a test and a training image may differ
       in to be counted and listed; -1 does not look for them.
   """
 
-  name: ClassVar[str] = 'systematic'
   title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
   papers: ClassVar[tuple[str, ...]] = ('omran2022towards',)
 
@@ -115,29 +110,31 @@ class Study(study.Study):
   near_duplicates: int = near_duplicates.OFF
 
   def __post_init__(self) -> None:
-    choice('config.study.source', self.source, (GENERATED, STORED))
+    super().__post_init__()
+    self.choose('source', (GENERATED, STORED))
     if self.source == GENERATED:
       transforms.check_names('config.study.environments', self.environments)
-    transforms.check_levels('config.study', self.severities, self.angles)
+    transforms.check_levels(self.section, self.severities, self.angles)
     transforms.check_right_angles('config.study.angles', self.angles)
-    choice('config.study.formula', self.formula, FORMULAS)
-    choice('config.study.balance', self.balance, BALANCES)
-    require(self.samples >= 100, 'config.study.samples', self.samples, 'at least 100')
-    require_fractions(self, 'config.study', 'confidence')
+    self.choose('formula', FORMULAS)
+    self.choose('balance', BALANCES)
+    self.require(self.samples >= 100, 'samples', 'at least 100')
     near_duplicates.check(self.near_duplicates)
 
   @property
   def recording(self) -> dict[str, Any]:
     """All settings but what is done with training rows, which no record depends on."""
-    return {k: v for k, v in self.described.items() if k != 'near_duplicates'}
+    return {k: v for k, v in self.describe().items() if k != 'near_duplicates'}
 
-  def check_classifiers(self, labels: Sequence[str]) -> None:
+  def _check_baseline(self, labels: Iterable[str]) -> None:
     """Refuses a baseline that is none of the classifiers."""
     if self.baseline:
-      choice('config.study.baseline', self.baseline, labels)
+      self.choose('baseline', labels)
 
-  def check_rows(self, rows: Rows) -> None:
-    """Refuses rows without class groups, or with another number of them than environments."""
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """Refuses rows without class groups or with another number of them than environments, and
+    trainings on environments with other class groups than those that are scored."""
+    self._check_baseline(recipes)
     groups = rows.description.get('class_groups')
     if groups is None:
       raise InputError(
@@ -150,9 +147,6 @@ class Study(study.Study):
         f'there are {len(groups) - 1} class groups for {len(names)} environments '
         f'({", ".join(names)}); give one group for each.'
       )
-
-  def check_recipes(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuses trainings on environments with other class groups than those that are scored."""
     for label, recipe in recipes.items():
       self._check_groups(label, recipe, rows.description)
 
@@ -172,7 +166,7 @@ class Study(study.Study):
           'classes_per_group and class_group_seed of the same classes.'
         )
 
-  def preview(self, rows: Rows, recipes: Mapping[str, Mapping[str, Any]]) -> Preview:
+  def preview(self, rows: Rows, recipes: Recipes) -> Preview:
     """Returns the grid of cells that are seen in training and held out from it.
 
     It is that of the classifiers that are trained on the environments; without any there is none.
@@ -214,7 +208,7 @@ class Study(study.Study):
       for level in transforms.get(name).levels(self.severities, self.angles)
     ]
 
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
+  def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then each environment at each level.
 
     Ids of corruptions are those of the studies of corruptions, 5 n + severity; that of a rotation
@@ -247,38 +241,38 @@ class Study(study.Study):
       sequential=True,
     )
 
-  def name_views(self, image_shape: tuple[int, int, int]) -> list[str]:
-    """Returns 'clean', then '<environment> <level>'; rows that are stored have one view."""
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Names views 'clean' and '<environment> <level>'; rows that are stored have one view."""
     if self.source == STORED:
-      return super().name_views(image_shape)
-    return ['clean', *(f'{self.environments[k - 1]} {level}' for k, level in self._levels)]
+      return super().view_table(image_shape)
+    shown = (f'{self.environments[k - 1]} {level}' for k, level in self._levels)
+    return ViewTable.of(['clean', *shown])
 
-  def view_table(self, records: Records, image_shape: tuple[int, int, int]) -> ViewTable:
-    """See `robustness.evaluation.study.Study`; of stored images each row has its environment."""
+  def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
+    """See `Study`; of stored images each row has its environment."""
     if self.source == GENERATED:
-      return super().view_table(records, image_shape)
+      return super().by_row(records, image_shape)
     data = records.identity['data']
     names = [self._clean(data), *self._names(data)]
-    return ViewTable(('as stored',), rows=[names[k] for k in records.column(ENVIRONMENT)])
+    rows = [names[k] for k in records.column(ENVIRONMENT)]
+    return dataclasses.replace(super().by_row(records, image_shape), rows=rows)
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     made = 'as stored' if self.source == STORED else ', '.join(self.environments)
     return {'environments': made, 'rho': f'{self.formula}, {self.balance} balance'}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`; ρ as printed may be below 0."""
+    """See `Study`; ρ as printed may be below 0."""
     rho = RHO if self.formula == 'clipped' else dataclasses.replace(RHO, kind=AMOUNT)
     return (
       *(rho, UNSEEN_GAIN, SEEN_ACCURACY, UNSEEN_ACCURACY, BASELINE, GRID_ACCURACY),
       *(CLEAN_ACCURACY, NEAR_DUPLICATES),
     )
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, and what the initial weights may have seen."""
     findings = super().reduce(evaluations, image_shape)
     rows = [
@@ -297,7 +291,7 @@ class Study(study.Study):
     environments; the note of a cell says whether training has shown it.
     """
     evaluations = recorded.evaluations
-    self.check_classifiers([evaluation.label for evaluation in evaluations])
+    self._check_baseline([evaluation.label for evaluation in evaluations])
     cells = {e.label: self._cells(e) for e in evaluations}
     levels = {e.label: self._level_cells(e) for e in evaluations if self.source == GENERATED}
     for evaluation in evaluations:
@@ -401,7 +395,7 @@ class Study(study.Study):
 
   @property
   def compares_training_rows(self) -> bool:
-    """See `robustness.evaluation.study.Study`."""
+    """See `StudiesTrainings`."""
     return self.near_duplicates != near_duplicates.OFF
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
@@ -419,8 +413,8 @@ class Study(study.Study):
     ]
     return Findings(tables={'near_duplicates': table}, estimates=[part(found)])
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`; the grid first, with the cells training showed."""
+  def figures(self, results: Results) -> Figures:
+    """See `Study`; the grid first, with the cells training showed."""
     figures = super().figures(results)
     grid = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))
     figures = {
@@ -461,7 +455,7 @@ def _title(group: str, classes: Sequence[str]) -> str:
   return f'{group}: {listed}' if short else f'{group} ({len(classes)} classes)'
 
 
-def _is_trained_on(classifier: Mapping[str, Any], study: Study, names: Sequence[str]) -> bool:
+def _is_trained_on(classifier: Mapping[str, Any], study: Systematic, names: Sequence[str]) -> bool:
   """Whether a classifier's training shows these environments to the groups of their number."""
   if study.source == STORED:
     return classifier.get('training_split') == 'train'

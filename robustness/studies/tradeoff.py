@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
-from robustness.core.settings import require, require_fractions
 from robustness.corruptions.views import CorruptionViews
-from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.estimates.spectra import energy_fraction, known_mean
 from robustness.estimates.table import select
 from robustness.estimates.tradeoff import LINE, QUANTITIES, RESIDUAL, SLOPE, trade_off
-from robustness.evaluation import study
 from robustness.evaluation.outcomes import Recorded, right
-from robustness.evaluation.study import IMAGES
+from robustness.evaluation.study import IMAGES, Figures
 from robustness.fourier.filters import lowest_kept
 from robustness.present import charts
 from robustness.present.named_points import Panel, named_points
@@ -35,53 +32,44 @@ HIGH_FREQUENCY_FRACTION = Quantity(
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(CorruptionViews, study.Study):
-  """Settings of the study `tradeoff`, beside those of `CorruptionViews`.
+class Tradeoff(CorruptionViews):
+  """Settings, beside those of `CorruptionViews`.
 
   Attributes:
-    confidence: of all intervals.
   """
 
-  name: ClassVar[str] = 'tradeoff'
   title: ClassVar[str] = 'Robustness by frequency: the trade-off'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   fewest_classifiers: ClassVar[int] = 2
+  quantities = (*QUANTITIES, ACCURACY, CLEAN_ACCURACY, HIGH_FREQUENCY_FRACTION)
 
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    require(
+    self.require(
       len(self.names) >= 3,
-      'config.study.corruptions',
-      self.corruptions,
+      'corruptions',
       'at least three corruptions, through which a line is drawn',
     )
-    require_fractions(self, 'config.study', 'confidence')
-
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    return (*QUANTITIES, ACCURACY, CLEAN_ACCURACY, HIGH_FREQUENCY_FRACTION)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies with their changes from the first classifier, shares of high frequency in
     the energy of each corruption, and the lines through these."""
     correct = recorded.outcomes(right)
-    given: dict[str, Any] = {'confidence': self.confidence}
-    yield means(CLEAN_ACCURACY, correct, where=recorded.views.corruption.isna().to_numpy(), **given)
-    yield means(ACCURACY, correct, ('corruption',), **given)
+    yield self.means(CLEAN_ACCURACY, correct, where=recorded.views.corruption.isna().to_numpy())
+    yield self.means(ACCURACY, correct, ('corruption',))
     records = recorded.evaluations[0].records
     energies = (records.table(f'measure/{name}') for name in ('high_energy', 'energy'))
     shares = known_mean(self.by_corruption(energy_fraction(*energies)))  # [images, corruptions]
     of_images = Outcomes({IMAGES: shares}, pd.DataFrame({'corruption': self.names}))
-    yield means(HIGH_FREQUENCY_FRACTION, of_images, ('corruption',), **given)
+    yield self.means(HIGH_FREQUENCY_FRACTION, of_images, ('corruption',))
     errors = {k: 1 - self.by_corruption(v).mean(2) for k, v in correct.values.items()}
     first, *others = errors
     for label in others:
       yield trade_off(label, first, shares, errors[first], errors[label], self.confidence)
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
+  def figures(self, results: Results) -> Figures:
     """Returns the changes of accuracy against the shares, with the lines, and the default ones."""
     first, *others = [label for label in results.labels if label != IMAGES]
     shares = select(results.table, HIGH_FREQUENCY_FRACTION.name, corruption=...)

@@ -16,22 +16,22 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 import pandas as pd
 from absl import logging
 from matplotlib.figure import Figure
 
 from robustness.core.rows import Rows
-from robustness.core.settings import choice, parse, require, require_fractions
+from robustness.core.settings import parse
 from robustness.estimates.means import means, part, row
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
 from robustness.estimates.quantity import Quantity
-from robustness.evaluation import study
-from robustness.evaluation.failures_by_class import class_name
-from robustness.evaluation.outcomes import ONE_VIEW
-from robustness.evaluation.records import Records
-from robustness.evaluation.study import IMAGES, Evaluation, Findings
+from robustness.evaluation.failures import class_name
+from robustness.evaluation.outcomes import ONE_VIEW, Evaluation
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import IMAGES, Figures, Findings, ImageShape, Recipes, Study
 from robustness.models.label_space import MERGES
 from robustness.present import charts
 from robustness.present.images import show
@@ -45,44 +45,28 @@ from robustness.video.predictions import FramePredictions, read_predictions, rea
 from robustness.video.rescoring import FrameScores, Rescoring
 
 PAPER = 'shankar2021image'
-ANCHOR = Quantity(
-  'accuracy_anchor', 'accuracy on anchor frames', better='higher', headline=True, paper=PAPER
+_headline = functools.partial(Quantity, headline=True, paper=PAPER)
+_drawn = functools.partial(Quantity, drawn=True)
+ANCHOR = _headline('accuracy_anchor', 'accuracy on anchor frames', better='higher')
+PM_K = _headline(
+  'accuracy_pm_k', 'accuracy on the worst frame within k frames (pm-k)', better='higher'
 )
-PM_K = Quantity(
-  'accuracy_pm_k',
-  'accuracy on the worst frame within k frames (pm-k)',
-  better='higher',
-  headline=True,
-  paper=PAPER,
+DROP = _headline(
+  'drop_pm_k', 'drop from the anchor to the worst frame within k frames', better='lower', low=-1
 )
-DROP = Quantity(
-  'drop_pm_k',
-  'drop from the anchor to the worst frame within k frames',
-  better='lower',
-  low=-1,
-  headline=True,
-  paper=PAPER,
-)
-NEIGHBORS_ONLY = Quantity(
+NEIGHBORS_ONLY = _drawn(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
   better='higher',
-  drawn=True,
 )
-OFFSET_ERROR = Quantity(
-  'error', 'error by signed distance from the anchor', better='lower', drawn=True
+OFFSET_ERROR = _drawn('error', 'error by signed distance from the anchor', better='lower')
+CONDITIONAL = _drawn(
+  'conditional_accuracy', 'accuracy k frames from an anchor that is right', better='higher'
 )
-CONDITIONAL = Quantity(
-  'conditional_accuracy',
-  'accuracy k frames from an anchor that is right',
-  better='higher',
-  drawn=True,
-)
-STATIC = Quantity(
+STATIC = _drawn(
   'accuracy_static',
   'accuracy on the frame of each set on which most classifiers err',
   better='higher',
-  drawn=True,
 )
 SLOPE = Quantity(
   'fit_slope', 'slope of accuracy pm-k over accuracy on anchors, across classifiers', 'amount'
@@ -90,7 +74,7 @@ SLOPE = Quantity(
 INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
-WITHIN = Quantity('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart', drawn=True)
+WITHIN = _drawn('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart')
 REVIEW_ANCHOR = Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1)
 REVIEW_WORST = Quantity('review_worst', 'change by review of accuracy pm-k', low=-1)
 REVIEW_DROP = Quantity('review_drop', 'change by review of the drop pm-k', low=-2, high=2)
@@ -106,8 +90,8 @@ DISTANCES = np.linspace(0, 1, 101).round(2)
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(study.Study):
-  """Settings of the study `video_pm_k`.
+class VideoPmK(Study):
+  """Settings.
 
   Attributes:
     k: largest distance from the anchor in frames; curves go from 0 to k. Above the largest distance
@@ -123,14 +107,16 @@ class Study(study.Study):
     distances: whether ℓ∞ distances of pairs are computed, which reads all frames once more.
     reviewed: folder of the reviewed sets where the data are the candidates, '' for none: distances
       are then those of all, of the reviewed, and of mistakes on the reviewed pairs.
-    confidence: of all intervals.
   """
 
-  name: ClassVar[str] = 'video_pm_k'
   title: ClassVar[str] = 'Accuracy on the worst of neighboring video frames'
   papers: ClassVar[tuple[str, ...]] = (PAPER,)
   lists_failures: ClassVar[bool] = False  # its own table and gallery show anchors with neighbors
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
+  quantities = (
+    *(PM_K, ANCHOR, DROP, NEIGHBORS_ONLY, OFFSET_ERROR, CONDITIONAL, STATIC, SLOPE, INTERCEPT),
+    *(WITHIN, REVIEW_ANCHOR, REVIEW_WORST, REVIEW_DROP),
+  )
 
   k: int = 10
   include_anchor: bool = True
@@ -144,45 +130,35 @@ class Study(study.Study):
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
-    require(self.k >= 1, 'config.study.k', self.k, 'at least 1')
-    require(self.failures >= 0, 'config.study.failures', self.failures, 'at least 0')
-    require_fractions(self, 'config.study', 'confidence')
-    choice('config.study.label_rule', self.label_rule, LABEL_RULES)
-    choice('config.study.merge', self.merge, ('', *MERGES))
-    choice('config.study.testbed', self.testbed, ('', AUTO, *testbed.ANCHORS))
-    for name in self.subsets:
-      choice('config.study.subsets', name, SUBSETS)
-
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    """See `robustness.evaluation.study.Study`."""
-    headline = PM_K, ANCHOR, DROP
-    others = NEIGHBORS_ONLY, OFFSET_ERROR, CONDITIONAL, STATIC, SLOPE, INTERCEPT, WITHIN
-    return *headline, *others, REVIEW_ANCHOR, REVIEW_WORST, REVIEW_DROP
+    super().__post_init__()
+    self.require(self.k >= 1, 'k', 'at least 1')
+    self.require(self.failures >= 0, 'failures', 'at least 0')
+    self.choose('label_rule', LABEL_RULES)
+    self.choose('merge', ('', *MERGES))
+    self.choose('testbed', ('', AUTO, *testbed.ANCHORS))
+    self.choose('subsets', SUBSETS)
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `robustness.evaluation.study.Study`."""
+    """See `Study`."""
     anchor = 'with the anchor' if self.include_anchor else 'neighbors alone'
     return {'neighbors': f'within {self.k} frames, {anchor}; labels of the {self.label_rule}'}
 
-  def differences(self, records: Records, image_shape: tuple[int, int, int]) -> list[str]:
-    """See `robustness.evaluation.study.Study`."""
+  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`."""
     anchors = len(read_sets(records).anchors)
     known = anchors in testbed.ANCHORS.values()
     return [] if known else [f'{anchors} anchors, which no published set has']
 
-  def check_rows(self, rows: Rows) -> None:
+  def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows that are no frames of neighbor sets."""
     columns.check_names(next(rows.batches(1, [0])))
 
   def prediction_scores(self, config: Mapping[str, Any]) -> FrameScores:
-    """See `robustness.evaluation.study.Study`; the keys are those of `Rescoring`."""
+    """See `ScoresPredictions`; the keys are those of `Rescoring`."""
     return FrameScores(parse(Rescoring, config, 'config'), self)
 
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, and as tables of facts the sets and the most damaged of them.
 
     The k of the estimates is `metrics.effective_k`.
@@ -212,7 +188,7 @@ class Study(study.Study):
   def _predictions(self, evaluations: Sequence[Evaluation]) -> dict[str, FramePredictions]:
     return {e.label: read_predictions(e.records, self.merge) for e in evaluations}
 
-  def _within(self, sets: NeighborSets) -> Study:
+  def _within(self, sets: NeighborSets) -> VideoPmK:
     """Returns the study with a k that neighbors of the sets reach."""
     return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
 
@@ -442,9 +418,9 @@ class Study(study.Study):
         rows.append({**cells, 'neighbors wrong': int(count[group]), 'of': int(of[group])})
     return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
 
-  def finding_arrays(self, rows: Rows, findings: Findings) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
     """Returns `failure_images` [E, 2, H, W, C], anchor and neighbor of each row of `failures`."""
-    shown = pd.DataFrame(findings.tables[FAILURES].rows, columns=findings.tables[FAILURES].columns)
+    shown = pd.DataFrame(found.tables[FAILURES].rows, columns=found.tables[FAILURES].columns)
     if shown.empty:
       return {}
     pairs = shown[['anchor row', 'neighbor row']].to_numpy()
@@ -453,8 +429,8 @@ class Study(study.Study):
     }
     return {FAILURE_IMAGES: np.stack([np.stack([image[f] for f in p]) for p in pairs.tolist()])}
 
-  def figures(self, results: Results) -> dict[str, tuple[Any, str]]:
-    """See `robustness.evaluation.study.Study`."""
+  def figures(self, results: Results) -> Figures:
+    """See `Study`."""
     return {**charts.draw(results), **testbed.draw(results), **_galleries(results)}
 
 

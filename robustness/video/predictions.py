@@ -19,7 +19,7 @@ from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.estimates.largest import predicted
-from robustness.evaluation.records import Records
+from robustness.evaluation.records import RecordsReader
 from robustness.models import label_space
 from robustness.models.label_space import spelt
 from robustness.models.score_projection import LOGITS, PROBABILITIES, SCORES, project_scores
@@ -158,7 +158,7 @@ class FramePredictions(NamedTuple):
   confidence: np.ndarray
 
 
-def read_sets(records: Records) -> NeighborSets:
+def read_sets(records: RecordsReader) -> NeighborSets:
   """Returns the sets of the frames that records are of."""
   names = records.read(0, 0).arrays
   columns = {
@@ -168,7 +168,7 @@ def read_sets(records: Records) -> NeighborSets:
   return from_columns(columns, paths, records.identity.get('classes', ()))
 
 
-def read_predictions(records: Records, merge: str = '') -> FramePredictions:
+def read_predictions(records: RecordsReader, merge: str = '') -> FramePredictions:
   """Reads records of the study `video_pm_k`.
 
   Args:
@@ -211,7 +211,9 @@ class Transferred(NamedTuple):
   identity: Mapping[str, Any]
 
 
-def transferred(records: Records, sets: NeighborSets, class_names: Sequence[str]) -> Transferred:
+def transferred(
+  records: RecordsReader, sets: NeighborSets, class_names: Sequence[str]
+) -> Transferred:
   """Returns the recorded predictions on other sets of the same frames, found by their paths.
 
   What a run recorded on candidate sets serves the reviewed ones too.

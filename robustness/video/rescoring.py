@@ -187,8 +187,7 @@ def _written(
 class NeighborStudy(Protocol):
   """The study that scores frames."""
 
-  @property
-  def described(self) -> dict[str, Any]:
+  def describe(self) -> dict[str, Any]:
     """Name, settings and facts as plain values."""
 
   def reduce(
@@ -238,4 +237,4 @@ class FrameScores:
 
   def settings(self) -> dict[str, Any]:
     """Returns the settings of the study and of the rescoring as plain values."""
-    return {**self.study.described, **dataclasses.asdict(self.rescoring)}
+    return {**self.study.describe(), **dataclasses.asdict(self.rescoring)}

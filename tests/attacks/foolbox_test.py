@@ -34,7 +34,9 @@ def test_errors_agree_within_their_paired_interval(
   )
   batch = next(load(settings, 0).batches(IMAGES))
   data = ArrayRows(batch['image'], batch['label'], benchmark.subject.CLASSES)
-  study = benchmark.Study(norm=norm, epsilon=epsilon, steps=5, step_size=size, random_start=False)
+  study = benchmark.AttackError(
+    norm=norm, epsilon=epsilon, steps=5, step_size=size, random_start=False
+  )
   peer, network = networks(str(file))
   own = benchmark.predictions(benchmark.ours(network, study), data)
   other = benchmark.foolbox_attack(peer, data, study, IMAGES)()

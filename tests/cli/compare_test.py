@@ -220,7 +220,7 @@ def scenes(
   the first classifier's answers and right in the second's."""
   places = (0.1, 0.5, 0.9)
   size = np.stack([20 + 0 * PAIRS, 20 + 4 * (PAIRS // 3)], 1)
-  study = si_score.Study(factor='cross', areas=(0.2,), xs=places, min_inside=0.75)
+  study = si_score.SiScore(factor='cross', areas=(0.2,), xs=places, min_inside=0.75)
   columns = {'object': PAIRS // 3, 'background': PAIRS % 3, 'imagenet_class': 105 + 0 * PAIRS}
   composed = {**columns, 'foreground_size': size}
   counted = study._fractions(composed.__getitem__, finished_runs.SHAPE[0]) >= np.float32(0.75)
@@ -238,7 +238,7 @@ def scenes(
     'fraction_inside': np.where(counted, 1, 0.1).ravel(),
     **{k: getattr(study.design, k)[level] for k in ('x', 'y', 'area', 'angle')},
   }
-  released = si_score.Study(factor='location', stored=True, min_inside=0.75)
+  released = si_score.SiScore(factor='location', stored=True, min_inside=0.75)
   single = {label: own.reshape(-1, 1) for label, own in right.items()}
   return finished_runs.write_scenes(folder, released, single, of_scene)
 

@@ -29,7 +29,7 @@ def lines(capsys: Captured) -> dict[str, str]:
 @pytest.mark.parametrize(
   ('part', 'names'),
   [
-    ('studies', study.names()),
+    ('studies', study.STUDIES.classes()),
     ('classifiers', catalog.ARCHITECTURES),
     ('sources', SOURCES.classes()),
   ],

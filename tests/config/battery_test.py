@@ -49,7 +49,7 @@ def test_rows_of_another_source_inherit_nothing() -> None:
     ({'parts': ('plain', 'plain')}, r'each task runs once'),
     (
       {'plain': {'study': {'name': 'acuracy'}}},
-      r"config\.battery\.plain\.study\.name is 'acuracy'",
+      r"config\.battery\.plain\.study\.name names 'acuracy'",
     ),
     ({'maps': {'stduy': {}}}, r"config\.battery\.maps\.stduy: did you mean 'study'"),
     ({'../x': {}}, r"config\.battery names '\.\./x'; a folder is named so"),

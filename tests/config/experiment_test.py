@@ -9,7 +9,7 @@ import pytest
 from robustness.config import experiment
 from robustness.config.defaults import default_config
 from robustness.core.errors import InputError
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -33,14 +33,14 @@ def test_several_classifiers_keep_their_order() -> None:
   written = default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
   checked = experiment.from_config(written.to_dict())
   assert list(checked.classifiers) == ['zebra', 'ant', 'moth']
-  assert isinstance(checked.studies[''], Study)
+  assert isinstance(checked.studies[''], FourierHeatmap)
 
 
 def test_a_key_left_out_keeps_its_default() -> None:
   checked = experiment.from_config(
     {'study': {'name': 'fourier_heatmap', 'norm': 2}, 'classifier': {'name': 'resnet20'}}
   )
-  assert checked.studies[''] == Study(norm=2.0)
+  assert checked.studies[''] == FourierHeatmap(norm=2.0)
   assert checked.classifiers['resnet20'].augment.augmentations == ()
 
 
@@ -58,13 +58,13 @@ def test_a_key_left_out_keeps_its_default() -> None:
       r'attack_error would measure their rounding: give config\.study\.epsilon .* not 0\.001',
     ),
     ({'views_per_step': -1}, r'config\.views_per_step is -1'),
-    ({'study': {'name': 'heatmap'}}, r"config\.study\.name is 'heatmap'; .*'fourier_heatmap'"),
+    ({'study': {'name': 'heatmap'}}, r"config\.study\.name names 'heatmap'; .*'fourier_heatmap'"),
     ({'classifier': 5}, r'config\.classifier must be a section of keys; got 5'),
     ({'classifier': {'attack': []}}, r'config\.classifier\.attack must be a section'),
     ({'classifier': {'seed': 'x'}}, r"config\.classifier\.seed must be an int; got 'x'"),
     ({'classifier': {'name': 'net.py:a/b'}}, r"config\.classifier\.name names 'a/b'"),
     ({'batch_size': 10**12}, r'config\.batch_size is 1000000000000; it must be 1 to 65536'),
-    ({'study': {}}, r"config\.study\.name is ''"),
+    ({'study': {}}, r"config\.study\.name names ''"),
     ({'data': {'sauce': 'npz'}}, r"unknown key config\.data\.sauce: did you mean 'source'"),
     ({'data': 'cifar10'}, r"config\.data must be a section of keys; got 'cifar10'"),
     (

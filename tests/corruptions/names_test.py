@@ -67,9 +67,9 @@ def test_studies_show_them_by_these_numbers() -> None:
   own = [5 * PUBLISHED[name] for name in ('fog', 'lines', 'sparkles')]
   ids = [number + severity for number in own for severity in range(1, 6)]
   shape = (32, 32, 3)
-  assert corruption_error.Study(corruptions=chosen).views(shape).ids.tolist() == [0, *ids]
-  flips = flip_rate.Study(corruptions=chosen, frames=5).views(shape)
+  assert corruption_error.CorruptionError(corruptions=chosen).views(shape).ids.tolist() == [0, *ids]
+  flips = flip_rate.FlipRate(corruptions=chosen, frames=5).views(shape)
   assert flips.ids.tolist() == ids
   assert flips.parameters['draws'].tolist() == [number + 1 for number in own for _ in range(5)]
-  environments = systematic.Study(environments=('fog', ROTATION)).views(shape).ids.tolist()
+  environments = systematic.Systematic(environments=('fog', ROTATION)).views(shape).ids.tolist()
   assert environments[:6] == [0, *ids[:5]] and min(environments[6:]) > 1000

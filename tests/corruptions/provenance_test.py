@@ -10,7 +10,7 @@ import pytest
 
 from robustness.corruptions.provenance import Provenance
 from robustness.corruptions.views import CorruptionViews
-from robustness.evaluation.image_digests import data_digest
+from robustness.evaluation.provenance import data_digest
 from robustness.evaluation.records import Layout, Records
 
 FOLLOWED = Provenance(

@@ -185,7 +185,7 @@ def test_config_as_a_dict(
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
-    ({'study__name': 'acuracy'}, "config.study.name is 'acuracy'; did you mean 'accuracy' or"),
+    ({'study__name': 'acuracy'}, "config.study.name names 'acuracy'; did you mean 'accuracy' or"),
     ({'classifier__name': 'resnet21'}, "unknown architecture 'resnet21': did you mean 'resnet"),
     ({'data__source': 'np'}, "config.data.source names 'np'; did you mean 'npz'"),
     ({'data__source': 'tfds', 'data__name': 'cifar11'}, "'cifar11', which TFDS does not know"),

@@ -9,7 +9,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.environments import near_duplicates
 from robustness.environments.near_duplicates import Hashed, between, hashed, hashes, pairs
-from robustness.studies.systematic import Study
+from robustness.studies.systematic import Systematic
 
 imagehash = pytest.importorskip('imagehash', reason='needs ImageHash')
 Image = pytest.importorskip('PIL.Image')
@@ -98,14 +98,14 @@ def test_rows_are_read_as_they_are_shown():
 
 def test_what_is_wrong_is_named(monkeypatch):
   with pytest.raises(InputError, match='config.study.near_duplicates is 40'):
-    Study(near_duplicates=40)
+    Systematic(near_duplicates=40)
   with pytest.raises(InputError, match='config.study.near_duplicates is -2'):
-    Study(near_duplicates=-2)
+    Systematic(near_duplicates=-2)
 
   def absent(name: str) -> None:
     raise ModuleNotFoundError(name)
 
   monkeypatch.setattr(near_duplicates.importlib, 'import_module', absent)
   with pytest.raises(InputError, match='pip install ImageHash'):
-    Study(near_duplicates=4)
-  assert not Study().compares_training_rows
+    Systematic(near_duplicates=4)
+  assert not Systematic().compares_training_rows

@@ -21,7 +21,7 @@ from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 
 KEY = random_keys.stream(0, 'fourier_heatmap')
@@ -34,7 +34,7 @@ MEAN, STD = (np.asarray(value, np.float32) for value in (RESNET8.mean, RESNET8.s
 def evaluator(classifier: Classifier, parallel=None, **changes) -> Evaluator:
   parallel = parallel or MeshParallel(jax.devices()[:1])
   return dataclasses.replace(
-    Evaluator(classifier, Study(norm=2.0).views(SHAPE), KEY, parallel), **changes
+    Evaluator(classifier, FourierHeatmap(norm=2.0).views(SHAPE), KEY, parallel), **changes
   )
 
 
@@ -222,7 +222,7 @@ def test_nan_names_the_example_and_the_view() -> None:
 
   rows = tiny_rows()
   rows.images[13, 0, 0, 0] = 1.0
-  runner = dataclasses.replace(failing(broken), views=Study(norm=9.0).views(SHAPE))
+  runner = dataclasses.replace(failing(broken), views=FourierHeatmap(norm=9.0).views(SHAPE))
   with pytest.raises(InputError, match=r'mine gives logits that are not finite for example \d+, v'):
     list(runner.shards(rows, runner.layout(21, 8, 7)))
 

@@ -14,11 +14,10 @@ from robustness import workdir
 from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures as listing
-from robustness.evaluation import failures_by_class as by_class
-from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Study
-from robustness.evaluation.view_table import ViewTable
-from tests import finished_runs
+from robustness.evaluation.views import ViewTable
+from tests import finished_runs, made_records
 from tests.table_rows import estimate
 
 NAMES = ('clean', 'fog', 'snow')
@@ -37,21 +36,12 @@ def records(
   classes: tuple[str, ...] = ('ant', 'bee'),
 ) -> Records:
   """Five images of two classes in three views, in shards of any size."""
-  made = Records(folder, Layout(5, 3, block, chunk), {'classes': list(classes)})
-  layout = made.layout
   right = (labels.reshape(5, 1, -1) == PREDICTION[..., None]).any(-1)
-  for b in range(layout.num_blocks):
-    for c in range(layout.num_chunks):
-      rows, views = layout.rows(b), layout.views(c)
-      shown = {
-        'prediction': PREDICTION,
-        'rank': (~right).astype(np.int32),
-        'confidence': CONFIDENCE,
-        'probability': np.where(right, CONFIDENCE, 1 - CONFIDENCE),
-      }
-      columns = {'label': labels[rows], 'example_id': np.arange(10, 15, dtype=np.int32)[rows]}
-      made.write(b, c, {**{k: v[rows, views] for k, v in shown.items()}, **columns})
-  return made
+  fields = {'prediction': PREDICTION, 'rank': ~right, 'confidence': CONFIDENCE}
+  columns = {'label': labels, 'example_id': np.arange(10, 15)}
+  probability = np.where(right, CONFIDENCE, 1 - CONFIDENCE)
+  arrays = {**fields, 'probability': probability, **columns}
+  return made_records.made(folder, arrays, block, chunk, classes=list(classes)).records
 
 
 class Failures(NamedTuple):
@@ -73,7 +63,7 @@ def failures(made: Records, table: ViewTable) -> Failures:
     def by_image(self, records: Records, image_shape: Any) -> tuple[Records, ViewTable]:
       return records, table
 
-    def view_table(self, records: Records, image_shape: Any) -> ViewTable:
+    def by_row(self, records: Records, image_shape: Any) -> ViewTable:
       return table
 
   found, places = listing.findings(Shown(), [Evaluation('net', made)], (2, 2, 1))
@@ -123,7 +113,7 @@ def test_classes_without_a_clean_view_are_ordered_by_accuracy(
   low, high = korn_graubard(shares.mean(), shares.std(ddof=1), 2, 3)
   row = estimate(found.table, 'net', 'accuracy', **{'class': 'ant'})
   assert (row.low, row.high, row.n) == (pytest.approx(low), pytest.approx(high), 2)
-  monkeypatch.setattr(by_class, 'MOST', 1)
+  monkeypatch.setattr(listing, 'MOST_CLASSES', 1)
   shown = np.arange(3) == [[1]] * 5
   single = failures(records(tmp_path), ViewTable(NAMES, counted=shown))
   assert list(single.classes) == ['bee'] and len(single.table) == 2
@@ -171,7 +161,7 @@ def test_what_a_class_is_taken_for_is_counted_where_it_counts(tmp_path: pathlib.
 def test_without_a_clean_view_every_mistake_counts(
   tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-  monkeypatch.setattr(listing, 'MOST', 1)
+  monkeypatch.setattr(listing, 'MOST_IMAGES', 1)
   found = failures(records(tmp_path), ViewTable(('first', 'second', 'third')))
   [first] = found.images
   assert (first['image'], first['views wrong'], first['of']) == (13, 3, 3)

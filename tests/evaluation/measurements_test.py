@@ -19,16 +19,10 @@ from robustness.evaluation.views import Views
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
+from tests.evaluation.runner_test import PARALLELS
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 
 ROWS = 21
-PARALLELS = [
-  lambda: MeshParallel(jax.devices()[:1]),
-  lambda: MeshParallel(jax.devices()[:3]),
-  MeshParallel,
-  lambda: PmapParallel(jax.devices()[:2]),
-  PmapParallel,
-]
 
 
 def darken(key, row, view):

@@ -9,26 +9,15 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.evaluation.records import Layout, Records
+from tests.made_records import made
 
 LAYOUT = Layout(num_rows=7, num_views=5, block_rows=3, chunk_views=2)
 
 
 def full(tmp_path: pathlib.Path) -> tuple[Records, np.ndarray]:
-  records = Records(tmp_path, LAYOUT, {'seed': 0})
   rank = np.random.default_rng(0).integers(0, 3, (7, 5)).astype(np.int32)
-  for block in range(LAYOUT.num_blocks):
-    for chunk in range(LAYOUT.num_chunks):
-      rows, views = LAYOUT.rows(block), LAYOUT.views(chunk)
-      records.write(
-        block,
-        chunk,
-        {
-          'rank': rank[rows, views],
-          'label': np.arange(7)[rows],
-          'weight': (rank[rows, views] / 7).astype(np.float32),
-        },
-      )
-  return records, rank
+  arrays = {'rank': rank, 'label': np.arange(7), 'output/weight': (rank / 7).astype(np.float32)}
+  return made(tmp_path, arrays, LAYOUT.block_rows, LAYOUT.chunk_views, seed=0).records, rank
 
 
 def test_shards_cover_the_table_once() -> None:
@@ -48,7 +37,7 @@ def test_round_trip_sums_and_columns(tmp_path: pathlib.Path) -> None:
   assert wrong.dtype == np.int64
   np.testing.assert_array_equal(wrong, (rank > 0).sum(0))
   np.testing.assert_allclose(
-    records.sum_over_rows(lambda shard: shard['weight']), (rank / 7).sum(0), rtol=1e-6
+    records.sum_over_rows(lambda shard: shard['output/weight']), (rank / 7).sum(0), rtol=1e-6
   )
   np.testing.assert_array_equal(records.column('rank', view=3), rank[:, 3])
   np.testing.assert_array_equal(records.column('label'), np.arange(7))
@@ -103,7 +92,7 @@ def of_format_1(directory: pathlib.Path) -> None:
     for chunk in range(LAYOUT.num_chunks):
       with np.load(records.path(block, chunk)) as file:
         arrays = {name: file[name] for name in file.files if name != '_seal'}
-      old.write(block, chunk, {**arrays, 'probability': arrays['weight']})
+      old.write(block, chunk, {**arrays, 'probability': arrays['output/weight']})
 
 
 def test_records_of_format_1_are_read_and_resumed_but_have_no_confidence(
@@ -168,7 +157,7 @@ def test_a_shard_of_another_run_is_refused(tmp_path: pathlib.Path) -> None:
   records, _ = full(tmp_path / 'mine')
   other = Records(tmp_path / 'other', LAYOUT, {'seed': 1})
   with np.load(records.path(0, 0)) as file:
-    other.write(0, 0, {name: file[name] for name in ('rank', 'label', 'weight')})
+    other.write(0, 0, {name: file[name] for name in ('rank', 'label', 'output/weight')})
   records.path(0, 0).write_bytes(other.path(0, 0).read_bytes())
   with pytest.raises(InputError, match='belongs to other records'):
     records.read(0, 0)
@@ -179,7 +168,7 @@ def test_a_shard_of_another_run_is_refused(tmp_path: pathlib.Path) -> None:
   [
     lambda arrays: arrays['rank'].__setitem__((0, 0), 9),
     lambda arrays: arrays.__setitem__('label', arrays['label'][::-1].copy()),
-    lambda arrays: arrays.pop('weight'),
+    lambda arrays: arrays.pop('output/weight'),
     lambda arrays: arrays.__setitem__('rank', arrays['rank'].astype(np.int64)),
     lambda arrays: arrays.__setitem__('more', arrays['rank']),
   ],
@@ -206,7 +195,7 @@ def test_a_shard_that_is_only_rewritten_is_taken(tmp_path: pathlib.Path) -> None
 
 def test_a_field_that_is_not_recorded_is_named(tmp_path: pathlib.Path) -> None:
   records, _ = full(tmp_path)
-  message = "no field 'probability'; valid: 'label', 'rank', 'weight'"
+  message = "no field 'probability'; valid: 'label', 'output/weight', 'rank'"
   with pytest.raises(InputError, match=message):
     records.sum_over_rows(lambda shard: shard['probability'])
 

@@ -11,7 +11,7 @@ import pytest
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.evaluation.image_digests import image_digests
+from robustness.evaluation.provenance import image_digests
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.runner import Evaluator, summarise
 from robustness.evaluation.views import Views, identity
@@ -19,7 +19,7 @@ from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from robustness.studies import corruption_error
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 
 KEY = random_keys.stream(0, 'fourier_heatmap')
@@ -33,7 +33,7 @@ PARALLELS = [
 
 
 def evaluator(parallel=None, layers=(), classifier: Classifier | None = None) -> Evaluator:
-  views = Study(norm=2.0).views(SHAPE)
+  views = FourierHeatmap(norm=2.0).views(SHAPE)
   return Evaluator(
     classifier or tiny_classifier(), views, KEY, parallel or MeshParallel(jax.devices()[:1]), layers
   )
@@ -53,7 +53,7 @@ def table(runner: Evaluator, rows: ArrayRows, batch_size: int, views: int) -> di
 
 def by_hand(rows: ArrayRows) -> dict[str, np.ndarray]:
   """One image and one view at a time, without the runner."""
-  classifier, views = tiny_classifier(), Study(norm=2.0).views(SHAPE)
+  classifier, views = tiny_classifier(), FourierHeatmap(norm=2.0).views(SHAPE)
 
   @jax.jit
   def logits(image, example, view_id, parameters):
@@ -101,7 +101,7 @@ def test_same_numbers_for_any_cut_and_device_layout(create, batch_size, views, e
 def test_layer_change_is_the_norm_of_the_difference() -> None:
   rows, classifier = tiny_rows(4), tiny_classifier()
   recorded = table(evaluator(layers=('stage1', 'logits')), rows, 4, 7)
-  views, view = Study(norm=2.0).views(SHAPE), 5
+  views, view = FourierHeatmap(norm=2.0).views(SHAPE), 5
   parameters = {k: v[view] for k, v in views.parameters.items()}
   shown = jnp.stack(
     [
@@ -239,7 +239,7 @@ def test_the_layout_does_not_depend_on_the_devices(create) -> None:
 
 def test_a_map_of_imagenet_leaves_some_thousand_files() -> None:
   size = 224, 224, 3
-  views = Study(norm=15.7, window=63).views(size)
+  views = FourierHeatmap(norm=15.7, window=63).views(size)
   runner = dataclasses.replace(evaluator(), views=dataclasses.replace(views, image_shape=size))
   layout = runner.layout(50_000)
   assert layout.num_views == 1986 and 4096 <= layout.num_blocks * layout.num_chunks < 5000
@@ -338,7 +338,7 @@ def test_non_finite_logits_name_example_and_view() -> None:
   rows.images[13, 0, 0, 0] = 1.0
   broken = dataclasses.replace(classifier, forward=forward)
   runner = evaluator(classifier=broken)
-  loud = dataclasses.replace(runner, views=Study(norm=9.0).views(SHAPE))
+  loud = dataclasses.replace(runner, views=FourierHeatmap(norm=9.0).views(SHAPE))
   with pytest.raises(InputError, match=r'not finite for example \d+, view \d+ \(fy='):
     table(loud, rows, 8, 5)
 
@@ -437,7 +437,9 @@ def test_rows_are_traced_and_not_computed() -> None:
   runner = evaluator(classifier=tiny_classifier())
   runner.check(tiny_rows(8))
   assert 'compiled' not in runner.__dict__
-  stored = dataclasses.replace(runner, views=corruption_error.Study(source='stored').views(SHAPE))
+  stored = dataclasses.replace(
+    runner, views=corruption_error.CorruptionError(source='stored').views(SHAPE)
+  )
   with pytest.raises(InputError, match='the rows have no corruption'):
     stored.check(tiny_rows(8))
 

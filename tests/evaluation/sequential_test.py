@@ -20,19 +20,22 @@ from robustness.estimates.fixed_width import MOST_LOOKS, fixed_size
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.means import SEQUENTIAL
 from robustness.estimates.table import select
-from robustness.evaluation.rounds import Rounds
+from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.study import Evaluation, Study
 from robustness.measure import evaluator_for, measure
 from robustness.present.notation import Notation
 from robustness.present.sentences import sentences
 from robustness.results import Results
-from robustness.studies import attack_error, band_noise, corruption_error, fourier_heatmap
+from robustness.studies.attack_error import AttackError
+from robustness.studies.band_noise import BandNoise
+from robustness.studies.corruption_error import CorruptionError
+from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.studies.conftest import classifier
 from tests.table_rows import estimate
 
 COUNT = 130
-STUDY = fourier_heatmap.Study(norm=0.5, half_width=0.1, top_k=2)
+STUDY = FourierHeatmap(norm=0.5, half_width=0.1, top_k=2)
 EXECUTION = Execution(seed=3)
 
 
@@ -75,10 +78,10 @@ def by_frequency(results: Results, label: str, versus: str = '') -> pd.DataFrame
   return found[found.classifier == label]
 
 
-def rounds(folder: pathlib.Path, label: str) -> Rounds:
+def rounds(folder: pathlib.Path, label: str) -> SequentialRecords:
   design = STUDY.sequential_design
   assert design
-  return Rounds.open(folder / label, design)
+  return SequentialRecords.open(folder / label, design)
 
 
 def test_every_cell_is_that_of_the_fixed_design(results: Results, folder: pathlib.Path) -> None:
@@ -127,7 +130,7 @@ def test_means_and_differences_are_of_the_images_that_all_views_have(results: Re
     damaged = [row for row in results.tables['most damaged images'].rows if row[0] == label]
     images, views = [row[1] for row in damaged], [row[6] for row in damaged]
     assert images and set(images) <= set(order[:common])
-    places = [STUDY.name_views(SHAPE).index(view) for view in views]
+    places = [STUDY.view_table(SHAPE).names.index(view) for view in views]
     assert (fixed_table('rank', label)[np.argsort(order)][images, places] > 0).all()
   wrong = [fixed_table('rank', label)[:common] > 0 for label in ('tiny', 'other')]
   cell = STUDY.frequencies(SHAPE).cell
@@ -221,8 +224,8 @@ def test_another_half_width_is_another_study(results: Results, folder: pathlib.P
 
 
 def test_without_rounds_records_say_what_they_said_before() -> None:
-  for module in (fourier_heatmap, band_noise, corruption_error, attack_error):
-    fixed, sequential = module.Study(), module.Study(half_width=0.05)
+  for kind in (FourierHeatmap, BandNoise, CorruptionError, AttackError):
+    fixed, sequential = kind(), kind(half_width=0.05)
     assert 'half_width' not in json.dumps(fixed.recording)
     assert sequential.recording['half_width'] == 0.05
     assert sequential.recording['confidence'] == 0.95
@@ -235,13 +238,13 @@ def test_without_rounds_records_say_what_they_said_before() -> None:
 def test_too_few_images_are_refused_at_once_with_how_many_are_needed(half_width, needed) -> None:
   study = dataclasses.replace(STUDY, half_width=half_width)
   with pytest.raises(InputError, match=f'needs {needed}.*; there are 4'):
-    study.check_rows(tiny_rows(4))
+    study.check(tiny_rows(4), {})
 
 
 @pytest.mark.parametrize('half_width', [-0.1, 0.5, float('nan')])
 def test_half_widths_out_of_range_are_refused(half_width: float) -> None:
   with pytest.raises(InputError, match=r'config\.study\.half_width'):
-    fourier_heatmap.Study(half_width=half_width)
+    FourierHeatmap(half_width=half_width)
 
 
 def test_too_few_images_are_refused_with_how_many_are_needed() -> None:
@@ -249,8 +252,8 @@ def test_too_few_images_are_refused_with_how_many_are_needed() -> None:
   design = study.sequential_design
   assert design
   with pytest.raises(InputError, match=f'{design.most_trials} of them; there are 400'):
-    study.check_rows(tiny_rows(400))
-  STUDY.check_rows(rows())
+    study.check(tiny_rows(400), {})
+  STUDY.check(rows(), {})
 
 
 def of_one(study: Study, folder: pathlib.Path, execution: Execution = EXECUTION) -> Results:
@@ -258,7 +261,7 @@ def of_one(study: Study, folder: pathlib.Path, execution: Execution = EXECUTION)
 
 
 def test_attacks_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:
-  study = attack_error.Study(attacks=('fgsm',), epsilons=(0.002, 0.3), half_width=0.1)
+  study = AttackError(attacks=('fgsm',), epsilons=(0.002, 0.3), half_width=0.1)
   results = of_one(study, tmp_path)
   errors = select(results.table, 'error', attack='fgsm', epsilon=...)
   assert len(errors) == 3 and errors.n.nunique() > 1 and set(errors.method) == {SEQUENTIAL}
@@ -271,7 +274,7 @@ def test_attacks_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:
 
 
 def test_bands_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:
-  study = band_noise.Study(norm=4.0, kinds=('low_pass',), half_width=0.1)
+  study = BandNoise(norm=4.0, kinds=('low_pass',), half_width=0.1)
   results = of_one(study, tmp_path)
   errors = select(results.table, 'error', band='low_pass', bandwidth=...)
   assert errors.n.nunique() > 1 and set(errors.method) == {SEQUENTIAL}

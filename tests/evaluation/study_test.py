@@ -23,8 +23,8 @@ def evaluations(tmp_path: pathlib.Path, *labels: str) -> list[Evaluation]:
 
 
 def test_every_module_of_studies_is_a_study() -> None:
-  assert {'accuracy', 'fourier_heatmap'} <= set(study.names())
-  for name in study.names():
+  assert {'accuracy', 'fourier_heatmap'} <= set(study.STUDIES.classes())
+  for name in study.STUDIES.classes():
     chosen = study.from_config({'name': name})
     assert chosen.name == name and isinstance(chosen, study.Study)
 
@@ -41,9 +41,9 @@ def test_a_study_that_only_reduces_shows_images_as_they_are() -> None:
   assert (chosen.layers, chosen.outputs, chosen.facts) == ((), (), {})
   assert chosen.needs_classifier and len(chosen.views((8, 8, 3))) == 1
   assert chosen.figures(Results('reducing', {}, {}, {})) == {}
-  assert chosen.sample_arrays(None, None) == {}  # type: ignore[arg-type]
+  assert chosen.sample_arrays(None, None, None) == {}  # type: ignore[arg-type]
   with pytest.raises(InputError, match="'reducing', which shows images.*video_pm_k"):
-    chosen.prediction_scores({})
+    study.scores_of(chosen, {})
 
 
 def test_facets_are_the_decimals_that_views_were_given() -> None:
@@ -59,9 +59,9 @@ def test_facets_are_the_decimals_that_views_were_given() -> None:
 
 
 def test_the_name_selects_and_the_rest_are_settings() -> None:
-  assert study.from_config({'name': 'accuracy', 'top_k': 3}) == accuracy.Study(top_k=3)
+  assert study.from_config({'name': 'accuracy', 'top_k': 3}) == accuracy.Accuracy(top_k=3)
   parsed = study.from_config({'name': 'fourier_heatmap', 'norm': 4, 'layers': ['stage1']})
-  assert parsed == fourier_heatmap.Study(norm=4.0, layers=('stage1',))
+  assert parsed == fourier_heatmap.FourierHeatmap(norm=4.0, layers=('stage1',))
 
 
 @pytest.mark.parametrize('section', [{}, {'name': 'acuracy'}, {'name': 3}])
@@ -70,9 +70,7 @@ def test_unknown_studies_list_the_valid_ones(section: dict[str, Any]) -> None:
     study.from_config(section)
 
 
-def test_prefixes_and_pairs(tmp_path: pathlib.Path) -> None:
+def test_prefixes(tmp_path: pathlib.Path) -> None:
   single, three = evaluations(tmp_path, 'a'), evaluations(tmp_path, 'a', 'b', 'c')
   assert study.prefixes(single) == ['']
   assert study.prefixes(three) == ['a/', 'b/', 'c/']
-  assert [(x.label, y.label) for x, y in study.pairs(three)] == [('a', 'b'), ('a', 'c')]
-  assert study.pairs(single) == []

@@ -13,7 +13,7 @@ from robustness.estimates.table import assemble
 from robustness.fourier.basis import distinct_frequencies
 from robustness.fourier.maps import BANDS, bands, centred_map
 from robustness.results import Results
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 
 
 def centred(n: int) -> np.ndarray:
@@ -29,7 +29,7 @@ def test_bands_of_28_pixels_lie_where_the_documentation_says() -> None:
 
 def test_cells_of_bands_that_a_window_shows() -> None:
   """The window of figure 4: a fifth of the middle band and nothing of the high one."""
-  cells = Study(window=63)._cells((224, 224, 3))
+  cells = FourierHeatmap(window=63)._cells((224, 224, 3))
   assert cells['mid'] == (1520, 7392) and cells['high'][0] == 0
   assert cells['all'] == (63 * 63, 224 * 224)
   assert sum(cells[name][1] for name in BANDS) == 224 * 224

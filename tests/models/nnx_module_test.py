@@ -18,7 +18,7 @@ from robustness.core.errors import InputError
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.models.classifier import Classifier, from_linen
-from robustness.studies.fourier_heatmap import Study
+from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import CLASSES, SHAPE, tiny_rows
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
@@ -143,7 +143,7 @@ def test_an_attack_has_the_gradient_of_the_network_in_linen(
 def test_records_are_those_of_the_network_in_linen(
   ours: Classifier, linen: Classifier, kind: str, tmp_path: pathlib.Path
 ) -> None:
-  study, rows, columns = Study(norm=1.0, window=3), tiny_rows(13), []
+  study, rows, columns = FourierHeatmap(norm=1.0, window=3), tiny_rows(13), []
   for classifier in (ours, linen):
     layer = ('blocks/0/conv',) if classifier is ours else ('conv0',)
     evaluator = Evaluator(

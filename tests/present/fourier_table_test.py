@@ -18,7 +18,7 @@ from tests.studies.corruption_error_published_test import ROWS, made_records
 from tests.table_rows import estimate
 
 LABELS = ('natural', 'gaussian', 'high_pass')
-STUDY = corruption_error.Study(corruptions=('fourier_cifar',), severities=(3,))
+STUDY = corruption_error.CorruptionError(corruptions=('fourier_cifar',), severities=(3,))
 
 
 @pytest.fixture(scope='module')
@@ -34,7 +34,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     STUDY.name,
     [{'label': label} for label in LABELS],
     {'num_examples': ROWS},
-    STUDY.described,
+    STUDY.describe(),
     table=assemble(findings.estimates),
     quantities=STUDY.quantities,
   )
@@ -113,13 +113,14 @@ def test_table_4_has_its_own_accuracies() -> None:
 def test_a_missing_baseline_is_refused_before_anything_is_trained(
   labels: tuple[str, ...], baseline: str, message: str
 ) -> None:
-  study = corruption_error.Study(baseline=baseline)
+  study = corruption_error.CorruptionError(baseline=baseline)
   with pytest.raises(InputError, match=message):
-    FourierTable().check(labels, {'plain': accuracy.Study().described, 'errors': study.described})
+    tasks = {'plain': accuracy.Accuracy().describe(), 'errors': study.describe()}
+    FourierTable().check(labels, tasks)
 
 
 def test_without_the_errors_there_is_nothing_and_nothing_is_refused(results: Results) -> None:
-  FourierTable().check(('any',), {'plain': accuracy.Study().described})
+  FourierTable().check(('any',), {'plain': accuracy.Accuracy().describe()})
   plain = Results('accuracy', {'label': 'any'}, {'num_examples': 3}, {})
   findings = FourierTable().summarise({'plain': plain})
   assert not findings.tables and not findings.estimates

@@ -9,23 +9,23 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from robustness.core.errors import InputError
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures as listing
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
-from robustness.studies.accuracy import Study
+from robustness.studies.accuracy import Accuracy
+from tests.made_records import made
 from tests.networks import SHAPE
 from tests.studies.conftest import COUNT, Evaluate
 from tests.table_rows import estimate
 
 
-def table(study: Study, evaluations: list[Evaluation]) -> pd.DataFrame:
+def table(study: Accuracy, evaluations: list[Evaluation]) -> pd.DataFrame:
   return assemble(study.reduce(evaluations, SHAPE).estimates)
 
 
 def test_top_k_accuracy_is_the_share_of_ranks_below_k(evaluate: Evaluate) -> None:
-  study = Study(top_k=2, confidence=0.9)
+  study = Accuracy(top_k=2, confidence=0.9)
   (only,) = evaluate(study, ('first',))
   results = table(study, [only])
   assert list(results.quantity) == ['top1_accuracy', 'top2_accuracy']
@@ -37,13 +37,13 @@ def test_top_k_accuracy_is_the_share_of_ranks_below_k(evaluate: Evaluate) -> Non
 
 
 def test_top_one_alone_is_given_once(evaluate: Evaluate) -> None:
-  study = Study(top_k=1)
+  study = Accuracy(top_k=1)
   assert list(table(study, evaluate(study, ('first',))).quantity) == ['top1_accuracy']
 
 
 def test_two_classifiers_are_compared_in_pairs(evaluate: Evaluate) -> None:
-  first, second = evaluate(Study())
-  results = table(Study(), [first, second])
+  first, second = evaluate(Accuracy())
+  results = table(Accuracy(), [first, second])
   assert len(results) == 6, 'two accuracies of each, and their differences'
   right = [e.records.column('rank') == 0 for e in (first, second)]
   b, c = int((right[0] & ~right[1]).sum()), int((~right[0] & right[1]).sum())
@@ -54,31 +54,22 @@ def test_two_classifiers_are_compared_in_pairs(evaluate: Evaluate) -> None:
 
 
 def test_the_only_view_is_the_image_as_stored() -> None:
-  views, image = Study().views(SHAPE), np.ones(SHAPE)
+  views, image = Accuracy().views(SHAPE), np.ones(SHAPE)
   assert len(views) == 1
   assert views.show(None, {'image': image}, {}) is image
 
 
 def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path: pathlib.Path) -> None:
   """Top-5 of two classes would be 1.0 whatever the classifier."""
-  records = Records(tmp_path, Layout(6, 1, 6, 1), {'classes': ['left', 'right']})
   rank, labels = np.array([[0], [1], [0], [1], [0], [0]], np.int32), np.array([0, 0, 1, 1, 1, 1])
   prediction = np.where(rank == 0, labels[:, None], 1 - labels[:, None])
-  columns = {'label': labels, 'example_id': np.arange(6, dtype=np.int32)}
-  records.write(0, 0, {'rank': rank, 'prediction': prediction, **columns})
-  only = Evaluation('only', records)
-  assert list(table(Study(), [only]).quantity) == ['top1_accuracy']
-  findings, _ = listing.findings(Study(), [only], SHAPE)
+  columns = {'label': labels, 'example_id': np.arange(6)}
+  arrays = {'rank': rank, 'prediction': prediction, **columns}
+  only = made(tmp_path / 'only', arrays, classes=['left', 'right'])
+  assert list(table(Accuracy(), [only]).quantity) == ['top1_accuracy']
+  findings, _ = listing.findings(Accuracy(), [only], SHAPE)
   of_class = assemble(findings.estimates)
   assert of_class[['class', 'n', 'value']].values.tolist() == [['left', 2, 0.5], ['right', 4, 0.75]]
   assert only.top_k(1) == only.top_k(2) == [1]
   three = Records(tmp_path / 'three', Layout(6, 1, 6, 1), {'classes': ['left', 'right', 'up']})
   assert Evaluation('three', three).top_k(2) == [1, 2]
-
-
-@pytest.mark.parametrize(
-  ('change', 'key'), [({'top_k': 0}, 'top_k'), ({'confidence': 0.0}, 'confidence')]
-)
-def test_bad_settings_are_refused(change: dict, key: str) -> None:
-  with pytest.raises(InputError, match=f'config.study.{key}'):
-    Study(**change)

@@ -13,15 +13,15 @@ from robustness.core.errors import InputError
 from robustness.corruptions.names import KNOWN
 from robustness.estimates import calibration
 from robustness.estimates.table import assemble, facets_of, select
-from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
-from robustness.studies.calibration import Study
+from robustness.studies.calibration import Calibration
 from tests import finished_runs
+from tests.made_records import made as written
 from tests.table_rows import estimate
 
 CORRUPTIONS = ('fog', 'contrast')
 ROWS, VIEWS, SHAPE = 90, 5, (28, 28, 1)
-STUDY = Study(corruptions=CORRUPTIONS, severities=(1, 5), resamples=100)
+STUDY = Calibration(corruptions=CORRUPTIONS, severities=(1, 5), resamples=100)
 
 
 def made(directory: pathlib.Path, label: str, seed: int, **fields: np.ndarray) -> Evaluation:
@@ -30,18 +30,16 @@ def made(directory: pathlib.Path, label: str, seed: int, **fields: np.ndarray) -
   generator = np.random.default_rng(seed)
   confidence = generator.random((ROWS, VIEWS)).astype(np.float32)
   right = generator.random((ROWS, VIEWS)) < confidence ** (1 + np.arange(VIEWS))
-  records = Records(directory / label, Layout(ROWS, VIEWS, ROWS, VIEWS), {})
   arrays = {
-    'rank': (~right).astype(np.int32),
+    'rank': ~right,
     'probability': np.where(right, confidence, 1 - confidence),
     'confidence': confidence,
     **fields,
   }
-  records.write(0, 0, {name: value for name, value in arrays.items() if len(value)})
-  return Evaluation(label, records)
+  return written(directory / label, {name: value for name, value in arrays.items() if len(value)})
 
 
-def reduced(*evaluations: Evaluation, study: Study = STUDY) -> pd.DataFrame:
+def reduced(*evaluations: Evaluation, study: Calibration = STUDY) -> pd.DataFrame:
   return assemble(study.reduce(evaluations, SHAPE).estimates)
 
 
@@ -129,9 +127,7 @@ def test_a_mean_over_views_of_calibrated_classifiers_shows_no_difference(
   for label, (a, b) in {'sure': (19, 1), 'unsure': (5.7, 4.3)}.items():
     confidence = generator.beta(a, b, (200, 11)).astype(np.float32)
     right = generator.random((200, 11)) < confidence
-    records = Records(tmp_path / label, Layout(200, 11, 200, 11), {})
-    records.write(0, 0, {'rank': (~right).astype(np.int32), 'confidence': confidence})
-    evaluations.append(Evaluation(label, records))
+    evaluations.append(written(tmp_path / label, {'rank': ~right, 'confidence': confidence}))
   results = reduced(*evaluations, study=study)
   for name in calibration.BIASED:
     difference = estimate(results, 'unsure', name, 'sure', corruption_set='shown')
@@ -151,10 +147,7 @@ def stored(directory: pathlib.Path, made_here: Evaluation, clean: bool) -> Evalu
     'severity': np.repeat([parts[view][1] for view in shown], ROWS),
     'base_id': np.tile(np.arange(ROWS), len(shown)),
   }
-  count = ROWS * len(shown)
-  records = Records(directory / 'stored', Layout(count, 1, count, 1), {})
-  records.write(0, 0, {**fields, **columns})
-  return Evaluation(made_here.label, records)
+  return written(directory / 'stored' / made_here.label, {**fields, **columns})
 
 
 @pytest.mark.parametrize('clean', [True, False])
@@ -186,7 +179,7 @@ def test_a_workdir_of_stored_images_is_scored_by_corruption_too(tmp_path: pathli
 
 def test_settings_of_made_images_are_refused_of_stored_ones() -> None:
   with pytest.raises(InputError, match="quantize is 'floor'.*left out with source='stored'"):
-    Study(source='stored', quantize='floor')
+    Calibration(source='stored', quantize='floor')
 
 
 def test_records_without_confidence_are_refused_with_what_to_do(tmp_path: pathlib.Path) -> None:
@@ -195,22 +188,9 @@ def test_records_without_confidence_are_refused_with_what_to_do(tmp_path: pathli
     STUDY.reduce([old], SHAPE)
 
 
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
-    ({'bins': 0}, r'config\.study\.bins is 0'),
-    ({'resamples': 0}, 'resamples'),
-    ({'confidence': 1.0}, r'config\.study\.confidence is 1\.0'),
-  ],
-)
-def test_settings_are_checked(changes, message) -> None:
-  with pytest.raises(InputError, match=message):
-    Study(**changes)
-
-
 def test_a_workdir_must_be_given() -> None:
   with pytest.raises(InputError, match=r"config\.predictions is ''"):
-    Study().prediction_scores({'predictions': '', 'part': '', 'seed': 0})
+    Calibration().prediction_scores({'predictions': '', 'part': '', 'seed': 0})
 
 
 def test_views_of_other_studies_are_rows_by_their_names(tmp_path: pathlib.Path) -> None:

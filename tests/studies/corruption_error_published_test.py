@@ -15,9 +15,9 @@ import pytest
 
 from robustness.estimates.published import TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble
-from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
-from robustness.studies.corruption_error import Study
+from robustness.studies.corruption_error import CorruptionError
+from tests.made_records import made
 from tests.table_rows import estimate
 
 ROWS = 10_000  # an accuracy of four decimals is a whole number of them
@@ -25,18 +25,20 @@ LABELS = ('natural', 'high_pass', 'auto_augment')
 
 
 def made_records(
-  path: pathlib.Path, study: Study, label: str, clean: float, accuracies: Mapping[str, float]
+  path: pathlib.Path,
+  study: CorruptionError,
+  label: str,
+  clean: float,
+  accuracies: Mapping[str, float],
 ) -> Evaluation:
   """Records in which the clean view and each corruption have the given accuracies, exactly."""
   given = np.array([clean, *(accuracies[name] for name in study.names)])
   wrong = np.arange(ROWS)[:, None] >= np.round(given * ROWS)[None, :]
-  records = Records(path / label, Layout(ROWS, len(given), ROWS, len(given)), {'label': label})
-  records.write(0, 0, {'rank': 9 * wrong.astype(np.int32)})
-  return Evaluation(label, records)
+  return made(path / label, {'rank': 9 * wrong}, label=label)
 
 
 def reduced(
-  folder: pathlib.Path, study: Study, table: PublishedTable, shape: tuple[int, int, int]
+  folder: pathlib.Path, study: CorruptionError, table: PublishedTable, shape: tuple[int, int, int]
 ) -> pd.DataFrame:
   evaluations = [
     made_records(folder, study, label, table.clean[label], table.corrupted[label])
@@ -46,7 +48,7 @@ def reduced(
 
 
 def test_averages_of_table_4(tmp_path: pathlib.Path) -> None:
-  study = Study(corruptions=('fourier_imagenet',), severities=(3,))
+  study = CorruptionError(corruptions=('fourier_imagenet',), severities=(3,))
   rows = reduced(tmp_path, study, TABLE_4, (224, 224, 3))
   for label in LABELS:
     average = 1 - estimate(rows, label, 'error', corruption_set='fourier_imagenet').value
@@ -56,7 +58,7 @@ def test_averages_of_table_4(tmp_path: pathlib.Path) -> None:
 
 
 def test_averages_and_mce_of_table_3(tmp_path: pathlib.Path) -> None:
-  study = Study(corruptions=('fourier_cifar',), severities=(3,))
+  study = CorruptionError(corruptions=('fourier_cifar',), severities=(3,))
   rows = reduced(tmp_path, study, TABLE_3, (32, 32, 3))
   for label in LABELS:
     average = 1 - estimate(rows, label, 'error', corruption_set='fourier_cifar').value

@@ -19,15 +19,15 @@ from robustness.corruptions.options import CorruptionOptions
 from robustness.estimates.failure_point import failure_point
 from robustness.estimates.published import BASELINES
 from robustness.estimates.table import assemble, select
-from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.present import sentences
 from robustness.results import Results
-from robustness.studies.corruption_error import Study
+from robustness.studies.corruption_error import CorruptionError
+from tests.made_records import made
 from tests.table_rows import estimate
 
 SHAPE, ROWS = (32, 32, 3), 60
-SMALL = Study(
+SMALL = CorruptionError(
   corruptions=('contrast', 'brightness', 'gaussian_noise'),
   severities=(1, 3),
   false_discovery_rate=0.2,
@@ -36,34 +36,32 @@ SHOWN = {'corruption_set': 'shown'}
 
 
 def made_records(
-  path: pathlib.Path, study: Study, label: str, seed: int, shape: tuple[int, int, int] = SHAPE
+  path: pathlib.Path,
+  study: CorruptionError,
+  label: str,
+  seed: int,
+  shape: tuple[int, int, int] = SHAPE,
 ) -> Evaluation:
   """Records whose error grows with severity."""
   views = study.views(shape)
   generator = np.random.default_rng(seed)
   chance = 0.1 + 0.1 * views.parameters['severity'] + 0.05 * seed
   rank = (generator.random((ROWS, len(views))) < chance) * generator.integers(1, 9, (ROWS, 1))
-  records = Records(path / label, Layout(ROWS, len(views), 16, 3), {'label': label})
-  for block in range(records.layout.num_blocks):
-    for chunk in range(records.layout.num_chunks):
-      rows, columns = records.layout.rows(block), records.layout.views(chunk)
-      records.write(block, chunk, {'rank': rank[rows, columns].astype(np.int32)})
-  return Evaluation(label, records)
+  return made(path / label, {'rank': rank}, 16, 3, label=label)
 
 
 def ranks(evaluation: Evaluation) -> np.ndarray:
-  layout = evaluation.records.layout
-  return np.stack([evaluation.records.column('rank', v) for v in range(layout.num_views)], 1)
+  return evaluation.records.table('rank')
 
 
 def test_names_follow_the_official_order_and_sets_are_spelt_out():
   assert SMALL.names == ('gaussian_noise', 'brightness', 'contrast')
-  assert len(Study().names) == 15
-  assert len(Study(corruptions=('official', 'extra')).names) == 19
+  assert len(CorruptionError().names) == 15
+  assert len(CorruptionError(corruptions=('official', 'extra')).names) == 19
 
 
 def test_views_are_the_corruptions_with_ids_that_do_not_depend_on_the_set():
-  views, whole = SMALL.views(SHAPE), Study(corruptions=('all',)).views(SHAPE)
+  views, whole = SMALL.views(SHAPE), CorruptionError(corruptions=('all',)).views(SHAPE)
   assert len(views) == 1 + 3 * 2
   assert set(views.ids) <= set(whole.ids)
   assert len(set(whole.ids)) == 1 + 19 * 5
@@ -93,7 +91,9 @@ def test_severities_between_the_five_have_views_of_their_own():
   assert SMALL.recording != study.recording
 
 
-def table_of(study: Study, evaluations: list[Evaluation], shape: tuple[int, int, int] = SHAPE):
+def table_of(
+  study: CorruptionError, evaluations: list[Evaluation], shape: tuple[int, int, int] = SHAPE
+):
   return assemble(study.reduce(evaluations, shape).estimates)
 
 
@@ -182,7 +182,7 @@ def test_differences_are_tested_in_pairs(tmp_path: pathlib.Path):
 def test_a_published_baseline_divides_by_its_errors(tmp_path: pathlib.Path, baseline: str):
   """Also where more corruptions were shown than it has errors of."""
   published = BASELINES[baseline]
-  study = Study(corruptions=('all',), baseline=baseline)
+  study = CorruptionError(corruptions=('all',), baseline=baseline)
   shape = (published.side, published.side, 3)
   evaluations = [made_records(tmp_path, study, label, s, shape) for s, label in enumerate('ab')]
   table = table_of(study, evaluations, shape)
@@ -208,7 +208,7 @@ def test_the_standard_network_is_of_cifar10_c_alone():
   errors = list(BASELINES['cifar10_standard'].corrupted.values())
   assert np.mean(errors) == pytest.approx(0.2654, abs=5e-5)
   with pytest.raises(InputError, match='measured on CIFAR-10-C at 32 pixels'):
-    Study(baseline='cifar10_standard').views((224, 224, 3))
+    CorruptionError(baseline='cifar10_standard').views((224, 224, 3))
 
 
 def test_a_corruption_that_is_added_is_drawn_and_told(tmp_path: pathlib.Path):
@@ -221,19 +221,12 @@ def test_a_corruption_that_is_added_is_drawn_and_told(tmp_path: pathlib.Path):
   assert any('under my own blur' in text for text in sentences.sentences(results))
 
 
-def records_of(path: pathlib.Path, study: Study, label: str, wrong: np.ndarray) -> Evaluation:
-  """Records of what is wrong, bool [rows, views]."""
-  records = Records(path / label, Layout(*wrong.shape, *wrong.shape), {'label': label})
-  records.write(0, 0, {'rank': wrong.astype(np.int32)})
-  return Evaluation(label, records)
-
-
 def test_twenty_images_all_right_have_no_interval_of_a_point(tmp_path: pathlib.Path):
   wrong = np.zeros((20, 7), bool)
   first = wrong.copy()
   first[:8, 1:] = True
   evaluations = [
-    records_of(tmp_path, SMALL, label, table)
+    made(tmp_path / label, {'rank': table})
     for label, table in (('first', first), ('second', wrong), ('third', wrong))
   ]
   table = table_of(SMALL, evaluations)
@@ -247,16 +240,16 @@ def test_twenty_images_all_right_have_no_interval_of_a_point(tmp_path: pathlib.P
 
 
 def test_relative_mce_counts_the_resamples_it_leaves_out(tmp_path: pathlib.Path):
-  study = Study(corruptions=('contrast',), severities=(1,))
+  study = CorruptionError(corruptions=('contrast',), severities=(1,))
   clean, corrupted = np.arange(20) < 2, np.arange(20) < 7
   corrupted[0], corrupted[18] = False, True
   table = np.stack([clean, corrupted], 1)
-  evaluations = [records_of(tmp_path, study, label, table) for label in ('first', 'second')]
+  evaluations = [made(tmp_path / label, {'rank': table}) for label in ('first', 'second')]
   row = estimate(table_of(study, evaluations), 'second', 'relative_mCE', **SHOWN)
   assert row.value == pytest.approx(1)
   assert 'of 1000 resamples' in row.note and 'left out' in row.note
   lost = np.stack([corrupted, clean], 1)
-  evaluations[0] = records_of(tmp_path / 'lost', study, 'first', lost)
+  evaluations[0] = made(tmp_path / 'lost/first', {'rank': lost})
   undefined = estimate(table_of(study, evaluations), 'second', 'relative_mCE', **SHOWN)
   assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
   assert undefined.note == 'undefined: the baseline errs no more than when clean under contrast'
@@ -267,7 +260,7 @@ def test_mce_without_errors_of_the_baseline_names_the_corruption(tmp_path: pathl
   first = wrong.copy()
   first[:, 5:] = False
   tables = {'first': first, 'second': wrong}
-  evaluations = [records_of(tmp_path, SMALL, label, table) for label, table in tables.items()]
+  evaluations = [made(tmp_path / label, {'rank': table}) for label, table in tables.items()]
   table = table_of(SMALL, evaluations)
   for versus in ('', 'first'):
     row = estimate(table, 'second', 'mCE', versus, **SHOWN)
@@ -276,7 +269,7 @@ def test_mce_without_errors_of_the_baseline_names_the_corruption(tmp_path: pathl
 
 
 def test_mce_against_alexnet_says_why_it_is_not_the_published_kind(tmp_path: pathlib.Path):
-  study = Study(baseline='alexnet')
+  study = CorruptionError(baseline='alexnet')
   shape = (256, 224, 3)
   table = table_of(study, [made_records(tmp_path, study, 'only', 1, shape)], shape)
   for name in ('mCE', 'relative_mCE'):
@@ -290,52 +283,23 @@ def test_mce_against_alexnet_says_why_it_is_not_the_published_kind(tmp_path: pat
 
 def test_alexnet_is_no_baseline_of_images_of_32_pixels():
   with pytest.raises(InputError, match="32 × 32. Set config.study.baseline='first'"):
-    Study(baseline='alexnet', constants=224).views(SHAPE)
+    CorruptionError(baseline='alexnet', constants=224).views(SHAPE)
   with pytest.raises(InputError, match='measured on ImageNet-C'):
-    Study(baseline='alexnet', source='stored').views(SHAPE)
-
-
-@pytest.mark.parametrize(
-  ('settings', 'message'),
-  [
-    ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
-    ({'corruptions': ()}, 'not empty'),
-    ({'severities': (0, 1)}, 'distinct numbers of 1..5'),
-    ({'severities': (1, 1)}, 'distinct numbers of 1..5'),
-    ({'quantize': 'ceil'}, "'floor'"),
-    ({'between': (5.5,)}, r'between is 5\.5; it must be in \[1, 5\]'),
-    ({'between': (0.9,)}, r'between is 0\.9; it must be in \[1, 5\]'),
-    ({'between': (float('nan'),)}, r'between is nan; it must be in \[1, 5\]'),
-    ({'between': (2.0,)}, 'no whole number'),
-    ({'between': (2.00001,)}, 'a multiple of 1/1000'),
-    ({'between': (3.5, 2.5)}, 'distinct and ascending'),
-    ({'between': (1.5,), 'source': 'stored'}, "left out with source='stored'"),
-    (
-      {'protocol': 'as_released', 'source': 'stored'},
-      "protocol is 'as_released'; .* left out with",
-    ),
-    ({'failure_share': 1.0}, 'config.study.failure_share'),
-    ({'protocol': 'released'}, "protocol is 'released'; did you mean 'as_released'"),
-    ({'protocol': 'as_released', 'quantize': 'round'}, 'which truncates'),
-    ({'baseline': 'alexnet', 'corruptions': ('fog',)}, r"corruptions is \('fog',\)"),
-    ({'baseline': 'alexnet', 'severities': (1, 5)}, r'severities="\(1, 2, 3, 4, 5\)"'),
-  ],
-)
-def test_refuses(settings: dict, message: str):
-  with pytest.raises(InputError, match=message):
-    Study(**settings)
+    CorruptionError(baseline='alexnet', source='stored').views(SHAPE)
 
 
 def test_images_too_small_for_a_corruption_are_refused_by_name():
   with pytest.raises(InputError, match='glass_blur'):
-    Study(corruptions=('glass_blur',)).views((2, 2, 3))
+    CorruptionError(corruptions=('glass_blur',)).views((2, 2, 3))
 
 
 def test_options_reach_the_views():
   picture = jnp.asarray(np.random.default_rng(0).random(SHAPE, np.float32))
   shown = []
   for options in (CorruptionOptions(), CorruptionOptions(motion_blur='fixed')):
-    views = Study(corruptions=('motion_blur',), severities=(5,), options=options).views(SHAPE)
+    views = CorruptionError(corruptions=('motion_blur',), severities=(5,), options=options).views(
+      SHAPE
+    )
     view = {k: v[1] for k, v in views.parameters.items()}
     shown.append([views.show(jax.random.key(seed), {'image': picture}, view) for seed in (0, 1)])
   assert np.abs(shown[0][0] - shown[0][1]).max() > 0.05
@@ -344,29 +308,22 @@ def test_options_reach_the_views():
 
 def test_missing_photographs_are_refused(tmp_path: pathlib.Path):
   with pytest.raises(InputError, match=r'frost1\.png'):
-    Study(corruptions=('frost',), photographs=str(tmp_path)).views(SHAPE)
+    CorruptionError(corruptions=('frost',), photographs=str(tmp_path)).views(SHAPE)
 
 
-def as_stored(evaluation: Evaluation, study: Study, path: pathlib.Path, clean: bool) -> Evaluation:
+def as_stored(
+  evaluation: Evaluation, study: CorruptionError, path: pathlib.Path, clean: bool
+) -> Evaluation:
   """The same answers as records of stored images, one row each, in another order."""
   table = ranks(evaluation)[:, 0 if clean else 1 :]
   numbers = np.array([(-1, 0)] * clean + study.parts)
   order = np.random.default_rng(1).permutation(table.size)
   part, base = np.divmod(order, ROWS)
-  records = Records(path / 'stored' / evaluation.label, Layout(table.size, 1, 50, 1), {})
-  for block in range(records.layout.num_blocks):
-    rows = records.layout.rows(block)
-    records.write(
-      block,
-      0,
-      {
-        'rank': table[base[rows], part[rows]][:, None],
-        'base_id': base[rows],
-        'corruption': numbers[part[rows], 0],
-        'severity': numbers[part[rows], 1],
-      },
-    )
-  return Evaluation(evaluation.label, records)
+  corruption, severity = numbers[part].T
+  columns = {'base_id': base, 'corruption': corruption, 'severity': severity}
+  return made(
+    path / 'stored' / evaluation.label, {'rank': table[base, part][:, None], **columns}, 50
+  )
 
 
 @pytest.mark.parametrize('clean', [True, False])
@@ -387,8 +344,8 @@ def test_stored_and_generated_are_not_mixed_up(tmp_path: pathlib.Path):
   row = {'image': np.zeros(SHAPE, np.float32)}
   stored = {**row, 'corruption': np.int32(1), 'severity': np.int32(1), 'base_id': np.int32(0)}
   with pytest.raises(InputError, match='no corruption, severity, base_id'):
-    Study(source='stored').views(SHAPE).show(None, row, {})
+    CorruptionError(source='stored').views(SHAPE).show(None, row, {})
   with pytest.raises(InputError, match='would be corrupted again'):
     SMALL.views(SHAPE).show(None, stored, {})
   with pytest.raises(InputError, match="quantize .* left out with source='stored'"):
-    Study(source='stored', quantize='floor')
+    CorruptionError(source='stored', quantize='floor')

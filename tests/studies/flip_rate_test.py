@@ -9,19 +9,18 @@ import pytest
 
 from robustness import parallel
 from robustness.core import random_keys
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.corruptions import corrupt
 from robustness.estimates.table import assemble, select
-from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import Evaluation
-from robustness.studies.flip_rate import Study
+from robustness.studies.flip_rate import FlipRate
 from tests.end_to_end import runs
+from tests.made_records import made
 from tests.table_rows import estimate
 
 SHAPE = (8, 8, 3)
-STUDY = Study(corruptions=('gaussian_noise', 'brightness'), frames=3, lowest=1.0, highest=2.0)
+STUDY = FlipRate(corruptions=('gaussian_noise', 'brightness'), frames=3, lowest=1.0, highest=2.0)
 
 
 def test_frames_of_a_sequence_have_the_same_draws(tmp_path: pathlib.Path) -> None:
@@ -42,16 +41,13 @@ def test_frames_of_a_sequence_have_the_same_draws(tmp_path: pathlib.Path) -> Non
   np.testing.assert_allclose(noise[0], corrupt(key, image[0], 'gaussian_noise', 1) - 0.5, atol=1e-6)
 
 
-def made(path: pathlib.Path, label: str, predictions: np.ndarray) -> Evaluation:
-  records = Records(path / label, Layout(len(predictions), 6, len(predictions), 6), {})
-  records.write(0, 0, {'prediction': predictions.astype(np.int32)})
-  return Evaluation(label, records)
-
-
 def test_rates_and_ratio_by_hand(tmp_path: pathlib.Path) -> None:
   first = np.array([[0, 1, 1, 2, 2, 2], [3, 4, 5, 6, 6, 7]])  # 3 of 4, and 1 of 4
   second = np.array([[0, 0, 0, 2, 1, 2], [3, 3, 5, 6, 6, 6]])  # 1 of 4, and 2 of 4
-  evaluations = [made(tmp_path, 'a', first), made(tmp_path, 'b', second)]
+  evaluations = [
+    made(tmp_path / 'a', {'prediction': first}),
+    made(tmp_path / 'b', {'prediction': second}),
+  ]
   table = assemble(STUDY.reduce(evaluations, SHAPE).estimates)
   assert STUDY.names == ('gaussian_noise', 'brightness')
   assert estimate(table, 'a', 'flip_rate', corruption='gaussian_noise').value == 0.75
@@ -68,7 +64,7 @@ def test_rates_and_ratio_by_hand(tmp_path: pathlib.Path) -> None:
   assert estimate(table, 'b', 'flip_ratio').value == pytest.approx(expected)
   assert estimate(table, 'b', 'flip_ratio', 'a').value == pytest.approx(expected - 1)
   assert estimate(table, 'a', 'flip_ratio').method == 'exact', 'the baseline itself'
-  still = made(tmp_path, 'still', np.zeros((2, 6)))
+  still = made(tmp_path / 'still', {'prediction': np.zeros((2, 6), int)})
   table = assemble(STUDY.reduce([still, evaluations[1]], SHAPE).estimates)
   ratio = estimate(table, 'b', 'flip_ratio')
   assert np.isnan(ratio.value) and '0 in gaussian_noise, brightness' in ratio.note
@@ -79,28 +75,16 @@ def test_rates_differ_by_pairs_of_sequences(tmp_path: pathlib.Path) -> None:
   rng = np.random.default_rng(0)
   first = np.cumsum(rng.integers(0, 2, (60, 6)) * [0, 1, 0, 0, 1, 0], axis=1)
   second = first + [0, 0, 1, 0, 0, 0]
-  evaluations = [made(tmp_path, 'a', first), made(tmp_path, 'b', second)]
+  evaluations = [
+    made(tmp_path / 'a', {'prediction': first}),
+    made(tmp_path / 'b', {'prediction': second}),
+  ]
   table = assemble(STUDY.reduce(evaluations, SHAPE).estimates)
   rates = [estimate(table, label, 'flip_rate').value for label in 'ab']
   difference = estimate(table, 'b', 'flip_rate', 'a')
   assert difference.value == pytest.approx(rates[1] - rates[0]) == 0.25
   assert difference.low > 0 and difference.high - difference.low < 0.2
   assert difference.method == 'bonett-price'
-
-
-@pytest.mark.parametrize(
-  ('settings', 'message'),
-  [
-    ({'lowest': 0.5}, r'lowest is 0\.5; it must be in \[1, 5\]'),
-    ({'highest': 6.0}, r'highest is 6\.0'),
-    ({'lowest': 5.0}, r'below 5\.0'),
-    ({'frames': 1}, 'frames is 1'),
-    ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
-  ],
-)
-def test_refuses(settings: dict, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    Study(**settings)
 
 
 @pytest.mark.slow

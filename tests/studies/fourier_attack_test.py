@@ -21,7 +21,7 @@ from tests.networks import SHAPE
 from tests.studies.conftest import Evaluate, rows
 from tests.table_rows import estimate
 
-STUDY = fourier_attack.Study(norm=1.0, queries=3)
+STUDY = fourier_attack.FourierAttack(norm=1.0, queries=3)
 
 
 def waves(results: pd.DataFrame, label: str) -> pd.DataFrame:
@@ -58,7 +58,7 @@ def test_half_of_the_images_choose_and_the_others_are_measured(evaluate: Evaluat
 
 
 def test_the_clean_view_is_told_apart(evaluate: Evaluate) -> None:
-  names, groups = STUDY.name_views(SHAPE), STUDY.group_views(SHAPE)
+  names, groups = STUDY.view_table(SHAPE).names, STUDY.view_table(SHAPE).groups
   views = STUDY.views(SHAPE)
   assert names[0] == 'clean' and names[1:] == [
     f'fy={y}, fx={x}'
@@ -66,12 +66,12 @@ def test_the_clean_view_is_told_apart(evaluate: Evaluate) -> None:
   ]
   assert groups == {'clean': [0], 'all frequencies': list(range(1, len(views)))}
   (evaluation,) = evaluate(STUDY, ('first',))
-  assert STUDY.view_table(evaluation.records, SHAPE).clean == 0
+  assert STUDY.by_row(evaluation.records, SHAPE).clean == 0
 
 
 def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
   """Leaves the results of a heat map of one classifier, from the error at each frequency."""
-  f = fourier_heatmap.Study().frequencies(SHAPE)
+  f = fourier_heatmap.FourierHeatmap().frequencies(SHAPE)
   places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
   table = assemble([arrays(ERROR, 'any', places, error, n=9)])
   described = {'image_shape': list(SHAPE), **data}
@@ -81,7 +81,7 @@ def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
 
 
 def test_a_finished_map_names_the_frequencies(evaluate: Evaluate, tmp_path: pathlib.Path) -> None:
-  whole = fourier_heatmap.Study().frequencies(SHAPE)
+  whole = fourier_heatmap.FourierHeatmap().frequencies(SHAPE)
   expected = [whole.cell[4, 3], whole.cell[3, 2], whole.cell[1, 1]]
   errors = np.zeros(len(whole))
   errors[expected] = 0.9, 0.7, 0.5
@@ -93,7 +93,7 @@ def test_a_finished_map_names_the_frequencies(evaluate: Evaluate, tmp_path: path
   np.testing.assert_array_equal(own.frequency_y, whole.fy[expected])
   np.testing.assert_array_equal(own.frequency_x, whole.fx[expected])
   assert estimate(results, 'first', 'clean_error').n == 40, 'no image of this run chose'
-  heat_map_views = fourier_heatmap.Study().views(SHAPE)
+  heat_map_views = fourier_heatmap.FourierHeatmap().views(SHAPE)
   assert set(views.ids.tolist()) <= set(heat_map_views.ids.tolist()), 'signs are those of heat maps'
   other = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'other', 1 - errors))
   assert study.facts['heat_map_sha256'] != other.facts['heat_map_sha256']
@@ -104,7 +104,7 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path: pathli
   same = {k: v for k, v in data.description.items() if k != 'image_shape'}
   study = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'same', np.zeros(16), **same))
   with pytest.raises(InputError, match='very images of this run'):
-    study.check_rows(data)
+    study.check(data, {})
   with pytest.raises(InputError, match='6 × 5 pixels; these are 8 × 8'):
     study.views((8, 8, 3))
   Results('accuracy', {'label': 'any'}, {}, {}).write(tmp_path / 'other')
@@ -112,25 +112,12 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path: pathli
   with pytest.raises(InputError, match='study accuracy without errors by frequency: give'):
     other.views(SHAPE)
   with pytest.raises(InputError, match=r'no results\.json'):
-    fourier_preview.Study(heat_map=str(tmp_path / 'none')).views(SHAPE)
-
-
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    ({'norm': -1.0}, r'config\.study\.norm is -1\.0'),
-    ({'queries': 0}, r'config\.study\.queries is 0'),
-    ({'phase': 'sine'}, r"config\.study\.phase is 'sine'"),
-  ],
-)
-def test_bad_settings_are_refused(change: dict, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    fourier_attack.Study(**change)
+    fourier_preview.FourierPreview(heat_map=str(tmp_path / 'none')).views(SHAPE)
 
 
 def test_more_queries_than_frequencies_are_refused() -> None:
   with pytest.raises(InputError, match=r'queries is 99; it must be at most \d+'):
-    fourier_attack.Study(queries=99).views(SHAPE)
+    fourier_attack.FourierAttack(queries=99).views(SHAPE)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 
 import jax
@@ -12,15 +11,11 @@ import pytest
 from scipy import stats
 
 from robustness.attacks.losses import cross_entropy
-from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.estimates.table import assemble, select
-from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import basis_image, distinct_frequencies
-from robustness.models.classifier import Classifier
-from robustness.parallel.mesh import MeshParallel
-from robustness.studies.fourier_preview import Study
+from robustness.studies.fourier_preview import FourierPreview
 from tests.end_to_end import runs
 from tests.networks import CLASSES, SHAPE
 from tests.studies.conftest import COUNT, Evaluate, classifier, rows
@@ -51,7 +46,7 @@ def by_frequency(results: pd.DataFrame, quantity: str) -> np.ndarray:
 def test_sensitivity_is_the_root_mean_square_slope_over_signs_and_phases(
   evaluate: Evaluate,
 ) -> None:
-  study = Study()
+  study = FourierPreview()
   results = assemble(study.reduce(evaluate(study, ('first',)), SHAPE).estimates)
   gradient, (height, width, _), frequencies = gradients(), SHAPE, FREQUENCIES
   slopes = np.zeros((COUNT, len(frequencies)))
@@ -68,7 +63,7 @@ def test_sensitivity_is_the_root_mean_square_slope_over_signs_and_phases(
 
 
 def test_bands_have_the_mean_energy_of_their_cells_and_not_the_total(evaluate: Evaluate) -> None:
-  study, (height, width, _) = Study(), SHAPE
+  study, (height, width, _) = FourierPreview(), SHAPE
   results = assemble(study.reduce(evaluate(study), SHAPE).estimates)
   energy = np.abs(np.fft.fft2(gradients(), axes=(1, 2))).astype(float) ** 2
   rows_axis, columns_axis = (np.fft.fftfreq(side, 1 / side) for side in (height, width))
@@ -97,7 +92,7 @@ def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(
   evaluate: Evaluate, tmp_path: pathlib.Path
 ) -> None:
   error = np.random.default_rng(0).random(len(FREQUENCIES))
-  study = Study(heat_map=finished(tmp_path / 'map', error))
+  study = FourierPreview(heat_map=finished(tmp_path / 'map', error))
   evaluations = evaluate(study, ('first',))
   results = assemble(study.reduce(evaluations, SHAPE).estimates)
   sensitivity = by_frequency(results, 'sensitivity')
@@ -106,24 +101,17 @@ def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(
   assert row.value == pytest.approx(stats.spearmanr(sensitivity, error).statistic)
   assert row.n == len(FREQUENCIES) and np.isnan(row.low)
   for name, values, expected in (('monotone', sensitivity**2, 1), ('flat', 0 * error, np.nan)):
-    other = Study(heat_map=finished(tmp_path / name, values))
+    other = FourierPreview(heat_map=finished(tmp_path / name, values))
     found = assemble(other.reduce(evaluations, SHAPE).estimates)
     rho = estimate(found, 'first', 'rank_correlation').value
     assert rho == pytest.approx(expected, nan_ok=True)
 
 
-def test_what_has_no_gradient_is_refused() -> None:
-  function = Classifier.from_callable(lambda x: np.zeros((len(x), 4), np.float32), SHAPE, CLASSES)
-  views = Study().views(SHAPE)
-  runner = Evaluator(function, views, random_keys.stream(0, ''), MeshParallel(jax.devices()[:1]))
-  with pytest.raises(InputError, match='has no gradient'):
-    next(runner.shards(rows(), runner.layout(COUNT)))
+def test_rows_with_several_labels_are_refused() -> None:
   data = rows()
   several = ArrayRows(data.images, np.stack([data.labels, -1 + 0 * data.labels], 1), CLASSES)
   with pytest.raises(InputError, match='several labels'):
-    Study().check_rows(several)
-  with pytest.raises(InputError, match='confidence'):
-    dataclasses.replace(Study(), confidence=0.0)
+    FourierPreview().check(several, {})
 
 
 @pytest.mark.slow

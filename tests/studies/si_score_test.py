@@ -11,23 +11,24 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.estimates.table import assemble, select
-from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
 from robustness.scenes import designs
 from robustness.scenes.geometry import fraction_inside
-from robustness.studies.si_score import Study
+from robustness.studies.si_score import SiScore
+from tests.made_records import made
 from tests.table_rows import estimate
 
 PAIRS, SIDE = 12, 100
-SMALL = Study(factor='cross', areas=(0.2, 0.5, 1.0), angles=(0.0, 30.0, 200.0))
-PLACES = Study(factor='cross', areas=(0.2,), xs=(0.15, 0.5, 0.85), ys=(0.0, 0.6), min_inside=0.39)
+SMALL = SiScore(factor='cross', areas=(0.2, 0.5, 1.0), angles=(0.0, 30.0, 200.0))
+PLACES = SiScore(factor='cross', areas=(0.2,), xs=(0.15, 0.5, 0.85), ys=(0.0, 0.6), min_inside=0.39)
 
 
-def made_records(path: pathlib.Path, study: Study, label: str = 'one', seed: int = 0) -> Evaluation:
+def made_records(
+  path: pathlib.Path, study: SiScore, label: str = 'one', seed: int = 0
+) -> Evaluation:
   """Answers at random, two backgrounds an object, objects of several shapes."""
   count = len(study.design)
-  records = Records(path / label, Layout(PAIRS, count, 5, 4), {'label': label})
   rank = np.random.default_rng(seed).integers(0, 2, (PAIRS, count)).astype(np.int32)
   objects = np.arange(PAIRS) // 2
   columns = {
@@ -36,24 +37,13 @@ def made_records(path: pathlib.Path, study: Study, label: str = 'one', seed: int
     'imagenet_class': np.array([105, 931, 951])[objects % 3],
     'foreground_size': np.stack([20 + 0 * objects, 20 + 4 * objects], 1),
   }
-  for block in range(records.layout.num_blocks):
-    for chunk in range(records.layout.num_chunks):
-      rows, views = records.layout.rows(block), records.layout.views(chunk)
-      records.write(
-        block,
-        chunk,
-        {
-          'rank': rank[rows, views],
-          **{name: values[rows].astype(np.int32) for name, values in columns.items()},
-        },
-      )
-  return Evaluation(label, records)
+  return made(path / label, {'rank': rank, **columns}, 5, 4, label=label)
 
 
-def answers(evaluation: Evaluation, study: Study) -> tuple[np.ndarray, np.ndarray]:
+def answers(evaluation: Evaluation, study: SiScore) -> tuple[np.ndarray, np.ndarray]:
   """Right answers and scenes that count, [P, L], computed level by level."""
   records, design = evaluation.records, study.design
-  right = np.stack([records.column('rank', v) == 0 for v in range(len(design))], 1)
+  right = records.table('rank') == 0
   size = records.column('foreground_size')
   share = np.array(
     [
@@ -67,7 +57,7 @@ def answers(evaluation: Evaluation, study: Study) -> tuple[np.ndarray, np.ndarra
   return right, np.repeat(share, 2, axis=0) >= design.min_inside - 1e-6
 
 
-def table_of(study: Study, *evaluations: Evaluation) -> pd.DataFrame:
+def table_of(study: SiScore, *evaluations: Evaluation) -> pd.DataFrame:
   return assemble(study.reduce(evaluations, (SIDE, SIDE, 3)).estimates)
 
 
@@ -119,7 +109,7 @@ def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(
   tmp_path: pathlib.Path,
 ) -> None:
   """At 80 and 100 % few angles have a scene: those would hold larger objects than the others."""
-  study = Study(factor='rotation')
+  study = SiScore(factor='rotation')
   evaluation = made_records(tmp_path, study)
   _, shown = answers(evaluation, study)
   large = study.design.area >= 0.8
@@ -176,7 +166,6 @@ def test_stored_scenes_give_the_same_table(tmp_path: pathlib.Path) -> None:
   pair, level = np.nonzero(shown)
   order = np.random.default_rng(0).permutation(len(pair))
   pair, level = pair[order], level[order]
-  stored = Records(tmp_path / 'stored', Layout(len(pair), 1, 7, 1), {})
   rows = {
     'rank': np.where(right[pair, level], 0, 3)[:, None],
     'object': columns['object'][pair],
@@ -185,16 +174,11 @@ def test_stored_scenes_give_the_same_table(tmp_path: pathlib.Path) -> None:
     'fraction_inside': np.ones(len(pair)),
     **{k: getattr(PLACES.design, k)[level] for k in ('x', 'y', 'area', 'angle')},
   }
-  for block in range(stored.layout.num_blocks):
-    part = stored.layout.rows(block)
-    stored.write(
-      block,
-      0,
-      {k: v[part].astype(np.float32 if v.dtype.kind == 'f' else np.int32) for k, v in rows.items()},
-    )
-  study = Study(factor='location', stored=True)
+  single = {k: v.astype(np.float32) if v.dtype.kind == 'f' else v for k, v in rows.items()}
+  stored = made(tmp_path / 'stored' / 'one', single, 7)
+  study = SiScore(factor='location', stored=True)
   assert len(study.views((224, 224, 3))) == 1
-  found, expected = table_of(study, Evaluation('one', stored)), table_of(PLACES, composed)
+  found, expected = table_of(study, stored), table_of(PLACES, composed)
   order = ['quantity', 'class', 'y', 'x']
   tables = [own.sort_values(order, ignore_index=True) for own in (found, expected)]
   pd.testing.assert_frame_equal(*tables, check_dtype=False, rtol=1e-6)
@@ -229,42 +213,23 @@ def test_pictures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
 
 
 def test_designs_follow_the_settings() -> None:
-  assert len(Study().design) == 100 and Study().canvas == 512
-  assert len(Study(factor='location').design) == 441 and Study(factor='location').canvas == 500
-  assert Study(factor='location').design.min_inside == 0.5
-  assert len(Study(factor='grid').design) == 56**2
-  assert Study(factor='grid', cells=4, ends=True).design.x.max() == 1
-  assert Study(factor='rotation', min_inside=0.7).design.min_inside == 0.7
-  views = Study(factor='rotation').views((64, 64, 3))
+  assert len(SiScore().design) == 100 and SiScore().canvas == 512
+  assert len(SiScore(factor='location').design) == 441 and SiScore(factor='location').canvas == 500
+  assert SiScore(factor='location').design.min_inside == 0.5
+  assert len(SiScore(factor='grid').design) == 56**2
+  assert SiScore(factor='grid', cells=4, ends=True).design.x.max() == 1
+  assert SiScore(factor='rotation', min_inside=0.7).design.min_inside == 0.7
+  views = SiScore(factor='rotation').views((64, 64, 3))
   assert len(views) == 72 and views.image_shape == (64, 64, 3) and len(set(views.ids)) == 72
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    ({'factor': 'sizes'}, "did you mean 'size'"),
-    ({'factor': 'cross', 'areas': (0.0,)}, 'above 0'),
-    ({'factor': 'cross', 'xs': (2.0, 3.0)}, 'reaches into the image'),
-    ({'balanced_share': 2.0}, r'balanced_share is 2.0; it must be in \[0, 1\]'),
-    ({'min_inside': 1.5}, r'min_inside is 1.5; it must be in \[0, 1\]'),
-    ({'measure': 'box'}, "'rectangle'"),
-    ({'areas': (0.2, 0.2)}, r'areas is \(0.2, 0.2\); it must be distinct'),
-    ({'xs': ()}, r'xs is \(\); it must be distinct'),
-    ({'cells': 0, 'factor': 'grid'}, 'cells is 0'),
-  ],
-)
-def test_bad_settings_are_refused(change: dict[str, object], message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    Study(**change)  # type: ignore[arg-type]
-
-
 def test_levels_without_any_scene_are_refused(tmp_path: pathlib.Path) -> None:
-  study = Study(factor='cross', areas=(0.2,), xs=(0.0,), min_inside=0.9)
+  study = SiScore(factor='cross', areas=(0.2,), xs=(0.0,), min_inside=0.9)
   with pytest.raises(InputError, match='no scene has 0.9 of its object inside'):
     table_of(study, made_records(tmp_path, study))
 
 
 def test_backgrounds_must_be_square() -> None:
   with pytest.raises(InputError, match='square and in colour'):
-    Study().views((32, 40, 3))
-  assert designs.published('size').side == Study().canvas
+    SiScore().views((32, 40, 3))
+  assert designs.published('size').side == SiScore().canvas

@@ -19,13 +19,13 @@ from robustness.evaluation.study import Evaluation
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.studies import corruption_error, corruption_spectrum
-from robustness.studies.tradeoff import Study
+from robustness.studies.tradeoff import Tradeoff
 from tests.corruptions.pictures import natural
 from tests.end_to_end import runs
 from tests.table_rows import estimate
 
 SHAPE, COUNT = (32, 32, 3), 12
-SMALL = Study(
+SMALL = Tradeoff(
   corruptions=('gaussian_noise', 'contrast', 'brightness', 'shot_noise'), severities=(2, 5)
 )
 
@@ -51,7 +51,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Evaluat
     return Evaluation(evaluator.name, records)
 
   settings = {'corruptions': SMALL.corruptions, 'severities': SMALL.severities}
-  spectrum = corruption_spectrum.Study(**settings)
+  spectrum = corruption_spectrum.CorruptionSpectrum(**settings)
   classifiers = [
     Classifier.from_callable(
       lambda x, threshold=threshold: sees(x, threshold), SHAPE, rows.class_names, name=label
@@ -101,18 +101,13 @@ def test_changes_shares_and_lines_against_plain_numpy(
 
 def test_it_shares_the_records_of_the_corruption_error_and_of_no_other() -> None:
   settings = {'corruptions': SMALL.corruptions, 'severities': SMALL.severities}
-  errors = corruption_error.Study(**settings)
+  errors = corruption_error.CorruptionError(**settings)
   assert errors.recording == SMALL.recording and errors.stream == SMALL.stream
-  assert errors.recording != corruption_error.Study(**settings, quantize='floor').recording
-  assert errors.recording != corruption_error.Study(**settings, source='stored').recording
-  assert errors.recording != corruption_spectrum.Study(**settings).recording
-
-
-def test_fewer_than_three_corruptions_are_refused() -> None:
-  with pytest.raises(InputError, match=r"config\.study\.corruptions is \('fog', 'snow'\).*three"):
-    Study(corruptions=('fog', 'snow'))
-  with pytest.raises(InputError, match='not empty'):
-    Study(corruptions=())
+  assert (
+    errors.recording != corruption_error.CorruptionError(**settings, quantize='floor').recording
+  )
+  assert errors.recording != corruption_error.CorruptionError(**settings, source='stored').recording
+  assert errors.recording != corruption_spectrum.CorruptionSpectrum(**settings).recording
 
 
 @pytest.mark.parametrize('sections', [{'classifier': {}}, {'classifiers': {'one': {}}}])

@@ -25,7 +25,7 @@ from robustness.models import label_space
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.results import Results
-from robustness.studies.video_pm_k import Study
+from robustness.studies.video_pm_k import VideoPmK
 from robustness.video import metadata
 from robustness.video.columns import to_columns
 from robustness.video.metadata import NeighborSets, from_mappings
@@ -34,6 +34,7 @@ from tests.networks import CLASSES, SHAPE, tiny_classifier
 from tests.table_rows import estimate
 
 CLIPS, SIDE = 12, 3
+KEY = random_keys.stream(0, 'video_pm_k')
 
 
 def made_sets() -> NeighborSets:
@@ -65,7 +66,7 @@ def made_rows(sets: NeighborSets) -> ArrayRows:
 
 
 def evaluate(
-  folder: pathlib.Path, study: Study, labels: tuple[str, ...] = ('one',), block: int = 16
+  folder: pathlib.Path, study: VideoPmK, labels: tuple[str, ...] = ('one',), block: int = 16
 ) -> list[Evaluation]:
   rows = made_rows(made_sets())
   return [
@@ -75,7 +76,7 @@ def evaluate(
 
 
 def recorded(
-  folder: pathlib.Path, study: Study, network: Classifier, rows: Rows, block: int = 0
+  folder: pathlib.Path, study: VideoPmK, network: Classifier, rows: Rows, block: int = 0
 ) -> Records:
   evaluator = Evaluator(
     network,
@@ -94,7 +95,7 @@ def recorded(
 @pytest.fixture(scope='module')
 def evaluations(tmp_path_factory: pytest.TempPathFactory) -> list[Evaluation]:
   """Three networks' records, which no setting of the study changes."""
-  return evaluate(tmp_path_factory.mktemp('records'), Study(), ('one', 'two', 'three'))
+  return evaluate(tmp_path_factory.mktemp('records'), VideoPmK(), ('one', 'two', 'three'))
 
 
 def right_by_frame(records: Records, sets: NeighborSets) -> dict[str, bool]:
@@ -107,7 +108,7 @@ def right_by_frame(records: Records, sets: NeighborSets) -> dict[str, bool]:
 
 @pytest.mark.parametrize('k', [1, 2, 3, 10])
 def test_accuracies_are_those_counted_row_by_row(evaluations: list[Evaluation], k: int) -> None:
-  sets, study = made_sets(), Study(k=k)
+  sets, study = made_sets(), VideoPmK(k=k)
   only = evaluations[0]
   table = assemble(study.reduce([only], SHAPE).estimates)
   right = right_by_frame(only.records, sets)
@@ -132,7 +133,7 @@ def test_accuracies_are_those_counted_row_by_row(evaluations: list[Evaluation], 
 
 
 def test_curves_and_subsets_agree_with_the_whole(evaluations: list[Evaluation]) -> None:
-  table = assemble(Study(k=3).reduce(evaluations[:1], SHAPE).estimates)
+  table = assemble(VideoPmK(k=3).reduce(evaluations[:1], SHAPE).estimates)
   anchor = estimate(table, 'one', 'accuracy_anchor')
   assert estimate(table, 'one', 'accuracy_pm_k', k=0).value == anchor.value
   errors = select(table, 'error', offset=...).set_index('offset')
@@ -151,7 +152,7 @@ def test_errors_and_conditional_accuracies_are_those_counted_frame_by_frame(
   evaluations: list[Evaluation],
 ) -> None:
   sets, right = made_sets(), right_by_frame(evaluations[0].records, made_sets())
-  table = assemble(Study(k=3).reduce(evaluations[:1], SHAPE).estimates)
+  table = assemble(VideoPmK(k=3).reduce(evaluations[:1], SHAPE).estimates)
   pairs = [
     (right[sets.frames[sets.anchors[group]]], right[sets.frames[frame]], offset)
     for group, frame, offset in zip(*sets.pairs, strict=True)
@@ -171,7 +172,7 @@ def test_errors_and_conditional_accuracies_are_those_counted_frame_by_frame(
 def test_the_cut_into_blocks_changes_nothing(
   evaluations: list[Evaluation], tmp_path: pathlib.Path
 ) -> None:
-  study = Study(k=3)
+  study = VideoPmK(k=3)
   tables = [
     to_csv(assemble(study.reduce(several, SHAPE).estimates))
     for several in (evaluations[:1], evaluate(tmp_path, study, block=6))
@@ -180,7 +181,7 @@ def test_the_cut_into_blocks_changes_nothing(
 
 
 def test_neighbors_only_is_a_setting(evaluations: list[Evaluation]) -> None:
-  table = assemble(Study(k=3, include_anchor=False).reduce(evaluations, SHAPE).estimates)
+  table = assemble(VideoPmK(k=3, include_anchor=False).reduce(evaluations, SHAPE).estimates)
   worst, neighbors = (
     estimate(table, 'two', name, k=3) for name in ('accuracy_pm_k', 'accuracy_pm_k_neighbors_only')
   )
@@ -193,7 +194,7 @@ def test_neighbors_only_is_a_setting(evaluations: list[Evaluation]) -> None:
 
 
 def test_several_classifiers_are_compared_on_the_same_sets(evaluations: list[Evaluation]) -> None:
-  study, sets = Study(k=3), made_sets()
+  study, sets = VideoPmK(k=3), made_sets()
   findings = study.reduce(evaluations, SHAPE)
   table = assemble(findings.estimates)
   right = [right_by_frame(e.records, sets) for e in evaluations]
@@ -226,15 +227,15 @@ def test_several_classifiers_are_compared_on_the_same_sets(evaluations: list[Eva
 
 
 def test_figures_are_those_of_the_table_and_of_failures(evaluations: list[Evaluation]) -> None:
-  study, rows = Study(k=3, failures=2, testbed='ytbb_robust'), made_rows(made_sets())
+  study, rows = VideoPmK(k=3, failures=2, testbed='ytbb_robust'), made_rows(made_sets())
   findings = study.reduce(evaluations[:2], SHAPE)
   results = Results(
     'video_pm_k',
     [{'label': evaluation.label} for evaluation in evaluations[:2]],
     {},
-    study.described,
+    study.describe(),
     tables=findings.tables,
-    arrays=study.finding_arrays(rows, findings),
+    arrays=study.sample_arrays(rows, KEY, findings),
     table=assemble(findings.estimates),
     quantities=study.quantities,
   )
@@ -253,7 +254,7 @@ def test_figures_are_those_of_the_table_and_of_failures(evaluations: list[Evalua
 def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
   evaluations: list[Evaluation], tmp_path: pathlib.Path
 ) -> None:
-  study, names = Study(k=3), CLASSES[::-1]
+  study, names = VideoPmK(k=3), CLASSES[::-1]
   network = tiny_classifier(0, 'flipped')
   flipped = dataclasses.replace(
     network,
@@ -273,7 +274,7 @@ def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
 
 
 def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation]) -> None:
-  sets, study = made_sets(), Study(k=3, failures=2)
+  sets, study = made_sets(), VideoPmK(k=3, failures=2)
   only = evaluations[0]
   findings = study.reduce([only], SHAPE)
   right = right_by_frame(only.records, sets)
@@ -289,35 +290,35 @@ def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation])
   share = [row['neighbors wrong'] / row['of'] for row in rows]
   assert share == sorted(share, reverse=True) and all(0 < s <= 1 for s in share)
   images = made_rows(sets).images
-  shown = study.finding_arrays(made_rows(sets), findings)['failure_images']
+  shown = study.sample_arrays(made_rows(sets), KEY, findings)['failure_images']
   assert shown.shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
   np.testing.assert_array_equal(shown[0, 1], images[rows[0]['neighbor row']])
 
 
 def test_each_of_several_classifiers_has_its_failures(evaluations: list[Evaluation]) -> None:
-  study = Study(k=3, failures=2)
+  study = VideoPmK(k=3, failures=2)
   together = study.reduce(evaluations, SHAPE).tables['failures'].rows
   alone = [row for e in evaluations for row in study.reduce([e], SHAPE).tables['failures'].rows]
   assert together == alone
 
 
 def test_without_failures_there_are_no_pictures(evaluations: list[Evaluation]) -> None:
-  study = Study(failures=0)
+  study = VideoPmK(failures=0)
   findings = study.reduce(evaluations, SHAPE)
-  assert study.finding_arrays(made_rows(made_sets()), findings) == {}
+  assert study.sample_arrays(made_rows(made_sets()), KEY, findings) == {}
 
 
 def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(
   evaluations: list[Evaluation], tmp_path: pathlib.Path
 ) -> None:
   sets, rows = made_sets(), made_rows(made_sets())
-  assert list(Study().row_estimates(rows, evaluations)) == []
+  assert list(VideoPmK().row_estimates(rows, evaluations)) == []
   members = zip(sets.anchors, sets.neighbors, strict=True)  # frames of these records have no paths
   kept = {f'row {anchor}': [f'row {frame}' for frame in several[:2]] for anchor, several in members}
   metadata.write(
     from_mappings(kept, {f'row {n}': [0] for n in range(len(sets.frames))}, CLASSES), tmp_path
   )
-  study = Study(k=3, distances=True, reviewed=str(tmp_path))
+  study = VideoPmK(k=3, distances=True, reviewed=str(tmp_path))
   table = assemble(list(study.row_estimates(rows, evaluations[:1])))
   pairs, right = sets.pairs, right_by_frame(evaluations[0].records, sets)
   distance = np.abs(rows.images[sets.anchors][pairs.group] - rows.images[pairs.frame]).max(
@@ -357,12 +358,12 @@ def test_a_review_changes_accuracies_by_what_is_counted(
     prediction = np.array([int(frame in wrong) for frame in own.frames])
     return {'net': FramePredictions(own, prediction, prediction)}
 
-  monkeypatch.setattr(Study, '_predictions', lambda _, sets: answers(sets))
+  monkeypatch.setattr(VideoPmK, '_predictions', lambda _, sets: answers(sets))
   for after, changes in (
     (kept, {'anchor': 1 - 3 / 4, 'worst': 1 - 1 / 4, 'drop': 0 - 2 / 4}),
     (whole, {'anchor': 0, 'worst': 0, 'drop': 0}),
   ):
-    table = assemble(list(Study().review(whole, after)))
+    table = assemble(list(VideoPmK().review(whole, after)))
     for name, change in changes.items():
       row = estimate(table, 'net', f'review_{name}', **({} if name == 'anchor' else {'k': 2}))
       assert row.value == pytest.approx(change) and row.low <= row.value <= row.high
@@ -371,23 +372,6 @@ def test_a_review_changes_accuracies_by_what_is_counted(
     assert estimate(table, 'net', 'error', offset=1, frames='unreviewed').value == 2 / 3
 
 
-@pytest.mark.parametrize(
-  ('change', 'key'),
-  [
-    ({'k': 0}, 'k'),
-    ({'failures': -1}, 'failures'),
-    ({'confidence': 1.0}, 'confidence'),
-    ({'label_rule': 'frames'}, 'label_rule'),
-    ({'merge': 'mix'}, 'merge'),
-    ({'testbed': 'vid'}, 'testbed'),
-    ({'subsets': ('fsp',)}, 'subsets'),
-  ],
-)
-def test_bad_settings_are_refused(change: dict, key: str) -> None:
-  with pytest.raises(InputError, match=f'config.study.{key}'):
-    Study(**change)
-
-
 def test_a_merge_rule_needs_scores_to_merge(evaluations: list[Evaluation]) -> None:
   with pytest.raises(InputError, match="config.study.merge is 'sum'.*leave it ''"):
-    Study(merge='sum').reduce(evaluations, SHAPE)
+    VideoPmK(merge='sum').reduce(evaluations, SHAPE)

@@ -14,9 +14,10 @@ from scipy import special
 from configs import video_pm_k
 from robustness.core.errors import InputError
 from robustness.estimates.table import assemble, select, to_csv
+from robustness.evaluation.study import scores_of
 from robustness.models.label_space import get
-from robustness.studies.accuracy import Study as Accuracy
-from robustness.studies.video_pm_k import Study
+from robustness.studies.accuracy import Accuracy
+from robustness.studies.video_pm_k import VideoPmK
 from robustness.video import metadata
 from robustness.video.rescoring import Rescoring
 from tests.end_to_end import runs
@@ -44,9 +45,9 @@ def saved(
   return path
 
 
-def accuracies(rescoring: Rescoring, folder: pathlib.Path, study: Study | None = None) -> Any:
+def accuracies(rescoring: Rescoring, folder: pathlib.Path, study: VideoPmK | None = None) -> Any:
   scored = rescoring.evaluations(folder / 'records')
-  return values(assemble((study or Study(testbed='')).reduce(scored, (0, 0, 0)).estimates))
+  return values(assemble((study or VideoPmK(testbed='')).reduce(scored, (0, 0, 0)).estimates))
 
 
 def of_sets(path: object, folder: pathlib.Path, **given: Any) -> Rescoring:
@@ -103,7 +104,7 @@ def test_a_thousand_scores_are_projected_by_any_rule(tmp_path: pathlib.Path, mer
   assert accuracies(rescoring, tmp_path)['accuracy_anchor'] == hits / 8
   records = Rescoring(str(tmp_path / 'records/one'))
   for other in ('max', 'sum', 'mean'):
-    again = accuracies(records, tmp_path, Study(merge=other, testbed=''))
+    again = accuracies(records, tmp_path, VideoPmK(merge=other, testbed=''))
     assert (again['accuracy_anchor'] == hits / 8) or other != merge
 
 
@@ -131,7 +132,7 @@ def test_records_give_what_the_file_gave_at_any_k(tmp_path: pathlib.Path) -> Non
   first = accuracies(of_sets(path, tmp_path), tmp_path)
   again = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path)
   assert again == first
-  near = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path, Study(k=1, testbed=''))
+  near = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path, VideoPmK(k=1, testbed=''))
   assert near['accuracy_pm_1'] >= first['accuracy_pm_2']
 
 
@@ -239,9 +240,9 @@ def test_bad_input(tmp_path: pathlib.Path) -> None:
   with pytest.raises(InputError, match='has 7 scores; expected 30 or 1000'):
     accuracies(of_sets(tmp_path / 'bad.json', tmp_path), tmp_path)
   with pytest.raises(InputError, match='config.study.name'):
-    Accuracy().prediction_scores({'predictions': 'x'})
+    scores_of(Accuracy(), {'predictions': 'x'})
   with pytest.raises(InputError, match='unknown key config.prediction'):
-    Study().prediction_scores({'predictions': 'x', 'prediction': 1})
+    VideoPmK().prediction_scores({'predictions': 'x', 'prediction': 1})
 
 
 @pytest.mark.parametrize('width', [30, 1000])

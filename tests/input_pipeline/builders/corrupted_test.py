@@ -20,7 +20,7 @@ from input_pipeline.builders import corrupted
 from input_pipeline.builders.corrupted import CorruptedConfig
 from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.studies.corruption_error import Study
+from robustness.studies.corruption_error import CorruptionError
 from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -30,7 +30,7 @@ Build = Callable[..., tfds.core.DatasetBuilder]
 
 def shown_by_the_study(name: str, severity: int, seed: int = 0, **settings: Any) -> np.ndarray:
   """What `corruption_error` shows of all pictures, float32 [COUNT, SIDE, SIDE, 3]."""
-  study = Study(corruptions=(name,), severities=(severity,), **settings)
+  study = CorruptionError(corruptions=(name,), severities=(severity,), **settings)
   views = study.views((SIDE, SIDE, 3))
   key = random_keys.stream(seed, study.name)
   view = {k: v[1] for k, v in views.parameters.items()}

@@ -13,7 +13,7 @@ import tensorflow_datasets as tfds
 from input_pipeline.builders.held_out_environments import HeldOutConfig, parse_name
 from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.studies.systematic import Study
+from robustness.studies.systematic import Systematic
 from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
 
 ENVIRONMENTS, SEVERITIES = ('rotation', 'contrast'), (2, 4)
@@ -74,7 +74,7 @@ def test_every_cell_of_the_test_is_a_split(builder):
 
 
 def test_test_images_are_those_of_the_study(builder):
-  study = Study(environments=ENVIRONMENTS, severities=SEVERITIES)
+  study = Systematic(environments=ENVIRONMENTS, severities=SEVERITIES)
   views, key = study.views((SIDE, SIDE, 3)), random_keys.stream(0, study.name)
   images = pictures().astype(np.float32) / np.float32(255)
   show = jax.jit(views.show)

@@ -1,0 +1,130 @@
+"""Settings that studies refuse, each with the key and what is valid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.evaluation.study import from_config
+
+REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
+  'accuracy': [
+    ({'top_k': 0}, r'config\.study\.top_k'),
+    ({'confidence': 0.0}, r'config\.study\.confidence'),
+  ],
+  'attack_error': [
+    ({'epsilon': 0.0}, r'config\.study\.epsilon is 0\.0'),
+    ({'epsilon': 8.0}, r'config\.study\.epsilon is 8\.0.*pixels are in \[0, 1\]'),
+    ({'epsilons': (0.1, -0.1)}, r'config\.study\.epsilon is -0\.1'),
+    ({'epsilons': (8 / 255,)}, r'config\.study\.epsilons is .*distinct'),
+    ({'steps': 0}, r'config\.study\.steps is 0'),
+    ({'restarts': 0}, r'config\.study\.restarts is 0'),
+    ({'step_size': 0.0}, r'config\.study\.step_size is 0\.0'),
+    ({'norm': 'l1'}, r"config\.study\.norm is 'l1'"),
+    ({'attacks': ('pdg',)}, r"did you mean 'pgd'"),
+    ({'attacks': ()}, r'config\.study\.attacks is \(\)'),
+    ({'losses': ('dlrr',)}, r"did you mean 'dlr'"),
+  ],
+  'band_noise': [
+    ({'kinds': ('lowpass',)}, "did you mean 'low_pass'"),
+    ({'kinds': ()}, r'config\.study\.kinds is \(\)'),
+    ({'bandwidths': (3, 3)}, r'config\.study\.bandwidths is \(3, 3\).*distinct'),
+    ({'bandwidths': (0,)}, r'config\.study\.bandwidths is \(0,\).*at least 1'),
+    ({'norm': 0.0}, r'config\.study\.norm is 0\.0'),
+    ({'confidence': 1.0}, r'config\.study\.confidence'),
+  ],
+  'calibration': [
+    ({'bins': 0}, r'config\.study\.bins is 0'),
+    ({'resamples': 0}, 'resamples'),
+    ({'confidence': 1.0}, r'config\.study\.confidence is 1\.0'),
+  ],
+  'corruption_error': [
+    ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
+    ({'corruptions': ()}, 'not empty'),
+    ({'severities': (0, 1)}, 'distinct numbers of 1..5'),
+    ({'severities': (1, 1)}, 'distinct numbers of 1..5'),
+    ({'quantize': 'ceil'}, "'floor'"),
+    ({'between': (5.5,)}, r'between is 5\.5; it must be in \[1, 5\]'),
+    ({'between': (0.9,)}, r'between is 0\.9; it must be in \[1, 5\]'),
+    ({'between': (float('nan'),)}, r'between is nan; it must be in \[1, 5\]'),
+    ({'between': (2.0,)}, 'no whole number'),
+    ({'between': (2.00001,)}, 'a multiple of 1/1000'),
+    ({'between': (3.5, 2.5)}, 'distinct and ascending'),
+    ({'between': (1.5,), 'source': 'stored'}, "left out with source='stored'"),
+    (
+      {'protocol': 'as_released', 'source': 'stored'},
+      "protocol is 'as_released'; .* left out with",
+    ),
+    ({'failure_share': 1.0}, 'config.study.failure_share'),
+    ({'protocol': 'released'}, "protocol is 'released'; did you mean 'as_released'"),
+    ({'protocol': 'as_released', 'quantize': 'round'}, 'which truncates'),
+    ({'baseline': 'alexnet', 'corruptions': ('fog',)}, r"corruptions is \('fog',\)"),
+    ({'baseline': 'alexnet', 'severities': (1, 5)}, r'severities="\(1, 2, 3, 4, 5\)"'),
+  ],
+  'corruption_spectrum': [
+    ({'channels': 'gray'}, "did you mean 'grey'"),
+    ({'normalisation': 'ortho'}, "'orthonormal'"),
+    ({'confidence': 1.0}, 'in \\(0, 1\\)'),
+    ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
+  ],
+  'flip_rate': [
+    ({'lowest': 0.5}, r'lowest is 0\.5; it must be in \[1, 5\]'),
+    ({'highest': 6.0}, r'highest is 6\.0'),
+    ({'lowest': 5.0}, r'below 5\.0'),
+    ({'frames': 1}, 'frames is 1'),
+    ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
+  ],
+  'fourier_attack': [
+    ({'norm': -1.0}, r'config\.study\.norm is -1\.0'),
+    ({'queries': 0}, r'config\.study\.queries is 0'),
+    ({'phase': 'sine'}, r"config\.study\.phase is 'sine'"),
+  ],
+  'fourier_heatmap': [
+    ({'norm': 0.0}, 'config.study.norm'),
+    ({'norm': -1.0}, 'config.study.norm'),
+    ({'norm': float('inf')}, 'config.study.norm'),
+    ({'phase': 'sine'}, "did you mean 'cosine'"),
+    ({'top_k': 0}, 'config.study.top_k'),
+    ({'confidence': 1.0}, 'config.study.confidence'),
+    ({'false_discovery_rate': 0.0}, 'config.study.false_discovery_rate'),
+  ],
+  'si_score': [
+    ({'factor': 'sizes'}, "did you mean 'size'"),
+    ({'factor': 'cross', 'areas': (0.0,)}, 'above 0'),
+    ({'factor': 'cross', 'xs': (2.0, 3.0)}, 'reaches into the image'),
+    ({'balanced_share': 2.0}, r'balanced_share is 2.0; it must be in \[0, 1\]'),
+    ({'min_inside': 1.5}, r'min_inside is 1.5; it must be in \[0, 1\]'),
+    ({'measure': 'box'}, "'rectangle'"),
+    ({'areas': (0.2, 0.2)}, r'areas is \(0.2, 0.2\); it must be distinct'),
+    ({'xs': ()}, r'xs is \(\); it must be distinct'),
+    ({'cells': 0, 'factor': 'grid'}, 'cells is 0'),
+  ],
+  'video_pm_k': [
+    ({'k': 0}, r'config\.study\.k'),
+    ({'failures': -1}, r'config\.study\.failures'),
+    ({'confidence': 1.0}, r'config\.study\.confidence'),
+    ({'label_rule': 'frames'}, r'config\.study\.label_rule'),
+    ({'merge': 'mix'}, r'config\.study\.merge'),
+    ({'testbed': 'vid'}, r'config\.study\.testbed'),
+    ({'subsets': ('fsp',)}, r'config\.study\.subsets'),
+  ],
+  'fourier_preview': [({'confidence': 0.0}, 'confidence')],
+  'systematic': [
+    ({'environments': ('rotation',), 'angles': (30,)}, '30°'),
+    ({'environments': ('noise',)}, 'gaussian_noise'),
+  ],
+  'tradeoff': [
+    ({'corruptions': ('fog', 'snow')}, r"config\.study\.corruptions is \('fog', 'snow'\).*three"),
+    ({'corruptions': ()}, 'not empty'),
+  ],
+}
+
+
+@pytest.mark.parametrize(
+  ('name', 'settings', 'message'), [(name, *each) for name in REFUSED for each in REFUSED[name]]
+)
+def test_bad_settings_are_refused(name: str, settings: dict[str, Any], message: str) -> None:
+  with pytest.raises(InputError, match=message):
+    from_config({'name': name, **settings})
