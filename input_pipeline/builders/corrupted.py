@@ -33,10 +33,9 @@ from robustness.core.rows import num_blocks
 from robustness.core.sequential import map_entries
 from robustness.core.settings import choice, require
 from robustness.corruptions import textures
-from robustness.corruptions.checks import check_side
-from robustness.corruptions.levels import QUANTIZE
+from robustness.corruptions.catalog import TABLES, checked_table, table_for
 from robustness.corruptions.names import CLEAN, NAMES, NUMBERS, SEVERITIES, STREAM, view_id
-from robustness.corruptions.severities import TABLES, table_for
+from robustness.corruptions.pixels import QUANTIZE
 
 BLOCK = 256  # images that are corrupted at once, and that a Beam worker takes
 DESCRIPTION = """\
@@ -328,19 +327,15 @@ def corruptor(
   """
   if config.is_clean:
     return lambda images, ids: np.rint(images * 255).astype(np.uint8)
-  table = corruptions.table_for(image_shape[0], image_shape[1], config.constants or None)
-  check_side(config.corruption, image_shape, table[config.corruption])
+  names = (config.corruption,)
+  table = checked_table(image_shape[:2], names, None, config.constants or None, {})
   root = random_keys.stream(config.seed, STREAM)
   number = jnp.int32(view_id(config.corruption, config.severity))
   options = {}
   if config.corruption == 'frost' and config.photographs:
     options = {'frost': {'photographs': textures.load_photographs(config.photographs)}}
   show = functools.partial(
-    corruptions.apply,
-    names=(config.corruption,),
-    quantize=config.quantize,
-    side=table.side,
-    options=options,
+    corruptions.apply, names=names, quantize=config.quantize, side=table.side, options=options
   )
 
   @jax.jit

@@ -13,7 +13,6 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from input_pipeline import scene_metadata
@@ -26,7 +25,7 @@ from input_pipeline.scene_files import (
 )
 from robustness.core.errors import InputError
 from robustness.scenes.designs import Design, draw_backgrounds
-from robustness.scenes.geometry import fraction_inside
+from robustness.scenes.views import fractions_inside
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,20 +139,7 @@ def _inside(design: Design, cutouts: Sequence[Cutout], measure: str) -> np.ndarr
     alpha = read_cutout(cutout.path)[..., 3]
     sizes.append(alpha.shape)
     pixels.append(int((alpha >= 128).sum()) if measure == 'mask' else alpha.size)
-  levels = [values.astype(np.float32) for values in (design.area, design.angle, design.x, design.y)]
-
-  @jax.jit
-  def shares(size: jax.Array, count: jax.Array) -> jax.Array:
-    return jax.vmap(
-      lambda area, angle, x, y: fraction_inside(size, area, angle, x, y, design.side, count)
-    )(*levels)
-
-  return np.stack(
-    [
-      np.asarray(shares(np.array(size, np.int32), np.int32(count)))
-      for size, count in zip(sizes, pixels, strict=True)
-    ]
-  )
+  return fractions_inside(design, np.array(sizes), np.array(pixels), design.side)
 
 
 def _table(rows: object) -> str:

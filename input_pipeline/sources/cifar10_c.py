@@ -31,7 +31,6 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
-from robustness.models import cifar100_names
 
 CLASS_NAMES = (
   'airplane',
@@ -45,6 +44,19 @@ CLASS_NAMES = (
   'ship',
   'truck',
 )
+# of the fine classes, in label order (Krizhevsky 2009): the alphabet's
+_CIFAR100_NAMES = """
+  apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle
+  bowl boy bridge bus butterfly camel can castle caterpillar cattle
+  chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur
+  dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard
+  lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain
+  mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
+  plain plate poppy porcupine possum rabbit raccoon ray road rocket
+  rose sea seal shark shrew skunk skyscraper snail snake spider
+  squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor
+  train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
 IMAGE_SHAPE = (32, 32, 3)
 LABELS, CLEAN_FILE = 'labels', 'clean'
 VERSIONS = ('v4', 'v6')
@@ -95,7 +107,7 @@ class Cifar100C(Cifar10C):
 
   name = 'cifar100_c'
   title = 'CIFAR-100-C'
-  classes = cifar100_names.NAMES
+  classes = tuple(_CIFAR100_NAMES.split())
 
 
 class Cifar101(Source):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from robustness.models import catalog, fitting, pretrained
+from robustness.models import catalog
 from robustness.models.architecture import Architecture
 
 USAGE = 'usage: robustness models list'
@@ -18,24 +19,16 @@ def main(arguments: list[str]) -> int:
   if arguments != ['list']:
     print(USAGE, file=sys.stderr)
     return 2
-  print(line(HEADER))
-  print(line(['---'] * len(HEADER)))
-  for cells in rows():
-    print(line(cells), flush=True)
+  for cells in itertools.chain((HEADER, ['---'] * len(HEADER)), rows()):
+    print(f'| {" | ".join(cells)} |', flush=True)
   return 0
-
-
-def line(cells: Sequence[str]) -> str:
-  """Returns a row of a Markdown table."""
-  return f'| {" | ".join(cells)} |'
 
 
 def rows() -> Iterator[tuple[str, ...]]:
   """Yields the cells of every architecture, and below it those of its known weights; those that it
   takes by default are marked."""
   for architecture in catalog.ARCHITECTURES.values():
-    known = pretrained.of_architecture(architecture.name)
-    parameters = known[0].parameters if known else count_parameters(architecture)
+    parameters = architecture.parameters or _count(architecture)
     height, width, channels = architecture.input_shape
     yield (
       architecture.name,
@@ -47,12 +40,12 @@ def rows() -> Iterator[tuple[str, ...]]:
       architecture.source,
       architecture.licence,
     )
-    for weights in known:
+    for weights in architecture.weights:
       side = weights.input_size
       yield (
         '',
         f'`{weights.name}`' + (' (default)' if weights.default else ''),
-        f'{weights.parameters:,}',
+        f'{parameters:,}',
         f'{side}×{side} of {weights.resize}, {weights.interpolation}',
         _numbers(weights.mean),
         _numbers(weights.std),
@@ -61,11 +54,9 @@ def rows() -> Iterator[tuple[str, ...]]:
       )
 
 
-def count_parameters(architecture: Architecture) -> int:
-  """Returns the number of weights, without running statistics, for the classes it was made for:
-  10 for images of at most 32 pixels, else 1000."""
-  num_classes = 10 if architecture.input_shape[0] <= 32 else 1000
-  shapes = fitting.linen_shapes(architecture, num_classes)
+def _count(architecture: Architecture) -> int:
+  """Returns the number of weights, without running statistics, for the classes it was made for."""
+  shapes = architecture.shapes(architecture.network.num_classes)
   return sum(math.prod(shape) for path, shape in shapes.items() if path[0] == 'params')
 
 

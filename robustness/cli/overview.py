@@ -11,7 +11,7 @@ from robustness.cli import command_line
 from robustness.config import packaged
 from robustness.core.errors import InputError, nearest
 from robustness.evaluation import study
-from robustness.models import catalog, pretrained
+from robustness.models import catalog
 
 Lines = Iterable[tuple[str, str]]
 
@@ -56,7 +56,7 @@ def classifiers() -> Lines:
   """Yields every architecture: what it was made for, and how many weights are known by name."""
   for name, architecture in catalog.ARCHITECTURES.items():
     height, width, channels = architecture.input_shape
-    known = [entry.name for entry in pretrained.of_architecture(name)]
+    known = [entry.name for entry in architecture.weights]
     weights = f'weights: {", ".join(known)}' if known else architecture.licence
     yield name, f'{height}×{width}×{channels}; {weights}'
 

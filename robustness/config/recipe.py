@@ -39,8 +39,8 @@ class ClassifierSettings:
   """A section of `config.classifiers`, or `config.classifier`.
 
   Attributes:
-    name: an architecture of `robustness.models.catalog`, or `FILE.py:NAME` for a classifier in a
-      Python file of the user's (see `robustness.models.from_file`).
+    name: an architecture of `robustness.models.catalog`, or `FILE.py:NAME` for an architecture or a
+      classifier in a Python file of the user's (see `robustness.models.from_file`).
     weights: file with weights (.th, .pt, .pth, .safetensors, .npz), a checkpoint folder of a run
       here, or the name of published ones (`robustness models list`); '' takes those that
       come with the architecture, if any do.

@@ -9,45 +9,38 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.settings import choice
 from robustness.corruptions import filters
-from robustness.corruptions.batching import any_of_batch
-from robustness.corruptions.levels import to_levels
-from robustness.corruptions.severities import Constants, at
-
-EXCHANGES = ('copy', 'swap')
-ANGLES = ('random', 'fixed')
-MOTION_ANGLES = (-45.0, 45.0)  # degrees
+from robustness.corruptions.corruption import Constants, Strength, corruption
+from robustness.corruptions.pixels import to_levels
 
 
-def gaussian_blur(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
-  """Smooths each channel with a Gaussian cut at 4σ, edges replicated.
+@corruption(
+  'sigma',
+  {
+    32: (0.4, 0.6, 0.7, 0.8, 1.0),
+    64: (0.5, 0.75, 1.0, 1.25, 1.5),
+    224: (1.0, 2.0, 3.0, 4.0, 6.0),
+    299: (1.5, 2.5, 3.5, 4.5, 6.5),
+  },
+)
+def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Smooths each channel with a Gaussian cut at 4σ (pixels), edges replicated."""
+  return jnp.clip(filters.gaussian_filter(image, strength['sigma'], strength.most('sigma')), 0, 1)
 
-  Args:
-    key: not used.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5, may be traced.
-    constants: sigma, in pixels.
-  """
-  sigmas = constants['sigma']
-  return jnp.clip(filters.gaussian_filter(image, at(sigmas, severity), max(sigmas)), 0, 1)
 
-
-def defocus_blur(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
-  """Correlates each channel with a smoothed disk, edges mirrored.
-
-  Args:
-    key: not used.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5, may be traced.
-    constants: radius of the disk and sigma of its smoothing, in pixels.
-  """
-  kernels = disk_kernels(tuple(constants['radius']), tuple(constants['sigma']))
-  return jnp.clip(filters.correlate(image, at(kernels, severity), 'mirror'), 0, 1)
+@corruption(
+  'radius sigma',
+  {
+    32: ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1)),
+    64: ((0.5, 0.6), (1.0, 0.1), (1.5, 0.1), (2.5, 0.01), (3.0, 0.1)),
+    224: ((3.0, 0.1), (4.0, 0.5), (6.0, 0.5), (8.0, 0.5), (10.0, 0.5)),
+    299: ((4.0, 0.1), (5.0, 0.5), (7.0, 0.5), (10.0, 0.5), (12.0, 0.5)),
+  },
+)
+def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Correlates each channel with a disk, smoothed with sigma (pixels), edges mirrored."""
+  kernels = disk_kernels(strength.constants['radius'], strength.constants['sigma'])
+  return jnp.clip(filters.correlate(image, strength.of(kernels)), 0, 1)
 
 
 @functools.lru_cache
@@ -81,63 +74,64 @@ def _disk(radius: float, sigma: float) -> np.ndarray:
   return disk
 
 
-def motion_blur(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants, angle: str = 'random'
+def _draw_angle(
+  key: jax.Array, shape: tuple[int, ...], constants: Constants, angle: str = 'random'
 ) -> jax.Array:
-  """Smears the image in one direction of a random angle, U(-45°, 45°); results are 8-bit levels.
-
-  Args:
-    key: decides the angle.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5, may be traced.
-    constants: radius and sigma, in pixels.
-    angle: 'random', or 'fixed' at -45°, as TFDS's `imagenet2012_corrupted` has it.
-  """
-  choice('angle', angle, ANGLES)
-  low, high = MOTION_ANGLES
-  degrees = (
-    jax.random.uniform(key, minval=low, maxval=high) if angle == 'random' else jnp.float32(low)
+  """Returns U(-45°, 45°), or the 'fixed' -45° of TFDS's `imagenet2012_corrupted`, in degrees."""
+  return (
+    jax.random.uniform(key, minval=-45.0, maxval=45.0) if angle == 'random' else jnp.float32(-45)
   )
-  return motion_blur_at(degrees, image, severity, constants)
 
 
-def motion_blur_at(
-  angle: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
+@corruption(
+  'radius sigma',
+  {
+    32: ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5)),
+    64: ((10, 1.0), (10, 1.5), (10, 2.0), (10, 2.5), (12, 3.0)),
+    224: ((10, 3.0), (15, 5.0), (15, 8.0), (15, 12.0), (20, 15.0)),
+    299: ((12, 4.0), (17, 6.0), (17, 9.0), (17, 13.0), (22, 16.0)),
+  },
+  draw=_draw_angle,
+  options={'angle': ('random', 'fixed')},
+)
+def motion_blur(
+  degrees: jax.Array, image: jax.Array, strength: Strength, angle: str = 'random'
 ) -> jax.Array:
-  """Smears the image along an angle in degrees; see `motion_blur`."""
-  radius, sigma = at(constants['radius'], severity), at(constants['sigma'], severity)
-  blurred = filters.motion_blur(image, radius, sigma, angle, max(constants['radius']))
+  """Smears the image in one direction; results are 8-bit levels. Radius and sigma are in pixels."""
+  del angle
+  radius, sigma = strength['radius'], strength['sigma']
+  blurred = filters.motion_blur(image, radius, sigma, degrees, strength.most('radius'))
   return to_levels(blurred, 'floor')
 
 
-def zoom_blur(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
+def _zooms(*ends: tuple[float, float]) -> list[tuple[float, ...]]:
+  """Returns the zoom factors 1, 1 + step, ..., as a float range with an open end yields them."""
+  return [tuple(np.arange(1, end, step).tolist()) for end, step in ends]
+
+
+@corruption(
+  'zooms',
+  {
+    32: _zooms((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
+    224: _zooms((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
+  },
+  least_side=lambda constants: 2,
+  reason='or there is no centre to enlarge',
+)
+def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Averages the image with enlargements of its centre: (2x + Σ zoom(x, z)) / (count + 1), z > 1.
 
-  The clean image counts twice, once of its own and once as the zoom of 1.
-
-  Args:
-    key: not used.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5, may be traced.
-    constants: zooms, the factors of each severity, 1 included.
+  The clean image counts twice, once by itself and once as the zoom of 1.
   """
-  zooms = constants['zooms']
+  zooms = strength.constants['zooms']
   counts = np.asarray([len(z) for z in zooms])
   longest = counts.max()
+  padded = [np.pad(z, (0, longest - len(z)), mode='edge') for z in zooms]
   rows, columns = (
-    jnp.asarray(
-      np.stack(
-        [
-          filters.zoom_coordinates(size, np.pad(z, (0, longest - len(z)), mode='edge'))
-          for z in zooms
-        ]
-      )
-    )
+    jnp.asarray(np.stack([filters.zoom_coordinates(size, z) for z in padded]))
     for size in image.shape[:2]
   )
-  row, count = jnp.asarray(severity) - 1, at(counts, severity)
+  row, count = strength.place, strength.of(counts)
 
   def add(i: jax.Array, total: jax.Array) -> jax.Array:
     return total + filters.interpolate(image, rows[row, i], columns[row, i])
@@ -146,69 +140,55 @@ def zoom_blur(
   return jnp.clip(total / (count + 1), 0, 1)
 
 
-def glass_blur(
-  key: jax.Array,
-  image: jax.Array,
-  severity: jax.Array,
-  constants: Constants,
-  exchange: str = 'copy',
-) -> jax.Array:
-  """Moves pixels at random over a few pixels, between two Gaussian smoothings.
+def _draw_moves(
+  key: jax.Array, shape: tuple[int, ...], constants: Constants, exchange: str = 'copy'
+) -> Callable[[jax.Array | int, jax.Array], jax.Array]:
+  """Returns what gives the moves of an iteration in [-delta, delta - 1], int32 [2, H, W]: the rows
+  and columns that the pixel at (h, w) looks away when it is visited."""
 
-  Args:
-    key: decides the moves.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5, may be traced.
-    constants: sigma of the smoothing (pixels), delta (largest move) and iterations.
-    exchange: 'copy', what the released generator does: a pixel takes another's value, which keeps
-      its own; or 'swap', a true exchange of the two.
-  """
-  delta = at(constants['delta'], severity)
-
-  def draw(iteration: jax.Array | int) -> jax.Array:
-    bits = jax.random.bits(jax.random.fold_in(key, iteration), image.shape[:2], jnp.uint32)
+  def moves(iteration: jax.Array | int, delta: jax.Array) -> jax.Array:
+    bits = jax.random.bits(jax.random.fold_in(key, iteration), shape[:2], jnp.uint32)
     side = (2 * delta).astype(jnp.uint32)
     cell = bits % (side * side)
     return jnp.stack([cell // side, cell % side]).astype(jnp.int32) - delta
 
-  return _glass_blur(draw, image, severity, constants, exchange)
+  return moves
 
 
-def glass_blur_with(
-  moves: jax.Array,
+@corruption(
+  'sigma delta iterations',
+  {
+    32: ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
+    64: ((0.1, 1, 1), (0.5, 1, 1), (0.6, 1, 2), (0.7, 2, 1), (0.9, 2, 2)),
+    224: ((0.7, 1, 2), (0.9, 2, 1), (1.0, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
+    299: ((0.8, 1, 3), (1.0, 3, 1), (1.1, 2, 4), (1.2, 4, 2), (1.6, 5, 2)),
+  },
+  draw=_draw_moves,
+  options={'exchange': ('copy', 'swap')},
+  least_side=lambda constants: 2 * max(constants['delta']) + 1,
+  reason='or no pixel lies far enough from the edge to be moved',
+)
+def glass_blur(
+  moves: Callable[[jax.Array | int, jax.Array], jax.Array],
   image: jax.Array,
-  severity: jax.Array,
-  constants: Constants,
+  strength: Strength,
   exchange: str = 'copy',
 ) -> jax.Array:
-  """Applies `glass_blur` with given moves.
+  """Moves pixels at random by up to delta pixels, between two Gaussian smoothings of sigma pixels.
 
-  Args:
-    moves: int32 [iterations of the severity or more, 2, H, W]: rows and columns in
-      [-delta, delta - 1] that the pixel at (h, w) looks away when it is visited.
-    image, severity, constants, exchange: as in `glass_blur`.
+  By 'copy', as the released generator does it, a pixel takes the value of another, which keeps it;
+  by 'swap' they exchange values.
   """
-  return _glass_blur(lambda i: moves[i], image, severity, constants, exchange)
-
-
-def _glass_blur(
-  moves: Callable[[jax.Array | int], jax.Array],
-  image: jax.Array,
-  severity: jax.Array,
-  constants: Constants,
-  exchange: str,
-) -> jax.Array:
-  choice('exchange', exchange, EXCHANGES)
-  sigma, most = at(constants['sigma'], severity), max(constants['sigma'])
-  delta = at(constants['delta'], severity)
+  sigma, most = strength['sigma'], strength.most('sigma')
+  delta = strength['delta']
   one_pass = copy_moves if exchange == 'copy' else swap_moves
   smooth = to_levels(filters.gaussian_filter(image, sigma, most), 'floor')
   channels = image.shape[-1]
   source = jax.lax.fori_loop(
     1,
-    at(constants['iterations'], severity),
-    lambda i, s: s[one_pass(moves(i), delta)],
-    one_pass(moves(0), delta),
+    strength['iterations'],
+    lambda i, s: s[one_pass(moves(i, delta), delta)],
+    one_pass(moves(0, delta), delta),
   )
   moved = smooth.reshape(-1, channels)[source].reshape(image.shape)
   return jnp.clip(filters.gaussian_filter(moved, sigma, most), 0, 1)
@@ -243,21 +223,17 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     doubled = state[0][state[0]]
-    return doubled, any_of_batch(doubled != state[0])
+    return doubled, filters.any_of_batch(doubled != state[0])
 
-  last, _ = jax.lax.while_loop(lambda state: state[1], double, (jump, any_of_batch(jump != own)))
+  last, _ = jax.lax.while_loop(
+    lambda state: state[1], double, (jump, filters.any_of_batch(jump != own))
+  )
   return target[last]
 
 
 def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the source of every pixel after one pass of true exchanges, int32 [H·W].
-
-  Each exchange sees all before it, so they run one after the other.
-
-  Args:
-    moves: int32 [2, H, W].
-    delta: bound of the moves, in pixels.
-  """
+  """Returns the source of every pixel after one pass of true exchanges, int32 [H·W]; see
+  `copy_moves`. Each exchange sees all before it, so they run one after the other."""
   target = _targets(moves, delta)
   size = len(target)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import inspect
+import importlib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,83 +15,100 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core import random_keys
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError
 from robustness.core.sequential import map_entries
 from robustness.core.settings import choice
-from robustness.corruptions import (
-  blur,
-  covers,
-  digital,
-  elastic,
-  gradient_noise,
-  liquid,
-  noise,
-  spectral_noise,
-  splines,
-  stars,
-  textures,
-  warps,
-  waves,
-  weather,
-)
-from robustness.corruptions.checks import as_array, as_images, as_key, check_integers, check_side
-from robustness.corruptions.levels import QUANTIZE, to_levels
-from robustness.corruptions.names import KNOWN, NAMES, SEVERITIES
-from robustness.corruptions.severities import Table, table_for
+from robustness.corruptions import textures
+from robustness.corruptions.checks import as_array, as_images, as_key, check_integers
+from robustness.corruptions.corruption import SIDES, Constants, Corruption, between_five
+from robustness.corruptions.names import CATALOGUE, KNOWN, NAMES, SEVERITIES
+from robustness.corruptions.pixels import QUANTIZE, to_levels
 
 Options = Mapping[str, Any]
 
-FUNCTIONS: dict[str, Callable[..., jax.Array]] = {
-  'gaussian_noise': noise.gaussian_noise,
-  'shot_noise': noise.shot_noise,
-  'impulse_noise': noise.impulse_noise,
-  'defocus_blur': blur.defocus_blur,
-  'glass_blur': blur.glass_blur,
-  'motion_blur': blur.motion_blur,
-  'zoom_blur': blur.zoom_blur,
-  'snow': weather.snow,
-  'frost': weather.frost,
-  'fog': weather.fog,
-  'brightness': digital.brightness,
-  'contrast': digital.contrast,
-  'elastic_transform': elastic.elastic_transform,
-  'pixelate': digital.pixelate,
-  'jpeg_compression': digital.jpeg_compression,
-  'speckle_noise': noise.speckle_noise,
-  'gaussian_blur': blur.gaussian_blur,
-  'spatter': liquid.spatter,
-  'saturate': digital.saturate,
-  'blue_noise_sample': spectral_noise.blue_noise_sample,
-  'brownish_noise': spectral_noise.brownish_noise,
-  'caustic_refraction': warps.caustic_refraction,
-  'checkerboard_cutout': covers.checkerboard_cutout,
-  'circular_motion_blur': splines.circular_motion_blur,
-  'cocentric_sine_waves': waves.cocentric_sine_waves,
-  'inverse_sparkles': stars.inverse_sparkles,
-  'lines': covers.lines,
-  'perlin_noise': gradient_noise.perlin_noise,
-  'pinch_and_twirl': warps.pinch_and_twirl,
-  'plasma_noise': waves.plasma_noise,
-  'ripple': warps.ripple,
-  'single_frequency_greyscale': waves.single_frequency_greyscale,
-  'sparkles': stars.sparkles,
-  'transverse_chromatic_abberation': splines.transverse_chromatic_abberation,
+CORRUPTIONS: dict[str, Corruption] = {
+  name: vars(importlib.import_module(f'robustness.corruptions.{file}'))[name]
+  for name, (_, file) in CATALOGUE.items()
 }
-assert tuple(FUNCTIONS) == KNOWN
-ROUNDED = frozenset({'transverse_chromatic_abberation'})
-"""What the released generators round to the nearest level, where they truncate all else."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """The constants of one image size.
+
+  Attributes:
+    side: of the images it was published for, in pixels; also its name.
+    constants: {corruption: {parameter: one value for each severity}}.
+  """
+
+  side: int
+  constants: Mapping[str, Constants]
+
+  def __getitem__(self, name: str) -> Constants:
+    if name not in self.constants:
+      others = ', '.join(map(str, CORRUPTIONS[name].constants))
+      raise InputError(
+        f'{name} has no published constants for images of {self.side} pixels: ask for those of '
+        f'another size, one of {others} (config.study.constants, or side=).'
+      )
+    return self.constants[name]
+
+  def with_between(self, severities: Sequence[float]) -> Table:
+    """Returns the table with further severities in [1, 5], numbers 6, 7, ..., after the five.
+
+    The five stay as they are, and bounds over all severities too, so that their images do.
+    """
+    if not severities:
+      return self
+    further = {
+      name: {
+        key: (*five, *(between_five(five, s) for s in severities)) for key, five in own.items()
+      }
+      for name, own in self.constants.items()
+    }
+    return Table(self.side, further)
+
+
+TABLES = {
+  side: Table(side, {n: c.constants[side] for n, c in CORRUPTIONS.items() if side in c.constants})
+  for side in SIDES
+}
+
+
+def table_for(height: int, width: int, side: int | None = None) -> Table:
+  """Returns the constants for images of a size.
+
+  These are those of the side with the smallest |log(side / shorter side of the image)|; of two at
+  one distance the smaller. So 28 → 32, 45 → 32, 46 → 64, 96 → 64, 128 → 224, 256 → 224, 288 → 299.
+
+  Args:
+    height, width: of the images, in pixels.
+    side: takes the table of this side whatever the size; None follows the rule.
+
+  Raises:
+    InputError: there is no table of that side.
+  """
+  if side is None:
+    shorter = min(height, width)
+    side = min(TABLES, key=lambda s: (abs(math.log(s / shorter)), s))
+  if side not in TABLES:
+    raise InputError(
+      f'there are no constants for images of {side} pixels; valid: '
+      f'{", ".join(map(str, TABLES))}, or None for the nearest.'
+    )
+  return TABLES[side]
 
 
 def corrupt(
   key: jax.Array | int,
-  images: Any,
+  images: object,
   name: str,
   severity: float | jax.Array | np.ndarray,
   quantize: str | None = None,
   *,
   side: int | None = None,
-  photographs: str | os.PathLike[str] | Sequence[Any] | None = None,
-  **options: Any,
+  photographs: str | os.PathLike[str] | Sequence[jax.Array | np.ndarray] | None = None,
+  **options: object,
 ) -> jax.Array:
   """Corrupts an image or a batch.
 
@@ -104,7 +123,7 @@ def corrupt(
     name: one of `NAMES` or `C_BAR`.
     severity: 1..5, a scalar, or [B] with one for each image; integers may be traced. Numbers
       between the five take constants between theirs (`Table.with_between`); every set of them is
-      compiled anew.
+      compiled once.
     quantize: None leaves floats; 'floor' or 'round' gives 8-bit levels / 255. The released sets
       were truncated ('floor').
     side: the size whose constants are used, one of 32, 64, 224, 299; None takes the nearest.
@@ -129,7 +148,7 @@ def corrupt(
 
 def corrupt_each(
   key: jax.Array | int,
-  images: Any,
+  images: object,
   index: jax.Array | np.ndarray,
   severity: float | jax.Array | np.ndarray,
   quantize: str | None = None,
@@ -182,35 +201,25 @@ def _checked_and_corrupted(
   table = checked_table(images.shape[-3:-1], names, quantize, side, options, between)
   check_integers('index', index, batch, range(len(names)))
   check_integers('severity', number, batch, range(1, len(SEVERITIES) + len(between) + 1))
-  static, arrays = _separated(options)
+  photographs = options.get('frost', {}).get('photographs')
+  given = photographs is not None and not isinstance(photographs, (str, os.PathLike))
+  how = {'names': names, 'quantize': quantize, 'side': table.side, 'between': between}
+  static = tuple(
+    (name, tuple(sorted((k, v) for k, v in own.items() if not given or k != 'photographs')))
+    for name, own in options.items()
+  )
   return _corrupt(
     as_key(key),
     images,
     jnp.asarray(as_array('index', index), jnp.int32),
     jnp.asarray(as_array('severity', number), jnp.int32),
-    arrays,
-    names=names,
-    quantize=quantize,
-    side=table.side,
-    between=between,
+    tuple(jnp.asarray(p) for p in textures.pictures(photographs)) if given else None,
+    how=tuple(how.items()),
     static=static,
   )
 
 
-def _separated(
-  options: Mapping[str, Options],
-) -> tuple[tuple[tuple[str, tuple[tuple[str, Any], ...]], ...], tuple[jax.Array, ...] | None]:
-  """Returns the options that a compilation is for, hashable, and pictures of frost if given."""
-  photographs = options.get('frost', {}).get('photographs')
-  given = photographs is not None and not isinstance(photographs, (str, os.PathLike))
-  static = tuple(
-    (name, tuple(sorted((k, v) for k, v in own.items() if not given or k != 'photographs')))
-    for name, own in options.items()
-  )
-  return static, tuple(jnp.asarray(p) for p in textures.pictures(photographs)) if given else None
-
-
-@functools.partial(jax.jit, static_argnames=('names', 'quantize', 'side', 'between', 'static'))
+@functools.partial(jax.jit, static_argnames=('how', 'static'))
 def _corrupt(
   key: jax.Array,
   images: jax.Array,
@@ -218,31 +227,19 @@ def _corrupt(
   severity: jax.Array,
   photographs: tuple[jax.Array, ...] | None,
   *,
-  names: tuple[str, ...],
-  quantize: str | None,
-  side: int,
-  between: tuple[float, ...],
-  static: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...],
+  how: tuple[tuple[str, Any], ...],
+  static: tuple[tuple[str, tuple[tuple[str, object], ...]], ...],
 ) -> jax.Array:
-  options: dict[str, dict[str, Any]] = {name: dict(own) for name, own in static}
+  """Calls `apply` for every image.
+
+  Args:
+    how: other arguments of `apply`.
+    static: options, hashable, without photographs that are arrays.
+  """
+  options: dict[str, dict[str, object]] = {name: dict(own) for name, own in static}
   if photographs is not None:
     options['frost']['photographs'] = photographs
-
-  def of_image(
-    key: jax.Array, image: jax.Array, index: jax.Array, severity: jax.Array
-  ) -> jax.Array:
-    return apply(
-      key,
-      image,
-      index,
-      severity,
-      names=names,
-      quantize=quantize,
-      side=side,
-      options=options,
-      between=between,
-    )
-
+  of_image: Callable[..., jax.Array] = functools.partial(apply, options=options, **dict(how))
   if images.ndim == 3:
     return of_image(key, images, index, severity)
   numbers = jnp.arange(len(images))
@@ -293,12 +290,19 @@ def apply(
   most = len(SEVERITIES) + len(between)
   check_integers('index', index, (), range(len(names)))
   check_integers('severity', severity, (), range(1, most + 1))
-  branches: list[Callable[..., jax.Array]] = [
-    functools.partial(_branch, name, table[name], options.get(name, {}), quantize) for name in names
-  ]
-  # A branch of its own even for one name: XLA would merge it with its surroundings, and round in
-  # another way.
-  branches.append(lambda key, image, severity: jnp.full_like(image, jnp.nan))
+
+  def branch(name: str, key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
+    one = CORRUPTIONS[name]
+    corrupted = one(key, image, severity, table[name], **options.get(name, {}))
+    how = 'round' if one.rounded and quantize == 'floor' else quantize
+    return to_levels(corrupted, how) if how else corrupted
+
+  def nothing(key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
+    return jnp.full_like(image, jnp.nan)
+
+  # Branches even for one name: XLA would merge it with its surroundings, and round in another way.
+  branches: list[Callable[..., jax.Array]] = [functools.partial(branch, name) for name in names]
+  branches.append(nothing)
   valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= most)
   chosen = jnp.where(valid, index, len(names))
   with random_keys.pinned():
@@ -313,15 +317,8 @@ def checked_table(
   options: Mapping[str, Options],
   between: Sequence[float] = (),
 ) -> Table:
-  """Returns the constants for images of a shape (H, W) after checking what is to be done to them.
-
-  Args:
-    shape: of the images.
-    names, quantize, side, options, between: as in `apply`.
-
-  Raises:
-    InputError: as in `apply`, of all but the image's values, index and severity.
-  """
+  """Returns the constants for images of a shape (H, W) after checking the arguments of `apply`: all
+  but the image's values, index and severity."""
   if quantize is not None:
     choice('quantize', quantize, QUANTIZE)
   table = table_for(shape[0], shape[1], side)
@@ -329,8 +326,8 @@ def checked_table(
     raise InputError(f'names are empty; give some of: {", ".join(NAMES)}.')
   for name in names:
     choice('name', name, KNOWN)
-    check_options(name, options.get(name, {}))
-    check_side(name, tuple(shape), table[name])
+    CORRUPTIONS[name].check_options(options.get(name, {}))
+    CORRUPTIONS[name].check_side(shape, table[name])
   for name in options:
     choice('options', name, names)
   if between and options.get('elastic_transform', {}).get('variant', 'released') != 'released':
@@ -345,10 +342,7 @@ def numbered(
   severity: float | jax.Array | np.ndarray,
 ) -> tuple[jax.Array | np.ndarray, tuple[float, ...]]:
   """Returns severities by number, 1..5 or from 6 on for those between, and the latter, ascending.
-
-  Raises:
-    InputError: a severity outside [1, 5], or one that is traced and no integer.
-  """
+  Raises InputError for one outside [1, 5], or one that is traced and no integer."""
   values = as_array('severity', severity)
   if not jnp.issubdtype(values.dtype, jnp.floating):
     return values, ()
@@ -366,27 +360,3 @@ def numbered(
   return np.where(values == np.round(values), values, numbers).astype(np.int32), tuple(
     between.tolist()
   )
-
-
-def _branch(
-  name: str,
-  constants: Any,
-  options: Options,
-  quantize: str | None,
-  key: jax.Array,
-  image: jax.Array,
-  severity: jax.Array,
-) -> jax.Array:
-  corrupted = FUNCTIONS[name](key, image, severity, constants, **options)
-  if name in ROUNDED and quantize == 'floor':
-    quantize = 'round'
-  return to_levels(corrupted, quantize) if quantize else corrupted
-
-
-def check_options(name: str, options: Options) -> None:
-  """Refuses options that a corruption does not have; names those that it has."""
-  valid = list(inspect.signature(FUNCTIONS[name]).parameters)[4:]
-  for option in options:
-    if option not in valid:
-      listed = nearest(option, valid) if valid else 'it has no options'
-      raise InputError(f'{name} has no option {option!r}: {listed}.')

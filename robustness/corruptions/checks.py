@@ -6,7 +6,6 @@ Values that are traced cannot be looked at; of them, type and shape are checked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,19 +14,14 @@ import numpy as np
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.settings import require
-from robustness.corruptions.names import C_BAR, FINEST
-from robustness.corruptions.severities import Constants
+from robustness.corruptions.names import FINEST
 
-EVEN = ('blue_noise_sample', 'brownish_noise')
 ROUNDING = 1e-3  # a quarter of an 8-bit level: less beyond [0, 1] is rounding, and is clipped
 
 
-def as_array(name: str, value: Any) -> jax.Array | np.ndarray:
-  """Returns anything that NumPy reads, a PyTorch tensor on the CPU too, as an array.
-
-  Raises:
-    InputError: NumPy cannot read it: `name` and the reason are given.
-  """
+def as_array(name: str, value: object) -> jax.Array | np.ndarray:
+  """Returns anything that NumPy reads, a PyTorch tensor on the CPU too, as an array; raises
+  InputError with `name` and the reason where NumPy cannot."""
   if isinstance(value, jax.Array):
     return value
   try:
@@ -39,12 +33,8 @@ def as_array(name: str, value: Any) -> jax.Array | np.ndarray:
     ) from error
 
 
-def as_key(key: Any) -> jax.Array:
-  """Returns a random key; of a whole number the key of that seed.
-
-  Raises:
-    InputError: neither a key nor a seed in 0..2³² - 1.
-  """
+def as_key(key: object) -> jax.Array:
+  """Returns a random key, or that of a seed; raises InputError for neither."""
   if isinstance(key, jax.Array):
     typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     if key.shape == () if typed else (key.ndim == 1 and key.dtype == jnp.uint32):
@@ -61,19 +51,28 @@ def as_key(key: Any) -> jax.Array:
   )
 
 
-def as_images(images: Any, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
-  """Returns images as float32, clipped to [0, 1] where they lie beyond it by rounding.
-
-  Args:
-    images: [H, W, C], or [B, H, W, C] where `ranks` has 4.
-    ranks: which numbers of dimensions are valid.
+def as_images(images: object, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
+  """Returns images of a valid number of dimensions as float32, clipped to [0, 1] where they lie
+  beyond it by rounding.
 
   Raises:
     InputError: a wrong shape or type, or values outside [0, 1] that are no rounding; names what
       was given and the fix.
   """
   array = as_array('images', images)
-  check_shape(tuple(array.shape), ranks)
+  shape = tuple(array.shape)
+  forms = ' or '.join({3: '[H, W, C]', 4: '[B, H, W, C]'}[rank] for rank in ranks)
+  if len(shape) not in ranks or shape[-1] not in (1, 3):
+    hint = ''
+    if len(shape) in ranks and shape[-3] in (1, 3):
+      hint = ' Move the channels last: np.moveaxis(images, -3, -1).'
+    elif len(shape) == 4:
+      hint = ' Take jax.vmap or corrupt_each for a batch.'
+    raise InputError(
+      f'images have the shape {shape}; corruptions take {forms} with 1 or 3 channels last.{hint}'
+    )
+  if 0 in shape:
+    raise InputError(f'images have the shape {shape}: there is nothing to corrupt.')
   if not jnp.issubdtype(array.dtype, jnp.floating):
     raise InputError(
       f'images are {array.dtype}; corruptions take floats in [0, 1]. Divide 8-bit images by 255.'
@@ -89,41 +88,14 @@ def as_images(images: Any, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
   return jnp.clip(jnp.asarray(array, jnp.float32), 0, 1)
 
 
-def check_shape(shape: tuple[int, ...], ranks: tuple[int, ...] = (3, 4)) -> None:
-  """Refuses shapes that are no images.
-
-  Args:
-    shape: of the images.
-    ranks: which numbers of dimensions are valid, of 3 and 4.
-
-  Raises:
-    InputError: another number of dimensions or of channels, or no pixels.
-  """
-  forms = ' or '.join({3: '[H, W, C]', 4: '[B, H, W, C]'}[rank] for rank in ranks)
-  if len(shape) not in ranks or shape[-1] not in (1, 3):
-    hint = ''
-    if len(shape) in ranks and shape[-3] in (1, 3):
-      hint = ' Move the channels last: np.moveaxis(images, -3, -1).'
-    elif len(shape) == 4:
-      hint = ' Take jax.vmap or corrupt_each for a batch.'
-    raise InputError(
-      f'images have the shape {shape}; corruptions take {forms} with 1 or 3 channels last.{hint}'
-    )
-  if 0 in shape:
-    raise InputError(f'images have the shape {shape}: there is nothing to corrupt.')
-
-
-def check_integers(name: str, value: Any, batch: tuple[int, ...], valid: Sequence[int]) -> None:
-  """Refuses what is not one integer of a range, or one for each image.
+def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequence[int]) -> None:
+  """Raises InputError for what is not one of some consecutive integers, or one for each image.
 
   Args:
     name: of the argument, for messages.
     value: scalar or one for each image; only shape and type are checked if traced.
     batch: (B,) of a batch, () of one image.
     valid: consecutive integers.
-
-  Raises:
-    InputError: names what was given.
   """
   values, valid_range = as_array(name, value), f'{valid[0]}..{valid[-1]}'
   if not jnp.issubdtype(values.dtype, jnp.integer):
@@ -141,15 +113,8 @@ def check_integers(name: str, value: Any, batch: tuple[int, ...], valid: Sequenc
 
 
 def check_between(where: str, severities: Sequence[float]) -> None:
-  """Refuses severities that do not lie between the five.
-
-  Args:
-    where: the key in messages.
-    severities: distinct and ascending, in [1, 5] and no whole numbers; multiples of 1 / `FINEST`.
-
-  Raises:
-    InputError: names what was given.
-  """
+  """Raises InputError, with the key `where`, unless severities lie between the five: distinct and
+  ascending, in [1, 5] and no whole numbers, multiples of 1 / `FINEST`."""
   for severity in severities:
     require(1 <= severity <= 5, where, severity, 'in [1, 5]')
     require(severity % 1 != 0, where, severity, 'no whole number: severities takes those')
@@ -157,46 +122,3 @@ def check_between(where: str, severities: Sequence[float]) -> None:
     require(exact, where, severity, f'a multiple of 1/{FINEST}')
   ascending = list(severities) == sorted(set(severities))
   require(ascending, where, tuple(severities), 'distinct and ascending')
-
-
-def check_side(name: str, shape: tuple[int, ...], constants: Constants) -> None:
-  """Refuses images on which a corruption could do nothing, or not be defined.
-
-  Args:
-    name: of the corruption.
-    shape: (H, W), in pixels.
-    constants: of the corruption.
-
-  Raises:
-    InputError: names the size, the least one and the reason.
-  """
-  if name in C_BAR and shape[0] != shape[1]:
-    raise InputError(
-      f'images of {shape[0]} × {shape[1]} pixels are not square, for which {name} is defined: crop '
-      'them (config.data.crop).'
-    )
-  if name in EVEN and shape[0] % 2:
-    raise InputError(
-      f'images of {shape[0]} × {shape[1]} pixels have an odd side; {name} is defined for even ones.'
-    )
-  least, reason = smallest_side(name, constants)
-  if min(shape[:2]) < least:
-    raise InputError(
-      f'images of {shape[0]} × {shape[1]} pixels are too small for {name}: it needs '
-      f'{least} or more a side, {reason}.'
-    )
-
-
-def smallest_side(name: str, constants: Constants) -> tuple[int, str]:
-  """Returns the least side of an image in pixels and why."""
-  if name == 'glass_blur':
-    return 2 * max(constants['delta']) + 1, 'or no pixel lies far enough from the edge to be moved'
-  if name == 'zoom_blur':
-    return 2, 'or there is no centre to enlarge'
-  if name == 'pixelate':
-    return int(np.ceil(1 / min(constants['scale']))), 'or less than one large pixel is left'
-  if name == 'elastic_transform':
-    return 3, 'or the triangle that is bent has no area'
-  if name in C_BAR:
-    return 8, 'or its shapes are smaller than a pixel'
-  return 1, ''

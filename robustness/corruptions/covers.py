@@ -1,55 +1,39 @@
-"""Corruptions of C-bar that cover parts of an image: checkerboard_cutout and lines.
+"""Corruptions of C-bar that cover parts of an image: checkerboards, lines and white stars.
 
-Reference:
-  Mintun, Kirillov & Xie (2021), appendix, and the constants of the released generator.
+Images are [N, N, C], and pixel (r, c) has its centre at the integers r, c = 0..N - 1.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.levels import GUARD, from_levels
-from robustness.corruptions.severities import Constants, at
-from robustness.corruptions.waves import grid, uniform
+from robustness.corruptions.corruption import Constants, Draws, Strength, c_bar, uniform
+from robustness.corruptions.filters import grid
+from robustness.corruptions.pixels import GUARD, from_levels
 
-Draws = Mapping[str, jax.Array]
 GREY = 128 / 255
 MOST_CELLS = 40  # of the grid along a side
 COUNTED = 1e-4  # keeps a number of lines that is exactly an integer from falling below it
+STARS = 5
+FEWEST_RAYS, MOST_RAYS = 50, 199
+SPREAD = 0.25  # standard deviation of a ray's length, relative
 
 
-def checkerboard_cutout(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
-  """Turns cells of one colour of a rotated checkerboard grey, each with the chance .1 m.
-
-  Args:
-    key: decides angle, size of the cells, and what each cell compares with its chance.
-    image: float32 [N, N, C] in [0, 1].
-    severity: number of the entry of `constants`, may be traced.
-    constants: magnitude m.
-  """
-  return checkerboard_from_draws(draw_checkerboard(key, image.shape[0]), image, severity, constants)
-
-
-def draw_checkerboard(key: jax.Array, side: int) -> dict[str, jax.Array]:
+def _draw_checkerboard(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
   """Returns `angle`, `cell` (pixels), and `luck` [40, 40] in [0, 1)."""
   keys = jax.random.split(key, 3)
   return {
     'angle': uniform(keys[0], 0, 2 * np.pi),
-    'cell': jnp.maximum(side * uniform(keys[1], 0.1, 0.25), 1),
+    'cell': jnp.maximum(shape[0] * uniform(keys[1], 0.1, 0.25), 1),
     'luck': uniform(keys[2], 0, 1, (MOST_CELLS, MOST_CELLS)),
   }
 
 
-def checkerboard_from_draws(
-  draws: Draws, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Applies `checkerboard_cutout` with given draws."""
+@c_bar(_draw_checkerboard, cifar=(1.0, 2.0, 3.0, 4.0, 5.0), imagenet=(2.0, 3.0, 4.0, 5.0, 6.0))
+def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
+  """Turns cells of one colour of a rotated checkerboard grey, each with the chance .1 m."""
   r, c = grid(image.shape[0])
   cos, sin = jnp.cos(draws['angle']), jnp.sin(draws['angle'])
   u, v = (r * cos + c * sin) / draws['cell'], (c * cos - r * sin) / draws['cell']
@@ -61,25 +45,14 @@ def checkerboard_from_draws(
     return jnp.where(towards_zero < 0, towards_zero + count, towards_zero)
 
   one_colour = (jnp.floor(u) - jnp.floor(v)) % 2 == 0
-  cut = draws['luck'][cell(u), cell(v)] < 0.1 * at(constants['magnitude'], severity)
+  cut = draws['luck'][cell(u), cell(v)] < 0.1 * strength['magnitude']
   return jnp.where((one_colour & cut)[..., None], jnp.float32(GREY), image)
 
 
-def lines(key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants) -> jax.Array:
-  """Draws ⌊.1 m N⌋ anti-aliased grey lines of similar directions; pixels that they touch are
-  truncated to 8 bits after each line.
-
-  Args:
-    key: decides direction, spread and places.
-    image, severity, constants: as in `checkerboard_cutout`.
-  """
-  most = int(0.1 * max(constants['magnitude']) * image.shape[0] + COUNTED)
-  draws = draw_lines(key, image.shape[0], most)
-  return lines_from_draws(draws, image, severity, constants)
-
-
-def draw_lines(key: jax.Array, side: int, count: int) -> dict[str, jax.Array]:
-  """Returns a `point` (row, column) and an `angle` of each line, [count, 2] and [count]."""
+def _draw_lines(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
+  """Returns a `point` (row, column) and an `angle` of as many lines as there are at most."""
+  side = shape[0]
+  count = int(0.1 * max(constants['magnitude']) * side + COUNTED)
   keys = jax.random.split(key, 4)
   turns = uniform(keys[2], -0.5, 0.5, (count,)) * uniform(keys[1], 0.1, 1)
   return {
@@ -88,10 +61,11 @@ def draw_lines(key: jax.Array, side: int, count: int) -> dict[str, jax.Array]:
   }
 
 
-def lines_from_draws(
-  draws: Draws, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Applies `lines` with given draws."""
+@c_bar(_draw_lines, cifar=(0.5, 1.0, 1.5, 2.0, 2.5))
+def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
+  """Draws ⌊.1 m N⌋ anti-aliased grey lines of similar directions; pixels that they touch are
+  truncated to 8 bits after each line.
+  """
   side = image.shape[0]
   directions = jnp.stack([jnp.sin(draws['angle']), jnp.cos(draws['angle'])], 1)
 
@@ -103,7 +77,7 @@ def lines_from_draws(
     truncated = from_levels(jnp.floor(jnp.clip(mixed, 0, 255) + GUARD).astype(jnp.uint8))
     return jnp.where(weight > 0, truncated, covered)
 
-  count = jnp.floor(0.1 * side * at(constants['magnitude'], severity) + COUNTED).astype(jnp.int32)
+  count = jnp.floor(0.1 * side * strength['magnitude'] + COUNTED).astype(jnp.int32)
   return jax.lax.fori_loop(0, count, add, image)
 
 
@@ -123,3 +97,70 @@ def line_weight(side: int, start: jax.Array, end: jax.Array) -> jax.Array:
     jnp.abs(down) > jnp.abs(right), (r >= top) & (r <= bottom), (c >= left) & (c <= right_end)
   )
   return jnp.where(within, jnp.maximum(0, 1 - distance), 0)
+
+
+def _draw_stars(key: jax.Array, count: int, low: float, high: float) -> dict[str, jax.Array]:
+  keys = jax.random.split(key, 3)
+  return {
+    'centre': uniform(keys[0], low, high, (count, 2)),
+    'rays': jax.random.randint(keys[1], (count,), FEWEST_RAYS, MOST_RAYS + 1),
+    'noise': jax.random.normal(keys[2], (count, MOST_RAYS), jnp.float32),
+  }
+
+
+def _draw_sparkles(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
+  """Returns `centre` [5, 2] (row, column), `rays` [5] and `noise` [5, 199], standard normal."""
+  return _draw_stars(key, STARS, 0, shape[0])
+
+
+@c_bar(_draw_sparkles, cifar=(0.7, 3.5, 5.6, 6.3, 7.0), imagenet=(1.0, 2.0, 3.0, 5.0, 6.0))
+def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
+  """Returns 1 - (1 - x) Π_s (1 - w_s) over five stars s, whose rays are .01 m N pixels long, one at
+  least.
+  """
+  length = 0.01 * image.shape[0] * strength['magnitude']
+  lengths = jnp.maximum(1, length * (1 + SPREAD * draws['noise']))
+
+  def dimmed(star: int) -> jax.Array:
+    reach, falloff = _ray(image.shape[0], draws, star, lengths[star])
+    return 1 - jnp.clip(falloff * reach, 0, 1)
+
+  clear = jnp.prod(jnp.stack([dimmed(star) for star in range(STARS)]), 0)
+  return 1 - (1 - image) * clear[..., None]
+
+
+def _draw_inverse(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
+  """Returns of one star what `_draw_sparkles` does of five; it is not near the border."""
+  return _draw_stars(key, 1, 0.25 * shape[0], 0.75 * shape[0])
+
+
+@c_bar(_draw_inverse, cifar=(1.0, 1.5, 2.5, 4.5, 5.0), imagenet=(1.0, 2.0, 4.0, 9.0, 10.0))
+def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
+  """Returns 1 + w (x - 1): an image that is clear near the centre of one star and white outside.
+
+  The rays are .25 N pixels long; how fast they end grows with the exponent .13 m.
+  """
+  lengths = 0.25 * image.shape[0] * (1 + SPREAD * draws['noise'][0])
+  reach, falloff = _ray(image.shape[0], draws, 0, lengths)
+  clear = jnp.clip(falloff * reach ** (0.13 * strength['magnitude']), 0, 1)
+  return 1 + clear[..., None] * (image - 1)
+
+
+def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns l² / distance² and 1 - (f - ½)² of every pixel [N, N], where l is interpolated between
+  the two rays that the pixel lies between, f of the way from one to the other.
+
+  Args:
+    side: N.
+    draws: `centre` and `rays`, of all stars.
+    star: number of the star.
+    lengths: of its rays in pixels, [199], of which the first `rays` count.
+  """
+  r, c = grid(side)
+  down, right = r - draws['centre'][star, 0], c - draws['centre'][star, 1]
+  rays = draws['rays'][star]
+  turned = (jnp.arctan2(right, down) + np.pi) / (2 * np.pi) * rays
+  before = jnp.floor(turned)
+  part, index = turned - before, before.astype(jnp.int32)
+  length = (1 - part) * lengths[index % rays] + part * lengths[(index + 1) % rays]
+  return length**2 / (down**2 + right**2 + 1e-4), 1 - (part - 0.5) ** 2

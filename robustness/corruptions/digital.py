@@ -1,7 +1,4 @@
-"""Corruptions of single pixels, of resolution and of coding.
-
-All are deterministic. Each is `f(key, image, severity, constants)`; see `severities`.
-"""
+"""Corruptions of single pixels, of resolution and of coding; none draws anything."""
 
 from __future__ import annotations
 
@@ -12,98 +9,86 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.corruptions import jpeg
-from robustness.corruptions.colour import scale_saturation, shift_value
+from robustness.corruptions.corruption import Strength, corruption
 from robustness.corruptions.filters import HIGHEST
-from robustness.corruptions.levels import from_levels
-from robustness.corruptions.severities import Constants, at
+from robustness.corruptions.pixels import from_levels, scale_saturation, shift_value
 
 FRACTION = 22  # bits after the binary point of Pillow's weights
 BAND = 32  # lines of a shrunk axis that one product of matrices makes
 
 
-def brightness(
-  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Adds to the value of every pixel in the hue, saturation, value model: V ← clip(V + c, 0, 1).
-
-  Args:
-    key: unused.
-    image: float32 [H, W, C] in [0, 1]; the value of a grey image is the image.
-    severity: 1..5; may be traced.
-    constants: `shift` c.
-  """
-  del key
-  return jnp.clip(shift_value(image, at(constants['shift'], severity)), 0, 1)
+@corruption(
+  'shift',
+  {32: (0.05, 0.1, 0.15, 0.2, 0.3), 64: (0.1, 0.2, 0.3, 0.4, 0.5), 224: (0.1, 0.2, 0.3, 0.4, 0.5)},
+)
+def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Adds to the value in the hue, saturation, value model: V ← clip(V + shift, 0, 1)."""
+  return jnp.clip(shift_value(image, strength['shift']), 0, 1)
 
 
-def contrast(
-  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Draws every channel towards its mean over the image: clip(m + c (x - m), 0, 1).
-
-  Args:
-    key: unused.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5; may be traced.
-    constants: `factor` c.
-  """
-  del key
+@corruption(
+  'factor',
+  {
+    32: (0.75, 0.5, 0.4, 0.3, 0.15),
+    64: (0.4, 0.3, 0.2, 0.1, 0.05),
+    224: (0.4, 0.3, 0.2, 0.1, 0.05),
+  },
+)
+def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Draws every channel towards its mean m over the image: clip(m + factor (x - m), 0, 1)."""
   mean = image.mean(1, keepdims=True).mean(0, keepdims=True)  # of lines first: rounds less
-  return jnp.clip((image - mean) * at(constants['factor'], severity) + mean, 0, 1)
+  return jnp.clip((image - mean) * strength['factor'] + mean, 0, 1)
 
 
-def saturate(
-  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Changes the saturation of every pixel: S ← clip(c S + d, 0, 1).
-
-  Args:
-    key: unused.
-    image: float32 [H, W, C] in [0, 1]; a grey image is left as it is.
-    severity: 1..5; may be traced.
-    constants: `factor` c, `shift` d.
-  """
-  del key
-  factor, shift = at(constants['factor'], severity), at(constants['shift'], severity)
+@corruption(
+  'factor shift',
+  {
+    32: ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2)),
+    64: ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (30.0, 0.2)),
+    224: ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)),
+  },
+)
+def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Changes the saturation, S ← clip(factor S + shift, 0, 1); a grey image is left as it is."""
+  factor, shift = strength['factor'], strength['shift']
   return jnp.clip(scale_saturation(image, factor, shift), 0, 1)
 
 
-def jpeg_compression(
-  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Passes the image through a JPEG file with 4:2:0 chroma; see `jpeg`.
+@corruption(
+  'quality',
+  {
+    32: (80, 65, 58, 50, 40),
+    64: (65, 58, 50, 40, 25),
+    224: (25, 18, 15, 10, 7),
+    299: (23, 16, 13, 8, 5),
+  },
+)
+def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Passes the image through a JPEG file with 4:2:0 chroma; one channel makes a grey file."""
+  return jpeg.round_trip(image, strength['quality'])
 
-  Args:
-    key: unused.
-    image: float32 [H, W, C] in [0, 1], of any size; one channel makes a grey file.
-    severity: 1..5; may be traced.
-    constants: `quality`, libjpeg's 1..100.
-  """
-  del key
-  return jpeg.round_trip(image, at(constants['quality'], severity))
 
-
-def pixelate(
-  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Shrinks by averaging whole pixels over boxes and enlarges by repetition, as Pillow does.
+@corruption(
+  'scale',
+  {
+    32: (0.95, 0.9, 0.85, 0.75, 0.65),
+    64: (0.9, 0.8, 0.7, 0.6, 0.5),
+    224: (0.6, 0.5, 0.4, 0.3, 0.25),
+    299: (0.5, 0.4, 0.3, 0.25, 0.2),
+  },
+  least_side=lambda constants: int(np.ceil(1 / min(constants['scale']))),
+  reason='or less than one large pixel is left',
+)
+def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Shrinks a side of n pixels to ⌊n scale⌋ by averaging whole pixels over boxes, and enlarges by
+  repetition, as Pillow does.
 
   All is done in 8 bits, to the bit: the image is rounded to levels, columns are averaged and
   rounded, then rows are. Pillow's nearest pixel, by which imagecorruptions enlarges, gives the same
   for 32, 64 and 224 pixels and differs in one line for 299.
-
-  Args:
-    key: unused.
-    image: float32 [H, W, C] in [0, 1]; its sides times the smallest scale are at least 1.
-    severity: 1..5; may be traced.
-    constants: `scale` c; a side of n pixels shrinks to ⌊n c⌋.
-
-  Returns:
-    float32 [H, W, C], levels k / 255.
   """
-  del key
-  branches = [functools.partial(_pixelate, scale=scale) for scale in constants['scale']]
-  return jax.lax.switch(jnp.asarray(severity) - 1, branches, image)
+  branches = [functools.partial(_pixelate, scale=scale) for scale in strength.constants['scale']]
+  return jax.lax.switch(strength.place, branches, image)
 
 
 def _pixelate(image: jax.Array, scale: float) -> jax.Array:
@@ -152,15 +137,7 @@ def _bands(members: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
 
 
 def shrinking(size: int, scale: float) -> np.ndarray:
-  """Returns which lines of an axis are averaged into each line of the shrunk one.
-
-  Args:
-    size: n, lines of the axis.
-    scale: c; the axis shrinks to ⌊n c⌋ lines.
-
-  Returns:
-    int64 [⌊n c⌋, n] of 0 and 1.
-  """
+  """Returns which of n lines are averaged into each of ⌊n scale⌋, int64 [⌊n scale⌋, n], 0 and 1."""
   return _box(size, int(size * scale))
 
 

@@ -1,8 +1,4 @@
-"""Elastic deformation: a random affine map, then a smooth random displacement of every pixel.
-
-Reference:
-  Hendrycks and Dietterich (2019), and the released generator of ImageNet-C.
-"""
+"""Elastic deformation: a random affine map, then a smooth random displacement of every pixel."""
 
 from __future__ import annotations
 
@@ -10,88 +6,98 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.settings import choice
-from robustness.corruptions.filters import gaussian_weights, sample_bilinear, separable
-from robustness.corruptions.severities import Constants, at
+from robustness.corruptions.corruption import Constants, Draws, Strength, corruption
+from robustness.corruptions.filters import gaussian_weights, separable
 
 TRUNCATE = 3.0  # radius of the smoothing kernel in units of sigma
 POSITIONS = 32  # of a pixel, to which OpenCV rounds where a warp samples
-VARIANTS = ('released', 'imagecorruptions')
-WITHOUT_MAP = (0.0625, 0.08125, 0.10625, 0.125, 0.15)  # alpha of that package, of the height
+WITHOUT_MAP = (0.0625, 0.08125, 0.10625, 0.125, 0.15)  # alpha of imagecorruptions, of the height
 FARTHEST = 1e6  # pixels; a map that is almost singular points anywhere
+_IMAGENET = (
+  (2.0, 0.7, 0.1),
+  (2.0, 0.08, 0.2),
+  (0.05, 0.01, 0.02),
+  (0.07, 0.01, 0.02),
+  (0.12, 0.01, 0.02),
+)
 
 
+def _of_side(side: int, *rows: tuple[float, float, float]) -> list[tuple[float, ...]]:
+  """Scales rows from image sides to pixels."""
+  return [tuple(side * value for value in row) for row in rows]
+
+
+def _draw(
+  key: jax.Array, shape: tuple[int, ...], constants: Constants, variant: str = 'released'
+) -> Draws:
+  """Returns numbers in [-1, 1]: `jitter` [3, 2], shifts (x, y) of anchors in units of `affine`, and
+  `noise` [H, W, 2], displacements (x, y) before smoothing in units of `alpha`."""
+  key_affine, key_field = jax.random.split(key)
+  return {
+    'jitter': jax.random.uniform(key_affine, (3, 2), minval=-1, maxval=1),
+    'noise': jax.random.uniform(key_field, (*shape[:2], 2), minval=-1, maxval=1),
+  }
+
+
+@corruption(
+  'alpha sigma affine',
+  {
+    32: _of_side(
+      32,
+      (0.0, 0.0, 0.08),
+      (0.05, 0.2, 0.07),
+      (0.08, 0.06, 0.06),
+      (0.1, 0.04, 0.05),
+      (0.1, 0.03, 0.03),
+    ),
+    64: _of_side(
+      64,
+      (0.0, 0.0, 0.08),
+      (0.05, 0.3, 0.06),
+      (0.1, 0.08, 0.06),
+      (0.1, 0.03, 0.03),
+      (0.16, 0.03, 0.02),
+    ),
+    224: _of_side(244, *_IMAGENET),  # what the released generator has, for 224
+    299: _of_side(360, *_IMAGENET),
+  },
+  draw=_draw,
+  options={'variant': ('released', 'imagecorruptions')},
+  least_side=lambda constants: 3,
+  reason='or the triangle that is bent has no area',
+)
 def elastic_transform(
-  key: jax.Array,
-  image: jax.Array,
-  severity: jax.Array | int,
-  constants: Constants,
-  variant: str = 'released',
+  draws: Draws, image: jax.Array, strength: Strength, variant: str = 'released'
 ) -> jax.Array:
   """Warps by a random affine map and displaces every pixel by a smooth random field.
 
-  Args:
-    key: decides the map and the field.
-    image: float32 [H, W, C] in [0, 1], sides at least 3 (the map is anchored a third of the side
-      from the centre).
-    severity: 1..5; may be traced.
-    constants: in pixels: `alpha`, `sigma`, `affine` (largest shift of an anchor).
-    variant: 'released', or 'imagecorruptions' for what that package does under this name: no affine
-      map, other fields (sigma 1 % of each side), constants of its own for every size.
+  `affine` is the largest shift of an anchor, and the field has the amplitude `alpha` and the
+  smoothness `sigma`, all in pixels. The variant 'imagecorruptions' is what that package does under
+  this name: no affine map, other fields (sigma 1 % of each side), its own constants for every size.
   """
-  choice('variant', variant, VARIANTS)
-  key_affine, key_field = jax.random.split(key)
-  jitter = jax.random.uniform(key_affine, (3, 2), minval=-1, maxval=1)
-  noise = jax.random.uniform(key_field, (*image.shape[:2], 2), minval=-1, maxval=1)
-  if variant == 'released':
-    return elastic_from_draws(image, jitter, noise, severity, constants)
-  return displace_from_draws(image, noise, severity)
-
-
-def elastic_from_draws(
-  image: jax.Array,
-  jitter: jax.Array,
-  noise: jax.Array,
-  severity: jax.Array | int,
-  constants: Constants,
-) -> jax.Array:
-  """Returns the deformed image for given random numbers.
-
-  Args:
-    image: float32 [H, W, C] in [0, 1].
-    jitter: [3, 2] in [-1, 1], shifts of the three anchors, (x, y), in units of `affine`.
-    noise: [H, W, 2] in [-1, 1], before smoothing; displacements (x, y) in units of `alpha`.
-    severity, constants: as in `elastic_transform`.
-  """
-  alpha, sigma, affine = (at(constants[name], severity) for name in ('alpha', 'sigma', 'affine'))
+  if variant != 'released':
+    return _displaced_alone(draws['noise'], image, strength)
+  alpha, sigma, affine = (strength[name] for name in ('alpha', 'sigma', 'affine'))
   rows, columns = (
-    smoothing_matrix(size, sigma, max(constants['sigma'])) for size in image.shape[:2]
+    smoothing_matrix(size, sigma, strength.most('sigma')) for size in image.shape[:2]
   )
-  affine_map = affine_positions(*_pixels(image), affine * jitter)
-  moved = _displaced(image, alpha * separable(noise, rows, columns))
+  affine_map = affine_positions(*_pixels(image), affine * draws['jitter'])
+  moved = _displaced(image, alpha * separable(draws['noise'], rows, columns))
   y, x = (
     jnp.stack([_fold(affine_map[axis], image.shape[axis], True), moved[axis]]) for axis in (0, 1)
   )
   # A loop, so that the first result is stored: fused into the second warp it would be computed
   # again for every pixel that is read.
-  warped = jax.lax.fori_loop(
-    0, 2, lambda i, image: sample_bilinear(image, y[i], x[i], 'nearest'), image
-  )
+  warped = jax.lax.fori_loop(0, 2, lambda i, image: sample_bilinear(image, y[i], x[i]), image)
   return jnp.clip(warped, 0, 1)
 
 
-def displace_from_draws(image: jax.Array, noise: jax.Array, severity: jax.Array | int) -> jax.Array:
-  """Returns the image deformed as `imagecorruptions` does, for given random numbers.
-
-  Args:
-    image: float32 [H, W, C] in [0, 1].
-    noise: [H, W, 2] in [-1, 1], before smoothing; displacements (x, y).
-    severity: 1..5; may be traced.
-  """
+def _displaced_alone(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Returns the image deformed as `imagecorruptions` does."""
   rows, columns = (smoothing_matrix(size, 0.01 * size, 0.01 * size) for size in image.shape[:2])
-  alpha = at(WITHOUT_MAP, severity) * image.shape[0]
+  alpha = strength.of(WITHOUT_MAP) * image.shape[0]
   moved = _displaced(image, alpha * separable(noise, rows, columns))
-  return jnp.clip(sample_bilinear(image, *moved, 'nearest'), 0, 1)
+  return jnp.clip(sample_bilinear(image, *moved), 0, 1)
 
 
 def _pixels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -100,7 +106,7 @@ def _pixels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _displaced(image: jax.Array, field: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the rows and columns [H, W] a a displacement (x, y) [H, W, 2] reads."""
+  """Returns the rows and columns [H, W] that a displacement (x, y) [H, W, 2] reads."""
   y, x = _pixels(image)
   height, width = image.shape[:2]
   return _fold(y + field[..., 1], height, False), _fold(x + field[..., 0], width, False)
@@ -149,18 +155,31 @@ def _to_grid(position: jax.Array) -> jax.Array:
 
 
 def smoothing_matrix(size: int, sigma: jax.Array | float, max_sigma: float) -> jax.Array:
-  """Returns the Gaussian smoothing of a line, the border reflected with its edge pixel repeated.
+  """Returns the Gaussian smoothing of n pixels in a line, [n, n], the border reflected with the
+  edge pixel repeated; sigma may exceed the line.
 
   Such a line has period 2n, so a kernel wider than the line is first summed over the periods:
-  S[i, j] = g[(i - j) mod 2n] + g[(i + j + 1) mod 2n]. Sigma may exceed the line.
-
-  Args:
-    size: n, pixels of the line.
-    sigma: pixels; may be traced; 0 leaves the line.
-    max_sigma: static bound of sigma.
+  S[i, j] = g[(i - j) mod 2n] + g[(i + j + 1) mod 2n].
   """
   weights = gaussian_weights(sigma, max_sigma, TRUNCATE)
   reach, period = len(weights) // 2, 2 * size
   summed = jnp.pad(weights, (0, -len(weights) % period)).reshape(-1, period).sum(0)
   i, j = np.mgrid[:size, :size]
   return summed[(i - j + reach) % period] + summed[(i + j + 1 + reach) % period]
+
+
+def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
+  """Samples [H, W, C] at fractional positions [...], edges replicated: [..., C]."""
+  height, width, channels = image.shape
+  top, left = jnp.floor(y), jnp.floor(x)
+  down, right = (y - top)[..., None], (x - left)[..., None]
+  rows = [jnp.clip(top.astype(jnp.int32) + k, 0, height - 1) for k in (0, 1)]
+  columns = [jnp.clip(left.astype(jnp.int32) + k, 0, width - 1) for k in (0, 1)]
+  pixels = image.reshape(-1, channels)
+
+  def pixel(i: int, j: int) -> jax.Array:
+    return pixels[rows[i] * width + columns[j]]
+
+  upper = (1 - right) * pixel(0, 0) + right * pixel(0, 1)
+  lower = (1 - right) * pixel(1, 0) + right * pixel(1, 1)
+  return (1 - down) * upper + down * lower

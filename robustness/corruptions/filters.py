@@ -1,4 +1,4 @@
-"""Image operations that several corruptions share, with the borders of the published generators.
+"""Operations that several corruptions share, with the borders of the published generators.
 
 Every image is [H, W, C]; a plane is an image with one channel. Sizes are static; sigmas, angles and
 coordinates may be traced. Borders, for the row a b c d:
@@ -10,26 +10,20 @@ coordinates may be traced. Borders, for the row a b c d:
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.fft
 
-from robustness.core.settings import choice
-
-BORDERS = ('nearest', 'reflect', 'mirror')
+Border = Literal['nearest', 'reflect', 'mirror']
 DIRECT_TAPS = 49  # a kernel with more elements is applied by FFT
 HIGHEST = jax.lax.Precision.HIGHEST  # accelerators would round products to 10 bits
 
 
-def border_index(position: jax.Array, size: int, border: str) -> jax.Array:
-  """Returns the pixel of [0, size) that stands at any integer position of a line.
-
-  Args:
-    position: integers, of any distance outside the line.
-    size: of the line, in pixels.
-    border: one of `BORDERS`.
-  """
-  choice('border', border, BORDERS)
+def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
+  """Returns the pixel of [0, size) that stands at any integer position of a line."""
   if border == 'nearest' or size == 1:
     return jnp.clip(position, 0, size - 1)
   period = 2 * size if border == 'reflect' else 2 * size - 2
@@ -38,13 +32,11 @@ def border_index(position: jax.Array, size: int, border: str) -> jax.Array:
   return jnp.where(folded < size, folded, last - folded)
 
 
-def pad(
-  image: jax.Array, rows: tuple[int, int], columns: tuple[int, int], border: str
-) -> jax.Array:
-  """Extends an image [H, W, C] by static (before, after) numbers of rows and columns."""
+def pad(image: jax.Array, rows: int, columns: int, border: Border) -> jax.Array:
+  """Extends an image [H, W, C] by static numbers of rows and columns on either side."""
   height, width = image.shape[:2]
-  y = border_index(jnp.arange(-rows[0], height + rows[1]), height, border)
-  x = border_index(jnp.arange(-columns[0], width + columns[1]), width, border)
+  y = border_index(jnp.arange(-rows, height + rows), height, border)
+  x = border_index(jnp.arange(-columns, width + columns), width, border)
   return image[y][:, x]
 
 
@@ -67,21 +59,11 @@ def gaussian_weights(
   return weights / weights.sum()
 
 
-def gaussian_matrix(
-  size: int,
-  sigma: jax.Array | float,
-  max_sigma: float,
-  truncate: float = 4.0,
-  border: str = 'nearest',
+def _gaussian_matrix(
+  size: int, sigma: jax.Array | float, max_sigma: float, border: Border
 ) -> jax.Array:
-  """Returns the matrix [size, size] that smooths a line of pixels, its border included.
-
-  Args:
-    size: of the line, in pixels.
-    sigma, max_sigma, truncate: as in `gaussian_weights`.
-    border: one of `BORDERS`.
-  """
-  weights = gaussian_weights(sigma, max_sigma, truncate)
+  """Returns the matrix [size, size] that smooths a line of pixels, its border included."""
+  weights = gaussian_weights(sigma, max_sigma)
   reach, wide = len(weights) // 2, size + len(weights) - 1
   band = jnp.tile(jnp.pad(weights, (0, size)), size)[: size * wide].reshape(size, wide)
   inside = band[:, reach : reach + size]
@@ -95,24 +77,12 @@ def gaussian_matrix(
 
 
 def gaussian_filter(
-  image: jax.Array,
-  sigma: jax.Array | float,
-  max_sigma: float,
-  truncate: float = 4.0,
-  border: str = 'nearest',
+  image: jax.Array, sigma: jax.Array | float, max_sigma: float, border: Border = 'nearest'
 ) -> jax.Array:
-  """Smooths [H, W, C] with a separable Gaussian, each channel alone.
-
-  Args:
-    image: float32 [H, W, C].
-    sigma: pixels; may be traced; 0 leaves the image.
-    max_sigma: static bound of sigma.
-    truncate: radius of the kernel in units of sigma; the radius is int(truncate·σ + ½).
-    border: one of `BORDERS`.
-  """
+  """Smooths each channel of [H, W, C] with a separable Gaussian; see `gaussian_weights`."""
   height, width = image.shape[:2]
-  rows = gaussian_matrix(height, sigma, max_sigma, truncate, border)
-  columns = rows if width == height else gaussian_matrix(width, sigma, max_sigma, truncate, border)
+  rows = _gaussian_matrix(height, sigma, max_sigma, border)
+  columns = rows if width == height else _gaussian_matrix(width, sigma, max_sigma, border)
   return separable(image, rows, columns)
 
 
@@ -122,19 +92,18 @@ def separable(image: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Arra
   return jnp.einsum('ij,hjc->hic', columns, image, precision=HIGHEST)
 
 
-def correlate(image: jax.Array, kernel: jax.Array, border: str = 'mirror') -> jax.Array:
-  """Correlates every channel of [H, W, C] with one kernel of odd static sides.
-
-  Args:
-    image: float32 [H, W, C].
-    kernel: float32 [2a + 1, 2b + 1]; may be traced; not flipped.
-    border: one of `BORDERS`.
-  """
-  a, b = (side // 2 for side in kernel.shape)
-  padded = pad(image, (a, a), (b, b), border)
-  if kernel.size > DIRECT_TAPS:
-    return _correlate_by_fft(padded, kernel, image.shape[:2])
+def correlate(image: jax.Array, kernel: jax.Array) -> jax.Array:
+  """Correlates every channel of [H, W, C] with one kernel [2a + 1, 2b + 1], borders mirrored."""
   height, width = image.shape[:2]
+  a, b = (side // 2 for side in kernel.shape)
+  padded = pad(image, a, b, 'mirror')
+  if kernel.size > DIRECT_TAPS:
+    # The smallest even sizes without a prime factor above 5.
+    size = [2 * scipy.fft.next_fast_len(-(-n // 2), real=True) for n in padded.shape[:2]]
+    spectrum = jnp.fft.rfft2(jnp.moveaxis(padded, -1, 0), s=size)
+    transfer = jnp.conj(jnp.fft.rfft2(kernel, s=size))
+    planes = jnp.fft.irfft2(spectrum * transfer[None], s=size)
+    return jnp.moveaxis(planes[:, :height, :width], 0, -1)
   return sum(
     (
       kernel[i, j] * padded[i : i + height, j : j + width]
@@ -145,57 +114,9 @@ def correlate(image: jax.Array, kernel: jax.Array, border: str = 'mirror') -> ja
   )
 
 
-def _correlate_by_fft(padded: jax.Array, kernel: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  size = [_fast_size(n) for n in padded.shape[:2]]
-  spectrum = jnp.fft.rfft2(jnp.moveaxis(padded, -1, 0), s=size)
-  transfer = jnp.conj(jnp.fft.rfft2(kernel, s=size))
-  planes = jnp.fft.irfft2(spectrum * transfer[None], s=size)
-  return jnp.moveaxis(planes[:, : shape[0], : shape[1]], 0, -1)
-
-
-def _fast_size(least: int) -> int:
-  """Returns the smallest even n ≥ least that has no prime factor above 5."""
-  size = least + least % 2
-  while True:
-    rest = size
-    for prime in (2, 3, 5):
-      while rest % prime == 0:
-        rest //= prime
-    if rest == 1:
-      return size
-    size += 2
-
-
-def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array, border: str) -> jax.Array:
-  """Samples [H, W, C] at fractional positions: [...] and [...] to [..., C].
-
-  Args:
-    image: float32 [H, W, C].
-    y, x: positions in pixels, of one shape; pixel centres are integers.
-    border: one of `BORDERS`; where it lies between pixels, both neighbours are folded.
-  """
-  height, width, channels = image.shape
-  top, left = jnp.floor(y), jnp.floor(x)
-  down, right = (y - top)[..., None], (x - left)[..., None]
-  rows = [border_index(top.astype(jnp.int32) + k, height, border) for k in (0, 1)]
-  columns = [border_index(left.astype(jnp.int32) + k, width, border) for k in (0, 1)]
-  pixels = image.reshape(-1, channels)
-
-  def at(i: int, j: int) -> jax.Array:
-    return pixels[rows[i] * width + columns[j]]
-
-  upper = (1 - right) * at(0, 0) + right * at(0, 1)
-  lower = (1 - right) * at(1, 0) + right * at(1, 1)
-  return (1 - down) * upper + down * lower
-
-
 def interpolate(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Resamples [H, W, C] on a grid of rows y [H'] and columns x [W'], bilinear, to [H', W', C].
-
-  Args:
-    image: float32 [H, W, C].
-    y, x: positions in pixels within [0, H - 1] and [0, W - 1]; may be traced.
-  """
+  """Resamples [H, W, C] bilinearly on a grid of rows y [H'] in [0, H - 1] and columns x [W'] in
+  [0, W - 1], pixels, to [H', W', C]."""
   top = jnp.clip(jnp.floor(y).astype(jnp.int32), 0, max(image.shape[0] - 2, 0))
   left = jnp.clip(jnp.floor(x).astype(jnp.int32), 0, max(image.shape[1] - 2, 0))
   down, right = (y - top)[:, None, None], (x - left)[None, :, None]
@@ -213,10 +134,10 @@ def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
 
   Args:
     size: n, in pixels.
-    zooms: float64 [Z], each at least 1.
+    zooms: [Z], each at least 1.
 
   Returns:
-    float32 [Z, size], positions in pixels of the line, for `interpolate`.
+    float32 [Z, size], positions in pixels, for `interpolate`.
   """
   zooms = np.asarray(zooms, np.float64)
   piece = np.ceil(size / zooms)
@@ -236,12 +157,8 @@ def motion_blur(
   y(p) = Σᵢ wᵢ x(p + oᵢ), wᵢ ∝ exp(-i² / 2σ²), i = 0..2·radius,
   oᵢ = (⌈i sin a - ½⌉, ⌈i cos a - ½⌉) rows and columns.
 
-  Args:
-    image: float32 [H, W, C].
-    radius: integer, pixels; may be traced.
-    sigma: pixels; may be traced.
-    angle: a, degrees; may be traced.
-    max_radius: static bound of radius.
+  Radius (an integer) and sigma are in pixels, the angle a in degrees; all may be traced, and
+  `max_radius` is a static bound.
   """
   tap = jnp.arange(2 * max_radius + 1)
   weights = jnp.exp(-0.5 * (tap / sigma) ** 2)
@@ -251,7 +168,7 @@ def motion_blur(
   down = jnp.ceil(tap * jnp.sin(turn) - 0.5).astype(jnp.int32)
   right = jnp.ceil(tap * jnp.cos(turn) - 0.5).astype(jnp.int32)
   margin = 2 * max_radius
-  padded = pad(image, (margin, margin), (margin, margin), 'nearest')
+  padded = pad(image, margin, margin, 'nearest')
 
   def add(i: jax.Array, total: jax.Array) -> jax.Array:
     corner = (margin + down[i], margin + right[i], 0)
@@ -259,3 +176,24 @@ def motion_blur(
 
   first = weights[0] * image
   return jax.lax.fori_loop(1, 2 * jnp.asarray(radius, jnp.int32) + 1, add, first)
+
+
+def grid(side: int) -> tuple[jax.Array, jax.Array]:
+  """Returns the rows [N, 1] and columns [1, N] of the pixels of a square image, float32."""
+  line = jnp.arange(side, dtype=jnp.float32)
+  return line[:, None], line[None, :]
+
+
+@jax.custom_batching.custom_vmap
+def any_of_batch(mask: jax.Array) -> jax.Array:
+  """Returns whether any element is true, under vmap of any image: one bool for all of them.
+
+  For conditions that differ in cost alone, both outcomes being right: `lax.cond` and
+  `lax.while_loop` would compute both for every image of a batch.
+  """
+  return mask.any()
+
+
+@any_of_batch.def_vmap
+def _any_of_batch(axis_size: int, in_batched: object, mask: jax.Array) -> tuple[jax.Array, bool]:
+  return any_of_batch(mask), False

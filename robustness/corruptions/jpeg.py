@@ -18,6 +18,7 @@ from robustness.corruptions.filters import HIGHEST
 
 BLOCK = 8
 GUARD = 2.0**-2  # of an eighth: a quotient that is an integer must not fall below it
+SIGNS = {'+': 1, '-': -1, '0': 0}
 FIRST_SHIFT, SECOND_SHIFT = 11, 15  # of the 13 bits, 2 are kept between the two passes
 
 # Colour weights times 2^16; libjpeg rounds halves of luma up and of chroma down.
@@ -40,18 +41,8 @@ LUMINANCE = np.array(
     [72, 92, 95, 98, 112, 100, 103, 99],
   ]
 )
-CHROMINANCE = np.array(
-  [
-    [17, 18, 24, 47, 99, 99, 99, 99],
-    [18, 21, 26, 66, 99, 99, 99, 99],
-    [24, 26, 56, 99, 99, 99, 99, 99],
-    [47, 66, 99, 99, 99, 99, 99, 99],
-    [99, 99, 99, 99, 99, 99, 99, 99],
-    [99, 99, 99, 99, 99, 99, 99, 99],
-    [99, 99, 99, 99, 99, 99, 99, 99],
-    [99, 99, 99, 99, 99, 99, 99, 99],
-  ]
-)
+CHROMINANCE = np.full((8, 8), 99)
+CHROMINANCE[:4, :4] = [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66, 99, 99]]
 
 
 def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
@@ -101,14 +92,8 @@ def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
-  """Returns RGB levels of the planes Y, Cb, Cr, clipped to 0..255; exact as `to_ycbcr`.
-
-  Args:
-    y, cb, cr: levels [H, W].
-
-  Returns:
-    Integers in float32 [H, W, 3].
-  """
+  """Returns RGB levels [H, W, 3] of the planes Y, Cb, Cr [H, W], clipped to 0..255; exact as
+  `to_ycbcr`."""
   chroma = jnp.stack([cb, cr]).reshape(2, -1).astype(jnp.float32) - 128
   sums = jnp.einsum('ij,jp->ip', jnp.asarray(TO_RGB), chroma, precision=HIGHEST)
   colours = jnp.floor((sums + 2**15) / 2**16) + y.reshape(1, -1).astype(jnp.float32)
@@ -116,14 +101,11 @@ def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
 
 
 def halve(plane: jax.Array) -> jax.Array:
-  """Averages 2 × 2 pixels; halves are rounded up in odd columns and down in even ones.
+  """Averages 2 × 2 pixels, [H, W] to [⌈H/2⌉, 8⌈W/16⌉]; halves go up in odd columns and down in even
+  ones.
 
-  Args:
-    plane: levels [H, W].
-
-  Returns:
-    Levels [⌈H/2⌉, 8⌈W/16⌉]. The columns beyond ⌈W/2⌉ are averages of the replicated last column;
-    they belong to the last block of the file, so they must be filled as libjpeg fills them.
+  The columns beyond ⌈W/2⌉ are averages of the replicated last column; they belong to the last block
+  of the file, so they must be filled as libjpeg fills them.
   """
   height, width = plane.shape
   plane = jnp.pad(plane, ((0, height % 2), (0, -width % (2 * BLOCK))), mode='edge')
@@ -134,15 +116,8 @@ def halve(plane: jax.Array) -> jax.Array:
 
 
 def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
-  """Quantises the DCT of every 8 × 8 block and returns the decoded plane.
-
-  Args:
-    plane: levels [H, W]; edges are replicated up to whole blocks.
-    steps: quantisation steps [8, 8].
-
-  Returns:
-    Levels [H, W].
-  """
+  """Quantises the DCT of every 8 × 8 block by steps [8, 8] and returns the decoded plane, levels
+  [H, W]; edges are replicated up to whole blocks."""
   height, width = plane.shape
   padded = jnp.pad(plane, ((0, -height % BLOCK), (0, -width % BLOCK)), mode='edge')
   across = _transform(padded.T - 128, DCT, FIRST_SHIFT).T
@@ -169,17 +144,8 @@ def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
 
 
 def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
-  """Doubles a chroma plane with the weights 9, 3, 3, 1 (of 16) of its four nearest pixels.
-
-  Very narrow images (at most 4 pixels wide) are doubled by repetition, as in libjpeg.
-
-  Args:
-    plane: levels, at least [⌈H/2⌉, ⌈W/2⌉].
-    size: (H, W).
-
-  Returns:
-    Levels [H, W].
-  """
+  """Doubles a chroma plane to a size (H, W) with the weights 9, 3, 3, 1 (of 16) of its four nearest
+  pixels; images of at most 4 pixels a row are doubled by repetition, as in libjpeg."""
   height, width = size
   plane = plane[: (height + 1) // 2, : (width + 1) // 2]
   if plane.shape[1] <= 2:
@@ -211,15 +177,8 @@ def _integer_dct() -> np.ndarray:
 
   def times(signs: str, value: np.ndarray) -> np.ndarray:
     """Multiplies by √2 (± cos π/16 ± cos 3π/16 ± ...), rounded; signs of c1, c3, c5, c7."""
-    return (
-      np.round(
-        sum(
-          {'+': 1, '-': -1, '0': 0}[s] * cosine[k] for s, k in zip(signs, (1, 3, 5, 7), strict=True)
-        )
-        * 2**13
-      )
-      * value
-    )
+    factor = sum(SIGNS[s] * cosine[k] for s, k in zip(signs, (1, 3, 5, 7), strict=True))
+    return np.round(factor * 2**13) * value
 
   sums, differences = x[:4] + x[:3:-1], x[:4] - x[:3:-1]
   outer, inner = sums[0] - sums[3], sums[1] - sums[2]

@@ -1,71 +1,79 @@
-"""Corruptions by name, and the sets that papers average over: no JAX is needed."""
+"""Names of corruptions, their numbers and files, and the sets that papers average over; no JAX."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robustness.corruptions import c_bar
-
-NOISE = ('gaussian_noise', 'shot_noise', 'impulse_noise')
-BLUR = ('defocus_blur', 'glass_blur', 'motion_blur', 'zoom_blur')
-WEATHER = ('snow', 'frost', 'fog', 'brightness')
-DIGITAL = ('contrast', 'elastic_transform', 'pixelate', 'jpeg_compression')
-EXTRA = ('speckle_noise', 'gaussian_blur', 'spatter', 'saturate')
-
-LIKE_NOISE = (*NOISE, 'speckle_noise')
-"""What a small random change of every pixel is like."""
-
-OFFICIAL = NOISE + BLUR + WEATHER + DIGITAL
-NAMES = OFFICIAL + EXTRA
-"""The 19 common corruptions."""
-
-C_BAR_IMAGENET, C_BAR_CIFAR = tuple(c_bar.IMAGENET), tuple(c_bar.CIFAR)
-NUMBERS: dict[str, int] = {
-  'gaussian_noise': 0,
-  'shot_noise': 1,
-  'impulse_noise': 2,
-  'defocus_blur': 3,
-  'glass_blur': 4,
-  'motion_blur': 5,
-  'zoom_blur': 6,
-  'snow': 7,
-  'frost': 8,
-  'fog': 9,
-  'brightness': 10,
-  'contrast': 11,
-  'elastic_transform': 12,
-  'pixelate': 13,
-  'jpeg_compression': 14,
-  'speckle_noise': 15,
-  'gaussian_blur': 16,
-  'spatter': 17,
-  'saturate': 18,
-  'blue_noise_sample': 19,
-  'brownish_noise': 20,
-  'caustic_refraction': 21,
-  'checkerboard_cutout': 22,
-  'circular_motion_blur': 23,
-  'cocentric_sine_waves': 24,
-  'inverse_sparkles': 25,
-  'lines': 26,
-  'perlin_noise': 27,
-  'pinch_and_twirl': 28,
-  'plasma_noise': 29,
-  'ripple': 30,
-  'single_frequency_greyscale': 31,
-  'sparkles': 32,
-  'transverse_chromatic_abberation': 33,
+CATALOGUE: dict[str, tuple[int, str]] = {
+  'gaussian_noise': (0, 'noise'),
+  'shot_noise': (1, 'noise'),
+  'impulse_noise': (2, 'noise'),
+  'defocus_blur': (3, 'blur'),
+  'glass_blur': (4, 'blur'),
+  'motion_blur': (5, 'blur'),
+  'zoom_blur': (6, 'blur'),
+  'snow': (7, 'weather'),
+  'frost': (8, 'weather'),
+  'fog': (9, 'weather'),
+  'brightness': (10, 'digital'),
+  'contrast': (11, 'digital'),
+  'elastic_transform': (12, 'elastic'),
+  'pixelate': (13, 'digital'),
+  'jpeg_compression': (14, 'digital'),
+  'speckle_noise': (15, 'noise'),
+  'gaussian_blur': (16, 'blur'),
+  'spatter': (17, 'spatter'),
+  'saturate': (18, 'digital'),
+  'blue_noise_sample': (19, 'patterns'),
+  'brownish_noise': (20, 'patterns'),
+  'caustic_refraction': (21, 'warps'),
+  'checkerboard_cutout': (22, 'covers'),
+  'circular_motion_blur': (23, 'warps'),
+  'cocentric_sine_waves': (24, 'patterns'),
+  'inverse_sparkles': (25, 'covers'),
+  'lines': (26, 'covers'),
+  'perlin_noise': (27, 'patterns'),
+  'pinch_and_twirl': (28, 'warps'),
+  'plasma_noise': (29, 'patterns'),
+  'ripple': (30, 'warps'),
+  'single_frequency_greyscale': (31, 'patterns'),
+  'sparkles': (32, 'covers'),
+  'transverse_chromatic_abberation': (33, 'warps'),
 }
-"""The number of every corruption, of which random keys and the columns of stored rows are made.
+"""The number of every corruption, and the file that declares it in `robustness/corruptions`.
 
-A new corruption takes the next number, below 200 (`robustness.environments.transforms.view_base`);
-none is changed or given again, so that what the others draw stays as it is.
+Random keys and the columns of stored rows are made of the numbers. A new corruption takes the next
+one, below 200 (`robustness.environments.transforms.view_base`); none is changed or given again, so
+that the draws of the others stay as they are.
 """
+NUMBERS = {name: number for name, (number, _) in CATALOGUE.items()}
 KNOWN = tuple(NUMBERS)
 """All corruptions."""
 NAMED = {number: name for name, number in NUMBERS.items()}
-C_BAR = tuple(name for name in KNOWN if name in {*C_BAR_IMAGENET, *C_BAR_CIFAR})
-"""The 15 corruptions of ImageNet-C-bar and CIFAR-10-C-bar, ten in each."""
+
+OFFICIAL, EXTRA, C_BAR = (
+  tuple(NAMED[number] for number in numbers)
+  for numbers in (range(15), range(15, 19), range(19, 34))
+)
+NAMES = OFFICIAL + EXTRA
+"""The 19 common corruptions of ImageNet-C and CIFAR-10-C. `C_BAR` has the 15 of ImageNet-C-bar and
+CIFAR-10-C-bar, ten in each."""
+LIKE_NOISE = ('gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise')
+"""What a small random change of every pixel is like."""
+_CIFAR_ONLY = (
+  'circular_motion_blur',
+  'lines',
+  'pinch_and_twirl',
+  'ripple',
+  'transverse_chromatic_abberation',
+)
+_IMAGENET_ONLY = (
+  'caustic_refraction',
+  'cocentric_sine_waves',
+  'perlin_noise',
+  'plasma_noise',
+  'single_frequency_greyscale',
+)
 
 SETS = {
   'official': OFFICIAL,
@@ -78,18 +86,17 @@ SETS = {
   # Yin et al. (2019), Table 4.
   'fourier_imagenet': tuple(n for n in OFFICIAL if n not in ('motion_blur', 'snow', 'frost')),
   # Mintun et al. (2021): not the same ten.
-  'c_bar_imagenet': C_BAR_IMAGENET,
-  'c_bar_cifar': C_BAR_CIFAR,
+  'c_bar_imagenet': tuple(n for n in C_BAR if n not in _CIFAR_ONLY),
+  'c_bar_cifar': tuple(n for n in C_BAR if n not in _IMAGENET_ONLY),
 }
 SEVERITIES = (1, 2, 3, 4, 5)
 
 CLEAN = -1
-"""Stands for no corruption where stored rows tell their corruption by its number in `NUMBERS`."""
+"""Stands for no corruption where stored rows have their corruption's number."""
 
 STREAM = 'corruption_error'
 """The random stream (`random_keys.stream`) of all studies of corruptions and of the TFDS data set
 `corrupted`, which therefore hold the same images."""
-
 
 FINEST = 1000
 """Severities between the five are multiples of 1 / 1000."""

@@ -10,84 +10,88 @@ import numpy as np
 import scipy.stats
 
 from robustness.core import random_images
-from robustness.corruptions.batching import any_of_batch
-from robustness.corruptions.severities import Constants, at
+from robustness.corruptions.corruption import Strength, corruption
+from robustness.corruptions.filters import any_of_batch
 
 LEVELS = 255
 TAIL = 2.0**-34  # probability that a table leaves out on each side; draws have 32 bits
 
 
-def gaussian_noise(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
-  """Returns clip(x + σε, 0, 1), ε ~ N(0, 1) for every pixel and channel.
-
-  Args:
-    key: random key.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5, may be traced.
-    constants: sigma, on the scale of [0, 1].
-  """
+@corruption(
+  'sigma',
+  {
+    32: (0.04, 0.06, 0.08, 0.09, 0.10),
+    64: (0.04, 0.08, 0.12, 0.15, 0.18),
+    224: (0.08, 0.12, 0.18, 0.26, 0.38),
+    299: (0.09, 0.13, 0.19, 0.27, 0.40),
+  },
+)
+def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Returns clip(x + σε, 0, 1), ε ~ N(0, 1) for every pixel and channel."""
   noise = random_images.normal(key, image.shape)
-  return jnp.clip(image + at(constants['sigma'], severity) * noise, 0, 1)
+  return jnp.clip(image + strength['sigma'] * noise, 0, 1)
 
 
-def speckle_noise(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
-  """Returns clip(x + σxε, 0, 1), ε ~ N(0, 1) for every pixel and channel.
-
-  Args:
-    key: random key.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5, may be traced.
-    constants: sigma, relative to the pixel's value.
-  """
+@corruption(
+  'sigma',
+  {
+    32: (0.06, 0.1, 0.12, 0.16, 0.2),
+    64: (0.15, 0.2, 0.25, 0.3, 0.35),
+    224: (0.15, 0.2, 0.35, 0.45, 0.6),
+    299: (0.16, 0.21, 0.36, 0.46, 0.61),
+  },
+)
+def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Returns clip(x + σxε, 0, 1), ε ~ N(0, 1) for every pixel and channel."""
   noise = random_images.normal(key, image.shape)
-  return jnp.clip(image + at(constants['sigma'], severity) * image * noise, 0, 1)
+  return jnp.clip(image + strength['sigma'] * image * noise, 0, 1)
 
 
-def impulse_noise(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
-  """Replaces each element with probability c by 0 or 1, even odds, each channel on its own.
+@corruption(
+  'rate',
+  {
+    32: (0.01, 0.02, 0.03, 0.05, 0.07),
+    64: (0.01, 0.02, 0.05, 0.08, 0.14),
+    224: (0.03, 0.06, 0.09, 0.17, 0.27),
+    299: (0.04, 0.07, 0.10, 0.18, 0.28),
+  },
+)
+def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Replaces each element with probability `rate` by 0 or 1, even odds, each channel alone.
 
-  Args:
-    key: random key; one 32-bit number an element decides both.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5, may be traced.
-    constants: rate, the probability c.
+  One 32-bit number an element decides both.
   """
   bits = random_images.bits(key, image.shape)
-  limits = np.round(np.asarray(constants['rate']) * 2.0**31).astype(np.uint32)
-  half = jnp.asarray(limits)[jnp.asarray(severity) - 1]
+  limits = np.round(np.asarray(strength.constants['rate']) * 2.0**31).astype(np.uint32)
+  half = jnp.asarray(limits)[strength.place]
   return jnp.where(bits < half, 0, jnp.where(bits < 2 * half, 1, image)).astype(image.dtype)
 
 
-def shot_noise(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
-  """Returns clip(Poisson(λx) / λ, 0, 1) for every pixel and channel.
+@corruption(
+  'photons',
+  {
+    32: (500.0, 250.0, 100.0, 75.0, 50.0),
+    64: (250.0, 100.0, 50.0, 30.0, 15.0),
+    224: (60.0, 25.0, 12.0, 5.0, 3.0),
+    299: (50.0, 20.0, 10.0, 5.0, 3.0),
+  },
+)
+def shot_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Returns clip(Poisson(λx) / λ, 0, 1) for every pixel and channel, λ the photons of white.
 
   Exact for any float x, as the sum of two independent draws: Poisson(λk / 255) from a table of the
   256 rates, k = ⌊255x⌋, and Poisson(λ(x - k / 255)), a rate below λ / 255, by inversion. 8-bit
   images (every x within 2⁻¹² of a level) need the first alone, which takes half the time.
-
-  Args:
-    key: random key; two 32-bit numbers an element.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5, may be traced.
-    constants: photons, the mean count λ of a white pixel.
   """
-  photons = at(constants['photons'], severity)
+  photons = strength['photons']
   table_key, rest_key = jax.random.split(key)
   level, rest = _split_levels(image)
   bits = random_images.bits(table_key, image.shape)
-  count = poisson_from_table(bits, level, severity, tuple(constants['photons'])).astype(image.dtype)
+  count = poisson_from_table(bits, level, strength).astype(image.dtype)
 
   def with_rest(count: jax.Array) -> jax.Array:
     uniform = random_images.uniform(rest_key, image.shape)
-    most = max(constants['photons']) / LEVELS
+    most = strength.most('photons') / LEVELS
     return count + small_poisson(uniform, rest * (photons / LEVELS), most)
 
   count = jax.lax.cond(any_of_batch(rest > 0), with_rest, lambda count: count, count)
@@ -111,8 +115,7 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
   the column's own count and its alias. Probabilities are whole multiples of 2⁻³², so the table adds
   no error beyond that rounding.
 
-  Args:
-    photons: λ of each severity; the rate of level k is λk / 255.
+  `photons` are λ of each severity; the rate of level k is λk / 255.
 
   Returns:
     start int32 [S·256], the count of the first column, and packed uint32 [S·256, K]: the upper bits
@@ -148,20 +151,11 @@ def _alias(mass: np.ndarray) -> np.ndarray:
   return (limit * width + alias).astype(np.uint32)
 
 
-def poisson_from_table(
-  bits: jax.Array, level: jax.Array, severity: jax.Array, photons: tuple[float, ...]
-) -> jax.Array:
-  """Returns Poisson counts of rate λ·level / 255, int32 in the shape of `bits`.
-
-  Args:
-    bits: uint32, uniform.
-    level: int32 in 0..255, in the shape of `bits`.
-    severity: 1..5, may be traced; chooses λ.
-    photons: λ of each severity, static.
-  """
-  start, packed = poisson_table(photons)
+def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
+  """Returns Poisson counts of rate λ·level / 255 from uniform bits (uint32), int32, λ photons."""
+  start, packed = poisson_table(strength.constants['photons'])
   width = packed.shape[1]
-  row = (jnp.asarray(severity) - 1) * (LEVELS + 1) + level
+  row = strength.place * (LEVELS + 1) + level
   column = (bits >> (32 - width.bit_length() + 1)).astype(jnp.int32)
   entry = jnp.asarray(packed.reshape(-1))[row * width + column]
   part = bits & (2**32 // width - 1)
@@ -170,12 +164,9 @@ def poisson_from_table(
 
 
 def small_poisson(uniform: jax.Array, rate: jax.Array, max_rate: float) -> jax.Array:
-  """Returns Poisson counts of a small rate by inversion, float32 in the shape of `uniform`.
+  """Returns Poisson counts of a small rate by inversion of uniform numbers, float32.
 
-  Args:
-    uniform: in [0, 1).
-    rate: in the shape of `uniform`, in [0, max_rate].
-    max_rate: static; fixes the number of terms (the tail left out is below 2⁻³⁴).
+  The static bound `max_rate` fixes the number of terms (the tail left out is below 2⁻³⁴).
   """
   terms = int(scipy.stats.poisson.isf(TAIL, max_rate)) + 1
   probability = cumulative = jnp.exp(-rate)

@@ -57,7 +57,14 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
       f'{", ".join(FILES)}, or the installed package {PACKAGE!r}. Without them '
       f'take {PROCEDURAL!r}.'
     )
-  return tuple(_read(folder / name) for name in FILES)
+  photographs = []
+  for path in (folder / name for name in FILES):
+    try:
+      with Image.open(path) as picture:
+        photographs.append(np.asarray(picture.convert('RGB')))
+    except OSError as error:
+      raise InputError(f'{str(path)!r} cannot be read as a picture: {error}') from error
+  return tuple(photographs)
 
 
 def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:
@@ -87,20 +94,15 @@ def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any
   return tuple(source)
 
 
-@functools.lru_cache(maxsize=4)
-def _loaded(source: str) -> tuple[np.ndarray, ...]:
-  return load_photographs(source)
+_loaded = functools.lru_cache(maxsize=4)(load_photographs)
 
 
 def describe(source: str) -> dict[str, str]:
   """Returns plain values that say what frost is drawn from, for results.
 
-  Args:
-    source: '' for procedural textures; else as in `load_photographs`.
-
   Returns:
-    `source`: 'procedural', or 'photographs' with `from` (the package or the folder's name) and
-    `sha256` of their pixels.
+    `source`: 'procedural' for '', or 'photographs' with `from` (the package or the folder's name)
+    and `sha256` of their pixels.
   """
   if not source:
     return {'source': PROCEDURAL}
@@ -125,14 +127,6 @@ def _package_folder() -> pathlib.Path:
   return pathlib.Path(spec.origin).parent / 'frost'
 
 
-def _read(path: pathlib.Path) -> np.ndarray:
-  try:
-    with Image.open(path) as picture:
-      return np.asarray(picture.convert('RGB'))
-  except OSError as error:
-    raise InputError(f'{str(path)!r} cannot be read as a picture: {error}') from error
-
-
 @functools.cache
 def procedural_textures() -> tuple[np.ndarray, ...]:
   """Returns five synthetic pictures of frost, uint8 [336, 480, 3], the same on every machine.
@@ -149,7 +143,9 @@ def procedural_textures() -> tuple[np.ndarray, ...]:
 
 
 def _texture(random: np.random.RandomState, colour: tuple[int, ...], contrast: int) -> np.ndarray:
-  light = _cloud(random) + _needles(random)
+  falloff = 1 / np.maximum(np.hypot(*_frequencies()), 1 / SIDES[0]) ** 1.4
+  cloud = _filtered(random.standard_normal(SIDES), falloff)
+  light = cloud + _needles(random)
   light = (light - light.mean()) / light.std()
   levels = np.array(colour, float)[None, None, :] + contrast * light[:, :, None]
   return np.clip(np.round(levels), 0, 255).astype(np.uint8)
@@ -166,20 +162,12 @@ def _filtered(noise: np.ndarray, response: np.ndarray) -> np.ndarray:
   return (filtered - filtered.mean()) / filtered.std()
 
 
-def _cloud(random: np.random.RandomState) -> np.ndarray:
-  frequency = np.hypot(*_frequencies())
-  falloff = 1 / np.maximum(frequency, 1 / SIDES[0]) ** 1.4
-  return _filtered(random.standard_normal(SIDES), falloff)
-
-
 def _needles(random: np.random.RandomState) -> np.ndarray:
   fy, fx = _frequencies()
   total = np.zeros(SIDES)
   for angle in np.arange(DIRECTIONS) * np.pi / DIRECTIONS:
-    along, across = (
-      fx * np.cos(angle) + fy * np.sin(angle),
-      fy * np.cos(angle) - fx * np.sin(angle),
-    )
+    along = fx * np.cos(angle) + fy * np.sin(angle)
+    across = fy * np.cos(angle) - fx * np.sin(angle)
     spread = (NEEDLE[0] * along) ** 2 + (NEEDLE[1] * across) ** 2
     seeds = (random.uniform(size=SIDES) < DENSITY) * random.standard_normal(SIDES)
     total += _filtered(seeds, np.exp(-2 * np.pi**2 * spread))

@@ -8,6 +8,7 @@ frequency (Yin et al. 2019, section 4.2).
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,28 +20,15 @@ from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import require
 from robustness.corruptions import jpeg
-from robustness.corruptions.catalog import apply
-from robustness.corruptions.checks import check_side
-from robustness.corruptions.levels import QUANTIZE, to_levels
-from robustness.corruptions.names import (
-  KNOWN,
-  SETS,
-  SEVERITIES,
-  STREAM,
-  spelt_out,
-  view_id,
-  whole_sets,
-)
-from robustness.corruptions.options import CorruptionOptions
-from robustness.corruptions.provenance import Provenance
-from robustness.corruptions.released import AS_RELEASED, EXACT, PROTOCOLS, following
-from robustness.corruptions.severities import table_for
-from robustness.corruptions.textures import describe, load_photographs
+from robustness.corruptions.catalog import apply, checked_table
+from robustness.corruptions.names import SEVERITIES, STREAM, view_id, whole_sets
+from robustness.corruptions.pixels import to_levels
+from robustness.corruptions.released import Provenance, following
+from robustness.corruptions.settings import AS_RELEASED, EXACT, CorruptionSettings
+from robustness.corruptions.textures import load_photographs
 from robustness.evaluation import one_view
-from robustness.evaluation.provenance import data_digest
-from robustness.evaluation.study import Evaluation, ImageShape, Study
+from robustness.evaluation.study import Evaluation, ImageShape
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
@@ -51,97 +39,13 @@ CLEAN = 0
 """Index of the clean view; corruptions follow it, severity by severity."""
 
 
-@dataclasses.dataclass(frozen=True)
-class CorruptionViews(Study):
-  """Settings that studies of corruptions share.
-
-  Attributes:
-    corruptions: names, or one name of a set: 'official' (15), 'extra' (4), 'all' (19),
-      'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table 4),
-      'c_bar_cifar', 'c_bar_imagenet' (the ten of either set of Mintun et al.).
-    severities: of 1..5.
-    protocol: 'exact' corrupts the floats of the rows at their own size; 'as_released' makes images
-      as the released sets were made (`robustness.corruptions.released`): 8-bit images of 32, 64 or
-      224 pixels, truncated, stored as JPEG of quality 85 from 64 pixels on, then resized to the
-      network.
-    quantize: '' keeps floats; 'floor' gives 8-bit images as the released sets were made, 'round' as
-      TFDS makes them.
-    constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
-    photographs: '' draws procedural frost; a folder with the released photographs of frost, or the
-      installed package 'imagecorruptions', gives the released frost.
-    bandwidth: of the high pass that tells high frequencies apart, on the shorter side; 0 takes the
-      paper's 27 of 32 pixels in proportion.
-    options: variants of single corruptions.
-  """
-
-  stream = STREAM
-
-  corruptions: tuple[str, ...] = ('official',)
-  severities: tuple[int, ...] = SEVERITIES
-  protocol: str = EXACT
-  quantize: str = ''
-  constants: int = 0
-  photographs: str = ''
-  bandwidth: int = 0
-  options: CorruptionOptions = CorruptionOptions()
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.choose('corruptions', (*SETS, *KNOWN))
-    self.require(bool(self.corruptions), 'corruptions', 'not empty')
-    severities = set(self.severities)
-    known = bool(severities) and severities <= set(SEVERITIES)
-    distinct = len(severities) == len(self.severities)
-    self.require(known and distinct, 'severities', 'distinct numbers of 1..5')
-    self.choose('quantize', ('', *QUANTIZE))
-    self.choose('protocol', PROTOCOLS)
-    if self.protocol == AS_RELEASED:
-      self._check_protocol()
-
-  def _check_protocol(self) -> None:
-    """Refuses settings that the released sets were not made with."""
-    self.require(
-      self.quantize in ('', 'floor'),
-      'quantize',
-      "'' or 'floor' with protocol='as_released', which truncates",
-    )
-    require(
-      not self.options.chosen(),
-      'config.study.options',
-      ', '.join(self.options.chosen()),
-      "left alone with protocol='as_released'",
-    )
-
-  @property
-  def rounding(self) -> str:
-    """How corrupted values become 8-bit ones: 'floor', 'round', or '' where they stay floats."""
-    return 'floor' if self.protocol == AS_RELEASED else self.quantize
-
-  @property
-  def names(self) -> tuple[str, ...]:
-    """The corruptions, sets spelt out, each once, in the order of `KNOWN`."""
-    return spelt_out(self.corruptions)
-
-  @property
-  def severities_between(self) -> tuple[float, ...]:
-    """Severities between the five that are shown too, ascending."""
-    return ()
-
-  @property
-  def levels(self) -> tuple[float, ...]:
-    """All severities that are shown, ascending where some lie between the five."""
-    further = self.severities_between
-    return tuple(sorted((*self.severities, *further))) if further else self.severities
-
-  @property
-  def facts(self) -> dict[str, Any]:
-    """Plain values that results say beside the settings: what frost was drawn from."""
-    return {'frost': describe(self.photographs)} if 'frost' in self.names else {}
+class CorruptionViews(CorruptionSettings):
+  """What studies of corruptions share: see `CorruptionSettings` for the settings."""
 
   @property
   def recording(self) -> dict[str, Any]:
     """The settings of the views: what is reduced to errors and what to a trade-off is the same."""
-    shared = (field.name for field in dataclasses.fields(CorruptionViews))
+    shared = (field.name for field in dataclasses.fields(CorruptionSettings))
     described = dataclasses.asdict(self)
     recording = {'views': STREAM, **{name: described[name] for name in shared}, **self.facts}
     if self.protocol == EXACT:  # as records were before there was another
@@ -159,9 +63,7 @@ class CorruptionViews(Study):
     devices change no bit of an image.
     """
     released = following(image_shape, self.constants) if self.protocol == AS_RELEASED else None
-    constants = table_for(image_shape[0], image_shape[1], self._side)
-    for name in self.names:
-      check_side(name, image_shape, constants[name])
+    checked_table(image_shape[:2], self.names, None, self._side, {})
     table = [(n, s) for n in range(len(self.names)) for s in self.levels]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
     ids = [view_id(self.names[n], s) for n, s in table]
@@ -208,7 +110,7 @@ class CorruptionViews(Study):
     return ViewTable.of(names, {'clean': [CLEAN], **views, **by_severity, **sets})
 
   @property
-  def view_facets(self) -> dict[str, dict[str, Any]]:
+  def view_facets(self) -> dict[str, dict[str, object]]:
     """The facets of corrupted views and their groups in the table of results, by name."""
     views = {f'{n} {s}': {'corruption': n, 'severity': s} for n in self.names for s in self.levels}
     return {
@@ -220,16 +122,7 @@ class CorruptionViews(Study):
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """See `Study`; says how the corrupted images were made."""
-    records = evaluations[0].records
-    stated = Provenance(
-      self,
-      False,
-      records.identity.get('data', {}),
-      data_digest(records),
-      records.layout.num_rows,
-      image_shape,
-    )
-    return stated.table()
+    return Provenance.of_made(self, evaluations[0].records, image_shape).table()
 
   @property
   def _side(self) -> int | None:
@@ -242,10 +135,19 @@ class CorruptionViews(Study):
       jpeg_quality: of the files that corrupted images are stored in; 0 for none.
     """
     as_released = self.protocol == AS_RELEASED
-    options = self.options.chosen()
+    options: dict[str, Mapping[str, object]] = {**self.options.chosen()}
     if self.photographs and 'frost' in self.names:
       options['frost'] = {'photographs': load_photographs(self.photographs)}
     options = {name: options[name] for name in options if name in self.names}
+
+    shown = functools.partial(
+      apply,
+      names=self.names,
+      quantize=self.rounding or None,
+      side=self._side,
+      options=options,
+      between=self.severities_between,
+    )
 
     def show(
       key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
@@ -257,18 +159,8 @@ class CorruptionViews(Study):
         )
 
       def corrupted(image: jax.Array, corruption: jax.Array, severity: jax.Array) -> jax.Array:
-        shown = apply(
-          key,
-          image,
-          corruption,
-          severity,
-          names=self.names,
-          quantize=self.rounding or None,
-          side=self._side,
-          options=options,
-          between=self.severities_between,
-        )
-        return jpeg.round_trip(shown, jpeg_quality) if jpeg_quality else shown
+        image = shown(key, image, corruption, severity)
+        return jpeg.round_trip(image, jpeg_quality) if jpeg_quality else image
 
       return jax.lax.cond(
         view['severity'] == 0,

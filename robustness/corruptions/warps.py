@@ -1,25 +1,23 @@
-"""Corruptions of C-bar that move pixels: caustic_refraction, ripple and pinch_and_twirl.
+"""Corruptions of C-bar that move pixels: ripple, pinch_and_twirl and caustic_refraction bilinearly,
+circular_motion_blur and transverse_chromatic_abberation by cubic B-splines.
 
-All sample bilinearly, and black outside of the image.
-
-Reference:
-  Mintun, Kirillov & Xie (2021), appendix, and the constants of the released generator.
+Images are [N, N, C], and black outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.filters import gaussian_filter
-from robustness.corruptions.severities import Constants, at
-from robustness.corruptions.waves import grid, uniform
+from robustness.corruptions.corruption import Constants, Draws, Strength, c_bar, uniform
+from robustness.corruptions.filters import border_index, gaussian_filter, grid, separable
 
-Draws = Mapping[str, jax.Array]
 LARGE = 128  # a side from which on pinches lie 5 × 5, not 3 × 3
+TURNS = np.linspace(-1, 1, 21)
+TURN_WEIGHTS = np.exp(-2 * TURNS**2) / np.exp(-2 * TURNS**2).sum()
 
 
 def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
@@ -39,34 +37,19 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   return (1 - down) * upper + down * lower
 
 
-def ripple(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
-  """Returns x(r + a sin(2πr/l + h), c + a' sin(2πc/l' + h')), a = a' = .0025 m N pixels.
-
-  Args:
-    key: decides lengths and phases of the two waves.
-    image: float32 [N, N, C] in [0, 1].
-    severity: number of the entry of `constants`, may be traced.
-    constants: magnitude m.
-  """
-  return ripple_from_draws(draw_ripple(key, image.shape[0]), image, severity, constants)
-
-
-def draw_ripple(key: jax.Array, side: int) -> dict[str, jax.Array]:
+def _draw_ripple(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
   """Returns `length` [2], pixels, and `phase` [2], of rows and of columns."""
-  keys = jax.random.split(key)
+  side, keys = shape[0], jax.random.split(key)
   return {
     'length': uniform(keys[0], 0.1 * side, 0.3 * side, (2,)),
     'phase': uniform(keys[1], 0, 2 * np.pi, (2,)),
   }
 
 
-def ripple_from_draws(
-  draws: Draws, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Applies `ripple` with given draws."""
-  amount = 0.0025 * image.shape[0] * at(constants['magnitude'], severity)
+@c_bar(_draw_ripple, cifar=(5.5, 6.0, 6.5, 7.5, 8.0))
+def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
+  """Returns x(r + a sin(2πr/l + h), c + a' sin(2πc/l' + h')), a = a' = .0025 m N pixels."""
+  amount = 0.0025 * image.shape[0] * strength['magnitude']
   rows, columns = (
     line + amount * jnp.sin(2 * np.pi * line / draws['length'][k] + draws['phase'][k])
     for k, line in enumerate(grid(image.shape[0]))
@@ -75,29 +58,16 @@ def ripple_from_draws(
   return sample_or_black(image, y, x)
 
 
-def pinch_and_twirl(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
-  """Pinches circles in 3 × 3 cells (5 × 5 of large images) and twirls each by ± mπ/20.
-
-  Args:
-    key: decides the direction of each twirl.
-    image, severity, constants: as in `ripple`.
-  """
-  return pinch_from_draws(draw_pinch(key, image.shape[0]), image, severity, constants)
-
-
-def draw_pinch(key: jax.Array, side: int) -> dict[str, jax.Array]:
+def _draw_pinch(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
   """Returns `sign` [cells, cells], ±1."""
-  cells = 3 if side < LARGE else 5
+  cells = 3 if shape[0] < LARGE else 5
   return {'sign': 2.0 * jax.random.bernoulli(key, 0.5, (cells, cells)) - 1}
 
 
-def pinch_from_draws(
-  draws: Draws, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Applies `pinch_and_twirl` with given draws."""
-  magnitude = at(constants['magnitude'], severity)
+@c_bar(_draw_pinch, cifar=(5.5, 6.0, 6.5, 8.5, 10.0))
+def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
+  """Pinches circles in 3 × 3 cells (5 × 5 of large images) and twirls each by ± mπ/20."""
+  magnitude = strength['magnitude']
   cells = draws['sign'].shape[0]
   width = image.shape[0] // cells
   radius = width // 2
@@ -116,31 +86,19 @@ def pinch_from_draws(
   return jnp.where(inside[..., None], sample_or_black(image, y, x), image)
 
 
-def caustic_refraction(
-  key: jax.Array, image: jax.Array, severity: jax.Array, constants: Constants
-) -> jax.Array:
-  """Looks through moving water: refracts by the slope of a caustic and adds the slope as light.
-
-  The lens is .05 m N pixels deep, its index 4, and the light .2 m.
-
-  Args:
-    key: decides time and size of the waves.
-    image, severity, constants: as in `ripple`.
-  """
-  return caustic_from_draws(draw_caustic(key, image.shape[0]), image, severity, constants)
-
-
-def draw_caustic(key: jax.Array, side: int) -> dict[str, jax.Array]:
+def _draw_caustic(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
   """Returns `time` and `size` of the waves, pixels."""
-  keys = jax.random.split(key)
+  side, keys = shape[0], jax.random.split(key)
   return {'time': uniform(keys[0], 0.5, 2), 'size': uniform(keys[1], 0.75 * side, 1.25 * side)}
 
 
-def caustic_from_draws(
-  draws: Draws, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Applies `caustic_refraction` with given draws."""
-  side, magnitude = image.shape[0], at(constants['magnitude'], severity)
+@c_bar(_draw_caustic, imagenet=(2.35, 3.2, 4.9, 6.6, 9.15))
+def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
+  """Looks through moving water: refracts by the slope of a caustic and adds the slope as light.
+
+  The lens is .05 m N pixels deep, its index 4, and the light .2 m.
+  """
+  side, magnitude = image.shape[0], strength['magnitude']
   surface = gaussian_filter(caustic(side, draws)[..., None], 1.0, 1.0, border='reflect')[..., 0]
   framed = jnp.pad(surface, 1)  # neighbours outside count as 0
   down, right = framed[2:, 1:-1] - framed[:-2, 1:-1], framed[1:-1, 2:] - framed[1:-1, :-2]
@@ -176,3 +134,111 @@ def caustic(side: int, draws: Draws) -> jax.Array:
 
 def _to_thousandths(values: jax.Array) -> jax.Array:
   return jnp.round(values * 1000) / 1000
+
+
+@c_bar(None, cifar=(2.8, 3.6, 4.4, 5.2, 6.0))
+def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Returns Σ_i w_i R(t_i · 1.5 m°) x, t = -1, -.9, …, 1, w ∝ exp(-2t²): rotations about the centre
+  by cubic splines, black outside, so that corners darken.
+  """
+  side, middle = image.shape[0], (image.shape[0] - 1) / 2
+  weights = jnp.asarray(prefilter(side), jnp.float32)
+  coefficients = separable(image, weights, weights).reshape(side * side, -1)
+  r, c = (line - middle for line in grid(side))
+  angles = jnp.deg2rad(1.5 * strength['magnitude']) * jnp.asarray(TURNS, jnp.float32)
+
+  def add(number: jax.Array, total: jax.Array) -> jax.Array:
+    cos, sin = jnp.cos(angles[number]), jnp.sin(angles[number])
+    turned = sample_spline(
+      coefficients, side, cos * r + sin * c + middle, cos * c - sin * r + middle
+    )
+    return total + jnp.asarray(TURN_WEIGHTS, jnp.float32)[number] * turned
+
+  return jnp.clip(jax.lax.fori_loop(0, len(TURNS), add, jnp.zeros_like(image)), 0, 1)
+
+
+@functools.lru_cache
+def prefilter(side: int) -> np.ndarray:
+  """Returns the matrix [N, N] from the pixels of a line to the coefficients of the cubic spline
+  through them, mirrored beyond the ends; float64."""
+  values = np.zeros((side, side))
+  for offset, weight in ((-1, 1 / 6), (0, 4 / 6), (1, 1 / 6)):
+    neighbour = np.abs(np.arange(side) + offset)
+    neighbour = np.where(neighbour > side - 1, 2 * (side - 1) - neighbour, neighbour)
+    values[np.arange(side), neighbour] += weight
+  return np.linalg.inv(values)
+
+
+def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array) -> jax.Array:
+  """Returns a spline [N, N, C] at fractional positions, 0 outside of the image.
+
+  Args:
+    coefficients: [N · N, C].
+    side: N.
+    y, x: positions in pixels, [N, N].
+  """
+  inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
+  (rows, down), (columns, right) = (spline_taps(position, side) for position in (y, x))
+  total = sum(
+    (
+      (down[i] * right[j])[..., None] * coefficients[rows[i] * side + columns[j]]
+      for i in range(4)
+      for j in range(4)
+    ),
+    jnp.zeros((*y.shape, coefficients.shape[-1])),
+  )
+  return jnp.where(inside[..., None], total, 0)
+
+
+def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[jax.Array]]:
+  """Returns the four pixels of a line around each position, mirrored, and their weights."""
+  start = jnp.floor(position)
+  t = position - start
+  weights = [
+    (1 - t) ** 3 / 6,
+    (3 * t**3 - 6 * t**2 + 4) / 6,
+    (-3 * t**3 + 3 * t**2 + 3 * t + 1) / 6,
+    t**3 / 6,
+  ]
+  first = start.astype(jnp.int32)
+  return [border_index(first + k, side, 'mirror') for k in range(-1, 3)], weights
+
+
+def _draw_abberation(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
+  """Returns `order` [3], a permutation: which of the scales each channel takes."""
+  return {'order': jax.random.permutation(key, 3)}
+
+
+@c_bar(_draw_abberation, cifar=(1.0, 2.0, 5.0, 9.0, 10.0), rounded=True)
+def transverse_chromatic_abberation(
+  draws: Draws, image: jax.Array, strength: Strength
+) -> jax.Array:
+  """Enlarges the three channels by 1, 1 + s/2 and 1 + s in random order, s = .05 m (so spelled in
+  the released set).
+
+  The splines are not fitted to the pixels, so that even the scale 1 smoothes by [1 4 1] / 6. A grey
+  image takes the mean of the three scales. Released images are rounded to the nearest level.
+  """
+  most = 0.05 * strength['magnitude']
+  planes = jnp.broadcast_to(image, (*image.shape[:2], 3))
+
+  def enlarged(channel: int) -> jax.Array:
+    matrix = zoom_matrix(image.shape[0], 1 + most * draws['order'][channel] / 2)
+    return separable(planes[..., channel : channel + 1], matrix, matrix)
+
+  made = jnp.concatenate([enlarged(channel) for channel in range(3)], -1)
+  return jnp.clip(made if image.shape[-1] == 3 else made.mean(-1, keepdims=True), 0, 1)
+
+
+def zoom_matrix(side: int, scale: jax.Array) -> jax.Array:
+  """Returns the matrix [N, N] that enlarges a line to round(N · scale) pixels with its end points
+  aligned, by a cubic B-spline of the pixels themselves, and keeps N from the middle."""
+  size = jnp.round(side * scale)
+  place = jnp.arange(side) + jnp.floor((size - side) / 2)
+  position = place * (side - 1) / jnp.maximum(size - 1, 1)
+  pixels, weights = spline_taps(position, side)
+  taps = [
+    weight[:, None] * jax.nn.one_hot(pixel, side)
+    for pixel, weight in zip(pixels, weights, strict=True)
+  ]
+  return sum(taps, jnp.zeros((side, side)))

@@ -1,8 +1,4 @@
-"""Snow, frost and fog. Each is `f(key, image, severity, constants)`; see `severities`.
-
-Reference:
-  Hendrycks and Dietterich (2019), and the released generators of ImageNet-C and CIFAR-10-C.
-"""
+"""Snow, frost and fog."""
 
 from __future__ import annotations
 
@@ -13,115 +9,116 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.settings import choice
 from robustness.corruptions import textures
-from robustness.corruptions.colour import grey, like_channels
+from robustness.corruptions.corruption import Constants, Draws, Strength, corruption
 from robustness.corruptions.filters import interpolate, motion_blur, zoom_coordinates
-from robustness.corruptions.levels import to_levels
-from robustness.corruptions.severities import Constants, at
+from robustness.corruptions.pixels import grey, like_channels, to_levels
 
-CLOUDS = ('released', 'tfds')
 TFDS_MAP_SIDE = 512
 ROUGHNESS = 100.0  # of fog: wibble of the first, coarsest step
 
 
-def snow(
-  key: jax.Array, image: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
+def _draw_snow(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
+  """Returns `noise` [H, W], standard normal, and the `angle` of the motion, degrees."""
+  key_flakes, key_angle = jax.random.split(key)
+  return {
+    'noise': jax.random.normal(key_flakes, shape[:2]),
+    'angle': jax.random.uniform(key_angle, minval=-135, maxval=-45),
+  }
+
+
+_TINY_SNOW = (
+  (0.1, 0.2, 1.0, 0.6, 8, 3.0, 0.8),
+  (0.1, 0.2, 1.0, 0.5, 10, 4.0, 0.8),
+  (0.15, 0.3, 1.75, 0.55, 10, 4.0, 0.7),
+  (0.25, 0.3, 2.25, 0.6, 12, 6.0, 0.65),
+  (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.6),
+)
+
+
+@corruption(
+  'loc scale zoom threshold radius sigma mix',
+  {
+    32: [
+      (*row[:-1], mix) for row, mix in zip(_TINY_SNOW, (0.95, 0.9, 0.9, 0.85, 0.8), strict=True)
+    ],
+    64: _TINY_SNOW,
+    224: (
+      (0.1, 0.3, 3.0, 0.5, 10, 4.0, 0.8),
+      (0.2, 0.3, 2.0, 0.5, 12, 4.0, 0.7),
+      (0.55, 0.3, 4.0, 0.9, 12, 8.0, 0.7),
+      (0.55, 0.3, 4.5, 0.85, 12, 8.0, 0.65),
+      (0.55, 0.3, 2.5, 0.85, 12, 12.0, 0.55),
+    ),
+  },
+  draw=_draw_snow,
+)
+def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Whitens the image and adds flakes that fall along one direction, and the same upside down.
 
-  Args:
-    key: decides flakes and direction.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5; may be traced.
-    constants: `loc`, `scale` of the noise that becomes flakes, `zoom` of the flakes, `threshold`
-      below which there is none, `radius`, `sigma` of the motion blur (pixels), `mix`, the share of
-      the image that is not whitened.
-  """
-  key_flakes, key_angle = jax.random.split(key)
-  noise = jax.random.normal(key_flakes, image.shape[:2])
-  angle = jax.random.uniform(key_angle, minval=-135, maxval=-45)
-  return snow_from_draws(image, noise, angle, severity, constants)
-
-
-def snow_from_draws(
-  image: jax.Array,
-  noise: jax.Array,
-  angle: jax.Array,
-  severity: jax.Array | int,
-  constants: Constants,
-) -> jax.Array:
-  """Returns the snowed image for given random numbers.
-
   With the flakes s: clip(x̃ + s + s rotated by 180°), x̃ = m x + (1 - m) max(x, 1.5 grey(x) + .5).
-
-  Args:
-    image: float32 [H, W, C] in [0, 1].
-    noise: [H, W], standard normal.
-    angle: degrees, of the motion.
-    severity, constants: as in `snow`.
+  Flakes are noise of mean `loc` and deviation `scale`, enlarged by `zoom`, 0 below `threshold`, and
+  blurred along the motion by `radius` and `sigma` pixels; m is `mix`.
   """
-  value = {name: at(constants[name], severity) for name in constants}
-  flakes = _zoom((value['loc'] + value['scale'] * noise)[..., None], severity, constants['zoom'])
-  flakes = to_levels(jnp.where(flakes < value['threshold'], 0, flakes))
+  flakes = (strength['loc'] + strength['scale'] * draws['noise'])[..., None]
+  y, x = (
+    strength.of(zoom_coordinates(size, np.array(strength.constants['zoom'])))
+    for size in flakes.shape[:2]
+  )
+  flakes = interpolate(flakes, y, x)
+  flakes = to_levels(jnp.where(flakes < strength['threshold'], 0, flakes))
   flakes = to_levels(
-    motion_blur(flakes, value['radius'], value['sigma'], angle, max(constants['radius']))
+    motion_blur(
+      flakes, strength['radius'], strength['sigma'], draws['angle'], strength.most('radius')
+    )
   )
   white = jnp.maximum(image, 1.5 * grey(image) + 0.5)
-  whitened = value['mix'] * image + (1 - value['mix']) * white
+  whitened = strength['mix'] * image + (1 - strength['mix']) * white
   return jnp.clip(whitened + flakes + flakes[::-1, ::-1], 0, 1)
 
 
-def _zoom(plane: jax.Array, severity: jax.Array | int, zooms: Sequence[float]) -> jax.Array:
-  """Enlarges the centre of a plane [H, W, 1] by the zoom of a severity."""
-  y, x = (at(zoom_coordinates(size, np.array(zooms)), severity) for size in plane.shape[:2])
-  return interpolate(plane, y, x)
-
-
+@corruption(
+  'image_weight frost_weight resize',
+  {
+    32: ((1.0, 0.2, 0.2), (1.0, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)),
+    64: ((1.0, 0.3, 0.3), (0.9, 0.4, 0.3), (0.8, 0.45, 0.3), (0.75, 0.5, 0.3), (0.7, 0.55, 0.3)),
+    224: ((1.0, 0.4, 1.0), (0.8, 0.6, 1.0), (0.7, 0.7, 1.0), (0.65, 0.7, 1.0), (0.6, 0.75, 1.0)),
+  },
+  options={'photographs': ()},
+)
 def frost(
   key: jax.Array,
   image: jax.Array,
-  severity: jax.Array | int,
-  constants: Constants,
+  strength: Strength,
   photographs: str | os.PathLike[str] | Sequence[jax.Array | np.ndarray] | None = None,
 ) -> jax.Array:
   """Mixes the image with a piece of a picture of frost: clip(a x + b frost).
 
-  Args:
-    key: decides the picture and the piece.
-    image: float32 [H, W, C] in [0, 1]; a grey image is mixed with the picture's grey value.
-    severity: 1..5; may be traced.
-    constants: `image_weight` a, `frost_weight` b, `resize` of the pictures (the same for all
-      severities).
-    photographs: pictures, one of which is drawn evenly: uint8 [h, w, 3] each; or a folder that
-      holds the released ones, or 'imagecorruptions', see `textures.load_photographs`. None or
-      'procedural' takes `textures.procedural_textures`, which are not the released photographs.
+  a is `image_weight`, b `frost_weight`, and `resize` the factor of the pictures. A grey image is
+  mixed with the picture's grey value. `photographs` are as in `textures.pictures`; one is drawn
+  evenly.
   """
   pictures = textures.pictures(photographs)
   key_picture, key_piece = jax.random.split(key)
   corner = jax.random.uniform(key_piece, (2,))
   index = jax.random.randint(key_picture, (), 0, len(pictures))
-  resize, (height, width) = constants['resize'][0], image.shape[:2]
+  resize, (height, width) = strength.constants['resize'][0], image.shape[:2]
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
-    room = [
-      n - m + 1
-      for n, m in zip(resized(picture.shape, resize, height, width), (height, width), strict=True)
-    ]
+    rows, columns = resized(picture.shape, resize, height, width)
+    room = rows - height + 1, columns - width + 1
     top, left = (
       jnp.minimum((corner[i] * max(room[i] - 1, 1)).astype(jnp.int32), room[i] - 1) for i in (0, 1)
     )
     return frost_piece(jnp.asarray(picture), top, left, resize, height, width)
 
   pieces = [lambda picture=picture: piece_of(picture) for picture in pictures]
-  return add_frost(image, jax.lax.switch(index, pieces), severity, constants)
+  return add_frost(image, jax.lax.switch(index, pieces), strength)
 
 
-def add_frost(
-  image: jax.Array, piece: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
+def add_frost(image: jax.Array, piece: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip(a x + b frost) for a given piece of frost, levels [H, W, 3]."""
-  weights = at(constants['image_weight'], severity), at(constants['frost_weight'], severity)
+  weights = strength['image_weight'], strength['frost_weight']
   return jnp.clip(weights[0] * image + weights[1] * like_channels(piece / 255, image), 0, 1)
 
 
@@ -136,14 +133,9 @@ def frost_piece(
 ) -> jax.Array:
   """Returns a piece of a resized picture, levels float32 [height, width, 3].
 
-  The picture is resized bilinearly without smoothing and rounded to levels, as OpenCV does. One
-  that would be smaller than the image is enlarged to hold it; the released generator fails there.
-
-  Args:
-    picture: uint8 [h, w, 3].
-    top, left: corner of the piece in the resized picture; may be traced.
-    resize: factor, static.
-    height, width: of the piece, in pixels.
+  The picture, uint8 [h, w, 3], is resized bilinearly without smoothing and rounded to levels, as
+  OpenCV does. One that would be smaller than the image is enlarged to hold it; the released
+  generator fails there. `top` and `left` are the piece's corner in the resized picture.
   """
   factor = max(resize, height / picture.shape[0], width / picture.shape[1])
   if factor == 1:
@@ -156,44 +148,37 @@ def frost_piece(
   return jnp.round(interpolate(picture.astype(jnp.float32), y, x))
 
 
+def _draw_fog(
+  key: jax.Array, shape: tuple[int, ...], constants: Constants, cloud: str = 'released'
+) -> jax.Array:
+  """Returns what `plasma` takes: the map's side is the least power of two that covers the image and
+  `map_side`, or with 'tfds' 512, of which an image of 224 shows a smaller and evener part."""
+  least = max(constants['map_side']) if cloud == 'released' else TFDS_MAP_SIDE
+  side = 1 << (max(*shape[:2], least) - 1).bit_length()
+  return jax.random.uniform(key, (side**2 - 1,), minval=-1, maxval=1)
+
+
+@corruption(
+  'amount decay map_side',
+  {
+    32: ((0.2, 3.0, 32), (0.5, 3.0, 32), (0.75, 2.5, 32), (1.0, 2.0, 32), (1.5, 1.75, 32)),
+    64: ((0.4, 3.0, 64), (0.7, 3.0, 64), (1.0, 2.5, 64), (1.5, 2.0, 64), (2.0, 1.75, 64)),
+    224: ((1.5, 2.0, 256), (2.0, 2.0, 256), (2.5, 1.7, 256), (2.5, 1.5, 256), (3.0, 1.4, 256)),
+    299: ((1.5, 2.0, 512), (2.0, 2.0, 512), (2.5, 1.8, 512), (2.5, 1.6, 512), (3.0, 1.5, 512)),
+  },
+  draw=_draw_fog,
+  options={'cloud': ('released', 'tfds')},
+)
 def fog(
-  key: jax.Array,
-  image: jax.Array,
-  severity: jax.Array | int,
-  constants: Constants,
-  cloud: str = 'released',
+  draws: jax.Array, image: jax.Array, strength: Strength, cloud: str = 'released'
 ) -> jax.Array:
   """Adds a fractal map of fog to all channels: clip((x + a f) m / (m + a)), m = max x.
 
-  An image that is black stays black, and dark images get less fog.
-
-  Args:
-    key: decides the map.
-    image: float32 [H, W, C] in [0, 1].
-    severity: 1..5; may be traced.
-    constants: `amount` a, `decay` of the map's roughness from one scale to the next, `map_side`.
-      The map's side is the least power of two that covers the image and `map_side`.
-    cloud: 'released' takes `map_side` from the constants; 'tfds' takes 512, of which an image of
-      224 shows a smaller and evener part.
+  a is `amount`, and `decay` that of the map's roughness from one scale to the next. An image that
+  is black stays black, and dark images get less fog.
   """
-  choice('cloud', cloud, CLOUDS)
-  least = max(constants['map_side']) if cloud == 'released' else TFDS_MAP_SIDE
-  side = 1 << (max(*image.shape[:2], least) - 1).bit_length()
-  draws = jax.random.uniform(key, (side**2 - 1,), minval=-1, maxval=1)
-  return fog_from_draws(image, draws, severity, constants)
-
-
-def fog_from_draws(
-  image: jax.Array, draws: jax.Array, severity: jax.Array | int, constants: Constants
-) -> jax.Array:
-  """Returns the fogged image for given random numbers.
-
-  Args:
-    image: float32 [H, W, C] in [0, 1].
-    draws: [side² - 1] in [-1, 1]; see `plasma`.
-    severity, constants: as in `fog`.
-  """
-  amount, decay = at(constants['amount'], severity), at(constants['decay'], severity)
+  del cloud
+  amount, decay = strength['amount'], strength['decay']
   height, width = image.shape[:2]
   clouds = plasma(draws, decay)[:height, :width, None]
   most = image.max()

@@ -1,4 +1,4 @@
-r"""The real Fourier basis U_ij: which frequencies are distinct, and the images themselves.
+r"""The real Fourier basis U_ij: distinct frequencies, their images, and the views that add them.
 
 U_ij has unit L2 norm and a spectrum supported on (i, j) and its mirror -(i, j) modulo the size
 (Yin et al. 2019, section 2). With θ = 2π (fy y / H + fx x / W):
@@ -15,15 +15,21 @@ in cycles per image, so an even size has its Nyquist row and column first.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
+from robustness.evaluation.views import Views
+from robustness.present import images
 
 PHASES = {'reference': np.pi / 4, 'cosine': 0.0}
+CLEAN = 0
+"""Index of the clean view; frequencies follow it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +61,7 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   514 of them, 28 × 28 has 394, 63 × 63 of 224 × 224 has 1985, all of 224 × 224 has 25,090.
 
   Args:
-    height: of the image, in pixels; odd or even.
-    width: of the image, in pixels; odd or even.
+    height, width: of the image, in pixels; odd or even.
     window: side of the centred square in cells; 0 takes all frequencies.
 
   Raises:
@@ -70,8 +75,10 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   rows, columns = (window, window) if window else (height, width)
   axis_y = np.arange(rows, dtype=np.int32) - rows // 2
   axis_x = np.arange(columns, dtype=np.int32) - columns // 2
-  order = _position(axis_y, height)[:, None] * width + _position(axis_x, width)
-  mirror = _position(-axis_y, height)[:, None] * width + _position(-axis_x, width)
+  order, mirror = (  # of cells of the centred spectrum
+    ((sign * axis_y + height // 2) % height)[:, None] * width + (sign * axis_x + width // 2) % width
+    for sign in (1, -1)
+  )
   first, cell = np.unique(np.minimum(order, mirror), return_inverse=True)
   fy, fx = first // width - height // 2, first % width - width // 2
   return Frequencies(
@@ -84,22 +91,15 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   )
 
 
-def _position(frequency: np.ndarray, size: int) -> np.ndarray:
-  """Returns the index of a frequency on the centred axis of `size` cells, modulo the size."""
-  return (frequency + size // 2) % size
-
-
 def basis_image(
   fy: jax.Array, fx: jax.Array, height: int, width: int, phase: str = 'reference'
 ) -> jax.Array:
   """Returns U for one frequency, float32 [height, width], unit L2 norm.
 
   Args:
-    fy: integer scalar, cycles per image; may be traced. For the reference phase (fy, fx) must be
-      the representative that `distinct_frequencies` returns.
-    fx: integer scalar, cycles per image.
-    height: of the image, in pixels.
-    width: of the image, in pixels.
+    fy, fx: integer scalars, cycles per image; may be traced. For the reference phase (fy, fx) must
+      be the representative that `distinct_frequencies` returns.
+    height, width: of the image, in pixels.
     phase: 'reference' or 'cosine'.
   """
   choice('phase', phase, PHASES)
@@ -125,15 +125,12 @@ def perturb(
   phase: str = 'reference',
   clip: bool = False,
 ) -> jax.Array:
-  """Returns x + r v U per channel (Yin et al. 2019, section 2).
+  """Returns x + r v U per channel (Yin et al. 2019, section 2), [H, W, C]; see `basis_image`.
 
   Args:
     key: random key; draws r, one sign for each channel, ±1 with probability ½.
     image: float32 [H, W, C] in [0, 1].
-    fy: integer scalar, cycles per image.
-    fx: integer scalar, cycles per image.
     norm: v, L2 norm of the perturbation of one channel (of C channels together: v √C).
-    phase: 'reference' or 'cosine'.
     clip: whether to clip the result to [0, 1]; the paper's formula does not.
   """
   height, width, channels = image.shape
@@ -141,3 +138,52 @@ def perturb(
   wave = basis_image(fy, fx, height, width, phase)
   perturbed = image + norm * wave[:, :, None] * signs[None, None, :]
   return jnp.clip(perturbed, 0, 1) if clip else perturbed
+
+
+def wave_views(
+  fy: np.ndarray,
+  fx: np.ndarray,
+  image_shape: tuple[int, int, int],
+  norm: float,
+  phase: str,
+  clip: bool,
+) -> Views:
+  """Returns the clean view (norm 0, id 0), then x + r v U of each frequency.
+
+  The id of a frequency is 1 + (fy mod H) W + (fx mod W), whichever others there are.
+
+  Args:
+    fy, fx: int [V], of `distinct_frequencies`.
+    image_shape: height, width and channels.
+    norm, phase, clip: of `perturb`.
+  """
+  height, width, _ = image_shape
+
+  def show(
+    key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+  ) -> jax.Array:
+    return perturb(key, row['image'], view['fy'], view['fx'], view['norm'], phase, clip)
+
+  return Views(
+    show,
+    np.append(CLEAN, 1 + fy % height * width + fx % width).astype(np.int32),
+    {
+      'fy': np.append(0, fy).astype(np.int32),
+      'fx': np.append(0, fx).astype(np.int32),
+      'norm': np.append(0, np.full(len(fy), norm)).astype(np.float32),
+    },
+  )
+
+
+def wave_names(fy: np.ndarray, fx: np.ndarray) -> list[str]:
+  """Returns the names of these views: 'clean', then 'fy=<fy>, fx=<fx>'."""
+  return ['clean', *(f'fy={y}, fx={x}' for y, x in zip(fy, fx, strict=True))]
+
+
+def sample_figure(
+  frequencies: np.ndarray, pictures: np.ndarray, caption: str
+) -> tuple[Figure, str]:
+  """Draws an image clean, then with the wave of each (fy, fx) [S, 2]; pictures [1 + S, H, W, C]."""
+  waves = [f'({y}, {x})'.replace('-', '−') for y, x in frequencies]
+  samples = dict(zip(['clean', *waves], pictures, strict=True))
+  return images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image'), caption

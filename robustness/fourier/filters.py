@@ -22,8 +22,7 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
   """Returns the lowest |f| that a high pass keeps vertically and horizontally, in cycles per image.
 
   Args:
-    height: of the image, in pixels.
-    width: of the image, in pixels.
+    height, width: of the image, in pixels.
     bandwidth: B on the shorter side, the longer side in proportion; 0 takes the published 27 of 32
       in proportion, 3 cycles in 32 pixels, rounded (23 for 28 pixels, 183 for 224).
 
@@ -46,16 +45,11 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
 
 
 def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
-  """Returns which frequencies a high pass keeps, bool [H, W], zero frequency in the centre.
-
-  Args:
-    height: of the image, in pixels.
-    width: of the image, in pixels.
-    bandwidth: see `lowest_kept`.
-  """
-  fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
+  """Returns which frequencies a high pass keeps, bool [H, W], zero frequency in the centre; see
+  `lowest_kept`."""
   lowest = lowest_kept(height, width, bandwidth)
-  return (fy >= lowest[0])[:, None] & (fx >= lowest[1])[None, :]
+  fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
+  return (fy >= lowest[0])[:, None] & (fx >= lowest[1])
 
 
 def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
@@ -65,13 +59,8 @@ def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
   an image B is in proportion.
 
   Args:
-    height: of the image, in pixels.
-    width: of the image, in pixels.
+    height, width: of the image, in pixels.
     bandwidth: B on the shorter side.
-
-  Raises:
-    InputError: an even bandwidth, whose square is not symmetric about zero, or one that is not in
-      1..shorter side.
   """
   side = min(height, width)
   if not 0 < bandwidth <= side or bandwidth % 2 == 0:
@@ -97,11 +86,7 @@ def filtered(images: jax.Array, kept: np.ndarray) -> jax.Array:
 
 
 def half(kept: np.ndarray) -> np.ndarray:
-  """Returns a symmetric map of kept frequencies in the order of `rfft2`, bool [H, W // 2 + 1].
-
-  Args:
-    kept: bool [H, W], zero frequency in the centre.
-  """
+  """Returns a symmetric map of frequencies [H, W] in the order of `rfft2`, [H, W // 2 + 1]."""
   return np.fft.ifftshift(kept)[:, : kept.shape[1] // 2 + 1]
 
 
@@ -121,15 +106,5 @@ KINDS = {'low_pass': low_pass, 'high_pass': high_pass}
 
 
 def bandwidths(kind: str, side: int) -> list[int]:
-  """Returns all bandwidths that a filter can have on images whose shorter side is `side` pixels.
-
-  Odd ones from 1 to the side for a low pass; for a high pass those up to side − 1 that are odd for
-  an even side and even for an odd one.
-
-  Args:
-    kind: of `KINDS`.
-    side: in pixels.
-  """
-  if kind == 'low_pass':
-    return list(range(1, side + 1, 2))
-  return list(range(1 + side % 2, side, 2))
+  """Returns all bandwidths that a filter of `KINDS` can have on a shorter side of `side` pixels."""
+  return list(range(1, side + 1, 2) if kind == 'low_pass' else range(1 + side % 2, side, 2))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.settings import choice
+from robustness.fourier.filters import half
 
 CHANNELS = ('each', 'grey')
 GREY = (0.299, 0.587, 0.114)
@@ -37,15 +38,15 @@ def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
   return jnp.moveaxis(jnp.abs(jnp.fft.rfft2(planes, norm='ortho')), 0, -1)
 
 
-def whole(half: np.ndarray, width: int) -> np.ndarray:
+def whole(values: np.ndarray, width: int) -> np.ndarray:
   """Returns the map of all frequencies, zero in the centre, [..., H, W] of [..., H, W // 2 + 1].
 
   Args:
-    half: a quantity that is equal at a frequency and its mirror, in the order of `rfft2`.
+    values: of a quantity that is equal at a frequency and its mirror, in the order of `rfft2`.
     width: W.
   """
-  mirrored = np.roll(half[..., ::-1, :], 1, axis=-2)
-  full = np.concatenate([half, mirrored[..., 1 : (width + 1) // 2][..., ::-1]], axis=-1)
+  mirrored = np.roll(values[..., ::-1, :], 1, axis=-2)
+  full = np.concatenate([values, mirrored[..., 1 : (width + 1) // 2][..., ::-1]], axis=-1)
   return np.fft.fftshift(full, axes=(-2, -1))
 
 
@@ -66,20 +67,13 @@ class Measures:
   radii: np.ndarray
 
   def energies(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns `energy` Σ|F|² and `high_energy`, that of what the high pass keeps, over channels.
-
-    Args:
-      magnitude: [H, W // 2 + 1, channels], of `half_magnitude`.
-    """
+    """Returns `energy` Σ|F|² and `high_energy`, that of what the high pass keeps, over channels, of
+    `half_magnitude`."""
     energy = (magnitude**2).sum(-1)
     return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum()}
 
   def __call__(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns the `energies`, and `rings` [R], the means of |F|.
-
-    Args:
-      magnitude: [H, W // 2 + 1, channels], of `half_magnitude`.
-    """
+    """Returns the `energies`, and `rings` [R], the means of |F|."""
     rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))
     return {
       **self.energies(magnitude),
@@ -108,5 +102,4 @@ def measures(keep: np.ndarray) -> Measures:
   ring = np.floor(np.hypot(fy[:, None], np.arange(columns)[None, :]) / step + 0.5).astype(int)
   rings = (ring == np.unique(ring)[:, None, None]) * weight
   rings /= rings.sum((1, 2), keepdims=True)
-  half = np.fft.ifftshift(keep)[:, :columns]
-  return Measures(weight, weight * half, rings.astype(np.float32), np.unique(ring) * step)
+  return Measures(weight, weight * half(keep), rings.astype(np.float32), np.unique(ring) * step)

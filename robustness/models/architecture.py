@@ -1,52 +1,59 @@
-"""What has to be known of a network before it is built.
-
-The module that holds the network is imported when it is built, by the name of its family.
-"""
+"""An architecture: its network and what has to be known of it, declared in the network's file."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from collections.abc import Mapping
-from typing import Any
+import functools
 
 import flax.linen as nn
+import flax.traverse_util
+import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from robustness.core.errors import InputError
-from robustness.models.naming import Scheme
+from robustness.models.layers import Network
+from robustness.models.naming import Path, Scheme, Shape
+from robustness.models.pretrained import IMAGENET_MEAN, IMAGENET_STD, Weights
+
+HALF = (0.5, 0.5, 0.5)
+STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')  # figure 8 of Yin et al. (2019)
 
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-  """What has to be known of a network before it is built.
+  """A network and what has to be known of it.
 
   Attributes:
     name: what a config calls it.
-    family: the module under `robustness.models` that builds it.
-    options: the family's own arguments, for example depth.
+    network: the network with its options set, for as many classes as it is published for.
+    stages: the layers meant by 'stages', from the input to the output: stem and residual stages.
+    source: the paper it comes from.
+    licence: under which terms published weights circulate, and where they come from.
     input_shape: height, width and channels that it was made for; others work too.
     mean: subtracted from images in [0, 1], one value a channel or one for all.
     std: what the difference is then divided by.
-    stages: the layers meant by 'stages', from the input to the output: stem and residual stages.
-    importable: whether files of other projects with its weights are understood.
-    source: the paper it comes from.
-    licence: under which terms published weights circulate, and where they come from.
+    schemes: naming schemes of other projects' weights files, the usual one first; () if none.
+    weights: published weights, fetched by name.
+    parameters: how many the published weights are, running statistics left out; 0 where none are.
+    timm: pattern of the names that timm has for it; '' if none.
   """
 
   name: str
-  family: str
-  options: Mapping[str, Any] = dataclasses.field(hash=False)
-  input_shape: tuple[int, int, int]
-  mean: tuple[float, ...]
-  std: tuple[float, ...]
+  network: Network
   stages: tuple[str, ...]
-  importable: bool
   source: str
   licence: str
+  input_shape: tuple[int, int, int] = (224, 224, 3)
+  mean: tuple[float, ...] = IMAGENET_MEAN
+  std: tuple[float, ...] = IMAGENET_STD
+  schemes: tuple[Scheme, ...] = ()
+  weights: tuple[Weights, ...] = ()
+  parameters: int = 0
+  timm: str = ''
 
   def build(
-    self, num_classes: int, dtype: Any = jnp.float32, axis_name: str | None = None
+    self, num_classes: int, dtype: DTypeLike = jnp.float32, axis_name: str | None = None
   ) -> nn.Module:
     """Returns the network as a Linen module: `module(images, train=False) -> logits`.
 
@@ -60,12 +67,25 @@ class Architecture:
     """
     if num_classes < 1:
       raise InputError(f'{self.name} with {num_classes} classes: num_classes is 1 or more')
-    return self._family().build(num_classes, dtype, axis_name, **self.options)
+    return self.network.clone(num_classes=num_classes, dtype=dtype, axis_name=axis_name)
+
+  def shapes(self, num_classes: int, input_shape: Shape | None = None) -> dict[Path, Shape]:
+    """Returns the shape of every variable by its path, without computing any.
+
+    Args:
+      num_classes: number of logits.
+      input_shape: height, width and channels of the images; None takes the architecture's.
+    """
+    return _shapes(self, num_classes, input_shape or self.input_shape)
 
   @property
-  def schemes(self) -> tuple[Scheme, ...]:
-    """The naming schemes of other projects' weights files, the usual one first; () if none."""
-    return self._family().schemes(**self.options) if self.importable else ()
+  def default_weights(self) -> Weights | None:
+    """The published weights that are taken when nothing is said, if there are any."""
+    return next((weights for weights in self.weights if weights.default), None)
 
-  def _family(self) -> Any:
-    return importlib.import_module(f'robustness.models.{self.family}')
+
+@functools.lru_cache(maxsize=64)
+def _shapes(architecture: Architecture, num_classes: int, input_shape: Shape) -> dict[Path, Shape]:
+  image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
+  tree = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)
+  return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}

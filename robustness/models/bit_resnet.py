@@ -9,14 +9,22 @@ Standardization, 2019, equation 7.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.core.errors import InputError
-from robustness.models.layers import LinearHead, group_norm, he_normal, max_pool
+from robustness.models.architecture import HALF, STEM_AND_STAGES, Architecture
+from robustness.models.layers import (
+  GroupNorm,
+  Layer,
+  LinearHead,
+  Network,
+  Stage,
+  he_normal,
+  max_pool,
+)
 from robustness.models.naming import (
   AS_IS,
   OUTPUT_FIRST_POINTWISE,
@@ -26,6 +34,7 @@ from robustness.models.naming import (
   Stored,
   pytorch_array,
 )
+from robustness.models.pretrained import timm
 
 BLOCKS_PER_STAGE = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 STEM_FEATURES = 64
@@ -40,13 +49,12 @@ def standardise(kernel: jax.Array) -> jax.Array:
   return (kernel - mean) * jax.lax.rsqrt(variance + STANDARDISATION_EPSILON)
 
 
-class StandardisedConv(nn.Module):
+class StandardisedConv(Layer):
   """A square convolution without bias whose kernel is standardised before it is used."""
 
   features: int
   kernel: int
   stride: int = 1
-  dtype: Any = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -63,7 +71,7 @@ class StandardisedConv(nn.Module):
     )
 
 
-class Block(nn.Module):
+class Block(Layer):
   """A pre-activation bottleneck of 1×1, 3×3 and 1×1 convolutions, added to the shortcut.
 
   Where the width or the size changes, the shortcut is a 1×1 convolution of the rectified input.
@@ -71,41 +79,24 @@ class Block(nn.Module):
 
   features: int
   stride: int = 1
-  dtype: Any = jnp.float32
 
   @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), 4 × features]."""
+    del train  # group norm and standardisation are the same in training
     outputs = EXPANSION * self.features
-    active = nn.relu(group_norm(dtype=self.dtype, name='norm1')(x))
-    y = StandardisedConv(self.features, 1, 1, self.dtype, name='conv1')(active)
-    y = nn.relu(group_norm(dtype=self.dtype, name='norm2')(y))
-    y = StandardisedConv(self.features, 3, self.stride, self.dtype, name='conv2')(y)
-    y = nn.relu(group_norm(dtype=self.dtype, name='norm3')(y))
-    y = StandardisedConv(outputs, 1, 1, self.dtype, name='conv3')(y)
+    active = nn.relu(GroupNorm(dtype=self.dtype, name='norm1')(x))
+    y = StandardisedConv(self.features, 1, 1, **self.common, name='conv1')(active)
+    y = nn.relu(GroupNorm(dtype=self.dtype, name='norm2')(y))
+    y = StandardisedConv(self.features, 3, self.stride, **self.common, name='conv2')(y)
+    y = nn.relu(GroupNorm(dtype=self.dtype, name='norm3')(y))
+    y = StandardisedConv(outputs, 1, 1, **self.common, name='conv3')(y)
     if self.stride != 1 or x.shape[-1] != outputs:
-      x = StandardisedConv(outputs, 1, self.stride, self.dtype, name='shortcut')(active)
+      x = StandardisedConv(outputs, 1, self.stride, **self.common, name='shortcut')(active)
     return x + y
 
 
-class Stage(nn.Module):
-  """Blocks of one width; the first one may halve the image."""
-
-  features: int
-  num_blocks: int
-  stride: int = 1
-  dtype: Any = jnp.float32
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), 4 × features]."""
-    for index in range(self.num_blocks):
-      stride = self.stride if index == 0 else 1
-      x = Block(self.features, stride, self.dtype, name=f'block{index}')(x)
-    return x
-
-
-class BitResNet(nn.Module):
+class BitResNet(Network):
   """A Big Transfer ResNet.
 
   Layers: `stem` (the first convolution alone), `stage1` to `stage4` (sums before the next norm, as
@@ -113,55 +104,24 @@ class BitResNet(nn.Module):
   ReLU) and `head`.
 
   Attributes:
-    num_classes: number of logits.
     depth: number of weighted layers, a key of `BLOCKS_PER_STAGE`.
     width: widens all layers but the head.
-    dtype: what is computed in; parameters and logits are float32.
   """
 
-  num_classes: int
   depth: int = 50
   width: int = 1
-  dtype: Any = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
-
-    Args:
-      x: images after the architecture's own normalisation, of any height and width.
-      train: changes nothing, as group norm and standardisation are the same in training.
-    """
-    del train
+    """See `Network`; nothing is different in training."""
     features = STEM_FEATURES * self.width
-    x = StandardisedConv(features, 7, 2, self.dtype, name='stem')(x.astype(self.dtype))
+    x = StandardisedConv(features, 7, 2, **self.common, name='stem')(x.astype(self.dtype))
     x = max_pool(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
     for index, num_blocks in enumerate(BLOCKS_PER_STAGE[self.depth]):
-      stride = 1 if index == 0 else 2
-      x = Stage(features * 2**index, num_blocks, stride, self.dtype, name=f'stage{index + 1}')(x)
-    x = nn.relu(group_norm(dtype=self.dtype, name='final')(x))
+      block, stride = functools.partial(Block, features * 2**index), 1 if index == 0 else 2
+      x = Stage(block, num_blocks, stride, **self.common, name=f'stage{index + 1}')(x, train)
+    x = nn.relu(GroupNorm(dtype=self.dtype, name='final')(x))
     return LinearHead(self.num_classes, name='head')(x)
-
-
-def build(num_classes: int, dtype: Any, axis_name: str | None, depth: int, width: int) -> nn.Module:
-  """Returns the network of `depth` layers widened `width` times; see `BitResNet`.
-
-  Raises:
-    InputError: an unknown depth, or a width below 1.
-  """
-  del axis_name
-  if depth not in BLOCKS_PER_STAGE:
-    valid = ', '.join(map(str, BLOCKS_PER_STAGE))
-    raise InputError(f'no BiT ResNet of depth {depth}; valid: {valid}')
-  if width < 1:
-    raise InputError(f'width {width} is no BiT ResNet: it is 1 or more, for example 1 or 3')
-  return BitResNet(num_classes, depth, width, dtype)
-
-
-def schemes(depth: int, width: int) -> tuple[Scheme, ...]:
-  """Returns timm's names and those of Big Transfer's own archives, for every size."""
-  del depth, width
-  return (Scheme('timm', _timm), Scheme('google-research/big_transfer', _big_transfer))
 
 
 def _timm(path: Path) -> Stored:
@@ -194,3 +154,38 @@ def _big_transfer(path: Path) -> Stored:
   unit = int(block.removeprefix('block')) + 1
   part = 'a/proj' if inside == 'shortcut' else 'abc'[int(inside[-1]) - 1]
   return Stored((f'resnet/block{stage[-1]}/unit{unit:02d}/{part}/{kind}',))
+
+
+def _architecture(depth: int, width: int, parameters: int) -> Architecture:
+  name, theirs = f'bit_r{depth}x{width}', f'resnetv2_{depth}x{width}_bit'
+  return Architecture(
+    name,
+    BitResNet(depth=depth, width=width),
+    mean=HALF,
+    std=HALF,
+    stages=(*STEM_AND_STAGES, 'stage4'),
+    source='Kolesnikov et al., Big Transfer (BiT): General Visual Representation Learning, 2020',
+    licence='weights of google-research/big_transfer, and of timm: Apache-2.0',
+    schemes=(Scheme('timm', _timm), Scheme('google-research/big_transfer', _big_transfer)),
+    weights=(
+      timm(
+        name,
+        f'{theirs}.goog_in21k_ft_in1k',
+        side=448,
+        crop=1.0,
+        interpolation='bilinear',
+        mean=HALF,
+        std=HALF,
+      ),
+    ),
+    parameters=parameters,
+    timm=theirs,
+  )
+
+
+ARCHITECTURES = (
+  _architecture(50, 1, 25_549_352),
+  _architecture(101, 1, 44_541_480),
+  _architecture(50, 3, 217_319_080),
+  _architecture(101, 3, 387_934_888),
+)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
+import jax
 import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 
+Rows = TypeVar('Rows', np.ndarray, jax.Array)
 OUTPUTS = ('logits', 'probabilities')
 SUM_TOLERANCE = 2e-3
 """Of probabilities; bfloat16 changes each, and so their sum, by up to a share of 2**-9."""
@@ -31,7 +33,7 @@ class CheckedFunction:
     batch_size: images in every call, the last one filled up with zeros; 0 passes on what comes.
   """
 
-  function: Callable[[np.ndarray], Any]
+  function: Callable[[np.ndarray], object]
   num_classes: int
   outputs: str = 'logits'
   batch_size: int = 0
@@ -91,6 +93,12 @@ class CheckedFunction:
       return np.log(output.astype(np.float32))
 
 
-def are_distributions(rows: Any) -> Any:
+def are_distributions(rows: Rows) -> Rows:
   """Returns which rows [N, classes], of NumPy or JAX, have no negative number and the sum 1."""
   return (rows >= 0).all(1) & (abs(rows.sum(1) - 1) <= SUM_TOLERANCE)
+
+
+def shape_or_kind(value: object) -> tuple[int, ...] | str:
+  """Returns the shape of an array of any library, of anything else the name of the value's type."""
+  shape = getattr(value, 'shape', None)
+  return tuple(shape) if shape else type(value).__name__

@@ -12,8 +12,9 @@ import numpy as np
 from flax import linen as nn
 
 from robustness.core.errors import InputError, nearest
-from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions
+from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, shape_or_kind
 from robustness.models.inputs import InputFilter, Inputs
+from robustness.models.layers import first_calls
 
 Variables = Any
 Layers = dict[str, jax.Array]
@@ -21,6 +22,10 @@ Forward = Callable[[Variables, jax.Array, tuple[str, ...]], tuple[jax.Array, Lay
 LOGITS = 'logits'
 UNPROJECTED = 'unprojected_logits'
 STAGES = 'stages'
+_NO_GRADIENT = (
+  'callable, which has no gradient: this study needs a network in JAX (see Classifier.from_nnx and '
+  'robustness.models.classifier.from_linen).'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Classifier:
   @classmethod
   def from_callable(
     cls,
-    function: Callable[[np.ndarray], Any],
+    function: Callable[[np.ndarray], object],
     input_shape: tuple[int, int, int],
     class_names: Sequence[str],
     *,
@@ -101,7 +106,7 @@ class Classifier:
   @classmethod
   def from_nnx(
     cls,
-    module: Any,
+    module: object,
     *,
     name: str,
     input_shape: tuple[int, int, int],
@@ -120,16 +125,16 @@ class Classifier:
     Args:
       module: an `nnx.Module`; takes normalised images.
       name: what tables call it.
-      input_shape: (H, W, C).
-      class_names: names of its outputs.
-      mean: per channel or one for all, of images in [0, 1]; the network sees (x - mean) / std.
-      std: per channel or one for all.
-      stages: module paths of the residual stages, such as 'blocks/0'.
-      provenance: where the weights come from.
-      input_filter: what is done to the images before.
+      input_shape: see `from_linen`.
+      class_names: see `from_linen`.
+      mean: see `from_linen`.
+      std: see `from_linen`.
+      stages: see `from_linen`.
+      provenance: see `from_linen`.
+      input_filter: see `from_linen`.
 
     Returns:
-      A `Classifier` whose layers are all module paths and 'logits'.
+      A `Classifier` whose layers are all module paths, such as 'blocks/0', and 'logits'.
 
     Raises:
       InputError: no NNX module, or one that does not give [B, classes] for images alone.
@@ -156,7 +161,7 @@ class Classifier:
     return len(self.class_names)
 
   def predict(self, images: np.ndarray) -> np.ndarray:
-    """Returns logits float32 [B, classes] of images float32 [B, H, W, C] in [0, 1], by hand.
+    """Returns logits float32 [B, classes] of images float32 [B, H, W, C] in [0, 1].
 
     Raises:
       InputError: images of another kind or shape, or outside [0, 1].
@@ -189,12 +194,9 @@ class Classifier:
         a callable.
     """
     if self.host_function:
-      raise InputError(
-        f'{self.name} is a callable, which has no gradient: this study needs a network '
-        'in JAX (see Classifier.from_nnx and robustness.models.classifier.from_linen).'
-      )
+      raise InputError(f'{self.name} is a {_NO_GRADIENT}')
     try:
-      answer: Any = self.forward(variables, images, layers)
+      answer: object = self.forward(variables, images, layers)
     except jax.errors.JAXTypeError as error:
       reason = str(error).splitlines()[0]
       raise InputError(
@@ -207,11 +209,10 @@ class Classifier:
         '(logits, {layer: output}), where {} stands for no layers.'
       )
     logits, outputs = answer
-    shape = getattr(logits, 'shape', None)
     expected = (len(images), self.num_classes)
-    if shape != expected:
+    if (given := shape_or_kind(logits)) != expected:
       raise InputError(
-        f'{self.name} gives {shape or type(logits).__name__} for {expected[0]} images and '
+        f'{self.name} gives {given} for {expected[0]} images and '
         f'{expected[1]} class names; it must give {expected}.'
       )
     if not jnp.issubdtype(logits.dtype, jnp.floating):
@@ -279,8 +280,8 @@ def from_linen(
     name: what tables call it.
     input_shape: (H, W, C).
     class_names: names of its outputs.
-    mean: per channel, of images in [0, 1]; the network sees (x - mean) / std.
-    std: per channel.
+    mean: per channel or one for all, of images in [0, 1]; the network sees (x - mean) / std.
+    std: per channel or one for all.
     stages: module paths of the residual stages.
     provenance: where the weights come from.
     input_filter: what is done to the images before.
@@ -302,7 +303,7 @@ def from_linen(
       mutable=['intermediates'],
       capture_intermediates=lambda m, _: '/'.join(m.path) in layers,
     )
-    return logits, _flatten(state['intermediates'])
+    return logits, first_calls(state['intermediates'])
 
   return Classifier(
     name,
@@ -319,8 +320,8 @@ def from_linen(
 def _host_only(
   variables: Variables, images: jax.Array, layers: tuple[str, ...]
 ) -> tuple[jax.Array, Layers]:
-  """Stands where a callable has no `forward`; `Classifier.apply` does not call it."""
-  raise NotImplementedError
+  """The `forward` of a callable, which is none: refuses."""
+  raise InputError(f'a {_NO_GRADIENT}')
 
 
 def _forward(
@@ -353,16 +354,7 @@ def _module_paths(
   def capture(weights: Variables, x: jax.Array) -> Any:
     return module.apply(weights, x, mutable=['intermediates'], capture_intermediates=True)[1]
 
-  outputs = _flatten(jax.eval_shape(capture, variables, images)['intermediates'])
-  return tuple(path for path, value in outputs.items() if path and hasattr(value, 'shape'))
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
-  """Turns captured intermediates into {module path: output of its first call}."""
-  outputs: dict[str, Any] = {}
-  for key, value in tree.items():
-    if key == '__call__':
-      outputs[prefix] = value[0]
-    elif isinstance(value, Mapping):  # a module; what modules sow are tuples
-      outputs.update(_flatten(value, f'{prefix}/{key}' if prefix else key))
-  return outputs
+  outputs = first_calls(jax.eval_shape(capture, variables, images)['intermediates'])
+  return tuple(
+    path for path, value in outputs.items() if path and isinstance(value, jax.ShapeDtypeStruct)
+  )

@@ -23,7 +23,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,11 +43,8 @@ def convolution(
   strides: Sequence[int],
   padding: str | Sequence[tuple[int, int]],
   *,
-  lhs_dilation: Sequence[int] | None = None,
-  rhs_dilation: Sequence[int] | None = None,
-  dimension_numbers: Any = None,
-  feature_group_count: int = 1,
-  precision: Any = None,
+  precision: lax.PrecisionLike = None,
+  **plain: object,
 ) -> jax.Array:
   """Returns what `lax.conv_general_dilated` does; for `nn.Conv(conv_general_dilated=...)`.
 
@@ -60,32 +56,17 @@ def convolution(
     kernel: [U, V, I, O], of the same type.
     strides: two.
     padding: 'SAME', 'VALID' or pairs, see there.
-    lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count, precision: see there. With
-      any dilation, groups or another order of dimensions the gradient is XLA's own.
+    precision: of the products.
+    plain: what `nn.Conv` passes on beside: no dilation, one group, `DIMENSIONS`.
   """
-  plain = (
-    inputs.ndim == 4
-    and feature_group_count == 1
-    and set(lhs_dilation or (1,)) | set(rhs_dilation or (1,)) == {1}
-    and lax.conv_dimension_numbers(inputs.shape, kernel.shape, dimension_numbers)
-    == lax.conv_dimension_numbers(inputs.shape, kernel.shape, DIMENSIONS)
-  )
-  if not (plain and jax.default_backend() == 'cpu'):
+  if jax.default_backend() != 'cpu':
     return lax.conv_general_dilated(
-      inputs,
-      kernel,
-      strides,
-      padding,
-      lhs_dilation,
-      rhs_dilation,
-      dimension_numbers,
-      feature_group_count,
-      precision=precision,
+      inputs, kernel, strides, padding, dimension_numbers=DIMENSIONS, precision=precision
     )
-  pads: Any = padding
   if isinstance(padding, str):
-    pads = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
-  return _convolution(inputs, kernel, tuple(strides), tuple(map(tuple, pads)), precision)
+    padding = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
+  pads = tuple((low, high) for low, high in padding)
+  return _convolution(inputs, kernel, tuple(strides), pads, precision)
 
 
 def _patches_pay(inputs: jax.Array, kernel: jax.Array, strides: Sequence[int]) -> bool:
@@ -100,7 +81,11 @@ def _patches_pay(inputs: jax.Array, kernel: jax.Array, strides: Sequence[int]) -
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
 def _convolution(
-  inputs: jax.Array, kernel: jax.Array, strides: tuple[int, ...], pads: Pads, precision: Any
+  inputs: jax.Array,
+  kernel: jax.Array,
+  strides: tuple[int, ...],
+  pads: Pads,
+  precision: lax.PrecisionLike,
 ) -> jax.Array:
   return lax.conv_general_dilated(
     inputs, kernel, strides, pads, dimension_numbers=DIMENSIONS, precision=precision
@@ -108,7 +93,11 @@ def _convolution(
 
 
 def _forward(
-  inputs: jax.Array, kernel: jax.Array, strides: tuple[int, ...], pads: Pads, precision: Any
+  inputs: jax.Array,
+  kernel: jax.Array,
+  strides: tuple[int, ...],
+  pads: Pads,
+  precision: lax.PrecisionLike,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
   return _convolution(inputs, kernel, strides, pads, precision), (inputs, kernel)
 
@@ -116,14 +105,14 @@ def _forward(
 def _backward(
   strides: tuple[int, ...],
   pads: Pads,
-  precision: Any,
+  precision: lax.PrecisionLike,
   residuals: tuple[jax.Array, jax.Array],
   change: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
   inputs, kernel = residuals
-  by_inputs = input_gradient(change, kernel, inputs.shape[1:3], strides, pads, precision)
+  by_inputs = _input_gradient(change, kernel, inputs.shape[1:3], strides, pads, precision)
   if _patches_pay(inputs, kernel, strides):
-    by_kernel = filter_gradient(inputs, change, kernel.shape[:2], strides, pads, precision)
+    by_kernel = _filter_gradient(inputs, change, kernel.shape[:2], strides, pads, precision)
   else:
     [by_kernel] = jax.linear_transpose(
       lambda k: lax.conv_general_dilated(
@@ -137,23 +126,15 @@ def _backward(
 _convolution.defvjp(_forward, _backward)
 
 
-def input_gradient(
+def _input_gradient(
   change: jax.Array,
   kernel: jax.Array,
   size: Sequence[int],
   strides: Sequence[int],
   pads: Pads,
-  precision: Any = None,
+  precision: lax.PrecisionLike,
 ) -> jax.Array:
-  """Returns the gradient by the convolution's inputs, [B, H, W, I].
-
-  Args:
-    change: the gradient by the convolution's output, [B, H', W', O].
-    kernel: [U, V, I, O].
-    size: H and W.
-    strides, pads: of the convolution.
-    precision: of the products.
-  """
+  """Returns the gradient by the inputs, [B, H, W, I], given that by the output."""
   before = [side - 1 - low for side, (low, _) in zip(kernel.shape[:2], pads, strict=True)]
   after = [
     length + side - 1 - ((outputs - 1) * stride + 1) - first
@@ -172,26 +153,19 @@ def input_gradient(
   )
 
 
-def filter_gradient(
+def _filter_gradient(
   inputs: jax.Array,
   change: jax.Array,
   sides: Sequence[int],
   strides: Sequence[int],
   pads: Pads,
-  precision: Any = None,
+  precision: lax.PrecisionLike = None,
 ) -> jax.Array:
   """Returns Σ over images and places of patches × change, [U, V, I, O], in float32 or wider.
 
   The images are cut into as many shares as devices may share the batch (`parallel.create` takes
-  the largest number that divides it), each with a sum of its own until the end: then no device
-  needs another's images.
-
-  Args:
-    inputs: [B, H, W, I].
-    change: the gradient by the convolution's output, [B, H', W', O].
-    sides: U and V, of the kernel.
-    strides, pads: of the convolution.
-    precision: of the products.
+  the largest number that divides it), each with its sum until the end: then no device needs
+  another's images.
   """
   images, (height, width) = len(inputs), change.shape[1:3]
   shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)

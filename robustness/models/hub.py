@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.metadata
 import importlib.util
 import pathlib
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.models import pretrained
-from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights
+from robustness.models import catalog
+from robustness.models.architecture import Architecture
+from robustness.models.naming import Facts
+from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights, timm
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 
 
-@dataclasses.dataclass(frozen=True)
-class Fetched:
-  """A weights file on this machine.
-
-  Attributes:
-    path: where it lies.
-    revision: which version it is: a package's version, a hub's commit, or a digest.
-  """
+class Fetched(NamedTuple):
+  """A weights file on this machine; the revision is a package's version, a commit, or a digest."""
 
   path: pathlib.Path
   revision: str
@@ -44,26 +38,32 @@ def resolve(weights: str, architecture: str) -> Weights | None:
   Raises:
     InputError: an unknown name, or weights of another architecture.
   """
-  entry = _find(weights, architecture)
-  if entry and entry.architecture != architecture:
+  found = catalog.find(architecture)
+  entry = _find(weights, found)
+  name = found.name if found else architecture
+  if entry and entry.architecture != name:
     raise InputError(
       f'weights {weights!r} are of {entry.architecture!r}, and config.classifier.'
-      f'name is {architecture!r}: set --config.classifier.name={entry.architecture}'
+      f'name is {name!r}: set --config.classifier.name={entry.architecture}'
     )
   return entry
 
 
-def _find(weights: str, architecture: str) -> Weights | None:
+def _find(weights: str, architecture: Architecture | None) -> Weights | None:
   if not weights:
-    return pretrained.default(architecture)
-  if weights in pretrained.KNOWN:
-    return pretrained.KNOWN[weights]
+    return architecture.default_weights if architecture else None
+  own = architecture.weights if architecture else ()
+  known = {**catalog.WEIGHTS, **{entry.name: entry for entry in own}}
+  if weights in known:
+    return known[weights]
   source, colon, name = weights.partition(':')
   if source == TIMM:
     return described_by_hub(name)
   if colon and (source in SOURCES or not expanded(weights).exists()):
-    raise InputError(f'unknown weights {weights!r}: {nearest(weights, pretrained.KNOWN)}')
-  return pretrained.by_file(pathlib.Path(weights).name)
+    raise InputError(f'unknown weights {weights!r}: {nearest(weights, known)}')
+  file = pathlib.Path(weights).name
+  matches = [entry for entry in known.values() if entry.file.rpartition('/')[2] == file]
+  return matches[0] if len(matches) == 1 else None
 
 
 @functools.lru_cache(maxsize=8)
@@ -78,7 +78,7 @@ def described_by_hub(name: str) -> Weights:
   return from_timm_config(name, json_files.read(fetched.path))
 
 
-def from_timm_config(name: str, config: Mapping[str, Any]) -> Weights:
+def from_timm_config(name: str, config: Facts) -> Weights:
   """Returns the facts of timm's weights `name` out of their `config.json`.
 
   Raises:
@@ -86,31 +86,26 @@ def from_timm_config(name: str, config: Mapping[str, Any]) -> Weights:
       not square or not cropped at the centre.
   """
   facts = config.get('pretrained_cfg', config)
-  architecture = pretrained.of_timm_name(config['architecture'])
+  architecture = catalog.of_timm_name(config['architecture'])
   _, height, width = facts['input_size']
-  refused = {
-    f'the architecture {config["architecture"]!r} is not among those here': not architecture,
-    f'it tells {facts["num_classes"]} classes apart, not the 1000 of ImageNet': facts['num_classes']
-    != 1000,
-    f'its images are {height}x{width}, not square': height != width,
-    f'its crop is {facts.get("crop_mode")!r}, not at the centre': facts.get('crop_mode', 'center')
-    != 'center',
-  }
-  for reason, holds in refused.items():
-    if holds:
+  classes, crop = facts['num_classes'], facts.get('crop_mode', 'center')
+  for refused, reason in (
+    (not architecture, f'the architecture {config["architecture"]!r} is not among those here'),
+    (classes != 1000, f'it tells {classes} classes apart, not the 1000 of ImageNet'),
+    (height != width, f'its images are {height}x{width}, not square'),
+    (crop != 'center', f'its crop is {crop!r}, not at the centre'),
+  ):
+    if refused:
       raise InputError(f'weights {TIMM}:{name} cannot be used: {reason}')
-  return Weights(
-    f'{TIMM}:{name}',
+  return timm(
     architecture,
-    TIMM,
-    f'timm/{name}',
-    WEIGHTS_FILE,
-    tuple(facts['mean']),
-    tuple(facts['std']),
-    width,
-    facts['crop_pct'],
-    facts['interpolation'],
+    name,
+    side=width,
+    crop=facts['crop_pct'],
+    interpolation=facts['interpolation'],
     licence=facts.get('license', 'see the hub'),
+    mean=tuple(facts['mean']),
+    std=tuple(facts['std']),
   )
 
 

@@ -1,26 +1,35 @@
-"""Label spaces: names of classes, other words for them, and tables onto coarser spaces.
+"""Label spaces: names of classes, other words for them, tables and scores onto coarser spaces.
 
 Labels of data and outputs of a classifier are brought together by name, never by position.
+
+A line of `video_classes.txt` is a space, a class, its WordNet identifier (of the synset that it
+collects the hyponyms of, or none) and the positions of its members in ImageNet's order. A class
+without members cannot be predicted.
+
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 3.1 and the
+released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from scipy import special
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.rows import Rows, with_labels
 from robustness.models import imagenet_names
-from robustness.models.label_tables import IMAGENET_VID, YOUTUBE_BB
 
 IMAGENET = 'imagenet'
 DATA = 'data'
 """What a config calls the classes that the data have."""
 MERGES = ('max', 'sum', 'mean')
-_COARSE = {'imagenet_vid': IMAGENET_VID, 'youtube_bb': YOUTUBE_BB}
+LOGITS, PROBABILITIES = SCORES = ('logits', 'probabilities')
+_COARSE = ('imagenet_vid', 'youtube_bb')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,15 +63,24 @@ def get(name: str) -> LabelSpace:
     return LabelSpace(name, imagenet_names.NAMES, positions)
   if name not in _COARSE:
     raise InputError(f'unknown label space {name!r}: {nearest(name, (IMAGENET, *_COARSE))}')
-  table = _COARSE[name]
-  members = tuple(parse_ranges(ranges) for _, _, ranges in table)
-  wnids = {wnid: index for index, (_, wnid, _) in enumerate(table) if wnid}
+  entries = coarse_entries(name)
+  members = tuple(parse_ranges(ranges) for _, _, ranges in entries)
+  wnids = {wnid: index for index, (_, wnid, _) in enumerate(entries) if wnid}
   fine = {
     imagenet_names.WNIDS[member]: index
     for index, all_members in enumerate(members)
     for member in all_members
   }
-  return LabelSpace(name, tuple(entry[0] for entry in table), {**fine, **wnids}, members, IMAGENET)
+  return LabelSpace(
+    name, tuple(entry[0] for entry in entries), {**fine, **wnids}, members, IMAGENET
+  )
+
+
+def coarse_entries(space: str) -> list[tuple[str, str, str]]:
+  """Returns name, WordNet identifier and ranges of members of every class of a coarse space."""
+  text = pathlib.Path(__file__).with_name('video_classes.txt').read_text(encoding='utf-8')
+  lines = [[part.strip() for part in line.split('|')] for line in text.splitlines()]
+  return [(name, wnid, ranges) for owner, name, wnid, ranges in lines if owner == space]
 
 
 def spelt(name: str) -> str:
@@ -131,3 +149,52 @@ def _first(class_names: Sequence[str], aliases: Mapping[str, int]) -> str:
   """Returns what the first classes are called."""
   words = [*class_names[:3], *list(aliases)[:1]]
   return 'Its classes are called ' + ', '.join(map(repr, words)) + ', ...'
+
+
+def project_scores(
+  scores: np.ndarray, space: LabelSpace, merge: str = 'max', kind: str = LOGITS
+) -> np.ndarray:
+  """Returns scores of the coarse classes; a class without members has −∞.
+
+  Over the members M_c of class c: max z_m, log Σ exp z_m or log (Σ exp z_m / |M_c|) of logits, and
+  max p_m, Σ p_m or Σ p_m / |M_c| of probabilities. The largest coarse score is the same class for
+  logits and for their softmax.
+
+  Args:
+    scores: [N, classes of the fine space].
+    space: coarse classes with their members.
+    merge: 'max', 'sum' or 'mean'.
+    kind: 'logits' or 'probabilities'.
+
+  Returns:
+    [N, coarse classes], of the dtype of `scores`.
+
+  Raises:
+    InputError: another merge or kind, a space without members, too few scores, or negative
+      probabilities.
+  """
+  for name, value, valid in (('merge', merge, MERGES), ('scores', kind, SCORES)):
+    if value not in valid:
+      raise InputError(f'{name} is {value!r}; {nearest(value, valid)}.')
+  needed = max((max(m) for m in space.members if m), default=-1) + 1
+  if not needed or scores.shape[-1] < needed:
+    raise InputError(
+      f'{scores.shape[-1]} scores a frame cannot be projected onto {space.name!r}: '
+      f'it is made of {needed} classes of {space.source or "no other space"!r}.'
+    )
+  if kind == PROBABILITIES and scores.size and scores.min() < 0:
+    raise InputError(f"probabilities are {scores.min():g} at least: set scores to 'logits'.")
+  projected = np.full((len(scores), len(space.members)), -np.inf, scores.dtype)
+  for column, members in enumerate(space.members):
+    if members:
+      projected[:, column] = _merged(scores[:, list(members)], merge, kind)
+  return projected
+
+
+def _merged(values: np.ndarray, merge: str, kind: str) -> np.ndarray:
+  if merge == 'max':
+    return values.max(1)
+  if kind == PROBABILITIES:
+    return values.sum(1) / (values.shape[1] if merge == 'mean' else 1)
+  total = special.logsumexp(values, axis=1)
+  return total - np.log(values.shape[1]) if merge == 'mean' else total

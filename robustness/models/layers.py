@@ -11,13 +11,14 @@ weights are used as they are.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax import traverse_util
+from jax.typing import DTypeLike
 
 from robustness.core.errors import InputError
 from robustness.models import convolution_gradients
@@ -30,7 +31,47 @@ FEATURES = 'features'
 he_normal = nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')
 
 
-def convolution(features: int, kernel: int, stride: int = 1, *, dtype: Any, name: str) -> nn.Conv:
+class Common(TypedDict):
+  """What all layers of a network share, as arguments."""
+
+  dtype: DTypeLike
+  axis_name: str | None
+
+
+class Layer(nn.Module, kw_only=True):
+  """A part of a network.
+
+  Attributes:
+    dtype: what is computed in; parameters, statistics and logits are float32.
+    axis_name: the pmap axis over which batch norm is synchronised in training, or None; of no
+      effect where there is none.
+  """
+
+  dtype: DTypeLike = jnp.float32
+  axis_name: str | None = None
+
+  @property
+  def common(self) -> Common:
+    """The arguments of the layers inside."""
+    return {'dtype': self.dtype, 'axis_name': self.axis_name}
+
+
+class Network(Layer):
+  """A whole network: `network(images, train=False)` returns logits [B, num_classes].
+
+  Images are [B, H, W, C], normalised, of any height and width unless a network says more. With
+  `train=True` batch norm takes the batch's statistics and updates the collection `batch_stats`.
+
+  Attributes:
+    num_classes: number of logits.
+  """
+
+  num_classes: int = 1000
+
+
+def convolution(
+  features: int, kernel: int, stride: int = 1, *, dtype: DTypeLike, name: str
+) -> nn.Conv:
   """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side.
 
   Args:
@@ -53,22 +94,21 @@ def convolution(features: int, kernel: int, stride: int = 1, *, dtype: Any, name
   )
 
 
-def batch_norm(train: bool, *, dtype: Any, axis_name: str | None, name: str) -> nn.BatchNorm:
-  """Returns batch normalisation over all axes but the channels.
+def batch_norm(
+  train: bool,
+  momentum: float = MOMENTUM,
+  epsilon: float = EPSILON,
+  *,
+  dtype: DTypeLike,
+  axis_name: str | None,
+  name: str,
+) -> nn.BatchNorm:
+  """Returns batch normalisation over all axes but the channels; see `Layer` for the arguments.
 
-  Args:
-    train: True normalises by the batch and moves the running statistics, False uses those.
-    dtype: what is computed in; statistics are always float32.
-    axis_name: the pmap axis over which training statistics are averaged, or None.
-    name: the layer's name in the module that calls this.
+  With `train` it normalises by the batch and moves the running statistics, else it uses those.
   """
   return nn.BatchNorm(
-    use_running_average=not train,
-    momentum=MOMENTUM,
-    epsilon=EPSILON,
-    dtype=dtype,
-    axis_name=axis_name,
-    name=name,
+    not train, momentum=momentum, epsilon=epsilon, dtype=dtype, axis_name=axis_name, name=name
   )
 
 
@@ -91,7 +131,7 @@ class GroupNorm(nn.Module):
 
   groups: int = 32
   epsilon: float = EPSILON
-  dtype: Any = jnp.float32
+  dtype: DTypeLike = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -109,16 +149,6 @@ class GroupNorm(nn.Module):
     size = x.shape[-1] // self.groups
     means = x.mean((1, 2)).reshape(len(x), self.groups, size).mean(-1)
     return jnp.repeat(means, size, axis=1)[:, None, None]
-
-
-def group_norm(*, dtype: Any, name: str) -> GroupNorm:
-  """Returns normalisation of each image over 32 groups of channels and all positions.
-
-  Args:
-    dtype: what is computed in; mean and variance are taken in float32.
-    name: the layer's name in the module that calls this.
-  """
-  return GroupNorm(dtype=dtype, name=name)
 
 
 def max_pool(x: jax.Array, *, padding: int = 0, whole: bool = False) -> jax.Array:
@@ -148,7 +178,7 @@ class DepthwiseConv(nn.Module):
 
   kernel: int
   stride: int = 1
-  dtype: Any = jnp.float32
+  dtype: DTypeLike = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -166,34 +196,49 @@ class DepthwiseConv(nn.Module):
     return functools.reduce(jnp.add, products).astype(self.dtype)
 
 
-class NormRelu(nn.Module):
+class NormRelu(Layer):
   """Batch norm, then ReLU, as one layer whose output can be captured."""
-
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Normalises and rectifies `x` of shape [B, H, W, C]."""
-    x = batch_norm(train, dtype=self.dtype, axis_name=self.axis_name, name='bn')(x)
-    return nn.relu(x)
+    return nn.relu(batch_norm(train, **self.common, name='bn')(x))
 
 
-class ConvNormRelu(nn.Module):
+class ConvNormRelu(Layer):
   """Convolution, batch norm and ReLU as one layer whose output can be captured."""
 
   features: int
   kernel: int = 3
   stride: int = 1
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     x = convolution(self.features, self.kernel, self.stride, dtype=self.dtype, name='conv')(x)
-    x = batch_norm(train, dtype=self.dtype, axis_name=self.axis_name, name='bn')(x)
-    return nn.relu(x)
+    return nn.relu(batch_norm(train, **self.common, name='bn')(x))
+
+
+class Stage(Layer):
+  """`block0`, `block1`, ... in a row, of which the first one may halve the image.
+
+  Attributes:
+    block: makes a block, given `stride`, `name` and what all layers share.
+    num_blocks: how many.
+    stride: of the first.
+  """
+
+  block: Callable[..., nn.Module]
+  num_blocks: int
+  stride: int = 1
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features of the blocks]."""
+    for index in range(self.num_blocks):
+      stride = self.stride if index == 0 else 1
+      x = self.block(stride=stride, **self.common, name=f'block{index}')(x, train)
+    return x
 
 
 def at_least_float32(x: jax.Array) -> jax.Array:
@@ -205,7 +250,6 @@ class LinearHead(nn.Module):
   """Mean over the image (or all its pixels), then a linear map to logits, in float32 or wider."""
 
   num_classes: int
-
   pool: bool = True
 
   @nn.compact
@@ -231,3 +275,14 @@ def sown_features(intermediates: Mapping[str, Any]) -> jax.Array:
     f'this network does not say what its last linear map is given: have its head call self.sow('
     f"'intermediates', '{FEATURES}', x), or end it with robustness.models.layers.LinearHead."
   )
+
+
+def first_calls(tree: Mapping[Any, Any], prefix: str = '') -> dict[str, Any]:
+  """Turns captured intermediates, of Linen or NNX, into {module path: output of its first call}."""
+  outputs: dict[str, Any] = {}
+  for key, value in tree.items():
+    if key == '__call__':
+      outputs[prefix] = value[0]
+    elif isinstance(value, Mapping):  # a module; what modules sow are tuples
+      outputs.update(first_calls(value, f'{prefix}/{key}' if prefix else str(key)))
+  return outputs

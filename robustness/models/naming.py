@@ -9,11 +9,16 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 Path = tuple[str, ...]
 Shape = tuple[int, ...]
+Variables = dict[str, Any]
+"""Collections such as {'params': ..., 'batch_stats': ...}: nested dicts of arrays."""
+Facts = Mapping[str, Any]
+"""Plain values that JSON can hold."""
 
 HEAD_BIAS = ('params', 'head', 'dense', 'bias')
 _PYTORCH_LEAVES = {

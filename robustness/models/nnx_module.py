@@ -7,7 +7,7 @@ into its arrays and the rest once, and put together again where the step is trac
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from robustness.core.errors import InputError
-
-CALL = '__call__'
+from robustness.models.callables import shape_or_kind
+from robustness.models.layers import first_calls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +29,8 @@ class NnxModule:
     variables: all its other arrays by path, a pytree of dicts.
   """
 
-  definition: Any
-  random: Any
+  definition: nnx.GraphDef[nnx.Module]
+  random: nnx.State
   variables: dict[str, Any]
 
   def __call__(
@@ -50,24 +50,18 @@ class NnxModule:
       self._module(variables), nnx.Intermediate, method_outputs=nnx.Intermediate
     )
     logits, outputs = captured(inputs)
-    return logits, _first_calls(nnx.to_pure_dict(outputs))
+    values = first_calls(nnx.to_pure_dict(outputs))
+    return logits, {path: x for path, x in values.items() if path and isinstance(x, jax.Array)}
 
   def _module(self, variables: Any) -> Any:
     return nnx.merge(self.definition, self.random, nnx.State(variables), copy=True)
 
 
-def split(module: Any, name: str) -> NnxModule:
-  """Returns a module in evaluation mode, split; the module itself stays as it is.
-
-  Evaluation mode is `Module.eval()`: batch normalisation takes its running averages, and dropout
-  drops nothing.
-
-  Args:
-    module: an `nnx.Module`.
-    name: what messages call it.
+def split(module: object, name: str) -> NnxModule:
+  """Returns a module in evaluation mode (`Module.eval()`), split; the module stays as it is.
 
   Raises:
-    InputError: something else than an NNX module.
+    InputError: something else than an NNX module; `name` is what the message calls it.
   """
   if not isinstance(module, nnx.Module):
     raise InputError(
@@ -86,11 +80,7 @@ def layer_names(
 ) -> tuple[str, ...]:
   """Returns the paths of the modules inside, such as 'blocks/0/conv', in order of their names.
 
-  Args:
-    module: to be traced; nothing is computed.
-    image_shape: (H, W, C) of the images that it takes.
-    num_classes: outputs that it must have.
-    name: what messages call it.
+  Nothing is computed.
 
   Raises:
     InputError: it cannot be called with images alone, or gives another shape than [B, classes].
@@ -103,22 +93,9 @@ def layer_names(
       f'{name} cannot be called with images {(2, *image_shape)} alone: {type(error).__name__}: '
       f'{error} Wrap it in an nnx.Module whose __call__ takes images [B, H, W, C].'
     ) from error
-  shape = getattr(logits, 'shape', None)
-  if shape != (2, num_classes):
+  if (given := shape_or_kind(logits)) != (2, num_classes):
     raise InputError(
-      f'{name} gives {shape or type(logits).__name__} for 2 images and {num_classes} class names; '
+      f'{name} gives {given} for 2 images and {num_classes} class names; '
       f'it must give {(2, num_classes)}.'
     )
   return tuple(layers)
-
-
-def _first_calls(tree: Mapping[Any, Any], prefix: str = '') -> dict[str, Any]:
-  """Turns captured outputs into {module path: output of its first call}."""
-  outputs: dict[str, Any] = {}
-  for key, value in tree.items():
-    if key == CALL:
-      if prefix and hasattr(value[0], 'shape'):
-        outputs[prefix] = value[0]
-    elif isinstance(value, Mapping):
-      outputs.update(_first_calls(value, f'{prefix}/{key}' if prefix else str(key)))
-  return outputs

@@ -12,13 +12,12 @@ Convolution Interpolation for Digital Image Processing, 1981, equation 4 with a 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
-from robustness.models.naming import Path, Shape
+from robustness.models.naming import Path
 
 BICUBIC, BILINEAR = METHODS = ('bicubic', 'bilinear')
 PATH: Path = ('params', 'embedding', 'position')
@@ -55,25 +54,6 @@ def stored_side(count: int) -> int:
   """Returns the side of the square grid of `count` positions less a class token; 0 if none."""
   side = math.isqrt(max(count - 1, 0))
   return side if side * side + 1 == count else 0
-
-
-def stored_shapes(expected: Mapping[Path, Shape], count: int) -> dict[Path, Shape]:
-  """Returns the shapes of a network's variables with as many positions as a file has.
-
-  Args:
-    expected: the shape of every variable by its path.
-    count: the file's positions; where they are no square grid nothing changes.
-  """
-  shapes = dict(expected)
-  if PATH in shapes and stored_side(count):
-    shapes[PATH] = (1, count, shapes[PATH][-1])
-  return shapes
-
-
-def describe(position: np.ndarray, grid: Grid, method: str) -> str:
-  """Returns what is done to the embedding, for results."""
-  side = stored_side(position.shape[1])
-  return f'{side} × {side} resampled to {grid[0]} × {grid[1]}, {method}'
 
 
 def _bicubic_weights(old: int, new: int) -> np.ndarray:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.models import label_space
 from robustness.models.callables import CheckedFunction
-from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Layers
+from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Layers, Variables
 from robustness.models.label_space import MERGES, LabelSpace
 
 
@@ -37,55 +36,24 @@ def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> 
   Raises:
     InputError: an unknown merge, no members, or members beyond the classes of `logits`.
   """
-  values, count = _gathered(logits, space, merge, empty=-jnp.inf)
-  if merge == 'max':
-    return values.max(-1)
-  total = jax.nn.logsumexp(values, axis=-1)
-  return total - jnp.log(jnp.maximum(count, 1))[None] if merge == 'mean' else total
-
-
-def project_probabilities(
-  probabilities: jax.Array, space: LabelSpace, merge: str = 'max'
-) -> jax.Array:
-  """Returns merged probabilities of the coarse classes, which need not sum to 1.
-
-  Args:
-    probabilities: float32 [B, classes of the fine space].
-    space: coarse classes with their members.
-    merge: 'max', 'sum' or 'mean' over the members.
-
-  Returns:
-    float32 [B, coarse classes]; −inf for a class without members, so that it is never predicted.
-
-  Raises:
-    InputError: see `project_logits`.
-  """
-  values, count = _gathered(probabilities, space, merge, empty=0.0)
-  merged = values.max(-1) if merge == 'max' else values.sum(-1)
-  if merge == 'mean':
-    merged = merged / jnp.maximum(count, 1)[None]
-  return jnp.where(count[None] > 0, merged, -jnp.inf)
-
-
-def _gathered(
-  values: jax.Array, space: LabelSpace, merge: str, empty: float
-) -> tuple[jax.Array, jax.Array]:
-  """Returns members' values [B, coarse, most members], filled up with `empty`, and their number."""
   choice('merge', merge, MERGES)
   largest = max((max(m) for m in space.members if m), default=-1)
   if largest < 0:
     raise InputError(f'label space {space.name!r} has no members to merge: it is no coarser space.')
-  if largest >= values.shape[-1]:
+  if largest >= logits.shape[-1]:
     raise InputError(
       f'label space {space.name!r} is made of class {largest} among others; there '
-      f'are {values.shape[-1]} classes, 0..{values.shape[-1] - 1}.'
+      f'are {logits.shape[-1]} classes, 0..{logits.shape[-1] - 1}.'
     )
   count = np.array([len(m) for m in space.members])
-  index = np.full((len(count), count.max()), values.shape[-1])
+  index = np.full((len(count), count.max()), logits.shape[-1])  # where too few, of a logit of -inf
   for row, members in zip(index, space.members, strict=True):
     row[: len(members)] = members
-  extended = jnp.pad(values, ((0, 0), (0, 1)), constant_values=empty)
-  return extended[:, index], jnp.asarray(count)
+  values = jnp.pad(logits, ((0, 0), (0, 1)), constant_values=-jnp.inf)[:, index]
+  if merge == 'max':
+    return values.max(-1)
+  total = jax.nn.logsumexp(values, axis=-1)
+  return total - jnp.log(jnp.maximum(jnp.asarray(count), 1))[None] if merge == 'mean' else total
 
 
 def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
@@ -137,7 +105,7 @@ def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classif
   """Returns the classifier with the classes of a space, whose members are among its own."""
 
   def forward(
-    variables: Any, images: jax.Array, layers: tuple[str, ...]
+    variables: Variables, images: jax.Array, layers: tuple[str, ...]
   ) -> tuple[jax.Array, Layers]:
     inside = tuple(name for name in layers if name != UNPROJECTED)
     logits, outputs = classifier.apply(variables, images, inside)

@@ -10,17 +10,27 @@ Normalization, 2018, section 3.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Literal
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
-from robustness.core.errors import InputError, nearest
-from robustness.models.layers import LinearHead, batch_norm, convolution, group_norm, max_pool
-from robustness.models.naming import Scheme, pytorch
+from robustness.models.architecture import STEM_AND_STAGES, Architecture
+from robustness.models.layers import (
+  GroupNorm,
+  Layer,
+  LinearHead,
+  Network,
+  Stage,
+  batch_norm,
+  convolution,
+  max_pool,
+)
+from robustness.models.naming import pytorch
+from robustness.models.pretrained import Weights, timm, torchvision
 
-NORMS = ('batch', 'group')
+Norm = Literal['batch', 'group']
 BLOCKS_PER_STAGE = {
   18: (2, 2, 2, 2),
   34: (3, 4, 6, 3),
@@ -32,62 +42,40 @@ STEM_FEATURES = 64
 EXPANSION = 4  # of a bottleneck's last convolution
 
 
-def norm_layer(kind: str, train: bool, dtype: Any, axis_name: str | None) -> nn.Module:
-  """Returns the layer `norm`: batch norm or group norm, whichever `kind` says."""
-  if kind == 'group':
-    return group_norm(dtype=dtype, name='norm')
-  return batch_norm(train, dtype=dtype, axis_name=axis_name, name='norm')
-
-
-class ConvNorm(nn.Module):
-  """Convolution and norm as one layer."""
+class ConvNorm(Layer):
+  """Convolution, batch norm or group norm, and a ReLU if it is `rectified`, as one layer."""
 
   features: int
   kernel: int
   stride: int = 1
-  norm: str = 'batch'
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
+  norm: Norm = 'batch'
+  rectified: bool = False
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     x = convolution(self.features, self.kernel, self.stride, dtype=self.dtype, name='conv')(x)
-    return norm_layer(self.norm, train, self.dtype, self.axis_name)(x)
+    if self.norm == 'group':
+      x = GroupNorm(dtype=self.dtype, name='norm')(x)
+    else:
+      x = batch_norm(train, **self.common, name='norm')(x)
+    return nn.relu(x) if self.rectified else x
 
 
-class Stem(nn.Module):
-  """A 7×7 convolution that halves the image, norm and ReLU, as one layer."""
-
-  norm: str = 'batch'
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
-
-  @nn.compact
-  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / 2), ceil(W / 2), 64]."""
-    x = convolution(STEM_FEATURES, 7, 2, dtype=self.dtype, name='conv')(x)
-    return nn.relu(norm_layer(self.norm, train, self.dtype, self.axis_name)(x))
-
-
-class Block(nn.Module):
+class Block(Layer):
   """Two 3×3 convolutions, or a bottleneck of 1×1, 3×3 and 1×1, added to the shortcut.
 
   Attributes:
     features: channels of the inner convolutions; a bottleneck gives four times as many.
     bottleneck: whether it is one.
+    norm: 'batch' or 'group'.
     stride: of the first 3×3 convolution and of the shortcut's.
-    norm: one of `NORMS`.
-    dtype: what is computed in.
-    axis_name: the pmap axis over which batch norm is synchronised in training, or None.
   """
 
   features: int
   bottleneck: bool
+  norm: Norm = 'batch'
   stride: int = 1
-  norm: str = 'batch'
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -106,101 +94,33 @@ class Block(nn.Module):
     return nn.relu(x + y)
 
   def _layer(self, features: int, kernel: int, stride: int, name: str) -> ConvNorm:
-    return ConvNorm(features, kernel, stride, self.norm, self.dtype, self.axis_name, name=name)
+    return ConvNorm(features, kernel, stride, self.norm, **self.common, name=name)
 
 
-class Stage(nn.Module):
-  """Blocks of one width; the first one may halve the image."""
-
-  features: int
-  num_blocks: int
-  bottleneck: bool
-  stride: int = 1
-  norm: str = 'batch'
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
-
-  @nn.compact
-  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), outputs of the blocks]."""
-    for index in range(self.num_blocks):
-      stride = self.stride if index == 0 else 1
-      block = Block(
-        self.features,
-        self.bottleneck,
-        stride,
-        self.norm,
-        self.dtype,
-        self.axis_name,
-        name=f'block{index}',
-      )
-      x = block(x, train)
-    return x
-
-
-class ResNet(nn.Module):
+class ResNet(Network):
   """A residual network for images of about 224×224 pixels.
 
   Layers: `stem` (convolution, norm and ReLU, before the pooling), `stage1` to `stage4` (each after
   its last ReLU), in them `block0`, `block1`, ..., and `head`.
 
   Attributes:
-    num_classes: number of logits.
     depth: number of weighted layers, a key of `BLOCKS_PER_STAGE`.
-    norm: one of `NORMS`.
-    dtype: what is computed in; parameters, statistics and logits are float32.
-    axis_name: the pmap axis over which batch norm is synchronised in training, or None.
+    norm: 'batch' or 'group'.
   """
 
-  num_classes: int
   depth: int = 50
-  norm: str = 'batch'
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
+  norm: Norm = 'batch'
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
-
-    Args:
-      x: images after the architecture's own normalisation, of any height and width.
-      train: True uses batch statistics and updates the collection `batch_stats`.
-    """
-    common = {'norm': self.norm, 'dtype': self.dtype, 'axis_name': self.axis_name}
-    x = Stem(**common, name='stem')(x.astype(self.dtype), train)
-    x = max_pool(x, padding=1)
+    """See `Network`."""
+    stem = ConvNorm(STEM_FEATURES, 7, 2, self.norm, True, **self.common, name='stem')
+    x = max_pool(stem(x.astype(self.dtype), train), padding=1)
     for index, num_blocks in enumerate(BLOCKS_PER_STAGE[self.depth]):
-      features = STEM_FEATURES * 2**index
-      stage = Stage(
-        features,
-        num_blocks,
-        self.depth >= 50,
-        1 if index == 0 else 2,
-        **common,
-        name=f'stage{index + 1}',
-      )
-      x = stage(x, train)
+      block = functools.partial(Block, STEM_FEATURES * 2**index, self.depth >= 50, self.norm)
+      stride = 1 if index == 0 else 2
+      x = Stage(block, num_blocks, stride, **self.common, name=f'stage{index + 1}')(x, train)
     return LinearHead(self.num_classes, name='head')(x)
-
-
-def build(num_classes: int, dtype: Any, axis_name: str | None, depth: int, norm: str) -> nn.Module:
-  """Returns the network of `depth` weighted layers; see `ResNet` for the arguments.
-
-  Raises:
-    InputError: an unknown depth or norm.
-  """
-  if depth not in BLOCKS_PER_STAGE:
-    valid = ', '.join(map(str, BLOCKS_PER_STAGE))
-    raise InputError(f'no ResNet of depth {depth}; valid: {valid}')
-  if norm not in NORMS:
-    raise InputError(f'no norm {norm!r}: {nearest(norm, NORMS)}')
-  return ResNet(num_classes, depth, norm, dtype, axis_name)
-
-
-def schemes(depth: int, norm: str) -> tuple[Scheme, ...]:
-  """Returns the one scheme that timm and torchvision share, for every depth and norm."""
-  del depth, norm
-  return (pytorch('timm and torchvision', _pytorch_layer),)
 
 
 def _pytorch_layer(path: tuple[str, ...]) -> str:
@@ -215,3 +135,45 @@ def _pytorch_layer(path: tuple[str, ...]) -> str:
   else:
     inside = {'conv': 'conv', 'norm': 'bn'}[kind] + layer.removeprefix('layer')
   return f'layer{stage.removeprefix("stage")}.{block.removeprefix("block")}.{inside}'
+
+
+_SCHEMES = (pytorch('timm and torchvision', _pytorch_layer),)
+_PARAMETERS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}
+_TORCHVISION = {
+  18: (torchvision('resnet18', 'f37072fd'),),
+  34: (torchvision('resnet34', 'b627a593'),),
+  50: (
+    torchvision('resnet50', '0676ba61'),
+    torchvision('resnet50', '11ad3fa6', version=2, resize=232),
+  ),
+}
+
+
+def _architecture(name: str, depth: int, norm: Norm, weights: tuple[Weights, ...]) -> Architecture:
+  return Architecture(
+    name,
+    ResNet(depth=depth, norm=norm),
+    stages=(*STEM_AND_STAGES, 'stage4'),
+    source='He et al., Deep Residual Learning for Image Recognition, 2016 (version 1.5)'
+    + ('; Wu and He, Group Normalization, 2018' if norm == 'group' else ''),
+    licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',
+    schemes=_SCHEMES,
+    weights=weights,
+    parameters=_PARAMETERS[depth],
+    timm=name if weights else '',
+  )
+
+
+def _with_batch_norm(depth: int) -> Architecture:
+  name = f'resnet{depth}'
+  weights = (timm(name, f'{name}.a1_in1k'), *_TORCHVISION.get(depth, ()))
+  return _architecture(name, depth, 'batch', weights)
+
+
+def _with_group_norm(depth: int) -> Architecture:
+  name = f'resnet{depth}_gn'
+  weights = (timm(name, f'{name}.a1h_in1k', crop=0.94),) if depth == 50 else ()
+  return _architecture(name, depth, 'group', weights)
+
+
+ARCHITECTURES = (*map(_with_batch_norm, _PARAMETERS), *map(_with_group_norm, _PARAMETERS))

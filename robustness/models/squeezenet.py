@@ -6,29 +6,23 @@ table 1; version 1.1 is the authors' later release with a smaller first kernel a
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
-from robustness.core.errors import InputError, nearest
-from robustness.models.layers import FEATURES, at_least_float32, he_normal, max_pool
+from robustness.models.architecture import STEM_AND_STAGES, Architecture
+from robustness.models.layers import FEATURES, Layer, Network, at_least_float32, he_normal, max_pool
 from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Path, Scheme, Stored, pytorch_array
+from robustness.models.pretrained import torchvision
 
 SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)  # channels of fire2 to fire9; expanded: 8 times
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-  """What tells the versions apart.
-
-  Attributes:
-    features: output channels of the first convolution.
-    kernel: its side in pixels.
-    stages: the fire modules between one pooling and the next, as numbers of the paper.
-  """
+class Plan(NamedTuple):
+  """Width and side of the first convolution; the fire modules of each stage, by their numbers."""
 
   features: int
   kernel: int
@@ -42,25 +36,17 @@ PLANS = {
 
 
 def _convolution(
-  features: int, kernel: int, stride: int, padding: int, dtype: Any, name: str
+  features: int, kernel: int, stride: int, padding: int, dtype: DTypeLike, name: str
 ) -> nn.Conv:
   """Returns a square convolution with bias."""
-  return nn.Conv(
-    features,
-    (kernel, kernel),
-    (stride, stride),
-    padding,
-    dtype=dtype,
-    kernel_init=he_normal,
-    name=name,
-  )
+  sides, strides = (kernel, kernel), (stride, stride)
+  return nn.Conv(features, sides, strides, padding, dtype=dtype, kernel_init=he_normal, name=name)
 
 
-class Fire(nn.Module):
+class Fire(Layer):
   """A 1×1 convolution to few channels, then 1×1 and 3×3 convolutions side by side."""
 
   squeezed: int
-  dtype: Any = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -72,12 +58,11 @@ class Fire(nn.Module):
     return nn.relu(jnp.concatenate([small, large], axis=-1))
 
 
-class Stem(nn.Module):
+class Stem(Layer):
   """The first convolution and its ReLU as one layer; no padding."""
 
   features: int
   kernel: int
-  dtype: Any = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -85,18 +70,17 @@ class Stem(nn.Module):
     return nn.relu(_convolution(self.features, self.kernel, 2, 0, self.dtype, 'conv')(x))
 
 
-class Stage(nn.Module):
+class Stage(Layer):
   """Maximum over 3×3 windows, then fire modules."""
 
   numbers: tuple[int, ...]
-  dtype: Any = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, H // 2, W // 2, 8 × squeezed of the last]."""
     x = max_pool(x, whole=True)
     for number in self.numbers:
-      x = Fire(SQUEEZED[number - 2], self.dtype, name=f'fire{number}')(x)
+      x = Fire(SQUEEZED[number - 2], **self.common, name=f'fire{number}')(x)
     return x
 
 
@@ -114,51 +98,30 @@ class RectifiedHead(nn.Module):
     return jnp.mean(nn.relu(x), axis=(1, 2))
 
 
-class SqueezeNet(nn.Module):
+class SqueezeNet(Network):
   """SqueezeNet without dropout.
 
   Layers: `stem` (convolution and ReLU), `stage1` to `stage3` (pooling and the fire modules up to
-  the next), in them `fire2`, ..., `fire9`, and `head`.
+  the next), in them `fire2`, ..., `fire9`, and `head`. All logits are 0 or more.
 
   Attributes:
-    num_classes: number of logits, which are all 0 or more.
     version: a key of `PLANS`.
-    dtype: what is computed in; parameters and logits are float32.
   """
 
-  num_classes: int
   version: str = '1.1'
-  dtype: Any = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
-
-    Args:
-      x: images after the architecture's own normalisation, of height and width 21 or more.
-      train: changes nothing, as there are no norms and no dropout.
-    """
+    """See `Network`; sides are 21 pixels or more, and nothing is different in training."""
     del train
     plan = PLANS[self.version]
-    x = Stem(plan.features, plan.kernel, self.dtype, name='stem')(x.astype(self.dtype))
+    x = Stem(plan.features, plan.kernel, **self.common, name='stem')(x.astype(self.dtype))
     for index, numbers in enumerate(plan.stages):
-      x = Stage(numbers, self.dtype, name=f'stage{index + 1}')(x)
+      x = Stage(numbers, **self.common, name=f'stage{index + 1}')(x)
     return RectifiedHead(self.num_classes, name='head')(x)
 
 
-def build(num_classes: int, dtype: Any, axis_name: str | None, version: str) -> nn.Module:
-  """Returns the network; see `SqueezeNet`. No batch norm, so `axis_name` is not used.
-
-  Raises:
-    InputError: an unknown version.
-  """
-  del axis_name
-  if version not in PLANS:
-    raise InputError(f'no SqueezeNet {version!r}: {nearest(version, PLANS)}')
-  return SqueezeNet(num_classes, version, dtype)
-
-
-def schemes(version: str) -> tuple[Scheme, ...]:
+def _schemes(version: str) -> tuple[Scheme, ...]:
   """Returns torchvision's names, which count the poolings and the ReLU of the stem too."""
   indices: dict[str, int] = {}
   index = 2  # after the first convolution and its ReLU
@@ -177,3 +140,23 @@ def schemes(version: str) -> tuple[Scheme, ...]:
     return pytorch_array(f'features.{indices[layer[1]]}.{layer[2]}', leaf)
 
   return (Scheme('torchvision', locate),)
+
+
+def _architecture(version: str, digest: str, parameters: int) -> Architecture:
+  name = f'squeezenet{version.replace(".", "_")}'
+  return Architecture(
+    name,
+    SqueezeNet(version=version),
+    stages=STEM_AND_STAGES,
+    source='Iandola et al., SqueezeNet, 2016',
+    licence='weights of torchvision: BSD-3-Clause',
+    schemes=_schemes(version),
+    weights=(torchvision(name, digest),),
+    parameters=parameters,
+  )
+
+
+ARCHITECTURES = (
+  _architecture('1.0', 'b66bff10', 1_248_424),
+  _architecture('1.1', 'b8a52dc0', 1_235_496),
+)

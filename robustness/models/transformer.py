@@ -1,4 +1,4 @@
-"""Transformer blocks as vision transformers and CLIP's text tower share them.
+"""Transformer blocks as vision transformers and CLIP's towers share them, and their names.
 
 A block normalises before attention and before the two-layer perceptron, and adds each to its input.
 Queries, keys and values come out of one linear map, in this order.
@@ -9,23 +9,27 @@ References: Vaswani et al., Attention Is All You Need, 2017; Dosovitskiy et al.,
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
-from robustness.models.layers import at_least_float32
+from robustness.models.layers import Layer, at_least_float32
+from robustness.models.naming import AS_IS, OUTPUT_FIRST, Path, Scheme, Stored, pytorch_array
 
-ACTIVATIONS = ('gelu', 'quick_gelu')
+Activation = Literal['gelu', 'quick_gelu']
 
 
-def activation(name: str, x: jax.Array) -> jax.Array:
+def activation(name: Activation, x: jax.Array) -> jax.Array:
   """Returns GELU(x) = x Φ(x) exactly, or its approximation x σ(1.702 x), `quick_gelu`."""
   return nn.gelu(x, approximate=False) if name == 'gelu' else x * nn.sigmoid(1.702 * x)
 
 
-def layer_norm(epsilon: float, *, dtype: Any, name: str) -> nn.LayerNorm:
+def layer_norm(epsilon: float, *, dtype: DTypeLike, name: str) -> nn.LayerNorm:
   """Returns layer normalisation over the last axis, its variance taken in two passes."""
   return nn.LayerNorm(epsilon=epsilon, dtype=dtype, use_fast_variance=False, name=name)
 
@@ -50,12 +54,11 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array, causal: bool = Fa
   return jnp.einsum('bhqk,bkhd->bqhd', jax.nn.softmax(scores).astype(value.dtype), value)
 
 
-class SelfAttention(nn.Module):
+class SelfAttention(Layer):
   """Multi-head attention of a sequence to itself; `qkv` comes first, `out` last."""
 
   num_heads: int
   causal: bool = False
-  dtype: Any = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -67,11 +70,10 @@ class SelfAttention(nn.Module):
     return nn.Dense(width, dtype=self.dtype, name='out')(x.reshape(*x.shape[:2], width))
 
 
-class Perceptron(nn.Module):
+class Perceptron(Layer):
   """Two linear maps, `fc1` to four times the width and `fc2` back, an activation between."""
 
-  activation: str = 'gelu'
-  dtype: Any = jnp.float32
+  activation: Activation = 'gelu'
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -81,46 +83,42 @@ class Perceptron(nn.Module):
     return nn.Dense(width, dtype=self.dtype, name='fc2')(activation(self.activation, x))
 
 
-class Block(nn.Module):
+class Block(Layer):
   """Attention and perceptron, each of the normalised input and added to it.
 
   Attributes:
     num_heads: of the attention; divides the width.
-    activation: one of `ACTIVATIONS`.
+    activation: 'gelu' or 'quick_gelu'.
     epsilon: added to the variance in both norms.
     causal: True lets a position see itself and those before it only.
-    dtype: what is computed in; parameters are float32.
   """
 
   num_heads: int
-  activation: str = 'gelu'
+  activation: Activation = 'gelu'
   epsilon: float = 1e-6
   causal: bool = False
-  dtype: Any = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, N, D] to [B, N, D]."""
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm1')(x)
-    x = x + SelfAttention(self.num_heads, self.causal, self.dtype, name='attention')(y)
+    x = x + SelfAttention(self.num_heads, self.causal, **self.common, name='attention')(y)
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm2')(x)
-    return x + Perceptron(self.activation, self.dtype, name='mlp')(y)
+    return x + Perceptron(self.activation, **self.common, name='mlp')(y)
 
 
-class PatchEmbedding(nn.Module):
+class PatchEmbedding(Layer):
   """Linear maps of square patches, a class token before them, and learned positions added.
 
   Attributes:
     patch: side of a patch in pixels.
     width: size of a token.
     use_bias: whether the map of the patches has a bias.
-    dtype: what is computed in; parameters are float32.
   """
 
   patch: int
   width: int
   use_bias: bool = True
-  dtype: Any = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -134,3 +132,37 @@ class PatchEmbedding(nn.Module):
     position = self.param('position', nn.initializers.normal(0.02), (1, x.shape[1] + 1, self.width))
     token = jnp.broadcast_to(token, (x.shape[0], 1, self.width)).astype(x.dtype)
     return jnp.concatenate([token, x], axis=1) + position.astype(x.dtype)
+
+
+def table_scheme(name: str, table: Mapping[str, str], ignored: tuple[str, ...] = ()) -> Scheme:
+  """Returns the scheme of a state dict that names the arrays of a transformer as a table does.
+
+  Args:
+    name: of the project.
+    table: the project's name by ours, joined by '/': for layers, whose arrays then have PyTorch's
+      suffixes, and for arrays that stand alone. '#' is the number of a block.
+    ignored: patterns of names that no variable needs.
+  """
+  return Scheme(name, lambda path: _locate(path, table), ignored)
+
+
+def table_names(path: Path, table: Mapping[str, str]) -> tuple[str, str]:
+  """Returns the name of an array that stands alone, or ''; and the name of its layer, or ''."""
+  alone, layer = (re.sub(r'^block\d+', 'block#', '/'.join(p)) for p in (path[1:], path[1:-1]))
+  return numbered(table.get(alone, ''), path), numbered(table.get(layer, ''), path)
+
+
+def numbered(name: str, path: Path) -> str:
+  """Returns a name with the number of the path's block in place of '#'."""
+  return name.replace('#', path[1].removeprefix('block'))
+
+
+def _locate(path: Path, table: Mapping[str, str]) -> Stored:
+  alone, layer = table_names(path, table)
+  if alone:
+    return Stored((alone,))
+  leaf = path[-1]
+  if layer.endswith('in_proj'):  # PyTorch's own attention has in_proj_weight, without a dot
+    suffix, layout = ('weight', OUTPUT_FIRST) if leaf == 'kernel' else (leaf, AS_IS)
+    return Stored((f'{layer}_{suffix}',), layout)
+  return pytorch_array(layer, leaf)

@@ -6,15 +6,20 @@ Recognition, 2015, table 1, columns D and E.
 
 from __future__ import annotations
 
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import InputError, nearest
-from robustness.models.layers import FEATURES, at_least_float32, batch_norm, he_normal
+from robustness.models.architecture import Architecture
+from robustness.models.layers import (
+  FEATURES,
+  Layer,
+  Network,
+  at_least_float32,
+  batch_norm,
+  he_normal,
+)
 from robustness.models.naming import (
   FLAT_IMAGE,
   OUTPUT_FIRST,
@@ -24,22 +29,20 @@ from robustness.models.naming import (
   Stored,
   pytorch_array,
 )
+from robustness.models.pretrained import timm, torchvision
 
 CONVOLUTIONS_PER_STAGE = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 WIDTHS = (64, 128, 256, 512, 512)
-NORMS = ('none', 'batch')
 POOLED_SIDE = 7
 HIDDEN = 4096
 
 
-class Stage(nn.Module):
+class Stage(Layer):
   """3×3 convolutions with ReLU, and batch norm if wanted; then the maximum of 2×2 windows."""
 
   features: int
   num_convolutions: int
-  norm: str = 'none'
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
+  with_norm: bool = False
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -53,17 +56,16 @@ class Stage(nn.Module):
         kernel_init=he_normal,
         name=f'conv{index}',
       )(x)
-      if self.norm == 'batch':
-        x = batch_norm(train, dtype=self.dtype, axis_name=self.axis_name, name=f'norm{index}')(x)
+      if self.with_norm:
+        x = batch_norm(train, **self.common, name=f'norm{index}')(x)
       x = nn.relu(x)
     return nn.max_pool(x, (2, 2), (2, 2))
 
 
-class Perceptron(nn.Module):
+class Perceptron(Layer):
   """Means over 7×7 parts of the image, two hidden layers with ReLU, and the map to logits."""
 
   num_classes: int
-  dtype: Any = jnp.float32
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -79,40 +81,27 @@ class Perceptron(nn.Module):
     return nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
 
 
-class VGG(nn.Module):
+class VGG(Network):
   """VGG without dropout.
 
   Layers: `stage1` to `stage5`, each after its pooling, and `head`, in it `fc1` and `fc2`.
 
   Attributes:
-    num_classes: number of logits.
     depth: number of weighted layers, a key of `CONVOLUTIONS_PER_STAGE`.
-    norm: one of `NORMS`.
-    dtype: what is computed in; parameters, statistics and logits are float32.
-    axis_name: the pmap axis over which batch norm is synchronised in training, or None.
+    with_norm: whether batch norm follows every convolution.
   """
 
-  num_classes: int
   depth: int = 16
-  norm: str = 'none'
-  dtype: Any = jnp.float32
-  axis_name: str | None = None
+  with_norm: bool = False
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
-
-    Args:
-      x: images after the architecture's own normalisation, of height and width 32 or more.
-      train: True uses batch statistics and updates the collection `batch_stats`.
-    """
+    """See `Network`; sides are 32 pixels or more."""
     x = x.astype(self.dtype)
     for index, number in enumerate(CONVOLUTIONS_PER_STAGE[self.depth]):
-      stage = Stage(
-        WIDTHS[index], number, self.norm, self.dtype, self.axis_name, name=f'stage{index + 1}'
-      )
+      stage = Stage(WIDTHS[index], number, self.with_norm, **self.common, name=f'stage{index + 1}')
       x = stage(x, train)
-    return Perceptron(self.num_classes, self.dtype, name='head')(x)
+    return Perceptron(self.num_classes, **self.common, name='head')(x)
 
 
 def part_means(x: jax.Array, parts: int) -> jax.Array:
@@ -132,23 +121,9 @@ def _averages(side: int, parts: int) -> np.ndarray:
   return inside / inside.sum(axis=1, keepdims=True)
 
 
-def build(num_classes: int, dtype: Any, axis_name: str | None, depth: int, norm: str) -> nn.Module:
-  """Returns the network of `depth` weighted layers; see `VGG` for the arguments.
-
-  Raises:
-    InputError: an unknown depth or norm.
-  """
-  if depth not in CONVOLUTIONS_PER_STAGE:
-    valid = ', '.join(map(str, CONVOLUTIONS_PER_STAGE))
-    raise InputError(f'no VGG of depth {depth}; valid: {valid}')
-  if norm not in NORMS:
-    raise InputError(f'no norm {norm!r}: {nearest(norm, NORMS)}')
-  return VGG(num_classes, depth, norm, dtype, axis_name)
-
-
-def schemes(depth: int, norm: str) -> tuple[Scheme, ...]:
+def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
   """Returns torchvision's and timm's names, which differ in the head only."""
-  indices = _feature_indices(depth, norm)
+  indices = _feature_indices(depth, with_norm)
 
   def locate(path: Path, heads: dict[str, str], timm: bool) -> Stored:
     *layer, leaf = path[1:]
@@ -170,7 +145,7 @@ def schemes(depth: int, norm: str) -> tuple[Scheme, ...]:
   )
 
 
-def _feature_indices(depth: int, norm: str) -> dict[tuple[str, str], int]:
+def _feature_indices(depth: int, with_norm: bool) -> dict[tuple[str, str], int]:
   """Returns the place of each convolution and norm among the layers, ReLUs and poolings too."""
   indices: dict[tuple[str, str], int] = {}
   index = 0
@@ -178,6 +153,30 @@ def _feature_indices(depth: int, norm: str) -> dict[tuple[str, str], int]:
     for convolution in range(number):
       indices[f'stage{stage}', f'conv{convolution}'] = index
       indices[f'stage{stage}', f'norm{convolution}'] = index + 1
-      index += 3 if norm == 'batch' else 2
+      index += 3 if with_norm else 2
     index += 1
   return indices
+
+
+def _architecture(depth: int, with_norm: bool, parameters: int) -> Architecture:
+  name = f'vgg{depth}' + ('_bn' if with_norm else '')
+  own = timm(name, f'{name}.tv_in1k', crop=0.875, interpolation='bilinear', licence='BSD-3-Clause')
+  return Architecture(
+    name,
+    VGG(depth=depth, with_norm=with_norm),
+    stages=('stage1', 'stage2', 'stage3', 'stage4', 'stage5'),
+    source='Simonyan and Zisserman, Very Deep Convolutional Networks, 2015',
+    licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',
+    schemes=_schemes(depth, with_norm),
+    weights=(own, torchvision(name, '397923af')) if name == 'vgg16' else (own,),
+    parameters=parameters,
+    timm=name,
+  )
+
+
+ARCHITECTURES = (
+  _architecture(16, False, 138_357_544),
+  _architecture(19, False, 143_667_240),
+  _architecture(16, True, 138_365_992),
+  _architecture(19, True, 143_678_248),
+)

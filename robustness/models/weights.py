@@ -1,4 +1,4 @@
-"""A network's variables: out of a state dict, and to and from a file without torch.
+"""A network's variables: out of any weights file, and to and from a file without torch.
 
 Weights are only taken if they and the network fit each other exactly: every name used once,
 every shape equal, every value finite.
@@ -11,7 +11,6 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import flax.traverse_util
 import numpy as np
@@ -20,9 +19,9 @@ from robustness.core import json_files
 from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.models import fitting, nearest_architecture, position_embedding
+from robustness.models import fitting, position_embedding
 from robustness.models.architecture import Architecture
-from robustness.models.naming import HEAD_BIAS, Path, Scheme, Shape
+from robustness.models.naming import HEAD_BIAS, Facts, Scheme, Shape, Stored, Variables
 from robustness.models.state_dict import (
   SAFETENSORS_SUFFIX,
   check_weights_path,
@@ -32,6 +31,8 @@ from robustness.models.state_dict import (
 
 FORMAT = 'linen-variables'
 DIGEST = 'sha256'
+SAVED_HERE = Scheme('saved variables', lambda path: Stored(('/'.join(path),)))
+_PATCHES = ('params', 'embedding', 'patches', 'kernel')
 _log = logging.getLogger(__name__)
 
 
@@ -41,7 +42,7 @@ def load(
   num_classes: int | None = None,
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
-) -> dict[str, Any]:
+) -> Variables:
   """Returns the variables in a file; see `load_with_notes`, which also says what was done."""
   return load_with_notes(path, architecture, num_classes, input_shape, positions)[0]
 
@@ -52,7 +53,7 @@ def load_with_notes(
   num_classes: int | None = None,
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[Variables, dict[str, str]]:
   """Returns the variables in a file, whichever of the known kinds it is of, and notes on them.
 
   Args:
@@ -72,12 +73,12 @@ def load_with_notes(
   """
   file = check_weights_path(path)
   try:
-    own = _is_own(file)
-    if own:
-      read = _checked(load_variables(file)[0], architecture, num_classes, input_shape)
+    if _is_own(file):
+      arrays, scheme = _read_own(file)[0], SAVED_HERE
     else:
-      read = _imported(architecture, read_arrays(file), num_classes, input_shape)
-    return _for_grid(read, architecture, input_shape, positions, square=not own)
+      arrays = read_arrays(file)
+      scheme = _scheme(architecture, arrays)
+    return _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)
   except InputError as error:
     if str(file) in str(error):
       raise
@@ -90,81 +91,81 @@ def import_variables(
   num_classes: int | None = None,
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
-) -> dict[str, Any]:
+) -> Variables:
   """Returns the Linen variables that hold the same numbers as another project's file.
 
   PyTorch's convolution kernels go from [out, in, height, width] to [height, width, in, out], its
   linear maps from [out, in] to [in, out]. Half and double precision become float32, which is
-  logged.
-
-  Args:
-    architecture: the network the arrays are for.
-    arrays: by the names of one of the architecture's schemes; the counters `num_batches_tracked`
-      are left out.
-    num_classes: how many logits are expected; None takes as many as there are.
-    input_shape: height, width, channels of the images; None takes the architecture's.
-    positions: how position embeddings of another image size are resampled.
-
-  Returns:
-    {'params': ..., 'batch_stats': ...}, float32 numpy arrays.
+  logged. The arrays have the names of one of the architecture's schemes; for the rest see
+  `load_with_notes`.
 
   Raises:
     InputError: names or shapes differ (the first ones are listed), the number of classes differs,
       an array is not of a float type or not finite, or no names are known for the network.
   """
-  variables = _imported(architecture, arrays, num_classes, input_shape)
-  return _for_grid(variables, architecture, input_shape, positions)[0]
+  scheme = _scheme(architecture, arrays)
+  return _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)[0]
 
 
-def _imported(
+def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
+  """Returns the naming scheme that most of the arrays follow; of equal ones the first."""
+  if not architecture.schemes:
+    raise InputError(
+      f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
+      ' that was saved here, or train it'
+    )
+  paths = architecture.shapes(1)
+  return max(architecture.schemes, key=lambda scheme: len(scheme.names(paths) & set(arrays)))
+
+
+def _fitted(
   architecture: Architecture,
   arrays: Mapping[str, np.ndarray],
+  scheme: Scheme,
   num_classes: int | None,
   input_shape: Shape | None,
-) -> dict[str, Any]:
-  """Returns the variables with as many position embeddings as the file has."""
-  scheme = _scheme(architecture, arrays)
-  bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
-  stored = None if bias is None or bias.ndim != 1 else bias.size
-  fitting.check_classes(architecture, stored, num_classes)
-  expected = fitting.linen_shapes(architecture, num_classes or stored or 1, input_shape)
-  position = _position(expected, scheme, arrays)
+  positions: str,
+) -> tuple[Variables, dict[str, str]]:
+  """Returns the variables that the arrays hold for images of a shape, and notes."""
+  stored = fitting.stored_classes(scheme, arrays)
+  if None not in (stored, num_classes) and stored != num_classes:
+    raise InputError(
+      f'the weights of {architecture.name} tell {stored} classes apart, and {num_classes} were'
+      f' asked for: set num_classes to {stored}, or give weights trained on {num_classes} classes'
+    )
+  expected = architecture.shapes(num_classes or stored or 1, input_shape)
+  if position_embedding.PATH not in expected:
+    return fitting.restore(architecture.name, expected, scheme, arrays), {}
+  position = arrays.get(scheme.locate(position_embedding.PATH).names[0])
   if position is not None:
-    count = position.size // expected[position_embedding.PATH][-1]
-    expected = position_embedding.stored_shapes(expected, count)
-  try:
-    return restore(expected, scheme, arrays)
-  except fitting.MisfitError as error:
-    nearest = nearest_architecture.phrase(scheme.wanted(arrays))
-    raise InputError(f'the weights do not fit {architecture.name}: {error}{nearest}') from error
+    width = expected[position_embedding.PATH][-1]
+    if position_embedding.stored_side(count := position.size // width):
+      expected = {**expected, position_embedding.PATH: (1, count, width)}
+  variables = fitting.restore(architecture.name, expected, scheme, arrays)
+  height, width = (input_shape or architecture.input_shape)[:2]
+  patch = expected[_PATCHES][0]
+  return _on_grid(variables, (height // patch, width // patch), positions, scheme is SAVED_HERE)
 
 
-def restore(
-  expected: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
-  """Returns variables of the expected shapes out of a file's arrays.
+def _on_grid(
+  variables: Variables, grid: position_embedding.Grid, method: str, own: bool
+) -> tuple[Variables, dict[str, str]]:
+  """Returns the variables for a grid of patches, and a note if positions had to be resampled.
 
-  Args:
-    expected: the shape of every variable by its path.
-    scheme: how the file names and lays them out.
-    arrays: what the file holds.
-
-  Raises:
-    fitting.MisfitError: a name is missing or left over, or a shape differs.
-    InputError: an array is not of a float type or not finite.
+  The grid of published weights is square; that of our `own` may be any with this many patches.
   """
-  given = scheme.wanted(arrays)
-  difference = fitting.difference(scheme.shapes(expected), {k: v.shape for k, v in given.items()})
-  if difference:
-    raise fitting.MisfitError(f'{difference} (names of {scheme.name})')
-  converted = fitting.as_float32(given)
-  flat = {path: scheme.locate(path).restore(converted, shape) for path, shape in expected.items()}
-  return flax.traverse_util.unflatten_dict(flat)
+  flat = flax.traverse_util.flatten_dict(variables)
+  position = flat[position_embedding.PATH]
+  if position.shape[1] == 1 + grid[0] * grid[1] and (grid[0] == grid[1] or own):
+    return variables, {}
+  side = position_embedding.stored_side(position.shape[1])
+  note = f'{side} × {side} resampled to {grid[0]} × {grid[1]}, {method}'
+  _log.warning('position embedding: %s', note)
+  flat[position_embedding.PATH] = position_embedding.resample(position, grid, method)
+  return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
 
 
-def save_variables(
-  path: str | os.PathLike[str], variables: Mapping[str, Any], metadata: Mapping[str, Any]
-) -> None:
+def save_variables(path: str | os.PathLike[str], variables: Variables, metadata: Facts) -> None:
   """Writes variables to a safetensors file, which appears whole or not at all.
 
   Args:
@@ -187,13 +188,18 @@ def save_variables(
   write_atomically(path, save(arrays, header))
 
 
-def load_variables(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def load_variables(path: str | os.PathLike[str]) -> tuple[Variables, Facts]:
   """Returns the variables and the metadata that `save_variables` wrote.
 
   Raises:
     InputError: the file is missing, damaged or altered, or was written by something else.
   """
-  file = check_weights_path(path)
+  flat, metadata = _read_own(check_weights_path(path))
+  return flax.traverse_util.unflatten_dict(flat, sep='/'), metadata
+
+
+def _read_own(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
+  """Returns the arrays by their paths, joined by '/', and the metadata."""
   if not _is_own(file):
     raise InputError(f'{file} does not hold variables that were saved here: import it instead')
   flat, header = read_safetensors(file)
@@ -201,11 +207,10 @@ def load_variables(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
   if header.get(DIGEST, digest) != digest:
     raise InputError(
       f'{file} was altered: its weights have another digest than when they were saved. Save them '
-      'anew.'
+      'again.'
     )
   text = header.get('metadata', '{}').encode()
-  metadata = json_files.parse(text, f'the metadata of {file}', {'class_names?': [str]})
-  return flax.traverse_util.unflatten_dict(flat, sep='/'), metadata
+  return flat, json_files.parse(text, f'the metadata of {file}', {'class_names?': [str]})
 
 
 def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
@@ -216,11 +221,10 @@ def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
 def saved_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
   """Returns the class names that were saved with a file's variables; () if there are none."""
   file = check_weights_path(path)
-  names = load_variables(file)[1].get('class_names', ()) if _is_own(file) else ()
-  return tuple(names)
+  return tuple(_read_own(file)[1].get('class_names', ())) if _is_own(file) else ()
 
 
-def num_classes(variables: Mapping[str, Any]) -> int:
+def num_classes(variables: Variables) -> int:
   """Returns how many logits the network of these variables has."""
   return flax.traverse_util.flatten_dict(variables)[HEAD_BIAS].shape[0]
 
@@ -236,69 +240,3 @@ def _is_own(file: os.PathLike[str]) -> bool:
   if not str(file).endswith(SAFETENSORS_SUFFIX):
     return False
   return read_safetensors(file)[1].get('format') == FORMAT
-
-
-def _checked(
-  variables: dict[str, Any],
-  architecture: Architecture,
-  num_classes: int | None,
-  input_shape: Shape | None,
-) -> dict[str, Any]:
-  """Returns saved variables as float32 if they fit the network."""
-  flat = flax.traverse_util.flatten_dict(variables)
-  stored = flat[HEAD_BIAS].shape[0] if HEAD_BIAS in flat else None
-  fitting.check_classes(architecture, stored, num_classes)
-  shapes = fitting.linen_shapes(architecture, num_classes or stored or 1, input_shape)
-  if position_embedding.PATH in flat and position_embedding.PATH in shapes:
-    shapes = position_embedding.stored_shapes(shapes, flat[position_embedding.PATH].shape[1])
-  given = {'/'.join(path): value for path, value in flat.items()}
-  expected = {'/'.join(path): shape for path, shape in shapes.items()}
-  difference = fitting.difference(expected, {name: value.shape for name, value in given.items()})
-  if difference:
-    raise InputError(f'the saved variables do not fit {architecture.name}: {difference}')
-  return flax.traverse_util.unflatten_dict(fitting.as_float32(given), sep='/')
-
-
-def _position(
-  shapes: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
-) -> np.ndarray | None:
-  """Returns a file's position embedding of patches, or None."""
-  if position_embedding.PATH not in shapes:
-    return None
-  return arrays.get(scheme.locate(position_embedding.PATH).names[0])
-
-
-def _for_grid(
-  variables: dict[str, Any],
-  architecture: Architecture,
-  input_shape: Shape | None,
-  method: str,
-  square: bool = True,
-) -> tuple[dict[str, Any], dict[str, str]]:
-  """Returns the variables for images of a shape, and a note if positions had to be resampled.
-
-  The grid of published weights is `square`; that of our own may be any with this many patches.
-  """
-  flat = flax.traverse_util.flatten_dict(variables)
-  position = flat.get(position_embedding.PATH)
-  if position is None:
-    return variables, {}
-  height, width = (input_shape or architecture.input_shape)[:2]
-  grid = (height // architecture.options['patch'], width // architecture.options['patch'])
-  if position.shape[1] == 1 + grid[0] * grid[1] and (grid[0] == grid[1] or not square):
-    return variables, {}
-  note = position_embedding.describe(position, grid, method)
-  _log.warning('position embedding: %s', note)
-  flat[position_embedding.PATH] = position_embedding.resample(position, grid, method)
-  return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
-
-
-def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
-  """Returns the naming scheme that most of the arrays follow; of equal ones the first."""
-  if not architecture.schemes:
-    raise InputError(
-      f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
-      ' that was saved here, or train it'
-    )
-  paths = fitting.linen_shapes(architecture, 1)
-  return max(architecture.schemes, key=lambda scheme: len(scheme.names(paths) & set(arrays)))

@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import flax.traverse_util
 import jax
@@ -30,13 +29,11 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.models import catalog, fitting, nearest_architecture, weights
+from robustness.models import catalog, fitting, weights
 from robustness.models.architecture import Architecture
-from robustness.models.clip import EMBEDDING_SIZE
-from robustness.models.clip_text import CONTEXT, VOCABULARY, TextTower, scheme
-from robustness.models.naming import Path, Shape
+from robustness.models.clip import CONTEXT, TEXT_SCHEME, VOCABULARY, Clip, TextTower
+from robustness.models.naming import Path, Shape, Variables
 from robustness.models.state_dict import read_arrays
-from robustness.models.transformer import ACTIVATIONS
 
 TEMPLATES = ('a photo of a {}.',)
 PROMPTS_A_STEP = 32
@@ -78,11 +75,11 @@ def tokenize(texts: Sequence[str]) -> np.ndarray:
 
 def zero_shot(
   architecture: Architecture, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
-) -> dict[str, Any]:
+) -> Variables:
   """Returns a CLIP image tower's variables with a head for the described classes.
 
   Args:
-    architecture: one of the family 'clip'.
+    architecture: one of CLIP's image towers.
     arrays: a whole CLIP in open_clip's names, both towers.
     tokens: int [classes, prompts, 77], the token ids of each class's prompts.
 
@@ -92,7 +89,7 @@ def zero_shot(
   Raises:
     InputError: another architecture, weights that do not fit it, or ids that are no tokens.
   """
-  if architecture.family != 'clip':
+  if not isinstance(architecture, Clip):
     raise InputError(
       f'{architecture.name} has no text tower: zero-shot heads are for the '
       'architectures whose names begin with clip_.'
@@ -100,18 +97,9 @@ def zero_shot(
   _check_tokens(tokens)
   if 'logit_scale' not in arrays:
     raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
-  shapes = {
-    path: shape
-    for path, shape in fitting.linen_shapes(architecture, 1).items()
-    if path[1] != 'head'
-  }
-  try:
-    image = weights.restore(shapes, architecture.schemes[0], arrays)
-  except fitting.MisfitError as error:
-    raise InputError(
-      f'the weights do not fit {architecture.name}: {error}{nearest_architecture.phrase(arrays)}'
-    ) from error
-  embeddings = class_embeddings(architecture, arrays, tokens)
+  shapes = {path: s for path, s in architecture.shapes(1).items() if path[1] != 'head'}
+  image = fitting.restore(architecture.name, shapes, architecture.schemes[0], arrays)
+  embeddings = _class_embeddings(architecture, arrays, tokens)
   scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))
   head = {
     'kernel': np.ascontiguousarray(scale * embeddings.T),
@@ -120,43 +108,24 @@ def zero_shot(
   return {**image, 'params': {**image['params'], 'head': {'dense': head}}}
 
 
-def class_embeddings(
-  architecture: Architecture, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
+def _class_embeddings(
+  architecture: Clip, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
 ) -> np.ndarray:
-  """Returns float32 [classes, size], each row of length 1.
-
-  Args:
-    architecture: gives the size of an embedding and the text tower's activation.
-    arrays: holds the text tower, in open_clip's names.
-    tokens: int [classes, prompts, 77].
-
-  Raises:
-    InputError: the arrays are not those of this text tower.
-  """
-  tower = _text_tower(architecture)
-  try:
-    variables = weights.restore(text_shapes(architecture), scheme(), arrays)
-  except fitting.MisfitError as error:
-    raise InputError(
-      f'the weights do not fit the text tower of {architecture.name}: {error}'
-    ) from error
+  """Returns the text tower's embeddings of the classes, float32 [classes, size], of length 1."""
+  tower, owner = architecture.text, f'the text tower of {architecture.name}'
+  variables = fitting.restore(owner, text_shapes(architecture), TEXT_SCHEME, arrays)
   embeddings = _unit(_in_steps(tower, variables, tokens.reshape(-1, CONTEXT)))
   return _unit(embeddings.reshape(*tokens.shape[:2], tower.size).mean(1))
 
 
-def text_shapes(architecture: Architecture) -> dict[Path, Shape]:
+def text_shapes(architecture: Clip) -> dict[Path, Shape]:
   """Returns the shape of every variable of an architecture's text tower by its path."""
   ids = jnp.zeros((1, CONTEXT), jnp.int32)
-  tree = jax.eval_shape(_text_tower(architecture).init, jax.random.key(0), ids)
+  tree = jax.eval_shape(architecture.text.init, jax.random.key(0), ids)
   return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
 
 
-def _text_tower(architecture: Architecture) -> TextTower:
-  patch, quick_gelu = (architecture.options[name] for name in ('patch', 'quick_gelu'))
-  return TextTower(EMBEDDING_SIZE['transformer' if patch else 'resnet'], ACTIVATIONS[quick_gelu])
-
-
-def _in_steps(tower: TextTower, variables: Mapping[str, Any], tokens: np.ndarray) -> np.ndarray:
+def _in_steps(tower: TextTower, variables: Variables, tokens: np.ndarray) -> np.ndarray:
   """Returns the embeddings [N, size] of token ids [N, 77], a few prompts at a time."""
   apply = jax.jit(tower.apply)
   size = min(PROMPTS_A_STEP, len(tokens))

@@ -53,19 +53,11 @@ class Design:
     require(0 <= self.min_inside <= 1, 'min_inside', self.min_inside, 'in [0, 1]')
     for key in LEVEL:
       values = getattr(self, key)
-      require(
-        values.shape == self.area.shape and values.ndim == 1 and values.size > 0,
-        key,
-        values.shape,
-        'as many values as there are levels, at least one',
-      )
+      fits = values.shape == self.area.shape and values.ndim == 1 and values.size > 0
+      require(fits, key, values.shape, 'as many values as there are levels, at least one')
       require(bool(np.isfinite(values).all()), key, values.tolist(), 'finite')
-    require(
-      bool((self.area > 0).all()),
-      'area',
-      float(self.area.min()),
-      'above 0: an object without a size cannot be seen',
-    )
+    least = float(self.area.min())
+    require(least > 0, 'area', least, 'above 0: an object without a size cannot be seen')
 
   def __len__(self) -> int:
     return len(self.area)
@@ -80,14 +72,11 @@ class Design:
 
 
 def published(name: str) -> Design:
-  """Returns one of the three published designs.
+  """Returns one of the three published designs, of `FACTORS`.
 
   'size': 1 to 100 % in the centre of 512 pixels. 'rotation': 1, 21, ..., 341 degrees at 20, 50, 80
   and 100 % in the centre of 512 pixels. 'location': 20 % at 21 × 21 places of 500 pixels. The
   published count of location scenes fits a minimum of .5 inside, and not the text's 'no filter'.
-
-  Raises:
-    InputError: another name.
   """
   if name == 'size':
     return cross('size', areas=np.arange(1, 101) / 100)
@@ -139,17 +128,10 @@ def draw_backgrounds(
 
   Drawn object by object without replacement from NumPy's legacy generator, as the released
   generator does with seed 0: the same files in the same order give the same pairs.
-
-  Raises:
-    InputError: fewer backgrounds than an object needs.
   """
   require(per_object >= 1, 'backgrounds_per_object', per_object, 'at least 1')
-  require(
-    per_object <= num_backgrounds,
-    'backgrounds_per_object',
-    per_object,
-    f'at most {num_backgrounds}, the number of backgrounds there are',
-  )
+  most = f'at most {num_backgrounds}, the number of backgrounds there are'
+  require(per_object <= num_backgrounds, 'backgrounds_per_object', per_object, most)
   generator = np.random.RandomState(seed)
   return np.array(
     [generator.choice(num_backgrounds, per_object, replace=False) for _ in range(num_objects)],

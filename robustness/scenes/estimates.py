@@ -1,22 +1,28 @@
-"""Levels of scenes by factor, and the balanced mix: the same pairs at every level compared.
+"""Scenes as a table of pairs × levels, and the balanced mix: the same pairs at all levels compared.
 
-A pair is an object with a background; a scene counts if enough of its object is inside. Which pairs
-count therefore differs between levels, and with it the mix of objects.
+A pair is an object with a background. A scene counts if enough of its object is inside; a released
+set is a list of scenes in any order, without those that were filtered out. Which pairs count
+therefore differs between levels, and with it the mix of objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from robustness.core.errors import InputError
 from robustness.scenes.designs import LEVEL, Design
 
 SIZE, ROTATION, LOCATION = 'size', 'rotation', 'location'
 KEYS = {SIZE: ('area',), ROTATION: ('angle',), LOCATION: ('y', 'x')}
 """Of a level, by factor."""
+LOOP_ORDER = ('x', 'y', 'area', 'angle')
+COLUMNS = (*LOOP_ORDER, 'object', 'background', 'fraction_inside')
+"""Of stored scenes."""
 
 
 def levels_of(design: Design) -> pd.DataFrame:
@@ -77,3 +83,65 @@ def mean_of_finite(values: np.ndarray) -> np.ndarray:
   count = finite.sum(1)
   total = np.where(finite, values, 0.0).sum(1)
   return np.divide(total, count, out=np.full(len(values), np.nan), where=count > 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class SceneTable:
+  """Where each of N scenes stands in a table of P pairs and L levels.
+
+  Attributes:
+    design: the levels that occur, in the order of the generator's loop: x, y, area, angle.
+    objects, backgrounds: int [P], what each pair is made of.
+    pair, level: int [N], the place of each scene.
+  """
+
+  design: Design
+  objects: np.ndarray
+  backgrounds: np.ndarray
+  pair: np.ndarray
+  level: np.ndarray
+
+  def spread(self, values: np.ndarray, absent: float | bool = 0) -> np.ndarray:
+    """Returns one value a scene, [N], as a table [P, L] with `absent` where there is no scene."""
+    table = np.full((len(self.objects), len(self.design)), absent, values.dtype)
+    table[self.pair, self.level] = values
+    return table
+
+
+def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTable:
+  """Finds pairs and levels of stored scenes.
+
+  Args:
+    columns: `COLUMNS` of the rows, [N] each.
+    name: of the design, such as 'location'; its `min_inside` is the least share that occurs.
+    side: of the stored scenes, pixels.
+
+  Raises:
+    InputError: a column is missing, or two scenes have the same pair and level.
+  """
+  missing = [column for column in COLUMNS if column not in columns]
+  if missing:
+    raise InputError(
+      f'the rows have no column {missing[0]!r}, so they are no stored scenes; read '
+      'them with --config.data.source=si_score.'
+    )
+  factors = np.round(np.stack([columns[factor] for factor in LOOP_ORDER]).astype(np.float64), 7)
+  levels, level = np.unique(factors, axis=1, return_inverse=True)
+  pairs, pair = np.unique(
+    np.stack([columns['object'], columns['background']]), axis=1, return_inverse=True
+  )
+  place = pair.ravel() * levels.shape[1] + level.ravel()
+  if len(np.unique(place)) != len(place):
+    twice = int(np.flatnonzero(np.bincount(place) > 1)[0])
+    where = ', '.join(
+      f'{factor} {value:g}'
+      for factor, value in zip(LOOP_ORDER, levels[:, twice % levels.shape[1]], strict=True)
+    )
+    raise InputError(
+      f'object {pairs[0, twice // levels.shape[1]]} on background '
+      f'{pairs[1, twice // levels.shape[1]]} is stored more than once at {where}; '
+      'are several sets mixed?'
+    )
+  x, y, area, angle = levels
+  design = Design(name, side, float(columns['fraction_inside'].min()), area, angle, x, y)
+  return SceneTable(design, pairs[0], pairs[1], pair.ravel(), level.ravel())

@@ -22,8 +22,6 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-_RADIANS = math.pi / 180
-
 
 class Placement(NamedTuple):
   """Pixels of one cutout on one canvas; pairs are (vertical, horizontal).
@@ -71,32 +69,18 @@ def place(
     measured = height * width if pixels is None else jnp.asarray(pixels).astype(jnp.float64)
     k = jnp.sqrt(_quotient(_decimal(area, 7), _quotient(measured, side * side)))
     resized = jnp.trunc(jnp.stack([height, width]) * k)
-    cosine, sine = _turn(_decimal(angle, 4))
+    radians = jnp.mod(_decimal(angle, 4), 360.0) * (math.pi / 180)
+    cosine, sine = (jnp.round(f(radians), 15) for f in (jnp.cos, jnp.sin))  # right angles are exact
     expanded, linear, shift = _rotation(resized, cosine, sine)
     centre = jnp.trunc(jnp.stack([_decimal(y, 7), _decimal(x, 7)]) * side)
     corner = jnp.trunc(centre - expanded / 2)
     shift = shift - (linear * corner[None, :]).sum(1)
     matrix = jnp.concatenate([linear, shift[:, None]], 1).astype(jnp.float32)
-    return Placement(
-      resized.astype(jnp.int32),
-      expanded.astype(jnp.int32),
-      corner.astype(jnp.int32),
-      matrix,
-      _overlap(corner, expanded, side),
-    )
-
-
-def fraction_inside(
-  size: ArrayLike,
-  area: ArrayLike,
-  angle: ArrayLike,
-  x: ArrayLike,
-  y: ArrayLike,
-  side: int,
-  pixels: ArrayLike | None = None,
-) -> jax.Array:
-  """Returns the share of the cutout's expanded rectangle on the canvas; see `place`."""
-  return place(size, area, angle, x, y, side, pixels).fraction
+    visible = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
+    whole = jnp.prod(expanded)
+    fraction = jnp.where(whole > 0, jnp.prod(visible) / jnp.maximum(whole, 1), 0)
+    resized, expanded, corner = (v.astype(jnp.int32) for v in (resized, expanded, corner))
+    return Placement(resized, expanded, corner, matrix, fraction.astype(jnp.float32))
 
 
 def _decimal(value: ArrayLike, digits: int) -> jax.Array:
@@ -115,12 +99,6 @@ def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
   return jnp.where(jnp.isnan(quotient), value, quotient)
 
 
-def _turn(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns cosine and sine to 15 digits, so that right angles are exact."""
-  radians = jnp.mod(angle, 360.0) * _RADIANS
-  return jnp.round(jnp.cos(radians), 15), jnp.round(jnp.sin(radians), 15)
-
-
 def _rotation(
   size: jax.Array, cosine: jax.Array, sine: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -137,10 +115,3 @@ def _rotation(
   expanded = jnp.ceil(turned.max(0)) - jnp.floor(turned.min(0))
   expanded = jnp.where(cosine == 0, size[::-1], expanded)  # Pillow transposes at right angles
   return expanded, linear, half - (linear * (expanded / 2)[None, :]).sum(1)
-
-
-def _overlap(corner: jax.Array, expanded: jax.Array, side: int) -> jax.Array:
-  """Returns the share of a rectangle that lies on the canvas; 0 for one without pixels."""
-  visible = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
-  whole = jnp.prod(expanded)
-  return jnp.where(whole > 0, jnp.prod(visible) / jnp.maximum(whole, 1), 0).astype(jnp.float32)

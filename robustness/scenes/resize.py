@@ -48,11 +48,8 @@ def triangle_weights(
 def most_scale(shape: Sequence[int], area: float, side: int) -> float:
   """Returns how many times a cutout is reduced at most, in either direction.
 
-  Args:
-    shape: height and width of the array that holds it; it is at most `LONGEST` times as long as
-      wide.
-    area: of the resized rectangle, at least this fraction of the canvas.
-    side: of the canvas, pixels.
+  It is at most `LONGEST` times as long as wide, held by an array of a shape (height, width), and
+  its resized rectangle covers at least the fraction `area` of a canvas of `side` pixels.
   """
   shorter = side * math.sqrt(area / LONGEST)  # truncated to whole pixels, it loses up to one
   if shorter <= 2:

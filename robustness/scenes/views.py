@@ -1,4 +1,9 @@
-"""How a row of object and background is shown at a level of a design."""
+"""How a row of object and background is shown at a level of a design.
+
+Resizing costs far more than anything else. Where views share few sizes, it is done once for each
+row and size, and a scene only looks up pixels of 8 bits a channel on such a sheet: a window of them
+upright, 4 × 4 for each pixel turned.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +18,20 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.sequential import located
-from robustness.scenes.compose import BAND, compose_premultiplied, counted, premultiplied
-from robustness.scenes.designs import LEVEL, Design
-from robustness.scenes.geometry import fraction_inside, place
-from robustness.scenes.lookup import compose_from, sheet_side, sheets
-from robustness.scenes.resize import most_scale
+from robustness.scenes.compose import (
+  BAND,
+  blend,
+  compose_premultiplied,
+  counted,
+  pack,
+  paste_rotated,
+  premultiplied,
+  unpack,
+  visible,
+)
+from robustness.scenes.designs import LEVEL, LONGEST, Design
+from robustness.scenes.geometry import place
+from robustness.scenes.resize import most_scale, resize_pixels
 
 Row = Mapping[str, jax.Array]
 MOST_WORDS = 2**22
@@ -32,19 +46,17 @@ class Shown(NamedTuple):
 
 
 def parameters(design: Design) -> dict[str, np.ndarray]:
-  """Returns what `show` is told of each level: `area`, `angle`, `x`, `y`, and `sheet`, its size."""
-  factors = {name: getattr(design, name) for name in LEVEL}
-  return {
-    **{name: values.astype(np.float32) for name, values in factors.items()},
-    'sheet': np.unique(design.area, return_inverse=True)[1].astype(np.int32),
-  }
+  """Returns the parameters of each level: `area`, `angle`, `x`, `y`, and `sheet`, its size."""
+  factors = {name: getattr(design, name).astype(np.float32) for name in LEVEL}
+  sheet = np.unique(design.area, return_inverse=True)[1].astype(np.int32)
+  return {**factors, 'sheet': sheet}
 
 
 def shown(design: Design, side: int, measure: str) -> Shown:
   """Returns how rows are shown at the levels of a design.
 
-  Where few sizes occur, `prepare` resizes the cutout once for each; else every scene does it anew,
-  and `prepare` only premultiplies it (in 8 bits a channel, as Pillow).
+  Where few sizes occur, `prepare` resizes the cutout once for each; else every scene does it, and
+  `prepare` only premultiplies it (in 8 bits a channel, as Pillow).
 
   Args:
     design: the levels.
@@ -54,10 +66,10 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
   centred = bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
-  words = len(areas) * sheet_side(max(areas), side, turning) ** 2
+  words = len(areas) * _sheet_side(max(areas), side, turning) ** 2
   if measure == 'rectangle' and (centred or not turning) and words <= MOST_WORDS:
     return _looked_up(areas, side, turning)
-  return _resized_anew(areas, side, turning, measure)
+  return _resized_by_scene(areas, side, turning, measure)
 
 
 def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side: int) -> np.ndarray:
@@ -71,19 +83,17 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
   """
   levels = [parameters(design)[name] for name in LEVEL]
 
-  def of_pair(size: jax.Array, pixels: jax.Array) -> jax.Array:
+  def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+    size, pixels = pair
     return jax.vmap(
-      lambda area, angle, x, y: fraction_inside(size, area, angle, x, y, side, pixels)
+      lambda area, angle, x, y: place(size, area, angle, x, y, side, pixels).fraction
     )(*levels)
 
-  return np.asarray(
-    jax.jit(lambda *pairs: jax.lax.map(lambda pair: of_pair(*pair), pairs))(
-      jnp.asarray(size), jnp.asarray(pixels)
-    )
-  )
+  pairs = jnp.asarray(size), jnp.asarray(pixels)
+  return np.asarray(jax.jit(lambda *pairs: jax.lax.map(of_pair, pairs))(*pairs))
 
 
-def _resized_anew(areas: Sequence[float], side: int, turning: bool, measure: str) -> Shown:
+def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure: str) -> Shown:
   """Every scene resizes the cutout."""
   sequential = jax.default_backend() == 'cpu'
   steps = area_steps(min(areas), max(areas)) if sequential else [0.0]
@@ -91,28 +101,19 @@ def _resized_anew(areas: Sequence[float], side: int, turning: bool, measure: str
   def prepare(row: Row) -> dict[str, jax.Array]:
     cutout = _cutout(row)
     pixels = counted(cutout, measure)
-    return {
-      **_without_foreground(row),
-      'cutout': cutout,
-      **({} if pixels is None else {'cutout_pixels': pixels}),
-    }
+    counts = {} if pixels is None else {'cutout_pixels': pixels}
+    return {**_without_foreground(row), 'cutout': cutout, **counts}
 
   def show(key: jax.Array, row: Row, view: Row) -> jax.Array:
     del key
     factors = (view['area'], view['angle'] if turning else 0.0, view['x'], view['y'])
     cutouts, index = located(row, 'cutout')
+    size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def composed(least_area: float) -> jax.Array:
       most = most_scale(cutouts.shape[1:3], least_area, side) if sequential else math.inf
       return compose_premultiplied(
-        cutouts,
-        index,
-        row['foreground_size'],
-        row.get('cutout_pixels'),
-        row['image'],
-        factors,
-        turning,
-        most,
+        cutouts, index, size, pixels, background, factors, turning, most
       )[0]
 
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
@@ -124,34 +125,50 @@ def _resized_anew(areas: Sequence[float], side: int, turning: bool, measure: str
 def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
   """The cutout is resized once for each area."""
   sequential = jax.default_backend() == 'cpu'
+  room = _sheet_side(max(areas), side, turning)
+
+  def sheet(cutout: jax.Array, size: jax.Array, area: float) -> tuple[jax.Array, jax.Array]:
+    """Returns a packed cutout at a size, uint32 [D, D], and the place of its first pixel."""
+    placement = place(size, area, 0.0, 0.5, 0.5, side)
+    most = most_scale(cutout.shape[:2], area, side) if sequential else math.inf
+    if turning:
+      window, offset = visible(cutout[None], 0, size, placement, side, most)
+      return pack(window), offset
+    along = jnp.arange(room - 2 * side)
+    pixels = resize_pixels(cutout[None], 0, size, placement.resized, (along, along), most)
+    return jnp.pad(pack(pixels), side), jnp.full(2, -side, jnp.int32)
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    made = sheets(_cutout(row), row['foreground_size'], areas, side, turning, sequential)
-    return {**_without_foreground(row), 'sheets': made[0], 'sheet_offsets': made[1]}
+    cutout = _cutout(row)
+    made = [sheet(cutout, row['foreground_size'], area) for area in areas]
+    sheets, offsets = (jnp.stack(column) for column in zip(*made, strict=True))
+    return {**_without_foreground(row), 'sheets': sheets, 'sheet_offsets': offsets}
 
   def look_up(key: jax.Array, row: Row, view: Row) -> jax.Array:
     del key
-    placement = place(
-      row['foreground_size'],
-      view['area'],
-      view['angle'] if turning else 0.0,
-      view['x'],
-      view['y'],
-      side,
-    )
-    stored_sheets, number = located(row, 'sheets')
-    index = number * stored_sheets.shape[1] + view['sheet']
-    return compose_from(
-      stored_sheets.reshape(-1, *stored_sheets.shape[2:]),
-      index,
-      row['sheet_offsets'][view['sheet']],
-      row['image'],
-      placement,
-      turning,
-      BAND if sequential else side,
-    )
+    angle, background = view['angle'] if turning else 0.0, row['image']
+    placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
+    stored, number = located(row, 'sheets')
+    index, sheets = number * stored.shape[1] + view['sheet'], stored.reshape(-1, *stored.shape[2:])
+    offset = row['sheet_offsets'][view['sheet']]
+    if turning:
+      lines = BAND if sequential else side
+      return paste_rotated(sheets, index, offset, background, placement, lines)
+    first = -placement.corner - offset
+    words = jax.lax.dynamic_slice(sheets, (index, first[0], first[1]), (1, side, side))[0]
+    return blend(*unpack(words), background)
 
   return Shown(look_up, prepare)
+
+
+def _sheet_side(area: float, side: int, turning: bool) -> int:
+  """Returns the side of a sheet that holds whatever of a cutout a scene can show.
+
+  Upright, a canvas of nothing lies around the cutout, so that a scene is a window of the sheet.
+  """
+  if turning:
+    return math.ceil(math.sqrt(2) * side) + 12
+  return math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side
 
 
 def area_steps(least: float, most: float) -> list[float]:

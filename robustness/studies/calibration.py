@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.settings import parse
-from robustness.corruptions.stored_views import GENERATED, StoredOrMade
+from robustness.corruptions.stored import GENERATED, StoredOrMade
 from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
 from robustness.estimates.means import Estimate, Row, arrays, part, row

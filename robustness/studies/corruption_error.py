@@ -19,12 +19,11 @@ import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.corruptions import released
+from robustness.corruptions.catalog import table_for
 from robustness.corruptions.checks import check_between
 from robustness.corruptions.names import SEVERITIES, whole_sets
-from robustness.corruptions.severities import table_for
-from robustness.corruptions.stored_parts import CLEAN_PART
-from robustness.corruptions.stored_views import GENERATED, StoredOrMade, parts_of
+from robustness.corruptions.released import RELEASED
+from robustness.corruptions.stored import CLEAN_PART, GENERATED, StoredOrMade, parts_of
 from robustness.corruptions.views import gallery_figure
 from robustness.estimates.corruption_error import MCE, RELATIVE_MCE, mce, relative_mce
 from robustness.estimates.failure_point import failure_points
@@ -58,7 +57,7 @@ class CorruptionError(StoredOrMade):
       mCE then.
     top_k: k of the second error, if there are more classes than that.
     between: further severities between those of 1..5, such as 1.5, whose constants are interpolated
-      (`robustness.corruptions.severities.Table.with_between`). They have errors of their own; means
+      (`robustness.corruptions.catalog.Table.with_between`). They have errors of their own; means
       and mCE are over `severities`.
     failure_share: of clean accuracy; the severity at which accuracy falls below it is reported for
       each corruption. 0 does not look for it.
@@ -220,9 +219,10 @@ class CorruptionError(StoredOrMade):
     """Says why mCE by published errors is not the published kind; '' if it is, or there is none."""
     if not self.published:
       return ''
-    reasons = released.size_difference(image_shape, self.published.side)
+    released = RELEASED[self.published.side]
+    reasons = released.size_differences(image_shape)
     if not self.is_stored:
-      reasons += released.setting_differences(self, image_shape, self.published.side)
+      reasons += released.setting_differences(self, image_shape)
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def figures(self, results: Results) -> Figures:

@@ -24,9 +24,17 @@ from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes
 from robustness.evaluation.views import Views, ViewTable
-from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
-from robustness.fourier.finished_map import BeginsWithMap
-from robustness.fourier.views import CLEAN, sample_figure, wave_names, wave_views
+from robustness.fourier.basis import (
+  CLEAN,
+  PHASES,
+  Frequencies,
+  basis_image,
+  distinct_frequencies,
+  sample_figure,
+  wave_names,
+  wave_views,
+)
+from robustness.fourier.maps import BeginsWithMap
 from robustness.present import charts
 from robustness.results import Results
 

@@ -26,9 +26,17 @@ from robustness.evaluation.outcomes import Recorded, outcomes, wrong
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Study
 from robustness.evaluation.views import Views, ViewTable
-from robustness.fourier.basis import PHASES, Frequencies, basis_image, distinct_frequencies
+from robustness.fourier.basis import (
+  CLEAN,
+  PHASES,
+  Frequencies,
+  basis_image,
+  distinct_frequencies,
+  sample_figure,
+  wave_names,
+  wave_views,
+)
 from robustness.fourier.maps import BANDS, bands
-from robustness.fourier.views import CLEAN, sample_figure, wave_names, wave_views
 from robustness.present import charts, images
 from robustness.results import Results, Table
 

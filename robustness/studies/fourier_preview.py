@@ -29,8 +29,7 @@ from robustness.evaluation.study import Findings, ImageShape, Recipes, require_s
 from robustness.evaluation.views import Views, identity
 from robustness.fourier import spectrum
 from robustness.fourier.basis import Frequencies, distinct_frequencies
-from robustness.fourier.finished_map import FREQUENCY, BeginsWithMap
-from robustness.fourier.maps import BANDS, bands
+from robustness.fourier.maps import BANDS, FREQUENCY, BeginsWithMap, bands
 
 BAND_ENERGY = 'band_energy'
 

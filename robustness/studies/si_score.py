@@ -39,7 +39,7 @@ from robustness.scenes import views as scene_views
 from robustness.scenes.classes import IMAGENET_INDEX
 from robustness.scenes.compose import MEASURES
 from robustness.scenes.designs import FACTORS, Design
-from robustness.scenes.published import COLUMNS, tabulate
+from robustness.scenes.estimates import COLUMNS, tabulate
 
 GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160

@@ -21,8 +21,7 @@ from robustness.core.paths import expanded
 from robustness.estimates.largest import predicted
 from robustness.evaluation.records import RecordsReader
 from robustness.models import label_space
-from robustness.models.label_space import spelt
-from robustness.models.score_projection import LOGITS, PROBABILITIES, SCORES, project_scores
+from robustness.models.label_space import LOGITS, PROBABILITIES, SCORES, project_scores, spelt
 from robustness.video.columns import FPS, FRAME_TYPE, GROUP, LABEL, OFFSET, PATH, from_columns
 from robustness.video.metadata import NeighborSets
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
-from robustness.core.errors import InputError
 from robustness.corruptions import filters
 from tests.corruptions.pictures import natural
 
 NUMPY = {'nearest': 'edge', 'reflect': 'symmetric', 'mirror': 'reflect'}
 SCIPY = {'nearest': 'nearest', 'reflect': 'reflect', 'mirror': 'mirror'}
+BORDERS = tuple(NUMPY)
 SHAPES = [(16, 16), (21, 5)]
 
 
@@ -21,7 +21,7 @@ def by_plane(function, image: np.ndarray) -> np.ndarray:
   return np.stack([function(plane) for plane in np.moveaxis(image.astype(np.float64), -1, 0)], -1)
 
 
-@pytest.mark.parametrize('border', filters.BORDERS)
+@pytest.mark.parametrize('border', BORDERS)
 @pytest.mark.parametrize('size', [2, 3, 8])
 def test_borders_are_numpys_at_any_distance(border: str, size: int) -> None:
   line = np.pad(np.arange(size), 20, mode=NUMPY[border])
@@ -29,21 +29,16 @@ def test_borders_are_numpys_at_any_distance(border: str, size: int) -> None:
   np.testing.assert_array_equal(index, line)
 
 
-@pytest.mark.parametrize('border', filters.BORDERS)
+@pytest.mark.parametrize('border', BORDERS)
 def test_a_single_pixel_is_its_own_border(border: str) -> None:
   assert not np.asarray(filters.border_index(jnp.arange(-3, 4), 1, border)).any()
 
 
-def test_an_unknown_border_is_refused() -> None:
-  with pytest.raises(InputError, match="border is 'miror'; did you mean 'mirror'"):
-    filters.border_index(jnp.arange(3), 3, 'miror')
-
-
-@pytest.mark.parametrize('border', filters.BORDERS)
+@pytest.mark.parametrize('border', BORDERS)
 @pytest.mark.parametrize('shape', SHAPES)
 def test_gaussian_filter_is_scipys(border: str, shape: tuple[int, int]) -> None:
   image = natural(*shape)
-  smooth = jax.jit(lambda x, s, t=4.0: filters.gaussian_filter(x, s, 9.0, t, border))
+  smooth = jax.jit(lambda x, s: filters.gaussian_filter(x, s, 9.0, border))
   for sigma in (0, 0.05, 0.7, 2.44, 9):
     theirs = by_plane(
       lambda x, s=sigma: scipy.ndimage.gaussian_filter(x, s, mode=SCIPY[border], truncate=4), image
@@ -51,37 +46,13 @@ def test_gaussian_filter_is_scipys(border: str, shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(smooth(image, sigma), theirs, atol=2e-6)
 
 
-def test_gaussian_filter_truncates_where_told() -> None:
-  image = natural(40, 40, 1)
-  ours = filters.gaussian_filter(image, 2.44, 5.0, truncate=3.0, border='reflect')
-  theirs = by_plane(lambda x: scipy.ndimage.gaussian_filter(x, 2.44, truncate=3), image)
-  np.testing.assert_allclose(ours, theirs, atol=2e-6)
-
-
-@pytest.mark.parametrize('border', filters.BORDERS)
 @pytest.mark.parametrize('shape', SHAPES)
 @pytest.mark.parametrize('side', [1, 5, 9, 21])
-def test_correlate_is_scipys(border: str, shape: tuple[int, int], side: int) -> None:
+def test_correlate_is_scipys(shape: tuple[int, int], side: int) -> None:
   image, kernel = natural(*shape), np.random.default_rng(0).normal(size=(side, side))
-  ours = filters.correlate(image, jnp.asarray(kernel, jnp.float32), border)
-  theirs = by_plane(lambda x: scipy.ndimage.correlate(x, kernel, mode=SCIPY[border]), image)
+  ours = filters.correlate(image, jnp.asarray(kernel, jnp.float32))
+  theirs = by_plane(lambda x: scipy.ndimage.correlate(x, kernel, mode='mirror'), image)
   np.testing.assert_allclose(ours, theirs, atol=2e-5 * side)
-
-
-@pytest.mark.parametrize('border', filters.BORDERS)
-def test_sample_bilinear_is_scipys(border: str) -> None:
-  image = natural(11, 14)
-  random = np.random.default_rng(1)
-  y, x = random.uniform(0, 10, (6, 7)), random.uniform(0, 13, (6, 7))
-  if border != 'nearest':
-    y, x = y * 3 - 10, x * 3 - 13
-  ours = filters.sample_bilinear(
-    image, jnp.asarray(y, jnp.float32), jnp.asarray(x, jnp.float32), border
-  )
-  theirs = by_plane(
-    lambda p: scipy.ndimage.map_coordinates(p, [y, x], order=1, mode=SCIPY[border]), image
-  )
-  np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
 @pytest.mark.parametrize('size', [33, 96, 224])
@@ -112,11 +83,3 @@ def test_motion_blur_draws_its_taps(angle: float) -> None:
   )
   np.add.at(expected, (y, x), weights / weights.sum())
   np.testing.assert_allclose(blurred, expected, atol=1e-6)
-
-
-@pytest.mark.parametrize('least', [1, 7, 11, 97, 244, 282, 299])
-def test_fast_sizes_have_small_factors(least: int) -> None:
-  size = filters._fast_size(least)
-  assert least <= size <= 1.15 * least + 2
-  assert size % 2 == 0
-  assert (2**10 * 3**6 * 5**4) % size == 0

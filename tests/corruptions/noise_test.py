@@ -11,10 +11,10 @@ import pytest
 import scipy.stats
 
 from robustness.corruptions import noise
+from robustness.corruptions.catalog import TABLES
 from robustness.corruptions.names import SEVERITIES
-from robustness.corruptions.severities import TABLES
 
-SIDES = (32, 224)
+SIDES = (32, 64, 224)
 LEVEL = 1e-4  # of each test of a distribution; keys are fixed, so a pass stays a pass
 
 
@@ -46,11 +46,12 @@ def test_gaussian_noise_is_normal(side: int, severity: int) -> None:
   assert scipy.stats.kstest(delta[inside], bounded.cdf).pvalue > LEVEL
 
 
+@pytest.mark.parametrize('side', [32, 64])
 @pytest.mark.parametrize('severity', SEVERITIES)
-def test_speckle_noise_scales_with_the_value(severity: int) -> None:
-  sigma = TABLES[32]['speckle_noise']['sigma'][severity - 1]
+def test_speckle_noise_scales_with_the_value(side: int, severity: int) -> None:
+  sigma = TABLES[side]['speckle_noise']['sigma'][severity - 1]
   for value in (0, 0.1, 0.5):
-    delta = many('speckle_noise', value, severity, 32) - value
+    delta = many('speckle_noise', value, severity, side) - value
     assert abs(delta.std() - sigma * value) <= 0.02 * sigma * value
     assert abs(delta.mean()) <= 5 * sigma * value / np.sqrt(delta.size)
 

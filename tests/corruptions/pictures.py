@@ -1,11 +1,21 @@
-"""Pictures to corrupt: real photographs where they are at hand, and smooth random ones."""
+"""Pictures to corrupt, photographs and smooth random ones, and what several references need."""
 
 from __future__ import annotations
 
+import functools
+import math
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
+import jax
 import numpy as np
+import scipy.ndimage
 from PIL import Image
+
+from robustness.corruptions import textures
+from robustness.corruptions.catalog import CORRUPTIONS, TABLES
+from robustness.corruptions.corruption import Strength
 
 
 def photographs(shared_dir: pathlib.Path, side: int, count: int = 2) -> np.ndarray:
@@ -40,7 +50,70 @@ def natural(height: int, width: int, channels: int = 3, seed: int = 0) -> np.nda
   return (np.round(np.clip((stack - low) / (high - low), 0, 1) * 255) / 255).astype(np.float32)
 
 
+def write_photographs(folder: pathlib.Path) -> None:
+  """Writes pictures of one colour each under the names of the photographs of frost."""
+  for i, name in enumerate(textures.FILES):
+    pixels = np.full((70 + i, 80, 3), (50 * i, 20, 30), np.uint8)
+    Image.fromarray(pixels).save(folder / name)
+
+
 def share_within(first: np.ndarray, second: np.ndarray, levels: float = 1.0) -> float:
   """Returns the fraction of values that differ by at most so many levels of 255."""
   difference = np.abs(np.asarray(first, np.float64) - np.asarray(second, np.float64)) * 255
   return float((difference <= levels + 1e-3).mean())
+
+
+def constants(name: str, side: int, severity: int) -> list[Any]:
+  """Returns the constants of a corruption at a severity."""
+  return [values[severity - 1] for values in TABLES[side][name].values()]
+
+
+@functools.cache
+def from_draws(name: str, side: int, **options: str) -> Callable[..., jax.Array]:
+  """Returns a corruption as a compiled function of given draws, a picture and a severity."""
+  function = CORRUPTIONS[name].function
+  return jax.jit(lambda draws, x, s: function(draws, x, Strength(TABLES[side][name], s), **options))
+
+
+def smooth(x: np.ndarray, sigma: float, mode: str = 'nearest', truncate: float = 4) -> np.ndarray:
+  """Smooths [H, W] or each channel of [H, W, C] by SciPy's Gaussian, in float64."""
+  sigmas = (sigma, sigma, 0)[: x.ndim]
+  return scipy.ndimage.gaussian_filter(x.astype(np.float64), sigmas, mode=mode, truncate=truncate)
+
+
+def sample(picture: np.ndarray, y: np.ndarray, x: np.ndarray, mode: str) -> np.ndarray:
+  """Samples each channel of [H, W, C] bilinearly by SciPy, in float64."""
+  planes = np.moveaxis(picture.astype(np.float64), -1, 0)
+  return np.stack(
+    [scipy.ndimage.map_coordinates(plane, [y, x], order=1, mode=mode) for plane in planes], -1
+  )
+
+
+def motion(x: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray:
+  """Blurs [H, W] or [H, W, C] along an angle in degrees, edges replicated."""
+  weights = np.exp(-(np.arange(2 * radius + 1) ** 2) / (2 * sigma**2))
+  turn, total = np.deg2rad(angle), np.zeros(x.shape)
+  for i, weight in enumerate(weights / weights.sum()):
+    down, right = (math.ceil(i * f(turn) - 0.5) for f in (np.sin, np.cos))
+    rows, columns = (
+      np.clip(np.arange(n) + step, 0, n - 1)
+      for n, step in zip(x.shape, (down, right), strict=False)
+    )
+    total += weight * x[rows][:, columns]
+  return total
+
+
+def zoomed(x: np.ndarray, zoom: float) -> np.ndarray:
+  """Enlarges the centre of a square [N, N] or [N, N, C] by SciPy."""
+  side = len(x)
+  piece = math.ceil(side / zoom)
+  start = (side - piece) // 2
+  zooms = (zoom, zoom, 1)[: x.ndim]
+  large = scipy.ndimage.zoom(x[start : start + piece, start : start + piece], zooms, order=1)
+  trim = (len(large) - side) // 2
+  return large[trim : trim + side, trim : trim + side]
+
+
+def zoom_blur(x: np.ndarray, zooms: tuple[float, ...]) -> np.ndarray:
+  """Averages a square picture with enlargements of its centre."""
+  return np.clip((x + sum(zoomed(x, zoom) for zoom in zooms)) / (len(zooms) + 1), 0, 1)

@@ -11,21 +11,17 @@ from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.corruptions import textures
-
-
-def write_photographs(folder: pathlib.Path) -> None:
-  for i, name in enumerate(textures.FILES):
-    Image.fromarray(np.full((40 + i, 50, 3), (10 * i, 20, 30), np.uint8)).save(folder / name)
+from tests.corruptions.pictures import write_photographs
 
 
 def test_a_folder_gives_five_pictures_in_order(tmp_path: pathlib.Path) -> None:
   write_photographs(tmp_path)
   textures_read = textures.load_photographs(str(tmp_path))
-  assert [p.shape for p in textures_read] == [(40 + i, 50, 3) for i in range(5)]
+  assert [p.shape for p in textures_read] == [(70 + i, 80, 3) for i in range(5)]
   assert all(p.dtype == np.uint8 for p in textures_read)
   assert (
     np.abs(
-      np.array([p[0, 0] for p in textures_read]).astype(int) - [(10 * i, 20, 30) for i in range(5)]
+      np.array([p[0, 0] for p in textures_read]).astype(int) - [(50 * i, 20, 30) for i in range(5)]
     ).max()
     <= 3
   )  # two are JPEG files

@@ -13,7 +13,7 @@ from configs import si_score_families
 from robustness.classifiers import preparation
 from robustness.config import experiment
 from robustness.estimates.table import select
-from robustness.models import catalog, pretrained
+from robustness.models import catalog
 from tests.end_to_end import runs
 
 CONFIG = 'si_score_families'
@@ -39,9 +39,9 @@ def test_every_comparison_names_what_there_is(variant: str) -> None:
   for section in parsed.classifiers.values():
     architecture = catalog.get(section.name)
     if section.weights:
-      known = pretrained.KNOWN.get(section.weights)
+      known = catalog.WEIGHTS.get(section.weights)
       timm_name = section.weights.removeprefix('timm:').partition('.')[0]
-      assert pretrained.of_timm_name(timm_name) == architecture.name
+      assert catalog.of_timm_name(timm_name) == architecture.name
       assert known is None or known.architecture == architecture.name
     else:
       assert section.name.startswith(('bit_', 'clip_')), 'given as a file'
@@ -56,12 +56,14 @@ def test_an_unknown_comparison_is_refused() -> None:
 def small_members(monkeypatch: pytest.MonkeyPatch) -> None:
   """Puts small members of each family in the place of the networks that the config names."""
   changes: dict[str, dict[str, Any]] = {
-    'resnet': {'depth': 18},
-    'vit': {'width': 16, 'depth': 4, 'num_heads': 2},
+    'ResNet': {'depth': 18},
+    'VisionTransformer': {'width': 16, 'depth': 4, 'num_heads': 2},
   }
   small = {
     name: dataclasses.replace(
-      one, input_shape=(32, 32, 3), options={**one.options, **changes.get(one.family, {})}
+      one,
+      input_shape=(32, 32, 3),
+      network=one.network.clone(**changes.get(type(one.network).__name__, {})),
     )
     for name, one in catalog.ARCHITECTURES.items()
   }

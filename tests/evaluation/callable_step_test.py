@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import warnings
-from types import MappingProxyType
 
 import jax
 import numpy as np
@@ -18,6 +17,7 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import Views, identity
 from robustness.models import catalog, weights
+from robustness.models.cifar_resnet import CifarResNet
 from robustness.models.classifier import Classifier, from_linen
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
@@ -25,9 +25,7 @@ from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 
 KEY = random_keys.stream(0, 'fourier_heatmap')
-RESNET8 = dataclasses.replace(
-  catalog.get('resnet20'), name='resnet8', options=MappingProxyType({'depth': 8})
-)
+RESNET8 = dataclasses.replace(catalog.get('resnet20'), name='resnet8', network=CifarResNet(10, 8))
 MEAN, STD = (np.asarray(value, np.float32) for value in (RESNET8.mean, RESNET8.std))
 
 
@@ -77,10 +75,10 @@ def test_logits_are_recorded_on_request(parallel, tmp_path: pathlib.Path) -> Non
 def module():
   """A PyTorch ResNet-8 with random weights."""
   torch = pytest.importorskip('torch', reason='a PyTorch module needs torch')
-  from tests.models import torch_networks
+  from tests.models import parity, torch_networks
 
   network = torch_networks.CifarResNet(8, num_classes=len(CLASSES)).eval()
-  torch_networks.randomise(network, seed=3)
+  parity.randomise(network, seed=3)
   return torch, network
 
 

@@ -1,8 +1,10 @@
-"""Sizes, layers, dtypes and the catalog."""
+"""Sizes, layers, dtypes and facts of every architecture; one in a user's file."""
 
 from __future__ import annotations
 
 import functools
+import math
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -14,82 +16,74 @@ from robustness.models import (
   bit_resnet,
   catalog,
   cifar_resnet,
-  resnet,
-  squeezenet,
+  efficientnet_lite,
+  from_file,
+  hub,
+  naming,
   vgg,
-  wide_resnet,
+  weights,
 )
 from tests.networks import random_variables
 
 NAMES = sorted(catalog.ARCHITECTURES)
+PUBLISHED = {'resnet20': 269_722, 'resnet56': 853_018, 'wide_resnet_28_10': 36_479_194}
+PUBLISHED['wide_resnet_16_4'] = 2_748_890
+PUBLISHED |= {name: one.parameters for name, one in catalog.ARCHITECTURES.items() if one.parameters}
 
 
 @functools.cache
-def network(name, num_classes):
+def network(name):
   """A network in bfloat16, and its variables' shapes: tracing a deep one takes a second."""
   architecture = catalog.get(name)
-  module = architecture.build(num_classes, jnp.bfloat16)
+  module = architecture.build(architecture.network.num_classes, jnp.bfloat16)
   image = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
   return module, jax.eval_shape(module.init, jax.random.key(0), image)
 
 
-def parameters(name, num_classes=10):
-  params = network(name, num_classes)[1]['params']
-  return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
-
-
-@pytest.mark.parametrize(
-  ('name', 'count'),
-  [('resnet20', 269_722), ('resnet56', 853_018), ('wide_resnet_28_10', 36_479_194)],
-)
-def test_parameter_counts_are_the_published_ones(name, count):
-  assert parameters(name) == count
-
-
-@pytest.mark.parametrize(
-  ('name', 'count'),
-  [
-    ('resnet18', 11_689_512),
-    ('resnet34', 21_797_672),
-    ('resnet50', 25_557_032),
-    ('resnet50_gn', 25_557_032),
-    ('resnet101', 44_549_160),
-    ('resnet152', 60_192_808),
-    ('bit_r50x1', 25_549_352),
-    ('bit_r101x1', 44_541_480),
-    ('bit_r50x3', 217_319_080),
-    ('bit_r101x3', 387_934_888),
-    ('squeezenet1_0', 1_248_424),
-    ('squeezenet1_1', 1_235_496),
-    ('vgg16', 138_357_544),
-    ('vgg19', 143_667_240),
-    ('vgg16_bn', 138_365_992),
-    ('vgg19_bn', 143_678_248),
-  ],
-)
-def test_parameter_counts_on_imagenet_are_the_published_ones(name, count):
-  assert parameters(name, 1000) == count
+@pytest.mark.parametrize('name', PUBLISHED)
+def test_parameter_counts_are_the_published_ones(name):
+  architecture = catalog.get(name)
+  side = next((w.input_size for w in architecture.weights), architecture.input_shape[0])
+  shapes = architecture.shapes(architecture.network.num_classes, (side, side, 3))
+  counts = [math.prod(shape) for path, shape in shapes.items() if path[0] == 'params']
+  assert sum(counts) == PUBLISHED[name]
 
 
 @pytest.mark.parametrize('name', NAMES)
 def test_stages_are_captured_layers_and_logits_are_float32(name):
   architecture = catalog.get(name)
   image = jax.ShapeDtypeStruct((2, *architecture.input_shape), jnp.float32)
-  module, variables = network(name, 1000)
+  module, variables = network(name)
   logits, state = jax.eval_shape(
     lambda v, x: module.apply(v, x, capture_intermediates=True, mutable=['intermediates']),
     variables,
     image,
   )
-  assert logits.shape == (2, 1000)
+  assert logits.shape == (2, module.num_classes)
   assert logits.dtype == jnp.float32
   assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
+  assert ('batch_stats' in variables) == any('var' in str(path) for path in architecture.shapes(7))
   outputs = [state['intermediates'][stage]['__call__'][0] for stage in architecture.stages]
   assert all(output.dtype == jnp.bfloat16 for output in outputs)
   if outputs[0].ndim == 4:  # images; transformers keep their number of tokens
     sides = [output.shape[1] for output in outputs]
     assert sides == sorted(sides, reverse=True)
     assert sides[-1] * 4 <= architecture.input_shape[0] + 3
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_facts_are_complete_and_every_scheme_stores_every_value_once(name):
+  architecture = catalog.get(name)
+  assert architecture.name == name and hash(architecture) == hash(catalog.get(name))
+  channels = architecture.input_shape[2]
+  assert len(architecture.mean) == len(architecture.std) == channels
+  assert min(architecture.std) > 0 and architecture.source and architecture.licence
+  assert bool(architecture.schemes) == (name != 'small_cnn')
+  shapes = architecture.shapes(7)
+  for scheme in architecture.schemes:
+    stored = scheme.shapes(shapes).values()
+    assert sum(map(math.prod, stored)) == sum(map(math.prod, shapes.values())), scheme.name
+    assert len(scheme.locate(naming.HEAD_BIAS).names) == 1
 
 
 def small(name='small_cnn', **build):
@@ -135,49 +129,24 @@ def test_statistics_are_averaged_over_the_pmap_axis():
     np.testing.assert_allclose(synced[0], whole, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize('depth', [2, 18, 21, 52])
-def test_depth_must_be_6n_plus_2(depth):
-  with pytest.raises(InputError, match=r'6n \+ 2.*20, 32'):
-    cifar_resnet.build(10, jnp.float32, None, depth)
-
-
-@pytest.mark.parametrize(('depth', 'width', 'message'), [(27, 10, '6n [+] 4'), (28, 1, 'width 1')])
-def test_depth_must_be_6n_plus_4_and_width_above_1(depth, width, message):
-  with pytest.raises(InputError, match=message):
-    wide_resnet.build(10, jnp.float32, None, depth, width)
+def resnet_of(depth):
+  module = cifar_resnet.CifarResNet(10, depth)
+  return jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
 
 
 @pytest.mark.parametrize(
-  ('build', 'message'),
+  ('make', 'message'),
   [
-    (lambda: resnet.build(10, jnp.float32, None, 20, 'batch'), '20; valid: 18, 34, 50'),
-    (lambda: resnet.build(10, jnp.float32, None, 50, 'layer'), "'layer'.*'batch', 'group'"),
-    (lambda: bit_resnet.build(10, jnp.float32, None, 152, 1), '152; valid: 50, 101'),
-    (lambda: bit_resnet.build(10, jnp.float32, None, 50, 0), 'width 0'),
-    (lambda: squeezenet.build(10, jnp.float32, None, '2.0'), "'2.0'.*'1.0'"),
-    (lambda: vgg.build(10, jnp.float32, None, 11, 'none'), '11; valid: 16, 19'),
-    (lambda: vgg.build(10, jnp.float32, None, 16, 'group'), "'group'.*valid: .*'batch'"),
+    *((functools.partial(resnet_of, depth), r'6n \+ 2.*20, 32') for depth in (2, 18, 21, 52)),
+    (lambda: catalog.get('wide_resnet_17_4').shapes(10), 'depth 17 is no Wide ResNet.*6n [+] 4'),
+    (lambda: catalog.get('wide_resnet_28_1').shapes(10), 'width 1 is no Wide ResNet'),
+    (lambda: catalog.get('resnet21'), "'resnet21'.*did you mean .*'resnet20'.*'small_cnn'"),
+    (lambda: catalog.get('resnet20').build(0), 'resnet20 with 0 classes'),
   ],
 )
-def test_options_that_no_network_has_are_named(build, message):
+def test_what_is_no_network_is_said_to_be_none(make, message):
   with pytest.raises(InputError, match=message):
-    build()
-
-
-def test_wide_resnets_of_any_size_are_known_by_name():
-  architecture = catalog.get('wide_resnet_16_4')
-  assert architecture.name == 'wide_resnet_16_4'
-  assert dict(architecture.options) == {'depth': 16, 'width': 4}
-  assert parameters('wide_resnet_16_4') == 2_748_890
-  with pytest.raises(InputError, match='depth 17 is no Wide ResNet'):
-    catalog.get('wide_resnet_17_4').build(10)
-
-
-def test_group_norm_keeps_no_statistics():
-  module = catalog.get('resnet18_gn').build(10)
-  images = jax.ShapeDtypeStruct((2, 32, 32, 3), jnp.float32)
-  variables = jax.eval_shape(module.init, jax.random.key(0), images)
-  assert set(variables) == {'params'}
+    make()
 
 
 def test_standardised_kernels_have_mean_0_and_variance_1():
@@ -194,23 +163,53 @@ def test_part_means_are_those_of_overlapping_parts():
   np.testing.assert_allclose(means[:, 6, 6], x[:, 8:10, 2:3].mean((1, 2)), rtol=1e-5, atol=1e-6)
 
 
-def test_unknown_name_lists_valid_ones_and_the_nearest():
-  with pytest.raises(InputError, match="'resnet21'.*did you mean .*'resnet20'.*'small_cnn'"):
-    catalog.get('resnet21')
+def test_stages_of_lite2_are_wider_and_deeper_but_for_the_ends():
+  sizes = efficientnet_lite.stage_sizes(2)
+  assert [size.features for size in sizes] == [16, 24, 48, 88, 120, 208, 352]
+  assert [size.num_blocks for size in sizes] == [1, 3, 3, 4, 4, 5, 1]
+  for features, width, expected in ((16, 1.0, 16), (24, 1.1, 24), (80, 1.1, 88), (10, 1.0, 16)):
+    assert efficientnet_lite.rounded(features, width) == expected
 
 
-def test_no_classes_are_refused():
-  with pytest.raises(InputError, match='resnet20 with 0 classes'):
-    catalog.get('resnet20').build(0)
+OWN = """
+import flax.linen as nn
+from robustness.models.architecture import Architecture
+from robustness.models.layers import LinearHead, Network, convolution
+from robustness.models.naming import pytorch
+from robustness.models.pretrained import timm
+
+class Thin(Network):
+  width: int = 4
+
+  @nn.compact
+  def __call__(self, x, train=False):
+    x = nn.relu(convolution(self.width, 3, dtype=self.dtype, name='stage1')(x))
+    return LinearHead(self.num_classes, name='head')(x)
+
+thin = Architecture(
+  'thin', Thin(10), input_shape=(8, 8, 3), mean=(0.5,) * 3, std=(0.2,) * 3, stages=('stage1',),
+  source='this test', licence='any',
+  schemes=(pytorch('mine', lambda path: {'stage1': 'conv', 'head': 'fc'}[path[0]]),),
+  weights=(timm('thin', 'thin.mine'),),
+)
+"""
 
 
-@pytest.mark.parametrize('name', NAMES)
-def test_catalog_entries_are_complete(name):
+def test_an_architecture_in_a_users_file_is_one_as_any_other(tmp_path: pathlib.Path):
+  (tmp_path / 'mine.py').write_text(OWN)
+  name = f'{tmp_path}/mine.py:thin'
   architecture = catalog.get(name)
-  assert architecture.name == name
-  channels = architecture.input_shape[2]
-  assert len(architecture.mean) == len(architecture.std) == channels
-  assert all(s > 0 for s in architecture.std)
-  assert bool(architecture.schemes) == architecture.importable
-  assert architecture.source and architecture.licence
-  assert hash(architecture) == hash(catalog.get(name))
+  given = {
+    'conv.weight': np.ones((4, 3, 3, 3), np.float32),
+    'fc.weight': np.ones((10, 4), np.float32),
+    'fc.bias': np.zeros(10, np.float32),
+  }
+  variables = weights.import_variables(architecture, given)
+  assert architecture.build(10).apply(variables, jnp.ones((2, 8, 8, 3))).shape == (2, 10)
+  entry = hub.resolve('timm:thin.mine', name)
+  assert entry and entry.file == 'model.safetensors' and hub.resolve('', name) is None
+  facts = catalog.file_facts(name)
+  assert facts['file'] == 'mine.py' and len(facts['file_sha256']) == 64
+  assert not from_file.is_classifier(name) and not from_file.is_classifier('resnet20')
+  with pytest.raises(InputError, match="unknown architecture '.*mine.py:Thin'"):
+    catalog.get(f'{tmp_path}/mine.py:Thin')

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 import torch
 
-from robustness.models import catalog, fitting, weights
+from robustness.models import catalog, weights
 from robustness.models.architecture import Architecture
 from robustness.models.naming import Scheme
 from tests.models import parity
@@ -69,7 +69,7 @@ class Pair:
       given.update({key: given[key] * np.float32(DAMPING) for key in ends})
       network.load_state_dict({key: torch.from_numpy(value) for key, value in given.items()})
     variables = weights.import_variables(architecture, given, CLASSES, images.shape[1:])
-    paths = fitting.linen_shapes(architecture, CLASSES, images.shape[1:])
+    paths = architecture.shapes(CLASSES, images.shape[1:])
     scheme = next(s for s in architecture.schemes if s.names(paths) <= set(given))
     return cls(architecture, peer, network, scheme, variables, images)
 
@@ -102,20 +102,11 @@ class Pair:
     return np.asarray(logits), {name: np.asarray(value) for name, value in flat.items()}
 
 
-def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
-  """Returns the largest difference ÷ the largest value."""
-  assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
-  return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
-
-
 def evaluation(pair: Pair) -> dict[str, float]:
   """Returns the differences of logits and of the layers that both have, in evaluation mode."""
-  theirs, layers = parity.torch_outputs(pair.network, pair.images, pair.peer.layers)
-  ours, our_layers = parity.our_outputs(pair.architecture, pair.variables, pair.images)
-  return {
-    'logits': difference(ours, theirs),
-    **{name: difference(our_layers[name], value) for name, value in layers.items()},
-  }
+  return parity.differences(
+    pair.architecture, pair.variables, pair.network, pair.images, pair.peer.layers
+  )
 
 
 def training(pair: Pair, double: bool) -> dict[str, float]:
@@ -127,14 +118,16 @@ def training(pair: Pair, double: bool) -> dict[str, float]:
   assert ours.dtype == theirs.dtype
   assert statistics.keys() == their_statistics.keys()
   return {
-    'logits': difference(ours, theirs),
-    **{name: difference(value, their_statistics[name]) for name, value in statistics.items()},
+    'logits': parity.difference(ours, theirs),
+    **{
+      name: parity.difference(value, their_statistics[name]) for name, value in statistics.items()
+    },
   }
 
 
 def has_statistics(name: str) -> bool:
   """Whether an architecture has batch norm."""
-  return any(path[0] == STATISTICS for path in fitting.linen_shapes(catalog.get(name), CLASSES))
+  return any(path[0] == STATISTICS for path in catalog.get(name).shapes(CLASSES))
 
 
 def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:

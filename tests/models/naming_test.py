@@ -1,4 +1,4 @@
-"""Layouts give back what was stored, and every scheme names every variable once."""
+"""Layouts give back what was stored; names that no variable needs are left out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from robustness.models import catalog, fitting, naming
-
-IMPORTABLE = sorted(name for name, entry in catalog.ARCHITECTURES.items() if entry.importable)
+from robustness.models import naming
 
 
 def numbered(*shape):
@@ -40,16 +38,6 @@ def test_parts_follow_each_other_along_the_last_axis():
   parts = {name: array[:, 2 * i : 2 * i + 2].T for i, name in enumerate('qkv')}
   assert stored.shapes((2, 6)) == dict.fromkeys('qkv', (2, 2))
   np.testing.assert_array_equal(stored.restore(parts, (2, 6)), array)
-
-
-@pytest.mark.parametrize('name', IMPORTABLE)
-def test_every_scheme_stores_every_value_once(name):
-  architecture = catalog.get(name)
-  shapes = fitting.linen_shapes(architecture, 7)
-  for scheme in architecture.schemes:
-    stored = scheme.shapes(shapes).values()
-    assert sum(map(math.prod, stored)) == sum(map(math.prod, shapes.values())), scheme.name
-    assert len(scheme.locate(naming.HEAD_BIAS).names) == 1
 
 
 def test_ignored_names_are_left_out():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,6 @@ from tests.models.peers import peer
 
 _CLIP_WIDTHS = {'RN50': 1024, 'ViT-B-32': 512}
 _BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
-_VIT_WORDS = {'s': 'small', 'b': 'base', 'l': 'large'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,17 +40,15 @@ class PeerNetwork:
 
 
 def _timm(name: str, num_classes: int, side: int, **options: Any) -> Any:
-  del side
   return peer('timm').create_model(name, num_classes=num_classes, **options)
 
 
 def _timm_vit(name: str, num_classes: int, side: int) -> Any:
-  return peer('timm').create_model(name, num_classes=num_classes, img_size=side)
+  return _timm(name, num_classes, side, img_size=side)
 
 
 def _timm_resnet_gn(depth: int, num_classes: int, side: int) -> Any:
   """Builds what timm has no name for: its ResNet with its group norm of 32 groups."""
-  del side
   timm = peer('timm')
   block = timm.models.resnet.Bottleneck if depth >= 50 else timm.models.resnet.BasicBlock
   return timm.models.resnet.ResNet(
@@ -60,7 +57,6 @@ def _timm_resnet_gn(depth: int, num_classes: int, side: int) -> Any:
 
 
 def _torchvision(name: str, num_classes: int, side: int) -> Any:
-  del side
   return getattr(peer('torchvision').models, name)(num_classes=num_classes, dropout=0.0)
 
 
@@ -84,148 +80,88 @@ def _open_clip(name: str, quick_gelu: bool, num_classes: int, side: int) -> Any:
 
 
 def _own(kind: str, arguments: tuple[int, ...], num_classes: int, side: int) -> Any:
-  del side
   peer('torch')
   from tests.models import torch_networks
 
   return getattr(torch_networks, kind)(*arguments, num_classes)
 
 
-def _resnets() -> dict[str, PeerNetwork]:
-  layers = {
-    'stem': 'act1',
-    **{f'stage{i}': f'layer{i}' for i in (1, 2, 3, 4)},
-    'stage2/block0': 'layer2.0',
-    'stage3/block1/layer1/conv': 'layer3.1.conv1',
-  }
-  table = {}
-  for depth in (18, 34, 50, 101, 152):
-    name = f'resnet{depth}'
-    ends = rf'layer\d\.\d+\.bn{3 if depth >= 50 else 2}\.weight'
-    table[name] = PeerNetwork('timm', functools.partial(_timm, name), layers, branch_ends=ends)
-    build = (
-      functools.partial(_timm, f'{name}_gn')
-      if depth == 50
-      else functools.partial(_timm_resnet_gn, depth)
+def _numbered(ours: str, theirs: str, places: Iterable[int]) -> dict[str, str]:
+  """Returns {'stage1': 'features.4', ...} of the two patterns and their numbers for stages."""
+  return {ours.format(i): theirs.format(place) for i, place in enumerate(places, start=1)}
+
+
+def _table() -> Iterator[tuple[str, PeerNetwork]]:
+  part = functools.partial
+  residual = _numbered('stage{}', 'layer{}', (1, 2, 3))
+  for depth in (20, 32, 44, 56, 110):
+    build = part(_own, 'CifarResNet', (depth,))
+    yield f'resnet{depth}', PeerNetwork('written here', build, residual, (32, 36))
+  for depth, width, image in ((28, 10, (32, 36)), (16, 2, (29, 36))):  # the first takes minutes
+    build, layers = (
+      part(_own, 'WideResNet', (depth, width)),
+      _numbered('stage{}', 'block{}', (1, 2, 3)),
     )
-    table[f'{name}_gn'] = PeerNetwork('timm', build, layers)
-  return table
+    yield f'wide_resnet_{depth}_{width}', PeerNetwork('written here', build, layers, image)
 
-
-def _bit_resnets() -> dict[str, PeerNetwork]:
-  layers = {
-    'stem': 'stem.conv',
-    **{f'stage{i + 1}': f'stages.{i}' for i in range(4)},
-    'stage1/block0/shortcut': 'stages.0.blocks.0.downsample.conv',
-  }
-  return {
-    f'bit_r{size}': PeerNetwork('timm', functools.partial(_timm, f'resnetv2_{size}_bit'), layers)
-    for size in ('50x1', '101x1', '50x3', '101x3')
-  }
-
-
-def _efficientnets() -> dict[str, PeerNetwork]:
   layers = {
     'stem': 'bn1',
-    **{f'stage{i + 1}': f'blocks.{i}' for i in range(7)},
+    **_numbered('stage{}', 'blocks.{}', range(7)),
     'stage3/block1/expand': 'blocks.2.1.bn1',
     'top': 'bn2',
   }
-  return {
-    f'efficientnet_lite{i}': PeerNetwork(
-      'timm',
-      functools.partial(_timm, f'tf_efficientnet_lite{i}', bn_momentum=0.01),
-      layers,
-      momentum=0.01,
-    )
-    for i in (0, 1, 2)
+  for member in (0, 1, 2):
+    build = part(_timm, f'tf_efficientnet_lite{member}', bn_momentum=0.01)
+    yield f'efficientnet_lite{member}', PeerNetwork('timm', build, layers, momentum=0.01)
+
+  layers = {
+    'stem': 'act1',
+    **_numbered('stage{}', 'layer{}', (1, 2, 3, 4)),
+    'stage2/block0': 'layer2.0',
+    'stage3/block1/layer1/conv': 'layer3.1.conv1',
   }
+  for depth in (18, 34, 50, 101, 152):
+    name, ends = f'resnet{depth}', rf'layer\d\.\d+\.bn{3 if depth >= 50 else 2}\.weight'
+    yield name, PeerNetwork('timm', part(_timm, name), layers, branch_ends=ends)
+    grouped = part(_timm, f'{name}_gn') if depth == 50 else part(_timm_resnet_gn, depth)
+    yield f'{name}_gn', PeerNetwork('timm', grouped, layers)
 
-
-def _squeezenets() -> dict[str, PeerNetwork]:
-  places = {'1_0': (1, 5, 10, 12), '1_1': (1, 4, 7, 12)}
-  return {
-    f'squeezenet{version}': PeerNetwork(
-      'torchvision',
-      functools.partial(_torchvision, f'squeezenet{version}'),
-      {
-        layer: f'features.{place}'
-        for layer, place in zip(('stem', 'stage1', 'stage2', 'stage3'), where, strict=True)
-      },
-    )
-    for version, where in places.items()
+  layers = {
+    'stem': 'stem.conv',
+    **_numbered('stage{}', 'stages.{}', range(4)),
+    'stage1/block0/shortcut': 'stages.0.blocks.0.downsample.conv',
   }
+  for size in ('50x1', '101x1', '50x3', '101x3'):
+    yield f'bit_r{size}', PeerNetwork('timm', part(_timm, f'resnetv2_{size}_bit'), layers)
 
+  for name, places in (
+    ('squeezenet1_0', (1, 5, 10, 12)),
+    ('squeezenet1_1', (1, 4, 7, 12)),
+    ('vgg16', (4, 9, 16, 23, 30)),
+    ('vgg16_bn', (6, 13, 23, 33, 43)),
+    ('vgg19', (4, 9, 18, 27, 36)),
+    ('vgg19_bn', (6, 13, 26, 39, 52)),
+  ):
+    stem, *stages = places if name.startswith('squeeze') else (None, *places)
+    layers = _numbered('stage{}', 'features.{}', stages)
+    layers |= {'stem': f'features.{stem}'} if stem else {}
+    yield name, PeerNetwork('torchvision', part(_torchvision, name), layers)
 
-def _vggs() -> dict[str, PeerNetwork]:
-  ends = {
-    'vgg16': (4, 9, 16, 23, 30),
-    'vgg16_bn': (6, 13, 23, 33, 43),
-    'vgg19': (4, 9, 18, 27, 36),
-    'vgg19_bn': (6, 13, 26, 39, 52),
-  }
-  return {
-    name: PeerNetwork(
-      'torchvision',
-      functools.partial(_torchvision, name),
-      {f'stage{i + 1}': f'features.{place}' for i, place in enumerate(places)},
-    )
-    for name, places in ends.items()
-  }
-
-
-def _vits() -> dict[str, PeerNetwork]:
-  table = {}
-  for size, word in _VIT_WORDS.items():
+  layers = {'block0': 'blocks.0', 'block11/norm1': 'blocks.11.norm1', 'norm': 'norm'}
+  for size in ('small', 'base', 'large'):
     for patch in (16, 32):
-      name = f'vit_{word}_patch{patch}_224'
-      layers = {'block0': 'blocks.0', 'block11/norm1': 'blocks.11.norm1', 'norm': 'norm'}
-      build = functools.partial(_timm_vit, name)
-      table[f'vit_{size}{patch}'] = PeerNetwork('timm', build, layers, (64, 64))
-  return table
+      build = part(_timm_vit, f'vit_{size}_patch{patch}_224')
+      yield f'vit_{size[0]}{patch}', PeerNetwork('timm', build, layers, (64, 64))
 
-
-def _clips() -> dict[str, PeerNetwork]:
-  resnet = {f'stage{i}': f'visual.layer{i}' for i in (1, 2, 3, 4)}
+  resnet = _numbered('stage{}', 'visual.layer{}', (1, 2, 3, 4))
   vit = {f'block{i}': f'visual.transformer.resblocks.{i}' for i in (0, 11)}
-  towers = {
-    'rn50': ('RN50', {**resnet, 'attention_pool': 'visual.attnpool'}),
-    'vit_b32': ('ViT-B-32', {'pre_norm': 'visual.ln_pre', **vit}),
-  }
-  return {
-    f'clip_{name}{suffix}': PeerNetwork(
-      'open_clip',
-      functools.partial(_open_clip, config, bool(suffix)),
-      layers,
-      (96, 96),
-      branch_ends=r'visual\.layer\d\.\d+\.bn3\.weight',
-    )
-    for name, (config, layers) in towers.items()
-    for suffix in ('', '_quickgelu')
-  }
+  for name, config, layers in (
+    ('clip_rn50', 'RN50', {**resnet, 'attention_pool': 'visual.attnpool'}),
+    ('clip_vit_b32', 'ViT-B-32', {'pre_norm': 'visual.ln_pre', **vit}),
+  ):
+    for suffix in ('', '_quickgelu'):
+      build, ends = part(_open_clip, config, bool(suffix)), r'visual\.layer\d\.\d+\.bn3\.weight'
+      yield name + suffix, PeerNetwork('open_clip', build, layers, (96, 96), branch_ends=ends)
 
 
-def _for_cifar() -> dict[str, PeerNetwork]:
-  stages = {f'stage{i}': f'layer{i}' for i in (1, 2, 3)}
-  table = {
-    f'resnet{depth}': PeerNetwork(
-      'written here', functools.partial(_own, 'CifarResNet', (depth,)), stages, (32, 36)
-    )
-    for depth in (20, 32, 44, 56, 110)
-  }
-  wide = functools.partial(_own, 'WideResNet', (28, 10))
-  return {**table, 'wide_resnet_28_10': PeerNetwork('written here', wide, {}, (32, 36))}
-
-
-PEERS: Mapping[str, PeerNetwork] = MappingProxyType(
-  {
-    **_for_cifar(),
-    **_efficientnets(),
-    **_resnets(),
-    **_bit_resnets(),
-    **_squeezenets(),
-    **_vggs(),
-    **_vits(),
-    **_clips(),
-  }
-)
+PEERS: Mapping[str, PeerNetwork] = MappingProxyType(dict(_table()))

@@ -95,35 +95,41 @@ def test_without_torch_the_mend_is_told(tmp_path, monkeypatch):
     read_state_dict(tmp_path / 'w.pt')
 
 
-@pytest.mark.parametrize('legacy', [False, True])
-def test_code_in_a_file_is_never_run(torch, tmp_path, legacy):
-  path, mark = tmp_path / 'w.pt', tmp_path / 'attacked'
-  content = {'a': torch.ones(1), 'b': Attack(mark)}
-  torch.save(content, path, _use_new_zipfile_serialization=not legacy)
-  with pytest.raises(InputError, match=r'w\.pt holds Python objects.*state_dict\(\)'):
-    read_state_dict(path)
-  assert not mark.exists()
+def saved(path, content, legacy=False):
+  """Writes what a test gives: bytes as they are, a mapping as the suffix says."""
+  if isinstance(content, bytes):
+    path.write_bytes(content)
+  elif path.suffix == '.npz':
+    np.savez(path, **content)
+  elif path.suffix == '.safetensors':
+    safetensors.numpy.save_file(content, path)
+  else:
+    pytest.importorskip('torch').save(content, path, _use_new_zipfile_serialization=not legacy)
+  return path
 
 
-def test_a_bare_pickle_with_code_is_never_run(torch, tmp_path):
-  path, mark = tmp_path / 'w.pt', tmp_path / 'attacked'
-  path.write_bytes(pickle.dumps(Attack(mark)))
-  with pytest.raises(InputError, match=r'w\.pt'):
-    read_state_dict(path)
+@pytest.mark.parametrize('kind', ['zip', 'legacy', 'pickle', 'archive'])
+def test_code_in_a_file_is_never_run(torch, tmp_path, kind):
+  mark = tmp_path / 'attacked'
+  attack, path = Attack(mark), tmp_path / ('w.npz' if kind == 'archive' else 'w.pt')
+  message = r'w\.pt holds Python objects.*state_dict\(\)'
+  if kind == 'pickle':
+    saved(path, pickle.dumps(attack))
+    message = r'w\.pt'
+  elif kind == 'archive':
+    saved(path, {'a': np.array([attack], dtype=object)})
+    message = r'w\.npz is truncated or is no archive of plain arrays'
+  else:
+    saved(path, {'a': torch.ones(1), 'b': attack}, kind == 'legacy')
+  with pytest.raises(InputError, match=message):
+    read_arrays(path)
   assert not mark.exists()
 
 
 def test_the_message_does_not_advise_to_trust_a_damaged_file(torch, tmp_path):
-  (tmp_path / 'w.pt').write_bytes(b'no weights')
   with pytest.raises(InputError) as caught:
-    read_state_dict(tmp_path / 'w.pt')
+    read_state_dict(saved(tmp_path / 'w.pt', b'no weights'))
   assert 'weights_only' not in str(caught.value)
-
-
-def test_a_whole_pickled_module_is_refused(torch, tmp_path):
-  torch.save(torch.nn.Linear(2, 2), tmp_path / 'w.pt')
-  with pytest.raises(InputError, match=r'w\.pt holds Python objects'):
-    read_state_dict(tmp_path / 'w.pt')
 
 
 @pytest.mark.parametrize('name', ['w.th', 'w.pt', 'w.safetensors'])
@@ -140,114 +146,69 @@ def test_a_folder_and_another_suffix_are_named(tmp_path):
     read_state_dict(tmp_path)
 
 
-@pytest.mark.parametrize('legacy', [False, True])
 @pytest.mark.parametrize('share', [0.0, 0.05, 0.5, 0.9, 0.999])
-def test_truncated_torch_files_are_named(torch, tmp_path, legacy, share):
-  path = tmp_path / 'w.th'
-  torch.save({'a': torch.ones(1000)}, path, _use_new_zipfile_serialization=not legacy)
+@pytest.mark.parametrize('name', ['zip.th', 'legacy.th', 'w.safetensors', 'w.npz'])
+def test_truncated_files_are_named(torch, tmp_path, name, share):
+  arrays = {'a': np.random.default_rng(0).normal(size=1000), 'b': np.ones(3)}
+  if name.endswith('.th'):
+    arrays = {key: torch.from_numpy(value) for key, value in arrays.items()}
+  path = saved(tmp_path / name, arrays, name == 'legacy.th')
   content = path.read_bytes()
   path.write_bytes(content[: int(share * len(content))])
-  with pytest.raises(InputError, match=r'w\.th .*is truncated'):
-    read_state_dict(path)
-
-
-@pytest.mark.parametrize('share', [0.0, 0.05, 0.5, 0.999])
-def test_truncated_safetensors_are_named(tmp_path, share):
-  path = tmp_path / 'w.safetensors'
-  content = safetensors.numpy.save({'a': np.ones(1000, np.float32)})
-  path.write_bytes(content[: int(share * len(content))])
-  for read in (read_state_dict, weights.load_variables):
-    with pytest.raises(InputError, match=r'w\.safetensors is truncated or is no safetensors'):
+  for read in (read_arrays, *([weights.load_variables] if path.suffix == '.safetensors' else [])):
+    with pytest.raises(InputError, match=rf'{name} .*is truncated or is no|{name} is truncated'):
       read(path)
 
 
-@pytest.mark.parametrize('name', ['w.th', 'w.pt', 'w.safetensors'])
+@pytest.mark.parametrize('name', ['w.th', 'w.pt', 'w.safetensors', 'w.npz'])
 def test_files_of_another_kind_are_named(torch, tmp_path, name):
   rng = np.random.default_rng(0)
   for content in (b'hello world, this is text\n' * 50, rng.bytes(5000), b'\x89PNG\r\n' * 100):
-    (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf'{name} is truncated or is no'):
-      read_state_dict(tmp_path / name)
+      read_arrays(saved(tmp_path / name, content))
 
 
-def test_what_is_no_mapping_of_tensors_is_refused(torch, tmp_path):
-  path = tmp_path / 'w.pt'
-  for content, message in (
-    ([torch.ones(1)], r'w\.pt holds a list'),
-    ({'epoch': 3, 'a': torch.ones(1)}, r'w\.pt: 1 entries are no tensors, first epoch'),
-    ({}, r'w\.pt holds no tensors'),
-  ):
-    torch.save(content, path)
-    with pytest.raises(InputError, match=message):
-      read_state_dict(path)
-
-
-def test_sparse_tensors_are_refused_by_name(torch, tmp_path):
-  torch.save({'a': torch.eye(3).to_sparse()}, tmp_path / 'w.pt')
-  with pytest.raises(InputError, match='a is quantised or sparse'):
-    read_state_dict(tmp_path / 'w.pt')
-
-
-def test_quantised_tensors_are_refused_by_name(torch, tmp_path):
-  with warnings.catch_warnings():  # torch is about to drop them
-    warnings.simplefilter('ignore')
-    quantised = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
-    torch.save({'a': quantised}, tmp_path / 'w.pt')
-    with pytest.raises(InputError, match='a is quantised or sparse: save the float weights'):
-      read_state_dict(tmp_path / 'w.pt')
+@pytest.mark.parametrize(
+  ('content', 'message'),
+  [
+    (lambda torch: [torch.ones(1)], r'w\.pt holds a list'),
+    (
+      lambda torch: {'epoch': 3, 'a': torch.ones(1)},
+      r'w\.pt: 1 entries are no tensors, first epoch',
+    ),
+    (lambda torch: {}, r'w\.pt holds no tensors'),
+    (lambda torch: {'a': torch.eye(3).to_sparse()}, 'a is quantised or sparse'),
+    (
+      lambda torch: {'a': torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)},
+      'a is quantised or sparse: save the float weights',
+    ),
+    (lambda torch: torch.nn.Linear(2, 2), r'w\.pt holds Python objects'),
+  ],
+)
+def test_what_is_no_mapping_of_tensors_is_refused(torch, tmp_path, content, message):
+  with warnings.catch_warnings(), pytest.raises(InputError, match=message):
+    warnings.simplefilter('ignore')  # torch is about to drop quantised tensors
+    read_state_dict(saved(tmp_path / 'w.pt', content(torch)))
 
 
 def test_load_names_the_file_in_every_message(torch, tmp_path):
-  torch.save({'a': torch.ones(3)}, tmp_path / 'w.pt')
+  path = saved(tmp_path / 'w.pt', {'a': torch.ones(3)})
   with pytest.raises(InputError, match=r'w\.pt: the weights do not fit resnet20: \d+ missing'):
-    weights.load(tmp_path / 'w.pt', catalog.get('resnet20'))
+    weights.load(path, catalog.get('resnet20'))
 
 
 def test_a_state_dict_is_not_taken_for_saved_variables(tmp_path):
-  path = tmp_path / 'w.safetensors'
-  safetensors.numpy.save_file({'a': np.ones(3, np.float32)}, path)
+  path = saved(tmp_path / 'w.safetensors', {'a': np.ones(3, np.float32)})
   with pytest.raises(InputError, match='not hold variables that were saved here'):
     weights.load_variables(path)
 
 
 def test_archives_of_plain_arrays_are_read(tmp_path):
-  np.savez(tmp_path / 'w.npz', **ARRAYS)
-  assert_arrays(read_arrays(tmp_path / 'w.npz'))
-
-
-def test_code_in_an_archive_is_never_run(tmp_path):
-  path, mark = tmp_path / 'w.npz', tmp_path / 'attacked'
-  np.savez(path, a=np.array([Attack(mark)], dtype=object))
-  with pytest.raises(InputError, match=r'w\.npz is truncated or is no archive of plain arrays'):
-    read_arrays(path)
-  assert not mark.exists()
-
-
-def test_empty_archives_are_named(tmp_path):
-  np.savez(tmp_path / 'w.npz')
+  assert_arrays(read_arrays(saved(tmp_path / 'w.npz', ARRAYS)))
+  np.savez_compressed(tmp_path / 'packed.npz', **ARRAYS)
+  assert_arrays(read_arrays(tmp_path / 'packed.npz'))
   with pytest.raises(InputError, match=r'w\.npz holds no arrays'):
-    read_arrays(tmp_path / 'w.npz')
-
-
-@pytest.mark.parametrize('content', [b'', b'hello world, this is text\n' * 50, b'\x89PNG\r\n' * 99])
-def test_what_is_no_archive_is_named(tmp_path, content):
-  (tmp_path / 'w.npz').write_bytes(content)
-  with pytest.raises(InputError, match=r'w\.npz is truncated or is no archive of plain arrays'):
-    read_arrays(tmp_path / 'w.npz')
-
-
-@pytest.mark.parametrize('share', [0.05, 0.5, 0.9, 0.999])
-@pytest.mark.parametrize('save', [np.savez, np.savez_compressed])
-def test_truncated_archives_are_named(tmp_path, share, save):
-  path = tmp_path / 'w.npz'
-  save(path, a=np.random.default_rng(0).normal(size=1000), b=np.ones(3))
-  content = path.read_bytes()
-  path.write_bytes(content[: int(share * len(content))])
-  with pytest.raises(InputError, match=r'w\.npz is truncated or is no archive of plain arrays'):
-    read_arrays(path)
-
-
-def test_a_single_array_is_no_archive(tmp_path):
+    read_arrays(saved(tmp_path / 'w.npz', {}))
   with open(tmp_path / 'w.npz', 'wb') as file:
     np.save(file, np.ones(3))
   with pytest.raises(InputError, match=r'w\.npz is truncated or is no archive of plain arrays'):

@@ -82,21 +82,3 @@ class WideResNet(nn.Module):
   def forward(self, x: torch.Tensor) -> torch.Tensor:
     x = self.block3(self.block2(self.block1(self.conv1(x))))
     return self.fc(functional.relu(self.bn1(x)).mean((2, 3)))
-
-
-def randomise(network: nn.Module, seed: int) -> None:
-  """Gives the norms statistics, scales and shifts that a swapped pair would betray."""
-  generator = torch.Generator().manual_seed(seed)
-  for module in network.modules():
-    if isinstance(module, nn.BatchNorm2d):
-      for tensor, low, high in (
-        (module.weight.data, 0.5, 1.5),
-        (module.bias.data, -0.5, 0.5),
-        (module.running_mean, -0.5, 0.5),
-        (module.running_var, 0.5, 2.0),
-      ):
-        tensor.copy_(low + (high - low) * torch.rand(tensor.shape, generator=generator))
-    elif isinstance(module, nn.Conv2d):
-      fan = module.weight[0].numel()
-      noise = torch.randn(module.weight.shape, generator=generator)
-      module.weight.data.copy_(noise * (2 / fan) ** 0.5)

@@ -15,7 +15,7 @@ import pytest
 import safetensors.numpy
 
 from robustness.core.errors import InputError
-from robustness.models import catalog, fitting, weights
+from robustness.models import catalog, weights
 
 RESNET = catalog.get('resnet20')
 DIGITS = catalog.get('small_cnn')
@@ -24,7 +24,7 @@ DIGITS = catalog.get('small_cnn')
 def random_state(architecture=RESNET, num_classes=10, scheme=0, values=None):
   """Returns a state dict of the right names and shapes with random values."""
   values = values or np.random.default_rng(0).standard_normal
-  shapes = fitting.linen_shapes(architecture, num_classes)
+  shapes = architecture.shapes(num_classes)
   return {
     name: values(shape, dtype=np.float32)
     for name, shape in architecture.schemes[scheme].shapes(shapes).items()
@@ -34,7 +34,7 @@ def random_state(architecture=RESNET, num_classes=10, scheme=0, values=None):
 def digits_variables(num_classes=10):
   """Returns random variables of the small network."""
   rng = np.random.default_rng(1)
-  shapes = fitting.linen_shapes(DIGITS, num_classes)
+  shapes = DIGITS.shapes(num_classes)
   flat = {path: rng.normal(size=shape).astype(np.float32) for path, shape in shapes.items()}
   return flax.traverse_util.unflatten_dict(flat)
 
@@ -65,60 +65,79 @@ def test_number_of_classes_is_taken_from_the_weights():
   assert weights.num_classes(weights.import_variables(RESNET, random_state(num_classes=3))) == 3
 
 
-def test_other_number_of_classes_is_said_in_words():
-  with pytest.raises(InputError, match='tell 10 classes apart, and 100 were asked for'):
-    weights.import_variables(RESNET, random_state(), num_classes=100)
+CONV, HEAD = 'conv1.weight', 'linear.weight'
+FULL = np.full((10, 64), 1, np.float32)
 
 
-def test_missing_unexpected_and_misshapen_tensors_are_listed():
-  state = random_state()
-  del state['layer1.0.conv1.weight']
-  state['extra.weight'] = np.zeros(3, np.float32)
-  state['conv1.weight'] = np.zeros((16, 1, 3, 3), np.float32)
-  with pytest.raises(InputError) as caught:
-    weights.import_variables(RESNET, state)
-  message = str(caught.value)
-  assert '1 missing: layer1.0.conv1.weight' in message
-  assert '1 unexpected: extra.weight' in message
-  assert 'conv1.weight is (16, 1, 3, 3), not (16, 3, 3, 3)' in message
-
-
-def test_a_counter_alone_is_no_weight():
-  with pytest.raises(InputError, match='97 missing: '):
-    weights.import_variables(RESNET, {'bn1.num_batches_tracked': np.array(1)})
-
-
-def test_the_architecture_that_fits_is_named():
-  with pytest.raises(InputError, match="names and shapes are those of 'resnet32'"):
-    weights.import_variables(RESNET, random_state(catalog.get('resnet32')))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-  ('given', 'message'),
+  ('change', 'message'),
   [
-    ('resnet34', "names and shapes are those of 'resnet34'"),
-    ('bit_r50x1', "names and shapes are those of 'bit_r50x1'"),
-    ('vgg16_bn', "names and shapes are those of 'vgg16_bn'"),
+    (
+      {
+        'layer1.0.conv1.weight': None,
+        'extra': np.zeros(3, np.float32),
+        CONV: np.ones((16, 1, 3, 3)),
+      },
+      r'1 missing: layer1.0.conv1.weight; 1 unexpected: extra; '
+      r'1 of another shape: conv1.weight is \(16, 1, 3, 3\), not \(16, 3, 3, 3\)',
+    ),
+    *(({HEAD: FULL.astype(t)}, f'{HEAD} is {t}') for t in ('int8', 'uint8', 'int64', 'complex64')),
+    *(
+      ({HEAD: value * FULL}, f'1 tensors hold NaN or infinity: {HEAD}')
+      for value in (np.nan, np.inf)
+    ),
+    ({HEAD: 1e300 * FULL.astype(np.float64)}, HEAD),
   ],
 )
-def test_the_right_one_is_found_among_all_families(given, message):
-  state = random_state(catalog.get(given), scheme=-1, values=np.zeros)
+def test_arrays_that_do_not_fit_are_refused_by_name(change, message):
+  state = {k: v for k, v in {**random_state(), **change}.items() if v is not None}
   with pytest.raises(InputError, match=message):
-    weights.import_variables(catalog.get('resnet18'), state)
+    weights.import_variables(RESNET, state)
+
+
+@pytest.mark.parametrize(
+  ('architecture', 'given', 'message'),
+  [
+    (RESNET, {'bn1.num_batches_tracked': np.array(1)}, '97 missing: '),
+    (DIGITS, {}, 'no PyTorch names are known for small_cnn'),
+    (RESNET, {'fc.bias': np.zeros(10, np.float32)}, r'unexpected: fc.bias \(names of [^)]*\)$'),
+  ],
+)
+def test_weights_of_no_known_network_name_none(architecture, given, message):
+  with pytest.raises(InputError, match=message):
+    weights.import_variables(architecture, given)
+
+
+def zeros(name, num_classes=10, scheme=-1):
+  return random_state(catalog.get(name), num_classes, scheme, np.zeros)
+
+
+@pytest.mark.parametrize(
+  ('name', 'given'),
+  [
+    ('resnet20', 'resnet32'),
+    ('vit_s16', 'vit_s32'),
+    *(
+      pytest.param('resnet18', given, marks=pytest.mark.slow)
+      for given in ('resnet34', 'bit_r50x1', 'vgg16_bn')
+    ),
+  ],
+)
+def test_the_architecture_that_fits_is_named(name, given):
+  with pytest.raises(InputError, match=f"do not fit {name}: .*shapes are those of '{given}'"):
+    weights.import_variables(catalog.get(name), zeros(given))
 
 
 def test_the_nearest_is_named_if_none_fits():
-  state = random_state(catalog.get('resnet34'), values=np.zeros)
-  state['extra.weight'] = np.zeros(3, np.float32)
+  state = {**zeros('resnet34'), 'extra.weight': np.zeros(3, np.float32)}
   with pytest.raises(InputError, match="nearest architecture is 'resnet34', with 99% in common"):
     weights.import_variables(catalog.get('resnet18'), state)
 
 
-def test_weights_of_no_known_network_name_none():
-  with pytest.raises(InputError) as caught:
-    weights.import_variables(RESNET, {'fc.bias': np.zeros(10, np.float32)})
-  assert 'architecture' not in str(caught.value)
+@pytest.mark.parametrize('name', ['resnet20', 'vit_s32'])
+def test_another_number_of_classes_is_said_in_words(name):
+  with pytest.raises(InputError, match='tell 10 classes apart, and 100 were asked for'):
+    weights.import_variables(catalog.get(name), zeros(name), num_classes=100)
 
 
 @pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16, np.float64])
@@ -128,34 +147,6 @@ def test_other_float_kinds_become_float32_and_are_logged(dtype, caplog):
     variables = weights.import_variables(RESNET, state)
   assert {leaf.dtype for leaf in jax.tree.leaves(variables)} == {np.dtype(np.float32)}
   assert np.dtype(dtype).name in caplog.text
-
-
-@pytest.mark.parametrize('dtype', [np.int8, np.uint8, np.int64, np.complex64])
-def test_integers_are_refused_by_name(dtype):
-  state = random_state()
-  state['linear.weight'] = np.zeros(state['linear.weight'].shape, dtype)
-  with pytest.raises(InputError, match=f'linear.weight is {np.dtype(dtype).name}'):
-    weights.import_variables(RESNET, state)
-
-
-@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite_are_refused_by_name(value):
-  state = random_state()
-  state['layer3.1.bn2.running_var'][4] = value
-  with pytest.raises(InputError, match='1 tensors hold NaN or infinity: layer3.1.bn2.running_var'):
-    weights.import_variables(RESNET, state)
-
-
-def test_double_precision_beyond_float32_is_refused():
-  state = random_state()
-  state['bn1.weight'] = np.full(16, 1e300)
-  with pytest.raises(InputError, match='bn1.weight'):
-    weights.import_variables(RESNET, state)
-
-
-def test_an_architecture_without_pytorch_names_says_so():
-  with pytest.raises(InputError, match='no PyTorch names are known for small_cnn'):
-    weights.import_variables(DIGITS, {})
 
 
 def test_saved_variables_come_back_bit_for_bit(tmp_path):
@@ -208,21 +199,20 @@ def test_variables_are_saved_under_one_suffix(tmp_path):
     weights.save_variables(tmp_path / 'digits.npz', digits_variables(), {})
 
 
-def test_saved_variables_of_another_network_or_size_are_refused(tmp_path):
-  path = tmp_path / 'digits.safetensors'
-  weights.save_variables(path, digits_variables(), {})
-  with pytest.raises(InputError, match='digits.safetensors.*do not fit resnet20.*missing'):
-    weights.load(path, RESNET)
-  with pytest.raises(InputError, match='tell 10 classes apart, and 5 were asked for'):
-    weights.load(path, DIGITS, num_classes=5)
-  with pytest.raises(InputError, match='params/head/dense/kernel is'):
-    weights.load(path, DIGITS, input_shape=(48, 48, 1))
-
-
-def test_saved_variables_with_nan_are_refused(tmp_path):
-  variables = digits_variables()
+@pytest.mark.parametrize(
+  ('architecture', 'how', 'message'),
+  [
+    (RESNET, {}, 'digits.safetensors.*do not fit resnet20.*missing'),
+    (DIGITS, {'num_classes': 5}, 'tell 10 classes apart, and 5 were asked for'),
+    (DIGITS, {'input_shape': (48, 48, 1)}, 'params/head/dense/kernel is'),
+    (DIGITS, {}, 'digits.safetensors.*NaN.*params/stage1/bn/scale'),
+  ],
+)
+def test_saved_variables_of_another_network_or_size_or_with_nan_are_refused(
+  tmp_path, architecture, how, message
+):
+  path, variables = tmp_path / 'digits.safetensors', digits_variables()
   variables['params']['stage1']['bn']['scale'][0] = np.nan
-  path = tmp_path / 'digits.safetensors'
   weights.save_variables(path, variables, {})
-  with pytest.raises(InputError, match='digits.safetensors.*params/stage1/bn/scale'):
-    weights.load(path, DIGITS)
+  with pytest.raises(InputError, match=message):
+    weights.load(path, architecture, **how)

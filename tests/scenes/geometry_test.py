@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robustness.scenes.geometry import fraction_inside, place
+from robustness.scenes.geometry import place
 from tests.scenes import pillow_scenes
 
 ANGLES = (*range(1, 342, 20), 0, 30, 45, 90, 180, 270, 360, 12.25, -70)
@@ -59,8 +59,8 @@ def test_turning_right_angles_swaps_the_sides() -> None:
 
 def test_a_quarter_is_inside_at_the_corners() -> None:
   for x, y in itertools.product((0, 1), (0, 1)):
-    assert float(fraction_inside((60, 60), 0.25, 0, x, y, 200)) == 0.25
-  assert float(fraction_inside((60, 60), 0.25, 0, 3.0, 0.5, 200)) == 0
+    assert float(place((60, 60), 0.25, 0, x, y, 200).fraction) == 0.25
+  assert float(place((60, 60), 0.25, 0, 3.0, 0.5, 200).fraction) == 0
 
 
 def test_pixels_of_the_mask_make_the_object_larger() -> None:

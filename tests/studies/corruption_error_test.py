@@ -15,7 +15,7 @@ from scipy import stats
 from robustness import corruptions
 from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.corruptions.options import CorruptionOptions
+from robustness.corruptions.settings import CorruptionOptions
 from robustness.estimates.failure_point import failure_point
 from robustness.estimates.published import BASELINES
 from robustness.estimates.table import assemble, select

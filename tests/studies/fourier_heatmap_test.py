@@ -14,9 +14,8 @@ from robustness.core.errors import InputError
 from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation, Findings
-from robustness.fourier.basis import basis_image
+from robustness.fourier.basis import CLEAN, basis_image
 from robustness.fourier.maps import centred_map
-from robustness.fourier.views import CLEAN
 from robustness.results import Results
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import SHAPE, tiny_rows

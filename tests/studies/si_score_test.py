@@ -14,7 +14,7 @@ from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
 from robustness.scenes import designs
-from robustness.scenes.geometry import fraction_inside
+from robustness.scenes.geometry import place
 from robustness.studies.si_score import SiScore
 from tests.made_records import made
 from tests.table_rows import estimate
@@ -48,7 +48,7 @@ def answers(evaluation: Evaluation, study: SiScore) -> tuple[np.ndarray, np.ndar
   share = np.array(
     [
       [
-        fraction_inside(s, design.area[i], design.angle[i], design.x[i], design.y[i], SIDE)
+        place(s, design.area[i], design.angle[i], design.x[i], design.y[i], SIDE).fraction
         for i in range(len(design))
       ]
       for s in size[::2]

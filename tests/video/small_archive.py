@@ -7,7 +7,6 @@ import pathlib
 
 from robustness.models import label_space
 from robustness.models.imagenet_names import NAMES, WNIDS
-from robustness.models.label_tables import IMAGENET_VID
 from robustness.video import metadata
 from tests.video.small_videos import save_frames
 
@@ -41,7 +40,7 @@ def save_misc(misc: pathlib.Path) -> None:
   ImageNet's has names that two classes share, as the released one does.
   """
   space = label_space.get('imagenet_vid')
-  coarse = [wnid for _, wnid, _ in IMAGENET_VID]
+  coarse = [wnid for _, wnid, _ in label_space.coarse_entries('imagenet_vid')]
   short = [name.rpartition(' ')[2] for name in NAMES]
   documents = {
     'imagenet_class_index': dict(enumerate(zip(WNIDS, short, strict=True))),

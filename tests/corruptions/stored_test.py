@@ -7,7 +7,7 @@ import pytest
 
 from robustness.core.errors import InputError
 from robustness.corruptions.names import NAMES
-from robustness.corruptions.stored_parts import by_part, stored_parts, wanted_parts
+from robustness.corruptions.stored import by_part, wanted_parts
 
 FOG, SNOW = NAMES.index('fog'), NAMES.index('snow')
 PARTS = [(-1, 0), (SNOW, 2), (FOG, 1), (FOG, 2)]
@@ -28,7 +28,6 @@ def test_rows_become_a_table_whatever_their_order() -> None:
   table = by_part(values, columns, PARTS)
   np.testing.assert_array_equal(table, np.add.outer(IDS, 100 * np.arange(4)))
   np.testing.assert_array_equal(by_part(values, columns, PARTS[2:]), table[:, 2:])
-  assert stored_parts(*columns[:2]) == sorted(PARTS)
 
 
 def test_a_missing_or_double_row_is_refused() -> None:

@@ -1,6 +1,9 @@
-"""Canny, distances, equalisation and embossing against slow plain versions and OpenCV."""
+"""Spatter against numpy, scipy and OpenCV, given the same random numbers; its operations too."""
 
 from __future__ import annotations
+
+import pathlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,16 +11,95 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
-from robustness.corruptions import edges
-from robustness.corruptions.liquid import relief
+from robustness.corruptions import spatter
+from robustness.corruptions.catalog import TABLES
+from robustness.corruptions.names import SEVERITIES
+from tests.corruptions.pictures import from_draws, natural, photographs, share_within, smooth
 
-canny, distance_to = jax.jit(edges.canny), jax.jit(edges.distance_to)
+
+def plain_spatter(
+  cv2: Any, picture: np.ndarray, noise: np.ndarray, severity: int, side: int
+) -> np.ndarray:
+  values = {k: v[severity - 1] for k, v in TABLES[side]['spatter'].items()}
+  film = smooth(values['loc'] + values['scale'] * noise, values['sigma'])
+  x = picture.astype(np.float64)
+  if values['mud']:
+    cover = smooth(film > values['threshold'], values['strength'])
+    cover[cover < 0.8] = 0
+    return np.clip(
+      x * (1 - cover[..., None]) + cover[..., None] * np.array([63, 42, 20]) / 255, 0, 1
+    )
+  film[film < values['threshold']] = 0
+  levels = (film * 255).astype(np.int64).astype(np.uint8)
+  distance = cv2.distanceTransform(255 - cv2.Canny(levels, 50, 150), cv2.DIST_L2, 5)
+  near = cv2.blur(np.minimum(distance, 20), (3, 3)).astype(np.uint8)
+  mask = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
+  relief = cv2.blur(cv2.filter2D(cv2.equalizeHist(near), cv2.CV_8U, mask), (3, 3))
+  drops = levels * relief.astype(np.float64)
+  share = values['strength'] * drops / drops.max()
+  return np.clip(x + share[..., None] * np.array([175, 238, 238]) / 255, 0, 1)
+
+
+@pytest.mark.parametrize('side', [32, 64, 224])
+def test_real_pictures_agree(shared_dir: pathlib.Path, side: int) -> None:
+  cv2 = pytest.importorskip('cv2')
+  picture = photographs(shared_dir, side, 1)[0]
+  for severity in SEVERITIES:
+    noise = np.random.default_rng(severity).normal(size=(side, side)).astype(np.float32)
+    ours = from_draws('spatter', side)(noise, picture, severity)
+    theirs = plain_spatter(cv2, picture, noise, severity, side)
+    assert share_within(ours, theirs) >= 0.99
+
+
+def test_mud_agrees_on_any_aspect_ratio() -> None:
+  picture = natural(45, 64)
+  for severity in (4, 5):
+    noise = np.random.default_rng(severity).normal(size=(45, 64)).astype(np.float32)
+    ours = from_draws('spatter', 64)(noise, picture, severity)
+    assert share_within(ours, plain_spatter(None, picture, noise, severity, 64)) >= 0.99
+
+
+@pytest.mark.parametrize('severity', SEVERITIES)
+def test_without_a_drop_the_picture_is_left(severity: int) -> None:
+  picture = natural(32, 32)
+  dry = np.full((32, 32), -3, np.float32)
+  np.testing.assert_allclose(from_draws('spatter', 224)(dry, picture, severity), picture, atol=1e-6)
+
+
+def test_values_above_one_wrap_as_eight_bits_do() -> None:
+  cv2 = pytest.importorskip('cv2')
+  picture = natural(32, 32)
+  noise = np.random.default_rng(0).normal(0, 6, size=(32, 32)).astype(np.float32)
+  assert smooth(0.65 + 0.3 * noise, 1.0).max() > 1.01
+  theirs = plain_spatter(cv2, picture, noise, 3, 32)
+  assert share_within(from_draws('spatter', 32)(noise, picture, 3), theirs) >= 0.99
+
+
+def test_share_of_mud_is_that_of_numpy() -> None:
+  """Share of pixels under mud at severity 5 of 224, 20 draws each; 4 standard errors."""
+  picture = np.ones((224, 224, 1), np.float32)
+  constants = TABLES[224]['spatter']
+  muddy = jax.jit(lambda key: (spatter.spatter(key, picture, 5, constants) < 0.99).mean())
+  ours = np.array([muddy(key) for key in jax.random.split(jax.random.key(0), 20)])
+  random = np.random.default_rng(0)
+  theirs = np.array(
+    [
+      (plain_spatter(None, picture, random.normal(size=(224, 224)), 5, 224)[..., 0] < 0.99).mean()
+      for _ in range(20)
+    ]
+  )
+  error = np.sqrt((ours.var() + theirs.var()) / 20)
+  assert abs(ours.mean() - theirs.mean()) < 4 * error
+  assert ours.mean() > 0.02
+
+
+canny, distance_to = jax.jit(spatter.canny), jax.jit(spatter.distance_to)
 
 
 def film(height: int, width: int, sigma: float, seed: int = 0) -> np.ndarray:
   """Drops as spatter has them: smoothed noise above a threshold, levels."""
   noise = np.random.default_rng(seed).normal(0.65, 0.3, (height, width))
-  liquid = scipy.ndimage.gaussian_filter(noise, sigma, mode='nearest', truncate=4)
+  liquid = smooth(noise, sigma)
   return np.where(liquid < 0.68, 0, np.clip(liquid * 255, 0, 255)).astype(np.int32)
 
 
@@ -29,7 +111,7 @@ def plain_canny(levels: np.ndarray) -> np.ndarray:
   size = np.abs(dx) + np.abs(dy)
   around = np.pad(size, 1)
   candidate = np.zeros(levels.shape, bool)
-  for y, x in np.argwhere(size > edges.LOW):
+  for y, x in np.argwhere(size > spatter.LOW):
     steepness = abs(dy[y, x]) / max(abs(dx[y, x]), 1e-9)
     if steepness < np.tan(np.pi / 8):
       step, after = (0, 1), 0
@@ -41,7 +123,7 @@ def plain_canny(levels: np.ndarray) -> np.ndarray:
     ahead = around[y + 1 + step[0], x + 1 + step[1]]
     candidate[y, x] = size[y, x] > back and size[y, x] >= ahead + after
   labels, count = scipy.ndimage.label(candidate, np.ones((3, 3)))
-  strong = np.unique(labels[candidate & (size > edges.HIGH)])
+  strong = np.unique(labels[candidate & (size > spatter.HIGH)])
   return candidate & np.isin(labels, strong)
 
 
@@ -84,8 +166,8 @@ def test_weak_edges_need_a_strong_one() -> None:
   ramp = np.zeros((12, 20), np.int32)
   ramp[:, 10:] = np.linspace(20, 60, 12).astype(np.int32)[:, None]
   edge = np.asarray(canny(ramp))
-  size = np.abs(np.asarray(edges._gradient(jnp.asarray(ramp))[0]))[:, 9:11].max(1)
-  assert (size <= edges.HIGH).any() and edge.any(1)[size > edges.LOW].all()
+  size = np.abs(np.asarray(spatter._gradient(jnp.asarray(ramp))[0]))[:, 9:11].max(1)
+  assert (size <= spatter.HIGH).any() and edge.any(1)[size > spatter.LOW].all()
   assert not np.asarray(canny(np.where(ramp > 0, 20, 0))).any()
 
 
@@ -101,24 +183,24 @@ def test_distance_is_the_shortest_path(height: int, width: int, rate: float) -> 
 
 def test_equalised_levels_follow_the_cumulative_histogram() -> None:
   levels = np.random.default_rng(0).binomial(20, 0.3, (17, 23)).astype(np.int32)
-  shown = np.asarray(jax.jit(lambda x: edges.equalise(x, 21))(levels))
+  shown = np.asarray(jax.jit(lambda x: spatter.equalise(x, 21))(levels))
   lowest = (levels == levels.min()).sum()
   for level in np.unique(levels):
     share = ((levels <= level).sum() - lowest) / (levels.size - lowest)
     assert np.unique(shown[levels == level]).item() == pytest.approx(255 * share, abs=0.51)
-  np.testing.assert_array_equal(edges.equalise(jnp.full((3, 3), 20), 21), np.full((3, 3), 20))
+  np.testing.assert_array_equal(spatter.equalise(jnp.full((3, 3), 20), 21), np.full((3, 3), 20))
 
 
 def test_sums_over_three_by_three_mirror_the_border() -> None:
   levels = np.random.default_rng(0).integers(0, 256, (9, 7)).astype(np.int32)
   np.testing.assert_allclose(
-    edges.mean3(jnp.asarray(levels)),
+    spatter.mean3(jnp.asarray(levels)),
     scipy.ndimage.uniform_filter(levels.astype(float), 3, mode='mirror'),
     rtol=1e-6,
   )
   mask = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
   expected = np.clip(scipy.ndimage.correlate(levels, mask, mode='mirror'), 0, 255)
-  np.testing.assert_array_equal(edges.emboss(jnp.asarray(levels)), expected)
+  np.testing.assert_array_equal(spatter.emboss(jnp.asarray(levels)), expected)
 
 
 @pytest.mark.parametrize('sigma', [0.7, 1.0, 2.0, 4.0])
@@ -133,4 +215,4 @@ def test_every_stage_is_opencvs(side: int, sigma: float) -> None:
   equal = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))
   mask = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
   expected = cv2.blur(cv2.filter2D(equal, cv2.CV_8U, mask), (3, 3))
-  np.testing.assert_array_equal(jax.jit(relief)(levels), expected)
+  np.testing.assert_array_equal(jax.jit(spatter.relief)(levels), expected)

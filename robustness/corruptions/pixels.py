@@ -1,4 +1,4 @@
-"""Grey value and the hue, saturation, value model, without going through a hue.
+"""Values of pixels: the 256 levels of 8 bits, grey values, and the hue, saturation, value model.
 
 In that model V is the largest channel, S = (V - smallest) / V, and every channel is
 c = V (1 - S k_c) with 0 ≤ k_c ≤ 1 that depends on the hue alone. So V and S can be replaced by
@@ -11,15 +11,41 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core.settings import choice
+
+QUANTIZE = ('floor', 'round')
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of R, G, B
+GUARD = 2.0**-12  # of a level: keeps float32 error from moving what is exactly on a threshold
+
+LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
+"""The levels as an 8-bit file gives them; XLA's division by 255 is one bit off for half of them."""
+
+
+def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
+  """Returns x in [0, 1] as one of the levels k / 255, float32.
+
+  Args:
+    image: any shape, in [0, 1].
+    quantize: 'floor' truncates, as the released generators do (results are ½ level darker in the
+      mean); 'round' takes the nearest level, halves to even.
+  """
+  choice('quantize', quantize, QUANTIZE)
+  scaled = jnp.clip(image, 0, 1) * 255
+  levels = (
+    jnp.floor(scaled + GUARD)
+    if quantize == 'floor'
+    else jnp.round(jnp.round(scaled / GUARD) * GUARD)
+  )
+  return from_levels(levels.astype(jnp.uint8))
+
+
+def from_levels(levels: jax.Array) -> jax.Array:
+  """Returns levels k / 255 of integers k in 0..255, of any shape; float32."""
+  return jnp.asarray(LEVELS).at[levels].get(mode='promise_in_bounds')
 
 
 def grey(image: jax.Array) -> jax.Array:
-  """Returns .299 R + .587 G + .114 B, [H, W, 1]; a grey image is its own.
-
-  Args:
-    image: [H, W, C] with 1 or 3 channels.
-  """
+  """Returns .299 R + .587 G + .114 B, [H, W, 1]; a grey image is its own."""
   if image.shape[-1] == 1:
     return image
   red, green, blue = (image[..., c] for c in range(3))

@@ -1,6 +1,6 @@
-"""Operations on 8-bit planes that spatter needs: Canny edges, distances, equalisation, 3 × 3 means.
+"""Spatter: drops of water, or splashes of mud, on the lens; and the operations of OpenCV it needs.
 
-All follow OpenCV. Planes are [H, W]; levels are integers 0..255.
+Planes are [H, W]; levels are integers 0..255.
 """
 
 from __future__ import annotations
@@ -9,6 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.corruptions.corruption import Constants, Strength, corruption
+from robustness.corruptions.filters import gaussian_filter
+from robustness.corruptions.pixels import like_channels
+
+WATER = np.array([175, 238, 238], np.float32) / 255
+MUD = np.array([63, 42, 20], np.float32) / 255
+COVERED = 0.8  # mud thinner than this is not seen
 LOW, HIGH = 50, 150  # Canny's thresholds
 TANGENT = int(np.floor((np.sqrt(2) - 1) * 2**15 + 0.5))  # of 22.5 degrees
 FARTHEST = 20  # distances are cut off there
@@ -27,15 +34,95 @@ STEPS = (
 )
 
 
-def shift(plane: jax.Array, down: int, right: int, fill: float) -> jax.Array:
-  """Returns p(y + down, x + right), `fill` outside; [H, W]."""
-  height, width = plane.shape
-  down, right = (max(-n, min(n, v)) for n, v in ((height, down), (width, right)))
-  padded = jnp.pad(
-    plane, ((max(-down, 0), max(down, 0)), (max(-right, 0), max(right, 0))), constant_values=fill
+def _draw(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> jax.Array:
+  """Returns standard normal numbers [H, W]."""
+  return jax.random.normal(key, shape[:2])
+
+
+@corruption(
+  'loc scale sigma threshold strength mud',
+  {
+    32: (
+      (0.62, 0.1, 0.7, 0.7, 0.5, 0),
+      (0.65, 0.1, 0.8, 0.7, 0.5, 0),
+      (0.65, 0.3, 1.0, 0.69, 0.5, 0),
+      (0.65, 0.1, 0.7, 0.69, 0.6, 1),
+      (0.65, 0.1, 0.5, 0.68, 0.6, 1),
+    ),
+    64: (
+      (0.62, 0.1, 0.7, 0.7, 0.6, 0),
+      (0.65, 0.1, 0.8, 0.7, 0.6, 0),
+      (0.65, 0.3, 1.0, 0.69, 0.6, 0),
+      (0.65, 0.1, 0.7, 0.68, 0.6, 1),
+      (0.65, 0.1, 0.5, 0.67, 0.6, 1),
+    ),
+    224: (
+      (0.65, 0.3, 4.0, 0.69, 0.6, 0),
+      (0.65, 0.3, 3.0, 0.68, 0.6, 0),
+      (0.65, 0.3, 2.0, 0.68, 0.5, 0),
+      (0.65, 0.3, 1.0, 0.65, 1.5, 1),
+      (0.67, 0.4, 1.0, 0.65, 1.5, 1),
+    ),
+    299: (
+      (0.65, 0.3, 4.0, 0.69, 0.9, 0),
+      (0.65, 0.3, 3.5, 0.68, 0.9, 0),
+      (0.65, 0.3, 3.0, 0.68, 0.8, 0),
+      (0.65, 0.3, 1.2, 0.65, 1.8, 1),
+      (0.67, 0.4, 1.2, 0.65, 1.8, 1),
+    ),
+  },
+  draw=_draw,
+)
+def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  """Puts drops of water (lower severities) or mud (higher ones) on the image.
+
+  Liquid is noise of mean `loc` and deviation `scale`, smoothed by `sigma` pixels, and seen above
+  `threshold`. `strength` is that of water, or the sigma of the mud's edge in pixels; `mud` is 0 or
+  1. A grey image gets the grey value of the liquid's colour.
+  """
+  noise = (strength['loc'] + strength['scale'] * noise)[..., None]
+  liquid = gaussian_filter(noise, strength['sigma'], strength.most('sigma'))[..., 0]
+  threshold, amount = strength['threshold'], strength['strength']
+  of_all = strength.constants
+  edge = max(s for s, mud in zip(of_all['strength'], of_all['mud'], strict=True) if mud)
+  return jax.lax.cond(
+    strength['mud'] > 0,
+    lambda: _mud(image, liquid > threshold, amount, edge),
+    lambda: _water(image, jnp.where(liquid < threshold, 0, liquid), amount),
   )
-  top, left = max(down, 0), max(right, 0)
-  return padded[top : top + height, left : left + width]
+
+
+def _mud(image: jax.Array, seen: jax.Array, sigma: jax.Array, max_sigma: float) -> jax.Array:
+  """Covers the image where the smoothed mask m is at least .8: clip(x (1 - m) + colour m)."""
+  cover = gaussian_filter(seen.astype(jnp.float32)[..., None], sigma, max_sigma)
+  cover = jnp.where(cover < COVERED, 0, cover)
+  return jnp.clip(image * (1 - cover) + _colour(MUD, image) * cover, 0, 1)
+
+
+def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Array:
+  """Adds colour · strength · m / max m, m = liquid · relief; without a drop the image is left."""
+  # The generator stores the liquid in 8 bits, where the rare values above 1 wrap around.
+  levels = jnp.floor(liquid * 255).astype(jnp.int32) % 256
+  drops = (levels * relief(levels)).astype(jnp.float32)
+  most = drops.max()
+  share = jnp.where(most > 0, drops / jnp.where(most > 0, most, 1), 0) * strength
+  return jnp.clip(image + share[..., None] * _colour(WATER, image), 0, 1)
+
+
+def relief(levels: jax.Array) -> jax.Array:
+  """Returns how a film of liquid catches light near its edges, int32 [H, W] in 0..255.
+
+  `levels` are the film's thickness. Distance to their Canny edges up to 20, averaged, equalised,
+  embossed and averaged again.
+  """
+  distance = mean3(distance_to(canny(levels)))
+  steps = jnp.floor(distance + GUARD).astype(jnp.int32)
+  embossed = emboss(equalise(steps, FARTHEST + 1))
+  return jnp.round(mean3(embossed)).astype(jnp.int32)
+
+
+def _colour(colour: np.ndarray, image: jax.Array) -> jax.Array:
+  return like_channels(jnp.asarray(colour)[None, None, :], image)
 
 
 def canny(levels: jax.Array) -> jax.Array:
@@ -43,21 +130,18 @@ def canny(levels: jax.Array) -> jax.Array:
 
   A pixel is a candidate if its gradient exceeds the low threshold and both neighbours across the
   edge; candidates are edges if they join, through candidates, one above the high threshold.
-
-  Args:
-    levels: int32 [H, W].
   """
   size, down, right = _gradient(levels)
   candidate = _thin(size, down, right) & (size > LOW)
 
   def grow(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    edge, _ = state
-    return _spread(edge) & candidate, edge
+    around = jnp.pad(state[0], 1)
+    tall = around[:-2] | around[1:-1] | around[2:]
+    return (tall[:, :-2] | tall[:, 1:-1] | tall[:, 2:]) & candidate, state[0]
 
   strong = candidate & (size > HIGH)
-  return jax.lax.while_loop(lambda s: (s[0] != s[1]).any(), grow, (strong, jnp.zeros_like(strong)))[
-    0
-  ]
+  begin = strong, jnp.zeros_like(strong)
+  return jax.lax.while_loop(lambda state: (state[0] != state[1]).any(), grow, begin)[0]
 
 
 def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -72,7 +156,12 @@ def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
   """Returns where a gradient is largest along its direction, in four directions; bool [H, W]."""
-  near = {(i, j): shift(size, i, j, 0) for i in (-1, 0, 1) for j in (-1, 0, 1)}
+  around, (height, width) = jnp.pad(size, 1), size.shape
+  near = {
+    (i, j): around[1 + i : 1 + i + height, 1 + j : 1 + j + width]
+    for i in (-1, 0, 1)
+    for j in (-1, 0, 1)
+  }
   tall, wide = jnp.abs(down) << 15, jnp.abs(right) * TANGENT
   horizontal = (size > near[0, -1]) & (size >= near[0, 1])
   vertical = (size > near[-1, 0]) & (size >= near[1, 0])
@@ -83,11 +172,6 @@ def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
   return jnp.where(tall < wide, horizontal, jnp.where(steep, vertical, diagonal))
 
 
-def _spread(mask: jax.Array) -> jax.Array:
-  tall = mask | shift(mask, 1, 0, False) | shift(mask, -1, 0, False)
-  return tall | shift(tall, 0, 1, False) | shift(tall, 0, -1, False)
-
-
 def distance_to(mask: jax.Array) -> jax.Array:
   """Returns the 5 × 5 chamfer distance to the nearest True pixel, at most 20; float32 [H, W].
 
@@ -95,9 +179,6 @@ def distance_to(mask: jax.Array) -> jax.Array:
   the eight lines finds it; a sweep takes minima over steps of 1, 2, 4, ... times its length. The
   plane is one long line of rows that end in 20 empty pixels, so that every step is one offset and
   a way around the end of a row is never shorter than the cut.
-
-  Args:
-    mask: bool [H, W].
   """
   height, width = mask.shape
   stride = width + FARTHEST
@@ -124,12 +205,8 @@ def distance_to(mask: jax.Array) -> jax.Array:
 
 
 def equalise(levels: jax.Array, count: int) -> jax.Array:
-  """Spreads levels so that their cumulative histogram is even; the lowest level goes to 0.
-
-  Args:
-    levels: int32 [H, W] in 0..count - 1; a plane of one level is left as it is.
-    count: static bound of the levels, few.
-  """
+  """Spreads levels in 0..count - 1 so that their cumulative histogram is even; the lowest goes to
+  0, and a plane of one level is left as it is."""
   histogram = (levels[None] == np.arange(count)[:, None, None]).sum((1, 2))
   below = jnp.cumsum(histogram)
   lowest = histogram[jnp.argmax(histogram > 0)]
@@ -145,7 +222,7 @@ def mean3(plane: jax.Array) -> jax.Array:
 
 
 def emboss(levels: jax.Array) -> jax.Array:
-  """Correlates with [[-2, -1, 0], [-1, 1, 1], [0, 1, 2]] and clips to 0..255; int32 [H, W]."""
+  """Correlates with these weights and clips to 0..255; int32 [H, W]."""
   weights = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
   return jnp.clip(_weighted_sum(levels, weights), 0, 255)
 
