@@ -117,7 +117,7 @@ def test_links_lead_to_files(name: str) -> None:
 @pytest.mark.parametrize('name', DOCUMENTS)
 def test_paths_in_backquotes_exist(name: str) -> None:
   pattern = r'`((?:robustness|input_pipeline|configs|tests|colabs|docs)/[\w/]+\.(?:py|md|ipynb))'
-  for path in set(re.findall(pattern, text(name))) - {*RECIPE_FILES, PART_FILE}:
+  for path in set(re.findall(pattern, text(name))) - {*RECIPE_FILES, *recipes(), PART_FILE}:
     assert (ROOT / path).exists(), path
 
 
@@ -251,6 +251,12 @@ def recipe() -> dict[str, str]:
   return dict(re.findall(pattern, text('CONTRIBUTING.md'), re.DOTALL | re.MULTILINE))
 
 
+def recipes() -> dict[str, str]:
+  """Returns {path: content} of the files that docs/recipes.md tells to add, as printed."""
+  pattern = r'^`([\w/]+\.py)`\n\n```python\n(.*?)^```'
+  return dict(re.findall(pattern, text('docs/recipes.md'), re.DOTALL | re.MULTILINE))
+
+
 def augmentation() -> str:
   """Returns the file that docs/training.md tells to add, as printed."""
   return next(b for b in blocks('docs/training.md', 'python') if '(Augmentation)' in b)
@@ -262,9 +268,13 @@ def copy_with_recipe(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   folder = tmp_path_factory.mktemp('copy') / ROOT.name
   left_out = shutil.ignore_patterns('.*cache', '__pycache__', '.git', 'build', '*.egg-info')
   shutil.copytree(ROOT, folder, ignore=left_out)
-  for name, content in {**recipe(), PART_FILE: augmentation()}.items():
+  for name, content in {**recipe(), **recipes(), PART_FILE: augmentation()}.items():
     assert not (folder / name).exists(), f'{name} is there already'
     (folder / name).write_text(content, encoding='utf-8')
+  (line,) = re.findall(r"`('\w+': \(\d+, '\w+'\),)`", text('docs/recipes.md'))
+  table = folder / 'robustness/corruptions/names.py'
+  head, end, rest = table.read_text(encoding='utf-8').partition('\n}\n')
+  table.write_text(f'{head}\n  {line}{end}{rest}', encoding='utf-8')
   return folder
 
 
@@ -288,6 +298,14 @@ def run_in(folder: pathlib.Path, *arguments: str, timeout: int = 240) -> str:
 def test_the_recipe_of_a_study_has_three_files() -> None:
   assert tuple(recipe()) == RECIPE_FILES
   assert len(recipe()) == len(blocks('CONTRIBUTING.md', 'python'))
+
+
+def test_every_file_of_the_page_of_recipes_has_a_test() -> None:
+  files = list(recipes())
+  assert len(files) == len(blocks('docs/recipes.md', 'python')) == 6
+  tests = {pathlib.Path(name).name for name in files if name.startswith('tests/')}
+  added = [pathlib.Path(name).stem for name in files if not name.startswith('tests/')]
+  assert tests == {f'{name}_test.py' for name in added}
 
 
 @pytest.mark.slow
