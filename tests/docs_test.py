@@ -347,8 +347,9 @@ def test_the_whole_suite_passes_with_what_the_documents_print_added(
 
 
 def test_the_augmentation_of_the_training_page_runs(tmp_path: pathlib.Path) -> None:
-  (tmp_path / 'mine.py').write_text(augmentation())
-  policy = from_section({'policy': (f'{tmp_path}/mine.py:invert',)}, 'augment')
+  own = augmentation().replace('class invert(', 'class printed(')  # the copy has `invert` itself
+  (tmp_path / 'mine.py').write_text(own)
+  policy = from_section({'policy': (f'{tmp_path}/mine.py:printed',)}, 'augment')
   images = np.linspace(0, 1, 32 * 12, dtype=np.float32).reshape(32, 2, 2, 3)
   batch = {'image': images, 'example_id': np.arange(32)}
   changed = np.asarray(policy(batch, 0, jnp.int32(0))['image'])

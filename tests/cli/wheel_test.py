@@ -16,7 +16,7 @@ def test_the_wheel_holds_every_module_and_data_file(installed: pathlib.Path) -> 
   (wheel,) = (installed / 'wheel').glob('*.whl')
   with zipfile.ZipFile(wheel) as archive:
     names = {name for name in archive.namelist() if '.dist-info/' not in name}
-  kept = ('.py', '.npz', '.csv', '.html', '.css', '.js')
+  kept = ('.py', '.npz', '.csv', '.html', '.css', '.js', '.txt', '.bib')
   wanted = {
     str(path.relative_to(ROOT))
     for package in ('robustness', 'input_pipeline')

@@ -24,7 +24,7 @@ from robustness.objectives import Objective
 
 
 @dataclasses.dataclass(frozen=True)
-class invert(Augmentation):
+class negate(Augmentation):
   resembles = ()
   strength: float = 1.0
 
@@ -71,7 +71,7 @@ def file(tmp_path: pathlib.Path) -> pathlib.Path:
 
 def arguments(file: pathlib.Path, *changes: str) -> list[str]:
   named = {
-    'augment.policy': f"('crop','{file}:invert')",
+    'augment.policy': f"('crop','{file}:negate')",
     'attack.name': f'{file}:darken',
     'input_filter.name': f'{file}:square',
     'objective.name': f'{file}:distance',
@@ -87,32 +87,32 @@ def parsed(given: list[str]) -> experiment.Experiment:
 
 
 def test_sections_of_own_parts_are_keys_wherever_they_stand(file: pathlib.Path) -> None:
-  changes = 'classifier.augment.invert.strength=.5', 'classifier.attack.darken.epsilon=.25'
+  changes = 'classifier.augment.negate.strength=.5', 'classifier.attack.darken.epsilon=.25'
   given = arguments(file, *changes)
   (recipe,) = parsed(given).classifiers.values()
   described = recipe.pipeline.describe()
-  assert [own['name'] for own in described['augment']] == ['crop', 'invert']
+  assert [own['name'] for own in described['augment']] == ['crop', 'negate']
   assert described['augment'][1]['strength'] == 0.5 and described['attack']['epsilon'] == 0.25
   assert recipe.input_filter is not None
   parts = (described['augment'][1], described['objective'], recipe.input_filter.describe())
   assert {own['file'] for own in parts} == {'mine.py'}
   assert {len(own['file_sha256']) for own in parts} == {64}
   for change, message in (
-    ('classifier.augment.invert.strenght=.5', "did you mean 'strength'"),
-    ('classifier.augment.invert.strength=half', 'could not convert string to float'),
-    ('classifier.augment.inwert.strength=1', "did you mean 'invert'"),
+    ('classifier.augment.negate.strenght=.5', "did you mean 'strength'"),
+    ('classifier.augment.negate.strength=half', 'could not convert string to float'),
+    ('classifier.augment.negat.strength=1', "did you mean 'negate'"),
   ):
     with pytest.raises(InputError, match=message):
       command_line.read(['main.py', *arguments(file, change)])
-  with pytest.raises(InputError, match=r'invert\.strength is 2\.0; it must be in \[0, 1\]'):
-    parsed(arguments(file, 'classifier.augment.invert.strength=2'))
+  with pytest.raises(InputError, match=r'negate\.strength is 2\.0; it must be in \[0, 1\]'):
+    parsed(arguments(file, 'classifier.augment.negate.strength=2'))
 
 
 def test_a_training_with_own_parts_runs_resumes_and_is_another_when_the_file_changes(
   file: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
   workdir = tmp_path / 'run'
-  given = [*arguments(file, 'classifier.augment.invert.strength=.5'), f'--workdir={workdir}']
+  given = [*arguments(file, 'classifier.augment.negate.strength=.5'), f'--workdir={workdir}']
 
   def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)

@@ -115,7 +115,9 @@ def test_a_trained_input_filter_is_part_of_the_classifier(tmp_path: pathlib.Path
   first = runs.run(written, tmp_path / 'trained')
   weights = str(tmp_path / 'trained/checkpoints/net')
   again = config(('net',), classifiers__net__train=False, classifiers__net__weights=weights)
-  with pytest.raises(InputError, match='was trained with the front end .*23.*the config has none'):
+  with pytest.raises(
+    InputError, match='was trained with the input filter .*23.*the config has none'
+  ):
     runs.run(again, tmp_path / 'refused')
   again.classifiers.net.input_filter = written.classifiers.net.input_filter
   second = runs.run(again, tmp_path / 'loaded')

@@ -46,6 +46,8 @@ class StoppedError(Exception):
 class Counted(Objective):
   """Counts images by class and environment: clean, rotated, neither."""
 
+  name = 'counted'  # also where this file is the program
+
   def initial_state(self, num_classes: int) -> State:
     return {'counts': jnp.zeros((num_classes, 3), jnp.int32)}
 
