@@ -118,7 +118,7 @@ def torch_steps(page: dict[str, Any], size: int, steps: int) -> tuple[Callable, 
   from torch.nn import functional
   from torch.utils.data import DataLoader, TensorDataset
 
-  from benchmarks.torch_resnet import ResNet
+  from benchmarks.torch_networks import ResNet
 
   network = ResNet(20).train()
   optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)

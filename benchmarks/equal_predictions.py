@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks import subject, timing
 from benchmarks.matrix_rate import PRECISIONS, computing_in
 from robustness.core.errors import InputError
-from robustness.models.from_variables import digest
+from robustness.models.weights import digest
 
 SEPARATOR = '|'
 

@@ -46,7 +46,7 @@ try:
   import torch
   from torch.utils.data import DataLoader, TensorDataset
 
-  from benchmarks.torch_resnet import ResNet
+  from benchmarks.torch_networks import ResNet
 except ImportError:
   torch = None  # type: ignore[assignment]
 

@@ -23,7 +23,7 @@ MODULES = (
   'input_pipeline',
   'input_pipeline.builders',
   'robustness.corruptions',
-  'robustness.cli.main',
+  'robustness.__main__',
   'robustness.run',
 )
 

@@ -21,8 +21,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import timing
-from robustness.estimates import benjamini_hochberg, calibration, mcnemar
+from robustness.estimates import calibration
 from robustness.estimates.calibration import Draws, Predictions, Scores
+from robustness.estimates.comparison import benjamini_hochberg, mcnemar
 from robustness.estimates.corruption_error import mce, relative_mce
 from robustness.estimates.means import Estimate, arrays, means, proportion
 from robustness.estimates.outcomes import Outcomes as Answers

@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from robustness import parallel
-from robustness.attacks.losses import LOSSES
+from robustness.attacks import LOSSES
 from robustness.core import random_keys
 from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows, Rows, as_float32

@@ -5,7 +5,7 @@ python -m benchmarks.training_throughput
 The bare step is the compiled step on one batch that lies on the devices. A training is the loop
 that `main.py` runs, from its first finished step on: rows, checks, metrics and log lines, without
 evaluations and checkpoints. Its rows lie on the devices (`resident`), or are read with tf.data or
-from arrays. PyTorch takes the steps of a ResNet of the same depth with the same batch, policy and
+from arrays. PyTorch takes the steps of the same ResNet or airbench with the same batch, policy and
 optimizer on rows in memory, in the better of its memory formats, and is compared with the bare
 step. Its threads wait busily for each other: by the processor's clock compare on one core,
 `taskset -c 0 python -m benchmarks.training_throughput --only torch --clock processor`. The
@@ -31,6 +31,7 @@ from robustness.augment.policy import Policy
 from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog
+from robustness.models.airbench import WIDTHS as AIRBENCH
 from robustness.models.inputs import Inputs
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training import Pipeline, Training, TrainingSettings, train
@@ -38,7 +39,7 @@ from robustness.training import Pipeline, Training, TrainingSettings, train
 try:
   import torch
 
-  from benchmarks.torch_resnet import ResNet
+  from benchmarks import torch_networks
   from benchmarks.torch_training import TorchTraining
 except ImportError:
   torch = None  # type: ignore[assignment]
@@ -157,18 +158,24 @@ def training_rates(
   return timing.Timings(seconds, dict.fromkeys(seconds, float(images))), pairs
 
 
+def torch_network(name: str) -> Any:
+  """Returns the network of this name in PyTorch."""
+  if name in AIRBENCH:
+    return torch_networks.airbench(AIRBENCH[name])
+  return torch_networks.ResNet(int(name.removeprefix('resnet')))
+
+
 def torch_rates(
   name: str, batch: int, steps: int, rounds: int, clock: timing.Clock
 ) -> tuple[timing.Timings, list[tuple[str, str]]]:
   """Returns what bare steps and PyTorch's take by a clock, PyTorch in its better format."""
   rows = stored_rows(catalog.get(name).input_shape, steps * batch)
   training = task(name, rows, batch, steps)
-  depth = int(name.removeprefix('resnet'))
   ways = {
     f'PyTorch{", channels last" if last else ""}': (
       functools.partial(
         TorchTraining(
-          ResNet(depth),
+          torch_network(name),
           rows.images,
           rows.labels,
           training.inputs.mean,
@@ -223,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for batch in given.batches:
       if given.only != 'torch':
         lines += table(name, batch, training_rates(name, batch, given.steps, given.rounds))
-      if given.only != 'loop' and torch is not None and name in subject.CIFAR_RESNETS:
+      if given.only != 'loop' and torch is not None and name in (*subject.CIFAR_RESNETS, *AIRBENCH):
         clock = timing.CLOCKS[given.clock]
         lines += table(name, batch, torch_rates(name, batch, given.steps, given.rounds, clock))
   timing.print_table(HEADER, lines)

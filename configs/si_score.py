@@ -17,7 +17,8 @@ python main.py --config=configs/si_score.py:released --workdir=/tmp/si_score_rel
     --config.data.name=siscore/location --config.data.path=metadata.csv \
     --config.study.factor=location
 
-  The released scenes by TFDS, joined with the metadata.csv of their archive.
+  The released scenes by TFDS, joined with the metadata.csv of their archive; or their folder as it
+  unpacks: --config.data.path=area --config.data.metadata=object_size/metadata.csv without a name.
 """
 
 from robustness.config.defaults import ConfigDict, choose, default_config

@@ -40,7 +40,13 @@ python main.py --config=configs/systematic_corruptions.py:imagenet \
   12 or more cores to decode JPEG files; 2.1 million images forward in the test, some minutes.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, read_cifar10
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_on_imagenet,
+)
 
 STUDY = 'systematic'
 ENVIRONMENTS = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
@@ -129,15 +135,5 @@ def cifar10_finetuned() -> ConfigDict:
 def imagenet() -> ConfigDict:
   """ResNet-50 on ImageNet."""
   config = _base('resnet50', ('flip',))
-  config.data.source = 'tfds'
-  config.data.name = 'imagenet2012'
-  config.data.split = 'validation'
-  config.data.resize = 256
-  config.data.crop = 224
-  config.data.random_crop_area = 0.08
-  config.training.epochs = 90.0
-  config.training.batch_size = 1024
-  config.training.learning_rate = 0.4
-  config.training.warmup_epochs = 5.0
-  config.precision = 'bfloat16'
+  train_on_imagenet(config)
   return config

@@ -4,8 +4,6 @@ Importing the package is light: TensorFlow is imported when rows are loaded that
 builders of this project are registered by `import input_pipeline.builders`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 
@@ -31,8 +29,7 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
     cropped, else `TfRows`. Both give the same rows and batches.
 
   Raises:
-    InputError: whatever is wrong with the settings or the files, named, or TensorFlow is needed and
-      not installed.
+    InputError: what is wrong with the settings or files; TensorFlow is needed and not installed.
   """
   purpose = f'config.data.source = {settings.source!r}'
   with _refusals(purpose):

@@ -4,16 +4,15 @@ A part is one corruption at one severity of all base images, in one order; part 
 holds the examples [p * n, (p + 1) * n). Clean images, where there are any, are the first part.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from input_pipeline.images import Facts, Images
+from input_pipeline.images import Images
 from robustness.core.errors import InputError, nearest
+from robustness.core.typing import Facts
 from robustness.corruptions.names import CLEAN, NAMED, NAMES, NUMBERS
 
 _ALIASES = {'elastic': 'elastic_transform', 'frosted_glass_blur': 'glass_blur'}
@@ -76,16 +75,12 @@ def of_parts(
 
 
 def part_of_config(config: str) -> Part | None:
-  """Returns which part a config of TFDS's own corrupted sets holds; None if its name says none.
-
-  Args:
-    config: for example 'brightness_1', or 'frosted_glass_blur_5' (of cifar10_corrupted).
-  """
+  """Returns the part that a config's name says, such as 'frosted_glass_blur_5'; None if none."""
   named = _CONFIG.fullmatch(config)
   return named and Part(NUMBERS[_ALIASES.get(named[1], named[1])], int(named[2]))
 
 
-def check_names(named: Mapping[str, Any], where: str) -> None:
+def check_names(named: Collection[str], where: str) -> None:
   """Refuses names of files or folders that are no corruption."""
   for name in named:
     if name not in NAMES:

@@ -5,8 +5,6 @@ pixel after the crop; torchvision's `CenterCrop` rounds half to even, which puts
 by turns. One pixel moves an accuracy by a few tenths of a percent point either way.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 
@@ -23,34 +21,23 @@ FILTERS = {'bilinear': Image.Resampling.BILINEAR, 'bicubic': Image.Resampling.BI
 
 
 def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
-  """Applies the settings' antialiased resize and centre crop.
+  """Applies the settings' antialiased resize and centre crop to an image [H, W, C].
 
-  Args:
-    image: [H, W, C]; where it is resized, float32 in [0, 1], or uint8 by Pillow.
-    settings: gives `resize`, `crop`, `interpolation` and `resized_by`.
-
-  Returns:
-    [H', W', C] of the same type, floats in [0, 1] (bicubic overshoot is clipped).
+  Where it is resized, it is float32 in [0, 1] (bicubic overshoot is clipped), or uint8 by Pillow.
   """
   if settings.pillow_resizes:
     return read_and_resized(image, np.asarray, settings)
-  if settings.resize and settings.crop:
-    return _resized_window(image, settings)
   if settings.resize:
-    image = tf.image.resize(
-      image, _target(image, settings), method=settings.interpolation, antialias=True
-    )
-    image = tf.clip_by_value(image, 0.0, 1.0)
+    shape = tf.shape(image)[:2]
+    target = shape * settings.resize // tf.reduce_min(shape)
+    if settings.crop:
+      return _resized_window(image, target, settings)
+    resized = tf.image.resize(image, target, method=settings.interpolation, antialias=True)
+    return tf.clip_by_value(resized, 0.0, 1.0)
   if settings.crop:
     offset = (tf.shape(image)[:2] - settings.crop) // 2
     image = image[offset[0] : offset[0] + settings.crop, offset[1] : offset[1] + settings.crop]
   return image
-
-
-def _target(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
-  """Returns height and width after the resize."""
-  shape = tf.shape(image)[:2]
-  return shape * settings.resize // tf.reduce_min(shape)
 
 
 def read_and_resized(
@@ -62,17 +49,10 @@ def read_and_resized(
 
 
 def resized_by_pillow(levels: np.ndarray, settings: DataSettings) -> np.ndarray:
-  """Does what `resize_and_crop` does, in 8-bit levels on the host.
+  """Does what `resize_and_crop` does, in 8-bit levels [H, W, C] on the host.
 
   Only the window of the crop is computed: one value in 10,000 differs by a level from that of
   torchvision's `Resize` and `CenterCrop`, which compute the whole.
-
-  Args:
-    levels: uint8 [H, W, C].
-    settings: gives `resize`, `crop` and `interpolation`.
-
-  Returns:
-    uint8 [H', W', C].
   """
   sides = levels.shape[:2]
   target = [side * settings.resize // min(sides) for side in sides]
@@ -96,9 +76,8 @@ def _by_pillow(
   return np.asarray(resized).reshape(height, width, -1)
 
 
-def _resized_window(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
+def _resized_window(image: tf.Tensor, target: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   """Returns the central window of the resized image, the rest of which is not computed."""
-  target = _target(image, settings)
   offset = (target - settings.crop) // 2
   scale = tf.cast(target, tf.float32) / tf.cast(tf.shape(image)[:2], tf.float32)
   window = tf.raw_ops.ScaleAndTranslate(
@@ -127,11 +106,7 @@ def random_resized_crop(
     seed: int64 [2]; decides the box, whatever the order of reading.
     settings: gives `random_crop_area` in (0, 1], `interpolation` and `resized_by`.
 
-  Returns:
-    [size, C] of the same type.
-
-  Reference:
-    Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
+  Reference: Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
   """
   shape = tf.shape(image)[:2]
   top, left, rows, columns = tf.unstack(_box(shape, settings.random_crop_area, seed))

@@ -5,8 +5,6 @@ measured with; EXIF orientation is not applied, an alpha channel is dropped, and
 the first frame is read.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import struct
@@ -18,11 +16,14 @@ from typing import Any
 import numpy as np
 from PIL import Image, features
 
-from input_pipeline.images import Facts, Images, MemoryStore, Size
+from input_pipeline.images import Images, MemoryStore, Size
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.typing import Facts
 
 EXTENSIONS = ('.jpg', '.jpeg', '.png', '.bmp') + (('.webp',) if features.check('webp') else ())
+_OF_PILLOW = (Image.DecompressionBombError, struct.error)
+_UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, *_OF_PILLOW)
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 
 
@@ -36,13 +37,7 @@ class Header:
 
 
 def existing_folder(path: str, advice: str, where: str = 'config.data.path') -> Path:
-  """Returns the folder at a path.
-
-  Args:
-    path: as given.
-    advice: which folder is meant, for the end of the message.
-    where: the key that names it.
-  """
+  """Returns the folder at a path, which the key `where` names; `advice` ends the message."""
   if not path or not expanded(path).is_dir():
     raise InputError(f'{where} is {path!r}, which is not a folder; {advice}')
   return expanded(path)
@@ -68,14 +63,7 @@ def opened(path: str) -> Iterator[Image.Image]:
   try:
     with Image.open(path) as image:
       yield image
-  except (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    struct.error,
-    Image.DecompressionBombError,
-  ) as error:
+  except _UNREADABLE as error:
     raise InputError(f'unreadable image {path}: {error}. Replace or remove the file.') from error
 
 
@@ -86,18 +74,19 @@ def read_header(path: str) -> Header:
 
 
 def read_image(path: str, channels: int) -> np.ndarray:
-  """Decodes an image file.
+  """Decodes a JPEG, PNG, BMP or WebP file to uint8 [H, W, channels].
 
-  Args:
-    path: a JPEG, PNG, BMP or WebP file: grey (8 or 16 bits), palette, RGB, RGBA or CMYK.
-    channels: 1 for grey, 3 for RGB; a grey file is repeated to RGB.
-
-  Returns:
-    uint8 [H, W, channels].
+  It may be grey (8 or 16 bits), palette, RGB, RGBA or CMYK; 3 channels repeat a grey one.
   """
   with opened(path) as image:
     grey = _is_grey(image)
-    pixels = _grey_pixels(image) if grey else _rgb_pixels(image)
+    if grey and image.mode.startswith('I'):  # 16 bits: Pillow's own conversion would saturate
+      pixels = np.rint(np.asarray(image, np.float64) / 257).astype(np.uint8)[..., None]
+    elif grey:
+      pixels = np.asarray(image.convert('L'))[..., None]
+    else:
+      transparent = image.mode == 'P' and 'transparency' in image.info
+      pixels = np.asarray((image.convert('RGBA') if transparent else image).convert('RGB'))
   if channels == 1 and not grey:
     raise InputError(f'{path} is in colour; a grey image was expected.')
   return np.repeat(pixels, channels, axis=-1) if grey and channels > 1 else pixels
@@ -105,18 +94,6 @@ def read_image(path: str, channels: int) -> np.ndarray:
 
 def _is_grey(image: Image.Image) -> bool:
   return image.mode in _GREY_MODES or image.mode.startswith('I;16')
-
-
-def _grey_pixels(image: Image.Image) -> np.ndarray:
-  if image.mode.startswith('I'):  # 16 bits: Pillow's own conversion would saturate
-    return np.rint(np.asarray(image, np.float64) / 257).astype(np.uint8)[..., None]
-  return np.asarray(image.convert('L'))[..., None]
-
-
-def _rgb_pixels(image: Image.Image) -> np.ndarray:
-  if image.mode == 'P' and 'transparency' in image.info:
-    image = image.convert('RGBA')
-  return np.asarray(image.convert('RGB'))
 
 
 def read_file(path: bytes | np.ndarray, channels: int) -> np.ndarray:
@@ -139,20 +116,9 @@ def file_images(
   channels: int | None = None,
   **further: Any,
 ) -> Images:
-  """Returns images that are a file each.
+  """Returns images that are a file each, in colour unless every file is grey.
 
-  Args:
-    paths: of the files.
-    labels: integers [N], or [N, L] padded with -1.
-    class_names: in label order.
-    title: what messages call the images.
-    description: plain values for results.json.
-    channels: 1 or 3; None takes 1 where every file is grey, else 3.
-    further: fields of `Images`.
-
-  Raises:
-    InputError: a file that is no image, where `channels` is None.
-    UnicodeEncodeError: a path that is no text.
+  For the arguments, and further ones, see `Images`. Headers are read where `channels` is None.
   """
   channels = channels or (1 if all(read_header(path).grey for path in paths) else 3)
   fields: dict[str, Any] = {

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.typing import Facts
 
 if TYPE_CHECKING:  # rows of arrays are read without it
   import tensorflow as tf
 Size = tuple[int, int]
-Facts = Mapping[str, object]
-"""Plain values for results.json."""
 
 
 class Store(abc.ABC):
@@ -52,19 +51,13 @@ class StreamedStore(Store):
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """Returns the endless concatenation of shuffled epochs over `indices`, from position `start`.
 
-    Epoch e is a permutation of `indices` that depends on (seed, e) only; position p lies in epoch
-    p // len(indices).
+    Epoch e is a permutation of `indices` that depends on (seed, e) only.
     """
 
 
 @dataclasses.dataclass(frozen=True)
 class MemoryStore(IndexedStore):
-  """Elements held in memory: pixels, encoded bytes or paths.
-
-  Attributes:
-    stored: [N, ...] numbers or [N] bytes.
-    labels: integers [N] or [N, L].
-  """
+  """Elements held in memory: pixels [N, ...], or encoded bytes or paths [N]."""
 
   stored: np.ndarray
   labels: np.ndarray
@@ -86,13 +79,10 @@ class MemoryStore(IndexedStore):
 
 @dataclasses.dataclass(frozen=True)
 class PartsStore(IndexedStore):
-  """Elements in equal parts with the same labels, fetched one by one.
+  """Elements in equal parts with the same labels [n], fetched one by one.
 
-  Attributes:
-    fetch: from the numbers of a part and of an image in it to what is stored: uint8 pixels, or a
-      path in bytes.
-    labels: integers [n], the same for every part.
-    shape: of pixels; () of a path.
+  `fetch` takes the numbers of a part and of an image in it and returns uint8 pixels of the shape,
+  or a path in bytes, of shape ().
   """
 
   fetch: Callable[[int, int], np.ndarray | bytes]
@@ -120,14 +110,13 @@ class Images:
     class_names: in label order.
     channels: 1 when every image is grey, else 3.
     store: the elements.
+    where: names one example for messages.
+    sizes: height and width of the examples at some indices, or None when only decoding tells.
     decode: from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in [0, 1]; or to
       a dict of `image`, which the settings resize and crop, and further columns, which they do not.
     read: in place of `decode`, of image files: from `stored` as a value on the host to an image,
       uint8 [H, W, channels], which Pillow can resize in the same call.
-    where: names one example for messages.
-    sizes: height and width of the examples at some indices, or None when only decoding tells.
-    columns: what else is known of every example, {name: numbers [num_examples] or
-      [num_examples, L]}; see `robustness.core.rows.Rows.batches`.
+    columns: what else is known of every example, {name: numbers [num_examples, ...]}.
     choose: `(num_images, seed) -> positions`, ascending, where examples belong together and a
       subset takes all or none of them; None chooses examples one by one.
     parts: of examples that come in equal parts, such as a corruption at a severity: a subset takes
@@ -135,11 +124,11 @@ class Images:
     names: of the images of one part, `<class>/<file>`, where they are files; else ().
     as_stored: whether images stay as they are unless the settings say otherwise, and are not
       prepared as the classifier wants them: parts of scenes, which are composed first.
-    arrays: images [N, H, W, channels], uint8 or float32 in [0, 1], and integer labels [N] or
-      [N, L], of images that lie in two arrays: rows that are neither resized nor cropped are then
-      read without TensorFlow. None where examples have to be read or decoded one by one.
     cropped: whether images were resized and cropped before they were stored, as in published sets
       of corrupted images; a classifier of another size then gets them resized and not cropped.
+    arrays: images [N, H, W, channels], uint8 or float32 in [0, 1], and integer labels [N] or
+      [N, L], of images that lie in two arrays: rows that are neither resized nor cropped are then
+      read without TensorFlow.
   """
 
   title: str
@@ -193,15 +182,7 @@ def padded_labels(labels: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
 def array_images(
   images: np.ndarray, labels: np.ndarray, class_names: Sequence[str], title: str, description: Facts
 ) -> Images:
-  """Returns images that lie in one array.
-
-  Args:
-    images: [N, H, W, C], uint8 or float32 in [0, 1]; C is 1 or 3.
-    labels: integers [N], or [N, L] padded with -1.
-    class_names: in label order.
-    title: what messages call them.
-    description: plain values for results.json.
-  """
+  """Returns images that lie in one array; for the arguments see `Images`."""
   size = (images.shape[1], images.shape[2])
   return Images(
     title=title,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -22,16 +22,9 @@ from input_pipeline.selection import delivered_size, equal_size, select
 from input_pipeline.settings import DataSettings, Preparation
 from robustness.core.errors import InputError
 from robustness.core.host import usable_cores
-from robustness.core.rows import (
-  MOST_KEPT,
-  ArrayRows,
-  Batch,
-  Facts,
-  as_float32,
-  chosen_blocks,
-  pad_batch,
-)
+from robustness.core.rows import MOST_KEPT, ArrayRows, Batch, as_float32, chosen_blocks, pad_batch
 from robustness.core.sampler import Epochs, Sampler
+from robustness.core.typing import Facts
 
 _PREFETCH = 4
 _READ_AT_ONCE = 1024
@@ -43,9 +36,7 @@ DRAW = 'draw'
 class TfRows:
   """`robustness.core.rows.Rows` read with tf.data, or image files by Pillow in threads.
 
-  Attributes:
-    indices: int64 [num_examples], ascending: the examples of the stored images that are read.
-    image_shape: height, width and channels of every image.
+  `indices`, int64 [num_examples], ascending, are the examples of the stored images that are read.
   """
 
   def __init__(
@@ -69,8 +60,8 @@ class TfRows:
   @property
   def description(self) -> Facts:
     """See `Rows`."""
-    known = {'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
-    return {**self._facts, **known}
+    shape = list(self.image_shape)
+    return {**self._facts, 'num_examples': self.num_examples, 'image_shape': shape}
 
   @property
   def num_examples(self) -> int:
@@ -86,9 +77,8 @@ class TfRows:
     """See `Rows`."""
     if channels != self.image_shape[-1] and self._images.channels != 1:
       raise InputError(
-        f'{self._images.title} holds images of {self._images.channels} channels; '
-        f'they cannot be shown as {channels}. Choose a classifier that takes '
-        f'{self._images.channels} channels.'
+        f'{self._images.title} holds images of {self._images.channels} channels; they cannot be '
+        f'shown as {channels}. Choose a classifier that takes {self._images.channels} channels.'
       )
     rows = copy.copy(self)
     rows.image_shape, rows._arrays = (*self.image_shape[:2], channels), None
@@ -116,11 +106,9 @@ class TfRows:
     row = {name: value for name, value in first.items() if isinstance(value, np.ndarray)}
     if self.num_examples * sum(value.nbytes for value in row.values()) > most:
       return None
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in row if name != 'mask'}
-    for batch in self._batches(_READ_AT_ONCE, None, stored=True):
-      for name, parts in columns.items():
-        parts.append(batch[name][batch['mask']])
-    whole = {name: np.concatenate(parts) for name, parts in columns.items()}
+    batches = [*self._batches(_READ_AT_ONCE, None, stored=True)]
+    whole = {name: np.concatenate([b[name][b['mask']] for b in batches]) for name in row}
+    del whole['mask']
     images, labels, ids = (whole.pop(name) for name in ('image', 'label', 'example_id'))
     return ArrayRows(images, labels, self.class_names, ids, self._images.title, whole)
 
@@ -173,24 +161,19 @@ class TfRows:
     local, share = batch_size // process_count, (process_index, process_count)
     low = local * process_index
 
-    def elements(step: int) -> tf.data.Dataset:
-      return self._sequence(
-        order,
-        seed,
-        step * batch_size,
-        lambda i: (i % batch_size >= low) & (i % batch_size < low + local),
-      )
+    def is_mine(i: tf.Tensor) -> tf.Tensor:
+      return (i % batch_size >= low) & (i % batch_size < low + local)
 
-    batches = self._read(
-      elements(start_step), local, lambda read: elements(start_step + read).take(local)
-    )
+    def elements(step: int) -> tf.data.Dataset:
+      return self._sequence(order, seed, step * batch_size, is_mine)
+
+    def again(read: int) -> tf.data.Dataset:
+      return elements(start_step + read).take(local)
+
+    batches = enumerate(self._read(elements(start_step), local, again), start_step)
     return (
-      {
-        **batch,
-        **self._columns(batch['example_id']),
-        **order.batch_columns(step, batch_size, *share),
-      }
-      for step, batch in enumerate(batches, start_step)
+      {**batch, **self._columns(batch['example_id']), **order.batch_columns(i, batch_size, *share)}
+      for i, batch in batches
     )
 
   def without_images(self) -> Batch:
@@ -224,34 +207,34 @@ class TfRows:
       )
 
   def _sequence(
-    self, order: Sampler, seed: int, first: int, mine: Callable[[tf.Tensor], tf.Tensor]
+    self, order: Sampler, seed: int, first: int, is_mine: Callable[[tf.Tensor], tf.Tensor]
   ) -> tf.data.Dataset:
-    """Returns elements of a training from position `first` on: those at positions that are `mine`.
+    """Returns elements of a training from position `first` on; only those that are mine are read.
 
-    Only they are read. Each knows its draw, (seed, position). The sequence is the order's; a
-    streamed source is shuffled by the seed.
+    Each knows its draw, (seed, position). The sequence is the order's; a streamed source is
+    shuffled by the seed.
     """
     store = self._images.store
     if isinstance(store, IndexedStore):
-      indices = self._ordered(order, first).enumerate(first).filter(lambda i, _: mine(i))
+      indices = self._ordered(order, first).enumerate(first).filter(lambda i, _: is_mine(i))
       stream = indices.map(lambda i, index: (i, store.element(index)))
     else:
       assert isinstance(store, StreamedStore)
       shuffled = store.shuffled(self.indices, seed, first)
-      stream = shuffled.enumerate(first).filter(lambda i, _: mine(i))
+      stream = shuffled.enumerate(first).filter(lambda i, _: is_mine(i))
     return stream.map(lambda i, element: {**element, DRAW: (seed, i)})
 
   def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
     """Returns the indices of the endless sequence of rows from position `first` on, int64."""
-    number, offset = divmod(first, self.num_examples)
+    count = self.num_examples
+    number, offset = divmod(first, count)
 
     def indices(epoch: int) -> np.ndarray:
-      begin = epoch * self.num_examples
-      return self.indices[order.positions(begin, begin + self.num_examples)]
+      return self.indices[order.positions(epoch * count, (epoch + 1) * count)]
 
     def epoch(number: tf.Tensor) -> tf.data.Dataset:
-      order = tf.numpy_function(indices, [number], tf.int64)
-      return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(order, [self.num_examples]))
+      drawn = tf.numpy_function(indices, [number], tf.int64)
+      return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(drawn, [count]))
 
     return tf.data.Dataset.counter(number).flat_map(epoch).skip(offset)
 
@@ -293,14 +276,18 @@ class TfRows:
   def _file_batches(self, blocks: Sequence[np.ndarray]) -> Iterator[Batch]:
     """Yields blocks of image files that Pillow reads and resizes, in threads and without tf.data.
 
-    Pillow releases the interpreter while it decodes and resizes. tf.data, which would call it for
-    every element, takes as much of the processor's time again as a third of that.
+    tf.data, which would call Pillow for every element, takes a third more of the processor's time.
     """
     store, read, threads = self._images.store, self._images.read, usable_cores()
     assert read is not None and isinstance(store, MemoryStore)
 
     def image(index: int) -> np.ndarray:
-      return geometry.resized_by_pillow(read(store.stored[index]), self._settings)
+      try:
+        made = geometry.resized_by_pillow(read(store.stored[index]), self._settings)
+      except InputError as error:
+        raise InputError(f'{self._images.where(index)} cannot be decoded: {error}') from error
+      equal_size(self._images, index, made.shape[:2], self.image_shape[:2])
+      return made
 
     waiting: collections.deque[Future[np.ndarray]] = collections.deque()
     with ThreadPoolExecutor(threads) as pool:
@@ -310,25 +297,24 @@ class TfRows:
           waiting.append(pool.submit(image, index))
         for block in blocks:
           images = np.empty((len(block), *self.image_shape), np.uint8)
-          for row, index in zip(images, block.tolist(), strict=True):
-            row[:] = self._fitting(waiting.popleft(), index)
+          for row in images:
+            row[:] = waiting.popleft().result()
             waiting.extend(pool.submit(image, i) for i in itertools.islice(coming, 1))
           labels, ids = store.labels[block].astype(np.int32), block.astype(np.int32)
           yield {'image': images, 'label': labels, 'example_id': ids}
       finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
-  def _fitting(self, coming: Future[np.ndarray], index: int) -> np.ndarray:
-    """Returns an image when it is read; refuses one of another size and names one that fails."""
-    try:
-      image = coming.result()
-    except InputError as error:
-      raise InputError(f'{self._images.where(index)} cannot be decoded: {error}') from error
-    equal_size(self._images, index, image.shape[:2], self.image_shape[:2])
-    return image
-
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    columns = self._decoded_and_resized(element, element.get(DRAW))
+    """Decodes an element; a training's, which has a draw, is cut at random if settings say so."""
+    settings, read, draw = self._settings, self._images.read, element.get(DRAW)
+    if not settings.random_crop_area:
+      draw = None
+    if read and settings.pillow_resizes and draw is None:
+      columns = {'image': geometry.read_and_resized(element['stored'], read, settings)}
+    else:
+      columns = self._images.decoded(element['stored'])
+      columns = {**columns, 'image': self._prepared(columns['image'], draw)}
     image = columns['image']
     if self.image_shape[-1] != self._images.channels:
       image = tf.repeat(image, self.image_shape[-1], axis=-1)
@@ -338,20 +324,6 @@ class TfRows:
       'label': tf.cast(element['label'], tf.int32),
       'example_id': tf.cast(element['example_id'], tf.int32),
     }
-
-  def _decoded_and_resized(
-    self, element: Mapping[str, tf.Tensor], draw: Sequence[tf.Tensor] | None
-  ) -> dict[str, tf.Tensor]:
-    """Returns `image` at its size, and the further columns that decoding gives.
-
-    A training's image, which has a number to draw by, is cut at random where the settings say so.
-    """
-    settings, read = self._settings, self._images.read
-    random = draw is not None and bool(settings.random_crop_area)
-    if read and settings.pillow_resizes and not random:
-      return {'image': geometry.read_and_resized(element['stored'], read, settings)}
-    columns = self._images.decoded(element['stored'])
-    return {**columns, 'image': self._prepared(columns['image'], draw if random else None)}
 
   def _prepared(self, image: tf.Tensor, draw: Sequence[tf.Tensor] | None) -> tf.Tensor:
     """Returns the image at its size, cut at random where there is a number to draw by.

@@ -3,34 +3,63 @@
 Sizes are truncated, the longer side's as in torchvision's `Resize`.
 """
 
-from __future__ import annotations
-
 import dataclasses
+import importlib.util
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
-from input_pipeline.image_list import places, read_names
 from input_pipeline.images import Images, Size
 from input_pipeline.settings import FIRST, DataSettings, Preparation
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.core.rows import ArrayRows, random_order
 from robustness.core.settings import require
 
-_ONE_SIZE = (
-  'bring all images to one size, for example with --config.data.resize=256 --config.data.crop=224'
-)
+ROBUSTBENCH = 'robustbench'
+_LIST = 'imagenet_test_image_ids.txt'
+
+
+def read_names(path: str) -> list[str]:
+  """Returns the names that a text file lists, in its order; empty lines are left out.
+
+  One path a line, `<class>/<file>` below the data's folder, as in RobustBench's list of 5,000
+  images of ImageNet: n01440764/ILSVRC2012_val_00000293.JPEG. 'robustbench' stands for that list; it
+  needs the package's files and nothing that it imports.
+  """
+  file = _robustbench_file() if path == ROBUSTBENCH else expanded(path)
+  try:
+    lines = file.read_text(encoding='utf-8').splitlines()
+  except (OSError, UnicodeDecodeError) as error:
+    raise InputError(f'config.data.listed is {path!r}, which cannot be read ({error}).') from error
+  names = [line.strip() for line in lines if line.strip()]
+  if not names:
+    raise InputError(f'{path} lists no images; expected one <class>/<file> a line.')
+  if len(set(names)) < len(names):
+    twice = next(name for name in names if names.count(name) > 1)
+    raise InputError(f'{path} lists {twice!r} twice; each image counts once.')
+  return names
+
+
+def _robustbench_file() -> Path:
+  spec = importlib.util.find_spec(ROBUSTBENCH)
+  folders = list(spec.submodule_search_locations or ()) if spec else []
+  parts = ('helper_files', 'data')  # of version 1.1.1, and of its repository before
+  for file in (Path(folder) / part / _LIST for folder in folders for part in parts):
+    if file.is_file():
+      return file
+  reason = f'of {folders[0]} has no such list' if folders else 'is not installed'
+  raise InputError(
+    f"config.data.listed is 'robustbench', but the package robustbench {reason}: "
+    f'pip install --no-deps robustbench, or give the path of its {_LIST}.'
+  )
 
 
 def choose_subset(num_examples: int, num_images: int, seed: int, first: bool = False) -> np.ndarray:
-  """Returns the positions of a subset, int64 [num_images], ascending.
+  """Returns the positions of a subset without replacement, int64 [num_images], ascending.
 
-  Args:
-    num_examples: how many there are.
-    num_images: how many to choose, without replacement; 0 takes all.
-    seed: fixes the choice; subsets of one seed are nested.
-    first: takes the first ones in place of a random choice.
+  0 takes all. Subsets of one seed are nested; `first` takes the first ones instead.
   """
   require(
     num_images <= num_examples,
@@ -61,7 +90,14 @@ def _chosen(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
   each = images.num_examples // images.parts
   bases = np.arange(each, dtype=np.int64)
   if settings.listed:
-    bases = places(read_names(settings.listed), images.names, settings.listed, images.title)
+    listed, known = read_names(settings.listed), {n: i for i, n in enumerate(images.names)}
+    missing = [name for name in listed if name not in known]
+    if missing:
+      raise InputError(
+        f'{settings.listed} lists {len(missing)} of {len(listed)} images that {images.title} '
+        f'lacks, first {missing[0]!r}: {nearest(missing[0], known)}.'
+      )
+    bases = np.sort(np.array([known[name] for name in listed], np.int64))
   some = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST)
   return (np.arange(images.parts)[:, None] * each + bases[some][None]).ravel()
 
@@ -76,7 +112,7 @@ class Selection:
     seed: that the subset was chosen by.
     indices: int64 [n], ascending: the examples that are read.
     prepared_for: the weights whose resize and crop apply, if the settings had none.
-    image_shape: height, width and channels of every image as delivered.
+    image_shape: of every image as delivered.
   """
 
   images: Images
@@ -87,21 +123,21 @@ class Selection:
   image_shape: tuple[int, int, int]
 
   @property
-  def facts(self) -> dict[str, Any]:
+  def facts(self) -> dict[str, object]:
     """Where the rows come from, in plain values."""
     settings, images = self.settings, self.images
-    subset: dict[str, Any] = {'subset_seed': self.seed} if settings.num_images else {}
-    if settings.num_images and settings.subset == FIRST:
-      subset = {'subset': FIRST}
+    facts = dict(images.description)
+    if settings.num_images:
+      is_first = settings.subset == FIRST
+      facts.update({'subset': FIRST} if is_first else {'subset_seed': self.seed})
     if settings.listed:
-      subset['listed'] = settings.listed
-    prepared = {'prepared_for': self.prepared_for} if self.prepared_for else {}
-    if prepared and images.cropped:
-      prepared['crop_margin'] = 'none: the images were cropped before they were stored'
+      facts['listed'] = settings.listed
+    if self.prepared_for:
+      facts['prepared_for'] = self.prepared_for
+      if images.cropped:
+        facts['crop_margin'] = 'none: the images were cropped before they were stored'
     return {
-      **images.description,
-      **subset,
-      **prepared,
+      **facts,
       'num_examples': len(self.indices),
       'available_examples': images.num_examples,
       'num_classes': len(images.class_names),
@@ -137,11 +173,7 @@ def select(
 ) -> Selection:
   """Chooses the subset and checks the images' sizes as far as that needs no decoding.
 
-  Args:
-    images: all of them.
-    settings: the section `config.data`.
-    seed: chooses the subset.
-    preparation: what applies where the settings neither resize nor crop; see `input_pipeline.load`.
+  The preparation applies where the settings neither resize nor crop; see `input_pipeline.load`.
   """
   require(seed >= 0, 'config.seed', seed, 'at least 0')
   if not images.num_examples:
@@ -174,9 +206,8 @@ def delivered_size(
   result = output_size(size, settings)
   if result is None:
     raise InputError(
-      f'{images.where(index)} is {size[0]}x{size[1]} pixels, smaller than '
-      f'config.data.crop = {settings.crop}: set config.data.resize to at least the '
-      'crop.'
+      f'{images.where(index)} is {size[0]}x{size[1]} pixels, smaller than config.data.crop = '
+      f'{settings.crop}: set config.data.resize to at least the crop.'
     )
   return equal_size(images, index, result, expected or result)
 
@@ -186,7 +217,8 @@ def equal_size(images: Images, index: int, size: Size, expected: Size) -> Size:
   if size != expected:
     raise InputError(
       f'{images.where(index)} comes out as {size[0]}x{size[1]} pixels, where '
-      f'others come out as {expected[0]}x{expected[1]}: {_ONE_SIZE}.'
+      f'others come out as {expected[0]}x{expected[1]}: bring all images to one size, '
+      'for example with --config.data.resize=256 --config.data.crop=224.'
     )
   return size
 
@@ -200,18 +232,15 @@ def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
 
 
 def _common_size(images: Images, settings: DataSettings, indices: np.ndarray) -> Size:
-  """Returns the size at which every image is delivered, as far as it is known without decoding.
+  """Returns the size at which every image is delivered.
 
   Where sizes are known only by decoding, the first image decides and the others are checked when
   they are read.
   """
   if settings.resize and settings.crop:
     return settings.crop, settings.crop
-  numbers, stored = indices.tolist(), _sizes(images, indices)
-  results = [
-    delivered_size(images, settings, index, size)
-    for index, size in zip(numbers, stored, strict=False)
-  ]
-  for index, result in zip(numbers, results, strict=False):
-    equal_size(images, index, result, results[0])
-  return results[0]
+  first: Size | None = None
+  for index, size in zip(indices.tolist(), _sizes(images, indices), strict=False):
+    first = delivered_size(images, settings, index, size, first)
+  assert first is not None
+  return first

@@ -48,44 +48,39 @@ class DataSettings:
   """Which images a run reads.
 
   Attributes:
-    source: a module of `input_pipeline.sources` (`robustness list sources`), or FILE.py:NAME of a
-      `Source` of the user's.
+    source: one of `robustness list sources`, or FILE.py:NAME of a `Source` of the user's.
     name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of 'tfds_corrupted' a
       pattern such as 'corrupted/cifar10_*'; of 'cifar10_1' the version, 'v4' or 'v6'; of
-      'cifar10_c' and 'cifar100_c' the TFDS name of the clean images, 'cifar10', or '' for none; of
-      neighbor sets without a class index the label space of their classes, 'imagenet_vid' (for
-      '') or 'youtube_bb'; of 'environments' the one that all classes are trained in, the
-      first for ''; of
-      'natural_shifts' the set, such as 'imagenet_r'.
+      'cifar10_c' and 'cifar100_c' the TFDS name of the clean images, or '' for none; of neighbor
+      sets without a class index the label space, 'imagenet_vid' (for '') or 'youtube_bb'; of
+      'environments' the one that all classes are trained in, the first for ''; of 'natural_shifts'
+      the set, such as 'imagenet_r'.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
     path: the folder of class folders, the `.npz` file, the folder of `.npy` files or of a released
-      set, the metadata.csv of stored scenes, or the folder that the frames of neighbor sets lie
+      set, of scenes of TFDS their metadata.csv, or the folder that the frames of neighbor sets lie
       under; of 'environments' a folder, a JSON file, or 'tfds:NAME'.
     metadata: the folder with the metadata of neighbor sets; '' is `path`; of 'imagenet_real' its
-      file real.json.
+      file real.json; of a folder of scenes its metadata.csv.
     allow_missing: whether frames of neighbor sets, cells of environments or classes may be missing;
       results then say how many.
-    test_share: of 'environments' without splits of their own, the share of every cell that is
-      tested on.
+    test_share: of 'environments' without splits, the share of every cell that is tested on.
     data_dir: where TFDS keeps its data; '' is TFDS's own default.
-    num_images: 0 reads all; k > 0 a random subset of k without replacement, chosen by the seed. A
-      smaller subset of the same seed lies inside a larger one. For neighbor sets k counts anchors;
-      for stored corrupted images it counts clean images, with all corruptions and severities.
+    num_images: 0 reads all; k > 0 a random subset of k, chosen by the seed; a smaller subset of
+      the same seed lies inside a larger one. For neighbor sets k counts anchors; for stored
+      corrupted images it counts clean images, with all corruptions and severities.
     subset: how these are chosen: 'random', or 'first' in the source's order, as RobustBench takes
       them from CIFAR-10-C.
     listed: a text file of `<class>/<file>`, one a line, which alone are read from class folders or
-      stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet, of the
-      installed package; '' reads all.
+      stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet; '' reads all.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
       prepared as the classifier's weights want it, if they are published weights that say so.
     interpolation: 'bilinear' or 'bicubic'.
     resized_by: 'tensorflow' resizes in float32; 'pillow' in 8-bit levels, rounded after each axis,
-      as torchvision and timm do of files that Pillow has opened: images of 8 bits alone, which stay
-      so on their way to the device.
+      as torchvision and timm do: images of 8 bits alone, which stay so on their way to the device.
     random_crop_area: for rows that are trained on, smallest area of a random resized crop, as a
-      share of the stored image (.08 for ImageNet), drawn anew every epoch and resized to `crop`
+      share of the stored image (.08 for ImageNet), drawn for every epoch and resized to `crop`
       pixels in place of the other preparation; 0 prepares them as rows that are evaluated.
     class_groups: names of the classes of the groups C_1, ..., C_M of systematic robustness;
       'wordnet:n02084071' stands for all classes below that synset. The classes of no group are left
@@ -149,31 +144,23 @@ class DataSettings:
     choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
     choice('config.data.resized_by', self.resized_by, RESIZED_BY)
     choice('config.data.subset', self.subset, (RANDOM, FIRST))
-    for key in (
-      *('num_images', 'resize', 'crop', 'pair_seed', 'canvas'),
-      *('random_class_groups', 'classes_per_group', 'class_group_seed'),
+    whole = ('num_images', 'resize', 'crop', 'pair_seed', 'canvas', 'random_class_groups')
+    named = self.class_groups and self.random_class_groups
+    for key, fits, valid in (
+      *(
+        (key, vars(self)[key] >= 0, 'at least 0 (0 turns it off)')
+        for key in (*whole, 'classes_per_group', 'class_group_seed')
+      ),
+      ('random_crop_area', 0 <= self.random_crop_area <= 1, 'in [0, 1]; 0 cuts no random crop'),
+      ('test_share', 0 < self.test_share < 1, 'in (0, 1)'),
+      ('random_class_groups', not named, '0 where config.data.class_groups names the classes'),
+      (
+        'crop',
+        not self.resize or self.crop <= self.resize,
+        f'at most config.data.resize = {self.resize}',
+      ),
     ):
-      value = getattr(self, key)
-      require(value >= 0, f'config.data.{key}', value, 'at least 0 (0 turns it off)')
-    require(
-      0 <= self.random_crop_area <= 1,
-      'config.data.random_crop_area',
-      self.random_crop_area,
-      'in [0, 1]; 0 cuts no random crop',
-    )
-    require(0 < self.test_share < 1, 'config.data.test_share', self.test_share, 'in (0, 1)')
-    require(
-      not (self.class_groups and self.random_class_groups),
-      'config.data.random_class_groups',
-      self.random_class_groups,
-      '0 where config.data.class_groups names the classes',
-    )
-    require(
-      not self.resize or self.crop <= self.resize,
-      'config.data.crop',
-      self.crop,
-      f'at most config.data.resize = {self.resize}',
-    )
+      require(fits, f'config.data.{key}', vars(self)[key], valid)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,10 +182,8 @@ class Preparation:
   def applied(self, settings: DataSettings, cropped: bool = False) -> DataSettings:
     """Returns the settings with this resize and crop.
 
-    Args:
-      settings: of the images.
-      cropped: whether the images were cropped before they were stored. They are then resized to
-        `side` pixels as they are, for a second crop would cut off what belongs to them.
+    Images that were `cropped` before they were stored are resized to `side` pixels as they are, for
+    a second crop would cut off what belongs to them.
     """
     resize = self.side if cropped else self.resize
     return dataclasses.replace(
@@ -207,11 +192,7 @@ class Preparation:
 
 
 def open_images(settings: DataSettings) -> Images:
-  """Returns the images that the settings mean; the description begins with the source's name.
-
-  Raises:
-    InputError: see `Source.open`.
-  """
+  """Returns the images that the settings mean; the description begins with the source's name."""
   source = SOURCES.find(settings.source, 'config.data.source')()
   if source.splits:
     choice('config.data.split', settings.split, source.splits)

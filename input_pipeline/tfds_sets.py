@@ -5,8 +5,6 @@ in it. Large splits are streamed and shuffled by a buffer of `SHUFFLE_BUFFER` en
 seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import functools
@@ -14,8 +12,8 @@ import hashlib
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -34,10 +32,7 @@ OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors
 
 
 def stored_part(builder: tfds.core.DatasetBuilder) -> Part | None:
-  """Returns the corruption and severity of a data set of corrupted images; None of any other.
-
-  They are what the builder `corrupted` noted, or what the config's name says.
-  """
+  """Returns the corruption and severity that a builder noted or its config's name says, if any."""
   noted = builder.info.metadata or {}
   if 'corruption_number' in noted:
     return Part(int(noted['corruption_number']), int(noted['severity']))
@@ -68,9 +63,11 @@ def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
   try:
     return tfds.builder(name, data_dir=data_dir or None)
   except tfds.core.DatasetNotFoundError as error:
+    known = {*tfds.list_builders(with_community_datasets=False), *OWN}
+    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    alike = f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
     raise InputError(
-      f'config.data.name is {name!r}, which TFDS does not know; '
-      f'{_near_names(name)}. All names: '
+      f'config.data.name is {name!r}, which TFDS does not know; {alike}. All names: '
       'https://www.tensorflow.org/datasets/catalog/overview'
     ) from error
   except (ValueError, AssertionError) as error:
@@ -81,12 +78,6 @@ def register_own(name: str) -> None:
   """Registers the builders of this project with TFDS if a TFDS name, or a pattern, is one's."""
   if name.partition('/')[0] in OWN:
     importlib.import_module(BUILDERS)
-
-
-def _near_names(name: str) -> str:
-  known = {*tfds.list_builders(with_community_datasets=False), *OWN}
-  near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
-  return f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
 
 
 def download(builder: tfds.core.DatasetBuilder) -> None:
@@ -105,7 +96,7 @@ def check_features(
   builder: tfds.core.DatasetBuilder,
 ) -> tuple[tfds.features.Image, tuple[str, ...]]:
   """Returns the feature `image` and the names of the classes."""
-  features: Any = builder.info.features
+  features = builder.info.features
   name = builder.info.full_name
   has = sorted(features) if isinstance(features, tfds.features.FeaturesDict) else [str(features)]
   if not {'image', 'label'} <= set(has):
@@ -130,12 +121,9 @@ class ImageFields(TypedDict):
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-  """A split of a prepared data set, read from its files, front to back; nothing is decoded.
+  """A split, or a slice, of a prepared data set, read from its files; nothing is decoded.
 
-  Attributes:
-    builder: of the data set.
-    name: of the split, or a slice.
-    label: the feature that is an example's label.
+  `label` names the feature that is an example's label.
   """
 
   builder: tfds.core.DatasetBuilder
@@ -190,10 +178,7 @@ class Split:
     return span.filter(lambda e: tf.gather(is_read, e['example_id'] - first))
 
   def numbers(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Returns some numeric features of all examples, {name: [num_examples, ...]}, in order.
-
-    No image is decoded, but the files are read from front to back.
-    """
+    """Returns some numeric features of all examples, {name: [num_examples, ...]}, in order."""
     data = self._as_dataset(tfds.decode.PartialDecoding(dict.fromkeys(names, True)))
     batches = [*data.batch(1024).as_numpy_iterator()]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
@@ -205,9 +190,11 @@ class Split:
 
   def labels_and_digests(self) -> tuple[np.ndarray, tuple[bytes, ...]]:
     """Returns label and digest of the bytes of every example; read once a process."""
-    return _scan(self.builder.info.full_name, str(self.builder.data_path), self.name)
+    return _scan(str(self.builder.data_path), self.name)
 
-  def _as_dataset(self, decoders: Any) -> tf.data.Dataset:
+  def _as_dataset(
+    self, decoders: Mapping[str, object] | tfds.decode.PartialDecoding
+  ) -> tf.data.Dataset:
     in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     return self.builder.as_dataset(
       split=self.name, decoders=decoders, shuffle_files=False, read_config=in_file_order
@@ -216,18 +203,15 @@ class Split:
   def _read(self) -> tf.data.Dataset:
     data = self._as_dataset({'image': tfds.decode.SkipDecoding()})
     return data.enumerate().map(
-      lambda index, example: {
-        'example_id': index,
-        'label': example[self.label],
-        'stored': example['image'],
-      }
+      lambda i, e: {'example_id': i, 'label': e[self.label], 'stored': e['image']}
     )
 
 
 @functools.lru_cache
-def _scan(name: str, folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
-  logging.info('reading %s, split %s, for images that are stored twice', name, split)
+def _scan(folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
   read = Split(tfds.builder_from_directory(folder), split)
+  name = read.builder.info.full_name
+  logging.info('reading %s, split %s, for images that are stored twice', name, split)
   labels, digests = [], []
   for element in read.elements(np.arange(read.num_examples)).as_numpy_iterator():
     labels.append(element['label'])
@@ -238,8 +222,6 @@ def _scan(name: str, folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, 
 @dataclasses.dataclass(frozen=True)
 class SplitsStore(StreamedStore):
   """Some examples of one split or several, one split after the other.
-
-  Example i is the i-th of all kept ones, split by split.
 
   Attributes:
     splits: what is read.
@@ -270,9 +252,8 @@ class SplitsStore(StreamedStore):
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """See `StreamedStore`: the splits are mixed, and each is shuffled in a buffer.
 
-    Which split an example comes from is a permutation that depends on (seed, epoch), so that a
-    batch has of each split what its share of `indices` is. What lies before `start` in its epoch
-    is read again but not decoded.
+    Which split an example comes from is a permutation that depends on (seed, epoch). What lies
+    before `start` in its epoch is read again but not decoded.
     """
     indices = np.asarray(indices, np.int64)
     sizes = [len(part) for part in self._parts(indices) if len(part)]
@@ -309,9 +290,7 @@ class SplitsStore(StreamedStore):
 
   def _runs(self, indices: np.ndarray) -> list[tf.data.Dataset]:
     """Returns the elements at `indices` of each split that has any."""
-    return [
-      self._run(number, part) for number, part in enumerate(self._parts(indices)) if len(part)
-    ]
+    return [self._run(k, part) for k, part in enumerate(self._parts(indices)) if len(part)]
 
   def _run(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
     elements = self.splits[number].elements(self._places[number][indices - self._first[number]])

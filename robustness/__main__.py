@@ -1,5 +1,72 @@
-"""`python -m robustness` is the command `robustness`."""
+"""The command `robustness`, installed with the package; `python -m robustness` is the same."""
 
-from robustness.cli.main import run
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
 
-run()
+from robustness.config import packaged
+from robustness.core.errors import InputError
+
+INTERRUPTED = 'interrupted before anything was begun.'
+USAGE = """\
+robustness NAME[:VARIANT] --workdir=DIR [--config.KEY=VALUE ...]
+                            runs a packaged config, or goes on with the run in DIR;
+                            a file's path or config.json of a workdir stands for NAME too
+robustness list [PART]      studies, configs, classifiers, data sources, each with a line
+robustness doctor           devices, versions, extras, data at hand, and what is missing
+robustness report WORKDIR   draws figures and report again from the results in WORKDIR
+robustness compare          finished workdirs side by side
+robustness detection        scores a detector on neighbor sets of video frames
+robustness neighbor_sets    builds neighbor sets from videos
+robustness review           serves neighbor sets for review, and writes what was decided
+robustness cutouts          cuts objects out of annotated pictures
+robustness models           architectures and known weights, as a Markdown table
+robustness --helpfull       all flags of a run
+"""
+
+_NAMED = ('doctor', 'compare', 'detection', 'neighbor_sets', 'review', 'cutouts', 'models')
+COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _NAMED}}
+"""Modules of `robustness.cli` with `main(arguments) -> exit status`, imported on demand."""
+
+
+def run() -> None:
+  """Runs the command that was typed, and ends the process with its exit status."""
+  try:
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+  except BrokenPipeError:  # who reads the answer, such as head, has seen enough
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    status = 0
+  except KeyboardInterrupt:
+    print(INTERRUPTED, file=sys.stderr)
+    status = 130
+  sys.exit(status)
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command of the words after `robustness`; a run ends the process itself.
+
+  Returns the exit status: 0, 2 where the words cannot be used.
+  """
+  if not arguments or arguments[0] in ('help', '-h', '--help'):
+    print(USAGE, end='')
+    return 0 if arguments else 2
+  first, *rest = arguments
+  try:
+    if first in COMMANDS:
+      command = importlib.import_module(f'robustness.cli.{COMMANDS[first]}')
+      return command.main(rest)
+    if not first.startswith('-'):
+      packaged.find(first.partition(':')[0], COMMANDS)
+      first = f'--config={first}'
+    from robustness.cli import running
+
+    running.begin(['robustness', first, *rest], ['robustness', *arguments])
+  except InputError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+
+
+if __name__ == '__main__':
+  run()

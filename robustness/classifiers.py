@@ -1,15 +1,13 @@
 """From a config's section to classifiers: weights loaded, or a network trained in the workdir."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from absl import logging
 
 from input_pipeline.settings import DataSettings, Preparation
@@ -19,28 +17,30 @@ from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.core.pixels import BFLOAT16_STEP
+from robustness.core.pixels import BFLOAT16_STEP, with_scaled_image
 from robustness.core.rows import Rows
+from robustness.core.typing import Facts, PyTree, Variables
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import from_settings
-from robustness.evaluation.row_checks import check_fit
+from robustness.evaluation.runner import check_fit
 from robustness.models import catalog, from_file, hub, label_space, weights
+from robustness.models.architecture import Weights
 from robustness.models.classifier import Classifier, from_linen
-from robustness.models.from_variables import digest, from_variables, in_label_space, match_labels
 from robustness.models.inputs import Inputs
-from robustness.models.pretrained import Weights
-from robustness.objectives import GroupObjective
+from robustness.models.projection import in_label_space, match_labels
+from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel, create
 from robustness.training import initial_weights, schedule
 from robustness.training.checkpoint import FACTS_NAME, newest_step, progress
-from robustness.training.evaluation import Accuracy, Variables, columns_of, split_validation
+from robustness.training.evaluation import Accuracy, columns_of, split_validation
 from robustness.training.initial_weights import InitialWeights
 from robustness.training.loop import train
 from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.training import Training
-from robustness.training.writers import NoWriter, ScalarWriter
+from robustness.training.writers import NO_WRITER, ScalarWriter
 
 Shape = tuple[int, int, int]
+KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,16 +67,14 @@ class ClassifierBuilder:
   def build(self) -> list[Classifier]:
     """Loads or trains every classifier of the config, in its order.
 
-    All that can be refused is refused before the first training begins.
-
-    Raises:
-      InputError: see `planned`.
+    All that can be refused is refused before the first training begins: see `planned`.
     """
-    trained = self.to_train()
-    return [
-      self._trained(label, trained[label]) if label in trained else planned
-      for label, planned in self.planned.items()
-    ]
+    built, trained = dict(self.planned), self.to_train()
+    for label, recipe in trained.items():
+      initial = self.initial(recipe)
+      variables = self.train(label, recipe, initial)
+      built[label] = self.trained_network(label, recipe, initial, variables)
+    return list(built.values())
 
   def to_train(self) -> dict[str, ClassifierSettings]:
     """Returns the recipes that are trained here, by label."""
@@ -108,9 +106,8 @@ class ClassifierBuilder:
         that a network does not have, a layer that the study asks for and a network does not have,
         or a training that would be refused when it begins.
     """
-    settings, trained = self.experiment.classifiers, self.to_train()
-    planned = {}
-    for label, recipe in settings.items():
+    planned, trained = {}, self.to_train()
+    for label, recipe in self.experiment.classifiers.items():
       _check_input_filter(label, recipe, self.rows.image_shape)
       _check_attack(recipe, self._precision, self.rows.image_shape)
       load = self._with_shapes if label in trained else self._load
@@ -124,30 +121,26 @@ class ClassifierBuilder:
     for label, recipe in trained.items():
       if not recipe.training.validation:
         match_labels(self.rows, planned[label])  # as the training measures it
-      self._check_training(label, recipe)
+      if not self._is_begun(label):  # one that has begun was not refused
+        training, _ = self.training(label, recipe, self.initial(recipe))
+        training.check_layout(self.parallel(recipe.training))
+        training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
     return planned
 
   def class_names(self, recipe: ClassifierSettings) -> tuple[str, ...]:
-    """Returns the classes that a recipe's network will have: those of its training rows."""
+    """Returns the classes of a recipe's training rows, which its network will have."""
     return tuple(self.open_rows(recipe).class_names)
 
-  def class_groups(self, recipe: ClassifierSettings) -> dict[str, Any]:
-    """Returns {'class_groups': names of the classes of each}, of a recipe's training rows; nothing
-    if they have no groups."""
+  def class_groups(self, recipe: ClassifierSettings) -> Facts:
+    """Returns {'class_groups': names of the classes of each}; {} if the training rows have none."""
     if not (recipe.data.class_groups or recipe.data.random_class_groups):
       return {}
     return {'class_groups': from_settings(recipe.data, self.class_names(recipe)).describe()}
 
   # Networks that are trained here.
 
-  def _trained(self, label: str, recipe: ClassifierSettings) -> Classifier:
-    """Returns the trained network; trains it first, from its last checkpoint if there is one."""
-    initial = self.initial(recipe)
-    variables = self.train(label, recipe, initial)
-    return self.trained_network(label, recipe, initial, variables)
-
   def initial(self, recipe: ClassifierSettings) -> InitialWeights | None:
-    """Returns the weights that a training begins with; None draws them."""
+    """Returns the weights that a training begins with; None where they are drawn."""
     return initial_weights.load(
       recipe.initial_weights, recipe.name, self.rows.image_shape, recipe.positions
     )
@@ -155,12 +148,9 @@ class ClassifierBuilder:
   def train(
     self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None
   ) -> Variables:
-    """Returns the weights of the finished training of a network.
+    """Returns the weights of the finished training of a network, begun or gone on with here.
 
     Several processes read a share of every batch each, and end with the same weights.
-
-    Raises:
-      InputError: settings that do not fit the rows, the devices or the processes.
     """
     training, accuracy = self.training(label, recipe, initial)
     finished = newest_step(self.directory / label) == training.total_steps
@@ -168,13 +158,13 @@ class ClassifierBuilder:
       training,
       directory=self.directory / label,
       parallel=self.parallel(recipe.training),
-      writer=NoWriter() if finished else self.writer(label),
+      writer=NO_WRITER if finished else self.writer(label),
       evaluate=accuracy,
       facts={
         'architecture': recipe.name,
         **catalog.file_facts(recipe.name),
         'class_names': list(self.class_names(recipe)),
-        'begun_with': digest(initial.variables) if initial else '',
+        'begun_with': weights.digest(initial.variables) if initial else '',
         'precision': self._precision,
       },
       label=f'{label}: training',
@@ -183,11 +173,8 @@ class ClassifierBuilder:
   def training(
     self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None
   ) -> tuple[Training, Accuracy]:
-    """Returns the training of a recipe, and what evaluates its weights.
-
-    Held-out training rows, if there are any, are shown to the network with all its classes, the
-    rows of the study to the classifier that they will be shown to.
-    """
+    """Returns the training of a recipe, and what evaluates its weights: on held-out training rows
+    the network with all its classes, else on the rows of the study the classifier of the run."""
     rows = self.open_rows(recipe)
     kept, held = split_validation(rows, recipe.training.validation)
 
@@ -198,18 +185,12 @@ class ClassifierBuilder:
       classifier = self._in_label_space(network, recipe)
       return classifier, match_labels(self.rows, classifier)
 
-    accuracy = Accuracy(
-      label,
-      measured,
-      self.experiment.execution.seed,
-      self.parallel(recipe.training, all_processes=False),
-      recipe.training.resident_bytes,
-    )
+    parallel, seed = self.parallel(recipe.training, False), self.experiment.execution.seed
+    accuracy = Accuracy(label, measured, seed, parallel, recipe.training.resident_bytes)
     return self._training(recipe, initial, rows.at(kept) if len(held) else rows), accuracy
 
   def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:
-    """Returns how steps run: on as many devices as share a micro-batch evenly, of all processes or
-    of this one alone."""
+    """Returns how steps run: on as many devices as share a micro-batch evenly."""
     kind, micro = self.experiment.execution.parallel, training.batch_size // training.accumulate
     processes = jax.process_count() if all_processes else 1
     if processes > 1 and training.batch_size % (processes * training.accumulate):
@@ -222,11 +203,7 @@ class ClassifierBuilder:
     return create(kind, micro, all_processes)
 
   def trained_network(
-    self,
-    label: str,
-    recipe: ClassifierSettings,
-    initial: InitialWeights | None,
-    variables: Variables,
+    self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None, weights: Variables
   ) -> Classifier:
     """Returns the weights of a training as the classifier of the run."""
     settings = recipe.training
@@ -243,7 +220,7 @@ class ClassifierBuilder:
       **({'ema_decay': settings.ema_decay} if settings.ema_decay else {}),
       **({'kept': 'best by validation accuracy'} if settings.keep == BEST else {}),
     }
-    network = self._wrap(label, recipe, variables, provenance, initial)
+    network = self._wrap(label, recipe, weights, provenance, initial)
     return self._in_label_space(network, recipe)
 
   def _training(
@@ -261,6 +238,13 @@ class ClassifierBuilder:
     environment = selective(recipe.augment.augmentations)
     transforms = environment.transforms if environment else ()
     order = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
+    inputs = Inputs(normalisation.mean, normalisation.std, recipe.input_filter)
+
+    def fitted(fit: Callable[[jax.Array], Variables]) -> Variables:
+      count = min(architecture.fit_rows, rows.num_examples)
+      first = next(rows.training_batches(count, recipe.seed, sampler=order))
+      return fit(inputs(jnp.asarray(with_scaled_image(first)['image'])))
+
     training = Training(
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self._precision), parallel.axis_name
@@ -272,7 +256,8 @@ class ClassifierBuilder:
       arrays=rows.in_memory,
       num_examples=rows.num_examples,
       image_shape=rows.image_shape,
-      inputs=Inputs(normalisation.mean, normalisation.std, recipe.input_filter),
+      inputs=inputs,
+      fitted=functools.partial(fitted, architecture.fit) if architecture.fit else None,
       settings=recipe.training,
       pipeline=recipe.pipeline,
       seed=recipe.seed,
@@ -283,15 +268,6 @@ class ClassifierBuilder:
     if isinstance(objective, GroupObjective) and objective.column not in known:
       training.check_groups(columns_of(rows))
     return training
-
-  def _check_training(self, label: str, recipe: ClassifierSettings) -> None:
-    """Refuses what a training would be refused for when it begins; one with a checkpoint has been
-    through this."""
-    if self._is_begun(label):
-      return
-    training, _ = self.training(label, recipe, self.initial(recipe))
-    training.check_layout(self.parallel(recipe.training))
-    training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
 
   def _is_begun(self, label: str) -> bool:
     return newest_step(self.directory / label) is not None
@@ -305,25 +281,12 @@ class ClassifierBuilder:
         f'{label} has no weights: give --config.classifier.weights=FILE{known}, or '
         'train it in this workdir with --config.classifier.train=True.'
       )
-    architecture, shape = catalog.get(settings.name), self.rows.image_shape
-    names = self.class_names(settings)
-    module = architecture.build(len(names))
-    images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     initial = self.initial(settings)
-    if initial:
-      _warn_unfinished(label, initial)
-    normalisation = initial or architecture
-    return from_linen(
-      module,
-      jax.eval_shape(module.init, jax.random.key(0), images),
-      name=label,
-      input_shape=shape,
-      class_names=names,
-      mean=normalisation.mean,
-      std=normalisation.std,
-      stages=architecture.stages,
-      input_filter=settings.input_filter,
-    )
+    _warn_unfinished(label, initial)
+    network = catalog.get(settings.name).build(len(self.class_names(settings)))
+    images = jax.ShapeDtypeStruct((1, *self.rows.image_shape), jnp.float32)
+    shapes = jax.eval_shape(network.init, jax.random.key(0), images)
+    return self._wrap(label, settings, shapes, None, initial)
 
   # Weights that are loaded.
 
@@ -336,57 +299,45 @@ class ClassifierBuilder:
         )
       return from_file.load(settings.name, label)
     path, entry = expanded(settings.weights), published(settings)
-    if entry:
-      return self._load_published(label, settings, entry)
-    if not path.is_dir():
-      return self._load_file(label, settings, path)
+    if entry or not path.is_dir():
+      return self._load_file(label, settings, path, entry)
     trained, facts = initial_weights.from_checkpoints(path)
     _refuse_other_training(path, facts, settings)
     _warn_unfinished(label, trained)
-    provenance, shape = {'weights': path.name, **progress(facts)}, tuple(facts['image_shape'])
-    return self._wrap(
-      label, settings, trained.variables, provenance, trained, shape, trained.class_names
-    )
+    known, shape = {'weights': path.name, **progress(facts)}, tuple(facts['image_shape'])
+    variables, names = trained.variables, trained.class_names
+    return self._wrap(label, settings, variables, known, trained, shape, names)
 
-  def _load_file(self, label: str, settings: ClassifierSettings, path: pathlib.Path) -> Classifier:
-    """Loads weights that nothing is known of but their file; a network for ImageNet's classes if
-    the data have some of them, else one for the classes of the data."""
+  def _load_file(
+    self, label: str, settings: ClassifierSettings, path: pathlib.Path, entry: Weights | None
+  ) -> Classifier:
+    """Loads published weights, or those that nothing is known of but their file. These are for
+    ImageNet's classes if the data have some of them, else for the classes of the data."""
     architecture, names = catalog.get(settings.name), self.rows.class_names
-    own = weights.saved_class_names(path)
-    if own:
+    facts: Facts = {'weights': path.name}
+    shape = architecture.input_shape
+    if entry:
+      local = settings.weights and path.is_file()
+      path, revision = hub.Fetched(path, 'a local file') if local else hub.fetch(entry)
+      names = label_space.get(entry.label_space).class_names
+      shape = (entry.input_size, entry.input_size, shape[2])
+      facts = {
+        'weights': entry.name,
+        'file': path.name,
+        'revision': revision,
+        'preprocessing': entry.preprocessing,
+        'licence': entry.licence,
+      }
+    elif own := weights.saved_class_names(path):
       names = own
     elif label_space.is_imagenet(names) or settings.label_space:
       names = label_space.get(label_space.IMAGENET).class_names
-    shape = self.rows.image_shape if self.experiment.data.crop else architecture.input_shape
-    variables, notes = weights.load_with_notes(
-      path, architecture, len(names), shape, settings.positions
-    )
-    provenance = {'weights': path.name, **notes}
-    return self._wrap(label, settings, variables, provenance, None, shape, names)
-
-  def _load_published(self, label: str, settings: ClassifierSettings, entry: Weights) -> Classifier:
-    given = expanded(settings.weights)
-    fetched = (
-      hub.Fetched(given, 'a local file')
-      if settings.weights and given.is_file()
-      else hub.fetch(entry)
-    )
-    architecture, names = catalog.get(settings.name), label_space.get(entry.label_space)
-    shape = (entry.input_size, entry.input_size, architecture.input_shape[2])
     if self.experiment.data.crop:  # the user decides what all networks see
       shape = self.rows.image_shape
     variables, notes = weights.load_with_notes(
-      fetched.path, architecture, len(names.class_names), shape, settings.positions
+      path, architecture, len(names), shape, settings.positions
     )
-    facts = {
-      'weights': entry.name,
-      'file': fetched.path.name,
-      'revision': fetched.revision,
-      'preprocessing': entry.preprocessing,
-      'licence': entry.licence,
-      **notes,
-    }
-    return self._wrap(label, settings, variables, facts, entry, shape, names.class_names)
+    return self._wrap(label, settings, variables, {**facts, **notes}, entry, shape, names)
 
   # Both.
 
@@ -394,24 +345,44 @@ class ClassifierBuilder:
     self,
     label: str,
     recipe: ClassifierSettings,
-    variables: Variables,
-    provenance: Mapping[str, Any],
+    variables: PyTree,
+    provenance: Facts | None,
     normalisation: InitialWeights | Weights | None,
     input_shape: Shape | None = None,
     class_names: tuple[str, ...] | None = None,
   ) -> Classifier:
-    """Returns variables as a classifier; without a shape and classes, those of the training."""
-    return from_variables(
-      label,
-      recipe.name,
+    """Returns variables as a classifier; without a shape and classes, with those of the training,
+    and without provenance of shapes for weights, which nothing identifies."""
+    names = self.class_names(recipe) if class_names is None else class_names
+    architecture, imagenet = catalog.get(recipe.name), label_space.get(label_space.IMAGENET)
+    how, input_filter = normalisation or architecture, recipe.input_filter
+    facts: Facts = {}
+    if provenance is not None:
+      facts = {
+        'architecture': recipe.name,
+        **catalog.file_facts(recipe.name),
+        **provenance,
+        'parameters': sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params'])),
+        'sha256': weights.digest(variables),
+        'precision': self._precision,
+        **({} if self._precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
+        **({'front_end': input_filter.describe()} if input_filter else {}),
+      }
+      variables = jax.tree.map(jnp.asarray, variables)  # so that no evaluation copies them
+    classifier = from_linen(
+      architecture.build(len(names), jnp.dtype(self._precision)),
       variables,
-      input_shape or self.rows.image_shape,
-      self.class_names(recipe) if class_names is None else class_names,
-      provenance,
-      precision=self._precision,
-      input_filter=recipe.input_filter,
-      normalisation=normalisation,
+      name=label,
+      input_shape=input_shape or self.rows.image_shape,
+      class_names=names,
+      mean=how.mean,
+      std=how.std,
+      stages=architecture.stages,
+      provenance=facts,
+      input_filter=input_filter,
     )
+    known = classifier.class_names == imagenet.class_names
+    return dataclasses.replace(classifier, aliases=imagenet.aliases if known else {})
 
   def _in_label_space(self, classifier: Classifier, recipe: ClassifierSettings) -> Classifier:
     return in_label_space(classifier, recipe.label_space, recipe.merge, self.rows.class_names)
@@ -421,8 +392,8 @@ class ClassifierBuilder:
     return self.experiment.execution.precision
 
 
-def _warn_unfinished(label: str, weights: InitialWeights) -> None:
-  if weights.unfinished:
+def _warn_unfinished(label: str, weights: InitialWeights | None) -> None:
+  if weights and weights.unfinished:
     logging.warning(
       '%s: the training of %s did not reach its end: %s', label, weights.name, weights.unfinished
     )
@@ -458,9 +429,9 @@ def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple
 
 def channels(settings: ClassifierSettings) -> int:
   """Returns how many channels the images of a classifier have."""
-  if from_file.is_classifier(settings.name):
-    return from_file.load(settings.name, settings.name).input_shape[2]
-  return catalog.get(settings.name).input_shape[2]
+  is_own = from_file.is_classifier(settings.name)
+  one = from_file.load(settings.name, '') if is_own else catalog.get(settings.name)
+  return one.input_shape[2]
 
 
 def published(settings: ClassifierSettings) -> Weights | None:
@@ -480,15 +451,11 @@ def preparation(experiment: Experiment) -> Preparation | None:
   data = experiment.data
   if data.resize or data.crop or data.resized_on_device:
     return None
-  sections = experiment.classifiers.values()
-  known = [
-    published(recipe) or initial_weights.published(recipe.initial_weights, recipe.name)
-    for recipe in sections
-  ]
-  entries = [entry for entry in known if entry]
   preparations: dict[tuple[int, int, str], str] = {}
-  for entry in entries:
-    preparations.setdefault((entry.input_size, entry.resize, entry.interpolation), entry.name)
+  for recipe in experiment.classifiers.values():
+    entry = published(recipe) or initial_weights.published(recipe.initial_weights, recipe.name)
+    if entry:
+      preparations.setdefault((entry.input_size, entry.resize, entry.interpolation), entry.name)
   if len(preparations) > 1:
     sizes = ', '.join(
       f'{name}: {side} of {resize} pixels, {interpolation}'
@@ -501,9 +468,7 @@ def preparation(experiment: Experiment) -> Preparation | None:
   return next((Preparation(name, *how) for how, name in preparations.items()), None)
 
 
-def _refuse_other_training(
-  path: pathlib.Path, facts: Mapping[str, Any], settings: ClassifierSettings
-) -> None:
+def _refuse_other_training(path: pathlib.Path, facts: Facts, settings: ClassifierSettings) -> None:
   name, input_filter = settings.name, settings.input_filter
   if facts['architecture'] != name:
     raise InputError(

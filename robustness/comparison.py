@@ -7,8 +7,8 @@ import collections
 import dataclasses
 import functools
 import os
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from robustness import workdir
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import check_name, differing_keys
+from robustness.core.typing import Facts
 from robustness.estimates.effective_robustness import FEWEST, effective_robustness
 from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
 from robustness.estimates.of_means import Units, bootstrap
@@ -49,14 +50,8 @@ COUNTS = ('subset_seed', 'num_examples')
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-  """One classifier of one workdir, in one study.
-
-  Attributes:
-    label: distinct among all that are compared.
-    own: the label it has in its workdir.
-    finished: the study.
-    evaluation: its records, under `label`.
-  """
+  """One classifier of one workdir, in one study: a label distinct among all that are compared, its
+  own in its workdir, the study and its records under `label`."""
 
   label: str
   own: str
@@ -117,14 +112,9 @@ def read_entries(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
 
 
 def _labels(own: Mapping[str, set[str]]) -> dict[tuple[str, str], str]:
-  """Returns a label for each classifier, by its workdir and the label that it has there.
-
-  That label where no other workdir has it; else the workdir's name if it has but one classifier,
-  and else both.
-
-  Args:
-    own: labels by workdir, of all tasks together: a classifier has one label in all of them.
-  """
+  """Returns a label for each classifier, by its workdir and the label that it has there: that label
+  where no other workdir has it; else the workdir's name if it has but one classifier, and else
+  both."""
   count = collections.Counter(label for labels in own.values() for label in labels)
   return {
     (name, label): label if count[label] == 1 else name if len(labels) == 1 else f'{name} {label}'
@@ -169,15 +159,6 @@ class Pairing:
   second: np.ndarray
   note: str = ''
 
-  @property
-  def paired(self) -> bool:
-    """Whether there are shared images."""
-    return len(self.first) > 0
-
-  def noting(self, words: str) -> Pairing:
-    """Returns the pairing with further words in its note."""
-    return dataclasses.replace(self, note='; '.join(filter(None, (self.note, words))))
-
 
 def pair(
   first: RecordsReader, second: RecordsReader, names: tuple[str, str], common: bool
@@ -185,12 +166,8 @@ def pair(
   """Finds the images that two runs share.
 
   Images are the same if their example ids are, and their digests; where the digests differ, because
-  each classifier has its own size, if both runs say the same of where their images are stored.
-
-  Args:
-    first, second: complete records.
-    names: of the runs, for messages.
-    common: whether runs that share a part of their images are compared on that part.
+  each classifier has its own size, if both runs say the same of where their images are stored. Runs
+  that share a part of their images are compared on it if `common`.
 
   Raises:
     InputError: the runs say the same of their data but have other images under the same ids, or
@@ -198,66 +175,41 @@ def pair(
   """
   ids = [records.column('example_id') for records in (first, second)]
   shared, *places = np.intersect1d(ids[0], ids[1], return_indices=True)
-  nothing = np.zeros(0, int)
-  differing = _differing(first, second)
-  equal = _equal_digests(first, second, *places)
-  stored_alike = not set(differing) - set(PREPARATION)
-  if not len(shared) or not (stored_alike or equal):
-    return Pairing(nothing, nothing, 'other images')
-  if equal is False and not set(differing) - set(COUNTS):
+  lines = differing_keys(first.identity['data'], second.identity['data'])
+  differing = {re.split('[:.]', line)[0] for line in lines}
+  both = list(zip((first, second), places, strict=True))
+  known = all(IMAGE_DIGEST in records.read(0, 0).arrays for records, _ in both)
+  digests = [records.column(IMAGE_DIGEST)[at] for records, at in both if known]
+  equal = known and np.array_equal(digests[0], digests[1])
+  if not len(shared) or not (equal or differing <= set(PREPARATION)):
+    return Pairing(np.zeros(0, int), np.zeros(0, int), 'other images')
+  if known and not equal and differing <= set(COUNTS):
     raise InputError(
       f'{names[0]} and {names[1]} say the same of their data and have {len(shared)} example ids in '
       'common, but not the same images: the files were changed between the runs. Run one again.'
     )
-  if not common and len(shared) < max(map(len, ids)):
+  notes, part_of = [], len(shared) < max(map(len, ids))
+  if part_of and not common:
     raise InputError(
       f'{names[0]} and {names[1]} share {len(shared)} of {len(ids[0])} and {len(ids[1])} images: '
       'run both on the same images, or give --common to compare them on those alone.'
     )
-  order = np.argsort(places[0])  # as the first run has them
-  note = _note(first, second, equal)
-  if len(shared) < max(map(len, ids)):
-    note = '; '.join(filter(None, (f'difference on the {len(shared)} shared images', note)))
-  return Pairing(places[0][order], places[1][order], note)
-
-
-def _differing(first: RecordsReader, second: RecordsReader) -> list[str]:
-  """Returns the keys of the descriptions of data that differ."""
-  lines = differing_keys(first.identity['data'], second.identity['data'])
-  return [line.partition(':')[0].partition('.')[0] for line in lines]
-
-
-def _equal_digests(
-  first: RecordsReader, second: RecordsReader, at_first: np.ndarray, at_second: np.ndarray
-) -> bool | None:
-  """Returns whether all shared images have the same digest; None where a run has no digests."""
-  if any(IMAGE_DIGEST not in records.read(0, 0).arrays for records in (first, second)):
-    return None
-  return bool(
-    (first.column(IMAGE_DIGEST)[at_first] == second.column(IMAGE_DIGEST)[at_second]).all()
-  )
-
-
-def _note(first: RecordsReader, second: RecordsReader, equal: bool | None) -> str:
-  notes = []
-  if equal is None:
+  if part_of:
+    notes.append(f'difference on the {len(shared)} shared images')
+  if not known:
     notes.append('paired by example id alone: an earlier version wrote the records')
   elif not equal:
     notes.append('the same stored images, prepared otherwise')
   if first.identity.get('seed') != second.identity.get('seed'):
     notes.append('other seeds: what is drawn differs')
-  return '; '.join(notes)
+  order = np.argsort(places[0])  # as the first run has them
+  return Pairing(places[0][order], places[1][order], '; '.join(notes))
 
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-  """What one classifier made of N images in V views.
-
-  Attributes:
-    right: bool [N, V].
-    ids: int [N], of the images.
-    table: what the views are, and which images count in which.
-  """
+  """What one classifier made of N images in V views: bool [N, V], ids [N], and the table of the
+  views and which images count in which."""
 
   right: np.ndarray
   ids: np.ndarray
@@ -319,14 +271,8 @@ def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
 
 @dataclasses.dataclass(frozen=True)
 class Shared:
-  """What a classifier is compared by.
-
-  Attributes:
-    label: of the classifier.
-    own: answers on all its images.
-    both: the first classifier's and its own on the images that they share; None without any.
-    note: see `Pairing`.
-  """
+  """What a classifier is compared by: its label, answers on all its images, the first classifier's
+  and its own on those that they share (None without any), and the note of the `Pairing`."""
 
   label: str
   own: Answers
@@ -334,22 +280,19 @@ class Shared:
   note: str
 
   @classmethod
-  def of(cls, first: Entry, base: Answers, entry: Entry, pairing: Pairing) -> Shared:
-    """Returns the answers of an entry and, where they are paired, of the first one.
-
-    Raises:
-      InputError: the same rows are versions of other images in the two runs.
-    """
+  def of(cls, first: Entry, base: Answers, entry: Entry, pairing: Pairing, lacking: str) -> Shared:
+    """Returns the answers of an entry and, where they are paired, of the first one."""
     own = base if entry is first else Answers.of(entry, entry.evaluation.records)
-    if not pairing.paired:
-      return cls(entry.label, own, None, pairing.note)
+    note = '; '.join(filter(None, (pairing.note, lacking)))
+    if not len(pairing.first):
+      return cls(entry.label, own, None, note)
     both = base.on(first, pairing.first), own.on(entry, pairing.second)
     if not np.array_equal(both[0].ids, both[1].ids):
       raise InputError(
         f'{first.label} and {entry.label} share stored images, but not which are versions of one '
         'image: run both on the same data set.'
       )
-    return cls(entry.label, own, both, pairing.note)
+    return cls(entry.label, own, both, note)
 
 
 def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
@@ -363,21 +306,20 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
 
   Returns:
     The accuracy of each classifier by group of views, and its difference from the first's; then
-    what the study finds of all classifiers on their shared images as if one run had measured them,
-    or as a fact why it cannot.
+    what the study finds of all classifiers on their shared images as if one run had measured
+    them, or as a fact why it cannot.
   """
   first = entries[0]
-  lacking = (
-    '' if first.label == baseline else f'minus {first.label}: {baseline} is not in this task'
-  )
+  lacking = f'minus {first.label}: {baseline} is not in this task'
   pairings = [
-    pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common).noting(
-      lacking
-    )
+    pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common)
     for e in entries
   ]
   base = Answers.of(first, first.evaluation.records)
-  shared = [Shared.of(first, base, e, own) for e, own in zip(entries, pairings, strict=True)]
+  shared = [
+    Shared.of(first, base, e, own, '' if first.label == baseline else lacking)
+    for e, own in zip(entries, pairings, strict=True)
+  ]
   compared = Results(
     first.finished.study.name,
     [_described(entry) for entry in entries],
@@ -416,11 +358,8 @@ def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:
 
 
 def _common_groups(entries: Sequence[Entry], shared: Sequence[Shared]) -> list[str]:
-  """Returns the groups of views that are the same in all.
-
-  Raises:
-    InputError: there is none, because the runs have other stored versions of their images.
-  """
+  """Returns the groups of views that are the same in all; an error where runs have other stored
+  versions."""
   named = [answers.named_groups for each in shared for answers in (each.own, *(each.both or ()))]
   groups = [group for group, names in named[0].items() if all(o.get(group) == names for o in named)]
   if not groups:
@@ -433,12 +372,8 @@ def _common_groups(entries: Sequence[Entry], shared: Sequence[Shared]) -> list[s
 
 
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
-  """Returns second - first with its interval, from those of two independent proportions.
-
-  Reference:
-    Newcombe, Interval estimation for the difference between independent proportions, Statistics in
-    Medicine 17 (1998), method 10 with the intervals given.
-  """
+  """Returns second - first with its interval, from those of two independent proportions (Newcombe,
+  Statistics in Medicine 17, 1998, method 10 with the intervals given)."""
   value = second.value - first.value
   low = value - float(np.hypot(second.value - second.low, first.high - first.value))
   high = value + float(np.hypot(second.high - second.value, first.value - first.low))
@@ -468,15 +403,12 @@ def _effective(shared: Sequence[Shared], group: str) -> list[Estimate]:
 def _with_findings(
   compared: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> Results:
-  """Adds what the study finds of all classifiers on their shared images.
-
-  Raises:
-    InputError: why it cannot.
-  """
+  """Adds what the study finds of all classifiers on their shared images; an error says why it
+  cannot."""
   first = entries[0].finished
   if len(entries) < 2:
     raise InputError('a single classifier')
-  if not all(pairing.paired for pairing in pairings):
+  if not all(len(pairing.first) for pairing in pairings):
     raise InputError('not all classifiers were shown the same images')
   places = functools.reduce(np.intersect1d, (pairing.first for pairing in pairings))
   evaluations = [
@@ -500,7 +432,7 @@ def _with_findings(
   )
 
 
-def _described(entry: Entry) -> dict[str, Any]:
+def _described(entry: Entry) -> Facts:
   """Returns what the workdir says of a classifier, under its label here."""
   described = entry.finished.results.classifier
   several = [described] if isinstance(described, Mapping) else described

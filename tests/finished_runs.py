@@ -1,7 +1,5 @@
 """Finished workdirs, made from outcomes without a run."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pathlib
@@ -13,10 +11,10 @@ import numpy as np
 from robustness.corruptions.names import KNOWN
 from robustness.estimates.table import assemble
 from robustness.evaluation import study as studies
-from robustness.evaluation.records import Layout, Records
-from robustness.evaluation.study import Evaluation, Study
+from robustness.evaluation.study import Study
 from robustness.results import Results
 from robustness.studies import accuracy, corruption_error, si_score
+from tests.made_records import made
 
 SHAPE = (28, 28, 1)
 
@@ -120,11 +118,8 @@ def write_battery(workdir: pathlib.Path, parts: Mapping[str, pathlib.Path]) -> p
     (single / 'records').rename(workdir / 'records' / f'{name}-digest')
     for file in single.glob('results.*'):
       file.rename(workdir / 'parts' / name / file.name)
-    study = json.loads((single / 'config.json').read_text())['study']
-    sections[name] = {'study': study}
-  config = {'battery': {'parts': list(parts), **sections}, 'seed': 0}
-  (workdir / 'config.json').write_text(json.dumps(config))
-  return workdir
+    sections[name] = {'study': json.loads((single / 'config.json').read_text())['study']}
+  return _with_config(workdir, battery={'parts': list(parts), **sections})
 
 
 def _written(
@@ -136,10 +131,19 @@ def _written(
   data: Mapping[str, Any],
 ) -> pathlib.Path:
   described = {'source': 'digits', 'name': 'made', **data}
-  records = [
-    _records(workdir / 'records' / label, label, table, columns, described, study)
-    for label, table in tables.items()
-  ]
+  records = []
+  for label, right in tables.items():
+    answers = {
+      **{name: values for name, values in columns.items() if len(values)},
+      'label': np.zeros(len(right), int),
+      'prediction': ~right,
+      'rank': ~right,
+      'probability': np.where(right, 0.8, 0.2).astype(np.float32),
+      'confidence': np.full(right.shape, 0.8, np.float32),
+    }
+    answers = {'example_id': np.arange(len(right)), **answers}
+    identity = {'classifier': {'label': label}, 'data': described, 'study': study.recording}
+    records.append(made(workdir / 'records' / label, answers, **identity, seed=0))
   composed = isinstance(study, si_score.SiScore)
   shape = (SHAPE[0], SHAPE[1], 3) if composed else SHAPE
   findings = study.reduce(records, shape)
@@ -156,36 +160,9 @@ def _written(
     table=assemble(findings.estimates),
     quantities=study.quantities,
   ).write(workdir)
-  config = {'study': {'name': study.name, **section}, 'seed': 0}
-  (workdir / 'config.json').write_text(json.dumps(config))
+  return _with_config(workdir, study={'name': study.name, **section})
+
+
+def _with_config(workdir: pathlib.Path, **sections: Any) -> pathlib.Path:
+  (workdir / 'config.json').write_text(json.dumps({**sections, 'seed': 0}))
   return workdir
-
-
-def _records(
-  folder: pathlib.Path,
-  label: str,
-  right: np.ndarray,
-  columns: Mapping[str, Any],
-  data: Mapping[str, Any],
-  study: Study,
-) -> Evaluation:
-  count, views = right.shape
-  identity = {
-    'classifier': {'label': label},
-    'data': dict(data),
-    'study': study.recording,
-    'seed': 0,
-  }
-  records = Records(folder, Layout(count, views, count, views), identity)
-  given = {name: np.asarray(values) for name, values in columns.items() if len(values)}
-  arrays = {
-    'example_id': np.arange(count, dtype=np.int32),
-    **given,
-    'label': np.zeros(count, np.int32),
-    'prediction': (~right).astype(np.int32),
-    'rank': (~right).astype(np.int32),
-    'probability': np.where(right, 0.8, 0.2).astype(np.float32),
-    'confidence': np.full((count, views), 0.8, np.float32),
-  }
-  records.write(0, 0, arrays)
-  return Evaluation(label, records)

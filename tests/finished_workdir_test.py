@@ -1,23 +1,21 @@
 """Finished workdirs are read by part; others are refused with what is missing."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.results import Results, Table
 from robustness.workdir import LEFT_OUT, read, read_task
 from tests import finished_runs
+from tests.refusals import refused
 
 CORRECT = {'first': [True, False, True], 'second': [True, True, True]}
 
 
 @pytest.fixture
-def workdir(tmp_path: pathlib.Path) -> pathlib.Path:
+def workdir(tmp_path):
   return finished_runs.write(tmp_path / 'run', CORRECT)
 
 
@@ -26,17 +24,16 @@ def rewrite(workdir: pathlib.Path, **config: object) -> None:
   file.write_text(json.dumps({**json.loads(file.read_text()), **config}))
 
 
-def test_a_workdir_of_one_study(workdir: pathlib.Path) -> None:
+def test_a_workdir_of_one_study(workdir):
   part = read_task(workdir, '')
   assert part.study.name == 'accuracy' and part.image_shape == finished_runs.SHAPE
   for evaluation, correct in zip(part.evaluations, CORRECT.values(), strict=True):
     np.testing.assert_array_equal(evaluation.records.column('rank') == 0, correct)
   assert part.study.view_table(part.image_shape).names == ['as stored']
-  with pytest.raises(InputError, match="a single study and no task 'errors'"):
-    read_task(workdir, 'errors')
+  refused("a single study and no task 'errors'", read_task, workdir, 'errors')
 
 
-def test_a_part_of_a_battery_is_found_by_what_it_records(workdir: pathlib.Path) -> None:
+def test_a_part_of_a_battery_is_found_by_what_it_records(workdir):
   battery = workdir.parent / 'battery'
   for place, folder in (('records/accuracy-12345678', 'records'), ('parts/plain', '')):
     (battery / place).parent.mkdir(parents=True)
@@ -50,55 +47,43 @@ def test_a_part_of_a_battery_is_found_by_what_it_records(workdir: pathlib.Path) 
   (battery / 'config.json').write_text(json.dumps({'battery': section}))
   part = read_task(battery, 'plain')
   assert [evaluation.label for evaluation in part.evaluations] == list(CORRECT)
-  with pytest.raises(InputError, match='choose one of its tasks, plain'):
-    read_task(battery, '')
-  with pytest.raises(InputError, match="no task 'plane'; did you mean 'plain'"):
-    read_task(battery, 'plane')
+  refused('choose one of its tasks, plain', read_task, battery, '')
+  refused("no task 'plane'; did you mean 'plain'", read_task, battery, 'plane')
 
 
-def test_a_part_that_no_classifier_could_take_is_absent(workdir: pathlib.Path) -> None:
+def test_a_part_that_no_classifier_could_take_is_absent(workdir):
   battery = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
   config = json.loads((battery / 'config.json').read_text())
   config['battery']['attack'] = {'study': {'name': 'attack_error'}}
   config['battery']['parts'].append('attack')
   (battery / 'config.json').write_text(json.dumps(config))
-  with pytest.raises(InputError, match=r'not finished: .*attack has no results\.json'):
-    read(battery)
+  refused(r'not finished: .*attack has no results\.json', read, battery)
   whole = Results('battery', {}, {}, {})
   rows = [['attack', 'own', 'it is a callable, of which there is no gradient']]
   whole.tables[LEFT_OUT] = Table(('part', 'classifier', 'why'), rows)
   whole.write(battery)
   assert list(read(battery)) == ['plain']
-  with pytest.raises(InputError, match="no numbers of the task 'attack', which none of its"):
-    read_task(battery, 'attack')
+  refused("no numbers of the task 'attack', which none of its", read_task, battery, 'attack')
 
 
-def test_a_folder_that_is_no_workdir(tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match=r'no workdir: it has no config\.json'):
-    read(tmp_path)
-
-
-def test_unfinished_workdirs_say_what_is_missing(workdir: pathlib.Path) -> None:
+def test_unfinished_and_other_folders_say_what_is_missing(workdir):
   next((workdir / 'records' / 'second').glob('*.npz')).unlink()
-  with pytest.raises(InputError, match=r'not finished.*lacks shards.*Run its command again'):
-    read(workdir)
+  refused(r'not finished.*lacks shards.*Run its command again', read, workdir)
   (workdir / 'results.json').unlink()
-  with pytest.raises(InputError, match=r'not finished.*has no results\.json'):
-    read(workdir)
+  refused(r'not finished.*has no results\.json', read, workdir)
+  refused(r'no workdir: it has no config\.json', read, workdir / 'records')
 
 
-def test_several_seeds_are_read_one_by_one(workdir: pathlib.Path) -> None:
+def test_several_seeds_are_read_one_by_one(workdir):
   rewrite(workdir, seeds=[3, 4])
   folder = workdir / 'seed3'
   folder.mkdir()
   for name in ('results.json', 'results.npz', 'results.csv', 'records'):
     (workdir / name).rename(folder / name)
-  with pytest.raises(InputError, match='give one of them, such as .*seed3'):
-    read(workdir)
+  refused('give one of them, such as .*seed3', read, workdir)
   assert read_task(folder, '').results.study == 'accuracy'
 
 
-def test_predictions_made_elsewhere_are_no_run(workdir: pathlib.Path) -> None:
+def test_predictions_made_elsewhere_are_no_run(workdir):
   rewrite(workdir, predictions='scores.json')
-  with pytest.raises(InputError, match='made elsewhere'):
-    read(workdir)
+  refused('made elsewhere', read, workdir)

@@ -1,7 +1,5 @@
 """The walls between the rooms: who may import what, read from the source of every module."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import pathlib
@@ -11,47 +9,29 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tests.commands import ROOT
+
 PACKAGES = ('robustness', 'input_pipeline')
 TENSORFLOW = {'tensorflow', 'tensorflow_datasets', 'clu'}
 JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
 NUMPY_ONLY = ('robustness.estimates', 'robustness.present')
 NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'pandas', 'scipy'}
-FROM_ROBUSTNESS = {
-  'robustness',
-  'robustness.core',
-  'robustness.corruptions',
-  'robustness.models',
-  'robustness.scenes',
-  'robustness.core.host',
-  'robustness.core.errors',
-  'robustness.core.array_files',
-  'robustness.core.json_files',
-  'robustness.core.paths',
-  'robustness.core.registry',
-  'robustness.core.rows',
-  'robustness.core.sampler',
-  'robustness.core.settings',
-  'robustness.models.imagenet_names',
-  'robustness.scenes.classes',
-  'robustness.scenes.designs',
-  'robustness.models.label_space',
-  'robustness.video',
-  'robustness.video.metadata',
-  'robustness.video.boxes',
-  'robustness.video.columns',
-  'robustness.core.atomic_files',
-  'robustness.corruptions.names',
-  'robustness.environments',
-  'robustness.environments.class_groups',
-}  # tables, plain arithmetic and their files
+PLAIN = {
+  'core': 'array_files atomic_files errors host json_files paths registry rows sampler settings '
+  'typing',
+  'corruptions': 'names',
+  'environments': 'class_groups',
+  'models': 'imagenet_names label_space',
+  'scenes': 'classes designs',
+  'video': 'boxes columns metadata ytbb_robust',
+}
+"""By package, the modules that sources of data use: tables, plain arithmetic and their files."""
+FROM_ROBUSTNESS = {'robustness', *(f'robustness.{package}' for package in PLAIN)} | {
+  f'robustness.{package}.{name}' for package, names in PLAIN.items() for name in names.split()
+}
 PURE_JAX = (
-  'robustness.corruptions',
-  'robustness.core.random_images',
-  'robustness.core.sequential',
-  'robustness.core.random_keys',
-  'robustness.scenes',
-  'robustness.environments',
+  *('robustness.corruptions', 'robustness.scenes', 'robustness.environments'),
+  *(f'robustness.core.{name}' for name in ('random_images', 'random_keys', 'sequential')),
 )  # for builders of data sets
 ABOVE_THE_LAUNCH = 'robustness.cli'
 EVENTS = 'robustness.training.writers'
@@ -65,11 +45,8 @@ def module_name(path: pathlib.Path) -> str:
 
 @functools.cache
 def modules() -> dict[str, pathlib.Path]:
-  return {
-    module_name(path): path
-    for package in PACKAGES
-    for path in sorted((ROOT / package).rglob('*.py'))
-  }
+  files = (path for package in PACKAGES for path in sorted((ROOT / package).rglob('*.py')))
+  return {module_name(path): path for path in files}
 
 
 def nodes(node: ast.AST, whole: bool) -> Iterator[ast.AST]:
@@ -100,12 +77,8 @@ def imports(module: str, whole: bool = True) -> frozenset[str]:
   """Returns what a module names in imports, and the packages around those of this project."""
   tree = ast.parse(modules()[module].read_text())
   names = {name for node in nodes(tree, whole) for name in imported(node)}
-  parents = {
-    name.rsplit('.', level)[0]
-    for name in names
-    if name in modules()
-    for level in range(1, name.count('.') + 1)
-  }
+  ours = [name.split('.') for name in names if name in modules()]
+  parents = {'.'.join(parts[:level]) for parts in ours for level in range(1, len(parts))}
   return frozenset(names | parents)
 
 
@@ -126,39 +99,29 @@ def outside(names: set[str] | frozenset[str]) -> set[str]:
 
 
 def inside(*packages: str) -> list[str]:
-  return [
-    name
-    for name in modules()
-    if name in packages or name.startswith(tuple(f'{package}.' for package in packages))
-  ]
+  within = tuple(f'{package}.' for package in packages)
+  return [name for name in modules() if name in packages or name.startswith(within)]
 
 
-def test_the_walker_sees_lazy_and_nested_imports() -> None:
+def test_the_walker_sees_lazy_and_nested_imports():
   assert 'clu' in outside(imports(EVENTS))
   assert 'clu' not in outside(imports(EVENTS, whole=False))
   assert 'robustness.evaluation.records' in imports('robustness.evaluation.runner', whole=False)
   assert 'jax' in reached('robustness.evaluation.runner')
 
 
+FILES = [f'robustness.core.{n}' for n in ('array_files', 'errors', 'json_files', 'paths', 'rows')]
+
+
 @pytest.mark.parametrize(
-  'module',
-  inside(
-    *NUMPY_ONLY,
-    'robustness.results',
-    'robustness.evaluation.records',
-    'robustness.core.rows',
-    'robustness.core.errors',
-    'robustness.core.array_files',
-    'robustness.core.json_files',
-    'robustness.core.paths',
-  ),
+  'module', inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records', *FILES)
 )
-def test_numbers_and_pictures_need_numpy_scipy_pandas_and_matplotlib_only(module: str) -> None:
+def test_numbers_and_pictures_need_numpy_scipy_pandas_and_matplotlib_only(module):
   assert outside(reached(module, whole=True)) <= NUMPY_ROOM
 
 
 @pytest.mark.parametrize('module', inside('robustness'))
-def test_only_the_run_reaches_tensorflow(module: str) -> None:
+def test_only_the_run_reaches_tensorflow(module):
   names = reached(module) | (frozenset() if module == EVENTS else imports(module))
   if module != 'robustness.run' and not module.startswith(ABOVE_THE_LAUNCH):
     assert not outside(names) & TENSORFLOW
@@ -171,54 +134,43 @@ def makes_data(module: str) -> bool:
 
 
 @pytest.mark.parametrize('module', [m for m in inside('input_pipeline') if not makes_data(m)])
-def test_the_input_pipeline_knows_no_jax_and_no_classifier(module: str) -> None:
+def test_the_input_pipeline_knows_no_jax_and_no_classifier(module):
   names = reached(module, whole=True)
   assert not outside(names) & JAX
   assert {name for name in names if name.split('.')[0] == 'robustness'} <= FROM_ROBUSTNESS
 
 
 @pytest.mark.parametrize('module', [m for m in inside('input_pipeline') if makes_data(m)])
-def test_builders_of_data_sets_know_pure_jax_and_no_classifier(module: str) -> None:
+def test_builders_of_data_sets_know_pure_jax_and_no_classifier(module):
   names = reached(module, whole=True)
   assert not outside(names) & (JAX - {'jax'})
   ours = {name for name in names if name.split('.')[0] == 'robustness'}
   assert not [name for name in ours - FROM_ROBUSTNESS if not name.startswith(PURE_JAX)]
 
 
-def test_importing_the_input_pipeline_is_light() -> None:
+def test_importing_the_input_pipeline_is_light():
   assert not loaded_by('input_pipeline') & (TENSORFLOW | JAX)
 
 
 @pytest.mark.parametrize('module', inside('robustness.studies'))
-def test_studies_see_records_never_a_classifier(module: str) -> None:
-  rooms = (
-    'robustness.models.classifier',
-    'robustness.training',
-    'robustness.evaluation.runner',
-    'robustness.classifiers',
-    'input_pipeline',
-  )
+def test_studies_see_records_never_a_classifier(module):
+  rooms = ('models.classifier', 'training', 'evaluation.runner', 'classifiers')
+  refused = ('input_pipeline', *(f'robustness.{room}' for room in rooms))
   assert not outside(reached(module)) & {'flax', 'orbax'}, 'no network'
-  assert not [name for name in reached(module) if name.startswith(rooms)]
+  assert not [name for name in reached(module) if name.startswith(refused)]
 
 
 def ours(names: Iterable[str]) -> set[str]:
   return {name for name in names if name.split('.')[0] in PACKAGES}
 
 
-def test_a_run_is_flags_and_the_run() -> None:
+def test_a_run_is_flags_and_the_run():
   nodes_of_main = ast.walk(ast.parse((ROOT / 'main.py').read_text()))
-  assert ours(name for node in nodes_of_main for name in imported(node)) == {
-    'robustness.cli',
-    'robustness.cli.running',
-  }
-  assert ours(imports('robustness.cli.running')) == {
-    'robustness',
-    'robustness.cli',
-    'robustness.cli.command_line',
-    'robustness.cli.dry_run',
-    'robustness.run',
-  }
+  named = ours(name for node in nodes_of_main for name in imported(node))
+  assert named == {'robustness.cli', 'robustness.cli.running'}
+  used = ours(imports('robustness.cli.running'))
+  assert {'robustness.run', 'robustness.cli.command_line'} <= used
+  assert not {name for name in used if name.startswith(('input_pipeline', 'robustness.studies'))}
 
 
 def folder(module: str) -> str:
@@ -235,7 +187,7 @@ def folder_imports() -> dict[str, set[str]]:
   return graph
 
 
-def test_folders_import_each_other_in_no_circle() -> None:
+def test_folders_import_each_other_in_no_circle():
   graph = folder_imports()
   assert graph['studies'] > {'evaluation', 'estimates'}, 'the walk sees imports'
   while graph:
@@ -244,31 +196,18 @@ def test_folders_import_each_other_in_no_circle() -> None:
     graph = {name: named for name, named in graph.items() if name not in leaves}
 
 
-def test_the_run_and_the_core_name_no_study() -> None:
+def test_the_run_and_the_core_name_no_study():
   names = [path.stem for path in (ROOT / 'robustness/studies').glob('[a-z]*.py')]
-  for module in [
-    'robustness.run',
-    'robustness.measure',
-    *inside(
-      'robustness.core', 'robustness.evaluation', 'robustness.config', 'robustness.classifiers'
-    ),
-  ]:
-    text = modules()[module].read_text()
-    tree = ast.parse(text)
-    words = {
-      node.value
-      for node in ast.walk(tree)
-      if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+  rooms = ('run', 'measure', 'core', 'evaluation', 'config', 'classifiers')
+  for module in inside(*(f'robustness.{room}' for room in rooms)):
+    tree = ast.parse(modules()[module].read_text())
+    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     assert not words & {name for name in names if name != 'accuracy'}, module  # also a metric
     assert not [name for name in imports(module) if name.startswith('robustness.studies.')], module
 
 
-def test_few_modules_lie_directly_in_the_package() -> None:
+def test_few_modules_lie_directly_in_the_package_and_each_is_named_after_what_it_holds():
   assert len([path for path in (ROOT / 'robustness').glob('*.py') if path.stem[:2] != '__']) <= 6
-
-
-def test_every_module_is_named_after_what_it_holds() -> None:
   assert not {name.rsplit('.', 1)[-1] for name in modules()} & {'utils', 'helpers', 'misc'}
 
 
@@ -285,7 +224,7 @@ def loaded_by(*needed: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_importing_any_module_starts_no_backend_and_prints_nothing() -> None:
+def test_importing_any_module_starts_no_backend_and_prints_nothing():
   """TensorFlow, which prints at its import, is imported before."""
   importable = [name for name in modules() if not name.endswith('__main__')]
   code = f"""
@@ -305,16 +244,12 @@ assert jax.device_count() == 3, 'a backend was started'
     assert printed.rpartition('HERE\n')[2] == ''
 
 
-def test_computing_does_not_load_tensorflow() -> None:
-  needed = [
-    *inside('robustness.studies'),
-    'robustness.evaluation.runner',
-    'robustness.classifiers',
-    'robustness.training.loop',
-  ]
+def test_computing_does_not_load_tensorflow():
+  rooms = ('studies', 'evaluation.runner', 'classifiers', 'training.loop')
+  needed = inside(*(f'robustness.{room}' for room in rooms))
   assert not loaded_by(*needed) & TENSORFLOW
 
 
-def test_redrawing_loads_neither_jax_nor_tensorflow() -> None:
+def test_redrawing_loads_neither_jax_nor_tensorflow():
   needed = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records')
   assert not loaded_by(*needed) & (TENSORFLOW | JAX)

@@ -1,14 +1,12 @@
 """The package as pip installs it, far from the checkout, and commands that see nothing else."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from tests import commands
+from tests.commands import ROOT
 
 
 def install(folder: pathlib.Path) -> None:
@@ -27,21 +25,9 @@ def install(folder: pathlib.Path) -> None:
 
 def environment(folder: pathlib.Path) -> dict[str, str]:
   """Returns the environment of a process that imports the installed package."""
-  kept = {k: v for k, v in os.environ.items() if k not in ('PYTHONPATH', 'JAX_NUM_CPU_DEVICES')}
-  return {**kept, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(folder / 'site')}
+  return commands.environment(PYTHONPATH=str(folder / 'site'))
 
 
 def output_of(folder: pathlib.Path, *command: str | os.PathLike[str], status: int = 0) -> str:
   """Runs a command in a folder with an installation and returns what it printed."""
-  answer = subprocess.run(
-    command,
-    cwd=folder,
-    env=environment(folder),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-    timeout=240,
-    check=False,
-  )
-  assert answer.returncode == status, answer.stdout
-  return answer.stdout
+  return commands.output_of(*command, cwd=folder, status=status, PYTHONPATH=str(folder / 'site'))

@@ -1,9 +1,9 @@
 """What can be wrong with a document of JSON, for tests of those who read one."""
 
-from __future__ import annotations
-
 import copy
+import functools
 import json
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,11 +23,16 @@ DAMAGE = {
 
 def changed(document: Any) -> Iterator[tuple[str, Any]]:
   """Yields where, and a document in which one value was replaced by one of `JUNK` or left out."""
-  for place in _places(document):
+  for *above, last in _places(document):
+    where = '.'.join(map(str, (*above, last)))
     for junk in JUNK:
-      yield f'{".".join(map(str, place))} = {json.dumps(junk)}', _with(document, place, junk)
-    if isinstance(place[-1], str):
-      yield f'no {".".join(map(str, place))}', _without(document, place)
+      result = copy.deepcopy(document)
+      functools.reduce(operator.getitem, above, result)[last] = junk
+      yield f'{where} = {json.dumps(junk)}', result
+    if isinstance(last, str):
+      result = copy.deepcopy(document)
+      del functools.reduce(operator.getitem, above, result)[last]
+      yield f'no {where}', result
 
 
 def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -38,21 +43,3 @@ def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
       yield from _places(value[key], (*above, key))
   if isinstance(value, list) and value:
     yield from _places(value[0], (*above, 0))
-
-
-def _holder(document: Any, place: tuple[Any, ...]) -> Any:
-  for key in place[:-1]:
-    document = document[key]
-  return document
-
-
-def _with(document: Any, place: tuple[Any, ...], junk: Any) -> Any:
-  result = copy.deepcopy(document)
-  _holder(result, place)[place[-1]] = junk
-  return result
-
-
-def _without(document: Any, place: tuple[Any, ...]) -> Any:
-  result = copy.deepcopy(document)
-  del _holder(result, place)[place[-1]]
-  return result

@@ -1,7 +1,5 @@
 """Records of made answers, cut into shards of any size."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Mapping
 from typing import Any

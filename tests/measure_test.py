@@ -1,10 +1,6 @@
 """What measuring adds to every study: damaged images, classes, and which numbers they are."""
 
-from __future__ import annotations
-
 import dataclasses
-import pathlib
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +11,9 @@ from robustness.estimates.quantity import ACCURACY
 from robustness.estimates.table import select
 from robustness.evaluation.outcomes import outcomes, right
 from robustness.evaluation.provenance import COMPARABLE
-from robustness.evaluation.views import Views
 from robustness.measure import measure
 from robustness.present import failures, style
-from robustness.results import WHICH_NUMBERS, Findings, Results
+from robustness.results import WHICH_NUMBERS, Results
 from robustness.studies import accuracy, attack_error, band_noise
 from tests.studies.conftest import classifier, rows
 from tests.table_rows import estimate
@@ -31,7 +26,7 @@ STUDIES = {
 
 
 @pytest.mark.parametrize('name', STUDIES)
-def test_damaged_images_are_shown_as_they_were_recorded(name: str, tmp_path: pathlib.Path) -> None:
+def test_damaged_images_are_shown_as_they_were_recorded(name, tmp_path):
   study, labels = STUDIES[name], ('first', 'second')
   networks = [classifier(label, seed) for seed, label in enumerate(labels)]
   data = rows()
@@ -61,26 +56,21 @@ def test_damaged_images_are_shown_as_they_were_recorded(name: str, tmp_path: pat
   _check_classes(results)
 
 
-def test_of_composed_pictures_only_the_view_is_shown(tmp_path: pathlib.Path) -> None:
+def test_of_composed_pictures_only_the_view_is_shown(tmp_path):
   """Of a scene the stored image is an empty background."""
 
   class Composed(band_noise.BandNoise):
     name = 'band_noise'
 
-    def views(self, image_shape: Any) -> Views:
+    def views(self, image_shape):
       return dataclasses.replace(super().views(image_shape), composes=True)
 
-  one = [classifier('only', 0)]
-  both, alone = (
-    measure(
-      study(kinds=('high_pass',), bandwidths=(2,), norm=9.0),
-      Execution(),
-      one,
-      rows(),
-      tmp_path / study.__name__,
-    ).arrays['failure_images']
-    for study in (band_noise.BandNoise, Composed)
-  )
+  def pictures(study):
+    own = study(kinds=('high_pass',), bandwidths=(2,), norm=9.0)
+    network, folder = classifier('only', 0), tmp_path / study.__name__
+    return measure(own, Execution(), [network], rows(), folder).arrays['failure_images']
+
+  both, alone = pictures(band_noise.BandNoise), pictures(Composed)
   assert alone.shape[1] == 1 and np.array_equal(alone, both[:, 1:])
 
 
@@ -97,9 +87,9 @@ def _check_classes(results: Results) -> None:
   assert len(select(results.table, 'accuracy', **{'class': ...})) == len(affected.rows)
 
 
-def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path: pathlib.Path) -> None:
+def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path):
   class Own(accuracy.Accuracy):
-    def reduce(self, evaluations: Any, image_shape: Any) -> Findings:
+    def reduce(self, evaluations, image_shape):
       findings = super().reduce(evaluations, image_shape)
       one = outcomes(evaluations, right)
       findings.estimates.append(means(ACCURACY, one, facets={'class': 'mine'}))

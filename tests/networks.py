@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ from flax import linen as nn
 from flax import traverse_util
 
 from robustness.core.rows import ArrayRows
+from robustness.core.typing import Variables
 from robustness.models import catalog
 from robustness.models.architecture import Architecture
 from robustness.models.classifier import Classifier, from_linen
@@ -29,20 +29,14 @@ class TinyNetwork(nn.Module):
     return nn.Dense(len(CLASSES), name='head')(hidden.mean((1, 2)) * 8)
 
 
-def tiny_classifier(seed: int = 0, name: str = 'tiny') -> Classifier:
+def tiny_classifier(
+  seed: int = 0, name: str = 'tiny', shape: tuple[int, int, int] = SHAPE
+) -> Classifier:
   module = TinyNetwork()
-  variables = module.init(jax.random.key(seed), jnp.zeros((1, *SHAPE)))
-  return from_linen(
-    module,
-    variables,
-    name=name,
-    input_shape=SHAPE,
-    class_names=CLASSES,
-    mean=(0.5, 0.4, 0.3),
-    std=(0.2, 0.3, 0.4),
-    stages=('stage1',),
-    provenance={'seed': seed},
-  )
+  variables = module.init(jax.random.key(seed), jnp.zeros((1, *shape)))
+  scaling = {'mean': (0.5, 0.4, 0.3), 'std': (0.2, 0.3, 0.4)}
+  facts = {'class_names': CLASSES, 'stages': ('stage1',), 'provenance': {'seed': seed}}
+  return from_linen(module, variables, name=name, input_shape=shape, **scaling, **facts)
 
 
 def tiny_rows(count: int = 21, seed: int = 0) -> ArrayRows:
@@ -51,10 +45,29 @@ def tiny_rows(count: int = 21, seed: int = 0) -> ArrayRows:
   return ArrayRows(images, generator.integers(0, len(CLASSES), count), CLASSES)
 
 
-def random_variables(name: str, num_classes: int = 10, seed: int = 0) -> dict[str, Any]:
+def normal_arrays(
+  architecture: Architecture,
+  num_classes: int = 10,
+  scheme: int = 0,
+  input_shape: tuple[int, int, int] | None = None,
+) -> dict[str, np.ndarray]:
+  """Standard normal arrays with the names and shapes of a file of one of the schemes."""
+  shapes = architecture.schemes[scheme].shapes(architecture.shapes(num_classes, input_shape))
+  generator = np.random.default_rng(1)
+  return {name: generator.normal(size=s).astype(np.float32) for name, s in shapes.items()}
+
+
+def normal_variables(architecture: Architecture, num_classes: int = 10, seed: int = 0) -> Variables:
+  """Standard normal variables of a network."""
+  generator, shapes = np.random.default_rng(seed), architecture.shapes(num_classes)
+  draw = {path: generator.normal(size=shapes[path]) for path in sorted(shapes)}
+  return traverse_util.unflatten_dict({path: x.astype(np.float32) for path, x in draw.items()})
+
+
+def random_variables(name: str, num_classes: int = 10, seed: int = 0) -> Variables:
   """Random weights of a network of the catalog, drawn by NumPy: the network's own draw is a program
   that takes seconds to compile."""
-  architecture, generator = catalog.get(name), np.random.default_rng(seed)
+  generator, shapes = np.random.default_rng(seed), catalog.get(name).shapes(num_classes)
 
   def draw(leaf: str, shape: tuple[int, ...]) -> np.ndarray:
     if len(shape) > 1:  # He et al. (2015): what is applied to it keeps its size
@@ -62,7 +75,6 @@ def random_variables(name: str, num_classes: int = 10, seed: int = 0) -> dict[st
       return generator.normal(0, scale, shape).astype(np.float32)
     return np.full(shape, leaf in ('scale', 'var'), np.float32)
 
-  shapes = architecture.shapes(num_classes)
   return traverse_util.unflatten_dict(
     {path: draw(path[-1], shapes[path]) for path in sorted(shapes)}
   )

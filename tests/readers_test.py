@@ -1,9 +1,8 @@
 """Whoever reads JSON of a user: another value in any place, or a damaged file, is no traceback."""
 
-from __future__ import annotations
-
 import json
 import pathlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from input_pipeline.settings import DataSettings
 from robustness.core.errors import InputError
 from robustness.video import answers, boxes, building, metadata, predictions
 from tests.json_faults import DAMAGE, changed
+from tests.refusals import refused
 
 FRAMES = ('v/1.jpg', 'v/2.jpg')
 CLASSES = {'ant': 0, 'bee': 1}
@@ -21,6 +21,8 @@ COCO = {
   'categories': [{'id': 0, 'name': 'ant'}],
   'annotations': [{'image_id': 0, 'category_id': 0, 'bbox': [1, 1, 3, 3]}],
 }
+FOUND = [{'image_id': 0, 'category_id': 0, 'bbox': [1, 1, 3, 3], 'score': 0.5}]
+SCORES = {frame: [0.1, 0.9] for frame in FRAMES}
 Read = Callable[[pathlib.Path], object]
 
 
@@ -48,8 +50,7 @@ def environments_of(file: pathlib.Path) -> object:
 def answered(file: pathlib.Path) -> object:
   """Reads the second line of a file of answers."""
   log = file.with_name('answers.jsonl')
-  header = {'format': answers.FORMAT, 'version': answers.VERSION, 'metadata': 'digest'}
-  log.write_bytes(json.dumps(header).encode() + b'\n' + file.read_bytes() + b'\n')
+  log.write_bytes(json.dumps(FORMAT).encode() + b'\n' + file.read_bytes() + b'\n')
   try:
     return answers.read(log, 'digest')
   except InputError as error:
@@ -74,33 +75,26 @@ ANSWER = {
   'shown': [1],
   'time': 3.5,
 }
-HEADER = {
-  'format': answers.FORMAT,
-  'version': answers.VERSION,
-  'metadata': 'digest',
-  'plan': {'annotators_per_pair': 2, 'joint_votes': 0, 'densify': False},
-}
+FORMAT = {'format': answers.FORMAT, 'version': answers.VERSION, 'metadata': 'digest'}
+PLAN = {'annotators_per_pair': 2, 'joint_votes': 0, 'densify': False}
 CASES: dict[str, tuple[Any, Read]] = {
   'environments.json': ({'clean': {'ant': ['1.png']}, 'snow': {'ant': []}}, environments_of),
   'answer.json': (ANSWER, answered),
-  'header.jsonl': (HEADER, begun),
+  'header.jsonl': ({**FORMAT, 'plan': PLAN}, begun),
   'sets/pmsets.json': ({FRAMES[0]: [FRAMES[1]]}, sets_beside),
   'sets/labels.json': ({frame: [0] for frame in FRAMES}, sets_beside),
   'sets/class_index.json': ({'0': ['n1', 'ant'], '1': ['n2', 'bee']}, sets_beside),
   'sets/frames.json': ({FRAMES[0]: {'frame_type': 'I', 'fps': 30.0}}, sets_beside),
-  'scores.json': (
-    {frame: [0.1, 0.9] for frame in FRAMES},
-    lambda file: predictions.read(file, FRAMES, (2,)),
-  ),
+  'scores.json': (SCORES, lambda file: predictions.read(file, FRAMES, (2,))),
   'videos.json': ({'v': ['ant', 1]}, lambda file: building.read_labels(file, CLASSES)),
   'boxes.json': (COCO, lambda file: boxes.read(file, FRAMES, CLASSES)),
   'truth_of_detections.json': (COCO, lambda file: boxes.read_truth(file, FRAMES)),
-  'found.json': ([{'image_id': 0, 'category_id': 0, 'bbox': [1, 1, 3, 3], 'score': 0.5}], detected),
+  'found.json': (FOUND, detected),
 }
 
 
 @pytest.mark.parametrize('name', CASES)
-def test_another_value_in_any_place_is_no_traceback(tmp_path: pathlib.Path, name: str) -> None:
+def test_another_value_in_any_place_is_no_traceback(tmp_path, name):
   document, read = CASES[name]
   file = tmp_path / pathlib.Path(name).name
   for _, value in changed(document):
@@ -113,12 +107,10 @@ def test_another_value_in_any_place_is_no_traceback(tmp_path: pathlib.Path, name
 
 @pytest.mark.parametrize('name', CASES)
 @pytest.mark.parametrize('damage', DAMAGE)
-def test_a_damaged_file_is_one_line(tmp_path: pathlib.Path, name: str, damage: str) -> None:
+def test_a_damaged_file_is_one_line(tmp_path, name, damage):
   document, read = CASES[name]
   file = tmp_path / pathlib.Path(name).name
   file.write_bytes(DAMAGE[damage](json.dumps(document).encode()))
   if damage == 'a list' and isinstance(document, list):
     return
-  with pytest.raises(InputError) as told:
-    read(file)
-  assert file.name in str(told.value) and '\n' not in str(told.value)
+  assert '\n' not in refused(re.escape(file.name), read, file)

@@ -4,8 +4,6 @@ Each check returns complaints in words, none where all is well, and reads text a
 reader does: it shares no code with what wrote them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

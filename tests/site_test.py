@@ -1,42 +1,28 @@
 """The site of the documentation is built without a warning and complete, and fetches nothing."""
 
-from __future__ import annotations
-
 import importlib.util
-import os
-import pathlib
 import re
-import subprocess
-import sys
-import types
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tests import commands
+from tests.commands import ROOT
 
 for package in ('mkdocs', 'material', 'mkdocstrings'):
   pytest.importorskip(package, reason=f"needs {package}: pip install '.[docs]'")
 
 
 @pytest.fixture(scope='module')
-def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def site(tmp_path_factory):
   folder = tmp_path_factory.mktemp('site')
-  answer = subprocess.run(
-    [sys.executable, '-m', 'mkdocs', 'build', '--strict', '--site-dir', str(folder)],
-    cwd=ROOT,
-    env={**os.environ, 'NO_MKDOCS_2_WARNING': '1'},
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-    timeout=300,
-    check=False,
-  )
-  assert answer.returncode == 0 and 'WARNING' not in answer.stdout, answer.stdout
+  build = ('-m', 'mkdocs', 'build', '--strict', '--site-dir', folder)
+  output = commands.python(*build, timeout=300, NO_MKDOCS_2_WARNING='1')
+  assert 'WARNING' not in output, output
   return folder
 
 
 @pytest.fixture(scope='module')
-def hooks() -> types.ModuleType:
+def hooks():
   spec = importlib.util.spec_from_file_location('site_hooks', ROOT / 'docs/site_hooks.py')
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)
@@ -44,41 +30,35 @@ def hooks() -> types.ModuleType:
   return module
 
 
-def html(site: pathlib.Path, page: str) -> str:
-  return (site / page).read_text(encoding='utf-8')
-
-
-def test_every_page_of_the_repository_is_there(site: pathlib.Path) -> None:
+def test_every_page_of_the_repository_is_there(site):
   for page in (ROOT / 'docs').rglob('*.md'):
     assert (site / page.relative_to(ROOT / 'docs').with_suffix('.html')).exists(), page
   assert not list(site.rglob('*.py'))
 
 
-def test_the_home_page_is_the_readme_with_its_picture(site: pathlib.Path) -> None:
-  page = html(site, 'index.html')
+def test_the_home_page_is_the_readme_with_its_picture(site):
+  page = (site / 'index.html').read_text()
   assert 'fourier_heatmap.py --workdir' in re.sub(r'<[^>]+>', '', page)
   (picture,) = re.findall(r'<img[^>]+src="([^"]+)"', page)
   assert (site / picture).exists()
   assert 'href="intervals.html"' in page and 'href="contributing.html"' in page
 
 
-def test_the_reference_comes_from_docstrings(site: pathlib.Path) -> None:
-  words = re.sub(r'<[^>]+>', '', html(site, 'api/corruptions.html'))
+def test_the_reference_comes_from_docstrings(site):
+  words = re.sub(r'<[^>]+>', '', (site / 'api/corruptions.html').read_text())
   assert 'corrupt_each' in words and 'Parameters:' in words
-  assert 'top_k' in html(site, 'api/studies.html')
+  assert 'top_k' in (site / 'api/studies.html').read_text()
 
 
-def test_pages_fetch_nothing_from_elsewhere(site: pathlib.Path) -> None:
+def test_pages_fetch_nothing_from_elsewhere(site):
   pages = list(site.rglob('*.html'))
   assert len(pages) > 20
   for page in pages:
-    text = page.read_text(encoding='utf-8')
-    assert not re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(?:https?:)?//', text), (
-      page
-    )
+    fetched = r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(?:https?:)?//'
+    assert not re.findall(fetched, page.read_text(encoding='utf-8')), page
 
 
-def test_links_are_translated_from_files_to_pages(hooks: types.ModuleType) -> None:
+def test_links_are_translated_from_files_to_pages(hooks):
   source = (
     '[a](docs/a.md#b) [c](CONTRIBUTING.md) ![d](docs/images/d.png) [e](https://e.org) [f](#g)'
   )

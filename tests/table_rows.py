@@ -1,7 +1,5 @@
 """Finds rows of a table of results, and compares them with arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

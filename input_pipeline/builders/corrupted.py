@@ -11,20 +11,18 @@ so bit for bit; an accelerator sums in an order that depends on the batch, so th
 differ by one where a value lies on a threshold.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import tensorflow_datasets as tfds
 
-from input_pipeline.builders.made_of import MadeOfBase, open_base
+from input_pipeline.builders.made_of import Feature, MadeOfBase, open_base
 from input_pipeline.tfds_sets import check_features, prepared_builder
 from robustness import corruptions
 from robustness.core import random_keys
@@ -53,12 +51,10 @@ CITATION = """\
   booktitle={International Conference on Learning Representations},
   year={2019}
 }"""
-Example = tuple[int, dict[str, Any]]
-
-
+Example = tuple[int, dict[str, np.ndarray | int]]
 CLEAN_NAME = 'clean'
 LISTED_BASES = ('cifar10', 'imagenet2012')
-PREPARATION: dict[str, dict[str, Any]] = {
+PREPARATION: dict[str, Any] = {
   'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear'}
 }
 """How a base is prepared when the config is given by name: ImageNet-C was made of such crops."""
@@ -102,20 +98,13 @@ class CorruptedConfig(tfds.core.BuilderConfig):
 
   def __post_init__(self) -> None:
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
-    severities = (0,) if self.is_clean else SEVERITIES
-    require(
-      self.severity in severities,
-      'severity',
-      self.severity,
-      f'one of {", ".join(map(str, severities))}',
-    )
     choice('quantize', self.quantize, QUANTIZE)
-    require(
-      self.constants in (0, *TABLES),
-      'constants',
-      self.constants,
-      f'one of 0, {", ".join(map(str, TABLES))}',
-    )
+    severities = (0,) if self.is_clean else SEVERITIES
+    for key, value, valid in (
+      ('severity', self.severity, severities),
+      ('constants', self.constants, (0, *TABLES)),
+    ):
+      require(value in valid, key, value, f'one of {", ".join(map(str, valid))}')
     require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
     plain = [split.partition('[')[0] for split in self.splits]
     require(
@@ -125,15 +114,14 @@ class CorruptedConfig(tfds.core.BuilderConfig):
       "different splits, each with at most one slice: 'test[:1000]'",
     )
     self.name = self.name or self._plain_name()
-    self.description = self.description or self.summary()
+    what = 'as they are' if self.is_clean else f'under {self.corruption}, severity {self.severity}'
+    self.description = self.description or f'Images of {self.base} {what}'
 
   def _plain_name(self) -> str:
-    usual = {
-      **{f.name: f.default for f in dataclasses.fields(CorruptedConfig)},
-      **PREPARATION.get(self.base, {}),
-    }
+    usual = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
+    usual.update(PREPARATION.get(self.base, {}))
     free = ('splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop')
-    chosen = [name for name in free if getattr(self, name) != usual[name]]
+    chosen = [name for name in free if vars(self)[name] != usual[name]]
     if chosen or '/' in self.base:
       chosen = chosen or ['a base with a config']
       raise InputError(
@@ -148,38 +136,20 @@ class CorruptedConfig(tfds.core.BuilderConfig):
     """Whether images stay as they are."""
     return self.corruption == CLEAN_NAME
 
-  @property
-  def number(self) -> int:
-    """The corruption's number, -1 of clean images."""
-    return CLEAN if self.is_clean else NUMBERS[self.corruption]
-
-  def image_shape(self, base: tuple[int | None, ...]) -> tuple[int | None, int | None, int]:
-    """Returns the shape of stored images, None where images tell, from that of the base."""
-    channels = 1 if base[-1] == 1 else 3
-    if self.crop:
-      return self.crop, self.crop, channels
-    return (None, None, channels) if self.resize else (base[0], base[1], channels)
-
-  def summary(self) -> str:
-    """Says in a line what the images are."""
-    what = 'as they are' if self.is_clean else f'under {self.corruption}, severity {self.severity}'
-    return f'Images of {self.base} {what}'
-
-  def metadata(self, base: str, image_shape: tuple[int, ...]) -> dict[str, Any]:
+  def metadata(self, base: str, image_shape: tuple[int, ...]) -> dict[str, object]:
     """Returns what `info.metadata` holds: everything that fixes the images.
 
     Args:
       base: full name of the base data set, with its version.
       image_shape: of the stored images.
     """
-    table = table_for(image_shape[0], image_shape[1], self.constants or None)
     frost = (self.photographs or 'procedural') if self.corruption == 'frost' else ''
     return {
       'base': base,
       'corruption': self.corruption,
-      'corruption_number': self.number,
+      'corruption_number': CLEAN if self.is_clean else NUMBERS[self.corruption],
       'severity': self.severity,
-      'constants': table.side,
+      'constants': table_for(image_shape[0], image_shape[1], self.constants or None).side,
       'quantize': self.quantize,
       'frost': frost,
       'seed': self.seed,
@@ -188,15 +158,6 @@ class CorruptedConfig(tfds.core.BuilderConfig):
       'crop': self.crop,
       'interpolation': self.interpolation if self.resize else '',
     }
-
-
-def named_configs() -> list[CorruptedConfig]:
-  """Returns the configs that TFDS lists: those of CIFAR-10 and of ImageNet's validation images.
-
-  Other bases are named in the same way.
-  """
-  names = [CLEAN_NAME, *(f'{name}_{severity}' for name in NAMES for severity in SEVERITIES)]
-  return [parse_name(f'{base}_{name}') for base in LISTED_BASES for name in names]
 
 
 def parse_name(name: str) -> CorruptedConfig:
@@ -223,19 +184,16 @@ def parse_name(name: str) -> CorruptedConfig:
 def default_split(base: tfds.core.DatasetBuilder) -> str:
   """Returns 'test', or 'validation' where there is no test split with labels."""
   splits = base.info.splits
-  if 'test' in splits and not ('validation' in splits and _unlabelled(base, 'test')):
-    return 'test'
-  if 'validation' in splits:
-    return 'validation'
+  if 'test' in splits and 'validation' in splits:
+    example = next(iter(base.as_dataset(split='test').take(1)))
+    return 'validation' if np.asarray(example['label']) < 0 else 'test'
+  for name in ('test', 'validation'):
+    if name in splits:
+      return name
   raise InputError(
     f'{base.info.full_name} has neither test nor validation, but '
     f"{', '.join(sorted(splits))}: choose CorruptedConfig(splits=('...',))."
   )
-
-
-def _unlabelled(base: tfds.core.DatasetBuilder, split: str) -> bool:
-  example = next(iter(base.as_dataset(split=split).take(1)))
-  return bool(np.asarray(example['label']) < 0)
 
 
 class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
@@ -243,42 +201,39 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 
   CONFIG = CorruptedConfig
   PARSE_NAME = staticmethod(parse_name)
-  VERSION = tfds.core.Version('1.0.0')
-  RELEASE_NOTES = {'1.0.0': 'First release.'}
-  BUILDER_CONFIGS = named_configs()
+  BUILDER_CONFIGS: ClassVar[list[CorruptedConfig]] = [
+    parse_name(f'{base}_{name}')  # those that TFDS lists; other bases are named in the same way
+    for base in LISTED_BASES
+    for name in (CLEAN_NAME, *(f'{name}_{s}' for name in NAMES for s in SEVERITIES))
+  ]
+  DESCRIPTION, CITATION = DESCRIPTION, CITATION
+  HOMEPAGE = 'https://arxiv.org/abs/1903.12261'
+  IN_ORDER = True
   PATHS = ('base_dir', 'photographs', 'beam')
 
-  def _info(self) -> tfds.core.DatasetInfo:
-    config = self.builder_config
+  def features(self) -> dict[str, Feature]:
+    """See `MadeOf`; the shape of images is None where the images tell."""
     image, names = check_features(self.base)
-    shape = config.image_shape(image.shape)
-    return tfds.core.DatasetInfo(
-      builder=self,
-      description=DESCRIPTION,
-      features=tfds.features.FeaturesDict(
-        {
-          'image': tfds.features.Image(shape=shape, dtype=np.uint8, encoding_format='png'),
-          'label': tfds.features.ClassLabel(names=list(names)),
-          'example_id': tfds.features.Scalar(dtype=np.int64),
-        }
-      ),
-      supervised_keys=('image', 'label'),
-      metadata=tfds.core.MetadataDict(),
-      disable_shuffling=True,
-      homepage='https://arxiv.org/abs/1903.12261',
-      citation=CITATION,
-    )
+    config, channels = self.builder_config, 1 if image.shape[-1] == 1 else 3
+    size = (config.crop or None,) * 2 if config.crop or config.resize else image.shape[:2]
+    return {
+      'image': tfds.features.Image(shape=(*size, channels), dtype=np.uint8, encoding_format='png'),
+      'label': tfds.features.ClassLabel(names=list(names)),
+      'example_id': tfds.features.Scalar(dtype=np.int64),
+    }
 
-  def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
+  def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
     """Opens the base splits, downloaded if need be, and notes how they are corrupted."""
     del dl_manager
     config = self.builder_config
     base = prepared_builder(config.base, self.base_dir)
     generators = {}
     for split in config.splits or (default_split(base),):
-      shape = open_base(config, self.base_dir, split).image_shape
-      self.info.metadata.update(config.metadata(base.info.full_name, shape))
-      generators[split.partition('[')[0]] = self._generate_examples(split)
+      rows = open_base(config, self.base_dir, split)
+      self.info.metadata.update(config.metadata(base.info.full_name, rows.image_shape))
+      blocks = range(num_blocks(rows.num_examples, BLOCK))
+      examples = functools.partial(block_examples, config, self.base_dir, split)
+      generators[split.partition('[')[0]] = self._generate_examples(blocks, examples)
     self.note_inputs()
     return generators
 
@@ -287,17 +242,6 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     photographs = self.builder_config.photographs
     digest = textures.describe(photographs)['sha256'] if photographs else ''
     return {**super().input_digests(manual_dir), 'photographs': digest}
-
-  def _generate_examples(self, split: str) -> Any:
-    """Returns the examples of a split: an iterator, or with `beam` a transform over blocks."""
-    config = self.builder_config
-    rows = open_base(config, self.base_dir, split).num_examples
-    blocks = range(num_blocks(rows, BLOCK))
-    examples = functools.partial(block_examples, config, self.base_dir, split)
-    if not config.beam:
-      return (example for block in blocks for example in examples(block))
-    beam = tfds.core.lazy_imports.apache_beam
-    return beam.Create(blocks) | beam.Reshuffle() | beam.FlatMap(examples)
 
 
 def block_examples(
@@ -316,14 +260,9 @@ def block_examples(
 def corruptor(
   config: CorruptedConfig, image_shape: tuple[int, int, int]
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-  """Returns the compiled function from images and ids to 8-bit corrupted images.
+  """Returns the compiled function that corrupts images of a shape to 8-bit images.
 
-  Args:
-    config: names the corruption.
-    image_shape: of the images.
-
-  Returns:
-    `(images float32 [B, H, W, C] in [0, 1], example ids int32 [B]) -> uint8 [B, H, W, C]`.
+  It is `(images float32 [B, H, W, C] in [0, 1], example ids int32 [B]) -> uint8 [B, H, W, C]`.
   """
   if config.is_clean:
     return lambda images, ids: np.rint(images * 255).astype(np.uint8)

@@ -10,24 +10,22 @@ angles; they are joined as TFDS does, 'test_snow_c1+test_snow_c2'.
 A test image is what the study `systematic` shows for the same example and seed, rounded to 8 bits.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import tensorflow_datasets as tfds
 
-from input_pipeline.builders.made_of import MadeOfBase, open_base
+from input_pipeline.builders.made_of import Feature, MadeOfBase, open_base
 from input_pipeline.settings import DataSettings
 from input_pipeline.tfds_sets import check_features, prepared_builder
 from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.core.rows import Rows
+from robustness.core.rows import Batch, Rows
 from robustness.core.sequential import map_entries
 from robustness.environments import transforms
 from robustness.environments.class_groups import ClassGroups, from_settings
@@ -53,7 +51,9 @@ INSTANCES: dict[str, tuple[str, ...]] = {
   'corruptions': ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow'),
   'rotation': ('rotation',),
 }
-Example = tuple[str, dict[str, Any]]
+Variant = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Which rows of a batch are shown, in which environments, at which levels."""
+Example = tuple[str, dict[str, np.ndarray | int | bool]]
 
 
 @dataclasses.dataclass(eq=False)
@@ -138,33 +138,24 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 
   CONFIG = HeldOutConfig
   PARSE_NAME = staticmethod(parse_name)
-  VERSION = tfds.core.Version('1.0.0')
-  RELEASE_NOTES = {'1.0.0': 'First release.'}
-  BUILDER_CONFIGS = [parse_name(f'cifar10_{instance}') for instance in INSTANCES]
+  BUILDER_CONFIGS: ClassVar[list[HeldOutConfig]] = [parse_name(f'cifar10_{i}') for i in INSTANCES]
+  DESCRIPTION, CITATION = DESCRIPTION, CITATION
 
-  def _info(self) -> tfds.core.DatasetInfo:
+  def features(self) -> dict[str, Feature]:
+    """See `MadeOf`."""
     config = self.builder_config
     image, names = check_features(self.base)
     side = config.crop or None
     shape = (side, side, image.shape[-1]) if side or config.resize else image.shape
     scalars = {'class_group': np.int32, 'seen': np.bool_, 'level': np.int32, 'source_id': np.int64}
-    return tfds.core.DatasetInfo(
-      builder=self,
-      description=DESCRIPTION,
-      features=tfds.features.FeaturesDict(
-        {
-          'image': tfds.features.Image(shape=shape, dtype=np.uint8, encoding_format='png'),
-          'label': tfds.features.ClassLabel(names=list(names)),
-          'environment': tfds.features.ClassLabel(names=config.names),
-          **{name: tfds.features.Scalar(dtype=dtype) for name, dtype in scalars.items()},
-        }
-      ),
-      supervised_keys=('image', 'label'),
-      metadata=tfds.core.MetadataDict(),
-      citation=CITATION,
-    )
+    return {
+      'image': tfds.features.Image(shape=shape, dtype=np.uint8, encoding_format='png'),
+      'label': tfds.features.ClassLabel(names=list(names)),
+      'environment': tfds.features.ClassLabel(names=config.names),
+      **{name: tfds.features.Scalar(dtype=dtype) for name, dtype in scalars.items()},
+    }
 
-  def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
+  def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
     """Opens the base splits, downloaded if need be, and notes who sees what."""
     del dl_manager
     config = self.builder_config
@@ -180,67 +171,82 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     labels = [batch['label'][batch['mask']] for batch in test.batches(BLOCK)]
     of_row = groups.of_label[np.concatenate(labels)]
     cells = {
-      f'test_{name}_c{group}': self._generate_examples(
-        number, test.at(np.flatnonzero(of_row == group)), groups
-      )
+      f'test_{name}_c{group}': self._test(test.at(np.flatnonzero(of_row == group)), groups, number)
       for number, name in enumerate(config.names)
       for group in range(len(groups) + 1)
       if (groups.of_label == group).any()
     }
-    return {TRAIN: self._generate_examples(None, train, groups), **cells}
-
-  def _generate_examples(self, environment: int | None, rows: Rows, groups: ClassGroups) -> Any:
-    """Returns the examples of the training split (None), or of a cell's rows in an environment."""
-    if environment is None:
-      return self._train(rows, groups)
-    return self._test(rows, groups, environment)
+    return {TRAIN: self._train(train, groups), **cells}
 
   def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
     """Yields every image clean, and once more in the environment of its class group, if any."""
+
+    def variants(batch: Batch, group: np.ndarray) -> Iterator[Variant]:
+      drawn = map(self._training_level, batch['example_id'].tolist(), group.tolist())
+      level = np.fromiter(drawn, np.int32, len(group))
+      yield np.ones(len(group), bool), np.zeros_like(group), np.zeros_like(level)
+      yield group > 0, group, np.where(group > 0, level, 0)
+
+    return self._shown(rows, groups, TRAIN_STREAM, variants)
+
+  def _training_level(self, example: int, group: int) -> int:
+    """Returns a severity or angle, drawn uniformly by (seed, example id) alone."""
     config = self.builder_config
-    show = shower(config.environments, config.seed, TRAIN_STREAM)
-    for batch in rows.batches(BLOCK):
-      group = groups.of_label[batch['label']]
-      level = _training_levels(config, batch['example_id'], group)
-      for environment in (np.zeros_like(group), group):
-        levels = np.where(environment > 0, level, 0)
-        images = show(batch['image'], batch['example_id'], environment, levels)
-        own = batch['mask'] & ((environment > 0) | (environment is not group))
-        yield from _examples(batch, own, images, environment, group, levels)
+    levels = transforms.get(config.names[group]).levels(config.severities, config.angles)
+    return levels[int(np.random.default_rng((config.seed, example)).random() * len(levels))]
 
   def _test(self, rows: Rows, groups: ClassGroups, environment: int) -> Iterator[Example]:
     """Yields rows of one class group in one environment, at every level."""
     config = self.builder_config
-    show = shower(config.environments, config.seed, STREAM)
-    name = config.names[environment]
-    every = (
-      transforms.get(name).levels(config.severities, transforms.RIGHT_ANGLES)
-      if environment
-      else (0,)
-    )
+    shown = transforms.get(config.names[environment])
+    every = shown.levels(config.severities, transforms.RIGHT_ANGLES) if environment else (0,)
+
+    def variants(batch: Batch, group: np.ndarray) -> Iterator[Variant]:
+      for level in every:
+        yield (
+          np.ones(len(group), bool),
+          np.full_like(group, environment),
+          np.full_like(group, level),
+        )
+
+    return self._shown(rows, groups, STREAM, variants)
+
+  def _shown(
+    self,
+    rows: Rows,
+    groups: ClassGroups,
+    stream: str,
+    variants: Callable[[Batch, np.ndarray], Iterator[Variant]],
+  ) -> Iterator[Example]:
+    show = shower(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(BLOCK):
       group = groups.of_label[batch['label']]
-      for level in every:
-        environments = np.full_like(group, environment)
-        levels = np.full_like(group, level)
-        images = show(batch['image'], batch['example_id'], environments, levels)
-        yield from _examples(batch, batch['mask'], images, environments, group, levels)
+      for own, environment, level in variants(batch, group):
+        images = show(batch['image'], batch['example_id'], environment, level)
+        for index in np.flatnonzero(own & batch['mask']):
+          source, number = int(batch['example_id'][index]), int(environment[index])
+          yield (
+            f'{source:09d}_{number}_{int(level[index]):03d}',
+            {
+              'image': images[index],
+              'label': int(batch['label'][index]),
+              'environment': number,
+              'class_group': int(group[index]),
+              'seen': number in (0, int(group[index])),
+              'level': int(level[index]),
+              'source_id': source,
+            },
+          )
 
 
 @functools.lru_cache(maxsize=4)
 def shower(
   environments: tuple[str, ...], seed: int, stream: str
 ) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
-  """Returns the compiled function from images to 8-bit images in environments.
+  """Returns the compiled function that shows images in the environments T_1, ..., T_M.
 
-  Args:
-    environments: T_1, ..., T_M.
-    seed: of the random keys.
-    stream: of the random keys.
-
-  Returns:
-    `(images float32 [B, H, W, C] in [0, 1], example ids [B], environments [B], levels [B]) -> uint8
-    [B, H, W, C]`.
+  It is `(images float32 [B, H, W, C] in [0, 1], example ids [B], environments [B], levels [B]) ->
+  uint8 [B, H, W, C]`; its random keys are of the stream.
   """
   root = random_keys.stream(seed, stream)
   ids = jnp.array([0, *(transforms.get(name).view_base for name in environments)])
@@ -259,39 +265,3 @@ def shower(
     return jnp.round(made * 255).astype(jnp.uint8)
 
   return lambda *arrays: np.asarray(show(*arrays))
-
-
-def _training_levels(
-  config: HeldOutConfig, example_ids: np.ndarray, group: np.ndarray
-) -> np.ndarray:
-  """Returns a level for each image, drawn uniformly by (seed, example id) alone."""
-  drawn = [np.random.default_rng((config.seed, int(example))).random() for example in example_ids]
-  levels = []
-  for fraction, own in zip(drawn, group, strict=True):
-    of_name = transforms.get(config.names[own]).levels(config.severities, config.angles)
-    levels.append(of_name[int(fraction * len(of_name))])
-  return np.array(levels, np.int32)
-
-
-def _examples(
-  batch: dict[str, Any],
-  own: np.ndarray,
-  images: np.ndarray,
-  environment: np.ndarray,
-  group: np.ndarray,
-  level: np.ndarray,
-) -> Iterator[Example]:
-  for index in np.flatnonzero(own):
-    source, number = int(batch['example_id'][index]), int(environment[index])
-    yield (
-      f'{source:09d}_{number}_{int(level[index]):03d}',
-      {
-        'image': images[index],
-        'label': int(batch['label'][index]),
-        'environment': number,
-        'class_group': int(group[index]),
-        'seen': number in (0, int(group[index])),
-        'level': int(level[index]),
-        'source_id': source,
-      },
-    )

@@ -4,16 +4,14 @@ TFDS finds prepared data by the config's name alone. A config that was given ano
 settings under the same name would silently get the data of the first.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any, ClassVar
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import tensorflow_datasets as tfds
 from absl import logging
@@ -24,20 +22,19 @@ from input_pipeline.tfds_sets import find_builder
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import differing_keys
+from robustness.core.typing import Facts
 
 SETTINGS, INPUTS = 'settings', 'inputs_sha256'
 ENDS = 4096
+Feature: TypeAlias = tfds.features.FeatureConnector | Mapping[str, tfds.features.FeatureConnector]
 _OF_TFDS = ('name', 'description', 'version', 'release_notes', 'supported_versions', 'tags')
 
 
-def digest_of_files(root: Path, files: Iterable[Path], ends: int = 0) -> str:
+def digest_of_files(root: pathlib.Path, files: Iterable[pathlib.Path], ends: int = 0) -> str:
   """Returns the SHA-256 of files' names under a folder, sizes and content.
 
-  Args:
-    root: the folder; where it lies does not matter.
-    files: in any order; all under `root`.
-    ends: bytes at the beginning and at the end of each file that are read, for thousands of image
-      files, whose compressed data end differently where a pixel differs; 0 reads all.
+  `ends` bytes at the beginning and at the end of each file are read, for thousands of image files,
+  whose compressed data end differently where a pixel differs; 0 reads all.
   """
   digest = hashlib.sha256()
   for path in sorted(files):
@@ -57,29 +54,74 @@ class MadeOf(abc.ABC):
 
   A builder that is given a config object (not a name) compares it with the data that are prepared
   under its name, if any are.
+
+  Attributes:
+    CONFIG: the class of the config.
+    PARSE_NAME: returns the config that a name stands for; None knows those of a list alone.
   """
 
-  info: Any
-  data_path: Any
+  VERSION = tfds.core.Version('1.0.0')
+  RELEASE_NOTES: ClassVar[dict[str, str]] = {'1.0.0': 'First release.'}
+  CONFIG: type
+  PARSE_NAME: Callable[[str], tfds.core.BuilderConfig] | None = None
+  BUILDER_CONFIGS: ClassVar[Sequence[tfds.core.BuilderConfig]]
+  DESCRIPTION: str
+  CITATION: str
+  HOMEPAGE: str | None = None
+  IN_ORDER = False  # whether examples are stored in the order in which they are made
+
+  info: tfds.core.DatasetInfo
+  data_path: pathlib.Path
+  builder_config: Any  # of the class CONFIG
   is_prepared: Callable[[], bool]
 
-  def __init__(self, **kwargs: Any):
+  def __init__(self, **kwargs: object):
     """Takes what `DatasetBuilder` does."""
     super().__init__(**kwargs)
     config = kwargs.get('config')
     if config is not None and not isinstance(config, str) and self.is_prepared():
       self._refuse_other_data()
 
+  def _create_builder_config(self, builder_config: Any, version: object) -> tfds.core.BuilderConfig:
+    """Returns a config as it is, what its name stands for, or without a name the first listed."""
+    if self.PARSE_NAME is None:
+      return super()._create_builder_config(builder_config, version)  # type: ignore[misc]
+    if isinstance(builder_config, self.CONFIG):
+      return builder_config
+    return self.PARSE_NAME(builder_config) if builder_config else self.BUILDER_CONFIGS[0]
+
   @abc.abstractmethod
-  def settings(self) -> dict[str, Any]:
+  def features(self) -> Mapping[str, Feature]:
+    """Returns what an example is stored with."""
+
+  def _info(self) -> tfds.core.DatasetInfo:
+    return tfds.core.DatasetInfo(
+      builder=self,
+      description=self.DESCRIPTION,
+      features=tfds.features.FeaturesDict(self.features()),
+      supervised_keys=('image', 'label'),
+      metadata=tfds.core.MetadataDict(),
+      disable_shuffling=self.IN_ORDER,
+      homepage=self.HOMEPAGE,
+      citation=self.CITATION,
+    )
+
+  def _generate_examples(self, parts: range, examples: Callable[[int], Iterator[object]]) -> object:
+    """Returns the examples of all parts: an iterator, or with `beam` a transform over parts."""
+    if not self.builder_config.beam:
+      return (example for part in parts for example in examples(part))
+    beam = tfds.core.lazy_imports.apache_beam
+    return beam.Create(parts) | beam.Reshuffle() | beam.FlatMap(examples)
+
+  @abc.abstractmethod
+  def settings(self) -> Facts:
     """Returns the config's values that decide what is made, without paths."""
 
   @abc.abstractmethod
   def input_digests(self, manual_dir: str) -> dict[str, str]:
     """Returns a digest of everything that is read.
 
-    Args:
-      manual_dir: TFDS's folder for inputs that the config does not name; '' where it is not known.
+    `manual_dir` is TFDS's folder for inputs that the config does not name; '' where unknown.
     """
 
   def note_inputs(self, manual_dir: str = '') -> None:
@@ -92,16 +134,16 @@ class MadeOf(abc.ABC):
     if SETTINGS not in noted:
       logging.warning('%s does not say what it was made of: not compared', self.data_path)
       return
-    asked: dict[str, Any] = {SETTINGS: self.settings(), INPUTS: noted[INPUTS]}
+    inputs = noted[INPUTS]
     try:
-      asked[INPUTS] = self.input_digests('')
+      inputs = self.input_digests('')
     except InputError as error:
       logging.warning('%s: its inputs are not compared (%s)', self.data_path, error)
-    asked = json.loads(json.dumps(asked))
+    asked = json.loads(json.dumps({SETTINGS: self.settings(), INPUTS: inputs}))
     lines = differing_keys({key: noted[key] for key in asked}, asked)
     if lines:
       raise InputError(
-        f'{Path(self.data_path)} holds data of the same name, made with other settings or inputs. '
+        f'{self.data_path} holds data of the same name, made with other settings or inputs. '
         'Differences (there → in this config):\n  '
         + '\n  '.join(lines)
         + '\nGive the config another name, or delete that folder to prepare it anew.'
@@ -112,24 +154,12 @@ class MadeOfBase(MadeOf):
   """`MadeOf` for data sets whose images are those of one other TFDS data set.
 
   Attributes:
-    CONFIG: the class of the config, with `base`, `base_dir`, `resize`, `crop` and `interpolation`.
-    PARSE_NAME: returns the config that a name stands for, where TFDS's own needs a list of all.
+    CONFIG: has the fields `base`, `base_dir`, `resize`, `crop` and `interpolation`.
     PATHS: keys of the config that do not decide what is made.
   """
 
-  CONFIG: type
-  PARSE_NAME: Any
   PATHS: ClassVar[tuple[str, ...]] = ('base_dir',)
-  BUILDER_CONFIGS: Any
-  builder_config: Any
-  _data_dir_root: Any
-
-  def _create_builder_config(self, builder_config: Any, version: Any) -> Any:
-    """Returns a config as it is, what its name stands for, or without a name the first listed."""
-    del version
-    if isinstance(builder_config, self.CONFIG):
-      return builder_config
-    return self.PARSE_NAME(builder_config) if builder_config else self.BUILDER_CONFIGS[0]
+  _data_dir_root: object
 
   @property
   def base_dir(self) -> str:
@@ -141,7 +171,7 @@ class MadeOfBase(MadeOf):
     """The builder of the base, which may not be prepared."""
     return find_builder(self.builder_config.base, self.base_dir)
 
-  def settings(self) -> dict[str, Any]:
+  def settings(self) -> Facts:
     """See `MadeOf`."""
     fields = dataclasses.asdict(self.builder_config)
     return {name: v for name, v in fields.items() if name not in (*_OF_TFDS, *self.PATHS)}
@@ -152,8 +182,8 @@ class MadeOfBase(MadeOf):
     base = self.base
     if not base.is_prepared():
       raise InputError(f'{base.info.full_name} is not prepared in {base.data_path}.')
-    files = [Path(file) for split in base.info.splits.values() for file in split.filepaths]
-    return {'base': digest_of_files(Path(base.data_path), files, ENDS)}
+    files = [pathlib.Path(file) for split in base.info.splits.values() for file in split.filepaths]
+    return {'base': digest_of_files(pathlib.Path(base.data_path), files, ENDS)}
 
 
 @functools.lru_cache(maxsize=4)

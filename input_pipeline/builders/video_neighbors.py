@@ -2,27 +2,30 @@
 
 `tfds.load('video_neighbors/imagenet_vid_robust')` after `import input_pipeline.builders` reads
 <manual_dir>/imagenet-vid-robust, the folder of the released archive: metadata, and the frames below
-it. `video_neighbors/ytbb_robust` reads sets laid out alike in <manual_dir>/ytbb-robust. Other
-folders, made by `robustness neighbor_sets build` for example:
+it; `video_neighbors/ytbb_robust` reads <manual_dir>/ytbb-robust, its annotations and ytbb_videos.
+Other folders, made by `robustness neighbor_sets build` for example:
 
   config = VideoNeighborsConfig(name='mine', metadata='SETS', frames='FRAMES')
   tfds.load('video_neighbors', builder_kwargs={'config': config})
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
 from absl import logging
 
-from input_pipeline import neighbor_frames
-from input_pipeline.builders.made_of import ENDS, MadeOf, digest_of_files
-from input_pipeline.neighbor_frames import NeighborFrames
+from input_pipeline.builders.made_of import ENDS, Feature, MadeOf, digest_of_files
+from input_pipeline.sources.video_neighbors import (
+  SPACES,
+  NeighborFrames,
+  class_names,
+  frames_folder,
+  load,
+)
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.models import label_space
@@ -48,8 +51,7 @@ ARCHIVE = 'imagenet_vid_ytbb_robust'
 INSTRUCTIONS = f"""\
 Unpack the released archive in manual_dir, so that it holds imagenet-vid-robust or
 {ARCHIVE}/imagenet-vid-robust, with metadata/pmsets.json, metadata/labels.json and the
-frames in it. YTBB-Robust was released as annotations: ytbb-robust must hold pmsets.json and
-labels.json made of them.
+frames in it; and ytbb-robust with its four files of annotations and ytbb_videos.
 """
 
 
@@ -75,10 +77,9 @@ class VideoNeighborsConfig(tfds.core.BuilderConfig):
 class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
   """Frames of neighbor sets."""
 
-  VERSION = tfds.core.Version('1.0.0')
-  RELEASE_NOTES = {'1.0.0': 'First release.'}
   MANUAL_DOWNLOAD_INSTRUCTIONS = INSTRUCTIONS
-  BUILDER_CONFIGS = [
+  CONFIG = VideoNeighborsConfig
+  BUILDER_CONFIGS: ClassVar[list[VideoNeighborsConfig]] = [
     VideoNeighborsConfig(
       name='imagenet_vid_robust',
       description='ImageNet-Vid-Robust: 1109 anchors of ImageNet-VID, 30 classes.',
@@ -92,20 +93,35 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
       classes='youtube_bb',
     ),
   ]
+  DESCRIPTION, CITATION = DESCRIPTION, CITATION
+  HOMEPAGE = 'https://arxiv.org/abs/1906.02168'
+  IN_ORDER = True
 
-  def _info(self) -> tfds.core.DatasetInfo:
-    return tfds.core.DatasetInfo(
-      builder=self,
-      description=DESCRIPTION,
-      features=features(class_names(self.builder_config)),
-      supervised_keys=('image', 'label'),
-      metadata=tfds.core.MetadataDict(),
-      disable_shuffling=True,
-      homepage='https://arxiv.org/abs/1906.02168',
-      citation=CITATION,
-    )
+  def features(self) -> dict[str, Feature]:
+    """See `MadeOf`; classes of the metadata, or where they are not there yet, of their space.
 
-  def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
+    TFDS asks before it says where manual_dir is.
+    """
+    config = self.builder_config
+    if expanded(config.metadata).is_dir():
+      names = class_names(metadata.read(expanded(config.metadata)), config.classes)
+    else:
+      names = label_space.get(config.classes or SPACES[0]).class_names
+    label = tfds.features.ClassLabel(names=list(names))
+    return {
+      'image': tfds.features.Image(shape=(None, None, 3)),
+      'path': tfds.features.Text(),
+      'label': label,
+      'labels': tfds.features.Sequence(label),
+      'anchor': tfds.features.Scalar(np.bool_),
+      'group_id': tfds.features.Sequence(np.int32),
+      'offset': tfds.features.Sequence(np.int32),
+      'frame_type': tfds.features.ClassLabel(names=list(metadata.FRAME_TYPES)),
+      'fps': tfds.features.Scalar(np.float32),
+      'boxes': tfds.features.Sequence({'bbox': tfds.features.BBoxFeature(), 'label': label}),
+    }
+
+  def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
     """Looks for the frames and boxes; the one split is called test."""
     config = self.builder_config
     paths = (config.metadata, config.frames, config.boxes)
@@ -136,39 +152,35 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
         logging.warning(
           '%s: %d boxes stand out of their images by more than %g pixel and are cut at the '
           'borders, the first on %s',
-          place,
-          len(clipped),
-          boxes.TOLERANCE,
-          clipped[0],
+          *(place, len(clipped), boxes.TOLERANCE, clipped[0]),
         )
-    return {'test': self._generate_examples(loaded, frames, known)}
+    return {'test': self._examples(loaded, frames, known)}
 
-  def settings(self) -> dict[str, Any]:
+  def settings(self) -> dict[str, object]:
     """See `MadeOf`."""
-    config = self.builder_config
-    return {'classes': config.classes, 'allow_missing': config.allow_missing}
+    return {name: vars(self.builder_config)[name] for name in ('classes', 'allow_missing')}
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
     """See `MadeOf`: of the metadata, the frames and the boxes."""
     config = self.builder_config
     home, frames, loaded = _load(config, manual_dir)
     files = [frames / path for path in loaded.paths]
-    tables = [path for place in ('', 'metadata', 'misc') for path in (home / place).glob('*.json')]
-    digests = {
+    places = [home / place for place in ('', 'metadata', 'misc')]
+    tables = [
+      file for place in places for ends in ('json', 'csv') for file in place.glob(f'*.{ends}')
+    ]
+    known = _place(config.boxes, manual_dir)
+    inside = [file for file in known.rglob('*') if file.is_file()]
+    root, inside = (known.parent, [known]) if known.is_file() else (known, inside)
+    return {
       'metadata': digest_of_files(home, tables),
       'frames': digest_of_files(frames, files, ENDS),
-      'boxes': '',
+      'boxes': digest_of_files(root, inside) if config.boxes else '',
     }
-    if config.boxes:
-      known = _place(config.boxes, manual_dir)
-      inside = [file for file in known.rglob('*') if file.is_file()]
-      root, inside = (known.parent, [known]) if known.is_file() else (known, inside)
-      digests['boxes'] = digest_of_files(root, inside)
-    return digests
 
-  def _generate_examples(
+  def _examples(
     self, loaded: NeighborFrames, frames: pathlib.Path, known: Mapping[str, list[Box]]
-  ) -> Iterator[tuple[int, dict[str, Any]]]:
+  ) -> Iterator[tuple[int, dict[str, object]]]:
     """Yields frames in the order of their paths; image files are stored as they are."""
     labels = loaded.labels if loaded.labels.ndim == 2 else loaded.labels[:, None]
     for index, path in enumerate(loaded.paths):
@@ -187,44 +199,11 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
           'frame_type': int(loaded.frame_type[index]),
           'fps': loaded.fps[index],
           'boxes': [
-            {
-              'bbox': tfds.features.BBox(box.y_min, box.x_min, box.y_max, box.x_max),
-              'label': box.label,
-            }
-            for box in known.get(path, ())
+            {'bbox': tfds.features.BBox(b.y_min, b.x_min, b.y_max, b.x_max), 'label': b.label}
+            for b in known.get(path, ())
           ],
         },
       )
-
-
-def features(names: tuple[str, ...]) -> tfds.features.FeaturesDict:
-  """Returns what a frame is stored with."""
-  label = tfds.features.ClassLabel(names=list(names))
-  return tfds.features.FeaturesDict(
-    {
-      'image': tfds.features.Image(shape=(None, None, 3)),
-      'path': tfds.features.Text(),
-      'label': label,
-      'labels': tfds.features.Sequence(label),
-      'anchor': tfds.features.Scalar(np.bool_),
-      'group_id': tfds.features.Sequence(np.int32),
-      'offset': tfds.features.Sequence(np.int32),
-      'frame_type': tfds.features.ClassLabel(names=list(metadata.FRAME_TYPES)),
-      'fps': tfds.features.Scalar(np.float32),
-      'boxes': tfds.features.Sequence({'bbox': tfds.features.BBoxFeature(), 'label': label}),
-    }
-  )
-
-
-def class_names(config: VideoNeighborsConfig) -> tuple[str, ...]:
-  """Returns the classes of a config: of its metadata, or where they are not there yet of its space.
-
-  TFDS asks before it says where manual_dir is.
-  """
-  home = expanded(config.metadata)
-  if home.is_dir():
-    return neighbor_frames.class_names(metadata.read(home), config.classes)
-  return label_space.get(config.classes or neighbor_frames.SPACES[0]).class_names
 
 
 def _load(
@@ -234,7 +213,8 @@ def _load(
   home, frames = (
     _place(path, manual_dir) for path in (config.metadata, config.frames or config.metadata)
   )
-  return home, frames, neighbor_frames.load(home, str(frames), config.classes, config.allow_missing)
+  loaded = load(home, str(frames), config.classes, config.allow_missing)
+  return home, frames_folder(str(frames)), loaded
 
 
 def _place(given: str, manual_dir: str) -> pathlib.Path:

@@ -1,11 +1,10 @@
 """CIFAR-10-C, CIFAR-100-C and CIFAR-10.1 as they were released, in `.npy` files.
 
-CIFAR-10-C and CIFAR-100-C are PATH/<corruption>.npy and PATH/labels.npy. Each file is uint8
-[5 n, 32, 32, 3], severity after severity; `labels.npy` has 5 n labels, the same n five times, and
-fixes n (10,000 in the release). Any of the 19 corruptions may be there. Rows are ordered by
-corruption (as in `robustness.corruptions.names.NAMES`), then severity, then image; `example_id` is
-the position in that order and `base_id` the position in CIFAR's test set as its authors released
-it. Pixels stay on disk until a batch needs them.
+CIFAR-10-C and CIFAR-100-C are PATH/<corruption>.npy, uint8 [5 n, 32, 32, 3], severity after
+severity, and PATH/labels.npy, the same n labels five times. Any of the 19 corruptions may be there.
+Rows are ordered by corruption (as in `robustness.corruptions.names.NAMES`), then severity, then
+image; `base_id` is the position in CIFAR's test set as its authors released it. Pixels stay on disk
+until a batch needs them.
 
 Clean images, which the release lacks, come first if there are any: from PATH/clean.npy, uint8
 [n, 32, 32, 3] in the same order, or from the test split of the TFDS set that `name` gives, whose
@@ -14,8 +13,6 @@ feature `id` tells the order.
 CIFAR-10.1 is PATH/cifar10.1_<version>_data.npy and ..._labels.npy, a second test set for CIFAR-10's
 classes (Recht et al. 2018): v4 has 2021 images, v6 2000. `example_id` is the position in the files.
 """
-
-from __future__ import annotations
 
 from pathlib import Path
 from typing import ClassVar
@@ -32,18 +29,8 @@ from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
 
-CLASS_NAMES = (
-  'airplane',
-  'automobile',
-  'bird',
-  'cat',
-  'deer',
-  'dog',
-  'frog',
-  'horse',
-  'ship',
-  'truck',
-)
+_NAMES = 'airplane automobile bird cat deer dog frog horse ship truck'
+CLASS_NAMES = tuple(_NAMES.split())
 # of the fine classes, in label order (Krizhevsky 2009): the alphabet's
 _CIFAR100_NAMES = """
   apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle
@@ -119,24 +106,21 @@ class Cifar101(Source):
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; the version is `settings.name`, or the only one that is there."""
     folder = expanded(settings.path)
-    version = settings.name or _only_version(folder, settings.path)
+    there = [v for v in VERSIONS if (folder / f'cifar10.1_{v}_data.npy').is_file()]
+    there = there if settings.path else []
+    if not settings.name and len(there) != 1:
+      listed = ' and '.join(there) or 'no cifar10.1_<version>_data.npy'
+      raise InputError(
+        f'config.data.path is {settings.path!r}, which holds {listed}: give the folder of '
+        f'CIFAR-10.1 and choose config.data.name, one of {", ".join(VERSIONS)}.'
+      )
+    version = settings.name or there[0]
     choice('config.data.name', version, VERSIONS)
     data, file = (folder / f'cifar10.1_{version}_{kind}.npy' for kind in ('data', 'labels'))
     labels = read_labels(file, repeats=1)
     images = np.array(read_images(data, len(labels)))
     description = {'path': settings.path, 'name': version}
     return array_images(images, labels, CLASS_NAMES, f'CIFAR-10.1 {version}', description)
-
-
-def _only_version(folder: Path, path: str) -> str:
-  versions = [v for v in VERSIONS if path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
-  if len(versions) != 1:
-    listed = ' and '.join(versions) or 'no cifar10.1_<version>_data.npy'
-    raise InputError(
-      f'config.data.path is {path!r}, which holds {listed}: give the folder of '
-      f'CIFAR-10.1 and choose config.data.name, one of {", ".join(VERSIONS)}.'
-    )
-  return versions[0]
 
 
 def read_images(path: Path, count: int) -> np.ndarray:
@@ -157,11 +141,7 @@ def read_images(path: Path, count: int) -> np.ndarray:
 def read_labels(
   path: Path, repeats: int = len(SEVERITIES), classes: int = len(CLASS_NAMES)
 ) -> np.ndarray:
-  """Reads labels of CIFAR that are tiled `repeats` times, and returns one of the repeats.
-
-  Returns:
-    int32 [n].
-  """
+  """Returns one of the repeats of labels of CIFAR that are tiled, int32 [n]."""
   labels = np.asarray(read_npy(path))
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')

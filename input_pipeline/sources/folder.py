@@ -3,24 +3,21 @@
 Classes are the folders sorted by name; a class without images keeps its label. Images lie in
 their class folder at any depth, sorted by path; hidden files and files of other kinds are left
 out. `example_id` is the position among all images in that order.
+
+The source `foolbox` reads the 20 labelled ImageNet pictures that come with the package foolbox (MIT
+licence), files `imagenet_<number>_<class>.jpg`; `example_id` is the number.
 """
 
-from __future__ import annotations
-
+import importlib.util
 from pathlib import Path
 
 import numpy as np
 
-from input_pipeline.image_files import (
-  EXTENSIONS,
-  existing_folder,
-  file_images,
-  folders_in,
-  images_in,
-)
+from input_pipeline import image_files
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
+from robustness.models.imagenet_names import WNIDS
 
 
 class Folder(Source):
@@ -29,17 +26,17 @@ class Folder(Source):
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; grey only if every file is grey, else RGB."""
     root = find_root(settings.path, settings.split)
-    classes = folders_in(root)
+    classes = image_files.folders_in(root)
     if not classes:
       raise InputError(f'{root} holds no class folders; expected {root}/<class>/<image>.')
-    files = {name: images_in(folder) for name, folder in classes.items()}
+    files = {name: image_files.images_in(folder) for name, folder in classes.items()}
     paths = [str(path) for members in files.values() for path in members]
     if not paths:
       raise InputError(
         f'{root}: none of its {len(classes)} class folders holds an image; expected '
-        f'files ending in {", ".join(EXTENSIONS)}.'
+        f'files ending in {", ".join(image_files.EXTENSIONS)}.'
       )
-    return file_images(
+    return image_files.file_images(
       paths,
       np.repeat(np.arange(len(classes), dtype=np.int32), [*map(len, files.values())]),
       tuple(classes),
@@ -51,13 +48,44 @@ class Folder(Source):
 
 def find_root(path: str, split: str) -> Path:
   """Returns PATH/split if it holds folders; else PATH itself, where `split` is '' or 'test'."""
-  root = existing_folder(path, 'give the folder that holds one folder a class.')
-  if split and (root / split).is_dir() and folders_in(root / split):
+  root = image_files.existing_folder(path, 'give the folder that holds one folder a class.')
+  if split and (root / split).is_dir() and image_files.folders_in(root / split):
     return root / split
   if split not in ('', 'test'):
     raise InputError(
       f'config.data.split is {split!r}, but {root} has no folder {split!r} of class '
-      f'folders: {nearest(split, folders_in(root))}. To read the '
+      f'folders: {nearest(split, image_files.folders_in(root))}. To read the '
       "class folders of config.data.path itself, set --config.data.split=''."
     )
   return root
+
+
+class Foolbox(Source):
+  """The 20 labelled ImageNet pictures that come with the package foolbox.
+
+  Files tell positions among ImageNet's classes; classes here are those that occur.
+  """
+
+  name = 'foolbox'
+  splits = ('test',)
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; the package itself is not imported."""
+    spec = importlib.util.find_spec('foolbox')
+    if spec is None or not spec.submodule_search_locations:
+      raise InputError(
+        "config.data.source is 'foolbox', which is not installed: pip install "
+        "'.[imagenet]', or read your own pictures with --config.data.source=folder "
+        '--config.data.path=DIR.'
+      )
+    folder = Path(spec.submodule_search_locations[0], 'data')
+    paths = [str(path) for path in sorted(folder.glob('imagenet_*.jpg'))]
+    if not paths:
+      raise InputError(f'{folder} holds no ImageNet pictures: use foolbox 3.')
+    numbers = [int(Path(path).stem.rpartition('_')[2]) for path in paths]
+    used, labels = np.unique(numbers, return_inverse=True)
+    names = [WNIDS[number] for number in used]
+    description = {'split': settings.split}
+    return image_files.file_images(
+      paths, labels.astype(np.int32), names, 'foolbox', description, channels=3
+    )

@@ -4,24 +4,16 @@ Files are PATH/<corruption>/<severity>/<WordNet identifier>/<image>.JPEG.
 
 Any of the 19 corruptions and any severities may be there, each with the same images. Rows are
 ordered by corruption (as in `robustness.corruptions.names.NAMES`), then severity, then class and
-file name; `example_id` is the position in that order and `base_id` the position among the images of
-one severity. Clean images, which the release lacks, come first if there is a folder
-PATH/clean/<WordNet identifier>/; they must be prepared as the corrupted ones were (resize to 256,
-crop to 224; those of Tiny-ImageNet are 64 pixels wide already).
+file name; `base_id` is the position among the images of one severity. Clean images, which the
+release lacks, come first if there is a folder PATH/clean/<WordNet identifier>/; they must be
+prepared as the corrupted ones were (resize to 256, crop to 224).
 
 Tiny-ImageNet-C as first archived has 1,000 class folders of frost, and 200 of every other
-corruption: of frost the classes of the others are read; results say how many are left out. Class
-folders hold 50 files `test_<number>.JPEG` each.
-
-Images are not cropped again: a classifier of another size gets them resized to its side,
-and results say so (`crop_margin`).
+corruption: of frost the classes of the others are read; results say how many are left out.
 """
-
-from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -55,7 +47,8 @@ class ImagenetC(Source):
     layout = '<corruption>/<severity>/<class>/<image>.'
     root = existing_folder(settings.path, f'give the folder of {self.title}: {layout}')
     folders = _parts(root)
-    classes = _classes_beside_frost(folders) if self.has_more_frost else None
+    others = [folder for part, folder in folders.items() if part[0] != NUMBERS['frost']]
+    classes = set(folders_in(others[0])) if self.has_more_frost and others else None
     files = _same_files(list(folders.values()), classes)
     of_files = [os.path.dirname(file) for file in files]
     number = {name: label for label, name in enumerate(sorted(set(of_files)))}
@@ -112,20 +105,8 @@ def _parts(root: Path) -> dict[Part, Path]:
   return parts
 
 
-def _classes_beside_frost(folders: Mapping[Part, Path]) -> set[str] | None:
-  """Returns the class folders of a corruption that is not frost; None where there is none."""
-  frost = NUMBERS['frost']
-  others = [folder for part, folder in folders.items() if part[0] != frost]
-  return set(folders_in(others[0])) if others else None
-
-
 def _same_files(folders: list[Path], classes: set[str] | None) -> list[str]:
-  """Returns the sorted paths <class>/<image> below every folder; they must be the same.
-
-  Args:
-    folders: of every part.
-    classes: that are read; None reads all.
-  """
+  """Returns the sorted paths <class>/<image> of some classes, the same below every folder."""
   first = _listed(folders[0], classes)
   if not first:
     raise InputError(

@@ -8,8 +8,6 @@ and the digit moves the less from frame to frame the more there are. `example_id
 clip by clip.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 
@@ -49,33 +47,32 @@ class MadeClips(Source):
     """See `Source`; uint8 [28, 28, 1]; `group_id`, `offset`, `fps`, `path` in the split 'test'."""
     digits, labels = read_split(settings.split)
     generator = np.random.default_rng([_STREAM, settings.split == 'train'])
-    if settings.split == 'train':
-      motion = draw_motion(generator, len(digits))
+    is_test = settings.split == 'test'
+    motion = draw_motion(generator, CLIPS if is_test else len(digits))
+    if is_test:
+      anchors = generator.integers(0, LENGTH, CLIPS)
+      clip, offset = members(anchors)
+      frame = anchors[clip] + offset
+      times = frame - LENGTH / 2
+    else:
+      clip = np.arange(len(digits))
       times = generator.uniform(-LENGTH / 2, LENGTH / 2, len(digits))
-      return _images(render(digits, motion, np.arange(len(digits)), times), labels, settings.split)
-    motion = draw_motion(generator, CLIPS)
-    anchors = generator.integers(0, LENGTH, CLIPS)
-    clip, offset = members(anchors)
-    frame = anchors[clip] + offset
-    frames = render(digits[:CLIPS], motion, clip, frame - LENGTH / 2)
+    images = array_images(
+      render(digits, motion, clip, times),
+      labels[clip].astype(np.int32),
+      [str(digit) for digit in range(CLASSES)],
+      title=f'made clips, split {settings.split!r}',
+      description={'name': 'moving MNIST digits, rendered', 'split': settings.split},
+    )
+    if not is_test:
+      return images
     columns = {
       'group_id': clip,
       'offset': offset,
       'fps': motion.fps[clip].astype(np.float32),
       'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)]),
     }
-    images, chosen = _images(frames, labels[clip], settings.split), functools.partial(choose, clip)
-    return dataclasses.replace(images, columns=columns, choose=chosen)
-
-
-def _images(frames: np.ndarray, labels: np.ndarray, split: str) -> Images:
-  return array_images(
-    frames,
-    labels.astype(np.int32),
-    [str(digit) for digit in range(CLASSES)],
-    title=f'made clips, split {split!r}',
-    description={'name': 'moving MNIST digits, rendered', 'split': split},
-  )
+    return dataclasses.replace(images, columns=columns, choose=functools.partial(choose, clip))
 
 
 def draw_motion(generator: np.random.Generator, count: int) -> Motion:
@@ -99,11 +96,7 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
 
 
 def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns clip and offset of each frame of the sets, int32, clip by clip in order of time.
-
-  Args:
-    anchors: [N], which frame of each clip is its anchor.
-  """
+  """Returns clip and offset of each frame of the sets, int32, clip by clip in order of time."""
   offsets = np.arange(-K, K + 1)
   inside = (anchors[:, None] + offsets >= 0) & (anchors[:, None] + offsets < LENGTH)
   clip, column = np.nonzero(inside)
@@ -111,14 +104,7 @@ def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarray) -> np.ndarray:
-  """Renders frames, uint8 [F, 28, 28, 1].
-
-  Args:
-    digits: uint8 [N, 28, 28, 1].
-    motion: of the N digits.
-    clip: [F], which digit each frame shows.
-    time: [F], in frames from the middle of the clip.
-  """
+  """Renders frames, uint8 [F, 28, 28, 1], of digits at times in frames from their clip's middle."""
   angle = motion.angle[clip] + motion.spin[clip] * time
   scale = motion.scale[clip] + motion.growth[clip] * time
   place = motion.place[clip] + motion.drift[clip] * time[:, None]
@@ -129,9 +115,8 @@ def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarra
     cosine, sine = np.cos(angle[index]), np.sin(angle[index])
     matrix = np.array([[cosine, sine], [-sine, cosine]]) / scale[index]
     shift = center - matrix @ (center + place[index])
-    image = ndimage.affine_transform(
-      digits[clip[index], ..., 0].astype(float), matrix, shift, order=1
-    )
+    digit = digits[clip[index], ..., 0].astype(float)
+    image = ndimage.affine_transform(digit, matrix, shift, order=1)
     frames[index, ..., 0] = np.clip(np.rint(image * flicker[index]), 0, 255)
   return frames
 
@@ -139,11 +124,7 @@ def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarra
 def choose(clip: np.ndarray, count: int, seed: int) -> np.ndarray:
   """Returns the positions of all frames of `count` random clips, ascending; 0 takes all."""
   clips = np.unique(clip)
-  require(
-    count <= len(clips),
-    'config.data.num_images',
-    count,
-    f'at most the number of clips, {len(clips)}',
-  )
+  valid = f'at most the number of clips, {len(clips)}'
+  require(count <= len(clips), 'config.data.num_images', count, valid)
   kept = np.random.default_rng([_STREAM, 2, seed]).permutation(clips)[: count or len(clips)]
   return np.flatnonzero(np.isin(clip, kept))

@@ -11,8 +11,7 @@
   objectnet         objects from odd sides: PATH/images/<object>/*.png and PATH/mappings as released
 
 With '' as `config.data.path` all but objectnet are TFDS's of that name. Class names are WordNet
-identifiers, of those classes alone that the set has: with `config.classifier.label_space='data'` a
-classifier chooses among these, as is usual for imagenet_a, imagenet_r and objectnet.
+identifiers, of those classes alone that the set has.
 
 Images that no label is left of (imagenet_real), and objects that are none of ImageNet's classes
 (objectnet) are left out; results say how many. An object of several classes has all their labels.
@@ -25,9 +24,8 @@ Reference:
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +65,8 @@ TFDS_REAL = 'imagenet2012_real'
 FRAME = 2  # pixels
 _VALIDATION = re.compile(r'ILSVRC2012_val_(\d{8})')
 _LISTED = 8
+Listed = tuple[list[str], np.ndarray, dict[str, int]]
+"""Paths, their labels, and facts."""
 Labelled = tuple['Split', np.ndarray, np.ndarray, dict[str, int]]
 """A split, the labels and places of the examples that are read of it, and facts."""
 
@@ -84,8 +84,12 @@ class NaturalShifts(Source):
     paths, labels, facts = _READERS.get(settings.name, _by_class)(root, settings)
     used = np.unique(labels[labels >= 0])
     _check_count(settings, facts.pop('objects', len(used)))
-    inner_sizes = functools.partial(_inner_sizes, paths)
-    framed: dict[str, Any] = {'read': _without_frame, 'sizes': inner_sizes}
+    framed: dict[str, Any] = {
+      'read': lambda path: read_file(path, channels=3)[FRAME:-FRAME, FRAME:-FRAME],
+      'sizes': lambda indices: [
+        (height - 2 * FRAME, width - 2 * FRAME) for height, width in header_sizes(paths, indices)
+      ],
+    }
     return file_images(
       paths,
       _among(used, labels),
@@ -131,9 +135,7 @@ def _from_tfds(settings: DataSettings) -> Images:
     class_names=tuple(WNIDS[label] for label in used),
     store=store,
     where=store.where,
-    channels=3,
-    decode=split.image_fields['decode'],
-    sizes=split.image_fields['sizes'],
+    **(split.image_fields | {'channels': 3}),
   )
 
 
@@ -176,13 +178,11 @@ def _labels_of_real(settings: DataSettings) -> Labelled:
   return split, labels, kept, {'images_without_label': len(own) - len(kept)}
 
 
-def _by_class(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, dict[str, Any]]:
+def _by_class(root: Path, settings: DataSettings) -> Listed:
   """Reads PATH/<class>/<image>."""
-  folders = folders_in(root)
-  if folders and all(name.isdigit() and int(name) < len(WNIDS) for name in folders):
-    by_wnid = {WNIDS[int(name)]: path for name, path in folders.items()}
-  else:
-    by_wnid = folders
+  by_wnid = folders_in(root)
+  if by_wnid and all(name.isdigit() and int(name) < len(WNIDS) for name in by_wnid):
+    by_wnid = {WNIDS[int(name)]: path for name, path in by_wnid.items()}
   _check_wnids(by_wnid, str(root))
   files = {wnid: [*map(str, images_in(by_wnid[wnid]))] for wnid in WNIDS if wnid in by_wnid}
   paths = [path for own in files.values() for path in own]
@@ -192,7 +192,7 @@ def _by_class(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray
   return paths, np.array(labels), {}
 
 
-def _check_wnids(names: Sequence[str] | Mapping[str, Any], where: str) -> None:
+def _check_wnids(names: Collection[str], where: str) -> None:
   unknown = [name for name in names if name not in WNIDS]
   if unknown:
     raise InputError(
@@ -202,19 +202,18 @@ def _check_wnids(names: Sequence[str] | Mapping[str, Any], where: str) -> None:
     )
 
 
-def _real(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, dict[str, Any]]:
+def _real(root: Path, settings: DataSettings) -> Listed:
   """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
   if not expanded(settings.metadata).is_file():
     raise InputError(
       f'config.data.metadata is {settings.metadata!r}, which is no file: give real.json of the '
       "labels as released, or leave out config.data.path for TFDS's imagenet_real."
     )
-  table = _json(expanded(settings.metadata), 'config.data.metadata', [[int]])
-  numbered = {}
-  for path in images_in(root):
-    match = _VALIDATION.search(path.name)
-    if match:
-      numbered[int(match.group(1))] = str(path)
+  table = json_files.read(
+    expanded(settings.metadata), [[int]], 'It belongs to config.data.metadata.'
+  )
+  found = ((_VALIDATION.search(path.name), str(path)) for path in images_in(root))
+  numbered = {int(match[1]): path for match, path in found if match}
   if not numbered:
     raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
   if max(numbered) > len(table):
@@ -229,7 +228,7 @@ def _real(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, di
   return [numbered[n] for n in kept], _padded([own[n] for n in kept]), facts
 
 
-def _objectnet(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarray, dict[str, Any]]:
+def _objectnet(root: Path, settings: DataSettings) -> Listed:
   """Reads PATH/images/<object>/<image> with the released mapping onto ImageNet's classes."""
   mappings = root / 'mappings'
   for part in (mappings, root / 'images'):
@@ -238,33 +237,30 @@ def _objectnet(root: Path, settings: DataSettings) -> tuple[list[str], np.ndarra
         f'config.data.path is {settings.path!r}, which lacks the folder {part.name}: give that '
         'of ObjectNet as released, with images/<object>/<image> and mappings/.'
       )
-  folders = _json(mappings / 'folder_to_objectnet_label.json', str(root), {str: str})
-  classes = _json(mappings / 'objectnet_to_imagenet_1k.json', str(root), {str: str})
+  folders, classes = (
+    json_files.read(mappings / f'{name}.json', {str: str}, f'It belongs to {root}.')
+    for name in ('folder_to_objectnet_label', 'objectnet_to_imagenet_1k')
+  )
   objects = folders_in(root / 'images')
   unknown = sorted(set(objects) - set(folders))
   if unknown:
     listed = ', '.join(unknown[:_LISTED])
     raise InputError(f'{root}/images has objects that its mappings do not name: {listed}.')
-  paths: list[str] = []
-  labels: list[list[int]] = []
   shown = [name for name in objects if folders[name] in classes]
-  for name in shown:
-    own = [_label_of(words) for words in classes[folders[name]].split('; ')]
-    files = [*map(str, images_in(objects[name]))]
-    paths += files
-    labels += [own] * len(files)
-  if not paths:
+  own = {name: [*map(_label_of, classes[folders[name]].split('; '))] for name in shown}
+  files = [(str(path), own[name]) for name in shown for path in images_in(objects[name])]
+  if not files:
     raise InputError(f'{root}/images holds no images of objects that are classes of ImageNet.')
   facts = {'objects': len(shown), 'objects_left_out': len(objects) - len(shown)}
-  return paths, _padded(labels), facts
+  return [path for path, _ in files], _padded([labels for _, labels in files]), facts
 
 
 def _label_of(words: str) -> int:
   """Returns the class of ImageNet that one of the words for it, 'quill, quill pen', names."""
   known = {spelt(name): label for label, name in enumerate(NAMES)}
-  for word in words.split(', '):
-    if spelt(word) in known:
-      return known[spelt(word)]
+  found = [known[spelt(word)] for word in words.split(', ') if spelt(word) in known]
+  if found:
+    return found[0]
   raise InputError(
     f'objectnet_to_imagenet_1k.json names {words!r}, which is no class of ImageNet; '
     f'{nearest(words.split(", ")[0], NAMES)}.'
@@ -277,18 +273,6 @@ def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
   if largest >= len(WNIDS):
     raise InputError(f'there is the label {largest}; those of ImageNet are 0..999.')
   return padded_labels(labels)
-
-
-def _json(path: Path, where: str, form: json_files.Form) -> Any:
-  return json_files.read(path, form, f'It belongs to {where}.')
-
-
-def _without_frame(path: bytes | np.ndarray) -> np.ndarray:
-  return read_file(path, channels=3)[FRAME:-FRAME, FRAME:-FRAME]
-
-
-def _inner_sizes(paths: Sequence[str], indices: Sequence[int]) -> list[tuple[int, int]]:
-  return [(h - 2 * FRAME, w - 2 * FRAME) for h, w in header_sizes(paths, indices)]
 
 
 _READERS = {REAL: _real, OBJECTNET: _objectnet}

@@ -7,8 +7,6 @@ classes are called '0', '1', ... up to the largest label. `example_id` is the po
 arrays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -67,19 +65,17 @@ def read_npy(path: Path) -> np.ndarray:
 
 
 def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:
+  unsplit = split in ('', 'test')
   for key in keys:
     if split and f'{key}_{split}' in arrays:
       return f'{key}_{split}'
-    if key in arrays and split in ('', 'test'):
+    if key in arrays and unsplit:
       return key
   expected = ' or '.join(repr(f'{key}_{split}') for key in keys)
-  whole = (
-    ', or ' + ' or '.join(map(repr, keys))
-    if split in ('', 'test')
-    else ("; to read unsplit arrays set --config.data.split=''")
-  )
+  whole = ', or ' + ' or '.join(map(repr, keys))
+  advice = whole if unsplit else "; to read unsplit arrays set --config.data.split=''"
   raise InputError(
-    f'{path} has no array {expected}{whole}. It holds '
+    f'{path} has no array {expected}{advice}. It holds '
     f'{", ".join(map(repr, sorted(arrays))) or "nothing"}.'
   )
 

@@ -1,33 +1,30 @@
 """Parts of scenes: a row is a cutout and a background, which views put together (SI-Score).
 
-Each cutout gets as many backgrounds as `config.data.backgrounds_per_object` says, drawn without
-replacement. Of a row, `image` is the background, [S, S, 3] with S = `config.data.canvas`;
-`foreground` the cutout, uint8 [F, F, 4], in the upper left of a square that holds the largest;
-`foreground_size` its height and width; `foreground_pixels` how many of them its mask has; `object`
-and `background` are positions in the sorted lists of files. Labels are ImageNet's, kept as
-`imagenet_class` too.
+Cutouts lie in class folders, backgrounds in a folder; both are sorted by name. Each cutout gets
+`config.data.backgrounds_per_object` backgrounds, drawn without replacement. Of a row, `image` is
+the background, [S, S, 3] with S = `config.data.canvas`; `foreground` the cutout, uint8 [F, F, 4],
+in the upper left of a square that holds the largest; `foreground_size` its height and width;
+`foreground_pixels` how many of them its mask has; `object` and `background` are positions in the
+sorted lists of files. Labels are ImageNet's, kept as `imagenet_class` too.
 """
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image
 
-from input_pipeline.images import Facts, Images, MemoryStore, Size
-from input_pipeline.scene_files import (
-  check_background,
-  check_cutout,
-  find_backgrounds,
-  find_cutouts,
-  read_background,
-  read_cutout,
-)
+from input_pipeline import image_files
+from input_pipeline.images import Images, MemoryStore, Size
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
+from robustness.core.typing import Facts
 from robustness.models.imagenet_names import WNIDS
+from robustness.scenes.classes import imagenet_index
 from robustness.scenes.designs import LONGEST, draw_backgrounds
 
 if TYPE_CHECKING:
@@ -35,8 +32,108 @@ if TYPE_CHECKING:
 
 CANVAS = 512
 """Side of the canvas where neither the data nor the study give one, pixels."""
-
+MAX_ENLARGEMENT = 1.25
 Read = Callable[[int], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cutout:
+  """A file of an object with alpha, as metadata.csv of SI-Score names it.
+
+  Attributes:
+    path: of the file.
+    class_name: its folder's name.
+    label: the position of the class in ImageNet's order.
+    class_index: the place of its class among those at hand.
+    instance: its place in the class.
+  """
+
+  path: Path
+  class_name: str
+  label: int
+  class_index: int
+  instance: int
+
+
+def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[Cutout, ...]:
+  """Returns the cutouts <class>/<object>.png of a folder of class folders.
+
+  Classes are those of `robustness.scenes.classes`; `where` is the key that names the folder.
+  """
+  root = image_files.existing_folder(folder, 'give the one that holds one folder a class.', where)
+  if not image_files.folders_in(root):
+    raise InputError(
+      f'{where} is {folder!r}, which holds no class folders; expected {root}/<class>/<object>.png.'
+    )
+  cutouts = []
+  for class_index, (name, path) in enumerate(image_files.folders_in(root).items()):
+    label = imagenet_index(name, f'{where}: folder')
+    files = image_files.images_in(path, ('.png', '.webp'), '*')
+    if not files:
+      raise InputError(
+        f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
+        'the folder or fill it.'
+      )
+    cutouts += [Cutout(file, name, label, class_index, i) for i, file in enumerate(files)]
+  return tuple(cutouts)
+
+
+def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tuple[Path, ...]:
+  """Returns the image files of a folder."""
+  root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', where)
+  files = image_files.images_in(root, pattern='*')
+  if not files:
+    raise InputError(
+      f'{where} is {folder!r}, which holds no image; expected files ending in '
+      f'{", ".join(image_files.EXTENSIONS)}.'
+    )
+  return tuple(files)
+
+
+def check_cutout(path: Path) -> image_files.Header:
+  """Returns the header of a cutout; no pixel is decoded, so that thousands are checked at once."""
+  with image_files.opened(str(path)) as image:
+    mode = image.mode
+    alpha = 'A' in image.getbands() or 'transparency' in image.info
+    header = image_files.Header(image.height, image.width, grey=mode in ('L', 'LA'))
+  if not alpha:
+    raise InputError(
+      f'cutout {path} has no alpha channel ({mode}); save the object as PNG with a transparent '
+      'ground.'
+    )
+  return header
+
+
+def read_cutout(path: Path) -> np.ndarray:
+  """Returns uint8 [h, w, 4], colours not multiplied by alpha."""
+  check_cutout(path)
+  with image_files.opened(str(path)) as image:
+    pixels = np.asarray(image.convert('RGBA'))
+  if not pixels[..., 3].any():
+    raise InputError(f'cutout {path} is transparent everywhere; it shows no object. Remove it.')
+  return pixels
+
+
+def read_background(path: Path, side: int) -> np.ndarray:
+  """Returns the largest square from the top left, BILINEAR to the canvas: uint8 [side, side, 3]."""
+  check_background(path, side)
+  with image_files.opened(str(path)) as image:
+    square = image.convert('RGB').crop((0, 0, min(image.size), min(image.size)))
+  if square.size != (side, side):
+    square = square.resize((side, side), Image.Resampling.BILINEAR)
+  return np.asarray(square)
+
+
+def check_background(path: Path, side: int) -> None:
+  """Refuses a background that is much smaller than the canvas; reads its header only."""
+  header = image_files.read_header(str(path))
+  have = min(header.height, header.width)
+  if have * MAX_ENLARGEMENT < side:
+    raise InputError(
+      f'background {path} is {header.width}×{header.height} pixels; the canvas has '
+      f'{side}×{side}, and a background is enlarged {MAX_ENLARGEMENT} times at '
+      'most. Remove it or take a larger one.'
+    )
 
 
 class Scenes(Source):
@@ -84,10 +181,8 @@ def pairs(
 
   Args:
     settings: give the canvas, backgrounds an object and the seed of the draw.
-    title: what messages call the images.
-    description: plain values for results.json.
-    labels: of the objects, positions among ImageNet's classes.
-    sizes: of the objects, height and width.
+    title, description: see `Images`.
+    labels, sizes: of the objects: positions among ImageNet's classes, height and width.
     cutout, background: read one by number, uint8 [h, w, 4] and [S, S, 3].
     names: of the objects and of the backgrounds, for messages.
   """
@@ -102,6 +197,23 @@ def pairs(
     'imagenet_class': classes,
     'foreground_size': np.asarray(sizes)[drawn_pairs[:, 0]],
   }
+
+  def read(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
+    pixels = cutout(int(numbers[0]))
+    height, width = pixels.shape[:2]
+    padded = np.pad(pixels, ((0, room - height), (0, room - width), (0, 0)))
+    return background(int(numbers[1])), padded, np.int32((pixels[..., 3] >= 128).sum())
+
+  def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
+    import tensorflow as tf
+
+    image, foreground, count = tf.numpy_function(read, [pair], (tf.uint8, tf.uint8, tf.int32))
+    return {
+      'image': tf.ensure_shape(image, [side, side, 3]),
+      'foreground': tf.ensure_shape(foreground, [room, room, 4]),
+      'foreground_pixels': tf.ensure_shape(count, []),
+    }
+
   return Images(
     title=title,
     num_examples=len(drawn_pairs),
@@ -117,30 +229,10 @@ def pairs(
       'pair_seed': settings.pair_seed,
     },
     store=MemoryStore(drawn_pairs, classes),
-    decode=functools.partial(_decode, cutout=cutout, background=background, room=room, side=side),
+    decode=decode,
     where=lambda index: (
       f'{names[0][drawn_pairs[index, 0]]} on {names[1][drawn_pairs[index, 1]]} (example {index})'
     ),
     sizes=lambda indices: [(side, side)] * len(indices),
     columns={name: values.astype(np.int32) for name, values in columns.items()},
   )
-
-
-def _decode(
-  pair: tf.Tensor, cutout: Read, background: Read, room: int, side: int
-) -> dict[str, tf.Tensor]:
-  """Returns `image`, `foreground` and `foreground_pixels` of a pair of positions."""
-  import tensorflow as tf
-
-  def read(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
-    pixels = cutout(int(numbers[0]))
-    height, width = pixels.shape[:2]
-    padded = np.pad(pixels, ((0, room - height), (0, room - width), (0, 0)))
-    return background(int(numbers[1])), padded, np.int32((pixels[..., 3] >= 128).sum())
-
-  image, foreground, count = tf.numpy_function(read, [pair], (tf.uint8, tf.uint8, tf.int32))
-  return {
-    'image': tf.ensure_shape(image, [side, side, 3]),
-    'foreground': tf.ensure_shape(foreground, [room, room, 4]),
-    'foreground_pixels': tf.ensure_shape(count, []),
-  }

@@ -1,35 +1,59 @@
 """Stored scenes of SI-Score with their factors: the released sets, or sets made here.
 
-The TFDS set `siscore` (size, location, rotation) holds images, labels and numbers of images; the
-factors stand in the archive's metadata.csv and are joined by number. Sets of the builder
+A released set is a folder as it unpacks, such as area/<class>/<image id>.jpg, or the TFDS set
+`siscore` (size, location, rotation), which holds images, labels and numbers of images; the factors
+stand in metadata.csv beside it and are joined by number. Sets of the builder
 `si_score_scenes` hold their factors themselves. `dataset_label` of `siscore` is not read: its names
-are not those of its numbers.
+are not those of its numbers. A subset of k takes all scenes of k pairs of object and background,
+since levels are compared on the same pairs.
 
-A subset of k takes all scenes of k pairs of object and background, since levels are compared on
-the same pairs.
+metadata.csv has a line a scene, in the released generator's columns. `x_coord` and `y_coord` are
+the object's centre as fractions from the left and the top, `rotation` is in degrees
+counter-clockwise. `foreground_class` is the place of a class among the sorted names of the classes
+at hand, `foreground_instance` the place of an object in its class, `background` the place of a file
+in backgrounds.csv.
 """
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import functools
-from collections.abc import Mapping
+import io
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from input_pipeline import scene_metadata
+from input_pipeline.image_files import existing_folder, file_images, folders_in, images_in
 from input_pipeline.images import Images
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.tfds import Tfds
 from robustness.core.errors import InputError
 from robustness.models.imagenet_names import WNIDS
+from robustness.scenes.classes import imagenet_index
 
 if TYPE_CHECKING:
   from input_pipeline.tfds_sets import Split
 
+FACTORS = {
+  'image_id': 'image_id',
+  'area': 'area',
+  'angle': 'rotation',
+  'x': 'x_coord',
+  'y': 'y_coord',
+  'background': 'background',
+  'fraction_inside': 'pct_inside_image',
+}
+"""Columns of rows by those of metadata.csv."""
 COLUMNS = ('image_id', 'area', 'angle', 'x', 'y', 'object', 'background', 'fraction_inside')
+_OBJECT = ('foreground_class', 'foreground_instance')
+_SIZE = ('bg_resolution_width', 'bg_resolution_height')
+WHOLE = ('image_id', *_OBJECT, 'background', *_SIZE)
+IN_FILE = ('image_id', 'x_coord', 'y_coord', 'area', 'rotation', *WHOLE[1:], 'pct_inside_image')
 
 
 class SiScore(Source):
@@ -38,16 +62,19 @@ class SiScore(Source):
   resized_on_device = True
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; `settings.path` is the set's metadata.csv, for sets that hold no factors."""
-    from input_pipeline import tfds_sets
+    """See `Source`.
 
-    images = Tfds().open(settings)
-    builder = tfds_sets.find_builder(settings.name, settings.data_dir)
-    columns = _columns(tfds_sets.Split(builder, settings.split), settings.path)
-    pairs = np.unique(
-      np.stack([columns['object'], columns['background']]), axis=1, return_inverse=True
-    )[1].ravel()
-    facts = {'stored': True, 'pairs': int(pairs.max()) + 1, 'metadata': settings.path}
+    With a TFDS set `settings.name`, `settings.path` is its metadata.csv, if the set holds no
+    factors. Without, `settings.path` is a folder of scenes and `settings.metadata` its
+    metadata.csv; '' takes the one in the folder or beside it.
+    """
+    images, factors, metadata = (_of_tfds if settings.name else _of_folder)(settings)
+    columns = {
+      name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)
+      for name, values in factors.items()
+    }
+    pairs = _numbered(columns['object'], columns['background'])
+    facts = {'stored': True, 'pairs': int(pairs.max()) + 1, 'metadata': metadata}
     return dataclasses.replace(
       images,
       class_names=WNIDS,
@@ -58,13 +85,63 @@ class SiScore(Source):
     )
 
 
-def choose_pairs(pairs: np.ndarray, num_pairs: int, seed: int) -> np.ndarray:
-  """Returns the positions of all scenes of some pairs, ascending.
+def _of_tfds(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str]:
+  """Returns the images of a TFDS set, their factors, and where these stand."""
+  from input_pipeline import tfds_sets
 
-  Args:
-    pairs: int [N], the pair of every scene, 0 .. P - 1.
-    num_pairs: how many pairs to choose; 0 takes all.
-    seed: fixes the choice.
+  images = Tfds().open(settings)
+  builder = tfds_sets.find_builder(settings.name, settings.data_dir)
+  factors = _columns(tfds_sets.Split(builder, settings.split), settings.path)
+  return images, factors, settings.path
+
+
+def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str]:
+  """Returns the images of a released folder, ascending by number, their factors, and where these
+  stand."""
+  advice = 'give a folder of scenes, <class>/<image id>.jpg, or config.data.name=siscore/FACTOR.'
+  root = existing_folder(settings.path, advice)
+  folders = folders_in(root)
+  if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
+    raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')
+  numbers: dict[int, tuple[Path, int]] = {}
+  for name, folder in folders.items():
+    label = imagenet_index(name, f'{root}: folder')
+    for file in images_in(folder):
+      if not file.stem.isdecimal() or int(file.stem) in numbers:
+        raise InputError(f'{file} is not called after the number of an image, or another one is.')
+      numbers[int(file.stem)] = file, label
+  if not numbers:
+    raise InputError(f'{root} holds no <class>/<image id>.jpg: {advice}')
+  places = [root / 'metadata.csv', root.parent / 'metadata.csv']
+  found = [place for place in places if place.is_file()]
+  if not settings.metadata and not found:
+    raise InputError(
+      f'config.data.metadata is empty, and {places[0]} is not there: give the metadata.csv of the '
+      'set, of the folder object_size, object_location or object_rotation.'
+    )
+  metadata = settings.metadata or str(found[0])
+  ids = np.array(sorted(numbers))
+  labels = np.array([numbers[number][1] for number in ids.tolist()], np.int32)
+  images = file_images(
+    [str(numbers[number][0]) for number in ids.tolist()],
+    labels,
+    WNIDS,
+    title=f'scenes in {settings.path}',
+    description={'path': settings.path},
+    channels=3,
+  )
+  return images, _joined(metadata, ids, labels), metadata
+
+
+def _numbered(*columns: np.ndarray) -> np.ndarray:
+  """Returns the place of each row among the sorted different rows, int [N]."""
+  return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
+
+
+def choose_pairs(pairs: np.ndarray, num_pairs: int, seed: int) -> np.ndarray:
+  """Returns the positions of all scenes of some pairs, ascending; 0 takes all pairs.
+
+  `pairs`, int [N], has the pair of every scene, 0 .. P - 1.
   """
   chosen = choose_subset(int(pairs.max()) + 1, num_pairs, seed)
   return np.flatnonzero(np.isin(pairs, chosen))
@@ -74,7 +151,7 @@ def _columns(split: Split, path: str) -> dict[str, np.ndarray]:
   """Returns the factors that a set holds itself, or those of its metadata.csv."""
   features, name = split.builder.info.features, split.builder.info.full_name
   if set(COLUMNS) <= set(features):
-    return _narrow(split.numbers(COLUMNS))
+    return split.numbers(COLUMNS)
   if 'image_id' not in features:
     raise InputError(
       f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
@@ -85,26 +162,13 @@ def _columns(split: Split, path: str) -> dict[str, np.ndarray]:
       f'config.data.path is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
     )
   stored = split.numbers(('image_id', 'label'))
-  factors = scene_metadata.join(path, stored['image_id'])
-  _check_classes(path, factors['foreground_class'], stored['label'])
-  classes = np.stack([factors['foreground_class'], factors['foreground_instance']])
-  objects = np.unique(classes, axis=1, return_inverse=True)[1].ravel()
-  return _narrow(
-    {
-      'image_id': stored['image_id'],
-      'area': factors['area'],
-      'angle': factors['rotation'],
-      'x': factors['x_coord'],
-      'y': factors['y_coord'],
-      'object': objects,
-      'background': factors['background'],
-      'fraction_inside': factors['pct_inside_image'],
-    }
-  )
+  return _joined(path, stored['image_id'], stored['label'])
 
 
-def _check_classes(path: str, classes: np.ndarray, labels: np.ndarray) -> None:
-  """Refuses a table in which one class has images of several labels."""
+def _joined(path: str, image_ids: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+  """Returns the columns of images from metadata.csv; refuses one whose classes are not theirs."""
+  factors = join_metadata(path, image_ids)
+  classes = factors['foreground_class']
   met = np.unique(np.stack([classes, labels]), axis=1)
   several = met[0, 1:][met[0, 1:] == met[0, :-1]]
   if len(several):
@@ -113,11 +177,83 @@ def _check_classes(path: str, classes: np.ndarray, labels: np.ndarray) -> None:
       f'{path}: images of foreground_class {int(several[0])} have the labels '
       f'{labels_met}. Is it the table of another factor?'
     )
+  columns = {ours: factors[theirs] for ours, theirs in FACTORS.items()}
+  columns['object'] = _numbered(*(factors[column] for column in _OBJECT))
+  return {name: columns[name] for name in COLUMNS}
 
 
-def _narrow(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Returns the columns as rows carry them: int32 and float32."""
+def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
+  """Returns the columns, [N] each: int64 where numbers are whole, else float64; by image_id."""
+  header, table = _numbers(Path(path))
+  missing = [name for name in IN_FILE if name not in header]
+  if missing:
+    raise InputError(
+      f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}. '
+      f'Expected: {", ".join(IN_FILE)}.'
+    )
+  table = table[np.argsort(table[:, header.index('image_id')], kind='stable')]
+  columns = {name: table[:, header.index(name)] for name in IN_FILE}
+  ids, inside = columns['image_id'], columns['pct_inside_image']
+  twice = ids[1:][ids[1:] == ids[:-1]]
+  if len(twice):
+    raise InputError(
+      f'{path} names image {int(twice[0])} more than once; are several tables '
+      'joined? Each set has its own.'
+    )
+  if not ((inside >= 0) & (inside <= 1)).all():
+    worst = int(np.argmax(np.abs(inside - 0.5)))
+    raise InputError(
+      f'{path}: pct_inside_image of image {int(ids[worst])} is {inside[worst]:g}; '
+      'it is a fraction in [0, 1].'
+    )
   return {
-    name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)
-    for name, values in columns.items()
+    name: values.astype(np.int64) if name in WHOLE else values for name, values in columns.items()
   }
+
+
+def _numbers(path: Path) -> tuple[list[str], np.ndarray]:
+  """Returns the header and the numbers below it, float64 [N, columns]."""
+  try:
+    with path.open(encoding='utf-8') as file:
+      header, body = file.readline().strip().split(','), file.read()
+  except OSError as error:
+    raise InputError(
+      f'cannot read {path}: {error.strerror}. metadata.csv lies in the archive of the released set.'
+    ) from error
+  if not body.strip():
+    raise InputError(f'{path} holds no lines below its header.')
+  try:
+    return header, np.loadtxt(io.StringIO(body), delimiter=',', ndmin=2)
+  except ValueError as error:
+    raise InputError(f'{path} cannot be read: {error}. Is it cut short? Fetch it again.') from error
+
+
+def join_metadata(path: str | Path, image_ids: np.ndarray) -> dict[str, np.ndarray]:
+  """Returns the columns of `read_metadata` for some images, in their order."""
+  table = read_metadata(path)
+  known = table['image_id']
+  places = np.minimum(np.searchsorted(known, image_ids), len(known) - 1)
+  unknown = known[places] != image_ids
+  if unknown.any():
+    raise InputError(
+      f'{path} does not name {int(unknown.sum())} of {len(image_ids)} images, first '
+      f'image_id {int(image_ids[unknown][0])}. Is it the table of another factor?'
+    )
+  return {name: values[places] for name, values in table.items()}
+
+
+def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
+  """Returns metadata.csv of columns [N] with the names of `IN_FILE`; fractions to 4 digits."""
+
+  def written(name: str) -> Iterable[int | float]:
+    digits = 4 if name == 'pct_inside_image' else 7
+    return (int(v) if name in WHOLE else round(float(v), digits) for v in columns[name])
+
+  return csv_text(IN_FILE, zip(*map(written, IN_FILE), strict=True))
+
+
+def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+  """Returns a table as the released generator writes it."""
+  out = io.StringIO()
+  csv.writer(out, lineterminator='\n').writerows([header, *rows])
+  return out.getvalue()

@@ -4,14 +4,28 @@
 kept in memory, still encoded, and shuffled by a full permutation, the same as of rows in memory.
 Larger ones are streamed, see `input_pipeline.tfds_sets`.
 
-Corrupted images, in a single config, are images like all others here; `tfds_corrupted` reads
-several configs as the parts of one stored set. Neither crops them again for a classifier.
+Corrupted images, in a single config, are images like all others for the source `tfds`;
+`tfds_corrupted` reads several configs as the parts of one stored set. `name` is then a pattern over
+the configs of one data set: 'cifar10_corrupted/*', 'corrupted/cifar10_*',
+'imagenet2012_corrupted/*_3'; it stands for those that are prepared. A name without '*' is one
+config, prepared if need be. Rows are ordered by corruption (as in
+`robustness.corruptions.names.NAMES`; clean images first), then severity, then place in the files;
+`base_id` is that place, since TFDS writes all configs of one of these sets in the same order.
+Neither source crops corrupted images again for a classifier.
 """
 
 from __future__ import annotations
 
+import fnmatch
+from typing import TYPE_CHECKING
+
+from input_pipeline.corruption_parts import Part, of_parts
 from input_pipeline.images import Images, Store
 from input_pipeline.settings import DataSettings, Source
+from robustness.core.errors import InputError, nearest
+
+if TYPE_CHECKING:
+  from input_pipeline.tfds_sets import Split
 
 MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30
 
@@ -43,3 +57,87 @@ class Tfds(Source):
       cropped=tfds_sets.stored_part(builder) is not None,
       **split.image_fields,
     )
+
+
+class TfdsCorrupted(Source):
+  """Several configs of a corrupted TFDS set as one stored set, a part each."""
+
+  name = 'tfds_corrupted'
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
+    from input_pipeline.tfds_sets import SplitsStore
+
+    parts = _by_part(settings)
+    splits = [*parts.values()]
+    return of_parts(
+      [*parts],
+      splits[0].num_examples,
+      title=f'tfds {settings.name!r}, split {settings.split!r}',
+      description={
+        'name': settings.name,
+        'split': settings.split,
+        'dataset': f'{splits[0].builder.name}:{splits[0].builder.version}',
+      },
+      class_names=_same_classes(splits),
+      store=SplitsStore(splits),
+      **splits[0].image_fields,
+    )
+
+
+def _by_part(settings: DataSettings) -> dict[Part, Split]:
+  from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
+
+  opened: dict[Part, Split] = {}
+  for name in _names(settings):
+    builder = prepared_builder(name, settings.data_dir)
+    part = stored_part(builder)
+    if part is None:
+      raise InputError(
+        f'config.data.name: {builder.info.full_name!r} says of no corruption and '
+        "severity; it should be as in 'cifar10_corrupted/brightness_1'."
+      )
+    if part in opened:
+      raise InputError(
+        f'{opened[part].builder.info.full_name} and {builder.info.full_name} both hold '
+        f'{part}: give a narrower pattern in config.data.name.'
+      )
+    opened[part] = Split(builder, settings.split)
+  return dict(sorted(opened.items()))
+
+
+def _names(settings: DataSettings) -> list[str]:
+  """Returns the names <data set>/<config> that the pattern stands for."""
+  from input_pipeline.tfds_sets import prepared_configs
+
+  if '*' not in settings.name:
+    return [settings.name]
+  dataset, _, pattern = settings.name.partition('/')
+  prepared = prepared_configs(dataset, settings.data_dir)
+  chosen = fnmatch.filter(prepared, pattern)
+  if not chosen:
+    known = nearest(pattern, prepared) if prepared else 'none is prepared there'
+    raise InputError(
+      f'config.data.name is {settings.name!r}, which no prepared config of '
+      f'{dataset} is called after: {known}. Prepare them with tfds.load first.'
+    )
+  return [f'{dataset}/{config}' for config in chosen]
+
+
+def _same_classes(splits: list[Split]) -> tuple[str, ...]:
+  """Returns the classes; refuses configs that differ in images, size or classes."""
+  from input_pipeline.tfds_sets import check_features
+
+  facts = []
+  for split in splits:
+    image, names = check_features(split.builder)
+    facts.append((split.num_examples, image.shape, names))
+  for split, fact in zip(splits, facts, strict=True):
+    if fact != facts[0]:
+      different = [f'{a} and {b}' for a, b in zip(facts[0][:2], fact[:2], strict=True) if a != b]
+      raise InputError(
+        f'{splits[0].builder.info.full_name} and {split.builder.info.full_name} differ in '
+        f'images, size or classes ({", ".join(different) or "classes"}): give a '
+        'narrower pattern in config.data.name.'
+      )
+  return facts[0][2]

@@ -1,17 +1,33 @@
 """Frames of neighbor sets: a metadata folder, and a folder of frames.
 
-`config.data.metadata` is laid out as ImageNet-Vid-Robust was released, or one such folder for
-each split; `config.data.path` is the folder that its paths lie under. Rows are the
-distinct frames, `config.data.num_images` counts anchors, whose neighbors come along, and the
-columns are those of `input_pipeline.neighbor_frames.NeighborFrames`.
+`config.data.metadata` is laid out as ImageNet-Vid-Robust or YTBB-Robust were released, or one such
+folder for each split; `config.data.path` is the folder that its paths lie under, or holds
+`ytbb_videos`. A frame is a row once,
+however many sets it is a member of; `config.data.num_images` counts anchors, whose neighbors come
+along; the columns are those of `NeighborFrames`.
 """
 
 from __future__ import annotations
 
-from input_pipeline import neighbor_frames
-from input_pipeline.image_files import file_images
-from input_pipeline.images import Images
+import dataclasses
+import functools
+import os
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from input_pipeline.image_files import existing_folder, file_images
+from input_pipeline.images import Images, padded_labels
 from input_pipeline.settings import DataSettings, Source
+from robustness.core.errors import InputError, nearest
+from robustness.models import label_space
+from robustness.video.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, linked, to_columns
+from robustness.video.metadata import SETS, NeighborSets, find, read
+from robustness.video.ytbb_robust import VIDEOS
+
+SPACES = ('imagenet_vid', 'youtube_bb')
+LISTED = 10
+_SUBSET = 0xA2C4  # the random stream of `choose`
 
 
 class VideoNeighbors(Source):
@@ -19,11 +35,12 @@ class VideoNeighbors(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; the distinct frames of the sets, uint8 RGB."""
-    home = neighbor_frames.find_metadata(settings.metadata or settings.path, settings.split)
-    frames = neighbor_frames.load(home, settings.path, settings.name, settings.allow_missing)
+    home = find_metadata(settings.metadata or settings.path, settings.split)
+    frames = load(home, settings.path, settings.name, settings.allow_missing)
     missing = {'missing_frames': len(frames.missing), 'missing_anchors': frames.missing_anchors}
+    root = frames_folder(settings.path)
     return file_images(
-      [f'{settings.path.rstrip("/")}/{path}' for path in frames.paths],
+      [f'{root}/{path}' for path in frames.paths],
       frames.labels,
       frames.class_names,
       title=f'neighbor sets {str(home)!r}',
@@ -38,3 +55,186 @@ class VideoNeighbors(Source):
       columns=frames.columns,
       choose=frames.choose,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class NeighborFrames:
+  """N distinct frames, in the order of their paths.
+
+  Attributes:
+    paths: under the folder of frames.
+    labels: int32 [N], or [N, L] padded with −1; a frame without labels of its own has those of the
+      anchors whose sets it is in.
+    class_names: in the order of the labels.
+    group_id: int32 [N, M], the sets that a frame is in (positions of their anchors in the
+      metadata), padded with −1.
+    offset: int32 [N, M], frame number minus the anchor's; 0 is the anchor itself, and padding.
+    frame_type: int32 [N], position in `metadata.FRAME_TYPES`, −1 where unknown.
+    fps: float32 [N], frames a second of the video, NaN where unknown.
+    num_anchors: how many sets there are.
+    missing: paths of the metadata that are not on disk and were left out.
+    missing_anchors: how many of these are anchors, whose sets were left out whole.
+  """
+
+  paths: tuple[str, ...]
+  labels: np.ndarray
+  class_names: tuple[str, ...]
+  group_id: np.ndarray
+  offset: np.ndarray
+  frame_type: np.ndarray
+  fps: np.ndarray
+  num_anchors: int
+  missing: tuple[str, ...]
+  missing_anchors: int
+
+  @property
+  def anchor(self) -> np.ndarray:
+    """int32 [N], 1 where the frame is an anchor."""
+    return ((self.group_id >= 0) & (self.offset == 0)).any(1).astype(np.int32)
+
+  @property
+  def columns(self) -> dict[str, np.ndarray]:
+    """What rows carry beside image and label."""
+    return {
+      GROUP: self.group_id,
+      OFFSET: self.offset,
+      'anchor': self.anchor,
+      FRAME_TYPE: self.frame_type,
+      FPS: self.fps,
+      PATH: np.array(self.paths),
+    }
+
+  @functools.cached_property
+  def families(self) -> np.ndarray:
+    """int [N]: equal for frames of sets that share a frame, directly or through other sets.
+
+    Such sets are chosen together: frames of a set that is not there whole would be a wrong number.
+    """
+    return linked(self.group_id)
+
+  def choose(self, num_anchors: int, seed: int) -> np.ndarray:
+    """Returns the positions of all frames of random sets, ascending; 0 takes all.
+
+    Sets that share frames come together, which may make them a few more. Choices of one seed are
+    nested.
+    """
+    if num_anchors > self.num_anchors:
+      raise InputError(
+        f'config.data.num_images is {num_anchors}, which counts anchors here; there '
+        f'are {self.num_anchors} (0 takes all).'
+      )
+    if not num_anchors:
+      return np.arange(len(self.paths))
+    anchors = np.argwhere((self.group_id >= 0) & (self.offset == 0))[:, 0]
+    families, sizes = np.unique(self.families[anchors], return_counts=True)
+    order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
+    last = int(np.searchsorted(np.cumsum(sizes[order]), num_anchors))
+    return np.flatnonzero(np.isin(self.families, families[order[: last + 1]]))
+
+
+def find_metadata(path: str, split: str) -> Path:
+  """Returns the folder of metadata: that of the split if there is one, else `path` itself."""
+  advice = f'give the folder that holds {SETS} or metadata/{SETS}.'
+  root = existing_folder(path, advice, 'config.data.metadata')
+  if split and find(root / split):
+    return root / split
+  if split not in ('', 'test'):
+    splits = [f.name for f in sorted(root.iterdir()) if find(f)]
+    raise InputError(
+      f'config.data.split is {split!r}, but {root} has no folder of that name with '
+      f'neighbor sets: {nearest(split, splits)}.'
+    )
+  return root
+
+
+def load(
+  metadata: Path, frames: str, names: str = '', allow_missing: bool = False
+) -> NeighborFrames:
+  """Reads neighbor sets and looks for their frames in a folder.
+
+  `names` is the label space of the classes where the metadata bring no class index:
+  'imagenet_vid' (''), or 'youtube_bb'. A set with a missing anchor is left out.
+  """
+  sets = read(metadata)
+  root = frames_folder(frames, sets.frames[0])
+  present = np.array([_is_file(root, path) for path in sets.frames])
+  missing = tuple(path for path, there in zip(sets.frames, present, strict=True) if not there)
+  if missing and (not allow_missing or not present[sets.anchors].any()):
+    raise _refusal(missing, sets, root)
+  return _assemble(sets, class_names(sets, names), present, missing)
+
+
+def frames_folder(path: str, first: str = '') -> Path:
+  """Returns the folder that frames lie under: `path`, or `ytbb_videos` in it; refuses one that is
+  not there, and says of which path the first frame is."""
+  root = existing_folder(path, f'give the folder that holds {first!r} and the other frames.')
+  return root / VIDEOS if (root / VIDEOS).is_dir() else root
+
+
+def _is_file(root: Path, path: str) -> bool:
+  if PurePosixPath(path).is_absolute() or '..' in PurePosixPath(path).parts:
+    raise InputError(
+      f'frame {path!r} does not lie under the folder of frames: paths are relative, without "..".'
+    )
+  return (root / path).is_file()
+
+
+def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputError:
+  anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
+  listed = ', '.join(missing[:LISTED]) + (', ...' if len(missing) > LISTED else '')
+  elsewhere = [f for f in (root.parent, *sorted(root.glob('*'))) if os.path.isfile(f / missing[0])]
+  fix = (
+    f'The first lies in {elsewhere[0]}: give that folder.'
+    if elsewhere
+    else 'Fetch them, or take the sets as far as there are frames with allow_missing=True '
+    '(--config.data.allow_missing=True); sets without their anchor are left out.'
+  )
+  return InputError(
+    f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
+    f'{len(sets.anchors)} anchors): {listed}. {fix}'
+  )
+
+
+def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
+  """Returns the classes' names, in the words of the label space that they are of, if of any."""
+  if not sets.class_names:
+    space = label_space.get(names or SPACES[0]).class_names
+    sets.check_labels(names or SPACES[0], len(space), f'config.data.name (of {SPACES})')
+    return space
+  own = label_space.coarse_space(sets.class_names)
+  return own.class_names if own else sets.class_names
+
+
+def _assemble(
+  sets: NeighborSets, names: tuple[str, ...], present: np.ndarray, missing: tuple[str, ...]
+) -> NeighborFrames:
+  """Returns the frames that are present and members of a set whose anchor is."""
+  columns = to_columns(sets)
+  whole = present[sets.anchors]
+  member = (columns[GROUP] >= 0) & present[:, None] & whole[np.maximum(columns[GROUP], 0)]
+  rows = np.flatnonzero(member.any(1))
+  first = np.argsort(~member, axis=1, kind='stable')[:, : member.sum(1).max()]
+  group_id, offset = (
+    np.take_along_axis(np.where(member, columns[name], padding), first, 1)[rows]
+    for name, padding in ((GROUP, -1), (OFFSET, 0))
+  )
+  by_frame = []
+  for index, groups in zip(rows, group_id, strict=True):
+    own = sets.labels[index]
+    source = own if (own >= 0).any() else sets.labels[sets.anchors[groups[groups >= 0]]]
+    by_frame.append(np.unique(source[source >= 0]))
+  labels = padded_labels(by_frame)
+  kinds = columns.get(FRAME_TYPE, np.full(len(present), -1, np.int32))
+  fps = columns.get(FPS, np.full(len(present), np.nan))
+  return NeighborFrames(
+    paths=tuple(sets.frames[row] for row in rows),
+    labels=labels[:, 0] if labels.shape[1] == 1 else labels,
+    class_names=names,
+    group_id=group_id,
+    offset=offset,
+    frame_type=kinds[rows],
+    fps=fps[rows].astype(np.float32),
+    num_anchors=int(whole.sum()),
+    missing=missing,
+    missing_anchors=int((~whole).sum()),
+  )

@@ -3,8 +3,6 @@
 The same attack serves adversarial training and the views of a study.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 from collections.abc import Callable
@@ -12,14 +10,54 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from robustness.attacks import balls
-from robustness.attacks.losses import LOSSES, margin
-from robustness.core.registry import Part, Registry
+from robustness.core.errors import InputError
+from robustness.core.registry import Part, Registry, word
 
 STATISTICS = ('running', 'batch')
-Logits = Callable[[jax.Array], jax.Array]
+Array = jax.Array
+Scalar = Array | float
+Logits = Callable[[Array], Array]
 """A pure function from images [B, H, W, C] to logits [B, classes]."""
+
+
+def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+  """Returns −log softmax(z)_y, float32 [B]."""
+  return optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
+
+
+def margin(logits: jax.Array, labels: jax.Array) -> jax.Array:
+  """Returns max_{i≠y} z_i − z_y, float32 [B]: above 0 where the prediction is wrong."""
+  scores = logits.astype(jnp.float32)
+  own = jnp.take_along_axis(scores, labels[:, None], 1)[:, 0]
+  others = jnp.where(jax.nn.one_hot(labels, scores.shape[1], dtype=bool), -jnp.inf, scores)
+  return others.max(1) - own
+
+
+def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
+  """Returns the difference of logits ratio, (max_{i≠y} z_i − z_y) / (z_(1) − z_(3)), float32 [B].
+
+  z_(1) ≥ z_(2) ≥ ... are the logits in order. Shifting or scaling the logits does not change it, so
+  that it has a gradient where the cross-entropy of a sure prediction has none in float32.
+
+  Raises:
+    InputError: fewer than three classes.
+
+  Reference: Croce & Hein (2020), see `auto_pgd`, equation 6.
+  """
+  if logits.shape[-1] < 3:
+    raise InputError(
+      f"the loss 'dlr' compares the first with the third logit, and this classifier has "
+      f"{logits.shape[-1]} classes: take 'cross_entropy'."
+    )
+  top = jax.lax.top_k(logits.astype(jnp.float32), 3)[0]
+  return margin(logits, labels) / (top[:, 0] - top[:, 2] + 1e-12)
+
+
+LOSSES = {'cross_entropy': cross_entropy, 'dlr': dlr}
+"""What attacks ascend, for each image, of logits [B, classes] and labels int32 [B]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,29 +69,23 @@ class Attack(Part):
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
     statistics: which statistics batch normalisation uses while a training's examples are made:
       'running' averages, or those of the 'batch'; the averages are not moved by an attack.
-    loss: what is ascended, 'cross_entropy' or 'dlr', see `robustness.attacks.losses`.
+    loss: what is ascended, 'cross_entropy' or 'dlr', see `LOSSES`.
   """
 
   section: ClassVar[str] = 'config.classifier.attack'
   norm: str = 'linf'
   epsilon: float = 8 / 255
-  statistics: str = 'batch'
-  loss: str = 'cross_entropy'
+  statistics: str = word('batch', STATISTICS)
+  loss: str = word('cross_entropy', LOSSES)
 
   def __post_init__(self) -> None:
+    super().__post_init__()
     balls.check(f'{self.section}.{self.name}', self.norm, self.epsilon)
-    self.choice('statistics', STATISTICS)
-    self.choice('loss', LOSSES)
 
   @abc.abstractmethod
   def __call__(
-    self,
-    keys: jax.Array,
-    logits: Logits,
-    images: jax.Array,
-    labels: jax.Array,
-    scale: jax.Array | float = 1.0,
-  ) -> jax.Array:
+    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
+  ) -> Array:
     """Returns adversarial images [B, H, W, C] in [0, 1], which carry no gradient.
 
     Each row depends on its own key, image and label only, given `logits` of which the same holds.
@@ -80,31 +112,23 @@ class Attack(Part):
   def worst(
     self,
     restarts: int,
-    keys: jax.Array,
+    keys: Array,
     logits: Logits,
-    images: jax.Array,
-    labels: jax.Array,
-    scale: jax.Array | float = 1.0,
-  ) -> jax.Array:
+    images: Array,
+    labels: Array,
+    scale: Scalar = 1.0,
+  ) -> Array:
     """Returns, of some runs, the result with the largest margin, image by image.
 
     An image is predicted wrongly if any of its runs ended so. The first run has the given keys, run
     r has fold_in(key, r): more restarts never make an attack weaker. One that draws nothing runs
     once.
-
-    Args:
-      restarts: runs, at least 1.
-      keys: see `__call__`.
-      logits: see `__call__`.
-      images: see `__call__`.
-      labels: see `__call__`.
-      scale: see `__call__`.
     """
     first = self(keys, logits, images, labels, scale)
     if restarts == 1 or not self.draws:
       return first
 
-    def again(run: jax.Array, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def again(run: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
       kept, largest = state
       own = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
       other = self(own, logits, images, labels, scale)

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.attacks import Attack, Logits, balls
-from robustness.attacks.losses import LOSSES, margin
+from robustness.attacks import LOSSES, Array, Attack, Logits, Scalar, balls, margin
+from robustness.core.registry import setting
 from robustness.corruptions.names import LIKE_NOISE
 
 MOMENTUM, INCREASING = 0.75, 0.75  # α and ρ of the paper
-Iterate = dict[str, jax.Array]
+Iterate = dict[str, Array]
 """Points `x` [B, H, W, C] with `gradient`, and `loss` and `margin` [B]."""
 
 
@@ -36,34 +36,24 @@ class AutoPGD(Attack):
   """
 
   resembles = LIKE_NOISE
-  steps: int = 10
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require(self.steps >= 1, 'steps', 'at least 1')
+  steps: int = setting(10, 'at least 1', lambda x: x >= 1)
 
   def __call__(
-    self,
-    keys: jax.Array,
-    logits: Logits,
-    images: jax.Array,
-    labels: jax.Array,
-    scale: jax.Array | float = 1.0,
-  ) -> jax.Array:
-    """See `Attack`."""
+    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
+  ) -> Array:
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     spans = jnp.asarray(checkpoints(self.steps))
 
-    def value(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
       scores = logits(x)
       losses = LOSSES[self.loss](scores, labels)
       return losses.sum(), (losses, margin(scores, labels))
 
-    def evaluated(x: jax.Array) -> Iterate:
+    def evaluated(x: Array) -> Iterate:
       gradient, (loss, wrongness) = jax.grad(value, has_aux=True)(x)
       return {'x': x, 'gradient': gradient, 'loss': loss, 'margin': wrongness}
 
-    def step(k: jax.Array, state: _State) -> _State:
+    def step(k: Array, state: _State) -> _State:
       return state.after(evaluated(self._moved(k, state, images, epsilon)), spans[k])
 
     begin, rows = evaluated(balls.start(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
@@ -79,9 +69,7 @@ class AutoPGD(Attack):
     )
     return jax.lax.stop_gradient(jax.lax.fori_loop(0, self.steps, step, state).worst['x'])
 
-  def _moved(
-    self, k: jax.Array, state: _State, images: jax.Array, epsilon: jax.Array | float
-  ) -> jax.Array:
+  def _moved(self, k: Array, state: _State, images: Array, epsilon: Scalar) -> Array:
     """Returns x_(k+1)."""
     now, size = state.now, state.size.reshape(-1, 1, 1, 1)
     direction = jax.vmap(lambda g: balls.direction(g, self.norm))(now['gradient'])
@@ -94,29 +82,18 @@ class AutoPGD(Attack):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _State:
-  """What is carried from step to step, of each image.
-
-  Attributes:
-    now: the iterate.
-    previous: the point before it.
-    best: the iterate of highest loss.
-    worst: that of the largest margin.
-    size: η.
-    halved: whether η was halved at the last checkpoint.
-    best_before: the highest loss at the last checkpoint.
-    rises: steps since then in which the loss rose.
-  """
+  """What is carried from step to step, of each image."""
 
   now: Iterate
-  previous: jax.Array
-  best: Iterate
-  worst: Iterate
-  size: jax.Array
-  halved: jax.Array
-  best_before: jax.Array
-  rises: jax.Array
+  previous: Array  # the point before it
+  best: Iterate  # of highest loss
+  worst: Iterate  # of the largest margin
+  size: Array  # η
+  halved: Array  # whether η was halved at the last checkpoint
+  best_before: Array  # the highest loss at the last checkpoint
+  rises: Array  # steps since then in which the loss rose
 
-  def after(self, made: Iterate, span: jax.Array) -> _State:
+  def after(self, made: Iterate, span: Array) -> _State:
     """Returns the state after a step; `span` is the number of steps a checkpoint ends, or 0."""
     check = span > 0
     rises = self.rises + (made['loss'] > self.now['loss'])
@@ -135,7 +112,7 @@ class _State:
     )
 
 
-def _where(condition: jax.Array, first: Iterate, second: Iterate) -> Iterate:
+def _where(condition: Array, first: Iterate, second: Iterate) -> Iterate:
   """Returns the first where the condition [B] holds, else the second, array by array."""
   return {
     name: jnp.where(condition.reshape(-1, *[1] * (value.ndim - 1)), value, second[name])

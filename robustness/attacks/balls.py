@@ -3,9 +3,8 @@
 `epsilon` is the radius for pixels in [0, 1] and may be traced.
 """
 
-from __future__ import annotations
-
 import math
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -20,17 +19,10 @@ EXPONENT = np.uint32(0x7F800000)  # the bits of a float32's power of two
 
 
 def check(where: str, norm: str, epsilon: float) -> None:
-  """Refuses an unknown norm, and a radius that is not above 0 or exceeds the range of pixels.
-
-  Args:
-    where: the section's name in messages, for example 'config.study'.
-    norm: 'linf' or 'l2'.
-    epsilon: of the ball.
-  """
+  """Refuses an unknown norm, and a radius that is not above 0 or exceeds the range of pixels."""
   choice(f'{where}.norm', norm, NORMS)
-  largest = 1.0 if norm == 'linf' else math.inf
   require(
-    0 < epsilon <= largest and math.isfinite(epsilon),
+    0 < epsilon <= (1.0 if norm == 'linf' else sys.float_info.max),
     f'{where}.epsilon',
     epsilon,
     'finite, above 0, and at most 1 for linf (pixels are in [0, 1]; 8/255 is .03137)',

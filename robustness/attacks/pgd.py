@@ -1,14 +1,12 @@
 """Gradient ascent on a loss in an ℓ∞ or ℓ2 ball: the fast gradient sign method, and projected."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 
 import jax
 
-from robustness.attacks import Attack, Logits, balls
-from robustness.attacks.losses import LOSSES
+from robustness.attacks import LOSSES, Array, Attack, Logits, Scalar, balls
+from robustness.core.registry import setting
 from robustness.corruptions.names import LIKE_NOISE
 
 
@@ -32,34 +30,22 @@ class PGD(Attack):
 
   name: ClassVar[str] = 'pgd'
   resembles = LIKE_NOISE
-  steps: int = 10
-  step_size: float = 2 / 255
+  steps: int = setting(10, 'at least 1', lambda x: x >= 1)
+  step_size: float = setting(2 / 255, 'above 0', lambda x: x > 0)
   random_start: bool = True
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require(self.steps >= 1, 'steps', 'at least 1')
-    self.require(self.step_size > 0, 'step_size', 'above 0')
 
   @property
   def draws(self) -> bool:
-    """See `Attack`."""
     return self.random_start
 
   def __call__(
-    self,
-    keys: jax.Array,
-    logits: Logits,
-    images: jax.Array,
-    labels: jax.Array,
-    scale: jax.Array | float = 1.0,
-  ) -> jax.Array:
-    """See `Attack`."""
+    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
+  ) -> Array:
     images = jax.lax.stop_gradient(images)
     epsilon, size = scale * self.epsilon, scale * self.step_size
     gradient = jax.grad(lambda perturbed: LOSSES[self.loss](logits(perturbed), labels).sum())
 
-    def step(_: jax.Array, perturbed: jax.Array) -> jax.Array:
+    def step(_: Array, perturbed: Array) -> Array:
       direction = jax.vmap(lambda g: balls.direction(g, self.norm))(gradient(perturbed))
       change = perturbed + size * direction - images
       return balls.clipped(images, change, self.norm, epsilon)
@@ -81,17 +67,10 @@ class FGSM(Attack):
 
   @property
   def draws(self) -> bool:
-    """See `Attack`."""
     return False
 
   def __call__(
-    self,
-    keys: jax.Array,
-    logits: Logits,
-    images: jax.Array,
-    labels: jax.Array,
-    scale: jax.Array | float = 1.0,
-  ) -> jax.Array:
-    """See `Attack`."""
+    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
+  ) -> Array:
     one = PGD(**dataclasses.asdict(self), steps=1, step_size=self.epsilon, random_start=False)
     return one(keys, logits, images, labels, scale)

@@ -1,16 +1,15 @@
 """Augmentations of training examples, in the order of a policy; pure JAX."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
 from robustness.core.registry import Part, Registry
+from robustness.core.typing import PyTree
 
-Example = dict[str, Any]
+Example = dict[str, PyTree]
 """One row, or a batch of them with a leading axis; `partner` is another one."""
 
 
@@ -31,11 +30,13 @@ class Augmentation(Part):
       point of the policy.
     sequential: whether choices differ in cost: a CPU takes row after row, so that a row costs its
       own choice and not all of them; there is no `partner`.
+    one_key_a_row: whether a row has the same key in every step.
   """
 
   section: ClassVar[str] = 'config.classifier.augment'
   needs_partner: ClassVar[bool] = False
   sequential: ClassVar[bool] = False
+  one_key_a_row: ClassVar[bool] = False
 
   @abc.abstractmethod
   def __call__(self, key: jax.Array, example: Example) -> Example:

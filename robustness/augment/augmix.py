@@ -1,7 +1,5 @@
 """AugMix: chains of operations, mixed with each other and with the image."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 
@@ -10,6 +8,7 @@ import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
 from robustness.augment.operations import Drawn, Operations, resembled
+from robustness.core.registry import setting
 from robustness.core.sequential import map_entries
 
 BASIC = (
@@ -51,20 +50,13 @@ class AugMix(Augmentation):
   """
 
   sequential: ClassVar[bool] = True
-  severity: float = 3.0
-  width: int = 3
-  depth: int = 0
-  alpha: float = 1.0
-  mixtures: int = 2
+  severity: float = setting(3.0, 'in (0.1, 10]', lambda x: 0.1 < x <= 10)
+  width: int = setting(3, 'at least 1', lambda x: x >= 1)
+  depth: int = setting(0, 'at least 1, or 0 to draw 1, 2 or 3', lambda x: x >= 0)
+  alpha: float = setting(1.0, 'above 0', lambda x: x > 0)
+  mixtures: int = setting(2, 'at least 1', lambda x: x >= 1)
   clean: bool = True
   all_operations: bool = False
-
-  def __post_init__(self) -> None:
-    self.require(0.1 < self.severity <= 10, 'severity', 'in (0.1, 10]')
-    self.require(self.width >= 1, 'width', 'at least 1')
-    self.require(self.depth >= 0, 'depth', 'at least 1, or 0 to draw 1, 2 or 3')
-    self.require(self.alpha > 0, 'alpha', 'above 0')
-    self.require(self.mixtures >= 1, 'mixtures', 'at least 1')
 
   @property
   def names(self) -> tuple[str, ...]:
@@ -73,11 +65,9 @@ class AugMix(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """See `Augmentation`: what the operations are like."""
     return resembled(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`; C is 1 or 3."""
     image, count = example['image'], (self.mixtures, self.width)
     key_weights, key_share, key_chains = jax.random.split(key, 3)
     weights = jax.random.dirichlet(key_weights, jnp.full((self.width,), self.alpha), count[:1])
@@ -95,13 +85,8 @@ class AugMix(Augmentation):
     return {**example, 'image': images if len(images) > 1 else images[0]}
 
   def chains(self, key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...]) -> Drawn:
-    """Draws operations, arrays [*count, steps, ...]; steps beyond a chain's depth do nothing.
-
-    Args:
-      key: decides.
-      count: of chains.
-      shape: height and width of the images.
-    """
+    """Draws chains of operations for images (H, W), arrays [*count, steps, ...]; steps beyond a
+    chain's depth do nothing."""
     names, steps = self.names, self.depth or DEEPEST
     key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
     depth = jax.random.randint(key_depth, (*count, 1), 1, DEEPEST + 1)
@@ -122,12 +107,7 @@ class AugMix(Augmentation):
 
 
 def magnitudes(level: jax.Array, height: int, width: int) -> dict[str, jax.Array]:
-  """Returns each operation's magnitude at a level, before its sign, in its own unit.
-
-  Args:
-    level: u in (0, 10], any shape.
-    height, width: of the images, in pixels.
-  """
+  """Returns the magnitude of each operation at a level u in (0, 10], in its unit, without sign."""
   share = level / 10
   return {
     'AutoContrast': share,

@@ -1,34 +1,180 @@
-"""AutoAugment: a sub-policy of two operations is drawn for every image."""
+"""AutoAugment and RandAugment: operations that are drawn for every image.
 
-from __future__ import annotations
+What a magnitude means differs between three implementations: 'tensorflow_models' is the code that
+AutoAugment was released with for CIFAR-10 (tensorflow/models, research/autoaugment), 'torchvision'
+has ten bins over each range, 'efficientnet' is TensorFlow's code for ImageNet
+(tpu/models/official/efficientnet), which RandAugment was released with.
+"""
 
 import dataclasses
 import functools
+import pathlib
+import tomllib
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.augment import Augmentation, Example, sub_policies
-from robustness.augment.magnitudes import STRONGEST, magnitude
-from robustness.augment.operations import (
-  MEAN_COLOUR,
-  Drawn,
-  Operations,
-  below,
-  check_colour,
-  resembled,
-)
-from robustness.augment.sub_policies import LISTS, SubPolicy
+from robustness.augment import Augmentation, Example, operations
+from robustness.core.errors import InputError, nearest
+from robustness.core.registry import setting, word
+from robustness.core.settings import choice, require
 
-FILL = {'tensorflow_models': MEAN_COLOUR, 'torchvision': (0,), 'efficientnet': (128,)}
+LISTS: dict[str, str] = tomllib.loads(
+  pathlib.Path(__file__).with_name('sub_policies.toml').read_text()
+)
+"""Sub-policies, one a line."""
+HIGHEST = 10
+STRONGEST = {'tensorflow_models': 10, 'torchvision': 9, 'efficientnet': 10}
+"""The level of the full range: torchvision counts its ten bins from 0."""
+FACTORS = ('Brightness', 'Contrast', 'Color', 'Sharpness')
+UNUSED = ('AutoContrast', 'Equalize', 'Invert')
+FILL = {'tensorflow_models': operations.MEAN_COLOUR, 'torchvision': (0,), 'efficientnet': (128,)}
 SQUARE = {'tensorflow_models': (125, 122, 113), 'torchvision': (0,), 'efficientnet': (128,)}
 """Levels of what warps vacate, and of what Cutout covers.
 
 In tensorflow_models images are transparent there: black (grey under the square) for the operation
 that follows, and the mean colour at the end.
 """
+RAND_STRONGEST = {'torchvision': 30, 'efficientnet': 10}
+"""The magnitude of the full range, by implementation."""
+WITHOUT = {'torchvision': ('Invert',), 'efficientnet': ()}
+CHANCE = {'torchvision': (1.0, 1.0), 'efficientnet': (0.2, 0.8)}
+"""The range from which an operation's probability is drawn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Magnitude:
+  """A magnitude in the unit of `operations.UNITS`, and `mirrored`, its value in half of the cases
+  where the sign is random: −value, or 2 − value of a factor; else equal to `value`."""
+
+  value: float
+  mirrored: float
+
+
+def magnitude(
+  implementation: str, name: str, level: float, height: int, width: int, strongest: int = 0
+) -> Magnitude:
+  """Returns an operation's magnitude in its own unit, for images of a size in pixels.
+
+  Raises InputError for a level outside 0..`strongest`, the level of the full range (0 takes
+  `STRONGEST`, torchvision's RandAugment has 30), or an operation that the implementation lacks.
+  """
+  choice('magnitudes', implementation, STRONGEST)
+  choice('operation', name, operations.NAMES)
+  strongest = strongest or STRONGEST[implementation]
+  if not 0 <= level <= strongest:
+    raise InputError(f'the magnitude of {name} is {level:g}; {implementation} has 0..{strongest}.')
+  if name in UNUSED:
+    return Magnitude(0.0, 0.0)
+  values = _values(implementation, lambda most: level * most / strongest, height, width)
+  if name not in values:
+    raise InputError(
+      f'{name} is no operation of {implementation}, which has: {", ".join((*UNUSED, *values))}.'
+    )
+  value = float(values[name])
+  if name in operations.WARPS:
+    return Magnitude(value, -value)
+  if name in FACTORS and implementation == 'torchvision':
+    return Magnitude(value, 2 - value)
+  return Magnitude(value, value)
+
+
+def _values(
+  implementation: str, of: Callable[[float], float], height: int, width: int
+) -> dict[str, float]:
+  """Returns the operations of an implementation with their values at a level; `of(most)` is the
+  level's share of the full range."""
+  shears = dict.fromkeys(('ShearX', 'ShearY'), of(0.3))
+  if implementation == 'tensorflow_models':
+    return shears | {
+      **dict.fromkeys(('TranslateX', 'TranslateY'), int(of(10))),
+      'Rotate': int(of(30)),
+      'Posterize': 4 - int(of(4)),
+      'Solarize': 256 - int(of(256)),
+      **dict.fromkeys(FACTORS, 0.1 + of(1.8)),
+      'Cutout': int(of(20)),
+    }
+  if implementation == 'torchvision':
+    return shears | {
+      'TranslateX': int(of(150 / 331 * width)),
+      'TranslateY': int(of(150 / 331 * height)),
+      'Rotate': of(30),
+      'Posterize': 8 - round(of(4)),
+      'Solarize': round(255 - of(255), 6),
+      **dict.fromkeys(FACTORS, 1 + of(0.9)),
+    }
+  return shears | {
+    **dict.fromkeys(('TranslateX', 'TranslateY'), of(250)),
+    'Rotate': of(30),
+    'Posterize': int(of(4)),
+    'Solarize': int(of(256)),
+    'SolarizeAdd': int(of(110)),
+    **dict.fromkeys(FACTORS, 0.1 + of(1.8)),
+    'Cutout': 2 * int(of(100)),
+  }
+
+
+def names_of(implementation: str) -> tuple[str, ...]:
+  """Returns the operations that an implementation has."""
+  values = _values(implementation, lambda most: most, 1, 1)
+  return tuple(name for name in operations.NAMES if name in (*UNUSED, *values))
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+  """An operation of a sub-policy, its probability in [0, 1], and its magnitude 0..10."""
+
+  name: str
+  probability: float
+  level: int
+
+
+SubPolicy = tuple[Step, Step]
+
+
+def parsed(lines: Iterable[str], where: str) -> tuple[SubPolicy, ...]:
+  """Reads sub-policies 'NAME PROBABILITY LEVEL, NAME PROBABILITY LEVEL'; `where` names them in
+  messages.
+
+  Raises:
+    InputError: another form, an unknown operation, a probability outside [0, 1], or a level that is
+      no whole number of 0..10.
+  """
+  return tuple(_sub_policy(line, where) for line in lines)
+
+
+def _sub_policy(line: str, where: str) -> SubPolicy:
+  steps = [part.split() for part in line.split(',')]
+  if len(steps) != 2 or {len(words) for words in steps} != {3}:
+    raise InputError(
+      f'{where} has {line!r}; a sub-policy is two operations, each with its probability and its '
+      "magnitude of 0..10: 'Rotate .7 2, TranslateX .3 9'."
+    )
+  first, second = (_step(words, f'{where} {line!r}') for words in steps)
+  return first, second
+
+
+def _step(words: list[str], where: str) -> Step:
+  name, probability, level = words
+  if name not in operations.NAMES:
+    raise InputError(f'{where} names {name!r}; {nearest(name, operations.NAMES)}.')
+  try:
+    step = Step(name, float(probability), int(level))
+  except ValueError as error:
+    raise InputError(
+      f'{where}: {name} has the probability {probability!r} and the magnitude {level!r}; they must '
+      f'be a number in [0, 1] and a whole number of 0..{HIGHEST}.'
+    ) from error
+  require(
+    0 <= step.probability <= 1, f'{where}: the probability of {name}', step.probability, 'in [0, 1]'
+  )
+  require(
+    0 <= step.level <= HIGHEST, f'{where}: the magnitude of {name}', step.level, f'in 0..{HIGHEST}'
+  )
+  return step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +190,7 @@ class AutoAugment(Augmentation):
     without: operations whose sub-policies are left out. Yin et al. leave out
       ('Brightness', 'Contrast'): 78 of the 95 remain, 19 of the 25 of CIFAR-10, 23 of ImageNet's.
     magnitudes: what a magnitude means: 'tensorflow_models', 'torchvision' or 'efficientnet', see
-      `robustness.augment.magnitudes`; '' takes 'tensorflow_models' for its 95 and 'torchvision' for
+      the head of this file; '' takes 'tensorflow_models' for its 95 and 'torchvision' for
       the published lists.
     sub_policies: sub-policies in place of a list, each 'Rotate .7 2, TranslateX .3 9': operation,
       probability, magnitude, twice.
@@ -56,16 +202,15 @@ class AutoAugment(Augmentation):
   """
 
   sequential: ClassVar[bool] = True
-  policy: str = 'cifar10'
+  policy: str = word('cifar10', LISTS)
   without: tuple[str, ...] = ()
-  magnitudes: str = ''
+  magnitudes: str = word('', ('', *STRONGEST))
   sub_policies: tuple[str, ...] = ()
   fill: tuple[int, ...] = ()
 
   def __post_init__(self) -> None:
-    self.choice('policy', LISTS)
-    self.choice('magnitudes', ('', *STRONGEST))
-    check_colour(self.fill, self.key('fill'))
+    super().__post_init__()
+    operations.check_colour(self.fill, self.key('fill'))
     for policy in self.chosen:
       for step in policy:
         magnitude(self.implementation, step.name, step.level, 32, 32)
@@ -74,8 +219,13 @@ class AutoAugment(Augmentation):
   def chosen(self) -> tuple[SubPolicy, ...]:
     """The sub-policies that are drawn from."""
     lines = self.sub_policies or LISTS[self.policy].strip().splitlines()
-    parsed = sub_policies.parsed(lines, self.key('sub_policies'))
-    return sub_policies.remaining(parsed, self.without, self.key('without'))
+    policies = parsed(lines, self.key('sub_policies'))
+    for name in self.without:
+      choice(self.key('without'), name, operations.NAMES)
+    left_out = set(self.without)
+    rest = tuple(p for p in policies if not {step.name for step in p} & left_out)
+    self.require(bool(rest), 'without', 'fewer operations: this leaves no sub-policy')
+    return rest
 
   @property
   def implementation(self) -> str:
@@ -90,30 +240,28 @@ class AutoAugment(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """See `Augmentation`: what the operations are like."""
-    return resembled(step.name for policy in self.chosen for step in policy)
+    return operations.resembled(step.name for policy in self.chosen for step in policy)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`; C is 1 or 3."""
     image = example['image']
     height, width = image.shape[:2]
     possible, table = _compiled(self, height, width)
     shares = jax.random.uniform(key, (9,))  # one call: it costs as much as an operation
     chosen, chance, sign, place = shares[0], shares[1:3], shares[3:5], shares[5:].reshape(2, 2)
-    policy = below(chosen, len(table['name']))
+    policy = operations.below(chosen, len(table['name']))
     name, probability, value, mirrored = (
       jnp.asarray(table[field])[policy] for field in ('name', 'probability', 'value', 'mirrored')
     )
     signed = jnp.where(sign < 0.5, value, mirrored)
-    places = below(place, jnp.array([[height, width]]))
-    drawn = Drawn(jnp.where(chance < probability, name, -1), signed, places)
+    places = operations.below(place, jnp.array([[height, width]]))
+    drawn = operations.Drawn(jnp.where(chance < probability, name, -1), signed, places)
     return {**example, 'image': possible.in_sequence(image, drawn, self.vacated)}
 
 
 @functools.lru_cache
 def _compiled(
   own: AutoAugment, height: int, width: int
-) -> tuple[Operations, dict[str, np.ndarray]]:
+) -> tuple[operations.Operations, dict[str, np.ndarray]]:
   """Returns the operations that can occur, and arrays [sub-policies, 2] of what they are."""
   steps = [step for pair in own.chosen for step in pair]
   names = tuple(sorted({step.name for step in steps if step.probability > 0}))
@@ -126,8 +274,79 @@ def _compiled(
   }
   transparent = own.implementation == 'tensorflow_models'
   vacated = (0,) if transparent else own.vacated
-  possible = Operations(names, 'nearest', vacated, SQUARE[own.implementation], transparent)
+  possible = operations.Operations(
+    names, 'nearest', vacated, SQUARE[own.implementation], transparent
+  )
   return possible, {
     field: np.array(x, np.int32 if field == 'name' else np.float32).reshape(-1, 2)
     for field, x in table.items()
   }
+
+
+@dataclasses.dataclass(frozen=True)
+class RandAugment(Augmentation):
+  """Applies N operations, drawn uniformly with replacement, at magnitude M.
+
+  The image is in 8-bit levels / 255 where an operation was applied.
+
+  Attributes:
+    operations: N ≥ 1, how many follow each other.
+    magnitude: M, from 0 to 30 ('torchvision') or 10 ('efficientnet').
+    magnitudes: what a magnitude means, and which operations there are. 'torchvision': 13 and the
+      identity, each applied for certain. 'efficientnet': 16, each applied with a probability that
+      is drawn from U[.2, .8]; Solarize grows weaker with the magnitude there.
+    without: operations that are left out.
+    fill: levels 0..255 of what a warp vacates, one or one a channel; () is the implementation's,
+      black or grey.
+
+  Reference:
+    Cubuk et al. (2020), RandAugment: Practical Automated Data Augmentation with a Reduced Search
+    Space, section 3.
+  """
+
+  name: ClassVar[str] = 'rand_augment'
+  sequential: ClassVar[bool] = True
+  operations: int = setting(2, 'at least 1', lambda x: x >= 1)
+  magnitude: int = 9
+  magnitudes: str = word('torchvision', RAND_STRONGEST)
+  without: tuple[str, ...] = ()
+  fill: tuple[int, ...] = ()
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    most = RAND_STRONGEST[self.magnitudes]
+    self.require(0 <= self.magnitude <= most, 'magnitude', f'in 0..{most}')
+    operations.check_colour(self.fill, self.key('fill'))
+    for name in self.without:
+      choice(self.key('without'), name, names_of(self.magnitudes))
+    self.require(bool(self.names), 'without', 'fewer than all operations')
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """The operations that are drawn from, beside torchvision's identity."""
+    left_out = {*self.without, *WITHOUT[self.magnitudes]}
+    return tuple(name for name in names_of(self.magnitudes) if name not in left_out)
+
+  @property
+  def resembles(self) -> tuple[str, ...]:
+    return operations.resembled(self.names)
+
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    image, names, count = example['image'], self.names, self.operations
+    height, width = image.shape[:2]
+    fill = self.fill or FILL[self.magnitudes]
+    possible = operations.Operations(names, 'nearest', fill, fill)
+    strongest = RAND_STRONGEST[self.magnitudes]
+    pairs = [
+      magnitude(self.magnitudes, name, self.magnitude, height, width, strongest) for name in names
+    ]
+    values = jnp.array([[m.value, m.mirrored] for m in pairs], jnp.float32)
+    shares = jax.random.uniform(key, (6, count))  # one call: it costs as much as an operation
+    identity = int(self.magnitudes == 'torchvision')
+    name = operations.below(shares[0], len(names) + identity) - identity
+    sign = operations.below(shares[1], 2)
+    low, high = CHANCE[self.magnitudes]
+    applied = shares[2] < low + (high - low) * shares[3]
+    places = operations.below(shares[4:].T, jnp.array([[height, width]]))
+    drawn = operations.Drawn(jnp.where(applied, name, -1), values[name, sign], places)
+    return {**example, 'image': possible.in_sequence(image, drawn)}

@@ -1,7 +1,5 @@
 """Training on common corruptions, such as all but the one that is measured."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 
@@ -9,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
+from robustness.core.registry import setting
 from robustness.core.settings import choice
 from robustness.corruptions.catalog import apply, checked_table
 from robustness.corruptions.names import KNOWN, SETS, SEVERITIES, spelt_out
@@ -38,10 +37,11 @@ class Corruption(Augmentation):
   corruptions: tuple[str, ...] = ('official',)
   left_out: tuple[str, ...] = ()
   severities: tuple[int, ...] = SEVERITIES
-  probability: float = 1.0
+  probability: float = setting(1.0, 'in [0, 1]', lambda x: 0 <= x <= 1)
   constants: int = 0
 
   def __post_init__(self) -> None:
+    super().__post_init__()
     for name in self.corruptions:
       choice(self.key('corruptions'), name, (*SETS, *KNOWN))
     for name in self.left_out:
@@ -49,7 +49,6 @@ class Corruption(Augmentation):
     self.require(bool(self.names), 'left_out', 'fewer than all corruptions')
     severities = set(self.severities)
     self.require(bool(severities) and severities <= set(SEVERITIES), 'severities', 'some of 1..5')
-    self.require(0 <= self.probability <= 1, 'probability', 'in [0, 1]')
 
   @property
   def names(self) -> tuple[str, ...]:
@@ -58,27 +57,24 @@ class Corruption(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """See `Augmentation`."""
     return self.names
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     return {**example, 'image': self.apply_branch(self.draw_branch(key), key, example['image'])}
 
   @property
   def branches(self) -> int:
-    """See `Augmentation`: corruptions × severities, and the image as it is."""
+    """Corruptions × severities, and the image as it is."""
     return len(self.names) * len(self.severities) + 1
 
   def draw_branch(self, key: jax.Array) -> jax.Array:
-    """See `Augmentation`; the last branch leaves the image as it is."""
+    """Draws; the last branch leaves the image as it is."""
     key_chosen, key_applied = jax.random.split(jax.random.fold_in(key, 0))
     unchanged = self.branches - 1
     chosen = jax.random.randint(key_chosen, (), 0, unchanged)
     return jnp.where(jax.random.bernoulli(key_applied, self.probability), chosen, unchanged)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """See `Augmentation`."""
     names, side = self.names, self.constants or None
     checked_table(image.shape[:2], names, None, side, {})
     index, place = jnp.divmod(branch, len(self.severities))

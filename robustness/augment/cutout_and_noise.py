@@ -1,7 +1,5 @@
 """Cutout, Gaussian noise, and Patch Gaussian: noise inside a square."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 
@@ -11,7 +9,10 @@ import jax.numpy as jnp
 from robustness.augment import Augmentation, Example
 from robustness.augment.operations import MEAN_COLOUR, check_colour, colour, square
 from robustness.core import random_images
+from robustness.core.registry import setting
 from robustness.corruptions.names import LIKE_NOISE
+
+PIXELS, DEVIATION = 'a number of pixels, at least 1', 'a standard deviation for pixels in [0, 1]'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,15 +33,14 @@ class Cutout(Augmentation):
 
   name: ClassVar[str] = 'cutout'
   resembles = ('checkerboard_cutout',)
-  size: int = 16
+  size: int = setting(16, PIXELS, lambda x: x >= 1)
   fill: tuple[int, ...] = ()
 
   def __post_init__(self) -> None:
-    self.require(self.size >= 1, 'size', 'a number of pixels, at least 1')
+    super().__post_init__()
     check_colour(self.fill, self.key('fill'))
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     image = example['image']
     centre = jax.random.randint(key, (2,), 0, jnp.array(image.shape[:2]))
     covered = square(image.shape[:2], centre, self.size)[..., None]
@@ -65,14 +65,9 @@ class Gaussian(Augmentation):
 
   name: ClassVar[str] = 'gaussian'
   resembles = LIKE_NOISE
-  sigma: float = 0.1
-
-  def __post_init__(self) -> None:
-    valid = 'a standard deviation in (0, 1] for pixels in [0, 1] (.1 for CIFAR-10)'
-    self.require(0 < self.sigma <= 1, 'sigma', valid)
+  sigma: float = setting(0.1, f'in (0, 1], {DEVIATION} (.1 for CIFAR-10)', lambda x: 0 < x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     return {**example, 'image': noisy(key, example['image'], self.sigma)}
 
 
@@ -96,17 +91,11 @@ class PatchGaussian(Augmentation):
 
   name: ClassVar[str] = 'patch_gaussian'
   resembles = LIKE_NOISE
-  size: int = 25
+  size: int = setting(25, PIXELS, lambda x: x >= 1)
   random_size: bool = False
-  sigma: float = 1.0
-
-  def __post_init__(self) -> None:
-    self.require(self.size >= 1, 'size', 'a number of pixels, at least 1')
-    valid = 'a standard deviation in [0, 1] for pixels in [0, 1]'
-    self.require(0 <= self.sigma <= 1, 'sigma', valid)
+  sigma: float = setting(1.0, f'in [0, 1], {DEVIATION}', lambda x: 0 <= x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     image = example['image']
     key_place, key_size = jax.random.split(jax.random.fold_in(key, 1))
     centre = jax.random.randint(key_place, (2,), 0, jnp.array(image.shape[:2]))

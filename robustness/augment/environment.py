@@ -1,7 +1,5 @@
 """Selective augmentation T_k × C_k, and the guard against parts that show what it holds out."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from typing import ClassVar
@@ -13,6 +11,7 @@ import numpy as np
 from robustness.attacks import Attack
 from robustness.augment import Augmentation, Example
 from robustness.core.errors import InputError
+from robustness.core.registry import setting
 from robustness.environments import transforms
 from robustness.environments.class_groups import COLUMN, SAMPLED
 from robustness.models.inputs import InputFilter
@@ -44,20 +43,19 @@ class Environment(Augmentation):
   transforms: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
   severities: tuple[int, ...] = (1, 2, 3, 4, 5)
   angles: tuple[int, ...] = tuple(range(30, 360, 30))
-  share: float = 0.5
+  share: float = setting(0.5, 'a probability in [0, 1]', lambda x: 0 <= x <= 1)
   allow_leaks: bool = False
 
   def __post_init__(self) -> None:
+    super().__post_init__()
     transforms.check_names(self.key('transforms'), self.transforms)
     transforms.check_levels(f'{self.section}.{self.name}', self.severities, self.angles)
-    self.require(0 <= self.share <= 1, 'share', 'a probability in [0, 1]')
 
   def added_columns(self) -> dict[str, int]:
-    """See `Augmentation`: the number of the environment, E_0, E_1, ..., E_M."""
+    """Returns the number of the environment, E_0, E_1, ..., E_M."""
     return {self.name: 1 + len(self.transforms)}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`; the example has `class_group`."""
     if COLUMN not in example:
       raise InputError(
         f'the augmentation environment needs the column {COLUMN!r}: set config.data.class_groups, '
@@ -70,8 +68,9 @@ class Environment(Augmentation):
     else:
       applied = jax.random.bernoulli(key_choice, self.share) & (group <= len(names))
     number = jnp.where(applied, group, 0)
-    level = self._level(key_level, number)
-    image = transforms.transform(key_draws, example['image'], number, level, names)
+    image = transforms.transform(
+      key_draws, example['image'], number, self._level(key_level, number), names
+    )
     return {**example, 'image': image, self.name: number}
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
@@ -101,8 +100,7 @@ def refuse_leaks(
 ) -> None:
   """Raises InputError if one part shows held-out classes what another holds out from them.
 
-  An augmentation that mixes rows shows every environment with labels of the classes that it is
-  held out from.
+  One that mixes rows shows every environment with labels of classes that it is held out from.
 
   Args:
     augmentations: of one recipe.

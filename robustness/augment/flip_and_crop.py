@@ -1,7 +1,5 @@
 """The standard augmentations: flip, crop, random resized crop, and several copies of an image."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import ClassVar
@@ -11,6 +9,9 @@ import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
 from robustness.augment.operations import MEAN_COLOUR, colour
+from robustness.core.errors import InputError
+from robustness.core.registry import setting, word
+from robustness.core.sampler import EPOCH
 
 BLACK, REFLECT, MEAN = BORDERS = ('black', 'reflect', 'mean_colour')
 TRIES = 10
@@ -26,14 +27,39 @@ class Flip(Augmentation):
 
   name: ClassVar[str] = 'flip'
   resembles = ()
-  probability: float = 0.5
-
-  def __post_init__(self) -> None:
-    self.require(0 <= self.probability <= 1, 'probability', 'in [0, 1]')
+  probability: float = setting(0.5, 'in [0, 1]', lambda x: 0 <= x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     mirrored = jax.random.bernoulli(key, self.probability)
+    return {**example, 'image': jnp.where(mirrored, example['image'][:, ::-1], example['image'])}
+
+
+@dataclasses.dataclass(frozen=True)
+class AlternatingFlip(Augmentation):
+  """Mirrors the image or not at random in the first epoch, and from then on in turns.
+
+  Two epochs then show every image both ways.
+
+  Reference:
+    Jordan (2024), 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, section 3.6.
+  """
+
+  name: ClassVar[str] = 'alternating_flip'
+  resembles = ()
+  one_key_a_row = True
+
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """See `Augmentation`.
+
+    Raises:
+      InputError: the order of the rows has no epochs.
+    """
+    if EPOCH not in example:
+      raise InputError(
+        "the augmentation 'alternating_flip' needs rows in epochs: take 'flip' where "
+        'config.training.balanced is set.'
+      )
+    mirrored = jax.random.bernoulli(key) ^ (example[EPOCH] % 2 == 1)
     return {**example, 'image': jnp.where(mirrored, example['image'][:, ::-1], example['image'])}
 
 
@@ -54,15 +80,10 @@ class Crop(Augmentation):
 
   name: ClassVar[str] = 'crop'
   resembles = ()
-  padding: int = 4
-  border: str = BLACK
-
-  def __post_init__(self) -> None:
-    self.require(self.padding >= 1, 'padding', 'a number of pixels, at least 1')
-    self.choice('border', BORDERS)
+  padding: int = setting(4, 'a number of pixels, at least 1', lambda x: x >= 1)
+  border: str = word(BLACK, BORDERS)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     image, padding = example['image'], self.padding
     margins = ((padding, padding), (padding, padding), (0, 0))
     padded = jnp.pad(image, margins, mode='reflect' if self.border == REFLECT else 'constant')
@@ -96,22 +117,17 @@ class RandomResizedCrop(Augmentation):
 
   name: ClassVar[str] = 'random_resized_crop'
   resembles = ()
-  smallest_area: float = 0.08
+  smallest_area: float = setting(0.08, 'in (0, 1]', lambda x: 0 < x <= 1)
   largest_area: float = 1.0
-  aspect: float = 4 / 3
+  aspect: float = setting(4 / 3, 'at least 1', lambda x: x >= 1)
 
   def __post_init__(self) -> None:
+    super().__post_init__()
     smallest = self.smallest_area
-    self.require(0 < smallest <= 1, 'smallest_area', 'in (0, 1]')
-    self.require(
-      smallest <= self.largest_area <= 1,
-      'largest_area',
-      f'in [smallest_area, 1] = [{smallest:g}, 1]',
-    )
-    self.require(self.aspect >= 1, 'aspect', 'at least 1')
+    valid = f'in [smallest_area, 1] = [{smallest:g}, 1]'
+    self.require(smallest <= self.largest_area <= 1, 'largest_area', valid)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     image = example['image']
     height, width = image.shape[:2]
     top, left, rows, columns = self.box(key, height, width)
@@ -120,8 +136,7 @@ class RandomResizedCrop(Augmentation):
     y, x = jnp.arange(height), jnp.arange(width)
     inside = ((y >= top) & (y < top + rows))[:, None] & ((x >= left) & (x < left + columns))[None]
 
-    def resized(pixels: jax.Array) -> jax.Array:
-      """Resizes the box to the whole; what is outside it is 0, so that nothing of it is seen."""
+    def resized(pixels: jax.Array) -> jax.Array:  # nothing outside the box is seen
       own = jnp.where(inside[..., None], pixels, 0)
       return jax.image.scale_and_translate(
         own, own.shape, (0, 1), scale, shift, 'linear', antialias=True
@@ -164,12 +179,8 @@ class Repeat(Augmentation):
 
   name: ClassVar[str] = 'repeat'
   resembles = ()
-  copies: int = 2
-
-  def __post_init__(self) -> None:
-    self.require(self.copies >= 2, 'copies', 'at least 2')
+  copies: int = setting(2, 'at least 2', lambda x: x >= 2)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     image = example['image']
     return {**example, 'image': jnp.broadcast_to(image, (self.copies, *image.shape))}

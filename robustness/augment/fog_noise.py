@@ -10,8 +10,6 @@ The package has the spectrum of fog on CIFAR-10 (`STORED`). For other images the
 which was made so by the command above; it says of what it was measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools
@@ -28,6 +26,7 @@ from robustness.augment import Augmentation, Example
 from robustness.core import random_images
 from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
+from robustness.core.registry import setting
 from robustness.results import Results
 
 STORED = pathlib.Path(__file__).with_name('fog_of_cifar10.npz')
@@ -55,16 +54,15 @@ class FogNoise(Augmentation):
 
   name: ClassVar[str] = 'fog_noise'
   resembles = ('fog', 'contrast')
-  severity: int = 3
+  severity: int = setting(3, 'in 1..5', lambda x: x in range(1, 6))
   spectrum: str = ''
 
   def __post_init__(self) -> None:
-    self.require(self.severity in range(1, 6), 'severity', 'in 1..5')
+    super().__post_init__()
     if self.spectrum:
       magnitude(self.spectrum, self.severity)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     image = example['image']
     mean = magnitude(self.spectrum or str(STORED), self.severity)
     deviations = jnp.asarray(deviation(mean, image.shape[:2]))
@@ -78,11 +76,8 @@ WHERE = f'{FogNoise.section}.{FogNoise.name}'
 
 
 def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """Returns σ of each frequency of the half spectrum, float32 [H, W // 2 + 1], in `rfft2`'s order.
-
-  Args:
-    mean: of |F|, [H, W], orthonormal, zero frequency in the centre.
-    shape: height and width of the images.
+  """Returns σ of each frequency of the half spectrum of images (H, W), float32 [H, W // 2 + 1], in
+  `rfft2`'s order; `mean` is as `magnitude` gives it.
 
   Raises:
     InputError: the mean is of images of another size.
@@ -105,9 +100,7 @@ def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def magnitude(source: str, severity: int) -> np.ndarray:
   """Returns the mean |F| of fog's change, orthonormal, [H, W], zero frequency in the centre.
 
-  Args:
-    source: a workdir or file.
-    severity: 1..5.
+  `source` is a workdir or file.
 
   Raises:
     InputError: there is no such spectrum, and what would have to be done.

@@ -1,7 +1,5 @@
 """Mixup and CutMix: a row is mixed with another of the batch, and their targets with them."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 
@@ -9,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
+from robustness.core.registry import setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,12 +21,8 @@ class Mixing(Augmentation):
 
   needs_partner: ClassVar[bool] = True
   resembles = ()
-  alpha: float = 1.0
-  probability: float = 1.0
-
-  def __post_init__(self) -> None:
-    self.require(self.alpha > 0, 'alpha', 'above 0')
-    self.require(0 <= self.probability <= 1, 'probability', 'in [0, 1]')
+  alpha: float = setting(1.0, 'above 0', lambda x: x > 0)
+  probability: float = setting(1.0, 'in [0, 1]', lambda x: 0 <= x <= 1)
 
   def share(self, key: jax.Array, key_choice: jax.Array) -> jax.Array:
     """Returns λ ~ Beta(α, α); 1 for a row that is not mixed."""
@@ -49,7 +44,6 @@ class Mixup(Mixing):
   name: ClassVar[str] = 'mixup'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     share, partner = self.share(*jax.random.split(key)), example['partner']
     return {
       **example,
@@ -72,7 +66,6 @@ class Cutmix(Mixing):
   name: ClassVar[str] = 'cutmix'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """See `Augmentation`."""
     key_share, key_centre, key_choice = jax.random.split(key, 3)
     image, partner = example['image'], example['partner']
     height, width = image.shape[:2]

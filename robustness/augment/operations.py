@@ -1,13 +1,8 @@
 """The image operations of AutoAugment, RandAugment and AugMix, in pure JAX, as in Pillow.
 
-An operation has a name and a magnitude in its own unit (`UNITS`). Images are taken in 8-bit levels,
-as Pillow's are. There are five families, each one computation whatever the operation is: an affine
-warp, a table of 256 entries a channel, a blend with the grey image, one with the smoothed image, a
-square. Under `vmap` an image costs all families that can occur; a loop over images, as on a CPU,
-computes each image's own.
+Each of the five families is one computation whatever the operation is. Under `vmap` an image costs
+all families that can occur; a loop over images, as on a CPU, computes each image's own.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -18,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from robustness.augment import affine, tables
-from robustness.augment.tables import blend, grey
+from robustness.augment import levels as pillow
+from robustness.augment.levels import TABULATED, blend, grey
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
 
 WARPS = ('ShearX', 'ShearY', 'TranslateX', 'TranslateY', 'Rotate')
-FAMILIES = (WARPS, tables.NAMES, ('Color',), ('Sharpness',), ('Cutout',))
+FAMILIES = (WARPS, TABULATED, ('Color',), ('Sharpness',), ('Cutout',))
 NAMES = tuple(name for family in FAMILIES for name in family)
 RESEMBLED = {
   'Rotate': ('rotation',),
@@ -55,7 +50,7 @@ UNITS: dict[str, tuple[str, float, float]] = {
 
 MEAN_COLOUR = (125, 123, 114)
 """Of CIFAR-10's training images, in levels."""
-INTERPOLATIONS = {'nearest': affine.nearest, 'bilinear': affine.bilinear}
+INTERPOLATIONS = {'nearest': pillow.nearest, 'bilinear': pillow.bilinear}
 Image = tuple[jax.Array, jax.Array]
 """Levels uint8 [H, W, C], and which pixels show the image, bool [H, W]."""
 
@@ -89,9 +84,9 @@ def apply(
   fill: tuple[int, ...] = (0,),
   centre: tuple[int, int] | None = None,
 ) -> jax.Array:
-  """Applies one operation to one image, as Pillow does to the image of its 8-bit levels.
+  """Returns an image of levels / 255 after one operation, as Pillow does it to 8-bit levels.
 
-  ShearX, ShearY, TranslateX and TranslateY are `Image.transform` with the matrices of `affine`,
+  ShearX, ShearY, TranslateX and TranslateY are `Image.transform` with the matrices of `levels`,
   Rotate is `Image.rotate`; AutoContrast, Equalize, Invert, Posterize and Solarize are those of
   `ImageOps`, Brightness, Color, Contrast and Sharpness those of `ImageEnhance`. SolarizeAdd adds to
   the levels below 128, and clips. Cutout covers a square.
@@ -103,9 +98,6 @@ def apply(
     interpolation: of warps, 'nearest' or 'bilinear'.
     fill: levels, one or red, green and blue, of what a warp vacates and Cutout covers.
     centre: row and column of the centre of Cutout's square; None takes the image's.
-
-  Returns:
-    float32 [H, W, C], levels / 255.
 
   Raises:
     InputError: an unknown name, a magnitude outside the operation's range, or no such image.
@@ -142,17 +134,11 @@ class Operations:
   transparent: bool = False
 
   def __call__(self, image: Image, drawn: Drawn) -> Image:
-    """Applies one operation to one image.
-
-    Args:
-      image: see `Image`.
-      drawn: see there.
-
-    Returns:
-      The image; if `transparent`, which pixels show it too, otherwise all are left as showing it.
-    """
+    """Applies one operation; if `transparent`, tells which pixels show the image, otherwise all are
+    left as showing it."""
     families = [tuple(n for n in self.names if n in family) for family in FAMILIES]
-    functions: tuple[Family, ...] = (self._warped, _tabulated, _coloured, _sharpened, self._covered)
+    blends = (functools.partial(_blended, degenerate) for degenerate in (grey, smoothed))
+    functions: tuple[Family, ...] = (self._warped, _tabulated, *blends, self._covered)
     present = [(own, f) for own, f in zip(families, functions, strict=True) if own]
     family = [next(i for i, (own, _) in enumerate(present) if n in own) for n in self.names]
     position = [present[i][0].index(n) for i, n in zip(family, self.names, strict=True)]
@@ -163,13 +149,9 @@ class Operations:
     return jax.lax.switch(branch, branches, within, image)
 
   def in_sequence(self, image: jax.Array, drawn: Drawn, fill: tuple[int, ...] = ()) -> jax.Array:
-    """Returns an image after operations that follow each other.
-
-    Args:
-      image: float32 [H, W, C] in [0, 1]; taken in 8-bit levels, unless no operation was drawn: it
-        is then returned as it is.
-      drawn: the operations in order, each array [steps, ...].
-      fill: levels that pixels take at the end which do not show the image, if `transparent`.
+    """Returns an image, float32 [H, W, C] in [0, 1], after the operations `drawn` in order, arrays
+    [steps, ...]; without any it is returned as it is and not in 8-bit levels. If `transparent`,
+    pixels that do not show the image at the end take the levels `fill`.
 
     Raises:
       InputError: the image has neither one channel nor three.
@@ -188,7 +170,7 @@ class Operations:
 
   def _warped(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
     levels, kept = image
-    data = affine.matrix(drawn.name, names, drawn.magnitude, *kept.shape)
+    data = pillow.matrix(drawn.name, names, drawn.magnitude, *kept.shape)
     warp = INTERPOLATIONS[self.interpolation]
     if not self.transparent:
       warped, inside = warp(levels, data)
@@ -205,21 +187,15 @@ class Operations:
 
 
 def below(share: jax.Array, count: ArrayLike) -> jax.Array:
-  """Returns ⌊share · count⌋, int32: uniform over 0..count − 1 where the share is over [0, 1).
-
-  Shares are multiples of 2⁻²³, so that no chance of a few hundred is off by more than that.
-  """
+  """Returns ⌊share · count⌋, int32: uniform over 0..count − 1 where the share is over [0, 1)."""
   count = jnp.asarray(count)
   return jnp.minimum((share * count).astype(jnp.int32), count - 1)
 
 
 def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Array:
-  """Returns which pixels [H, W] lie in a square: [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes.
+  """Returns which pixels [H, W] lie in a square [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes.
 
-  Args:
-    shape: (H, W).
-    centre: c, int32 [2]: row and column.
-    side: s in pixels, rounded down.
+  c is int32 [2], and s is rounded down.
   """
   size = jnp.asarray(side).astype(jnp.int32)
   first = centre - size // 2
@@ -230,24 +206,19 @@ def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Ar
 
 def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
   levels, kept = image
-  return tables.look_up(levels, tables.table(drawn.name, names, levels, drawn.magnitude)), kept
+  return pillow.look_up(levels, pillow.table(drawn.name, names, levels, drawn.magnitude)), kept
 
 
-def _coloured(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+def _blended(
+  degenerate: Callable[[jax.Array], jax.Array], names: tuple[str, ...], drawn: Drawn, image: Image
+) -> Image:
   levels, kept = image
-  return blend(grey(levels), levels, drawn.magnitude).astype(levels.dtype), kept
-
-
-def _sharpened(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-  levels, kept = image
-  return blend(smoothed(levels), levels, drawn.magnitude).astype(levels.dtype), kept
+  return blend(degenerate(levels), levels, drawn.magnitude).astype(levels.dtype), kept
 
 
 def smoothed(levels: jax.Array) -> jax.Array:
-  """Returns Pillow's filter SMOOTH: 5/13 of a pixel, 1/13 of its eight neighbours, rounded.
-
-  The outermost pixels are left as they are; int32 [H, W, C].
-  """
+  """Returns Pillow's filter SMOOTH, int32 [H, W, C]: 5/13 of a pixel, 1/13 of its eight neighbours,
+  rounded; the outermost pixels are left."""
   height, width, channels = levels.shape
   flat = levels.astype(jnp.int32).reshape(height, width * channels)  # long rows are quicker
   padded = jnp.pad(flat, ((1, 1), (channels, channels)))
@@ -270,13 +241,7 @@ def from_levels(levels: jax.Array) -> jax.Array:
 
 
 def filled(levels: jax.Array, kept: jax.Array, fill: tuple[int, ...]) -> jax.Array:
-  """Returns the image with another colour where it does not show.
-
-  Args:
-    levels: uint8 [H, W, C].
-    kept: bool [H, W].
-    fill: levels, one or red, green and blue; on one channel their mean.
-  """
+  """Returns levels [H, W, C] with the colour `fill` where `kept`, bool [H, W], is false."""
   return jnp.where(kept[..., None], levels, colour(fill, levels.shape[-1]).astype(levels.dtype))
 
 

@@ -14,6 +14,7 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.registry import part_name
 from robustness.core.sequential import by_branch, map_rows
+from robustness.core.typing import Facts
 from robustness.parallel import Parallel
 
 KEY = 'key'
@@ -24,11 +25,7 @@ OCCURRENCE = 'occurrence'
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-  """Augmentations in the order in which they are applied.
-
-  Attributes:
-    augmentations: each at most once.
-  """
+  """Augmentations in the order in which they are applied, each at most once."""
 
   augmentations: tuple[Augmentation, ...] = ()
 
@@ -37,7 +34,7 @@ class Policy:
     """Returns the policy of these augmentations in this order, `Policy.of(crop={'padding': 4})`."""
     return from_section({'policy': tuple(sections), **sections}, 'policy')
 
-  def describe(self) -> list[dict[str, object]]:
+  def describe(self) -> list[Facts]:
     """Returns names and settings in order, as plain values."""
     return [own.describe() for own in self.augmentations]
 
@@ -53,21 +50,21 @@ class Policy:
   def __call__(
     self, batch: Example, seed: int, step: jax.Array, parallel: Parallel | None = None
   ) -> Example:
-    """Augments a batch.
+    """Returns the batch augmented; `image` is [B, V, H, W, C] where an augmentation gives V images.
 
     Args:
-      batch: examples stacked, see `Augmentation`; `image` [B, H, W, C]. Rows that it holds several
+      batch: examples stacked, see `Augmentation`, `image` [B, H, W, C]; rows that it holds several
         times draw alike unless `OCCURRENCE` numbers them.
       seed: of the training.
       step: int32 scalar, the steps done.
       parallel: the devices that share the batch, where it is called inside a step that they run;
         None on a single one. Under pmap the batch is one device's share.
-
-    Returns:
-      The batch; `image` is [B, H, W, C], or [B, V, H, W, C] where an augmentation gives V images.
     """
     for own in self.augmentations:
-      keys = row_keys(batch, seed, own.name, step)
+      if own.one_key_a_row:
+        keys = row_keys({'example_id': batch['example_id']}, seed, own.name, jnp.zeros_like(step))
+      else:
+        keys = row_keys(batch, seed, own.name, step)
       in_turn = own.sequential and jax.default_backend() == 'cpu'
       if in_turn or own.branches:
         on_device = functools.partial(_in_sequence if in_turn else _by_branch, own)
@@ -104,20 +101,15 @@ def _by_branch(augmentation: Augmentation, rows: Example) -> Example:
   return {**rows, 'image': made.reshape(images.shape)}
 
 
-def _at_once(function: Callable[[jax.Array], Example], numbers: jax.Array) -> Example:
-  return jax.vmap(function)(numbers)
-
-
 def _augment(
   augmentation: Augmentation,
   key: jax.Array,
   example: Example,
-  over: Callable[..., Example] = _at_once,
+  over: Callable[..., Example] = lambda function, numbers: jax.vmap(function)(numbers),
 ) -> Example:
   """Applies one augmentation to one row, to each of its images if it has several.
 
-  Images of a row are varied independently, but mixed with a partner's alike: a row has one target.
-  `over(function, numbers)` applies a function to the image of each number.
+  Images are varied independently, but mixed with a partner's alike: a row has one target.
   """
   if example['image'].ndim == 3:
     return _without_partner(augmentation(key, example))
@@ -146,13 +138,9 @@ def _without_partner(example: Example) -> Example:
 
 
 def row_keys(batch: Example, seed: int, name: str, step: jax.Array) -> jax.Array:
-  """Returns the keys by which a part of a training draws for each row, [B].
+  """Returns the keys by which the part `name` of a training draws for each row, [B].
 
-  Args:
-    batch: with `example_id` and, where rows may occur several times, `OCCURRENCE`.
-    seed: of the training.
-    name: of the part.
-    step: int32 scalar, the steps done.
+  They depend on `example_id`, step and, where rows may occur several times, `OCCURRENCE`.
   """
   stream = random_keys.stream(seed, f'training/{name}')
   ids = batch['example_id']

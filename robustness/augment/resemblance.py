@@ -8,8 +8,6 @@ Reference:
   Corruption Robustness, section 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax
@@ -34,14 +32,11 @@ def of_augmentation(
     features: pure function from images [B, H, W, C] in [0, 1] to [B, D], such as what the last
       layer but one of a trained network gives.
     images: [N, H, W, C] in [0, 1]; the paper takes 100 training images, uncropped.
-    augmentation: for example
-      `Policy.of(rand_augment={}).augmentations[0]`; of one that gives several images of an image
-      (augmix) the last one counts.
+    augmentation: for example `Policy.of(rand_augment={}).augmentations[0]`; of one that gives
+      several images of an image (augmix) the last one counts. One that mixes images or goes by
+      class is refused.
     samples: how many are drawn.
     key: of the draws.
-
-  Raises:
-    InputError: an augmentation that mixes images or goes by class.
   """
   if augmentation.needs_partner or isinstance(augmentation, Environment):
     raise InputError(
@@ -59,10 +54,10 @@ def of_augmentation(
 def of_transform(
   features: Features, images: np.ndarray, name: str, level: int, draws: int, key: jax.Array
 ) -> np.ndarray:
-  """Returns f of some draws of a transform at one level, [draws, D].
+  """Returns f of some draws of a transform at one level, [draws, D]; see `of_augmentation`.
 
   Args:
-    features, images, key: as in `of_augmentation`.
+    features, images, key: see there.
     name: of `robustness.environments.transforms`: a corruption or 'rotation'.
     level: severity or degrees.
     draws: how many; the paper takes 100.
@@ -109,21 +104,6 @@ def minimal_sample_distance(augmentation: ArrayLike, corruption: ArrayLike) -> f
   Raises:
     InputError: no samples, or features of another size.
   """
-  samples, mean = _checked(augmentation, corruption)
-  return float(np.sqrt(((samples - mean) ** 2).sum(1).min()))
-
-
-def mean_distance(augmentation: ArrayLike, corruption: ArrayLike) -> float:
-  """Returns ‖mean_a f(a) − mean_c f(c)‖₂, which a broad augmentation makes large.
-
-  Args, Raises: as in `minimal_sample_distance`.
-  """
-  samples, mean = _checked(augmentation, corruption)
-  return float(np.sqrt(((samples.mean(0) - mean) ** 2).sum()))
-
-
-def _checked(augmentation: ArrayLike, corruption: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the samples [A, D] and the corruption's mean feature [D], checked."""
   samples, draws = np.asarray(augmentation, float), np.asarray(corruption, float)
   for name, values in (('augmentation', samples), ('corruption', draws)):
     if values.ndim != 2 or not values.size:
@@ -136,4 +116,4 @@ def _checked(augmentation: ArrayLike, corruption: ArrayLike) -> tuple[np.ndarray
       f'augmentation has {samples.shape[1]} features and corruption {draws.shape[1]}: both must be '
       'of one classifier.'
     )
-  return samples, draws.mean(0)
+  return float(np.sqrt(((samples - draws.mean(0)) ** 2).sum(1).min()))

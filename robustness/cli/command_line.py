@@ -1,7 +1,5 @@
 """Reads the config and its overrides; a mistake ends in one line that says how to fix it."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import inspect
@@ -16,14 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from robustness.config import packaged
-from robustness.config.defaults import (
-  UnknownVariantError,
-  add_sections,
-  default_battery,
-  default_config,
-  nested,
-)
+from robustness.config import defaults, packaged
 from robustness.config.experiment import SUMMARY, TASKS
 from robustness.config.recipe import KINDS
 from robustness.core import json_files
@@ -37,18 +28,10 @@ _STUDY_NAME = re.compile(r'--?config\.((battery\.[^.]+\.)?study)\.name=(.*)', re
 
 
 def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
-  """Reads the config and what the command line changes in it.
+  """Reads the config and what the command line changes in it: `--config=FILE`, `--config.KEY=VALUE`
+  (`--config.KEY`, `--noconfig.KEY` for what is True or False).
 
-  Args:
-    arguments: of the process, its own name first: among them `--config=FILE`, `--config.KEY=VALUE`
-      (`--config.KEY`, `--noconfig.KEY` for what is True or False).
-
-  Returns:
-    The changed config, None where no file is given, and the arguments without the changes.
-
-  Raises:
-    InputError: a key that the config does not have (the nearest valid ones are named), a value of
-      the wrong type, or a config file that cannot be used (see `load_config`).
+  Returns the changed config, None where no file is given, and the arguments without the changes.
   """
   rest, changes, file = [], [], None
   waiting = list(arguments)
@@ -70,7 +53,7 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   naming = [change for change in changes if _names_parts(change)]
   for some in (naming, [change for change in changes if change not in naming]):
     _apply(config, file, some)
-    add_sections(config)  # of parts in files that are named by now
+    defaults.add_sections(config)  # of parts in files that are named by now
   return config, rest
 
 
@@ -97,7 +80,7 @@ def _apply(config: ConfigDict, file: str, changes: Sequence[str]) -> None:
   for named in filter(None, map(_STUDY_NAME.fullmatch, changes)):
     if is_reference(named[3]):  # its settings take the place of those of the study before it
       section = functools.reduce(operator.getitem, named[1].split('.'), config)
-      values = nested(default_section(named[3]))
+      values = defaults.nested(default_section(named[3]))
       with section.unlocked():
         for old in [name for name in section if name not in values]:
           del section[old]
@@ -123,11 +106,6 @@ def load_config(reference: str) -> ConfigDict:
   Args:
     reference: the file's path, or the name of a packaged config, and after a colon the variant that
       `get_config` is called with; or a JSON file, such as `config.json` of a workdir.
-
-  Raises:
-    InputError: no such file, JSON that cannot be used (see `from_json`), a file without
-      `get_config`, one that has no variants or needs one, what the file raised (with the line), or
-      something else than a ConfigDict.
   """
   name, colon, variant = reference.partition(':')
   file = str(packaged.find(name))
@@ -149,23 +127,19 @@ def load_config(reference: str) -> ConfigDict:
       f'config file {file}: get_config returned {config!r}; it must return an '
       'ConfigDict, such as that of robustness.config.defaults.default_config.'
     )
-  add_sections(config)
+  defaults.add_sections(config)
   return config
 
 
 def variants(file: str) -> tuple[str, ...]:
-  """Returns the variants of a config file, the default first; () for a config without them.
-
-  Raises:
-    InputError: see `load_config`.
-  """
+  """Returns the variants of a config file, the default first; () for a config without them."""
   get_config = _get_config(file, [])
   default = [parameter.default for parameter in inspect.signature(get_config).parameters.values()]
   if not default:
     return ()
   try:
     get_config('')
-  except UnknownVariantError as error:
+  except defaults.UnknownVariantError as error:
     return (*default, *(name for name in error.known if name not in default))
   return tuple(default)
 
@@ -187,11 +161,9 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
   try:
     inspect.signature(get_config).bind(*arguments)
   except TypeError as error:
-    fix = (
-      f'it has no variants: give --config={file} alone.'
-      if arguments
-      else f'it needs a variant: give --config={file}:VARIANT.'
-    )
+    fix = f'it needs a variant: give --config={file}:VARIANT.'
+    if arguments:
+      fix = f'it has no variants: give --config={file} alone.'
     raise InputError(f'config file {file}: get_config cannot be called ({error}); {fix}') from error
   return get_config
 
@@ -204,19 +176,15 @@ def _place(error: Exception, file: str) -> str:
 
 
 def from_json(path: pathlib.Path) -> ConfigDict:
-  """Returns the config of a JSON file: its values, and defaults for the keys it leaves out.
-
-  Raises:
-    InputError: no JSON object, no study that exists, an unknown key or a value of the wrong type.
-  """
+  """Returns the config of a JSON file: its values, and defaults for the keys it leaves out."""
   values = json_files.read(path, advice='Give a config such as config.json of a workdir.')
   check_sections(without_inherited(values), ('battery', 'classifiers'), 'config')
   if 'predictions' in values:
     _study_name(values, 'config', path)
-    return nested(values)
+    return defaults.nested(values)
   values = renamed(values)
   config = _defaults(values, path)
-  add_sections(config, values)
+  defaults.add_sections(config, values)
   _fill(config, values, 'config')
   return config
 
@@ -228,7 +196,7 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
   for label in labels:
     check_name('config.classifiers', label)
   if not isinstance(battery, Mapping):
-    return default_config(_study_name(values, 'config', path), labels)
+    return defaults.default_config(_study_name(values, 'config', path), labels)
   for name in battery:
     check_name('config.battery', name)
   studies = {
@@ -237,7 +205,7 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
     if name not in (TASKS, SUMMARY)
   }
   check_sections(battery, (SUMMARY,), 'config.battery')
-  return default_battery(studies, labels, battery.get(SUMMARY, {}).get('name', ''))
+  return defaults.default_battery(studies, labels, battery.get(SUMMARY, {}).get('name', ''))
 
 
 def _study_name(section: object, where: str, path: pathlib.Path) -> str:

@@ -2,14 +2,9 @@
 
 robustness compare WORKDIR WORKDIR --out=DIR
 
-  Writes results.csv, results.json, results.npz, figures and report.html to DIR: accuracy of every
-  classifier in every group of views, its difference from the first one (paired where both were
-  shown the same images), effective robustness where there are enough classifiers, and the study's
-  own findings of all of them together, such as maps of differences. LABEL=WORKDIR names one.
-  docs/comparing.md says how each number is made.
+  Writes results.csv, results.json, results.npz, figures and report.html to DIR. LABEL=WORKDIR names
+  a workdir. docs/comparing.md says what is compared and how each number is made.
 """
-
-from __future__ import annotations
 
 import argparse
 import dataclasses
@@ -52,16 +47,10 @@ def main(arguments: Sequence[str]) -> int:
 def run(
   workdirs: Sequence[str], out: pathlib.Path, common: bool = False, command: str = ''
 ) -> Results:
-  """Compares workdirs and writes what is found.
+  """Compares workdirs (PATH, or LABEL=PATH) and writes what is found to the folder `out`.
 
-  Args:
-    workdirs: paths, or LABEL=PATH.
-    out: the folder that is written; not one of the workdirs. Tasks of batteries are in `parts/`.
-    common: compares runs that share a part of their images on that part.
-    command: what was typed.
-
-  Raises:
-    InputError: see `comparison.read_entries` and `comparison.pair`.
+  Tasks of batteries are in `parts/`. With `common` runs that share a part of their images are
+  compared on that part; `command` is what was typed.
   """
   if (out / workdir.CONFIG).exists():
     raise InputError(f'--out is {out}, which is a workdir: give a folder of its own.')
@@ -72,17 +61,14 @@ def run(
   studies = {task: of[0].finished.study for task, of in entries.items()}
   tasks = {task: comparison.compare(of, common, baseline) for task, of in entries.items()}
   if SINGLE in tasks:
-    whole = dataclasses.replace(
-      tasks[SINGLE], study=COMPARISON, settings={**tasks[SINGLE].settings, 'baseline': baseline}
-    )
+    settings = {**tasks[SINGLE].settings, 'baseline': baseline}
+    whole = dataclasses.replace(tasks[SINGLE], study=COMPARISON, settings=settings)
     publish(out, whole, _presented(studies[SINGLE]), environment, config)
     return whole
-  figures = {
-    task: publish(
-      workdir.task_folder(out, task), of, _presented(studies[task]), environment, config
-    )
-    for task, of in tasks.items()
-  }
+  figures = {}
+  for task, of in tasks.items():
+    folder = workdir.task_folder(out, task)
+    figures[task] = publish(folder, of, _presented(studies[task]), environment, config)
   whole = joined(tasks, {'parts': list(tasks), 'baseline': baseline}, COMPARISON)
   presented = summary.of_battery(None, studies)
   publish(out, whole, presented, environment, config, captioned(figures))

@@ -12,19 +12,13 @@ robustness cutouts prune --out=OUT
   moves their files to OUT/removed. OUT/foregrounds serves --config.data.foregrounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from input_pipeline.cutouts import extraction
-from input_pipeline.cutouts.annotations import (
-  FLAGS,
-  choose_classes,
-  read_class_names,
-  read_segments,
-)
+from input_pipeline import cutouts
+from input_pipeline.cutouts import FLAGS, choose_classes, read_class_names, read_segments
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 
@@ -33,34 +27,30 @@ def main(arguments: list[str]) -> int:
   """Runs a command and returns the exit status: 0, or 1 after an error, which is printed."""
   options = _parser().parse_args(arguments)
   try:
-    print(_extract(options) if options.command == 'extract' else _prune(options))
+    print(*_extract(options) if options.command == 'extract' else _prune(options), sep='\n')
   except InputError as error:
     print(f'error: {error}', file=sys.stderr)
     return 1
   return 0
 
 
-def _extract(options: argparse.Namespace) -> str:
+def _extract(options: argparse.Namespace) -> Iterator[str]:
   absent = _words(options.absent)
   for flag in absent:
     choice('--absent', flag, FLAGS)
-  names = choose_classes(read_class_names(options.classes), _words(options.only))
+  known = read_class_names(options.classes)
+  names = choose_classes(known, _words(options.only))
   segments = read_segments(options.segments, options.boxes, names)
-  filters = extraction.Filters(absent, options.min_side, options.min_fill)
-  counts = extraction.extract(segments, options.images, options.masks, options.out, filters)
-  lines = [f'{count:7d}  {reason}' for reason, count in counts.most_common()]
-  return '\n'.join(
-    [
-      *lines,
-      f'Now look at {options.out / extraction.SHEETS}, delete lines from '
-      f'{options.out / extraction.LIST}, and prune.',
-    ]
-  )
+  filters = cutouts.Filters(absent, options.min_side, options.min_fill)
+  counts = cutouts.extract(segments, options.images, options.masks, options.out, filters)
+  yield from (f'{count:7d}  {reason}' for reason, count in counts.most_common())
+  sheets, lines = options.out / cutouts.SHEETS, options.out / cutouts.LIST
+  yield f'Now look at {sheets}, delete lines from {lines}, and prune.'
 
 
-def _prune(options: argparse.Namespace) -> str:
-  moved = extraction.prune(options.out)
-  return f'{moved} cutouts moved to {options.out / extraction.REMOVED}'
+def _prune(options: argparse.Namespace) -> Iterator[str]:
+  moved = cutouts.prune(options.out)
+  yield f'{moved} cutouts moved to {options.out / cutouts.REMOVED}'
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -76,18 +66,11 @@ def _parser() -> argparse.ArgumentParser:
   for name in ('images', 'masks', 'segments', 'boxes', 'classes', 'out'):
     extract.add_argument(f'--{name}', type=Path, required=True)
   extract.add_argument('--only', default='', help='classes, separated by commas; all by default')
-  extract.add_argument(
-    '--absent',
-    default='IsOccluded,IsTruncated',
-    help='flags that must not be present: ' + ', '.join(FLAGS),
-  )
+  flags = 'flags that must not be present: ' + ', '.join(FLAGS)
+  extract.add_argument('--absent', default='IsOccluded,IsTruncated', help=flags)
   extract.add_argument('--min_side', type=int, default=1, help='pixels of the shorter side')
-  extract.add_argument(
-    '--min_fill',
-    type=float,
-    default=0.0,
-    help="fraction of the cutout's rectangle that the mask fills",
-  )
+  fill = "fraction of the cutout's rectangle that the mask fills"
+  extract.add_argument('--min_fill', type=float, default=0.0, help=fill)
   prune = commands.add_parser('prune')
   prune.add_argument('--out', type=Path, required=True)
   return parser

@@ -7,8 +7,6 @@ robustness detection --metadata=DIR --truth=FILE --detections=FILE --out=DIR
   and DIR/report.html; with --frames=DIR also pictures of anchors and of the worst frames.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import pathlib
@@ -36,9 +34,8 @@ def main(arguments: Sequence[str]) -> int:
   """Scores, prints the numbers, and returns the exit status: 0, or 2 for bad input."""
   given = _parser().parse_args(arguments)
   try:
-    scoring = detection.Scoring(
-      given.k, given.threshold, given.recall_points, not given.neighbors_only
-    )
+    chosen = (given.k, given.threshold, given.recall_points, not given.neighbors_only)
+    scoring = detection.Scoring(*chosen)
     inputs = detection.read(given.metadata, given.truth, given.detections)
     config = {name: str(value) for name, value in vars(given).items() if name != 'out'}
     config['sha256'] = inputs.digest
@@ -83,19 +80,13 @@ def _parser() -> argparse.ArgumentParser:
   needed('--truth', help='boxes: COCO annotations, or a folder of ILSVRC .xml files')
   needed('--detections', help='boxes, as COCO results')
   needed('--out', help='where the report goes')
-  parser.add_argument(
-    '--frames', default='', help='folder that the paths of the metadata begin in, for pictures'
-  )
-  parser.add_argument('--shown', type=int, default=4, help='sets that are pictured (default: 4)')
-  parser.add_argument('--k', type=int, default=10, help='frames on each side (default: 10)')
-  parser.add_argument('--threshold', type=float, default=0.5, help='least IoU (default: 0.5)')
-  parser.add_argument(
-    '--recall_points',
-    type=int,
-    default=0,
-    help='0 for the area under the curve (default), 11 or 101',
-  )
-  parser.add_argument(
-    '--neighbors_only', action='store_true', help='the anchor is no candidate for the worst frame'
-  )
+  add = parser.add_argument
+  add('--frames', default='', help='folder that the paths of the metadata begin in, for pictures')
+  add('--shown', type=int, default=4, help='sets that are pictured (default: 4)')
+  add('--k', type=int, default=10, help='frames on each side (default: 10)')
+  add('--threshold', type=float, default=0.5, help='least IoU (default: 0.5)')
+  area = '0 for the area under the curve (default), 11 or 101'
+  add('--recall_points', type=int, default=0, help=area)
+  alone = 'the anchor is no candidate for the worst frame'
+  add('--neighbors_only', action='store_true', help=alone)
   return parser

@@ -1,7 +1,5 @@
 """`robustness doctor`: what this machine has for runs, and what each missing thing would give."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import platform
@@ -15,11 +13,13 @@ from robustness.core.errors import InputError
 from robustness.core.host import usable_cores
 from robustness.core.paths import expanded
 
+CUDA = ('jax_cuda12_plugin', 'jax_cuda13_plugin')
+"""Of which one is enough."""
 EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
   'beam': (('apache_beam',), 'prepares large TFDS data sets in parallel'),
   'browser': (('playwright',), 'drives a browser in tests of the pages'),
   'clip': (('open_clip',), "CLIP's tokenizer, for zero-shot classifiers"),
-  'cuda': (('jax_cuda12_plugin', 'jax_cuda13_plugin'), 'NVIDIA GPUs'),
+  'cuda': (CUDA, 'NVIDIA GPUs'),
   'dev': (('mypy', 'pre_commit', 'ruff'), 'the linter and the type checker of this project'),
   'docs': (('mkdocs', 'material', 'mkdocstrings'), 'the documentation as a site'),
   'duplicates': (('imagehash',), 'near-duplicates of training and test images'),
@@ -29,16 +29,12 @@ EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
     'EfficientNet-Lite with weights, and 20 labelled ImageNet pictures',
   ),
   'notebook': (('ipykernel', 'jupyterlab'), 'the notebooks of colabs/'),
-  'parity': (
-    ('keras', 'onnxruntime', 'timm', 'torchvision'),
-    'the packages compared with in tests',
-  ),
+  'parity': (('keras', 'onnxruntime', 'timm', 'torchvision'), 'what tests compare with'),
   'test': (('nbclient', 'pytest', 'xdist'), 'the tests'),
   'torch': (('torch',), 'weights in .th and .pt files'),
   'video': (('av',), 'video files as sources of frames'),
 }
 """By extra of pyproject.toml, the modules that show that it is installed, and what it gives."""
-ANY_OF = ('cuda',)
 PACKAGES = {
   'tensorflow': 'images that are decoded or resized, and data sets of TFDS',
   'tensorflow_datasets': 'data sets by name, such as cifar10',
@@ -53,22 +49,17 @@ DATA = {
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints the answer.
-
-  Raises:
-    InputError: a further word was given.
-  """
+  """Prints the answer; refuses further words."""
   if arguments:
     raise InputError(f'robustness doctor takes no further words; got {arguments[0]!r}.')
   lines = {
     'machine': machine(),
     'versions': versions(),
     'packages a run can do without': (
-      (module, _state(is_installed(module), gives)) for module, gives in PACKAGES.items()
+      (name, _state((name,), gives)) for name, gives in PACKAGES.items()
     ),
     "extras (pip install 'classifier-robustness[NAME]')": (
-      (name, _state((any if name in ANY_OF else all)(map(is_installed, modules)), gives))
-      for name, (modules, gives) in EXTRAS.items()
+      (name, _state(modules, gives)) for name, (modules, gives) in EXTRAS.items()
     ),
     'data at hand': data(),
   }
@@ -106,7 +97,7 @@ def versions() -> Iterator[tuple[str, str]]:
 def data() -> Iterator[tuple[str, str]]:
   """Yields the images that can be read without a download."""
   for source, (module, what) in DATA.items():
-    yield source, _state(is_installed(module), what)
+    yield source, _state((module,), what)
   folder = expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
   prepared = sorted(
     {str(file.parent.relative_to(folder)) for file in folder.glob('*/**/dataset_info.json')}
@@ -119,5 +110,6 @@ def is_installed(module: str) -> bool:
   return importlib.util.find_spec(module) is not None
 
 
-def _state(present: bool, gives: str) -> str:
+def _state(modules: tuple[str, ...], gives: str) -> str:
+  present = (any if modules == CUDA else all)(map(is_installed, modules))
   return f'yes      {gives}' if present else f'MISSING  would give: {gives}'

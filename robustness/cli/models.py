@@ -1,7 +1,5 @@
 """`robustness models list`: architectures and known weights, as a Markdown table."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import sys
@@ -28,30 +26,18 @@ def rows() -> Iterator[tuple[str, ...]]:
   """Yields the cells of every architecture, and below it those of its known weights; those that it
   takes by default are marked."""
   for architecture in catalog.ARCHITECTURES.values():
-    parameters = architecture.parameters or _count(architecture)
-    height, width, channels = architecture.input_shape
-    yield (
-      architecture.name,
-      '',
-      f'{parameters:,}',
-      f'{height}×{width}×{channels}',
-      _numbers(architecture.mean),
-      _numbers(architecture.std),
-      architecture.source,
-      architecture.licence,
-    )
+    parameters = f'{architecture.parameters or _count(architecture):,}'
+    shape = '×'.join(map(str, architecture.input_shape))
+    scales = _numbers(architecture.mean), _numbers(architecture.std)
+    named = (architecture.name, '', parameters, shape, *scales)
+    yield *named, architecture.source, architecture.licence
     for weights in architecture.weights:
+      name = f'`{weights.name}`' + (' (default)' if weights.default else '')
       side = weights.input_size
-      yield (
-        '',
-        f'`{weights.name}`' + (' (default)' if weights.default else ''),
-        f'{parameters:,}',
-        f'{side}×{side} of {weights.resize}, {weights.interpolation}',
-        _numbers(weights.mean),
-        _numbers(weights.std),
-        f'{weights.package.rstrip("/")}/{weights.file}',
-        weights.licence,
-      )
+      size = f'{side}×{side} of {weights.resize}, {weights.interpolation}'
+      scales = _numbers(weights.mean), _numbers(weights.std)
+      file = f'{weights.package.rstrip("/")}/{weights.file}'
+      yield '', name, parameters, size, *scales, file, weights.licence
 
 
 def _count(architecture: Architecture) -> int:

@@ -1,13 +1,16 @@
-"""`robustness neighbor_sets build`: builds neighbor sets from videos.
+"""`robustness neighbor_sets`: builds neighbor sets from videos, or reads those of YTBB-Robust.
 
 robustness neighbor_sets build --videos=DIR --labels=FILE --out=DIR
 
   Writes DIR/metadata/pmsets.json, DIR/metadata/labels.json and DIR/misc/*class_index.json, as
   ImageNet-Vid-Robust was released, and the chosen frames of video files to DIR/frames. Folders of
   frames stay as they are.
-"""
 
-from __future__ import annotations
+robustness neighbor_sets import --metadata=DIR --out=DIR
+
+  Writes the same files from the annotations that YTBB-Robust was released as: good anchors and the
+  pairs that passed the review, or with --unreviewed all of both.
+"""
 
 import argparse
 import functools
@@ -27,16 +30,16 @@ def main(arguments: Sequence[str]) -> int:
   try:
     if (given.out / 'metadata' / metadata.SETS).exists():
       raise InputError(f'{given.out} holds neighbor sets already: give another --out.')
+    if given.command == 'import':
+      sets = metadata.read(given.metadata, reviewed=not given.unreviewed)
+      metadata.write(sets, given.out)
+      kind = 'unreviewed' if given.unreviewed else 'reviewed'
+      print(f'{len(sets.anchors)} anchors, {len(sets.pairs.frame)} {kind} pairs; in {given.out}')
+      return 0
     names, words = building.vocabulary(given.classes)
-    built = building.build(
-      given.videos,
-      building.read_labels(given.labels, words),
-      given.frames or given.out / 'frames',
-      names,
-      k=given.k,
-      seed=given.seed,
-      facts=given.facts,
-    )
+    labels, frames = building.read_labels(given.labels, words), given.frames or given.out / 'frames'
+    chosen = {'k': given.k, 'seed': given.seed, 'facts': given.facts}
+    built = building.build(given.videos, labels, frames, names, **chosen)
     metadata.write(built.sets, given.out)
   except InputError as error:
     print(error, file=sys.stderr)
@@ -48,28 +51,25 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(prog=PROGRAM)
   commands = parser.add_subparsers(dest='command', required=True)
-  build = commands.add_parser(
-    'build', help='choose an anchor in each video and the frames around it'
-  )
-  needed = functools.partial(build.add_argument, type=pathlib.Path, required=True)
+  anchors = 'choose an anchor in each video and the frames around it'
+  build = commands.add_parser('build', help=anchors)
+  add = build.add_argument
+  needed = functools.partial(add, type=pathlib.Path, required=True)
   needed('--videos', help='folder of video files, or of folders of numbered frames')
   needed('--labels', help='the classes of each video: {video: class} in JSON, or CSV video,class')
   needed('--out', help='where the metadata go')
-  build.add_argument(
-    '--frames',
-    type=pathlib.Path,
-    help='where frames of video files go, as PNG (default: OUT/frames)',
-  )
-  build.add_argument(
-    '--classes',
-    default='imagenet_vid',
-    help='imagenet_vid, youtube_bb, imagenet, or a text file, one class a line',
-  )
+  frames = 'where frames of video files go, as PNG (default: OUT/frames)'
+  build.add_argument('--frames', type=pathlib.Path, help=frames)
+  classes = 'imagenet_vid, youtube_bb, imagenet, or a text file, one class a line'
+  build.add_argument('--classes', default='imagenet_vid', help=classes)
   build.add_argument('--k', type=int, default=10, help='frames on each side (default: 10)')
   build.add_argument('--seed', type=int, default=0, help='of the anchors (default: 0)')
-  build.add_argument(
-    '--facts',
-    action='store_true',
-    help='write frame types and frames a second to metadata/frames.json',
+  facts = 'write frame types and frames a second to metadata/frames.json'
+  build.add_argument('--facts', action='store_true', help=facts)
+  importing = commands.add_parser('import', help='the sets of the annotations of YTBB-Robust')
+  for name, what in (('--metadata', 'the released folder'), ('--out', 'where the metadata go')):
+    importing.add_argument(name, type=pathlib.Path, required=True, help=what)
+  importing.add_argument(
+    '--unreviewed', action='store_true', help='all anchors and pairs, as before the review'
   )
   return parser

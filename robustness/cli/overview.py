@@ -1,7 +1,5 @@
 """`robustness list`: what a config can name, each with a line."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -17,11 +15,7 @@ Lines = Iterable[tuple[str, str]]
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints all parts, or those that are named.
-
-  Raises:
-    InputError: there is no such part.
-  """
+  """Prints all parts, or those that are named; refuses the name of no part."""
   for name in arguments:
     if name not in PARTS:
       raise InputError(f'robustness list {name}: {nearest(name, PARTS)}')
@@ -53,12 +47,11 @@ def configs() -> Lines:
 
 
 def classifiers() -> Lines:
-  """Yields every architecture: what it was made for, and how many weights are known by name."""
+  """Yields every architecture: what it was made for, and which weights are known by name."""
   for name, architecture in catalog.ARCHITECTURES.items():
-    height, width, channels = architecture.input_shape
     known = [entry.name for entry in architecture.weights]
     weights = f'weights: {", ".join(known)}' if known else architecture.licence
-    yield name, f'{height}×{width}×{channels}; {weights}'
+    yield name, f'{"×".join(map(str, architecture.input_shape))}; {weights}'
 
 
 def sources() -> Lines:

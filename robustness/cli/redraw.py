@@ -1,7 +1,5 @@
 """`robustness report WORKDIR`: figures and reports again, from the results of a finished run."""
 
-from __future__ import annotations
-
 import functools
 import pathlib
 from collections.abc import Sequence
@@ -16,11 +14,7 @@ from robustness.results import Results
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Draws a workdir again and prints the path of its report.
-
-  Raises:
-    InputError: not one workdir, or see `redraw`.
-  """
+  """Draws a workdir again and prints the path of its report."""
   if len(arguments) != 1:
     raise InputError(f'robustness report takes one workdir; {len(arguments)} words were given.')
   print(redraw(arguments[0]))
@@ -28,16 +22,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def redraw(directory: str) -> pathlib.Path:
-  """Writes the figures and reports of a run again; results and records are only read.
+  """Writes the figures and reports of a finished run again, and returns the report.
 
-  Args:
-    directory: the workdir of a finished run.
-
-  Returns:
-    The report.
-
-  Raises:
-    InputError: no workdir, or a run that is not finished: what is missing, and how to finish it.
+  Of a run that is not finished the message says what is missing, and how to finish it.
   """
   path, config, environment = workdir.find(directory)
   draw = functools.partial(illustrate, environment=environment, config=config)

@@ -4,8 +4,6 @@ robustness review --frames=DIR --metadata=DIR --answers=FILE
 robustness review export --metadata=DIR --answers=FILE --out=DIR
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import signal
@@ -17,8 +15,8 @@ from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import label_space
-from robustness.present import tables
-from robustness.results import Results, Table
+from robustness.present import tables, text
+from robustness.results import Results
 from robustness.video import answers, decisions, metadata
 from robustness.video.candidates import Candidates, ReviewFrames
 from robustness.video.review_rounds import ReviewRounds
@@ -57,10 +55,8 @@ def serve(flags: argparse.Namespace) -> None:
         f'{log.path} ({len(log.answers)} are there).'
       )
       if not is_loopback(server.host):
-        print(
-          'Whoever reaches this machine can see the frames and answer under any name: there is no '
-          'password.'
-        )
+        everyone = 'Whoever reaches this machine can see the frames and answer under any name'
+        print(f'{everyone}: there is no password.')
       print(f'Open {server.url} (Ctrl-C stops).', flush=True)
       try:
         server.serve_forever()
@@ -90,20 +86,10 @@ def export(flags: argparse.Namespace) -> None:
   metadata.write(reviewed, flags.out)
   estimated = [(titled.title, titled.table) for titled in tables.tables(results)]
   for name, table in [*results.tables.items(), *estimated]:
-    print(f'{name}\n{_text(table)}\n')
+    print(name, *text.lines(table), '', sep='\n')
   print(f'{len(reviewed.anchors)} sets with {len(reviewed.pairs.frame)} pairs are in {flags.out}.')
   if flags.results:
     results.write(flags.results)
-
-
-def _text(table: Table) -> str:
-  """Returns a table with aligned columns."""
-  cells = [[str(value) for value in row] for row in (table.columns, *table.rows)]
-  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-  return '\n'.join(
-    '  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-    for row in cells
-  )
 
 
 def _candidates(flags: argparse.Namespace) -> Candidates:
@@ -118,31 +104,21 @@ def _class_names(given: str | None, own: Sequence[str]) -> Mapping[int, str]:
   advice = 'Give --classes a JSON file {"0": "airplane", ...}, imagenet_vid or youtube_bb.'
   entries = json_files.read(expanded(given), {str: (str, list)}, advice)
   try:
-    return {
-      int(number): str(name if isinstance(name, str) else name[-1])
-      for number, name in entries.items()
-    }
+    return {int(k): str(own if isinstance(own, str) else own[-1]) for k, own in entries.items()}
   except (ValueError, IndexError) as error:
     raise InputError(f'--classes={given} cannot be read ({error}). {advice}') from error
 
 
 def _common(description: str, command: str) -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
-  parser.add_argument(
-    '--metadata',
-    required=True,
-    metavar='DIR',
-    help='pmsets.json and labels.json of the sets under review',
-  )
-  parser.add_argument(
-    '--answers', required=True, metavar='FILE', help='where the answers are, one JSON object a line'
-  )
-  parser.add_argument(
-    '--classes',
-    metavar='NAME|FILE',
-    help='names of the classes: imagenet_vid, youtube_bb or a JSON file (the '
-    "metadata's class index, or else imagenet_vid)",
-  )
+  add = parser.add_argument
+  sets = 'pmsets.json and labels.json of the sets under review'
+  add('--metadata', required=True, metavar='DIR', help=sets)
+  where = 'where the answers are, one JSON object a line'
+  add('--answers', required=True, metavar='FILE', help=where)
+  index = "the metadata's class index, or else imagenet_vid"
+  names = f'names of the classes: imagenet_vid, youtube_bb or a JSON file ({index})'
+  add('--classes', metavar='NAME|FILE', help=names)
   return parser
 
 
@@ -167,10 +143,8 @@ def serve_parser() -> argparse.ArgumentParser:
 
 def export_parser() -> argparse.ArgumentParser:
   """Returns the flags of the export."""
-  parser = _common(
-    'Writes the reviewed sets, Table 1 and the agreement of the annotators.',
-    'robustness review export',
-  )
+  what = 'Writes the reviewed sets, Table 1 and the agreement of the annotators.'
+  parser = _common(what, 'robustness review export')
   add = parser.add_argument
   add('--out', required=True, metavar='DIR', help='folder of the reviewed sets')
   rules = f'when votes keep a pair: {", ".join(decisions.RULES)} (strict_majority)'

@@ -1,30 +1,53 @@
-"""The flags of a run, and the run: what `python main.py` and `robustness NAME` share."""
+"""The flags of a run, and the run or its forecast: what `main.py` and `robustness NAME` share."""
 
 from __future__ import annotations
 
 import _thread
+import dataclasses
+import itertools
 import json
 import os
+import pathlib
 import shlex
+import statistics
 import sys
 import threading
-from collections.abc import Sequence
-from typing import NoReturn
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
-from absl import app, flags
+import jax
+import numpy as np
+from absl import app, flags, logging
 
-from robustness import run
-from robustness.cli import command_line, dry_run
+from robustness import parallel, run
+from robustness.classifiers import ClassifierBuilder
+from robustness.cli import command_line
+from robustness.config import experiment as experiments
+from robustness.config.experiment import Experiment
+from robustness.config.recipe import ClassifierSettings
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows
+from robustness.core.settings import Section, without_inherited
+from robustness.evaluation.measurements import TOTAL
+from robustness.evaluation.records import PREDICTIONS, Layout, Shard
+from robustness.evaluation.runner import Evaluator
+from robustness.measure import evaluator_for, recording_name
+from robustness.models.classifier import Classifier
+from robustness.models.projection import match_labels
+from robustness.parallel import Parallel
+from robustness.parallel.processes import ALONE, Processes
+from robustness.present import text
+from robustness.results import Table
+from robustness.training import schedule
+from robustness.training.loop import compiled_step, open_feed
+from robustness.training.training import Training
 
 SOON = 0.01  # seconds
 INTERRUPTED = 'interrupted before the run began; the same command begins it.'
 
-flags.DEFINE_string(
-  'config',
-  None,
-  'What to run: a file of configs/, the name of one (fourier_heatmap:cifar10), or config.json of a '
-  'workdir.',
-)
+_WHAT = 'What to run: a file of configs/, the name of one (fourier_heatmap:cifar10), or config.json'
+flags.DEFINE_string('config', None, f'{_WHAT} of a workdir.')
 WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run writes everything; resumed if there.')
 PRINT_CONFIG = flags.DEFINE_bool('print_config', False, 'Print the config as JSON; run nothing.')
 DRY_RUN = flags.DEFINE_bool(
@@ -33,27 +56,25 @@ DRY_RUN = flags.DEFINE_bool(
 COORDINATOR = flags.DEFINE_string('coordinator', '', 'HOST:PORT of process 0, for several.')
 NUM_PROCESSES = flags.DEFINE_integer('num_processes', 1, 'Processes that share the run.', 1)
 PROCESS_ID = flags.DEFINE_integer('process_id', 0, "This process's number.", 0)
-DISTRIBUTED = flags.DEFINE_bool(
-  'distributed',
-  False,
-  'Asks the cluster (SLURM, TPU pod, Kubernetes, Open MPI) for the three above.',
+_ASKED = 'Asks the cluster (SLURM, TPU pod, Kubernetes, Open MPI) for the three above.'
+DISTRIBUTED = flags.DEFINE_bool('distributed', False, _ASKED)
+_WAIT = 'Seconds to wait for the coordinator and for all processes.'
+JOIN_TIMEOUT = flags.DEFINE_integer('join_timeout', 120, _WAIT, 1)
+_KEPT = (
+  "Folder that keeps compiled programs for later runs; the user's cache folder, or '' for none."
 )
-JOIN_TIMEOUT = flags.DEFINE_integer(
-  'join_timeout', 120, 'Seconds to wait for the coordinator and for all processes.', 1
-)
-COMPILATION_CACHE = flags.DEFINE_string(
-  'compilation_cache',
-  None,
-  "Folder that keeps compiled programs for later runs; the user's cache folder, or '' for none.",
-)
+COMPILATION_CACHE = flags.DEFINE_string('compilation_cache', None, _KEPT)
+
+UNUSED = pathlib.Path('unused')  # where a training would leave its checkpoints
+PROBE_SECONDS, FEWEST_REPEATS, MOST_REPEATS = 1.0, 2, 20
+PROBED_VIEWS = 4
+_MEMBER_BYTES = 128 + 76 + 20 + 2 * 4  # of an array in an .npz file, beside its values and name
 
 
 def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
-  """Reads the command line and runs, or ends with one line that says what is wrong with it.
+  """Reads the process's name and flags and runs, or ends with one line that says what is wrong.
 
-  Args:
-    arguments: the process's name, and flags.
-    typed: the words of the command as they were typed, for the report.
+  `typed` are the words of the command as they were typed, for the report.
   """
   flags.mark_flag_as_required('config')
   flags.register_multi_flags_validator(
@@ -76,11 +97,10 @@ def _parse(arguments: list[str]) -> list[str]:
   """Reads the flags, or ends with one line that says what is wrong with them."""
   try:
     rest = flags.FLAGS(arguments)
+    if len(rest) > 1:
+      raise flags.Error(f'{rest[1]!r} is no flag: give values as --config.KEY=VALUE.')
   except flags.Error as error:
     sys.exit(run.exit_with(run.BAD_INPUT, str(error).strip()))
-  if len(rest) > 1:
-    message = f'{rest[1]!r} is no flag: give values as --config.KEY=VALUE.'
-    sys.exit(run.exit_with(run.BAD_INPUT, message))
   return rest
 
 
@@ -91,8 +111,8 @@ def _run(config: command_line.ConfigDict | None, command: str) -> int:
     print(json.dumps(config.to_dict(), indent=2))
     return 0
   if DRY_RUN.value:
-    return dry_run.main(config.to_dict())
-  processes = run.Processes(
+    return dry_run(config.to_dict())
+  processes = Processes(
     COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
   )
   status = run.main(config, str(WORKDIR.value), command, processes, COMPILATION_CACHE.value)
@@ -104,8 +124,7 @@ def _run(config: command_line.ConfigDict | None, command: str) -> int:
 def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
   """Raises Ctrl-C once more where it came during a function that may raise nothing.
 
-  Python prints what finalizers and JAX's callback of the garbage collector raise, and goes on. A
-  run that compiles spends much of its time in the latter.
+  Python prints what finalizers and JAX's callback of the garbage collector raise, and goes on.
   """
   if issubclass(unraisable.exc_type, KeyboardInterrupt):
     threading.Timer(SOON, _thread.interrupt_main).start()  # here it would be lost once more
@@ -114,11 +133,245 @@ def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def _end(status: int) -> NoReturn:
-  """Ends the process at once.
-
-  Where Ctrl-C comes during a compilation or a step, XLA's threads still work, and fail when the
-  interpreter takes itself apart.
-  """
+  """Ends the process at once: XLA's threads may still work, and fail where Python ends."""
   sys.stdout.flush()
   sys.stderr.flush()
   os._exit(status)
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+  """What a piece of work will take on these devices.
+
+  Attributes:
+    label: of the work, such as 'natural: training'.
+    amount: how much it is, in words.
+    images: that a network sees in all.
+    images_per_second: measured, compilation left out.
+    compile_seconds: what the first step took beyond a later one.
+    record_bytes: that it leaves on disk as records.
+    memory_bytes: of each device at most while a step runs; None where XLA does not say.
+  """
+
+  label: str
+  amount: str
+  images: int
+  images_per_second: float
+  compile_seconds: float
+  record_bytes: int
+  memory_bytes: int | None
+
+  @property
+  def seconds(self) -> float:
+    """How long it will take, compilation included."""
+    return self.images / self.images_per_second + self.compile_seconds
+
+
+def dry_run(config: Section) -> int:
+  """Shows what a config would take on this process's devices; returns the exit status."""
+  run.set_logging()
+  try:
+    run.set_devices(ALONE)
+    show_forecast(config)
+  except InputError as error:
+    return run.exit_with(run.BAD_INPUT, str(error))
+  return 0
+
+
+def show_forecast(config: Section) -> None:
+  """Prints a table with a line for each piece of work, and the sums; refuses what a run does."""
+  if 'predictions' in config:
+    raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')
+  experiment = experiments.from_config(without_inherited(config))
+  times = max(1, len(experiment.execution.seeds))
+  pieces = []
+  for piece in forecasts(experiment):
+    logging.info('probed %s', piece.label)
+    pieces.append(piece)
+  columns = ('work', 'amount', 'images', 'images/s', 'records', 'memory a device', 'time')
+  for line in ('', *text.lines(Table(columns, [*map(_row, pieces)])), ''):
+    logging.info('%s', line)
+  logging.info(
+    'in all %s%s, records %s; nothing was written',
+    duration(times * sum(piece.seconds for piece in pieces)),
+    f' for {times} seeds' if times > 1 else '',
+    size(times * sum(piece.record_bytes for piece in pieces)),
+  )
+
+
+def forecasts(experiment: Experiment) -> Iterator[Forecast]:
+  """Yields what each training and evaluation of a run takes, in their order; of one seed.
+
+  Tasks of a battery that share a recording count once, under the name of the first, and classifiers
+  that a task cannot measure do not.
+  """
+  rows = run.OpenedRows(experiment)
+  run.check_studies(experiment, rows)
+  builder = run.builder_for(experiment, rows, UNUSED)
+  run.check_measurable(experiment, list(builder.planned.values()), rows)
+  classifiers: list[Classifier] = []
+  trained = builder.to_train()
+  for label, classifier in builder.planned.items():
+    if label in trained:
+      classifier, pieces = _trained(builder, label, trained[label])
+      yield from pieces
+    classifiers.append(classifier)
+  execution, recordings = experiment.execution, set()
+  ways = parallel.create(execution.parallel)
+  for name, task in experiment.measurements.items():
+    study, shown = task.study, rows[task.data]
+    recording = recording_name(study, shown)
+    if recording in recordings:
+      continue
+    recordings.add(recording)
+    used, _ = run.split_supported(study, classifiers, shown, experiment.is_single)
+    for measured in used if study.needs_classifier else [None]:
+      own = match_labels(shown, measured) if measured else shown
+      evaluator = evaluator_for(execution, study, measured, own, ways)
+      design = study.sequential_design
+      count = design.most_trials if design else own.num_examples
+      layout = evaluator.layout(count, execution.batch_size, execution.views_per_step)
+      piece = _evaluation(evaluator, own, layout)
+      label = piece.label if experiment.is_single else f'{evaluator.name}: {name}'
+      yield dataclasses.replace(piece, label=label)
+
+
+def _trained(
+  builder: ClassifierBuilder, label: str, recipe: ClassifierSettings
+) -> tuple[Classifier, list[Forecast]]:
+  """Returns a network with its initial weights, and what its training would take."""
+  initial = builder.initial(recipe)
+  training, accuracy = builder.training(label, recipe, initial)
+  steps = _training(training, builder.parallel(recipe.training), f'{label}: training')
+  weights = jax.tree.map(np.asarray, training.initial_state().variables)
+  evaluator, measured = accuracy.open(weights)
+  once = _evaluation(evaluator, measured, evaluator.layout(measured.num_examples))
+  settings, last = training.settings, training.total_steps
+  times = 1 + sum(schedule.is_due(step, settings, training.num_examples) for step in range(1, last))
+  between = f'{label}: evaluations in between', f'{times} × {measured.num_examples:,} rows'
+  evaluations = dataclasses.replace(
+    once, label=between[0], amount=between[1], images=once.images * times, record_bytes=0
+  )
+  return builder.trained_network(label, recipe, initial, weights), [steps, evaluations]
+
+
+def _training(training: Training, parallel: Parallel, label: str) -> Forecast:
+  """Measures the first steps, reading included, from the initial weights."""
+  training.check_layout(parallel)
+  feed = open_feed(training, parallel, 0)
+  step = compiled_step(training, parallel, feed)
+  state = parallel.replicate(training.initial_state())
+  batches = feed.steps(0)
+  first = next(batches)
+  memory = memory_of(step, state, feed.resident, first)
+  waiting = itertools.chain([first], batches)
+
+  def take() -> jax.Array:
+    nonlocal state
+    state, metrics = step(state, feed.resident, next(waiting))
+    return metrics['loss']
+
+  compiling, seconds = timed(take, min(MOST_REPEATS, training.total_steps - 1))
+  size, steps = training.settings.batch_size, training.total_steps
+  return Forecast(
+    label, f'{steps:,} steps × {size:,} images', steps * size, size / seconds, compiling, 0, memory
+  )
+
+
+def _evaluation(evaluator: Evaluator, rows: Rows, layout: Layout) -> Forecast:
+  """Measures one step on the first rows in a few views, spread evenly over all."""
+  views = evaluator.views
+  count = min(PROBED_VIEWS, layout.chunk_views)
+  spread = np.linspace(0, len(views) - 1, count).round().astype(int)
+  parameters = {name: values[spread] for name, values in views.parameters.items()}
+  few = dataclasses.replace(views, ids=views.ids[spread], parameters=parameters)
+  probe = dataclasses.replace(evaluator, views=few)
+  size = min(evaluator.step_rows(layout), layout.num_rows)
+  part = Layout(layout.num_rows, count, size, count)
+  blocks = list(probe.placed(rows, part, [0]))
+  replicate = probe.parallel.replicate
+  variables = replicate(probe.classifier.variables) if probe.classifier else None
+  memory = None
+  if not (probe.classifier and probe.classifier.host_function):
+    chunk = replicate((few.ids, dict(few.parameters)))
+    memory = memory_of(probe.compiled, variables, blocks[0].parts[0], chunk)
+  shards: list[Shard] = []
+  compiling, seconds = timed(
+    lambda: shards.extend(s for *_, s in probe.shards_of(blocks, part, {0: [0]}))
+  )
+  blocks_of_rows = map(layout.rows, range(layout.num_blocks))
+  steps = sum(-(-(rows.stop - rows.start) // size) for rows in blocks_of_rows)
+  images = layout.num_rows * layout.num_views
+  return Forecast(
+    f'{evaluator.name}: {evaluator.phase}',
+    f'{layout.num_rows:,} rows × {layout.num_views:,} views',
+    images,
+    images / (steps * layout.num_views * seconds / count),
+    compiling,
+    _record_bytes(shards[0], layout),
+    memory,
+  )
+
+
+def _record_bytes(shard: Shard, layout: Layout) -> int:
+  """Returns the bytes of all shards of a table, from one shard with fewer rows and views."""
+  rows, views = (part.stop - part.start for part in (shard.rows, shard.views))
+  shards = layout.num_blocks * layout.num_chunks
+  total = 0.0
+  for name, values in shard.arrays.items():
+    if name.startswith(TOTAL):  # for each view of a block
+      total += values.nbytes / views * layout.num_views * layout.num_blocks
+    elif name in PREDICTIONS or '/' in name:  # for each row and view
+      total += values.nbytes / (rows * views) * layout.num_rows * layout.num_views
+    else:  # for each row of a chunk of views
+      total += values.nbytes / rows * layout.num_rows * layout.num_chunks
+    total += shards * (_MEMBER_BYTES + 2 * len(name))
+  return round(total)
+
+
+def timed(work: Callable[[], Any], most: int = MOST_REPEATS) -> tuple[float, float]:
+  """Does some work several times, at most `most` after the first, and waits for what it returns.
+
+  Returns seconds of the first time beyond a later one, and of a later one: the median of those of
+  about `PROBE_SECONDS`, at least `FEWEST_REPEATS` of them. Work done once counts as both.
+  """
+  times: list[float] = []
+  while len(times) <= most and (len(times) <= FEWEST_REPEATS or sum(times[1:]) < PROBE_SECONDS):
+    begun = time.perf_counter()
+    jax.block_until_ready(work())
+    times.append(time.perf_counter() - begun)
+  later = statistics.median(times[1:] or times)
+  return max(0.0, times[0] - later), later
+
+
+def memory_of(step: Any, *arguments: Any) -> int | None:
+  """Returns the bytes that a step of `Parallel.compile` needs on each device; None if XLA does not
+  say. The call that follows compiles nothing."""
+  sizes = step.lower(*arguments).compile().memory_analysis()
+  if sizes is None:
+    return None
+  held = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+  return held + sizes.temp_size_in_bytes
+
+
+def _row(piece: Forecast) -> tuple[str, ...]:
+  memory = '-' if piece.memory_bytes is None else size(piece.memory_bytes)
+  records = size(piece.record_bytes) if piece.record_bytes else '-'
+  counts = (f'{piece.images:,}', f'{piece.images_per_second:,.0f}')
+  return piece.label, piece.amount, *counts, records, memory, duration(piece.seconds)
+
+
+def size(count: float) -> str:
+  """Returns bytes as a reader wants them, such as `12.3 MiB`."""
+  for unit in ('B', 'KiB', 'MiB', 'GiB'):
+    if count < 1024:
+      return f'{count:.0f} {unit}' if unit == 'B' else f'{count:.1f} {unit}'
+    count /= 1024
+  return f'{count:.1f} TiB'
+
+
+def duration(seconds: float) -> str:
+  """Returns a time in seconds, minutes or hours, such as `3 min`."""
+  if seconds < 100:
+    return f'{seconds:.0f} s'
+  return f'{seconds / 60:.0f} min' if seconds < 6000 else f'{seconds / 3600:.1f} h'

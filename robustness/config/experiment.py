@@ -11,11 +11,9 @@ The section `config.battery` has several studies of the same classifiers in one 
 Classifiers are trained once; each task leaves records, results, figures and a report of its own.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from input_pipeline.settings import DataSettings
 from robustness.config.recipe import ClassifierSettings, parse_classifier
@@ -41,8 +39,7 @@ class Execution:
   Attributes:
     seed: of every random stream, in [0, 2**32).
     seeds: trains every classifier once with each of these seeds, at least two; () trains once, with
-      `seed`. Rows and perturbations are those of `seed` for all, so that seeds are compared on the
-      same images.
+      `seed`. Rows and perturbations are those of `seed` for all.
     parallel: 'jit' (over a mesh of devices) or 'pmap'; the numbers are the same.
     precision: 'float32' or 'bfloat16', of the network's arithmetic; weights, statistics of batch
       normalisation and losses are float32 in either case.
@@ -58,21 +55,18 @@ class Execution:
   views_per_step: int = 0
 
   def __post_init__(self) -> None:
-    for key, values in (('seed', (self.seed,)), ('seeds', self.seeds)):
-      valid = all(0 <= value < 2**32 for value in values)
-      require(valid, f'config.{key}', getattr(self, key), 'in [0, 2**32)')
-    require(
-      len(self.seeds) != 1 and len(set(self.seeds)) == len(self.seeds),
-      'config.seeds',
-      self.seeds,
-      'at least two distinct seeds, or () to train once with config.seed',
-    )
+    require(0 <= self.seed < 2**32, 'config.seed', self.seed, 'in [0, 2**32)')
+    valid = all(0 <= value < 2**32 for value in self.seeds)
+    require(valid, 'config.seeds', self.seeds, 'in [0, 2**32)')
+    distinct = len(self.seeds) != 1 and len(set(self.seeds)) == len(self.seeds)
+    words = 'at least two distinct seeds, or () to train once with config.seed'
+    require(distinct, 'config.seeds', self.seeds, words)
     choice('config.parallel', self.parallel, KINDS)
     choice('config.precision', self.precision, PRECISIONS)
-    for name in ('batch_size', 'views_per_step'):
-      value = getattr(self, name)
-      words = f'1 to {MOST_ROWS}, or 0 to choose by the size of images'
-      require(0 <= value <= MOST_ROWS, f'config.{name}', value, words)
+    words = f'1 to {MOST_ROWS}, or 0 to choose by the size of images'
+    require(0 <= self.batch_size <= MOST_ROWS, 'config.batch_size', self.batch_size, words)
+    views = self.views_per_step
+    require(0 <= views <= MOST_ROWS, 'config.views_per_step', views, words)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,11 +112,9 @@ class Experiment:
     shared = data == self.data or self.is_single or not tasks
     return 'config.data' if shared else f'{BATTERY}.{tasks[0]}.data'
 
-  def with_seed(self, seed: int) -> Experiment:
+  def with_seed(self, seed: int) -> Self:
     """Returns the experiment whose classifiers are all trained with this seed."""
-    seeded = {
-      label: dataclasses.replace(recipe, seed=seed) for label, recipe in self.classifiers.items()
-    }
+    seeded = {k: dataclasses.replace(own, seed=seed) for k, own in self.classifiers.items()}
     return dataclasses.replace(self, classifiers=seeded)
 
 
@@ -130,20 +122,14 @@ SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
 
 
 def from_config(config: Section) -> Experiment:
-  """Checks a config, key by key.
-
-  Raises:
-    InputError: an unknown key, a wrong type or a bad value; the message names it.
-  """
+  """Checks a config, key by key."""
   values = settings.renamed(settings.without_inherited(config))
   settings.check_sections(values, SECTIONS, 'config')
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
   if not values.get('parallel_labels', True):  # in configs of earlier workdirs
     del values['parallel_labels']
   valid = [field.name for field in dataclasses.fields(Execution)]
-  for key in values:
-    if key not in valid:
-      raise InputError(f'unknown key config.{key}: {nearest(str(key), [*valid, *SECTIONS])}.')
+  settings.refuse_unknown(values, [*valid, *SECTIONS], 'config')
   data = sections.get('data', {})
   parsed_data = settings.parse(DataSettings, data, 'config.data')
   summary = None
@@ -180,16 +166,7 @@ def _measurement(section: Section, data: Section, where: str) -> Measurement:
 
 
 def _battery(section: Section, data: Section) -> dict[str, Measurement]:
-  """Checks the tasks of a battery; those that do not run are checked too.
-
-  Args:
-    section: `config.battery`.
-    data: `config.data`, which holds for a task unless its own section says otherwise. A task with
-      another `source` takes none of its keys, which are about other rows.
-
-  Raises:
-    InputError: no task, one that has no section or is named twice, or a bad value in a section.
-  """
+  """Checks the tasks of `config.battery`; those that do not run are checked too."""
   sections = {name: own for name, own in section.items() if name not in (TASKS, SUMMARY)}
   for name in sections:
     settings.check_name(BATTERY, name)
@@ -207,7 +184,11 @@ def _battery(section: Section, data: Section) -> dict[str, Measurement]:
 
 
 def _task(where: str, section: Any, data: Section) -> Measurement:
-  """Returns a task of a battery."""
+  """Returns a task of a battery.
+
+  `config.data` holds for it unless its own section says otherwise. A task with another `source`
+  takes none of its keys, which are about other rows.
+  """
   if not isinstance(section, Mapping):
     raise InputError(f'{where} must be a section with a study; got {section!r}.')
   settings.refuse_unknown(section, ('study', 'data'), where)
@@ -224,10 +205,7 @@ def refuse_what_is_lost(
 ) -> None:
   """Raises InputError where a study measures what the config's precision rounds away.
 
-  Args:
-    study: see `HasSmallChanges`.
-    execution: with the precision.
-    image_shape: of the images, where they are opened.
+  `image_shape` is that of the images, where they are opened; see `HasSmallChanges`.
   """
   lost = study.lost_in_bfloat16(image_shape) if isinstance(study, HasSmallChanges) else ''
   if execution.precision == 'bfloat16' and lost:
@@ -262,41 +240,37 @@ def _classifiers(
   def parsed(section: Section, where: str) -> ClassifierSettings:
     return parse_classifier(section, where, training, sections.get('data', {}), execution.seed)
 
+  where = 'config.classifiers'
   if 'classifier' in sections:
     recipe = parsed(sections['classifier'], 'config.classifier')
     label = recipe.name.rpartition(':')[2]
     settings.check_name('config.classifier.name', label)
     return {label: recipe}
-  if not sections['classifiers']:
-    raise InputError('config.classifiers is empty: give at least one.')
-  settings.check_sections(sections['classifiers'], sections['classifiers'], 'config.classifiers')
-  for label in sections['classifiers']:
-    settings.check_name('config.classifiers', label)
-  return {
-    label: parsed(section, f'config.classifiers.{label}')
-    for label, section in sections['classifiers'].items()
-  }
+  several = sections['classifiers']
+  if not several:
+    raise InputError(f'{where} is empty: give at least one.')
+  settings.check_sections(several, several, where)
+  for label in several:
+    settings.check_name(where, label)
+  return {label: parsed(section, f'{where}.{label}') for label, section in several.items()}
 
 
 def _check_seeds(sections: Section, experiment: Experiment) -> None:
   """Refuses several seeds where a classifier is not trained, or has a seed of its own."""
   if not experiment.execution.seeds:
     return
+  given = f'config.seeds is {experiment.execution.seeds}'
   if not experiment.classifiers:
-    raise InputError(
-      f'config.seeds is {experiment.execution.seeds}, but the study '
-      f'{next(iter(experiment.studies.values())).name} trains nothing: leave it ().'
-    )
+    (study, *_) = experiment.studies.values()
+    raise InputError(f'{given}, but the study {study.name} trains nothing: leave it ().')
   several = sections.get('classifiers', {'': sections.get('classifier', {})})
   for label, recipe in zip(several, experiment.classifiers.values(), strict=True):
     where = f'config.classifiers.{label}' if label else 'config.classifier'
-    if recipe.weights or not recipe.train:
+    if not recipe.is_trained_here:
       raise InputError(
-        f'config.seeds is {experiment.execution.seeds}, but {where} has given weights, which no '
-        f'seed changes: set {where}.train=True and no weights, or leave config.seeds ().'
+        f'{given}, but {where} has given weights, which no seed changes: set {where}.train=True '
+        'and no weights, or leave config.seeds ().'
       )
     if 'seed' in several[label]:
-      raise InputError(
-        f'config.seeds is {experiment.execution.seeds} and {where}.seed is '
-        f'{several[label]["seed"]}: leave one of them out.'
-      )
+      value = several[label]['seed']
+      raise InputError(f'{given} and {where}.seed is {value}: leave one of them out.')

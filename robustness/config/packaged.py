@@ -1,7 +1,5 @@
 """The configs that come with the package, by name: those of `configs/`."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import pathlib
@@ -19,11 +17,9 @@ def files() -> dict[str, pathlib.Path]:
 
 
 def find(name: str, further: Iterable[str] = ()) -> pathlib.Path:
-  """Returns the config file that a name or a path means.
+  """Returns the config file of a path, which comes first, or of the name of a packaged config.
 
-  Args:
-    name: the path of a Python or JSON file, which comes first, or the name of a packaged config.
-    further: other words that are accepted where the name is given, for the message.
+  `further` are other words that are accepted where the name is given, for the message.
   """
   path = expanded(name)
   known = files()

@@ -1,10 +1,6 @@
 """A classifier's section of the config: architecture, weights or the whole recipe of a training."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from input_pipeline.settings import DataSettings
 from robustness.attacks import ATTACKS, Attack
@@ -14,6 +10,7 @@ from robustness.augment.policy import Policy
 from robustness.core import settings
 from robustness.core.registry import Registry
 from robustness.core.settings import choice, require
+from robustness.core.typing import Facts
 from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.models.inputs import InputFilter
 from robustness.models.position_embedding import METHODS
@@ -81,7 +78,7 @@ class ClassifierSettings:
   def __post_init__(self) -> None:
     choice('config.classifier.positions', self.positions, METHODS)
     require(
-      not self.initial_weights or (self.train and not self.weights),
+      not self.initial_weights or self.is_trained_here,
       'config.classifier.initial_weights',
       self.initial_weights,
       "'' unless the network is trained here (config.classifier.train=True, no "
@@ -100,38 +97,24 @@ class ClassifierSettings:
     return self.train and not self.weights
 
   @property
-  def shown_in_training(self) -> dict[str, Any]:
+  def shown_in_training(self) -> Facts:
     """What a training here shows, and how, as plain values."""
     return {'training_split': self.data.split, **self.pipeline.describe()}
 
 
 def parse_classifier(
-  section: Mapping[str, Any],
-  where: str,
-  training: Mapping[str, Any],
-  data: Mapping[str, Any],
-  seed: int,
+  section: Facts, where: str, training: Facts, data: Facts, seed: int
 ) -> ClassifierSettings:
-  """Checks a classifier's section; what its recipe leaves out is that of the run.
+  """Checks a classifier's section, such as 'config.classifiers.natural' (`where`).
 
-  Args:
-    section: keys of `ClassifierSettings`; `augment`, `attack`, `objective` and `input_filter` are
-      sections of names, `training` and `data` hold what differs from the run.
-    where: the section's name in messages, for example 'config.classifiers.natural'.
-    training: the section `config.training`.
-    data: the section `config.data`.
-    seed: of the run.
-
-  Raises:
-    InputError: an unknown part or key (the nearest valid ones are named), or a bad value.
+  What it leaves out is that of the run: `config.training`, `config.data` and the seed.
   """
   settings.check_sections(section, SECTIONS, where)
   valid = [field.name for field in dataclasses.fields(ClassifierSettings)]
   settings.refuse_unknown(section, valid, where)
   own = {name: section.get(name, {}) for name in SECTIONS}
-  own_training = settings.parse(
-    TrainingSettings, {**training, **own['training']}, f'{where}.training'
-  )
+  given_training = {**training, **own['training']}
+  own_training = settings.parse(TrainingSettings, given_training, f'{where}.training')
   given_data = {**data, 'split': own_training.split, 'num_images': 0, **own['data']}
   objective = OBJECTIVES.optional(own['objective'], f'{where}.objective')
   own_data = settings.parse(DataSettings, given_data, f'{where}.data')

@@ -1,6 +1,4 @@
-"""Writes a file whole or not at all."""
-
-from __future__ import annotations
+"""Files written whole or not at all, and locks on files."""
 
 import os
 import pathlib
@@ -10,9 +8,8 @@ import uuid
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
   """Writes `content` to `path`: a reader sees the old file or the new one, never a part.
 
-  The bytes are flushed to a temporary file beside it, which then takes the name `path` in one step.
-  If anything fails (a full disk, say), that file is removed, the old one stays and the `OSError`
-  reaches the caller. Missing directories are made.
+  The bytes are flushed to a temporary file beside it, which then takes the name `path` in one step,
+  and is removed if anything fails (a full disk, say). Missing directories are made.
   """
   target = pathlib.Path(path)
   target.parent.mkdir(parents=True, exist_ok=True)
@@ -38,3 +35,20 @@ def flush_directory(directory: pathlib.Path) -> None:
     os.fsync(descriptor)
   finally:
     os.close(descriptor)
+
+
+def lock(descriptor: int) -> bool:
+  """Locks an open file for this process until it is closed; returns False if another has it.
+
+  The system lifts the lock when the process ends, however it ends. Where it has no such locks
+  (Windows, some network file systems) nothing is locked.
+  """
+  try:
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError:
+    return False
+  except (ImportError, OSError):
+    pass
+  return True

@@ -5,14 +5,12 @@ the machine code: a run gives the same bits with it as without. An entry that a 
 refused by its checksum with a warning, and the program compiled again.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re
 import tempfile
 import warnings
-from typing import Any
+from typing import TextIO
 
 import jax
 from absl import logging
@@ -36,19 +34,14 @@ def default_folder() -> pathlib.Path:
 def use(folder: str | None) -> None:
   """Keeps compiled programs in a folder, and takes those that are there.
 
-  The oldest are deleted where all would take more than `MAX_BYTES`.
-
-  Args:
-    folder: where; '' keeps none. None takes JAX_COMPILATION_CACHE_DIR, or if that is not set
-      `default_folder()`, without which the run goes on where it cannot be written to.
-
-  Raises:
-    InputError: the folder cannot be made or written to.
+  The oldest are deleted where all would take more than `MAX_BYTES`. '' keeps none. None takes
+  JAX_COMPILATION_CACHE_DIR, or if that is not set `default_folder()`; a run goes on where that
+  cannot be written to, but not where another folder cannot.
   """
   if folder is None and os.environ.get('JAX_COMPILATION_CACHE_DIR'):
     return
   if folder == '':
-    jax.config.update('jax_compilation_cache_dir', None)
+    _configure('jax_compilation_cache_dir', None)
     return
   path = default_folder() if folder is None else expanded(folder).absolute()
   try:
@@ -65,19 +58,30 @@ def use(folder: str | None) -> None:
     ) from error
   trim(path, MAX_BYTES)
   _warn_once(path)
-  jax.config.update('jax_compilation_cache_dir', str(path))
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', MIN_SECONDS)
+  _configure('jax_compilation_cache_dir', str(path))
+  _configure('jax_persistent_cache_min_compile_time_secs', MIN_SECONDS)
+
+
+def _configure(name: str, value: str | float | None) -> None:
+  jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
 def _warn_once(folder: pathlib.Path) -> None:
   """Has JAX's warnings of entries that could not be written or read logged once for all."""
   others, logged = warnings.showwarning, False
 
-  def show(message: Warning | str, *rest: Any, **named: Any) -> None:
+  def show(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+  ) -> None:
     nonlocal logged
     what = _CACHE_WARNING.match(str(message))
     if not what:
-      others(message, *rest, **named)
+      others(message, category, filename, lineno, file, line)
     elif not logged:
       logged = True
       logging.warning(
@@ -93,11 +97,8 @@ def _warn_once(folder: pathlib.Path) -> None:
 
 def trim(folder: pathlib.Path, max_bytes: int) -> None:
   """Deletes the oldest files of a folder until the others take at most `max_bytes`."""
-  files = []
-  for entry in os.scandir(folder):
-    if entry.is_file():
-      status = entry.stat()
-      files.append((status.st_mtime_ns, status.st_size, entry.path))
+  found = ((entry.stat(), entry.path) for entry in os.scandir(folder) if entry.is_file())
+  files = [(status.st_mtime_ns, status.st_size, path) for status, path in found]
   total = sum(size for _, size, _ in files)
   for _, size, path in sorted(files):
     if total <= max_bytes:

@@ -1,33 +1,29 @@
 """Faults of a disk: full, read-only or not permitted, in whatever words a library reports them."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
-OVERHEAD = 2**18
-"""Bytes that a checkpoint takes beside its arrays, for metadata and directories."""
+OVERHEAD = 2**18  # bytes that a checkpoint takes beside its arrays
 
 
 def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | None:
   """Returns what a user can do about a fault of the disk; None if the error is something else.
 
   Libraries written in C++ (Orbax's store, TensorFlow's writer of events) pass the system's words on
-  in the text of errors of their own, so texts are searched too, of causes as well.
-
-  Args:
-    error: what was raised.
-    directory: the workdir.
+  in the text of their own errors, so texts are searched too, of causes as well.
   """
   cause: BaseException | None = error
   seen: set[int] = set()
   while cause is not None and id(cause) not in seen:
     seen.add(id(cause))
-    number = _number(cause)
-    path = (cause.filename if isinstance(cause, OSError) else None) or directory
+    if isinstance(cause, OSError):
+      number, path = cause.errno, cause.filename or directory
+    else:  # where the text leaves no doubt
+      named = (n for n in (*FULL, errno.EROFS) if os.strerror(n) in str(cause))
+      number, path = next(named, None), directory
     if number in FULL:
       return (
         f'no space left on disk ({path}). What was computed is kept: free some space and run the '
@@ -49,11 +45,3 @@ def require_space(directory: str | os.PathLike[str], size: int) -> None:
   """
   if shutil.disk_usage(directory).free < size + OVERHEAD:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(directory))
-
-
-def _number(error: BaseException) -> int | None:
-  """Returns the system's number of an error, from its text where the text leaves no doubt."""
-  if isinstance(error, OSError):
-    return error.errno
-  text = str(error)
-  return next((n for n in (*FULL, errno.EROFS) if os.strerror(n) in text), None)

@@ -1,7 +1,5 @@
 """What a user did wrong, said so that it can be fixed."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 from collections.abc import Iterable, Iterator
@@ -13,39 +11,25 @@ class InputError(ValueError):
 
 @contextlib.contextmanager
 def naming(section: str, actual: str) -> Iterator[None]:
-  """Names the section of a config that settings are in, in errors that know only what it is of.
-
-  Args:
-    section: as errors have it, such as 'config.study'.
-    actual: where the user wrote it, such as 'config.battery.noise.study'.
-  """
+  """Writes `actual`, such as 'config.battery.noise.study', for `section`, as 'config.study',
+  in errors within."""
   try:
     yield
   except InputError as error:
     raise InputError(str(error).replace(section, actual)) from error
 
 
-LISTED = 60
-"""How many valid words are listed at most."""
+LISTED = 60  # valid words at most
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
   """Returns a phrase that names the closest valid words, and lists all if they are few.
 
-  Args:
-    word: what was given.
-    valid: every word that would have been accepted.
-
-  Returns:
-    For example `did you mean 'norm'? Valid: 'clip', 'norm', 'phase'`; of more than `LISTED` words
-    the three nearest and their number.
+  For example `did you mean 'norm'? valid: 'clip', 'norm', 'phase'`; of more than `LISTED` words the
+  three nearest and their number.
   """
   words = sorted(valid)
-  if len(words) > LISTED:
-    close = difflib.get_close_matches(word, words, n=3, cutoff=0)
-    return f'did you mean {" or ".join(repr(w) for w in close)}? ({len(words)} are valid)'
-  close = difflib.get_close_matches(word, words, n=3, cutoff=0.5)
-  listed = 'valid: ' + ', '.join(repr(w) for w in words)
-  if not close:
-    return listed
-  return f'did you mean {" or ".join(repr(w) for w in close)}? {listed}'
+  few = len(words) <= LISTED
+  close = difflib.get_close_matches(word, words, n=3, cutoff=0.5 if few else 0)
+  listed = f'valid: {", ".join(map(repr, words))}' if few else f'({len(words)} are valid)'
+  return f'did you mean {" or ".join(map(repr, close))}? {listed}' if close else listed

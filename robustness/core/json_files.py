@@ -1,21 +1,15 @@
-"""JSON, read so that whatever is wrong with it ends in one line that names the file and the place.
-
-A file may be cut short, written by hand or made by another program: what a reader relies on, its
-`Form`, is checked before anything is looked up in the document.
-"""
-
-from __future__ import annotations
+"""JSON: whatever is wrong with a file ends in one line that names the file and the place."""
 
 import json
 import os
 import pathlib
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from robustness.core.errors import InputError
+from robustness.core.typing import PlainValue
 
-Form = Any
+Form = object
 """What a value must be: a type or a tuple of types; `{key: form}` for an object that has these keys
 (and may have others; `'key?'` may be missing); `{str: form}` for an object of any keys; `[form]`
 for a list."""
@@ -26,18 +20,8 @@ _NAMES |= {int: 'a whole number', float: 'a number', type(None): 'null'}
 
 def read(
   path: str | os.PathLike[str], form: Form = dict, advice: str = '', encoding: str = 'utf-8'
-) -> Any:
-  """Returns the value in a file.
-
-  Args:
-    path: the file.
-    form: see `Form`.
-    advice: what to do about a file that cannot be used, a sentence for the end of the message.
-    encoding: of the text.
-
-  Raises:
-    InputError: there is no such file, it cannot be read, or see `parse`.
-  """
+) -> PlainValue:
+  """Returns the value in a file; `advice`, what to do about a bad one, ends each message."""
   try:
     content = pathlib.Path(path).read_bytes()
   except (FileNotFoundError, IsADirectoryError) as error:
@@ -50,35 +34,25 @@ def read(
 
 def parse(
   content: bytes, where: str, form: Form = dict, advice: str = '', encoding: str = 'utf-8'
-) -> Any:
-  """Returns the value that a text in JSON says.
+) -> PlainValue:
+  """Returns the value that a text in JSON says; messages call it `where`.
 
-  Args:
-    content: the text, encoded.
-    where: what messages call it, such as the path of its file.
-    form: see `Form`.
-    advice: see `read`.
-    encoding: of the text.
-
-  Raises:
-    InputError: neither JSON nor in this encoding, nested deeper than Python can follow, an object
-      that has a key twice, half of a character, or a value of another form, whose place is named.
+  Refused are what is no JSON in this encoding, is nested deeper than Python can follow, has a key
+  twice or half of a character, and values of another form, with their place.
   """
-  damaged = f'{where} is truncated or no JSON'
   try:
     value = json.loads(content.decode(encoding), object_pairs_hook=_once)
     if b'\\ud' in content or b'\\uD' in content:  # of two halves; one alone cannot be written
       json.dumps(value, ensure_ascii=False).encode()
-  except RecursionError as error:
-    raise InputError(f'{damaged} (it is nested too deeply). {advice}'.strip()) from error
-  except ValueError as error:  # JSON's and the encoding's are of this kind
-    raise InputError(f'{damaged} ({error}). {advice}'.strip()) from error
+  except (RecursionError, ValueError) as error:  # JSON's and the encoding's are of the latter kind
+    why = 'it is nested too deeply' if isinstance(error, RecursionError) else error
+    raise InputError(f'{where} is truncated or no JSON ({why}). {advice}'.strip()) from error
   check(value, where, form, advice)
   return value
 
 
-def check(value: Any, where: str, form: Form, advice: str = '') -> None:
-  """Raises InputError unless a value is of a form; see `parse`."""
+def check(value: object, where: str, form: Form, advice: str = '') -> None:
+  """Raises InputError unless a value is of a form."""
   misfit = _misfit(value, form, '')
   if misfit:
     place, expected, found = misfit
@@ -86,7 +60,7 @@ def check(value: Any, where: str, form: Form, advice: str = '') -> None:
     raise InputError(f'{what} {found}; expected {expected}. {advice}'.strip())
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
   """Returns an object whose keys all differ."""
   entries = dict(pairs)
   if len(entries) < len(pairs):
@@ -96,7 +70,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   return entries
 
 
-def _misfit(value: Any, form: Form, place: str) -> tuple[str, str, str] | None:
+def _misfit(value: object, form: Form, place: str) -> tuple[str, str, str] | None:
   """Returns the first place that is not of its form, what is expected there and what was found."""
   if isinstance(form, dict):
     if not isinstance(value, Mapping):
@@ -125,5 +99,5 @@ def _misfit(value: Any, form: Form, place: str) -> tuple[str, str, str] | None:
   return place, ' or '.join(_NAMES[kind] for kind in kinds), _shown(value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
   return _NAMES[type(value)] if isinstance(value, dict | list) else reprlib.repr(value)

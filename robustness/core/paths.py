@@ -1,7 +1,5 @@
 """Paths as a user writes them."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 

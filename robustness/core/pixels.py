@@ -1,9 +1,6 @@
 """8-bit pixels on the devices, as values in [0, 1]."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +26,6 @@ def scaled(images: jax.Array) -> jax.Array:
   return levels * HIGH + levels * LOW
 
 
-def with_scaled_image(rows: Mapping[str, Any]) -> dict[str, Any]:
+def with_scaled_image(rows: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
   """Returns rows with their `image`, where they have one, as float32 in [0, 1]."""
   return {name: scaled(value) if name == 'image' else value for name, value in rows.items()}

@@ -1,10 +1,9 @@
 """Progress of long work, with rate and time left: a bar on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Mapping
+from typing import Self
 
 from absl import logging
 from tqdm import tqdm
@@ -19,13 +18,9 @@ class Progress:
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
-    """Starts counting.
+    """Starts counting `unit`s, such as 'images', of work that is called `label`.
 
-    Args:
-      total: amount of work in all.
-      label: what is being done, for example 'natural: training'.
-      unit: what is counted, for example 'images'.
-      initial: work found done already; it does not count for the rate.
+    Of all the work, `total`, `initial` is found done already and does not count for the rate.
     """
     self._total, self._label, self._unit = total, label, unit
     self._initial = self._done = initial
@@ -34,14 +29,8 @@ class Progress:
     self._shown = ''
     self._bar: tqdm | None = None
     if sys.stderr.isatty():
-      self._bar = tqdm(
-        desc=label,
-        total=total,
-        initial=initial,
-        unit=f' {unit}',
-        unit_scale=True,
-        dynamic_ncols=True,
-      )
+      size = {'total': total, 'initial': initial}
+      self._bar = tqdm(desc=label, unit=f' {unit}', unit_scale=True, dynamic_ncols=True, **size)
 
   def advance(self, amount: int) -> None:
     """Adds work done."""
@@ -56,17 +45,14 @@ class Progress:
 
   def show(self, values: Mapping[str, float]) -> None:
     """Sets numbers that stand at the end of the line from now on, such as a training's loss."""
-    self._shown = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
+    shown = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
+    self._shown = f'; {shown}' if shown else ''
     if self._bar is not None:
-      self._bar.set_postfix_str(self._shown, refresh=False)
+      self._bar.set_postfix_str(shown, refresh=False)
 
   @property
   def rate(self) -> float:
-    """Units a second, work found done already left out.
-
-    It counts from the first call of `advance` on, when what is compiled has been compiled; before
-    the second call, from the start.
-    """
+    """Units a second from the first `advance` on, when all is compiled; before, from the start."""
     start, done = self._first or (self._start, self._initial)
     if done == self._done:
       start, done = self._start, self._initial
@@ -82,23 +68,21 @@ class Progress:
   def _line(self) -> str:
     rate, share = self.rate, 100 * self._done / max(self._total, 1)
     left = (self._total - self._done) / rate if rate else float('inf')
-    return (
-      f'{self._head()} ({share:.0f} %), {rate:.4g} {self._unit}/s, {left:.0f} s left{self._tail()}'
-    )
+    return f'{self._head()} ({share:.0f} %), {self._speed()}, {left:.0f} s left{self._shown}'
 
   def _closing_line(self) -> str:
     if self._done == self._initial:
       return self._head() + (', done before' if self._done >= self._total else ' when it stopped')
     seconds = time.monotonic() - self._start
-    return f'{self._head()} in {seconds:.1f} s, {self.rate:.4g} {self._unit}/s{self._tail()}'
+    return f'{self._head()} in {seconds:.1f} s, {self._speed()}{self._shown}'
 
   def _head(self) -> str:
     return f'{self._label}: {self._done}/{self._total} {self._unit}'
 
-  def _tail(self) -> str:
-    return f'; {self._shown}' if self._shown else ''
+  def _speed(self) -> str:
+    return f'{self.rate:.4g} {self._unit}/s'
 
-  def __enter__(self) -> Progress:
+  def __enter__(self) -> Self:
     return self
 
   def __exit__(self, *unused: object) -> None:

@@ -7,8 +7,6 @@ random number. Nor do JAX's defaults: the implementation is named, and how Three
 numbers, which JAX lets a flag decide (`jax_threefry_partitionable`), is pinned.
 """
 
-from __future__ import annotations
-
 import zlib
 from contextlib import AbstractContextManager
 
@@ -24,13 +22,11 @@ def pin() -> None:
   """Makes this process draw by partitionable Threefry, whatever JAX's flag was set to.
 
   Every evaluation, training and builder of data sets begins with `stream`, which calls this, so
-  that JAX_THREEFRY_PARTITIONABLE=0 in the environment changes no draw.
-
-  Raises:
-    InputError: the caller stands inside `jax.threefry_partitionable(False)`, which outranks it.
+  that JAX_THREEFRY_PARTITIONABLE=0 in the environment changes no draw. A caller inside of
+  `jax.threefry_partitionable(False)`, which outranks it, is refused.
   """
   if not getattr(jax.config, FLAG):
-    jax.config.update(FLAG, True)
+    jax.config.update(FLAG, True)  # type: ignore[no-untyped-call]
   if not getattr(jax.config, FLAG):
     raise InputError(
       'jax.threefry_partitionable is False around this call; all published draws are those of '
@@ -38,13 +34,11 @@ def pin() -> None:
     )
 
 
-def pinned() -> AbstractContextManager[None]:
-  """Returns a context in which keys of any origin are drawn from as `pin` would have it.
-
-  For functions that others call from code of their own, whose flags are theirs; it holds inside a
-  function that is being traced too.
-  """
-  return jax.threefry_partitionable(True)
+def pinned() -> AbstractContextManager[None, bool | None]:
+  """Returns a context, for traced code too, in which keys of any origin are drawn from as by `pin`,
+  for functions that users call from code with flags of its own."""
+  context: AbstractContextManager[None, bool | None] = jax.threefry_partitionable(True)
+  return context
 
 
 def from_seed(seed: int) -> jax.Array:
@@ -54,16 +48,7 @@ def from_seed(seed: int) -> jax.Array:
 
 
 def stream(seed: int, name: str) -> jax.Array:
-  """Returns the root key of a named stream.
-
-  Args:
-    seed: the experiment's seed, 0 ≤ seed < 2**32.
-    name: for example the study's name; its CRC-32 is folded in.
-
-  Returns:
-    A typed Threefry key (its implementation is fixed and `pin` is called, so that a change of JAX's
-    defaults does not change results).
-  """
+  """Returns the root key of a stream: that of a seed, with the CRC-32 of its name folded in."""
   return jax.random.fold_in(from_seed(seed), zlib.crc32(name.encode()))
 
 
@@ -85,7 +70,7 @@ def for_occurrence(
 
   Args:
     key: a stream's root key.
-    example_id: integer scalar, as the two others perhaps traced.
+    example_id: integer scalar, as the others perhaps traced.
     step: below 2**31.
     occurrence: int32: how often the batch holds the row before this place.
   """
@@ -97,9 +82,7 @@ def for_occurrence(
 def occurrences(example_ids: jax.Array, axis_name: str | None = None) -> jax.Array:
   """Returns how often a batch holds each row before its place, int32 [B]: 0 for the first.
 
-  Args:
-    example_ids: integers [B].
-    axis_name: the axis of pmap where these are one device's share of the batch; None for all.
+  `axis_name` is the axis of pmap where `example_ids` are one device's share of the batch.
   """
   whole = example_ids if axis_name is None else jax.lax.all_gather(example_ids, axis_name).ravel()
   order = jnp.argsort(whole, stable=True)

@@ -4,8 +4,6 @@ A part is a frozen dataclass: its fields are its settings, the keys of its secti
 and its methods are what it can do. Its name is that of its module: adding a file adds a part.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import functools
@@ -16,15 +14,18 @@ import inspect
 import pathlib
 import pkgutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from robustness.core import settings
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.settings import Section
+from robustness.core.typing import Facts, PlainValue
 
 SEPARATOR = '.py:'
+V = TypeVar('V')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,12 +42,20 @@ class Part(abc.ABC):
   section: ClassVar[str] = ''
   file: ClassVar[Mapping[str, str]] = {}
 
-  def __init_subclass__(cls, **kwargs: Any) -> None:
+  def __init_subclass__(cls, **kwargs: object) -> None:
     super().__init_subclass__(**kwargs)
     if 'name' not in vars(cls):
       cls.name = cls.__module__.rpartition('.')[2]
 
-  def describe(self) -> dict[str, Any]:
+  def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not as its `setting` says."""
+    for field in dataclasses.fields(self):
+      if valid := field.metadata.get('valid'):
+        self.require(field.metadata['holds'](vars(self)[field.name]), field.name, valid)
+      elif words := field.metadata.get('words'):
+        self.choice(field.name, words)
+
+  def describe(self) -> dict[str, PlainValue]:
     """Returns name and settings as plain values, for checkpoints and results."""
     return {'name': self.name, **self.file, **dataclasses.asdict(self)}
 
@@ -61,6 +70,16 @@ class Part(abc.ABC):
   def key(self, key: str) -> str:
     """Returns the whole name of a setting, for messages."""
     return f'{self.section}.{self.name}.{key}'
+
+
+def setting(default: V, valid: str, holds: Callable[[V], bool]) -> V:
+  """Returns a field of a part: its default, its valid values in words, and whether one is."""
+  return dataclasses.field(default=default, metadata={'valid': valid, 'holds': holds})
+
+
+def word(default: str, words: Iterable[str]) -> str:
+  """Returns a field of a part that is one of some words."""
+  return dataclasses.field(default=default, metadata={'words': tuple(words)})
 
 
 P = TypeVar('P', bound=Part)
@@ -84,15 +103,7 @@ class Registry(Generic[P]):
     return _classes(self.package, self.base)
 
   def find(self, name: str, where: str) -> type[P]:
-    """Returns the part called `name`, or the one that `FILE.py:NAME` names.
-
-    Args:
-      name: of a part, or a reference to a file.
-      where: the key that gives it, for messages.
-
-    Raises:
-      InputError: no such part (the nearest ones are named), or see `load`.
-    """
+    """Returns the part called `name`, or that of `FILE.py:NAME`; messages name `where`."""
     if isinstance(name, str) and is_reference(name):
       return self._from_file(name, where)
     if isinstance(name, str) and (alone := _of_module(self.package, name, self.base)):
@@ -104,53 +115,32 @@ class Registry(Generic[P]):
       )
     return known[name]
 
-  def parse(self, name: str, section: Mapping[str, Any], where: str) -> P:
-    """Returns the named part with the settings of a section.
-
-    Args:
-      name: of the part.
-      section: {key: value}; keys that are left out have their defaults.
-      where: the section's name in messages, for example 'config.classifier.augment.crop'.
-
-    Raises:
-      InputError: see `find` and `settings.parse`.
-    """
+  def parse(self, name: str, section: Section, where: str) -> P:
+    """Returns the named part with the settings of a section, such as 'config.study' (`where`)."""
     return settings.parse(self.find(name, where), section, where)
 
-  def select(self, name: str, sections: Mapping[str, Any], where: str, key: str = 'name') -> P:
-    """Returns the named part with the settings of its own section.
+  def select(self, name: str, sections: Section, where: str, key: str = 'name') -> P:
+    """Returns the named part with the settings of its own section, or its defaults.
 
-    Args:
-      name: of the part.
-      sections: {part: {key: value}}; a part that is left out has its defaults.
-      where: what the sections are called in messages, for example 'config.classifier.augment'.
-      key: of the config key that gave the name, for example 'policy'.
+    Messages call the sections `where`, such as 'config.classifier.augment'; the key `key`, such as
+    'policy', gave the name.
     """
     found = self.find(name, f'{where}.{key}')
     return settings.parse(found, sections.get(found.name, {}), f'{where}.{found.name}')
 
-  def optional(self, section: Mapping[str, Any], where: str) -> P | None:
-    """Returns the part that `section['name']` selects; None where it is ''.
-
-    Raises:
-      InputError: see `select` and `check_sections`.
-    """
+  def optional(self, section: Section, where: str) -> P | None:
+    """Returns the part that `section['name']` selects; None where it is ''."""
     name = section.get('name', '')
     self.check_sections(section, where, 'name', (name,) if name else ())
     return self.select(name, section, where) if name else None
 
   def check_sections(
-    self, section: Mapping[str, Any], where: str, key: str, names: tuple[str, ...] = ()
+    self, section: Section, where: str, key: str, names: tuple[str, ...] = ()
   ) -> None:
     """Raises InputError for a key of a section that is neither `key` nor a part.
 
-    Sections of parts that are not selected are checked too, so that a misspelt key never passes.
-
-    Args:
-      section: {key: names, part: {key: value}}.
-      where: its name in messages.
-      key: the key that names the selected parts.
-      names: those parts, of which some may lie in files.
+    `key` names the selected parts; the sections of others are checked too, so that a misspelt key
+    never passes.
     """
     selected = [self.find(name, f'{where}.{key}') for name in names]
     known = {**self.classes(), **{part.name: part for part in selected}}
@@ -161,7 +151,7 @@ class Registry(Generic[P]):
         raise InputError(f'unknown key {where}.{name}: {nearest(str(name), [key, *known])}.')
       settings.parse(known[name], values, f'{where}.{name}')
 
-  def default_sections(self) -> dict[str, dict[str, Any]]:
+  def default_sections(self) -> dict[str, Facts]:
     """Returns {name: its settings by default}, the sections of a config."""
     return {name: dataclasses.asdict(part()) for name, part in self.classes().items()}
 
@@ -217,16 +207,9 @@ def _defined(module: ModuleType, base: type[P]) -> Iterator[type[P]]:
 
 @dataclasses.dataclass(frozen=True)
 class FromFile:
-  """What `FILE.py:NAME` names.
+  """What `FILE.py:NAME` names: the object, with the path of the file and its SHA-256."""
 
-  Attributes:
-    value: the object.
-    name: in the file.
-    path: of the file.
-    digest: its SHA-256.
-  """
-
-  value: Any
+  value: object
   name: str
   path: pathlib.Path
   digest: str
@@ -243,16 +226,10 @@ def part_name(name: str) -> str:
 
 
 def load(reference: str, where: str) -> FromFile:
-  """Runs a user's file, as any script would be, and returns what a name in it is.
+  """Runs a user's file, as any script would be, and returns what `FILE.py:NAME` is.
 
-  A file is run once as long as its bytes are the same; see `forget`.
-
-  Args:
-    reference: path of the file and a name in it, `FILE.py:NAME`.
-    where: the key that gives it, for messages.
-
-  Raises:
-    InputError: no such file or name, or an error while the file runs.
+  It is run once as long as its bytes are the same (see `forget`). A missing file or name, and an
+  error while it runs, are InputErrors; `where` is the key that gives it.
   """
   path, _, name = reference.rpartition(':')
   file = expanded(path or reference)

@@ -17,10 +17,9 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.sampler import Epochs, Sampler
 from robustness.core.settings import require
+from robustness.core.typing import Facts
 
 Batch = dict[str, Any]
-Facts = Mapping[str, Any]
-"""Plain values for `results.json`."""
 MOST_KEPT = 2**31
 """Bytes of images and columns that rows keep in the host's memory."""
 
@@ -48,11 +47,7 @@ class Rows(Protocol):
     """Returns the rows at some positions, ascending, with the example ids they have here."""
 
   def with_channels(self, channels: int) -> Rows:
-    """Returns the same rows with grey images repeated to `channels`.
-
-    Raises:
-      InputError: the images are in colour and another number is asked for.
-    """
+    """Returns the same rows with grey images repeated to `channels`; refuses images in colour."""
 
   def kept(self, most: int = MOST_KEPT) -> Rows:
     """Returns the same rows, whose images are decoded once, when most of them are first asked for.
@@ -64,16 +59,12 @@ class Rows(Protocol):
   def in_memory(self, most: int) -> ArrayRows | None:
     """Returns these rows as arrays, images as they are stored, if they have at most `most` bytes.
 
-    None if they have more, or if a training reads them in another way than as they are stored, one
-    after the other: cut at random, or streamed.
+    None if they have more, or if a training cuts them at random or streams them.
     """
 
   def without_images(self) -> Batch:
-    """Returns `label`, `example_id` and all further columns of every row, [N, ...].
-
-    Raises:
-      InputError: the rows are too many for that, and are streamed.
-    """
+    """Returns `label`, `example_id` and all further columns of every row, [N, ...]; refuses rows
+    that are so many that they are streamed."""
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
@@ -83,8 +74,8 @@ class Rows(Protocol):
     Args:
       batch_size: rows a block; block b holds rows [b * batch_size, (b + 1) * batch_size).
       blocks: which blocks to read, ascending; None reads all of them.
-      stored: leaves images of 8 bits as they are stored, uint8 x for x / 255: a quarter of the
-        bytes on the way to the devices, where `robustness.core.pixels` scales them.
+      stored: leaves images of 8 bits as they are stored, uint8 x for x / 255, which
+        `robustness.core.pixels` scales on the devices.
 
     Yields:
       `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B], or [B, L] padded with -1;
@@ -94,8 +85,8 @@ class Rows(Protocol):
       of a scene. Views are given all but words.
 
     Raises:
-      InputError: a block that does not exist, or, when it is reached, an image that cannot be
-        decoded or has another size; the message names it.
+      InputError: names a block that does not exist or, when it is reached, an image that cannot be
+        decoded or has another size.
     """
 
   def training_batches(
@@ -109,10 +100,9 @@ class Rows(Protocol):
   ) -> Iterator[Batch]:
     """Returns endless shuffled batches; the same arguments give the same batches.
 
-    Step s holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's sequence, by
-    default that of concatenated epochs, each a permutation of all rows, so that a batch may span
-    two epochs. Nothing before `start_step` and no row of another process is read. The order is the
-    same for arrays and files; only images too large for memory are streamed, shuffled in a buffer.
+    Step s holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's sequence. Nothing
+    before `start_step` and no row of another process is read. Images too large for memory are
+    streamed, shuffled in a buffer.
 
     Args:
       batch_size: the global batch, over all processes.
@@ -137,10 +127,7 @@ _ORDER = 0x5B5E7  # the random stream of `random_order`
 
 
 def random_order(num_examples: int, seed: int) -> np.ndarray:
-  """Returns the positions of all rows in a random order, int64 [N].
-
-  Its first n are the random subset of n rows; the rounds of a sequential design follow it.
-  """
+  """Returns the positions of all rows in a random order, int64 [N]; rounds of designs follow it."""
   return np.random.default_rng([_ORDER, seed]).permutation(num_examples)
 
 
@@ -150,16 +137,7 @@ def num_blocks(num_examples: int, batch_size: int) -> int:
 
 
 def chosen_blocks(num_examples: int, batch_size: int, blocks: Sequence[int] | None) -> list[int]:
-  """Returns which blocks to read, ascending.
-
-  Args:
-    num_examples: rows there are.
-    batch_size: rows a block.
-    blocks: those asked for; None asks for all.
-
-  Raises:
-    InputError: no rows a block, or a block that does not exist.
-  """
+  """Returns which blocks to read, ascending: those asked for, or all; refuses others."""
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
   count = num_blocks(num_examples, batch_size)
   chosen = list(range(count)) if blocks is None else sorted(set(blocks))
@@ -172,33 +150,24 @@ def chosen_blocks(num_examples: int, batch_size: int, blocks: Sequence[int] | No
 
 
 def pad_batch(batch: Batch, batch_size: int) -> Batch:
-  """Pads every array of a batch with zeros to `batch_size` rows and adds the mask.
-
-  Args:
-    batch: arrays that share their leading size n ≤ batch_size; other values pass through.
-    batch_size: rows after padding.
-
-  Returns:
-    The padded batch with `mask` bool [batch_size], True on the first n rows.
-  """
+  """Pads every array of a batch with zeros to `batch_size` rows; `mask` is True on those before."""
   size = len(batch['image'])
 
-  def pad(value: Any) -> Any:
+  def pad(value: object) -> object:
     if size == batch_size or not isinstance(value, np.ndarray):
       return value
     return np.pad(value, [(0, batch_size - size)] + [(0, 0)] * (value.ndim - 1))
 
-  return {
-    **{name: pad(value) for name, value in batch.items()},
-    'mask': np.arange(batch_size) < size,
-  }
+  padded = {name: pad(value) for name, value in batch.items()}
+  return {**padded, 'mask': np.arange(batch_size) < size}
 
 
 def as_float32(images: np.ndarray) -> np.ndarray:
   """Returns images in [0, 1]: x / 255 of uint8 x, others as they are."""
   if images.dtype != np.uint8:
     return images
-  return np.divide(images, np.float32(255), dtype=np.float32)
+  scaled: np.ndarray = np.divide(images, np.float32(255), dtype=np.float32)
+  return scaled
 
 
 def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
@@ -211,17 +180,13 @@ def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
 
 
 def check_label_array(labels: np.ndarray, where: str, whole: bool = True) -> None:
-  """Refuses what are no labels of images.
+  """Refuses what are no labels of images, integers [N], or [N, L] padded with -1, naming the first.
 
   Args:
-    labels: should be integers [N], or [N, L] padded with -1.
+    labels: in which each image should have one, none below 0 or beyond int32 and none twice.
     where: what messages call them.
     whole: whether these are all of the labels: of 2 classes, only all rows together tell one-hot
       rows from images that have both.
-
-  Raises:
-    InputError: another dtype or shape, a label below 0 or beyond int32, an image without a label or
-      with one twice, or one-hot rows; the first example is named.
   """
   if labels.ndim not in (1, 2) or labels.shape[1:] == (0,) or labels.dtype.kind not in 'iu':
     raise InputError(
@@ -251,15 +216,12 @@ def check_label_array(labels: np.ndarray, where: str, whole: bool = True) -> Non
 def have_one_twice(labels: np.ndarray) -> np.ndarray:
   """Returns whether rows of labels, [N, L] padded with -1, have a label twice, bool [N]."""
   ordered = np.sort(labels, axis=1)
-  return ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1)
+  twice: np.ndarray = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1)
+  return twice
 
 
 def check_class_names(names: Sequence[str], where: str) -> None:
-  """Refuses two classes of one name.
-
-  Raises:
-    InputError: names them and their numbers.
-  """
+  """Refuses two classes of one name, with their numbers."""
   if len(set(names)) < len(names):
     twice = next(name for name in names if names.count(name) > 1)
     numbers = [number for number, name in enumerate(names) if name == twice]
@@ -416,13 +378,9 @@ class ArrayRows:
 def with_column(
   rows: Rows, name: str, of_batch: Callable[[Batch], np.ndarray], facts: Facts
 ) -> Rows:
-  """Returns the rows with a further column.
+  """Returns the rows with a further column, which `of_batch` makes of the others: [B, ...].
 
-  Args:
-    rows: without it.
-    name: of the column.
-    of_batch: its values [B, ...] from the other columns of a batch.
-    facts: what the description says of it.
+  The description says `facts` of it.
   """
   return _ChangedRows(rows, lambda batch: {**batch, name: of_batch(batch)}, rows.class_names, facts)
 
@@ -430,10 +388,7 @@ def with_column(
 def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...]) -> Rows:
   """Returns the rows with labels that are positions among other class names.
 
-  Args:
-    rows: with their own labels.
-    positions: int32 [classes of the rows], the new label of each old one.
-    class_names: in the order of the new labels.
+  `positions`, int32 [classes of the rows], are the new labels of the old ones.
   """
   facts = {'labels': 'matched by class name', 'classes_present': len(set(positions.tolist()))}
 

@@ -1,11 +1,8 @@
 """Which rows a training reads, and in which order.
 
-A sampler is decided before anything is read: position p of the endless sequence of rows is a pure
-function of (seed, p), so that any step, of any process, can be reached at once, and a tf.data
-pipeline, arrays and a device read the same rows in the same order.
+Position p of the endless sequence of rows is a pure function of (seed, p), so that any step, of any
+process, can be reached at once, and tf.data, arrays and a device read the same order.
 """
-
-from __future__ import annotations
 
 import abc
 import functools
@@ -15,6 +12,8 @@ import numpy as np
 
 from robustness.core.settings import require
 
+EPOCH = 'epoch'
+"""The column of training rows that counts the epochs before."""
 _HELD_OUT = 0x4E1D  # the random stream of `held_out`
 _BALANCED = 0xBA1A  # the random stream of `Balanced`
 _BLOCKS = 1024  # of `Balanced`, whose orders are drawn together
@@ -33,11 +32,7 @@ class Sampler(abc.ABC):
     return {}
 
   def batch(self, step: int, batch_size: int, process: int = 0, processes: int = 1) -> np.ndarray:
-    """Returns the rows of a process's share of a batch, int64 [batch_size / processes].
-
-    Raises:
-      InputError: see `share_of_batch`.
-    """
+    """Returns the rows of a process's share of a batch, int64 [batch_size / processes]."""
     return self.positions(*share_of_batch(step, batch_size, process, processes))
 
   def batch_columns(
@@ -50,20 +45,12 @@ class Sampler(abc.ABC):
 def share_of_batch(step: int, batch_size: int, process: int, processes: int) -> tuple[int, int]:
   """Returns the positions [begin, end) of a process's contiguous share of the batch of a step.
 
-  Step s holds positions [s·batch_size, (s + 1)·batch_size), so that a batch may hold the end of
-  one epoch and the beginning of the next.
-
-  Raises:
-    InputError: no batch, one that does not divide over the processes, or no such process.
+  Step s holds positions [s·batch_size, (s + 1)·batch_size), so that a batch may span two epochs.
   """
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
   require(0 <= process < processes, 'process_index', process, f'in 0..{processes - 1}')
-  require(
-    batch_size % processes == 0,
-    'config.training.batch_size',
-    batch_size,
-    f'a multiple of the {processes} processes',
-  )
+  valid = f'a multiple of the {processes} processes'
+  require(batch_size % processes == 0, 'config.training.batch_size', batch_size, valid)
   share = batch_size // processes
   begin = step * batch_size + process * share
   return begin, begin + share
@@ -78,16 +65,7 @@ class Epochs(Sampler):
   """
 
   def __init__(self, num_examples: int, seed: int, stream: tuple[int, ...] = ()):
-    """Checks the arguments.
-
-    Args:
-      num_examples: see there.
-      seed: see there.
-      stream: tells sequences of one seed apart.
-
-    Raises:
-      InputError: no rows, or a negative seed.
-    """
+    """Checks the arguments; `stream` tells sequences of one seed apart."""
     require(num_examples >= 1, 'num_examples', num_examples, 'at least 1')
     require(seed >= 0, 'seed', seed, 'at least 0')
     self.num_examples, self.seed = num_examples, seed
@@ -99,32 +77,28 @@ class Epochs(Sampler):
     return np.random.default_rng(key).permutation(self.num_examples)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
-    """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
-    epochs = range(begin // self.num_examples, -(-end // self.num_examples))
-    parts = []
-    for epoch in epochs:
-      low = epoch * self.num_examples
-      order = self._order(epoch)
-      parts.append(order[max(begin - low, 0) : min(end - low, self.num_examples)])
+    """See `Sampler`."""
+    size = self.num_examples
+    epochs = range(begin // size, -(-end // size))
+    parts = [self._order(k)[max(begin - k * size, 0) : end - k * size] for k in epochs]
     return np.concatenate([np.zeros(0, np.int64), *parts])
+
+  def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
+    """See `Sampler`; how many epochs are over before each position, int32."""
+    return {EPOCH: (np.arange(begin, end) // self.num_examples).astype(np.int32)}
 
 
 class Balanced(Sampler):
   """Every group of rows equally often: each G positions in a row hold each of G groups once.
 
-  Their order is drawn anew every G positions. The rows of a group follow one another in epochs of
-  its own, so that rows of small groups come more often. A batch of B rows holds ⌊B/G⌋ or ⌈B/G⌉ of a
-  group, or one more or less where it begins and ends within G positions.
+  Their order is drawn again every G positions. The rows of a group follow one another in epochs of
+  the group, so that rows of small groups come more often.
   """
 
   def __init__(self, groups: Sequence[np.ndarray], seed: int, column: str = ''):
-    """Args:
-      groups: rows of each of G groups, int64 positions; a row may be in several.
-      seed: decides the order.
-      column: the name under which `columns` tells for which group a row was drawn; '' for none.
+    """Takes the rows of each of G groups, int64 positions, in which a row may be in several.
 
-    Raises:
-      InputError: an empty group, or a negative seed.
+    `columns` says under the name `column`, if any, for which group a row was drawn.
     """
     self._groups, self._column, self._seed = [np.asarray(g) for g in groups], column, seed
     self._rows = [Epochs(len(g), seed, (_BALANCED, k)) for k, g in enumerate(groups)]
@@ -169,28 +143,16 @@ def held_out(
   """Returns the rows to train on and those to validate on, each ascending int64 positions.
 
   The choice depends on the arguments alone, so that trainings with several seeds are validated on
-  the same rows.
-
-  Args:
-    num_examples: rows there are.
-    share: of them that is held out, rounded to rows, or to whole units.
-    units: integers [N], equal for rows that stay on one side, such as the frames of a clip; None
-      where each row is a unit.
-
-  Raises:
-    InputError: none would be held out, or none left.
+  the same rows. The share is rounded to rows, or to whole units: integers [N], equal for rows that
+  stay on one side, such as the frames of a clip.
   """
   count = round(share * num_examples)
   of_row = np.arange(num_examples) if units is None else np.unique(units, return_inverse=True)[1]
   sizes = np.bincount(of_row, minlength=1)
   together = '' if units is None else f' in {len(sizes)} units, such as clips,'
-  require(
-    not share or (0 < count < num_examples and len(sizes) > 1),
-    'config.training.validation',
-    share,
-    f'0, or a share of the {num_examples} training rows{together} that leaves at least one on '
-    'either side',
-  )
+  possible = not share or (0 < count < num_examples and len(sizes) > 1)
+  some = f'a share of the {num_examples} training rows{together} that leaves at least one on'
+  require(possible, 'config.training.validation', share, f'0, or {some} either side')
   order = np.random.default_rng(_HELD_OUT).permutation(len(sizes))
   ends = np.cumsum(sizes[order])
   taken = 1 + int(np.argmin(np.abs(ends[:-1] - count))) if share else 0

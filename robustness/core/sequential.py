@@ -3,28 +3,36 @@
 Under `vmap` a `lax.switch` whose index differs between rows computes all branches for every row.
 """
 
-from __future__ import annotations
-
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from robustness.core.typing import PyTree
 
+T = TypeVar('T')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class SequentialRow(Mapping[str, jax.Array]):
   """The columns of one row, cut out of the block's when they are looked at.
 
   A large column, of which a view needs little, is better reached by `located`: nothing is copied.
+
+  Attributes:
+    columns: with the rows as leading axis.
+    index: of the row, may be traced.
   """
 
-  def __init__(self, columns: Mapping[str, jax.Array], index: ArrayLike):
-    """Args: columns: with the rows as leading axis; index: of the row, may be traced."""
-    self.columns, self.index = columns, index
+  columns: Mapping[str, jax.Array]
+  index: ArrayLike
 
   def __getitem__(self, name: str) -> jax.Array:
-    return jax.lax.dynamic_index_in_dim(self.columns[name], self.index, keepdims=False)
+    column: jax.Array = jax.lax.dynamic_index_in_dim(self.columns[name], self.index, keepdims=False)
+    return column
 
   def __iter__(self) -> Iterator[str]:
     return iter(self.columns)
@@ -40,29 +48,31 @@ def located(row: Mapping[str, jax.Array], name: str) -> tuple[jax.Array, ArrayLi
   return row[name][None], 0
 
 
-def map_rows(function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
+def map_rows(function: Callable[..., T], rows: Mapping[str, jax.Array], view: PyTree) -> T:
   """Returns `function(row, view)` of one `SequentialRow` after the other, stacked."""
   count = len(next(iter(rows.values())))
-  return jax.lax.map(lambda index: function(SequentialRow(rows, index), view), jnp.arange(count))
+  shown: T = jax.lax.map(lambda i: function(SequentialRow(rows, i), view), jnp.arange(count))
+  return shown
 
 
-def map_entries(function: Callable[..., Any], *trees: Any) -> Any:
-  """Applies a function to every entry, in the way that is quick on the device.
+def map_entries(function: Callable[..., T], *trees: PyTree) -> T:
+  """Applies a function to every entry of trees of arrays [N, ...], as is quick on the device.
 
   On a CPU entries follow one another, so that each stays in the cache and choices that depend on it
   stay choices; accelerators take them all at once.
-
-  Args:
-    function: of one entry of each tree.
-    *trees: of arrays [N, ...].
   """
   if jax.default_backend() == 'cpu':
-    return jax.lax.map(lambda entries: function(*entries), trees)
+    applied: T = jax.lax.map(lambda entries: function(*entries), trees)
+    return applied
   return jax.vmap(function)(*trees)
 
 
 def by_branch(
-  function: Callable[..., jax.Array], branches: int, branch: jax.Array, *trees: Any, tile: int = 16
+  function: Callable[..., jax.Array],
+  branches: int,
+  branch: jax.Array,
+  *trees: PyTree,
+  tile: int = 16,
 ) -> jax.Array:
   """Returns `function(branch, *entries)` of every row, each branch computed for its rows alone.
 
@@ -96,4 +106,6 @@ def by_branch(
 
   first = jax.tree.map(lambda x: x[0], trees)
   shape = jax.eval_shape(function, branch[0], *first)
-  return jax.lax.fori_loop(0, ends[-1], add, jnp.zeros((count, *shape.shape), shape.dtype))
+  nothing = jnp.zeros((count, *shape.shape), shape.dtype)
+  results: jax.Array = jax.lax.fori_loop(0, ends[-1], add, nothing)
+  return results

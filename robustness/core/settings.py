@@ -1,36 +1,27 @@
-"""Turns a section of a config into a frozen dataclass; unknown or wrongly typed keys are errors.
-
-A settings dataclass is the single list of a section's keys, types and defaults.
-"""
-
-from __future__ import annotations
+"""Sections of a config as frozen dataclasses, which list their keys, types and defaults."""
 
 import dataclasses
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.typing import Facts, PlainValue
 
 T = TypeVar('T')
-Section = Mapping[str, Any]
-"""Nested plain values, as a config and JSON have them."""
+Section = Facts
+"""Keys of a config with their values."""
 
 
 def parse(cls: type[T], section: Section, where: str) -> T:
-  """Builds `cls` from a config section.
+  """Builds a dataclass from a config section; refuses a key that is unknown, missing or of another
+  type.
 
   Args:
-    cls: a dataclass whose fields are bool, int, float, str, tuple[str, ...] or tuple[int, ...], or
+    cls: with fields that are bool, int, float, str, tuple[str, ...] or tuple[int, ...], or
       dataclasses of these.
     section: the values given, which may be parsed already; a field left out keeps its default.
     where: the section's name in messages, for example 'config.study'.
-
-  Returns:
-    An instance of `cls`.
-
-  Raises:
-    InputError: an unknown key (the nearest valid ones are named), a missing one, or a wrong type.
   """
   if not isinstance(section, Mapping):
     raise InputError(f'{where} must be a section of keys; got {section!r}.')
@@ -40,9 +31,7 @@ def parse(cls: type[T], section: Section, where: str) -> T:
   for name, f in fields.items():
     if name not in section and f.default is f.default_factory is dataclasses.MISSING:
       raise InputError(f'{where}.{name} is not given.')
-  return cls(
-    **{key: _convert(types[key], value, f'{where}.{key}') for key, value in section.items()}
-  )
+  return cls(**{k: _convert(types[k], value, f'{where}.{k}') for k, value in section.items()})
 
 
 def refuse_unknown(section: Section, valid: Iterable[str], where: str) -> None:
@@ -52,7 +41,7 @@ def refuse_unknown(section: Section, valid: Iterable[str], where: str) -> None:
       raise InputError(f'unknown key {where}.{key}: {nearest(str(key), valid)}.')
 
 
-def without_inherited(section: Section) -> dict[str, Any]:
+def without_inherited(section: Section) -> dict[str, PlainValue]:
   """Returns nested values without those that are None, which stand for what a section inherits."""
   return {
     key: without_inherited(value) if isinstance(value, Mapping) else value
@@ -61,11 +50,11 @@ def without_inherited(section: Section) -> dict[str, Any]:
   }
 
 
-def renamed(config: Mapping[str, Any]) -> dict[str, Any]:
+def renamed(config: Section) -> dict[str, PlainValue]:
   """Returns a config whose classifiers have the present names of keys: `input_filter` was called
   `front_end`."""
 
-  def recipe(section: Any) -> Any:
+  def recipe(section: object) -> object:
     if not isinstance(section, Mapping):
       return section
     return {'input_filter' if k == 'front_end' else k: value for k, value in section.items()}
@@ -78,11 +67,7 @@ def renamed(config: Mapping[str, Any]) -> dict[str, Any]:
   return after
 
 
-def _required(field: dataclasses.Field[Any]) -> bool:
-  return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _convert(kind: Any, value: Any, where: str) -> Any:
+def _convert(kind: type, value: object, where: str) -> object:
   if dataclasses.is_dataclass(value):
     return value  # parsed already
   if dataclasses.is_dataclass(kind):
@@ -107,21 +92,16 @@ def check_sections(section: Section, names: Iterable[str], where: str) -> None:
       raise InputError(f'{where}.{name} must be a section of keys; got {section[name]!r:.60}.')
 
 
-NAME_BYTES = 100
-"""How long a name may be; names of files are made of it, which may have 255 bytes."""
+NAME_BYTES = 100  # of a name; names of files, which may have 255, are made of it
 
 
-def check_name(where: str, name: Any, is_key: bool = True) -> None:
-  """Raises InputError unless a name that a user gives can be that of a folder.
-
-  Args:
-    where: what it names, for example 'config.classifiers'.
-    name: such as a classifier's label.
-    is_key: whether it is a key of the config too, of which dots separate the parts.
-  """
-  valid = isinstance(name, str) and name.isprintable() and name.strip() == name != ''
-  valid = valid and not set(name) & set('/\\') and len(name.encode()) <= NAME_BYTES
-  if not valid or name.startswith('.') or (is_key and '.' in name):
+def check_name(where: str, name: object, is_key: bool = True) -> None:
+  """Raises InputError unless a name that a user gives can be that of a folder, and of a key of the
+  config, which has no dots, where it is one."""
+  text = name if isinstance(name, str) else ''
+  valid = text.isprintable() and text.strip() == text != ''
+  valid = valid and not set(text) & set('/\\') and len(text.encode()) <= NAME_BYTES
+  if not valid or text.startswith('.') or (is_key and '.' in text):
     shown = repr(name) if len(repr(name)) <= NAME_BYTES else f'{name!r:.40}...'
     dots = 'no dot' if is_key else 'no dot at its beginning'
     raise InputError(
@@ -130,13 +110,13 @@ def check_name(where: str, name: Any, is_key: bool = True) -> None:
     )
 
 
-def require(condition: bool, where: str, value: Any, valid: str) -> None:
+def require(condition: bool, where: str, value: object, valid: str) -> None:
   """Raises InputError naming the key, the bad value and the valid ones unless `condition` holds."""
   if not condition:
     raise InputError(f'{where} is {value!r}; it must be {valid}.')
 
 
-def require_fractions(settings: Any, where: str, *names: str) -> None:
+def require_fractions(settings: object, where: str, *names: str) -> None:
   """Raises InputError unless each of these settings lies between 0 and 1, neither included."""
   for name in names:
     value = getattr(settings, name)
@@ -151,15 +131,11 @@ def choice(where: str, value: str, valid: Iterable[str]) -> None:
 
 
 def differing_keys(
-  old: Any, new: Any, prefix: str = '', tolerances: Mapping[str, float] | None = None
+  old: object, new: object, prefix: str = '', tolerances: Mapping[str, float] | None = None
 ) -> list[str]:
-  """Lists where two nested mappings differ, as `key: old → new`.
+  """Lists where two nested mappings of plain values differ, as `key: old → new`.
 
-  Args:
-    old, new: plain values.
-    prefix: of the keys.
-    tolerances: by the last word of a key, the share of the largest number by which numbers in a
-      list may differ.
+  Numbers in a list may differ by a share of the largest, `tolerances` by the last word of a key.
   """
   tolerances = tolerances or {}
   if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -176,7 +152,7 @@ def differing_keys(
   return [f'{prefix}: {old!r} → {new!r}']
 
 
-def _close(old: Any, new: Any, tolerance: float) -> bool:
+def _close(old: object, new: object, tolerance: float) -> bool:
   """Whether two lists of numbers differ by at most a share of the largest."""
   if not (isinstance(old, list) and isinstance(new, list) and len(old) == len(new)):
     return False

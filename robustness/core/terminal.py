@@ -1,15 +1,11 @@
 """What a run prints: its own lines, and of other packages what a user can act on.
 
-TensorFlow, XLA, Orbax and the like announce devices, deprecations and internals. Their errors are
-shown; their warnings are not. Those of packages that are not listed here are, such as JAX's that a
-GPU is present and not used, and those of this project always.
+TensorFlow, XLA, Orbax and the like announce devices, deprecations and internals: of them errors are
+shown, of this project all, and of other packages warnings, such as JAX's that a GPU is not used.
 """
-
-from __future__ import annotations
 
 import logging
 import os
-import re
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -17,33 +13,19 @@ from absl import flags
 from absl import logging as absl_logging
 
 CHATTY = (
-  'absl',
-  'apache_beam',
-  'etils',
-  'flax',
-  'google',
-  'grpc',
-  'h5py',
-  'keras',
-  'orbax',
-  'tensorboard',
-  'tensorflow',
-  'tensorflow_datasets',
+  *('absl', 'apache_beam', 'etils', 'flax', 'google', 'grpc', 'h5py', 'keras', 'orbax'),
+  *('tensorboard', 'tensorflow', 'tensorflow_datasets'),
 )
 """Packages whose warnings tell a user of this project nothing that they can change."""
-NOT_ACTIONABLE = (
-  'Some donated buffers were not usable',  # JAX: a small buffer that XLA could not reuse
-)
-"""Beginnings of such warnings by other packages."""
+NOT_ACTIONABLE = 'Some donated buffers were not usable'
+"""How such a warning of JAX begins: XLA could not reuse a small buffer."""
 
 
 def set_up(own: Sequence[str], is_told_elsewhere: Callable[[logging.LogRecord], bool]) -> None:
   """Lets Python, absl and the C++ parts of TensorFlow and XLA print no more than this.
 
-  Args:
-    own: folders of this project's packages.
-    is_told_elsewhere: records of any package to leave out, such as an error that ends the run with
-      a line of its own.
+  `own` are the folders of this project's packages; records that are told elsewhere, such as an
+  error that ends the run, are left out.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # errors
   os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')  # TensorFlow only reads images here
@@ -57,8 +39,7 @@ def set_up(own: Sequence[str], is_told_elsewhere: Callable[[logging.LogRecord], 
   handler.setFormatter(Lines())
   handler.addFilter(lambda record: is_shown(record, own) and not is_told_elsewhere(record))
   warnings.filterwarnings('ignore', module=rf'({"|".join(CHATTY)})(\.|$)')
-  for beginning in NOT_ACTIONABLE:
-    warnings.filterwarnings('ignore', message=re.escape(beginning))
+  warnings.filterwarnings('ignore', message=NOT_ACTIONABLE)
 
 
 def is_shown(record: logging.LogRecord, own: Sequence[str]) -> bool:

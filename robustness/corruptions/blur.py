@@ -1,13 +1,12 @@
 """The five blurs: Gaussian, defocus, frosted glass, motion and zoom."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.ndimage
 
 from robustness.corruptions import filters
 from robustness.corruptions.corruption import Constants, Strength, corruption
@@ -47,9 +46,8 @@ def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Ar
 def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndarray:
   """Returns the smoothed disks of the severities, float64 [S, K, K], K odd, as small as it can be.
 
-  The disk has sum 1. It is smoothed on a grid of 17 × 17, or just as large as the disk beyond a
-  radius of 8, with mirrored edges: a disk that touches them ends with a sum above 1 (1.013 for a
-  radius of 8), and so it stays.
+  The disk, of sum 1, is smoothed on a grid of 17 × 17, or just as large as the disk beyond a radius
+  of 8, with mirrored edges: one that touches them ends with a sum above 1, as in the generator.
   """
   kernels = [_disk(radius, sigma) for radius, sigma in zip(radii, sigmas, strict=True)]
   side = max(len(kernel) for kernel in kernels)
@@ -67,10 +65,7 @@ def _disk(radius: float, sigma: float) -> np.ndarray:
   weights = np.exp(-0.5 * (taps / sigma) ** 2)
   weights /= weights.sum()
   for axis in (0, 1):
-    padded = np.pad(
-      disk, [(len(taps) // 2,) * 2 if a == axis else (0, 0) for a in (0, 1)], mode='reflect'
-    )
-    disk = np.apply_along_axis(np.convolve, axis, padded, weights, 'valid')
+    disk = scipy.ndimage.correlate1d(disk, weights, axis, mode='mirror')
   return disk
 
 
@@ -195,10 +190,8 @@ def glass_blur(
 
 
 def _targets(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the flat index that each pixel's visit reads, int32 [H·W]; unvisited ones their own.
-
-  Visited are rows delta + 1 to H - delta and columns delta + 1 to W - delta.
-  """
+  """Returns the flat index that each pixel's visit reads, int32 [H·W]; unvisited ones, beside rows
+  delta + 1 to H - delta and such columns, their own."""
   height, width = moves.shape[1:]
   y, x = jnp.arange(height)[:, None], jnp.arange(width)[None, :]
   visited = ((y > delta) & (y <= height - delta)) & ((x > delta) & (x <= width - delta))
@@ -212,10 +205,6 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   Pixels are visited once each, the last first. A visit reads the final value of a later pixel,
   which has been visited, and the old value of an earlier one. So a pixel's source is found by
   following targets while they lead later, then one more; pointers double until none changes.
-
-  Args:
-    moves: int32 [2, H, W].
-    delta: bound of the moves, in pixels.
   """
   target = _targets(moves, delta)
   own = jnp.arange(len(target))

@@ -8,7 +8,6 @@ import importlib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +17,14 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.sequential import map_entries
 from robustness.core.settings import choice
+from robustness.core.typing import PlainValue
 from robustness.corruptions import textures
-from robustness.corruptions.checks import as_array, as_images, as_key, check_integers
 from robustness.corruptions.corruption import SIDES, Constants, Corruption, between_five
 from robustness.corruptions.names import CATALOGUE, KNOWN, NAMES, SEVERITIES
 from robustness.corruptions.pixels import QUANTIZE, to_levels
 
-Options = Mapping[str, Any]
+Options = Mapping[str, PlainValue]
+ROUNDING = 1e-3  # a quarter of an 8-bit level: less beyond [0, 1] is rounding, and is clipped
 
 CORRUPTIONS: dict[str, Corruption] = {
   name: vars(importlib.import_module(f'robustness.corruptions.{file}'))[name]
@@ -81,10 +81,7 @@ def table_for(height: int, width: int, side: int | None = None) -> Table:
   These are those of the side with the smallest |log(side / shorter side of the image)|; of two at
   one distance the smaller. So 28 → 32, 45 → 32, 46 → 64, 96 → 64, 128 → 224, 256 → 224, 288 → 299.
 
-  Args:
-    height: of the images, in pixels.
-    width: the same.
-    side: takes the table of this side whatever the size; None follows the rule.
+  `side` takes the table of this side whatever the size.
 
   Raises:
     InputError: there is no table of that side.
@@ -165,13 +162,13 @@ def corrupt_each(
   where images are not taken one after another, all of `names` are computed for every image.
 
   Args:
-    key: random key, or a seed.
-    images: [B, H, W, C], as in `corrupt`.
+    key: as in `corrupt`.
+    images: as in `corrupt`, [B, H, W, C].
+    severity: as in `corrupt`.
+    quantize: as in `corrupt`.
+    side: as in `corrupt`.
     index: integers [B], positions in `names`, or one for all; may be traced.
-    severity: 1..5, [B] or one for all, as in `corrupt`.
-    quantize: None, 'floor' or 'round', as in `corrupt`.
     names: the corruptions that can occur; only these are compiled.
-    side: the size whose constants are used; None takes the nearest.
     options: {corruption: {option: value}}, for example {'frost': {'photographs': FOLDER}}.
 
   Returns:
@@ -204,7 +201,6 @@ def _checked_and_corrupted(
   check_integers('severity', number, batch, range(1, len(SEVERITIES) + len(between) + 1))
   photographs = options.get('frost', {}).get('photographs')
   given = photographs is not None and not isinstance(photographs, (str, os.PathLike))
-  how = {'names': names, 'quantize': quantize, 'side': table.side, 'between': between}
   static = tuple(
     (name, tuple(sorted((k, v) for k, v in own.items() if not given or k != 'photographs')))
     for name, own in options.items()
@@ -215,12 +211,15 @@ def _checked_and_corrupted(
     jnp.asarray(as_array('index', index), jnp.int32),
     jnp.asarray(as_array('severity', number), jnp.int32),
     tuple(jnp.asarray(p) for p in textures.pictures(photographs)) if given else None,
-    how=tuple(how.items()),
     static=static,
+    names=names,
+    quantize=quantize,
+    side=table.side,
+    between=between,
   )
 
 
-@functools.partial(jax.jit, static_argnames=('how', 'static'))
+@functools.partial(jax.jit, static_argnames=('names', 'quantize', 'side', 'between', 'static'))
 def _corrupt(
   key: jax.Array,
   images: jax.Array,
@@ -228,19 +227,19 @@ def _corrupt(
   severity: jax.Array,
   photographs: tuple[jax.Array, ...] | None,
   *,
-  how: tuple[tuple[str, Any], ...],
+  names: tuple[str, ...],
+  quantize: str | None,
+  side: int | None,
+  between: tuple[float, ...],
   static: tuple[tuple[str, tuple[tuple[str, object], ...]], ...],
 ) -> jax.Array:
-  """Calls `apply` for every image.
-
-  Args:
-    how: other arguments of `apply`.
-    static: options, hashable, without photographs that are arrays.
-  """
+  """Calls `apply` for every image, with the hashable options `static` and its other arguments."""
   options: dict[str, dict[str, object]] = {name: dict(own) for name, own in static}
   if photographs is not None:
     options['frost']['photographs'] = photographs
-  of_image: Callable[..., jax.Array] = functools.partial(apply, options=options, **dict(how))
+  of_image = functools.partial(
+    apply, options=options, names=names, quantize=quantize, side=side, between=between
+  )
   if images.ndim == 3:
     return of_image(key, images, index, severity)
   numbers = jnp.arange(len(images))
@@ -268,18 +267,15 @@ def apply(
   checked; they give NaN where index or severity is invalid.
 
   Args:
-    key: random key, or a seed.
+    key: as in `corrupt`.
+    quantize: as in `corrupt`.
+    side: as in `corrupt`.
     image: floating [H, W, C] in [0, 1].
     index: integer scalar, position in `names`.
     severity: integer scalar, 1..5.
-    names: the corruptions that can occur; only these are compiled.
-    quantize: None, 'floor' or 'round', as in `corrupt`.
-    side: the size whose constants are used; None takes the nearest.
-    options: {corruption: {option: value}}, for example {'frost': {'photographs': ...}}.
+    names: as in `corrupt_each`.
+    options: as in `corrupt_each`.
     between: further severities in [1, 5], which `severity` = 6, 7, ... stands for.
-
-  Returns:
-    float32 [H, W, C] in [0, 1].
 
   Raises:
     InputError: an unknown name or option, an image that is integer, a batch, out of range, or too
@@ -361,3 +357,92 @@ def numbered(
   return np.where(values == np.round(values), values, numbers).astype(np.int32), tuple(
     between.tolist()
   )
+
+
+def as_array(name: str, value: object) -> jax.Array | np.ndarray:
+  """Returns anything that NumPy reads, a PyTorch tensor on the CPU too, as an array; raises
+  InputError with `name` and the reason where NumPy cannot."""
+  if isinstance(value, jax.Array):
+    return value
+  try:
+    return np.asarray(value)
+  except (TypeError, ValueError, RuntimeError) as error:
+    raise InputError(
+      f'{name} is a {type(value).__name__} that NumPy cannot read ({error}). Of a PyTorch tensor, '
+      'pass tensor.detach().cpu().'
+    ) from error
+
+
+def as_key(key: object) -> jax.Array:
+  """Returns a random key, or that of a seed; raises InputError for neither."""
+  if isinstance(key, jax.Array):
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if key.shape == () if typed else (key.ndim == 1 and key.dtype == jnp.uint32):
+      return key
+    raise InputError(
+      f'key has the shape {key.shape} and is {key.dtype}; it must be one key, as jax.random.key(0) '
+      'gives it, or a seed.'
+    )
+  if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < 2**32:
+    return random_keys.from_seed(int(key))
+  raise InputError(
+    f'key is {key!r}; it must be a random key, as jax.random.key(0) gives it, or a seed in '
+    '0..4294967295.'
+  )
+
+
+def as_images(images: object, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
+  """Returns images of a valid number of dimensions as float32, clipped to [0, 1] where they lie
+  beyond it by rounding. Of traced ones type and shape alone are checked.
+
+  Raises:
+    InputError: a wrong shape or type, or values outside [0, 1] that are no rounding; names what
+      was given and the fix.
+  """
+  array = as_array('images', images)
+  shape = tuple(array.shape)
+  forms = ' or '.join({3: '[H, W, C]', 4: '[B, H, W, C]'}[rank] for rank in ranks)
+  if len(shape) not in ranks or shape[-1] not in (1, 3):
+    hint = ''
+    if len(shape) in ranks and shape[-3] in (1, 3):
+      hint = ' Move the channels last: np.moveaxis(images, -3, -1).'
+    elif len(shape) == 4:
+      hint = ' Take jax.vmap or corrupt_each for a batch.'
+    raise InputError(
+      f'images have the shape {shape}; corruptions take {forms} with 1 or 3 channels last.{hint}'
+    )
+  if 0 in shape:
+    raise InputError(f'images have the shape {shape}: there is nothing to corrupt.')
+  if not jnp.issubdtype(array.dtype, jnp.floating):
+    raise InputError(
+      f'images are {array.dtype}; corruptions take floats in [0, 1]. Divide 8-bit images by 255.'
+    )
+  if isinstance(array, jax.core.Tracer):
+    return array.astype(jnp.float32)
+  low, high = float(array.min()), float(array.max())
+  if not (low >= -ROUNDING and high <= 1 + ROUNDING):
+    raise InputError(
+      f'images have values from {low:.9g} to {high:.9g}; corruptions take values in '
+      '[0, 1]. Corrupt before normalising; divide 8-bit values by 255.'
+    )
+  return jnp.clip(jnp.asarray(array, jnp.float32), 0, 1)
+
+
+def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequence[int]) -> None:
+  """Raises InputError unless a value, or one for each image, is among consecutive integers.
+
+  `batch` is (B,) of a batch, () of one image; of a traced value shape and type are checked.
+  """
+  values, valid_range = as_array(name, value), f'{valid[0]}..{valid[-1]}'
+  if not jnp.issubdtype(values.dtype, jnp.integer):
+    raise InputError(f'{name} is {value!r}; it must be an integer in {valid_range}.')
+  if values.shape not in ((), batch):
+    raise InputError(
+      f'{name} has the shape {values.shape}; it must be one integer, or one for '
+      f'each image: {batch}.'
+    )
+  if isinstance(values, jax.core.Tracer):
+    return
+  invalid = np.setdiff1d(np.asarray(values), valid)
+  if invalid.size:
+    raise InputError(f'{name} is {invalid[0]}; it must be an integer in {valid_range}.')

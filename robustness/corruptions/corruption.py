@@ -1,8 +1,5 @@
 """What a corruption is: a pure function of one image, declared with its constants.
 
-  @corruption('sigma', {32: (0.04, 0.06, 0.08, 0.09, 0.10), 224: (0.08, 0.12, 0.18, 0.26, 0.38)})
-  def gaussian_noise(key, image, strength): ...
-
 `names` lists its number and the file that declares it, and `catalog` finds it by name. Constants
 are those of the four image sizes that were published: 32 (CIFAR-10-C), 64 (Tiny-ImageNet-C), 224
 (ImageNet-C) and 299 (Inception).
@@ -12,8 +9,6 @@ Reference:
   Perturbations; Mintun, Kirillov & Xie (2021), On Interaction Between Augmentations and Corruptions
   in Natural Corruption Robustness; and the constants of their released generators.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +20,7 @@ import numpy as np
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import choice
+from robustness.core.typing import Facts
 from robustness.corruptions.names import SEVERITIES
 
 Constants = Mapping[str, tuple[Any, ...]]
@@ -106,7 +102,7 @@ class Corruption:
     draws = self.draw(key, image.shape, constants, **options) if self.draw else key
     return self.function(draws, image, Strength(constants, severity), **options)
 
-  def check_options(self, options: Mapping[str, Any]) -> None:
+  def check_options(self, options: Facts) -> None:
     """Raises InputError for options that the corruption does not have, or values of them."""
     for option, value in options.items():
       if option not in self.options:
@@ -153,10 +149,19 @@ def corruption(
   return lambda function: Corruption(function, found, **declared)
 
 
+def rows(text: str) -> list[tuple[float, ...]]:
+  """Returns five rows of constants, written 'a b c, a b c, ...'."""
+  return [
+    tuple(int(word) if word.isdigit() else float(word) for word in row.split())
+    for row in text.split(',')
+  ]
+
+
 def c_bar(
-  draw: Callable[..., Draws] | None,
+  draw: Callable[[jax.Array, int], Draws] | None,
   cifar: tuple[float, ...] | None = None,
   imagenet: tuple[float, ...] | None = None,
+  keys: int = 1,
   **declared: Any,
 ) -> Callable[[Callable[..., jax.Array]], Corruption]:
   """Returns the decorator of a corruption of C-bar: `magnitude` is its only constant.
@@ -164,15 +169,27 @@ def c_bar(
   The authors chose magnitudes by the error of a network, so they are irregular.
 
   Args:
-    draw: as in `Corruption`.
+    draw: `(keys, side)` returns the random numbers of an image.
     cifar: magnitudes m at 32 pixels, in CIFAR-10-C-bar.
     imagenet: magnitudes at 224 pixels, in ImageNet-C-bar.
+    keys: how many keys `draw` takes; 1 gives it the image's own.
     **declared: as in `Corruption`.
   """
+
+  def draws(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
+    assert draw
+    return draw(key if keys == 1 else jax.random.split(key, keys), shape[0])
+
   by_side = {side: values for side, values in ((32, cifar), (224, imagenet)) if values}
-  declared |= {'draw': draw, 'square': True, 'least_side': lambda constants: 8}
-  reason = 'or its shapes are smaller than a pixel'
-  return corruption('magnitude', by_side, reason=reason, **declared)
+  return corruption(
+    'magnitude',
+    by_side,
+    draw=draw and draws,
+    square=True,
+    least_side=lambda constants: 8,
+    reason='or its shapes are smaller than a pixel',
+    **declared,
+  )
 
 
 def between_five(values: Sequence[Any], severity: float) -> Any:

@@ -1,7 +1,5 @@
 """Corruptions of single pixels, of resolution and of coding; none draws anything."""
 
-from __future__ import annotations
-
 import functools
 
 import jax
@@ -84,8 +82,7 @@ def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   repetition, as Pillow does.
 
   All is done in 8 bits, to the bit: the image is rounded to levels, columns are averaged and
-  rounded, then rows are. Pillow's nearest pixel, by which imagecorruptions enlarges, gives the same
-  for 32, 64 and 224 pixels and differs in one line for 299.
+  rounded, then rows are.
   """
   branches = [functools.partial(_pixelate, scale=scale) for scale in strength.constants['scale']]
   return jax.lax.switch(strength.place, branches, image)
@@ -93,23 +90,21 @@ def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
 
 def _pixelate(image: jax.Array, scale: float) -> jax.Array:
   height, width, channels = image.shape
-  rows, columns = (repeats(size, scale) for size in (height, width))
+  (down, rows), (across, columns) = (
+    (boxes(size, int(size * scale)), boxes(int(size * scale), size).argmax(1))
+    for size in (height, width)
+  )
   levels = jnp.round(jnp.clip(image, 0, 1) * 255).reshape(height, width * channels)
-  levels = _rounded_means(levels, np.kron(shrinking(width, scale), np.eye(channels, dtype=int)), 1)
-  levels = _rounded_means(levels, shrinking(height, scale), 0)
+  levels = _rounded_means(levels, np.kron(across, np.eye(channels, dtype=int)), 1)
+  levels = _rounded_means(levels, down, 0)
   small = from_levels(levels.astype(jnp.int32)).reshape(len(levels), -1, channels)
   wide = small.at[:, columns].get(mode='promise_in_bounds')
   return wide.at[rows].get(mode='promise_in_bounds')
 
 
 def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Array:
-  """Returns the means over boxes of lines, rounded by Pillow's fixed-point arithmetic of 22 bits.
-
-  Args:
-    levels: float32 [H, W], integers 0..255; sums of a box are exact.
-    members: [new, old], 1 where an old line belongs to the box of a new one.
-    axis: of the lines, 0 or 1.
-  """
+  """Returns the means over boxes of lines along an axis, rounded by Pillow's fixed-point arithmetic
+  of 22 bits, of whole numbers [H, W]; `members` [new, old] is 1 where a line belongs to a box."""
   sums = [
     jnp.matmul(part, levels[first:last], precision=HIGHEST)
     if axis == 0
@@ -125,9 +120,7 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
 
 def _bands(members: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
   """Returns a matrix of boxes as pieces of `BAND` lines: first and last old line, [BAND, old].
-
-  Boxes follow one another, so that all else of the matrix is 0 and need not be multiplied.
-  """
+  Boxes follow one another, so that the rest of the matrix is 0 and need not be multiplied."""
   pieces = []
   for start in range(0, len(members), BAND):
     piece = members[start : start + BAND]
@@ -136,17 +129,7 @@ def _bands(members: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
   return pieces
 
 
-def shrinking(size: int, scale: float) -> np.ndarray:
-  """Returns which of n lines are averaged into each of ⌊n scale⌋, int64 [⌊n scale⌋, n], 0 and 1."""
-  return _box(size, int(size * scale))
-
-
-def repeats(size: int, scale: float) -> np.ndarray:
-  """Returns which line of the shrunk axis each line of the enlarged one repeats, int64 [size]."""
-  return _box(int(size * scale), size).argmax(1)
-
-
-def _box(old: int, new: int) -> np.ndarray:
+def boxes(old: int, new: int) -> np.ndarray:
   """Returns [new, old], 1 where an old line falls into the box of a new one.
 
   Pillow's box filter, in its float64 arithmetic, which decides about lines on a boundary.

@@ -1,30 +1,22 @@
 """Elastic deformation: a random affine map, then a smooth random displacement of every pixel."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.corruption import Constants, Draws, Strength, corruption
-from robustness.corruptions.filters import gaussian_weights, separable
+from robustness.corruptions.corruption import Constants, Draws, Strength, corruption, rows
+from robustness.corruptions.filters import gaussian_weights, sample_bilinear, separable
 
 TRUNCATE = 3.0  # radius of the smoothing kernel in units of sigma
 POSITIONS = 32  # of a pixel, to which OpenCV rounds where a warp samples
 WITHOUT_MAP = (0.0625, 0.08125, 0.10625, 0.125, 0.15)  # alpha of imagecorruptions, of the height
 FARTHEST = 1e6  # pixels; a map that is almost singular points anywhere
-_IMAGENET = (
-  (2.0, 0.7, 0.1),
-  (2.0, 0.08, 0.2),
-  (0.05, 0.01, 0.02),
-  (0.07, 0.01, 0.02),
-  (0.12, 0.01, 0.02),
-)
+_IMAGENET = '2 .7 .1, 2 .08 .2, .05 .01 .02, .07 .01 .02, .12 .01 .02'
 
 
-def _of_side(side: int, *rows: tuple[float, float, float]) -> list[tuple[float, ...]]:
+def _of_side(side: int, text: str) -> list[tuple[float, ...]]:
   """Scales rows from image sides to pixels."""
-  return [tuple(side * value for value in row) for row in rows]
+  return [tuple(side * float(value) for value in row) for row in rows(text)]
 
 
 def _draw(
@@ -42,24 +34,10 @@ def _draw(
 @corruption(
   'alpha sigma affine',
   {
-    32: _of_side(
-      32,
-      (0.0, 0.0, 0.08),
-      (0.05, 0.2, 0.07),
-      (0.08, 0.06, 0.06),
-      (0.1, 0.04, 0.05),
-      (0.1, 0.03, 0.03),
-    ),
-    64: _of_side(
-      64,
-      (0.0, 0.0, 0.08),
-      (0.05, 0.3, 0.06),
-      (0.1, 0.08, 0.06),
-      (0.1, 0.03, 0.03),
-      (0.16, 0.03, 0.02),
-    ),
-    224: _of_side(244, *_IMAGENET),  # what the released generator has, for 224
-    299: _of_side(360, *_IMAGENET),
+    32: _of_side(32, '0 0 .08, .05 .2 .07, .08 .06 .06, .1 .04 .05, .1 .03 .03'),
+    64: _of_side(64, '0 0 .08, .05 .3 .06, .1 .08 .06, .1 .03 .03, .16 .03 .02'),
+    224: _of_side(244, _IMAGENET),  # what the released generator has, for 224
+    299: _of_side(360, _IMAGENET),
   },
   draw=_draw,
   options={'variant': ('released', 'imagecorruptions')},
@@ -76,13 +54,15 @@ def elastic_transform(
   this name: no affine map, other fields (sigma 1 % of each side), its own constants for every size.
   """
   if variant != 'released':
-    return _displaced_alone(draws['noise'], image, strength)
+    smoothing = [smoothing_matrix(size, 0.01 * size, 0.01 * size) for size in image.shape[:2]]
+    alpha = strength.of(WITHOUT_MAP) * image.shape[0]
+    moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
+    return jnp.clip(sample_bilinear(image, *moved), 0, 1)
   alpha, sigma, affine = (strength[name] for name in ('alpha', 'sigma', 'affine'))
-  rows, columns = (
-    smoothing_matrix(size, sigma, strength.most('sigma')) for size in image.shape[:2]
-  )
+  most = strength.most('sigma')
+  smoothing = [smoothing_matrix(size, sigma, most) for size in image.shape[:2]]
   affine_map = affine_positions(*_pixels(image), affine * draws['jitter'])
-  moved = _displaced(image, alpha * separable(draws['noise'], rows, columns))
+  moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
   y, x = (
     jnp.stack([_fold(affine_map[axis], image.shape[axis], True), moved[axis]]) for axis in (0, 1)
   )
@@ -90,14 +70,6 @@ def elastic_transform(
   # again for every pixel that is read.
   warped = jax.lax.fori_loop(0, 2, lambda i, image: sample_bilinear(image, y[i], x[i]), image)
   return jnp.clip(warped, 0, 1)
-
-
-def _displaced_alone(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns the image deformed as `imagecorruptions` does."""
-  rows, columns = (smoothing_matrix(size, 0.01 * size, 0.01 * size) for size in image.shape[:2])
-  alpha = strength.of(WITHOUT_MAP) * image.shape[0]
-  moved = _displaced(image, alpha * separable(noise, rows, columns))
-  return jnp.clip(sample_bilinear(image, *moved), 0, 1)
 
 
 def _pixels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -124,14 +96,10 @@ def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
 
 
 def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns where an image is sampled so that its three anchors move by `shifts`.
+  """Returns where pixels [H, W] are sampled so that three anchors move by `shifts` [3, 2] (x, y).
 
   The anchors are c + (q, q), c + (q, -q) and c - (q, q) in (x, y), with the centre c = (⌊W/2⌋,
   ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions are rounded to 1/32 pixel, as OpenCV's warps have it.
-
-  Args:
-    y, x: pixels of the result, [H, W].
-    shifts: [3, 2], (x, y) of each anchor, in pixels.
   """
   height, width = y.shape
   centre = np.array([width // 2, height // 2], np.float32)
@@ -166,20 +134,3 @@ def smoothing_matrix(size: int, sigma: jax.Array | float, max_sigma: float) -> j
   summed = jnp.pad(weights, (0, -len(weights) % period)).reshape(-1, period).sum(0)
   i, j = np.mgrid[:size, :size]
   return summed[(i - j + reach) % period] + summed[(i + j + 1 + reach) % period]
-
-
-def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Samples [H, W, C] at fractional positions [...], edges replicated: [..., C]."""
-  height, width, channels = image.shape
-  top, left = jnp.floor(y), jnp.floor(x)
-  down, right = (y - top)[..., None], (x - left)[..., None]
-  rows = [jnp.clip(top.astype(jnp.int32) + k, 0, height - 1) for k in (0, 1)]
-  columns = [jnp.clip(left.astype(jnp.int32) + k, 0, width - 1) for k in (0, 1)]
-  pixels = image.reshape(-1, channels)
-
-  def pixel(i: int, j: int) -> jax.Array:
-    return pixels[rows[i] * width + columns[j]]
-
-  upper = (1 - right) * pixel(0, 0) + right * pixel(0, 1)
-  lower = (1 - right) * pixel(1, 0) + right * pixel(1, 1)
-  return (1 - down) * upper + down * lower

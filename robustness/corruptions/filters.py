@@ -8,8 +8,6 @@ coordinates may be traced. Borders, for the row a b c d:
   mirror    d c b | a b c d | c b a     (the edge pixel is not repeated; OpenCV's REFLECT_101)
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import jax
@@ -45,10 +43,7 @@ def gaussian_weights(
 ) -> jax.Array:
   """Returns exp(-k² / 2σ²) for k = -r..r, 0 beyond int(truncate·σ + ½), with sum 1.
 
-  Args:
-    sigma: pixels; may be traced; 0 gives a single tap.
-    max_sigma: static bound of sigma, which fixes r = int(truncate·max_sigma + ½).
-    truncate: radius in units of sigma.
+  `sigma`, in pixels, may be traced and 0, a single tap; `max_sigma` is its static bound.
   """
   reach = int(truncate * max_sigma + 0.5)
   tap = jnp.arange(-reach, reach + 1, dtype=jnp.float32)
@@ -126,18 +121,30 @@ def interpolate(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   return image[:, left] * (1 - right) + image[:, farther] * right
 
 
+def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
+  """Samples [H, W, C] at fractional positions [...], edges replicated: [..., C]."""
+  height, width, channels = image.shape
+  top, left = jnp.floor(y), jnp.floor(x)
+  down, right = (y - top)[..., None], (x - left)[..., None]
+  rows = [jnp.clip(top.astype(jnp.int32) + k, 0, height - 1) for k in (0, 1)]
+  columns = [jnp.clip(left.astype(jnp.int32) + k, 0, width - 1) for k in (0, 1)]
+  pixels = image.reshape(-1, channels)
+
+  def pixel(i: int, j: int) -> jax.Array:
+    return pixels[rows[i] * width + columns[j]]
+
+  upper = (1 - right) * pixel(0, 0) + right * pixel(0, 1)
+  lower = (1 - right) * pixel(1, 0) + right * pixel(1, 1)
+  return (1 - down) * upper + down * lower
+
+
 def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
   """Returns where the pixels of a line come from when its centre is enlarged.
 
   The centred piece of ceil(n / z) pixels is stretched to round(piece · z) with its end points
   aligned, and n pixels are kept from the middle, as scipy.ndimage.zoom of order 1 and a trim do.
 
-  Args:
-    size: n, in pixels.
-    zooms: [Z], each at least 1.
-
-  Returns:
-    float32 [Z, size], positions in pixels, for `interpolate`.
+  `zooms` [Z] are at least 1; positions are float32 [Z, size] in pixels, for `interpolate`.
   """
   zooms = np.asarray(zooms, np.float64)
   piece = np.ceil(size / zooms)

@@ -8,8 +8,6 @@ Levels are int32 arrays in 0..255, RGB levels integers in float32. Colour weight
 bits.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +16,6 @@ from robustness.corruptions.filters import HIGHEST
 
 BLOCK = 8
 GUARD = 2.0**-2  # of an eighth: a quotient that is an integer must not fall below it
-SIGNS = {'+': 1, '-': -1, '0': 0}
 FIRST_SHIFT, SECOND_SHIFT = 11, 15  # of the 13 bits, 2 are kept between the two passes
 
 # Colour weights times 2^16; libjpeg rounds halves of luma up and of chroma down.
@@ -44,17 +41,29 @@ LUMINANCE = np.array(
 CHROMINANCE = np.full((8, 8), 99)
 CHROMINANCE[:4, :4] = [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66, 99, 99]]
 
+# √8 · 2^13 times the orthonormal DCT of libjpeg's accurate integer transform, the flow graph of
+# Loeffler, Ligtenberg and Moschytz (1989) with multipliers of 13 bits; its transpose inverts.
+DCT = np.array(
+  [
+    [8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192],
+    [11363, 9633, 6437, 2260, -2260, -6437, -9633, -11363],
+    [10703, 4433, -4433, -10703, -10703, -4433, 4433, 10703],
+    [9633, -2259, -11362, -6436, 6436, 11362, 2259, -9633],
+    [8192, -8192, -8192, 8192, 8192, -8192, -8192, 8192],
+    [6437, -11362, 2261, 9633, -9633, -2261, 11362, -6437],
+    [4433, -10704, 10704, -4433, -4433, 10704, -10704, 4433],
+    [2260, -6436, 9633, -11363, 11363, -9633, 6436, -2260],
+  ]
+)
+
 
 def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
   """Returns an image as it comes back from a JPEG file.
 
   Args:
-    image: float32 [H, W, C] in [0, 1], of any size; 3 channels, or 1 for a grey file. It is rounded
-      to 8 bits first, as a file holds no more.
+    image: float32 [H, W, C] in [0, 1], of any size, rounded to 8 bits first; one channel makes a
+      grey file.
     quality: libjpeg's 1..100; may be traced.
-
-  Returns:
-    float32 [H, W, C], levels k / 255.
   """
   levels = jnp.round(jnp.clip(image, 0, 1) * 255)
   luminance = quantisation(LUMINANCE, quality)
@@ -102,11 +111,7 @@ def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
 
 def halve(plane: jax.Array) -> jax.Array:
   """Averages 2 × 2 pixels, [H, W] to [⌈H/2⌉, 8⌈W/16⌉]; halves go up in odd columns and down in even
-  ones.
-
-  The columns beyond ⌈W/2⌉ are averages of the replicated last column; they belong to the last block
-  of the file, so they must be filled as libjpeg fills them.
-  """
+  ones. Columns beyond ⌈W/2⌉ average the replicated last column, as libjpeg fills the last block."""
   height, width = plane.shape
   plane = jnp.pad(plane, ((0, height % 2), (0, -width % (2 * BLOCK))), mode='edge')
   total = plane[::2] + plane[1::2]
@@ -164,41 +169,3 @@ def _double(plane: jax.Array, axis: int) -> jax.Array:
   shape = list(plane.shape)
   shape[axis] *= 2
   return halves.reshape(shape)
-
-
-def _integer_dct() -> np.ndarray:
-  """Returns √8 · 2^13 times the orthonormal DCT as libjpeg's accurate integer transform has it.
-
-  That is the flow graph of Loeffler, Ligtenberg and Moschytz (1989), every multiplier rounded to
-  13 bits, so entries are sums of rounded multipliers and not rounded sums. Its transpose inverts.
-  """
-  x = np.eye(BLOCK)
-  cosine = np.sqrt(2) * np.cos(np.arange(BLOCK) * np.pi / 16)
-
-  def times(signs: str, value: np.ndarray) -> np.ndarray:
-    """Multiplies by √2 (± cos π/16 ± cos 3π/16 ± ...), rounded; signs of c1, c3, c5, c7."""
-    factor = sum(SIGNS[s] * cosine[k] for s, k in zip(signs, (1, 3, 5, 7), strict=True))
-    return np.round(factor * 2**13) * value
-
-  sums, differences = x[:4] + x[:3:-1], x[:4] - x[:3:-1]
-  outer, inner = sums[0] - sums[3], sums[1] - sums[2]
-  turn = [np.round(v * 2**13) for v in (cosine[6], cosine[2] - cosine[6], cosine[2] + cosine[6])]
-  shared = turn[0] * (outer + inner)
-  d0, d1, d2, d3 = differences
-  both = times('0+00', d0 + d1 + d2 + d3)
-  near, far = times('0-0+', d0 + d3), times('--00', d1 + d2)
-  odd, even = times('0--0', d1 + d3) + both, times('0-+0', d0 + d2) + both
-  rows = [
-    2**13 * sums.sum(0),
-    times('++--', d0) + near + even,
-    shared + turn[1] * outer,
-    times('+++-', d1) + far + odd,
-    2**13 * (sums[0] - sums[1] - sums[2] + sums[3]),
-    times('++-+', d2) + far + even,
-    shared - turn[2] * inner,
-    times('-++-', d3) + near + odd,
-  ]
-  return np.array(rows).astype(np.int64)
-
-
-DCT = _integer_dct()

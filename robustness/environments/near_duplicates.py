@@ -7,20 +7,18 @@ brightened differ in a few bits, unrelated photographs in about 32. Drawings on 
 such as digits, are alike to begin with.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from types import ModuleType
 
 import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import require
-from robustness.estimates.intervals import clopper_pearson
-from robustness.estimates.means import CLOPPER_PEARSON, Estimate
+from robustness.estimates.intervals import CLOPPER_PEARSON, clopper_pearson
+from robustness.estimates.means import Estimate
 from robustness.results import Table
 
 BITS = 64
@@ -38,14 +36,7 @@ _ENVIRONMENT = 'environment'
 
 @dataclasses.dataclass(frozen=True)
 class Hashed:
-  """Rows by their hashes.
-
-  Attributes:
-    hashes: uint64 [N].
-    example_ids: [N].
-    classes: names [N].
-    environments: names [N]; '' where rows are in none.
-  """
+  """Rows by their hashes, uint64 [N], with names of classes and environments, '' for none."""
 
   hashes: np.ndarray
   example_ids: np.ndarray
@@ -65,7 +56,7 @@ def check(most: int) -> None:
     _package()
 
 
-def _package() -> Any:
+def _package() -> ModuleType:
   try:
     return importlib.import_module('imagehash')
   except ModuleNotFoundError as error:
@@ -76,16 +67,9 @@ def _package() -> Any:
 
 
 def hashes(images: np.ndarray) -> np.ndarray:
-  """Returns the perceptual hash of each image.
+  """Returns the perceptual hash of each image, uint64 [N].
 
-  Args:
-    images: [N, H, W, C], uint8 or floating in [0, 1]; C is 1 or 3.
-
-  Returns:
-    uint64 [N].
-
-  Raises:
-    InputError: ImageHash is not installed.
+  Images are [N, H, W, C] of 1 or 3 channels, uint8 or floating in [0, 1].
   """
   from PIL import Image
 
@@ -113,27 +97,16 @@ def hashed(rows: Rows) -> Hashed:
 
 
 def pairs(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
-  """Returns which hashes differ in at most `most` bits, int [pairs, 3]: positions and the bits.
-
-  Args:
-    first: uint64 [N].
-    second: uint64 [M].
-    most: bits.
-
-  Returns:
-    Rows (i, j, bits that differ), by bits, then i, then j.
-  """
-  alike = [*_alike(first, second, most)] or [np.zeros((0, 3), int)]
-  table = np.concatenate(alike)
-  return table[np.lexsort((table[:, 1], table[:, 0], table[:, 2]))]
-
-
-def _alike(first: np.ndarray, second: np.ndarray, most: int) -> Iterator[np.ndarray]:
+  """Returns which of two arrays of hashes differ in at most `most` bits: rows (i, j, bits that
+  differ), sorted by bits, then i, then j."""
   step = max(1, _COMPARED // max(len(second), 1))
+  alike = [np.zeros((0, 3), int)]
   for begin in range(0, len(first), step):
     distance = np.bitwise_count(first[begin : begin + step, None] ^ second)
     i, j = np.nonzero(distance <= most)
-    yield np.stack([i + begin, j, distance[i, j].astype(int)], 1)
+    alike.append(np.stack([i + begin, j, distance[i, j].astype(int)], 1))
+  table = np.concatenate(alike)
+  return table[np.lexsort((table[:, 1], table[:, 0], table[:, 2]))]
 
 
 def between(
@@ -141,15 +114,10 @@ def between(
 ) -> tuple[dict[str, Estimate], Table]:
   """Compares the test with what each classifier was trained on.
 
-  Args:
-    test: the rows that are evaluated.
-    training: by classifier, the rows it is trained on.
-    most: bits that near-duplicates may differ in.
-    confidence: of intervals.
-
   Returns:
-    By classifier the share of test images with a near-duplicate in its training, whose note counts
-    the pairs; and the table of the pairs, of each classifier the nearest `LISTED`.
+    By classifier the share of test images with a training image that differs in at most `most`
+    bits, with the count of pairs as a note; and the table of the pairs, of each the nearest
+    `LISTED`.
   """
   shares, listed = {}, []
   for label, own in training.items():

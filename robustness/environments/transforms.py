@@ -4,8 +4,6 @@ A transform is a name: one of the common corruptions or those of C-bar, or 'rota
 is a level, the severity 1..5 or the angle in degrees.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
@@ -29,12 +27,7 @@ CLEAN = 'clean'
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-  """A corruption as T_k.
-
-  Attributes:
-    name: of the corruption.
-    kind_of_level: what its levels are.
-  """
+  """A corruption as T_k."""
 
   name: str
   kind_of_level: ClassVar[str] = 'severity'
@@ -45,7 +38,6 @@ class Transform:
 
   def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
     """Returns the levels of the transform: the angles of a rotation, else the severities."""
-    del angles
     return tuple(severities)
 
   @property
@@ -100,20 +92,12 @@ def check_names(where: str, names: Sequence[str]) -> None:
 
 def check_levels(where: str, severities: Sequence[int], angles: Sequence[int]) -> None:
   """Raises InputError unless severities lie in 1..5, and angles strictly between 0° and 360°."""
-  require(
-    bool(severities)
-    and set(severities) <= set(SEVERITIES)
-    and len(set(severities)) == len(severities),
-    f'{where}.severities',
-    tuple(severities),
-    'distinct numbers of 1..5',
-  )
-  require(
-    bool(angles) and all(0 < angle < 360 for angle in angles) and len(set(angles)) == len(angles),
-    f'{where}.angles',
-    tuple(angles),
-    'distinct numbers of degrees in (0, 360)',
-  )
+  for key, levels, possible, valid in (
+    ('severities', severities, SEVERITIES, 'numbers of 1..5'),
+    ('angles', angles, range(1, 360), 'numbers of degrees in (0, 360)'),
+  ):
+    distinct = bool(levels) and len(set(levels)) == len(levels) and set(levels) <= set(possible)
+    require(distinct, f'{where}.{key}', tuple(levels), f'distinct {valid}')
 
 
 def check_right_angles(where: str, angles: Sequence[int]) -> None:
@@ -133,17 +117,12 @@ def transform(
   level: jax.Array,
   names: Sequence[str],
 ) -> jax.Array:
-  """Returns an image as an environment shows it.
+  """Returns an image [H, W, C] in [0, 1] as an environment shows it; the key decides the draws.
 
   Args:
-    key: decides the draws of a corruption.
-    image: float32 [H, W, C] in [0, 1].
     environment: 0 leaves the image as it is, k applies the k-th of `names`; may be traced.
     level: severity or degrees.
     names: T_1, ..., T_M.
-
-  Returns:
-    float32 [H, W, C] in [0, 1].
   """
   branches: list[Callable[..., jax.Array]] = [lambda key, image, level: image, *map(get, names)]
   return jax.lax.switch(environment, branches, key, image, jnp.asarray(level, jnp.float32))
@@ -155,9 +134,7 @@ def rotate(image: jax.Array, degrees: jax.Array | float) -> jax.Array:
   By multiples of 90° pixels are moved and none is interpolated, so that nothing but the angle
   distinguishes the image from the upright one (section 2 of the paper).
 
-  Args:
-    image: float32 [H, W, C] with H = W.
-    degrees: of the rotation, any number; may be traced.
+  H = W; any number of degrees, which may be traced.
   """
   turns = jnp.round(jnp.asarray(degrees, jnp.float32) / 90)
   right = jnp.abs(degrees - 90 * turns) < 1e-4

@@ -25,17 +25,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from robustness.core.errors import InputError
-from robustness.estimates.intervals import percentile_interval
+from robustness.estimates.intervals import BOOTSTRAP, percentile_interval
 from robustness.estimates.means import Estimate
-from robustness.estimates.of_means import BOOTSTRAP
 
+V = TypeVar('V', float, np.ndarray)
 BINS = 15
 """Guo et al. (2017)."""
 QUANTITIES = ('ece', 'ece_equal_mass', 'rms_calibration_error', 'brier', 'aurc', 'excess_aurc')
@@ -86,11 +86,8 @@ class Predictions:
     return cls(order, np.minimum(p[order], 1), y[order])
 
   def equal_width(self, bins: int) -> np.ndarray:
-    """Returns where bins ((m - 1)/M, m/M] begin among the sorted predictions, last bin first.
-
-    Returns:
-      [M + 1], from 0 to N; empty bins begin where the next does.
-    """
+    """Returns where bins ((m - 1)/M, m/M] begin among the predictions, last bin first, then N: [M +
+    1]."""
     index = np.ceil(self.confidence * bins).astype(int).clip(1, bins)
     return np.searchsorted(-index, np.arange(-bins, 1))
 
@@ -99,23 +96,15 @@ class Predictions:
     return (np.arange(bins + 1) * len(self.order)) // bins
 
   def binned(self, starts: np.ndarray, weights: np.ndarray | None = None) -> Bins:
-    """Returns what falls into bins.
-
-    Args:
-      starts: [M + 1], of `equal_width` or `equal_mass`.
-      weights: [..., N] how often each sorted prediction counts; None: once.
-    """
+    """Returns what falls into bins from starts; predictions count once, or by weights [..., N]."""
     w = np.ones(len(self.order)) if weights is None else weights
     total, p, y = (_sums(w * values, starts) for values in (1, self.confidence, self.correct))
     size = np.maximum(total, 1)
     return Bins(total, p / size, y / size)
 
   def calibrated(self, uniform: np.ndarray) -> Predictions:
-    """Returns the same confidences with outcomes that are right as often as they say.
-
-    Args:
-      uniform: [..., N] in [0, 1), of the sorted predictions.
-    """
+    """Returns the confidences with outcomes that are right as often as they say, by uniform [...,
+    N]."""
     return dataclasses.replace(self, correct=uniform < self.confidence)
 
   @functools.cached_property
@@ -131,9 +120,6 @@ class Predictions:
     before a run of m equal confidences, e of which are wrong, the run adds
 
       Σ_{j=1..m} (E + j e/m)/(K + j) = e + (E - K e/m)(H_{K+m} - H_K),   H_k = 1 + 1/2 + … + 1/k.
-
-    Args:
-      weights: whole numbers [..., N], see `binned`.
     """
     w = np.ones(len(self.order), int) if weights is None else weights
     size, wrong = (_sums(w * values, self._ties) for values in (1, ~self.correct))
@@ -195,9 +181,8 @@ def _share(bins: Bins) -> np.ndarray:
 def least_area(error: ArrayLike) -> np.ndarray:
   """Returns the AURC of the best order at an error r: r + (1 - r) ln(1 - r), [...].
 
-  Reference:
-    Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation for deep neural classifiers,
-    ICLR 2019, equation 5; what lies above it is the excess.
+  What lies above it is the excess (Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation
+  for deep neural classifiers, ICLR 2019, equation 5).
   """
   risk = np.asarray(error, float)
   return np.asarray(risk + special.xlogy(1 - risk, 1 - risk))
@@ -217,13 +202,11 @@ class Scores:
 
   Attributes:
     values: by `QUANTITIES` (calibration errors debiased), `OVERCONFIDENCE`, 'accuracy',
-      'mean_confidence', and by the values of `BIASED`, with chance in them: these compare with
-      published values.
-    drawn: [B] of bootstrap samples, by `QUANTITIES` and `OVERCONFIDENCE`; calibration errors with
-      chance in them.
+      'mean_confidence', and by the values of `BIASED`, with chance in them, which published values
+      have too.
+    drawn: [B] of bootstrap samples, by `QUANTITIES` and `OVERCONFIDENCE`, with chance in them.
     calibrated: [B] of outcomes drawn with the probability that the confidence states, by `BIASED`'s
-      keys and `OVERCONFIDENCE`: what chance alone gives (Bröcker and Smith 2007, consistency
-      resampling).
+      keys and `OVERCONFIDENCE`: what chance alone gives (Bröcker and Smith 2007).
     n: images.
   """
 
@@ -238,7 +221,7 @@ class Scores:
     if len(views) == 1:
       return views[0]
 
-    def over(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def over(parts: Sequence[Mapping[str, V]]) -> dict[str, V]:
       return {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
 
     return cls(
@@ -256,10 +239,6 @@ class Scores:
     mean m of the samples, the interval is [2 ECE - h, ECE + h - m]: no chance is taken off at the
     upper end, where most of the error is real. It begins at 0 where the ECE is one that a
     calibrated classifier gives by chance. docs/calibration.md has the coverage in simulations.
-
-    Args:
-      name: of the quantity.
-      confidence: in (0, 1).
     """
     value, seen, drawn = self.values[name], self._seen(name), self.drawn[name]
     calibrated = self.calibrated.get(name)
@@ -280,11 +259,6 @@ class Scores:
     chance adds to both calibration errors is in the samples and not in the value. Debiasing leaves
     a part of what chance adds, which is more where confidences are lower; the interval therefore
     reaches 0 where calibrated classifiers give the difference as it was seen by chance.
-
-    Args:
-      first: of the other classifier, drawn alike.
-      name: one of `QUANTITIES`.
-      confidence: in (0, 1).
     """
     by_chance = None
     if name in self.calibrated:
@@ -319,12 +293,8 @@ def _around(
 
 
 class Draws(NamedTuple):
-  """Random numbers of images, equal over the views and classifiers of a run.
-
-  Attributes:
-    counts: int32 [B, N], how often each image is in each bootstrap sample.
-    uniform: float32 [B, N] in [0, 1).
-  """
+  """Random numbers of images, equal over the views and classifiers of a run: how often each is in
+  each bootstrap sample, int32 [B, N], and float32 [B, N] in [0, 1)."""
 
   counts: np.ndarray
   uniform: np.ndarray
@@ -339,13 +309,7 @@ class Draws(NamedTuple):
 
 
 def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
-  """Returns all quantities of a view.
-
-  Args:
-    predictions: of N images.
-    draws: for N images.
-    bins: M ≥ 1.
-  """
+  """Returns all quantities of a view."""
   starts = predictions.equal_width(bins), predictions.equal_mass(bins)
   width, mass = (predictions.binned(start) for start in starts)
   values = {

@@ -1,8 +1,6 @@
 """Two classifiers on the same images: paired differences and which of many are significant."""
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,16 +19,11 @@ class Discoveries(NamedTuple):
   adjusted: np.ndarray
 
 
-def discordant(correct_first: ArrayLike, correct_second: ArrayLike) -> tuple[Any, Any]:
-  """Counts the examples that exactly one of two classifiers gets right.
-
-  Args:
-    correct_first: [N, ...] booleans, one row an example.
-    correct_second: the same for the second classifier, same shape.
-
-  Returns:
-    (b, c), each of shape [...]: right with the first only, right with the second only.
-  """
+def discordant(
+  correct_first: ArrayLike, correct_second: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+  """Counts the examples that exactly one of two classifiers gets right, first and second, of [N,
+  ...] each."""
   first, second = np.asarray(correct_first, bool), np.asarray(correct_second, bool)
   if first.shape != second.shape:
     raise InputError(
@@ -40,15 +33,11 @@ def discordant(correct_first: ArrayLike, correct_second: ArrayLike) -> tuple[Any
   return (first & ~second).sum(axis=0), (second & ~first).sum(axis=0)
 
 
-def mcnemar(b: ArrayLike, c: ArrayLike) -> Any:
+def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
   """Exact two-sided McNemar test of equal error: min(1, 2·P(X ≤ min(b, c))), X ~ Bin(b + c, ½).
 
-  Args:
-    b: counts of examples right with the first classifier only, any shape.
-    c: counts of examples right with the second only, broadcast against b.
-
-  Returns:
-    p-values of the broadcast shape; 1 where b + c = 0.
+  b and c count the examples right with the first classifier only and with the second only, any
+  shapes that broadcast. The p-value is 1 where b + c = 0.
 
   Reference:
     McNemar, Note on the sampling error of the difference between correlated proportions or
@@ -64,18 +53,13 @@ def mcnemar(b: ArrayLike, c: ArrayLike) -> Any:
   return np.where(total == 0, 1.0, np.minimum(1.0, 2 * tail))[()]
 
 
-def sign_flip(differences: ArrayLike) -> Any:
+def sign_flip(differences: ArrayLike) -> np.ndarray:
   """Exact two-sided test of equal error on clusters of examples: P(|Σ ±d_k| ≥ |Σ d_k|).
 
-  If the classifiers are alike, a cluster's difference is as likely as its negative; all signs are
-  independent and fair. Of clusters of one example each this is McNemar's exact test.
-
-  Args:
-    differences: integers [K, ...]: right predictions of the second minus those of the first in each
-      of K clusters.
-
-  Returns:
-    p-values [...], to about 1e-12; 1 where the sum is 0.
+  The integers d_k [K, ...] are right predictions of the second minus those of the first in each of
+  K clusters. If the classifiers are alike, a difference is as likely as its negative; all signs are
+  independent and fair. Of clusters of one example each this is McNemar's exact test. P-values [...]
+  hold to about 1e-12; 1 where the sum is 0.
 
   Reference:
     Fisher, The Design of Experiments (1935), chapter 3; the distribution of the sum is taken from
@@ -98,19 +82,12 @@ def sign_flip(differences: ArrayLike) -> Any:
 
 
 def benjamini_hochberg(p: ArrayLike, rate: float) -> Discoveries:
-  """Keeps the expected share of false discoveries at or below `rate`.
+  """Keeps the expected share of false discoveries among p-values of one family at or below `rate`.
 
-  With p₍₁₎ ≤ … ≤ p₍ₘ₎, the adjusted value of p₍ᵢ₎ is min over j ≥ i of min(1, p₍ⱼ₎·m/j);
-  a test is significant where it is at most `rate`. This is proven for independent tests and under
-  a condition of positive dependence, which two-sided tests of views of the same images are not
-  known to meet; docs/intervals.md has the rate in simulations of such tests.
-
-  Args:
-    p: p-values in [0, 1], any shape; all are one family.
-    rate: false-discovery rate in (0, 1).
-
-  Returns:
-    `Discoveries(significant, adjusted)`, both of the shape of p.
+  With p₍₁₎ ≤ … ≤ p₍ₘ₎, the adjusted value of p₍ᵢ₎ is min over j ≥ i of min(1, p₍ⱼ₎·m/j); a test is
+  significant where it is at most `rate`. This is proven for independent tests and under a condition
+  of positive dependence, which two-sided tests of views of the same images are not known to meet;
+  docs/intervals.md has the rate in simulations of such tests.
 
   Raises:
     InputError: a p-value outside [0, 1] or NaN, or a bad rate.
@@ -134,11 +111,11 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> Discoveries:
 
 def paired_difference(
   b: ArrayLike, c: ArrayLike, n: ArrayLike, confidence: float = 0.95
-) -> tuple[Any, Any, Any]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Difference in error, second minus first, (b − c)/n, with the Bonett–Price interval.
 
-  With p₁ = (b + 1)/(n + 2) and p₂ = (c + 1)/(n + 2), the interval is
-  p₁ − p₂ ± z·√((p₁ + p₂ − (p₁ − p₂)²)/(n + 2)), cut to [−1, 1].
+  With p₁ = (b + 1)/(n + 2) and p₂ = (c + 1)/(n + 2), the interval is p₁ − p₂ ± z·√((p₁ + p₂ − (p₁ −
+  p₂)²)/(n + 2)), cut to [−1, 1].
 
   Args:
     b: counts of examples right with the first classifier only, any shape.
@@ -150,8 +127,8 @@ def paired_difference(
     (difference, low, high), fractions of the broadcast shape.
 
   Reference:
-    Bonett & Price, Adjusted Wald confidence interval for a difference of binomial
-    proportions based on paired data, J. Educ. Behav. Stat. 37 (2012).
+    Bonett & Price, Adjusted Wald confidence interval for a difference of binomial proportions based
+    on paired data, J. Educ. Behav. Stat. 37 (2012).
   """
   first, second, total = np.broadcast_arrays(*(np.asarray(value, float) for value in (b, c, n)))
   if np.any(first + second > total * (1 + _ROUNDING)) or np.any((first < 0) | (second < 0)):

@@ -1,4 +1,4 @@
-r"""Mean corruption error, and its relative form, from errors by corruption and severity.
+r"""Errors by corruption and severity: mCE, its relative form, and the severity of failure.
 
 With E[k, s] the error under corruption k at severity s and E⁰ a baseline's,
 
@@ -9,23 +9,22 @@ Both are ratios: 1 is the baseline itself (Hendrycks and Dietterich 2019, sectio
 them times 100; Yin et al. 2019, appendix A).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.estimates.means import means, part, row, share_difference
-from robustness.estimates.of_means import LOG_RATIO, of_means
+from robustness.estimates.intervals import BOOTSTRAP, LOG_RATIO, percentile_interval
+from robustness.estimates.means import Estimate, means, part, row, share_difference
+from robustness.estimates.of_means import of_means, resampled
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import PublishedErrors
 from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
 
+BEFORE, NEVER = 'at or before the lowest severity', 'not reached'
 ROUNDING = 1e-9  # sums of errors closer than this are equal
 PAPER = 'hendrycks2019benchmarking'
 MCE = Quantity('mCE', 'mean corruption error', RATIO, 'lower', headline=True, paper=PAPER)
@@ -35,11 +34,8 @@ RELATIVE_MCE = Quantity(
 
 
 def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
-  """Returns mCE as a ratio.
-
-  Args:
-    error: [K] or [K, S] errors, fractions; one value a corruption is its mean over severities.
-    baseline: the same for the baseline.
+  """Returns mCE as a ratio, of errors [K] or [K, S] and the same of the baseline, which errs under
+  each corruption.
 
   Raises:
     InputError: shapes differ, or the baseline makes no error under a corruption.
@@ -63,17 +59,8 @@ def corruption_errors(error: ArrayLike, baseline: ArrayLike) -> np.ndarray:
 def relative_mean_corruption_error(
   error: ArrayLike, clean: float, baseline: ArrayLike, baseline_clean: float
 ) -> float:
-  """Returns the relative mCE: errors over and above the clean error, as a ratio.
-
-  Args:
-    error: [K] mean errors over severities, or [K, S].
-    clean: error on clean images.
-    baseline: the mean errors of the baseline, of the shape of `error`.
-    baseline_clean: its error on clean images.
-
-  Returns:
-    The ratio; NaN if the baseline loses nothing, on average, under some corruption.
-  """
+  """Returns the relative mCE: errors over and above the clean error, as a ratio; NaN if the
+  baseline loses nothing, on average, under some corruption. See `mean_corruption_error`."""
   own, reference = _over_severities(error), _over_severities(baseline)
   return float(excess_ratio(np.append(clean, own), np.append(baseline_clean, reference)))
 
@@ -93,7 +80,12 @@ def excess_ratio(own: np.ndarray, base: np.ndarray) -> np.ndarray:
 
 
 def mce(
-  outcomes: Outcomes, where: np.ndarray, published: PublishedErrors | None = None, **given: Any
+  outcomes: Outcomes,
+  where: np.ndarray,
+  published: PublishedErrors | None = None,
+  *,
+  confidence: float = 0.95,
+  facets: Mapping[str, object] | None = None,
 ) -> pd.DataFrame:
   """Returns mCE of each classifier, and its differences from the first, as rows of the table.
 
@@ -104,7 +96,8 @@ def mce(
     outcomes: whether each image is wrong; views have the facet `corruption`, empty where clean.
     where: bool [V], the corrupted views that are in.
     published: the baseline's errors; None takes those of the first classifier.
-    **given: `confidence` and `facets` of `robustness.estimates.means.means`.
+    confidence: of each interval, in (0, 1).
+    facets: {facet: value} that these estimates have.
   """
   if published is None:
     first = outcomes.labels[0]
@@ -116,10 +109,11 @@ def mce(
       against=first,
       method=LOG_RATIO,
       where=where,
-      **given,
+      confidence=confidence,
+      facets=facets,
     )
   weighted, scale = _weighted(outcomes, where, published.corrupted)
-  return means(MCE, weighted, where=where, scale=scale, **given)
+  return means(MCE, weighted, where=where, scale=scale, confidence=confidence, facets=facets)
 
 
 def relative_mce(
@@ -128,7 +122,7 @@ def relative_mce(
   published: PublishedErrors | None = None,
   *,
   confidence: float = 0.95,
-  facets: Mapping[str, Any] | None = None,
+  facets: Mapping[str, object] | None = None,
 ) -> pd.DataFrame:
   """Returns relative mCE as rows of the table; the first view is that of clean images.
 
@@ -155,7 +149,7 @@ def relative_mce(
 
 
 def _relative_to_first(
-  outcomes: Outcomes, where: np.ndarray, confidence: float, facets: Mapping[str, Any] | None
+  outcomes: Outcomes, where: np.ndarray, confidence: float, facets: Mapping[str, object] | None
 ) -> pd.DataFrame:
   shown, first = where | (np.arange(len(where)) == 0), outcomes.labels[0]
   named = dataclasses.replace(outcomes, views=outcomes.views.fillna({'corruption': ''}))
@@ -200,3 +194,86 @@ def _over_severities(error: ArrayLike) -> np.ndarray:
       f'errors have shape {array.shape}: give [corruptions] or [corruptions, severities].'
     )
   return array if array.ndim == 1 else array.mean(1)
+
+
+def failure_severity(
+  accuracy: np.ndarray, clean: np.ndarray | float, severities: ArrayLike, share: float
+) -> np.ndarray:
+  """Returns the first severity at which accuracy is below `share` × clean accuracy, [...].
+
+  Between the ascending severities [S] accuracy [..., S] is taken as linear. What is below at the
+  lowest severity gives that one: nothing is known of weaker corruptions. It is infinite where
+  accuracy stays above.
+
+  Raises:
+    InputError: severities that do not ascend, or are no more than accuracies.
+  """
+  table, levels = np.asarray(accuracy, float), np.asarray(severities, float)
+  if levels.ndim != 1 or (np.diff(levels) <= 0).any() or table.shape[-1] != len(levels):
+    raise InputError(
+      f'severities are {levels.tolist()} for {table.shape[-1]} accuracies; give one for each, '
+      'ascending.'
+    )
+  threshold = share * np.asarray(clean, float)
+  below = table < threshold[..., None]
+  first = below.argmax(-1)
+  before = np.maximum(first - 1, 0)
+  high, low = (np.take_along_axis(table, k[..., None], -1)[..., 0] for k in (before, first))
+  drop = high - low
+  part = np.divide(high - threshold, drop, out=np.zeros_like(drop), where=(drop > 0) & (first > 0))
+  found = levels[before] + part * (levels[first] - levels[before])
+  return np.where(below.any(-1), found, np.inf)
+
+
+def failure_points(
+  quantity: Quantity, outcomes: Outcomes, share: float, confidence: float = 0.95
+) -> pd.DataFrame:
+  """Returns the failure severity of each classifier under each corruption, with bootstrap intervals
+  over images, as rows of the table.
+
+  The value is NaN where accuracy stays above, with a note. An interval that reaches beyond the
+  highest severity ends there and says so.
+
+  Args:
+    quantity: name of the estimates.
+    outcomes: whether each image is wrong; views have the facets `corruption` and `severity`, the
+      clean one neither.
+    share: of clean accuracy, in (0, 1).
+    confidence: of the intervals.
+  """
+  common, rows = outcomes.common, []
+  views = common.views.reset_index(drop=True)
+  clean = int(np.flatnonzero(views.corruption.isna())[0])
+  for label, wrong in common.values.items():
+    for name, own in views.groupby('corruption', sort=False):
+      own = own.sort_values('severity')
+      right = ~wrong[:, [clean, *own.index]]
+      estimate = failure_point(right, own.severity.to_numpy(float), share, confidence)
+      rows.append(row(label, '', quantity, {'corruption': name}, estimate, confidence))
+  return part(rows)
+
+
+def failure_point(
+  right: np.ndarray, severities: np.ndarray, share: float, confidence: float = 0.95
+) -> Estimate:
+  """Returns the failure severity of N images that are right or not, clean and at S severities: [N,
+  1 + S]."""
+  count, highest = len(right), severities[-1]
+
+  def found(weights: np.ndarray) -> np.ndarray:
+    accuracy = np.rint(weights * count) @ right.astype(float) / count
+    return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)
+
+  value = float(found(np.full((1, count), 1 / count))[0])
+  drawn = resampled(found, count, 0)
+  reached = np.isfinite(drawn).mean()
+  if not np.isfinite(value):
+    note = f'{NEVER} by severity {highest:g}'
+    note += f'; reached in {100 * reached:.0f} % of bootstrap samples' if reached else ''
+    return Estimate(np.nan, np.nan, np.nan, count, count, BOOTSTRAP, note=note)
+  low, high = percentile_interval(np.minimum(drawn, highest), count, confidence)
+  notes = [BEFORE] if value == severities[0] else []
+  if reached < 1:
+    notes.append(f'{NEVER} by {highest:g} in {100 * (1 - reached):.1f} % of bootstrap samples')
+  ends = min(float(low), value), max(float(high), value)
+  return Estimate(value, *ends, count, count, BOOTSTRAP, note='; '.join(notes))

@@ -5,8 +5,6 @@ scale, where such points lie on lines (Taori et al. 2020, section 2 and appendix
 robustness of a model is ρ = shifted - β(clean), in points of accuracy.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
@@ -18,18 +16,10 @@ FEWEST = 3
 
 
 def expected_accuracy(clean: ArrayLike, shifted: ArrayLike, at: ArrayLike, n: int) -> np.ndarray:
-  """Returns β(at) of the line through the models' logits of accuracy.
+  """Returns β(at) of the line through the logits of accuracies [..., M] of M ≥ 3 models, [...].
 
-  Accuracies of 0 and 1 have no logit: they count as those of half an image more or less.
-
-  Args:
-    clean: [..., M] accuracies of M models in [0, 1].
-    shifted: [..., M].
-    at: [...] clean accuracies.
-    n: number of images.
-
-  Returns:
-    [...] accuracies; NaN where all models have one clean accuracy.
+  Accuracies of 0 and 1 have no logit: they count as those of half of the n images more or less. It
+  is NaN where all models have one clean accuracy.
 
   Raises:
     InputError: fewer than `FEWEST` models.

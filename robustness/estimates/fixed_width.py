@@ -1,19 +1,15 @@
 """Proportions measured until their interval is narrow enough, with intervals that stay valid.
 
 Trials come in rounds of equal size. After each, a proportion whose interval has a half width of at
-most w is finished; the others go on. An interval of the usual level, looked at repeatedly and
-reported when it is narrow, holds less often than it says. Here its level is raised so far that the
-exact probability of holding, computed over all paths of the count, is at least the confidence for
-every proportion.
+most w is finished; the others go on. An interval of the usual level, looked at repeatedly, holds
+less often than it says. Here its level is raised so far that the exact probability of holding,
+computed over all paths of the count, is at least the confidence for every proportion.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,10 +17,9 @@ from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import clopper_pearson
-from robustness.estimates.simultaneous import MOST_LOOKS
 
-SEQUENTIAL = 'sequential clopper-pearson'
-"""What the intervals are called; a confidence follows."""
+MOST_LOOKS = 12
+"""Of a design."""
 
 FEWEST_TRIALS = 16
 """Of a round: fewer are not worth a step on a device."""
@@ -80,7 +75,7 @@ class FixedWidth:
     low, high = clopper_pearson(successes, n, self.level)
     return np.asarray((high - low) / 2 <= self.half_width)
 
-  def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
+  def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns (low, high) of proportions that were looked at after n trials, [...]."""
     finished = self.finished(successes, n)
     levels = (self.level, self.early_level)
@@ -88,7 +83,7 @@ class FixedWidth:
     low, high = (np.where(finished, *ends) for ends in zip(narrow, wide, strict=True))
     return low[()], high[()]
 
-  def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
+  def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns intervals of proportions of the same trials that do not decide when to stop, [...].
 
     Clopper and Pearson's at 1 − α / looks: by the union bound they hold at all looks together.
@@ -96,11 +91,8 @@ class FixedWidth:
     return clopper_pearson(successes, n, 1 - (1 - self.confidence) / self.looks)
 
   def coverage(self, proportions: ArrayLike) -> np.ndarray:
-    """Returns the exact probability [P] that the intervals of all looks hold p, up to the last.
-
-    Args:
-      proportions: p [P] in (0, 1).
-    """
+    """Returns the exact probability [P] that the intervals of all looks hold p in (0, 1), up to the
+    last."""
     p = np.asarray(proportions, float)[:, None]
 
     def holding(successes: np.ndarray, n: int) -> np.ndarray:
@@ -193,22 +185,15 @@ def _outcomes(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def fewest_trials(half_width: float, confidence: float) -> int:
-  """Returns a lower bound of the trials that a design needs, without planning it.
-
-  It is n of Wald's interval of ½, z² / (4 w²), which is narrower than Clopper and Pearson's.
-  """
+  """Returns a lower bound of the trials that a design needs: n of Wald's interval of ½, z² / (4
+  w²)."""
   z = float(special.ndtri((1 + confidence) / 2))
   return math.floor(min(z / (2 * half_width), 1e100) ** 2)
 
 
 @functools.cache
 def fixed_size(half_width: float, confidence: float) -> int:
-  """Returns the fewest trials whose Clopper–Pearson interval is at most ± w whatever the count.
-
-  Args:
-    half_width: w in (0, ½).
-    confidence: in (0, 1).
-  """
+  """Returns the fewest trials whose Clopper–Pearson interval is at most ± w whatever the count."""
 
   def wide(n: int) -> bool:
     low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)
@@ -230,10 +215,6 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
   Its level is the lowest of `ERROR_SHARES` with enough coverage where that is lowest
   (`FixedWidth.tested`). It takes two seconds at w = .03 and some thirty at .01.
-
-  Args:
-    half_width: w in (0, ½).
-    confidence: 1 − α in (0, 1).
 
   Raises:
     InputError: w or the confidence is out of range.

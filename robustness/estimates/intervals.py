@@ -1,8 +1,7 @@
-"""Intervals for the numbers a study reports: proportions, clustered proportions and means."""
+"""Intervals for the numbers a study reports: proportions, clustered proportions and means.
 
-from __future__ import annotations
-
-from typing import Any
+Of numbers both ends are NumPy scalars, of arrays they are arrays of the broadcast shape.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,32 +9,34 @@ from scipy import special
 
 from robustness.core.errors import InputError
 
+CLOPPER_PEARSON, KORN_GRAUBARD = 'clopper-pearson', 'korn-graubard'
+SEQUENTIAL = 'sequential clopper-pearson'
+BONETT_PRICE, STUDENT = 'bonett-price', 'student'
+BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
+"""What the column `method` of the table of results calls intervals."""
 _ROUNDING = 1e-12  # a mean of shares this near to 0 or 1 is 0 or 1
 
 
 def clopper_pearson(
   successes: ArrayLike, n: ArrayLike, confidence: float = 0.95
-) -> tuple[Any, Any]:
-  """Exact interval for a proportion, of coverage at least `confidence`.
+) -> tuple[np.ndarray, np.ndarray]:
+  """Exact interval (low, high) for a proportion, of coverage at least `confidence`.
 
-  With α = 1 − confidence and B⁻¹(q; a, b) the quantile q of the Beta(a, b) distribution,
-  low = B⁻¹(α/2; k, n − k + 1) and high = B⁻¹(1 − α/2; k + 1, n − k); low is 0 for k = 0
-  and high is 1 for k = n.
+  With α = 1 − confidence and B⁻¹(q; a, b) the quantile q of the Beta(a, b) distribution, low =
+  B⁻¹(α/2; k, n − k + 1) and high = B⁻¹(1 − α/2; k + 1, n − k); low is 0 for k = 0, high 1 for k =
+  n, both NaN for n = 0.
 
   Args:
     successes: counts k, whole numbers in [0, n], any shape.
-    n: numbers of trials, broadcast against `successes`; where n = 0 both ends are NaN.
-    confidence: in (0, 1).
-
-  Returns:
-    (low, high), fractions of the broadcast shape (scalars for scalars).
+    n: numbers of trials, broadcast against `successes`.
+    confidence: 1 − α, in (0, 1).
 
   Raises:
     InputError: a count is negative, not whole, or above n; or a bad confidence.
 
   Reference:
-    Clopper & Pearson, The use of confidence or fiducial limits illustrated in the case of
-    the binomial, Biometrika 26 (1934).
+    Clopper & Pearson, The use of confidence or fiducial limits illustrated in the case of the
+    binomial, Biometrika 26 (1934).
   """
   k, trials = np.broadcast_arrays(_counts(successes, 'successes'), _counts(n, 'n'))
   if np.any(k > trials):
@@ -49,12 +50,11 @@ def clopper_pearson(
 
 def korn_graubard(
   mean: ArrayLike, std: ArrayLike, n: ArrayLike, size: ArrayLike, confidence: float = 0.95
-) -> tuple[Any, Any]:
-  """Interval for a proportion whose trials come in n clusters (several views of one image).
+) -> tuple[np.ndarray, np.ndarray]:
+  """Interval (low, high) for a proportion whose trials come in n clusters (views of one image).
 
   The Clopper–Pearson interval at the effective number of trials n* (`effective_trials`) of p(1 − p)
-  and s²/n, where p is the mean and s the standard deviation of the clusters' proportions. Where p
-  is 0 or 1, n* = n: all that is known then is that no cluster differs.
+  and s²/n. Where p is 0 or 1, n* = n: all that is known then is that no cluster differs.
 
   Args:
     mean: p, in [0, 1].
@@ -64,12 +64,9 @@ def korn_graubard(
       frequency and its mirror, is one trial.
     confidence: in (0, 1).
 
-  Returns:
-    (low, high), fractions of the broadcast shape.
-
   Reference:
-    Korn & Graubard, Confidence intervals for proportions with small expected number of
-    positive counts estimated from survey data, Survey Methodology 24 (1998).
+    Korn & Graubard, Confidence intervals for proportions with small expected number of positive
+    counts estimated from survey data, Survey Methodology 24 (1998).
   """
   p, s, clusters, trials = np.broadcast_arrays(
     *(np.asarray(value, float) for value in (mean, std, n, size))
@@ -88,22 +85,13 @@ def effective_trials(
   trials: ArrayLike,
   confidence: float = 0.95,
 ) -> np.ndarray:
-  """Returns how many independent trials are as informative as trials that come in clusters.
+  """Returns how many independent trials are as informative as N trials that come in n clusters.
 
-  n* = v / V · (t_{N−1} / t_{n−1})², cut to [n, N], with v the variance of one independent trial, V
-  that of the mean as the spread between the n clusters shows it, N the number of trials, and t_d
-  Student's quantile 1 − α/2 with d degrees of freedom: V is known from n clusters only. It is n if
-  all trials of a cluster agree; v = 0 or a single cluster show nothing, and count as n.
-
-  Args:
-    independent: v ≥ 0.
-    variance: V ≥ 0; NaN is taken as unknown.
-    clusters: n.
-    trials: N ≥ n.
-    confidence: 1 − α, in (0, 1).
-
-  Reference:
-    Korn & Graubard (1998), see `korn_graubard`.
+  n* = v / V · (t_{N−1} / t_{n−1})², cut to [n, N], with v ≥ 0 the variance of one independent
+  trial, V that of the mean as the spread between the clusters shows it, and t_d Student's quantile
+  1 − α/2 with d degrees of freedom: V is known from n clusters only. It is n if all trials of a
+  cluster agree; v = 0, an unknown V (NaN) or a single cluster show nothing, and count as n. See
+  `korn_graubard`.
   """
   v, mean_variance, n, total = np.broadcast_arrays(
     *(np.asarray(value, float) for value in (independent, variance, clusters, trials))
@@ -119,8 +107,8 @@ def effective_trials(
 
 def student_interval(
   mean: ArrayLike, std: ArrayLike, n: ArrayLike, confidence: float = 0.95
-) -> tuple[Any, Any]:
-  """Student's interval for a mean: mean ± t·std/√n, with n − 1 degrees of freedom.
+) -> tuple[np.ndarray, np.ndarray]:
+  """Student's interval (low, high) for a mean: mean ± t·std/√n, with n − 1 degrees of freedom.
 
   For values without known bounds. A mean of fractions has `korn_graubard`, which keeps to [0, 1]
   and does not shrink to a point where all values are equal.
@@ -130,9 +118,6 @@ def student_interval(
     std: sample standard deviations (divisor n − 1) of the values, at least 0.
     n: how many values; where n < 2 both ends are NaN, for the spread is unknown.
     confidence: in (0, 1).
-
-  Returns:
-    (low, high), in the unit of the mean, of the broadcast shape.
 
   Raises:
     InputError: a negative standard deviation or count, or a bad confidence.
@@ -150,19 +135,12 @@ def student_interval(
 def percentile_interval(
   drawn: ArrayLike, n: int, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Percentile interval of bootstrap samples, widened for few resampled units.
+  """Percentile interval of B bootstrap samples [B, ...], widened for few resampled units: [...]
+  each.
 
-  The ends are the quantiles α' and 1 − α' with α' = Φ(−√(n/(n − 1)) t), t Student's quantile
-  1 − α/2 with n − 1 degrees of freedom: resampling n units shows a spread that is too small by
-  (n − 1)/n, and the plain percentiles take it for known.
-
-  Args:
-    drawn: [B, ...] values of B bootstrap samples.
-    n: how many units (images, objects, videos) were resampled; for n < 2 both ends are NaN.
-    confidence: in (0, 1).
-
-  Returns:
-    (low, high), each [...].
+  The ends are the quantiles α' and 1 − α' with α' = Φ(−√(n/(n − 1)) t), t Student's quantile 1 −
+  α/2 with n − 1 degrees of freedom: resampling n units (images, objects) shows a spread that is too
+  small by (n − 1)/n, and the plain percentiles take it for known. For n < 2 both ends are NaN.
 
   Reference:
     Hesterberg, What teachers should know about the bootstrap, The American Statistician 69 (2015).
@@ -175,10 +153,11 @@ def percentile_interval(
   return low, high
 
 
-def t_value(n: ArrayLike, confidence: float = 0.95) -> Any:
+def t_value(n: ArrayLike, confidence: float = 0.95) -> np.ndarray:
   """Student's quantile 1 − (1 − confidence)/2 with n − 1 degrees of freedom, for n of 2 or more."""
   freedom = np.maximum(_counts(n, 'n') - 1, 1)
-  return special.stdtrit(freedom, 1 - _tail(confidence))
+  quantile: np.ndarray = special.stdtrit(freedom, 1 - _tail(confidence))
+  return quantile
 
 
 def z_value(confidence: float) -> float:
@@ -201,7 +180,9 @@ def _counts(values: ArrayLike, name: str) -> np.ndarray:
   return counts
 
 
-def proportion_interval(k: Any, n: Any, confidence: float) -> tuple[Any, Any]:
+def proportion_interval(
+  k: np.ndarray | float, n: np.ndarray | float, confidence: float
+) -> tuple[np.ndarray, np.ndarray]:
   """Returns Clopper–Pearson's ends, for real k and n as well; see `clopper_pearson`."""
   tail = _tail(confidence)
   low = special.betaincinv(np.where(k > 0, k, 1), n - k + 1, tail)

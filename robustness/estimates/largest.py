@@ -1,7 +1,5 @@
 """The class of the largest score, for many rows of few classes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from robustness.core.errors import InputError
@@ -11,16 +9,10 @@ _BLOCK = 2**19  # bytes of a block: what a core's cache holds
 
 
 def predicted(scores: np.ndarray) -> np.ndarray:
-  """Returns the first class of the largest score, argmax_c s_c, integers [...].
+  """Returns the first class of the largest score, argmax_c s_c, integers [...] of scores [..., C].
 
   `np.argmax` works row by row, which is slow where rows are short. There blocks are turned, so that
-  one comparison handles a class of many rows.
-
-  Args:
-    scores: numbers [..., C]; −inf stands for a class that cannot be predicted.
-
-  Raises:
-    InputError: no classes, or a score that is NaN.
+  one comparison handles a class of many rows. −inf stands for a class that cannot be predicted.
   """
   classes = scores.shape[-1]
   if not classes:

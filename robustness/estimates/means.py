@@ -5,30 +5,19 @@ is exact; where units have several (an image in many views, an object in many sc
 their likeness. docs/intervals.md says how often each holds in simulations.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from robustness.estimates import intervals
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
-from robustness.estimates.intervals import (
-  clopper_pearson,
-  effective_trials,
-  korn_graubard,
-  student_interval,
-)
 from robustness.estimates.outcomes import Group, Outcomes, Sums
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 
-CLOPPER_PEARSON, KORN_GRAUBARD = 'clopper-pearson', 'korn-graubard'
-SEQUENTIAL = 'sequential clopper-pearson'
-BONETT_PRICE, STUDENT = 'bonett-price', 'student'
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 def means(
@@ -38,7 +27,7 @@ def means(
   *,
   confidence: float = 0.95,
   where: np.ndarray | None = None,
-  facets: Mapping[str, Any] | None = None,
+  facets: Mapping[str, object] | None = None,
   scale: float = 1.0,
   paired: bool = True,
   test: bool = False,
@@ -52,7 +41,7 @@ def means(
   and Price's interval at the effective number of trials.
 
   Args:
-    quantity: what the mean is called.
+    quantity: name of the mean.
     outcomes: of all classifiers.
     by: facets of views; () is the mean over all.
     confidence: of each interval, in (0, 1); that of a sequential design is the design's.
@@ -63,9 +52,6 @@ def means(
     test: whether differences have p-values: McNemar's exact test where every unit has one trial,
       else that of flipped signs of the units; none of views whose weights are not whole.
     decides: whether a sequential design ended by this statistic.
-
-  Returns:
-    Rows of the table of results (`robustness.estimates.table`).
   """
   rows: list[Row] = []
   labels, base = outcomes.labels, dict(facets or {})
@@ -77,7 +63,11 @@ def means(
   for label in labels[1:] if paired else ():
     pair = outcomes.pair(labels[0], label)
     for group in groups:
-      estimate = _difference(quantity, pair, group, confidence, test)
+      gained = pair.sums('gained', group)
+      if 'lost' in pair.values:
+        estimate = share_difference(gained, pair.sums('lost', group), confidence, test)
+      else:
+        estimate = amount(gained, quantity.difference_range, confidence)
       rows.append(
         row(label, labels[0], quantity, {**base, **group.facets}, estimate, confidence, scale)
       )
@@ -85,50 +75,17 @@ def means(
 
 
 def arrays(
-  quantity: Quantity,
-  label: str,
-  facets: pd.DataFrame,
-  value: np.ndarray,
-  low: np.ndarray | None = None,
-  high: np.ndarray | None = None,
-  *,
-  n: int | np.ndarray,
-  method: str = '',
-  confidence: float = 0.95,
-  versus: str = '',
+  quantity: Quantity, label: str, facets: pd.DataFrame, value: np.ndarray, *, n: int | np.ndarray
 ) -> pd.DataFrame:
-  """Returns estimates that are arrays already as rows of the table, such as a curve or a map.
+  """Returns values [G] without intervals, such as a curve or a map, as rows of the table.
 
-  Args:
-    quantity: what they are of.
-    label: of the classifier.
-    facets: a row an estimate.
-    value: [G].
-    low: [G] ends of intervals; None for estimates without one.
-    high: the same.
-    n: observations, each its own unit; [G] where they differ.
-    method: of the intervals.
-    confidence: of the intervals.
-    versus: see `robustness.estimates.table.SUBJECT`.
+  Each row of `facets` is an estimate; n observations are as many units.
   """
-  none = np.full(len(facets), np.nan)
-  columns: dict[str, Any] = {
-    'classifier': label,
-    'versus': versus,
-    'quantity': quantity.name,
-    **{name: facets[name].to_numpy() for name in facets.columns},
-    'value': value,
-    'low': none if low is None else low,
-    'high': none if high is None else high,
-    'n': n,
-    'clusters': n,
-    'method': method,
-    'confidence': confidence,
-    'family': 1,
-    'p': np.nan,
-    'note': '',
-  }
-  return pd.DataFrame(columns, index=range(len(facets)))
+  none = dict.fromkeys(('low', 'high', 'p'), np.nan)
+  words = {'classifier': label, 'quantity': quantity.name, 'versus': '', 'method': '', 'note': ''}
+  known = {'value': value, 'n': n, 'clusters': n, 'confidence': 0.95, 'family': 1}
+  table = facets.reset_index(drop=True).assign(**words, **known, **none)
+  return table[[*SUBJECT, *facets.columns, *ESTIMATE]]
 
 
 def part(rows: Sequence[Row]) -> pd.DataFrame:
@@ -156,7 +113,7 @@ def row(
   label: str,
   versus: str,
   quantity: Quantity,
-  facets: Mapping[str, Any],
+  facets: Mapping[str, object],
   estimate: Estimate,
   confidence: float,
   scale: float = 1.0,
@@ -176,8 +133,10 @@ def row(
 
 def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
   """Returns a share of n independent trials with Clopper and Pearson's interval; NaN of none."""
-  low, high = clopper_pearson(successes, n, confidence)
-  return Estimate(successes / n if n else np.nan, float(low), float(high), n, n, CLOPPER_PEARSON)
+  low, high = intervals.clopper_pearson(successes, n, confidence)
+  return Estimate(
+    successes / n if n else np.nan, float(low), float(high), n, n, intervals.CLOPPER_PEARSON
+  )
 
 
 def _mean(
@@ -190,7 +149,7 @@ def _mean(
     wrong, n = int(sums.total.sum()), sums.n
     interval = outcomes.design.interval if decides else outcomes.design.other_interval
     low, high = interval(wrong, n)
-    return Estimate(wrong / n, float(low), float(high), n, n, SEQUENTIAL)
+    return Estimate(wrong / n, float(low), float(high), n, n, intervals.SEQUENTIAL)
   return share(sums, confidence)
 
 
@@ -203,12 +162,12 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   """
   count, whole = len(sums.weight), sums.weight.sum()
   single = sums.trials <= count
-  method = CLOPPER_PEARSON if single else KORN_GRAUBARD
+  method = intervals.CLOPPER_PEARSON if single else intervals.KORN_GRAUBARD
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
   mean = min(max(float(sums.total.sum() / whole), 0.0), 1.0)
   std = _deviation(sums, mean)
-  low, high = korn_graubard(mean, std, count, max(sums.trials / count, 1.0), confidence)
+  low, high = intervals.korn_graubard(mean, std, count, max(sums.trials / count, 1.0), confidence)
   return Estimate(mean, float(low), float(high), sums.n, count, method)
 
 
@@ -216,11 +175,11 @@ def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) ->
   """Returns a mean of any unit over K clusters with Student's interval, cut to the bounds."""
   count, whole = len(sums.weight), sums.weight.sum()
   if not count:
-    return Estimate(np.nan, np.nan, np.nan, 0, 0, STUDENT)
+    return Estimate(np.nan, np.nan, np.nan, 0, 0, intervals.STUDENT)
   mean = float(sums.total.sum() / whole)
-  low, high = student_interval(mean, _deviation(sums, mean), count, confidence)
+  low, high = intervals.student_interval(mean, _deviation(sums, mean), count, confidence)
   ends = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
-  return Estimate(mean, float(ends[0]), float(ends[1]), sums.n, count, STUDENT)
+  return Estimate(mean, float(ends[0]), float(ends[1]), sums.n, count, intervals.STUDENT)
 
 
 def _deviation(sums: Sums, mean: float) -> float:
@@ -232,39 +191,29 @@ def _deviation(sums: Sums, mean: float) -> float:
   return float(np.sqrt(spread * count) / sums.weight.sum())
 
 
-def _difference(
-  quantity: Quantity, pair: Outcomes, group: Group, confidence: float, test: bool
-) -> Estimate:
-  gained = pair.sums('gained', group)
-  if 'lost' not in pair.values:
-    return amount(gained, quantity.difference_range, confidence)
-  return share_difference(gained, pair.sums('lost', group), confidence, test)
-
-
 def share_difference(
   gained: Sums, lost: Sums, confidence: float = 0.95, test: bool = False
 ) -> Estimate:
   """Returns the difference of two shares of the same trials, second minus first.
 
-  Args:
-    gained: of the trials that succeed with the second classifier only.
-    lost: of those that succeed with the first only.
-    confidence: of Bonett and Price's interval at the effective number of trials.
-    test: whether to give the p-value.
+  `gained` are the trials that succeed with the second classifier only, `lost` those that succeed
+  with the first only. The interval is Bonett and Price's at the effective number of trials.
   """
   count, whole = len(gained.weight), gained.weight.sum()
   if not count:
-    return Estimate(np.nan, np.nan, np.nan, 0, 0, BONETT_PRICE)
+    return Estimate(np.nan, np.nan, np.nan, 0, 0, intervals.BONETT_PRICE)
   b, c = (float(sums.total.sum() / whole) for sums in (gained, lost))
   difference = gained.total - lost.total
   spread = ((difference - (b - c) * gained.weight) ** 2).sum() / whole**2
   variance = spread * count / (count - 1) if count > 1 else np.nan
   trials = max(gained.trials, count)
-  size = effective_trials(b + c - (b - c) ** 2, variance, count, trials, confidence)
+  size = intervals.effective_trials(b + c - (b - c) ** 2, variance, count, trials, confidence)
   value, low, high = paired_difference(b * size, c * size, size, confidence)
   p_value = np.nan
   if test and gained.trials <= count:
     p_value = float(mcnemar(gained.total.sum(), lost.total.sum()))
   elif test and np.array_equal(difference, np.round(difference)):
     p_value = float(sign_flip(difference))
-  return Estimate(float(value), float(low), float(high), gained.n, count, BONETT_PRICE, p_value)
+  return Estimate(
+    float(value), float(low), float(high), gained.n, count, intervals.BONETT_PRICE, p_value
+  )

@@ -5,21 +5,18 @@ views. What belongs to one unit (an image, an object) moves together in all of t
 and differences are paired.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from robustness.estimates.intervals import percentile_interval, t_value
+from robustness.estimates.intervals import BOOTSTRAP, EXACT, LOG_RATIO, percentile_interval, t_value
 from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 
-BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
 RESAMPLES = 1000
 _AT_ONCE = 100  # bootstrap samples that are computed together
 _STEP = 1e-30  # of a derivative along the imaginary axis, which has no rounding error
@@ -72,15 +69,15 @@ def of_means(
   method: str = BOOTSTRAP,
   confidence: float = 0.95,
   where: np.ndarray | None = None,
-  facets: Mapping[str, Any] | None = None,
+  facets: Mapping[str, object] | None = None,
   each: bool = False,
   paired: bool = True,
   seed: int = 0,
 ) -> pd.DataFrame:
-  """Returns a function of the means by group for every classifier, and its differences.
+  """Returns a function of the means by group for every classifier, and its differences, as rows.
 
   Args:
-    quantity: what the value is called.
+    quantity: name of the value.
     outcomes: of all classifiers.
     function: see `Function`; NaN where it is undefined.
     by: facets of views that make the groups.
@@ -90,12 +87,9 @@ def of_means(
     confidence: of each interval, in (0, 1).
     where: bool [V], which views are in; None: all.
     facets: {facet: value} that these estimates have.
-    each: whether the function gives a value for each group, with the group's facets.
     paired: whether differences from the first classifier are estimated too.
+    each: whether the function gives a value for each group, with the group's facets.
     seed: of the bootstrap.
-
-  Returns:
-    Rows of the table of results (`robustness.estimates.table`).
   """
   common = outcomes.common
   own = {label: units(common, label, by, where) for label in outcomes.labels}
@@ -104,7 +98,9 @@ def of_means(
   for label in own:
     base = own[against or label]
     if label == against:
-      estimates[label, ''] = [_itself(own[label])]
+      n, units_of = own[label].n, len(own[label].weight)
+      itself = Estimate(1.0, 1.0, 1.0, n, units_of, EXACT, note='the baseline itself')
+      estimates[label, ''] = [itself]
     elif method == LOG_RATIO:
       estimates[label, ''] = [log_ratio(function, own[label], base, confidence)]
     else:
@@ -114,7 +110,9 @@ def of_means(
     if not paired or label == first:
       continue
     if against == first:
-      estimates[label, first] = [_minus_one(estimates[label, ''][0])]
+      (ratio,) = estimates[label, '']
+      less = {end: getattr(ratio, end) - 1 for end in ('value', 'low', 'high')}
+      estimates[label, first] = [dataclasses.replace(ratio, **less)]
     else:
       pair = [_statistic(function, own[name], own[against or name]) for name in (label, first)]
       estimates[label, first] = bootstrap(_minus(*pair), own[label], confidence, seed)
@@ -136,20 +134,10 @@ def bootstrap(
   seed: int = 0,
   resamples: int = RESAMPLES,
 ) -> list[Estimate]:
-  """Returns statistics of means over units with their percentile intervals.
+  """Returns a statistic's value at equal weights of the units, one or G, with percentile intervals.
 
-  Args:
-    statistic: from weights [B, K] of the units, which sum to 1, to values [B] or [B, G]; NaN where
-      undefined.
-    of: the units that are resampled.
-    confidence: in (0, 1).
-    seed: of the resampling.
-    resamples: number of bootstrap samples.
-
-  Returns:
-    The values at equal weights, G or one. A note says how many samples were undefined and left out;
-    there is no interval if the value itself is undefined, or more than 1 − confidence of the
-    samples.
+  A note says how many samples were undefined (NaN) and left out; there is no interval if the value
+  itself is undefined, or more than 1 − confidence of the samples.
   """
   count = len(of.weight)
   values = np.atleast_1d(statistic(np.full((1, count), 1 / count))[0])
@@ -192,20 +180,18 @@ def resampled(
 def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0.95) -> Estimate:
   """Returns a ratio of means over the same units, linearised on the scale of its logarithm.
 
-  The interval is R̃ exp(± t s / R̃), with R̃ and the standard error s from the units and two further
-  ones of weight ½, one with means 1 of the classifier and 0 of the baseline and one the reverse. s
-  is that of the linearised ratio (delta method), t Student's quantile with K − 1 degrees of
-  freedom. The value is the ratio itself, and the interval reaches it. It does not shrink to a point
-  where all units are alike.
+  The interval is R̃ exp(± t s / R̃), with R̃ and the standard error s from the units and two
+  further ones of weight ½, one with means 1 of the classifier and 0 of the baseline and one the
+  reverse. s is that of the linearised ratio (delta method), t Student's quantile with K − 1 degrees
+  of freedom. The value is the ratio itself, and the interval reaches it; it does not shrink to a
+  point where all units are alike. It is NaN throughout, with a note, where a mean of the baseline
+  is 0.
 
   Args:
     function: a ratio, homogeneous of degree 0, smooth; see `Function`.
     own: of the classifier; every unit has the same weight in every group.
     base: of the baseline.
     confidence: in (0, 1).
-
-  Returns:
-    NaN throughout, with a note, where a mean of the baseline is 0; no interval for a single unit.
 
   Reference:
     Walter, The distribution of Levin's measure of attributable risk, Biometrika 62 (1975), for the
@@ -241,12 +227,3 @@ def _statistic(function: Function, own: Units, base: Units) -> Statistic:
 
 def _minus(second: Statistic, first: Statistic) -> Statistic:
   return lambda weights: second(weights) - first(weights)
-
-
-def _itself(own: Units) -> Estimate:
-  return Estimate(1.0, 1.0, 1.0, own.n, len(own.weight), EXACT, note='the baseline itself')
-
-
-def _minus_one(ratio: Estimate) -> Estimate:
-  """The difference of a ratio from that of its baseline, which is 1."""
-  return dataclasses.replace(ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)

@@ -1,10 +1,8 @@
 """Outcomes: a statistic of every row and view for several classifiers, with facets to group by."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -19,21 +17,15 @@ _AT_ONCE = 2**22  # values that are summed together, for their copies take memor
 class Design(Protocol):
   """The intervals of a sequential design; see `robustness.estimates.fixed_width`."""
 
-  def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
+  def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns (low, high) of the share that decides when a view is shown no more."""
 
-  def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
+  def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns (low, high) of shares of the same rows that do not decide."""
 
 
 class Group(NamedTuple):
-  """Views that are averaged over.
-
-  Attributes:
-    facets: {facet: value} that they share.
-    views: int [v], their places.
-    weight: [v], how much each counts.
-  """
+  """Views that are averaged over: the facets that they share, their places [v] and weights [v]."""
 
   facets: dict[str, object]
   views: np.ndarray
@@ -49,8 +41,7 @@ class Sums(NamedTuple):
   """Weighted sums of a statistic in K independent clusters.
 
   Attributes:
-    total: [K], Σ w x over what counts.
-    weight: [K], Σ w over what counts.
+    total, weight: [K], Σ w x and Σ w over what counts.
     n: observations that count: rows, or rows × views where clusters hold several rows.
     trials: Kish's number of trials of all clusters together.
   """
@@ -101,7 +92,7 @@ class Outcomes:
     """Whether the statistic is a boolean, whose mean is a share."""
     return next(iter(self.values.values())).dtype.kind == 'b'
 
-  def of_rows(self, chosen: np.ndarray) -> Outcomes:
+  def of_rows(self, chosen: np.ndarray) -> Self:
     """Returns the outcomes of some rows, bool [N] or places."""
     return dataclasses.replace(
       self,
@@ -111,14 +102,14 @@ class Outcomes:
     )
 
   @property
-  def common(self) -> Outcomes:
+  def common(self) -> Self:
     """Of a sequential design the rows that all views were shown to with all classifiers."""
     if self.design is None or self.shown is None:
       return self
     in_all = np.all([shown.all(1) for shown in self.shown.values()], 0)
     return dataclasses.replace(self.of_rows(in_all), shown=None, design=None)
 
-  def pair(self, first: str, second: str) -> Outcomes:
+  def pair(self, first: str, second: str) -> Self:
     """Returns what two classifiers are compared on, under the names `'gained'` and `'lost'`.
 
     Of a share these are the trials that succeed with the second only, and with the first only; of
@@ -202,10 +193,8 @@ class Outcomes:
     return int(counts.any(1).sum() if self.clusters is None else counts.sum())
 
   def _counts(self, label: str, views: np.ndarray) -> np.ndarray:
-    """Returns what counts of some views, bool [N, v].
-
-    Of a sequential design that is, for several views, the rows that all views were shown to.
-    """
+    """Returns what counts of some views, bool [N, v]; of several views of a sequential design the
+    rows that all views were shown to."""
     values = self.values[label]
     if self.shown is None:
       counts = np.ones((len(values), len(views)), bool)

@@ -1,8 +1,6 @@
 """Published errors and accuracies, as numbers with their source: baselines of mCE, and the tables
 of Yin et al. (2019)."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -59,8 +57,7 @@ class PublishedErrors:
   Attributes:
     of: which classifier on which set.
     corrupted: mean error over severities, by corruption.
-    clean: error on clean images; NaN where it was not published with the others, which leaves out
-      relative mCE.
+    clean: error on clean images; NaN where it was not published, which leaves out relative mCE.
     side: of the set's images, pixels.
     set_name: what papers call the set.
   """
@@ -96,8 +93,7 @@ class PublishedTable:
     images: of the set, under each corruption and severity.
     clean: accuracy on clean images.
     corrupted: by classifier, by corruption.
-    average: as printed.
-    mce: as printed; empty where the table has none.
+    average, mce: as printed; `mce` is empty where the table has none.
   """
 
   name: str
@@ -109,10 +105,8 @@ class PublishedTable:
 
 
 def _read(name: str, images: int, text: str) -> PublishedTable:
-  """Returns a table of accuracies by the labels of `configs/fourier_table.py`.
-
-  Accuracies are fractions and means over the five severities. Table 2 is table 3 in whole percent.
-  """
+  """Returns a table of accuracies, means over the five severities, by labels of
+  `configs/fourier_table.py`."""
   corrupted = _columns(text)
   clean, average, mce = (
     {label: column.pop(head) for label, column in corrupted.items() if head in column}

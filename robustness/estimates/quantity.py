@@ -1,10 +1,8 @@
 """What an estimate is of and what it is by, declared once for tables, figures and sentences."""
 
-from __future__ import annotations
-
 import dataclasses
 
-from robustness.core.settings import choice, require
+from robustness.core.errors import InputError
 
 SHARE, RATIO, AMOUNT = 'share', 'ratio', 'amount'
 RANGES = {SHARE: (0.0, 1.0), RATIO: (0.0, float('inf')), AMOUNT: (float('-inf'), float('inf'))}
@@ -22,15 +20,14 @@ class Quantity:
       relative to 1, such as mCE; 'amount' for any other number, in `unit`.
     better: 'lower', 'higher', or '' where neither is better.
     unit: of an amount, such as 'frames'; '' for none.
-    low: the least possible value; None is that of the kind.
-    high: the largest possible value; None is that of the kind.
+    low, high: the least and the largest possible value; None is that of the kind.
     headline: whether it heads the findings of a study, and is drawn.
     drawn: whether it is drawn though it heads none.
     reference: the quantity whose value over all is drawn beside this one's, such as that of clean
       images; '' for none.
     biased: whether chance on the same images adds to values what is alike in every training, so
       that seeds alone show no difference.
-    paper: where it is defined, a key of `robustness.present.citations.PAPERS`; '' for none.
+    paper: where it is defined, a key of `robustness.present.page.PAPERS`; '' for none.
   """
 
   name: str
@@ -47,9 +44,11 @@ class Quantity:
   paper: str = ''
 
   def __post_init__(self) -> None:
-    require(bool(self.name), 'Quantity.name', self.name, 'not empty')
-    choice(f'Quantity {self.name!r}: kind', self.kind, RANGES)
-    choice(f'Quantity {self.name!r}: better', self.better, ('lower', 'higher', ''))
+    if not self.name or self.kind not in RANGES or self.better not in ('lower', 'higher', ''):
+      raise InputError(
+        f'Quantity {self.name!r} is of the kind {self.kind!r}, of which {self.better!r} is better: '
+        f"give a name, a kind of {', '.join(RANGES)}, and 'lower', 'higher' or ''."
+      )
 
   @property
   def scale(self) -> float:
@@ -158,10 +157,6 @@ FACETS = {
 
 
 def facet(name: str, ordered: bool = False) -> Facet:
-  """Returns a facet by name; one that is not in `FACETS` is called by its name.
-
-  Args:
-    name: of the column.
-    ordered: of a facet that is not in `FACETS`.
-  """
+  """Returns a facet by name; one that is not in `FACETS` is called by its name, and is `ordered` or
+  not."""
   return FACETS.get(name) or Facet(name, name.replace('_', ' '), ordered=ordered)

@@ -1,25 +1,27 @@
 """Intervals that hold for all of several estimates together, for what is chosen as the largest."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
 from robustness.core.errors import InputError
-from robustness.estimates.intervals import clopper_pearson, proportion_interval, t_value, z_value
-from robustness.estimates.means import (
+from robustness.estimates.fixed_width import MOST_LOOKS
+from robustness.estimates.intervals import (
   BONETT_PRICE,
+  BOOTSTRAP,
   CLOPPER_PEARSON,
   KORN_GRAUBARD,
   SEQUENTIAL,
   STUDENT,
+  clopper_pearson,
+  proportion_interval,
+  t_value,
+  z_value,
 )
-from robustness.estimates.of_means import BOOTSTRAP
 from robustness.estimates.quantity import SHARE, Quantity
 
-MOST_LOOKS = 12
-"""Of a sequential design, see `robustness.estimates.fixed_width`."""
 _MOST = 1e12  # trials that an interval is taken to rest on at most
 
 
@@ -27,27 +29,19 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   """Returns one of `family` estimates with the interval that holds for all of them together.
 
   The worst of many views looks worse than it is. Its interval at confidence 1 − α/family
-  (Bonferroni) holds whichever is chosen. It is made as the estimate's own was: Clopper–Pearson from
-  the counts, of a sequential design at 1 − α/(family · looks); Korn–Graubard at the effective
-  number of trials that the estimate's own ends tell; Bonett–Price and Student, symmetric around the
-  estimate, by the ratio of the quantiles; those of a bootstrap or of joint draws by it on either
-  side of the value. Quantiles are Student's, for few clusters tell the spread: they grow with the
-  confidence as no normal quantile does.
-
-  Args:
-    row: of the table of results.
-    family: how many estimates it was chosen from, at least 1.
-    quantity: whose range the interval keeps to.
+  (Bonferroni; Dunn 1961) holds whichever is chosen. It is made as the estimate's own was:
+  Clopper–Pearson from the counts, of a sequential design at 1 − α/(family · looks); Korn–Graubard
+  at the effective number of trials that the estimate's own ends tell; Bonett–Price and Student,
+  symmetric around the estimate, by the ratio of the quantiles; those of a bootstrap or of joint
+  draws by it on either side of the value. Quantiles are Student's, for few clusters tell the
+  spread: they grow with the confidence as no normal quantile does.
 
   Returns:
-    The row with another interval and family; None where the interval is of a kind that cannot be
-    widened, or that of a share times a factor.
+    The row with another interval, within the quantity's range, and family; None where the interval
+    is of a kind that cannot be widened, or that of a share times a factor.
 
   Raises:
     InputError: a family of less than one.
-
-  Reference:
-    Dunn (1961), Multiple comparisons among means, for the use of Bonferroni's inequality.
   """
   if family < 1:
     raise InputError(f'a family of {family} estimates: give at least 1.')
@@ -63,7 +57,7 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   return pd.Series({**row, 'low': float(low), 'high': float(high), 'family': family})
 
 
-def _ends(row: pd.Series, joint: float) -> tuple[float, float] | None:
+def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray] | None:
   """Returns the ends of an interval at a higher confidence."""
   value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
   if np.isnan(low) or np.isnan(high):

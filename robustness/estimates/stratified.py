@@ -47,14 +47,8 @@ class Sampled:
   def of(
     cls, weight: np.ndarray, share: np.ndarray, stratum: np.ndarray, trials: ArrayLike
   ) -> Sampled:
-    """Returns the means of `share`.
-
-    Args:
-      weight: [N, Q], at least 0.
-      share: [N, Q] in [0, 1], finite.
-      stratum: int [N], from 0.
-      trials: [Q], views that a share was taken over.
-    """
+    """Returns the means of shares [N, Q] in [0, 1], of some weights ≥ 0 [N, Q], strata int [N], and
+    numbers of views [Q] that a share was taken over."""
     counted, known = weight > 0, weight.any(0)
     weight = weight / np.where(known, weight.sum(0), 1)
     value = np.where(known, (weight * share).sum(0), np.nan)
@@ -90,13 +84,10 @@ class Sampled:
   def effective(self, confidence: float, joint: bool = False) -> np.ndarray:
     """Returns how many independent trials tell as much, [Q]: Korn and Graubard's number.
 
-    It is at least the number of images, and that where no stratum has a spread.
-
-    Args:
-      confidence: of the interval.
-      joint: whether it may exceed the number of views, for strata and views that differ in accuracy
-        vary less than trials of their mean. A variance below that of independent views is then
-        taken with two further degrees of freedom at this, for few images may show it by chance.
+    It is at least the number of images, and that where no stratum has a spread. If it may be
+    `joint`, it may exceed the number of views, for strata and views that differ in accuracy vary
+    less than trials of their mean; a variance below that of independent views is then taken with
+    two further degrees of freedom at this, for few images may show it by chance.
     """
     images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)
     one = self.value * (1 - self.value)
@@ -126,15 +117,15 @@ class Sampled:
     """Returns what the means might be with other images, jointly, [samples, Q].
 
     With n of `effective`, a mean p is drawn from Beta(p n + ½, (1 − p) n + ½). Where p is 0 it is
-    drawn from Beta(1, n) above, and is 0 below; where p is 1 it is 1 above, and drawn from
-    Beta(n, 1) below: the quantiles are then Clopper and Pearson's ends. Of several means of a kind,
-    which are to be averaged, the halves are smaller the less these vary together, for they would
-    not average out.
+    drawn from Beta(1, n) above, and is 0 below; where p is 1 it is 1 above, and drawn from Beta(n,
+    1) below: the quantiles are then Clopper and Pearson's ends. Of several means of a kind, which
+    are to be averaged, the halves are smaller the less these vary together, for they would not
+    average out.
 
     Args:
       scores: standard normal, [samples, Q].
       kind: int [Q].
-      above: bool [Q], whether it is the upper end that is asked for.
+      above: bool [Q], whether the upper end is asked for.
       confidence: of the interval.
 
     Reference:
@@ -158,15 +149,11 @@ class Sampled:
 
 
 def difference(gained: Sampled, lost: Sampled, confidence: float) -> Estimate:
-  """Returns the mean of Q paired differences of shares, of the images that count.
+  """Returns the mean of Q paired differences of shares, gained minus lost, of the images that
+  count.
 
   The interval is Bonett and Price's at the number of independent images that has the variance of
   the paired differences within strata (`effective_trials`).
-
-  Args:
-    gained: of what the share of each image is above the other one.
-    lost: of what it is below, with the same weights.
-    confidence: in (0, 1).
   """
   up, down, n = gained.averaged(), lost.averaged(), int(gained.weight.any(1).sum())
   b, c = float(up.value[0]), float(down.value[0])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,31 +35,18 @@ def rho(
   baseline: ArrayLike = 0.0,
   formula: str = 'clipped',
   baseline_unseen: ArrayLike | None = None,
-) -> Any:
-  """Returns ρ of accuracies, fractions of any shape.
+) -> np.ndarray:
+  """Returns ρ of accuracies s, u and b, fractions of any shape.
 
   With d = s − b and n = max(0, u − b), 'clipped' is
 
     ρ = min(1, n/d) where d > 0;  1 where d ≤ 0 < n (degenerate);  NaN where d ≤ 0 = n (undefined)
     or an accuracy is NaN.
 
-  The formula as 'printed', min(1, n / min(1, d)), is negative for d < 0 and divides by zero at
-  d = 0 (1 for n > 0, NaN for n = 0). The text beside it, by which ρ is trivially 1 if the
-  classifier is not much more robust than the baseline, is what 'clipped' does.
-
-  Args:
-    seen: s, in [0, 1].
-    unseen: u, in [0, 1].
-    baseline: b, in [0, 1]; 0 compensates for nothing.
-    formula: 'clipped' or 'printed'.
-    baseline_unseen: b of the unseen classes where it is not that of the seen ones, for baselines by
-      cell; None takes `baseline` for both.
-
-  Returns:
-    ρ in [0, 1] or NaN ('printed' may be below 0), a float for scalars.
-
-  Raises:
-    InputError: an unknown formula.
+  The formula as 'printed', min(1, n / min(1, d)), is negative for d < 0 and divides by zero at d =
+  0 (1 for n > 0, NaN for n = 0). The text beside it, by which ρ is trivially 1 if the classifier is
+  not much more robust than the baseline, is what 'clipped' does. `baseline_unseen` is b of the
+  unseen classes, for baselines by cell; None takes `baseline` for both.
   """
   choice('formula', formula, FORMULAS)
   gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
@@ -68,7 +54,8 @@ def rho(
     ratio = transferred / np.minimum(1, gain)
   if formula == 'clipped':
     ratio = np.where(gain <= 0, np.where(transferred > 0, 1.0, np.nan), ratio)
-  return np.minimum(1, ratio)[()]
+  clipped: np.ndarray = np.minimum(1, ratio)[()]
+  return clipped
 
 
 def rho_case(
@@ -121,20 +108,16 @@ class Cells:
     return dataclasses.replace(self, **own)
 
   def accuracy(self, environments: Sequence[int], part: str = ALL) -> Estimate:
-    """Returns the mean over some environments of the accuracy on a part of the images.
-
-    Args:
-      environments: columns of `share`.
-      part: `ALL`, `SEEN` or `UNSEEN`.
-    """
+    """Returns the mean over some environments (columns of `share`) of the accuracy on a part of the
+    images: `ALL`, `SEEN` or `UNSEEN`."""
     weights = np.stack([self._weight(e, part) for e in environments], 1)
     shares = self.share[:, environments]
     return self._sampled(environments, shares, weights).estimate(self.confidence)
 
-  def gain(self, baseline: Cells, environments: Sequence[int], part: str = UNSEEN) -> Estimate:
-    """Returns the mean over some environments of the accuracy on a part minus the baseline's on the
-    same images."""
-    weights = np.stack([self._weight(e, part) for e in environments], 1)
+  def gain(self, baseline: Cells, environments: Sequence[int]) -> Estimate:
+    """Returns the mean over some environments of the accuracy on unseen classes minus the
+    baseline's on the same images."""
+    weights = np.stack([self._weight(e, UNSEEN) for e in environments], 1)
     change = self.share[:, environments] - baseline.share[:, environments]
     gained, lost = (
       self._sampled(environments, np.maximum(sign * change, 0), weights) for sign in (1, -1)
@@ -162,8 +145,7 @@ class Cells:
       formula: see `rho`.
       by_cell: whether the baseline's accuracy is taken on the seen and on the unseen classes
         separately, so that classes that are easier do not count as robustness.
-      samples: how many draws the interval takes.
-      seed: of the draws.
+      samples, seed: of the draws.
     """
     choice('config.study.formula', formula, FORMULAS)
     own = self._joint(environments, baseline)

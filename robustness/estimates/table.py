@@ -1,12 +1,8 @@
 """The table of results: one row an estimate, a column for each facet of the study."""
 
-from __future__ import annotations
-
 import io
-import math
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,14 +29,11 @@ _WORDS = ('classifier', 'versus', 'quantity', 'method', 'note')
 
 
 def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Joins parts of a table to one in its canonical form.
+  """Joins parts of a table, with the columns `SUBJECT` and `ESTIMATE` and facets between them, to
+  one in its canonical form.
 
-  Args:
-    parts: with all of the columns `SUBJECT` and `ESTIMATE`, and columns of facets between them.
-
-  Returns:
-    The table: columns of facets in the order in which parts name them, empty (missing) where an
-    estimate is over all of a facet; text as strings, whole numbers as nullable integers.
+  Columns of facets have the order in which parts name them, and are empty (missing) where an
+  estimate is over all of a facet; text is strings, whole numbers nullable integers.
 
   Raises:
     InputError: a column is missing, two rows are the same estimate, or a number is infinite.
@@ -103,53 +96,41 @@ def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
   twice = table.duplicated(keys)
   if twice.any():
     row = table[twice].iloc[0]
-    told = ', '.join(f'{key}={row[key]}' for key in keys if not _empty(row[key]))
+    told = ', '.join(
+      f'{key}={row[key]}' for key in keys if not (pd.isna(row[key]) or row[key] == '')
+    )
     raise InputError(f'the table of results has two rows of one estimate: {told}.')
 
 
-def _empty(value: Any) -> bool:
-  return value is pd.NA or value == '' or (isinstance(value, float) and math.isnan(value))
-
-
-def with_facet(table: pd.DataFrame, name: str, value: Any) -> pd.DataFrame:
+def with_facet(table: pd.DataFrame, name: str, value: object) -> pd.DataFrame:
   """Returns a table all of whose estimates have one more facet, the first of all."""
   wider = table.copy()
   wider.insert(len(SUBJECT), name, value)
   return wider
 
 
-def without_facet(table: pd.DataFrame, name: str, value: Any = None) -> pd.DataFrame:
-  """Returns the estimates with a value of a facet (None: over all of it), without its column.
-
-  Columns of facets that none of them has are left out too.
-  """
+def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.DataFrame:
+  """Returns the estimates with a value of a facet (None: over all of it), without its column and
+  those of facets that none of them has."""
   if name not in table.columns:
     return table if value is None else table[:0]
   own = table[table[name].isna() if value is None else (table[name] == value).fillna(False)]
   return own.drop(columns=[k for k in facets_of(own) if k == name or not own[k].notna().any()])
 
 
-def named_values(table: pd.DataFrame, start: str, most_facets: int = 1) -> dict[str, float]:
-  """Returns {name: value} of the estimates that are by few facets, for logs.
+def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
+  """Returns {name: value} of the estimates by at most one facet beside `part` and `seed`, for logs.
 
-  Args:
-    table: of results.
-    start: of the names, such as in 'results/gaussian minus natural/error/corruption=fog'.
-    most_facets: that an estimate has beside `part` and `seed`.
+  Names are such as 'results/gaussian minus natural/error/corruption=fog'.
   """
   facets = facets_of(table)
   counted = [name for name in facets if name not in ('part', 'seed')]
-  few = table[table[counted].notna().sum(axis=1) <= most_facets]
-  names = [
-    '/'.join(
-      [start, f'{label} minus {versus}' if versus else label, quantity]
-      + [
-        f'{name}={value}' for name, value in zip(facets, values, strict=True) if not pd.isna(value)
-      ]
-    )
-    for label, versus, quantity, *values in few[[*SUBJECT, *facets]].itertuples(index=False)
-  ]
-  return dict(zip(names, few.value.tolist(), strict=True))
+  named = {}
+  for row in table[table[counted].notna().sum(axis=1) <= 1].to_dict('records'):
+    label = f'{row["classifier"]} minus {row["versus"]}' if row['versus'] else row['classifier']
+    given = [f'{name}={row[name]}' for name in facets if not pd.isna(row[name])]
+    named['/'.join([start, label, row['quantity'], *given])] = row['value']
+  return named
 
 
 def to_csv(table: pd.DataFrame) -> bytes:
@@ -166,11 +147,7 @@ def facet_types(table: pd.DataFrame) -> dict[str, str]:
 
 
 def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
-  """Reads what `to_csv` wrote.
-
-  Args:
-    path: of the file.
-    types: of the facets, of `facet_types`.
+  """Reads what `to_csv` wrote, with the types of facets that `facet_types` gave.
 
   Raises:
     InputError: the file is missing, truncated, or lacks columns.
@@ -195,7 +172,7 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
 
 
 def select(
-  table: pd.DataFrame, quantity: str, versus: str | None = '', **facets: Any
+  table: pd.DataFrame, quantity: str, versus: str | None = '', **facets: object
 ) -> pd.DataFrame:
   """Returns the estimates of a quantity with the facets that are named, and none beside them.
 

@@ -7,8 +7,6 @@ and the residual r are in the legend; r is not defined there, and is here √(Σ
 of accuracy).
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -17,8 +15,9 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from robustness.core.errors import InputError
-from robustness.estimates.means import STUDENT, Estimate, part, row
-from robustness.estimates.of_means import BOOTSTRAP, Units, bootstrap
+from robustness.estimates.intervals import BOOTSTRAP, STUDENT
+from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.quantity import AMOUNT, Quantity
 
 SLOPE = Quantity(
@@ -46,13 +45,8 @@ QUANTITIES = SLOPE, SLOPE_OVER_CORRUPTIONS, INTERCEPT, RESIDUAL, LINE
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-  """Straight lines by least squares, each field of the shape [...].
-
-  Attributes:
-    slope: k, accuracy per unit of share.
-    intercept: c, the change of accuracy at share 0.
-    residual: r = √(mean e²).
-  """
+  """Straight lines by least squares, each field of the shape [...]: the slope k in accuracy per
+  unit of share, the change of accuracy c at share 0, and the residual r = √(mean e²)."""
 
   slope: np.ndarray
   intercept: np.ndarray
@@ -64,11 +58,8 @@ class Lines:
 
 
 def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:
-  """Returns the lines through points along the last axis.
-
-  Args:
-    share: [..., K], K ≥ 3: two points are always on a line.
-    change: [..., K].
+  """Returns the lines through points along the last axis, [..., K] with K ≥ 3: two points are
+  always on a line.
 
   Raises:
     InputError: fewer than three points.

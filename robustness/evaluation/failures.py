@@ -56,10 +56,9 @@ def findings(
 ) -> tuple[Findings, dict[str, np.ndarray]]:
   """Returns the most affected classes and the most damaged images of every classifier.
 
-  Returns:
-    (findings, places): estimates are the accuracies of all classes; tables are `AFFECTED_CLASSES`,
-    in which versions of one image are one image also where they are stored, and `DAMAGED_IMAGES`,
-    each of which is stored. Places are by classifier int [F, 2], row and view of each such image.
+  Estimates are the accuracies of all classes; tables are `AFFECTED_CLASSES`, in which stored
+  versions of one image are one image, and `DAMAGED_IMAGES`, each of which is stored. The second
+  value is by classifier the row and view of each such image, int [F, 2].
   """
   classes: list[list[object]] = []
   images: list[list[object]] = []
@@ -85,10 +84,10 @@ def findings(
 
 
 def most_damaged(tally: Tally) -> np.ndarray:
-  """Returns up to `MOST_IMAGES` rows that are wrong in some view, the most damaged first.
+  """Returns up to `MOST_IMAGES` rows that are wrong in some view.
 
-  They are ordered by the share of their views that are wrong, then by the mean probability of
-  their class, lowest first.
+  The largest share of wrong views comes first, of equal ones the lowest mean probability of the
+  class.
   """
   candidates = np.flatnonzero((tally.view >= 0) & (True if tally.clean is None else tally.clean))
   shown = np.maximum(tally.shown, 1)
@@ -137,14 +136,8 @@ def class_accuracies(
 
   `accuracy` is over all views but the clean one, each image's share of right views once, and
   `clean_accuracy` in that where there is one. The interval is Clopper and Pearson's for a single
-  view, else Korn and Graubard's with the image as the cluster.
-
-  Args:
-    label: of the classifier.
-    tally: of its records.
-    names: of the classes, by label; a class without one is called by its number, and a name that
-      several classes have is followed by the number of each.
-    confidence: of the intervals.
+  view, else Korn and Graubard's with the image as the cluster. A class without a name is called by
+  its number, which also follows a name that several classes have.
   """
   for number, own in _members(tally):
     name, each = class_name(number, names), np.ones(len(own))
@@ -160,11 +153,8 @@ def class_accuracies(
 def most_affected(
   label: str, tally: Tally, names: Sequence[str], views: Sequence[str]
 ) -> list[list[object]]:
-  """Returns rows of `CLASS_COLUMNS` of the `MOST_CLASSES` most affected classes.
-
-  Those are the classes that lose most accuracy against the clean view, and where there is none the
-  least accurate ones.
-  """
+  """Returns rows of `CLASS_COLUMNS` of the `MOST_CLASSES` classes that lose most accuracy against
+  the clean view; where there is none, of the least accurate ones."""
   rows, lost = [], []
   for number, own in _members(tally):
     error = (tally.wrong[own] / tally.shown[own]).mean()
@@ -223,12 +213,7 @@ class Tally:
 
   @classmethod
   def of(cls, records: RecordsReader, table: ViewTable) -> Tally:
-    """Returns the sums over all shards of records.
-
-    Args:
-      records: of one classifier.
-      table: what their views are.
-    """
+    """Returns the sums over all shards of a classifier's records, whose views `table` describes."""
     labels = records.column('label')
     count, by_class = len(labels), (int(labels.max()) + 1, len(table.names))
     alone = table.clean is None or len(table.names) == 1

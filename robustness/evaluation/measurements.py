@@ -6,8 +6,6 @@ the upper and lower 16 bits are summed apart in int32. The host joins them as fl
 every such multiple below 2^33 exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import jax
@@ -31,17 +29,11 @@ def observe(
   view: tuple[object, ...],
   parts: int,
 ) -> dict[str, jax.Array]:
-  """Returns everything that views want to know of their images.
+  """Returns `measure/<name>` [B, ...] and `total/<name>` int32 [parts, 3, ...] (see `joined`) of
+  images [B, H, W, C], the rows of a batch as a view shows them.
 
-  Args:
-    views: with `measure` and `total`, either of which may be None.
-    batch: rows, with `mask` [B].
-    images: float32 [B, H, W, C], the rows as this view shows them.
-    view: its parameters, and the logits function for views that use the classifier.
-    parts: in how many parts of even size the rows are summed, one a device.
-
-  Returns:
-    `measure/<name>` [B, ...] and `total/<name>` int32 [parts, 3, ...] (see `joined`).
+  `view` holds its parameters, and the logits function for views that use the classifier. Totals are
+  summed in parts of even size, one a device.
   """
 
   def by_row(function: Observe | None) -> Mapping[str, jax.Array]:
@@ -59,13 +51,8 @@ def observe(
 def split_sum(values: jax.Array, mask: jax.Array, parts: int) -> jax.Array:
   """Returns the sums of the upper bits, of the lower 16 bits, and of the values out of range.
 
-  Args:
-    values: float32 [B, ...] in [0, `LARGEST`).
-    mask: bool [B]; rows where it is False count nothing.
-    parts: divides B.
-
-  Returns:
-    int32 [parts, 3, ...].
+  Values are float32 [B, ...] in [0, `LARGEST`); where `mask` [B] is False they count nothing. The
+  result is int32 [parts, 3, ...]; `parts` divides B.
   """
   rows = len(values) // parts
   if rows > MOST_ROWS:
@@ -81,14 +68,8 @@ def split_sum(values: jax.Array, mask: jax.Array, parts: int) -> jax.Array:
 
 
 def joined(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the total and the number of values out of range, summed over parts.
-
-  Args:
-    sums: int32 [parts, views, 3, ...], of `split_sum` for several views.
-
-  Returns:
-    float64 [views, ...], a multiple of `RESOLUTION`; int64 [views].
-  """
+  """Returns of `split_sum` [parts, views, 3, ...] the totals float64 [views, ...], multiples of
+  `RESOLUTION`, and how many values were out of range, int64 [views]."""
   whole = sums.astype(np.int64).sum(0)
   total = (whole[:, 0] * 2**16 + whole[:, 1]) * RESOLUTION
   return total, whole[:, 2].reshape(len(whole), -1).sum(1)

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import jax
 import numpy as np
 
 from robustness.core import random_keys
 from robustness.core.rows import Rows, numeric_columns
+from robustness.core.typing import PyTree
 from robustness.evaluation.views import DRAWS, Views
 
-_Forward = Callable[..., tuple[jax.Array, Any]]
-
-
-class HasGradient(Protocol):
-  """A classifier, as far as views use it; see `robustness.models.classifier.Classifier`."""
-
-  @property
-  def forward(self) -> _Forward:
-    """`(variables, images, layers) -> (logits, {layer: output})`."""
-
-  @property
-  def variables(self) -> Any:
-    """Its weights."""
+if TYPE_CHECKING:  # studies see records, never a classifier
+  from robustness.models.classifier import Classifier, Forward
 
 
 class HasViews(Protocol):
@@ -48,17 +38,10 @@ def show(
   row: Mapping[str, np.ndarray],
   view: int,
   key: jax.Array,
-  classifier: HasGradient | None = None,
+  classifier: Classifier | None = None,
 ) -> np.ndarray:
-  """Returns a row as a study's view shows it, float32 [H, W, C]; compiled once for all its views.
-
-  Args:
-    study: whose views.
-    row: see `read_row`.
-    view: place among the views.
-    key: root of the study's random stream.
-    classifier: for views that use its gradient.
-  """
+  """Returns a row (see `read_row`) as a study's view shows it, float32 [H, W, C]; compiled once for
+  all views. `key` is the root of the study's stream; `classifier` is for views that use it."""
   views, show_row = _compiled(study, row['image'].shape, classifier.forward if classifier else None)
   entry = {name: values[view] for name, values in views.parameters.items()}
   variables = classifier.variables if classifier and views.uses_classifier else None
@@ -66,20 +49,13 @@ def show(
 
 
 def damaged(
-  study: HasViews, rows: Rows, places: np.ndarray, key: jax.Array, classifier: HasGradient
+  study: HasViews, rows: Rows, places: np.ndarray, key: jax.Array, classifier: Classifier
 ) -> np.ndarray:
-  """Returns pictures of images in views, uint8 [F, S, H, W, C].
+  """Returns pictures of images in views, uint8 [F, S, H, W, C], values outside [0, 1] cut.
 
-  Args:
-    study: whose views.
-    rows: of the data, as the classifier sees them.
-    places: int [F, 2], row and view of each.
-    key, classifier: see `show`.
-
-  Returns:
-    With S = 2, each image as it is stored, then in its view; with S = 1 the image alone, for a
-    study of one view, or of several views of composed pictures the view alone. Values outside
-    [0, 1] are cut.
+  `places` int [F, 2] are row and view of each. With S = 2, each image as it is stored, then in its
+  view; with S = 1 the image alone, for a study of one view, or the view alone, for several views of
+  composed pictures.
   """
   views = study.views(rows.image_shape)
   alone, used = len(views) == 1, classifier if views.uses_classifier else None
@@ -89,19 +65,19 @@ def damaged(
     stored = [row['image']] if alone or not views.composes else []
     shown = [] if alone else [show(study, row, view, key, used)]
     pictures.append(np.stack([*stored, *shown]))
-  levels = np.rint(255 * np.clip(np.stack(pictures), 0, 1))
-  return levels.astype(np.uint8)
+  levels: np.ndarray = np.rint(255 * np.clip(np.stack(pictures), 0, 1)).astype(np.uint8)
+  return levels
 
 
 @functools.lru_cache(maxsize=4)
 def _compiled(
-  study: HasViews, image_shape: tuple[int, int, int], forward: _Forward | None
+  study: HasViews, image_shape: tuple[int, int, int], forward: Forward | None
 ) -> tuple[Views, Callable[..., jax.Array]]:
   """Returns the views of a study, and the compiled function that shows one row in one of them."""
   views = study.views(image_shape)
 
   def of_row(
-    variables: Any,
+    variables: PyTree,
     key: jax.Array,
     row: dict[str, jax.Array],
     view_id: jax.Array,

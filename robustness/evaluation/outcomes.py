@@ -1,7 +1,5 @@
 """From records to outcomes: a statistic of every row in every view, for several classifiers."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
@@ -18,10 +16,7 @@ from robustness.evaluation.rounds import CommonRows, SequentialRecords
 class Evaluation:
   """One classifier's records, under the label it has in the config.
 
-  Attributes:
-    label: in the config.
-    records: rows × views.
-    rounds: of a sequential design; `records` are then of the rows that all views have.
+  Of a sequential design there are `rounds`; `records` are then of the rows that all views have.
   """
 
   label: str
@@ -35,10 +30,8 @@ class Evaluation:
     return self.rounds.shown if self.rounds else np.full(layout.num_views, layout.num_rows)
 
   def top_k(self, k: int) -> list[int]:
-    """Returns 1, and k if it leaves out some of the classes: top-5 of two classes is always right.
-
-    Where the records do not tell the classes, k is taken.
-    """
+    """Returns 1, and k if it leaves out some of the classes; k where records do not say the
+    classes."""
     num_classes = len(self.records.identity.get('classes', ()))
     return sorted({1, k if k < num_classes or not num_classes else 1})
 
@@ -67,12 +60,7 @@ ONE_VIEW = pd.DataFrame(index=range(1))
 
 @dataclasses.dataclass(frozen=True)
 class Recorded:
-  """What several classifiers answered, with the facets of the views.
-
-  Attributes:
-    evaluations: one a classifier, the baseline's first.
-    views: facets, a row a view.
-  """
+  """What classifiers answered, the baseline first, and facets of the views, a row a view."""
 
   evaluations: Sequence[Evaluation]
   views: pd.DataFrame
@@ -100,11 +88,7 @@ def outcomes(
 ) -> Outcomes:
   """Returns a statistic of the records of several classifiers, in memory.
 
-  Args:
-    evaluations: of classifiers that were shown the same rows.
-    statistic: of a shard.
-    views: facets of the views, a row a view.
-    weight: [V], see `Outcomes`.
+  `views` are their facets, a row a view; for `weight` [V] see `Outcomes`.
 
   Raises:
     InputError: the classifiers were shown different rows.

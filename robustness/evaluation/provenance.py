@@ -3,15 +3,13 @@
 Every study states it in the table `WHICH_NUMBERS` of its results.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from robustness.core.typing import Facts
 from robustness.evaluation.records import RecordsReader
 from robustness.results import Table
 
@@ -36,30 +34,17 @@ def of_records(
   shown_as: Mapping[str, str],
   differences: Sequence[str],
 ) -> Table:
-  """Returns the table ('what', 'value') of a study.
-
-  Args:
-    records: of its first classifier.
-    image_shape: of the images as the study takes them.
-    shown_as: what was done to them, by what it is.
-    differences: what keeps its numbers from published ones.
-  """
+  """Returns the table ('what', 'value') of a study: its images, what was done to them (`shown_as`),
+  and the differences from published numbers."""
   data = records.identity.get('data', {})
   lines = data_lines(data, data_digest(records), records.layout.num_rows, image_shape)
   return table({**lines, **shown_as, COMPARABLE: comparable(differences)})
 
 
 def data_lines(
-  description: Mapping[str, Any], digest: str, num_images: int, image_shape: tuple[int, int, int]
+  description: Facts, digest: str, num_images: int, image_shape: tuple[int, int, int]
 ) -> dict[str, str]:
-  """Returns what is said of the images.
-
-  Args:
-    description: of the rows, as results have it.
-    digest: of the images; '' where the records have none.
-    num_images: that the numbers rest on.
-    image_shape: height, width and channels.
-  """
+  """Returns what is said of the images; `digest` is '' where the records have none."""
   return {
     'images': _chosen(description, num_images),
     'data': named(description, ('source', 'name', 'path', 'split')),
@@ -68,7 +53,7 @@ def data_lines(
   }
 
 
-def set_differences(description: Mapping[str, Any], num_images: int) -> list[str]:
+def set_differences(description: Facts, num_images: int) -> list[str]:
   """Returns what the images differ in from a whole set that numbers are published for."""
   name = str(description.get('name', '')).partition(':')[0].partition('/')[0]
   if name not in WHOLE:
@@ -91,12 +76,12 @@ def table(lines: Mapping[str, str]) -> Table:
   return Table(('what', 'value'), [[what, value] for what, value in lines.items()])
 
 
-def named(values: Mapping[str, Any], keys: Sequence[str]) -> str:
+def named(values: Facts, keys: Sequence[str]) -> str:
   """Returns those of the values that are there, as one line."""
   return ', '.join(str(values[key]) for key in keys if values.get(key)) or 'not recorded'
 
 
-def _chosen(description: Mapping[str, Any], num_images: int) -> str:
+def _chosen(description: Facts, num_images: int) -> str:
   """Says how many images there are, and of which they were chosen where not by the seed."""
   listed = description.get('listed', '')
   first = 'the first ' if description.get('subset') == 'first' else ''
@@ -107,7 +92,7 @@ def _chosen(description: Mapping[str, Any], num_images: int) -> str:
   return f'{first}{num_images}{f" of those listed in {listed}" if listed else ""}'
 
 
-def _preprocessing(description: Mapping[str, Any], image_shape: tuple[int, int, int]) -> str:
+def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str:
   size = f'{image_shape[0]} × {image_shape[1]} pixels'
   resize, crop = description.get('resize'), description.get('crop')
   by = ', by Pillow' if description.get('resized_by') == 'pillow' else ''
@@ -137,11 +122,8 @@ def _in_8_bits(image: np.ndarray) -> np.ndarray:
 
 
 def data_digest(records: RecordsReader) -> str:
-  """Returns 12 hexadecimal digits that tell the images of a run, whatever their order.
-
-  Returns:
-    '' for records of an earlier version, which have no digests of images.
-  """
+  """Returns 12 hexadecimal digits that identify the images of a run, whatever their order; '' for
+  records of an earlier version, which have no digests of images."""
   if IMAGE_DIGEST not in records.read(0, 0).arrays:
     return ''
   ids, digests = records.column('example_id'), records.column(IMAGE_DIGEST)

@@ -1,10 +1,8 @@
 """Records on disk: what a classifier predicted for every row in every view, one file a shard.
 
-A shard holds a block of rows × a chunk of views. It is written to a temporary name, flushed and
-renamed, so a file that exists is whole; a finished shard is never computed again. It carries a
-seal, its own place and digests of the header and of its values, so that a file that was moved,
-exchanged or altered is refused. Numbers and pictures are computed from records alone: numpy is all
-that reading them needs.
+A shard holds a block of rows × a chunk of views. It is renamed when it is whole, and a finished
+shard is never computed again. Its seal, its place and digests of the header and of its values,
+refuses a file that was moved, exchanged or altered. Numpy is all that reading needs.
 """
 
 from __future__ import annotations
@@ -28,12 +26,13 @@ from robustness.core.array_files import digest_of, read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import differing_keys
+from robustness.core.typing import Facts
 
 Arrays = Mapping[str, np.ndarray]
 HEADER = 'header.json'
 CONFIDENCE = 'confidence'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
-"""Of `robustness.models.probe`: what one function may differ by between devices."""
+"""Of `robustness.models.from_file`: what one function may differ by between devices."""
 HEADER_FORM: json_files.Form = {
   'layout': dict.fromkeys(('num_rows', 'num_views', 'block_rows', 'chunk_views'), int),
   'identity': dict,
@@ -48,12 +47,7 @@ PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """How rows × views are cut into shards.
-
-  Attributes:
-    num_rows, num_views: size of the table.
-    block_rows, chunk_views: size of a shard; the last ones are smaller.
-  """
+  """How a table of rows × views is cut into shards; the last ones are smaller."""
 
   num_rows: int
   num_views: int
@@ -70,11 +64,11 @@ class Layout:
     """Number of view chunks."""
     return -(-self.num_views // self.chunk_views)
 
-  def rows(self, block: int) -> slice:
+  def rows(self, block: int) -> slice[int, int]:
     """Rows of a block."""
     return slice(block * self.block_rows, min((block + 1) * self.block_rows, self.num_rows))
 
-  def views(self, chunk: int) -> slice:
+  def views(self, chunk: int) -> slice[int, int]:
     """Views of a chunk."""
     return slice(chunk * self.chunk_views, min((chunk + 1) * self.chunk_views, self.num_views))
 
@@ -137,7 +131,7 @@ class RecordsReader(abc.ABC):
 
   directory: pathlib.Path
   layout: Layout
-  identity: dict[str, Any]
+  identity: Facts
 
   @abc.abstractmethod
   def read(self, block: int, chunk: int) -> Shard:
@@ -185,20 +179,17 @@ class RecordsReader(abc.ABC):
 
   def total(self, name: str) -> np.ndarray:
     """Returns `total/<name>` of all rows, float64 [V, ...]; exact, so the order is free."""
-    parts = [
-      np.concatenate(
-        [self.read(block, chunk)[f'total/{name}'] for chunk in range(self.layout.num_chunks)]
-      )
-      for block in range(self.layout.num_blocks)
-    ]
-    return np.sum(parts, 0)
+    shards = ((shard.views, shard[f'total/{name}']) for shard in self.shards())
+    views, first = next(shards)
+    total = np.zeros((self.layout.num_views, *first.shape[1:]))
+    total[views] = first
+    for views, part in shards:
+      total[views] += part
+    return total
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
-    """Returns one field of all rows in one view [N, ...], or a column of the rows such as `label`.
-
-    Raises:
-      InputError: there is no such field.
-    """
+    """Returns one field of all rows in one view [N, ...], or a column of the rows such as `label`;
+    raises InputError where there is none."""
     chunk, offset = divmod(view, self.layout.chunk_views)
     shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
     if name not in shards[0].arrays:
@@ -211,15 +202,8 @@ class RecordsReader(abc.ABC):
 class Records(RecordsReader):
   """A directory of shards with a header that says what they are records of."""
 
-  def __init__(
-    self, directory: str | os.PathLike[str], layout: Layout, identity: Mapping[str, Any]
-  ):
-    """Opens or begins records.
-
-    Args:
-      directory: where the shards lie; several processes may share it.
-      layout: how the table is cut.
-      identity: plain values that fix every number in the table (classifier, data, views, seed).
+  def __init__(self, directory: str | os.PathLike[str], layout: Layout, identity: Facts):
+    """Opens or begins records in a directory, which several processes may share.
 
     Raises:
       InputError: the directory holds shards of something else (the differing keys are named), or
@@ -258,12 +242,8 @@ class Records(RecordsReader):
     self.identity = self._header['identity']
 
   @classmethod
-  def open(cls, directory: str | os.PathLike) -> Records:
-    """Opens existing records for reading.
-
-    Raises:
-      InputError: no records there, or a header that cannot be read.
-    """
+  def open(cls, directory: str | os.PathLike[str]) -> Records:
+    """Opens existing records for reading; raises InputError for none, or an unreadable header."""
     directory = pathlib.Path(directory)
     header = _read_header(directory)
     try:
@@ -289,14 +269,10 @@ class Records(RecordsReader):
     return {block: chunks for block, chunks in table.items() if chunks}
 
   def write(self, block: int, chunk: int, arrays: Arrays) -> None:
-    """Writes a shard atomically.
-
-    Raises:
-      InputError: the disk is full; shards written before stay good.
-    """
+    """Writes a shard atomically; raises InputError where the disk is full."""
     path, content = self.path(block, chunk), io.BytesIO()
     sealed = {**arrays, SEAL: _seal(block, chunk, self._header, arrays)}
-    np.savez(content, allow_pickle=False, **sealed)  # type: ignore[arg-type]
+    np.savez(content, allow_pickle=False, **sealed)
     try:
       write_atomically(path, content.getvalue())
     except OSError as error:
@@ -308,12 +284,8 @@ class Records(RecordsReader):
       ) from error
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Reads a shard.
-
-    Raises:
-      InputError: the file is missing or damaged, or its seal is not that of this place, of these
-        records and of its values.
-    """
+    """Reads a shard; raises InputError if it is missing, damaged, or its seal is not that of this
+    place, of these records and of its values."""
     path = self.path(block, chunk)
     if not path.exists():
       raise InputError(
@@ -362,9 +334,11 @@ class SelectedRows(RecordsReader):
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
 
   def _select(self, name: str, values: np.ndarray) -> np.ndarray:
-    if self._rows.ndim == 1:
-      return values[self._rows]
-    return values[self._rows, 0] if _is_of_views(name) else values[self._rows.max(1)]
+    places = self._rows
+    if places.ndim > 1:
+      values, places = (values[:, 0], places) if _is_of_views(name) else (values, places.max(1))
+    selected: np.ndarray = values[places]
+    return selected
 
   def total(self, name: str) -> np.ndarray:
     """Raises InputError: sums over all rows say nothing of some."""
@@ -379,14 +353,15 @@ def _is_of_views(name: str) -> bool:
   return name in PREDICTIONS or '/' in name
 
 
-def _read_header(directory: pathlib.Path) -> dict[str, Any]:
+def _read_header(directory: pathlib.Path) -> Facts:
   path = directory / HEADER
   if not path.exists():
     raise InputError(f'no records in {directory}: {HEADER} is missing.')
-  return json_files.read(path, HEADER_FORM)
+  header: Facts = json_files.read(path, HEADER_FORM)
+  return header
 
 
-def _seal(block: int, chunk: int, header: Mapping[str, Any], arrays: Arrays) -> np.ndarray:
+def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
   """Returns the seal of the shard at a place as JSON, uint8 [bytes]."""
   facts = {
     'block': block,
@@ -398,7 +373,7 @@ def _seal(block: int, chunk: int, header: Mapping[str, Any], arrays: Arrays) -> 
 
 
 def _check_seal(
-  sealed: np.ndarray | None, block: int, chunk: int, header: Mapping[str, Any], arrays: Arrays
+  sealed: np.ndarray | None, block: int, chunk: int, header: Facts, arrays: Arrays
 ) -> None:
   """Raises ValueError saying what is wrong unless `sealed` is the seal of all that follows."""
   if sealed is None:
@@ -413,6 +388,6 @@ def _check_seal(
     raise ValueError('its values were altered: they have another digest than its seal')
 
 
-def header_digest(header: Mapping[str, Any]) -> str:
+def header_digest(header: Facts) -> str:
   """Returns the SHA-256 of plain values, whatever the order of their keys."""
   return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()

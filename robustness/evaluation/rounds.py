@@ -1,56 +1,26 @@
 """Records of a sequential design: each round has the next rows, in the views that need more.
 
-A round is records of its own, rows × views, in a folder beside the others. What the next round
-shows follows from the rounds before it and the design alone, so that a resumed run goes on exactly.
+A round has its own folder of records. What the next round shows follows from the rounds before it
+and the design alone, so that a resumed run goes on exactly.
 """
 
 from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.core.typing import Facts
 from robustness.evaluation.records import Layout, Records, RecordsReader, Shard
 
+if TYPE_CHECKING:  # records are read without scipy
+  from robustness.estimates.fixed_width import FixedWidth
+
 FIRST = 'round000'
-
-
-class Design(Protocol):
-  """When a view has been shown enough; see `robustness.estimates.fixed_width`."""
-
-  @property
-  def half_width(self) -> float:
-    """Of a finished view's interval, at most; a fraction."""
-
-  @property
-  def confidence(self) -> float:
-    """Of the interval."""
-
-  @property
-  def trials(self) -> int:
-    """Rows of a round."""
-
-  @property
-  def looks(self) -> int:
-    """How many rounds there are at most."""
-
-  @property
-  def most_trials(self) -> int:
-    """Rows of all rounds."""
-
-  def finished(self, successes: ArrayLike, n: ArrayLike) -> np.ndarray:
-    """Whether views that are wrong on so many of n rows need no more, bool [v]."""
-
-  def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
-    """Returns (low, high) of the share of wrong rows by view, [v]."""
-
-  def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[Any, Any]:
-    """Returns (low, high) of shares of the same rows that do not decide, [v]."""
 
 
 class SequentialRecords:
@@ -66,7 +36,7 @@ class SequentialRecords:
     next_views: int [v], the views that go on; none when all are finished.
   """
 
-  def __init__(self, directory: str | os.PathLike[str], design: Design, num_views: int):
+  def __init__(self, directory: str | os.PathLike[str], design: FixedWidth, num_views: int):
     self.directory, self.design, self.num_views = pathlib.Path(directory), design, num_views
     self.rounds: list[Records] = []
     self.views: list[np.ndarray] = []
@@ -75,12 +45,8 @@ class SequentialRecords:
     self.next_views = np.arange(num_views)
 
   @classmethod
-  def open(cls, directory: str | os.PathLike[str], design: Design) -> SequentialRecords:
-    """Opens finished rounds for reading.
-
-    Raises:
-      InputError: a round or one of its shards is missing.
-    """
+  def open(cls, directory: str | os.PathLike[str], design: FixedWidth) -> SequentialRecords:
+    """Opens finished rounds for reading; raises InputError where a round or a shard is missing."""
     directory = pathlib.Path(directory)
     rounds = cls(directory, design, Records.open(directory / FIRST).layout.num_views)
     while rounds.next_views.size:
@@ -94,7 +60,7 @@ class SequentialRecords:
     return rounds
 
   @property
-  def identity(self) -> dict[str, Any]:
+  def identity(self) -> Facts:
     """What all rounds are records of."""
     return {k: v for k, v in self.rounds[0].identity.items() if k != 'round'}
 
@@ -102,7 +68,7 @@ class SequentialRecords:
     """Returns the folder of a round."""
     return self.directory / f'round{number:03d}'
 
-  def identity_of_next(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+  def identity_of_next(self, identity: Facts) -> Facts:
     """Returns the identity of the next round's records: all rounds', its rows and its views."""
     begin = len(self.rounds) * self.design.trials
     rows = [begin, begin + self.design.trials]
@@ -113,7 +79,7 @@ class SequentialRecords:
     views = self.next_views
     self.rounds.append(records)
     self.views.append(views)
-    self._wrong[views] += records.sum_over_rows(_wrong)
+    self._wrong[views] += records.sum_over_rows(lambda shard: shard['rank'] > 0)
     self.shown[views] += records.layout.num_rows
     finished = self.design.finished(self._wrong[views], self.shown[views])
     last = len(self.rounds) == self.design.looks
@@ -155,7 +121,3 @@ class CommonRows(RecordsReader):
       parts = [shard[name] for shard in shards]
       arrays[name] = np.sum(parts, 0) if name.startswith('total/') else np.concatenate(parts)
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
-
-
-def _wrong(shard: Shard) -> np.ndarray:
-  return shard['rank'] > 0

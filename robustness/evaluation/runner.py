@@ -1,17 +1,14 @@
 """The one evaluation loop: rows × views → records.
 
-A compiled step takes a block of rows, already on the devices, and a chunk of views, and returns
-fields [rows, views]. Perturbed images are made inside the step and never leave the device. Without
-a classifier only what the views measure of their images is recorded.
+A compiled step takes a block of rows on the devices and a chunk of views, and returns fields [rows,
+views]; perturbed images never leave the device.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,19 +18,19 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import Progress
-from robustness.core.rows import Batch, Rows, numeric_columns
-from robustness.evaluation.callable_step import CallableStep
+from robustness.core.rows import Batch, Rows, have_one_twice, numeric_columns
+from robustness.core.typing import PyTree
 from robustness.evaluation.measurements import FINITE, LARGEST, TOTAL, joined, observe, summarise
 from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests
 from robustness.evaluation.records import Layout, Records, Shard
-from robustness.evaluation.row_checks import check_fit, check_images, check_labels
 from robustness.evaluation.study import IMAGES
-from robustness.evaluation.views import DRAWS, Views
+from robustness.evaluation.views import DRAWS, Arrays, Views
 from robustness.models.callables import NO_LOGITS, are_distributions
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
-from robustness.parallel.mesh import BATCH, REPLICATED
+from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 
+T = TypeVar('T')
 NOT_RECORDED = ('image', 'mask')
 DISTRIBUTION = 'distribution'
 SHARDS = 4096
@@ -43,15 +40,11 @@ LARGE = 128**2
 
 @dataclasses.dataclass(frozen=True)
 class PlacedBlock:
-  """A block of rows, checked and on the devices.
-
-  Attributes:
-    columns: what the host keeps of the block, all but the images; see `Rows.batches`.
-    parts: the rows in parts of the size of a step, on the devices.
-  """
+  """A block of rows, checked and on the devices in parts of the size of a step; `columns` are what
+  the host keeps, all but the images (see `Rows.batches`)."""
 
   columns: Batch
-  parts: Sequence[Mapping[str, Any]]
+  parts: Sequence[Arrays]
 
   @property
   def nbytes(self) -> int:
@@ -103,11 +96,10 @@ class Evaluator:
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
     """Returns how the table is cut: by the data and these numbers, whatever the devices.
 
-    A run that was begun on one machine therefore goes on with any other number of devices or
-    processes. 0 takes shards of up to 512 rows, 64 of large images (a multiple of 8, so that steps
-    are full), and of 32,768 images of 32 × 32 pixels, fewer of larger ones in proportion, in parts
-    of even size. Where that were many more than `SHARDS` files, as of the map of ImageNet's
-    validation set, shards are larger: such a run is one for a device that takes seconds for them.
+    A run that was begun on one machine therefore goes on with any number of devices or processes. 0
+    takes shards of up to 512 rows, 64 of large images (a multiple of 8, so that steps are full),
+    and of 32,768 images of 32 × 32 pixels, fewer of larger ones in proportion, in parts of even
+    size; larger shards where these were more than `SHARDS` files, as of ImageNet's validation set.
     """
     default = even_part(num_rows, 64, 8) if self._pixels >= LARGE else even_part(num_rows, 512)
     rows = batch_size or min(default, num_rows)
@@ -116,7 +108,7 @@ class Evaluator:
     views = views_per_step or even_part(len(self.views), max(1, images // rows))
     return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
 
-  def of_views(self, chosen: np.ndarray) -> Evaluator:
+  def of_views(self, chosen: np.ndarray) -> Self:
     """Returns the evaluator of some views, int [v], which shares the compiled programs."""
     views = dataclasses.replace(
       self.views,
@@ -135,14 +127,10 @@ class Evaluator:
     return -(-rows // devices) * devices
 
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
-    """Computes every shard that `records` lacks.
+    """Computes every shard that `records`, of `self.layout(...)`, lacks.
 
-    Args:
-      rows: what to show; checked against the classifier.
-      records: where the shards go; its layout is `self.layout(...)`.
-      process: takes the row blocks b with b % processes == process; where there are fewer blocks
-        than processes, shards of every block in turn.
-      processes: how many there are.
+    A process takes the row blocks b with b % processes == process; where there are fewer blocks
+    than processes, shards of every block in turn.
 
     Raises:
       InputError: rows that do not fit the classifier, a label outside the classes, logits that
@@ -164,16 +152,11 @@ class Evaluator:
     rows: Rows,
     layout: Layout,
     table: Mapping[int, list[int]] | None = None,
-    variables: Any = None,
+    variables: PyTree = None,
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (block, chunk, shard) for the wanted shards, each computed while the last is stored.
-
-    Args:
-      rows: what to show.
-      layout: how the table is cut.
-      table: {block: chunks}; None means all.
-      variables: weights in place of the classifier's own.
-    """
+    """Yields (block, chunk, shard) for a table {block: chunks} of wanted shards, by default all,
+    each computed while the last is stored; `variables` take the place of the classifier's own
+    weights."""
     if self.classifier:
       check_fit(self.classifier, rows, self.views)
     if table is None:
@@ -187,7 +170,7 @@ class Evaluator:
     """Yields blocks of rows (None: all), checked and placed on the devices."""
     if self.classifier:
       check_fit(self.classifier, rows, self.views)
-    for batch in rows.batches(layout.block_rows, blocks, stored=True):
+    for batch in self._with_columns(rows).batches(layout.block_rows, blocks, stored=True):
       check_images(batch)
       if self.classifier:
         check_labels(batch, self.classifier)
@@ -200,7 +183,7 @@ class Evaluator:
     blocks: Iterable[PlacedBlock],
     layout: Layout,
     table: Mapping[int, list[int]] | None = None,
-    variables: Any = None,
+    variables: PyTree = None,
   ) -> Iterator[tuple[int, int, Shard]]:
     """Yields what `shards` does, of placed blocks."""
     if self.classifier and variables is None:
@@ -219,49 +202,47 @@ class Evaluator:
       yield self._collect(layout, *waiting)
 
   def check(self, rows: Rows) -> None:
-    """Refuses rows that the views cannot show, by tracing a view on shapes; computes nothing.
-
-    Raises:
-      InputError: rows that lack what the views show, or views that the classifier does not allow.
-    """
-    columns = numeric_columns(next(rows.batches(1, [0], stored=True)))
-    batch = {
-      name: jax.ShapeDtypeStruct((self.parallel.num_devices, *value.shape[1:]), value.dtype)
-      for name, value in columns.items()
-    }
+    """Refuses rows that the views cannot show, and views that the classifier does not allow, by
+    tracing a view on shapes; computes nothing."""
+    columns = numeric_columns(next(self._with_columns(rows).batches(1, [0], stored=True)))
+    size = self.parallel.num_devices
+    batch = {name: np.zeros((size, *x.shape[1:]), x.dtype) for name, x in columns.items()}
     view = jax.tree.map(lambda values: values[0], (self.views.ids, dict(self.views.parameters)))
     variables = self.classifier.variables if self.classifier else None
     jax.eval_shape(lambda v, b, one: self.show(v, self._prepare(b), one), variables, batch, view)
 
+  def _with_columns(self, rows: Rows) -> Rows:
+    return self.views.add_columns(rows) if self.views.add_columns else rows
+
   @functools.cached_property
-  def run(self) -> Callable[..., Any]:
+  def run(self) -> Callable[..., dict[str, jax.Array]]:
     """The step on placed rows and a chunk from `_chunk`: compiled, or around a callable."""
     if self.classifier and self.classifier.host_function:
-      return CallableStep(self.classifier, self.views, self.parallel, self.show, self.outputs)
+      return self._called
     return lambda variables, batch, chunk: self.compiled(
       variables, batch, self.parallel.replicate(chunk)
     )
 
   @functools.cached_property
-  def prepared(self) -> Callable[..., Any]:
+  def prepared(self) -> Callable[[Arrays], Arrays]:
     """The compiled preparation of a placed block, where the views have one."""
     if self.views.prepare is None:
       return self._prepare
     return self.parallel.compile(self._prepare, (BATCH,), BATCH)
 
-  def _prepare(self, batch: Any) -> Any:
+  def _prepare(self, batch: Arrays) -> Arrays:
     prepare = self.views.prepare
     if prepare is None:
       return batch
     return self._each(lambda row, _: prepare(row), with_scaled_image(batch), None)
 
   @functools.cached_property
-  def compiled(self) -> Callable[..., Any]:
+  def compiled(self) -> Compiled:
     """The step `(variables, batch, (view ids, view parameters)) -> {field: [rows, views]}`."""
     return self.parallel.compile(self.step, (REPLICATED, BATCH, REPLICATED), BATCH)
 
   def step(
-    self, variables: Any, batch: Mapping[str, jax.Array], chunk: tuple[jax.Array, Any]
+    self, variables: PyTree, batch: Arrays, chunk: tuple[jax.Array, Arrays]
   ) -> dict[str, jax.Array]:
     """Predicts a block of rows in a chunk of views; pure, each row independent of the others.
 
@@ -270,23 +251,18 @@ class Evaluator:
     batch = with_scaled_image(batch)
     clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
 
-    def one_view(view: tuple[jax.Array, Any]) -> dict[str, jax.Array]:
+    def one_view(view: tuple[jax.Array, Arrays]) -> dict[str, jax.Array]:
       images, measured = self.show(variables, batch, view)
-      return {
-        **measured,
-        **(self._predictions(variables, batch, images, clean) if self.classifier else {}),
-      }
+      if self.classifier:
+        measured |= self._predictions(variables, batch, images, clean)
+      return measured
 
     at_once = self.views_at_once if self.views_at_once > 1 else None
     shown = jax.lax.map(one_view, chunk, batch_size=at_once)
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), shown)
+    return {name: jnp.moveaxis(x, 0, 1) for name, x in shown.items()}
 
   def _predictions(
-    self,
-    variables: Any,
-    batch: Mapping[str, jax.Array],
-    images: jax.Array,
-    clean: Mapping[str, jax.Array],
+    self, variables: PyTree, batch: Arrays, images: jax.Array, clean: Arrays
   ) -> dict[str, jax.Array]:
     """Returns what is recorded of the classifier's logits and layers, each field [rows, ...]."""
     logits, outputs = self._network.apply(variables, images, (*self.layers, *self.outputs))
@@ -297,19 +273,69 @@ class Evaluator:
       **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean},
     }
 
-  def show(
-    self, variables: Any, batch: Mapping[str, jax.Array], view: tuple[jax.Array, Any]
-  ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns every row of a batch in one view, and what is recorded of these images.
+  def _called(
+    self, variables: PyTree, batch: Arrays, chunk: tuple[np.ndarray, Mapping[str, np.ndarray]]
+  ) -> dict[str, jax.Array]:
+    """Does what `step` does around a classifier that only the host can call; the chunk is there.
 
-    The images are float32 [B, H, W, C] as the classifier takes them; the values are those
-    that the view measures.
+    Views are made on the devices and logits are reduced there; in between the images of one view at
+    a time come to the host, and the callable predicts.
     """
+    ids, parameters = chunk
+    count = len(np.unique(ids))  # the last view is repeated to fill a chunk
+    chosen = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(count)]
+    logits, measured = [], []
+    shown = self._shown(variables, batch, self.parallel.replicate(chosen[0]))
+    for view, following in zip(chosen, [*chosen[1:], None], strict=True):
+      images, values = self.parallel.gather(shown)
+      if following is not None:  # made on the devices while the host predicts
+        shown = self._shown(variables, batch, self.parallel.replicate(following))
+      logits.append(self._answer(images, batch, view[0]))
+      measured.append(values)
+    placed, recorded = self.parallel.put_batch(
+      (
+        _filled(logits, len(ids)),
+        {name: _filled([values[name] for values in measured], len(ids)) for name in measured[0]},
+      )
+    )
+    recorded.update({f'output/{name}': placed for name in self.outputs})
+    return {**self._reduced(placed, batch['label']), **recorded}
+
+  @functools.cached_property
+  def _shown(self) -> Compiled:
+    return self.parallel.compile(self.show, (REPLICATED, BATCH, REPLICATED), BATCH)
+
+  @functools.cached_property
+  def _reduced(self) -> Compiled:
+    """Reduces logits [rows, views, classes] by `summarise`."""
+    return self.parallel.compile(jax.vmap(summarise, (1, None), 1), (BATCH, BATCH), BATCH)
+
+  def _answer(self, images: np.ndarray, batch: Arrays, view_id: int) -> np.ndarray:
+    """Calls the callable; says on which examples and view it failed."""
+    function = self._network.host_function
+    assert function is not None
+    try:
+      return function(images)
+    except Exception as error:  # the callable is the user's and may raise anything
+      ids = self.parallel.gather({name: batch[name] for name in ('example_id', 'mask')})
+      examples = ids['example_id'][ids['mask']]
+      view = int(np.flatnonzero(self.views.ids == view_id)[0])
+      reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
+      raise InputError(
+        f'{self.name} failed on examples {examples.min()} to '
+        f'{examples.max()}, {self.views.describe(view)}: {reason}'
+      ) from error
+
+  def show(
+    self, variables: PyTree, batch: Arrays, view: tuple[jax.Array, Arrays]
+  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns every row of a batch in one view, float32 [B, H, W, C] as the classifier takes them,
+    and what the view measures of these images."""
 
     def logits(images: jax.Array) -> jax.Array:
       return self._network.apply(variables, images, ())[0]
 
-    def show_row(row: Mapping[str, jax.Array], view: tuple[jax.Array, Any]) -> jax.Array:
+    def show_row(row: Arrays, view: tuple[jax.Array, Arrays]) -> jax.Array:
       view_id, parameters = view
       key = random_keys.for_example(self.key, row['example_id'], parameters.get(DRAWS, view_id))
       return self.views.show(key, row, parameters, *extra)
@@ -319,7 +345,7 @@ class Evaluator:
     measured = observe(self.views, rows, images, (view[1], *extra), self.parallel.parts)
     return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
 
-  def _each(self, function: Callable[..., Any], rows: dict[str, jax.Array], view: Any) -> Any:
+  def _each(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
     """Returns `function(row, view)` of all rows: at once, or one by one on a CPU for some views."""
     if self.views.sequential and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
       return self.parallel.sequential(function, rows, view)
@@ -343,7 +369,7 @@ class Evaluator:
     return self.views.ids[index], {k: v[index] for k, v in self.views.parameters.items()}
 
   def _collect(
-    self, layout: Layout, batch: Batch, chunk: int, outputs: list[Any]
+    self, layout: Layout, batch: Batch, chunk: int, outputs: Sequence[Arrays]
   ) -> tuple[int, int, Shard]:
     """Brings the steps' outputs to the host, cuts padding off and refuses what is no number."""
     rows, views = layout.rows(batch['block']), layout.views(chunk)
@@ -368,13 +394,66 @@ class Evaluator:
       if outside.any():
         raise InputError(
           f'{name} has values outside [0, {LARGEST:g}), which cannot be summed '
-          f'exactly, in {self.views.describe(views.start + outside.argmax())}.'
+          f'exactly, in {self.views.describe(views.start + int(outside.argmax()))}.'
         )
       arrays[name] = total
     for name, value in batch.items():  # the columns of the rows
       if name not in NOT_RECORDED and isinstance(value, np.ndarray) and value.ndim <= 2:
         arrays[name] = value[:n]
     return batch['block'], chunk, Shard(rows, views, arrays)
+
+
+def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
+  """Refuses rows whose images are not of the classifier's shape, or with more classes than it has.
+
+  Where views show images of a shape of their own, only their channels must fit.
+
+  Raises:
+    InputError: names both shapes or counts and the fix.
+  """
+  shown = views.image_shape or rows.image_shape
+  free = 2 if views.image_shape else 0
+  if tuple(shown[free:]) != tuple(classifier.input_shape[free:]):
+    want, have = (' × '.join(map(str, s)) for s in (classifier.input_shape, shown))
+    raise InputError(
+      f'{classifier.name} takes images of {want} (height × width × channels); the data have '
+      f'{have}. Resize or crop: --config.data.resize=SHORTER_SIDE --config.data.crop=SIDE.'
+    )
+  if rows.class_names and len(rows.class_names) > classifier.num_classes:
+    raise InputError(
+      f'the data have {len(rows.class_names)} classes, {classifier.name} has '
+      f'{classifier.num_classes}.'
+    )
+
+
+def check_images(batch: Batch) -> None:
+  """Refuses images outside [0, 1]; names the example. Images of 8 bits always lie there."""
+  if batch['image'].dtype == np.uint8:
+    return
+  images = batch['image'][batch['mask']]
+  if not (images.min() >= 0 and images.max() <= 1):
+    row = int(np.argmax([not (image.min() >= 0 and image.max() <= 1) for image in images]))
+    raise InputError(
+      f'example {batch["example_id"][row]} has values in [{images[row].min():g}, '
+      f'{images[row].max():g}]; images lie in [0, 1]: divide 8-bit ones by 255.'
+    )
+
+
+def check_labels(batch: Batch, classifier: Classifier) -> None:
+  """Refuses labels outside the classes, and an image with one twice; names the example."""
+  labels = batch['label'].reshape(len(batch['label']), -1)
+  padding = labels < 0 if batch['label'].ndim == 2 else np.zeros_like(labels, bool)
+  bad = batch['mask'] & (
+    ((labels >= classifier.num_classes) | (labels < 0)) & ~padding | padding.all(1, keepdims=True)
+  ).any(1)
+  bad |= batch['mask'] & have_one_twice(labels)
+  if bad.any():
+    row = int(np.argmax(bad))
+    raise InputError(
+      f'example {batch["example_id"][row]} has label {batch["label"][row]}; '
+      f'{classifier.name} has classes 0..{classifier.num_classes - 1}, of which an image has each '
+      'once, and its labels are no one-hot rows.'
+    )
 
 
 def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
@@ -412,3 +491,8 @@ def _count(layout: Layout, batch: Batch) -> int:
   """Returns how many of a block's rows are not padding."""
   rows = layout.rows(batch['block'])
   return rows.stop - rows.start
+
+
+def _filled(values: list[np.ndarray], count: int) -> np.ndarray:
+  """Returns the views' values [rows, count, ...], the last one repeated to fill a chunk."""
+  return np.stack(values + values[-1:] * (count - len(values)), 1)

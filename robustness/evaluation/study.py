@@ -1,6 +1,5 @@
 """Study: what every study of robustness is, and what it makes of its records.
 
-A study shows each row in several views and reduces the records of what a classifier answered.
 Each module of `robustness.studies` holds one frozen dataclass that derives from `Study` and has the
 fields of `config.study`; its name in the config is the module's, or `FILE.py:NAME` for a class in a
 file of the user's.
@@ -12,7 +11,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -23,7 +22,8 @@ from robustness.core import settings
 from robustness.core.errors import InputError
 from robustness.core.registry import Part, Registry
 from robustness.core.rows import Rows
-from robustness.estimates.fixed_width import fewest_trials, plan
+from robustness.core.typing import Facts, PlainValue
+from robustness.estimates.fixed_width import FixedWidth, fewest_trials, plan
 from robustness.estimates.means import means
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import provenance
@@ -31,7 +31,6 @@ from robustness.evaluation.outcomes import Evaluation as Evaluation
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.outcomes import of_recorded as of_recorded
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.rounds import Design
 from robustness.evaluation.views import DRAWS, ONLY, Views, ViewTable, identity
 from robustness.present import charts
 from robustness.present.sentences import Finding, findings
@@ -42,7 +41,7 @@ ImageShape = tuple[int, int, int]
 """Height, width and channels."""
 Figures = dict[str, tuple[Figure, str]]
 """Figures with captions, by file name without suffix."""
-Recipes = Mapping[str, Mapping[str, Any]]
+Recipes = Mapping[str, Facts]
 """By classifier, what its training shows: `training_split`, `class_groups` if its rows have some,
 and the named parts of the training as plain values; empty of one that is not trained here."""
 IMAGES = 'images'
@@ -57,7 +56,7 @@ class Study(Part):
 
   Attributes:
     title: what it measures in plain words, the title of its report; '' is the name.
-    papers: what to cite beside this software: keys of `robustness.present.citations.PAPERS`.
+    papers: what to cite beside this software: keys of `robustness.present.page.PAPERS`.
     layers: whose output change is recorded; ('stages',) stands for all residual stages.
     outputs: layers whose output is recorded as it is, such as ('logits',).
     needs_classifier: False for one that measures images alone: its config has no classifier, and it
@@ -101,16 +100,16 @@ class Study(Part):
       settings.choice(f'{self.section}.{key}', word, valid)
 
   @property
-  def facts(self) -> dict[str, Any]:
+  def facts(self) -> dict[str, PlainValue]:
     """Plain values that records and results state beside the settings."""
     return {}
 
-  def describe(self) -> dict[str, Any]:
+  def describe(self) -> dict[str, PlainValue]:
     """Returns the study's name, settings and facts as plain values, for results."""
     return {**super().describe(), **self.facts}
 
   @property
-  def recording(self) -> dict[str, Any]:
+  def recording(self) -> dict[str, PlainValue]:
     """Plain values that fix what is recorded of a row and a classifier.
 
     Studies of one run whose recordings are equal reduce the same records, made once. By default
@@ -124,7 +123,7 @@ class Study(Part):
     return self.name
 
   @property
-  def sequential_design(self) -> Design | None:
+  def sequential_design(self) -> FixedWidth | None:
     """When a view has been shown enough; None shows every view to all rows."""
     return plan(self.half_width, self.confidence) if self.half_width else None
 
@@ -139,15 +138,8 @@ class Study(Part):
     return functools.partial(means, confidence=self.confidence)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows and trainings with which the study finds nothing, before anything is trained.
-
-    Args:
-      rows: to be evaluated.
-      recipes: of all classifiers, in order.
-
-    Raises:
-      InputError: what does not fit, and what to change.
-    """
+    """Refuses rows to be evaluated, and trainings (recipes of all classifiers, in order), with
+    which the study finds nothing, before anything is trained."""
     del recipes
     if not self.half_width:
       return
@@ -184,10 +176,8 @@ class Study(Part):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns records that have one row for each image, and what their views are.
-
-    A study of images whose versions are rows joins these.
-    """
+    """Returns records that have one row for each image, and what their views are; a study of images
+    whose versions are rows joins these."""
     return records, self.by_row(records, image_shape)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
@@ -220,11 +210,7 @@ class Study(Part):
     return provenance.of_records(records, image_shape, self.shown_as, differences)
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
-    """Yields the table of results, part by part; see `robustness.estimates.means`.
-
-    Args:
-      recorded: what the classifiers answered, with the facets of the views.
-    """
+    """Yields the table of results, part by part; see `robustness.estimates.means`."""
     del recorded
     return ()
 
@@ -234,12 +220,9 @@ class Study(Part):
     return Findings(estimates=list(self.estimates(recorded)))
 
   def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> Mapping[str, np.ndarray]:
-    """Returns arrays that figures need beside the records, such as sample images.
+    """Returns arrays that figures need beside the records, such as sample images of the rows.
 
-    Args:
-      rows: evaluated.
-      key: root of the study's random stream.
-      found: by `reduce`; it may choose images, such as those predicted wrongly.
+    `key` is the root of the study's random stream; what `reduce` found may choose the images.
     """
     del rows, key, found
     return {}
@@ -256,7 +239,7 @@ class Study(Part):
     return findings(results)
 
 
-def without_fixed(recording: dict[str, Any]) -> dict[str, Any]:
+def without_fixed(recording: Facts) -> dict[str, PlainValue]:
   """Returns a recording without a half width of 0, which earlier versions did not have."""
   return {k: v for k, v in recording.items() if k != 'half_width' or v}
 
@@ -281,12 +264,8 @@ class StudiesTrainings(Protocol):
     """Whether `training_findings` is to be given the rows that classifiers are trained on here."""
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
-    """Returns what the evaluated rows have in common with those of the trainings.
-
-    Args:
-      rows: evaluated.
-      training: by classifier, the rows it is trained on; where these are the same, one object.
-    """
+    """Returns what the evaluated rows have in common with those that each classifier is trained on;
+    where these are the same, they are one object."""
 
 
 @runtime_checkable
@@ -304,10 +283,7 @@ class HasSmallChanges(Protocol):
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
     """Returns what rounding to bfloat16 would hide, with what to change; '' if nothing.
 
-    A config with that precision is refused, where the images decide it once they are opened.
-
-    Args:
-      image_shape: None while it is not known.
+    A config with that precision is refused; `image_shape` is None before the images are opened.
     """
 
 
@@ -315,7 +291,7 @@ class HasSmallChanges(Protocol):
 class ScoresPredictions(Protocol):
   """A study that scores predictions made elsewhere too."""
 
-  def prediction_scores(self, config: Mapping[str, Any]) -> PredictionScores:
+  def prediction_scores(self, config: Facts) -> PredictionScores:
     """Returns the predictions that all of a config but its section `study` names.
 
     Raises:
@@ -336,31 +312,25 @@ class PredictionScores(Protocol):
   def findings(self, evaluations: Sequence[Evaluation], directory: pathlib.Path) -> Findings:
     """Reduces the records."""
 
-  def settings(self) -> dict[str, Any]:
+  def settings(self) -> Facts:
     """Returns the study, what was scored and how, plain values for results."""
 
 
 STUDIES: Registry[Study] = Registry('robustness.studies', Study)
 
 
-def from_config(section: Mapping[str, Any]) -> Study:
-  """Builds the study that `config.study.name` names.
-
-  Raises:
-    InputError: no such study, or a key or type that its settings do not have.
-  """
+def from_config(section: Facts) -> Study:
+  """Builds the study that `config.study.name` names; raises InputError for an unknown name
+  or key."""
   settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
   found = STUDIES.find(values.pop('name', ''), 'config.study.name')
   return settings.parse(found, values, 'config.study')
 
 
-def scores_of(study: Study, config: Mapping[str, Any]) -> PredictionScores:
-  """Returns the predictions made elsewhere that a config without classifiers names.
-
-  Raises:
-    InputError: the study scores images only, or see `ScoresPredictions`.
-  """
+def scores_of(study: Study, config: Facts) -> PredictionScores:
+  """Returns the predictions made elsewhere that a config without classifiers names; raises
+  InputError for a study that scores images only."""
   if isinstance(study, ScoresPredictions):
     return study.prediction_scores(config)
   known = [name for name, each in STUDIES.classes().items() if issubclass(each, ScoresPredictions)]
@@ -370,11 +340,11 @@ def scores_of(study: Study, config: Mapping[str, Any]) -> PredictionScores:
   )
 
 
-def default_section(name: str) -> dict[str, Any]:
+def default_section(name: str) -> Facts:
   """Returns `config.study` of a study with every key at its default."""
   found = STUDIES.find(name, 'config.study.name')
   try:
-    return {'name': name, **dataclasses.asdict(found())}  # type: ignore[call-overload]
+    return {'name': name, **dataclasses.asdict(found())}
   except TypeError as error:
     raise InputError(
       f'config.study.name is {name!r}, which is no dataclass with a default for each field '
@@ -388,12 +358,8 @@ def prefixes(evaluations: Sequence[Evaluation]) -> list[str]:
 
 
 def require_single_labels(rows: Rows, use: str) -> None:
-  """Raises InputError for rows with several labels each.
-
-  Args:
-    rows: of a run.
-    use: what takes the loss of one label, such as 'an attack'.
-  """
+  """Raises InputError for rows with several labels each, which `use`, such as 'an attack', cannot
+  take."""
   if next(rows.batches(1, [0]))['label'].ndim > 1:
     raise InputError(
       f'these rows have several labels each, and {use} takes the gradient of the loss of one: take '

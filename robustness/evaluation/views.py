@@ -1,16 +1,17 @@
 """Views: the ways in which a study shows every row, and what they are called."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Self
 
 import jax
 import numpy as np
 
+from robustness.core.rows import Rows
 from robustness.evaluation.records import Shard
 
+Arrays = Mapping[str, jax.Array]
+"""Of a row, or of a view."""
 Show = Callable[..., jax.Array]
 Observe = Callable[..., Mapping[str, jax.Array]]
 
@@ -45,6 +46,8 @@ class Views:
       batch size and the devices.
     prepare: pure function from a row to a row, or None; what all views of a row share is computed
       here, once for each block of rows.
+    add_columns: function from `Rows` to the same rows with further columns that the views need,
+      such as each row's clean image, read on the host; or None.
     composes: whether a view makes its picture of several images, none of which is shown alone.
     sequential: whether rows are shown one after another where the device is a CPU: it suits large
       images whose making takes choices, all branches of which would be computed at once.
@@ -58,6 +61,7 @@ class Views:
   measure: Observe | None = None
   total: Observe | None = None
   prepare: Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]] | None = None
+  add_columns: Callable[[Rows], Rows] | None = None
   composes: bool = False
   sequential: bool = False
 
@@ -107,16 +111,14 @@ class ViewTable:
   rows: Sequence[str] | None = None
   groups: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
   units: np.ndarray | None = None
-  facets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+  facets: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
 
   @classmethod
-  def of(cls, names: Sequence[str], groups: Mapping[str, Sequence[int]] | None = None) -> ViewTable:
-    """Returns the table of views by their names.
+  def of(cls, names: Sequence[str], groups: Mapping[str, Sequence[int]] | None = None) -> Self:
+    """Returns the table of views by their distinct names.
 
-    Args:
-      names: distinct, one a view.
-      groups: see `ViewTable`, the clean view's is called 'clean'; by default each of up to
-        `MOST_NAMED` views is alone, and all are together.
+    `groups` are those of `ViewTable`, the clean view's called 'clean'; by default each of up to
+    `MOST_NAMED` views is alone, and all are together.
     """
     if groups is None:
       each = {name: [view] for view, name in enumerate(names)} if len(names) <= MOST_NAMED else {}
@@ -124,7 +126,7 @@ class ViewTable:
     clean = groups.get('clean')
     return cls(names, clean[0] if clean else None, groups=groups)
 
-  def facets_of(self, name: str) -> Mapping[str, Any]:
+  def facets_of(self, name: str) -> Mapping[str, object]:
     """Returns the facets of a view or group in the table of results, its name where it has none."""
     return self.facets.get(name, {'view': name})
 

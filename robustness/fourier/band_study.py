@@ -1,10 +1,8 @@
 """What studies of bands of frequencies share: bandwidths as views, and shares by bandwidth."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import jax
 import numpy as np
@@ -15,7 +13,7 @@ from robustness.estimates.quantity import ACCURACY
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, right, wrong
 from robustness.evaluation.study import Figures, Findings, ImageShape, Study
-from robustness.evaluation.views import Views, ViewTable
+from robustness.evaluation.views import Arrays, Views, ViewTable
 from robustness.fourier.filters import KINDS, bandwidths, half
 from robustness.present import charts, images
 from robustness.results import Results
@@ -28,9 +26,9 @@ MOST = 16
 class BandStudy(Study):
   """A study whose views are low- and high-centred squares of frequencies.
 
-  A subclass shows a row in a view, of which `kept` bool [H, W // 2 + 1] says which frequencies are
-  kept (all in the clean view) and `bandwidth` is B (0 in the clean view). Its first two quantities
-  are the error, or accuracy, in bands and in the clean view.
+  A subclass shows a row in a view of `kept`, bool [H, W // 2 + 1], the frequencies that are kept,
+  and `bandwidth` B; the clean view keeps all and has B = 0. Its first two quantities are the error,
+  or accuracy, in bands and in the clean view.
 
   Attributes:
     half_width: shows views in rounds, see `Study`.
@@ -49,9 +47,8 @@ class BandStudy(Study):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.choose('kinds', KINDS)
-    for key in ('kinds', 'bandwidths'):
-      values = getattr(self, key)
-      self.require(len(set(values)) == len(values), key, 'distinct')
+    for key, values in (('kinds', self.kinds), ('bandwidths', self.bandwidths)):
+      self.require(len({*values}) == len(values), key, 'distinct')
     self.require(bool(self.kinds), 'kinds', 'not empty')
     self.require(all(b >= 1 for b in self.bandwidths), 'bandwidths', 'at least 1')
 
@@ -95,17 +92,11 @@ class BandStudy(Study):
     return ViewTable.of(['clean', *(f'{kind}_{b}' for kind, b in self.bands(image_shape))])
 
   @abc.abstractmethod
-  def _show(
-    self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-  ) -> jax.Array:
+  def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
     """Shows one row in one view."""
 
   def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
-    """Returns the first image as up to five bands of each kind show it.
-
-    Returns:
-      For each kind `sample_images/<kind>` [S, H, W, C] and `sample_bandwidths/<kind>` [S].
-    """
+    """Returns the first image in up to five bands of each kind, and their bandwidths."""
     row = one_view.read_row(rows, 0)
     views, arrays = self.facets(row['image'].shape), {}
     for kind in self.kinds:

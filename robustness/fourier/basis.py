@@ -12,10 +12,7 @@ Layout: frequencies are centred (fftshift); cell p of an axis with n cells is fr
 in cycles per image, so an even size has its Nyquist row and column first.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +21,7 @@ from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
-from robustness.evaluation.views import Views
+from robustness.evaluation.views import Arrays, Views
 from robustness.present import images
 
 PHASES = {'reference': np.pi / 4, 'cosine': 0.0}
@@ -60,10 +57,7 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   For a real image (fy, fx) and (-fy, -fx) modulo the size are one frequency. All of 32 × 32 has
   514 of them, 28 × 28 has 394, 63 × 63 of 224 × 224 has 1985, all of 224 × 224 has 25,090.
 
-  Args:
-    height: of the image, in pixels; odd or even.
-    width: the same.
-    window: side of the centred square in cells; 0 takes all frequencies.
+  `window` is the side of the centred square in cells, at most the shorter side; 0 takes all.
 
   Raises:
     InputError: the window is negative or larger than the image.
@@ -97,13 +91,8 @@ def basis_image(
 ) -> jax.Array:
   """Returns U for one frequency, float32 [height, width], unit L2 norm.
 
-  Args:
-    fy: vertical frequency, integer scalar, cycles per image; may be traced. For the reference phase
-      (fy, fx) must be the representative that `distinct_frequencies` returns.
-    fx: horizontal frequency, the same.
-    height: of the image, in pixels.
-    width: the same.
-    phase: 'reference' or 'cosine'.
+  (fy, fx) may be traced; for the reference phase it is the one of its pair that
+  `distinct_frequencies` returns.
   """
   choice('phase', phase, PHASES)
   turn_y = (fy * jnp.arange(height)) % height / height
@@ -130,11 +119,8 @@ def perturb(
 ) -> jax.Array:
   """Returns x + r v U per channel (Yin et al. 2019, section 2), [H, W, C]; see `basis_image`.
 
-  Args:
-    key: random key; draws r, one sign for each channel, ±1 with probability ½.
-    image: float32 [H, W, C] in [0, 1].
-    norm: v, L2 norm of the perturbation of one channel (of C channels together: v √C).
-    clip: whether to clip the result to [0, 1]; the paper's formula does not.
+  The key draws r, ±1 with probability ½ for each channel; v is the norm of one channel's change (of
+  C channels together: v √C). `clip` keeps the result in [0, 1], which the paper's formula does not.
   """
   height, width, channels = image.shape
   signs = jax.random.rademacher(key, (channels,), dtype=image.dtype)
@@ -154,20 +140,10 @@ def wave_views(
   """Returns the clean view (norm 0, id 0), then x + r v U of each frequency.
 
   The id of a frequency is 1 + (fy mod H) W + (fx mod W), whichever others there are.
-
-  Args:
-    fy: int [V], of `distinct_frequencies`.
-    fx: the same.
-    image_shape: height, width and channels.
-    norm: of `perturb`.
-    phase: of `perturb`.
-    clip: of `perturb`.
   """
   height, width, _ = image_shape
 
-  def show(
-    key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-  ) -> jax.Array:
+  def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
     return perturb(key, row['image'], view['fy'], view['fx'], view['norm'], phase, clip)
 
   return Views(

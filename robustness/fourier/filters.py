@@ -6,8 +6,6 @@ m = (N - B + 1) / 2: 32 pixels and B = 27 keep |f_y| ≥ 3 and |f_x| ≥ 3. It i
 a low pass, which would keep what is high on either axis.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,11 +19,8 @@ PUBLISHED = 27, 32
 def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
   """Returns the lowest |f| that a high pass keeps vertically and horizontally, in cycles per image.
 
-  Args:
-    height: of the image, in pixels.
-    width: the same.
-    bandwidth: B on the shorter side, the longer side in proportion; 0 takes the published 27 of 32
-      in proportion, 3 cycles in 32 pixels, rounded (23 for 28 pixels, 183 for 224).
+  `bandwidth` is B on the shorter side, the longer side in proportion; 0 takes the published 27 of
+  32 in proportion, 3 cycles in 32 pixels, rounded (23 for 28 pixels, 183 for 224).
 
   Raises:
     InputError: a bandwidth that is no symmetric square of frequencies of this side.
@@ -56,13 +51,7 @@ def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
 def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
   """Returns which frequencies a low pass keeps, bool [H, W], zero frequency in the centre.
 
-  These are the B × B square centred on zero, |f| ≤ (B − 1)/2 on both axes; on the longer side of
-  an image B is in proportion.
-
-  Args:
-    height: of the image, in pixels.
-    width: the same.
-    bandwidth: B on the shorter side.
+  These are |f| ≤ (B − 1)/2 on both axes; on the longer side B is in proportion.
   """
   side = min(height, width)
   if not 0 < bandwidth <= side or bandwidth % 2 == 0:
@@ -76,12 +65,8 @@ def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
 
 
 def filtered(images: jax.Array, kept: np.ndarray) -> jax.Array:
-  """Returns images with only the kept frequencies of every channel, float32; nothing is clipped.
-
-  Args:
-    images: [..., H, W, C].
-    kept: bool [H, W], zero frequency in the centre, symmetric about it, so that images stay real.
-  """
+  """Returns images [..., H, W, C] with only the kept frequencies of every channel, float32; `kept`
+  [H, W] has zero frequency in the centre and is symmetric about it, so that images stay real."""
   mask = np.fft.ifftshift(kept)[..., None]
   spectrum = jnp.fft.fft2(images.astype(jnp.float32), axes=(-3, -2))
   return jnp.fft.ifft2(jnp.where(mask, spectrum, 0), axes=(-3, -2)).real
@@ -93,12 +78,8 @@ def half(kept: np.ndarray) -> np.ndarray:
 
 
 def filtered_by_half(image: jax.Array, kept: jax.Array) -> jax.Array:
-  """Returns an image with only the kept frequencies of every channel, float32 [H, W, C].
-
-  Args:
-    image: [H, W, C].
-    kept: bool [H, W // 2 + 1], of `half`; may be traced.
-  """
+  """Returns an image [H, W, C] with only the frequencies that `half` keeps, float32; traced or
+  not."""
   planes = jnp.moveaxis(image.astype(jnp.float32), -1, 0)
   spectrum = jnp.where(kept[None], jnp.fft.rfft2(planes), 0)
   return jnp.moveaxis(jnp.fft.irfft2(spectrum, planes.shape[1:]), 0, -1)

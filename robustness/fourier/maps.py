@@ -1,13 +1,11 @@
 """Maps over frequencies: bands, the whole map of estimates, and that of a finished run."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -15,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.typing import PlainValue
 from robustness.estimates.table import select, to_csv
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import ImageShape, Study
@@ -35,10 +34,7 @@ def bands(frequency_y: ArrayLike, frequency_x: ArrayLike, image_size: Sequence[i
   mid is f_N/4 ≤ |f| < f_N/2 (one octave), high is |f| ≥ f_N/2, corners included. A 28 × 28 image:
   below 3.5, below 7, and from 7 cycles per image on.
 
-  Args:
-    frequency_y: vertical, in cycles per image.
-    frequency_x: horizontal.
-    image_size: height and width of the images in pixels (not of a window).
+  Frequencies are in cycles per image; the size is that of the images in pixels, not of a window.
   """
   distance, nyquist = np.hypot(frequency_y, frequency_x), min(image_size) / 2
   return np.select([distance < nyquist / 4, distance >= nyquist / 2], ['low', 'high'], 'mid')
@@ -50,7 +46,7 @@ def centred_map(
   classifier: str,
   versus: str = '',
   column: str = 'value',
-  **facets: Any,
+  **facets: object,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns a whole map of a run, zero frequency in the centre (`fftshift`).
 
@@ -91,20 +87,15 @@ def centred_map(
 
 @dataclasses.dataclass(frozen=True)
 class FinishedMap:
-  """What a finished run of Fourier heat maps left.
-
-  Attributes:
-    directory: its workdir.
-    results: read from there.
-    where: the config key that named the directory, for messages.
-  """
+  """What a finished run of Fourier heat maps left in a workdir; `where` is the key that names
+  it."""
 
   directory: pathlib.Path
   results: Results
   where: str
 
   @classmethod
-  def read(cls, directory: str, where: str) -> FinishedMap:
+  def read(cls, directory: str, where: str) -> Self:
     """Reads a workdir; raises InputError without a finished run that has errors by frequency."""
     path = expanded(directory).absolute()
     found = cls(path, Results.read(path), where)
@@ -155,7 +146,7 @@ class FinishedMap:
         f'{image_shape[0]} × {image_shape[1]}.'
       )
 
-  def shares_images(self, data: Mapping[str, Any]) -> bool:
+  def shares_images(self, data: Mapping[str, object]) -> bool:
     """Whether example ids of the data mean the same images as in the map's run."""
     return all(self.results.data.get(key) == data.get(key) for key in SAME_IMAGES)
 
@@ -175,6 +166,6 @@ class BeginsWithMap(Study):
     return FinishedMap.read(self.heat_map, 'config.study.heat_map') if self.heat_map else None
 
   @property
-  def facts(self) -> dict[str, Any]:
+  def facts(self) -> dict[str, PlainValue]:
     """The digest of the heat map, if one is read."""
     return {'heat_map_sha256': self._map.digest} if self._map else {}

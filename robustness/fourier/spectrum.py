@@ -7,13 +7,12 @@ frequency of every image size. Images are real: |F| at (f_y, f_x) and at its mir
 the device keeps the half f_x ≥ 0 (`jnp.fft.rfft2`'s order). `whole` gives back the centred map.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from robustness.core.settings import choice
 from robustness.fourier.filters import half
@@ -24,12 +23,8 @@ SIDE_OF_A_CYCLE = 64  # pixels; rings are as many cycles wide as the shorter sid
 
 
 def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
-  """Returns |F| of an image, float32 [H, W // 2 + 1, channels].
-
-  Args:
-    image: float32 [H, W, C].
-    channels: 'each' transforms every channel, 'grey' their weighted sum .299 R + .587 G + .114 B.
-  """
+  """Returns |F| of an image [H, W, C], float32 [H, W // 2 + 1, channels]: of each, or of 'grey',
+  their weighted sum .299 R + .587 G + .114 B."""
   choice('channels', channels, CHANNELS)
   if channels == 'grey' and image.shape[-1] == 3:
     weights = jnp.asarray(GREY, image.dtype)[None, None, :]
@@ -39,12 +34,8 @@ def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
 
 
 def whole(values: np.ndarray, width: int) -> np.ndarray:
-  """Returns the map of all frequencies, zero in the centre, [..., H, W] of [..., H, W // 2 + 1].
-
-  Args:
-    values: of a quantity that is equal at a frequency and its mirror, in the order of `rfft2`.
-    width: W.
-  """
+  """Returns the map of all frequencies, zero in the centre, [..., H, W] of [..., H, W // 2 + 1] in
+  the order of `rfft2`, of a quantity that is equal at a frequency and its mirror."""
   mirrored = np.roll(values[..., ::-1, :], 1, axis=-2)
   full = np.concatenate([values, mirrored[..., 1 : (width + 1) // 2][..., ::-1]], axis=-1)
   return np.fft.fftshift(full, axes=(-2, -1))
@@ -88,8 +79,7 @@ def measures(keep: np.ndarray) -> Measures:
   most 33 of them up to the Nyquist frequency of the shorter side, and 46 up to the corner of a
   square image.
 
-  Args:
-    keep: bool [H, W], zero frequency in the centre.
+  `keep` is bool [H, W], zero frequency in the centre.
   """
   height, width = keep.shape
   columns = width // 2 + 1
@@ -103,3 +93,8 @@ def measures(keep: np.ndarray) -> Measures:
   rings = (ring == np.unique(ring)[:, None, None]) * weight
   rings /= rings.sum((1, 2), keepdims=True)
   return Measures(weight, weight * half(keep), rings.astype(np.float32), np.unique(ring) * step)
+
+
+def by_radius(views: pd.DataFrame, radii: np.ndarray) -> pd.DataFrame:
+  """Returns the facets of rings of frequencies: every view at every radius [R], view by view."""
+  return views.merge(pd.DataFrame({'radius': radii}), how='cross')

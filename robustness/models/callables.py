@@ -1,7 +1,5 @@
 """Any function on NumPy arrays as the predicting half of a classifier, its predictions checked."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import TypeVar
@@ -51,9 +49,8 @@ class CheckedFunction:
   def __call__(self, images: np.ndarray) -> np.ndarray:
     """Returns logits float32 [B, classes] of images float32 [B, H, W, C].
 
-    Raises:
-      InputError: the result has another shape or kind than it should, or its rows are (or are
-        not) probabilities against what `outputs` says. NaN is left for the runner to locate.
+    A result of another shape or kind, or probabilities against what `outputs` says, is an
+    InputError. NaN is left for the runner to locate.
     """
     size = self.batch_size or len(images)
     parts = [images[start : start + size] for start in range(0, len(images), size)]
@@ -71,9 +68,7 @@ class CheckedFunction:
       )
     if output.dtype.kind != 'f':
       raise InputError(f'it returned {output.dtype}; {self.outputs} are floats, one a class.')
-    return self._as_logits(output[: len(images)])
-
-  def _as_logits(self, output: np.ndarray) -> np.ndarray:
+    output = output[: len(images)]
     finite = output[np.isfinite(output).all(1)]
     distributions = are_distributions(finite)
     if self.outputs == 'logits':

@@ -1,7 +1,5 @@
 """Which architectures there are: those that the files of `FAMILIES` declare, and a user's own."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Mapping
@@ -10,13 +8,13 @@ from types import MappingProxyType
 from robustness.core import registry
 from robustness.core.errors import InputError, nearest
 from robustness.models import wide_resnet
-from robustness.models.architecture import Architecture
-from robustness.models.pretrained import Weights
+from robustness.models.architecture import Architecture, Weights
 
 FAMILIES = (
   'small_cnn',
   'cifar_resnet',
   'wide_resnet',
+  'airbench',
   'efficientnet_lite',
   'resnet',
   'bit_resnet',
@@ -42,13 +40,8 @@ WEIGHTS: Mapping[str, Weights] = MappingProxyType(
 
 
 def find(name: str) -> Architecture | None:
-  """Returns the architecture called `name`, or the one that `FILE.py:NAME` holds; None if none.
-
-  Wide ResNets of any size are known by their name.
-
-  Raises:
-    InputError: a file that cannot be read, see `registry.load`.
-  """
+  """Returns the architecture called `name`, such as a Wide ResNet of any size, or the one that
+  `FILE.py:NAME` holds; None if none. For what is raised of a file see `registry.load`."""
   if registry.is_reference(name):
     value = registry.load(name, 'config.classifier.name').value
     return value if isinstance(value, Architecture) else None
@@ -59,11 +52,7 @@ def find(name: str) -> Architecture | None:
 
 
 def get(name: str) -> Architecture:
-  """Returns what `find` does.
-
-  Raises:
-    InputError: there is none; the message lists all and the nearest.
-  """
+  """Returns what `find` does; if there is none, the InputError lists all and the nearest."""
   found = find(name)
   if found is None:
     raise InputError(f'unknown architecture {name!r}: {nearest(name, ARCHITECTURES)}')

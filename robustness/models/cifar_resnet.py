@@ -6,28 +6,16 @@ half of them before and half after those that are there.
 Reference: He et al., Deep Residual Learning for Image Recognition, section 4.2 (option A).
 """
 
-from __future__ import annotations
-
-import functools
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from robustness.core.errors import InputError
+from robustness.models import layers
 from robustness.models.architecture import STEM_AND_STAGES, Architecture
-from robustness.models.layers import (
-  ConvNormRelu,
-  Layer,
-  LinearHead,
-  Network,
-  Stage,
-  batch_norm,
-  convolution,
-)
-from robustness.models.naming import pytorch
+from robustness.models.naming import Scheme
 
-WIDTHS = (16, 32, 64)
+WIDTH = 16  # of the first stage
 
 
 def shortcut(x: jax.Array, features: int, stride: int) -> jax.Array:
@@ -38,7 +26,7 @@ def shortcut(x: jax.Array, features: int, stride: int) -> jax.Array:
   return jnp.pad(x, ((0, 0), (0, 0), (0, 0), (before, missing - before)))
 
 
-class Block(Layer):
+class Block(layers.Layer):
   """Two 3×3 convolutions with batch norm, added to the shortcut; ReLU comes last."""
 
   features: int
@@ -47,16 +35,16 @@ class Block(Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
-    y = convolution(self.features, 3, self.stride, dtype=self.dtype, name='conv1')(x)
-    y = nn.relu(batch_norm(train, **self.common, name='bn1')(y))
-    y = convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
-    y = batch_norm(train, **self.common, name='bn2')(y)
+    y = layers.convolution(self.features, 3, self.stride, dtype=self.dtype, name='conv1')(x)
+    y = nn.relu(layers.batch_norm(train, **self.common, name='bn1')(y))
+    y = layers.convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
+    y = layers.batch_norm(train, **self.common, name='bn2')(y)
     if self.stride != 1 or x.shape[-1] != self.features:
       x = shortcut(x, self.features, self.stride)
     return nn.relu(x + y)
 
 
-class CifarResNet(Network):
+class CifarResNet(layers.Network):
   """A residual network for small images.
 
   Layers: `stem`, `stage1` to `stage3` (each after its last ReLU), in them `block0`, `block1`, ...,
@@ -81,23 +69,19 @@ class CifarResNet(Network):
         'or 110'
       )
     num_blocks = (self.depth - 2) // 6
-    x = ConvNormRelu(WIDTHS[0], **self.common, name='stem')(x.astype(self.dtype), train)
-    for index, features in enumerate(WIDTHS):
-      block, stride = functools.partial(Block, features), 1 if index == 0 else 2
-      x = Stage(block, num_blocks, stride, **self.common, name=f'stage{index + 1}')(x, train)
-    return LinearHead(self.num_classes, name='head')(x)
+    x = layers.ConvNormRelu(WIDTH, **self.common, name='stem')(x.astype(self.dtype), train)
+    x = layers.residual_stages(x, train, Block, WIDTH, 3 * (num_blocks,), **self.common)
+    return layers.LinearHead(self.num_classes, name='head')(x)
 
 
-def _pytorch_layer(path: tuple[str, ...]) -> str:
-  """Returns what PyTorch state dicts call the layer at `path`, for example `layer1.0.conv1`."""
-  if path[0] == 'stem':
-    return f'{path[1]}1'
-  if path[0] == 'head':
-    return 'linear'
-  stage, block, layer = path
-  return f'layer{stage.removeprefix("stage")}.{block.removeprefix("block")}.{layer}'
-
-
+_SCHEME = Scheme(
+  'akamaster/pytorch_resnet_cifar10',
+  {
+    'stem/(conv|bn)': r'\g<1>1',
+    r'stage(\d)/block(\d+)/(\w+)': r'layer\1.\2.\3',
+    'head/dense': 'linear',
+  },
+)
 ARCHITECTURES = tuple(
   Architecture(
     f'resnet{depth}',
@@ -106,7 +90,7 @@ ARCHITECTURES = tuple(
     stages=STEM_AND_STAGES,
     source='He et al., Deep Residual Learning for Image Recognition, 2016 (option A shortcuts)',
     licence='weights of akamaster/pytorch_resnet_cifar10: BSD-2-Clause',
-    schemes=(pytorch('akamaster/pytorch_resnet_cifar10', _pytorch_layer),),
+    schemes=(_SCHEME,),
   )
   for depth in (20, 32, 44, 56, 110)
 )

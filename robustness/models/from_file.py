@@ -2,21 +2,30 @@
 
 NAME is a `Classifier`, or a function without arguments that returns one. The file is run, as any
 script would be.
-"""
 
-from __future__ import annotations
+What a function computes cannot be read from the file it is written in, for its weights may lie in
+another. Its outputs on the same four images are compared instead, within a tolerance: libraries and
+devices differ in the last digits, two networks in the first.
+"""
 
 import dataclasses
 import functools
 
+import numpy as np
 from absl import logging
 
 from robustness.core import registry
 from robustness.core.errors import InputError
-from robustness.models import catalog, probe
+from robustness.models import catalog
 from robustness.models.classifier import Classifier
 
 WHERE = 'config.classifier.name'
+KEY = 'outputs_on_fixed_images'
+TOLERANCE = 1e-3
+"""Difference of two outputs of one function, as a share of the largest output."""
+RANDOM = 'not the same twice'
+PROJECTIONS = 4
+_LEAST = 30.0  # logits further below the largest, infinite ones among them, are taken as this far
 
 
 def is_classifier(name: str) -> bool:
@@ -28,24 +37,17 @@ def is_classifier(name: str) -> bool:
 
 
 def load(reference: str, label: str) -> Classifier:
-  """Returns the classifier that `FILE.py:NAME` holds.
+  """Returns the classifier that `FILE.py:NAME` holds, which tables call `label`.
 
-  Args:
-    reference: path of the file and a name in it.
-    label: what tables call the classifier from now on.
-
-  Returns:
-    The classifier; its provenance also says file, name, the file's SHA-256 and what the classifier
-    gives for fixed images (`robustness.models.probe`), so that records made with another version of
-    the file, or of other files that it reads, are not taken for its own.
+  Its provenance also says file, name, the file's SHA-256 and what it gives for fixed images,
+  so that another version's records are not taken for its own.
 
   Raises:
     InputError: no such file or name, an error while the file or the classifier runs, or something
       else than a `Classifier`.
   """
   found = registry.load(reference, WHERE)
-  classifier = _made(reference, found.digest)
-  return dataclasses.replace(classifier, name=label)
+  return dataclasses.replace(_made(reference, found.digest), name=label)
 
 
 def forget() -> None:
@@ -69,25 +71,48 @@ def _made(reference: str, digest: str) -> Classifier:
     raise InputError(
       f'{named} is a {type(made).__name__}, not a Classifier: see Classifier.from_callable.'
     )
-  facts = {
-    'file': found.path.name,
-    'object': found.name,
-    'file_sha256': digest,
-    probe.KEY: _outputs(made, named),
-  }
+  try:
+    outputs = probe(made)
+  except Exception as error:  # the classifier is the user's and may raise anything
+    reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
+    if made.host_function:
+      reason += ' (If it takes one number of images only, give batch_size=... to from_callable.)'
+    raise InputError(f'{named} failed on the 4 images that identify it: {reason}') from error
+  if outputs == RANDOM:
+    logging.warning(
+      '%s is %s: whether its weights change between runs cannot be seen', named, RANDOM
+    )
+  facts = {'file': found.path.name, 'object': found.name, 'file_sha256': digest, KEY: outputs}
   return dataclasses.replace(made, provenance={**made.provenance, **facts})
 
 
-def _outputs(classifier: Classifier, named: str) -> list[float] | str:
-  try:
-    outputs = probe.probe(classifier)
-  except Exception as error:  # the classifier is the user's and may raise anything
-    reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
-    if classifier.host_function:
-      reason += ' (If it takes one number of images only, give batch_size=... to from_callable.)'
-    raise InputError(f'{named} failed on the 4 images that identify it: {reason}') from error
-  if outputs == probe.RANDOM:
-    logging.warning(
-      '%s is %s: whether its weights change between runs cannot be seen', named, outputs
-    )
-  return outputs
+def probe(classifier: Classifier) -> list[float] | str:
+  """Returns logits on four fixed images, each projected onto `PROJECTIONS` fixed directions.
+
+  The projections of an image's logits z on normal directions u are Σ u z / √classes, to six digits:
+  16 numbers in all, or `RANDOM` for a function that gives other outputs when it is called again.
+
+  Raises:
+    InputError: see `Classifier.predict`; or whatever the function raises.
+  """
+  images = fixed_images(classifier.input_shape)
+  first, again = (_projected(classifier.predict(images)) for _ in range(2))
+  if np.abs(first - again).max() > TOLERANCE * np.abs(first).max():
+    return RANDOM
+  return [float(f'{value:.6g}') for value in first]
+
+
+def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
+  """Returns a ramp, a wave, noise and grey, float32 [4, H, W, C] in [0, 1]."""
+  height, width, channels = shape
+  y, x = np.mgrid[:height, :width] / max(height, width)
+  noise = np.random.default_rng(0).random(shape)
+  planes = (x, 0.5 + 0.5 * np.sin(2 * np.pi * (1.3 * x + 2.1 * y)))
+  ramp, wave = (np.repeat(plane[..., None], channels, -1) for plane in planes)
+  return np.stack([ramp, wave, noise, np.full(shape, 0.5)]).astype(np.float32)
+
+
+def _projected(logits: np.ndarray) -> np.ndarray:
+  logits = np.maximum(logits.astype(np.float64), logits.max(1, keepdims=True) - _LEAST)
+  directions = np.random.default_rng(1).normal(size=(logits.shape[1], PROJECTIONS))
+  return (np.nan_to_num(logits) @ directions / np.sqrt(len(directions))).ravel()

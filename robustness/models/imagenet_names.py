@@ -6,8 +6,6 @@ is the first lemma of WordNet 3.0, except where two classes share it.
 Reference: Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, 2015, section 3.
 """
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Sequence
 

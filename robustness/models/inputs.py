@@ -1,7 +1,5 @@
 """From images in [0, 1] to what a network takes: an input filter, then normalisation."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 from collections.abc import Sequence
@@ -36,13 +34,8 @@ class InputFilter(Part):
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-  """What stands between images and a network, the same in training and in evaluation.
-
-  Attributes:
-    mean: subtracted from images, one value a channel or one for all, in [0, 1] units.
-    std: divides after that.
-    input_filter: applied before; None is none.
-  """
+  """What stands between images and a network, the same in training and in evaluation: an input
+  filter, then (x − mean) / std, one value a channel or one for all, in [0, 1] units."""
 
   mean: Sequence[float] = (0.0,)
   std: Sequence[float] = (1.0,)

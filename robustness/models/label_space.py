@@ -10,8 +10,6 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, s
 released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import pathlib
@@ -95,8 +93,8 @@ def coarse_spaces() -> list[LabelSpace]:
 
 def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
   """Returns the coarse label space whose names these are, in order, however they are spelt."""
-  given = tuple(map(spelt, class_names))
-  return next((s for s in coarse_spaces() if given == tuple(map(spelt, s.class_names))), None)
+  given = list(map(spelt, class_names))
+  return next((s for s in coarse_spaces() if given == list(map(spelt, s.class_names))), None)
 
 
 def words(class_names: Sequence[str]) -> dict[str, int]:
@@ -119,14 +117,8 @@ def is_imagenet(class_names: Iterable[str]) -> bool:
 
 
 def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], owner: str) -> Rows:
-  """Returns the rows with labels that are positions in `class_names`.
-
-  Args:
-    rows: their classes may be some of the owner's, in another order. Rows that name no classes,
-      or the same in the same order, are returned as they are.
-    class_names: the owner's classes.
-    aliases: position of a class by other words for it.
-    owner: the classifier, for messages.
+  """Returns the rows with labels that are positions in the `class_names` of the `owner`, of which
+  `aliases` are other words. Rows that name no classes, or the same, are returned as they are.
 
   Raises:
     InputError: a class of the rows is none of the owner's, or two are the same one.
@@ -137,18 +129,13 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
   known = {**aliases, **{name: index for index, name in enumerate(class_names)}}
   unknown = [name for name in given if name not in known]
   if unknown:
+    first = ', '.join(map(repr, [*class_names[:3], *list(aliases)[:1]]))
     raise InputError(
       f'{len(unknown)} of {len(given)} classes of the data are none of the {len(class_names)} '
-      f'classes of {owner}, first {unknown[0]!r}. {_first(class_names, aliases)}. Classes are '
+      f'classes of {owner}, first {unknown[0]!r}. Its classes are called {first}, .... Classes are '
       'matched by name, not by position: rename them, for example the class folders.'
     )
   return with_labels(rows, np.array([known[name] for name in given], np.int32), tuple(class_names))
-
-
-def _first(class_names: Sequence[str], aliases: Mapping[str, int]) -> str:
-  """Returns what the first classes are called."""
-  words = [*class_names[:3], *list(aliases)[:1]]
-  return 'Its classes are called ' + ', '.join(map(repr, words)) + ', ...'
 
 
 def project_scores(
@@ -159,15 +146,6 @@ def project_scores(
   Over the members M_c of class c: max z_m, log Σ exp z_m or log (Σ exp z_m / |M_c|) of logits, and
   max p_m, Σ p_m or Σ p_m / |M_c| of probabilities. The largest coarse score is the same class for
   logits and for their softmax.
-
-  Args:
-    scores: [N, classes of the fine space].
-    space: coarse classes with their members.
-    merge: 'max', 'sum' or 'mean'.
-    kind: 'logits' or 'probabilities'.
-
-  Returns:
-    [N, coarse classes], of the dtype of `scores`.
 
   Raises:
     InputError: another merge or kind, a space without members, too few scores, or negative

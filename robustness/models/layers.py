@@ -3,16 +3,12 @@
 Padding is symmetric, one pixel for a 3×3 kernel, also with stride 2 (Linen's 'SAME' would put an
 even image's odd pixel on one side). Batch norm has ε = 1e-5 and keeps nine tenths of the running
 statistics a step, which PyTorch writes as momentum 0.1. One difference stays: the running variance
-is the mean of the batches' biased variances (division by n), where PyTorch divides by n − 1. With n
-= batch × height × width values a channel the two differ by the factor n / (n − 1); imported
-weights are used as they are.
+is the mean of the batches' biased variances (division by n), where PyTorch divides by n − 1.
 """
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from collections.abc import Callable, Sequence
+from typing import TypedDict, Unpack
 
 import flax.linen as nn
 import jax
@@ -21,7 +17,9 @@ from flax import traverse_util
 from jax.typing import DTypeLike
 
 from robustness.core.errors import InputError
+from robustness.core.typing import PyTree
 from robustness.models import convolution_gradients
+from robustness.models.naming import Path
 
 EPSILON = 1e-5
 MOMENTUM = 0.9
@@ -72,15 +70,7 @@ class Network(Layer):
 def convolution(
   features: int, kernel: int, stride: int = 1, *, dtype: DTypeLike, name: str
 ) -> nn.Conv:
-  """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side.
-
-  Args:
-    features: number of output channels.
-    kernel: side of the kernel in pixels, odd.
-    stride: step in pixels, the same in both directions.
-    dtype: what is computed in; the kernel itself is float32.
-    name: the layer's name in the module that calls this.
-  """
+  """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side."""
   return nn.Conv(
     features,
     (kernel, kernel),
@@ -103,10 +93,8 @@ def batch_norm(
   axis_name: str | None,
   name: str,
 ) -> nn.BatchNorm:
-  """Returns batch normalisation over all axes but the channels; see `Layer` for the arguments.
-
-  With `train` it normalises by the batch and moves the running statistics, else it uses those.
-  """
+  """Returns batch normalisation over all axes but the channels: with `train` it normalises by the
+  batch and moves the running statistics, else it uses those."""
   return nn.BatchNorm(
     not train, momentum=momentum, epsilon=epsilon, dtype=dtype, axis_name=axis_name, name=name
   )
@@ -119,11 +107,8 @@ class GroupNorm(nn.Module):
   features keep their four axes, and XLA's CPU compiler fuses each pass over them into one loop.
   Linen's layer reshapes them to groups in between, which takes 1.3 times as long.
 
-  Attributes:
-    groups: divides the number of channels.
-    epsilon: added to the variance.
-    dtype: of the result; mean and variance are taken in float32, or in x's own type if that is
-      wider, the variance in a second pass.
+  Mean and variance are taken in float32, or in x's own type if that is wider, the variance in a
+  second pass.
 
   Reference:
     Wu and He, Group Normalization, 2018, equations 1 to 3 and 7.
@@ -154,10 +139,8 @@ class GroupNorm(nn.Module):
 def max_pool(x: jax.Array, *, padding: int = 0, whole: bool = False) -> jax.Array:
   """Returns the maximum of every 3×3 window of `x` [B, H, W, C], two pixels apart.
 
-  Args:
-    x: features.
-    padding: pixels of −∞ on every side.
-    whole: True lets the last window stick out where an even side would leave a pixel over.
+  On every side `padding` pixels of −∞ are added. With `whole` the last window sticks out where an
+  even side would leave a pixel over.
   """
   sides = [(padding, padding + (whole and side % 2 == 0)) for side in x.shape[1:3]]
   return nn.max_pool(x, (3, 3), (2, 2), sides)
@@ -170,10 +153,7 @@ class DepthwiseConv(nn.Module):
   image and one value a channel, which XLA makes one loop of. Its grouped convolution takes 12 to 60
   times as long on a CPU. Padding is TensorFlow's 'SAME': an odd pixel lies at the end.
 
-  Attributes:
-    kernel: side in pixels.
-    stride: step in pixels, the same in both directions.
-    dtype: of the result; the sum is taken in float32, or in the kernel's own type if that is wider.
+  The sum is taken in float32, or in the kernel's own type if that is wider.
   """
 
   kernel: int
@@ -220,12 +200,9 @@ class ConvNormRelu(Layer):
 
 
 class Stage(Layer):
-  """`block0`, `block1`, ... in a row, of which the first one may halve the image.
+  """`block0`, `block1`, ... in a row, of which the first has the stride.
 
-  Attributes:
-    block: makes a block, given `stride`, `name` and what all layers share.
-    num_blocks: how many.
-    stride: of the first.
+  `block` makes one, given `stride`, `name` and what all layers share.
   """
 
   block: Callable[..., nn.Module]
@@ -239,6 +216,22 @@ class Stage(Layer):
       stride = self.stride if index == 0 else 1
       x = self.block(stride=stride, **self.common, name=f'block{index}')(x, train)
     return x
+
+
+def residual_stages(
+  x: jax.Array,
+  train: bool,
+  block: Callable[..., nn.Module],
+  features: int,
+  num_blocks: Sequence[int],
+  **common: Unpack[Common],
+) -> jax.Array:
+  """Returns what `stage1`, `stage2`, ... give; each but the first doubles `features` and halves the
+  image. To be called while a network is built; `block` takes the features first."""
+  for index, number in enumerate(num_blocks):
+    made, stride = functools.partial(block, features * 2**index), 1 if index == 0 else 2
+    x = Stage(made, number, stride, **common, name=f'stage{index + 1}')(x, train)
+  return x
 
 
 def at_least_float32(x: jax.Array) -> jax.Array:
@@ -261,13 +254,13 @@ class LinearHead(nn.Module):
     return nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
 
 
-def sown_features(intermediates: Mapping[str, Any]) -> jax.Array:
+def sown_features(intermediates: PyTree) -> jax.Array:
   """Returns what a network's head sowed under the name `FEATURES`, [B, F].
 
   Raises:
     InputError: it sowed nothing.
   """
-  flat = traverse_util.flatten_dict(intermediates)
+  flat: dict[Path, tuple[jax.Array, ...]] = traverse_util.flatten_dict(intermediates)
   for path, value in flat.items():
     if path[-1] == FEATURES:
       return value[0]
@@ -277,12 +270,7 @@ def sown_features(intermediates: Mapping[str, Any]) -> jax.Array:
   )
 
 
-def first_calls(tree: Mapping[Any, Any], prefix: str = '') -> dict[str, Any]:
+def first_calls(intermediates: PyTree) -> dict[str, PyTree]:
   """Turns captured intermediates, of Linen or NNX, into {module path: output of its first call}."""
-  outputs: dict[str, Any] = {}
-  for key, value in tree.items():
-    if key == '__call__':
-      outputs[prefix] = value[0]
-    elif isinstance(value, Mapping):  # a module; what modules sow are tuples
-      outputs.update(first_calls(value, f'{prefix}/{key}' if prefix else str(key)))
-  return outputs
+  flat = traverse_util.flatten_dict(intermediates)
+  return {'/'.join(map(str, p[:-1])): value[0] for p, value in flat.items() if p[-1] == '__call__'}

@@ -1,33 +1,23 @@
 """How the files of other projects name and lay out the arrays of a network.
 
-A family lists its `Scheme`s, the usual one first. A scheme says for the path of a variable, such as
-('params', 'stage1', 'block0', 'conv1', 'kernel'), what the file calls it and how it is stored.
+A family lists its `Scheme`s, the usual one first: a project's names by regular expressions of ours.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from robustness.core.errors import InputError
+
 Path = tuple[str, ...]
+"""Of a variable, such as ('params', 'stage1', 'block0', 'conv1', 'kernel')."""
 Shape = tuple[int, ...]
-Variables = dict[str, Any]
-"""Collections such as {'params': ..., 'batch_stats': ...}: nested dicts of arrays."""
-Facts = Mapping[str, Any]
-"""Plain values that JSON can hold."""
 
 HEAD_BIAS = ('params', 'head', 'dense', 'bias')
-_PYTORCH_LEAVES = {
-  'kernel': 'weight',
-  'scale': 'weight',
-  'bias': 'bias',
-  'mean': 'running_mean',
-  'var': 'running_var',
-}
+HEAD_KERNEL = (*HEAD_BIAS[:-1], 'kernel')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +38,6 @@ def reshaped(stored: Callable[[Shape], Shape]) -> Layout:
   return Layout(stored, lambda array, shape: array.reshape(shape))
 
 
-def _from_output_first(array: np.ndarray, shape: Shape) -> np.ndarray:
-  del shape
-  return np.moveaxis(array, (1, 0), (-2, -1))
-
-
 def _from_flat_image(array: np.ndarray, shape: Shape) -> np.ndarray:
   height, width, channels, outputs = shape
   return array.reshape(outputs, channels, height, width).transpose(2, 3, 1, 0)
@@ -60,7 +45,9 @@ def _from_flat_image(array: np.ndarray, shape: Shape) -> np.ndarray:
 
 AS_IS = reshaped(lambda shape: shape)
 # [in, out] or [height, width, in, out] is stored as [out, in] or [out, in, height, width].
-OUTPUT_FIRST = Layout(lambda s: (s[-1], s[-2], *s[:-2]), _from_output_first)
+OUTPUT_FIRST = Layout(
+  lambda s: (s[-1], s[-2], *s[:-2]), lambda a, s: np.moveaxis(a, (1, 0), (-2, -1))
+)
 # A dense layer's [in, out] is stored as a 1×1 convolution: [out, in, 1, 1] or [1, 1, in, out].
 OUTPUT_FIRST_POINTWISE = Layout(lambda s: (s[1], s[0], 1, 1), lambda a, s: a.reshape(s[::-1]).T)
 POINTWISE = reshaped(lambda s: (1, 1, *s))
@@ -92,30 +79,60 @@ class Stored:
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
 
   def _part(self, linen_shape: Shape) -> Shape:
-    if len(self.names) == 1:
-      return linen_shape
     return (*linen_shape[:-1], linen_shape[-1] // len(self.names))
+
+
+Table = dict[str, str | Stored]
+PYTORCH = {
+  'kernel': '.weight',
+  'scale': '.weight',
+  'bias': '.bias',
+  'mean': '.running_mean',
+  'var': '.running_var',
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Scheme:
-  """One project's names for the variables of a network.
+  r"""One project's names for the variables of a network.
 
   Attributes:
     name: of the project, for messages.
-    locate: where the file has the variable at a path.
-    ignored: patterns of names that no variable needs, such as '*.num_batches_tracked'.
+    table: a template of its name (`re.Match.expand`) by a pattern of ours. A pattern matches all of
+      a layer's path, such as r'stage(\d)/block(\d+)/conv1', or all of an array's, such as
+      r'embedding/position'; the first that matches is taken. `Stored` says another layout, which of
+      a layer is its kernel's.
+    ignored: patterns of names that no variable needs.
     headless: what some names of its files begin with, if these files have no head; '' if they do.
+    suffixes: what follows the name of a layer, by Linen's name of the array.
+    kernel: how the kernels of layers are laid out.
   """
 
   name: str
-  locate: Callable[[Path], Stored]
-  ignored: tuple[str, ...] = ()
+  table: Table = dataclasses.field(hash=False)
+  ignored: tuple[str, ...] = ('*.num_batches_tracked',)
   headless: str = ''
+  suffixes: Mapping[str, str] = dataclasses.field(default_factory=lambda: PYTORCH, hash=False)
+  kernel: Layout = OUTPUT_FIRST
 
-  def names(self, paths: Iterable[Path]) -> set[str]:
-    """Returns every name that the variables at `paths` have in a file."""
-    return {name for path in paths for name in self.locate(path).names}
+  def locate(self, path: Path) -> Stored:
+    """Returns where the file has the variable at a path.
+
+    Raises:
+      InputError: no pattern of the table matches.
+    """
+    layer, leaf = '/'.join(path[1:-1]), path[-1]
+    of_layer = self.kernel if leaf == 'kernel' else AS_IS
+    places = (('/'.join(path[1:]), '', AS_IS), (layer, self.suffixes.get(leaf, ''), of_layer))
+    for pattern, names in self.table.items():
+      for text, suffix, layout in places:
+        if match := re.fullmatch(pattern, text):
+          if isinstance(names, str):
+            return Stored((match.expand(names) + suffix,), layout)
+          whole = text is not layer or leaf == 'kernel'
+          found = tuple(match.expand(name) + suffix for name in names.names)
+          return Stored(found, names.layout if whole else AS_IS)
+    raise InputError(f'the names of {self.name} have none for {"/".join(path)}')
 
   def shapes(self, linen_shapes: Mapping[Path, Shape]) -> dict[str, Shape]:
     """Returns the shape of every array that a file has to hold."""
@@ -129,27 +146,3 @@ class Scheme:
       for name, array in arrays.items()
       if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self.ignored)
     }
-
-
-def pytorch_array(layer: str, leaf: str, kernel: Layout = OUTPUT_FIRST) -> Stored:
-  """Returns where a state dict has a layer's kernel, scale, bias, mean or variance.
-
-  Args:
-    layer: the module's name in PyTorch, for example 'layer1.0.conv1'.
-    leaf: Linen's name of the array, the last part of its path.
-    kernel: how kernels are laid out.
-  """
-  layout = kernel if leaf == 'kernel' else AS_IS
-  return Stored((f'{layer}.{_PYTORCH_LEAVES[leaf]}',), layout)
-
-
-def pytorch(name: str, layer: Callable[[Path], str]) -> Scheme:
-  """Returns the scheme of a network whose state dict names layers by `layer`.
-
-  Args:
-    name: of the project.
-    layer: the module's name in PyTorch, given the path of a Linen module without its collection.
-  """
-  return Scheme(
-    name, lambda path: pytorch_array(layer(path[1:-1]), path[-1]), ('*.num_batches_tracked',)
-  )

@@ -1,40 +1,33 @@
 """A Flax NNX module as a pure function of its arrays, in evaluation mode.
 
-NNX keeps arrays inside of modules; studies hand weights to a compiled step. The module is split
-into its arrays and the rest once, and put together again where the step is traced.
+The module is split into its arrays and the rest once, and put together again where a step that
+takes the arrays is traced.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from robustness.core.errors import InputError
+from robustness.core.typing import Variables
 from robustness.models.callables import shape_or_kind
 from robustness.models.layers import first_calls
 
 
 @dataclasses.dataclass(frozen=True)
 class NnxModule:
-  """A module `module(images) -> logits`, split.
-
-  Attributes:
-    definition: its structure, without arrays.
-    random: state of its random streams, which evaluation mode leaves unused.
-    variables: all its other arrays by path, a pytree of dicts.
-  """
+  """A module `module(images) -> logits`, split: its structure, the state of its random streams (not
+  used in evaluation mode), and all its other arrays by path."""
 
   definition: nnx.GraphDef[nnx.Module]
   random: nnx.State
-  variables: dict[str, Any]
+  variables: Variables
 
   def __call__(
-    self, variables: Any, inputs: jax.Array, layers: Collection[str]
+    self, variables: Variables, inputs: jax.Array, layers: Collection[str]
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the output for inputs [B, H, W, C], and that of some layers; changes nothing."""
     if not layers:
@@ -43,7 +36,7 @@ class NnxModule:
     return logits, {path: value for path, value in outputs.items() if path in layers}
 
   def logits_and_layers(
-    self, variables: Any, inputs: jax.Array
+    self, variables: Variables, inputs: jax.Array
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the output, and by path that of the first call of every module inside."""
     captured = nnx.capture(
@@ -53,7 +46,7 @@ class NnxModule:
     values = first_calls(nnx.to_pure_dict(outputs))
     return logits, {path: x for path, x in values.items() if path and isinstance(x, jax.Array)}
 
-  def _module(self, variables: Any) -> Any:
+  def _module(self, variables: Variables) -> Callable[[jax.Array], jax.Array]:
     return nnx.merge(self.definition, self.random, nnx.State(variables), copy=True)
 
 
@@ -78,9 +71,7 @@ def split(module: object, name: str) -> NnxModule:
 def layer_names(
   module: NnxModule, image_shape: tuple[int, int, int], num_classes: int, name: str
 ) -> tuple[str, ...]:
-  """Returns the paths of the modules inside, such as 'blocks/0/conv', in order of their names.
-
-  Nothing is computed.
+  """Returns the paths of the modules inside, such as 'blocks/0/conv'; nothing is computed.
 
   Raises:
     InputError: it cannot be called with images alone, or gives another shape than [B, classes].

@@ -9,8 +9,6 @@ References: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, section 3.2
 Convolution Interpolation for Digital Image Processing, 1981, equation 4 with a = -1/2.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -25,15 +23,8 @@ Grid = tuple[int, int]
 
 
 def resample(position: np.ndarray, grid: Grid, method: str = BICUBIC) -> np.ndarray:
-  """Returns the embedding for another grid of patches.
-
-  Args:
-    position: float32 [1, 1 + side², width], that of the class token first.
-    grid: rows and columns of the new grid.
-    method: one of `METHODS`.
-
-  Returns:
-    float32 [1, 1 + rows × columns, width].
+  """Returns the embedding [1, 1 + side², width], that of the class token first, for another grid of
+  rows and columns of patches.
 
   Raises:
     InputError: an unknown method, or positions that are no square grid and a class token.

@@ -1,9 +1,7 @@
-"""Projection of predictions onto a coarser label space, such as 1000 classes onto 30.
+"""Classifiers and rows in one label space: predictions are projected, labels matched.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 4.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,25 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.rows import Rows
 from robustness.core.settings import choice
+from robustness.core.typing import PyTree
 from robustness.models import label_space
 from robustness.models.callables import CheckedFunction
-from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Layers, Variables
+from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Outputs
 from robustness.models.label_space import MERGES, LabelSpace
 
 
 def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> jax.Array:
   """Returns logits of the coarse classes, whose softmax is in proportion to merged probabilities.
 
-  With members M_c of class c: max_{m ∈ M_c} z_m, log Σ exp(z_m), or log Σ exp(z_m) − log |M_c|.
-
-  Args:
-    logits: float32 [B, classes of the fine space].
-    space: coarse classes with their members.
-    merge: 'max', 'sum' or 'mean', of the members' probabilities.
-
-  Returns:
-    float32 [B, coarse classes]; −inf for a class without members.
+  With members M_c of class c: max_{m ∈ M_c} z_m, log Σ exp(z_m), or log Σ exp(z_m) − log |M_c|, for
+  a `merge` of 'max', 'sum' or 'mean'; −inf for a class without members.
 
   Raises:
     InputError: an unknown merge, no members, or members beyond the classes of `logits`.
@@ -56,15 +49,28 @@ def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> 
   return total - jnp.log(jnp.maximum(jnp.asarray(count), 1))[None] if merge == 'mean' else total
 
 
+def match_labels(rows: Rows, classifier: Classifier) -> Rows:
+  """Returns the rows with labels that are positions among the classifier's classes."""
+  return label_space.align(rows, classifier.class_names, classifier.aliases, classifier.name)
+
+
+def in_label_space(
+  classifier: Classifier, name: str, merge: str, class_names: Sequence[str]
+) -> Classifier:
+  """Returns the classifier in a label space: 'data' restricts it to the `class_names` of the rows,
+  '' changes nothing; for others see `project`."""
+  if not name:
+    return classifier
+  if name == label_space.DATA:
+    return restrict(classifier, class_names)
+  return project(classifier, name, merge)
+
+
 def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   """Returns the classifier choosing among some of its classes, as is usual for ImageNet-A and -R.
 
-  Args:
-    classifier: tells more classes apart.
-    class_names: of the data; each a class of the classifier by name or alias.
-
   Raises:
-    InputError: a class that the classifier does not have, or two that are one for it.
+    InputError: a class that the classifier does not have, by name or alias, or two that are one.
   """
   known = {**classifier.aliases, **{n: k for k, n in enumerate(classifier.class_names)}}
   unknown = [name for name in class_names if name not in known]
@@ -81,15 +87,11 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
 
 
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:
-  """Returns the classifier with its logits projected onto the label space called `name`.
-
-  Args:
-    classifier: its classes are those of the space's source, in order.
-    name: a coarse space of `robustness.models.label_space`.
-    merge: 'max', 'sum' or 'mean'; see `project_logits`.
+  """Returns the classifier with its logits projected onto the label space called `name`; for
+  `merge` see `project_logits`.
 
   Raises:
-    InputError: an unknown space or merge, or a classifier with other classes.
+    InputError: an unknown space or merge, or classes that are not those of the space's source.
   """
   space = label_space.get(name)
   choice('config.classifier.merge', merge, MERGES)
@@ -104,9 +106,7 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
   """Returns the classifier with the classes of a space, whose members are among its own."""
 
-  def forward(
-    variables: Variables, images: jax.Array, layers: tuple[str, ...]
-  ) -> tuple[jax.Array, Layers]:
+  def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     inside = tuple(name for name in layers if name != UNPROJECTED)
     logits, outputs = classifier.apply(variables, images, inside)
     projected = project_logits(logits, space, merge)

@@ -8,27 +8,15 @@ References: He et al., Deep Residual Learning for Image Recognition, 2016, table
 Normalization, 2018, section 3.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Literal
 
 import flax.linen as nn
 import jax
 
-from robustness.models.architecture import STEM_AND_STAGES, Architecture
-from robustness.models.layers import (
-  GroupNorm,
-  Layer,
-  LinearHead,
-  Network,
-  Stage,
-  batch_norm,
-  convolution,
-  max_pool,
-)
-from robustness.models.naming import pytorch
-from robustness.models.pretrained import Weights, timm, torchvision
+from robustness.models import layers
+from robustness.models.architecture import STEM_AND_STAGES, Architecture, Weights, timm, torchvision
+from robustness.models.naming import Scheme
 
 Norm = Literal['batch', 'group']
 BLOCKS_PER_STAGE = {
@@ -42,7 +30,7 @@ STEM_FEATURES = 64
 EXPANSION = 4  # of a bottleneck's last convolution
 
 
-class ConvNorm(Layer):
+class ConvNorm(layers.Layer):
   """Convolution, batch norm or group norm, and a ReLU if it is `rectified`, as one layer."""
 
   features: int
@@ -54,22 +42,20 @@ class ConvNorm(Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
-    x = convolution(self.features, self.kernel, self.stride, dtype=self.dtype, name='conv')(x)
+    x = layers.convolution(self.features, self.kernel, self.stride, dtype=self.dtype, name='conv')(
+      x
+    )
     if self.norm == 'group':
-      x = GroupNorm(dtype=self.dtype, name='norm')(x)
+      x = layers.GroupNorm(dtype=self.dtype, name='norm')(x)
     else:
-      x = batch_norm(train, **self.common, name='norm')(x)
+      x = layers.batch_norm(train, **self.common, name='norm')(x)
     return nn.relu(x) if self.rectified else x
 
 
-class Block(Layer):
+class Block(layers.Layer):
   """Two 3×3 convolutions, or a bottleneck of 1×1, 3×3 and 1×1, added to the shortcut.
 
-  Attributes:
-    features: channels of the inner convolutions; a bottleneck gives four times as many.
-    bottleneck: whether it is one.
-    norm: 'batch' or 'group'.
-    stride: of the first 3×3 convolution and of the shortcut's.
+  A bottleneck gives four times the `features` of its inner convolutions.
   """
 
   features: int
@@ -81,23 +67,21 @@ class Block(Layer):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), outputs], after the ReLU."""
     outputs = self.features * (EXPANSION if self.bottleneck else 1)
+    layer = functools.partial(ConvNorm, norm=self.norm, **self.common)
     y = x
     kernels = (1, 3, 1) if self.bottleneck else (3, 3)
     for number, kernel in enumerate(kernels, start=1):
       last = number == len(kernels)
+      features = outputs if last else self.features
       stride = self.stride if number == len(kernels) - 1 else 1
-      layer = self._layer(outputs if last else self.features, kernel, stride, f'layer{number}')
-      y = layer(y, train)
+      y = layer(features, kernel, stride, name=f'layer{number}')(y, train)
       y = y if last else nn.relu(y)
     if self.stride != 1 or x.shape[-1] != outputs:
-      x = self._layer(outputs, 1, self.stride, 'shortcut')(x, train)
+      x = layer(outputs, 1, self.stride, name='shortcut')(x, train)
     return nn.relu(x + y)
 
-  def _layer(self, features: int, kernel: int, stride: int, name: str) -> ConvNorm:
-    return ConvNorm(features, kernel, stride, self.norm, **self.common, name=name)
 
-
-class ResNet(Network):
+class ResNet(layers.Network):
   """A residual network for images of about 224×224 pixels.
 
   Layers: `stem` (convolution, norm and ReLU, before the pooling), `stage1` to `stage4` (each after
@@ -115,29 +99,43 @@ class ResNet(Network):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """See `Network`."""
     stem = ConvNorm(STEM_FEATURES, 7, 2, self.norm, True, **self.common, name='stem')
-    x = max_pool(stem(x.astype(self.dtype), train), padding=1)
-    for index, num_blocks in enumerate(BLOCKS_PER_STAGE[self.depth]):
-      block = functools.partial(Block, STEM_FEATURES * 2**index, self.depth >= 50, self.norm)
-      stride = 1 if index == 0 else 2
-      x = Stage(block, num_blocks, stride, **self.common, name=f'stage{index + 1}')(x, train)
-    return LinearHead(self.num_classes, name='head')(x)
+    x = layers.max_pool(stem(x.astype(self.dtype), train), padding=1)
+    block = functools.partial(Block, bottleneck=self.depth >= 50, norm=self.norm)
+    num_blocks = BLOCKS_PER_STAGE[self.depth]
+    x = layers.residual_stages(x, train, block, STEM_FEATURES, num_blocks, **self.common)
+    return layers.LinearHead(self.num_classes, name='head')(x)
 
 
-def _pytorch_layer(path: tuple[str, ...]) -> str:
-  """Returns what state dicts call the layer at `path`, as `layer1.0.bn2` or `downsample.0`."""
-  if path[0] == 'stem':
-    return {'conv': 'conv1', 'norm': 'bn1'}[path[1]]
-  if path[0] == 'head':
-    return 'fc'
-  stage, block, layer, kind = path
-  if layer == 'shortcut':
-    inside = {'conv': 'downsample.0', 'norm': 'downsample.1'}[kind]
-  else:
-    inside = {'conv': 'conv', 'norm': 'bn'}[kind] + layer.removeprefix('layer')
-  return f'layer{stage.removeprefix("stage")}.{block.removeprefix("block")}.{inside}'
+_SCHEME = Scheme(
+  'timm and torchvision',
+  {
+    'stem/conv': 'conv1',
+    'stem/norm': 'bn1',
+    r'stage(\d)/block(\d+)/layer(\d)/conv': r'layer\1.\2.conv\3',
+    r'stage(\d)/block(\d+)/layer(\d)/norm': r'layer\1.\2.bn\3',
+    r'stage(\d)/block(\d+)/shortcut/conv': r'layer\1.\2.downsample.0',
+    r'stage(\d)/block(\d+)/shortcut/norm': r'layer\1.\2.downsample.1',
+    'head/dense': 'fc',
+  },
+)
 
 
-_SCHEMES = (pytorch('timm and torchvision', _pytorch_layer),)
+def _architecture(depth: int, norm: Norm, parameters: int, *weights: Weights) -> Architecture:
+  name = f'resnet{depth}' + ('_gn' if norm == 'group' else '')
+  return Architecture(
+    name,
+    ResNet(depth=depth, norm=norm),
+    stages=(*STEM_AND_STAGES, 'stage4'),
+    source='He et al., Deep Residual Learning for Image Recognition, 2016 (version 1.5)'
+    + ('; Wu and He, Group Normalization, 2018' if norm == 'group' else ''),
+    licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',
+    schemes=(_SCHEME,),
+    weights=weights,
+    parameters=parameters,
+    timm=name if weights else '',
+  )
+
+
 _PARAMETERS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}
 _TORCHVISION = {
   18: (torchvision('resnet18', 'f37072fd'),),
@@ -147,33 +145,21 @@ _TORCHVISION = {
     torchvision('resnet50', '11ad3fa6', version=2, resize=232),
   ),
 }
+_GROUP_NORM = {50: (timm('resnet50_gn', 'resnet50_gn.a1h_in1k', crop=0.94),)}
 
-
-def _architecture(name: str, depth: int, norm: Norm, weights: tuple[Weights, ...]) -> Architecture:
-  return Architecture(
-    name,
-    ResNet(depth=depth, norm=norm),
-    stages=(*STEM_AND_STAGES, 'stage4'),
-    source='He et al., Deep Residual Learning for Image Recognition, 2016 (version 1.5)'
-    + ('; Wu and He, Group Normalization, 2018' if norm == 'group' else ''),
-    licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',
-    schemes=_SCHEMES,
-    weights=weights,
-    parameters=_PARAMETERS[depth],
-    timm=name if weights else '',
-  )
-
-
-def _with_batch_norm(depth: int) -> Architecture:
-  name = f'resnet{depth}'
-  weights = (timm(name, f'{name}.a1_in1k'), *_TORCHVISION.get(depth, ()))
-  return _architecture(name, depth, 'batch', weights)
-
-
-def _with_group_norm(depth: int) -> Architecture:
-  name = f'resnet{depth}_gn'
-  weights = (timm(name, f'{name}.a1h_in1k', crop=0.94),) if depth == 50 else ()
-  return _architecture(name, depth, 'group', weights)
-
-
-ARCHITECTURES = (*map(_with_batch_norm, _PARAMETERS), *map(_with_group_norm, _PARAMETERS))
+ARCHITECTURES = (
+  *(
+    _architecture(
+      depth,
+      'batch',
+      count,
+      timm(f'resnet{depth}', f'resnet{depth}.a1_in1k'),
+      *_TORCHVISION.get(depth, ()),
+    )
+    for depth, count in _PARAMETERS.items()
+  ),
+  *(
+    _architecture(depth, 'group', count, *_GROUP_NORM.get(depth, ()))
+    for depth, count in _PARAMETERS.items()
+  ),
+)

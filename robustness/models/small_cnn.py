@@ -1,7 +1,5 @@
 """A small convolutional network for digits: quick to train and quick to run on two CPU cores."""
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 

@@ -4,19 +4,16 @@ Reference: Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer par
 table 1; version 1.1 is the authors' later release with a smaller first kernel and earlier pooling.
 """
 
-from __future__ import annotations
-
+import functools
 from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.typing import DTypeLike
 
-from robustness.models.architecture import STEM_AND_STAGES, Architecture
+from robustness.models.architecture import STEM_AND_STAGES, Architecture, torchvision
 from robustness.models.layers import FEATURES, Layer, Network, at_least_float32, he_normal, max_pool
-from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Path, Scheme, Stored, pytorch_array
-from robustness.models.pretrained import torchvision
+from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Scheme, Stored, Table
 
 SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)  # channels of fire2 to fire9; expanded: 8 times
 
@@ -35,14 +32,6 @@ PLANS = {
 }
 
 
-def _convolution(
-  features: int, kernel: int, stride: int, padding: int, dtype: DTypeLike, name: str
-) -> nn.Conv:
-  """Returns a square convolution with bias."""
-  sides, strides = (kernel, kernel), (stride, stride)
-  return nn.Conv(features, sides, strides, padding, dtype=dtype, kernel_init=he_normal, name=name)
-
-
 class Fire(Layer):
   """A 1×1 convolution to few channels, then 1×1 and 3×3 convolutions side by side."""
 
@@ -51,10 +40,10 @@ class Fire(Layer):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, H, W, 8 × squeezed], after the ReLU."""
-    x = nn.relu(_convolution(self.squeezed, 1, 1, 0, self.dtype, 'squeeze')(x))
-    expanded = 4 * self.squeezed
-    small = _convolution(expanded, 1, 1, 0, self.dtype, 'expand1x1')(x)
-    large = _convolution(expanded, 3, 1, 1, self.dtype, 'expand3x3')(x)
+    convolution = functools.partial(nn.Conv, dtype=self.dtype, kernel_init=he_normal)
+    x = nn.relu(convolution(self.squeezed, (1, 1), name='squeeze')(x))
+    small = convolution(4 * self.squeezed, (1, 1), name='expand1x1')(x)
+    large = convolution(4 * self.squeezed, (3, 3), name='expand3x3')(x)
     return nn.relu(jnp.concatenate([small, large], axis=-1))
 
 
@@ -67,7 +56,8 @@ class Stem(Layer):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, (H − kernel) // 2 + 1, (W − kernel) // 2 + 1, features]."""
-    return nn.relu(_convolution(self.features, self.kernel, 2, 0, self.dtype, 'conv')(x))
+    convolution = functools.partial(nn.Conv, dtype=self.dtype, kernel_init=he_normal, name='conv')
+    return nn.relu(convolution(self.features, (self.kernel,) * 2, (2, 2), 'VALID')(x))
 
 
 class Stage(Layer):
@@ -121,25 +111,16 @@ class SqueezeNet(Network):
     return RectifiedHead(self.num_classes, name='head')(x)
 
 
-def _schemes(version: str) -> tuple[Scheme, ...]:
+def _scheme(version: str) -> Scheme:
   """Returns torchvision's names, which count the poolings and the ReLU of the stem too."""
-  indices: dict[str, int] = {}
-  index = 2  # after the first convolution and its ReLU
-  for numbers in PLANS[version].stages:
+  table: Table = {
+    'stem/conv': 'features.0',
+    'head/dense': Stored(('classifier.1',), OUTPUT_FIRST_POINTWISE),
+  }
+  for stage, numbers in enumerate(PLANS[version].stages, start=1):
     for number in numbers:
-      index += 1
-      indices[f'fire{number}'] = index
-    index += 1
-
-  def locate(path: Path) -> Stored:
-    *layer, leaf = path[1:]
-    if layer[0] == 'head':
-      return pytorch_array('classifier.1', leaf, OUTPUT_FIRST_POINTWISE)
-    if layer[0] == 'stem':
-      return pytorch_array('features.0', leaf)
-    return pytorch_array(f'features.{indices[layer[1]]}.{layer[2]}', leaf)
-
-  return (Scheme('torchvision', locate),)
+      table[rf'stage{stage}/fire{number}/(\w+)'] = rf'features.{number + stage}.\1'
+  return Scheme('torchvision', table)
 
 
 def _architecture(version: str, digest: str, parameters: int) -> Architecture:
@@ -150,7 +131,7 @@ def _architecture(version: str, digest: str, parameters: int) -> Architecture:
     stages=STEM_AND_STAGES,
     source='Iandola et al., SqueezeNet, 2016',
     licence='weights of torchvision: BSD-3-Clause',
-    schemes=_schemes(version),
+    schemes=(_scheme(version),),
     weights=(torchvision(name, digest),),
     parameters=parameters,
   )

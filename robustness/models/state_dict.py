@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 
 from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
+
+if TYPE_CHECKING:
+  import torch
 
 TORCH_SUFFIXES = ('.th', '.pt', '.pth')
 SAFETENSORS_SUFFIX = '.safetensors'
@@ -35,26 +38,24 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
       something else than a state dict; or torch is needed and not installed.
   """
   file = check_weights_path(path)
-  if file.suffix == SAFETENSORS_SUFFIX:
-    tensors: Mapping[str, Any] = read_safetensors(file)[0]
-  else:
-    tensors = _torch_arrays(_unwrap(_read_torch(file), file), file)
-  if not tensors:
+  arrays = read_safetensors(file)[0] if file.suffix == SAFETENSORS_SUFFIX else _read_torch(file)
+  if not arrays:
     raise InputError(f'{file} holds no tensors: give the file of a trained network')
-  return _without_prefixes(tensors)
+  while prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in arrays)), ''):
+    arrays = {name.removeprefix(prefix): value for name, value in arrays.items()}
+  return arrays
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Returns the named arrays of a weights file of any known kind, with their own dtypes.
-
-  Args:
-    path: a `.npz` file as JAX projects publish them, or one that `read_state_dict` takes.
-
-  Raises:
-    InputError: the file is missing, of another kind, damaged, or needs code to be run.
-  """
+  """Returns the named arrays of a weights file: a `.npz` file as JAX projects publish them, or one
+  that `read_state_dict` takes. For what is refused see there; pickled objects are."""
   file = check_weights_path(path)
-  return _read_npz(file) if file.suffix == NPZ_SUFFIX else read_state_dict(file)
+  if file.suffix != NPZ_SUFFIX:
+    return read_state_dict(file)
+  arrays = read_npz(file)
+  if not arrays:
+    raise InputError(f'{file} holds no arrays: give the file of a trained network')
+  return arrays
 
 
 def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
@@ -94,16 +95,8 @@ def read_safetensors(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray
     raise InputError(f'{file} is truncated or is no safetensors file: {error}') from error
 
 
-def _read_npz(file: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the arrays of a numpy archive; pickled objects in it are refused."""
-  arrays = read_npz(file)
-  if not arrays:
-    raise InputError(f'{file} holds no arrays: give the file of a trained network')
-  return arrays
-
-
-def _read_torch(file: pathlib.Path) -> Any:
-  """Returns what a PyTorch file holds, tensors and plain containers only."""
+def _read_torch(file: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns the tensors of a PyTorch file, out of the wrapping of a checkpoint."""
   try:
     import torch
   except ImportError as error:
@@ -112,51 +105,39 @@ def _read_torch(file: pathlib.Path) -> Any:
       ' it to .safetensors'
     ) from error
   try:
-    return torch.load(file, map_location='cpu', weights_only=True)
+    content: object = torch.load(file, map_location='cpu', weights_only=True)
   except Exception as error:  # Damaged pickles raise nearly every kind.
-    raise InputError(_why_not_read(file, error)) from error
-
-
-def _why_not_read(file: pathlib.Path, error: Exception) -> str:
-  """Returns the message for a file that torch did not load."""
-  reason = str(error)
-  if any(word in reason.lower() for word in _NEEDS_CODE):
-    return (
-      f'{file} holds Python objects that only run code could restore, which is never done here:'
-      ' save its state_dict() instead (if that is what it was, the file is truncated)'
-    )
-  cause = reason.rpartition('WeightsUnpickler error:')[2].strip().partition('\n')[0]
-  return f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {cause})'
-
-
-def _unwrap(content: Any, file: pathlib.Path) -> Mapping[str, Any]:
-  """Returns the mapping of tensors inside a checkpoint's own wrapping."""
+    reason = str(error)
+    if any(word in reason.lower() for word in _NEEDS_CODE):
+      raise InputError(
+        f'{file} holds Python objects that only run code could restore, which is never done here:'
+        ' save its state_dict() instead (if that is what it was, the file is truncated)'
+      ) from error
+    cause = reason.rpartition('WeightsUnpickler error:')[2].strip().partition('\n')[0]
+    raise InputError(
+      f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {cause})'
+    ) from error
   while isinstance(content, Mapping):
     inner = next((name for name in WRAPPERS if isinstance(content.get(name), Mapping)), None)
     if inner is None:
-      return content
+      break
     content = content[inner]
-  raise InputError(
-    f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'
-    f' by itself or under one of {", ".join(WRAPPERS)})'
-  )
-
-
-def _torch_arrays(tensors: Mapping[str, Any], file: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the torch tensors of a mapping as numpy arrays."""
-  import torch
-
-  strange = [str(name) for name, value in tensors.items() if not isinstance(value, torch.Tensor)]
+  else:
+    raise InputError(
+      f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'
+      f' by itself or under one of {", ".join(WRAPPERS)})'
+    )
+  strange = [str(name) for name, value in content.items() if not isinstance(value, torch.Tensor)]
   if strange:
     raise InputError(
       f'{file}: {len(strange)} entries are no tensors, first {", ".join(strange[:5])}; a state'
       f' dict lies at the top or under one of {", ".join(WRAPPERS)}'
     )
-  return {str(name): _torch_array(str(name), value) for name, value in tensors.items()}
+  return {str(name): _array(str(name), value) for name, value in content.items()}
 
 
-def _torch_array(name: str, tensor: Any) -> np.ndarray:
-  """Returns one torch tensor as a numpy array; bfloat16 keeps its bits."""
+def _array(name: str, tensor: torch.Tensor) -> np.ndarray:
+  """Returns a torch tensor as a numpy array; bfloat16 keeps its bits."""
   import torch
 
   if tensor.is_quantized or tensor.layout != torch.strided:
@@ -168,13 +149,3 @@ def _torch_array(name: str, tensor: Any) -> np.ndarray:
     return tensor.numpy()
   except TypeError as error:
     raise InputError(f'{name} is of dtype {tensor.dtype}: save float weights instead') from error
-
-
-def _without_prefixes(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Returns the mapping without prefixes that every name carries."""
-  stripped = dict(tensors)
-  while True:
-    common = next((p for p in PREFIXES if all(name.startswith(p) for name in stripped)), None)
-    if common is None:
-      return stripped
-    stripped = {name.removeprefix(common): value for name, value in stripped.items()}

@@ -1,4 +1,4 @@
-"""Transformer blocks as vision transformers and CLIP's towers share them, and their names.
+"""Transformer blocks as vision transformers and CLIP's towers share them.
 
 A block normalises before attention and before the two-layer perceptron, and adds each to its input.
 Queries, keys and values come out of one linear map, in this order.
@@ -7,10 +7,6 @@ References: Vaswani et al., Attention Is All You Need, 2017; Dosovitskiy et al.,
 16x16 Words, 2021, equations 2 and 3.
 """
 
-from __future__ import annotations
-
-import re
-from collections.abc import Mapping
 from typing import Literal
 
 import flax.linen as nn
@@ -19,7 +15,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from robustness.models.layers import Layer, at_least_float32
-from robustness.models.naming import AS_IS, OUTPUT_FIRST, Path, Scheme, Stored, pytorch_array
+from robustness.models.naming import OUTPUT_FIRST, Stored, Table
 
 Activation = Literal['gelu', 'quick_gelu']
 
@@ -35,16 +31,10 @@ def layer_norm(epsilon: float, *, dtype: DTypeLike, name: str) -> nn.LayerNorm:
 
 
 def attend(query: jax.Array, key: jax.Array, value: jax.Array, causal: bool = False) -> jax.Array:
-  """Returns softmax(q kᵀ / √d) v for every head.
+  """Returns softmax(q kᵀ / √d) v for every head, [B, Q, heads, d].
 
-  Args:
-    query: [B, Q, heads, d].
-    key: [B, K, heads, d].
-    value: [B, K, heads, d].
-    causal: True lets position q see keys 0..q only.
-
-  Returns:
-    [B, Q, heads, d]; the softmax is taken in float32 or wider.
+  Queries are [B, Q, heads, d], keys and values [B, K, heads, d]. The softmax is taken in float32 or
+  wider. With `causal` position q sees keys 0..q only.
   """
   scores = jnp.einsum('bqhd,bkhd->bhqk', query * query.shape[-1] ** -0.5, key)
   scores = at_least_float32(scores)
@@ -86,11 +76,7 @@ class Perceptron(Layer):
 class Block(Layer):
   """Attention and perceptron, each of the normalised input and added to it.
 
-  Attributes:
-    num_heads: of the attention; divides the width.
-    activation: 'gelu' or 'quick_gelu'.
-    epsilon: added to the variance in both norms.
-    causal: True lets a position see itself and those before it only.
+  With `causal` a position sees itself and those before it only.
   """
 
   num_heads: int
@@ -108,13 +94,7 @@ class Block(Layer):
 
 
 class PatchEmbedding(Layer):
-  """Linear maps of square patches, a class token before them, and learned positions added.
-
-  Attributes:
-    patch: side of a patch in pixels.
-    width: size of a token.
-    use_bias: whether the map of the patches has a bias.
-  """
+  """Linear maps of square patches, a class token before them, and learned positions added."""
 
   patch: int
   width: int
@@ -134,35 +114,20 @@ class PatchEmbedding(Layer):
     return jnp.concatenate([token, x], axis=1) + position.astype(x.dtype)
 
 
-def table_scheme(name: str, table: Mapping[str, str], ignored: tuple[str, ...] = ()) -> Scheme:
-  """Returns the scheme of a state dict that names the arrays of a transformer as a table does.
+class UnitLength(nn.Module):
+  """Divides each embedding by its length, as one layer whose output can be captured."""
 
-  Args:
-    name: of the project.
-    table: the project's name by ours, joined by '/': for layers, whose arrays then have PyTorch's
-      suffixes, and for arrays that stand alone. '#' is the number of a block.
-    ignored: patterns of names that no variable needs.
-  """
-  return Scheme(name, lambda path: _locate(path, table), ignored)
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, E] to [B, E] of length 1, in float32 or wider."""
+    x = at_least_float32(x)
+    return x / jnp.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def table_names(path: Path, table: Mapping[str, str]) -> tuple[str, str]:
-  """Returns the name of an array that stands alone, or ''; and the name of its layer, or ''."""
-  alone, layer = (re.sub(r'^block\d+', 'block#', '/'.join(p)) for p in (path[1:], path[1:-1]))
-  return numbered(table.get(alone, ''), path), numbered(table.get(layer, ''), path)
-
-
-def numbered(name: str, path: Path) -> str:
-  """Returns a name with the number of the path's block in place of '#'."""
-  return name.replace('#', path[1].removeprefix('block'))
-
-
-def _locate(path: Path, table: Mapping[str, str]) -> Stored:
-  alone, layer = table_names(path, table)
-  if alone:
-    return Stored((alone,))
-  leaf = path[-1]
-  if layer.endswith('in_proj'):  # PyTorch's own attention has in_proj_weight, without a dot
-    suffix, layout = ('weight', OUTPUT_FIRST) if leaf == 'kernel' else (leaf, AS_IS)
-    return Stored((f'{layer}_{suffix}',), layout)
-  return pytorch_array(layer, leaf)
+def attention_names(ours: str, theirs: str) -> Table:
+  """Returns the rows of a `Scheme` for queries, keys and values as PyTorch's attention names them:
+  `in_proj_weight` and `in_proj_bias`."""
+  return {
+    f'{ours}/kernel': Stored((f'{theirs}_weight',), OUTPUT_FIRST),
+    f'{ours}/bias': f'{theirs}_bias',
+  }

@@ -4,32 +4,16 @@ Reference: Simonyan and Zisserman, Very Deep Convolutional Networks for Large-Sc
 Recognition, 2015, table 1, columns D and E.
 """
 
-from __future__ import annotations
+import functools
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.models.architecture import Architecture
-from robustness.models.layers import (
-  FEATURES,
-  Layer,
-  Network,
-  at_least_float32,
-  batch_norm,
-  he_normal,
-)
-from robustness.models.naming import (
-  FLAT_IMAGE,
-  OUTPUT_FIRST,
-  OUTPUT_FIRST_POINTWISE,
-  Path,
-  Scheme,
-  Stored,
-  pytorch_array,
-)
-from robustness.models.pretrained import timm, torchvision
+from robustness.models import layers
+from robustness.models.architecture import Architecture, timm, torchvision
+from robustness.models.naming import FLAT_IMAGE, OUTPUT_FIRST_POINTWISE, Scheme, Stored, Table
 
 CONVOLUTIONS_PER_STAGE = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 WIDTHS = (64, 128, 256, 512, 512)
@@ -37,7 +21,7 @@ POOLED_SIDE = 7
 HIDDEN = 4096
 
 
-class Stage(Layer):
+class Stage(layers.Layer):
   """3×3 convolutions with ReLU, and batch norm if wanted; then the maximum of 2×2 windows."""
 
   features: int
@@ -47,22 +31,18 @@ class Stage(Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, H // 2, W // 2, features]."""
+    convolution = functools.partial(
+      nn.Conv, padding=1, dtype=self.dtype, kernel_init=layers.he_normal
+    )
     for index in range(self.num_convolutions):
-      x = nn.Conv(
-        self.features,
-        (3, 3),
-        padding=1,
-        dtype=self.dtype,
-        kernel_init=he_normal,
-        name=f'conv{index}',
-      )(x)
+      x = convolution(self.features, (3, 3), name=f'conv{index}')(x)
       if self.with_norm:
-        x = batch_norm(train, **self.common, name=f'norm{index}')(x)
+        x = layers.batch_norm(train, **self.common, name=f'norm{index}')(x)
       x = nn.relu(x)
     return nn.max_pool(x, (2, 2), (2, 2))
 
 
-class Perceptron(Layer):
+class Perceptron(layers.Layer):
   """Means over 7×7 parts of the image, two hidden layers with ReLU, and the map to logits."""
 
   num_classes: int
@@ -70,18 +50,16 @@ class Perceptron(Layer):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps features [B, H, W, C] to logits [B, num_classes], in float32 or wider."""
-    x = nn.relu(
-      nn.Conv(HIDDEN, (POOLED_SIDE, POOLED_SIDE), padding='VALID', dtype=self.dtype, name='fc1')(
-        part_means(x, POOLED_SIDE)
-      )[:, 0, 0]
-    )
+    side = (POOLED_SIDE, POOLED_SIDE)
+    flat = nn.Conv(HIDDEN, side, padding='VALID', dtype=self.dtype, name='fc1')
+    x = nn.relu(flat(part_means(x, POOLED_SIDE))[:, 0, 0])
     x = nn.relu(nn.Dense(HIDDEN, dtype=self.dtype, name='fc2')(x))
-    x = at_least_float32(x)
-    self.sow('intermediates', FEATURES, x)
+    x = layers.at_least_float32(x)
+    self.sow('intermediates', layers.FEATURES, x)
     return nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
 
 
-class VGG(Network):
+class VGG(layers.Network):
   """VGG without dropout.
 
   Layers: `stage1` to `stage5`, each after its pooling, and `head`, in it `fc1` and `fc2`.
@@ -110,52 +88,37 @@ def part_means(x: jax.Array, parts: int) -> jax.Array:
   Part i of a side of n pixels goes from ⌊i n / parts⌋ to ⌈(i + 1) n / parts⌉; parts overlap where n
   is no multiple.
   """
-  rows, columns = (jnp.asarray(_averages(side, parts), x.dtype) for side in x.shape[1:3])
-  return jnp.einsum('ph,bhwc,qw->bpqc', rows, x, columns)
+  index = np.arange(parts)[:, None]
 
+  def averages(side: int) -> jax.Array:
+    pixels = np.arange(side)[None, :]
+    inside = (pixels >= index * side // parts) & (pixels < -(-(index + 1) * side // parts))
+    return jnp.asarray(inside / inside.sum(axis=1, keepdims=True), x.dtype)
 
-def _averages(side: int, parts: int) -> np.ndarray:
-  """Returns the matrix [parts, side] that averages each part."""
-  pixels, index = np.arange(side)[None, :], np.arange(parts)[:, None]
-  inside = (pixels >= index * side // parts) & (pixels < -(-(index + 1) * side // parts))
-  return inside / inside.sum(axis=1, keepdims=True)
+  return jnp.einsum('ph,bhwc,qw->bpqc', averages(x.shape[1]), x, averages(x.shape[2]))
 
 
 def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
-  """Returns torchvision's and timm's names, which differ in the head only."""
-  indices = _feature_indices(depth, with_norm)
-
-  def locate(path: Path, heads: dict[str, str], timm: bool) -> Stored:
-    *layer, leaf = path[1:]
-    if layer[0] != 'head':
-      return pytorch_array(f'features.{indices[layer[0], layer[1]]}', leaf)
-    if layer[1] == 'fc1':
-      return pytorch_array(heads['fc1'], leaf, OUTPUT_FIRST if timm else FLAT_IMAGE)
-    pointwise = timm and layer[1] == 'fc2'
-    return pytorch_array(
-      heads[layer[1]], leaf, OUTPUT_FIRST_POINTWISE if pointwise else OUTPUT_FIRST
-    )
-
-  torchvision = {'fc1': 'classifier.0', 'fc2': 'classifier.3', 'dense': 'classifier.6'}
-  timm = {'fc1': 'pre_logits.fc1', 'fc2': 'pre_logits.fc2', 'dense': 'head.fc'}
-  ignored = ('*.num_batches_tracked',)
-  return (
-    Scheme('torchvision', lambda path: locate(path, torchvision, False), ignored),
-    Scheme('timm', lambda path: locate(path, timm, True), ignored),
-  )
-
-
-def _feature_indices(depth: int, with_norm: bool) -> dict[tuple[str, str], int]:
-  """Returns the place of each convolution and norm among the layers, ReLUs and poolings too."""
-  indices: dict[tuple[str, str], int] = {}
+  """Returns torchvision's and timm's names, which count ReLUs and poolings too."""
+  features: Table = {}
   index = 0
   for stage, number in enumerate(CONVOLUTIONS_PER_STAGE[depth], start=1):
     for convolution in range(number):
-      indices[f'stage{stage}', f'conv{convolution}'] = index
-      indices[f'stage{stage}', f'norm{convolution}'] = index + 1
+      features[f'stage{stage}/conv{convolution}'] = f'features.{index}'
+      features[f'stage{stage}/norm{convolution}'] = f'features.{index + 1}'
       index += 3 if with_norm else 2
     index += 1
-  return indices
+  torchvision: Table = {
+    'head/fc1': Stored(('classifier.0',), FLAT_IMAGE),
+    'head/fc2': 'classifier.3',
+    'head/dense': 'classifier.6',
+  }
+  timm: Table = {
+    'head/fc1': 'pre_logits.fc1',
+    'head/fc2': Stored(('pre_logits.fc2',), OUTPUT_FIRST_POINTWISE),
+    'head/dense': 'head.fc',
+  }
+  return Scheme('torchvision', features | torchvision), Scheme('timm', features | timm)
 
 
 def _architecture(depth: int, with_norm: bool, parameters: int) -> Architecture:

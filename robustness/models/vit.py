@@ -6,27 +6,15 @@ approximates it by tanh, which differs by less than 5e-4 at any point.
 Reference: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, section 3.1 and table 1.
 """
 
-from __future__ import annotations
-
 import functools
 
 import flax.linen as nn
 import jax
 
-from robustness.models.architecture import HALF, Architecture
+from robustness.models import transformer
+from robustness.models.architecture import HALF, Architecture, timm
 from robustness.models.layers import LinearHead, Network
-from robustness.models.naming import AS_IS, Path, Scheme, Shape, Stored, reshaped
-from robustness.models.pretrained import timm
-from robustness.models.transformer import (
-  Block,
-  PatchEmbedding,
-  layer_norm,
-  numbered,
-  table_names,
-  table_scheme,
-)
-
-EPSILON = 1e-6
+from robustness.models.naming import AS_IS, Scheme, Stored, reshaped
 
 
 class VisionTransformer(Network):
@@ -35,100 +23,101 @@ class VisionTransformer(Network):
   Layers: `embedding` (tokens with their positions), `block0`, `block1`, ..., in them `norm1`,
   `attention`, `norm2` and `mlp`, then `norm` and `head`. All but `head` are [B, tokens, width].
 
-  Attributes:
-    patch: side of a patch in pixels.
-    width: size of a token.
-    depth: number of blocks.
-    num_heads: of every attention.
+  CLIP's have `pre_norm` before the blocks, and for a head `projection` (the embedding of the image,
+  of this size), `unit` (the same at length 1) and `head`.
   """
 
   patch: int = 16
   width: int = 768
   depth: int = 12
   num_heads: int = 12
+  activation: transformer.Activation = 'gelu'
+  epsilon: float = 1e-6
+  pre_norm: bool = False
+  projection: int = 0
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """See `Network`; images have the size of the position embedding, and nothing is different in
     training: there is no dropout."""
     del train
-    x = PatchEmbedding(self.patch, self.width, **self.common, name='embedding')(
-      x.astype(self.dtype)
-    )
+    norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
+    embed = functools.partial(transformer.PatchEmbedding, self.patch, self.width, not self.pre_norm)
+    x = embed(**self.common, name='embedding')(x.astype(self.dtype))
+    if self.pre_norm:
+      x = norm(name='pre_norm')(x)
     for index in range(self.depth):
-      x = Block(self.num_heads, epsilon=EPSILON, **self.common, name=f'block{index}')(x)
-    x = layer_norm(EPSILON, dtype=self.dtype, name='norm')(x)
-    return LinearHead(self.num_classes, pool=False, name='head')(x[:, 0])
+      block = functools.partial(transformer.Block, self.num_heads, self.activation, self.epsilon)
+      x = block(**self.common, name=f'block{index}')(x)
+    x = norm(name='norm')(x)[:, 0]
+    if self.projection:
+      x = nn.Dense(self.projection, use_bias=False, dtype=self.dtype, name='projection')(x)
+      x = transformer.UnitLength(name='unit')(x)
+    return LinearHead(self.num_classes, pool=False, name='head')(x)
 
 
-_TIMM = {
-  'embedding/class_token': 'cls_token',
-  'embedding/position': 'pos_embed',
-  'embedding/patches': 'patch_embed.proj',
-  'block#/norm1': 'blocks.#.norm1',
-  'block#/attention/qkv': 'blocks.#.attn.qkv',
-  'block#/attention/out': 'blocks.#.attn.proj',
-  'block#/norm2': 'blocks.#.norm2',
-  'block#/mlp/fc1': 'blocks.#.mlp.fc1',
-  'block#/mlp/fc2': 'blocks.#.mlp.fc2',
-  'norm': 'norm',
-  'head/dense': 'head',
-}
-_TORCHVISION = {
-  'embedding/class_token': 'class_token',
-  'embedding/position': 'encoder.pos_embedding',
-  'embedding/patches': 'conv_proj',
-  'block#/norm1': 'encoder.layers.encoder_layer_#.ln_1',
-  'block#/attention/qkv': 'encoder.layers.encoder_layer_#.self_attention.in_proj',
-  'block#/attention/out': 'encoder.layers.encoder_layer_#.self_attention.out_proj',
-  'block#/norm2': 'encoder.layers.encoder_layer_#.ln_2',
-  'block#/mlp/fc1': 'encoder.layers.encoder_layer_#.mlp.0',
-  'block#/mlp/fc2': 'encoder.layers.encoder_layer_#.mlp.3',
-  'norm': 'encoder.ln',
-  'head/dense': 'heads.head',
-}
-_GOOGLE = {
-  'embedding/class_token': 'cls',
-  'embedding/position': 'Transformer/posembed_input/pos_embedding',
-  'embedding/patches': 'embedding',
-  'block#/norm1': 'Transformer/encoderblock_#/LayerNorm_0',
-  'block#/attention/out': 'Transformer/encoderblock_#/MultiHeadDotProductAttention_1/out',
-  'block#/norm2': 'Transformer/encoderblock_#/LayerNorm_2',
-  'block#/mlp/fc1': 'Transformer/encoderblock_#/MlpBlock_3/Dense_0',
-  'block#/mlp/fc2': 'Transformer/encoderblock_#/MlpBlock_3/Dense_1',
-  'norm': 'Transformer/encoder_norm',
-  'head/dense': 'head',
-}
+_TIMM = Scheme(
+  'timm',
+  {
+    'embedding/class_token': 'cls_token',
+    'embedding/position': 'pos_embed',
+    'embedding/patches': 'patch_embed.proj',
+    r'block(\d+)/(norm\d)': r'blocks.\1.\2',
+    r'block(\d+)/attention/qkv': r'blocks.\1.attn.qkv',
+    r'block(\d+)/attention/out': r'blocks.\1.attn.proj',
+    r'block(\d+)/mlp/(\w+)': r'blocks.\1.mlp.\2',
+    'norm': 'norm',
+    'head/dense': 'head',
+  },
+)
+_THEIRS = r'encoder.layers.encoder_layer_\1'
+_TORCHVISION = Scheme(
+  'torchvision',
+  {
+    'embedding/class_token': 'class_token',
+    'embedding/position': 'encoder.pos_embedding',
+    'embedding/patches': 'conv_proj',
+    r'block(\d+)/norm(\d)': rf'{_THEIRS}.ln_\2',
+    **transformer.attention_names(r'block(\d+)/attention/qkv', f'{_THEIRS}.self_attention.in_proj'),
+    r'block(\d+)/attention/out': f'{_THEIRS}.self_attention.out_proj',
+    r'block(\d+)/mlp/fc1': f'{_THEIRS}.mlp.0',
+    r'block(\d+)/mlp/fc2': f'{_THEIRS}.mlp.3',
+    'norm': 'encoder.ln',
+    'head/dense': 'heads.head',
+  },
+)
 
 
-def _google(path: Path, num_heads: int) -> Stored:
-  """Returns where the official `.npz` files have an array: heads apart, and queries, keys and
-  values."""
-
-  def heads_last(shape: Shape) -> Shape:
-    return (*shape[:-1], num_heads, shape[-1] // num_heads)
-
-  def heads_first(shape: Shape) -> Shape:
-    return (num_heads, shape[0] // num_heads, *shape[1:])
-
-  if path[-3:-1] == ('attention', 'qkv'):
-    attention = numbered('Transformer/encoderblock_#/MultiHeadDotProductAttention_1', path)
-    names = tuple(f'{attention}/{part}/{path[-1]}' for part in ('query', 'key', 'value'))
-    return Stored(names, reshaped(heads_last))
-  alone, layer = table_names(path, _GOOGLE)
-  if alone:
-    return Stored((alone,))
-  split = path[-3:] == ('attention', 'out', 'kernel')
-  return Stored((f'{layer}/{path[-1]}',), reshaped(heads_first) if split else AS_IS)
+def _google(num_heads: int) -> Scheme:
+  """Returns the names in the official `.npz` files: heads apart, and queries, keys and values."""
+  heads_last = reshaped(lambda s: (*s[:-1], num_heads, s[-1] // num_heads))
+  heads_first = reshaped(lambda s: (num_heads, s[0] // num_heads, *s[1:]))
+  block = r'Transformer/encoderblock_\1'
+  attention = f'{block}/MultiHeadDotProductAttention_1'
+  qkv = tuple(rf'{attention}/{part}/\2' for part in ('query', 'key', 'value'))
+  return Scheme(
+    'google-research',
+    {
+      'embedding/class_token': 'cls',
+      'embedding/position': 'Transformer/posembed_input/pos_embedding',
+      'embedding/patches': 'embedding',
+      r'block(\d+)/norm1': f'{block}/LayerNorm_0',
+      r'block(\d+)/attention/qkv/(\w+)': Stored(qkv, heads_last),
+      r'block(\d+)/attention/out': Stored((f'{attention}/out',), heads_first),
+      r'block(\d+)/norm2': f'{block}/LayerNorm_2',
+      r'block(\d+)/mlp/fc1': f'{block}/MlpBlock_3/Dense_0',
+      r'block(\d+)/mlp/fc2': f'{block}/MlpBlock_3/Dense_1',
+      'norm': 'Transformer/encoder_norm',
+      'head/dense': 'head',
+    },
+    suffixes={leaf: f'/{leaf}' for leaf in ('kernel', 'scale', 'bias')},
+    kernel=AS_IS,
+  )
 
 
 def schemes(num_heads: int) -> tuple[Scheme, ...]:
   """Returns the names in files of timm, torchvision and google-research (`.npz`)."""
-  return (
-    table_scheme('timm', _TIMM),
-    table_scheme('torchvision', _TORCHVISION),
-    Scheme('google-research', functools.partial(_google, num_heads=num_heads)),
-  )
+  return _TIMM, _TORCHVISION, _google(num_heads)
 
 
 def _architecture(

@@ -4,24 +4,25 @@ Weights are only taken if they and the network fit each other exactly: every nam
 every shape equal, every value finite.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import flax.traverse_util
+import jax
+import ml_dtypes
 import numpy as np
 
 from robustness.core import json_files
 from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.models import fitting, position_embedding
+from robustness.core.typing import Facts, PyTree, Variables
+from robustness.models import catalog, position_embedding
 from robustness.models.architecture import Architecture
-from robustness.models.naming import HEAD_BIAS, Facts, Scheme, Shape, Stored, Variables
+from robustness.models.naming import HEAD_BIAS, HEAD_KERNEL, Path, Scheme, Shape, Stored
 from robustness.models.state_dict import (
   SAFETENSORS_SUFFIX,
   check_weights_path,
@@ -31,9 +32,17 @@ from robustness.models.state_dict import (
 
 FORMAT = 'linen-variables'
 DIGEST = 'sha256'
-SAVED_HERE = Scheme('saved variables', lambda path: Stored(('/'.join(path),)))
-_PATCHES = ('params', 'embedding', 'patches', 'kernel')
+_LISTED = 5
+_FLOATS = tuple(np.dtype(d) for d in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16))
 _log = logging.getLogger(__name__)
+
+
+class _SavedHere(Scheme):
+  def locate(self, path: Path) -> Stored:
+    return Stored(('/'.join(path),))
+
+
+_SAVED_HERE: Scheme = _SavedHere('saved variables', {})
 
 
 def load(
@@ -74,7 +83,7 @@ def load_with_notes(
   file = check_weights_path(path)
   try:
     if _is_own(file):
-      arrays, scheme = _read_own(file)[0], SAVED_HERE
+      arrays, scheme = _read_own(file)[0], _SAVED_HERE
     else:
       arrays = read_arrays(file)
       scheme = _scheme(architecture, arrays)
@@ -92,16 +101,10 @@ def import_variables(
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
 ) -> Variables:
-  """Returns the Linen variables that hold the same numbers as another project's file.
+  """Returns the Linen variables that hold the same numbers as another project's arrays, which have
+  the names of one of the architecture's schemes; see `load_with_notes` and `restore`.
 
-  PyTorch's convolution kernels go from [out, in, height, width] to [height, width, in, out], its
-  linear maps from [out, in] to [in, out]. Half and double precision become float32, which is
-  logged. The arrays have the names of one of the architecture's schemes; for the rest see
-  `load_with_notes`.
-
-  Raises:
-    InputError: names or shapes differ (the first ones are listed), the number of classes differs,
-      an array is not of a float type or not finite, or no names are known for the network.
+  Half and double precision become float32, which is logged.
   """
   scheme = _scheme(architecture, arrays)
   return _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)[0]
@@ -114,8 +117,8 @@ def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Sch
       f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
       ' that was saved here, or train it'
     )
-  paths = architecture.shapes(1)
-  return max(architecture.schemes, key=lambda scheme: len(scheme.names(paths) & set(arrays)))
+  shapes = architecture.shapes(1)
+  return max(architecture.schemes, key=lambda scheme: len(scheme.shapes(shapes).keys() & arrays))
 
 
 def _fitted(
@@ -127,7 +130,7 @@ def _fitted(
   positions: str,
 ) -> tuple[Variables, dict[str, str]]:
   """Returns the variables that the arrays hold for images of a shape, and notes."""
-  stored = fitting.stored_classes(scheme, arrays)
+  stored = _stored_classes(scheme, arrays)
   if None not in (stored, num_classes) and stored != num_classes:
     raise InputError(
       f'the weights of {architecture.name} tell {stored} classes apart, and {num_classes} were'
@@ -135,34 +138,116 @@ def _fitted(
     )
   expected = architecture.shapes(num_classes or stored or 1, input_shape)
   if position_embedding.PATH not in expected:
-    return fitting.restore(architecture.name, expected, scheme, arrays), {}
+    return restore(architecture.name, expected, scheme, arrays), {}
   position = arrays.get(scheme.locate(position_embedding.PATH).names[0])
   if position is not None:
     width = expected[position_embedding.PATH][-1]
     if position_embedding.stored_side(count := position.size // width):
       expected = {**expected, position_embedding.PATH: (1, count, width)}
-  variables = fitting.restore(architecture.name, expected, scheme, arrays)
+  variables = restore(architecture.name, expected, scheme, arrays)
   height, width = (input_shape or architecture.input_shape)[:2]
-  patch = expected[_PATCHES][0]
-  return _on_grid(variables, (height // patch, width // patch), positions, scheme is SAVED_HERE)
-
-
-def _on_grid(
-  variables: Variables, grid: position_embedding.Grid, method: str, own: bool
-) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables for a grid of patches, and a note if positions had to be resampled.
-
-  The grid of published weights is square; that of our `own` may be any with this many patches.
-  """
+  patch = expected['params', 'embedding', 'patches', 'kernel'][0]
+  rows, columns = height // patch, width // patch
   flat = flax.traverse_util.flatten_dict(variables)
-  position = flat[position_embedding.PATH]
-  if position.shape[1] == 1 + grid[0] * grid[1] and (grid[0] == grid[1] or own):
+  stored_positions = flat[position_embedding.PATH]
+  # The grid of published weights is square; that of our own may be any with this many patches.
+  any_grid = rows == columns or scheme is _SAVED_HERE
+  if stored_positions.shape[1] == 1 + rows * columns and any_grid:
     return variables, {}
-  side = position_embedding.stored_side(position.shape[1])
-  note = f'{side} × {side} resampled to {grid[0]} × {grid[1]}, {method}'
+  side = position_embedding.stored_side(stored_positions.shape[1])
+  note = f'{side} × {side} resampled to {rows} × {columns}, {positions}'
   _log.warning('position embedding: %s', note)
-  flat[position_embedding.PATH] = position_embedding.resample(position, grid, method)
+  flat[position_embedding.PATH] = position_embedding.resample(
+    stored_positions, (rows, columns), positions
+  )
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
+
+
+def restore(
+  owner: str, expected: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
+) -> Variables:
+  """Returns variables of the expected shapes out of a file's arrays, float32.
+
+  Raises:
+    InputError: a name is missing or left over, a shape differs (the nearest architecture is named),
+      or an array is not of a float type or not finite. `owner` has these variables.
+  """
+  given = scheme.wanted(arrays)
+  shapes = scheme.shapes(expected)
+  wrong = [
+    f'{name} is {given[name].shape}, not {shape}'
+    for name, shape in shapes.items()
+    if name in given and given[name].shape != shape
+  ]
+  misfits = {
+    'missing': [name for name in shapes if name not in given],
+    'unexpected': [name for name in given if name not in shapes],
+    'of another shape': wrong,
+  }
+  if any(misfits.values()):
+    said = '; '.join(f'{len(n)} {what}: {first(n)}' for what, n in misfits.items() if n)
+    raise InputError(
+      f'the weights do not fit {owner}: {said} (names of {scheme.name}){_nearest(given)}'
+    )
+  converted = _as_float32(given)
+  flat = {path: scheme.locate(path).restore(converted, shape) for path, shape in expected.items()}
+  return flax.traverse_util.unflatten_dict(flat)
+
+
+def first(names: Iterable[str]) -> str:
+  """Returns the first few names, and '...' if there are more."""
+  listed = list(names)
+  return ', '.join(listed[:_LISTED]) + (', ...' if len(listed) > _LISTED else '')
+
+
+def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | None:
+  """Returns how many classes the arrays tell apart, by the head's bias; None if there is none."""
+  bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
+  return None if bias is None or bias.ndim != 1 else bias.size
+
+
+def _as_float32(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Returns the arrays as float32; half and double precision are converted, which is logged."""
+  other = {name: value.dtype for name, value in given.items() if value.dtype not in _FLOATS}
+  if other:
+    raise InputError(
+      f'weights are floats; {len(other)} tensors are not: '
+      f'{first(f"{name} is {dtype}" for name, dtype in other.items())}'
+    )
+  converted = sorted({str(v.dtype) for v in given.values() if v.dtype != np.float32})
+  if converted:
+    _log.warning('weights stored as %s were converted to float32', ', '.join(converted))
+  with np.errstate(over='ignore', invalid='ignore'):
+    arrays = {name: value.astype(np.float32, copy=False) for name, value in given.items()}
+  broken = [name for name, value in arrays.items() if not np.isfinite(value).all()]
+  if broken:
+    raise InputError(f'{len(broken)} tensors hold NaN or infinity: {first(broken)}')
+  return arrays
+
+
+def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
+  """Returns a sentence that names the architecture the arrays fit best; '' if none is near.
+
+  How near is |common| ÷ |all| of the arrays and an architecture's variables, in the best of its
+  schemes. Only networks with a head that the arrays have are built, which takes a second each.
+  """
+  shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)
+  for name, architecture in catalog.ARCHITECTURES.items():
+    for scheme in architecture.schemes:
+      if scheme.headless:
+        classes = int(any(key.startswith(scheme.headless) for key in arrays))
+      else:
+        classes = _stored_classes(scheme, arrays) or 0
+      if classes:
+        expected = scheme.shapes(architecture.shapes(classes)).items()
+        given = {key: array.shape for key, array in scheme.wanted(arrays).items()}.items()
+        shares[name] = max(shares[name], len(expected & given) / len(expected | given))
+  best = max(shares, key=lambda name: shares[name])
+  if shares[best] == 1:
+    return f'. The names and shapes are those of {best!r}'
+  if shares[best] > 0.5:
+    return f'. The nearest architecture is {best!r}, with {int(100 * shares[best])}% in common'
+  return ''
 
 
 def save_variables(path: str | os.PathLike[str], variables: Variables, metadata: Facts) -> None:
@@ -203,8 +288,8 @@ def _read_own(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
   if not _is_own(file):
     raise InputError(f'{file} does not hold variables that were saved here: import it instead')
   flat, header = read_safetensors(file)
-  digest = _digest(flat, header)
-  if header.get(DIGEST, digest) != digest:
+  found = _digest(flat, header)
+  if header.get(DIGEST, found) != found:
     raise InputError(
       f'{file} was altered: its weights have another digest than when they were saved. Save them '
       'again.'
@@ -226,7 +311,17 @@ def saved_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 def num_classes(variables: Variables) -> int:
   """Returns how many logits the network of these variables has."""
-  return flax.traverse_util.flatten_dict(variables)[HEAD_BIAS].shape[0]
+  return flax.traverse_util.flatten_dict(variables)[HEAD_KERNEL].shape[-1]
+
+
+def digest(variables: PyTree) -> str:
+  """Returns the SHA-256 of all weights, in the order of the tree, as hexadecimal."""
+  total = hashlib.sha256()
+  for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
+    values = np.ascontiguousarray(leaf)
+    total.update(f'{jax.tree_util.keystr(path)} {values.dtype} {values.shape}'.encode())
+    total.update(values.tobytes())
+  return total.hexdigest()
 
 
 def sha256(path: str | os.PathLike[str]) -> str:

@@ -6,22 +6,18 @@ is a 1×1 convolution of the rectified input; elsewhere it is the input itself.
 Reference: Zagoruyko and Komodakis, Wide Residual Networks, section 2 and table 1 (no dropout).
 """
 
-from __future__ import annotations
-
-import functools
-
 import flax.linen as nn
 import jax
 
 from robustness.core.errors import InputError
+from robustness.models import layers
 from robustness.models.architecture import STEM_AND_STAGES, Architecture
-from robustness.models.layers import Layer, LinearHead, Network, NormRelu, Stage, convolution
-from robustness.models.naming import pytorch
+from robustness.models.naming import Scheme
 
 STEM_FEATURES = 16
 
 
-class Block(Layer):
+class Block(layers.Layer):
   """Norm, ReLU and 3×3 convolution, twice, added to the shortcut; the sum is not rectified."""
 
   features: int
@@ -30,16 +26,18 @@ class Block(Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
-    active = NormRelu(**self.common, name='norm1')(x, train)
-    y = convolution(self.features, 3, self.stride, dtype=self.dtype, name='conv1')(active)
-    y = NormRelu(**self.common, name='norm2')(y, train)
-    y = convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
+    active = layers.NormRelu(**self.common, name='norm1')(x, train)
+    y = layers.convolution(self.features, 3, self.stride, dtype=self.dtype, name='conv1')(active)
+    y = layers.NormRelu(**self.common, name='norm2')(y, train)
+    y = layers.convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
     if x.shape[-1] != self.features:
-      x = convolution(self.features, 1, self.stride, dtype=self.dtype, name='shortcut')(active)
+      x = layers.convolution(self.features, 1, self.stride, dtype=self.dtype, name='shortcut')(
+        active
+      )
     return x + y
 
 
-class WideResNet(Network):
+class WideResNet(layers.Network):
   """A wide residual network for small images.
 
   Layers: `stem` (the first convolution alone), `stage1` to `stage3` (sums before the next norm,
@@ -67,26 +65,26 @@ class WideResNet(Network):
       )
     if self.width < 2:
       raise InputError(f'width {self.width} is no Wide ResNet: the widening factor is 2 or more')
-    x = convolution(STEM_FEATURES, 3, dtype=self.dtype, name='stem')(x.astype(self.dtype))
-    for index in range(3):
-      block = functools.partial(Block, STEM_FEATURES * self.width * 2**index)
-      num_blocks, stride = (self.depth - 4) // 6, 1 if index == 0 else 2
-      x = Stage(block, num_blocks, stride, **self.common, name=f'stage{index + 1}')(x, train)
-    x = NormRelu(**self.common, name='final')(x, train)
-    return LinearHead(self.num_classes, name='head')(x)
+    x = layers.convolution(STEM_FEATURES, 3, dtype=self.dtype, name='stem')(x.astype(self.dtype))
+    num_blocks = 3 * ((self.depth - 4) // 6,)
+    x = layers.residual_stages(
+      x, train, Block, STEM_FEATURES * self.width, num_blocks, **self.common
+    )
+    x = layers.NormRelu(**self.common, name='final')(x, train)
+    return layers.LinearHead(self.num_classes, name='head')(x)
 
 
-def _pytorch_layer(path: tuple[str, ...]) -> str:
-  """Returns what PyTorch state dicts call the layer at `path`, as `block1.layer.0.convShortcut`."""
-  outside = {'stem': 'conv1', 'final': 'bn1', 'head': 'fc'}
-  if path[0] in outside:
-    return outside[path[0]]
-  stage, block, layer = path[:3]
-  inside = {'norm1': 'bn1', 'norm2': 'bn2', 'shortcut': 'convShortcut'}.get(layer, layer)
-  return f'block{stage.removeprefix("stage")}.layer.{block.removeprefix("block")}.{inside}'
-
-
-_SCHEMES = (pytorch('xternalz/WideResNet-pytorch', _pytorch_layer),)
+_SCHEME = Scheme(
+  'xternalz/WideResNet-pytorch',
+  {
+    'stem': 'conv1',
+    r'stage(\d)/block(\d+)/conv(\d)': r'block\1.layer.\2.conv\3',
+    r'stage(\d)/block(\d+)/norm(\d)/bn': r'block\1.layer.\2.bn\3',
+    r'stage(\d)/block(\d+)/shortcut': r'block\1.layer.\2.convShortcut',
+    'final/bn': 'bn1',
+    'head/dense': 'fc',
+  },
+)
 
 
 def architecture(depth: int, width: int) -> Architecture:
@@ -100,7 +98,7 @@ def architecture(depth: int, width: int) -> Architecture:
     stages=STEM_AND_STAGES,
     source='Zagoruyko and Komodakis, Wide Residual Networks, 2016 (no dropout)',
     licence="state dicts with the names conv1, block1.layer.0, ..., fc: their authors' terms",
-    schemes=_SCHEMES,
+    schemes=(_SCHEME,),
   )
 
 

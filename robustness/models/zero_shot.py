@@ -16,8 +16,6 @@ Reference: Radford et al., Learning Transferable Visual Models From Natural Lang
 2021, section 3.1.4.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,13 +27,14 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.models import catalog, fitting, weights
+from robustness.core.typing import Variables
+from robustness.models import catalog, weights
 from robustness.models.architecture import Architecture
-from robustness.models.clip import CONTEXT, TEXT_SCHEME, VOCABULARY, Clip, TextTower
-from robustness.models.naming import Path, Shape, Variables
+from robustness.models.clip import CONTEXT, TEXT_SCHEME, VOCABULARY, Clip
+from robustness.models.naming import Path, Shape
 from robustness.models.state_dict import read_arrays
 
-TEMPLATES = ('a photo of a {}.',)
+TEMPLATES: Sequence[str] = ('a photo of a {}.',)
 PROMPTS_A_STEP = 32
 
 
@@ -43,14 +42,13 @@ def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) ->
   """Returns the prompts of each class: every template with its name in place of '{}'.
 
   Raises:
-    InputError: no classes or templates, a class that is empty or named twice, or a template
-      without exactly one '{}'.
+    InputError: texts are missing, empty or given twice, or a template has not exactly one '{}'.
   """
   for what, texts in (('class', class_names), ('template', templates)):
     if not texts or not all(text.strip() for text in texts) or len(set(texts)) < len(texts):
       raise InputError(
         f'{what} texts must be given, none empty and none twice; got '
-        f'{fitting.first(map(repr, texts)) or "none"}.'
+        f'{weights.first(map(repr, texts)) or "none"}.'
       )
   for template in templates:
     if template.count('{}') != 1:
@@ -83,9 +81,6 @@ def zero_shot(
     arrays: a whole CLIP in open_clip's names, both towers.
     tokens: int [classes, prompts, 77], the token ids of each class's prompts.
 
-  Returns:
-    {'params': ..., 'batch_stats': ...}, float32 NumPy arrays.
-
   Raises:
     InputError: another architecture, weights that do not fit it, or ids that are no tokens.
   """
@@ -94,28 +89,31 @@ def zero_shot(
       f'{architecture.name} has no text tower: zero-shot heads are for the '
       'architectures whose names begin with clip_.'
     )
-  _check_tokens(tokens)
+  if tokens.ndim != 3 or tokens.shape[2] != CONTEXT or not tokens.size:
+    raise InputError(f'tokens have shape {tokens.shape}, not [classes, prompts, {CONTEXT}].')
+  if tokens.dtype.kind not in 'iu' or tokens.min() < 0 or tokens.max() >= VOCABULARY:
+    raise InputError(
+      f'tokens are {tokens.dtype} in [{tokens.min()}, {tokens.max()}]; they must be '
+      f'integers in [0, {VOCABULARY}).'
+    )
   if 'logit_scale' not in arrays:
     raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
   shapes = {path: s for path, s in architecture.shapes(1).items() if path[1] != 'head'}
-  image = fitting.restore(architecture.name, shapes, architecture.schemes[0], arrays)
-  embeddings = _class_embeddings(architecture, arrays, tokens)
+  image = weights.restore(architecture.name, shapes, architecture.schemes[0], arrays)
+  tower, owner = architecture.text, f'the text tower of {architecture.name}'
+  variables = weights.restore(owner, text_shapes(architecture), TEXT_SCHEME, arrays)
+  apply, size = jax.jit(tower.apply), min(PROMPTS_A_STEP, tokens.shape[0] * tokens.shape[1])
+  flat = tokens.reshape(-1, CONTEXT).astype(np.int32)
+  padded = np.pad(flat, ((0, -len(flat) % size), (0, 0)))
+  parts = [apply(variables, part) for part in padded.reshape(-1, size, CONTEXT)]
+  embeddings = _unit(np.concatenate(parts)[: len(flat)])
+  embeddings = _unit(embeddings.reshape(*tokens.shape[:2], tower.size).mean(1))
   scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))
   head = {
     'kernel': np.ascontiguousarray(scale * embeddings.T),
     'bias': np.zeros(len(embeddings), np.float32),
   }
   return {**image, 'params': {**image['params'], 'head': {'dense': head}}}
-
-
-def _class_embeddings(
-  architecture: Clip, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
-) -> np.ndarray:
-  """Returns the text tower's embeddings of the classes, float32 [classes, size], of length 1."""
-  tower, owner = architecture.text, f'the text tower of {architecture.name}'
-  variables = fitting.restore(owner, text_shapes(architecture), TEXT_SCHEME, arrays)
-  embeddings = _unit(_in_steps(tower, variables, tokens.reshape(-1, CONTEXT)))
-  return _unit(embeddings.reshape(*tokens.shape[:2], tower.size).mean(1))
 
 
 def text_shapes(architecture: Clip) -> dict[Path, Shape]:
@@ -125,30 +123,8 @@ def text_shapes(architecture: Clip) -> dict[Path, Shape]:
   return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
 
 
-def _in_steps(tower: TextTower, variables: Variables, tokens: np.ndarray) -> np.ndarray:
-  """Returns the embeddings [N, size] of token ids [N, 77], a few prompts at a time."""
-  apply = jax.jit(tower.apply)
-  size = min(PROMPTS_A_STEP, len(tokens))
-  padded = np.pad(tokens, ((0, -len(tokens) % size), (0, 0))).astype(np.int32)
-  parts = [
-    np.asarray(apply(variables, padded[start : start + size]))
-    for start in range(0, len(padded), size)
-  ]
-  return np.concatenate(parts)[: len(tokens)]
-
-
 def _unit(x: np.ndarray) -> np.ndarray:
   return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-def _check_tokens(tokens: np.ndarray) -> None:
-  if tokens.ndim != 3 or tokens.shape[2] != CONTEXT or not tokens.size:
-    raise InputError(f'tokens have shape {tokens.shape}, not [classes, prompts, {CONTEXT}].')
-  if tokens.dtype.kind not in 'iu' or tokens.min() < 0 or tokens.max() >= VOCABULARY:
-    raise InputError(
-      f'tokens are {tokens.dtype} in [{tokens.min()}, {tokens.max()}]; they must be '
-      f'integers in [0, {VOCABULARY}).'
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -159,28 +135,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
   parser.add_argument('--templates', default='')
   given = parser.parse_args(arguments)
   try:
+    lines = _lines(given.classes)
     templates = _lines(given.templates) if given.templates else TEMPLATES
-    _write(given, _lines(given.classes), templates)
+    architecture = catalog.get(given.architecture)
+    names = [line.partition('\t')[0].strip() for line in lines]
+    texts = prompts([line.rpartition('\t')[2].strip() for line in lines], templates)
+    tokens = np.stack([tokenize(own) for own in texts])
+    variables = zero_shot(architecture, read_arrays(given.weights), tokens)
+    facts = {
+      'architecture': architecture.name,
+      'class_names': names,
+      'templates': list(templates),
+      'from_sha256': weights.sha256(given.weights),
+    }
+    weights.save_variables(given.out, variables, facts)
   except InputError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  return 0
-
-
-def _write(given: argparse.Namespace, lines: Sequence[str], templates: Sequence[str]) -> None:
-  architecture = catalog.get(given.architecture)
-  names = [line.partition('\t')[0].strip() for line in lines]
-  texts = prompts([line.rpartition('\t')[2].strip() for line in lines], templates)
-  tokens = np.stack([tokenize(own) for own in texts])
-  variables = zero_shot(architecture, read_arrays(given.weights), tokens)
-  facts = {
-    'architecture': architecture.name,
-    'class_names': list(names),
-    'templates': list(templates),
-    'from_sha256': weights.sha256(given.weights),
-  }
-  weights.save_variables(given.out, variables, facts)
   print(f'{given.out}: {architecture.name} for {len(names)} classes')
+  return 0
 
 
 def _lines(path: str) -> list[str]:

@@ -1,20 +1,18 @@
 """Objectives: what a training minimises, pure JAX."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
 
 from robustness.core.registry import Part, Registry
+from robustness.core.typing import PyTree
 
 Arrays = Mapping[str, jax.Array]
 State = dict[str, jax.Array]
-Total = Callable[[Any], Any]
+Total = Callable[[PyTree], PyTree]
 """Sums a tree of arrays over the devices that share the batch."""
 Minimised = tuple[jax.Array, jax.Array, State, State]
 """Losses [B], weights [B], the state after, and metrics: scalars, logged as means."""
@@ -59,40 +57,4 @@ class Objective(Part):
     return {}
 
 
-@dataclasses.dataclass(frozen=True)
-class GroupObjective(Objective):
-  """Base class of objectives of groups of rows; a training whose rows have more is refused, for
-  those beyond would have no weight.
-
-  Attributes:
-    count_key: the field that says how many groups there are; 0 of these are as many as the classes.
-    column: the column of the rows that says which environment or group a row is of, in
-      [0, how many); the augmentation `environment` adds 'environment', 'label' makes the classes
-      groups.
-  """
-
-  count_key: ClassVar[str] = 'environments'
-  column: str = 'environment'
-
-  def __post_init__(self) -> None:
-    self.require(bool(self.column), 'column', 'the name of a column')
-
-  @property
-  def columns(self) -> tuple[str, ...]:
-    """See `Objective`."""
-    return (self.column,)
-
-
 OBJECTIVES = Registry('robustness.objectives', Objective)  # type: ignore[type-abstract]
-
-
-def group_rows(column: jax.Array, groups: int, total: Total) -> tuple[jax.Array, jax.Array]:
-  """Returns which rows are of which group, float32 [B, groups] of 0 and 1, and their counts."""
-  member = jax.nn.one_hot(column, groups, dtype=jnp.float32)
-  return member, total(member.sum(0))
-
-
-def equal_weights(member: jax.Array, count: jax.Array) -> jax.Array:
-  """Returns weights [B] by which all groups that are there count alike; see `group_rows`."""
-  present = (count > 0).sum()
-  return member @ (1 / (jnp.maximum(count, 1) * jnp.maximum(present, 1)))

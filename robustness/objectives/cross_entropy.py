@@ -1,7 +1,5 @@
 """Cross-entropy with label smoothing, and AugMix's: consistent over several images of a row."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 
@@ -10,10 +8,10 @@ import jax.numpy as jnp
 import optax
 
 from robustness.core.errors import InputError
+from robustness.core.registry import setting
 from robustness.objectives import Arrays, Minimised, Objective, State, Total
 
-SMALLEST = 1e-7
-"""The mixture's probabilities are clipped to this and above, as in the released code."""
+SMALLEST = 1e-7  # to which the mixture's probabilities are clipped, as in the released code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,13 +26,9 @@ class CrossEntropy(Objective):
   """
 
   name: ClassVar[str] = 'cross_entropy'
-  label_smoothing: float = 0.0
-
-  def __post_init__(self) -> None:
-    self.require(0 <= self.label_smoothing < 1, 'label_smoothing', 'in [0, 1)')
+  label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """See `Objective`."""
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     return losses, jnp.ones_like(losses), state, {}
 
@@ -57,19 +51,10 @@ class JSD(Objective):
   """
 
   name: ClassVar[str] = 'jsd'
-  weight: float = 12.0
-  label_smoothing: float = 0.0
-
-  def __post_init__(self) -> None:
-    self.require(0 <= self.weight < float('inf'), 'weight', 'at least 0')
-    self.require(0 <= self.label_smoothing < 1, 'label_smoothing', 'in [0, 1)')
+  weight: float = setting(12.0, 'at least 0', lambda x: 0 <= x < float('inf'))
+  label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """See `Objective`.
-
-    Raises:
-      InputError: the policy gives one image a row.
-    """
     logits = outputs['logits'].astype(jnp.float32)
     if logits.ndim != 3:
       raise InputError(
@@ -84,30 +69,23 @@ class JSD(Objective):
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) -> jax.Array:
-  """Returns the cross-entropy −Σ_k q_k·log softmax(z)_k of each row, float32 [B], in nats.
+  """Returns the cross-entropy of each row, float32 [B], in nats; see `CrossEntropy`.
 
   Args:
     logits: z [B, classes], or [B, V, classes], whose V losses are averaged; computed on in float32.
     target: q [B, classes], which sums to 1.
-    smoothing: ε in [0, 1) of the target (1 − ε)·q + ε / classes.
+    smoothing: ε in [0, 1).
   """
-  smoothed = optax.smooth_labels(target, smoothing)
+  logits, smoothed = logits.astype(jnp.float32), optax.smooth_labels(target, smoothing)
   if logits.ndim == 2:
-    return optax.softmax_cross_entropy(logits.astype(jnp.float32), smoothed)
-  each = optax.softmax_cross_entropy(
-    logits.astype(jnp.float32), jnp.broadcast_to(smoothed[:, None], logits.shape)
-  )
-  return each.mean(1)
+    return optax.softmax_cross_entropy(logits, smoothed)
+  several = jnp.broadcast_to(smoothed[:, None], logits.shape)
+  return optax.softmax_cross_entropy(logits, several).mean(1)
 
 
 def jensen_shannon(logits: jax.Array) -> jax.Array:
-  """Returns 1/V Σ_v KL(p_v ‖ M) of each row, float32 [B], in nats: 0 to ln V.
-
-  p_v = softmax(z_v), M = max(1/V Σ_v p_v, 10⁻⁷).
-
-  Args:
-    logits: [B, V, classes].
-  """
+  """Returns 1/V Σ_v KL(p_v ‖ M) of each row of logits [B, V, classes], float32 [B], in nats: 0 to
+  ln V; p_v = softmax(z_v), M = max(1/V Σ_v p_v, 10⁻⁷)."""
   log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
   p = jnp.exp(log_p)
   log_mixture = jnp.log(jnp.clip(p.mean(1, keepdims=True), SMALLEST, 1))

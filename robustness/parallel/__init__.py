@@ -1,7 +1,5 @@
 """How a step function runs on several devices: jit over a mesh (default) or pmap."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 
@@ -42,12 +40,9 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
 
 
 def connect(way: Parallel) -> None:
-  """Connects the devices of several processes, while all of these are here.
-
-  The connection is made at the first collective, where a process waits half a minute for the
-  others; one that is still compiling its step, or reading its rows, may take longer. Later
-  collectives wait longer.
-  """
+  """Connects the devices of several processes while all of these are here: the first collective
+  waits half a minute for the others, and a process may take longer to compile its step or read
+  its rows."""
   if way.share[1] == 1:
     return
   barrier('its devices')

@@ -4,19 +4,20 @@ The mesh may span several processes. Each then brings its own rows of a batch, a
 of what is replicated.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Protocol, TypeVar
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from robustness.core.sequential import map_rows
+from robustness.core.typing import PyTree
 
+T = TypeVar('T')
+Step = Callable[..., PyTree]
 BATCH, REPLICATED = 'batch', 'replicated'
 CPU_OPTIONS = {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'}
 """XLA's own order runs what is ready first, to keep several threads busy: all kernels of a network
@@ -29,6 +30,16 @@ XLA lets 32 programs wait on a device. On a CPU it starts and runs those of all 
 thread a device; where a start has to wait for its place among the 32, it holds a thread that
 the programs before it need, and none ever ends.
 """
+
+
+class Compiled(Protocol):
+  """A compiled function of pytrees."""
+
+  def __call__(self, *arguments: PyTree) -> PyTree:
+    """Runs it."""
+
+  def lower(self, *arguments: PyTree) -> jax.stages.Lowered:
+    """Returns the program for arguments like these, not yet compiled."""
 
 
 class MeshParallel:
@@ -45,12 +56,8 @@ class MeshParallel:
   axis_name: str | None = None
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
-    """Makes the mesh.
-
-    Args:
-      devices: this process's devices by default; those of several processes follow each other by
-        process, equally many of each.
-    """
+    """Makes the mesh of this process's devices by default; those of several processes follow each
+    other by process, equally many of each."""
     self.devices = list(jax.local_devices() if devices is None else devices)
     self.num_devices = self.parts = len(self.devices)
     owners, here = sorted({device.process_index for device in self.devices}), jax.process_index()
@@ -63,8 +70,8 @@ class MeshParallel:
     }
 
   def compile(
-    self, step: Callable, inputs: Sequence[str], outputs: Any, donate: Sequence[int] = ()
-  ) -> Callable:
+    self, step: Step, inputs: Sequence[str], outputs: PyTree, donate: Sequence[int] = ()
+  ) -> Compiled:
     """Compiles a step.
 
     Args:
@@ -86,15 +93,17 @@ class MeshParallel:
     )
     return self._bounded(compiled)
 
-  def sequential(self, function: Callable, rows: Mapping[str, jax.Array], view: Any) -> Any:
-    """Returns `function(row, view)` of row after row, inside a step; each device has its own rows.
-
-    See `map_rows` and `by_device`. Choices that a row makes are then choices, where vmap would
-    compute all branches.
-    """
+  def sequential(
+    self, function: Callable[..., T], rows: Mapping[str, jax.Array], view: PyTree
+  ) -> T:
+    """Returns `function(row, view)` of row after row, inside a step, each device with its own rows
+    (see `map_rows`). Choices that a row makes are then choices, where vmap computes all
+    branches."""
     return self.by_device(functools.partial(map_rows, function), rows, view)
 
-  def by_device(self, function: Callable, rows: Mapping[str, jax.Array], *shared: Any) -> Any:
+  def by_device(
+    self, function: Callable[..., T], rows: Mapping[str, jax.Array], *shared: PyTree
+  ) -> T:
     """Returns `function(rows, *shared)`, inside a step, each device with its own rows alone.
 
     Nothing that is traced may reach the function but by its arguments.
@@ -108,37 +117,33 @@ class MeshParallel:
     )
     return each(dict(rows), *shared)
 
-  def put_batch(self, tree: Any) -> Any:
-    """Splits the leading axis of every array over the devices.
-
-    Args:
-      tree: arrays of this process's rows; its devices divide their number.
-    """
+  def put_batch(self, tree: PyTree) -> PyTree:
+    """Splits the leading axis of every array of this process's rows over its devices."""
     return self._placed(self._shardings[BATCH], tree)
 
-  def replicate(self, tree: Any) -> Any:
+  def replicate(self, tree: PyTree) -> PyTree:
     """Copies every array to each device; several processes must give the same values."""
     return self._placed(self._shardings[REPLICATED], tree)
 
-  def gather(self, tree: Any) -> Any:
+  def gather(self, tree: PyTree) -> PyTree:
     """Returns batched outputs as numpy arrays with the batch as leading axis; of one process."""
     return jax.tree.map(np.asarray, tree)
 
-  def unreplicate(self, tree: Any) -> Any:
+  def unreplicate(self, tree: T) -> T:
     """Returns replicated outputs as single arrays, without a copy to the host.
 
     Those of several processes are still arrays over all their devices; see `own_copy`.
     """
     return tree
 
-  def _placed(self, sharding: NamedSharding, tree: Any) -> Any:
+  def _placed(self, sharding: NamedSharding, tree: PyTree) -> PyTree:
     if self.share[1] == 1:
       return jax.device_put(tree, sharding)
     return jax.tree.map(
       lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)), tree
     )
 
-  def _bounded(self, compiled: Callable) -> Callable:
+  def _bounded(self, compiled: Compiled) -> Compiled:
     """Returns the function, bounded where this process has several CPU devices among these."""
     own = [device for device in self.devices if device.process_index == jax.process_index()]
     if len(own) > 1 and own[0].platform == 'cpu':
@@ -149,11 +154,11 @@ class MeshParallel:
 class _Bounded:
   """A compiled function whose caller waits for the call `MOST` before."""
 
-  def __init__(self, function: Any, outstanding: collections.deque[list[jax.Array]]):
+  def __init__(self, function: Compiled, outstanding: collections.deque[list[jax.Array]]):
     self._function, self._outstanding = function, outstanding
     self.lower = function.lower
 
-  def __call__(self, *arguments: Any) -> Any:
+  def __call__(self, *arguments: PyTree) -> PyTree:
     outputs = self._function(*arguments)
     self._outstanding.append(jax.tree.leaves(outputs))
     while len(self._outstanding) > MOST:
@@ -166,6 +171,6 @@ class _Bounded:
     return outputs
 
 
-def own_copy(tree: Any) -> Any:
+def own_copy(tree: PyTree) -> PyTree:
   """Returns replicated arrays as arrays of this process alone, for what the others do not do."""
   return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)

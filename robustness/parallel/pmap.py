@@ -1,30 +1,25 @@
 """The same step functions under pmap: `MeshParallel`'s interface, a device axis inside."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from robustness.parallel.mesh import REPLICATED, MeshParallel
+from robustness.core.typing import PyTree
+from robustness.parallel.mesh import REPLICATED, Compiled, MeshParallel, Step, T
 
 
 class PmapParallel(MeshParallel):
   """Runs one step function on every device by `jax.pmap`.
 
-  Attributes:
-    axis_name: 'data'; a training step sees its device's part of the batch and sums over this axis.
-    parts: 1; a step sees its own device's share of a batch.
+  A training step sees its device's part of the batch (`parts` is 1) and sums over `axis_name`.
   """
 
   axis_name: str | None = 'data'
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
-    """Args: devices: see `MeshParallel`."""
     super().__init__(devices)
     self.parts = 1
     own = [device for device in self.devices if device.process_index == jax.process_index()]
@@ -32,8 +27,8 @@ class PmapParallel(MeshParallel):
     self._stacked = NamedSharding(Mesh(np.array(own), ('data',)), PartitionSpec('data'))
 
   def compile(
-    self, step: Callable, inputs: Sequence[str], outputs: Any, donate: Sequence[int] = ()
-  ) -> Callable:
+    self, step: Step, inputs: Sequence[str], outputs: PyTree, donate: Sequence[int] = ()
+  ) -> Compiled:
     """See `MeshParallel.compile`; `inputs` and `outputs` all carry the device axis here."""
     del inputs, outputs
     compiled = jax.pmap(
@@ -41,31 +36,33 @@ class PmapParallel(MeshParallel):
     )
     return self._bounded(compiled)
 
-  def by_device(self, function: Callable, rows: Mapping[str, jax.Array], *shared: Any) -> Any:
+  def by_device(
+    self, function: Callable[..., T], rows: Mapping[str, jax.Array], *shared: PyTree
+  ) -> T:
     """See `MeshParallel.by_device`."""
     return function(dict(rows), *shared)
 
-  def put_batch(self, tree: Any) -> Any:
+  def put_batch(self, tree: PyTree) -> PyTree:
     """Splits the leading axis of every array into [own devices, rows a device]."""
     return jax.tree.map(lambda x: np.reshape(x, (self._own, -1, *np.shape(x)[1:])), tree)
 
-  def replicate(self, tree: Any) -> Any:
+  def replicate(self, tree: PyTree) -> PyTree:
     """Stacks a copy of every array for each device of this process, on that device.
 
     pmap would refuse a stack on one device, where `unreplicate` leaves what it returns.
     """
 
-    def stack(x: Any) -> jax.Array:
+    def stack(x: PyTree) -> jax.Array:
       return jax.device_put(jnp.broadcast_to(x, (self._own, *jnp.shape(x))), self._stacked)
 
     return jax.tree.map(stack, tree)
 
-  def gather(self, tree: Any) -> Any:
+  def gather(self, tree: PyTree) -> PyTree:
     """Returns batched outputs as numpy arrays with the batch as leading axis."""
     return jax.tree.map(lambda x: np.asarray(x).reshape((-1, *np.shape(x)[2:])), tree)
 
-  def unreplicate(self, tree: Any) -> Any:
-    """Returns a copy of replicated outputs, without a word between devices.
+  def unreplicate(self, tree: T) -> T:
+    """Returns a copy of replicated outputs, without communication between devices.
 
     One process gets the first device's; those of several are arrays over all their devices, see
     `own_copy`. To index the device axis would be an all-reduce for each array, of which XLA's CPU

@@ -1,7 +1,5 @@
 """Several processes that carry out one run together: how they join, agree, wait and end."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools
@@ -69,7 +67,7 @@ class Processes:
     return self.detect or self.count > 1
 
   def join(self) -> None:
-    """Joins `jax.distributed`; does nothing for one process. Must precede all use of devices.
+    """Joins `jax.distributed` before all use of devices; does nothing for one process.
 
     Raises:
       InputError: no coordinator, a number out of range, or no cluster that JAX detects. A
@@ -115,9 +113,8 @@ class Processes:
     here = host and port.isdecimal() and 0 <= self.index < self.count
     if not self.detect and self.several and not here:
       raise InputError(
-        f'--num_processes={self.count} needs --coordinator=HOST:PORT and '
-        f'--process_id in 0..{self.count - 1}; got --coordinator='
-        f'{self.coordinator} --process_id={self.index}.'
+        f'--num_processes={self.count} needs --coordinator=HOST:PORT and --process_id in '
+        f'0..{self.count - 1}; got --coordinator={self.coordinator} --process_id={self.index}.'
       )
 
   def _give_up(self) -> None:
@@ -172,13 +169,7 @@ ALONE = Processes()
 
 
 def exchange(name: str, value: str) -> list[str]:
-  """Returns the value of every process, in their order; waits for all of them.
-
-  All processes must call this in the same order. One process gets its own value back.
-
-  Args:
-    name: what is exchanged, for example 'the newest checkpoint'.
-    value: of this process.
+  """Returns the value of every process, in their order; all must call this in the same order.
 
   Raises:
     jax.errors.JaxRuntimeError: another process ended meanwhile, see `peer_is_lost`.
@@ -208,11 +199,8 @@ def _wait(key: str, seconds: int) -> None:
 
 
 def check_config(config: Mapping[str, object]) -> None:
-  """Refuses processes of one run that were started with different configs.
-
-  Raises:
-    InputError: on every process; names the first process that differs from process 0, and its keys.
-  """
+  """Raises InputError, on every process, where processes of one run were started with different
+  configs; names the first that differs from process 0, and its keys."""
   first, *others = exchange('the config', json.dumps(config))
   for index, other in enumerate(others, 1):
     lines = [] if other == first else differing_keys(json.loads(first), json.loads(other))
@@ -226,13 +214,8 @@ def check_config(config: Mapping[str, object]) -> None:
 
 
 def check_workdir(directory: pathlib.Path) -> None:
-  """Refuses a workdir that some process cannot see: all must share its file system.
-
-  Process 0 makes the workdir, and a file there for the others to find.
-
-  Raises:
-    InputError: on every process; names those that do not see the file.
-  """
+  """Raises InputError, on every process, where some do not see a file that process 0 makes in the
+  workdir: all must share its file system."""
   if jax.process_count() == 1:
     return
   file, failure = directory / f'.seen_by_all_{uuid.uuid4().hex}', ''

@@ -13,8 +13,6 @@ An axis is a facet whose values are ordered numbers, a name any other (`Facet.or
 with a single value is neither; the caption states it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +30,7 @@ from robustness.present.notation import (
   is_axis,
   joined_words,
   name_of,
-  place_words,
+  place_of,
   sentence,
   value_words,
 )
@@ -56,31 +54,24 @@ def draw(results: Results) -> dict[str, Picture]:
   rate = float(results.settings.get('false_discovery_rate', RATE))
   figures: dict[str, Picture] = {}
   for quantity in results.drawn:
-    for facets, rows in _drawn_facets(results, quantity):
-      reference = _reference(results, quantity)
-      drawn = of_rows(rows, quantity, facets, results.labels, rate, reference)
-      name = name_of(quantity.name, facets)
-      figures |= {f'{name}{suffix}': picture for suffix, picture in drawn.items()}
+    beside = select(results.table, quantity.reference)
+    reference = dict(zip(beside['classifier'], beside['value'], strict=True))
+    own = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
+    groups = [pair for pair in by_facets(own) if pair[0] and SEED not in pair[0]]
+    most = max(2, min((len(facets) for facets, _ in groups), default=0))
+    for facets, rows in groups:
+      if len(facets) <= most:  # nothing by three where there is a picture by fewer
+        drawn = of_rows(rows, quantity, facets, results.labels, rate, reference)
+        name = name_of(quantity.name, facets)
+        figures |= {f'{name}{suffix}': picture for suffix, picture in drawn.items()}
   return figures or levels(results)
-
-
-def _drawn_facets(
-  results: Results, quantity: Quantity
-) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Returns what a quantity is drawn by, with the rows.
-
-  What is by three facets is left out where there is a picture by fewer.
-  """
-  own = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
-  groups = [pair for pair in by_facets(own) if pair[0] and SEED not in pair[0]]
-  most = max(2, min((len(facets) for facets, _ in groups), default=0))
-  return [pair for pair in groups if len(pair[0]) <= most]
 
 
 def scatter(
   results: Results, across: Quantity, up: Quantity, by: str = '', diagonal: bool = True
 ) -> dict[str, Picture]:
-  """Returns the picture of one quantity against another, `<up>_against_<across>`.
+  """Returns the picture of one quantity against another, `<up>_against_<across>`; nothing where
+  there are no such estimates.
 
   Args:
     results: with both.
@@ -88,9 +79,6 @@ def scatter(
     up: on the vertical axis.
     by: the facet whose values are panels, '' for none.
     diagonal: whether to draw the line on which both are equal.
-
-  Returns:
-    Nothing where there are no such estimates.
   """
   facets: dict[str, Any] = {by: ...} if by else {}
   own = [
@@ -107,22 +95,15 @@ def scatter(
   return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample(own[1])}{line}'))}
 
 
-def _reference(results: Results, quantity: Quantity) -> dict[str, float]:
-  """Returns by classifier the value of the quantity that this one is drawn beside."""
-  rows = select(results.table, quantity.reference)
-  return dict(zip(rows['classifier'], rows['value'], strict=True))
-
-
 def levels(results: Results) -> dict[str, Picture]:
   """Returns the picture of the values over all of everything, or at the only value of a facet: a
   line for each share."""
   parts = []
-  for quantity in results.presented:
-    of_quantity = results.table[results.table['quantity'] == quantity.name]
-    for facets, rows in by_facets(of_quantity.dropna(subset=['value'])):
-      if quantity.scale > 1 and all(rows[name].nunique() == 1 for name in facets):
-        place = place_words(facets, [rows[name].iloc[0] for name in facets])
-        parts.append(rows.assign(of=' '.join(filter(None, (quantity.words, place)))))
+  for quantity, facets, every in results.by_facets():
+    rows = every.dropna(subset=['value'])
+    if quantity.scale > 1 and len(rows) and all(rows[name].nunique() == 1 for name in facets):
+      place = place_of(rows.iloc[0], facets)
+      parts.append(rows.assign(of=' '.join(filter(None, (quantity.words, place)))))
   if not parts:
     return {}
   own = pd.concat(parts)
@@ -141,18 +122,10 @@ def of_rows(
   rate: float = RATE,
   reference: Mapping[str, float] = {},
 ) -> dict[str, Picture]:
-  """Returns the pictures of estimates that have the same facets, by what their names end with.
+  """Returns the pictures of estimates that have the same facets, by the end of their names.
 
-  Args:
-    rows: of the table, own values and differences.
-    quantity: what they are of.
-    facets: that they have.
-    labels: of all classifiers, each of which has one colour in all pictures.
-    rate: of false discoveries among the differences.
-    reference: by classifier, a value that is drawn beside these.
-
-  Returns:
-    Nothing where the facets have no form, or more values than a picture holds.
+  Nothing where the facets have no form, or more values than a picture holds. Each of all `labels`
+  has one colour in all pictures; `reference` has by classifier a value that is drawn beside these.
   """
   varying = [name for name in facets if rows[name].nunique() > 1]
   axes = [name for name in varying if is_axis(rows, name)]
@@ -292,15 +265,11 @@ def sample(rows: pd.DataFrame) -> str:
 
 
 def significant(rows: pd.DataFrame, rate: float = RATE) -> np.ndarray:
-  """Returns which differences are shown to be other than 0, bool [n].
+  """Returns which differences of one picture are shown to be other than 0, bool [n].
 
   Where all have p-values, these are tested together for each classifier at a false-discovery rate
   (`robustness.estimates.comparison.benjamini_hochberg`); else a difference is significant whose own
   interval leaves out 0.
-
-  Args:
-    rows: paired differences of the table of results, of one picture.
-    rate: in (0, 1).
   """
   marked = ((rows['low'] > 0) | (rows['high'] < 0)).to_numpy(copy=True)
   if not _tested(rows):

@@ -1,7 +1,5 @@
 """The gallery of failures: the images that a study's views damage most, beside the clean ones."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -18,15 +16,12 @@ LONGEST = 40  # letters of a name
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Draws a gallery for each classifier whose damaged images are in the results.
+  """Returns {'failures' or 'failures_<label>': (figure, caption)} of classifiers that get images
+  wrong.
 
-  Args:
-    results: with the table `DAMAGED_IMAGES` and `<prefix>failure_images` uint8 [F, S, H, W, C]:
-      each image as it is stored and, with S = 2, in the view of its most confident mistake; with
-      S = 1 in that view alone where views compose what they show.
-
-  Returns:
-    {'failures' or 'failures_<label>': (figure, caption)}; nothing where no image is wrong.
+  Results have the table `DAMAGED_IMAGES` and `<prefix>failure_images` uint8 [F, S, H, W, C]: each
+  image as it is stored and, with S = 2, in the view of its most confident mistake; with S = 1 in
+  that view alone where views compose what they show.
   """
   figures = {}
   for label, prefix in results.prefixes.items():
@@ -60,12 +55,7 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
 
 @style.styled
 def gallery(images: np.ndarray, rows: Sequence[dict[str, Any]]) -> Figure:
-  """Draws a column for each image.
-
-  Args:
-    images: uint8 [F, S, H, W, C], S of 1 or 2, C of 1 or 3.
-    rows: of each image, by the columns of the table.
-  """
+  """Draws a column for each image, uint8 [F, S, H, W, C] with a row of the table each."""
   count, lines, height, width = images.shape[:4]
   size = min(1.5, style.PAGE_WIDTH / max(count, 4))
   figure = Figure(
@@ -80,10 +70,8 @@ def gallery(images: np.ndarray, rows: Sequence[dict[str, Any]]) -> Figure:
 
 
 def titles(row: dict[str, Any], pictures: int) -> list[str]:
-  """Returns what stands above the clean picture and above the damaged one, or above the only one.
-
-  With one picture that is its class, the view where it is not as stored, and what it is taken for.
-  """
+  """Returns what stands above the clean picture and above the damaged one, or above the only one:
+  the class, the view where it is not as stored, and the mistake."""
   mistake = _taken(row['taken for'], row['confidence'])
   own = _short(row['class'])
   shown = _broken(row['shown in'])

@@ -4,11 +4,9 @@ Each takes rows of the table of results with the column `marked`, which is true 
 difference: it has a black dot. A classifier has one colour, line style and marker in all pictures.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -119,15 +117,8 @@ def curves(
   x: str,
   reference: Mapping[str, float] = {},
 ) -> Figure:
-  """Draws curves with bands of intervals over a facet, a panel a title.
-
-  Args:
-    titled: rows of each panel behind its title.
-    notations: one for all panels, or one each.
-    labels: of all classifiers.
-    x: the facet on the horizontal axis.
-    reference: by classifier, the value of a dashed line, such as that of clean images.
-  """
+  """Draws curves with bands of intervals over the facet `x`, a panel a title; notations are one for
+  all panels, or one each, and references dashed lines by classifier."""
   count, several = len(titled), len(notations) > 1
   columns = min(MOST_IN_A_ROW, count)
   lines = math.ceil(count / columns)
@@ -194,16 +185,8 @@ def scatter(
   by: str,
   diagonal: bool = True,
 ) -> Figure:
-  """Draws one estimate against another, a point with both intervals for each classifier and name.
-
-  Args:
-    across: rows of the horizontal axis; with the facet `by`, or one a classifier for all names.
-    up: rows of the vertical axis with the facet `by`.
-    notations: of both.
-    labels: of all classifiers.
-    by: the facet whose values are panels, or '' for a single panel.
-    diagonal: whether to draw the line on which both are equal.
-  """
+  """Draws one estimate against another, a point with both intervals for each classifier and value
+  of the facet `by`, whose values are panels."""
   names = [str(value) for value in dict.fromkeys(up[by])] if by else ['']
   columns = min(4, len(names))
   lines = math.ceil(len(names) / columns)
@@ -235,3 +218,73 @@ def scatter(
 def _of(rows: pd.DataFrame, label: str, by: str, name: str) -> pd.DataFrame:
   own = rows[rows.classifier == label]
   return own[own[by].astype(str) == name] if by and own[by].notna().any() else own
+
+
+class NamedPoints(NamedTuple):
+  """What one panel shows, rows of the table of results by name; fractions.
+
+  Attributes:
+    titles: lines above it.
+    x, y: `value` on each axis, with `low` and `high`; names that either lacks are left out.
+    line: the same by x, drawn as a line with its band where it has rows; None draws the line on
+      which both are equal.
+  """
+
+  titles: Sequence[str]
+  x: pd.DataFrame
+  y: pd.DataFrame
+  line: pd.DataFrame | None = None
+
+
+@style.styled
+def named_points(shown: Sequence[NamedPoints], x: str, y: str) -> Figure:
+  """Draws the panels in percent, with one legend of all names and common axes named `x` and `y`."""
+  columns = min(3, len(shown))
+  lines = math.ceil(len(shown) / columns)
+  width = style.COLUMN_WIDTH + 0.6 if columns == 1 else style.PAGE_WIDTH
+  height = min(style.PAGE_HEIGHT, 0.5 + 2.5 * lines)
+  figure, grid = panels(len(shown), columns, (width, height))
+  names = list(dict.fromkeys(name for panel in shown for name in panel.y.index))
+  for axes, panel in zip(grid, shown, strict=True):
+    axes.axhline(0, color='0.6', linewidth=0.6)
+    for place, name in enumerate(names):
+      if name in panel.x.index and name in panel.y.index:
+        _named_point(axes, panel, name, place)
+    _fitted_line(axes, panel.line)
+    letters = int(width / columns / 0.055)
+    axes.set_title('\n'.join(style.wrapped(t, letters) for t in panel.titles), fontsize=7)
+    axes.spines[['top', 'right']].set_visible(False)
+  figure.supxlabel(x)
+  figure.supylabel(style.wrapped(y, int(0.8 * height / style.LETTER)))
+  style.legend_above(figure)
+  return figure
+
+
+def _named_point(axes: Axes, panel: NamedPoints, name: str, place: int) -> None:
+  """Draws one name with both intervals, in the look of its place among the names."""
+  (x, xerr), (y, yerr) = (
+    (100 * row.value, 100 * np.nan_to_num([[row.value - row.low], [row.high - row.value]]))
+    for row in (panel.x.loc[name], panel.y.loc[name])
+  )
+  axes.errorbar(
+    x,
+    y,
+    yerr,
+    xerr,
+    fmt=style.marker(place),
+    color=style.colour(place),
+    markersize=3.5,
+    elinewidth=0.6,
+    label=name.replace('_', ' '),
+  )
+
+
+def _fitted_line(axes: Axes, line: pd.DataFrame | None) -> None:
+  if line is None:
+    style.diagonal(axes, 'equal')
+    return
+  if len(line):
+    x = 100 * line.index.to_numpy(float)
+    value, low, high = (100 * line[end].to_numpy() for end in ('value', 'low', 'high'))
+    axes.fill_between(x, low, high, color='0.85', linewidth=0, zorder=0)
+    axes.plot(x, value, color='0.2', linewidth=1.0, label='fitted line')

@@ -6,8 +6,6 @@ auto_augment and fog_noise; of one of another label nothing is published. What i
 of the table of results too, errors as measured ones are, with the facet `source`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,11 +15,12 @@ import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
+from robustness.core.typing import Facts
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.published import TABLE_1, TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.present import charts
-from robustness.present.named_points import Panel, named_points
+from robustness.present.forms import NamedPoints, named_points
 from robustness.present.notation import Notation, place_words
 from robustness.results import Findings, Results, Summary, Table
 
@@ -50,12 +49,8 @@ class FourierTable(Summary):
     """The table of the paper."""
     return TABLES[self.data][0]
 
-  def check(self, labels: Sequence[str], studies: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuses a run whose mCE would have another baseline than the paper's, or none.
-
-    Raises:
-      InputError: the baseline is missing or not first, or the task divides by something else.
-    """
+  def check(self, labels: Sequence[str], studies: Mapping[str, Facts]) -> None:
+    """Refuses a run whose mCE would have another baseline than the paper's, or none."""
     where = f'{self.section}.{self.name}.baseline'
     for name, study in studies.items():
       if study['name'] != STUDY:
@@ -96,7 +91,9 @@ class FourierTable(Summary):
     panels = []
     for label, own in both.groupby('classifier', sort=False):
       y = own.set_index('corruption')
-      panels.append(Panel((str(label),), y.assign(value=y.printed, low=np.nan, high=np.nan), y))
+      panels.append(
+        NamedPoints((str(label),), y.assign(value=y.printed, low=np.nan, high=np.nan), y)
+      )
     caption = (
       f'Error minus that of {self.baseline} under each corruption, on {both.n.max():,} images with '
       f'paired intervals, against the same in {self.published_table.name} of Yin et al. (2019). On '
@@ -173,10 +170,8 @@ def _beside(results: Results, printed: pd.DataFrame) -> Table:
 
 
 def _agreement(both: pd.DataFrame) -> Table:
-  """Returns for each classifier under which corruptions the change has the printed sign.
-
-  A sign is shown where the interval of the measured change excludes zero.
-  """
+  """Returns for each classifier under which corruptions the change has the printed sign, where its
+  interval excludes 0."""
   rows = []
   for label, own in both.groupby('classifier', sort=False):
     shown, same = (own.low > 0) | (own.high < 0), (own.value > 0) == (own.printed > 0)

@@ -5,8 +5,6 @@ those by the facet that has few names (`robustness.present.sentences.leading`). 
 many, the worst for each classifier is, with an interval that holds for all of them together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +15,7 @@ from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import for_all
 from robustness.estimates.table import ESTIMATE, SUBJECT, facets_of
 from robustness.present import charts, forms, sentences
-from robustness.present.notation import Notation, column_name, place_words
+from robustness.present.notation import Notation, column_name, place_of
 from robustness.present.sentences import Finding, leading, level_groups
 from robustness.results import Results, Table
 
@@ -29,8 +27,8 @@ class Headline(NamedTuple):
 
   Attributes:
     part: of the battery, '' for one study.
-    quantity: what they are of.
-    words: what they are, such as 'top-1 error at severity 5'.
+    quantity: of the estimates.
+    words: such as 'top-1 error at severity 5'.
     rows: of the table of results, one a classifier; and differences, where none is a choice.
     choices: how many estimates each was chosen from as the worst; 1 for no choice.
   """
@@ -81,8 +79,7 @@ def headlines(parts: Mapping[str, Results]) -> list[Headline]:
 def _heading(quantities: Sequence[Quantity]) -> list[Quantity]:
   heading = [quantity for quantity in quantities if quantity.headline]
   beside = {quantity.reference for quantity in heading}
-  others = [quantity for quantity in quantities if quantity.name in beside]
-  return [*heading, *(q for q in others if q not in heading)] or list(quantities)
+  return list(dict.fromkeys([*heading, *(q for q in quantities if q.name in beside)] or quantities))
 
 
 def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[Headline]:
@@ -124,10 +121,7 @@ def worst(found: Sequence[Headline], label: str) -> list[tuple[Headline, pd.Seri
 
 def place(headline: Headline, row: pd.Series) -> str:
   """Returns where the worst of many is, such as 'under fog at severity 5'; '' for no choice."""
-  if headline.choices == 1:
-    return ''
-  names = [name for name in facets_of(headline.rows) if not pd.isna(row[name])]
-  return place_words(names, [row[name] for name in names])
+  return '' if headline.choices == 1 else place_of(row, facets_of(headline.rows))
 
 
 def labels_of(parts: Mapping[str, Results]) -> list[str]:
@@ -136,13 +130,8 @@ def labels_of(parts: Mapping[str, Results]) -> list[str]:
 
 
 class Cells(NamedTuple):
-  """A headline as text.
-
-  Attributes:
-    name: with its unit.
-    values: by classifier and the one it is a difference from, '' for its own value.
-    notes: of those that have one.
-  """
+  """A headline as text: its name with the unit, and values and notes by classifier and the one it
+  is a difference from, '' for its own value."""
 
   name: str
   values: dict[tuple[str, str], str]
@@ -150,11 +139,8 @@ class Cells(NamedTuple):
 
 
 def cells(parts: Mapping[str, Results]) -> list[Cells]:
-  """Returns the headlines as text.
-
-  Above several parts the worst share of each classifier is marked, with the interval for all that
-  it was chosen from.
-  """
+  """Returns the headlines as text. Above several parts the worst share of each classifier is
+  marked, with the interval for all that it was chosen from."""
   found, told = headlines(parts), []
   marked = {} if '' in parts else {label: worst(found, label)[:1] for label in labels_of(parts)}
   for headline in found:
@@ -178,7 +164,7 @@ def table(parts: Mapping[str, Results]) -> Table:
   rows = cells(parts)
   there = dict.fromkeys(key for row in rows for key in row.values)
   known = dict.fromkeys((label, '') for label in labels_of(parts) if (label, '') in there)
-  columns = sorted(known | there, key=_is_difference)
+  columns = sorted(known | there, key=lambda column: bool(column[1]))
   heads = [column_name(label, versus) for label, versus in columns]
   lines = [[row.name, *(row.values.get(k, '') for k in columns)] for row in rows]
   if any(row.notes for row in rows):
@@ -188,10 +174,6 @@ def table(parts: Mapping[str, Results]) -> Table:
       for line, row in zip(lines, rows, strict=True)
     ]
   return Table(('', *heads), lines)
-
-
-def _is_difference(column: tuple[str, str]) -> bool:
-  return bool(column[1])
 
 
 def draw(parts: Mapping[str, Results]) -> dict[str, charts.Picture]:

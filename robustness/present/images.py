@@ -1,7 +1,5 @@
 """Pictures of pictures: samples in rows, and Fourier basis images."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -21,18 +19,13 @@ _NAME = 1.1  # inches: names of rows
 def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure:
   """Draws rows of pictures; values outside [0, 1] are cut for display only.
 
-  Titles that all rows share stand above the first row alone.
+  Titles that all rows share stand above the first row alone. The figure is no wider than a page
+  and, but for very many rows, no higher.
 
   Args:
-    rows: by name of the row, '' for none, by title: [height, width, channels] with 1 or 3
-      channels, 0 is black and 1 is white.
+    rows: by name of the row, '' for none, by title: [height, width, 1 or 3], 0 is black and 1 is
+      white.
     label: below all.
-
-  Returns:
-    A figure no wider than a page and, but for very many rows, no higher.
-
-  Raises:
-    InputError: there is no picture, or one has another shape.
   """
   pictures = [np.asarray(image, float) for line in rows.values() for image in line.values()]
   if not pictures:
@@ -82,30 +75,20 @@ def show(axes: Axes, image: np.ndarray, white: float = 1.0) -> None:
 
 
 def normalised(image: ArrayLike) -> np.ndarray:
-  """Returns (x − mean)/std over all pixels and channels of an image, as high-passed ones are shown.
-
-  Reference:
-    Yin et al. (2019), appendix, on the pictures of figure 1.
-  """
+  """Returns (x − mean)/std over all pixels and channels of an image, as Yin et al. (2019) show
+  high-passed ones (appendix, on figure 1)."""
   values = np.asarray(image, float)
   return (values - values.mean()) / max(float(values.std()), 1e-12)
 
 
 @style.styled
 def basis(images: ArrayLike, frequencies_y: Sequence[int], frequencies_x: Sequence[int]) -> Figure:
-  """Draws the basis images U_ij in the layout of the heat map, usually around zero frequency.
+  """Draws the basis images U_ij in the layout of the heat map (Yin et al. 2019, section 2).
 
   Args:
     images: [R, K, height, width], real, each of unit L2 norm. One grey scale, symmetric about zero,
       serves all.
-    frequencies_y: [R] vertical frequencies of the rows, in cycles per image.
-    frequencies_x: [K] horizontal frequencies of the columns.
-
-  Raises:
-    InputError: not one image for each pair of frequencies.
-
-  Reference:
-    Yin et al., A Fourier perspective on model robustness in computer vision (2019), section 2.
+    frequencies_y, frequencies_x: [R] and [K] in cycles per image, of the rows and columns.
   """
   array = np.asarray(images, float)
   if array.ndim != 4 or array.shape[:2] != (len(frequencies_y), len(frequencies_x)):

@@ -3,8 +3,6 @@
 Each takes rows of the table of results with the column `marked`; see `robustness.present.forms`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,8 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import ArrayLike
 
+from robustness.core.errors import InputError
+from robustness.estimates.quantity import facet
 from robustness.present import style
 from robustness.present.notation import Notation, axis_name
 from robustness.present.style import panels
@@ -30,16 +31,12 @@ _BESIDE, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
 """Inches: the vertical axis, a colour bar with its name, a title, the horizontal axis."""
 
 _LINE = 0.13  # inches: of a title or name
+DECADES = 4  # of |F| that maps show, from the largest value down
+_SMALLEST = 1e-12  # stands for zero on a logarithmic scale
 
 
 class Panel(NamedTuple):
-  """A map.
-
-  Attributes:
-    title: above it.
-    rows: of the table, one a cell.
-    notation: of its values.
-  """
+  """A map: the title above it, rows of the table, one a cell, and the notation of its values."""
 
   title: str
   rows: pd.DataFrame
@@ -50,12 +47,8 @@ class Panel(NamedTuple):
 def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
   """Draws maps over two facets, own values on one scale and differences on another.
 
-  A black dot marks a significant difference; a cell without a value is grey.
-
-  Args:
-    shown: own values, then differences.
-    y: the facet that grows downwards, as the rows of an image do.
-    x: the facet that grows to the right.
+  `y` grows downwards, as the rows of an image do. A black dot marks a significant difference; a
+  cell without a value is grey.
   """
   count, kinds = len(shown), len({panel.notation.difference for panel in shown})
   columns = count if count <= 4 else min(MOST_MAPS, math.ceil(count / math.ceil(count / MOST_MAPS)))
@@ -106,10 +99,8 @@ def _table(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
 
 
 def _mirrored(frequencies: pd.Series, others: pd.Series) -> pd.Series:
-  """Returns the negative frequencies of an axis; the Nyquist frequency −N/2 is its own negative.
-
-  The lowest frequency is that where its negative does not occur, and half of the others with it.
-  """
+  """Returns the negative frequencies of an axis; the Nyquist frequency −N/2, whose negative does
+  not occur, is its own."""
   lowest = frequencies.min()
   at_lowest = frequencies == lowest
   nyquist = not (frequencies == -lowest).any() and not (others[at_lowest] > 0).any()
@@ -150,15 +141,10 @@ def _image(
 
 @style.styled
 def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
-  """Draws values by two facets with names as coloured cells with numbers, one panel a title.
+  """Draws all own values, or all differences, by two facets with names as cells with numbers.
 
   A black dot stands beside a significant difference, a dash where there is no value. Cells that
   have a note are outlined.
-
-  Args:
-    shown: all own values, or all differences.
-    y: the facet down.
-    x: the facet across.
   """
   down, across = (list(dict.fromkeys(v for p in shown for v in p.rows[of])) for of in (y, x))
   columns = 1 if len(across) > 6 or len(shown) == 1 else 2
@@ -223,3 +209,72 @@ def _longest(names: Sequence[str]) -> int:
 
 def _name(value: object) -> str:
   return style.wrapped(value.replace('_', ' '), 30) if isinstance(value, str) else f'{value:g}'
+
+
+@style.styled
+def spectrum_panels(
+  titles: Sequence[str],
+  maps: Sequence[ArrayLike],
+  frequencies_y: ArrayLike,
+  frequencies_x: ArrayLike,
+  decades: float = DECADES,
+  quantity: str = 'mean |F|',
+) -> Figure:
+  """Draws spectra, a panel each, zero frequency in the centre, in a figure of page width.
+
+  Args:
+    titles: of the panels.
+    maps: [H, W] each, magnitudes ≥ 0, fftshifted; NaN cells are drawn grey.
+    frequencies_y, frequencies_x: [H] and [W] in cycles per image.
+    decades: how far the scale goes below the largest value of all maps; 0 goes to the smallest.
+    quantity: name of the scale.
+  """
+  y, x = np.asarray(frequencies_y), np.asarray(frequencies_x)
+  logarithms = [np.log10(np.maximum(np.asarray(values, float), _SMALLEST)) for values in maps]
+  if not logarithms or any(values.shape != (y.size, x.size) for values in logarithms):
+    raise InputError(f'give at least one spectrum, and {y.size} × {x.size} values of each.')
+  columns = min(5 if len(maps) > 16 else 4, len(maps))
+  rows = -(-len(maps) // columns)
+  cell = min(0.75 * style.PAGE_WIDTH / columns, 1.9)
+  width = style.PAGE_WIDTH if columns > 2 else style.COLUMN_WIDTH * columns
+  above = [style.wrapped(title, int(cell / 0.054)) for title in titles]
+  lines = max(title.count('\n') for title in above)
+  height = 0.8 + rows * (cell * y.size / x.size + 0.25 + 0.1 * lines)
+  figure = Figure(figsize=(width, min(style.PAGE_HEIGHT, height)), layout='compressed')
+  grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+  lowest = float(np.nanmin(logarithms))
+  top = float(np.nanmax(logarithms))
+  bottom = top - decades if decades else max(lowest, top - DECADES)
+  for axes in grid.flat[len(maps) :]:
+    axes.set_axis_off()
+  for axes, title, values in zip(grid.flat, above, logarithms, strict=False):
+    image = axes.imshow(
+      values,
+      cmap=colormaps[style.MAGNITUDE].with_extremes(bad=style.MISSING),
+      vmin=bottom,
+      vmax=top,
+      extent=(x[0] - 0.5, x[-1] + 0.5, y[-1] + 0.5, y[0] - 0.5),
+      interpolation='nearest',
+    )
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    axes.set_title(title, fontsize=6.5)
+  figure.colorbar(
+    image,
+    ax=grid,
+    shrink=min(1.0, 1.6 / rows),
+    label=quantity,
+    extend='min' if bottom > lowest else 'neither',
+    ticks=MaxNLocator(5, integer=top - bottom > 2),
+    format=FuncFormatter(_power),
+  )
+  figure.supxlabel(axis_name('frequency_x'))
+  figure.supylabel(facet('frequency_y').words)
+  return figure
+
+
+def _power(exponent: float, position: int | None = None) -> str:
+  del position
+  if abs(exponent - round(exponent)) < 1e-6:
+    return style.power_of_ten(round(exponent))
+  return f'{10**exponent:.2g}'

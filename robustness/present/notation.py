@@ -1,7 +1,5 @@
 """Numbers, intervals and facets as text: one notation for figures, sentences and tables."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -17,12 +15,7 @@ MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
 
 @dataclasses.dataclass(frozen=True)
 class Notation:
-  """How values of a quantity are written.
-
-  Attributes:
-    quantity: whose values.
-    difference: whether they are differences of two classifiers.
-  """
+  """How values of a quantity, or differences of two classifiers, are written."""
 
   quantity: Quantity
   difference: bool = False
@@ -66,13 +59,8 @@ class Notation:
     return f'{sign}{text}'
 
   def bare(self, row: Any) -> str:
-    """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'.
-
-    The interval of a difference that leaves out 0 has the decimals that show it.
-
-    Args:
-      row: of the table of results.
-    """
+    """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'; the interval of a difference
+    that leaves out 0 has the decimals that show it."""
     width = row.high - row.low
     digits = (
       self.digits(width) if width > 0 else max(self.digits(0), self.digits(abs(row.value) / 2))
@@ -95,13 +83,8 @@ class Notation:
 
 
 def verdict(row: Any, quantity: Quantity) -> str:
-  """Returns what the interval of a difference shows: 'better', 'worse', 'higher', 'lower', or that
-  it shows neither.
-
-  Args:
-    row: of a paired difference.
-    quantity: says whether lower or higher is better.
-  """
+  """Returns what the interval of a paired difference shows: 'lower, better', 'higher', or that it
+  shows neither."""
   if math.isnan(row.low + row.high):
     return 'unknown'
   if quantity.biased and row.method == OVER_SEEDS:
@@ -130,6 +113,12 @@ def value_words(name: str, value: Any) -> str:
 def place_words(facets: Sequence[str], values: Sequence[Any]) -> str:
   """Returns the values of several facets in words: 'under fog at severity 3'."""
   return ' '.join(map(value_words, facets, values))
+
+
+def place_of(row: pd.Series, facets: Sequence[str]) -> str:
+  """Returns the values of those of some facets that a row has, in words."""
+  known = [name for name in facets if not pd.isna(row[name])]
+  return place_words(known, [row[name] for name in known])
 
 
 def joined_words(facets: Sequence[str]) -> str:

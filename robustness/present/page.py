@@ -5,10 +5,9 @@ findings, the figures, and an appendix with every table, the settings, how to re
 to cite it.
 """
 
-from __future__ import annotations
-
 import base64
 import importlib.resources
+import itertools
 import json
 import os
 import pathlib
@@ -16,18 +15,34 @@ import re
 import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from robustness import __version__
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.estimates.quantity import Quantity
+from robustness.core.typing import Facts
 from robustness.estimates.table import FILE_NAME
-from robustness.present import citations, headlines, tables
-from robustness.present.described import classifier_words, data_words, plural, words
+from robustness.present import headlines, tables
 from robustness.present.notation import NO_BREAK
 from robustness.present.sentences import Finding
 from robustness.results import DAMAGED_IMAGES, Results, Table
 
+_OWN = importlib.resources.files('robustness.present')
+PAPERS: dict[str, str] = {
+  key: entry
+  for entry, key in re.findall(
+    r'(@\w+{(\w+),.*?\n}\n)', (_OWN / 'papers.bib').read_text('utf-8'), re.DOTALL
+  )
+}
+"""The BibTeX entry of each paper by its key; those of CITATION.cff and what studies build on."""
+
+SOFTWARE = f"""\
+@software{{classifier_robustness,
+  author    = {{{{The authors}}}},
+  title     = {{classifier-robustness: how robust image classifiers are, measured in {{JAX}}}},
+  version   = {{{__version__}}}
+}}
+"""
 NAME = 'report.html'
 ENVIRONMENT = 'environment.json'
 """Of a workdir, which alone states how long the run took; its parts and seeds have none."""
@@ -37,11 +52,13 @@ CLASSIFIERS, SETTINGS, VERSIONS = 'Classifiers and data', 'Settings', 'Environme
 FILES = 'Files'
 _SETTINGS = (CLASSIFIERS, SETTINGS, VERSIONS, FILES, DAMAGED_IMAGES.capitalize())
 """Sections that print leaves out: the card and the gallery say what matters of them."""
+_SCREEN = ' class="screen"'
 _FORMATS = ('png', 'svg', 'pdf')
 _FIRST = 6  # findings that are shown at once
 _SHOWN = 0.66  # width on the page per pixel: figures keep their relative sizes in print
 _LISTED = 20  # entries of a list that are written out
 _NUMBER = re.compile(r'([−+-]?\d[\d.,]*(e[+-]?\d+)?( \(.*\))?|nan|unknown|)')
+_MOST_DATA = 3  # data of a battery that are written out
 _LONG = 28  # letters of a cell from which it is broken into lines
 Figures = Sequence[tuple[str | os.PathLike[str], str]]
 
@@ -55,13 +72,13 @@ class Context(NamedTuple):
     config: plain values: the whole configuration.
     command: what to type to repeat the run.
     findings: what was found, in words.
-    papers: to cite, keys of `citations.PAPERS`.
+    papers: to cite, keys of `PAPERS`.
     seconds: that the run took; 0 where it is not known.
   """
 
   title: str = ''
-  environment: Mapping[str, Any] = {}
-  config: Mapping[str, Any] = {}
+  environment: Facts = {}
+  config: Facts = {}
   command: str = ''
   findings: Sequence[Finding] = ()
   papers: Sequence[str] = ()
@@ -71,22 +88,11 @@ class Context(NamedTuple):
 def write_report(
   directory: str | os.PathLike[str], results: Results, figures: Figures, context: Context
 ) -> pathlib.Path:
-  """Writes `report.html`.
+  """Writes `report.html`, and returns its path.
 
-  Figures are inside the page. Links lead to their files beside it, in each format that is there.
-  Those below the folder `parts` are grouped by part, in the appendix.
-
-  Args:
-    directory: where to write.
-    results: what the study found.
-    figures: pairs of a PNG file and its caption, the main one first.
-    context: what else is stated.
-
-  Returns:
-    The file that was written.
-
-  Raises:
-    InputError: a figure is missing or not a PNG file.
+  Figures, pairs of a PNG file and its caption, the main one first, are inside the page. Links lead
+  to their files beside it, in each format that is there. Those below the folder `parts` are grouped
+  by part, in the appendix.
   """
   path = pathlib.Path(directory) / NAME
   write_atomically(path, render(path.parent, results, figures, context).encode())
@@ -101,6 +107,10 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   main, others = (list(own)[:1], list(own)[1:])
   anchors = {(_part(folder, path), path.stem) for path in drawn}
   tabled = {own.name: own for own in tables.tables(results)}
+  config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
+  whole = (
+    f'<details><summary>Whole configuration</summary><pre><code>{config}</code></pre></details>'
+  )
   sections = {
     'Findings': _findings(results, context.findings, anchors, set(tabled)),
     'Figures': ''.join(_figure(folder, path, own[path]) for path in others),
@@ -111,33 +121,35 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
       for name, entry in results.tables.items()
       if name.partition(': ')[0] not in results.parts
     },
-    CLASSIFIERS: _settings({'classifier': results.classifier, 'data': results.data}),
-    SETTINGS: _settings(results.settings),
-    'How to repeat': f'{_copied(context.command)}{_details(context.config)}',
-    'How to cite': _copied(citations.bibtex(context.papers)),
-    VERSIONS: _settings(context.environment),
+    CLASSIFIERS: _terms(_flattened({'classifier': results.classifier, 'data': results.data})),
+    SETTINGS: _terms(_flattened(results.settings)),
+    'How to repeat': f'{_copied(context.command)}{whole}',
+    'How to cite': _copied(bibtex(context.papers)),
+    VERSIONS: _terms(_flattened(context.environment)),
     FILES: _files(folder, results),
   }
   shown = {name: content for name, content in sections.items() if content}
+  links = ''.join(f'<li><a href="#{_anchor(name)}">{escape(name)}</a></li>' for name in shown)
   first = _table(headlines.table(results.by_part))
   body = '\n'.join(
     (
       f'<header><h1>{title}</h1>{_card(results, context)}</header>',
       f'<section>{first}{"".join(_figure(folder, path, own[path]) for path in main)}</section>',
-      _contents(shown),
-      *(_section(name, content, name in _SETTINGS) for name, content in shown.items()),
+      f'<nav aria-label="contents"><ul>{links}</ul></nav>',
+      *(
+        f'<section id="{_anchor(name)}"{_SCREEN if name in _SETTINGS else ""}>\n'
+        f'<h2>{escape(name)}</h2>\n{content}\n</section>'
+        for name, content in shown.items()
+      ),
     )
   )
+  look, script = ((_OWN / name).read_text('utf-8') for name in ('report.css', 'report.js'))
   return (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    f'<title>{title}</title>\n<style>{_asset("report.css")}</style>\n</head>\n<body>\n<main>\n'
-    f'{body}\n</main>\n<script>{_asset("report.js")}</script>\n</body>\n</html>\n'
+    f'<title>{title}</title>\n<style>{look}</style>\n</head>\n<body>\n<main>\n'
+    f'{body}\n</main>\n<script>{script}</script>\n</body>\n</html>\n'
   )
-
-
-def _asset(name: str) -> str:
-  return (importlib.resources.files('robustness.present') / name).read_text('utf-8')
 
 
 def _card(results: Results, context: Context) -> str:
@@ -147,101 +159,76 @@ def _card(results: Results, context: Context) -> str:
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]
   devices = [' '.join(dict.fromkeys(name.split())) for name in environment.get('devices', ())]
   counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
+  seconds = (
+    f'{context.seconds:.0f} s' if context.seconds < 120 else f'{context.seconds / 60:.0f} min'
+  )
+  when = environment.get('started', '')[:10], seconds if context.seconds else '', counted
   lines = {
     'data': data_words(results.data),
     **{f'classifier {own["label"]}': classifier_words(own) for own in described if 'label' in own},
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
-    'run': ', '.join(filter(None, (_when(context), counted))),
+    'run': ', '.join(filter(None, when)),
     'commit': str(environment.get('git_commit') or ''),
     'command': context.command,
   }
-  items = ''.join(
-    f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in lines.items() if text
-  )
-  return f'<dl class="card">{items}</dl>'
+  return _terms(((name, text) for name, text in lines.items() if text), ' class="card"')
 
 
-def _when(context: Context) -> str:
-  """Returns the day on which a run began, and how long it took."""
-  seconds = context.seconds
-  spent = f'{seconds:.0f} s' if seconds < 120 else f'{seconds / 60:.0f} min'
-  return ', '.join(
-    filter(None, (context.environment.get('started', '')[:10], spent if seconds else ''))
-  )
-
-
-def _contents(sections: Mapping[str, str]) -> str:
-  links = ''.join(f'<li><a href="#{_anchor(name)}">{escape(name)}</a></li>' for name in sections)
-  return f'<nav aria-label="contents"><ul>{links}</ul></nav>'
+def _terms(lines: Iterable[tuple[str, str]], kind: str = '') -> str:
+  items = ''.join(f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in lines)
+  return f'<dl{kind}>{items}</dl>' if items else ''
 
 
 def _anchor(text: str) -> str:
   return urllib.parse.quote(text)
 
 
-def _section(title: str, content: str, on_screen: bool = False) -> str:
-  kind = ' class="screen"' if on_screen else ''
-  return f'<section id="{_anchor(title)}"{kind}>\n<h2>{escape(title)}</h2>\n{content}\n</section>'
-
-
 def _findings(
   results: Results, findings: Sequence[Finding], figures: set[tuple[str, str]], tabled: set[str]
 ) -> str:
-  """The findings, from the seventh on behind a button, and what their brackets hold."""
-  if not findings:
-    return ''
-  items = [
-    _finding(finding, _near(finding, figures, results.quantities), tabled) for finding in findings
+  """The findings, from the seventh on behind a button, and what their brackets hold.
+
+  Each has links to its figure, or one of its quantity by more facets, and to its rows, which are in
+  a table or in the file alone.
+  """
+  items = []
+  for finding in findings:
+    own, part = finding.figure, finding.part
+    others = tuple(f'{of.name}_' for of in results.quantities if of.name.startswith(f'{own}_'))
+    near = sorted(
+      name
+      for of, name in figures
+      if of == part
+      and (name == own or name.startswith(f'{own}_') and not f'{name}_'.startswith(others))
+    )
+    place = _anchor(f'{part}-{near[0]}' if part else near[0]) if near else ''
+    figure = f'<a href="#figure-{place}">figure</a> ' if near else ''
+    rows = f'#rows-{_anchor(own)}' if own in tabled else FILE_NAME
+    told = f'<span class="rows">{figure}<a href="{rows}">rows</a></span>'
+    items.append(f'<li>{escape(finding.text)} {told}</li>')
+  lists = [
+    '<ul class="findings">\n{}\n</ul>'.format('\n'.join(some))
+    for some in (items[:_FIRST], items[_FIRST:])
+    if some
   ]
-  rest = items[_FIRST:]
-  more = f'<details><summary>{len(rest)} more</summary>{_list(rest)}</details>' if rest else ''
-  return f'{_list(items[:_FIRST])}{more}<p class="soft">{escape(_about_brackets(results))}</p>'
-
-
-def _list(items: Sequence[str]) -> str:
-  return '<ul class="findings">\n{}\n</ul>'.format('\n'.join(items))
-
-
-def _near(
-  finding: Finding, figures: set[tuple[str, str]], quantities: Sequence[Quantity]
-) -> list[str]:
-  """Returns the figure of the rows of a finding, and those of its quantity by more facets."""
-  own = finding.figure
-  others = tuple(f'{of.name}_' for of in quantities if of.name.startswith(f'{own}_'))
-  return sorted(
-    name
-    for part, name in figures
-    if part == finding.part
-    and (name == own or name.startswith(f'{own}_') and not f'{name}_'.startswith(others))
+  more = (
+    f'<details><summary>{len(items) - _FIRST} more</summary>{lists[1]}</details>'
+    if lists[1:]
+    else ''
   )
-
-
-def _finding(finding: Finding, near: Sequence[str], tabled: set[str]) -> str:
-  """A finding with links to its figure and rows, which are in a table or in the file alone."""
-  name = finding.figure
-  links = [('rows', f'#rows-{_anchor(name)}' if name in tabled else FILE_NAME)]
-  if near:
-    place = f'{finding.part}-{near[0]}' if finding.part else near[0]
-    links.insert(0, ('figure', f'#figure-{_anchor(place)}'))
-  told = ' '.join(f'<a href="{target}">{text}</a>' for text, target in links)
-  return f'<li>{escape(finding.text)} <span class="rows">{told}</span></li>'
+  return f'{lists[0]}{more}<p class="soft">{escape(_about_brackets(results))}</p>' if items else ''
 
 
 def _about_brackets(results: Results) -> str:
   known = results.table.confidence[results.table.low.notna()]
   shares = ' and '.join(f'{100 * value:g}{NO_BREAK}%' for value in sorted(set(known)))
-  over_seeds = 'seed' in results.table.columns
-  left_out = (
-    'Those over seeds hold for trainings like these on the same images; all others'
-    if over_seeds
-    else 'They'
-  )
+  of_seeds = 'Those over seeds hold for trainings like these on the same images; all others'
+  left_out = of_seeds if 'seed' in results.table.columns else 'They'
   return (
-    f'Brackets hold {shares} intervals. {left_out} say how the numbers of these classifiers '
-    'would vary over other images of the same kind; they leave out what another training of the '
-    'same kind, or images of another kind, would change. “For all together”: the largest or '
-    'smallest of many was chosen, and the interval allows for that. How each is made stands in '
-    'results.csv.'
+    f'Brackets hold {shares} intervals. {left_out} say how the numbers of these classifiers would '
+    'vary over other images of the same kind; they leave out what another training of the same '
+    'kind, or images of another kind, would change. “For all together”: the largest or smallest of '
+    'many was chosen, and the interval allows for that. How each is made stands in results.csv.'
   )
 
 
@@ -305,47 +292,33 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, part: str = 
   width = round(_SHOWN * int.from_bytes(content[16:20], 'big'))
   alternative = escape(f'{words(file.stem)}: {caption}')
   anchor = _anchor(f'{part}-{file.stem}' if part else file.stem)
+  links = []
+  for beside in (file.with_suffix(f'.{kind}') for kind in _FORMATS):
+    if beside.is_file():
+      place = pathlib.Path(os.path.relpath(beside, folder)).as_posix()
+      kind = beside.suffix[1:].upper()
+      label = f'aria-label="{escape(words(file.stem))} as {kind}"'
+      links.append(f'<a href="{escape(urllib.parse.quote(place))}" {label}>{kind}</a>')
   return (
     f'<figure id="figure-{anchor}">\n'
     f'<img width="{width}" alt="{alternative}" src="data:image/png;base64,{data}">\n'
-    f'<figcaption>{escape(caption)} {_links(folder, file)}</figcaption>\n</figure>\n'
+    f'<figcaption>{escape(caption)} <span class="links">{" ".join(links)}</span></figcaption>\n'
+    '</figure>\n'
   )
-
-
-def _links(folder: pathlib.Path, png: pathlib.Path) -> str:
-  """Links to the formats of a figure that lie beside it."""
-  files = [png.with_suffix(f'.{kind}') for kind in _FORMATS]
-  base = pathlib.Path(os.path.relpath(png.parent, folder)).as_posix()
-  links = [
-    f'<a href="{escape(urllib.parse.quote(f"{base}/{file.name}"))}" '
-    f'aria-label="{escape(words(png.stem))} as {file.suffix[1:].upper()}">'
-    f'{file.suffix[1:].upper()}</a>'
-    for file in files
-    if file.is_file()
-  ]
-  return f'<span class="links">{" ".join(links)}</span>'
 
 
 def _table(table: Table) -> str:
   """A table that scrolls sideways where it is wider than the page, and its text to copy."""
   if not table.rows:
     return ''
-  numeric = [
-    all(_is_number(row[place]) for row in table.rows) for place in range(len(table.columns))
-  ]
-  head = ''.join(
-    _cell('th scope="col"', words(column), right)
-    for column, right in zip(table.columns, numeric, strict=True)
-  )
-  body = '\n'.join(
-    '<tr>{}</tr>'.format(
-      ''.join(
-        _cell('th scope="row"' if place == 0 else 'td', cell, numeric[place])
-        for place, cell in enumerate(row)
-      )
-    )
+  numeric = [all(map(_is_number, column)) for column in zip(*table.rows, strict=True)]
+  heads, tags = itertools.repeat('th scope="col"'), itertools.repeat('td')
+  head = ''.join(map(_cell, heads, map(words, table.columns), numeric))
+  lines = (
+    _cell('th scope="row"', row[0], numeric[0]) + ''.join(map(_cell, tags, row[1:], numeric[1:]))
     for row in table.rows
   )
+  body = '\n'.join(f'<tr>{line}</tr>' for line in lines)
   kinds = {'CSV': tables.to_csv, 'LaTeX': tables.to_latex, 'Markdown': tables.to_markdown}
   copies = ''.join(f'<h4>{kind}</h4>{_copied(of(table))}' for kind, of in kinds.items())
   return (
@@ -355,13 +328,13 @@ def _table(table: Table) -> str:
   )
 
 
-def _cell(tag: str, value: Any, right: bool) -> str:
+def _cell(tag: str, value: object, right: bool) -> str:
   text = tables.cell_text(value, '–')
   kind = ' class="number"' if right else ' class="long"' if len(text) > _LONG else ''
   return f'<{tag}{kind}>{escape(text)}</{tag.split()[0]}>'
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
   """Whether a cell belongs in a column of numbers: one, perhaps with its interval, or none."""
   return value is None or (not isinstance(value, bool) and bool(_NUMBER.fullmatch(str(value))))
 
@@ -371,15 +344,8 @@ def _copied(text: str) -> str:
   return f'<pre class="copied"><code>{escape(text)}</code></pre>'
 
 
-def _settings(values: Any) -> str:
-  """Nested plain values as a list of names and values, one line each."""
-  lines = ''.join(
-    f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in _flattened(values, '')
-  )
-  return f'<dl>{lines}</dl>' if lines else ''
-
-
-def _flattened(values: Any, name: str) -> Iterable[tuple[str, str]]:
+def _flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
+  """Yields nested plain values as names and values."""
   if isinstance(values, Mapping):
     for key, value in values.items():
       yield from _flattened(value, f'{name}.{key}' if name else str(key))
@@ -393,6 +359,67 @@ def _flattened(values: Any, name: str) -> Iterable[tuple[str, str]]:
     yield name, str(values)
 
 
-def _details(config: Mapping[str, Any]) -> str:
-  text = escape(json.dumps(config, indent=2, default=str, ensure_ascii=False))
-  return f'<details><summary>Whole configuration</summary><pre><code>{text}</code></pre></details>'
+def bibtex(papers: Iterable[str]) -> str:
+  """Returns the entries of papers by key, and below them that of this software."""
+  return '\n'.join([*(PAPERS[key] for key in papers), SOFTWARE])
+
+
+def words(name: str) -> str:
+  """Returns a name as it is spoken: 'gaussian_noise' is 'gaussian noise'."""
+  return name.replace('_', ' ')
+
+
+def plural(count: int, noun: str) -> str:
+  """Returns '1 figure' or '3 figures'."""
+  return f'{count:,} {noun}{"" if count == 1 else "s"}'
+
+
+def data_words(data: Facts) -> str:
+  """Returns the images in words, of a battery by part: '1,000 images of digits mnist 5k, split
+  test, 28 × 28'."""
+  if 'num_examples' not in data:
+    parts = list(dict.fromkeys(data_words(of) for of in data.values() if isinstance(of, Mapping)))
+    more = f'; {len(parts) - _MOST_DATA} further' if len(parts) > _MOST_DATA else ''
+    return '; '.join(parts[:_MOST_DATA]) + more
+  source = ' '.join(str(data[key]) for key in ('source', 'name') if data.get(key))
+  split = f', split {data["split"]}' if data.get('split') else ''
+  shape = list(data.get('image_shape') or [])
+  size = f', {shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
+  return f'{plural(int(data["num_examples"]), "image")} of {words(source)}{split}{size}'
+
+
+def classifier_words(classifier: Facts) -> str:
+  """Returns a classifier, of several seeds the first, in words: 'small cnn, trained here with
+  crop'."""
+  classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
+  name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
+  behind = f' behind {_named_part(of)}' if (of := classifier.get('front_end')) else ''
+  told = [name + behind] if name else []
+  if classifier.get('weights') == 'trained here':
+    told.append(_training(classifier))
+  elif classifier.get('weights'):
+    told.append(f'weights {classifier["weights"]}')
+  if 'note' in classifier:
+    told.append(str(classifier['note']))
+  return ', '.join(told)
+
+
+def _training(classifier: Facts) -> str:
+  parts = [*(classifier.get('augment') or ()), classifier.get('attack')]
+  objective = classifier.get('objective')
+  if objective and objective.get('name') != 'cross_entropy':
+    parts.append(objective)
+  named = [_named_part(part) for part in parts if part]
+  steps = f' {classifier["step"]:,} steps' if classifier.get('step') else ''
+  split = f' on {classifier["training_split"]}' if classifier.get('training_split') else ''
+  return f'trained here{steps}{split}' + (f' with {", ".join(named)}' if named else '')
+
+
+def _named_part(part: Facts) -> str:
+  """Returns a named part of a training with its numbers: 'gaussian (sigma 0.4)'."""
+  numbers = [
+    f'{words(key)} {value:g}'
+    for key, value in part.items()
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value
+  ]
+  return words(str(part['name'])) + (f' ({", ".join(numbers)})' if numbers else '')

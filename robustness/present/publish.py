@@ -1,12 +1,13 @@
 """What a finished run leaves: results, the figures drawn from them, and the report."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
+from matplotlib.figure import Figure
+
+from robustness.core.typing import Facts
 from robustness.present import charts, failures, style
 from robustness.present.page import ENVIRONMENT, Context, write_report
 from robustness.present.sentences import Finding, findings
@@ -24,9 +25,9 @@ class Presented(Protocol):
 
   @property
   def papers(self) -> tuple[str, ...]:
-    """Keys of `robustness.present.citations.PAPERS`."""
+    """Keys of `robustness.present.page.PAPERS`."""
 
-  def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
+  def figures(self, results: Results, /) -> Mapping[str, tuple[Figure, str]]:
     """Returns {file name without suffix: (matplotlib figure, caption)}, the main one first."""
 
   def findings(self, results: Results, /) -> list[Finding]:
@@ -35,21 +36,14 @@ class Presented(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Presentation:
-  """A `Presented` that is no study.
-
-  Attributes:
-    title: what was measured, in plain words.
-    papers: to cite.
-    draw: returns the figures of results.
-    tell: returns the findings of results.
-  """
+  """A `Presented` that is no study; `draw` and `tell` return figures and findings of results."""
 
   title: str
   papers: tuple[str, ...] = ()
-  draw: Callable[[Results], Mapping[str, tuple[Any, str]]] = charts.draw
+  draw: Callable[[Results], Mapping[str, tuple[Figure, str]]] = charts.draw
   tell: Callable[[Results], list[Finding]] = findings
 
-  def figures(self, results: Results, /) -> Mapping[str, tuple[Any, str]]:
+  def figures(self, results: Results, /) -> Mapping[str, tuple[Figure, str]]:
     """See `Presented`."""
     return self.draw(results)
 
@@ -71,8 +65,8 @@ def publish(
   folder: pathlib.Path,
   results: Results,
   presented: Presented,
-  environment: Mapping[str, Any],
-  config: Mapping[str, Any],
+  environment: Facts,
+  config: Facts,
   further: Drawn = (),
 ) -> Drawn:
   """Writes `results.json`, `results.npz`, `figures/` (PNG, SVG, PDF) and `report.html`.
@@ -83,7 +77,7 @@ def publish(
     presented: the study, which draws and tells results.
     environment: see `robustness.workdir.environment`.
     config: what was asked for, plain values.
-    further: figures that are drawn already, with captions, which the report shows after its own.
+    further: figures that are drawn already, which the report shows after its own.
 
   Returns:
     The PNG files of the figures drawn here, with captions.
@@ -97,8 +91,8 @@ def illustrate(
   folder: pathlib.Path,
   results: Results,
   presented: Presented,
-  environment: Mapping[str, Any],
-  config: Mapping[str, Any],
+  environment: Facts,
+  config: Facts,
   further: Drawn = (),
 ) -> Drawn:
   """Writes the figures and the report of results that are there already; see `publish`."""

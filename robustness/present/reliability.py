@@ -1,7 +1,5 @@
 """Reliability diagrams: accuracy by confidence, in the first view and in all others together."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -21,14 +19,11 @@ _FEWEST = 5  # predictions in a bin whose accuracy is drawn
 
 @style.styled
 def draw(results: Results) -> tuple[Figure, str]:
-  """Draws a diagram for each classifier, with several views a second one of all but the first.
+  """Returns a diagram for each classifier, with several views a second one of all but the first,
+  and a caption.
 
-  Args:
-    results: with `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`, of which the
-      first is the most confident.
-
-  Returns:
-    (figure, caption).
+  Results have `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`, of which the first
+  is the most confident.
   """
   rows, confidence = results.table[results.table.bin.notna()], results.settings['confidence']
   labels = list(dict.fromkeys(rows.classifier))

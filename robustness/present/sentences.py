@@ -1,13 +1,9 @@
-"""Findings in words, from a few forms over declared quantities.
-
-These are the level with its paired differences, the worst of many, the largest difference of many,
-and the two ends of an axis.
+"""Findings in words, from a few forms over declared quantities: the level with its paired
+differences, the worst of many, the largest difference of many, and the two ends of an axis.
 
 A sentence is made of rows of the table of results alone. One that is chosen as the largest of many
 has the interval that holds for all of them together.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -22,6 +18,7 @@ from robustness.present.notation import (
   is_axis,
   joined_words,
   name_of,
+  place_of,
   place_words,
   sentence,
   value_words,
@@ -61,11 +58,8 @@ def sentences(results: Results) -> list[str]:
 
 
 def findings(results: Results) -> list[Finding]:
-  """Returns what the table of results says of the quantities that head the findings.
-
-  First the level of each with its paired differences, then the worst of many, then how it changes
-  along an axis. Where no quantity is declared to head them, all do.
-  """
+  """Returns what the table of results says of the quantities that head the findings; where none is
+  declared to, of all."""
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
   own = results.table
   if SEED in own.columns:
@@ -76,7 +70,7 @@ def findings(results: Results) -> list[Finding]:
     for quantity in quantities
     for words, rows, facets in level_groups(leading(known, quantity.name), quantity)
   ]
-  for form, difference in ((_worst, False), (_farthest, True), (_ends, False)):
+  for form, difference in ((_largest, False), (_largest, True), (_ends, False)):
     for quantity in quantities:
       of_quantity = own[own['quantity'] == quantity.name]
       for facets, rows in by_facets(of_quantity.drop(leading(own, quantity.name).index)):
@@ -127,46 +121,28 @@ def _level(rows: pd.DataFrame, quantity: Quantity) -> str:
   return _joined(clauses)
 
 
-def _worst(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns the worst value among those of a facet or of two, for each classifier."""
-  if not quantity.better or len(facets) > 2:
+def _largest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
+  """Returns the worst value, or the largest paired difference, among those of a facet or of two,
+  for each classifier."""
+  difference = bool((rows.versus != '').any())
+  if len(facets) > 2 or not (difference or quantity.better):
     return ''
-  notation, clauses = Notation(quantity), []
-  for label, several in rows.groupby('classifier', sort=False):
+  notation, clauses = Notation(quantity, difference), []
+  for (label, versus), several in rows.groupby(['classifier', 'versus'], sort=False):
     own = several[several.low.notna()].value
     if len(several) < 2 or own.empty:
       continue
-    place = own.idxmax() if quantity.better == 'lower' else own.idxmin()
-    widened = for_all(several.loc[place], len(several), quantity)
+    size = own.abs() if difference else own if quantity.better == 'lower' else -own
+    widened = for_all(several.loc[size.idxmax()], len(several), quantity)
     if widened is not None:
-      where = place_words(facets, [widened[name] for name in facets])
-      clauses.append(f'{label} {where}, {notation.full(widened)}')
-  extreme = 'largest' if quantity.better == 'lower' else 'smallest'
-  by = joined_words(facets)
-  words = f'the {extreme} {quantity.words} by {by}{_among(rows)}'
-  return f'{words}: {_joined(clauses)}' if clauses else ''
-
-
-def _farthest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns the largest paired difference among those of a facet or of two, for each classifier."""
-  notation, clauses = Notation(quantity, difference=True), []
-  for (label, versus), several in rows.groupby(['classifier', 'versus'], sort=False):
-    own = several[several.low.notna()].value
-    if len(several) < 2 or len(facets) > 2 or own.empty:
-      continue
-    widened = for_all(several.loc[own.abs().idxmax()], len(several), quantity)
-    if widened is not None:
-      where = place_words(facets, [widened[name] for name in facets])
-      told = f'{notation.full(widened)}: {verdict(widened, quantity)}'
-      clauses.append(f'{label} minus {versus} {where}, {told}')
-  by = joined_words(facets)
-  words = f'the largest difference in {quantity.words} by {by}{_among(rows)}'
-  return f'{words}: {_joined(clauses)}' if clauses else ''
-
-
-def _among(rows: pd.DataFrame) -> str:
-  """Returns which estimates one was chosen from, where that is not all."""
-  return ', of those with an interval' if (rows.value.notna() & rows.low.isna()).any() else ''
+      minus = f' minus {versus}' if difference else ''
+      told = f'{label}{minus} {place_of(widened, facets)}, {notation.full(widened)}'
+      clauses.append(f'{told}: {verdict(widened, quantity)}' if difference else told)
+  extreme = 'smallest' if quantity.better == 'higher' and not difference else 'largest'
+  words = f'difference in {quantity.words}' if difference else quantity.words
+  chosen = ', of those with an interval' if (rows.value.notna() & rows.low.isna()).any() else ''
+  by = f'{joined_words(facets)}{chosen}'
+  return f'the {extreme} {words} by {by}: {_joined(clauses)}' if clauses else ''
 
 
 def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:

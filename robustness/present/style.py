@@ -1,7 +1,5 @@
 """One look for every picture: sizes in print, fonts, colours that colour-blind readers can tell."""
 
-from __future__ import annotations
-
 import functools
 import io
 import math
@@ -12,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -94,18 +91,13 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 @styled
-def legend_above(figure: Figure, extra: Sequence[Artist] = ()) -> None:
-  """Puts one legend above the axes, in as many columns as fit; the figure grows with its lines.
-
-  Args:
-    figure: with constrained layout; labelled artists of all its axes are entries, each label once.
-    extra: further entries, such as `dashed('clean error', ':')`.
-  """
+def legend_above(figure: Figure) -> None:
+  """Puts one legend of all labelled artists above the axes, in as many columns as fit; the figure
+  grows with its lines."""
   entries: dict[str, Any] = {}
   for axes in figure.axes:
     for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
       entries.setdefault(label, handle)
-  entries |= {str(artist.get_label()): artist for artist in extra}
   if not entries:
     return
   width, height = figure.get_size_inches()
@@ -182,13 +174,7 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: float | None = None)
 
   Each file is written atomically, and with the same bytes for the same figure. The axes are laid
   out once, and stand at the same places in all formats. In vector files images and heat maps are
-  pixels, all else is drawn. The figures of this package live outside pyplot, so there is nothing to
-  close after it.
-
-  Args:
-    figure: what to write; its layout is fixed from then on.
-    path: of the PNG; missing directories are made.
-    dpi: pixels per inch of print, of the PNG and of images in vector files; None is `DPI`.
+  pixels, all else is drawn. `dpi` is of the PNG and of images in vector files; None is `DPI`.
   """
   png = pathlib.Path(path)
   dpi = dpi or DPI
@@ -236,15 +222,8 @@ def whole(number: int) -> str:
 def panels(
   count: int, columns: int, size: Sequence[float], layout: Any = 'constrained', **share: Any
 ) -> tuple[Figure, list[Axes]]:
-  """Returns a figure and the axes of its panels; the lowest of each column have tick labels.
-
-  Args:
-    count: of the panels.
-    columns: places in a row.
-    size: width and height of the figure, inches.
-    layout: of Matplotlib.
-    **share: `sharex` and `sharey`; panels share both unless it is said.
-  """
+  """Returns a figure of some size in inches and the axes of its panels, `columns` in a row, which
+  share both axes unless it is said; the lowest of each column have tick labels."""
   figure = Figure(figsize=(size[0], size[1]), layout=layout)
   shared = {'sharex': True, 'sharey': True, **share}
   grid = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **shared)

@@ -1,7 +1,5 @@
 """Tables that people read: a quantity by its facets, classifiers and differences as columns."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools
@@ -11,7 +9,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from robustness.estimates.quantity import Quantity, facet
-from robustness.estimates.table import by_facets
 from robustness.present.notation import Notation, column_name, joined_words, name_of
 from robustness.results import Results, Table
 
@@ -31,13 +28,8 @@ _MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | {'\n': ' '})
 
 
 class Titled(NamedTuple):
-  """A table under its title.
-
-  Attributes:
-    title: with the unit of the cells.
-    table: cells as text.
-    name: as of the picture of the same rows, see `robustness.present.charts.draw`.
-  """
+  """A table of cells as text, under its title with their unit; the name is that of the picture of
+  the same rows, see `robustness.present.charts.draw`."""
 
   title: str
   table: Table
@@ -45,31 +37,25 @@ class Titled(NamedTuple):
 
 
 def tables(results: Results) -> Iterator[Titled]:
-  """Yields a table for each quantity and set of facets that is not too long to be read.
-
-  Cells have the interval in brackets; the unit is in the title.
-  """
-  for quantity in results.presented:
-    own = results.table[results.table['quantity'] == quantity.name]
-    for facets, rows in by_facets(own):
-      if rows[['classifier', *facets]].groupby('classifier').size().max() > 2 * MOST_ROWS:
-        continue
-      wide = _wide(rows, quantity, facets)
-      if len(wide.rows) <= MOST_ROWS:
-        by = joined_words(facets)
-        title = f'{Notation(quantity).head}{f" by {by}" if by else ""}'
-        yield Titled(title, wide, name_of(quantity.name, facets))
+  """Yields a table for each quantity and set of facets that is not too long to be read, with
+  intervals in brackets."""
+  for quantity, facets, rows in results.by_facets():
+    if rows[['classifier', *facets]].groupby('classifier').size().max() > 2 * MOST_ROWS:
+      continue
+    wide = _wide(rows, quantity, facets)
+    if len(wide.rows) <= MOST_ROWS:
+      by = joined_words(facets)
+      title = f'{Notation(quantity).head}{f" by {by}" if by else ""}'
+      yield Titled(title, wide, name_of(quantity.name, facets))
 
 
 def left_out(results: Results, shown: Container[str]) -> list[str]:
   """Returns what tables of these names leave out: 'top-1 error by frequency: 1,200 rows'."""
-  told = []
-  for quantity in results.presented:
-    own = results.table[results.table['quantity'] == quantity.name]
-    for facets, rows in by_facets(own):
-      if name_of(quantity.name, facets) not in shown:
-        told.append(f'{quantity.words} by {joined_words(facets)}: {len(rows):,} rows')
-  return told
+  return [
+    f'{quantity.words} by {joined_words(facets)}: {len(rows):,} rows'
+    for quantity, facets, rows in results.by_facets()
+    if name_of(quantity.name, facets) not in shown
+  ]
 
 
 def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Table:

@@ -1,7 +1,5 @@
 """What the terminal prints of a run: its headlines, its findings, tables."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Sequence
@@ -34,8 +32,8 @@ def summary(results: Results) -> list[str]:
 
 
 def _marked(row: headlines.Cells, key: tuple[str, str], notes: Sequence[str]) -> str:
-  mark = f' [{notes.index(row.notes[key]) + 1}]' if key in row.notes else ''
-  return row.values.get(key, '') + mark
+  note = row.notes.get(key)
+  return row.values.get(key, '') + (f' [{notes.index(note) + 1}]' if note else '')
 
 
 def findings(sentences: Sequence[str]) -> list[str]:

@@ -7,8 +7,6 @@ Reference: Yung et al., SI-Score, 2021, section 2; the class map of the released
 the class names of the TFDS data set `siscore`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from robustness.core.errors import InputError, nearest

@@ -10,8 +10,6 @@ repeat its border, and a position outside it is transparent. As in Pillow, what 
 bits a channel: the four channels of a pixel are one word.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence
@@ -61,9 +59,6 @@ def compose(
   Returns:
     float32 [S, S, 3] in [0, 1], and float32 [], the share of the rectangle, expanded by the
     rotation, that lies on the canvas.
-
-  Raises:
-    InputError: shapes that do not fit, an unknown measure, or an area that is not positive.
   """
   foreground, background = jnp.asarray(foreground), jnp.asarray(background)
   _check(foreground, background, area, measure)
@@ -111,7 +106,7 @@ def compose_premultiplied(
     background: float32 [S, S, 3].
     factors: area, angle, x and y.
     rotate: as in `compose`.
-    most: the cutout is reduced at most so many times; see `resize.most_scale`.
+    most: how many times the cutout is reduced at most; see `resize.most_scale`.
   """
   area, angle, x, y = factors
   side = background.shape[0]
@@ -157,9 +152,7 @@ def visible(
   A rotation keeps distances, so what lands on the canvas lies within half its diagonal of the point
   that lands in the canvas's middle. Around the cutout its border is repeated, as far as a rotation
   looks; beyond is nothing.
-
-  Returns:
-    [D, D, 4] with D = ⌈√2 · side⌉ + 12, and the place of their first pixel, int32 [2].
+  D = ⌈√2 · side⌉ + 12 pixels a side are returned with the place of the first, int32 [2].
   """
 
   def bordered(positions: jax.Array, length: jax.Array) -> jax.Array:
@@ -183,11 +176,8 @@ def paste_rotated(
 ) -> jax.Array:
   """Returns a scene with one of some windows rotated, float32 [S, S, 3].
 
-  Args:
-    packed, index, offset: see `_sample`.
-    background: float32 [S, S, 3].
-    placement: where the cutout lands.
-    lines: static; so many lines are made at a time, those that the object reaches.
+  Where `lines` is less than the side, that many are made at a time, of those that the object
+  reaches; `packed`, `index` and `offset` are those of `_sample`.
   """
   side = background.shape[0]
   lines = min(lines, side)

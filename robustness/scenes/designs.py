@@ -7,8 +7,6 @@ writer and the reader of data sets share this file.
 Reference: Yung et al., SI-Score, 2021, table 2 and appendix B, and the released generator.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Sequence
@@ -51,8 +49,7 @@ class Design:
   def __post_init__(self) -> None:
     require(self.side >= 1, 'side', self.side, 'at least 1 pixel')
     require(0 <= self.min_inside <= 1, 'min_inside', self.min_inside, 'in [0, 1]')
-    for key in LEVEL:
-      values = getattr(self, key)
+    for key, values in self.factors.items():
       fits = values.shape == self.area.shape and values.ndim == 1 and values.size > 0
       require(fits, key, values.shape, 'as many values as there are levels, at least one')
       require(bool(np.isfinite(values).all()), key, values.tolist(), 'finite')
@@ -61,6 +58,11 @@ class Design:
 
   def __len__(self) -> int:
     return len(self.area)
+
+  @property
+  def factors(self) -> dict[str, np.ndarray]:
+    """What levels are made of, in the order of `LEVEL`."""
+    return {'area': self.area, 'angle': self.angle, 'x': self.x, 'y': self.y}
 
   def num_scenes(self, num_pairs: int) -> int:
     """Returns the scenes of the full cross, before those outside the canvas are left out."""
@@ -93,13 +95,8 @@ def grid(
 ) -> Design:
   """Returns cells × cells places, as in the paper's comparison of patches (56 × 56).
 
-  Args:
-    cells: places along a side.
-    ends: False takes the centres of cells, (i + .5) / cells; True the points i / (cells - 1) with
-      the edges among them.
-    area: of the object.
-    side: of the canvas.
-    min_inside: see `Design`.
+  They are the centres of cells, (i + .5) / cells, or with `ends` the points i / (cells - 1), the
+  edges among them.
   """
   require(cells >= 1 + ends, 'cells', cells, f'at least {1 + ends}')
   steps = np.linspace(0, 1, cells) if ends else (np.arange(cells) + 0.5) / cells

@@ -5,8 +5,6 @@ set is a list of scenes in any order, without those that were filtered out. Whic
 therefore differs between levels, and with it the mix of objects.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.scenes.designs import LEVEL, Design
+from robustness.scenes.designs import Design
 
 SIZE, ROTATION, LOCATION = 'size', 'rotation', 'location'
 KEYS = {SIZE: ('area',), ROTATION: ('angle',), LOCATION: ('y', 'x')}
@@ -27,7 +25,7 @@ COLUMNS = (*LOOP_ORDER, 'object', 'background', 'fraction_inside')
 
 def levels_of(design: Design) -> pd.DataFrame:
   """Returns `area`, `angle`, `x` and `y` of each level; angles in degrees in (−180, 180]."""
-  levels = pd.DataFrame({key: getattr(design, key) for key in LEVEL})
+  levels = pd.DataFrame(design.factors)
   return levels.assign(angle=180.0 - (180.0 - levels.angle) % 360.0)
 
 
@@ -77,14 +75,6 @@ def normalised(values: ArrayLike) -> np.ndarray:
   return np.divide(array, largest, out=np.full(array.shape, np.nan), where=largest > 0)
 
 
-def mean_of_finite(values: np.ndarray) -> np.ndarray:
-  """Returns the mean of the finite values of each row [B, L], [B]; NaN where there is none."""
-  finite = np.isfinite(values)
-  count = finite.sum(1)
-  total = np.where(finite, values, 0.0).sum(1)
-  return np.divide(total, count, out=np.full(len(values), np.nan), where=count > 0)
-
-
 @dataclasses.dataclass(frozen=True)
 class SceneTable:
   """Where each of N scenes stands in a table of P pairs and L levels.
@@ -111,13 +101,7 @@ class SceneTable:
 def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTable:
   """Finds pairs and levels of stored scenes.
 
-  Args:
-    columns: `COLUMNS` of the rows, [N] each.
-    name: of the design, such as 'location'; its `min_inside` is the least share that occurs.
-    side: of the stored scenes, pixels.
-
-  Raises:
-    InputError: a column is missing, or two scenes have the same pair and level.
+  The least share inside that occurs is the design's `min_inside`; `side` is in pixels.
   """
   missing = [column for column in COLUMNS if column not in columns]
   if missing:
@@ -133,14 +117,11 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   place = pair.ravel() * levels.shape[1] + level.ravel()
   if len(np.unique(place)) != len(place):
     twice = int(np.flatnonzero(np.bincount(place) > 1)[0])
-    where = ', '.join(
-      f'{factor} {value:g}'
-      for factor, value in zip(LOOP_ORDER, levels[:, twice % levels.shape[1]], strict=True)
-    )
+    named = zip(LOOP_ORDER, levels[:, twice % levels.shape[1]], strict=True)
+    where = ', '.join(f'{factor} {value:g}' for factor, value in named)
     raise InputError(
-      f'object {pairs[0, twice // levels.shape[1]]} on background '
-      f'{pairs[1, twice // levels.shape[1]]} is stored more than once at {where}; '
-      'are several sets mixed?'
+      'object {} on background {} '.format(*pairs[:, twice // levels.shape[1]])
+      + f'is stored more than once at {where}; are several sets mixed?'
     )
   x, y, area, angle = levels
   design = Design(name, side, float(columns['fraction_inside'].min()), area, angle, x, y)

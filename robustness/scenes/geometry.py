@@ -13,8 +13,6 @@ default is. Factors that arrive in single precision are taken for the decimals t
 and positions to seven digits after the point, angles to four.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -60,9 +58,6 @@ def place(
     x, y: place of its centre, fractions of the side from the left and from the top.
     side: of the canvas, pixels.
     pixels: what `area` measures; None is the rectangle, height · width.
-
-  Reference:
-    Djolonga et al. (2021), appendix on SI-Score; Yung et al. (2021), appendix B.
   """
   with jax.enable_x64(True):
     height, width = (jnp.asarray(size)[i].astype(jnp.float64) for i in (0, 1))

@@ -13,8 +13,6 @@ time are made from the window of the input that they see, in loops that end with
 loops suit a CPU that shows one image after another; vmap would make all as long as the longest.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -32,11 +30,8 @@ def triangle_weights(
 ) -> jax.Array:
   """Returns the weights of one direction, float32 [len(positions), len(pixels)].
 
-  Args:
-    positions: int32 [n], pixels of the resized line; those outside it have no weight.
-    pixels: int32, pixels of the line that is resized, all that have a weight among them.
-    size: how many pixels of the line hold the image, counted from the first.
-    resized: how many pixels the image shall have.
+  `positions` are pixels of the resized line, without weight outside it; `pixels` those of the line
+  of `size` pixels, all that have a weight among them.
   """
   scale = jnp.asarray(size, jnp.float32) / jnp.maximum(resized, 1)
   centre = (positions + 0.5) * scale

@@ -5,8 +5,6 @@ row and size, and a scene only looks up pixels of 8 bits a channel on such a she
 upright, 4 × 4 for each pixel turned.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,17 +16,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.sequential import located
-from robustness.scenes.compose import (
-  BAND,
-  blend,
-  compose_premultiplied,
-  counted,
-  pack,
-  paste_rotated,
-  premultiplied,
-  unpack,
-  visible,
-)
+from robustness.scenes import compose
 from robustness.scenes.designs import LEVEL, LONGEST, Design
 from robustness.scenes.geometry import place
 from robustness.scenes.resize import most_scale, resize_pixels
@@ -47,7 +35,7 @@ class Shown(NamedTuple):
 
 def parameters(design: Design) -> dict[str, np.ndarray]:
   """Returns the parameters of each level: `area`, `angle`, `x`, `y`, and `sheet`, its size."""
-  factors = {name: getattr(design, name).astype(np.float32) for name in LEVEL}
+  factors = {name: values.astype(np.float32) for name, values in design.factors.items()}
   sheet = np.unique(design.area, return_inverse=True)[1].astype(np.int32)
   return {**factors, 'sheet': sheet}
 
@@ -58,10 +46,7 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   Where few sizes occur, `prepare` resizes the cutout once for each; else every scene does it, and
   `prepare` only premultiplies it (in 8 bits a channel, as Pillow).
 
-  Args:
-    design: the levels.
-    side: of the canvas, pixels.
-    measure: see `robustness.scenes.compose.MEASURES`.
+  `side` is of the canvas, in pixels; `measure` one of `robustness.scenes.compose.MEASURES`.
   """
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
@@ -75,11 +60,7 @@ def shown(design: Design, side: int, measure: str) -> Shown:
 def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side: int) -> np.ndarray:
   """Returns the share of objects on the canvas at every level, float32 [P, L].
 
-  Args:
-    design: of L levels.
-    size: int [P, 2], height and width of the cutouts, pixels.
-    pixels: int [P], what an area is an area of; see `robustness.scenes.geometry.place`.
-    side: of the canvas, pixels.
+  `size` is int [P, 2], height and width of the cutouts, `pixels` int [P], what an area measures.
   """
   levels = [parameters(design)[name] for name in LEVEL]
 
@@ -99,20 +80,19 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
   steps = area_steps(min(areas), max(areas)) if sequential else [0.0]
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    cutout = _cutout(row)
-    pixels = counted(cutout, measure)
+    rest, cutout = _cutout(row)
+    pixels = compose.counted(cutout, measure)
     counts = {} if pixels is None else {'cutout_pixels': pixels}
-    return {**_without_foreground(row), 'cutout': cutout, **counts}
+    return {**rest, 'cutout': cutout, **counts}
 
   def show(key: jax.Array, row: Row, view: Row) -> jax.Array:
-    del key
     factors = (view['area'], view['angle'] if turning else 0.0, view['x'], view['y'])
     cutouts, index = located(row, 'cutout')
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def composed(least_area: float) -> jax.Array:
       most = most_scale(cutouts.shape[1:3], least_area, side) if sequential else math.inf
-      return compose_premultiplied(
+      return compose.compose_premultiplied(
         cutouts, index, size, pixels, background, factors, turning, most
       )[0]
 
@@ -132,31 +112,30 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
     placement = place(size, area, 0.0, 0.5, 0.5, side)
     most = most_scale(cutout.shape[:2], area, side) if sequential else math.inf
     if turning:
-      window, offset = visible(cutout[None], 0, size, placement, side, most)
-      return pack(window), offset
+      window, offset = compose.visible(cutout[None], 0, size, placement, side, most)
+      return compose.pack(window), offset
     along = jnp.arange(room - 2 * side)
     pixels = resize_pixels(cutout[None], 0, size, placement.resized, (along, along), most)
-    return jnp.pad(pack(pixels), side), jnp.full(2, -side, jnp.int32)
+    return jnp.pad(compose.pack(pixels), side), jnp.full(2, -side, jnp.int32)
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    cutout = _cutout(row)
+    rest, cutout = _cutout(row)
     made = [sheet(cutout, row['foreground_size'], area) for area in areas]
     sheets, offsets = (jnp.stack(column) for column in zip(*made, strict=True))
-    return {**_without_foreground(row), 'sheets': sheets, 'sheet_offsets': offsets}
+    return {**rest, 'sheets': sheets, 'sheet_offsets': offsets}
 
   def look_up(key: jax.Array, row: Row, view: Row) -> jax.Array:
-    del key
     angle, background = view['angle'] if turning else 0.0, row['image']
     placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
     stored, number = located(row, 'sheets')
     index, sheets = number * stored.shape[1] + view['sheet'], stored.reshape(-1, *stored.shape[2:])
     offset = row['sheet_offsets'][view['sheet']]
     if turning:
-      lines = BAND if sequential else side
-      return paste_rotated(sheets, index, offset, background, placement, lines)
+      lines = compose.BAND if sequential else side
+      return compose.paste_rotated(sheets, index, offset, background, placement, lines)
     first = -placement.corner - offset
     words = jax.lax.dynamic_slice(sheets, (index, first[0], first[1]), (1, side, side))[0]
-    return blend(*unpack(words), background)
+    return compose.blend(*compose.unpack(words), background)
 
   return Shown(look_up, prepare)
 
@@ -177,12 +156,8 @@ def area_steps(least: float, most: float) -> list[float]:
   return [least * (1 - 1e-5) * math.sqrt(2.0) ** step for step in range(count)]
 
 
-def _without_foreground(row: Row) -> dict[str, jax.Array]:
-  return {name: value for name, value in row.items() if name != 'foreground'}
-
-
-def _cutout(row: Row) -> jax.Array:
-  """Returns the premultiplied cutout, uint8 [F, F, 4]."""
+def _cutout(row: Row) -> tuple[dict[str, jax.Array], jax.Array]:
+  """Returns all columns but the foreground, and the premultiplied cutout, uint8 [F, F, 4]."""
   if 'foreground' not in row:
     raise InputError(
       "the data hold no objects: set config.data.source='scenes' (folders of "
@@ -197,4 +172,5 @@ def _cutout(row: Row) -> jax.Array:
     lambda: jnp.zeros(columns.shape[1:], columns.dtype),
   )
   foreground = foreground.astype(jnp.float32) / 255
-  return jnp.round(255 * premultiplied(foreground)).astype(jnp.uint8)
+  rest = {name: value for name, value in row.items() if name != 'foreground'}
+  return rest, jnp.round(255 * compose.premultiplied(foreground)).astype(jnp.uint8)

@@ -1,7 +1,5 @@
 """The smallest study: top-1 and top-k accuracy on the images as they are (the identity view)."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator

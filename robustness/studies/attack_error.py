@@ -4,11 +4,10 @@ Each row is shown clean and as every attack leaves it (Yin et al. 2019, section 
 and b); an attack is a view that is given the logits.
 """
 
-from __future__ import annotations
-
 import dataclasses
+import functools
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import jax
@@ -16,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.attacks import ATTACKS, Attack, balls
-from robustness.attacks.losses import LOSSES
+from robustness.attacks import ATTACKS, LOSSES, Attack, Logits, balls
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.registry import part_name
 from robustness.core.rows import Rows
@@ -37,11 +35,11 @@ from robustness.evaluation.study import (
   Study,
   require_single_labels,
 )
-from robustness.evaluation.views import Views, ViewTable
+from robustness.evaluation.views import Arrays, Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import charts, style
-from robustness.present.spectra import spectrum_panels
+from robustness.present.maps import spectrum_panels
 from robustness.results import Results
 
 ATTACK_ERROR = Quantity(
@@ -60,14 +58,11 @@ HIGH_FREQUENCY = Quantity(
   paper='yin2019fourier',
 )
 CLEAN_HIGH_FREQUENCY = Quantity('clean_high_frequency', 'share of high frequency in clean images')
-CHANGE_NORM = Quantity(
-  'change_norm', 'ℓ2 norm of changes that leave an image wrong', kind='amount', low=0
-)
-LARGEST_CHANGE = Quantity('largest_change', 'largest change of a pixel', kind='amount', low=0)
-RADIAL = Quantity(
-  'radial_amplitude', 'mean |F| of changes that leave an image wrong', kind='amount', low=0
-)
-CLEAN_RADIAL = Quantity('clean_radial_amplitude', 'mean |F| of clean images', kind='amount', low=0)
+_amount = functools.partial(Quantity, kind='amount', low=0)
+CHANGE_NORM = _amount('change_norm', 'ℓ2 norm of changes that leave an image wrong')
+LARGEST_CHANGE = _amount('largest_change', 'largest change of a pixel')
+RADIAL = _amount('radial_amplitude', 'mean |F| of changes that leave an image wrong')
+CLEAN_RADIAL = _amount('clean_radial_amplitude', 'mean |F| of clean images')
 
 CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
@@ -120,8 +115,8 @@ class AttackError(Study):
     for epsilon in self.radii:
       balls.check(self.section, self.norm, epsilon)
     self.require(len(set(self.radii)) == len(self.radii), 'epsilons', 'distinct radii')
-    for key in ('steps', 'restarts'):
-      self.require(getattr(self, key) >= 1, key, 'at least 1')
+    for key, count in (('steps', self.steps), ('restarts', self.restarts)):
+      self.require(count >= 1, key, 'at least 1')
     self.require(self.step_size > 0, 'step_size', 'above 0')
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
@@ -154,7 +149,6 @@ class AttackError(Study):
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names the views 'clean' and, for example, 'pgd 0.03137'."""
-    del image_shape
     attacked = (f'{name} {epsilon:.4g}' for epsilon in self.radii for name in self.runs)
     return ViewTable.of(['clean', *attacked])
 
@@ -164,30 +158,32 @@ class AttackError(Study):
     An id is a digest of attack, loss, norm and ε: random starts do not depend on what else a run
     holds. Of the clean view the spectrum is that of the images, of others that of the change.
     """
-    table = [(epsilon, index) for epsilon in self.radii for index in range(len(self.runs))]
     runs = list(self.runs.values())
+    table = [(epsilon, index) for epsilon in self.radii for index in range(len(runs))]
     ids = [_identifier(runs[index], epsilon) for epsilon, index in table]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
-    def magnitude(
-      row: Mapping[str, jax.Array], shown: jax.Array, view: Mapping[str, jax.Array]
-    ) -> jax.Array:
+    def show(key: jax.Array, row: Arrays, view: Arrays, logits: Logits) -> jax.Array:
+      def attacked(attack: Attack, scale: jax.Array) -> jax.Array:
+        one = key[None], logits, row['image'][None], row['label'][None]
+        return attack.worst(self.restarts, *one, scale)[0]
+
+      attacks = (functools.partial(attacked, own) for own in runs)
+      branches: list[Callable[..., jax.Array]] = [lambda scale: row['image'], *attacks]
+      return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
+
+    def magnitude(row: Arrays, shown: jax.Array, view: Arrays) -> jax.Array:
       change = shown - jnp.where(view['epsilon'] == 0, 0, row['image'])
       return spectrum.half_magnitude(change)
 
-    def total(
-      row: Mapping[str, jax.Array],
-      shown: jax.Array,
-      view: Mapping[str, jax.Array],
-      logits: Callable[[jax.Array], jax.Array],
-    ) -> dict[str, jax.Array]:
+    def total(row: Arrays, shown: jax.Array, view: Arrays, logits: Logits) -> Arrays:
       rank = summarise(logits(shown[None]), row['label'][None])['rank'][0]
       counted = (rank > 0) | (view['epsilon'] == 0)
       averaged = magnitude(row, shown, view).mean(-1)
       return {'spectrum': jnp.where(counted, averaged, 0), 'counted': counted.astype(jnp.float32)}
 
     return Views(
-      self._shower(),
+      show,
       np.array([0, *ids], np.int32),
       {
         'attack': np.array([-1, *(index for _, index in table)], np.int32),
@@ -200,24 +196,6 @@ class AttackError(Study):
       },
       total=total,
     )
-
-  def _shower(self) -> Callable[..., jax.Array]:
-    """Returns the view function: one branch an attack, ε traced."""
-
-    def show(
-      key: jax.Array,
-      row: Mapping[str, jax.Array],
-      view: Mapping[str, jax.Array],
-      logits: Callable[[jax.Array], jax.Array],
-    ) -> jax.Array:
-      def branch(attack: Attack) -> Callable[..., jax.Array]:
-        one = key[None], logits, row['image'][None], row['label'][None]
-        return lambda scale: attack.worst(self.restarts, *one, scale)[0]
-
-      branches = [lambda scale: row['image'], *map(branch, self.runs.values())]
-      return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
-
-    return show
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -245,7 +223,6 @@ class AttackError(Study):
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns attack and radius of each view, none of the clean one."""
-    del image_shape
     attacked = [(name, epsilon) for epsilon in self.radii for name in self.runs]
     return pd.DataFrame([(None, None), *attacked], columns=['attack', 'epsilon'])
 
@@ -288,9 +265,9 @@ class AttackError(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results with amplitudes by |f|, and pictures.
 
-    These are for each classifier `<label>/spectrum` [E, A, H, W], mean |F(δ)| by radius and attack
-    over the images that the attack leaves wrong (NaN where it leaves none), and
-    `<label>/clean_spectrum` [H, W], that of the clean images.
+    These are mean |F(δ)| by radius and attack over the images that the attack leaves wrong (NaN
+    where it leaves none), `<label>/spectrum` [E, A, H, W], and that of the clean images,
+    `<label>/clean_spectrum` [H, W].
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
     radii = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
@@ -306,9 +283,7 @@ class AttackError(Study):
 
   def _amplitudes(self, recorded: Recorded, radii: np.ndarray) -> list[pd.DataFrame]:
     """Returns mean amplitudes over rings of frequencies, whose radii are [R]."""
-    place = np.repeat(np.arange(len(recorded.views)), len(radii))
-    views = recorded.views.iloc[place].reset_index(drop=True)
-    views['radius'] = np.tile(radii, len(recorded.views))
+    views = spectrum.by_radius(recorded.views, radii)
     rings = _of_changes(recorded, 'measure/rings')
     of_rings = Outcomes({k: v.reshape(len(v), -1) for k, v in rings.items()}, views)
     clean = views.attack.isna().to_numpy()
@@ -349,8 +324,7 @@ def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
   label."""
   values = {}
   for evaluation in recorded.evaluations:
-    counts = evaluation.records.table('rank') > 0
-    counts[:, CLEAN] = True
+    counts = (evaluation.records.table('rank') > 0) | (np.arange(len(recorded.views)) == CLEAN)
     measured = evaluation.records.table(name).astype(float)
     values[evaluation.label] = np.where(counts.T, measured.T, np.nan).T
   return values

@@ -3,16 +3,14 @@
 Yin et al. (2019), section 4.1 and figure 5: white noise is filtered, brought to one norm and added.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Mapping
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR
+from robustness.evaluation.views import Arrays
 from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
 
@@ -39,9 +37,7 @@ class BandNoise(BandStudy):
     super().__post_init__()
     self.require(0 < self.norm < float('inf'), 'norm', 'a finite number above 0')
 
-  def _show(
-    self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-  ) -> jax.Array:
+  def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
     """Returns x + v n/‖n‖ with n the filtered noise, channel by channel; x in the clean view."""
     image = row['image']
     noise = filtered_by_half(jax.random.normal(key, image.shape), view['kept'])

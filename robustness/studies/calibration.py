@@ -69,11 +69,9 @@ QUANTITIES = (
 
 @dataclasses.dataclass(frozen=True)
 class Calibration(StoredOrMade):
-  """Settings, beside those of `CorruptionViews`.
+  """Settings, beside those of `StoredOrMade`.
 
   Attributes:
-    source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
-      scores those of `corruptions` and `severities` that are there.
     bins: M, of confidence.
     resamples: bootstrap samples of the images.
   """
@@ -89,8 +87,8 @@ class Calibration(StoredOrMade):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    for key in ('bins', 'resamples'):
-      self.require(getattr(self, key) >= 1, key, 'at least 1')
+    for key, count in (('bins', self.bins), ('resamples', self.resamples)):
+      self.require(count >= 1, key, 'at least 1')
 
   def prediction_scores(self, config: Mapping[str, Any]) -> WorkdirScores:
     """See `ScoresPredictions`; the keys are those of `WorkdirPredictions`."""
@@ -99,8 +97,9 @@ class Calibration(StoredOrMade):
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Reduces the corrupted views, made or stored; see `reduced`."""
-    joined = [self.of_images(evaluation, image_shape) for evaluation in evaluations]
-    return self.reduced(joined, self.by_image(evaluations[0].records, image_shape)[1])
+    _, recorded = self.joined(evaluations, image_shape)
+    _, table = self.by_image(evaluations[0].records, image_shape)
+    return self.reduced(recorded.evaluations, table)
 
   def reduced(self, evaluations: Sequence[Evaluation], table: ViewTable) -> Findings:
     """Returns every quantity by view, and its mean over the views of each group with an interval.

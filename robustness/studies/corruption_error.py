@@ -20,13 +20,17 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.corruptions.catalog import table_for
-from robustness.corruptions.checks import check_between
 from robustness.corruptions.names import SEVERITIES, whole_sets
 from robustness.corruptions.released import RELEASED
-from robustness.corruptions.stored import CLEAN_PART, GENERATED, StoredOrMade, parts_of
-from robustness.corruptions.views import gallery_figure
-from robustness.estimates.corruption_error import MCE, RELATIVE_MCE, mce, relative_mce
-from robustness.estimates.failure_point import failure_points
+from robustness.corruptions.stored import GENERATED, StoredOrMade
+from robustness.corruptions.views import check_between, gallery_figure
+from robustness.estimates.corruption_error import (
+  MCE,
+  RELATIVE_MCE,
+  failure_points,
+  mce,
+  relative_mce,
+)
 from robustness.estimates.means import means
 from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import AMOUNT, CLEAN_ERROR, ERROR, Quantity, errors_at
@@ -45,12 +49,11 @@ FAILURE_SEVERITY = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionError(StoredOrMade):
-  """Settings, beside those of `CorruptionViews`; `half_width` shows views in rounds, see `Study`.
+  """Settings, beside those of `StoredOrMade`; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
-    source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
-      reports those of `corruptions` and `severities` that are there. Without stored clean images
-      there is no clean error and no relative mCE.
+    source: see `StoredOrMade`. Without stored clean images there is no clean error and no relative
+      mCE.
     baseline: whose errors mCE divides by: 'first' (the first classifier of the config), or
       published ones of the official 15 at all severities, 'alexnet' (ImageNet-C) or
       'cifar10_standard' (CIFAR-10-C). Further corruptions may be shown; sets that hold one have no
@@ -93,11 +96,10 @@ class CorruptionError(StoredOrMade):
 
   def _check_published(self, published: PublishedErrors) -> None:
     """Refuses less than the errors were published for, key by key."""
-    given = (
+    for key, value, valid, needed in (
       ('corruptions', self.corruptions, set(self.names) >= set(published.corrupted), ('official',)),
       ('severities', self.severities, set(self.severities) == set(SEVERITIES), SEVERITIES),
-    )
-    for key, value, valid, needed in given:
+    ):
       if not valid:
         raise InputError(
           f'config.study.{key} is {value}, but config.study.baseline={self.baseline!r} is '
@@ -110,12 +112,10 @@ class CorruptionError(StoredOrMade):
     """See `CorruptionViews`; errors in rounds and between severities have more records."""
     if self.is_stored:
       return super().recording
-    sequential = {'half_width': self.half_width, 'confidence': self.confidence}
-    return {
-      **super().recording,
-      **({'between': self.between} if self.between else {}),
-      **(sequential if self.half_width else {}),
-    }
+    further: dict[str, Any] = {'between': self.between} if self.between else {}
+    if self.half_width:
+      further |= {'half_width': self.half_width, 'confidence': self.confidence}
+    return {**super().recording, **further}
 
   @property
   def severities_between(self) -> tuple[float, ...]:
@@ -125,36 +125,20 @@ class CorruptionError(StoredOrMade):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the corruptions as views, or the identity for stored images.
 
-    Raises:
-      InputError: errors on large images are the baseline of small ones, or the reverse.
+    The errors of a baseline are of images of one size, and are refused for others.
     """
     published = self.published
     if published and min(table_for(*image_shape[:2]).side, 224) != published.side:
       raise InputError(
         f'config.study.baseline is {self.baseline!r}, whose errors were measured on '
         f'{published.set_name} at {published.side} pixels; these images are {image_shape[0]} × '
-        f'{image_shape[1]}. '
-        "Set config.study.baseline='first'."
+        f"{image_shape[1]}. Set config.study.baseline='first'."
       )
     return super().views(image_shape)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
-    """Returns the gallery: the first image under each corruption and severity; of stored rows those
-    that come in equal parts."""
-    if not self.is_stored:
-      return self.gallery(rows, key)
-    num_parts = rows.description.get('parts', 0)
-    if not num_parts:
-      return {}
-    firsts = range(0, rows.num_examples, rows.num_examples // num_parts)
-    images = {
-      (int(b['corruption'][0]), int(b['severity'][0])): b['image'][0]
-      for b in rows.batches(1, list(firsts))
-    }
-    chosen = self.of_stored(list(images))
-    gallery = np.stack([images[part] for part in chosen.parts])
-    clean = {'gallery_clean': images[CLEAN_PART]} if CLEAN_PART in images else {}
-    return {'gallery': chosen.grid(gallery, clean=False), **clean}
+    """Returns the gallery: the first image under each corruption and severity."""
+    return self.gallery(rows, key)
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
@@ -191,18 +175,9 @@ class CorruptionError(StoredOrMade):
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """See `Study`; stored images are joined to images × views first.
-
-    mCE by published errors says why it is not the published kind, where it is not.
-    """
-    shown, views = self, self.facets(image_shape)
-    if self.is_stored:
-      parts = parts_of(evaluations[0].records)
-      shown = self.of_stored(parts)
-      first = 0 if CLEAN_PART in parts else 1
-      views = shown.facets(image_shape)[first:].reset_index(drop=True)
-      evaluations = [self.of_images(evaluation, image_shape) for evaluation in evaluations]
-    estimates = list(shown.estimates(Recorded(evaluations, views)))
+    """See `StoredOrMade`; mCE by published errors says why it is not the published kind, where it
+    is not."""
+    estimates = super().reduce(evaluations, image_shape).estimates
     note = self._incomparable(image_shape)
     for part in estimates if note else ():
       own = part.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (part.versus == '')
@@ -220,9 +195,10 @@ class CorruptionError(StoredOrMade):
     if not self.published:
       return ''
     released = RELEASED[self.published.side]
-    reasons = released.size_differences(image_shape)
+    differs = released.size_differs(image_shape)
     if not self.is_stored:
-      reasons += released.setting_differences(self, image_shape)
+      differs |= self.settings_differ(released, image_shape)
+    reasons = [reason for reason, holds in differs.items() if holds]
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def figures(self, results: Results) -> Figures:
@@ -231,7 +207,6 @@ class CorruptionError(StoredOrMade):
     if 'gallery' in results.arrays:
       cells = select(results.table, ERROR.name, corruption=..., severity=...)
       caption = f'One image under every corruption and severity ({self.source}).'
-      figures['gallery'] = gallery_figure(
-        cells.corruption, cells.severity, results.arrays['gallery'], caption
-      )
+      shown = cells.corruption, cells.severity, results.arrays['gallery']
+      figures['gallery'] = gallery_figure(*shown, caption)
     return figures

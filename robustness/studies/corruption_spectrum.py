@@ -1,7 +1,8 @@
 """Spectra of corruptions: mean |F(C(x) - x)|, and how much of their energy is of high frequency.
 
-Each row is shown clean and under every corruption and severity, and what the corruption changed is
-measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, figure 2).
+Each row is shown clean and under every corruption and severity, made or stored, and what the
+corruption changed is measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, figure
+2).
 """
 
 from __future__ import annotations
@@ -11,22 +12,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.core.rows import Rows
-from robustness.corruptions.views import CLEAN, CorruptionViews, change, gallery_figure
+from robustness.core.errors import InputError
+from robustness.core.rows import Batch, Rows, with_column
+from robustness.corruptions.stored import (
+  CLEAN_PART,
+  GENERATED,
+  Part,
+  StoredOrMade,
+  stored_change,
+  with_clean_images,
+)
+from robustness.corruptions.views import CLEAN, change, gallery_figure
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.estimates.spectra import energy_fraction, known_mean
 from robustness.estimates.table import select
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import IMAGES, Evaluation, Figures, Findings, ImageShape
-from robustness.evaluation.views import Views
+from robustness.evaluation.views import Arrays, Views
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.present import charts, style
-from robustness.present.spectra import DECADES, spectrum_panels
+from robustness.present.maps import DECADES, spectrum_panels
 from robustness.results import Results, Table
 
 NORMALISATIONS = ('orthonormal', 'sum')
@@ -47,12 +58,15 @@ CLEAN_RADIAL = Quantity('clean_radial_amplitude', 'mean |F| of the images', AMOU
 CHANGES, IMAGES_THEMSELVES = (SHARE_OF_HIGH, RMS, RADIAL), (CLEAN_SHARE, CLEAN_RMS, CLEAN_RADIAL)
 BY_RADIUS = f'{RADIAL.name}_corruption_radius'
 HIGH_PASS = 'high pass'
+SLOTS = 'slots'
+MOST_ROWS = 512
+"""Rows of a block of records, unless the config asks for more."""
 KEPT = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white noise')
 
 
 @dataclasses.dataclass(frozen=True)
-class CorruptionSpectrum(CorruptionViews):
-  """Settings, beside those of `CorruptionViews`.
+class CorruptionSpectrum(StoredOrMade):
+  """Settings, beside those of `StoredOrMade`.
 
   Attributes:
     channels: 'each' averages |F| over the channels, 'grey' takes |F| of their weighted sum.
@@ -64,11 +78,13 @@ class CorruptionSpectrum(CorruptionViews):
   title: ClassVar[str] = 'Spectra of common corruptions'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   needs_classifier: ClassVar[bool] = False
+  needs_clean: ClassVar[bool] = True
   quantities = (*CHANGES, *IMAGES_THEMSELVES)
 
   channels: str = 'each'
   normalisation: str = 'orthonormal'
   severity: int = 3
+  source: str = GENERATED
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
@@ -79,23 +95,30 @@ class CorruptionSpectrum(CorruptionViews):
   @property
   def recording(self) -> dict[str, Any]:
     """All settings: more is measured than other studies of corruptions record."""
-    return self.describe()
+    described = self.describe()
+    if not self.is_stored:  # as records were before there were stored ones
+      del described['source']
+    return described
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, whose spectrum is that of the images, and the corrupted ones, whose
     spectra are those of the change."""
-    measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
+    measures, views = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)), super().views
 
-    def magnitude(
-      row: Mapping[str, jax.Array], shown: jax.Array, view: Mapping[str, jax.Array]
-    ) -> jax.Array:
-      return spectrum.half_magnitude(change(row, shown, view), self.channels)
+    def magnitude(row: Arrays, shown: jax.Array, view: Arrays) -> jax.Array:
+      changed = stored_change(row, shown) if self.is_stored else change(row, shown, view)
+      return spectrum.half_magnitude(changed, self.channels)
+
+    def total(row: Arrays, shown: jax.Array, view: Arrays) -> dict[str, jax.Array]:
+      mean = magnitude(row, shown, view).mean(-1)
+      return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
 
     return dataclasses.replace(
-      super().views(image_shape),
+      views(image_shape),
       image_shape=image_shape,
       measure=lambda row, shown, view: measures(magnitude(row, shown, view)),
-      total=lambda row, shown, view: {'spectrum': magnitude(row, shown, view).mean(-1)},
+      total=total,
+      add_columns=_with_slots if self.is_stored else None,
     )
 
   def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
@@ -109,14 +132,16 @@ class CorruptionSpectrum(CorruptionViews):
     W] of the changes and `clean_spectrum` [H, W] of the images.
     """
     records, (height, width) = evaluations[0].records, image_shape[:2]
+    shown, recorded = self.joined(evaluations, image_shape)
+    own = recorded.evaluations[0].records
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
-    total = spectrum.whole(records.total('spectrum'), width)
-    mean = (total * scale / records.layout.num_rows).astype(np.float32)
+    total = _total_by_part(records, shown.parts) if self.is_stored else records.total('spectrum')
+    mean = (spectrum.whole(total, width) * scale / own.layout.num_rows).astype(np.float32)
     keep = high_pass(height, width, self.bandwidth)
     lowest = lowest_kept(height, width, self.bandwidth)
     return Findings(
-      estimates=list(self._estimates(records, image_shape, scale, spectrum.measures(keep).radii)),
-      arrays={'clean_spectrum': mean[CLEAN], 'spectrum': self.grid(mean)},
+      estimates=list(shown._estimates(own, image_shape, scale, spectrum.measures(keep).radii)),
+      arrays={'clean_spectrum': mean[CLEAN], 'spectrum': shown.grid(mean)},
       tables={HIGH_PASS: Table(KEPT, [[*lowest, float(keep.mean())]])},
     )
 
@@ -141,8 +166,7 @@ class CorruptionSpectrum(CorruptionViews):
       yield self.means(CHANGES[k], by_name, ('corruption',))
       yield self.means(CHANGES[k], by_view, ('corruption', 'severity'))
     rings = scale * records.table('measure/rings').astype(float)
-    at = views.loc[views.index.repeat(len(radii))].assign(radius=np.tile(radii, len(views)))
-    by_ring = Outcomes({IMAGES: rings.reshape(len(rings), -1)}, at)
+    by_ring = Outcomes({IMAGES: rings.reshape(len(rings), -1)}, spectrum.by_radius(views, radii))
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
       yield self.means(RADIAL, by_ring, facets)
@@ -158,20 +182,16 @@ class CorruptionSpectrum(CorruptionViews):
       style.log_scale(axes)
       axes.set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
     figures[BY_RADIUS] = figure, f'{caption} Dashed: the images.'
-    middle = self.levels[len(self.levels) // 2]
-    severity = self.severity if self.severity in self.levels else middle
+    cells = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=...)
+    names, levels = (list(dict.fromkeys(cells[facet])) for facet in ('corruption', 'severity'))
+    severity = self.severity if self.severity in levels else levels[len(levels) // 2]
     shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=severity)
     share = select(results.table, CLEAN_SHARE.name)
-    titles = [
-      f'{name}, {style.percent(value)}'
-      for name, value in zip(
-        ('clean images', *(name.replace('_', ' ') for name in self.names)),
-        (*share.value, *shares.value),
-        strict=True,
-      )
-    ]
-    place = self.levels.index(severity)
-    spectra = [results.arrays['clean_spectrum'], *results.arrays['spectrum'][:, place]]
+    titles = ['clean images', *(name.replace('_', ' ') for name in names)]
+    values = (*share.value, *shares.value)
+    titles = [f'{name}, {style.percent(v)}' for name, v in zip(titles, values, strict=True)]
+    of_severity = results.arrays['spectrum'][:, levels.index(severity)]
+    spectra = [results.arrays['clean_spectrum'], *of_severity]
     sides = (np.arange(side) - side // 2 for side in spectra[0].shape)
     figures['spectra'] = (
       spectrum_panels(titles, spectra, *sides),
@@ -180,6 +200,48 @@ class CorruptionSpectrum(CorruptionViews):
       'centre, one logarithmic scale.',
     )
     caption = 'One image under every corruption and severity.'
-    gallery = results.arrays['gallery']
-    figures['gallery'] = gallery_figure(self.names, self.levels, gallery, caption)
+    figures['gallery'] = gallery_figure(names, levels, results.arrays['gallery'], caption)
     return figures
+
+
+def _with_slots(rows: Rows) -> Rows:
+  """Returns stored rows with their clean images, and a one-hot column that keeps the totals of the
+  parts of a block of rows apart, float32 [B, slots].
+
+  Blocks hold consecutive rows, and a part is in the slot of its number modulo the slots, of which
+  there are as many as a block of `MOST_ROWS` touches parts.
+  """
+  num_parts: int = rows.description['parts']
+  num_base = rows.num_examples // num_parts
+  numbers = rows.at(np.arange(num_parts) * num_base).without_images()
+  number = {part: k for k, part in enumerate(_parts(numbers))}
+  slots = np.eye(min(num_parts, -(-MOST_ROWS // num_base) + 1), dtype=np.float32)
+
+  def column(batch: Batch) -> np.ndarray:
+    return slots[[number.get(part, 0) % len(slots) for part in _parts(batch)]]
+
+  return with_column(with_clean_images(rows), SLOTS, column, {})
+
+
+def _parts(columns: Mapping[str, np.ndarray]) -> Iterator[Part]:
+  """Yields the corruption's number and the severity of stored rows."""
+  return zip(columns['corruption'].tolist(), columns['severity'].tolist(), strict=True)
+
+
+def _total_by_part(records: RecordsReader, shown: Sequence[Part]) -> np.ndarray:
+  """Returns the total spectra of clean images and of P parts, float64 [1 + P, H, W // 2 + 1];
+  refuses blocks of rows that hold more parts than there are slots."""
+  number: dict[Part, int] = {}
+  totals: dict[Part, np.ndarray] = {}
+  for shard in records.shards():
+    [slots] = shard['total/spectrum']
+    there = dict.fromkeys(_parts(shard.arrays))
+    if len(there) > len(slots):
+      raise InputError(
+        f'a block of config.batch_size={records.layout.block_rows} rows holds {len(there)} '
+        f'corruptions and severities: set it to at most {MOST_ROWS}, and use another workdir.'
+      )
+    for part in there:
+      own = slots[number.setdefault(part, len(number)) % len(slots)]
+      totals[part] = totals.get(part, 0) + own
+  return np.stack([totals[part] for part in (CLEAN_PART, *shown)])

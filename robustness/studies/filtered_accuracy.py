@@ -4,10 +4,8 @@ Every classifier is shown filtered images; one that was trained with such an inp
 is also drawn at its own bandwidth, as the paper's networks are.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
 import jax
@@ -16,6 +14,7 @@ import pandas as pd
 
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.evaluation.outcomes import Recorded, right
+from robustness.evaluation.views import Arrays
 from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
 
@@ -36,11 +35,8 @@ class FilteredAccuracy(BandStudy):
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
   quantities = (ACCURACY, CLEAN_ACCURACY, TRAINED)
 
-  def _show(
-    self, key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-  ) -> jax.Array:
+  def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
     """Returns the filtered image; in the clean view the image."""
-    del key
     image = row['image']
     return jnp.where(view['bandwidth'] > 0, filtered_by_half(image, view['kept']), image)
 

@@ -10,10 +10,8 @@ Reference:
   Perturbations, section 4.2 (flip probability and flip rate).
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
 import jax
@@ -23,13 +21,14 @@ import pandas as pd
 from robustness.corruptions.catalog import apply, checked_table, numbered
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
 from robustness.estimates.corruption_error import PAPER, mean_ratio
-from robustness.estimates.of_means import LOG_RATIO, of_means
+from robustness.estimates.intervals import LOG_RATIO
+from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import RATIO, Quantity
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import ImageShape, Study
-from robustness.evaluation.views import DRAWS, Views, ViewTable
+from robustness.evaluation.views import DRAWS, Arrays, Views, ViewTable
 
 FLIP_RATE = Quantity(
   'flip_rate',
@@ -76,8 +75,8 @@ class FlipRate(Study):
     super().__post_init__()
     self.choose('corruptions', (*SETS, *KNOWN))
     self.require(bool(self.corruptions), 'corruptions', 'not empty')
-    for key in ('lowest', 'highest'):
-      self.require(1 <= getattr(self, key) <= 5, key, 'in [1, 5]')
+    for key, severity in (('lowest', self.lowest), ('highest', self.highest)):
+      self.require(1 <= severity <= 5, key, 'in [1, 5]')
     self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
     most = int((self.highest - self.lowest) * FINEST) + 1
     self.require(2 <= self.frames <= most, 'frames', f'in 2..{most}')
@@ -99,18 +98,9 @@ class FlipRate(Study):
     numbers, between = numbered(self.severities)
     checked_table(image_shape[:2], self.names, None, side, {}, between)
 
-    def show(
-      key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-    ) -> jax.Array:
-      return apply(
-        key,
-        row['image'],
-        view['corruption'],
-        view['severity'],
-        names=self.names,
-        side=side,
-        between=between,
-      )
+    def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+      given = key, row['image'], view['corruption'], view['severity']
+      return apply(*given, names=self.names, side=side, between=between)
 
     first = min(self.severities)
     return Views(
@@ -126,7 +116,6 @@ class FlipRate(Study):
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names each frame '<corruption> <severity>'."""
-    del image_shape
     return ViewTable.of([f'{name} {s:.4g}' for name in self.names for s in self.severities])
 
   @property

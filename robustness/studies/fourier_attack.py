@@ -5,8 +5,6 @@ Adding a Fourier basis image needs no gradient and no query but the one that cou
 measured on.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
@@ -24,16 +22,8 @@ from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes
 from robustness.evaluation.views import Views, ViewTable
-from robustness.fourier.basis import (
-  CLEAN,
-  PHASES,
-  Frequencies,
-  basis_image,
-  distinct_frequencies,
-  sample_figure,
-  wave_names,
-  wave_views,
-)
+from robustness.fourier import basis
+from robustness.fourier.basis import CLEAN, Frequencies
 from robustness.fourier.maps import BeginsWithMap
 from robustness.present import charts
 from robustness.results import Results
@@ -76,12 +66,12 @@ class FourierAttack(BeginsWithMap):
     super().__post_init__()
     self.require(0 < self.norm < float('inf'), 'norm', 'a finite number above 0')
     self.require(self.queries >= 1, 'queries', 'at least 1')
-    self.choose('phase', PHASES)
+    self.choose('phase', basis.PHASES)
 
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies to choose from."""
     window = self._map.window if self._map else self.window
-    return distinct_frequencies(*image_shape[:2], window)
+    return basis.distinct_frequencies(*image_shape[:2], window)
 
   def _candidates(self, image_shape: ImageShape) -> np.ndarray:
     """Returns the distinct frequencies that are shown, ascending: all, or what the map names."""
@@ -89,13 +79,9 @@ class FourierAttack(BeginsWithMap):
     if self._map is None:
       return np.arange(len(frequencies))
     self._map.check_shape(image_shape)
-    worst = [self._worst_of_map(label, frequencies) for label in set(self._map.rows.classifier)]
+    labels = set(self._map.rows.classifier)
+    worst = [_worst(self._map.error(label, frequencies), self.queries) for label in labels]
     return np.unique(np.concatenate(worst))
-
-  def _worst_of_map(self, label: str, frequencies: Frequencies) -> np.ndarray:
-    """Returns the distinct frequencies with the largest errors of the finished map, worst first."""
-    assert self._map is not None
-    return _worst(self._map.error(label, frequencies), self.queries)
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, then a view for each frequency, with the ids of heat maps."""
@@ -103,7 +89,7 @@ class FourierAttack(BeginsWithMap):
     valid = f'at most {most}, the distinct frequencies that there are'
     self.require(self.queries <= most, 'queries', valid)
     waves = self._waves(image_shape)
-    return wave_views(*waves, image_shape, self.norm, self.phase, self.clip)
+    return basis.wave_views(*waves, image_shape, self.norm, self.phase, self.clip)
 
   def _waves(self, image_shape: ImageShape) -> tuple[np.ndarray, np.ndarray]:
     """Returns the frequencies (fy, fx) of all views but the clean one."""
@@ -112,7 +98,7 @@ class FourierAttack(BeginsWithMap):
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names the clean view and the frequency of each other; averages over these."""
-    names = wave_names(*self._waves(image_shape))
+    names = basis.wave_names(*self._waves(image_shape))
     waves = list(range(CLEAN + 1, len(names)))
     return ViewTable.of(names, {'clean': [CLEAN], 'all frequencies': waves})
 
@@ -167,7 +153,8 @@ class FourierAttack(BeginsWithMap):
       if self._map is None:
         chosen = _worst(wrong[~measured, CLEAN + 1 :].mean(0), self.queries)
       else:
-        chosen = np.searchsorted(shown, self._worst_of_map(label, frequencies))
+        worst = _worst(self._map.error(label, frequencies), self.queries)
+        chosen = np.searchsorted(shown, worst)
       fy, fx = frequencies.fy[shown[chosen]], frequencies.fx[shown[chosen]]
       waves = pd.DataFrame({'queries': number, 'frequency_y': fy, 'frequency_x': fx})
       alone = wrong[measured][:, CLEAN + 1 + chosen]
@@ -189,7 +176,7 @@ class FourierAttack(BeginsWithMap):
     image = next(rows.batches(1, [0]))['image'][0]
     height, width, _ = image.shape
     waves = [
-      np.asarray(basis_image(fy, fx, height, width, self.phase))[..., None]
+      np.asarray(basis.basis_image(fy, fx, height, width, self.phase))[..., None]
       for fy, fx in _worst_waves(assemble(found.estimates))
     ]
     return {'sample_images': np.stack([image, *(image + self.norm * wave for wave in waves)])}
@@ -200,7 +187,7 @@ class FourierAttack(BeginsWithMap):
     caption = (
       f'One image with the worst waves of the first classifier, norm {self.norm:g} in each channel.'
     )
-    return {**charts.draw(results), 'sample_images': sample_figure(waves, pictures, caption)}
+    return {**charts.draw(results), 'sample_images': basis.sample_figure(waves, pictures, caption)}
 
 
 def _worst_waves(table: pd.DataFrame) -> np.ndarray:

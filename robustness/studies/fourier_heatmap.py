@@ -4,8 +4,6 @@ Row x is shown as x + r v U_ij (Yin et al. 2019, section 2, figures 3, 4, 8 and 
 distinct frequency and once clean. Conventions are those of `robustness.fourier.basis`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import operator
@@ -26,16 +24,8 @@ from robustness.evaluation.outcomes import Recorded, outcomes, wrong
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Study
 from robustness.evaluation.views import Views, ViewTable
-from robustness.fourier.basis import (
-  CLEAN,
-  PHASES,
-  Frequencies,
-  basis_image,
-  distinct_frequencies,
-  sample_figure,
-  wave_names,
-  wave_views,
-)
+from robustness.fourier import basis
+from robustness.fourier.basis import CLEAN, Frequencies
 from robustness.fourier.maps import BANDS, bands
 from robustness.present import charts, images
 from robustness.results import Results, Table
@@ -87,40 +77,36 @@ class FourierHeatmap(Study):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.require(0 < self.norm < float('inf'), 'norm', 'a finite number above 0')
-    self.choose('phase', PHASES)
+    self.choose('phase', basis.PHASES)
     self.require(self.top_k >= 1, 'top_k', 'at least 1')
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""
-    return distinct_frequencies(image_shape[0], image_shape[1], self.window)
+    return basis.distinct_frequencies(image_shape[0], image_shape[1], self.window)
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, then one view for each distinct frequency."""
     f = self.frequencies(image_shape)
-    return wave_views(f.fy, f.fx, image_shape, self.norm, self.phase, self.clip)
+    return basis.wave_views(f.fy, f.fx, image_shape, self.norm, self.phase, self.clip)
 
   @property
   def shown_as(self) -> dict[str, str]:
     """See `Study`."""
     clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
-    shown = f'the {self.window} × {self.window} lowest' if self.window else 'all'
     return {
       'perturbation': f'norm {self.norm:g} in each channel, phase {self.phase}, {clipped}',
-      'frequencies': shown,
+      'frequencies': f'the {self.window} × {self.window} lowest' if self.window else 'all',
     }
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """See `Study`."""
     published = PUBLISHED_NORMS.get(image_shape[0])
-    facts = {
-      f'norm {self.norm:g}, published {published or "for 32 and 224 pixels only"}': self.norm
-      != published,
-      f'phase {self.phase}': self.phase != 'reference',
-      'clipped': self.clip,
-    }
+    norm = f'norm {self.norm:g}, published {published or "for 32 and 224 pixels only"}'
     return [
       *super().differences(records, image_shape),
-      *(reason for reason, differs in facts.items() if differs),
+      *([norm] if self.norm != published else []),
+      *([f'phase {self.phase}'] if self.phase != 'reference' else []),
+      *(['clipped'] if self.clip else []),
     ]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -130,15 +116,12 @@ class FourierHeatmap(Study):
     views = {band: (1 + f.cell[of_cell == band]).tolist() for band in BANDS}
     named = {f'{band} frequencies': cells for band, cells in views.items() if cells}
     groups = {'clean': [CLEAN], 'all frequencies': (1 + f.cell.ravel()).tolist(), **named}
-    return ViewTable.of(wave_names(f.fy, f.fx), groups)
+    return ViewTable.of(basis.wave_names(f.fy, f.fx), groups)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
-    """Returns the first image under a few frequencies and the basis images around zero.
-
-    Returns:
-      `sample_images` [S, H, W, C] (the first one clean), `sample_frequencies` [S, 2] as (fy, fx),
-      `basis_images` [2 r + 1, 2 r + 1, H, W] for |fy|, |fx| ≤ r.
-    """
+    """Returns the first image clean and under a few frequencies (fy, fx), `sample_frequencies` [S,
+    2], and the basis images around zero, `basis_images` [2 r + 1, 2 r + 1, H, W] for |fy|, |fx| ≤
+    r."""
     row = one_view.read_row(rows, 0)
     height, width, _ = row['image'].shape
     f = self.frequencies(row['image'].shape)
@@ -148,13 +131,14 @@ class FourierHeatmap(Study):
     views = [CLEAN, *(1 + f.cell[y - step, x - step] for step in steps)]
     reach = min(3, (min(f.cell.shape) - 1) // 2)
     around = f.cell[y - reach : y + reach + 1, x - reach : x + reach + 1]
-    basis = [
-      [basis_image(f.fy[c], f.fx[c], height, width, self.phase) for c in line] for line in around
+    waves = [
+      [basis.basis_image(f.fy[c], f.fx[c], height, width, self.phase) for c in line]
+      for line in around
     ]
     return {
       'sample_images': np.stack([one_view.show(self, row, view, key) for view in views]),
       'sample_frequencies': np.array([(-step, -step) for step in (0, *steps)], np.int32),
-      'basis_images': np.asarray(basis),
+      'basis_images': np.asarray(waves),
     }
 
   @property
@@ -217,7 +201,7 @@ class FourierHeatmap(Study):
       part = self.means(error, missed, by, where=perturbed)
       if by != ('radius',):
         names = part['band'] if by else ['all'] * len(part)
-        part['note'] = [self._note(*cells[name]) for name in names]
+        part['note'] = [_cut(self.window, *cells[name]) for name in names]
       yield part
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -250,25 +234,25 @@ class FourierHeatmap(Study):
     by_band = {band: (int((shown == band).sum()), int((whole == band).sum())) for band in BANDS}
     return {'all': (shown.size, whole.size), **by_band}
 
-  def _note(self, shown: int, whole: int) -> str:
-    """Returns what a reader must know of a band that the window cuts."""
-    window = f'the window of {self.window} × {self.window} shows'
-    return f'{window} {shown} of {whole} cells' if shown < whole else ''
-
   def figures(self, results: Results) -> Figures:
     """See `Study`."""
     pictures = results.arrays
     reach = len(pictures['basis_images']) // 2
-    around = range(-reach, reach + 1)
+    axis = range(-reach, reach + 1)
+    around = images.basis(pictures['basis_images'], axis, axis)
+    caption = (
+      f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.'
+    )
+    shown = pictures['sample_frequencies'][1:], pictures['sample_images']
     return {
       **charts.draw(results),
-      'sample_images': sample_figure(
-        pictures['sample_frequencies'][1:],
-        pictures['sample_images'],
-        f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.',
-      ),
-      'basis': (
-        images.basis(pictures['basis_images'], around, around),
-        'Basis images around zero frequency.',
-      ),
+      'sample_images': basis.sample_figure(*shown, caption),
+      'basis': (around, 'Basis images around zero frequency.'),
     }
+
+
+def _cut(window: int, shown: int, whole: int) -> str:
+  """Returns what a reader must know of a band that the window cuts."""
+  return (
+    f'the window of {window} × {window} shows {shown} of {whole} cells' if shown < whole else ''
+  )

@@ -5,10 +5,8 @@ signs r_c = ±1 and phases of U_f is v S(f), S(f) = (Σ_c |F(∇_c)(f)|²)^½ wi
 transform. The mean of S over images is drawn beside a measured heat map, if one is given.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import jax
@@ -17,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from robustness.attacks.losses import cross_entropy
+from robustness.attacks import Logits, cross_entropy
 from robustness.core.rows import Rows
 from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
@@ -26,7 +24,7 @@ from robustness.estimates.table import ESTIMATE, SUBJECT
 from robustness.evaluation.outcomes import Evaluation, outcomes, wrong
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Findings, ImageShape, Recipes, require_single_labels
-from robustness.evaluation.views import Views, identity
+from robustness.evaluation.views import Arrays, Views, identity
 from robustness.fourier import spectrum
 from robustness.fourier.basis import Frequencies, distinct_frequencies
 from robustness.fourier.maps import BANDS, FREQUENCY, BeginsWithMap, bands
@@ -87,7 +85,6 @@ class FourierPreview(BeginsWithMap):
       self._map.check_shape(image_shape)
     of_cell = _bands(image_shape)
     weights = np.stack([spectrum.measures(of_cell == band).high for band in BANDS])
-
     return dataclasses.replace(
       identity(),
       show=lambda key, row, view, logits: row['image'],
@@ -126,9 +123,9 @@ class FourierPreview(BeginsWithMap):
   def _of_map(self, label: str, sensitivity: np.ndarray, n: int) -> list[pd.DataFrame]:
     """Returns the sensitivity of a classifier by frequency, from the map [H, W], the measured
     error, and their rank correlation."""
-    height, width = sensitivity.shape
 
     def at(window: int) -> tuple[Frequencies, np.ndarray]:
+      height, width = sensitivity.shape
       f = distinct_frequencies(height, width, window)
       return f, sensitivity[f.fy + height // 2, f.fx + width // 2]
 
@@ -162,14 +159,8 @@ def _per_cell(records: RecordsReader, cells: Sequence[int]) -> np.ndarray:
   return share * (sum(cells) / np.maximum(cells, 1))
 
 
-def _squares(
-  row: Mapping[str, jax.Array],
-  shown: jax.Array,
-  view: Mapping[str, jax.Array],
-  logits: Callable[[jax.Array], jax.Array],
-) -> jax.Array:
+def _squares(row: Arrays, shown: jax.Array, view: Arrays, logits: Logits) -> jax.Array:
   """Returns S(f)² of the gradient at an image, [H, W // 2 + 1]; XLA computes it once a step."""
-  del view
   gradient = jax.grad(lambda image: cross_entropy(logits(image[None]), row['label'][None])[0])(
     shown
   )

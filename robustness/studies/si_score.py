@@ -12,8 +12,9 @@ Reference: Djolonga et al., On robustness and transferability of convolutional n
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +29,10 @@ from robustness.estimates.means import Row, part, row
 from robustness.estimates.of_means import bootstrap, of_means, units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
+from robustness.estimates.spectra import known_mean
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
-from robustness.evaluation.views import Views, ViewTable, identity
+from robustness.evaluation.views import Arrays, Views, ViewTable, identity
 from robustness.present import images
 from robustness.results import Results
 from robustness.scenes import designs
@@ -49,19 +51,13 @@ AMONG_PLACES = 0.9
 SCENE_ACCURACY = Quantity(
   'accuracy', 'accuracy on scenes', better='higher', headline=True, paper='yung2021si'
 )
-BALANCED_ACCURACY = Quantity(
-  'balanced_accuracy',
-  'accuracy on scenes of the same objects at every level',
-  better='higher',
-  drawn=True,
+_drawn = functools.partial(Quantity, better='higher', drawn=True)
+BALANCED_ACCURACY = _drawn(
+  'balanced_accuracy', 'accuracy on scenes of the same objects at every level'
 )
 GAP = Quantity('gap', 'accuracy on scenes minus that on the same objects, mean over levels', low=-1)
-NORMALISED_ACCURACY = Quantity(
-  'normalised_accuracy',
-  'accuracy as a share of its largest',
-  better='higher',
-  drawn=True,
-  paper='yung2021si',
+NORMALISED_ACCURACY = _drawn(
+  'normalised_accuracy', 'accuracy as a share of its largest', paper='yung2021si'
 )
 
 
@@ -106,18 +102,13 @@ class SiScore(Study):
     super().__post_init__()
     self.choose('factor', (*FACTORS, GRID, CROSS))
     self.choose('measure', MEASURES)
-    self.require(
-      self.min_inside == -1 or 0 <= self.min_inside <= 1,
-      'min_inside',
-      'in [0, 1], or -1 for the published value',
-    )
-    self.require(
-      self.balanced_share == -1 or 0 <= self.balanced_share <= 1,
-      'balanced_share',
-      f'in [0, 1], or -1 for {AMONG_PLACES:g} where places vary and 0 elsewhere',
-    )
-    for key in ('areas', 'angles', 'xs', 'ys'):
-      levels = getattr(self, key)
+    for key, share, other in (
+      ('min_inside', self.min_inside, 'the published value'),
+      ('balanced_share', self.balanced_share, f'{AMONG_PLACES:g} where places vary, else 0'),
+    ):
+      self.require(share == -1 or 0 <= share <= 1, key, f'in [0, 1], or -1 for {other}')
+    given = {'areas': self.areas, 'angles': self.angles, 'xs': self.xs, 'ys': self.ys}
+    for key, levels in given.items():
       self.require(bool(levels) and len(set(levels)) == len(levels), key, 'distinct')
     _check_reach(self.design)
 
@@ -127,14 +118,13 @@ class SiScore(Study):
     if self.factor == GRID:
       design = designs.grid(self.cells, self.ends, self.areas[0])
     elif self.factor == CROSS:
-      moved = {*self.xs, *self.ys} != {0.5}
-      design = designs.cross(
-        CROSS, self.areas, self.angles, self.xs, self.ys, min_inside=0.5 if moved else 0.95
-      )
+      least = 0.5 if {*self.xs, *self.ys} != {0.5} else 0.95
+      levels = self.areas, self.angles, self.xs, self.ys
+      design = designs.cross(CROSS, *levels, min_inside=least)
     else:
       design = designs.published(self.factor)
-    given = self.min_inside >= 0
-    return dataclasses.replace(design, min_inside=self.min_inside) if given else design
+    least = self.min_inside if self.min_inside >= 0 else design.min_inside
+    return dataclasses.replace(design, min_inside=least)
 
   @property
   def canvas(self) -> int:
@@ -165,10 +155,9 @@ class SiScore(Study):
   @property
   def shown_as(self) -> dict[str, str]:
     """See `Study`."""
+    made = 'as stored' if self.stored else 'composed here'
     least = f'scenes with {self.design.min_inside:g} of the object inside count'
-    return {
-      'scenes': f'{"as stored" if self.stored else "composed here"}, by {self.factor}; {least}'
-    }
+    return {'scenes': f'{made}, by {self.factor}; {least}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """See `Study`."""
@@ -239,12 +228,11 @@ class SiScore(Study):
     batch = next(rows.batches(min(3, rows.num_examples), [0]))
     prepare = views.prepare
     assert prepare is not None
-    columns = jax.jit(lambda rows: map_rows(lambda row, _: prepare(row), rows, None))(
-      numeric_columns(batch)
-    )
+    prepared = jax.jit(lambda rows: map_rows(lambda row, _: prepare(row), rows, None))
+    columns = prepared(numeric_columns(batch))
 
     @jax.jit
-    def sample(view: Any) -> jax.Array:
+    def sample(view: Arrays) -> jax.Array:
       images = map_rows(lambda row, level: views.show(key, row, level), columns, view)
       shape = (len(images), SAMPLE_SIDE, SAMPLE_SIDE, 3)
       return jnp.clip(jax.image.resize(images, shape, 'linear'), 0, 1)
@@ -287,14 +275,8 @@ class SiScore(Study):
         yield self.means(SCENE_ACCURACY, published, keys, test=True)
         own = self._balanced(published, factor)
         yield self.means(BALANCED_ACCURACY, own, keys, paired=False)
-      yield of_means(
-        NORMALISED_ACCURACY,
-        published,
-        lambda own, base: metrics.normalised(own),
-        keys,
-        each=True,
-        confidence=self.confidence,
-      )
+      normalised = functools.partial(of_means, each=True, confidence=self.confidence)
+      yield normalised(NORMALISED_ACCURACY, published, lambda own, _: metrics.normalised(own), keys)
     for index in np.unique(classes).tolist():
       facets = {'class': CLASS_NAMES.get(index, f'class {index}')}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
@@ -308,15 +290,12 @@ class SiScore(Study):
     levels, shown = published.views, _shown(published)
     factors = metrics.varying(levels)
     share = AMONG_PLACES if metrics.LOCATION in factors else 0.0
+    share = share if self.balanced_share < 0 else self.balanced_share
     by = factor or (metrics.ROTATION if metrics.ROTATION in factors else '')
     compared = metrics.KEYS.get(by, designs.LEVEL)
     pooled = [key for key in designs.LEVEL if key not in compared]
-    kept = metrics.balanced(
-      shown,
-      metrics.places(levels, compared),
-      metrics.places(levels, pooled),
-      share if self.balanced_share < 0 else self.balanced_share,
-    )
+    groups, strata = (metrics.places(levels, keys) for keys in (compared, pooled))
+    kept = metrics.balanced(shown, groups, strata, share)
     return dataclasses.replace(published, shown=dict.fromkeys(published.labels, shown & kept))
 
   def _fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
@@ -339,7 +318,7 @@ class SiScore(Study):
 
 
 class Pairs(NamedTuple):
-  """Records with a row for each pair of object and background, and a view for each level."""
+  """Records with a row a pair of object and background, and a view a level."""
 
   records: RecordsReader
   design: Design
@@ -361,7 +340,7 @@ def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float)
   own, kept = (units(each, label, designs.LEVEL) for each in (published, balanced))
 
   def gap(weights: np.ndarray) -> np.ndarray:
-    return metrics.mean_of_finite(own.means(weights) - kept.means(weights))
+    return known_mean(own.means(weights) - kept.means(weights))
 
   return row(label, '', GAP, {}, bootstrap(gap, own, confidence)[0], confidence)
 
@@ -380,9 +359,6 @@ def _check_reach(design: Design) -> None:
   reached = np.ones(len(design), bool)
   for centre in (design.x, design.y):
     reached &= (centre + half > 0) & (centre - half < 1)
-  require(
-    bool(reached.any()),
-    'config.study.xs and ys',
-    (design.x.tolist()[:3], design.y.tolist()[:3]),
-    'places from which an object reaches into the image, about 0 to 1',
-  )
+  given = design.x.tolist()[:3], design.y.tolist()[:3]
+  valid = 'places from which an object reaches into the image, about 0 to 1'
+  require(bool(reached.any()), 'config.study.xs and ys', given, valid)

@@ -7,11 +7,10 @@ accuracies by cell without ρ. Rows that are stored in environments (rendition s
 they are.
 """
 
-from __future__ import annotations
-
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -21,7 +20,8 @@ from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.environments import leaks, near_duplicates, transforms
+from robustness.core.typing import Facts, PlainValue
+from robustness.environments import near_duplicates, transforms
 from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
 from robustness.environments.transforms import CLEAN
 from robustness.estimates.means import Estimate, part, row
@@ -30,48 +30,42 @@ from robustness.estimates.systematic import BALANCES, FORMULAS, SEEN, UNSEEN, Ce
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Figures, Findings, ImageShape, Preview, Recipes, Study
-from robustness.evaluation.views import Views, ViewTable, identity
+from robustness.evaluation.views import Arrays, Views, ViewTable, identity
 from robustness.present import charts, style
 from robustness.results import Results, Table
 
 GENERATED, STORED = 'generated', 'stored'
 PAPER = 'omran2022towards'
-RHO = Quantity(
+_higher = functools.partial(Quantity, better='higher')
+RHO = _higher(
   'rho',
   'robustness carried over to unseen classes (ρ)',
-  kind='ratio',
-  better='higher',
+  'ratio',
   high=1,
   headline=True,
   paper=PAPER,
 )
-UNSEEN_GAIN = Quantity(
-  'unseen_gain',
-  'accuracy on unseen classes minus that of the baseline',
-  better='higher',
-  low=-1,
-  headline=True,
+UNSEEN_GAIN = _higher(
+  'unseen_gain', 'accuracy on unseen classes minus that of the baseline', low=-1, headline=True
 )
-SEEN_ACCURACY = Quantity(
-  'seen', 'accuracy on classes seen in the environment', better='higher', drawn=True, paper=PAPER
+SEEN_ACCURACY = _higher(
+  'seen', 'accuracy on classes seen in the environment', drawn=True, paper=PAPER
 )
-UNSEEN_ACCURACY = Quantity(
-  'unseen',
-  'accuracy on classes not seen in the environment',
-  better='higher',
-  drawn=True,
-  paper=PAPER,
+UNSEEN_ACCURACY = _higher(
+  'unseen', 'accuracy on classes not seen in the environment', drawn=True, paper=PAPER
 )
-BASELINE = Quantity('baseline', 'accuracy of the baseline', better='higher', paper=PAPER)
+BASELINE = _higher('baseline', 'accuracy of the baseline', paper=PAPER)
 GRID_ACCURACY = dataclasses.replace(ACCURACY, headline=False, drawn=True)
 NEAR_DUPLICATES = Quantity(
   'near_duplicates', 'share of test images with a near-duplicate in training', better='lower'
 )
 ENVIRONMENT, CLASS_GROUP = 'environment', 'class_group'
 SEEN_IN_TRAINING = 'seen in training'
+ABOUT_WEIGHTS = ('classifier', 'initial weights', 'trained with', 'may have seen', 'compensated by')
 LONGEST_TITLE = 24
 """Letters of the classes of a group."""
-Found = tuple[Quantity, dict[str, Any], Estimate]
+Facts = Facts
+Found = tuple[Quantity, Mapping[str, object], Estimate]
 """An estimate, with what it is of and its facets."""
 
 
@@ -95,7 +89,7 @@ class Systematic(Study):
   """
 
   title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
-  papers: ClassVar[tuple[str, ...]] = ('omran2022towards',)
+  papers: ClassVar[tuple[str, ...]] = (PAPER,)
 
   source: str = GENERATED
   environments: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
@@ -122,7 +116,7 @@ class Systematic(Study):
     near_duplicates.check(self.near_duplicates)
 
   @property
-  def recording(self) -> dict[str, Any]:
+  def recording(self) -> dict[str, PlainValue]:
     """All settings but what is done with training rows, which no record depends on."""
     return {k: v for k, v in self.describe().items() if k != 'near_duplicates'}
 
@@ -150,9 +144,7 @@ class Systematic(Study):
     for label, recipe in recipes.items():
       self._check_groups(label, recipe, rows.description)
 
-  def _check_groups(
-    self, label: str, classifier: Mapping[str, Any], data: Mapping[str, Any]
-  ) -> None:
+  def _check_groups(self, label: str, classifier: Facts, data: Facts) -> None:
     if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
       return
     scored = {name: title for title, own in data['class_groups'].items() for name in own}
@@ -184,7 +176,7 @@ class Systematic(Study):
     table = Table(('class group', *environments), cells)
     return Preview({title: table}, {'cells': _picture(environments, groups, seen)})
 
-  def _names(self, data: Mapping[str, Any]) -> tuple[str, ...]:
+  def _names(self, data: Facts) -> tuple[str, ...]:
     """Returns the names of E_1, ..., E_M."""
     if self.source == GENERATED:
       return self.environments
@@ -195,7 +187,7 @@ class Systematic(Study):
       )
     return tuple(data['environments'][1:])
 
-  def _clean(self, data: Mapping[str, Any]) -> str:
+  def _clean(self, data: Facts) -> str:
     """Returns what E_0 is called: of stored environments it says which of them it is."""
     return CLEAN if self.source == GENERATED else f'{CLEAN} ({data["environments"][0]})'
 
@@ -219,27 +211,14 @@ class Systematic(Study):
     for name in self.environments:
       transforms.get(name).check_shape(image_shape)
 
-    def show(
-      key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-    ) -> jax.Array:
-      return transforms.transform(
-        key, row['image'], view[ENVIRONMENT], view['level'], self.environments
-      )
+    def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+      given = row['image'], view[ENVIRONMENT], view['level']
+      return transforms.transform(key, *given, self.environments)
 
-    table = [(0, 0), *self._levels]
-    ids = [
-      0,
-      *(transforms.get(self.environments[k - 1]).view_base + level for k, level in self._levels),
-    ]
-    return Views(
-      show,
-      np.array(ids, np.int32),
-      {
-        ENVIRONMENT: np.array([k for k, _ in table], np.int32),
-        'level': np.array([level for _, level in table], np.int32),
-      },
-      sequential=True,
-    )
+    environment, level = np.array([(0, 0), *self._levels], np.int32).T
+    bases = [0, *(transforms.get(name).view_base for name in self.environments)]
+    ids = np.array(bases, np.int32)[environment] + level
+    return Views(show, ids, {ENVIRONMENT: environment, 'level': level}, sequential=True)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names views 'clean' and '<environment> <level>'; rows that are stored have one view."""
@@ -275,13 +254,18 @@ class Systematic(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, and what the initial weights may have seen."""
     findings = super().reduce(evaluations, image_shape)
-    rows = [
-      leaks.row(e.label, facts, self._may_have_seen(e), self._baseline_of(e.label))
-      for e in evaluations
-      if 'initial_weights' in (facts := e.records.identity['classifier'])
-    ]
+    rows = []
+    for evaluation in evaluations:
+      label, facts = evaluation.label, evaluation.records.identity['classifier']
+      if 'initial_weights' not in facts:
+        continue
+      parts = facts.get('initial_weights_trained_with')
+      trained = 'not known' if parts is None else ', '.join(parts) or 'flips and crops'
+      seen = ', '.join(self._may_have_seen(evaluation)) or 'none'
+      compensated = self._baseline_of(label) or 'nothing'
+      rows.append([label, facts['initial_weights'], trained, seen, compensated])
     if rows:
-      findings.tables['initial_weights'] = Table(leaks.COLUMNS, rows)
+      findings.tables['initial_weights'] = Table(ABOUT_WEIGHTS, rows)
     return findings
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
@@ -313,7 +297,7 @@ class Systematic(Study):
           found += self._transfer(levels[label], levels.get(baseline), by_level, noted)
       yield part([row(label, '', *of, self.confidence) for of in found])
 
-  def _accuracies(self, cells: Cells, facts: Mapping[str, Any], trained: bool) -> Iterator[Found]:
+  def _accuracies(self, cells: Cells, facts: Facts, trained: bool) -> Iterator[Found]:
     """Yields accuracies by environment, of all classes, of each group and of each class."""
     data = facts['data']
     environments = [self._clean(data), *self._names(data)]
@@ -335,14 +319,14 @@ class Systematic(Study):
     self,
     cells: Cells,
     baseline: Cells | None,
-    places: Sequence[tuple[dict[str, Any], Sequence[int]]],
+    places: Sequence[tuple[Mapping[str, object], Sequence[int]]],
     notes: Mapping[str, str],
   ) -> Iterator[Found]:
     """Yields ρ and what it is made of, as means over the columns of each place."""
     settings = self.formula, self.baseline_by_cell, self.samples
     for facets, columns in places:
       rho = cells.rho(columns, baseline, *settings)
-      note = '; '.join(filter(None, (rho.note, notes.get(facets.get(ENVIRONMENT, '')))))
+      note = '; '.join(filter(None, (rho.note, notes.get(str(facets.get(ENVIRONMENT, ''))))))
       yield RHO, facets, dataclasses.replace(rho, note=note)
       yield SEEN_ACCURACY, facets, cells.accuracy(columns, SEEN)
       yield UNSEEN_ACCURACY, facets, cells.accuracy(columns, UNSEEN)
@@ -355,19 +339,39 @@ class Systematic(Study):
     return self.baseline if self.baseline != label else ''
 
   def _may_have_seen(self, evaluation: Evaluation) -> tuple[str, ...]:
-    """Returns the environments that a classifier's initial weights may have seen."""
+    """Returns the environments that a classifier's initial weights may have seen.
+
+    They are those that the weights' augmentations resemble; all where these are not known, or where
+    environments are stored images, which the weights' training may have had.
+    """
     facts = evaluation.records.identity
     names = self._names(facts['data'])
-    return leaks.may_have_seen(facts['classifier'], names, self.source == STORED)
+    if 'initial_weights' not in facts['classifier']:
+      return ()
+    resembles = facts['classifier'].get('initial_weights_resemble')
+    if self.source == STORED or resembles is None:
+      return names
+    return tuple(name for name in names if name in resembles)
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Returns what its initial weights may have seen, by environment, '' for the mean over all."""
-    facts = {e.label: e.records.identity['classifier'] for e in evaluations}
+    """Returns what its initial weights may have seen, by environment, '' for the mean over all.
+
+    Weights that were trained elsewhere, for example with rotations, bring robustness to all classes
+    that the training here did not give. A baseline from the same weights has it too, and ρ
+    subtracts the baseline's accuracy.
+    """
     seen, baseline = self._may_have_seen(evaluation), self._baseline_of(evaluation.label)
     if not seen:
       return {}
-    note = leaks.note(facts[evaluation.label], facts.get(baseline), baseline)
-    return dict.fromkeys(['', *seen], note)
+    facts = {e.label: e.records.identity['classifier'] for e in evaluations}
+    weights, before = facts[evaluation.label]['initial_weights'], facts.get(baseline)
+    if before is None:
+      why = ', which nothing compensates for: set config.study.baseline'
+    elif weights not in (before.get('initial_weights'), before.get('weights')):
+      why = f', and the baseline {baseline} began with others'
+    else:
+      why = f'; {baseline} compensates'
+    return dict.fromkeys(['', *seen], f'the initial weights {weights} may have seen it{why}')
 
   def _cells(self, evaluation: Evaluation) -> Cells:
     """Returns what was right by environment, clean first, levels averaged."""
@@ -402,12 +406,9 @@ class Systematic(Study):
     """Returns `near_duplicates` of every classifier trained here, and a table of the pairs."""
     distinct = {id(own): own for own in training.values()}
     hashed = {key: near_duplicates.hashed(own) for key, own in distinct.items()}
-    shares, table = near_duplicates.between(
-      near_duplicates.hashed(rows),
-      {label: hashed[id(own)] for label, own in training.items()},
-      self.near_duplicates,
-      self.confidence,
-    )
+    own = {label: hashed[id(rows_of)] for label, rows_of in training.items()}
+    given = self.near_duplicates, self.confidence
+    shares, table = near_duplicates.between(near_duplicates.hashed(rows), own, *given)
     found = [
       row(label, '', NEAR_DUPLICATES, {}, share, self.confidence) for label, share in shares.items()
     ]
@@ -429,7 +430,7 @@ class Systematic(Study):
       )
     return figures
 
-  def _shown_in_training(self, data: Mapping[str, Any]) -> tuple[list[str], list[str], np.ndarray]:
+  def _shown_in_training(self, data: Facts) -> tuple[list[str], list[str], np.ndarray]:
     """Returns environments, titles of class groups, and which cells training shows [G, E]."""
     members = data['class_groups']
     groups = {number: own for number, own in enumerate(_in_order(members)) if members[own]}
@@ -455,7 +456,7 @@ def _title(group: str, classes: Sequence[str]) -> str:
   return f'{group}: {listed}' if short else f'{group} ({len(classes)} classes)'
 
 
-def _is_trained_on(classifier: Mapping[str, Any], study: Systematic, names: Sequence[str]) -> bool:
+def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -> bool:
   """Whether a classifier's training shows these environments to the groups of their number."""
   if study.source == STORED:
     return classifier.get('training_split') == 'train'

@@ -1,7 +1,8 @@
 """The trade-off between frequencies: change of accuracy against share of high-frequency energy.
 
-Every classifier is shown the same corrupted images, whose energies are measured as they are shown
-(Yin et al. 2019, section 4.2, figure 6). The first classifier is the one that changes are from.
+Every classifier is shown the same corrupted images, made or stored, whose energies are measured as
+they are shown (Yin et al. 2019, section 4.2, figure 6). The first classifier is the one that
+changes are from.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from robustness.corruptions.views import CorruptionViews
+from robustness.corruptions.stored import GENERATED, StoredOrMade
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.estimates.spectra import energy_fraction, known_mean
@@ -22,7 +23,7 @@ from robustness.evaluation.outcomes import Recorded, right
 from robustness.evaluation.study import IMAGES, Figures
 from robustness.fourier.filters import lowest_kept
 from robustness.present import charts
-from robustness.present.named_points import Panel, named_points
+from robustness.present.forms import NamedPoints, named_points
 from robustness.present.notation import Notation
 from robustness.results import Results
 
@@ -32,26 +33,22 @@ HIGH_FREQUENCY_FRACTION = Quantity(
 
 
 @dataclasses.dataclass(frozen=True)
-class Tradeoff(CorruptionViews):
-  """Settings, beside those of `CorruptionViews`.
-
-  Attributes:
-  """
+class Tradeoff(StoredOrMade):
+  """The settings are those of `StoredOrMade`."""
 
   title: ClassVar[str] = 'Robustness by frequency: the trade-off'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   fewest_classifiers: ClassVar[int] = 2
+  needs_clean: ClassVar[bool] = True
   quantities = (*QUANTITIES, ACCURACY, CLEAN_ACCURACY, HIGH_FREQUENCY_FRACTION)
 
+  source: str = GENERATED
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.require(
-      len(self.names) >= 3,
-      'corruptions',
-      'at least three corruptions, through which a line is drawn',
-    )
+    valid = 'at least three corruptions, through which a line is drawn'
+    self.require(len(self.names) >= 3, 'corruptions', valid)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies with their changes from the first classifier, shares of high frequency in
@@ -77,15 +74,11 @@ class Tradeoff(CorruptionViews):
     for label in others:
       own = results.table[results.table.classifier == label]
       line = own[own['quantity'] == LINE.name]
-      fitted = ', '.join(f'{q.name} {_told(own, q)}' for q in (SLOPE, RESIDUAL))
-      panels.append(
-        Panel(
-          (label, fitted),
-          shares.set_index('corruption'),
-          select(own, ACCURACY.name, first, corruption=...).set_index('corruption'),
-          line.set_index('high_frequency_share') if len(line) else line,
-        )
-      )
+      told = ((q, own[own['quantity'] == q.name].itertuples()) for q in (SLOPE, RESIDUAL))
+      fitted = ', '.join(f'{q.name} {Notation(q).bare(row)}' for q, rows in told for row in rows)
+      changes = select(own, ACCURACY.name, first, corruption=...).set_index('corruption')
+      line = line.set_index('high_frequency_share') if len(line) else line
+      panels.append(NamedPoints((label, fitted), shares.set_index('corruption'), changes, line))
     height, width, _ = results.data['image_shape']
     rows, columns = lowest_kept(height, width, self.bandwidth)
     caption = (
@@ -96,8 +89,3 @@ class Tradeoff(CorruptionViews):
     )
     x, y = 'share of high-frequency energy (%)', f'accuracy minus that of {first} (points)'
     return {'tradeoff': (named_points(panels, x, y), caption), **charts.draw(results)}
-
-
-def _told(rows: pd.DataFrame, quantity: Quantity) -> str:
-  (row,) = rows[rows['quantity'] == quantity.name].itertuples()
-  return Notation(quantity).bare(row)

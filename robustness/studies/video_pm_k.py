@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 
 from robustness.core.rows import Rows
 from robustness.core.settings import parse
+from robustness.core.typing import Facts
 from robustness.estimates.means import means, part, row
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
@@ -60,6 +61,11 @@ NEIGHBORS_ONLY = _drawn(
   better='higher',
 )
 OFFSET_ERROR = _drawn('error', 'error by signed distance from the anchor', better='lower')
+TURNED = _drawn(
+  'turned_wrong',
+  'share of sets with a right anchor and a wrong frame so far from it',
+  better='lower',
+)
 CONDITIONAL = _drawn(
   'conditional_accuracy', 'accuracy k frames from an anchor that is right', better='higher'
 )
@@ -114,7 +120,8 @@ class VideoPmK(Study):
   lists_failures: ClassVar[bool] = False  # its own table and gallery show anchors with neighbors
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
   quantities = (
-    *(PM_K, ANCHOR, DROP, NEIGHBORS_ONLY, OFFSET_ERROR, CONDITIONAL, STATIC, SLOPE, INTERCEPT),
+    *(PM_K, ANCHOR, DROP, NEIGHBORS_ONLY, OFFSET_ERROR, TURNED, CONDITIONAL),
+    *(STATIC, SLOPE, INTERCEPT),
     *(WITHIN, REVIEW_ANCHOR, REVIEW_WORST, REVIEW_DROP),
   )
 
@@ -154,16 +161,15 @@ class VideoPmK(Study):
     """Refuses rows that are no frames of neighbor sets."""
     columns.check_names(next(rows.batches(1, [0])))
 
-  def prediction_scores(self, config: Mapping[str, Any]) -> FrameScores:
+  def prediction_scores(self, config: Facts) -> FrameScores:
     """See `ScoresPredictions`; the keys are those of `Rescoring`."""
-    return FrameScores(parse(Rescoring, config, 'config'), self)
+    return FrameScores(parse(Rescoring, config, 'config'), self, self.review)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, and as tables of facts the sets and the most damaged of them.
 
     The k of the estimates is `metrics.effective_k`.
     """
-    del image_shape
     predictions = self._predictions(evaluations)
     sets = next(iter(predictions.values())).sets
     within = self._within(sets)
@@ -206,7 +212,7 @@ class VideoPmK(Study):
     yield from self._accuracies(outcomes)
     yield self._means(PM_K, self._worst(outcomes), test=True)  # over all distances: at k
     yield from self._curves(outcomes)
-    yield self._offset_errors(outcomes)
+    yield from self._by_offset(outcomes)
     if len(outcomes) > 1:
       yield from self._across(outcomes)
     labels = sets.labels[sets.anchors]
@@ -228,7 +234,7 @@ class VideoPmK(Study):
           )
 
   def _accuracies(
-    self, outcomes: Mapping[str, SetOutcomes], facets: Mapping[str, Any] | None = None
+    self, outcomes: Mapping[str, SetOutcomes], facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracy on anchors, pm-k and the drop of some sets, whose facets are given."""
     anchor = {label: own.anchor[:, None] for label, own in outcomes.items()}
@@ -257,11 +263,13 @@ class VideoPmK(Study):
     values: Mapping[str, np.ndarray],
     views: pd.DataFrame = ONE_VIEW,
     shown: Mapping[str, np.ndarray] | None = None,
-    **given: Any,
+    test: bool = False,
+    facets: Mapping[str, object] | None = None,
   ) -> pd.DataFrame:
     """Returns means of values [A, V] by the facets of the views; see `estimates.means.means`."""
     by = tuple(views.columns)
-    return means(quantity, Values(values, views, shown), by, confidence=self.confidence, **given)
+    given = Values(values, views, shown)
+    return means(quantity, given, by, confidence=self.confidence, test=test, facets=facets)
 
   def _curves(self, outcomes: Mapping[str, SetOutcomes]) -> Iterator[pd.DataFrame]:
     """Yields pm-0 to pm-(k − 1), pm-0 to pm-k of neighbors alone, and the accuracy at exactly 1 to
@@ -283,17 +291,31 @@ class VideoPmK(Study):
       curve = self._means(CONDITIONAL, {label: hit}, views, {label: there})
       yield curve.sort_values('k', kind='stable')
 
-  def _offset_errors(
-    self, outcomes: Mapping[str, SetOutcomes], facets: Mapping[str, Any] | None = None
-  ) -> pd.DataFrame:
-    """Returns how often frames at each signed distance are wrong (the paper's figure 5)."""
+  def _by_offset(
+    self, outcomes: Mapping[str, SetOutcomes], facets: Mapping[str, object] | None = None
+  ) -> Iterator[pd.DataFrame]:
+    """Yields how often frames at each signed distance are wrong, and wrong beside a right anchor,
+    over the sets with such a frame; the latter also over all classifiers together.
+
+    The paper's figure 5 has a "% adversarial" that it does not define; its ticks, up to 8, fit a
+    right anchor and a wrong frame, which is never so at the anchor itself.
+    """
     first = next(iter(outcomes.values()))
+    there = metrics.by_offset(first, np.ones_like(first.group, bool), np.ones_like(first.anchor))
+    views = pd.DataFrame({'offset': np.unique(np.append(first.offset, 0))})
     wrong = {
       label: metrics.by_offset(own, ~own.neighbor, ~own.anchor) for label, own in outcomes.items()
     }
-    there = metrics.by_offset(first, np.ones_like(first.group, bool), np.ones_like(first.anchor))
-    views = pd.DataFrame({'offset': np.unique(np.append(first.offset, 0))})
-    return self._means(OFFSET_ERROR, wrong, views, dict.fromkeys(wrong, there), facets=facets)
+    turned = {
+      label: metrics.by_offset(
+        own, own.anchor[own.group] & ~own.neighbor, np.zeros_like(own.anchor)
+      )
+      for label, own in outcomes.items()
+    }
+    together = {EVERY_CLASSIFIER: np.mean([*turned.values()], axis=0)} if len(turned) > 1 else {}
+    for quantity, values in ((OFFSET_ERROR, wrong), (TURNED, turned), (TURNED, together)):
+      if values:
+        yield self._means(quantity, values, views, dict.fromkeys(values, there), facets=facets)
 
   def _across(self, outcomes: Mapping[str, SetOutcomes]) -> Iterator[pd.DataFrame]:
     """Yields accuracy on one static set, and the line of accuracy pm-k over that on anchors."""
@@ -320,12 +342,7 @@ class VideoPmK(Study):
 
     Anchors are resampled with what there is of them before and after (the paper's table 4).
 
-    Args:
-      unreviewed: of the same classifiers on the sets before their review.
-      reviewed: on what passed the review.
-
-    Raises:
-      InputError: a reviewed anchor that is not among the unreviewed.
+    A reviewed anchor that is not among the unreviewed is refused.
     """
     both = [self._predictions(evaluations) for evaluations in (unreviewed, reviewed)]
     sets = [next(iter(predictions.values())).sets for predictions in both]
@@ -333,7 +350,7 @@ class VideoPmK(Study):
     before, after = (within._outcomes(predictions) for predictions in both)
     for frames, outcomes in ((UNREVIEWED, before), (REVIEWED, after)):
       yield from within._accuracies(outcomes, {'frames': frames})
-      yield within._offset_errors(outcomes, {'frames': frames})
+      yield from within._by_offset(outcomes, {'frames': frames})
     shown = np.ones((len(sets[0].anchors), 4), bool)
     shown[:, 2:] = np.isin(np.arange(len(shown)), place)[:, None]
     values = {label: np.zeros_like(shown) for label in before}
@@ -354,7 +371,7 @@ class VideoPmK(Study):
       yield of_means(
         quantity,
         table,
-        functools.partial(_signed_sum, np.array(signs)),
+        functools.partial(lambda signs, own, _: own @ signs, np.array(signs)),
         ('view',),
         confidence=self.confidence,
         facets=facets,
@@ -402,14 +419,13 @@ class VideoPmK(Study):
       for pair in nearest[np.argsort(-share, kind='stable')][: self.failures]:
         group = int(pairs.group[pair])
         anchor, neighbor = int(sets.anchors[group]), int(pairs.frame[pair])
-        cells: dict[str, Any] = {
+        titles = (class_name(v, sets.class_names) for v in sets.labels[anchor].tolist() if v >= 0)
+        cells: dict[str, object] = {
           'classifier': label,
           'anchor': sets.frames[anchor],
           'neighbor': sets.frames[neighbor],
           'offset': int(pairs.offset[pair]),
-          'labels': ', '.join(
-            class_name(v, sets.class_names) for v in sets.labels[anchor].tolist() if v >= 0
-          ),
+          'labels': ', '.join(titles),
         }
         for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
           cells[f'{name} predicted'] = class_name(int(own.prediction[frame]), sets.class_names)
@@ -432,10 +448,6 @@ class VideoPmK(Study):
   def figures(self, results: Results) -> Figures:
     """See `Study`."""
     return {**charts.draw(results), **testbed.draw(results), **_galleries(results)}
-
-
-def _signed_sum(signs: np.ndarray, means_of: np.ndarray, _: np.ndarray) -> np.ndarray:
-  return means_of @ signs
 
 
 def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:

@@ -1,7 +1,5 @@
 """Training a classifier: settings, schedule, state, step, checkpoints and the loop."""
 
-from __future__ import annotations
-
 from robustness.training.checkpoint import load_variables
 from robustness.training.loop import train
 from robustness.training.preemption import Preempted

@@ -1,21 +1,17 @@
 """Checkpoints of a training, with Orbax: the whole state and the place in the input.
 
 A directory holds `classifier.json`, which says what is trained and how, and `checkpoints/<step>/`.
-Orbax writes a checkpoint beside its place and renames it when it is whole, so a kill during a save
-leaves the one before. It takes arrays where they are: `save` waits for their digest and for no
-disk, and several processes each write a part. The digest, of arrays, position and
-facts, lies in the position: what was altered since is refused when it is read. Checkpoints of
-earlier versions have no digest and are taken as they are. What is read are numpy arrays, so a
-checkpoint of one machine, number of devices or of processes opens on any other.
+Orbax renames a checkpoint when it is whole, so a kill during a save keeps the one before. The
+digest of arrays, position and facts lies in the position: what was altered since is refused when it
+is read; checkpoints of earlier versions have none. What is read are numpy arrays, so a checkpoint
+of one machine, number of devices or of processes opens on any other.
 """
-
-from __future__ import annotations
 
 import json
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 import jax
 import numpy as np
@@ -26,6 +22,7 @@ from robustness.core import disk, json_files
 from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.core.typing import Facts, PlainValue, PyTree, Variables
 from robustness.parallel.processes import barrier, exchange
 from robustness.training.preemption import interrupt_deferred
 from robustness.training.state import TrainState, chosen_variables
@@ -50,13 +47,11 @@ Path = str | os.PathLike[str]
 class Checkpoints:
   """The checkpoints of one directory; use as a context, which waits for saves under way."""
 
-  def __init__(self, directory: Path, facts: Mapping[str, Any], position: Mapping[str, int]):
+  def __init__(self, directory: Path, facts: Facts, position: Mapping[str, int]):
     """Opens or begins a directory; all processes of a run call everything here.
 
-    Args:
-      directory: made if it is not there.
-      facts: plain values that decide what comes out of the training; written to `classifier.json`.
-      position: plain values saved with the place in the input, for example the seed.
+    `facts`, plain values that decide what comes out of the training, are written to
+    `classifier.json`; `position` is saved with the place in the input, for example the seed.
 
     Raises:
       InputError: the directory holds checkpoints of a training with other facts.
@@ -78,14 +73,10 @@ class Checkpoints:
       raise
 
   def restore(self, template: TrainState) -> TrainState | None:
-    """Returns the newest checkpoint as numpy arrays, or None if there is none.
-
-    Args:
-      template: a state with the wanted shapes and types; its values are not used.
+    """Returns the newest checkpoint as numpy arrays, or None; `template` has its shapes and types.
 
     Raises:
-      InputError: the checkpoint is damaged, or is one of another architecture (the first keys that
-        differ are named).
+      InputError: the checkpoint is damaged, or of another architecture (with the keys that differ).
     """
     step = self._newest()
     if step is None:
@@ -93,25 +84,19 @@ class Checkpoints:
     saved = _read(self._directory / FOLDER_NAME / str(step))
     _check_same(
       _shapes(serialization.to_state_dict(template)),
-      _shapes(saved.state),
+      _shapes(saved),
       f'the checkpoint of step {step} in {self._directory} is of another architecture',
     )
-    return serialization.from_state_dict(template, saved.state)
+    return serialization.from_state_dict(template, saved)
 
   def save(self, state: TrainState, examples_seen: int) -> None:
-    """Begins to save a state; the writing goes on beside the next steps.
-
-    Args:
-      state: arrays of JAX, which a step may be given to reuse when this returns, or of numpy.
-      examples_seen: rows consumed since the first step.
-
-    Raises:
-      OSError: no room for it; nothing is written then.
-    """
+    """Begins to save a state of JAX's arrays, whose memory a step may reuse afterwards, or of
+    numpy's; the writing goes on beside the next steps. Raises OSError where there is no room for
+    it."""
     saved = serialization.to_state_dict(state)
     disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(saved)))
     step = int(saved['step'])
-    position: dict[str, Any] = {'step': step, 'examples_seen': examples_seen, **self._position}
+    position: dict[str, object] = {'step': step, 'examples_seen': examples_seen, **self._position}
     if jax.process_index() == 0:
       position[DIGEST] = _digest(saved, position, self._directory)
     with interrupt_deferred():
@@ -139,7 +124,7 @@ class Checkpoints:
     step = self._manager.latest_step()
     return json.loads(exchange('the newest checkpoint', json.dumps(step))[0])
 
-  def _claim(self, facts: dict[str, Any]) -> None:
+  def _claim(self, facts: Facts) -> None:
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():
       _check_same(
@@ -149,11 +134,8 @@ class Checkpoints:
       write_atomically(path, (json.dumps(facts, indent=2, sort_keys=True) + '\n').encode())
 
 
-def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-  """Reads a trained classifier.
-
-  Args:
-    directory: what `train` wrote.
+def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
+  """Reads a trained classifier from a directory that `train` wrote.
 
   Returns:
     `{'params', 'batch_stats'}` of the newest checkpoint as numpy arrays (the best ones where they
@@ -170,7 +152,7 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
   step = newest_step(root)
   if step is None:
     raise InputError(f'{root} holds no finished checkpoint yet; let the training go on.')
-  state = _read(root / FOLDER_NAME / str(step)).state
+  state = _read(root / FOLDER_NAME / str(step))
   facts = {**_load_json(root / FACTS_NAME), 'step': step}
   if best := state.get('best'):
     if best['score'] < 0:
@@ -182,13 +164,13 @@ def load_variables(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
   return chosen_variables(state), facts
 
 
-def progress(facts: Mapping[str, Any]) -> dict[str, int]:
+def progress(facts: Facts) -> dict[str, int]:
   """Returns of a checkpoint's facts `step`, `total_steps` and, of the best weights, `kept_step`."""
   known = {**facts, 'total_steps': facts.get('training', {}).get('total_steps')}
   return {name: known[name] for name in PROGRESS if known.get(name) is not None}
 
 
-def unfinished(facts: Mapping[str, Any]) -> str:
+def unfinished(facts: Facts) -> str:
   """Returns how far a training was that did not reach its end, 'step 100 of 188'; '' if it did."""
   steps = progress(facts)
   step, total = steps['step'], steps.get('total_steps', 0)
@@ -196,10 +178,8 @@ def unfinished(facts: Mapping[str, Any]) -> str:
 
 
 def newest_step(directory: Path) -> int | None:
-  """Returns the step of the newest whole checkpoint of a training, or None.
-
-  Only lists names, so another process may save and delete checkpoints at the same time.
-  """
+  """Returns the step of the newest whole checkpoint of a training, or None; only lists names, so
+  that another process may save and delete checkpoints at the same time."""
   folder = pathlib.Path(directory).absolute() / FOLDER_NAME
   if not folder.is_dir():
     return None
@@ -207,11 +187,8 @@ def newest_step(directory: Path) -> int | None:
 
 
 class _Manager(ocp.CheckpointManager):
-  """A manager that leaves it to the training to ask JAX whether to stop.
-
-  Processes agree on a step by the last one that each has asked about; a thread that finishes the
-  save of an earlier step must not ask again.
-  """
+  """A manager that does not ask JAX whether to stop: processes agree on a step by the last one that
+  each has asked about; a thread that finishes the save of an earlier step must not ask again."""
 
   def reached_preemption(self, step: int) -> bool:
     """Returns False."""
@@ -219,8 +196,8 @@ class _Manager(ocp.CheckpointManager):
     return False
 
 
-def _read(folder: pathlib.Path) -> Any:
-  """Returns the `state`, as numpy arrays, and the `position` of one checkpoint's folder."""
+def _read(folder: pathlib.Path) -> dict[str, PyTree]:
+  """Returns the state in one checkpoint's folder as numpy arrays."""
   process = jax.process_index()
   alone = ocp.options.MultiprocessingOptions(process, {process}, f'process{process}')
   handlers = ocp.CompositeCheckpointHandler(
@@ -241,7 +218,7 @@ def _read(folder: pathlib.Path) -> Any:
     digest = position.pop(DIGEST, None)
     if digest not in (None, _digest(saved.state, position, folder.parents[1])):
       raise ValueError('it was altered: it has another digest than when it was saved')
-    return saved
+    return saved.state
   except InputError:  # of the facts
     raise
   except Exception as error:  # Orbax, its store and its codecs fail in their own ways
@@ -251,7 +228,7 @@ def _read(folder: pathlib.Path) -> Any:
     ) from error
 
 
-def _digest(state: Mapping[str, Any], position: Mapping[str, Any], directory: pathlib.Path) -> str:
+def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Path) -> str:
   """Returns the SHA-256 of a state's arrays, of its position and of the facts in a directory."""
   arrays = {name: _on_host(value) for name, value in _flat(state).items() if value is not None}
   texts = {'position': position, 'facts': _load_json(directory / FACTS_NAME)}
@@ -259,24 +236,24 @@ def _digest(state: Mapping[str, Any], position: Mapping[str, Any], directory: pa
   return digest_of({**arrays, **plain})
 
 
-def _on_host(value: Any) -> np.ndarray:
+def _on_host(value: PyTree) -> np.ndarray:
   """Returns an array that all devices, perhaps of several processes, have alike."""
   return np.asarray(value.addressable_data(0) if isinstance(value, jax.Array) else value)
 
 
-def _load_json(path: pathlib.Path) -> dict[str, Any]:
+def _load_json(path: pathlib.Path) -> Facts:
   return json_files.read(path, FACTS_FORM, 'Give another directory.')
 
 
-def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(tree: Mapping[str, PyTree]) -> dict[str, PyTree]:
   return traverse_util.flatten_dict(dict(tree), sep='.')
 
 
-def _shapes(tree: Mapping[str, Any]) -> dict[str, str]:
+def _shapes(tree: Mapping[str, PyTree]) -> dict[str, str]:
   return {key: f'{value.dtype}{list(value.shape)}' for key, value in _flat(tree).items()}
 
 
-def _check_same(here: Mapping[str, Any], there: Mapping[str, Any], what: str) -> None:
+def _check_same(here: Facts, there: Facts, what: str) -> None:
   keys = [key for key in sorted({**here, **there}) if here.get(key) != there.get(key)]
   if keys:
     lines = [

@@ -1,9 +1,6 @@
 """The accuracy of weights between the steps of a training, and which training rows are held out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,6 +9,7 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
+from robustness.core.typing import Variables
 from robustness.evaluation.runner import Evaluator, PlacedBlock
 from robustness.evaluation.views import identity
 from robustness.models.classifier import Classifier
@@ -20,7 +18,6 @@ from robustness.parallel.mesh import own_copy
 from robustness.parallel.processes import exchange
 from robustness.video.columns import clips
 
-Variables = Mapping[str, Any]
 BASE = 'base_id'
 """The column of the image that stored corrupted images were made of."""
 
@@ -41,12 +38,8 @@ class Accuracy:
   ):
     """Opens nothing before the first call.
 
-    Args:
-      label: of the classifier.
-      measured: from the first weights to the classifier and the rows that it is shown.
-      seed: of the experiment.
-      parallel: devices of this process.
-      resident_bytes: rows that have at most these bytes are read once and stay on the devices.
+    `measured` is from the first weights to the classifier and the rows that it is shown; rows of at
+    most `resident_bytes` are read once and stay on the devices.
     """
     self._label, self._measured, self._parallel = label, measured, parallel
     self._key = random_keys.stream(seed, 'accuracy')
@@ -79,13 +72,10 @@ class Accuracy:
 
 
 class KeptBlocks:
-  """Placed blocks for several evaluations of the same rows; iterate it for each.
-
-  Blocks that together have at most `most` bytes stay on the devices after the first time.
-  """
+  """Placed blocks for several evaluations of the same rows; iterate it for each. Blocks that
+  together have at most `most` bytes, over all devices, stay on the devices after the first time."""
 
   def __init__(self, read: Callable[[], Iterator[PlacedBlock]], most: int):
-    """Args: read: reads and places all blocks; most: bytes that are kept, over all devices."""
     self._read, self._most = read, most
     self._kept: list[PlacedBlock] = []
 
@@ -106,7 +96,7 @@ class KeptBlocks:
       self._kept = kept
 
 
-def split_validation(rows: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
+def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   """Returns the rows to train on and those to validate on, see `held_out`.
 
   All frames of a clip are on one side, and all stored versions of an image.
@@ -116,7 +106,7 @@ def split_validation(rows: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
   return held_out(rows.num_examples, share, columns.get(BASE) if units is None else units)
 
 
-def columns_of(rows: Any) -> Mapping[str, np.ndarray]:
+def columns_of(rows: Rows) -> Mapping[str, np.ndarray]:
   """Returns what all rows have beside images; nothing of rows that are read front to back."""
   try:
     return rows.without_images()

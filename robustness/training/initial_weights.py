@@ -1,11 +1,8 @@
 """Weights that a training begins with: imported ones, with a new last layer for new classes."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from flax import traverse_util
 
@@ -13,9 +10,10 @@ from robustness.augment.policy import Policy
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.typing import Facts, Variables
 from robustness.models import catalog, hub, label_space, weights
+from robustness.models.architecture import Weights
 from robustness.models.naming import HEAD_BIAS
-from robustness.models.pretrained import Weights
 from robustness.training.checkpoint import FACTS_NAME, load_variables, unfinished
 
 LAST_LAYER = HEAD_BIAS[:-1]
@@ -34,17 +32,14 @@ class InitialWeights:
   """Imported weights, and the normalisation they were trained for.
 
   Attributes:
-    name: of the weights, for results.
-    variables: `params` and `batch_stats`.
     class_names: of their outputs; () if the file does not say.
-    mean: subtracted from images in [0, 1], one value a channel.
-    std: divides the difference.
+    mean, std: what images in [0, 1] are normalised by, one value a channel.
     trained_with: augmentations beside flips and crops, by name; None is not known.
     unfinished: how far an unfinished training of a checkpoint folder is; '' for all else.
   """
 
   name: str
-  variables: Mapping[str, Any]
+  variables: Variables
   class_names: tuple[str, ...]
   mean: tuple[float, ...]
   std: tuple[float, ...]
@@ -52,7 +47,7 @@ class InitialWeights:
   unfinished: str = ''
 
   @property
-  def facts(self) -> dict[str, Any]:
+  def facts(self) -> Facts:
     """Their name, what they were trained with, and which transforms of `robustness.environments`
     that resembles, for results; None is not known."""
     resembles = None
@@ -66,7 +61,7 @@ class InitialWeights:
       **({'initial_weights_unfinished': self.unfinished} if self.unfinished else {}),
     }
 
-  def for_classes(self, class_names: Sequence[str]) -> dict[str, Any]:
+  def for_classes(self, class_names: Sequence[str]) -> Variables:
     """Returns what a network for these classes begins with.
 
     The last layer is left out, and so drawn, unless the classes are the same in the same order.
@@ -87,13 +82,9 @@ def published(name: str, architecture: str) -> Weights | None:
 def load(
   name: str, architecture: str, input_shape: tuple[int, int, int], positions: str = 'bicubic'
 ) -> InitialWeights | None:
-  """Reads the weights that `config.classifier.initial_weights` names; None if it names none.
-
-  Args:
-    name: a file, a checkpoint folder, or the name of published weights.
-    architecture: that the training is of.
-    input_shape: height, width and channels of the images to train on.
-    positions: how position embeddings are resampled.
+  """Reads the weights that `config.classifier.initial_weights` names: a file, a checkpoint folder,
+  or published weights; None if it names none. `positions` is how position embeddings are
+  resampled.
 
   Raises:
     InputError: the weights are not there, or are of another architecture.
@@ -120,12 +111,8 @@ def load(
   return InitialWeights(entry.name, variables, names, entry.mean, entry.std, entry.trained_with)
 
 
-def from_checkpoints(path: pathlib.Path) -> tuple[InitialWeights, dict[str, Any]]:
-  """Returns the weights of a checkpoint folder of a classifier, and the facts beside them.
-
-  Raises:
-    InputError: see `load_variables`; or facts that lack what a classifier is built from.
-  """
+def from_checkpoints(path: pathlib.Path) -> tuple[InitialWeights, Facts]:
+  """Returns the weights of a classifier's checkpoint folder, and the facts beside them."""
   variables, facts = load_variables(path)
   json_files.check(facts, str(path / FACTS_NAME), OF_CLASSIFIER, 'Give another folder.')
   names, mean, std = (tuple(facts[key]) for key in ('class_names', 'mean', 'std'))

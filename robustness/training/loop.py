@@ -1,34 +1,40 @@
-"""The training loop: restore, read, step, log, evaluate, save."""
+"""The training loop: restore, read, step, log, evaluate, save.
 
-from __future__ import annotations
+Rows reach the step read on the host a few steps ahead, or held on the devices: the same rows in the
+same order with the same bits.
+"""
 
 import collections
 import dataclasses
+import itertools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.progress import Progress
+from robustness.core.rows import ArrayRows
+from robustness.core.typing import Facts, Variables
 from robustness.parallel import Parallel, connect
-from robustness.parallel.mesh import BATCH, REPLICATED
+from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 from robustness.training import schedule
 from robustness.training.checkpoint import Checkpoints
-from robustness.training.feed import Feed, open_feed
 from robustness.training.preemption import Preempted, StopRequest
 from robustness.training.settings import BEST
 from robustness.training.state import TrainState
-from robustness.training.training import Training
+from robustness.training.training import Training, check_batch
 from robustness.training.writers import ScalarWriter
 
 LAG = 2
+AHEAD = 2
+POSITION = 'position'
+Columns = dict[str, jax.Array]
 
-Evaluate = Callable[[dict[str, Any]], Mapping[str, float]]
-Metrics = Mapping[str, Any]
+Evaluate = Callable[[Variables], Mapping[str, float]]
+Metrics = Mapping[str, jax.Array]
 
 
 def train(
@@ -38,9 +44,9 @@ def train(
   parallel: Parallel,
   writer: ScalarWriter,
   evaluate: Evaluate | None = None,
-  facts: Mapping[str, Any] | None = None,
+  facts: Facts | None = None,
   label: str = 'training',
-) -> dict[str, Any]:
+) -> Variables:
   """Trains to the end, from the newest checkpoint in `directory` if there is one.
 
   A call that was killed at any moment and is made again gives the same parameters, bit for bit, on
@@ -82,7 +88,89 @@ def train(
   return jax.tree.map(np.asarray, state.chosen)
 
 
-def compiled_step(training: Training, parallel: Parallel, feed: Feed) -> Callable[..., Any]:
+@dataclasses.dataclass(frozen=True)
+class Feed:
+  """What the steps of a training are given.
+
+  `steps` yields what the steps from one to the last are given, on the devices, and raises
+  InputError for a batch that does not fit the training; `resident` is what every step is given
+  beside that: the columns of all rows, [N, ...], on every device, or nothing.
+  """
+
+  steps: Callable[[int], Iterator[Columns]]
+  resident: Columns = dataclasses.field(default_factory=dict)
+
+  def rows(self, resident: Columns, batch: Columns) -> Columns:
+    """Returns the rows of a step, inside the compiled step."""
+    if not self.resident:
+      return batch
+    columns = dict(batch)
+    positions = columns.pop(POSITION)
+    gathered = {
+      name: value.at[positions].get(mode='promise_in_bounds') for name, value in resident.items()
+    }
+    return {**gathered, **columns}
+
+
+def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
+  """Returns the way that pays: rows are held on the devices where they are few and read again.
+
+  That is where no other process shares the batch, where `config.training.resident_bytes` has room
+  for the rows on every device of a CPU, or on one accelerator, and where at least one epoch is left
+  from step `begin` on.
+  """
+  left = (training.total_steps - begin) * training.settings.batch_size
+  copies = parallel.num_devices if jax.default_backend() == 'cpu' else 1
+  if parallel.share[1] == 1 and left >= training.num_examples:
+    arrays = training.arrays(training.settings.resident_bytes // copies)
+    if arrays is not None:
+      return _resident(training, parallel, arrays)
+  return _streamed(training, parallel)
+
+
+def _streamed(training: Training, parallel: Parallel) -> Feed:
+  """Batches of the reader, checked one by one and placed `AHEAD` steps before they are needed."""
+
+  def steps(begin: int) -> Iterator[Columns]:
+    source = iter(training.batches(training.settings.batch_size, training.seed, begin))
+    left = itertools.islice(source, training.total_steps - begin)
+    return ahead((parallel.put_batch(_checked(training, batch)) for batch in left), AHEAD)
+
+  return Feed(steps)
+
+
+def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed:
+  """All rows on every device, checked once; a step gets positions, and what the sampler says of
+  these, and gathers its rows."""
+  columns = _checked(training, {'image': np.asarray(arrays.images), **arrays.without_images()})
+  place = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
+  order, size = training.order, training.settings.batch_size
+
+  def batch(step: int) -> dict[str, np.ndarray]:
+    return {POSITION: order.batch(step, size).astype(np.int32), **order.batch_columns(step, size)}
+
+  def steps(begin: int) -> Iterator[Columns]:
+    left = range(begin, training.total_steps)
+    return ahead((parallel.put_batch(batch(step)) for step in left), AHEAD)
+
+  return Feed(steps, place(parallel.replicate(columns)))
+
+
+def _checked(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  columns = check_batch(dict(batch), training.image_shape, training.num_classes)
+  training.check_columns(columns)
+  return columns
+
+
+def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
+  """Yields what `source` does, taken `count` elements before it is needed."""
+  waiting = collections.deque(itertools.islice(source, count))
+  while waiting:
+    yield waiting.popleft()
+    waiting.extend(itertools.islice(source, 1))
+
+
+def compiled_step(training: Training, parallel: Parallel, feed: Feed) -> Compiled:
   """Returns the step `(state, resident rows, batch or positions) -> (state, metrics)`."""
   step, rows = training.step(parallel), feed.rows
   return parallel.compile(
@@ -169,9 +257,8 @@ class _Run:
     if asked and not last:
       self.checkpoints.wait()
       raise Preempted(
-        f'stopped by SIGTERM after step {step} of '
-        f'{self.training.total_steps} and saved; the same command goes on '
-        'from there.'
+        f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved; the same '
+        'command goes on from there.'
       )
 
 
@@ -201,11 +288,8 @@ class Meter:
       self._wait()
 
   def flush(self) -> None:
-    """Waits for every step added and fetches its metrics.
-
-    Raises:
-      InputError: the loss or the gradient of one of them is not finite.
-    """
+    """Fetches the metrics of every step added; raises InputError where the loss or the gradient of
+    one is not finite."""
     while self._under_way:
       self._wait()
     steps = [step for step, _ in self._kept]
@@ -223,9 +307,6 @@ class Meter:
 
     The rate begins when the first step after the start or a pause is done, so that compilation does
     not count; it is left out as long as there is none.
-
-    Raises:
-      InputError: see `flush`.
     """
     self.flush()
     now = time.monotonic()

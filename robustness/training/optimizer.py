@@ -1,14 +1,14 @@
 """The optimizer: by name from Optax, with weight decay, clipping and a slower body."""
 
-from __future__ import annotations
-
-from typing import Any
+import functools
 
 import jax
 import jax.numpy as jnp
 import optax
 import optax.contrib
+from flax import traverse_util
 
+from robustness.core.typing import PyTree
 from robustness.models.naming import HEAD_BIAS
 from robustness.training.settings import ALL, NONE, PLATEAU, TrainingSettings
 
@@ -16,32 +16,42 @@ HEAD = HEAD_BIAS[1:-1]
 """Path of the last layer in every architecture; of a module of its own, `HEAD[:1]`."""
 
 
-def decayed(params: Any, which: str) -> Any:
-  """Returns which parameters weight decay acts on, a tree of bools.
+def decayed(params: PyTree, which: str) -> PyTree:
+  """Returns which parameters weight decay acts on, a tree of bools: leaves called `kernel`, all or
+  none."""
 
-  Args:
-    params: a tree of parameters.
-    which: 'kernels' (leaves called `kernel`), 'all' or 'none'.
-  """
-
-  def is_decayed(path: Any, _: Any) -> bool:
+  def is_decayed(path: jax.tree_util.KeyPath, _: PyTree) -> bool:
     return which == ALL or (which != NONE and getattr(path[-1], 'key', None) == 'kernel')
 
   return jax.tree_util.tree_map_with_path(is_decayed, params)
 
 
-def in_body(params: Any) -> Any:
+def in_body(params: PyTree) -> PyTree:
   """Returns which parameters are not of the last layer, a tree of bools."""
 
-  def is_in_body(path: Any, _: Any) -> bool:
+  def is_in_body(path: jax.tree_util.KeyPath, _: PyTree) -> bool:
     names = tuple(getattr(entry, 'key', None) for entry in path)
     return names[:-1] not in (HEAD, HEAD[:1])
 
   return jax.tree_util.tree_map_with_path(is_in_body, params)
 
 
+def is_normalisation_bias(params: PyTree) -> PyTree:
+  """Returns which parameters are biases of a layer that has no kernel, a tree of bools."""
+  flat = traverse_util.flatten_dict(params)
+  return traverse_util.unflatten_dict(
+    {path: path[-1] == 'bias' and (*path[:-1], 'kernel') not in flat for path in flat}
+  )
+
+
+def in_stem(params: PyTree) -> PyTree:
+  """Returns which parameters are of the layer `stem`, a tree of bools."""
+  flat = traverse_util.flatten_dict(params)
+  return traverse_util.unflatten_dict({path: path[0] == 'stem' for path in flat})
+
+
 def create(
-  settings: TrainingSettings, schedule: optax.Schedule, epoch_steps: int = 1
+  settings: TrainingSettings, schedule: optax.Schedule, epoch_steps: int = 1, stem_steps: int = 0
 ) -> optax.GradientTransformationExtraArgs:
   """Returns the optimizer that the settings name.
 
@@ -50,7 +60,9 @@ def create(
   * 'lamb': the update of 'adamw' scaled, in each array, by ‖θ‖₂ / ‖update‖₂ (1 where either is 0).
 
   The gradient is first clipped to `clip_norm` by its global norm, before weight decay. Updates of
-  all layers but the last are multiplied by `body_rate`.
+  all layers but the last are multiplied by `body_rate`; from step `stem_steps` on those of `stem`
+  are 0. Gradients g of the biases of normalisations are multiplied by `bias_rate` before decay,
+  which is a learning rate larger by this factor and a decay λ smaller by it.
 
   Under 'plateau' η is multiplied by a factor that begins at 1. The training loss is averaged over
   each epoch; after `plateau_patience` epochs in a row whose mean is not below the least one so far
@@ -61,6 +73,7 @@ def create(
     settings: see there.
     schedule: η by step.
     epoch_steps: steps of one epoch.
+    stem_steps: steps after which `stem` stays as it is; 0 trains it to the end.
 
   Returns:
     An Optax transformation whose updates are added to the parameters; `update` takes the loss of
@@ -74,9 +87,23 @@ def create(
   stages: list[optax.GradientTransformation] = []
   if settings.clip_norm:
     stages.append(optax.clip_by_global_norm(settings.clip_norm))
-  stages += _named(settings, schedule)
+  if settings.bias_rate != 1:
+    stages.append(optax.masked(optax.scale(settings.bias_rate), is_normalisation_bias))
+  mask = functools.partial(decayed, which=settings.decay)
+  if settings.optimizer == 'sgd':
+    momentum = settings.momentum or None
+    stages += [
+      optax.add_decayed_weights(settings.weight_decay, mask),
+      optax.sgd(schedule, momentum, nesterov=settings.nesterov and momentum is not None),
+    ]
+  else:
+    make = {'adamw': optax.adamw, 'lamb': optax.lamb}[settings.optimizer]
+    numbers = {'b1': settings.beta1, 'b2': settings.beta2, 'eps': settings.epsilon}
+    stages.append(make(schedule, **numbers, weight_decay=settings.weight_decay, mask=mask))
   if settings.body_rate != 1:
     stages.append(optax.masked(optax.scale(settings.body_rate), in_body))
+  if stem_steps:
+    stages.append(optax.masked(optax.scale_by_schedule(lambda step: step < stem_steps), in_stem))
   if settings.schedule == PLATEAU:
     stages.append(
       optax.contrib.reduce_on_plateau(
@@ -86,37 +113,12 @@ def create(
   return optax.with_extra_args_support(optax.chain(*stages))
 
 
-def _named(
-  settings: TrainingSettings, schedule: optax.Schedule
-) -> list[optax.GradientTransformation]:
-  def mask(params: Any) -> Any:
-    return decayed(params, settings.decay)
-
-  if settings.optimizer == 'sgd':
-    momentum = settings.momentum or None
-    return [
-      optax.add_decayed_weights(settings.weight_decay, mask),
-      optax.sgd(schedule, momentum, nesterov=settings.nesterov and momentum is not None),
-    ]
-  make = {'adamw': optax.adamw, 'lamb': optax.lamb}[settings.optimizer]
-  return [
-    make(
-      schedule,
-      b1=settings.beta1,
-      b2=settings.beta2,
-      eps=settings.epsilon,
-      weight_decay=settings.weight_decay,
-      mask=mask,
-    )
-  ]
-
-
-def rate_factor(opt_state: Any) -> jax.Array:
+def rate_factor(opt_state: optax.OptState) -> jax.Array:
   """Returns what the schedule's learning rate is multiplied by: 1, unless a plateau lowered it."""
   states = jax.tree.leaves(opt_state, is_leaf=_is_plateau)
   factors = [state.scale for state in states if _is_plateau(state)]
   return jnp.asarray(factors[0] if factors else 1.0, jnp.float32)
 
 
-def _is_plateau(state: Any) -> bool:
+def _is_plateau(state: PyTree) -> bool:
   return isinstance(state, optax.contrib.ReduceLROnPlateauState)

@@ -1,7 +1,5 @@
 """Turns SIGTERM into a request to stop after the step under way."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading
@@ -15,11 +13,8 @@ from jax.experimental import multihost_utils
 
 @contextlib.contextmanager
 def interrupt_deferred() -> Iterator[None]:
-  """A context in which Ctrl-C waits for the end, where it raises KeyboardInterrupt.
-
-  Orbax saves in threads of its own: interrupted while it starts them, it would neither finish the
-  checkpoint nor be waited for, and its threads would fail while the interpreter ends.
-  """
+  """A context in which Ctrl-C waits for the end, where it raises KeyboardInterrupt: Orbax,
+  interrupted while it starts its threads, would neither finish the checkpoint nor be waited for."""
   if threading.current_thread() is not threading.main_thread():
     yield
     return
@@ -40,14 +35,12 @@ class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an err
 class StopRequest:
   """A context in which SIGTERM only asks the training to stop after a step.
 
-  The handler before it is put back at the end. Python allows signal handlers in the main thread
-  only; in another thread nothing is caught. Where several processes train one network, JAX catches
-  the signal from the moment they join, and has them agree on the step: one that was asked alone
-  would leave the others waiting for its share of the next step.
+  Signal handlers are allowed in the main thread only; in another nothing is caught. Where several
+  processes train one network, JAX catches the signal and has them agree on the step: one that was
+  asked alone would leave the others waiting for its share of the next step.
   """
 
   def __init__(self, processes: int = 1) -> None:
-    """Args: processes: how many take the steps together."""
     self._received = False
     self._agreed = processes > 1
     self._active = not self._agreed and threading.current_thread() is threading.main_thread()

@@ -1,23 +1,21 @@
 """How long a training is and how its learning rate runs."""
 
-from __future__ import annotations
-
 import optax
 
 from robustness.core.settings import require
-from robustness.training.settings import CONSTANT, MOST_STEPS, PLATEAU, STEP, TrainingSettings
+from robustness.training.settings import (
+  CONSTANT,
+  MOST_STEPS,
+  PLATEAU,
+  STEP,
+  TRIANGULAR,
+  TrainingSettings,
+)
 
 
 def total_steps(settings: TrainingSettings, num_examples: int) -> int:
-  """Returns the optimizer steps of the whole training: `steps`, or round(epochs · N / batch_size).
-
-  Args:
-    settings: the training.
-    num_examples: rows N of one epoch.
-
-  Raises:
-    InputError: the epochs given are less than half a step.
-  """
+  """Returns the optimizer steps of the whole training: `steps`, or round(epochs · N / batch_size)
+  of N rows; raises InputError where the epochs are less than half a step."""
   if settings.steps:
     return settings.steps
   steps = round(settings.epochs * num_examples / settings.batch_size)
@@ -40,21 +38,13 @@ def total_steps(settings: TrainingSettings, num_examples: int) -> int:
 def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedule:
   """Returns the learning rate η_t of step t = 0, ..., T − 1.
 
-  With a warm-up of w steps and T steps in all: η_t = η·t/w for t < w, then
-  η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T. Under 'step' η_t = η·f^n with n
-  the number of `step_epochs` that t has passed (rounded to steps; t = 0 is the first step). Under
-  'constant' and 'plateau' η_t = η; the optimizer multiplies the latter by its own factor
-  (`robustness.training.optimizer`).
-
-  Args:
-    settings: the training.
-    num_examples: rows of one epoch.
-
-  Returns:
-    A function from the step to the learning rate.
-
-  Raises:
-    InputError: the warm-up is not shorter than the training.
+  With a warm-up of w steps and T steps in all: η_t = η·t/w for t < w, then η_t = η/2 · (1 +
+  cos(π·(t − w)/(T − w))), which falls to 0 at T. Under 'step' η_t = η·f^n with n the number of
+  `step_epochs` that t has passed (rounded to steps; t = 0 is the first step). Under 'constant' and
+  'plateau' η_t = η; the optimizer multiplies the latter by its own factor.
+  Under 'triangular' with factors f_0 and f_1 and the share p, η_t lies on the lines from η·f_0 at
+  0 to η at ⌊p·T⌋ and from there to η·f_1 at T. Raises InputError where the warm-up is not shorter
+  than the training.
 
   Reference:
     Loshchilov and Hutter (2017), SGDR, equation 5, without restarts.
@@ -70,13 +60,10 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   begin = 0.0 if warmup else settings.learning_rate
   if settings.schedule in (PLATEAU, CONSTANT):
     return optax.warmup_constant_schedule(begin, settings.learning_rate, warmup)
-  if settings.schedule == STEP:
-    return _steps(settings, num_examples, warmup)
-  return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
-
-
-def _steps(settings: TrainingSettings, num_examples: int, warmup: int) -> optax.Schedule:
-  """Returns the warm-up and then the rate that falls at `step_epochs`."""
+  if settings.schedule == TRIANGULAR:
+    return _triangle(settings, total)
+  if settings.schedule != STEP:
+    return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
   per_epoch = num_examples / settings.batch_size
   falls = [round(epoch * per_epoch) for epoch in settings.step_epochs]
   require(
@@ -91,6 +78,14 @@ def _steps(settings: TrainingSettings, num_examples: int, warmup: int) -> optax.
     settings.learning_rate, {step - warmup: settings.step_factor for step in falls}
   )
   return optax.join_schedules([rise, fall], [warmup]) if warmup else fall
+
+
+def _triangle(settings: TrainingSettings, total: int) -> optax.Schedule:
+  first, share, last = settings.triangle
+  rate, peak = settings.learning_rate, max(1, int(share * total))
+  rise = optax.linear_schedule(first * rate, rate, peak)
+  fall = optax.linear_schedule(rate, last * rate, total - peak)
+  return optax.join_schedules([rise, fall], [peak])
 
 
 def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:

@@ -1,22 +1,18 @@
 """What a training is: the section `config.training`."""
 
-from __future__ import annotations
-
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterator
 
 from robustness.core.settings import choice, require
 
 KERNELS, ALL, NONE = DECAYED = ('kernels', 'all', 'none')
-COSINE, PLATEAU, STEP, CONSTANT = SCHEDULES = ('cosine', 'plateau', 'step', 'constant')
+SCHEDULES = ('cosine', 'plateau', 'step', 'constant', 'triangular')
+COSINE, PLATEAU, STEP, CONSTANT, TRIANGULAR = SCHEDULES
 MOST_EPOCHS, MOST_STEPS = 1_000_000, 2**31 - 1
 """A step is counted in 32 bits."""
 OPTIMIZERS = ('sgd', 'adamw', 'lamb')
 LAST, BEST = KEPT = ('last', 'best')
-Rule = tuple[str, bool, str]
-"""A key, whether its value is allowed, and which ones are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +25,9 @@ class TrainingSettings:
     batch_size: images a step, over all devices and micro-batches.
     learning_rate: the largest one, reached after the warm-up.
     schedule: how it falls: 'cosine', 'step' (at `step_epochs`), 'plateau' (when the training loss
-      no longer falls) or 'constant'.
+      no longer falls), 'constant', or 'triangular' (see `triangle`).
+    triangle: of 'triangular': the rate at the first step and after the last one, as factors of
+      `learning_rate`, and between them the share of the steps after which it is reached.
     step_epochs: epochs after which 'step' lowers the rate, ascending.
     step_factor: what the rate is then multiplied by.
     plateau_patience: epochs without a lower mean loss after which 'plateau' lowers the rate.
@@ -48,6 +46,12 @@ class TrainingSettings:
       by, in fine-tuning.
     ema_decay: decay of the exponential moving average of the weights, which is then what is
       evaluated and kept, beside the raw weights; 0 averages nothing.
+    lookahead: steps after which the weights and statistics w are drawn to slow ones s, both
+      becoming d·s + (1 − d)·w with d = .95^lookahead · (step / steps)³; the slow ones are what is
+      evaluated and kept. 0 has none.
+    bias_rate: of 'sgd', what the learning rate of the biases of normalisations is multiplied by;
+      their decay stays.
+    stem_epochs: epochs after which the layer `stem` is trained no more; 0 trains it to the end.
     warmup_epochs: epochs of linear rise from 0.
     balanced: a column of the rows, such as 'label' or 'environment', each value of which a batch
       holds equally often; '' takes all rows equally often. An epoch is as many images either way.
@@ -73,6 +77,7 @@ class TrainingSettings:
   batch_size: int = 128
   learning_rate: float = 0.1
   schedule: str = COSINE
+  triangle: tuple[float, float, float] = (0.2, 0.23, 0.07)
   step_epochs: tuple[float, ...] = ()
   step_factor: float = 0.1
   plateau_patience: int = 1
@@ -88,6 +93,9 @@ class TrainingSettings:
   clip_norm: float = 0.0
   body_rate: float = 1.0
   ema_decay: float = 0.0
+  lookahead: int = 0
+  bias_rate: float = 1.0
+  stem_epochs: float = 0.0
   warmup_epochs: float = 0.0
   balanced: str = ''
   freeze_statistics: bool = False
@@ -105,11 +113,11 @@ class TrainingSettings:
     choice('config.training.decay', self.decay, DECAYED)
     choice('config.training.schedule', self.schedule, SCHEDULES)
     choice('config.training.keep', self.keep, KEPT)
-    rules = self._rules_of_length(), self._rules_of_updates(), self._rules_of_reports()
-    for name, holds, valid in itertools.chain.from_iterable(rules):
+    for name, holds, valid in self._rules():
       require(holds, f'config.training.{name}', getattr(self, name), valid)
 
-  def _rules_of_length(self) -> Iterator[Rule]:
+  def _rules(self) -> Iterator[tuple[str, bool, str]]:
+    """Yields a key, whether its value is allowed, and which ones are."""
     yield 'epochs', 0 <= self.epochs <= MOST_EPOCHS, f'in [0, {MOST_EPOCHS}]'
     valid = f'0 (let config.training.epochs decide) to {MOST_STEPS}'
     yield 'steps', 0 <= self.steps <= MOST_STEPS, valid
@@ -118,8 +126,6 @@ class TrainingSettings:
     yield 'accumulate', self.accumulate >= 1, '1 or more'
     valid = f'a divisor of config.training.batch_size = {self.batch_size}'
     yield 'accumulate', self.batch_size % self.accumulate == 0, valid
-
-  def _rules_of_updates(self) -> Iterator[Rule]:
     yield 'learning_rate', 0 < self.learning_rate < math.inf, 'above 0'
     yield 'momentum', 0 <= self.momentum < 1, 'in [0, 1)'
     valid = 'False when config.training.momentum is 0'
@@ -138,8 +144,19 @@ class TrainingSettings:
     yield 'plateau_patience', self.plateau_patience >= 1, '1 or more'
     yield 'plateau_factor', 0 < self.plateau_factor < 1, 'in (0, 1)'
     yield 'warmup_epochs', 0 <= self.warmup_epochs < math.inf, '0 or more'
-
-  def _rules_of_reports(self) -> Iterator[Rule]:
+    falls = self.schedule != TRIANGULAR or self.warmup_epochs == 0
+    yield 'warmup_epochs', falls, "0 for the schedule 'triangular', which rises by itself"
+    valid = 'three numbers: two factors of 0 or more and between them a share in (0, 1)'
+    corners = self.triangle
+    holds = len(corners) == 3 and min(corners) >= 0 and 0 < corners[1] < 1
+    yield 'triangle', holds, valid
+    yield 'lookahead', self.lookahead >= 0, '0 (no slow weights) or more'
+    valid = '0 where config.training.ema_decay averages the weights'
+    yield 'lookahead', not (self.lookahead and self.ema_decay), valid
+    valid = "above 0, and 1 for every optimizer but 'sgd'"
+    plain = self.optimizer == 'sgd' or self.bias_rate == 1
+    yield 'bias_rate', 0 < self.bias_rate < math.inf and plain, valid
+    yield 'stem_epochs', 0 <= self.stem_epochs < math.inf, '0 (to the end) or more'
     valid = '0 (at the end alone) or more'
     yield 'checkpoint_every_steps', self.checkpoint_every_steps >= 0, valid
     yield 'evaluate_every_epochs', self.evaluate_every_epochs >= 0, valid

@@ -1,9 +1,7 @@
 """Everything a training carries from step to step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,9 @@ from flax import struct, traverse_util
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.core.typing import PyTree, Variables
 
+SLOW_DECAY = 0.95
 COMPILED_ONCE = {'xla_backend_optimization_level': 1}
 """Compiler options of a program that runs once: a draw for every layer is compiled in a third of
 the time, and gives the same bits."""
@@ -29,43 +29,38 @@ class TrainState(struct.PyTreeNode):
     batch_stats: running averages of batch normalisation; empty without it.
     opt_state: the optimizer's momenta.
     objective: what the objective carries from step to step; empty for most.
-    ema: averaged `params` and `batch_stats`; empty without averaging.
+    ema: averaged or slow `params` and `batch_stats`; empty without averaging and lookahead.
     best: `params` and `batch_stats` of the evaluation that was best so far, its `score` float32 and
       `step` int32; empty unless the best is kept.
   """
 
   step: jax.Array
-  params: Any
-  batch_stats: Any
-  opt_state: Any
-  objective: Any = struct.field(default_factory=dict)
-  ema: Any = struct.field(default_factory=dict)
-  best: Any = struct.field(default_factory=dict)
+  params: PyTree
+  batch_stats: PyTree
+  opt_state: optax.OptState
+  objective: dict[str, jax.Array] = struct.field(default_factory=dict)
+  ema: Variables = struct.field(default_factory=dict)
+  best: Variables = struct.field(default_factory=dict)
 
   @property
-  def raw_variables(self) -> dict[str, Any]:
+  def raw_variables(self) -> Variables:
     """The collections that `model.apply` takes, as the last step left them."""
     return {'params': self.params, 'batch_stats': self.batch_stats}
 
   @property
-  def variables(self) -> dict[str, Any]:
+  def variables(self) -> Variables:
     """The collections that are evaluated: averaged ones where there are any."""
     return dict(self.ema) if self.ema else self.raw_variables
 
   @property
-  def chosen(self) -> dict[str, Any]:
+  def chosen(self) -> Variables:
     """The collections that a training ends with, see `chosen_variables`."""
     return chosen_variables(vars(self))
 
-  def averaged(self, decay: float) -> TrainState:
-    """Returns the state with θ_EMA ← d_t·θ_EMA + (1 − d_t)·θ, d_t = min(decay, (1 + t)/(10 + t)).
-
-    Running statistics are averaged as the parameters are. The smaller d_t of the first steps t
-    keeps the initial weights from lingering.
-
-    Args:
-      decay: in (0, 1); 0 leaves the state as it is.
-    """
+  def averaged(self, decay: float) -> Self:
+    """Returns the state with θ_EMA ← d_t·θ_EMA + (1 − d_t)·θ, d_t = min(decay, (1 + t)/(10 + t));
+    of decay 0 as it is. The smaller d_t of the first steps t keeps the initial weights from
+    lingering."""
     if not decay:
       return self
     steps = self.step.astype(jnp.float32)
@@ -73,15 +68,38 @@ class TrainState(struct.PyTreeNode):
     mixed = jax.tree.map(lambda a, b: now * a + (1 - now) * b, self.ema, self.raw_variables)
     return self.replace(ema=mixed)
 
+  def drawn_to_slow(self, every: int, total_steps: int) -> Self:
+    """Returns the state with s ← d·s + (1 − d)·w, then w ← s, where `every` divides the step.
 
-def chosen_variables(state: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns `params` and `batch_stats` that a training ends with, of a state or a checkpoint.
+    See `TrainingSettings.lookahead`; s is `ema`.
 
-  The best ones where they are kept, else the averaged ones where there are any, else the raw ones.
+    Args:
+      every: steps between two of these; 0 leaves the state as it is.
+      total_steps: of the training.
 
-  Args:
-    state: a state's attributes by name; a checkpoint leaves out what is empty.
-  """
+    Reference:
+      Zhang et al. (2019), Lookahead Optimizer: k steps forward, 1 step back; the rising d is
+      Jordan's (2024).
+    """
+    if not every:
+      return self
+    now = SLOW_DECAY**every * (self.step.astype(jnp.float32) / total_steps) ** 3
+
+    def drawn(slow: PyTree, fast: PyTree) -> PyTree:
+      return jax.tree.map(lambda s, w: now * s + (1 - now) * w, slow, fast)
+
+    slow = jax.lax.cond(
+      self.step % every == 0, drawn, lambda slow, _: slow, self.ema, self.raw_variables
+    )
+    due = self.step % every == 0
+    fast = jax.tree.map(lambda s, w: jnp.where(due, s, w), slow, self.raw_variables)
+    return self.replace(ema=slow, params=fast['params'], batch_stats=fast['batch_stats'])
+
+
+def chosen_variables(state: Mapping[str, PyTree]) -> Variables:
+  """Returns `params` and `batch_stats` that a training ends with, of a state's attributes by name
+  or a checkpoint, which leaves out what is empty: the best ones where they are kept, else the
+  averaged ones where there are any, else the raw ones."""
   weights = state.get('best') or state.get('ema') or state
   return {name: weights.get(name, {}) for name in ('params', 'batch_stats')}
 
@@ -91,20 +109,12 @@ def create(
   optimizer: optax.GradientTransformation,
   image_shape: tuple[int, int, int],
   seed: int,
-  objective: Any = None,
+  objective: dict[str, jax.Array] | None = None,
 ) -> TrainState:
-  """Returns the state before the first step; it depends on the seed and the model alone.
+  """Returns the state before the first step; it depends on the seed and the model alone."""
 
-  Args:
-    model: called as `model(images, train)`.
-    optimizer: makes `opt_state`.
-    image_shape: height, width, channels.
-    seed: of the initial parameters.
-    objective: what the objective begins with.
-  """
-
-  def draw(key: jax.Array) -> Any:  # one program for all seeds, optimizers and objectives
-    return model.init(key, jnp.zeros((1, *image_shape)), train=False)
+  def draw(key: jax.Array) -> Variables:  # one program for all seeds, optimizers and objectives
+    return dict(model.init(key, jnp.zeros((1, *image_shape)), train=False))
 
   key = random_keys.stream(seed, 'initial parameters')
   options = None if isinstance(key, jax.core.Tracer) else COMPILED_ONCE  # the outermost jit's
@@ -114,17 +124,9 @@ def create(
   return TrainState(step, params, batch_stats, jax.jit(optimizer.init)(params), objective or {})
 
 
-def begun_with(state: TrainState, given: Mapping[str, Any]) -> TrainState:
-  """Returns the state with the given parameters and running averages in place of its own.
-
-  Args:
-    state: before the first step.
-    given: trees `params` and `batch_stats`, or parts of them; what they leave out stays.
-
-  Raises:
-    InputError: a given array that the network does not have, or of another shape; the first ones
-      are named.
-  """
+def begun_with(state: TrainState, given: Mapping[str, PyTree]) -> TrainState:
+  """Returns the state with given `params` and `batch_stats`, or parts of them, in place of its own;
+  raises InputError naming arrays that the network does not have, or of another shape."""
   own = traverse_util.flatten_dict({'params': state.params, 'batch_stats': state.batch_stats})
   flat = traverse_util.flatten_dict(dict(given))
   misfits = [

@@ -4,10 +4,8 @@ policy ─▶ attack ─▶ input filter ─▶ network ─▶ objective ─▶ 
 see `Augmentation`, `Attack`, `InputFilter` and `Objective`.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +16,17 @@ from robustness.attacks import Attack
 from robustness.augment.policy import OCCURRENCE, Policy, row_keys
 from robustness.core import random_keys
 from robustness.core.pixels import with_scaled_image
+from robustness.core.typing import PlainValue, PyTree
 from robustness.models.inputs import Inputs
 from robustness.models.layers import FEATURES, sown_features
-from robustness.objectives import Objective
+from robustness.objectives import Objective, State
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.parallel import Parallel
 from robustness.training.optimizer import rate_factor
 from robustness.training.state import TrainState
 
-Batch = dict[str, Any]
+T = TypeVar('T')
+Batch = dict[str, jax.Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Pipeline:
   attack: Attack | None = None
   objective: Objective = CrossEntropy()
 
-  def describe(self) -> dict[str, Any]:
+  def describe(self) -> dict[str, PlainValue]:
     """Returns the parts' names and settings as plain values."""
     return {
       'augment': self.policy.describe(),
@@ -66,6 +66,8 @@ class TrainStep:
     seed: of the streams of keys.
     freeze_statistics: whether batch normalisation keeps its running averages and uses them.
     ema_decay: of the averaged weights; 0 keeps none.
+    lookahead: steps between two moves of the slow weights; 0 has none.
+    total_steps: of the whole training, for `lookahead`.
     accumulate: micro-batches a step.
     parallel: the devices that share the batch, whose `compile` the step is given to; None on one.
   """
@@ -79,21 +81,19 @@ class TrainStep:
   seed: int = 0
   freeze_statistics: bool = False
   ema_decay: float = 0.0
+  lookahead: int = 0
+  total_steps: int = 1
   accumulate: int = 1
   parallel: Parallel | None = None
 
   def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, dict[str, jax.Array]]:
     """Takes one step.
 
-    Args:
-      state: before the step.
-      batch: `image` [B, H, W, C], uint8 or float32 in [0, 1], `label` int32 [B], `example_id`
-        int32 [B], and the columns that the parts need.
-
-    Returns:
-      The state after the step, and float32 scalars over the whole batch: `loss`, `accuracy` (top-1
-      of the images as they are trained on, against `label`), `gradient_norm` (before clipping and
-      weight decay), `learning_rate`, and the objective's and the augmentations' own.
+    Of a batch it takes `image` [B, H, W, C], uint8 or float32 in [0, 1], `label` int32 [B],
+    `example_id` int32 [B], and the columns that the parts need. It returns the state after, and
+    float32 scalars over the whole batch: `loss`, `accuracy` (top-1 of the images as they are
+    trained on, against `label`), `gradient_norm` (before clipping and weight decay),
+    `learning_rate`, and the objective's and the augmentations' own.
     """
     batch = with_scaled_image(batch)
     batch = {
@@ -116,21 +116,22 @@ class TrainStep:
       opt_state=opt_state,
       objective=objective,
     )
-    return after.averaged(self.ema_decay), metrics
+    after = after.averaged(self.ema_decay)
+    return after.drawn_to_slow(self.lookahead, self.total_steps), metrics
 
   @property
   def axis_name(self) -> str | None:
     """The axis of pmap, None under jit."""
     return self.parallel.axis_name if self.parallel else None
 
-  def total(self, tree: Any) -> Any:
+  def total(self, tree: T) -> T:
     """Sums arrays over the devices that share the batch."""
     return tree if self.axis_name is None else jax.lax.psum(tree, self.axis_name)
 
-  def _gradients(self, state: TrainState, batch: Batch) -> tuple[Any, Any, Any, dict]:
+  def _gradients(self, state: TrainState, batch: Batch) -> tuple[PyTree, PyTree, State, State]:
     """Returns the gradient of the weighted mean loss, new statistics, objective state, metrics."""
 
-    def add(carry: Any, micro: Batch) -> tuple[Any, None]:
+    def add(carry: PyTree, micro: Batch) -> tuple[PyTree, None]:
       sums, batch_stats, objective = carry
       new, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro)
       return (jax.tree.map(jnp.add, sums, new), batch_stats, objective), None
@@ -152,8 +153,8 @@ class TrainStep:
     return divided, batch_stats, objective, {**metrics, 'loss': metrics['loss'] / weight}
 
   def _micro_batch(
-    self, state: TrainState, batch_stats: Any, objective: Any, batch: Batch
-  ) -> tuple[Any, Any, Any]:
+    self, state: TrainState, batch_stats: PyTree, objective: State, batch: Batch
+  ) -> tuple[PyTree, PyTree, State]:
     """Returns means over the rows (of the gradient, the weights, the metrics), and new states.
 
     The loss is Σ weights · losses / rows here; it is divided by the mean weight of the whole batch
@@ -161,7 +162,7 @@ class TrainStep:
     """
     batch, minimise = self._attacked(state, batch_stats, batch), self.pipeline.objective
 
-    def loss_of(params: Any) -> tuple[jax.Array, Any]:
+    def loss_of(params: PyTree) -> tuple[jax.Array, PyTree]:
       outputs, changed = self._forward(params, batch_stats, batch['image'], self._training)
       losses, weights, after, metrics = minimise(outputs, batch, objective, self.total)
       weights = jax.lax.stop_gradient(weights)
@@ -181,8 +182,8 @@ class TrainStep:
     return not self.freeze_statistics
 
   def _forward(
-    self, params: Any, batch_stats: Any, images: jax.Array, train: bool
-  ) -> tuple[dict[str, jax.Array], Any]:
+    self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool
+  ) -> tuple[dict[str, jax.Array], PyTree]:
     """Returns outputs of images [B, H, W, C] or [B, V, H, W, C], and the statistics after.
 
     Outputs are `logits` [B, classes] or [B, V, classes], and `FEATURES` if the objective needs it.
@@ -201,7 +202,7 @@ class TrainStep:
     outputs = {name: x.reshape(*images.shape[:-3], -1) for name, x in outputs.items()}
     return outputs, changed.get('batch_stats', batch_stats)
 
-  def _attacked(self, state: TrainState, batch_stats: Any, batch: Batch) -> Batch:
+  def _attacked(self, state: TrainState, batch_stats: PyTree, batch: Batch) -> Batch:
     """Puts adversarial examples in place of the images, each found with its own key."""
     attack, images = self.pipeline.attack, batch['image']
     if attack is None:

@@ -1,11 +1,9 @@
 """One training: what is trained on what, everything that decides its outcome."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +13,9 @@ from flax import linen as nn
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Batch, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
+from robustness.core.typing import Facts, PyTree
 from robustness.models.inputs import Inputs
-from robustness.objectives import GroupObjective
+from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel
 from robustness.training import optimizer, schedule
 from robustness.training.settings import BEST, TrainingSettings
@@ -27,22 +26,17 @@ from robustness.training.step import Pipeline, TrainStep
 REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'resident_bytes')
 """Settings that say what is written on the way and where rows are, and not what comes out."""
 
+LATER_SETTINGS = ('triangle', 'lookahead', 'bias_rate', 'stem_epochs')
+"""Settings that facts hold where they are not the default: older checkpoints do not have them."""
+
 
 class TrainingBatches(Protocol):
   """A function that opens an endless iterator of batches."""
 
   def __call__(self, batch_size: int, seed: int, start_step: int) -> Iterator[Batch]:
-    """Yields the batches of steps start_step, start_step + 1, ... of the training with this seed.
-
-    Args:
-      batch_size: rows a batch.
-      seed: decides the order of the rows.
-      start_step: batches passed over, without reading them.
-
-    Yields:
-      `image` [B, H, W, C], uint8 or float32 in [0, 1]; `label` int32 [B];
-      `example_id` int32 [B]; and the columns of the source, [B, ...].
-    """
+    """Yields the batches of steps start_step, start_step + 1, ... of the training with this seed,
+    which decides the order of the rows: `image` [B, H, W, C], uint8 or float32 in [0, 1];
+    `label` int32 [B]; `example_id` int32 [B]; and the columns of the source, [B, ...]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +55,8 @@ class Training:
     seed: of the initial parameters, the order of the rows and the parts' streams of keys.
     initial: parameters and running averages to begin with, in place of those drawn from the seed;
       what they leave out, such as the last layer, is drawn.
+    fitted: computes the variables that the network takes from training images, which it begins with
+      where `initial` has none; None where all are drawn.
     sampler: decides the order of the rows, which `batches` follows; None takes `Epochs`.
     arrays: reads the same rows into memory if they have at most so many bytes, else gives None.
     data: plain values that tell what is trained on, for the checkpoint's facts.
@@ -74,10 +70,11 @@ class Training:
   settings: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
   pipeline: Pipeline = Pipeline()
   seed: int = 0
-  initial: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  initial: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
+  fitted: Callable[[], Mapping[str, PyTree]] | None = None
   sampler: Sampler | None = None
   arrays: Callable[[int], ArrayRows | None] = lambda most: None
-  data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  data: Facts = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
     if self.num_examples < 1:
@@ -108,25 +105,34 @@ class Training:
 
   def step(self, parallel: Parallel | None = None) -> TrainStep:
     """Returns the step, for these devices or for one."""
-    rate = schedule.learning_rate(self.settings, self.num_examples)
-    steps = schedule.epoch_steps(self.settings, self.num_examples)
+    settings, examples = self.settings, self.num_examples
+    rate = schedule.learning_rate(settings, examples)
+    steps = schedule.epoch_steps(settings, examples)
+    stem_steps = round(settings.stem_epochs * examples / settings.batch_size)
     return TrainStep(
       model=self.model,
       inputs=self.inputs,
-      optimizer=optimizer.create(self.settings, rate, steps),
+      optimizer=optimizer.create(settings, rate, steps, stem_steps),
       schedule=rate,
       num_classes=self.num_classes,
       pipeline=self.pipeline,
       seed=self.seed,
       freeze_statistics=self.settings.freeze_statistics,
       ema_decay=self.settings.ema_decay,
+      lookahead=self.settings.lookahead,
+      total_steps=self.total_steps,
       accumulate=self.settings.accumulate,
       parallel=parallel,
     )
 
   def initial_state(self) -> TrainState:
-    """Returns the state before the first step."""
-    return self._with_copies(begun_with(self._drawn(), self.initial))
+    """Returns the state before the first step.
+
+    Raises:
+      InputError: what the network takes from training images cannot be made of these.
+    """
+    given = self.fitted() if self.fitted and not self.initial else self.initial
+    return self._with_copies(begun_with(self._drawn(), given))
 
   def state_shapes(self) -> TrainState:
     """Returns the state's shapes and types, without computing it."""
@@ -143,7 +149,7 @@ class Training:
 
   def _with_copies(self, state: TrainState) -> TrainState:
     """Returns the state with the further weights that the settings ask for."""
-    if self.settings.ema_decay:
+    if self.settings.ema_decay or self.settings.lookahead:
       state = state.replace(ema=jax.tree.map(jnp.copy, state.raw_variables))
     if self.settings.keep == BEST:
       kept = jax.tree.map(jnp.copy, state.raw_variables)
@@ -151,13 +157,16 @@ class Training:
       state = state.replace(best=best)
     return state
 
-  def facts(self, more: Mapping[str, Any]) -> dict[str, Any]:
+  def facts(self, more: Facts) -> Facts:
     """Returns the caller's facts and all that decides the outcome, as plain values."""
     settings = {
       name: value
       for name, value in dataclasses.asdict(self.settings).items()
       if name not in REPORTING or (name == 'evaluate_every_epochs' and self.settings.keep == BEST)
     }
+    for name in LATER_SETTINGS:
+      if settings[name] == getattr(TrainingSettings, name):
+        del settings[name]
     input_filter = self.inputs.input_filter
     return {
       **more,
@@ -178,12 +187,9 @@ class Training:
   def check(self, row: Batch) -> None:
     """Refuses what a step would be refused for, by tracing one on shapes; computes nothing.
 
-    Args:
-      row: one of the rows to train on, as `Rows.batches` gives it.
-
     Raises:
-      InputError: a row that does not fit, a column that the objective needs and there is not, or
-        parts that do not fit each other or the images.
+      InputError: a row (as `Rows.batches` gives it) that does not fit, a column that the objective
+        needs and there is not, or parts that do not fit each other or the images.
     """
     size = self.settings.batch_size
     of_row = {name: value for name, value in row.items() if name != 'mask'}
@@ -199,7 +205,7 @@ class Training:
     step = jax.vmap(self.step(), (None, 0), axis_name=axis) if axis else self.step()
     jax.eval_shape(step, self.state_shapes(), batch)
 
-  def check_columns(self, columns: Mapping[str, Any]) -> None:
+  def check_columns(self, columns: Mapping[str, np.ndarray]) -> None:
     """Raises InputError unless rows have the columns that the objective needs, with such values."""
     part = self.pipeline.objective
     for name in part.columns:
@@ -211,12 +217,9 @@ class Training:
         )
     self.check_groups(columns)
 
-  def check_groups(self, columns: Mapping[str, Any]) -> None:
-    """Raises InputError where rows are of groups that the objective does not count.
-
-    Args:
-      columns: of rows; nothing is said of values that they lack.
-    """
+  def check_groups(self, columns: Mapping[str, np.ndarray]) -> None:
+    """Raises InputError where rows are of groups that the objective does not count; nothing is said
+    of values that the columns lack."""
     part = self.pipeline.objective
     if not isinstance(part, GroupObjective):
       return
@@ -261,16 +264,8 @@ class Training:
 
 
 def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> Batch:
-  """Returns the numeric arrays of a batch, which a step takes.
-
-  Args:
-    batch: from `TrainingBatches`.
-    image_shape: what every image must have.
-    num_classes: labels lie in [0, num_classes).
-
-  Raises:
-    InputError: images of another shape or type, several labels an image, a label that is no class.
-  """
+  """Returns the numeric arrays of a batch, which a step takes; raises InputError for images of
+  another shape or type, several labels an image, and a label outside [0, num_classes)."""
   image, label = batch['image'], batch['label']
   if image.shape[1:] != image_shape or image.dtype not in (np.uint8, np.float32):
     raise InputError(

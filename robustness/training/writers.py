@@ -1,7 +1,5 @@
 """Where the numbers of a training are written: `log.jsonl` and TensorBoard events."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -28,15 +26,13 @@ class ScalarWriter(Protocol):
 
 
 class JsonLinesWriter:
-  """Writes `{"step", "time", name: value, ...}`, one step a line, each flushed as it is written."""
+  """Writes `{"step", "time", name: value, ...}`, one step a line, each flushed as it is written.
+
+  Every line repeats the `facts`, for example which classifier is trained. A last line that a kill
+  cut short is removed.
+  """
 
   def __init__(self, path: str | os.PathLike[str], facts: Scalars | None = None):
-    """Opens a file to append to; a last line that a kill cut short is removed.
-
-    Args:
-      path: the file, made if it is not there.
-      facts: plain values that every line repeats, for example which classifier is trained.
-    """
     self._path = pathlib.Path(path)
     self._facts = dict(facts or {})
     if self._path.exists():
@@ -57,18 +53,14 @@ class JsonLinesWriter:
 
 
 class TrainingWriter:
-  """Writes `log.jsonl` and, by `clu.metric_writers`, TensorBoard events.
+  """Writes `log.jsonl` and, by `clu.metric_writers`, events in `tensorboard/<label>` of the
+  workdir.
 
-  Without clu, or TensorFlow, which it imports, there are no events, which one line of the log says.
+  Without clu, or TensorFlow, which it takes seconds to import, there are no events, which one line
+  of the log says.
   """
 
   def __init__(self, workdir: pathlib.Path, label: str):
-    """Takes the seconds of TensorFlow's import.
-
-    Args:
-      workdir: gets `log.jsonl` and `tensorboard/<label>`.
-      label: of the classifier that is trained.
-    """
     self._writers: list[ScalarWriter] = [
       JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})
     ]
@@ -94,14 +86,8 @@ class TrainingWriter:
       writer.flush()
 
 
-class NoWriter:
-  """Writes nothing: for all but one of several processes that train together."""
-
-  def write_scalars(self, step: int, scalars: Scalars) -> None:
-    """Does nothing."""
-
-  def flush(self) -> None:
-    """Does nothing."""
+NO_WRITER = JsonLinesWriter(os.devnull)
+"""Writes nothing: for all but one of several processes that train together."""
 
 
 def _plain(value: object) -> object:

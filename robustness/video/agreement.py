@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.estimates.intervals import BOOTSTRAP
 from robustness.estimates.means import Estimate, share
-from robustness.estimates.of_means import BOOTSTRAP, Units, bootstrap
+from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Sums
 
 RESAMPLES = 2000  # of the bootstrap of kappa
@@ -25,15 +26,8 @@ def percent_agreement(
 ) -> Estimate:
   """The fraction of agreeing pairs of raters, over all items and pairs of raters that rated both.
 
-  The interval is Korn and Graubard's.
-
-  Args:
-    ratings: [N, R].
-    groups: [N].
-    confidence: of the interval, in (0, 1).
-
-  Returns:
-    A fraction in [0, 1] with n = the number of items with at least two ratings; NaN for n = 0.
+  `ratings` are [N, R]. The interval is Korn and Graubard's; n is the number of items with at least
+  two ratings, and all is NaN for n = 0.
   """
   counts, cluster = _counts(ratings, groups)
   total = counts.sum(1)
@@ -43,26 +37,13 @@ def percent_agreement(
 
 
 def cohen_kappa(
-  first: ArrayLike,
-  second: ArrayLike,
-  groups: ArrayLike | None = None,
-  confidence: float = 0.95,
-  seed: int = 0,
+  first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95
 ) -> Estimate:
-  """Agreement of two raters beyond chance, κ = (p_o − p_e)/(1 − p_e).
+  """Agreement of two raters [N] beyond chance, κ = (p_o − p_e)/(1 − p_e).
 
-  p_o is the fraction of items on which they agree, p_e the chance of it if each rated
-  independently with their own frequencies. The interval is a percentile bootstrap over groups.
-
-  Args:
-    first, second: [N], the ratings of each.
-    groups: [N].
-    confidence: of the interval, in (0, 1).
-    seed: of the bootstrap.
-
-  Returns:
-    κ in [−1, 1] with n = the number of items both rated; NaN where p_e = 1, that is, where only
-    one category occurs.
+  p_o is the fraction of items on which they agree, p_e the chance of it if each rated independently
+  with their own frequencies; κ is NaN where p_e = 1. The interval is a percentile bootstrap over
+  groups; n is the number of items that both rated.
 
   Reference:
     Cohen, A coefficient of agreement for nominal scales, Educ. Psychol. Meas. 20 (1960).
@@ -82,26 +63,17 @@ def cohen_kappa(
     expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
     return _ratio(observed - expected, 1 - expected)
 
-  return _bootstrapped(tables, kappa, len(both), confidence, seed)
+  return _bootstrapped(tables, kappa, len(both), confidence)
 
 
 def fleiss_kappa(
-  ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95, seed: int = 0
+  ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95
 ) -> Estimate:
-  """Agreement of several raters beyond chance, κ = (P − P_e)/(1 − P_e).
+  """Agreement of several raters [N, R] beyond chance, κ = (P − P_e)/(1 − P_e).
 
   P is the mean over items of the fraction of agreeing pairs of raters, P_e = Σ p_j² with p_j the
-  share of category j among all ratings. Items may have different numbers of ratings; those with
-  fewer than two are left out. The interval is a percentile bootstrap over groups.
-
-  Args:
-    ratings: [N, R].
-    groups: [N].
-    confidence: of the interval, in (0, 1).
-    seed: of the bootstrap.
-
-  Returns:
-    κ with n = the number of items; NaN where only one category occurs.
+  share of category j among all ratings; κ is NaN where P_e = 1. Items may have different numbers of
+  ratings; those with fewer than two are left out. The interval is that of `cohen_kappa`.
 
   Reference:
     Fleiss, Measuring nominal scale agreement among many raters, Psychol. Bull. 76 (1971).
@@ -118,7 +90,7 @@ def fleiss_kappa(
     expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
     return _ratio(observed - expected, 1 - expected)
 
-  return _bootstrapped(sums, kappa, len(counts), confidence, seed)
+  return _bootstrapped(sums, kappa, len(counts), confidence)
 
 
 def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
@@ -127,7 +99,7 @@ def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
 
 
 def _bootstrapped(
-  sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int, confidence: float, seed: int
+  sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int, confidence: float
 ) -> Estimate:
   """κ of the summed groups [G, ...] with a percentile interval over resampled groups."""
   if not 0 < confidence < 1:
@@ -135,10 +107,9 @@ def _bootstrapped(
   if len(sums) < 2:
     return Estimate(float(kappa(sums.sum(0))), np.nan, np.nan, n, len(sums), BOOTSTRAP)
   units = Units(np.empty((len(sums), 0)), np.empty((len(sums), 0)), n)
-  (estimate,) = bootstrap(
-    lambda weights: kappa(np.tensordot(weights, sums, 1)), units, confidence, seed, RESAMPLES
-  )
-  return estimate
+  return bootstrap(
+    lambda weights: kappa(np.tensordot(weights, sums, 1)), units, confidence, resamples=RESAMPLES
+  )[0]
 
 
 def _counts(ratings: ArrayLike, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:

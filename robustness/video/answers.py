@@ -15,8 +15,8 @@ import unicodedata
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from robustness.core import json_files, locks
-from robustness.core.atomic_files import flush_directory
+from robustness.core import json_files
+from robustness.core.atomic_files import flush_directory, lock
 from robustness.core.errors import InputError, nearest
 
 FORMAT = 'neighbor-set review'
@@ -44,10 +44,9 @@ PLAN: json_files.Form = {'annotators_per_pair?': int, 'joint_votes?': int, 'dens
 class ReviewPlan:
   """How a review runs; its file of answers keeps it, so that no later run differs.
 
-  Attributes:
-    annotators_per_pair: how many annotators answer alone about each pair.
-    joint_votes: how many vote in the joint round; 0 is as many as answer alone.
-    densify: whether every anchor is first shown alone, to add the classes its labels lack.
+  `annotators_per_pair` answer alone about each pair; `joint_votes` vote in the joint round, 0 for
+  as many as answer alone. With `densify` every anchor is first shown alone, to add the classes that
+  its labels lack.
   """
 
   annotators_per_pair: int = 2
@@ -73,14 +72,10 @@ class Answer:
   """What one annotator said in one round about a pair, or (without a neighbor) about an anchor.
 
   Attributes:
-    annotator: who said it.
-    round: 'individual' or 'joint'.
-    anchor: path of the anchor frame.
-    neighbor: path of the neighbor; None where the answer is about the anchor alone.
-    label: whether the labels hold: 'correct', 'incorrect' or 'unsure'. An anchor whose answer is
-      'incorrect' is a bad anchor.
-    similar: of a pair, 'similar', 'dissimilar' or 'unsure'; None for an anchor.
-    reasons: of a dissimilar pair, what changed: some of `REASONS`.
+    anchor, neighbor: paths; no neighbor where the answer is about the anchor alone.
+    label: whether the labels hold; an anchor whose answer is 'incorrect' is a bad anchor.
+    similar: of a pair; None for an anchor.
+    reasons: of a dissimilar pair, what changed.
     feature: a distinctive feature is visible in only one frame, which makes a pair dissimilar.
     added: of an anchor, ids of the further classes that are visible.
     shown: ids of the classes that the page gave as the labels.
@@ -180,10 +175,6 @@ class AnswerLog:
       path: the file, made with its folder if it is not there.
       digest: of the sets under review (`Candidates.digest`).
       settings: values of `ReviewPlan`; a new file keeps them, one that is there must agree.
-
-    Raises:
-      InputError: the file holds answers about other sets or was begun with another plan, is no
-        such file, has a line that cannot be read, or is open in another server.
     """
     self.path = pathlib.Path(path)
     plan = dataclasses.asdict(ReviewPlan(**settings))  # type: ignore[arg-type]
@@ -196,7 +187,7 @@ class AnswerLog:
         f'--answers={self.path} cannot be written ({error}): give another file.'
       ) from error
     try:
-      if not locks.take(self._file):
+      if not lock(self._file):
         raise InputError(
           f'{self.path} is open in another server: stop it, or give another --answers.'
         )
@@ -280,8 +271,7 @@ def _plan(file: pathlib.Path, line: bytes, digest: str) -> ReviewPlan:
     )
   if header.get('metadata') != digest:
     raise InputError(
-      f'{file} holds answers about other sets (its digest is '
-      f'{header.get("metadata")!r}, that of --metadata {digest!r}): give the '
-      'metadata the review began with, or another --answers.'
+      f'{file} holds answers about other sets (its digest is {header.get("metadata")!r}, that of '
+      f'--metadata {digest!r}): give the metadata the review began with, or another --answers.'
     )
   return plan

@@ -23,6 +23,7 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.estimates.means import Estimate
@@ -51,8 +52,7 @@ class Matches:
 
   Attributes:
     index: int [D], position of each detection in the boxes given.
-    image, category: int [D].
-    right: bool [D], whether it is a true positive.
+    image, category, right: [D]; `right` says whether it is a true positive.
     truths: int [F, C], ground-truth boxes of each image and class.
     categories: int [C], the classes that have ground truth, ascending.
   """
@@ -70,12 +70,8 @@ def match(
 ) -> Matches:
   """Says which detections are true positives.
 
-  Args:
-    truth: ground truth.
-    detections: detections, with scores.
-    num_images: F.
-    threshold: least IoU, in (0, 1].
-    largest: detections taken of each image and class, by score.
+  `threshold` is the least IoU, in (0, 1]; the `largest` detections of each image and class are
+  taken.
   """
   if not 0 < threshold <= 1:
     raise InputError(f'the IoU threshold is {threshold!r}; give one in (0, 1], such as 0.5.')
@@ -84,10 +80,9 @@ def match(
   categories, place = np.unique(truth.category, return_inverse=True)
   truths = np.zeros((num_images, len(categories)), int)
   np.add.at(truths, (truth.image, place), 1)
-  order = np.lexsort((-detections.score, detections.category, detections.image))
   boxes_of = _grouped(truth, np.arange(len(truth.image)))
   right, kept = np.zeros(len(detections.image), bool), np.zeros(len(detections.image), bool)
-  for key, members in _grouped(detections, order).items():
+  for key, members in _grouped(detections, np.argsort(-detections.score, kind='stable')).items():
     members = members[:largest]
     kept[members] = True
     own = boxes_of.get(key)
@@ -103,14 +98,8 @@ def match(
 
 def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
   """Returns positions of boxes by (image, category), in the given order within each."""
-  order = order[np.lexsort((boxes.category[order], boxes.image[order]))]
-  keys = np.stack([boxes.image[order], boxes.category[order]], 1)
-  cuts = np.flatnonzero((np.diff(keys, axis=0) != 0).any(1)) + 1
-  return {
-    (int(keys[part[0], 0]), int(keys[part[0], 1])): order[part]
-    for part in np.split(np.arange(len(order)), cuts)
-    if len(part)
-  }
+  keys = pd.DataFrame({'image': boxes.image[order], 'category': boxes.category[order]})
+  return {key: order[own] for key, own in keys.groupby(['image', 'category']).indices.items()}
 
 
 def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
@@ -129,13 +118,12 @@ def average_precisions(
 ) -> np.ndarray:
   """Returns the AP of each class over all images, float [C], or [B, C] for weights.
 
+  It is NaN for a class without ground truth among the images that count.
+
   Args:
     matches: from `match`.
     recall_points: 0 for the area, else the number of thresholds: 11 (VOC 2007), 101 (COCO).
     weights: [B, F], how often each image counts; None counts each once.
-
-  Returns:
-    NaN for a class without ground truth among the images that count.
   """
   if recall_points < 0 or recall_points == 1:
     raise InputError(
@@ -175,7 +163,7 @@ def class_mean(precisions: np.ndarray) -> np.ndarray:
 def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
   """Returns the AP of each image alone, the mean over the classes present, float [F].
 
-  NaN for an image without ground truth, whose AP is undefined.
+  It is NaN for an image without ground truth.
   """
   precision = np.full(len(matches.truths), np.nan)
   order = np.argsort(matches.image, kind='stable')
@@ -194,16 +182,10 @@ def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
 def worst_frames(
   sets: NeighborSets, precision: np.ndarray, k: int, include_anchor: bool = True
 ) -> np.ndarray:
-  """Returns the frame of each set with the least per-image AP, int [A].
+  """Returns the frame of each set with the least per-image AP `precision` [F], int [A].
 
-  Among equals the nearest to the anchor, then the earlier one. Frames whose AP is undefined are no
-  candidates; where there is no candidate the anchor stays.
-
-  Args:
-    sets: F frames.
-    precision: [F], from `per_image`.
-    k: largest distance in frames.
-    include_anchor: whether the anchor is a candidate.
+  Among equals the nearest to the anchor, then the earlier one. Frames at most k away are candidates
+  if their AP is defined; where there is none the anchor stays.
   """
   if k < 0:
     raise InputError(f'k = {k} is negative: give the largest distance from the anchor in frames.')
@@ -247,22 +229,16 @@ def detection_pm_k(
   threshold: float = 0.5,
   recall_points: int = ALL_POINTS,
   confidence: float = 0.95,
-  seed: int = 0,
 ) -> DetectionScores:
-  """Returns mAP on anchors and at pm-k.
+  """Returns mAP on anchors and at pm-k; the images of boxes are positions among the sets' frames.
 
   Args:
-    sets: F frames; box images are positions among them.
-    truth: ground truth.
-    detections: detections with scores.
+    sets, truth, detections: F frames and the boxes on them.
     k: largest distance from the anchor in frames.
     include_anchor: whether the anchor is a candidate for the worst frame.
     threshold: least IoU of a true positive.
     recall_points: see `average_precisions`.
-    confidence, seed: of the intervals.
-
-  Reference:
-    Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3 and appendix L.
+    confidence: of the intervals.
   """
   alone = per_image(match(truth, detections, len(sets.frames), threshold), recall_points)
   frames = worst_frames(sets, alone, k, include_anchor)
@@ -281,5 +257,5 @@ def detection_pm_k(
 
   each = np.ones((len(frames), 1))
   units = Units(each, each, len(frames))
-  anchor, worst, drop = bootstrap(statistic, units, confidence, seed, RESAMPLES)
+  anchor, worst, drop = bootstrap(statistic, units, confidence, resamples=RESAMPLES)
   return DetectionScores(anchor, worst, drop, frames, alone)

@@ -30,7 +30,7 @@ COCO: json_files.Form = {
   'categories': [{'id': (int, str), 'name': str}],
   'annotations': [{'image_id': (int, str), 'category_id': (int, str), 'bbox': [float]}],
 }
-BOX: json_files.Form = {'image_id': (int, str), 'category_id': int, 'bbox': [float]}
+BOX = {'image_id': (int, str), 'category_id': int, 'bbox': [float]}
 FOUND: json_files.Form = [{**BOX, 'score': float}]
 TRUTH: json_files.Form = {
   'images': [{'id': (int, str), 'file_name': str, 'width?': float, 'height?': float}],
@@ -64,13 +64,9 @@ class _Annotated(NamedTuple):
   clipped: list[bool]
 
   def add(self, edges: Sequence[float], name: object, classes: Mapping[str, int], at: str) -> None:
-    """Adds a box as fractions, cut at the borders of its image.
+    """Adds a box of x_min, y_min, x_max, y_max in pixels as fractions, cut at the image's borders.
 
-    Args:
-      edges: x_min, y_min, x_max, y_max in pixels.
-      name: of its class.
-      classes: the position of a class by every word for it.
-      at: names the frame in messages.
+    `classes` has the position of a class by every word for it; `at` names the frame in messages.
     """
     if name not in classes:
       raise InputError(f'{at} has an object of class {name!r}; {nearest(str(name), classes)}.')
@@ -90,20 +86,14 @@ class _Annotated(NamedTuple):
 def read(
   path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]
 ) -> tuple[dict[str, list[Box]], tuple[str, ...]]:
-  """Returns the boxes of frames where they are known.
+  """Returns the boxes of frames where they are known, and the frame of each box that was cut.
+
+  Cut are boxes that stand out of their image by more than `TOLERANCE`.
 
   Args:
     path: a COCO file, or a folder of ILSVRC annotations.
     frames: paths of frames.
     classes: the position of a class by every word for it.
-
-  Returns:
-    The boxes by frame, and the frame of each box that stood out of its image by more than
-    `TOLERANCE` and was cut at its border.
-
-  Raises:
-    InputError: nothing there, files that cannot be read, an unknown class, or a box that is
-      inverted, empty or wholly outside of its image.
   """
   if path.is_dir():
     known = _from_xml(path, frames, classes)
@@ -117,22 +107,20 @@ def read(
 
 
 def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, _Annotated]:
-  try:
-    document = json_files.read(path, COCO, 'Give a COCO annotation file.')
-    images = {image['id']: image for image in document['images']}
-    names = {category['id']: category['name'] for category in document['categories']}
-    known = {i['file_name']: _Annotated((i['width'], i['height']), [], []) for i in images.values()}
-    for number, annotation in enumerate(document['annotations']):
+  document = json_files.read(path, COCO, 'Give a COCO annotation file.')
+  images = {image['id']: image for image in document['images']}
+  names = {category['id']: category['name'] for category in document['categories']}
+  known = {i['file_name']: _Annotated((i['width'], i['height']), [], []) for i in images.values()}
+  for number, annotation in enumerate(document['annotations']):
+    try:
       frame = images[annotation['image_id']]['file_name']
       x, y, width, height = map(float, annotation['bbox'])
-      name, at = names[annotation['category_id']], f'{path}, entry {number}, {frame}'
-      known[frame].add((x, y, x + width, y + height), name, classes, at)
-  except InputError:
-    raise
-  except (ValueError, KeyError, TypeError) as error:
-    raise InputError(
-      f'{path} is no COCO annotation file ({type(error).__name__}: {error}).'
-    ) from error
+      name = names[annotation['category_id']]
+    except (KeyError, ValueError) as error:
+      why = f'{type(error).__name__}: {error}'
+      raise InputError(f'{path} is no COCO annotation file ({why}).') from error
+    edges = x, y, x + width, y + height
+    known[frame].add(edges, name, classes, f'{path}, entry {number}, {frame}')
   return known
 
 
@@ -147,14 +135,18 @@ def _from_xml(
     try:
       root = ElementTree.parse(file).getroot()
       height, width = (float(_text(root, f'size/{side}')) for side in ('height', 'width'))
-      known[frame] = _Annotated((width, height), [], [])
-      for node in root.iter('object'):
-        edges = [float(_text(node, f'bndbox/{e}')) for e in ('xmin', 'ymin', 'xmax', 'ymax')]
-        known[frame].add(edges, _text(node, 'name'), classes, str(file))
-    except InputError:
-      raise
+      objects = [
+        (
+          [float(_text(node, f'bndbox/{edge}')) for edge in ('xmin', 'ymin', 'xmax', 'ymax')],
+          _text(node, 'name'),
+        )
+        for node in root.iter('object')
+      ]
     except (ElementTree.ParseError, ValueError) as error:
       raise InputError(f'{file} is no ILSVRC annotation ({error}).') from error
+    known[frame] = _Annotated((width, height), [], [])
+    for edges, name in objects:
+      known[frame].add(edges, name, classes, str(file))
   return known
 
 
@@ -208,10 +200,6 @@ class Boxes:
 
     Returns:
       The boxes, and the largest distance of an edge beyond its border, pixels, float [N].
-
-    Raises:
-      InputError: a score or coordinate that is not finite, an inverted or empty box, or one that
-        lies wholly outside of its image.
     """
     x0, y0, x1, y1 = self.corners.T
     width, height = sizes[self.image].T
@@ -280,10 +268,6 @@ def read_truth(
     path: a COCO file, or a folder of ILSVRC annotations.
     frames: paths, F of them.
     class_names: those of the sets, for ILSVRC's files, which know classes by name.
-
-  Raises:
-    InputError: no such file, no annotations, a frame without an image, an unknown class, or a box
-      that is inverted, empty or wholly outside of its image.
   """
   places: dict[int | str, int] = {frame: index for index, frame in enumerate(frames)}
   if expanded(path).is_dir():
@@ -332,13 +316,7 @@ def _require_images(
 def read_detections(
   path: str | os.PathLike[str], truth: Truth, frames: Sequence[str]
 ) -> tuple[Boxes, Clipped]:
-  """Reads detections, and which were cut; those of other images of the truth are passed over.
-
-  Raises:
-    InputError: no such file, no list, an entry without one of the four keys, an image that the
-      ground truth does not have, a class that it does not list, a score that is no number, or a box
-      that is inverted, empty or wholly outside of its image.
-  """
+  """Reads detections, and which were cut; those of other images of the truth are passed over."""
   advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
   entries = json_files.read(expanded(path), FOUND, advice)
   _check_entries(entries, truth.known, truth.names, path)

@@ -34,13 +34,7 @@ ENCODING = 'utf-8-sig'
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-  """What came out.
-
-  Attributes:
-    sets: one set for each labelled video.
-    frames: the folder that its paths lie under.
-    left_out: videos without a label.
-  """
+  """A set for each labelled video, the folder their paths lie under, and videos left out."""
 
   sets: NeighborSets
   frames: pathlib.Path
@@ -79,10 +73,6 @@ def build(
     k: largest distance from the anchor, in frames.
     seed: of the choice.
     facts: whether frame types and frames a second are kept where a container tells them.
-
-  Raises:
-    InputError: a labelled video that is not there, video files beside folders of frames, a frame
-      that cannot be decoded (path and number), or what `clips.find` refuses.
   """
   require(k >= 0, 'k', k, 'at least 0')
   require(seed >= 0, 'seed', seed, 'at least 0')
@@ -112,10 +102,9 @@ def build(
       if frame.fps is not None:
         known[frame.path]['fps'] = frame.fps
     sets[paths.pop(near.index(anchor))] = paths
+  of_frames = {path: labels[video_of(path)] for path in known}
   return Built(
-    from_mappings(
-      sets, {path: labels[video_of(path)] for path in known}, class_names, known if facts else None
-    ),
+    from_mappings(sets, of_frames, class_names, known if facts else None),
     videos if kinds == {clips.FrameFolder} else frames,
     tuple(name for name in found if name not in labels),
   )
@@ -130,8 +119,7 @@ def anchor_position(name: str, num_frames: int, seed: int) -> int:
 def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
   """Returns class names in order, and the position of a class by every word for it.
 
-  Args:
-    classes: a label space such as 'imagenet_vid', or a text file with one class a line.
+  `classes` is a label space such as 'imagenet_vid', or a text file with one class a line.
   """
   path = expanded(classes)
   if path.is_file():
@@ -144,18 +132,14 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
 
 
 def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[int]]:
-  """Returns the classes of each video, as distinct positions, ascending.
-
-  Args:
-    path: a `.json` or `.csv` file.
-    classes: the position of a class by every word for it.
-
-  Raises:
-    InputError: the file cannot be read, is of another form, or names an unknown class.
-  """
+  """Returns the distinct classes of each video in a `.json` or `.csv` file, ascending."""
   if not path.is_file():
     raise InputError(f'{path} is missing: give a .json or .csv file with the classes of videos.')
-  classes_of = _from_csv(path) if path.suffix.lower() == '.csv' else _from_json(path)
+  if path.suffix.lower() == '.csv':
+    classes_of = _from_csv(path)
+  else:
+    document = json_files.read(path, advice='Give an object, {video: class}.', encoding=ENCODING)
+    classes_of = {v: words if isinstance(words, list) else [words] for v, words in document.items()}
   if not classes_of:
     raise InputError(f'{path} names no videos.')
   labels = {}
@@ -171,11 +155,6 @@ def _text(path: pathlib.Path) -> str:
     return path.read_bytes().decode(ENCODING)
   except UnicodeDecodeError as error:
     raise InputError(f'{path} is no text in UTF-8 ({error}): save it in that encoding.') from error
-
-
-def _from_json(path: pathlib.Path) -> dict[str, list[object]]:
-  document = json_files.read(path, advice='Give an object, {video: class}.', encoding=ENCODING)
-  return {video: words if isinstance(words, list) else [words] for video, words in document.items()}
 
 
 def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:

@@ -42,12 +42,7 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-  """Candidate sets with the names of their classes; pairs are numbered anchor by anchor.
-
-  Attributes:
-    sets: the neighbor sets as they were built.
-    class_names: by class id.
-  """
+  """Sets as they were built, and class names by id; pairs are numbered anchor by anchor."""
 
   sets: NeighborSets
   class_names: Mapping[int, str]
@@ -118,9 +113,8 @@ class Candidates:
     count = {ANCHOR: len(self.sets.anchors), PAIR: len(self.pairs)}.get(kind, 0)
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 9 or int(digits) >= count:
       raise InputError(
-        f'there is no {name!r} under review: {ANCHOR}:0 to '
-        f'{ANCHOR}:{len(self.sets.anchors) - 1} and {PAIR}:0 to '
-        f'{PAIR}:{len(self.pairs) - 1} are.'
+        f'there is no {name!r} under review: {ANCHOR}:0 to {ANCHOR}:{len(self.sets.anchors) - 1} '
+        f'and {PAIR}:0 to {PAIR}:{len(self.pairs) - 1} are.'
       )
     return Item(kind, int(digits))
 
@@ -137,16 +131,7 @@ class ReviewFrames:
   """The files of frames by their index: only listed frames are read, and only inside the folder."""
 
   def __init__(self, folder: str | os.PathLike[str], paths: Sequence[str]):
-    """Checks that every frame can be served.
-
-    Args:
-      folder: where the frames lie.
-      paths: of the frames, relative to the folder, by index.
-
-    Raises:
-      InputError: the folder does not exist, frames are missing (how many, which first), a path
-        or a link leads out of the folder, or a file is of no kind that a browser shows.
-    """
+    """Checks that every frame, a path inside the folder, is there and can be served."""
     if not pathlib.Path(folder).is_dir():
       raise InputError(
         f'there is no folder {os.fspath(folder)}: give --frames the folder in '
@@ -164,18 +149,12 @@ class ReviewFrames:
     missing = [path for path in self._paths if not (self._root / path).is_file()]
     if missing:
       raise InputError(
-        f'{len(missing)} of {len(self._paths)} frames are missing in {folder}, '
-        f'the first is {missing[0]}: give --frames the folder in which the paths '
-        'of the metadata begin.'
+        f'{len(missing)} of {len(self._paths)} frames are missing in {folder}, the first is '
+        f'{missing[0]}: give --frames the folder in which the paths of the metadata begin.'
       )
 
   def read(self, index: int) -> FrameFile:
-    """Reads a frame.
-
-    Raises:
-      InputError: no frame has this index, or its file has since become a link out of the folder.
-      OSError: the file cannot be read.
-    """
+    """Reads a frame."""
     if not 0 <= index < len(self._paths):
       raise InputError(f'there is no frame {index}: 0 to {len(self._paths) - 1} are under review.')
     path = self._paths[index]

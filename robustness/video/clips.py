@@ -21,15 +21,21 @@ import itertools
 import os
 import pathlib
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any, BinaryIO, NamedTuple, Protocol
+from types import ModuleType
+from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple
 
 from PIL import Image
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.video.metadata import FRAME_TYPES, frame_number
+
+if TYPE_CHECKING:
+  from av import VideoFrame
+  from av.container import InputContainer
+  from av.video.stream import VideoStream
 
 IMAGE_SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
 VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpeg')
@@ -65,41 +71,12 @@ class Taken(NamedTuple):
   fps: float | None = None
 
 
-class Clip(Protocol):
-  """Frames of one video."""
-
-  @property
-  def name(self) -> str:
-    """Its path under the folder of videos."""
-
-  def numbers(self) -> list[int]:
-    """Returns the numbers of its frames, ascending."""
-
-  def take(self, numbers: Sequence[int], folder: pathlib.Path) -> list[Taken]:
-    """Makes frames ready, in `folder` where they are not files already, and returns them.
-
-    Args:
-      numbers: of frames, ascending.
-      folder: of all frames.
-
-    Raises:
-      InputError: a frame cannot be decoded; its path and number are named.
-    """
-
-
-def find(root: pathlib.Path) -> dict[str, Clip]:
-  """Returns the clips under a folder by name.
-
-  Args:
-    root: every folder under it that holds images is a clip, and every video file.
-
-  Raises:
-    InputError: no such folder, no clips in it, two clips of one name, or see `FrameFolder`.
-  """
+def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
+  """Returns the clips under a folder by name: every folder with images, and every video file."""
   if not root.is_dir():
     raise InputError(f'{root} is no folder: give the folder of video files or frame folders.')
   images: dict[pathlib.Path, list[pathlib.Path]] = {}
-  clips: list[Clip] = []
+  clips: list[FrameFolder | VideoFile] = []
   for path in sorted(root.rglob('*')):
     if path.name.startswith('.') or not path.is_file():
       continue
@@ -107,9 +84,8 @@ def find(root: pathlib.Path) -> dict[str, Clip]:
       clips.append(VideoFile(root, path))
     elif path.suffix.lower() in IMAGE_SUFFIXES and path.parent != root:
       images.setdefault(path.parent, []).append(path)
-  clips += [FrameFolder(root, folder, files) for folder, files in images.items()]
-  named: dict[str, Clip] = {}
-  for clip in clips:
+  named: dict[str, FrameFolder | VideoFile] = {}
+  for clip in (*clips, *(FrameFolder(root, folder, files) for folder, files in images.items())):
     if clip.name in named:
       raise InputError(f'{root} holds two videos called {clip.name!r}: rename one of them.')
     named[clip.name] = clip
@@ -147,11 +123,11 @@ class FrameFolder:
       self._files[number] = file
 
   def numbers(self) -> list[int]:
-    """See `Clip`."""
+    """Returns the numbers of its frames, ascending."""
     return sorted(self._files)
 
   def take(self, numbers: Sequence[int], folder: pathlib.Path) -> list[Taken]:
-    """See `Clip`; every frame is decoded once to see that it can be."""
+    """Returns frames, which stay where they are; decodes each once to see that it can be."""
     del folder
     for number in numbers:
       why = damage(self._files[number])
@@ -172,7 +148,7 @@ class VideoFile:
     self._file = file
 
   def numbers(self) -> list[int]:
-    """See `Clip`; decodes the file, since some packets hold no frame or only half of one."""
+    """Returns 0, 1, ...; decodes the file, as some packets hold no frame or only half of one."""
     return list(range(self._survey[0]))
 
   @functools.cached_property
@@ -186,7 +162,7 @@ class VideoFile:
     return len(times), frame_rate(times, float(rate) if rate else None)
 
   def take(self, numbers: Sequence[int], folder: pathlib.Path) -> list[Taken]:
-    """See `Clip`; decodes from the beginning, so that numbers are exact."""
+    """Writes frames into `folder`; decodes from the beginning, so that numbers are exact."""
     chosen: dict[int, Taken] = {}
     with _opened(self._file) as (container, stream):
       for number, frame in self._frames(container, stream):
@@ -203,7 +179,9 @@ class VideoFile:
         raise self._undecodable(number, 'the video ends before it')
     return [chosen[number] for number in numbers]
 
-  def _frames(self, container: Any, stream: Any) -> Iterator[tuple[int, Any]]:
+  def _frames(
+    self, container: InputContainer, stream: VideoStream
+  ) -> Iterator[tuple[int, VideoFrame]]:
     """Yields every frame with its number; ends at the first one that cannot be decoded."""
     decoder = container.decode(stream)
     for number in itertools.count():
@@ -225,14 +203,10 @@ class VideoFile:
 
 
 def frame_rate(times: Sequence[float | None], stated: float | None) -> float | None:
-  """Returns frames a second; headers of videos of variable rate may state any number.
+  """Returns frames a second: `stated` by the headers, if the frames agree with it or do not tell.
 
-  Args:
-    times: when each frame is shown, seconds; None where a frame does not tell.
-    stated: what the headers say, or None.
-
-  Returns:
-    `stated` where the frames agree with it or do not tell, else (n − 1) / (last − first).
+  Headers of videos of variable rate may state any number; then it is (n − 1) / (last − first), of
+  the times in seconds at which frames are shown (None where a frame does not tell).
   """
   first, last = (times[0], times[-1]) if times else (None, None)
   if first is None or last is None or last <= first:
@@ -243,7 +217,7 @@ def frame_rate(times: Sequence[float | None], stated: float | None) -> float | N
   return (len(times) - 1) / (last - first)
 
 
-def _av() -> Any:
+def _av() -> ModuleType:
   try:
     import av
   except ImportError as error:
@@ -254,7 +228,7 @@ def _av() -> Any:
 
 
 @contextmanager
-def _opened(file: pathlib.Path) -> Iterator[tuple[Any, Any]]:
+def _opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
   """Opens a file and its first video stream; refuses one that is cut."""
   av = _av()
   require_whole(file)
@@ -271,11 +245,7 @@ def _opened(file: pathlib.Path) -> Iterator[tuple[Any, Any]]:
 
 
 def require_whole(path: pathlib.Path) -> None:
-  """Refuses a video file that ends before its headers say; files of other kinds pass.
-
-  Raises:
-    InputError: it is cut; both sizes are named. Or it cannot be read.
-  """
+  """Refuses a video file that ends before its headers say; files of other kinds pass."""
   try:
     with path.open('rb') as file:
       size = os.fstat(file.fileno()).st_size
@@ -293,36 +263,36 @@ def _declared_size(file: BinaryIO, size: int) -> int:
   """Returns where the file should end at least, bytes; 0 where its headers do not tell."""
   start = file.read(12)
   if start[4:8] in BOXES:
-    return _end_of_boxes(file, size)
+    return _end_of_chunks(file, size, _box_length)
   if start[:4] == b'RIFF' and start[8:] == b'AVI ':
-    return _end_of_riff(file, size)
+    end = _end_of_chunks(file, size, _riff_length)
+    return end if end - size > RIFF_SLACK else 0
   return _end_of_segment(file) if start[:4] == EBML else 0
 
 
-def _end_of_boxes(file: BinaryIO, size: int) -> int:
+def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int]) -> int:
+  """Returns the end of the chunks that begin within the file, up to one of unknown length, 0."""
   end = 0
   while end + 8 <= size:
     file.seek(end)
-    header = file.read(16)
-    length = int.from_bytes(header[:4], 'big')
-    if length == 1:
-      length = int.from_bytes(header[8:16], 'big')
-    if length < 8 or not header[4:8].isalnum():  # 0: up to the end; else no box
+    length = length_of(file.read(16))
+    if not length:
       break
     end += length
   return end
 
 
-def _end_of_riff(file: BinaryIO, size: int) -> int:
-  end = 0
-  while end + 8 <= size:
-    file.seek(end)
-    header = file.read(8)
-    length = int.from_bytes(header[4:], 'little')
-    if header[:4] != b'RIFF' or not 0 < length < 0xFFFFFFF0:  # streamed: not known
-      break
-    end += 8 + length + length % 2
-  return end if end - size > RIFF_SLACK else 0
+def _box_length(header: bytes) -> int:
+  length = int.from_bytes(header[:4], 'big')
+  if length == 1:
+    length = int.from_bytes(header[8:], 'big')
+  return length if length >= 8 and header[4:8].isalnum() else 0  # 0: up to the end; else no box
+
+
+def _riff_length(header: bytes) -> int:
+  length = int.from_bytes(header[4:8], 'little')
+  is_known = header[:4] == b'RIFF' and 0 < length < 0xFFFFFFF0  # else streamed
+  return 8 + length + length % 2 if is_known else 0
 
 
 def _end_of_segment(file: BinaryIO) -> int:

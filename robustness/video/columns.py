@@ -19,10 +19,9 @@ PATH = 'path'
 def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   """Returns the columns of the frames of sets.
 
-  Returns:
-    `label` int32 [F, L]; `group_id` int32 [F, M], the sets a frame is in, padded with −1; `offset`
-    int32 [F, M], 0 for an anchor and where padded; where known `frame_type` int32 [F], position in
-    `FRAME_TYPES` or −1, and `fps` float64 [F].
+  `label` int32 [F, L]; `group_id` int32 [F, M], the sets a frame is in, padded with −1; `offset`
+  int32 [F, M], 0 for an anchor and where padded; where known `frame_type` int32 [F], position in
+  `FRAME_TYPES` or −1, and `fps` float64 [F].
   """
   pairs, groups = sets.pairs, np.arange(len(sets.anchors), dtype=np.int32)
   frame = np.concatenate([sets.anchors, pairs.frame])
@@ -50,11 +49,8 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
 def linked(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarray:
   """Returns which frames belong together, int [F]: those of equal numbers are linked.
 
-  Frames that share a set or a folder are, directly or through others.
-
-  Args:
-    group_id: int [F, M], the sets of each frame, padded with −1.
-    folders: of the frames, words [F]; '' is none.
+  Frames that share a set (`group_id` int [F, M], padded with −1) or a folder (words [F], '' for
+  none) are, directly or through others.
   """
   row, slot = np.nonzero(group_id >= 0)
   node = group_id[row, slot] + len(group_id)
@@ -86,10 +82,8 @@ def from_columns(
 ) -> NeighborSets:
   """Returns the sets that columns of rows describe; frames are rows, in their order.
 
-  Args:
-    columns: see `to_columns`; `label` [N] or [N, L], `group_id` and `offset` [N] or [N, M].
-    names: of the rows; their positions by default.
-    class_names: in the order of the labels.
+  See `to_columns`; `label`, `group_id` and `offset` may have one axis. `names` are those of the
+  rows, by default their positions; `class_names` are in the order of the labels.
   """
   check_names(columns)
   label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))

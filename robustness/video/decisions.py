@@ -64,10 +64,10 @@ class Decisions:
   """The outcome of a review of A anchors and P pairs.
 
   Attributes:
-    anchor_reviewed: [A] booleans, whether the anchor or one of its pairs has an answer.
-    anchor_accepted: [A] booleans; a bad anchor is not.
-    pair_reviewed: [P] booleans, whether the pair has an answer or went with a bad anchor.
-    pair_accepted: [P] booleans.
+    anchor_reviewed: bool [A], whether the anchor or one of its pairs has an answer.
+    anchor_accepted: bool [A]; a bad anchor is not.
+    pair_reviewed: bool [P], whether the pair has an answer or went with a bad anchor.
+    pair_accepted: bool [P].
     unsettled: items about which answers are still awaited, in their order.
     added: by anchor, the class ids its labels gain, ascending.
   """
@@ -158,9 +158,8 @@ def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
 
   There are rows about labels where anchors were shown alone to add some, or some were added.
   Agreement is that of the individual round, by question: whether the labels are correct, whether
-  the pair is similar, and whether both are so (keep); Cohen's kappa by two annotators too. Its
-  intervals count the pairs of an anchor as one cluster, and values are NaN where they are not
-  defined.
+  the pair is similar, and whether both are so (keep). The pairs of an anchor count as one cluster,
+  and values are NaN where they are not defined.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.

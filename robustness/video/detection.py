@@ -47,15 +47,7 @@ LABEL = 'detector'
 
 @dataclasses.dataclass(frozen=True)
 class Scoring:
-  """How detections are scored.
-
-  Attributes:
-    k: largest distance from the anchor in frames.
-    threshold: least IoU of a true positive.
-    recall_points: 0 for the area under the curve, else the number of recalls, such as 11 or 101.
-    include_anchor: whether the anchor is a candidate for the worst frame.
-    confidence: of the intervals.
-  """
+  """How detections are scored; see `detection_pm_k`."""
 
   k: int = 10
   threshold: float = 0.5
@@ -69,14 +61,7 @@ class Scoring:
 
 
 class ScoredInputs(NamedTuple):
-  """What a detector is scored on.
-
-  Attributes:
-    sets: the neighbor sets.
-    truth: ground truth of their frames.
-    detections, clipped: what the detector gave for them, and which of these boxes were cut.
-    files: where the three were read.
-  """
+  """What a detector is scored on, which of its boxes were cut, and where all was read."""
 
   sets: NeighborSets
   truth: Truth
@@ -132,16 +117,9 @@ def score(
 ) -> Results:
   """Scores detections on anchors and on the worst frame of each set.
 
-  Args:
-    inputs: from `read`.
-    scoring: above the largest distance of a neighbor, that distance takes k's place, and the
-      results' settings hold `asked_k`.
-    frames: the folder of the frames, for pictures; '' for none.
-    shown: how many sets are pictured, of those whose worst frame loses most.
-
-  Returns:
-    Results with mAP on anchors, at pm-k and its drop by the facets `task` and `k`; for each task
-    the table of the worst frames and what `pictures` gives; the table `remarks`.
+  Above the largest distance of a neighbor, that distance takes k's place, and the results' settings
+  hold `asked_k`. `frames` is the folder of the frames, for pictures of the `shown` sets that lose
+  most; '' for none.
   """
   require(shown >= 0, 'shown', shown, 'at least 0')
   sets = inputs.sets

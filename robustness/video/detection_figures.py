@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -29,15 +29,7 @@ LOOKS = {HIT: (TRUE, '-'), MISS: (FALSE, '--'), OBJECT: (TRUTH, ':')}
 
 
 class DrawnTask(NamedTuple):
-  """What is drawn for one task.
-
-  Attributes:
-    scores: of the task.
-    truth, boxes: ground truth and detections on the frames of the sets, without classes if the task
-      ignores them.
-    names: of the classes.
-    threshold: least IoU of a true positive.
-  """
+  """What is drawn for one task: truth and boxes are without classes if the task ignores them."""
 
   scores: DetectionScores
   truth: Boxes
@@ -46,20 +38,12 @@ class DrawnTask(NamedTuple):
   threshold: float = 0.5
 
 
-def largest_falls(sets: NeighborSets, scores: DetectionScores, count: int) -> np.ndarray:
-  """Returns the sets whose per-image AP falls most from anchor to worst frame, at most `count`.
-
-  Sets without a fall are left out; among equals the earlier one comes first.
-  """
-  fall = np.nan_to_num(scores.alone[sets.anchors] - scores.alone[scores.frames])
-  order = np.argsort(-fall, kind='stable')
-  return order[fall[order] > 0][:count]
-
-
 def pictures(
   sets: NeighborSets, task: DrawnTask, folder: str | os.PathLike[str], count: int
 ) -> dict[str, np.ndarray]:
-  """Returns anchors and worst frames of the sets with the largest falls, with their boxes.
+  """Returns anchors and worst frames, with boxes, of the sets whose per-image AP falls most.
+
+  Those are at most `count` sets; among equals the earlier one comes first.
 
   Returns:
     E pictures, anchors and worst frames alternate: `image_<e>` uint8 [H, W, 3], `frame` [E] paths,
@@ -68,7 +52,10 @@ def pictures(
     and `class_name` of all boxes.
     Nothing where no set falls.
   """
-  chosen = largest_falls(sets, task.scores, count)
+  alone = task.scores.alone
+  fall = np.nan_to_num(alone[sets.anchors] - alone[task.scores.frames])
+  order = np.argsort(-fall, kind='stable')
+  chosen = order[fall[order] > 0][:count]
   if not len(chosen):
     return {}
   frames = np.stack([sets.anchors[chosen], task.scores.frames[chosen]], 1).ravel()
@@ -85,7 +72,7 @@ def pictures(
     **{f'image_{index}': image for index, image in enumerate(images)},
     'frame': np.array([sets.frames[frame] for frame in frames]),
     'offset': offsets,
-    'precision': task.scores.alone[frames],
+    'precision': alone[frames],
     'truth': _table(truth, np.array(scales)),
     'found': np.column_stack([_table(found, np.array(scales)), right]),
     'class': classes,
@@ -136,10 +123,9 @@ def draw(results: Results) -> dict[str, charts.Picture]:
 
 @style.styled
 def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
-  """Draws boxes on images, anchors above neighbors (the paper's figure 4).
+  """Draws boxes on images of `pictures`, anchors above neighbors (the paper's figure 4).
 
-  Args:
-    stored: of `pictures`; detections with a score below `LEAST_SCORE` are left out.
+  Detections with a score below `LEAST_SCORE` are left out.
   """
   names = dict(zip(stored['class'].tolist(), stored['class_name'].tolist(), strict=True))
   columns = len(stored['frame']) // 2
@@ -160,8 +146,9 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
         boxes.append((box[2:6], HIT if box[7] else MISS, text))
     for (x0, y0, x1, y1), kind, text in boxes:
       colour, dashes = LOOKS[kind]
-      look: dict[str, Any] = {'edgecolor': colour, 'linestyle': dashes, 'linewidth': 1.4}
-      axes.add_patch(Rectangle((x0, y0), x1 - x0, y1 - y0, fill=False, **look))
+      frame = Rectangle((x0, y0), x1 - x0, y1 - y0, fill=False, linewidth=1.4)
+      frame.set(edgecolor=colour, linestyle=dashes)
+      axes.add_patch(frame)
       around = {'facecolor': colour, 'edgecolor': 'none', 'pad': 0.6}
       if text:
         axes.text(x0, y0, text, fontsize=5, color='white', va='bottom', bbox=around)

@@ -37,10 +37,9 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
+from robustness.video import ytbb_robust
 
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
-ANNOTATIONS = 'anchor_labels.json'
-"""What YTBB-Robust was released with in place of sets."""
 CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
 FRAME_TYPES = ('i', 'p', 'b')
 FRAME, ANCHOR = 'frame', 'anchor'
@@ -119,11 +118,7 @@ class NeighborSets:
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
     """Returns the labels that count for each neighbor, int32 [P, L], padded with −1.
 
-    Args:
-      rule: 'frame' takes the neighbor's own labels, 'anchor' its anchor's.
-
-    Raises:
-      InputError: another rule, or neighbors without labels of their own under 'frame'.
+    The rule 'frame' takes the neighbor's own labels, 'anchor' its anchor's.
     """
     if rule not in LABEL_RULES:
       raise InputError(f'the label rule is {rule!r}; {nearest(rule, LABEL_RULES)}.')
@@ -180,10 +175,6 @@ def from_mappings(
     labels: {frame path: [classes]}, for every anchor and for neighbors where known.
     class_names: in the order of the classes; () leaves the number of classes open.
     facts: {frame path: what is known of the frame}.
-
-  Raises:
-    InputError: no sets, a path without a frame number, an anchor without a label, a neighbor of
-      another video, a frame twice in a set, or a label, frame type or fps that cannot be.
   """
   if not sets:
     raise InputError(f'{SETS} holds no sets: give at least one anchor.')
@@ -270,11 +261,13 @@ def _facts(
   )
 
 
-def read(folder: str | os.PathLike[str]) -> NeighborSets:
+def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   """Reads neighbor sets.
 
   Args:
-    folder: holds `pmsets.json` and `labels.json`, or a folder `metadata` that does.
+    folder: holds `pmsets.json` and `labels.json`, or the annotations of YTBB-Robust, or a folder
+      `metadata` that does.
+    reviewed: of annotations, see `ytbb_robust.read`.
 
   Raises:
     InputError: a file is missing or no JSON, or see `from_mappings`.
@@ -282,7 +275,13 @@ def read(folder: str | os.PathLike[str]) -> NeighborSets:
   root = expanded(folder)
   home = find(root)
   if home is None:
-    raise InputError(f'no {SETS} in {root} or {root / "metadata"}{_instead_of(root)}')
+    near = next((place for place in (*sorted(root.glob('*')), root.parent) if find(place)), None)
+    fix = f', but in {near}: give that folder.' if near else ': give a folder of neighbor sets.'
+    raise InputError(f'no {SETS} in {root} or {root / "metadata"}{fix}')
+  if not (home / SETS).is_file():
+    return from_mappings(*ytbb_robust.read(home, reviewed))
+  if not reviewed:
+    raise InputError(f'{root} holds no annotations of YTBB-Robust, which alone has both reviews.')
   advice = f'Give an object that has each frame once, beside {SETS}.'
   sets = json_files.read(home / SETS, {str: (list, str)}, advice)
   labels = json_files.read(home / LABELS, dict, advice)
@@ -292,20 +291,12 @@ def read(folder: str | os.PathLike[str]) -> NeighborSets:
 
 
 def find(root: pathlib.Path) -> pathlib.Path | None:
-  """Returns the folder that holds the sets, `root` or its folder `metadata`; None if neither."""
-  places = (root, root / 'metadata')
-  return next((place for place in places if os.path.isfile(place / SETS)), None)
-
-
-def _instead_of(root: pathlib.Path) -> str:
-  """Says what to give in place of a folder without sets."""
-  if any(os.path.isfile(place / ANNOTATIONS) for place in (root, root / 'metadata')):
-    return (
-      f', but {ANNOTATIONS}: YTBB-Robust was released as annotations, of which no sets are made '
-      f'here. Write {SETS} and {LABELS} of the anchors and pairs that passed the review.'
-    )
-  found = [place for place in (*sorted(root.glob('*')), root.parent) if find(place)]
-  return f', but in {found[0]}: give that folder.' if found else ': give a folder of neighbor sets.'
+  """Returns the folder that holds the sets, or annotations of YTBB-Robust: `root` or its folder
+  `metadata`; None if neither."""
+  places = [place for place in (root, root / 'metadata') if place.is_dir()]
+  found = [place for place in places if (place / SETS).is_file()]
+  found += [place for place in places if ytbb_robust.is_release(place)]
+  return found[0] if found else None
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
@@ -410,12 +401,7 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
 
 
 def passed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
-  """Returns which pairs of the candidates are pairs of the reviewed sets, bool [P].
-
-  Args:
-    candidates: P pairs; a subset of all candidates does.
-    reviewed: what was accepted of them, with the same paths.
-  """
+  """Returns which pairs of the candidates are pairs of the reviewed sets, bool [P]."""
   named, accepted = (
     [
       (sets.frames[sets.anchors[group]], sets.frames[frame])

@@ -5,8 +5,8 @@ With f the classifier, a_i the anchor of set i and N_k(a_i) its neighbors at mos
   acc_orig = 1/A Σ_i 1[f(a_i) right],   acc_pm-k = 1/A Σ_i min over b in the set of 1[f(b) right].
 
 A frame is right if the prediction is any of its labels. The released scorer counts the anchor as a
-member of the set, and so does `include_anchor` by default; Eq. 1 of the paper leaves it open. A
-set without neighbors within k frames is judged by its anchor, so that pm-0 is acc_orig.
+member of the set, and so does `include_anchor` by default; Eq. 1 of the paper leaves it open. A set
+without neighbors within k frames is judged by its anchor, so that pm-0 is acc_orig.
 
 Arrays carry models in leading axes: `[..., F]` frames, `[..., A]` anchors, `[..., P]` pairs.
 
@@ -86,15 +86,7 @@ class SetOutcomes:
 
 
 def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-  """Whether a prediction is any of the labels.
-
-  Args:
-    predictions: classes, integers [..., N].
-    labels: integers [N, L], padded with −1.
-
-  Returns:
-    bool [..., N]; False for a negative prediction.
-  """
+  """Whether predictions [..., N] are any of the labels [N, L], padded with −1."""
   right = np.zeros(predictions.shape, bool)
   for column in labels.T:
     rows = np.flatnonzero(column >= 0)
@@ -106,12 +98,9 @@ def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> SetOutcomes:
-  """Returns what models got right on neighbor sets.
+  """Returns what models got right on neighbor sets by their predictions [..., F].
 
-  Args:
-    sets: F frames, their labels and sets.
-    predictions: classes, integers [..., F], in the order of `sets.frames`.
-    rule: whose labels count for a neighbor, 'frame' or 'anchor' (`NeighborSets.pair_labels`).
+  `rule` says whose labels count for a neighbor, 'frame' or 'anchor' (`NeighborSets.pair_labels`).
   """
   if predictions.shape[-1] != len(sets.frames):
     raise InputError(f'{predictions.shape[-1]} predictions for {len(sets.frames)} frames.')
@@ -133,16 +122,9 @@ def effective_k(sets: NeighborSets, k: int) -> int:
 
 
 def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
-  """Whether every frame of a set within 0, 1, ..., `largest` frames is right.
+  """Whether all of a set within 0, 1, ..., `largest` frames is right, bool [..., A, largest + 1].
 
-  Args:
-    outcomes: of one model or of several.
-    largest: distance in frames; at 0 the anchor is alone.
-    include_anchor: whether the anchor must be right too. Without it a set that has no neighbor
-      within k frames is still judged by its anchor.
-
-  Returns:
-    bool [..., A, largest + 1].
+  Without `include_anchor` a set that has no neighbor within k frames is still judged by its anchor.
   """
   if largest < 0:
     raise InputError(
@@ -224,16 +206,10 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
 
 
 def static_right(outcomes: SetOutcomes) -> np.ndarray:
-  """Whether models are right on one frame of each set, the neighbor that most of them get wrong.
+  """Whether M models are right on the neighbor of each set that most get wrong, bool [M, A].
 
   Among equals the nearest to the anchor is taken, then the earlier one; the anchor of a set without
-  neighbors.
-
-  Returns:
-    bool [M, A].
-
-  Reference:
-    Shankar et al., appendix C.
+  neighbors (the paper's appendix C).
   """
   if not len(outcomes.group):
     return outcomes.anchor
@@ -250,13 +226,12 @@ def distances(
 ) -> np.ndarray:
   """Returns the largest absolute difference of any value of each pair's images, float32 [P].
 
-  Rows are read once, in order; an image is held until the last set that it is in has been read, so
-  memory holds a few sets where the frames of a set lie near each other.
+  Rows of images in [0, 1] are read once, in order; an image is held until the last set that it is
+  in has been read, so memory holds a few sets where the frames of a set lie near each other.
 
   Args:
-    rows: images in [0, 1].
-    anchor_row: [A], the row of each anchor.
-    pair_row: [P], the row of each neighbor.
+    rows: of the images.
+    anchor_row, pair_row: [A] and [P], the rows of anchors and of neighbors.
     pair_group: [P], the position of each pair's anchor.
   """
   first, second = anchor_row[pair_group], pair_row

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -36,20 +36,11 @@ OUTPUTS = ('output/unprojected_logits', 'output/logits')
 def read(
   path: str | os.PathLike[str], frames: Sequence[str], widths: Sequence[int] = ()
 ) -> np.ndarray:
-  """Reads the scores of frames.
+  """Reads the scores of frames from a JSON file, float64 [F, C] in their order.
 
-  Args:
-    path: a JSON file; frames that are not asked for are passed over.
-    frames: paths, as in the neighbor sets.
-    widths: the numbers of scores that would make sense, such as (30, 1000); () takes any.
-
-  Returns:
-    float64 [F, C], in the order of `frames`. Double precision keeps the file's own order of
-    scores, so that the largest is the same one as in the file.
-
-  Raises:
-    InputError: no such file or no JSON; frames without predictions (how many, which first); a
-      frame with another number of scores; a score that is no number, NaN or +∞, or all −∞.
+  Frames that are not asked for are passed over. Double precision keeps the file's own order of
+  scores, so that the largest is the same one as in the file. `widths` are the numbers of scores
+  that would make sense, such as (30, 1000); () takes any.
   """
   file = expanded(path)
   scores_of = json_files.read(file, advice='Give predictions as JSON, {frame: [scores]}.')
@@ -99,13 +90,8 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
 
   Args:
     scores: float [F, C], without NaN.
-    frames: their F paths, for messages.
-    stated: 'auto', or what the user states.
-    title: the file, for messages.
-
-  Raises:
-    InputError: 'auto' for scores in [0, 1] whose rows do not sum to 1, or for percentages;
-      'logits' for what are probabilities; 'probabilities' for a score outside of [0, 1].
+    frames, title: their F paths and the file, for messages.
+    stated: 'auto', or what the user states; refused where the scores contradict it.
   """
   outside = (scores < 0) | (scores > 1 + 1e-6)
   if stated == PROBABILITIES:
@@ -144,12 +130,9 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
 
 
 class FramePredictions(NamedTuple):
-  """Predictions of one classifier.
+  """Predictions [F] of one classifier on the frames of sets, the rows of its records.
 
-  Attributes:
-    sets: the rows of the records are their frames.
-    prediction: int [F].
-    confidence: float [F], probability of the predicted class among those of the sets.
+  `confidence` is the probability of the predicted class among those of the sets.
   """
 
   sets: NeighborSets
@@ -168,12 +151,10 @@ def read_sets(records: RecordsReader) -> NeighborSets:
 
 
 def read_predictions(records: RecordsReader, merge: str = '') -> FramePredictions:
-  """Reads records of the study `video_pm_k`.
+  """Reads records of the study `video_pm_k`, with the columns of neighbor sets and recorded logits.
 
-  Args:
-    records: with the columns of neighbor sets and recorded logits.
-    merge: '' keeps the merge rule of the run, where predictions were projected onto a coarser label
-      space; 'max', 'sum' or 'mean' projects the recorded scores again.
+  `merge` '' keeps the merge rule of the run, where predictions were projected onto a coarser label
+  space; 'max', 'sum' or 'mean' projects the recorded scores again.
   """
   names, classifier = records.read(0, 0).arrays, records.identity['classifier']
   field = next((name for name in OUTPUTS if name in names), None)
@@ -196,35 +177,18 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
   return FramePredictions(read_sets(records), prediction, confidence)
 
 
-class Transferred(NamedTuple):
-  """What records hold of the frames of sets.
-
-  Attributes:
-    sets: with labels in the order of the records' classes.
-    fields: `prediction` and scores as shards have them, [F, 1] and [F, 1, classes].
-    identity: of the records, and a digest of the sets.
-  """
-
-  sets: NeighborSets
-  fields: Mapping[str, np.ndarray]
-  identity: Mapping[str, Any]
-
-
 def transferred(
   records: RecordsReader, sets: NeighborSets, class_names: Sequence[str]
-) -> Transferred:
+) -> tuple[NeighborSets, dict[str, np.ndarray], dict[str, object]]:
   """Returns the recorded predictions on other sets of the same frames, found by their paths.
 
-  What a run recorded on candidate sets serves the reviewed ones too.
+  What a run recorded on candidate sets serves the reviewed ones too. `class_names` are in the order
+  of the labels of `sets`.
 
-  Args:
-    records: of frames with paths.
-    sets: other sets; F frames.
-    class_names: in the order of their labels.
-
-  Raises:
-    InputError: records without paths, frames that are not in the records (how many, which first),
-      or a class that the records do not have.
+  Returns:
+    The sets, with labels in the order of the records' classes; `prediction` and scores of their
+    frames as shards have them, [F, 1] and [F, 1, classes]; and the identity of the records with a
+    digest of the sets.
   """
   names = records.read(0, 0).arrays
   if PATH not in names:
@@ -244,21 +208,17 @@ def transferred(
   rows = np.array([position[frame] for frame in sets.frames])
   kept = [name for name in (PREDICTION, *OUTPUTS) if name in names]
   fields = {name: records.column(name)[rows][:, None] for name in kept}
-  relabelled = _relabelled(sets, class_names, records.identity.get('classes', ()))
-  return Transferred(relabelled, fields, {**records.identity, 'sets': relabelled.digest})
-
-
-def _relabelled(sets: NeighborSets, names: Sequence[str], classes: Sequence[str]) -> NeighborSets:
-  """Returns the sets with labels that are positions in the records' classes."""
+  classes = records.identity.get('classes', ())
   known = {spelt(name): place for place, name in enumerate(classes)}
   used = np.unique(sets.labels[sets.labels >= 0])
   table = np.full(int(used.max()) + 2, -1, np.int32)  # the last entry is that of the padding, −1
   for label in used.tolist():
-    name = spelt(names[label]) if label < len(names) else str(label)
+    name = spelt(class_names[label]) if label < len(class_names) else str(label)
     if name not in known:
       raise InputError(
         f'the sets have the class {name!r}, which is none of the {len(classes)} of '
         f'the records; {nearest(name, known)}.'
       )
     table[label] = known[name]
-  return dataclasses.replace(sets, labels=table[sets.labels], class_names=tuple(classes))
+  sets = dataclasses.replace(sets, labels=table[sets.labels], class_names=tuple(classes))
+  return sets, fields, {**records.identity, 'sets': sets.digest}

@@ -10,8 +10,7 @@ import dataclasses
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -20,8 +19,9 @@ from absl import logging
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import check_name, choice, require
+from robustness.core.typing import PlainValue
 from robustness.evaluation.records import HEADER, Layout, Records
-from robustness.evaluation.study import Evaluation, Findings
+from robustness.evaluation.study import Evaluation, Findings, Study
 from robustness.models import label_space
 from robustness.models.label_space import MERGES
 from robustness.video import metadata, predictions
@@ -65,11 +65,7 @@ class Rescoring:
 
   @property
   def paths(self) -> dict[str, pathlib.Path]:
-    """The files by label: what stands before `=`, or else the file's name without its suffix.
-
-    Raises:
-      InputError: two have one label, or a label that cannot name a folder.
-    """
+    """The files by label: what stands before `=`, or else the file's name without its suffix."""
     named = [_named(part) for part in self.predictions.split(',')]
     labels = [label for label, _ in named]
     for label in labels:
@@ -84,11 +80,7 @@ class Rescoring:
     return dict(named)
 
   def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
-    """Returns the records of everything that is to be scored.
-
-    Args:
-      directory: where records of predictions in files are written.
-    """
+    """Returns the records of all that is scored, written in `directory` where they are none yet."""
     scored, sets = [], None
     for label, path in self.paths.items():
       if not self.metadata and _is_records(path):
@@ -113,16 +105,12 @@ class Rescoring:
   ) -> Records:
     """Returns a classifier's records on neighbor sets, written in `directory` if not there.
 
-    Args:
-      label: the classifier's.
-      path: its predictions file, or its records on sets that hold these frames.
-      sets: the neighbor sets.
-      directory: where the records are written.
+    `path` is its predictions file, or its records on sets that hold these frames.
     """
     space = label_space.get(self.label_space)
     if _is_records(path):
       moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
-      return _written(directory / label, moved.identity, moved.fields, moved.sets)
+      return _written(directory / label, *moved)
     source = label_space.get(space.source) if space.source else space
     classes = sets.class_names or space.class_names
     if not sets.class_names:
@@ -144,7 +132,7 @@ class Rescoring:
       'data': {'source': 'metadata', 'path': self.metadata, 'num_examples': len(sets.frames)},
       'classes': list(classes),
     }
-    return _written(directory / label, identity, {OUTPUTS[0]: scores[:, None]}, sets)
+    return _written(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)
 
 
 def _named(part: str) -> tuple[str, pathlib.Path]:
@@ -166,9 +154,9 @@ def _is_records(path: pathlib.Path) -> bool:
 
 def _written(
   directory: pathlib.Path,
-  identity: Mapping[str, Any],
-  fields: Mapping[str, np.ndarray],
   sets: NeighborSets,
+  fields: Mapping[str, np.ndarray],
+  identity: Mapping[str, object],
 ) -> Records:
   num_frames = len(sets.frames)
   records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
@@ -184,34 +172,16 @@ def _written(
   return records
 
 
-class NeighborStudy(Protocol):
-  """The study that scores frames."""
-
-  def describe(self) -> dict[str, Any]:
-    """Name, settings and facts as plain values."""
-
-  def reduce(
-    self, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
-  ) -> Findings:
-    """Reduces records."""
-
-  def review(
-    self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]
-  ) -> Iterable[pd.DataFrame]:
-    """Yields estimates of what the review of the sets changes."""
-
-
 @dataclasses.dataclass(frozen=True)
 class FrameScores:
   """Implements `robustness.evaluation.study.PredictionScores` for neighbor sets.
 
-  Attributes:
-    rescoring: what is scored.
-    study: what it is reduced by.
+  `review` yields estimates of what the review of the sets changes, of records before and after it.
   """
 
   rescoring: Rescoring
-  study: NeighborStudy
+  study: Study
+  review: Callable[[Sequence[Evaluation], Sequence[Evaluation]], Iterable[pd.DataFrame]]
 
   @property
   def seed(self) -> int:
@@ -232,9 +202,9 @@ class FrameScores:
         Evaluation(e.label, self.rescoring.records(e.label, paths[e.label], sets, folder))
         for e in evaluations
       ]
-      findings.estimates.extend(self.study.review(before, evaluations))
+      findings.estimates.extend(self.review(before, evaluations))
     return findings
 
-  def settings(self) -> dict[str, Any]:
+  def settings(self) -> dict[str, PlainValue]:
     """Returns the settings of the study and of the rescoring as plain values."""
     return {**self.study.describe(), **dataclasses.asdict(self.rescoring)}

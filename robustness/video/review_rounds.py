@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import threading
 import time
@@ -32,11 +31,9 @@ def strict_majority(votes: Sequence[Answer]) -> bool:
 
 @dataclasses.dataclass
 class Ballot:
-  """The answers about one item, by annotator; a later one of the same round replaces an earlier.
+  """The answers about one item, by annotator, alone and after seeing the others'.
 
-  Attributes:
-    individual: what each annotator said alone.
-    joint: what each annotator said after seeing the others' answers.
+  A later one of the same round replaces an earlier.
   """
 
   individual: dict[str, Answer] = dataclasses.field(default_factory=dict)
@@ -100,7 +97,6 @@ class ReviewRounds:
     self._begin: dict[str, int] = {}  # by annotator, the first place that may still be theirs
     self._held: dict[Item, dict[str, float]] = {}
     self._contested: set[Item] = set()
-    self._open: list[Item] = []  # those that lack joint votes, sorted
     self._given: dict[str, dict[tuple[Item, str], None]] = {}  # by annotator, in their order
     self._done = 0
     for answer in answers:
@@ -111,11 +107,7 @@ class ReviewRounds:
     return self.ballots.get(item) or Ballot()
 
   def add(self, answer: Answer, write: Callable[[Answer], None] = lambda answer: None) -> None:
-    """Takes in an answer, once `write` has returned.
-
-    Raises:
-      InputError: nothing under review has these frames, or a joint answer comes too early.
-    """
+    """Takes in an answer, once `write` has returned."""
     item = self.candidates.items.get((answer.anchor, answer.neighbor))
     if item is None:
       raise InputError(
@@ -137,29 +129,17 @@ class ReviewRounds:
       given.pop((item, answer.round), None)
       given[item, answer.round] = None
       (self._contested.add if ballot.contested else self._contested.discard)(item)
-      place = bisect.bisect_left(self._open, item)
-      there = self._open[place : place + 1] == [item]
-      lacking = ballot.contested and len(ballot.joint) < self.plan.needed
-      if lacking and not there:
-        self._open.insert(place, item)
-      elif there and not lacking:
-        del self._open[place]
 
   def give(
-    self, answer: Answer, write: Callable[[Answer], None], replaces: float | str | None = UNCHECKED
+    self, answer: Answer, write: Callable[[Answer], None], replaces: object = UNCHECKED
   ) -> None:
     """Takes in an answer that is given now, unless it was overtaken by another.
 
-    Args:
-      answer: what is said.
-      write: see `add`.
-      replaces: the time of this annotator's answer of the same round that the page showed, None for
-        none, or `UNCHECKED`.
+    `replaces` is the time of this annotator's answer of the same round that the page showed, None
+    for none, or `UNCHECKED`.
 
     Raises:
-      OutdatedAnswerError: there is another answer by now, from another window, or an individual
-        answer comes after the annotator's joint vote.
-      InputError: see `add`.
+      OutdatedAnswerError: another window has answered, or the annotator has voted jointly.
     """
     item, name = self.candidates.items.get((answer.anchor, answer.neighbor)), answer.annotator
     with self._lock:
@@ -195,9 +175,10 @@ class ReviewRounds:
           held = self._held.setdefault(self._order[place], {})
           held[annotator] = self._clock() + HELD_SECONDS
           return self._order[place], INDIVIDUAL
-      for item in self._open:
-        unvoted = annotator not in self.ballot(item).joint
-        if unvoted and self.ready_for_joint(item) and not self._is_blocked(item):
+      for item in sorted(self._contested):
+        joint = self.ballot(item).joint
+        lacks = annotator not in joint and len(joint) < self.plan.needed
+        if lacks and self.ready_for_joint(item) and not self._is_blocked(item):
           return item, JOINT
       return None
 
@@ -206,13 +187,9 @@ class ReviewRounds:
   ) -> tuple[Item, str] | None:
     """Returns what an annotator answered before an item, and in which round.
 
-    An individual answer is not shown again once the annotator has voted jointly on its item, nor
-    to who is in the joint round and has seen what others said.
-
-    Args:
-      annotator: who answered.
-      before: the item that is shown, None for none: then the last answer is returned.
-      stage: the round in which it is shown, and in which the earlier answer was given.
+    An individual answer is not shown again once the annotator has voted jointly on its item, nor to
+    who is in the joint round and has seen what others said. `before` None returns the last answer;
+    `stage` is the round in which `before` is shown, and in which the earlier answer was given.
     """
     with self._lock:
       given = [

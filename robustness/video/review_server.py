@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
@@ -47,7 +46,7 @@ HEADERS: Mapping[str, str] = {
   'Referrer-Policy': 'no-referrer',
   'X-Content-Type-Options': 'nosniff',
 }
-Plain = dict[str, Any]
+Plain = dict[str, object]
 """Values of JSON."""
 
 
@@ -67,15 +66,10 @@ class ReviewServer(ThreadingHTTPServer):
     port: int = 0,
     annotator: str | None = None,
   ):
-    """Binds the port.
+    """Binds the port; 0 takes a free one. An `annotator` None lets the page ask who answers.
 
-    Args:
-      rounds: the review, with the answers of `log` taken in.
-      log: where answers go.
-      frames: the frames of `rounds.candidates`.
-      host: address to bind to; others than loopback can be reached from the network.
-      port: 0 takes a free one.
-      annotator: who answers; None lets the page ask.
+    `log` takes the answers, and `rounds` has taken those in it in; hosts other than loopback can be
+    reached from the network.
     """
     self.rounds, self.log, self.frames, self.annotator = rounds, log, frames, annotator
     self.candidates = rounds.candidates

@@ -11,17 +11,19 @@ from __future__ import annotations
 import csv
 import functools
 import importlib.resources
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy import stats
 
 from robustness.core.errors import InputError, nearest
-from robustness.estimates.means import STUDENT, Estimate
+from robustness.estimates.intervals import STUDENT
+from robustness.estimates.means import Estimate
 from robustness.estimates.table import select
 from robustness.present import style
 from robustness.results import Results
@@ -42,11 +44,8 @@ KINDS = {
 class PublishedModel(NamedTuple):
   """A model's published accuracies, fractions, with 95 % Clopper–Pearson intervals.
 
-  Attributes:
-    name: of the model, as printed, without `_imagenet_pretrained`.
-    anchor, anchor_low, anchor_high: accuracy on anchors.
-    worst, worst_low, worst_high: pm-10.
-    drop: as printed.
+  `anchor` is the accuracy on anchors, `worst` pm-10, `drop` as printed; the name has no
+  `_imagenet_pretrained`.
   """
 
   name: str
@@ -80,12 +79,7 @@ def entries(name: str) -> tuple[PublishedModel, ...]:
 
 
 class LinearFit(NamedTuple):
-  """The line y = slope·x + intercept through M models, with its band.
-
-  Attributes:
-    slope, intercept: with intervals; n is M.
-    y, low, high: the line and its pointwise band on a grid, [G].
-  """
+  """The line y = slope·x + intercept through M models, and its pointwise band on a grid [G]."""
 
   slope: Estimate
   intercept: Estimate
@@ -154,13 +148,10 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 
 
 @style.styled
-def testbed_fit(name: str, own: Mapping[str, tuple[Any, Any]]) -> Figure:
+def testbed_fit(name: str, own: Mapping[str, tuple[pd.Series, pd.Series]]) -> Figure:
   """Draws the published models by training, their linear fit, and other models in black.
 
-  Args:
-    name: 'imagenet_vid_robust' or 'ytbb_robust'.
-    own: by label, accuracies on anchors and at pm-10, with `value`, `low` and `high` as rows of the
-      table of results have them.
+  `own` has by label accuracies on anchors and at pm-10, as rows of the table of results.
   """
   figure = Figure(figsize=(style.COLUMN_WIDTH, 3.6), layout='constrained')
   axes = figure.subplots()
@@ -192,8 +183,8 @@ def testbed_fit(name: str, own: Mapping[str, tuple[Any, Any]]) -> Figure:
   return figure
 
 
-def _point(axes: Axes, x: tuple[float, ...], y: tuple[float, ...], **look: Any) -> None:
+def _point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any) -> None:
   """Draws two shares, each a value and the ends of its interval, in percent."""
   (a, a_low, a_high), (b, b_low, b_high) = (100 * np.array(ends) for ends in (x, y))
-  bars: dict[str, Any] = {'xerr': [[a - a_low], [a_high - a]], 'yerr': [[b - b_low], [b_high - b]]}
-  axes.errorbar(a, b, **bars, **look)
+  xerr, yerr = [[a - a_low], [a_high - a]], [[b - b_low], [b_high - b]]
+  axes.errorbar(a, b, xerr=xerr, yerr=yerr, **look)

@@ -1,19 +1,14 @@
 """PGD, FGSM and Auto-PGD: against loops written out, the ball, the box, rows by themselves."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.attacks import Attack, auto_pgd, balls
+from robustness.attacks import auto_pgd, balls, cross_entropy, dlr, margin
 from robustness.attacks.auto_pgd import AutoPGD
-from robustness.attacks.losses import cross_entropy, dlr, margin
 from robustness.attacks.pgd import FGSM, PGD
-from robustness.core.errors import InputError
+from tests.refusals import refused
 
 GENERATOR = np.random.default_rng(0)
 WEIGHTS = jnp.asarray(GENERATOR.normal(size=(6 * 5 * 3, 4)).astype(np.float32))
@@ -26,9 +21,7 @@ def logits(images: jax.Array) -> jax.Array:
   return jnp.tanh(images.reshape(len(images), -1) - 0.5) @ WEIGHTS
 
 
-def attacked(
-  attack: Attack, keys: jax.Array = KEYS, of: Callable[[jax.Array], jax.Array] = logits
-) -> jax.Array:
+def attacked(attack, keys=KEYS, of=logits):
   return attack(keys, of, IMAGES, LABELS)
 
 
@@ -56,7 +49,7 @@ def by_hand(attack: PGD) -> np.ndarray:
 
 
 @pytest.mark.parametrize(('norm', 'epsilon', 'size'), [('linf', 0.05, 0.02), ('l2', 0.5, 0.2)])
-def test_iterates_are_those_of_the_definition(norm: str, epsilon: float, size: float) -> None:
+def test_iterates_are_those_of_the_definition(norm, epsilon, size):
   attack = PGD(norm, epsilon, steps=5, step_size=size, random_start=False)
   made = attacked(attack)
   np.testing.assert_allclose(made, by_hand(attack), atol=2e-6)
@@ -64,7 +57,7 @@ def test_iterates_are_those_of_the_definition(norm: str, epsilon: float, size: f
 
 
 @pytest.mark.parametrize(('norm', 'epsilon'), [('linf', 0.1), ('l2', 1.0)])
-def test_fgsm_is_one_step_of_length_epsilon(norm: str, epsilon: float) -> None:
+def test_fgsm_is_one_step_of_length_epsilon(norm, epsilon):
   g = gradient(IMAGES)
   norms = np.linalg.norm(g.reshape(8, -1), axis=1).reshape(-1, 1, 1, 1)
   direction = np.sign(g) if norm == 'linf' else g / norms
@@ -81,7 +74,7 @@ def test_fgsm_is_one_step_of_length_epsilon(norm: str, epsilon: float) -> None:
     AutoPGD('l2', 0.5, steps=20),
   ],
 )
-def test_perturbations_stay_in_ball_and_box(attack: Attack) -> None:
+def test_perturbations_stay_in_ball_and_box(attack):
   made = attacked(attack)
   lengths = length(made, attack.norm)
   assert (lengths <= attack.epsilon * (1 + 1e-5)).all() and (lengths > attack.epsilon / 2).all()
@@ -94,17 +87,17 @@ def test_perturbations_stay_in_ball_and_box(attack: Attack) -> None:
 
 @pytest.mark.parametrize('norm', ['linf', 'l2'])
 @pytest.mark.parametrize('gap', [5.0, 67.0, 80.0])
-def test_a_sure_prediction_is_attacked_with_the_whole_radius(norm: str, gap: float) -> None:
+def test_a_sure_prediction_is_attacked_with_the_whole_radius(norm, gap):
   """exp(−gap), and so the gradient, is no less than float32's 1e-38; its square is."""
 
-  def sure(images: jax.Array) -> jax.Array:
+  def sure(images):
     return gap * jax.nn.one_hot(LABELS, 4) + 0.1 * logits(images)
 
   made = attacked(PGD(norm, 0.2, steps=4, step_size=0.1, random_start=False), of=sure)
   assert (length(made, norm) > 0.15).all(), 'less where the box cuts it'
 
 
-def test_the_direction_of_a_gradient_does_not_depend_on_its_size() -> None:
+def test_the_direction_of_a_gradient_does_not_depend_on_its_size():
   g = jnp.asarray(GENERATOR.normal(size=(6, 5, 3)).astype(np.float32))
   direction = jax.jit(lambda g: balls.direction(g, 'l2'))
   for size in (2.0**-100, 2.0**-20, 2.0**90):
@@ -114,26 +107,21 @@ def test_the_direction_of_a_gradient_does_not_depend_on_its_size() -> None:
 
 
 @pytest.mark.parametrize(
-  'attack',
-  [
-    PGD('linf', 0.1, steps=3, step_size=0.03),
-    PGD('l2', 0.1, steps=3, step_size=0.03),
-    AutoPGD('linf', 0.1, steps=5, loss='dlr'),
-  ],
+  'attack', [PGD('linf', 0.1, steps=3), PGD('l2', 0.1, steps=3), AutoPGD('linf', 0.1, loss='dlr')]
 )
-def test_a_row_depends_on_its_own_key_image_and_label(attack: Attack) -> None:
+def test_a_row_depends_on_its_own_key_image_and_label(attack):
   whole = attacked(attack)
   single = attack(KEYS[2:3], logits, IMAGES[2:3], LABELS[2:3])
   np.testing.assert_allclose(single[0], whole[2], atol=1e-6)
   assert not np.allclose(attacked(attack, KEYS[::-1]), whole, atol=1e-4)
 
 
-def test_no_gradient_passes_through_an_attack() -> None:
+def test_no_gradient_passes_through_an_attack():
   total = jax.grad(lambda images: PGD(steps=2)(KEYS, logits, images, LABELS).sum())
   assert not np.asarray(total(IMAGES)).any()
 
 
-def test_scale_is_another_epsilon_and_step_size_of_one_compilation() -> None:
+def test_scale_is_another_epsilon_and_step_size_of_one_compilation():
   attack = PGD('linf', 0.02, steps=3, step_size=0.01)
   scaled = jax.jit(lambda scale: attack(KEYS, logits, IMAGES, LABELS, scale))
   expected = attacked(PGD('linf', 0.08, steps=3, step_size=0.04))
@@ -142,7 +130,7 @@ def test_scale_is_another_epsilon_and_step_size_of_one_compilation() -> None:
   assert scaled._cache_size() == 1
 
 
-def test_restarts_keep_the_worst_of_each_image() -> None:
+def test_restarts_keep_the_worst_of_each_image():
   attack = PGD('l2', 0.5, steps=1, step_size=0.05)
   folded = [jax.vmap(lambda key, r=r: jax.random.fold_in(key, r))(KEYS) for r in (1, 2)]
   runs = jnp.stack([attacked(attack, keys) for keys in (KEYS, *folded)])
@@ -153,7 +141,7 @@ def test_restarts_keep_the_worst_of_each_image() -> None:
   np.testing.assert_array_equal(attack.worst(1, KEYS, logits, IMAGES, LABELS), runs[0])
 
 
-def test_checkpoints_of_auto_pgd_are_those_of_the_definition() -> None:
+def test_checkpoints_of_auto_pgd_are_those_of_the_definition():
   """p = 0, .22, .41, .57, .70, .80, .87, .93, .99: by hand, for 100 steps."""
   ends = np.flatnonzero(auto_pgd.checkpoints(100)) + 1
   np.testing.assert_array_equal(ends, [22, 41, 57, 70, 80, 87, 93, 99])
@@ -163,15 +151,14 @@ def test_checkpoints_of_auto_pgd_are_those_of_the_definition() -> None:
     assert len(spans) == steps and spans.sum() <= steps
 
 
-def test_dlr_ignores_shift_and_scale_and_is_above_zero_where_wrong() -> None:
+def test_dlr_ignores_shift_and_scale_and_is_above_zero_where_wrong():
   scores, labels = jax.random.normal(jax.random.key(0), (6, 5)), np.arange(6) % 5
   values = np.asarray(dlr(scores, labels))
   np.testing.assert_allclose(dlr(3 * scores + 2, labels), values, rtol=1e-5)
   np.testing.assert_array_equal(values > 0, np.argmax(scores, 1) != labels)
   by_hand = dlr(np.array([[1.0, 4.0, 2.0, 0.0]], np.float32), np.array([1]))
   assert float(by_hand[0]) == pytest.approx(-(4 - 2) / (4 - 1))
-  with pytest.raises(InputError, match='has 2 classes'):
-    dlr(np.zeros((1, 2), np.float32), np.zeros(1, int))
+  refused('has 2 classes', dlr, np.zeros((1, 2), np.float32), np.zeros(1, int))
 
 
 @pytest.mark.parametrize(
@@ -188,6 +175,5 @@ def test_dlr_ignores_shift_and_scale_and_is_above_zero_where_wrong() -> None:
     (AutoPGD, {'loss': 'ce'}, r"auto_pgd\.loss is 'ce'"),
   ],
 )
-def test_bad_settings_are_named(kind, settings, message) -> None:
-  with pytest.raises(InputError, match=r'config\.classifier\.attack\.' + message):
-    kind(**settings)
+def test_bad_settings_are_named(kind, settings, message):
+  refused(r'config\.classifier\.attack\.' + message, kind, **settings)

@@ -1,9 +1,5 @@
 """Robust accuracy against foolbox on the published ResNet-20 and CIFAR-10: the same images fall."""
 
-from __future__ import annotations
-
-import pathlib
-
 import numpy as np
 import pytest
 
@@ -17,9 +13,7 @@ IMAGES = 64
   ('norm', 'epsilon', 'size'), [('linf', 1 / 255, 0.25 / 255), ('l2', 0.05, 0.0125)]
 )
 @pytest.mark.filterwarnings('ignore::DeprecationWarning')  # the package's own
-def test_errors_agree_within_their_paired_interval(
-  norm: str, epsilon: float, size: float, shared_dir: pathlib.Path, cifar10_dir: pathlib.Path
-) -> None:
+def test_errors_agree_within_their_paired_interval(norm, epsilon, size, shared_dir, cifar10_dir):
   pytest.importorskip('torch', reason='compares with foolbox on PyTorch')
   pytest.importorskip('foolbox', reason='compares with foolbox')
   from benchmarks import pgd_against_foolbox as benchmark

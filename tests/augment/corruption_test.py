@@ -1,7 +1,5 @@
 """Training on corruptions: all are drawn but the one that is left out, as the catalog has them."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,19 +12,19 @@ from tests.augment import pictures
 KEYS = jax.random.split(jax.random.key(0), 3000)
 
 
-def test_all_but_one() -> None:
+def test_all_but_one():
   augmentation = Corruption(left_out=('fog',), severities=(3,))
   assert augmentation.names == tuple(name for name in OFFICIAL if name != 'fog')
   assert augmentation.branches == 15, '14 at one severity, and none'
 
 
-def test_corruptions_and_severities_are_drawn_alike() -> None:
+def test_corruptions_and_severities_are_drawn_alike():
   augmentation = Corruption(('contrast', 'brightness', 'saturate'), (), (1, 5), probability=0.6)
   shares = np.bincount(jax.vmap(augmentation.draw_branch)(KEYS), minlength=7) / len(KEYS)
   np.testing.assert_allclose(shares, [0.1] * 6 + [0.4], atol=0.045)  # five standard deviations
 
 
-def test_images_are_those_of_the_catalog() -> None:
+def test_images_are_those_of_the_catalog():
   augmentation = Corruption(('contrast', 'brightness'), (), (2, 4), probability=0.8)
   image = jnp.asarray(pictures.batch(pictures.seeded(32, 32))[0])
   seen = set()

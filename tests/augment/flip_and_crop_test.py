@@ -1,22 +1,23 @@
 """Flips, crops, and random resized crops against Pillow with the distribution of their boxes."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
 
-from robustness.augment.flip_and_crop import Crop, Flip, RandomResizedCrop
+from robustness.augment.flip_and_crop import AlternatingFlip, Crop, Flip, RandomResizedCrop
+from robustness.augment.policy import Policy
+from robustness.core.sampler import EPOCH
 from tests.augment.pictures import augmented
+from tests.refusals import refused
 
 IMAGE = jnp.arange(1.0, 31.0).reshape(5, 3, 2) / 30
 KEYS = jax.random.split(jax.random.key(0), 400)
 BOX_KEYS = jax.random.split(jax.random.key(4), 600)
 
 
-def test_a_flip_mirrors_columns_in_its_share_of_the_cases() -> None:
+def test_a_flip_mirrors_columns_in_its_share_of_the_cases():
   mirrored = np.asarray(IMAGE[:, ::-1])
   images = augmented(Flip(), KEYS, IMAGE)
   flipped = (images == mirrored).all((1, 2, 3))
@@ -26,10 +27,24 @@ def test_a_flip_mirrors_columns_in_its_share_of_the_cases() -> None:
   assert (augmented(Flip(1.0), KEYS, IMAGE) == mirrored).all()
 
 
+def test_every_image_is_mirrored_in_each_second_epoch():
+  policy = Policy.of(alternating_flip={})
+  images = jnp.broadcast_to(IMAGE, (40, *IMAGE.shape))
+
+  def shown(epoch, step):
+    rows = {'image': images, 'example_id': jnp.arange(40), EPOCH: jnp.full(40, epoch)}
+    return np.asarray(policy(rows, 0, jnp.int32(step))['image'])
+
+  first, second = shown(0, 3), shown(1, 8)
+  mirrored = (first != np.asarray(images)).any((1, 2, 3))
+  assert 8 < mirrored.sum() < 32
+  np.testing.assert_array_equal(second, first[:, :, ::-1])
+  np.testing.assert_array_equal(shown(2, 11), first)
+  refused("take 'flip' where", AlternatingFlip(), KEYS[0], {'image': IMAGE})  # without epochs
+
+
 @pytest.mark.parametrize(('border', 'mode'), [('black', 'constant'), ('reflect', 'reflect')])
-def test_a_crop_is_a_window_of_the_padded_image_and_every_window_occurs(
-  border: str, mode: str
-) -> None:
+def test_a_crop_is_a_window_of_the_padded_image_and_every_one_occurs(border, mode):
   padded = np.pad(np.asarray(IMAGE), ((2, 2), (2, 2), (0, 0)), mode=mode)  # type: ignore[call-overload]
   windows = {padded[i : i + 5, j : j + 3].tobytes(): (i, j) for i in range(5) for j in range(5)}
   seen = [windows[image.tobytes()] for image in augmented(Crop(2, border), KEYS, IMAGE)]
@@ -39,7 +54,7 @@ def test_a_crop_is_a_window_of_the_padded_image_and_every_window_occurs(
 
 
 @pytest.mark.parametrize(('channels', 'expected'), [(3, (125, 123, 114)), (1, (121,))])
-def test_the_border_may_be_the_mean_colour(channels: int, expected: tuple[int, ...]) -> None:
+def test_the_border_may_be_the_mean_colour(channels, expected):
   white = np.ones((5, 4, channels), np.float32)
   border = augmented(Crop(2), KEYS, white) == 0
   filled = np.broadcast_to(np.array(expected, np.float32) / np.float32(255), border.shape)
@@ -48,12 +63,12 @@ def test_the_border_may_be_the_mean_colour(channels: int, expected: tuple[int, .
   assert border.any()
 
 
-def boxes(crop: RandomResizedCrop, height: int, width: int) -> np.ndarray:
+def boxes(crop, height, width):
   return np.asarray(jax.vmap(lambda key: jnp.stack(crop.box(key, height, width)))(BOX_KEYS))
 
 
 @pytest.mark.parametrize(('height', 'width'), [(32, 32), (48, 64)])
-def test_pixels_are_those_of_pillows_resize_of_the_box(height: int, width: int) -> None:
+def test_pixels_are_those_of_pillows_resize_of_the_box(height, width):
   """Float32 against Pillow's float32 mode: the same filter, 1e-5."""
   image, crop = np.random.default_rng(0).random((height, width, 3), np.float32), RandomResizedCrop()
   crops = augmented(crop, BOX_KEYS[:12], image)
@@ -64,7 +79,7 @@ def test_pixels_are_those_of_pillows_resize_of_the_box(height: int, width: int) 
     np.testing.assert_allclose(made, np.stack(resized, -1), atol=1e-5)
 
 
-def test_boxes_lie_inside_and_their_areas_and_ratios_are_as_wanted() -> None:
+def test_boxes_lie_inside_and_their_areas_and_ratios_are_as_wanted():
   top, left, rows, columns = boxes(RandomResizedCrop(), 224, 224).T
   assert (top >= 0).all() and (top + rows <= 224).all()
   assert (left >= 0).all() and (left + columns <= 224).all()
@@ -75,7 +90,7 @@ def test_boxes_lie_inside_and_their_areas_and_ratios_are_as_wanted() -> None:
   assert abs(np.log(ratio).mean()) < 0.03
 
 
-def test_the_whole_image_is_taken_where_no_box_fits() -> None:
+def test_the_whole_image_is_taken_where_no_box_fits():
   crop = RandomResizedCrop(smallest_area=1.0, aspect=1.0)
   assert (boxes(crop, 10, 100) == [0, 0, 10, 100]).all()
   image = np.random.default_rng(0).random((10, 100, 3), np.float32)

@@ -1,45 +1,41 @@
 """Fog noise: its spectrum is the stored one, and where that comes from is checked."""
 
-from __future__ import annotations
-
 import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from robustness.augment import fog_noise
 from robustness.augment.fog_noise import STORED, FogNoise
 from robustness.core import random_images
-from robustness.core.errors import InputError
 from robustness.corruptions import corrupt
 from robustness.fourier import spectrum
 from robustness.results import Results
-from tests.augment.pictures import augmented
+from tests.augment import pictures
+from tests.refusals import refused
 
 KEYS = jax.random.split(jax.random.key(0), 3000)
 
 
-def test_the_mean_magnitude_of_the_noise_is_the_stored_one_at_every_frequency() -> None:
+def test_the_mean_magnitude_of_the_noise_is_the_stored_one_at_every_frequency():
   """On images of ten times the range, so that nothing is clipped; 9000 draws a frequency."""
   mean = fog_noise.magnitude(str(STORED), 3)
   deviations = jnp.asarray(fog_noise.deviation(mean, (32, 32)))
 
-  def magnitude(key: jax.Array) -> jax.Array:
+  def magnitude(key):
     white = random_images.normal(key, (32, 32, 3))
-    noise = jnp.fft.irfft2(
-      jnp.fft.rfft2(white, axes=(0, 1)) * deviations[..., None], s=(32, 32), axes=(0, 1)
-    )
+    coloured = jnp.fft.rfft2(white, axes=(0, 1)) * deviations[..., None]
+    noise = jnp.fft.irfft2(coloured, s=(32, 32), axes=(0, 1))
     return spectrum.half_magnitude(noise).mean(-1)
 
   half = np.asarray(jax.jit(lambda keys: jax.lax.map(magnitude, keys).mean(0))(KEYS))
   np.testing.assert_allclose(spectrum.whole(half, 32), mean, rtol=0.04)
 
 
-def test_noise_is_added_and_clipped() -> None:
+def test_noise_is_added_and_clipped():
   grey = jnp.full((32, 32, 3), 0.5)
-  images = augmented(FogNoise(5), KEYS[:200], grey)
+  images = pictures.augmented(FogNoise(5), KEYS[:200], grey)
   assert images.min() == 0 and images.max() == 1
   energy = [(fog_noise.magnitude(str(STORED), s) ** 2).sum() for s in range(1, 6)]
   assert energy == sorted(energy), 'severities grow'
@@ -47,7 +43,7 @@ def test_noise_is_added_and_clipped() -> None:
   assert abs(np.corrcoef(*channels)[0, 1]) < 0.2, 'channels are independent'
 
 
-def test_the_stored_spectrum_says_where_it_comes_from_and_is_that_of_fog(cifar10_dir) -> None:
+def test_the_stored_spectrum_says_where_it_comes_from_and_is_that_of_fog(cifar10_dir):
   with np.load(STORED) as file:
     told = json.loads(str(file['provenance']))
   assert told['data']['split'] == 'train' and told['data']['num_examples'] == 5000
@@ -61,28 +57,24 @@ def test_the_stored_spectrum_says_where_it_comes_from_and_is_that_of_fog(cifar10
   assert abs(np.median(ratio) - 1) < 0.05 and ratio.min() > 0.7 and ratio.max() < 1.4
 
 
-def test_a_workdir_of_the_study_is_taken(tmp_path) -> None:
-  results = Results(
-    'corruption_spectrum', {}, {'name': 'x'}, {'normalisation': 'orthonormal', 'channels': 'each'}
-  )
+def test_a_workdir_of_the_study_is_taken(tmp_path):
+  settings = {'normalisation': 'orthonormal', 'channels': 'each'}
+  results = Results('corruption_spectrum', {}, {'name': 'x'}, settings)
   maps = np.random.default_rng(0).random((2, 1, 6, 5)).astype(np.float32)
   results.arrays.update(corruption=np.array(['snow', 'fog']), severity=np.array([2]), spectrum=maps)
   results.write(tmp_path / 'run')
   np.testing.assert_array_equal(fog_noise.magnitude(str(tmp_path / 'run'), 2), maps[1, 0])
   fog_noise.main([str(tmp_path / 'run'), str(tmp_path / 'fog.npz')])
   np.testing.assert_array_equal(fog_noise.magnitude(str(tmp_path / 'fog.npz'), 2), maps[1, 0])
-  with pytest.raises(InputError, match=r'severities \[2\] and not at 3'):
-    FogNoise(3, str(tmp_path / 'run'))
+  refused(r'severities \[2\] and not at 3', FogNoise, 3, str(tmp_path / 'run'))
   results.settings['normalisation'] = 'sum'
   results.write(tmp_path / 'sum')
-  with pytest.raises(InputError, match=r"normalisation and channels \('sum', 'each'\)"):
-    FogNoise(2, str(tmp_path / 'sum'))
+  refused(r"normalisation and channels \('sum', 'each'\)", FogNoise, 2, str(tmp_path / 'sum'))
   results.arrays['corruption'] = np.array(['snow', 'frost'])
   results.write(tmp_path / 'other')
-  with pytest.raises(InputError, match="without 'fog'"):
-    FogNoise(2, str(tmp_path / 'other'))
+  refused("without 'fog'", FogNoise, 2, str(tmp_path / 'other'))
 
 
-def test_images_of_another_size_are_refused_with_the_fix() -> None:
-  with pytest.raises(InputError, match=r'32 × 32 pixels, and these have 28 × 28.*corruption_spec'):
-    FogNoise()(KEYS[0], {'image': jnp.zeros((28, 28, 1))})
+def test_images_of_another_size_are_refused_with_the_fix():
+  message = r'32 × 32 pixels, and these have 28 × 28.*corruption_spec'
+  refused(message, FogNoise(), KEYS[0], {'image': jnp.zeros((28, 28, 1))})

@@ -1,27 +1,25 @@
 """Mixup and CutMix: images and targets are mixed by the same shares."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.augment.mix_rows import Cutmix, Mixing, Mixup
+from robustness.augment.mix_rows import Cutmix, Mixup
 
 KEYS = jax.random.split(jax.random.key(2), 500)
 WHITE = {'image': jnp.ones((12, 9, 3)), 'target': jnp.array([1.0, 0.0]), 'label': jnp.int32(0)}
 BLACK = {'image': jnp.zeros((12, 9, 3)), 'target': jnp.array([0.0, 1.0]), 'label': jnp.int32(1)}
 
 
-def mixed(mixing: Mixing) -> dict[str, np.ndarray]:
+def mixed(mixing):
   rows = jax.vmap(lambda key: mixing(key, {**WHITE, 'partner': BLACK}))(KEYS)
   return jax.tree.map(np.asarray, rows)
 
 
 @pytest.mark.parametrize('kind', [Mixup, Cutmix])
-def test_the_target_has_the_share_of_the_image(kind: type[Mixing]) -> None:
+def test_the_target_has_the_share_of_the_image(kind):
   rows = mixed(kind())
   np.testing.assert_allclose(rows['target'][:, 0], rows['image'].mean((1, 2, 3)), atol=1e-5)
   np.testing.assert_allclose(rows['target'].sum(1), 1, atol=1e-6)
@@ -31,13 +29,13 @@ def test_the_target_has_the_share_of_the_image(kind: type[Mixing]) -> None:
 
 
 @pytest.mark.parametrize('alpha', [0.4, 1.0])
-def test_the_share_of_mixup_is_beta(alpha: float) -> None:
+def test_the_share_of_mixup_is_beta(alpha):
   rows = mixed(Mixup(alpha))
   assert stats.kstest(rows['target'][:, 0], stats.beta(alpha, alpha).cdf).pvalue > 0.01
   assert np.ptp(rows['image'][0]) < 1e-6, 'all pixels have one share'
 
 
-def test_a_box_of_cutmix_is_whole_and_its_size_follows_the_share() -> None:
+def test_a_box_of_cutmix_is_whole_and_its_size_follows_the_share():
   images = mixed(Cutmix())['image'][..., 0]
   assert set(np.unique(images)) <= {0.0, 1.0}
   for image in images[:50]:

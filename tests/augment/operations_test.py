@@ -1,8 +1,6 @@
 """Operations of the policies against Pillow's, on pictures of several sizes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +8,15 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
-from robustness.augment import operations, tables
+from robustness.augment import operations
+from robustness.augment.levels import histogram
 from robustness.augment.operations import NAMES, UNITS, Drawn, Operations
-from robustness.core.errors import InputError
 from tests.augment import pictures
+from tests.refusals import refused
 
 AFFINE, NEAREST = Image.Transform.AFFINE, Image.Resampling.NEAREST
 FACTORS = (0, 0.1, 0.55, 1, 1.45, 1.9)
-MAGNITUDES: dict[str, tuple[float, ...]] = {
+MAGNITUDES = {
   **dict.fromkeys(('ShearX', 'ShearY'), (-0.3, 0.03, 0.1, 0.3)),
   **dict.fromkeys(('TranslateX', 'TranslateY'), (-9, 3, 4.5, 14)),
   'Rotate': (90, -30, -7.3, 0, 3, 21, 30),
@@ -30,14 +29,14 @@ MAGNITUDES: dict[str, tuple[float, ...]] = {
 }
 
 
-def pillow(name: str, picture: Image.Image, value: float, resample=NEAREST) -> np.ndarray:
+def pillow(name, picture, value, resample=NEAREST):
   """The operation as Pillow has it; SolarizeAdd and Cutout are put together from its parts."""
 
-  def added() -> Image.Image:
+  def added():
     table = [min(255, max(0, level + int(value))) if level < 128 else level for level in range(256)]
     return picture.point(table * len(picture.getbands()))
 
-  def covered() -> Image.Image:
+  def covered():
     result, side = picture.copy(), int(value)
     left, top = picture.width // 2 - side // 2, picture.height // 2 - side // 2
     result.paste((0,) * len(picture.getbands()), (left, top, left + side, top + side))
@@ -49,7 +48,7 @@ def pillow(name: str, picture: Image.Image, value: float, resample=NEAREST) -> n
     'TranslateX': (1, 0, value, 0, 1, 0),
     'TranslateY': (1, 0, 0, 0, 1, value),
   }
-  others: dict[str, Callable[[], Image.Image]] = {
+  others = {
     'Rotate': lambda: picture.rotate(value, resample),
     'AutoContrast': lambda: ImageOps.autocontrast(picture),
     'Equalize': lambda: ImageOps.equalize(picture),
@@ -68,13 +67,11 @@ def pillow(name: str, picture: Image.Image, value: float, resample=NEAREST) -> n
   return pictures.batch([result])[0]
 
 
-def compare(name: str, chosen: list[Image.Image], values, interpolation: str = 'nearest') -> None:
+def compare(name, chosen, values, interpolation='nearest'):
   """At most 1 % of the values of any picture differ by more than one level."""
-  of_image = jax.vmap(
-    lambda image, value: operations.apply(name, image, value, interpolation=interpolation),
-    (None, 0),
-  )
-  results = jax.jit(jax.vmap(of_image, (0, None)))(pictures.batch(chosen), jnp.float32(values))
+  apply = functools.partial(operations.apply, name, interpolation=interpolation)
+  every = jax.jit(jax.vmap(jax.vmap(apply, (None, 0)), (0, None)))
+  results = every(pictures.batch(chosen), jnp.float32(values))
   resample = {'nearest': NEAREST, 'bilinear': Image.Resampling.BILINEAR}[interpolation]
   for picture, images in zip(chosen, np.asarray(results), strict=True):
     for value, image in zip(values, images, strict=True):
@@ -83,30 +80,26 @@ def compare(name: str, chosen: list[Image.Image], values, interpolation: str = '
       assert levels.max() < 1.01 or name in operations.WARPS, (name, value, picture.size)
 
 
-def test_every_operation_has_magnitudes_here_and_a_unit() -> None:
-  assert set(MAGNITUDES) == set(NAMES) == set(UNITS)
-
-
 @pytest.mark.parametrize('side', [32, 224])
 @pytest.mark.parametrize('name', NAMES)
-def test_real_pictures_are_changed_as_pillow_changes_them(name: str, side: int) -> None:
+def test_real_pictures_are_changed_as_pillow_changes_them(name, side):
   compare(name, pictures.real(side), MAGNITUDES[name])
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_pictures_that_are_not_square_and_grey_ones_are_changed_as_in_pillow(name: str) -> None:
+def test_pictures_that_are_not_square_and_grey_ones_are_changed_as_in_pillow(name):
   values = MAGNITUDES[name][:3]
   wide = pictures.seeded(21, 34)
   compare(name, [picture.convert('L') for picture in wide] if name in NAMES[::2] else wide, values)
 
 
 @pytest.mark.parametrize('name', operations.WARPS)
-def test_bilinear_warps_are_those_of_pillow(name: str) -> None:
+def test_bilinear_warps_are_those_of_pillow(name):
   """Without quarter turns, which Pillow does not interpolate."""
   compare(name, pictures.seeded(32, 32), [v for v in MAGNITUDES[name] if v != 90], 'bilinear')
 
 
-def test_most_operations_are_equal_to_pillow_bit_for_bit() -> None:
+def test_most_operations_are_equal_to_pillow_bit_for_bit():
   inexact = ('AutoContrast', 'Brightness', 'Contrast', 'Color', 'Sharpness', 'Rotate')
   exact = [name for name in NAMES if name not in inexact]
   picture = pictures.seeded(32, 32)[0]
@@ -116,19 +109,17 @@ def test_most_operations_are_equal_to_pillow_bit_for_bit() -> None:
     np.testing.assert_allclose(image, expected, atol=1e-6, err_msg=name)
 
 
-def _applied(names: Sequence[str], images: Sequence[jax.Array]) -> list[jax.Array]:
+def _applied(names, images):
   """Each operation by itself at its last magnitude, each on its image: one program."""
 
-  def each(images: Sequence[jax.Array]) -> list[jax.Array]:
-    return [
-      operations.apply(name, image, MAGNITUDES[name][-1])
-      for name, image in zip(names, images, strict=True)
-    ]
+  def each(images):
+    pairs = zip(names, images, strict=True)
+    return [operations.apply(name, image, MAGNITUDES[name][-1]) for name, image in pairs]
 
   return jax.jit(each)(images)
 
 
-def test_one_function_of_all_operations_is_the_single_ones() -> None:
+def test_one_function_of_all_operations_is_the_single_ones():
   """Drawn one for each image, at once or one after another, as operations by themselves."""
   count, every = len(NAMES), Operations(transparent=True)
   images = jnp.asarray(pictures.batch(pictures.seeded(16, 16, count)))
@@ -145,28 +136,26 @@ def test_one_function_of_all_operations_is_the_single_ones() -> None:
     np.testing.assert_allclose(at_once[place] / 255, single, atol=1.01 / 255, err_msg=name)
     moved = name in (*operations.WARPS, 'Cutout')
     assert bool(kept[place].all()) != moved, name
+  assert set(MAGNITUDES) == set(NAMES) == set(UNITS)
   none, _ = all_at_once(begin, Drawn(jnp.full(count, -1), values, middle))
   np.testing.assert_array_equal(none, begin[0])
 
 
-def test_a_constant_image_is_changed_by_levels_alone() -> None:
+def test_histograms_count_every_value_and_a_constant_image_is_changed_by_levels_alone():
+  levels = np.random.default_rng(0).integers(0, 256, (20, 9, 3))
+  expected = np.stack([np.bincount(levels[..., c].ravel(), minlength=256) for c in range(3)], 1)
+  np.testing.assert_array_equal(histogram(jnp.asarray(levels)), expected)
   flat = jnp.full((9, 7, 3), 51 / 255)
   for name in ('AutoContrast', 'Equalize', 'Color', 'Sharpness', 'Contrast'):
     np.testing.assert_allclose(operations.apply(name, flat, 1.9), flat, atol=1.01 / 255)
 
 
-def test_what_is_vacated_and_covered_takes_the_fill() -> None:
+def test_what_is_vacated_and_covered_takes_the_fill():
   white = jnp.ones((8, 8, 3))
   moved = 255 * operations.apply('TranslateX', white, 2.0, fill=(125, 123, 114))
   assert np.round(moved[0, -1]).tolist() == [125, 123, 114] and (moved[:, :6] == 255).all()
   hole = operations.apply('Cutout', white, 4.0, fill=(0,), centre=(0, 0))
   assert float((hole == 0).mean()) == 4 / 64, 'cut at the border'
-
-
-def test_histograms_count_every_value() -> None:
-  levels = np.random.default_rng(0).integers(0, 256, (20, 9, 3))
-  expected = np.stack([np.bincount(levels[..., c].ravel(), minlength=256) for c in range(3)], 1)
-  np.testing.assert_array_equal(tables.histogram(jnp.asarray(levels)), expected)
 
 
 @pytest.mark.parametrize(
@@ -180,6 +169,5 @@ def test_histograms_count_every_value() -> None:
     (('Invert', np.zeros((4, 4)), 0), r'shape \(4, 4\)'),
   ],
 )
-def test_mistakes_are_named(arguments, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    operations.apply(*arguments)
+def test_mistakes_are_named(arguments, message):
+  refused(message, operations.apply, *arguments)

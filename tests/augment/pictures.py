@@ -1,7 +1,5 @@
 """Pictures for tests of augmentations: foolbox's real ones, or seeded ones that look like some."""
 
-from __future__ import annotations
-
 import importlib.util
 import pathlib
 
@@ -9,13 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike
 from PIL import Image
 
-from robustness.augment import Augmentation
 
-
-def real(side: int, count: int = 4) -> list[Image.Image]:
+def real(side, count=4):
   """Returns pictures of CIFAR-10 (32 pixels) or ImageNet (224), or skips the test."""
   spec = importlib.util.find_spec('foolbox')
   if spec is None or not spec.submodule_search_locations:
@@ -25,7 +20,7 @@ def real(side: int, count: int = 4) -> list[Image.Image]:
   return [Image.open(file).convert('RGB').resize((side, side)) for file in files]
 
 
-def seeded(height: int, width: int, count: int = 3) -> list[Image.Image]:
+def seeded(height, width, count=3):
   """Returns smooth random colours with some noise, of many levels and uneven histograms."""
   generator = np.random.default_rng(0)
   pictures = []
@@ -37,13 +32,13 @@ def seeded(height: int, width: int, count: int = 3) -> list[Image.Image]:
   return pictures
 
 
-def batch(pictures: list[Image.Image]) -> np.ndarray:
+def batch(pictures):
   """Returns float32 [B, H, W, C] in [0, 1]."""
   arrays = [np.asarray(picture) for picture in pictures]
   return np.stack([a if a.ndim == 3 else a[..., None] for a in arrays]).astype(np.float32) / 255
 
 
-def augmented(augmentation: Augmentation, keys: jax.Array, image: ArrayLike) -> np.ndarray:
+def augmented(augmentation, keys, image):
   """Returns what an augmentation makes of an image by each key, or of each of as many images."""
   axis = 0 if np.ndim(image) == 4 else None
   each = jax.vmap(lambda key, image: augmentation(key, {'image': image})['image'], (0, axis))

@@ -1,104 +1,84 @@
 """The config and what the command line changes in it.
 
-`end_to_end/bad_command_test.py` runs main.py itself.
+`end_to_end/bad_input_test.py` runs main.py itself.
 """
 
-from __future__ import annotations
-
 import json
-import pathlib
-from typing import Any
-
-import pytest
 
 from robustness.cli import command_line
-from robustness.core.errors import InputError
 from robustness.core.settings import without_inherited
+from tests.cases import cases
+from tests.refusals import refused
 
 HEAT_MAP = '--config=configs/fourier_heatmap.py'
 
 
-def read(*arguments: str) -> Any:
+def read(*arguments):
   config, rest = command_line.read(['main.py', *arguments])
   assert not [word for word in rest if 'config.' in word.partition('=')[0]]
   return config
 
 
-@pytest.mark.parametrize(
-  ('arguments', 'key', 'value'),
-  [
-    ([HEAT_MAP, '--config.study.norm=4'], 'study.norm', 4.0),
-    (['--config', 'configs/accuracy.py', '--config.seed=1'], 'seed', 1),
-    (['--config.seed=1', '--config=configs/accuracy.py'], 'seed', 1),
-    ([HEAT_MAP, '--noconfig.study.clip'], 'study.clip', False),
-    ([HEAT_MAP, '--config.study.clip'], 'study.clip', True),
-    ([HEAT_MAP, '--config.study.clip=false'], 'study.clip', False),
-    ([f'{HEAT_MAP}:cifar10', '--config.classifier.name=a=b'], 'classifier.name', 'a=b'),
-    ([HEAT_MAP, "--config.study.layers=('stages','logits')"], 'study.layers', ('stages', 'logits')),
-    ([HEAT_MAP, '--config.study.layers=["stages"]'], 'study.layers', ('stages',)),
-    ([HEAT_MAP, '--config.study.layers=stages'], 'study.layers', ('stages',)),
-    ([HEAT_MAP, '--config.seeds=0,1'], 'seeds', (0, 1)),
-    ([HEAT_MAP, '--config.seeds=()'], 'seeds', ()),
-    ([HEAT_MAP, '--config.classifiers.natural.seed=3'], 'classifiers.natural.seed', 3),
-    ([HEAT_MAP, '--config.seed=1', '--config.seed=2'], 'seed', 2),
-  ],
+@cases(
+  'arguments, key, value',
+  ([HEAT_MAP, '--config.study.norm=4'], 'study.norm', 4.0),
+  (['--config', 'configs/accuracy.py', '--config.seed=1'], 'seed', 1),
+  (['--config.seed=1', '--config=configs/accuracy.py'], 'seed', 1),
+  ([HEAT_MAP, '--noconfig.study.clip'], 'study.clip', False),
+  ([HEAT_MAP, '--config.study.clip'], 'study.clip', True),
+  ([HEAT_MAP, '--config.study.clip=false'], 'study.clip', False),
+  ([f'{HEAT_MAP}:cifar10', '--config.classifier.name=a=b'], 'classifier.name', 'a=b'),
+  ([HEAT_MAP, "--config.study.layers=('stages','logits')"], 'study.layers', ('stages', 'logits')),
+  ([HEAT_MAP, '--config.study.layers=["stages"]'], 'study.layers', ('stages',)),
+  ([HEAT_MAP, '--config.study.layers=stages'], 'study.layers', ('stages',)),
+  ([HEAT_MAP, '--config.seeds=0,1'], 'seeds', (0, 1)),
+  ([HEAT_MAP, '--config.seeds=()'], 'seeds', ()),
+  ([HEAT_MAP, '--config.classifiers.natural.seed=3'], 'classifiers.natural.seed', 3),
+  ([HEAT_MAP, '--config.seed=1', '--config.seed=2'], 'seed', 2),
 )
-def test_values_are_set_with_the_type_that_the_key_has(
-  arguments: list[str], key: str, value: Any
-) -> None:
+def test_values_are_set_with_the_type_that_the_key_has(arguments, key, value):
   config = read(*arguments)
   for name in key.split('.'):
     config = config[name]
   assert config == value and type(config) is type(value)
 
 
-def test_a_packaged_config_is_found_by_its_name() -> None:
+def test_a_packaged_config_is_found_by_its_name_and_other_arguments_are_left():
   assert read('--config=fourier_heatmap:cifar10') == read(f'{HEAT_MAP}:cifar10')
-
-
-def test_other_arguments_are_left_and_none_is_needed() -> None:
-  assert command_line.read(['main.py', '--workdir=/tmp/x']) == (
-    None,
-    ['main.py', '--workdir=/tmp/x'],
-  )
+  given = ['main.py', '--workdir=/tmp/x']
+  assert command_line.read(given) == (None, given)
   config, rest = command_line.read(['main.py', HEAT_MAP, '--config.seed=5', '--workdir', 'x'])
   assert config is not None and config.seed == 5
   assert rest == ['main.py', HEAT_MAP, '--workdir', 'x']
 
 
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    ([HEAT_MAP, '--config.study.nrm=4'], r"unknown key config\.study\.nrm: did you mean 'norm'"),
-    ([HEAT_MAP, '--noconfig.study.clop'], r"config\.study\.clop: did you mean 'clip'"),
-    ([HEAT_MAP, '--config.classifier.name=x'], r"config\.classifier: did you mean 'classifiers'"),
-    ([f'{HEAT_MAP}:cifar10', '--config.classifiers.natural.name=x'], r"did you mean 'classifier'"),
-    (['--config=configs/accuracy.py', '--config.study.top_k.x=1'], 'single value'),
-    (['--config=configs/none.py'], r'config file configs/none\.py does not exist'),
-    ([HEAT_MAP, '--config.study.norm=much'], 'config.study.norm=much: could not convert'),
-    ([HEAT_MAP, '--config.seed=1.5'], r'config\.seed=1\.5: invalid literal for int'),
-    ([HEAT_MAP, '--config.study.clip=maybe'], 'clip=maybe: .*Non-boolean argument'),
-    ([HEAT_MAP, '--config.study.layers=a b'], 'as tuple. .* insert quotes around each element'),
-    ([HEAT_MAP, '--config.seed'], r'Missing value for flag --config\.seed'),
-    ([HEAT_MAP, '--noconfig.seed'], r"'noconfig\.seed'. Did you mean: config\.seed"),
-    ([HEAT_MAP, '--config.study=x'], r'config\.study=x: that is a section; its keys: name, '),
-  ],
+@cases(
+  'arguments, message',
+  ([HEAT_MAP, '--config.study.nrm=4'], r"unknown key config\.study\.nrm: did you mean 'norm'"),
+  ([HEAT_MAP, '--noconfig.study.clop'], r"config\.study\.clop: did you mean 'clip'"),
+  ([HEAT_MAP, '--config.classifier.name=x'], r"config\.classifier: did you mean 'classifiers'"),
+  ([f'{HEAT_MAP}:cifar10', '--config.classifiers.natural.name=x'], r"did you mean 'classifier'"),
+  (['--config=configs/accuracy.py', '--config.study.top_k.x=1'], 'single value'),
+  (['--config=configs/none.py'], r'config file configs/none\.py does not exist'),
+  ([HEAT_MAP, '--config.study.norm=much'], 'config.study.norm=much: could not convert'),
+  ([HEAT_MAP, '--config.seed=1.5'], r'config\.seed=1\.5: invalid literal for int'),
+  ([HEAT_MAP, '--config.study.clip=maybe'], 'clip=maybe: .*Non-boolean argument'),
+  ([HEAT_MAP, '--config.study.layers=a b'], 'as tuple. .* insert quotes around each element'),
+  ([HEAT_MAP, '--config.seed'], r'Missing value for flag --config\.seed'),
+  ([HEAT_MAP, '--noconfig.seed'], r"'noconfig\.seed'. Did you mean: config\.seed"),
+  ([HEAT_MAP, '--config.study=x'], r'config\.study=x: that is a section; its keys: name, '),
 )
-def test_what_cannot_be_set_is_named(arguments: list[str], message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    read(*arguments)
+def test_what_cannot_be_set_is_named(arguments, message):
+  refused(message, read, *arguments)
 
 
-@pytest.mark.parametrize(
-  'file',
-  [
-    HEAT_MAP,
-    f'{HEAT_MAP}:cifar10_pair',
-    '--config=configs/corruption_spectrum.py',
-    '--config=fourier_table',
-  ],
+SEVERAL = f'{HEAT_MAP}:cifar10_pair'
+
+
+@cases(
+  'file', HEAT_MAP, SEVERAL, '--config=configs/corruption_spectrum.py', '--config=fourier_table'
 )
-def test_a_config_printed_as_json_is_the_same_config(file: str, tmp_path: pathlib.Path) -> None:
+def test_a_config_printed_as_json_is_the_same_config(file, tmp_path):
   written = tmp_path / 'config.json'
   config = read(file, '--config.seed=7')
   written.write_text(json.dumps(config.to_dict()))
@@ -108,58 +88,44 @@ def test_a_config_printed_as_json_is_the_same_config(file: str, tmp_path: pathli
   assert again == {**config.to_dict(), 'seed': 8} and list(again) == list(config.to_dict())
 
 
-@pytest.mark.parametrize(
-  ('text', 'message'),
-  [
-    ('{"study": {"name": "accuracy"', 'truncated or no JSON'),
-    ('[1]', 'holds a list; expected an object'),
-    ('{"battery": {"plain": {}}}', r'has no config\.battery\.plain\.study\.name'),
-    ('{"study": 5}', r'has no config\.study\.name'),
-    (
-      '{"study": {"name": "accuracy"}, "classifiers": [5]}',
-      r'config\.classifiers must be a section',
-    ),
-    ('{"study": {"name": "accuracy"}, "classifiers": {"a.b": {}}}', "names 'a.b'.*no dot"),
-    ('{"study": {"name": "accuracy"}, "study": {"name": "accuracy"}}', "'study' 2 times"),
-    ('{"battery": []}', r'config\.battery must be a section'),
-    ('{"study": {"name": "acuracy"}}', "did you mean 'accuracy'"),
-    ('{"study": {"name": "accuracy", "topk": 1}}', r'unknown key config\.study\.topk'),
-    ('{"study": {"name": "accuracy"}, "seed": "one"}', r"config\.seed is 'one'"),
-    ('{"study": {"name": "accuracy"}, "data": 3}', r'config\.data is 3'),
-    (
-      '{"study": {"name": "accuracy"}, "classifiers": {}}',
-      r"config\.classifiers: did you mean 'classifier'",
-    ),
-  ],
+@cases(
+  'text, message',
+  ('{"study": {"name": "accuracy"', 'truncated or no JSON'),
+  ('[1]', 'holds a list; expected an object'),
+  ('{"battery": {"plain": {}}}', r'has no config\.battery\.plain\.study\.name'),
+  ('{"study": 5}', r'has no config\.study\.name'),
+  ('{"study": {"name": "accuracy"}, "classifiers": [5]}', r'classifiers must be a section'),
+  ('{"study": {"name": "accuracy"}, "classifiers": {"a.b": {}}}', "names 'a.b'.*no dot"),
+  ('{"study": {"name": "accuracy"}, "study": {"name": "accuracy"}}', "'study' 2 times"),
+  ('{"battery": []}', r'config\.battery must be a section'),
+  ('{"study": {"name": "acuracy"}}', "did you mean 'accuracy'"),
+  ('{"study": {"name": "accuracy", "topk": 1}}', r'unknown key config\.study\.topk'),
+  ('{"study": {"name": "accuracy"}, "seed": "one"}', r"config\.seed is 'one'"),
+  ('{"study": {"name": "accuracy"}, "data": 3}', r'config\.data is 3'),
+  ('{"study": {"name": "accuracy"}, "classifiers": {}}', r"fiers: did you mean 'classifier'"),
 )
-def test_json_that_cannot_be_used_is_named(text: str, message: str, tmp_path: pathlib.Path) -> None:
+def test_json_that_cannot_be_used_is_named(text, message, tmp_path):
   (tmp_path / 'own.json').write_text(text)
-  with pytest.raises(InputError, match=message):
-    read(f'--config={tmp_path / "own.json"}')
+  refused(message, read, f'--config={tmp_path / "own.json"}')
 
 
-@pytest.mark.parametrize(
-  ('source', 'variant', 'message'),
-  [
-    ('x = 1', '', r'own\.py has no function get_config that returns the config'),
-    ('def get_config():\n  return {}["gone"]', '', r"own\.py, line 2 raised KeyError: 'gone'"),
-    ('def get_config():\n  return int("a")', '', r'invalid literal.*own\.py, line 2\)'),
-    ('import gone', '', r"own\.py, line 1 raised ModuleNotFoundError: No module named 'gone'"),
-    ('def get_config(:', '', r'raised SyntaxError: invalid syntax \(own\.py, line 1\)'),
-    ('def get_config():\n  pass', '', r'get_config returned None; it must return'),
-    ('def get_config():\n  pass', ':x', r'has no variants: give --config=\S*own\.py alone'),
-    ('def get_config(x):\n  pass', '', r'needs a variant: give --config=\S*own\.py:VARIANT'),
-  ],
+@cases(
+  'source, variant, message',
+  ('x = 1', '', r'own\.py has no function get_config that returns the config'),
+  ('def get_config():\n  return {}["gone"]', '', r"own\.py, line 2 raised KeyError: 'gone'"),
+  ('def get_config():\n  return int("a")', '', r'invalid literal.*own\.py, line 2\)'),
+  ('import gone', '', r"own\.py, line 1 raised ModuleNotFoundError: No module named 'gone'"),
+  ('def get_config(:', '', r'raised SyntaxError: invalid syntax \(own\.py, line 1\)'),
+  ('def get_config():\n  pass', '', r'get_config returned None; it must return'),
+  ('def get_config():\n  pass', ':x', r'has no variants: give --config=\S*own\.py alone'),
+  ('def get_config(x):\n  pass', '', r'needs a variant: give --config=\S*own\.py:VARIANT'),
 )
-def test_a_config_file_that_cannot_be_used_is_named(
-  source: str, variant: str, message: str, tmp_path: pathlib.Path
-) -> None:
+def test_a_config_file_that_cannot_be_used_is_named(source, variant, message, tmp_path):
   (tmp_path / 'own.py').write_text(source)
-  with pytest.raises(InputError, match=message):
-    read(f'--config={tmp_path / "own.py"}{variant}')
+  refused(message, read, f'--config={tmp_path / "own.py"}{variant}')
 
 
-def test_a_config_file_may_hold_dataclasses(tmp_path: pathlib.Path) -> None:
+def test_a_config_file_may_hold_dataclasses(tmp_path):
   source = """
 from __future__ import annotations
 import dataclasses, ml_collections

@@ -1,17 +1,13 @@
 """Comparisons of workdirs: paired where they share images, refused where they nearly do."""
 
-from __future__ import annotations
-
+import functools
 import pathlib
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from robustness.cli import compare as program
-from robustness.core.errors import InputError
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import facets_of
@@ -19,38 +15,40 @@ from robustness.evaluation.records import Records
 from robustness.results import Results
 from robustness.studies import si_score
 from tests import finished_runs
+from tests.refusals import refused
 from tests.table_rows import estimate
 
 COUNT = 40
 FIRST = (np.arange(COUNT) % 4 > 0).tolist()
-PARTS = ('clean', 'fog')
 SECOND = (np.arange(COUNT) % 10 > 0).tolist()
+PARTS, PAIRS = ('clean', 'fog'), np.arange(12)
 
 
-NO_VIEW = {'view': 'as stored'}
-
-
-def of(out: pathlib.Path, label: str, versus: str = '', **facets: Any) -> Any:
+def of(out, label, versus='', **facets):
   """The accuracy of a classifier in a group of views, or its difference from another."""
-  return estimate(Results.read(out).table, label, 'accuracy', versus, **(facets or NO_VIEW))
+  facets = facets or {'view': 'as stored'}
+  return estimate(Results.read(out).table, label, 'accuracy', versus, **facets)
 
 
-def compared(out: pathlib.Path) -> pd.DataFrame:
+def compared(out):
   """The accuracies by group of views, and differences."""
   table = Results.read(out).table
   return table[table['quantity'] == 'accuracy'].reset_index(drop=True)
 
 
+def compare(folder, names, common=False):
+  """Compares runs in a folder."""
+  return program.run([str(folder / name) for name in names], folder / 'out', common)
+
+
 @pytest.fixture
-def workdirs(tmp_path: pathlib.Path) -> tuple[str, str]:
+def workdirs(tmp_path):
   finished_runs.write(tmp_path / 'one', {'net': FIRST})
   finished_runs.write(tmp_path / 'other', {'net': SECOND})
   return str(tmp_path / 'one'), str(tmp_path / 'other')
 
 
-def test_runs_on_the_same_images_are_paired(
-  workdirs: tuple[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
   out = tmp_path / 'out'
   assert program.main([*workdirs, f'--out={out}']) == 0
   printed = capsys.readouterr().out
@@ -64,10 +62,8 @@ def test_runs_on_the_same_images_are_paired(
   ends = (difference.value, difference.low, difference.high)
   assert ends == pytest.approx((-error, -high, -low))
   assert difference.p == pytest.approx(float(mcnemar(b, c)))
-  assert (difference.method, difference.note) == (
-    'bonett-price',
-    'paired by example id alone: an earlier version wrote the records',
-  )
+  assert difference.method == 'bonett-price'
+  assert difference.note == 'paired by example id alone: an earlier version wrote the records'
   results = Results.read(out)
   assert results.study == 'comparison' and not results.parts
   study = estimate(results.table, 'other', 'top1_accuracy', 'one')
@@ -75,12 +71,10 @@ def test_runs_on_the_same_images_are_paired(
   assert 'Top-1 accuracy' in (out / 'report.html').read_text()
 
 
-def test_classifiers_have_one_label_in_all_parts_of_batteries(
-  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
   """Of the first battery the second part lacks a classifier: there are differences from another."""
-  for name, labels in (('a', ('net', 'other')), ('b', ('net', 'other'))):
-    clean = {label: FIRST if label == 'net' else SECOND for label in labels}
+  clean = {'net': FIRST, 'other': SECOND}
+  for name in 'ab':
     shifted = {'other': SECOND} if name == 'a' else clean
     plain = finished_runs.write(tmp_path / f'{name}_plain', clean)
     fog = finished_runs.write_corrupted(tmp_path / f'{name}_fog', shifted, shifted)
@@ -102,7 +96,7 @@ def test_classifiers_have_one_label_in_all_parts_of_batteries(
     assert own.quantities == single.quantities
 
 
-def test_the_order_of_the_images_does_not_matter(tmp_path: pathlib.Path) -> None:
+def test_the_order_of_the_images_does_not_matter(tmp_path):
   order = np.random.default_rng(0).permutation(COUNT)
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
   finished_runs.write(tmp_path / 'b', {'net': np.array(SECOND)[order].tolist()}, order.tolist())
@@ -116,29 +110,26 @@ def test_the_order_of_the_images_does_not_matter(tmp_path: pathlib.Path) -> None
   assert set(tables[0].classifier) == {'a', 'second'}
 
 
-def test_other_data_are_not_paired(tmp_path: pathlib.Path) -> None:
+def test_other_data_are_not_paired(tmp_path):
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
   finished_runs.write(tmp_path / 'b', {'net': SECOND}, data={'source': 'folder', 'path': '/x'})
-  results = program.run([str(tmp_path / 'a'), str(tmp_path / 'b')], tmp_path / 'out')
+  results = compare(tmp_path, 'ab')
   other = of(tmp_path / 'out', 'b', 'a')
   assert (other.method, other.note) == ('newcombe', 'other images') and np.isnan(other.p)
   first, second = (of(tmp_path / 'out', label) for label in 'ab')
   assert other.value == pytest.approx(second.value - first.value)
-  assert other.value - other.low == pytest.approx(
-    np.hypot(second.value - second.low, first.high - first.value)
-  )
+  half = np.hypot(second.value - second.low, first.high - first.value)
+  assert other.value - other.low == pytest.approx(half)
   reasons = results.tables['not compared by the study itself'].rows
   assert reasons == [['not all classifiers were shown the same images']]
   assert set(results.table['quantity']) == {'accuracy'}
 
 
-def test_images_shared_in_part_are_refused_or_compared_alone(tmp_path: pathlib.Path) -> None:
+def test_images_shared_in_part_are_refused_or_compared_alone(tmp_path):
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
   finished_runs.write(tmp_path / 'b', {'net': SECOND[:30]}, range(10, 40))
-  given = [str(tmp_path / 'a'), str(tmp_path / 'b')]
-  with pytest.raises(InputError, match=r'a and b share 30 of 40 and 30 images.*--common'):
-    program.run(given, tmp_path / 'out')
-  results = program.run(given, tmp_path / 'out', common=True)
+  refused(r'a and b share 30 of 40 and 30 images.*--common', compare, tmp_path, 'ab')
+  results = compare(tmp_path, 'ab', common=True)
   other = of(tmp_path / 'out', 'b', 'a')
   assert other.value == pytest.approx(np.mean(SECOND[:30]) - np.mean(FIRST[10:]))
   assert 'the 30 shared images' in other.note and other.n == 30
@@ -146,23 +137,20 @@ def test_images_shared_in_part_are_refused_or_compared_alone(tmp_path: pathlib.P
   assert estimate(results.table, 'a', 'top1_accuracy').n == 30
 
 
-def test_changed_files_are_refused(tmp_path: pathlib.Path) -> None:
+def test_changed_files_are_refused(tmp_path):
   finished_runs.write(tmp_path / 'a', {'net': FIRST}, digests=range(COUNT))
   finished_runs.write(tmp_path / 'b', {'net': SECOND}, digests=range(1, COUNT + 1))
-  with pytest.raises(InputError, match='the files were changed between the runs'):
-    program.run([str(tmp_path / 'a'), str(tmp_path / 'b')], tmp_path / 'out')
+  refused('the files were changed between the runs', compare, tmp_path, 'ab')
 
 
-def versions(seed: int) -> np.ndarray:
+def versions(seed):
   """Returns what a classifier gets right, clean and in four views: bool [40, 5], alike by image."""
   generator = np.random.default_rng(seed)
   return generator.normal(size=(COUNT, 1)) + 0.3 * generator.normal(size=(COUNT, 5)) > -0.5
 
 
 @pytest.mark.parametrize('paired', [True, False])
-def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(
-  tmp_path: pathlib.Path, paired: bool
-) -> None:
+def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(tmp_path, paired):
   """The table is that of the same images corrupted in the run: by corruption, without the clean
   ones, over 40 images."""
   tables = []
@@ -172,7 +160,7 @@ def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(
       own = {'net': versions(seed)}
       other = 0 if paired or name == 'a' else 1000
       finished_runs.write_versions(folder / name, own, stored, first_digest=other)
-    results = program.run([str(folder / 'a'), str(folder / 'b')], folder / 'out')
+    results = compare(folder, 'ab')
     assert ('mCE' in set(results.table['quantity'])) == paired
     tables.append(compared(folder / 'out').dropna(axis=1, how='all'))
   pd.testing.assert_frame_equal(*tables)
@@ -184,38 +172,35 @@ def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(
   assert together.p == pytest.approx(p, nan_ok=True)
 
 
-def views_of(table: pd.DataFrame) -> list[str]:
+def views_of(table):
   """The groups of views of a table, in order."""
   facets = table[facets_of(table)]
   return list(dict.fromkeys(' '.join(map(str, row.dropna())) for _, row in facets.iterrows()))
 
 
-def with_severity(workdir: pathlib.Path, old: int, new: int) -> str:
+def change_severity(workdir, old, new):
   """Changes a severity of stored rows."""
   records = Records.open(workdir / 'records' / 'net')
   arrays = dict(records.read(0, 0).arrays)
   arrays['severity'] = np.where(arrays['severity'] == old, new, arrays['severity'])
   records.write(0, 0, arrays)
-  return str(workdir)
 
 
-def test_only_views_that_all_have_are_compared(tmp_path: pathlib.Path) -> None:
+def test_only_views_that_all_have_are_compared(tmp_path):
   """Means over other severities, and clean images that one run alone has, are left out."""
-  made = {name: tmp_path / name for name in 'abc'}
-  finished_runs.write_versions(made['a'], {'net': versions(0)}, True)
-  finished_runs.write_versions(made['b'], {'net': versions(1)}, True, False, 1000)
-  finished_runs.write_versions(made['c'], {'net': versions(2)}, True, False, 2000)
-  program.run([str(made['a']), str(made['b'])], tmp_path / 'out')
+  finished_runs.write_versions(tmp_path / 'a', {'net': versions(0)}, True)
+  finished_runs.write_versions(tmp_path / 'b', {'net': versions(1)}, True, False, 1000)
+  finished_runs.write_versions(tmp_path / 'c', {'net': versions(2)}, True, False, 2000)
+  compare(tmp_path, 'ab')
   assert views_of(compared(tmp_path / 'out')) == ['fog', 'contrast', '1', '5', 'shown']
-  program.run([str(made['a']), with_severity(made['b'], 5, 3)], tmp_path / 'out')
+  change_severity(tmp_path / 'b', 5, 3)
+  compare(tmp_path, 'ab')
   assert views_of(compared(tmp_path / 'out')) == ['1']
-  with pytest.raises(InputError, match=r'b, .*c have no group of views in common'):
-    program.run([str(made['b']), with_severity(made['c'], 1, 3)], tmp_path / 'out')
+  change_severity(tmp_path / 'c', 1, 3)
+  refused(r'b, .*c have no group of views in common', compare, tmp_path, 'bc')
 
 
-def scenes(
-  folder: pathlib.Path, stored: bool, labels: Sequence[str] = ('one', 'two')
-) -> pathlib.Path:
+def scenes(folder, stored):
   """Writes a workdir of 12 pairs of 4 objects at 3 places; scenes that do not count are wrong in
   the first classifier's answers and right in the second's."""
   places = (0.1, 0.5, 0.9)
@@ -226,30 +211,20 @@ def scenes(
   counted = study._fractions(composed.__getitem__, finished_runs.SHAPE[0]) >= np.float32(0.75)
   assert 0 < counted.mean() < 1
   drawn = np.random.default_rng(0).random((2, *counted.shape)) > 0.4
-  right = {
-    label: np.where(counted, own, index == 1)
-    for index, (label, own) in enumerate(zip(labels, drawn, strict=True))
-  }
+  right = {'one': np.where(counted, drawn[0], False), 'two': np.where(counted, drawn[1], True)}
   if not stored:
     return finished_runs.write_scenes(folder, study, right, composed)
   pair, level = np.divmod(np.arange(counted.size), len(places))
-  of_scene = {
-    **{name: values[pair] for name, values in columns.items()},
-    'fraction_inside': np.where(counted, 1, 0.1).ravel(),
-    **{k: getattr(study.design, k)[level] for k in ('x', 'y', 'area', 'angle')},
-  }
+  of_scene = {name: values[pair] for name, values in columns.items()}
+  of_scene |= {k: getattr(study.design, k)[level] for k in ('x', 'y', 'area', 'angle')}
+  of_scene['fraction_inside'] = np.where(counted, 1, 0.1).ravel()
   released = si_score.SiScore(factor='location', stored=True, min_inside=0.75)
   single = {label: own.reshape(-1, 1) for label, own in right.items()}
   return finished_runs.write_scenes(folder, released, single, of_scene)
 
 
-PAIRS = np.arange(12)
-
-
 @pytest.mark.parametrize('stored', [True, False])
-def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(
-  tmp_path: pathlib.Path, stored: bool
-) -> None:
+def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(tmp_path, stored):
   run = scenes(tmp_path / 'run', stored)
   program.run([str(run)], tmp_path / 'out')
   facets = {'view': 'as stored' if stored else 'all views'}
@@ -263,29 +238,27 @@ def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(
   assert difference.p > 0.1, 'four objects'
 
 
-def test_enough_classifiers_have_effective_robustness(tmp_path: pathlib.Path) -> None:
+def test_enough_classifiers_have_effective_robustness(tmp_path):
   """Clean accuracies .9, .8, .7, .6 and shifted ones .1 lower, but for the last, which is .3 up."""
-  clean = {f'net{i}': (np.arange(COUNT) >= 4 * (i + 1)).tolist() for i in range(4)}
-  shifted = {
-    name: (np.arange(COUNT) >= 4 * (i + 2) - (12 if i == 3 else 0)).tolist()
-    for i, name in enumerate(clean)
-  }
-  finished_runs.write_corrupted(tmp_path / 'run', clean, shifted)
-  program.run([str(tmp_path / 'run')], tmp_path / 'out')
-  table = Results.read(tmp_path / 'out').table
-  above, on_line = (
-    estimate(table, label, 'effective_robustness', corruption='fog') for label in ('net3', 'net1')
+  clean, shifted = (
+    {f'net{i}': (np.arange(COUNT) >= wrong).tolist() for i, wrong in enumerate(numbers)}
+    for numbers in ((4, 8, 12, 16), (8, 12, 16, 8))
   )
+  finished_runs.write_corrupted(tmp_path / 'run', clean, shifted)
+  compare(tmp_path, ['run'])
+  table = Results.read(tmp_path / 'out').table
+  of_fog = functools.partial(estimate, corruption='fog')
+  above, on_line = (of_fog(table, name, 'effective_robustness') for name in ('net3', 'net1'))
   assert above.value > 0.2 and above.low > 0 and above.method == 'bootstrap'
   assert abs(on_line.value) < 0.1
 
 
-def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path: pathlib.Path) -> None:
+def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path):
   """Calibration has accuracy by corruption too, without intervals; that compared has one."""
   for seed, name in enumerate('ab'):
-    run = tmp_path / name
-    finished_runs.write_versions(run, {'net': versions(seed)}, False, name='calibration')
-  program.run([str(tmp_path / 'a'), str(tmp_path / 'b')], tmp_path / 'out')
+    own = {'net': versions(seed)}
+    finished_runs.write_versions(tmp_path / name, own, False, name='calibration')
+  compare(tmp_path, 'ab')
   table = Results.read(tmp_path / 'out').table
   for facets in ({'corruption': 'fog'}, {'view': 'clean'}):
     row = estimate(table, 'b', 'accuracy', **facets)
@@ -295,36 +268,24 @@ def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path: pathlib.Pat
   assert estimate(table, 'b', 'ece', 'a', corruption='fog').method == 'bootstrap'
 
 
-@pytest.mark.parametrize(
-  ('second', 'message'), [('nowhere', 'is no workdir'), ('one', 'have one name')]
-)
-def test_workdirs_that_cannot_be_compared(
-  workdirs: tuple[str, str],
-  tmp_path: pathlib.Path,
-  second: str,
-  message: str,
-  capsys: pytest.CaptureFixture[str],
-) -> None:
-  arguments = [workdirs[0], str(tmp_path / second), f'--out={tmp_path / "out"}']
-  assert program.main(arguments) == 2
-  assert message in capsys.readouterr().err
-  assert not (tmp_path / 'out').exists()
+def test_workdirs_that_cannot_be_compared(workdirs, tmp_path, capsys):
+  for second, message in (('nowhere', 'is no workdir'), ('one', 'have one name')):
+    arguments = [workdirs[0], str(tmp_path / second), f'--out={tmp_path / "out"}']
+    assert program.main(arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / 'out').exists()
 
 
-def test_different_studies_and_unfinished_ones_are_refused(
-  workdirs: tuple[str, str], tmp_path: pathlib.Path
-) -> None:
+def test_different_studies_and_unfinished_ones_are_refused(workdirs, tmp_path):
   clean = {'net': FIRST}
   finished_runs.write_corrupted(tmp_path / 'fog', clean, clean)
-  with pytest.raises(InputError, match='of the study accuracy and .* of corruption_error'):
-    program.run([workdirs[0], str(tmp_path / 'fog')], tmp_path / 'out')
   finished_runs.write_corrupted(tmp_path / 'five', clean, clean, severity=5)
-  with pytest.raises(InputError, match=r'show their images differently.*severities: \(1,\)'):
-    program.run([str(tmp_path / 'fog'), str(tmp_path / 'five')], tmp_path / 'out')
   next(pathlib.Path(workdirs[1]).glob('records/*/*.npz')).unlink()
-  with pytest.raises(InputError, match='not finished'):
-    program.run(list(workdirs), tmp_path / 'out')
-  with pytest.raises(InputError, match='at least two classifiers'):
-    program.run([workdirs[0]], tmp_path / 'out')
-  with pytest.raises(InputError, match='which is a workdir'):
-    program.run(list(workdirs), pathlib.Path(workdirs[0]))
+  for names, message in (
+    (('one', 'fog'), 'of the study accuracy and .* of corruption_error'),
+    (('fog', 'five'), r'show their images differently.*severities: \(1,\)'),
+    (('one', 'other'), 'not finished'),
+    (('one',), 'at least two classifiers'),
+  ):
+    refused(message, compare, tmp_path, names)
+  refused('which is a workdir', program.run, list(workdirs), pathlib.Path(workdirs[0]))

@@ -1,47 +1,48 @@
-"""The command `robustness`: what it lists, what it says of the machine, and of what is wrong."""
+"""The command `robustness`: what it lists, says of the machine and of what is wrong; its end."""
 
-from __future__ import annotations
-
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 
+import jax
 import pytest
 
 from input_pipeline.settings import SOURCES
-from robustness.cli import doctor
-from robustness.cli.main import USAGE, main
+from robustness import run
+from robustness.__main__ import COMMANDS, USAGE, main
+from robustness.cli import doctor, running
 from robustness.config import packaged
 from robustness.evaluation import study
 from robustness.models import catalog
+from robustness.parallel.processes import ALONE
 from robustness.workdir import PACKAGES
+from tests.cases import cases
 from tests.end_to_end.runs import ROOT
 
 Captured = pytest.CaptureFixture[str]
 
 
-def lines(capsys: Captured) -> dict[str, str]:
+def lines(capsys):
   """Returns {first word: the rest} of the indented lines that were printed."""
   printed = [line[2:] for line in capsys.readouterr().out.splitlines() if line.startswith('  ')]
   return {line.split()[0]: line.partition(' ')[2].strip() for line in printed}
 
 
-@pytest.mark.parametrize(
-  ('part', 'names'),
-  [
-    ('studies', study.STUDIES.classes()),
-    ('classifiers', catalog.ARCHITECTURES),
-    ('sources', SOURCES.classes()),
-  ],
-)
-def test_a_part_is_listed_whole_and_each_name_has_a_line(capsys: Captured, part, names) -> None:
+LISTED = {'studies': study.STUDIES.classes(), 'sources': SOURCES.classes()}
+LISTED |= {'classifiers': catalog.ARCHITECTURES}
+
+
+@pytest.mark.parametrize(('part', 'names'), LISTED.items(), ids=LISTED)
+def test_a_part_is_listed_whole_and_each_name_has_a_line(capsys, part, names):
   assert main(['list', part]) == 0
   listed = lines(capsys)
   assert set(listed) == set(names)
   assert not [name for name, said in listed.items() if len(said) < 15]
 
 
-def test_configs_are_listed_with_their_variants(capsys: Captured) -> None:
+def test_configs_are_listed_with_their_variants(capsys):
   assert main(['list', 'configs']) == 0
   output = capsys.readouterr().out
   assert {path.stem for path in (ROOT / 'configs').glob('*.py')} == set(packaged.files())
@@ -51,9 +52,9 @@ def test_configs_are_listed_with_their_variants(capsys: Captured) -> None:
   assert 'variants: efficientnet_lite0, resnet50, ' in output, 'the default first'
 
 
-def test_the_doctor_says_what_each_missing_thing_would_give(
-  capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_knows_every_extra_and_says_what_each_missing_thing_would_give(
+  capsys, monkeypatch
+):
   monkeypatch.setattr(doctor, 'is_installed', lambda module: module != 'open_clip')
   assert main(['doctor']) == 0
   told = lines(capsys)
@@ -61,41 +62,82 @@ def test_the_doctor_says_what_each_missing_thing_would_give(
   assert told['clip'].startswith("MISSING  would give: CLIP's tokenizer")
   assert told['torch'].startswith('yes ')
   assert {'jax', 'numpy'} <= set(told) & set(PACKAGES)
-
-
-def test_the_doctor_knows_every_extra() -> None:
   project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
   assert set(doctor.EXTRAS) == set(project['optional-dependencies'])
 
 
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    (['docter'], "did you mean 'doctor'"),
-    (['fourier_heatmp', '--workdir=/tmp/x'], "did you mean 'fourier_heatmap'"),
-    (['fourier_heatmp:cifar10'], 'config file fourier_heatmp does not exist'),
-    (['none/of/these.py'], 'config file none/of/these.py does not exist'),
-    (['list', 'study'], "robustness list study: did you mean 'studies'"),
-    (['doctor', 'me'], "robustness doctor takes no further words; got 'me'"),
-    (['report'], 'robustness report takes one workdir; 0 words'),
-  ],
+@cases(
+  'arguments, message',
+  (['docter'], "did you mean 'doctor'"),
+  (['fourier_heatmp', '--workdir=/tmp/x'], "did you mean 'fourier_heatmap'"),
+  (['fourier_heatmp:cifar10'], 'config file fourier_heatmp does not exist'),
+  (['none/of/these.py'], 'config file none/of/these.py does not exist'),
+  (['list', 'study'], "robustness list study: did you mean 'studies'"),
+  (['doctor', 'me'], "robustness doctor takes no further words; got 'me'"),
+  (['report'], 'robustness report takes one workdir; 0 words'),
 )
-def test_a_wrong_word_is_answered_with_the_nearest(
-  capsys: Captured, arguments: list[str], message: str
-) -> None:
+def test_a_wrong_word_is_answered_with_the_nearest(capsys, arguments, message):
   assert main(arguments) == 2
   error = capsys.readouterr().err
   assert error.startswith('error: ') and message in error
 
 
-def test_the_module_is_the_command_where_nothing_is_installed() -> None:
+def test_help_names_every_command_and_the_module_is_the_command(capsys):
   command = [sys.executable, '-m', 'robustness', '--help']
   done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
   assert done.stdout == USAGE
-
-
-def test_help_names_every_command(capsys: Captured) -> None:
   assert main([]) == 2 and main(['--help']) == 0
-  usage = capsys.readouterr().out
-  for word in ('NAME[:VARIANT] --workdir=DIR', 'list', 'doctor', 'report WORKDIR'):
-    assert f'robustness {word}' in usage
+  assert capsys.readouterr().out == 2 * USAGE
+  assert not [name for name in ('NAME[:VARIANT]', *COMMANDS) if f'robustness {name} ' not in USAGE]
+
+
+class Interrupted:
+  """Something in whose end Ctrl-C comes."""
+
+  def __del__(self):
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_in_a_finalizer_is_not_lost(monkeypatch, capsys):
+  monkeypatch.setattr(sys, 'unraisablehook', running.raise_interrupt_again)
+  before = signal.signal(signal.SIGINT, signal.default_int_handler)
+  try:
+    with pytest.raises(KeyboardInterrupt):
+      Interrupted()
+      for _ in range(500):
+        time.sleep(0.01)
+  finally:
+    signal.signal(signal.SIGINT, before)
+  assert capsys.readouterr().err == ''
+
+
+def test_an_interrupted_run_does_not_take_the_interpreter_apart(tmp_path):
+  """XLA's threads fail where Python ends under them; here what runs at the end does."""
+  program = f"""
+import atexit, os
+from robustness import run
+from robustness.cli import running
+run.main = lambda *given: run.exit_with(run.INTERRUPTED, 'interrupted.')
+atexit.register(os.abort)
+running.begin(['run', '--config=accuracy', '--workdir={tmp_path}'], ['run'])
+"""
+  command = [sys.executable, '-c', program]
+  ended = subprocess.run(command, capture_output=True, text=True, check=False)
+  assert (ended.returncode, ended.stderr) == (130, 'interrupted.\n')
+
+
+@cases(
+  'name, value, kept',
+  ('JAX_NUM_CPU_DEVICES', '3', True),
+  ('XLA_FLAGS', '--xla_force_host_platform_device_count=3', True),
+  ('XLA_FLAGS', '--xla_gpu_deterministic_ops=true', False),
+)
+def test_a_number_of_devices_that_the_environment_asks_for_is_kept(monkeypatch, name, value, kept):
+  changes: list[str] = []
+  for other in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS'):
+    monkeypatch.delenv(other, raising=False)
+  monkeypatch.setenv(name, value)
+  monkeypatch.setattr(run.host, 'keep_freed_memory', lambda: True)
+  monkeypatch.setattr(jax.config, 'update', lambda key, number: changes.append(key))
+  run.set_devices(ALONE)
+  assert changes == ([] if kept else ['jax_num_cpu_devices'])

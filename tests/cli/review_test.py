@@ -1,14 +1,11 @@
 """`robustness review`: served, killed, continued, exported; bad flags."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -17,6 +14,7 @@ from robustness.cli.review import export_parser, main, serve_parser
 from robustness.estimates.intervals import clopper_pearson
 from robustness.results import Results
 from robustness.video import metadata
+from tests.cases import cases
 from tests.table_rows import estimate
 from tests.video.review_frames import candidates, path, save_frames
 from tests.video.review_serving import Client
@@ -25,26 +23,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def flags(tmp_path: pathlib.Path) -> dict[str, str]:
+def flags(tmp_path):
   """The flags of a server for the small sets; the classes of ImageNet-Vid are the default."""
   metadata.write(candidates().sets, tmp_path / 'sets')
-  frames = save_frames(tmp_path / 'frames', candidates())
-  return {
-    'metadata': str(tmp_path / 'sets'),
-    'answers': str(tmp_path / 'answers.jsonl'),
-    'frames': str(frames),
-    'port': '0',
-  }
+  save_frames(tmp_path / 'frames', candidates())
+  places = {'metadata': 'sets', 'answers': 'answers.jsonl', 'frames': 'frames'}
+  return {**{key: str(tmp_path / name) for key, name in places.items()}, 'port': '0'}
 
 
-def words(flags: dict[str, str], *leave: str) -> list[str]:
-  return [
-    f'--{key}={value}' if value else f'--{key}' for key, value in flags.items() if key not in leave
-  ]
+def words(flags, *leave):
+  return [f'--{key}={value}' for key, value in flags.items() if key not in leave]
 
 
 @contextmanager
-def running(flags: dict[str, str], end: signal.Signals) -> Iterator[int]:
+def running(flags, end):
   """Runs the command and yields its port; then ends it by a signal."""
   # As a shell starts what runs in the background: with SIGINT ignored.
   shell = ['sh', '-c', 'trap "" INT; exec "$@"', 'sh']
@@ -61,7 +53,7 @@ def running(flags: dict[str, str], end: signal.Signals) -> Iterator[int]:
   assert end == signal.SIGKILL or 'give the same command to go on' in rest
 
 
-def work(port: int, annotator: str, count: int = 100) -> int:
+def work(port, annotator, count=100):
   client, given = Client(port, annotator), 0
   turn = client.next()
   while turn['item'] and given < count:
@@ -70,9 +62,7 @@ def work(port: int, annotator: str, count: int = 100) -> int:
   return given
 
 
-def test_a_review_that_is_killed_goes_on_and_is_exported(
-  flags: dict[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_review_that_is_killed_goes_on_and_is_exported(flags, tmp_path, capsys):
   with running(flags, signal.SIGKILL) as port:
     assert work(port, 'ann', count=4) == 4
   export = ['export', *words(flags, 'frames', 'port'), f'--out={tmp_path / "reviewed"}']
@@ -84,10 +74,8 @@ def test_a_review_that_is_killed_goes_on_and_is_exported(
   assert main(export) == 0
   assert '2 sets with 5 pairs' in capsys.readouterr().out
   sets = json.loads((tmp_path / 'reviewed' / 'metadata' / 'pmsets.json').read_text())
-  assert sets == {
-    path(0, 10): [path(0, 11), path(0, 12)],
-    path(1, 10): [path(1, 9), path(1, 11), path(1, 12)],
-  }
+  kept = {0: (11, 12), 1: (9, 11, 12)}
+  assert sets == {path(c, 10): [path(c, n) for n in numbers] for c, numbers in kept.items()}
   results = Results.read(tmp_path / 'results')
   assert results.tables['counts'].rows[-1] == ['pairs accepted, of those reviewed', 5, 6]
   row = estimate(results.table, 'review', 'pairs_accepted')
@@ -96,9 +84,7 @@ def test_a_review_that_is_killed_goes_on_and_is_exported(
   assert results.settings['annotators_per_pair'] == 2
 
 
-def test_an_unfinished_review_can_be_exported_in_part(
-  flags: dict[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
   with running({**flags, 'annotators_per_pair': '1'}, signal.SIGKILL) as port:
     work(port, 'ann', count=3)
   export = ['export', *words(flags, 'frames', 'port'), f'--out={tmp_path / "reviewed"}']
@@ -108,39 +94,29 @@ def test_an_unfinished_review_can_be_exported_in_part(
   assert "did you mean 'strict_majority'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    ({'frames': '{tmp}/nowhere'}, 'there is no folder'),
-    ({'frames': '{tmp}/sets'}, '8 of 8 frames are missing'),
-    ({'metadata': '{tmp}/frames'}, 'no pmsets.json'),
-    ({'annotator': '<b>'}, 'is not a name'),
-    ({'answers': '{tmp}/sets/metadata/labels.json'}, 'is no file of answers'),
-    ({'answers': '{tmp}/sets'}, 'cannot be written'),
-    ({'annotators_per_pair': '0'}, 'give at least 1'),
-    ({'classes': 'imagenet_vidd'}, "did you mean 'imagenet_vid'"),
-    ({'classes': '{tmp}/none.json'}, 'is no file. Give --classes'),
-    ({'classes': '{tmp}/short.json'}, 'none of the 1 classes'),
-    ({'port': '70000'}, 'port 70000'),
-    ({'host': 'no.such.host.invalid'}, 'another --port'),
-  ],
+@cases(
+  'change, message',
+  ({'frames': '{tmp}/nowhere'}, 'there is no folder'),
+  ({'frames': '{tmp}/sets'}, '8 of 8 frames are missing'),
+  ({'metadata': '{tmp}/frames'}, 'no pmsets.json'),
+  ({'annotator': '<b>'}, 'is not a name'),
+  ({'answers': '{tmp}/sets/metadata/labels.json'}, 'is no file of answers'),
+  ({'answers': '{tmp}/sets'}, 'cannot be written'),
+  ({'annotators_per_pair': '0'}, 'give at least 1'),
+  ({'classes': 'imagenet_vidd'}, "did you mean 'imagenet_vid'"),
+  ({'classes': '{tmp}/none.json'}, 'is no file. Give --classes'),
+  ({'classes': '{tmp}/short.json'}, 'none of the 1 classes'),
+  ({'port': '70000'}, 'port 70000'),
+  ({'host': 'no.such.host.invalid'}, 'another --port'),
 )
-def test_bad_flags(
-  flags: dict[str, str],
-  tmp_path: pathlib.Path,
-  change: dict[str, str],
-  message: str,
-  capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_flags(flags, tmp_path, change, message, capsys):
   (tmp_path / 'short.json').write_text('{"0": ["n1", "cat"]}')
   given = {key: value.format(tmp=tmp_path) for key, value in change.items()}
   assert main(words({**flags, **given})) == 2
   assert message in capsys.readouterr().err
 
 
-def test_answers_about_other_sets_are_refused(
-  flags: dict[str, str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answers_about_other_sets_are_refused(flags, tmp_path, capsys):
   with running({**flags, 'annotator': 'ann'}, signal.SIGKILL):
     pass
   metadata.write(candidates(anchors=3).sets, tmp_path / 'sets')
@@ -149,14 +125,10 @@ def test_answers_about_other_sets_are_refused(
   assert 'holds answers about other sets' in capsys.readouterr().err
 
 
-def test_the_document_names_every_flag_and_key() -> None:
+def test_the_document_names_every_flag_and_key():
   text = (ROOT / 'docs' / 'review.md').read_text(encoding='utf-8')
-  defined = {
-    flag
-    for parser in (serve_parser(), export_parser())
-    for action in parser._actions
-    for flag in action.option_strings
-  }
+  actions = [*serve_parser()._actions, *export_parser()._actions]
+  defined = {flag for action in actions for flag in action.option_strings}
   assert set(re.findall(r'--\w+', text)) == defined - {'-h', '--help'}
   script = (ROOT / 'robustness' / 'video' / 'page' / 'review.js').read_text(encoding='utf-8')
   keys = re.findall(r"(?:button\(|\n? {4}|\[)'([a-z1-3]|Enter|Backspace|Space)',", script)
@@ -166,13 +138,8 @@ def test_the_document_names_every_flag_and_key() -> None:
     assert f'`{key.upper() if len(key) == 1 else key}`' in text, key
 
 
-def test_the_released_sets_need_their_frames(
-  shared_dir: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-  given = {
-    'metadata': str(shared_dir / 'data' / 'imagenet_vid_robust'),
-    'frames': str(tmp_path),
-    'answers': str(tmp_path / 'answers.jsonl'),
-  }
+def test_the_released_sets_need_their_frames(shared_dir, tmp_path, capsys):
+  given = {'metadata': str(shared_dir / 'data' / 'imagenet_vid_robust'), 'frames': str(tmp_path)}
+  given['answers'] = str(tmp_path / 'answers.jsonl')
   assert main(words(given)) == 2
   assert re.search(r'(\d+) of \1 frames are missing', capsys.readouterr().err)

@@ -1,9 +1,6 @@
 """The wheel gives the command, with the packaged configs, far from any checkout."""
 
-from __future__ import annotations
-
 import json
-import pathlib
 import zipfile
 
 import pytest
@@ -12,11 +9,11 @@ from tests.installation import ROOT, output_of
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_module_and_data_file(installed: pathlib.Path) -> None:
+def test_the_wheel_holds_every_module_and_data_file(installed):
   (wheel,) = (installed / 'wheel').glob('*.whl')
   with zipfile.ZipFile(wheel) as archive:
     names = {name for name in archive.namelist() if '.dist-info/' not in name}
-  kept = ('.py', '.npz', '.csv', '.html', '.css', '.js', '.txt', '.bib')
+  kept = ('.py', '.npz', '.toml', '.csv', '.html', '.css', '.js', '.txt', '.bib')
   wanted = {
     str(path.relative_to(ROOT))
     for package in ('robustness', 'input_pipeline')
@@ -28,7 +25,7 @@ def test_the_wheel_holds_every_module_and_data_file(installed: pathlib.Path) -> 
 
 
 @pytest.mark.slow
-def test_a_packaged_config_runs_by_name(installed: pathlib.Path) -> None:
+def test_a_packaged_config_runs_by_name(installed):
   command = installed / 'site/bin/robustness'
   pixels = ('corruption_spectrum', '--workdir=run', '--config.data.num_images=2')
   study = ("--config.study.corruptions=('brightness',)", '--config.study.severities=(5,)')
@@ -44,8 +41,7 @@ def test_a_packaged_config_runs_by_name(installed: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_unknown_name_is_answered_with_the_nearest(installed: pathlib.Path) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest(installed):
   command = installed / 'site/bin/robustness'
-  assert "did you mean 'corruption_spectrum'" in output_of(
-    installed, command, 'corruption_spectum', '--workdir=run', status=2
-  )
+  told = output_of(installed, command, 'corruption_spectum', '--workdir=run', status=2)
+  assert "did you mean 'corruption_spectrum'" in told

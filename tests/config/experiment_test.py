@@ -1,97 +1,235 @@
 """A config becomes a checked experiment, or an error that names the key."""
 
-from __future__ import annotations
-
-from typing import Any
-
-import pytest
-
 from robustness.config import experiment
-from robustness.config.defaults import default_config
-from robustness.core.errors import InputError
+from robustness.config.defaults import default_battery, default_config
+from robustness.fourier.input_filters import LowPass
 from robustness.studies.fourier_heatmap import FourierHeatmap
+from tests.cases import cases
+from tests.refusals import refused
+
+PARTS = {'plain': 'accuracy', 'maps': 'fourier_heatmap', 'line': 'tradeoff'}
+HEAT_MAP = {'name': 'fourier_heatmap'}
 
 
-def config(**changes: Any) -> dict[str, Any]:
+def config(**changes):
   return {**default_config('accuracy').to_dict(), **changes}
 
 
-def test_defaults_are_a_valid_config() -> None:
+def battery(**changes):
+  written = default_battery(PARTS, ('natural', 'gaussian'), 'fourier_table')
+  written.update_from_flattened_dict({k.replace('__', '.'): v for k, v in changes.items()})
+  return written.to_dict()
+
+
+def test_defaults_are_a_valid_config_and_keys_left_out_keep_them():
   checked = experiment.from_config(config())
   assert checked.studies[''].name == 'accuracy'
   assert list(checked.classifiers) == ['small_cnn']
   assert checked.execution == experiment.Execution()
-
-
-def test_the_config_of_an_earlier_workdir_opens_with_a_removed_key_at_its_default() -> None:
-  assert experiment.from_config(config(parallel_labels=False)).execution == experiment.Execution()
-  with pytest.raises(InputError, match=r'unknown key config\.parallel_labels'):
-    experiment.from_config(config(parallel_labels=True))
-
-
-def test_several_classifiers_keep_their_order() -> None:
+  study, classifier = {'name': 'fourier_heatmap', 'norm': 2}, {'name': 'resnet20'}
+  checked = experiment.from_config({'study': study, 'classifier': classifier})
+  assert checked.studies[''] == FourierHeatmap(norm=2.0)
+  assert checked.classifiers['resnet20'].augment.augmentations == ()
   written = default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
   checked = experiment.from_config(written.to_dict())
   assert list(checked.classifiers) == ['zebra', 'ant', 'moth']
   assert isinstance(checked.studies[''], FourierHeatmap)
 
 
-def test_a_key_left_out_keeps_its_default() -> None:
-  checked = experiment.from_config(
-    {'study': {'name': 'fourier_heatmap', 'norm': 2}, 'classifier': {'name': 'resnet20'}}
-  )
-  assert checked.studies[''] == FourierHeatmap(norm=2.0)
-  assert checked.classifiers['resnet20'].augment.augmentations == ()
+def test_the_config_of_an_earlier_workdir_opens_with_a_removed_key_at_its_default():
+  assert experiment.from_config(config(parallel_labels=False)).execution == experiment.Execution()
+  message = r'unknown key config\.parallel_labels'
+  refused(message, experiment.from_config, config(parallel_labels=True))
 
 
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
-    ({'batchsize': 3}, r"unknown key config\.batchsize: did you mean 'batch_size'"),
-    ({'seed': '0'}, r"config\.seed must be an int; got '0'"),
-    ({'seed': 2**32}, r'config\.seed is 4294967296'),
-    ({'seed': True}, r'config\.seed must be an int; got True'),
-    ({'parallel': 'pmapp'}, r"config\.parallel is 'pmapp'; did you mean 'pmap'"),
-    ({'precision': 'float16'}, r"config\.precision is 'float16'"),
-    (
-      {'precision': 'bfloat16', 'study': {'name': 'attack_error', 'epsilon': 0.001}},
-      r'attack_error would measure their rounding: give config\.study\.epsilon .* not 0\.001',
-    ),
-    ({'views_per_step': -1}, r'config\.views_per_step is -1'),
-    ({'study': {'name': 'heatmap'}}, r"config\.study\.name names 'heatmap'; .*'fourier_heatmap'"),
-    ({'classifier': 5}, r'config\.classifier must be a section of keys; got 5'),
-    ({'classifier': {'attack': []}}, r'config\.classifier\.attack must be a section'),
-    ({'classifier': {'seed': 'x'}}, r"config\.classifier\.seed must be an int; got 'x'"),
-    ({'classifier': {'name': 'net.py:a/b'}}, r"config\.classifier\.name names 'a/b'"),
-    ({'batch_size': 10**12}, r'config\.batch_size is 1000000000000; it must be 1 to 65536'),
-    ({'study': {}}, r"config\.study\.name names ''"),
-    ({'data': {'sauce': 'npz'}}, r"unknown key config\.data\.sauce: did you mean 'source'"),
-    ({'data': 'cifar10'}, r"config\.data must be a section of keys; got 'cifar10'"),
-    (
-      {'classifier': {'augment': {'flop': True}}},
-      r"unknown key config\.classifier\.augment\.flop: did you mean 'flip'",
-    ),
-    ({'classifiers': {'a': {}}}, r'either config\.classifier or config\.classifiers'),
-  ],
+@cases(
+  'changes, message',
+  ({'batchsize': 3}, r"unknown key config\.batchsize: did you mean 'batch_size'"),
+  ({'seed': '0'}, r"config\.seed must be an int; got '0'"),
+  ({'seed': 2**32}, r'config\.seed is 4294967296'),
+  ({'seed': True}, r'config\.seed must be an int; got True'),
+  ({'parallel': 'pmapp'}, r"config\.parallel is 'pmapp'; did you mean 'pmap'"),
+  ({'precision': 'float16'}, r"config\.precision is 'float16'"),
+  (
+    {'precision': 'bfloat16', 'study': {'name': 'attack_error', 'epsilon': 0.001}},
+    r'attack_error would measure their rounding: give config\.study\.epsilon .* not 0\.001',
+  ),
+  ({'views_per_step': -1}, r'config\.views_per_step is -1'),
+  ({'study': {'name': 'heatmap'}}, r"config\.study\.name names 'heatmap'; .*'fourier_heatmap'"),
+  ({'classifier': 5}, r'config\.classifier must be a section of keys; got 5'),
+  ({'classifier': {'attack': []}}, r'config\.classifier\.attack must be a section'),
+  ({'classifier': {'seed': 'x'}}, r"config\.classifier\.seed must be an int; got 'x'"),
+  ({'classifier': {'name': 'net.py:a/b'}}, r"config\.classifier\.name names 'a/b'"),
+  ({'batch_size': 10**12}, r'config\.batch_size is 1000000000000; it must be 1 to 65536'),
+  ({'study': {}}, r"config\.study\.name names ''"),
+  ({'data': {'sauce': 'npz'}}, r"unknown key config\.data\.sauce: did you mean 'source'"),
+  ({'data': 'cifar10'}, r"config\.data must be a section of keys; got 'cifar10'"),
+  ({'classifier': {'augment': {'flop': True}}}, r"augment\.flop: did you mean 'flip'"),
+  ({'classifiers': {'a': {}}}, r'either config\.classifier or config\.classifiers'),
+  ({'classifiers': {}, 'classifier': None}, r'config\.classifiers is empty'),
 )
-def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    experiment.from_config(config(**changes))
+def test_mistakes_are_named(changes, message):
+  refused(message, experiment.from_config, config(**changes))
 
 
-@pytest.mark.parametrize(
-  'label', ['/tmp/x', '..', '.', '', ' ', 'a/b', 'a\\b', 'a\0b', 'a\nb', 'a.b', 'x' * 300, '\udcff']
+@cases(
+  'label', '/tmp/x', '..', '.', '', ' ', 'a/b', 'a\\b', 'a\0b', 'a\nb', 'a.b', 'x' * 300, '\udcff'
 )
-def test_a_label_that_names_no_folder_is_refused(label: str) -> None:
-  values = config(classifiers={label: {}})
-  del values['classifier']
-  with pytest.raises(
-    InputError, match=r'config\.classifiers names .*; a folder is named so'
-  ) as told:
-    experiment.from_config(values)
-  assert '\n' not in str(told.value) and len(str(told.value)) < 400
+def test_a_label_that_names_no_folder_is_refused(label):
+  values = config(classifiers={label: {}}, classifier=None)
+  message = r'config\.classifiers names .*; a folder is named so'
+  told = refused(message, experiment.from_config, values)
+  assert '\n' not in told and len(told) < 400
 
 
-def test_no_classifier_is_refused() -> None:
-  with pytest.raises(InputError, match=r'config\.classifiers is empty'):
-    experiment.from_config({'study': {'name': 'accuracy'}, 'classifiers': {}})
+def test_tasks_run_in_the_order_that_is_given_and_inherit_the_rows_of_their_source():
+  tasks = {'parts': ('line', 'maps', 'plain'), 'plain__data__source': 'made_clips'}
+  given = {f'battery__{key}': value for key, value in tasks.items()}
+  written = battery(**given, data__num_images=50, data__path='D', battery__maps__data__num_images=7)
+  checked = experiment.from_config(written)
+  assert list(checked.measurements) == ['line', 'maps', 'plain']
+  names = [study.name for study in checked.studies.values()]
+  assert names == ['tradeoff', 'fourier_heatmap', 'accuracy'] and not checked.is_single
+  line, maps, clips = (task.data for task in checked.measurements.values())
+  assert (maps.num_images, maps.path) == (7, 'D')
+  assert line == checked.data and checked.data.num_images == 50
+  assert (clips.source, clips.num_images, clips.path) == ('made_clips', 0, '')
+  assert checked.section_of(clips) == 'config.battery.plain.data'
+  assert checked.section_of(line) == 'config.data'
+
+
+@cases(
+  'changes, message',
+  ({'parts': ('plian',)}, r"config\.battery\.parts names 'plian'; did you mean 'plain'"),
+  ({'parts': ()}, r'config\.battery\.parts is \(\); .* plain, maps, line'),
+  ({'parts': 'plain'}, r"config\.battery\.parts is 'plain'; it must be a tuple"),
+  ({'parts': ('plain', 'plain')}, r'each task runs once'),
+  ({'plain': {'study': {'name': 'acuracy'}}}, r"battery\.plain\.study\.name names 'acuracy'"),
+  ({'maps': {'stduy': {}}}, r"config\.battery\.maps\.stduy: did you mean 'study'"),
+  ({'../x': {}}, r"config\.battery names '\.\./x'; a folder is named so"),
+  ({'maps': {'data': 3}}, r'config\.battery\.maps\.data must be a section of keys; got 3'),
+  ({'summary': []}, r'config\.battery\.summary must be a section'),
+  ({'maps': 3}, r'config\.battery\.maps must be a section with a study; got 3'),
+  ({'maps': {'study': {**HEAT_MAP, 'norm': -1.0}}}, r'config\.battery\.maps\.study\.norm is -1'),
+  (
+    {'maps': {'study': HEAT_MAP, 'data': {'num_imags': 3}}},
+    r"config\.battery\.maps\.data\.num_imags: did you mean 'num_images'",
+  ),
+  ({'summary': {'name': 'fourier_tabel'}}, r"summary\.name names 'fourier_tabel'; did you mean"),
+)
+def test_mistakes_in_a_battery_are_named(changes, message):
+  written = battery()
+  written['battery'].update(changes)
+  refused(message, experiment.from_config, written)
+
+
+def test_what_a_battery_lacks_or_has_too_much_is_named():
+  message = r'either config\.study or config\.battery'
+  refused(message, experiment.from_config, {**battery(), 'study': {'name': 'accuracy'}})
+  written = default_battery({'errors': 'corruption_error'}, ('plain', 'gaussian'), 'fourier_table')
+  message = r"'natural', by whose errors mCE divides, .* plain, gaussian"
+  refused(message, experiment.from_config, written.to_dict())
+  written.battery.summary.fourier_table.baseline = 'plain'
+  assert list(experiment.from_config(written.to_dict()).measurements) == ['errors']
+  written = battery()
+  del written['classifiers']['gaussian']
+  refused('tradeoff compares classifiers .* at least 2, not 1', experiment.from_config, written)
+  written['battery']['parts'] = ('plain', 'maps')
+  assert len(experiment.from_config(written).classifiers) == 1
+
+
+def parsed(**changes):
+  config = default_config('accuracy', labels=('a', 'b'))
+  config.update_from_flattened_dict({key.replace('__', '.'): v for key, v in changes.items()})
+  return experiment.from_config(config.to_dict())
+
+
+def test_what_a_recipe_leaves_out_is_the_runs():
+  checked = parsed(training__epochs=3.0, seed=5, data__source='npz', data__path='x.npz')
+  for recipe in checked.classifiers.values():
+    assert (recipe.training.epochs, recipe.seed) == (3.0, 5)
+    assert (recipe.data.source, recipe.data.path, recipe.data.split) == ('npz', 'x.npz', 'train')
+    assert recipe.attack is None and recipe.input_filter is None
+    assert recipe.objective.name == 'cross_entropy' and not recipe.augment.augmentations
+
+
+def test_a_recipe_changes_its_own_values_alone():
+  own = {'objective__name': 'group_dro', 'data__source': 'folder', 'seed': 9}
+  own |= {'training__epochs': 7.0, 'training__optimizer': 'adamw', 'training__step_epochs': ()}
+  own |= {'augment__policy': ('crop', 'flip'), 'augment__crop__padding': 2}
+  own |= {'attack__name': 'pgd', 'attack__pgd__steps': 3}
+  own |= {'input_filter__name': 'low_pass', 'input_filter__low_pass__bandwidth': 9}
+  own = {f'classifiers__b__{key}': value for key, value in own.items()}
+  checked = parsed(training__epochs=3.0, data__num_images=20, **own)
+  a, b = checked.classifiers.values()
+  own = [(r.training.epochs, r.training.optimizer, r.seed, r.data.source) for r in (a, b)]
+  assert own == [(3.0, 'sgd', 0, 'digits'), (7.0, 'adamw', 9, 'folder')]
+  assert b.data.num_images == 0, 'all rows are trained on unless the recipe says otherwise'
+  pgd = default_config('accuracy').classifier.attack.pgd.to_dict()
+  crop = {'name': 'crop', 'padding': 2, 'border': 'black'}
+  dro = {'column': 'label', 'groups': 0, 'step_size': 0.01, 'label_smoothing': 0.0}
+  assert b.pipeline.describe() == {
+    'augment': [crop, {'name': 'flip', 'probability': 0.5}],
+    'attack': {**pgd, 'name': 'pgd', 'steps': 3},
+    'objective': {'name': 'group_dro', **dro},
+  }
+  assert b.input_filter == LowPass(9)
+  assert b.input_filter.describe() == {'name': 'low_pass', 'bandwidth': 9}
+
+
+BOTH = {'classifiers__a__train': True, 'classifiers__b__train': True}
+STYLES = {'data': {'source': 'environments', 'random_class_groups': 2}}
+
+
+def test_mixing_stored_environments_may_be_meant_or_leak_nothing():
+  mixed = {**STYLES, 'augment': {'policy': ('mixup',), 'environment': {'allow_leaks': True}}}
+  clean = {'data': {**STYLES['data'], 'split': 'clean'}, 'augment': {'policy': ('mixup',)}}
+  classifiers = {'meant': mixed, 'clean': clean}
+  experiment.from_config({'study': {'name': 'accuracy'}, 'classifiers': classifiers})
+
+
+@cases(
+  'changes, message',
+  ({'a': {'augmnt': {}}}, r"unknown key config\.classifiers\.a\.augmnt: did you mean 'augment'"),
+  ({'a': {'training': {'epoch': 3}}}, r"config\.classifiers\.a\.training\.epoch: .*'epochs'"),
+  ({'a': {'data': {'sauce': ''}}}, r"config\.classifiers\.a\.data\.sauce: did you mean 'source'"),
+  ({'a': {'attack': {'name': 'pdg'}}}, r"classifiers\.a\.attack\.name names 'pdg'; .*'pgd'"),
+  ({'a': {'objective': {'name': 'x'}}}, r"a\.objective\.name names 'x'; .*group_dro"),
+  ({'a': {'seed': -1}}, r'seed is -1'),
+  ({'a': {'augment': {'policy': ('crop', 'crop')}}}, r"policy names 'crop' twice"),
+  ({'a': {**STYLES, 'augment': {'policy': ('mixup',)}}}, r"a trains with 'mixup' across env"),
+)
+def test_mistakes_in_a_recipe_are_named(changes, message):
+  refused(message, experiment.from_config, {'study': {'name': 'accuracy'}, 'classifiers': changes})
+
+
+@cases(
+  'changes, message',
+  ({'seeds': (1,)}, r'config\.seeds is \(1,\).*at least two distinct'),
+  ({'seeds': (1, 1)}, r'config\.seeds is \(1, 1\)'),
+  ({'seeds': (0, -1)}, r'config\.seeds is \(0, -1\).*\[0, 2\*\*32\)'),
+  ({'seeds': (0, 1)}, r'config\.classifiers\.a has given weights.*classifiers\.a\.train=True'),
+  (
+    {'seeds': (0, 1), 'classifiers__a__train': True, 'classifiers__b__weights': 'x.th'},
+    r'config\.classifiers\.b has given weights',
+  ),
+  (
+    {**BOTH, 'seeds': (0, 1), 'classifiers__b__seed': 4},
+    r'config\.classifiers\.b\.seed is 4: leave one of them out',
+  ),
+)
+def test_several_seeds_need_trainings_without_seeds_of_their_own(changes, message):
+  refused(message, parsed, **changes)
+
+
+def test_a_seed_is_that_of_every_training():
+  checked = parsed(**BOTH, seeds=(3, 4))
+  assert {recipe.seed for recipe in checked.with_seed(4).classifiers.values()} == {4}
+  assert checked.with_seed(4).execution.seed == 0
+
+
+def test_what_was_called_front_end_is_read_as_the_input_filter():
+  section = {'front_end': {'name': 'low_pass', 'low_pass': {'bandwidth': 9}}}
+  for classifiers in ({'classifier': section}, {'classifiers': {'front_end': section}}):
+    read = experiment.from_config({'study': {'name': 'accuracy'}, **classifiers})
+    assert [own.input_filter for own in read.classifiers.values()] == [LowPass(9)]

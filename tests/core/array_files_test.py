@@ -1,19 +1,16 @@
 """Archives of arrays: whatever is wrong with one is one line; digests tell arrays apart."""
 
-from __future__ import annotations
-
-import pathlib
-
 import numpy as np
 import pytest
 
 from robustness.core.array_files import digest_of, read_npz
 from robustness.core.errors import InputError
+from tests.refusals import refused
 
 ARRAYS = {'a': np.arange(100, dtype=np.float32), 'b': np.array('text')}
 
 
-def test_arrays_come_back(tmp_path: pathlib.Path) -> None:
+def test_arrays_come_back(tmp_path):
   np.savez(tmp_path / 'a.npz', **ARRAYS)
   for name, value in read_npz(tmp_path / 'a.npz').items():
     np.testing.assert_array_equal(value, ARRAYS[name])
@@ -21,9 +18,7 @@ def test_arrays_come_back(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize('flag', range(8))
 @pytest.mark.parametrize('method', [8, 12, 14, 99])
-def test_flags_and_methods_of_the_archive_are_one_line(
-  tmp_path: pathlib.Path, flag: int, method: int
-) -> None:
+def test_flags_and_methods_of_the_archive_are_one_line(tmp_path, flag, method):
   """Flag 0 says encrypted, flag 5 patched, flag 6 strongly encrypted; 99 is no method."""
   path = tmp_path / 'a.npz'
   np.savez(path, **ARRAYS)
@@ -33,12 +28,11 @@ def test_flags_and_methods_of_the_archive_are_one_line(
     content[place] |= 1 << flag
     content[place + 2] = method
   path.write_bytes(content)
-  with pytest.raises(InputError, match=r'a\.npz is truncated or is no .*Make it anew\.') as told:
-    read_npz(path, 'Make it anew.')
-  assert '\n' not in str(told.value)
+  told = refused(r'a\.npz is truncated or is no .*Make it anew\.', read_npz, path, 'Make it anew.')
+  assert '\n' not in told
 
 
-def test_no_flipped_bit_is_read_as_other_values(tmp_path: pathlib.Path) -> None:
+def test_no_flipped_bit_is_read_as_other_values(tmp_path):
   path = tmp_path / 'a.npz'
   np.savez(path, **ARRAYS)
   content = path.read_bytes()
@@ -54,7 +48,7 @@ def test_no_flipped_bit_is_read_as_other_values(tmp_path: pathlib.Path) -> None:
     assert digest_of(found) == digest or found.keys() != ARRAYS.keys()
 
 
-def test_a_digest_tells_names_types_shapes_and_values_apart() -> None:
+def test_a_digest_tells_names_types_shapes_and_values_apart():
   first = digest_of({'a': np.zeros(4), 'b': np.ones(2)})
   assert first == digest_of({'b': np.ones(2), 'a': np.zeros(4)})
   for other in (

@@ -1,7 +1,5 @@
 """8-bit pixels as values in [0, 1]: the same bits by every way."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

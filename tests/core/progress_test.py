@@ -1,11 +1,10 @@
 """Progress: a bar on a terminal, elsewhere plain lines with rate and time left."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,23 +12,15 @@ from robustness.core import progress
 from robustness.core.progress import Progress
 
 
-class Clock:
-  """A clock that moves by hand."""
-
-  now = 100.0
-
-  def monotonic(self) -> float:
-    return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-  clock = Clock()
+def clock(monkeypatch):
+  """A clock that moves by hand."""
+  clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
   monkeypatch.setattr(progress, 'time', clock)
   return clock
 
 
-def test_lines_tell_rate_and_time_left(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_tell_rate_and_time_left(clock, caplog):
   caplog.set_level(logging.INFO)
   with Progress(1000, 'natural', 'images', initial=200) as work:
     clock.now += 25
@@ -44,40 +35,25 @@ def test_lines_tell_rate_and_time_left(clock: Clock, caplog: pytest.LogCaptureFi
   assert caplog.messages[1] == told, 'compiling, before the first advance, is no rate of the work'
   told = 'natural: 1000/1000 images in 50.0 s, 28 images/s; loss 0.5, accuracy 0.9688'
   assert caplog.messages[2] == told
-
-
-def test_work_found_done_does_not_count_for_the_rate(clock: Clock) -> None:
-  work = Progress(10, 'x', 'images', initial=8)
+  work = Progress(10, 'x', 'images', initial=8)  # which does not count for the rate
   clock.now += 2
   work.advance(1)
   assert work.rate == 0.5
 
 
-def test_nothing_to_do_is_told_without_dividing_by_zero(
-  clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_to_do_is_told_and_work_that_stopped_before_it_began(clock, caplog):
   caplog.set_level(logging.INFO)
-  for total in (0, 7):
-    with Progress(total, 'x', 'images', initial=total):
-      pass
-  assert caplog.messages == ['x: 0/0 images, done before', 'x: 7/7 images, done before']
-
-
-def test_work_that_stopped_before_it_began_was_not_done_before(
-  clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-  caplog.set_level(logging.INFO)
-  for initial in (0, 7):
-    with contextlib.suppress(KeyboardInterrupt), Progress(9, 'x', 'images', initial=initial):
+  for total, initial in ((0, 0), (7, 7), (9, 0), (9, 7)):
+    with contextlib.suppress(KeyboardInterrupt), Progress(total, 'x', 'images', initial=initial):
       raise KeyboardInterrupt
-  assert caplog.messages == ['x: 0/9 images when it stopped', 'x: 7/9 images when it stopped']
+  ends = ('0/0 images, done before', '7/7 images, done before')
+  ends += ('0/9 images when it stopped', '7/9 images when it stopped')
+  assert caplog.messages == [f'x: {end}' for end in ends]
 
 
-def test_a_terminal_gets_a_bar(
-  monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_terminal_gets_a_bar(monkeypatch, capsys):
   screen = io.StringIO()
-  screen.isatty = lambda: True  # type: ignore[method-assign]
+  screen.isatty = lambda: True
   monkeypatch.setattr(sys, 'stderr', screen)
   with Progress(4, 'natural', 'images') as work:
     work.show({'loss': 0.5})

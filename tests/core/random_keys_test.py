@@ -1,8 +1,5 @@
 """Keys depend on seed, stream, example and view, and are pinned against silent change."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,50 +7,39 @@ import pytest
 
 from robustness.attacks import ATTACKS
 from robustness.augment import AUGMENTATIONS, policy
-from robustness.core import random_keys
-from robustness.core.errors import InputError
+from robustness.core import random_images, random_keys
 from robustness.evaluation import study as studies
+from tests.refusals import refused
 
 
 @pytest.fixture
-def not_partitionable() -> Iterator[None]:
+def not_partitionable():
   """The process as JAX_THREEFRY_PARTITIONABLE=0 starts it."""
   jax.config.update('jax_threefry_partitionable', False)
   yield
   jax.config.update('jax_threefry_partitionable', True)
 
 
-def bits(seed: int, name: str, example: int, view: int) -> int:
+def bits(seed, name, example, view):
   key = random_keys.for_example(random_keys.stream(seed, name), np.int32(example), np.int32(view))
   return int(jax.random.bits(key))
 
 
-def test_every_ingredient_changes_the_key() -> None:
-  base = (0, 'fourier_heatmap', 3, 7)
-  changed = [
-    (1, *base[1:]),
-    (0, 'accuracy', 3, 7),
-    (0, 'fourier_heatmap', 4, 7),
-    (0, 'fourier_heatmap', 3, 8),
-    (0, 'fourier_heatmap', 7, 3),
-  ]
-  assert len({bits(*base), *(bits(*c) for c in changed)}) == 6
-
-
-def test_traced_and_plain_ids_give_the_same_key() -> None:
+def test_every_ingredient_changes_the_key_and_tracing_does_not():
+  keys = [(3, 7), (4, 7), (3, 8), (7, 3)]
+  of_one = {bits(0, 'fourier_heatmap', *key) for key in keys}
+  assert len({*of_one, bits(1, 'fourier_heatmap', 3, 7), bits(0, 'accuracy', 3, 7)}) == 6
   key = random_keys.stream(5, 'x')
   traced = jax.jit(random_keys.for_example)(key, np.int32(2), np.int32(9))
   plain = random_keys.for_example(key, 2, 9)
   np.testing.assert_array_equal(jax.random.key_data(traced), jax.random.key_data(plain))
 
 
-def test_streams_keep_their_names() -> None:
+def test_streams_keep_their_names():
   """A stream's number is the CRC-32 of its name: who renames a part changes what it draws."""
-  augmentations = (
-    'augmix auto_augment corruption crop cutmix environment flip fog_noise gaussian mixup '
-    'patch_gaussian rand_augment random_resized_crop repeat'
-  )
-  assert set(augmentations.split()) <= set(AUGMENTATIONS.classes())
+  names = 'augmix auto_augment corruption crop cutmix environment flip fog_noise gaussian mixup'
+  names += ' patch_gaussian rand_augment random_resized_crop repeat'
+  assert set(names.split()) <= set(AUGMENTATIONS.classes())
   assert {'auto_pgd', 'fgsm', 'pgd'} <= set(ATTACKS.classes())
   drawn = policy.row_keys({'example_id': jnp.array([3])}, 0, 'flip', jnp.int32(7))
   assert int(jax.random.bits(drawn[0])) == bits(0, 'training/flip', 3, 7) == 2100468367
@@ -74,21 +60,18 @@ def test_streams_keep_their_names() -> None:
     ({'name': 'systematic', 'environments': ('rotation', 'fog')}, [0, 1090, 1180, 1270, 46]),
   ],
 )
-def test_ids_of_views_stay(study: dict[str, Any], ids: list[int]) -> None:
-  """Those of corruptions are in tests/corruptions/names_test.py."""
+def test_ids_of_views_stay(study, ids):
+  """Those of corruptions are in tests/corruptions/corruption_test.py."""
   assert studies.from_config(study).views((5, 5, 3)).ids.tolist()[: len(ids)] == ids
 
 
-def test_reference_values() -> None:
+def test_reference_values():
   """Published results rest on these numbers: they must not change with a release."""
-  assert [bits(0, 'fourier_heatmap', e, v) for e, v in ((0, 0), (0, 1), (1, 0))] == [
-    2567673510,
-    1122332074,
-    3013890363,
-  ]
+  drawn = [bits(0, 'fourier_heatmap', e, v) for e, v in ((0, 0), (0, 1), (1, 0))]
+  assert drawn == [2567673510, 1122332074, 3013890363]
 
 
-def test_copies_of_a_row_in_a_batch_have_keys_of_their_own_and_the_first_keeps_its_own() -> None:
+def test_copies_of_a_row_in_a_batch_have_keys_of_their_own_and_the_first_keeps_its_own():
   ids = np.array([7, 3, 7, 7, 0, 3], np.int32)
   again = random_keys.occurrences(ids)
   assert again.tolist() == [0, 0, 1, 2, 0, 1]
@@ -98,21 +81,24 @@ def test_copies_of_a_row_in_a_batch_have_keys_of_their_own_and_the_first_keeps_i
   assert len(set(drawn)) == 6
   assert [drawn[k] for k in (0, 1, 4)] == [bits(0, 'training/crop', e, 5) for e in (7, 3, 0)]
   assert drawn[2:4] == [44410394, 1388325365], 'trainings rest on them'
-
-
-def test_devices_of_a_pmap_count_copies_in_the_whole_batch() -> None:
-  ids = np.array([[4, 1], [1, 4], [2, 4], [1, 1]], np.int32)
+  shared = np.array([[4, 1], [1, 4], [2, 4], [1, 1]], np.int32)  # by the devices of a pmap
   count = jax.pmap(lambda own: random_keys.occurrences(own, 'data'), 'data')
-  assert count(ids).tolist() == [[0, 0], [1, 1], [0, 2], [2, 3]]
+  assert count(shared).tolist() == [[0, 0], [1, 1], [0, 2], [2, 3]]
 
 
 @pytest.mark.usefixtures('not_partitionable')
-def test_a_flag_of_jax_changes_no_number() -> None:
+def test_a_flag_of_jax_changes_no_number_and_a_context_is_refused():
   test_reference_values()
   key = random_keys.stream(0, 'fourier_heatmap')
   assert jax.random.bits(key, (2,)).tolist() == [769310925, 630560336]
+  with jax.threefry_partitionable(False):  # it outranks the pin
+    refused('leave the context', random_keys.stream, 0, 'accuracy')
 
 
-def test_a_context_that_outranks_the_pin_is_refused() -> None:
-  with jax.threefry_partitionable(False), pytest.raises(InputError, match='leave the context'):
-    random_keys.stream(0, 'accuracy')
+@pytest.mark.parametrize('shape', [(5, 7, 3), (4, 6, 1), (8, 9)])
+def test_whole_images_have_the_numbers_of_their_shape(shape):
+  key = jax.random.key(3)
+  bits, normal = jax.random.bits(key, shape, jnp.uint32), jax.random.normal(key, shape)
+  np.testing.assert_array_equal(random_images.bits(key, shape), bits)
+  np.testing.assert_array_equal(random_images.uniform(key, shape), jax.random.uniform(key, shape))
+  np.testing.assert_allclose(random_images.normal(key, shape), normal, rtol=2e-6, atol=1e-6)

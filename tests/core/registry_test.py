@@ -1,19 +1,17 @@
 """Parts by name and in files of the user's: found, parsed, described, and refused in one line."""
 
-from __future__ import annotations
-
-import pathlib
 import re
 
 import pytest
 
 from robustness.augment import AUGMENTATIONS
 from robustness.core import registry
-from robustness.core.errors import InputError
 from robustness.core.registry import Part, Registry
 from robustness.fourier.input_filters import INPUT_FILTERS
+from tests.refusals import refused
 
 WHERE = 'config.classifier.augment'
+FILTERS, OWN = INPUT_FILTERS, 'config.classifier.input_filter'
 FILE = """
 import dataclasses
 from robustness.core.registry import Part
@@ -27,43 +25,27 @@ class Invert(Part):
 
 other = 3
 """
+PARTS = Registry('robustness.core', Part)
 
 
 @pytest.fixture
-def parts() -> Registry[Part]:
-  return Registry('robustness.core', Part)
-
-
-@pytest.fixture
-def file(tmp_path: pathlib.Path) -> pathlib.Path:
+def file(tmp_path):
   path = tmp_path / 'mine.py'
   path.write_text(FILE)
   return path
 
 
-def test_a_part_in_a_file_is_parsed_and_described(
-  parts: Registry[Part], file: pathlib.Path
-) -> None:
-  section = {'name': f'{file}:Invert', 'Invert': {'strength': 0.5}}
-  part = parts.optional(section, WHERE)
-  assert part is not None
+def test_a_part_in_a_file_is_parsed_and_described(file):
+  part = PARTS.optional({'name': f'{file}:Invert', 'Invert': {'strength': 0.5}}, WHERE)
   described = part.describe()
   assert described.pop('file_sha256') and described.pop('file') == 'mine.py'
   assert described == {'name': 'Invert', 'strength': 0.5}
 
 
-def test_no_name_is_no_part(parts: Registry[Part]) -> None:
-  assert parts.optional({'name': ''}, WHERE) is None and parts.optional({}, WHERE) is None
-
-
 @pytest.mark.parametrize(
   ('name', 'own', 'message'),
   [
-    (
-      '{file}:Invert',
-      {'Invert': {'strength': 2.0}},
-      'Invert.strength is 2.0; it must be in [0, 1]',
-    ),
+    ('{file}:Invert', {'Invert': {'strength': 2.0}}, 'strength is 2.0; it must be in [0, 1]'),
     ('{file}:Invert', {'Invert': {'strenght': 1.0}}, 'unknown key'),
     ('{file}:Invert', {'invert': {}}, 'unknown key config.classifier.augment.invert'),
     ('{file}:Inver', {}, "has no 'Inver': did you mean 'Invert'"),
@@ -73,20 +55,21 @@ def test_no_name_is_no_part(parts: Registry[Part]) -> None:
     ('invert', {}, 'FILE.py:NAME takes one of your own'),
   ],
 )
-def test_bad_names_and_keys(
-  parts: Registry[Part], file: pathlib.Path, name: str, own: dict[str, object], message: str
-) -> None:
-  with pytest.raises(InputError, match=re.escape(message)):
-    parts.optional({'name': name.format(file=file), **own}, WHERE)
+def test_bad_names_and_keys(file, name, own, message):
+  refused(re.escape(message), PARTS.optional, {'name': name.format(file=file), **own}, WHERE)
 
 
-def test_a_file_that_raises_is_named(parts: Registry[Part], tmp_path: pathlib.Path) -> None:
+def test_no_name_is_no_part_and_a_file_that_raises_or_takes_a_name_is_refused(tmp_path):
+  assert PARTS.optional({'name': ''}, WHERE) is None and PARTS.optional({}, WHERE) is None
   (tmp_path / 'bad.py').write_text('1 / 0')
-  with pytest.raises(InputError, match='bad.py:X raised ZeroDivisionError: division by zero'):
-    parts.find(f'{tmp_path}/bad.py:X', WHERE)
+  message = 'bad.py:X raised ZeroDivisionError: division by zero'
+  refused(message, PARTS.find, f'{tmp_path}/bad.py:X', WHERE)
+  taken = tmp_path / 'taken.py'
+  taken.write_text('from robustness.augment.flip_and_crop import Crop as crop')
+  refused("'crop' is a part that is here already", AUGMENTATIONS.find, f'{taken}:crop', WHERE)
 
 
-def test_a_file_is_run_again_when_it_changed_or_was_forgotten(file: pathlib.Path) -> None:
+def test_a_file_is_run_again_when_it_changed_or_was_forgotten(file):
   first = registry.load(f'{file}:Invert', WHERE)
   assert registry.load(f'{file}:Invert', WHERE).value is first.value
   registry.forget()
@@ -95,16 +78,13 @@ def test_a_file_is_run_again_when_it_changed_or_was_forgotten(file: pathlib.Path
   assert registry.load(f'{file}:Invert', WHERE).digest != first.digest
 
 
-FILTERS, OWN = INPUT_FILTERS, 'config.classifier.input_filter'
-
-
-def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections() -> None:
+def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections():
   assert {'low_pass', 'high_pass'} == set(FILTERS.classes())
   assert FILTERS.default_sections()['low_pass'] == {'bandwidth': 15}
   assert 'crop' in AUGMENTATIONS.classes() and 'policy' not in AUGMENTATIONS.classes()
   section = {'name': 'low_pass', 'low_pass': {'bandwidth': 9}, 'high_pass': {'bandwidth': 31}}
   part = FILTERS.optional(section, OWN)
-  assert part is not None and part.describe() == {'name': 'low_pass', 'bandwidth': 9}
+  assert part.describe() == {'name': 'low_pass', 'bandwidth': 9}
   assert part == FILTERS.select('low_pass', section, OWN)
 
 
@@ -119,12 +99,5 @@ def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections()
     ({'high_pass': 9}, r'filter\.high_pass must be a section of keys'),
   ],
 )
-def test_mistakes_are_named_even_in_sections_that_are_not_used(section, message) -> None:
-  with pytest.raises(InputError, match=message):
-    FILTERS.optional(section, OWN)
-
-
-def test_a_part_of_a_file_has_not_the_name_of_another(file: pathlib.Path) -> None:
-  file.write_text('from robustness.augment.flip_and_crop import Crop as crop')
-  with pytest.raises(InputError, match="'crop' is a part that is here already"):
-    AUGMENTATIONS.find(f'{file}:crop', WHERE)
+def test_mistakes_are_named_even_in_sections_that_are_not_used(section, message):
+  refused(message, FILTERS.optional, section, OWN)

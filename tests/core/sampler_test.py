@@ -1,67 +1,67 @@
 """The order of training rows: permutations, seekable, shared by processes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.core.sampler import Balanced, Epochs, held_out
+from tests.refusals import refused
 
 
-def test_epochs_are_different_permutations_that_depend_on_the_seed() -> None:
+def test_epochs_are_different_permutations_that_depend_on_the_seed():
   order = Epochs(23, 0).positions(0, 69).reshape(3, 23)
   np.testing.assert_array_equal(np.sort(order), np.tile(np.arange(23), (3, 1)))
   assert len({tuple(epoch) for epoch in order}) == 3
+  np.testing.assert_array_equal(Epochs(23, 0).columns(5, 100)['epoch'], np.arange(5, 100) // 23)
   assert (Epochs(23, 1).positions(0, 23) != order[0]).any()
+  refused('num_examples is 0', Epochs, 0, 0)
+  refused('seed is -1', Epochs, 3, -1)
 
 
-@pytest.mark.parametrize(('begin', 'end'), [(0, 5), (20, 30), (46, 46), (5, 100), (1000, 1001)])
-def test_any_part_of_the_sequence_is_reached_at_once(begin: int, end: int) -> None:
-  np.testing.assert_array_equal(
-    Epochs(23, 4).positions(begin, end), Epochs(23, 4).positions(0, 1001)[begin:end]
-  )
+@pytest.mark.parametrize(
+  'create', [lambda: Epochs(23, 4), lambda: Balanced([np.arange(10), np.arange(4)], 1, 'group')]
+)
+@pytest.mark.parametrize(
+  ('begin', 'end'), [(0, 5), (20, 31), (46, 46), (5, 100), (1000, 1001), (3070, 3080), (9000, 9007)]
+)
+def test_any_part_of_the_sequence_is_reached_at_once(create, begin, end):
+  whole, part = create(), create()
+  np.testing.assert_array_equal(part.positions(begin, end), whole.positions(0, 9999)[begin:end])
+  for name, values in whole.columns(0, 9999).items():
+    np.testing.assert_array_equal(part.columns(begin, end)[name], values[begin:end])
 
 
-def test_processes_read_contiguous_shares_of_the_batch() -> None:
+def test_processes_read_contiguous_shares_of_the_batch():
   epochs = Epochs(23, 0)
   whole = epochs.batch(7, 12)
   np.testing.assert_array_equal(whole, epochs.positions(84, 96))
   shares = [epochs.batch(7, 12, process, 3) for process in range(3)]
   np.testing.assert_array_equal(np.concatenate(shares), whole)
-  with pytest.raises(InputError, match='batch_size is 12.*multiple of the 5 processes'):
-    epochs.batch(0, 12, 0, 5)
+  balanced = Balanced([np.arange(10), np.arange(4)], 1, 'group')
+  shares = [balanced.batch_columns(3, 12, process, 3)['group'] for process in range(3)]
+  np.testing.assert_array_equal(np.concatenate(shares), balanced.columns(36, 48)['group'])
+  refused('batch_size is 12.*multiple of the 5 processes', epochs.batch, 0, 12, 0, 5)
 
 
-def test_held_out_rows_are_the_same_for_all_and_never_trained_on() -> None:
+def test_held_out_rows_are_the_same_for_all_and_never_trained_on():
   kept, held = held_out(100, 0.2)
   assert len(held) == 20 and sorted([*kept, *held]) == list(range(100))
   assert (np.diff(kept) > 0).all() and (np.diff(held) > 0).all()
   np.testing.assert_array_equal(held_out(100, 0.2)[1], held)
   assert len(held_out(100, 0.0)[1]) == 0
   for share in (0.001, 0.999):
-    with pytest.raises(InputError, match=r'config\.training\.validation is 0\.\d+.*at least one'):
-      held_out(100, share)
+    refused(r'config\.training\.validation is 0\.\d+.*at least one', held_out, 100, share)
 
 
-def test_rows_of_a_unit_are_held_out_together() -> None:
+def test_rows_of_a_unit_are_held_out_together():
   units = np.repeat([7, 2, 30, 4, 5], [10, 30, 5, 15, 40])[::-1]
   kept, held = held_out(100, 0.2, units)
   assert sorted([*kept, *held]) == list(range(100)) and 10 <= len(held) <= 30
   assert not {*units[kept]} & {*units[held]}
-  with pytest.raises(
-    InputError, match='100 training rows in 1 units, such as clips, that leaves at least'
-  ):
-    held_out(100, 0.2, np.zeros(100, int))
+  message = '100 training rows in 1 units, such as clips, that leaves at least'
+  refused(message, held_out, 100, 0.2, np.zeros(100, int))
 
 
-@pytest.mark.parametrize(('count', 'seed'), [(0, 0), (3, -1)])
-def test_bad_arguments_are_refused(count: int, seed: int) -> None:
-  with pytest.raises(InputError, match='num_examples is 0|seed is -1'):
-    Epochs(count, seed)
-
-
-def test_each_group_comes_once_in_as_many_positions_as_there_are() -> None:
+def test_each_group_comes_once_in_as_many_positions_as_there_are():
   groups = [np.arange(10), np.array([7, 8, 9]), np.array([3])]
   order = Balanced(groups, 5, 'group')
   rows, group = order.positions(0, 3 * 2000), order.columns(0, 3 * 2000)['group']
@@ -73,19 +73,4 @@ def test_each_group_comes_once_in_as_many_positions_as_there_are() -> None:
   assert len(orders) == 6 and len({tuple(epoch) for epoch in epochs}) == 200
   assert (Balanced(groups, 6).positions(0, 60) != rows[:60]).any()
   assert Balanced(groups, 5).columns(0, 60) == {}
-
-
-@pytest.mark.parametrize(('begin', 'end'), [(0, 5), (4, 4), (20, 31), (3070, 3080), (9000, 9007)])
-def test_any_part_of_the_balanced_sequence_is_reached_at_once(begin: int, end: int) -> None:
-  whole, part = (Balanced([np.arange(10), np.arange(4)], 1, 'group') for _ in range(2))
-  np.testing.assert_array_equal(part.positions(begin, end), whole.positions(0, 9999)[begin:end])
-  np.testing.assert_array_equal(
-    part.columns(begin, end)['group'], whole.columns(0, 9999)['group'][begin:end]
-  )
-  shares = [whole.batch_columns(3, 12, process, 3)['group'] for process in range(3)]
-  np.testing.assert_array_equal(np.concatenate(shares), whole.columns(36, 48)['group'])
-
-
-def test_a_group_without_rows_is_refused() -> None:
-  with pytest.raises(InputError, match='num_examples is 0'):
-    Balanced([np.arange(3), np.zeros(0, int)], 0)
+  refused('num_examples is 0', Balanced, [np.arange(3), np.zeros(0, int)], 0)

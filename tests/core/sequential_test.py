@@ -1,7 +1,5 @@
 """A row that is cut out when it is looked at is the row; rows sorted by branch are those rows."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,34 +8,25 @@ import pytest
 from robustness.core.sequential import SequentialRow, by_branch, located, map_rows
 
 COLUMNS = {'image': np.arange(24, dtype=np.float32).reshape(3, 2, 4), 'label': np.arange(3)}
+ROWS = jax.tree.map(jnp.asarray, COLUMNS)
+BRANCHES = [lambda x: x, lambda x: x + 10, lambda x: 2 * x, lambda x: -x]
 
 
-def test_it_is_a_mapping_of_its_columns() -> None:
-  row = SequentialRow({name: jnp.asarray(x) for name, x in COLUMNS.items()}, 1)
+def test_it_is_a_mapping_of_its_columns_which_are_located_in_either_kind_of_row():
+  row = SequentialRow(ROWS, 1)
   assert list(row) == list(COLUMNS) and len(row) == 2 and 'image' in row
   assert row.get('absent') is None
   with pytest.raises(KeyError, match='absent'):
     row['absent']
   for name, value in {**row}.items():
     np.testing.assert_array_equal(value, COLUMNS[name][1])
+  for row in (SequentialRow(ROWS, 2), {name: x[2] for name, x in ROWS.items()}):
+    stack, index = located(row, 'image')
+    np.testing.assert_array_equal(stack[index], COLUMNS['image'][2])
 
 
-@pytest.mark.parametrize(
-  'row',
-  [
-    SequentialRow({k: jnp.asarray(v) for k, v in COLUMNS.items()}, 2),
-    {k: jnp.asarray(v[2]) for k, v in COLUMNS.items()},
-  ],
-)
-def test_a_column_is_located_in_either_kind_of_row(
-  row: SequentialRow | dict[str, jax.Array],
-) -> None:
-  stack, index = located(row, 'image')
-  np.testing.assert_array_equal(stack[index], COLUMNS['image'][2])
-
-
-def test_rows_in_turn_are_rows_at_once() -> None:
-  def function(row: dict[str, jax.Array], view: jax.Array) -> dict[str, jax.Array]:
+def test_rows_in_turn_are_rows_at_once():
+  def function(row, view):
     return {**row, 'sum': row['image'].sum() * view + row['label']}
 
   sequential = jax.jit(lambda rows: map_rows(function, rows, 2.0))(COLUMNS)
@@ -45,16 +34,13 @@ def test_rows_in_turn_are_rows_at_once() -> None:
   jax.tree.map(np.testing.assert_array_equal, sequential, mapped)
 
 
-BRANCHES = [lambda x: x, lambda x: x + 10, lambda x: 2 * x, lambda x: -x]
-
-
-def switched(branch: jax.Array, x: jax.Array) -> jax.Array:
+def switched(branch, x):
   return jax.lax.switch(branch, BRANCHES, x)
 
 
 @pytest.mark.parametrize('tile', [1, 3, 4, 32])
 @pytest.mark.parametrize('size', [1, 9, 16])
-def test_every_row_has_its_own_result(size: int, tile: int) -> None:
+def test_every_row_has_its_own_result(size, tile):
   """For sizes that tiles do not divide, for all rows of one branch and branches without rows."""
   generator = np.random.default_rng(size)
   x = generator.normal(size=(size, 2)).astype(np.float32)
@@ -64,7 +50,7 @@ def test_every_row_has_its_own_result(size: int, tile: int) -> None:
     np.testing.assert_array_equal(apply(jnp.int32(branch), x), expected)
 
 
-def test_branches_stay_choices() -> None:
+def test_branches_stay_choices():
   """The compiled loop holds a conditional; under vmap it would be a choice between all results."""
   x, branch = jnp.ones((8, 2)), jnp.arange(8) % 4
   sorted_rows = str(jax.make_jaxpr(lambda b, x: by_branch(switched, 4, b, x))(branch, x))

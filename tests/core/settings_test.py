@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from robustness.core import settings
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import nearest
+from tests.refusals import refused
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Outer:
   inner: Inner = Inner()
 
 
-def test_parses_nested_sections_and_keeps_defaults() -> None:
+def test_parses_nested_sections_and_keeps_defaults():
   parsed = settings.parse(Outer, {'norm': 4, 'layers': ['x'], 'inner': {'flip': True}}, 'config.s')
   assert parsed == Outer(4.0, layers=('x',), inner=Inner(True))
   assert isinstance(parsed.norm, float)
@@ -43,28 +44,24 @@ def test_parses_nested_sections_and_keeps_defaults() -> None:
     ({'norm': 1.0, 'inner': {'flip': 1}}, 'config.s.inner.flip must be True or False; got 1'),
   ],
 )
-def test_refuses(section: dict, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    settings.parse(Outer, section, 'config.s')
+def test_refuses(section, message):
+  refused(message, settings.parse, Outer, section, 'config.s')
 
 
-def test_nearest_of_many_lists_three() -> None:
+def test_nearest_of_many_lists_three_and_of_few_all_even_when_none_is_close():
   message = nearest('class 7x', [f'class {n}' for n in range(100, 450)] + ['class 7'])
   assert message.startswith("did you mean 'class 7' or ") and message.count("'") == 6
   assert message.endswith('? (351 are valid)')
-
-
-def test_nearest_lists_all_even_when_none_is_close() -> None:
   assert nearest('zzz', ['norm', 'clip']) == "valid: 'clip', 'norm'"
 
 
 @pytest.mark.parametrize('value', [0.0, 1.0, -0.5, float('nan')])
-def test_fractions_are_refused_by_the_name_of_their_setting(value: float) -> None:
+def test_fractions_are_refused_by_the_name_of_their_setting(value):
   @dataclasses.dataclass
   class Shares:
     half: float = 0.5
     other: float = value
 
   settings.require_fractions(Shares(), 'config.study', 'half')
-  with pytest.raises(InputError, match=r'config\.study\.other is .*; it must be in \(0, 1\)'):
-    settings.require_fractions(Shares(), 'config.study', 'half', 'other')
+  message = r'config\.study\.other is .*; it must be in \(0, 1\)'
+  refused(message, settings.require_fractions, Shares(), 'config.study', 'half', 'other')

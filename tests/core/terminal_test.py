@@ -1,7 +1,5 @@
 """What a run prints: own lines bare, own warnings always, chatter of others not."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess
@@ -16,7 +14,7 @@ from tests.end_to_end.runs import ROOT
 OWN = (f'{ROOT}/robustness/',)
 
 
-def record(path: str, level: int, message: str = 'said') -> logging.LogRecord:
+def record(path, level, message='said'):
   return logging.LogRecord('absl', level, path, 1, message, None, None)
 
 
@@ -31,19 +29,19 @@ def record(path: str, level: int, message: str = 'said') -> logging.LogRecord:
     ('/home/user/mine.py', logging.WARNING),
   ],
 )
-def test_who_is_shown_from_which_level_on(path: str, least: int) -> None:
+def test_who_is_shown_from_which_level_on(path, least):
   levels = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
   shown = [level for level in levels if terminal.is_shown(record(path, level), OWN)]
   assert shown == [level for level in levels if level >= least]
 
 
-def test_lines_are_bare_and_warnings_say_that_they_are_one() -> None:
+def test_lines_are_bare_and_warnings_say_that_they_are_one():
   lines = terminal.Lines()
   assert lines.format(record('x.py', logging.INFO)) == 'said'
   assert lines.format(record('x.py', logging.WARNING)) == 'warning: said'
 
 
-def test_warnings_of_listed_packages_are_ignored_and_all_others_are_shown() -> None:
+def test_warnings_of_listed_packages_are_ignored_and_all_others_are_shown():
   code = f"""
 import warnings
 from robustness.core import terminal
@@ -52,15 +50,14 @@ for module in ('tensorflow.python.ops', 'orbax', 'robustness.run', 'jax.interpre
   warnings.warn_explicit(f'of {{module}}', UserWarning, 'file.py', 1, module)
 warnings.warn('Some donated buffers were not usable: f32[3]')
 """
-  answer = subprocess.run(
-    [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True
-  )
+  command = [sys.executable, '-c', code]
+  answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
   shown = [line.rpartition(' ')[2] for line in answer.stderr.splitlines() if 'Warning: of' in line]
   assert shown == ['robustness.run', 'jax.interpreters', 'kerasy']
   assert 'donated' not in answer.stderr
 
 
-def test_what_the_user_chose_for_tensorflow_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_user_chose_for_tensorflow_stays(monkeypatch):
   monkeypatch.setenv('TF_CPP_MIN_LOG_LEVEL', '0')
   with warnings.catch_warnings():
     terminal.set_up(OWN, lambda record: True)

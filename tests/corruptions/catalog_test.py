@@ -1,32 +1,23 @@
 """All 19 by name: ranges, keys, batches, grey, odd sizes, levels, one compile, and refusals."""
 
-from __future__ import annotations
-
 import functools
-import pathlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.corruptions import NAMES, TABLES, apply, catalog, corrupt, corrupt_each, textures
 from robustness.corruptions.catalog import CORRUPTIONS
 from robustness.corruptions.names import SEVERITIES
-from robustness.corruptions.settings import CorruptionOptions
+from robustness.corruptions.views import CorruptionOptions
 from tests.corruptions.pictures import natural, share_within, write_photographs
 from tests.emitters import needs_usual_emitters
+from tests.refusals import refused
 
 DETERMINISTIC = (
-  'defocus_blur',
-  'zoom_blur',
-  'brightness',
-  'contrast',
-  'pixelate',
-  'jpeg_compression',
-  'gaussian_blur',
-  'saturate',
+  *('defocus_blur', 'zoom_blur', 'brightness', 'contrast', 'pixelate', 'jpeg_compression'),
+  *('gaussian_blur', 'saturate'),
 )
 VARIANTS = {
   name: next(iter(one.options.items()))
@@ -43,11 +34,10 @@ def batch() -> np.ndarray:
 
 
 @pytest.mark.parametrize('name', [*NAMES, 'lines', 'brownish_noise'])
-def test_batches_of_mixed_severity_draw_by_key_alone(name: str) -> None:
+def test_batches_of_mixed_severity_draw_by_key_alone(name):
   severity = np.array([1, 5, 3, 5], np.int32)
-  first, again, other = (
-    np.asarray(corrupt(key, batch(), name, severity)) for key in (KEY, KEY, jax.random.key(12))
-  )
+  keys = (KEY, KEY, jax.random.key(12))
+  first, again, other = (np.asarray(corrupt(key, batch(), name, severity)) for key in keys)
   assert first.dtype == np.float32 and first.shape == batch().shape
   assert np.isfinite(first).all() and first.min() >= 0 and first.max() <= 1
   assert np.abs(first - batch())[:2].max((1, 2, 3)).min() > 0.01
@@ -56,7 +46,7 @@ def test_batches_of_mixed_severity_draw_by_key_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize('name', ['shot_noise', 'glass_blur', 'fog'])
-def test_an_image_does_not_depend_on_the_rest_of_its_batch(name: str) -> None:
+def test_an_image_does_not_depend_on_the_rest_of_its_batch(name):
   severity = np.array([1, 5, 3, 5], np.int32)
   whole = np.asarray(corrupt(KEY, batch(), name, severity))
   shorter = np.asarray(corrupt(KEY, batch()[:2], name, severity[:2]))
@@ -67,7 +57,7 @@ def test_an_image_does_not_depend_on_the_rest_of_its_batch(name: str) -> None:
 
 @pytest.mark.parametrize('channels', [1, 3])
 @pytest.mark.parametrize('name', NAMES)
-def test_images_of_any_shape_under_vmap_are_those_alone(name: str, channels: int) -> None:
+def test_images_of_any_shape_under_vmap_are_those_alone(name, channels):
   images = np.stack([natural(20, 26, channels, seed=s) for s in range(2)])
   keys = jax.random.split(KEY, 2)
   single = jax.jit(lambda key, x, s: CORRUPTIONS[name](key, x, s, TABLES[32][name]))
@@ -80,7 +70,7 @@ def test_images_of_any_shape_under_vmap_are_those_alone(name: str, channels: int
     assert share_within(shown, alone, 0.1) >= 0.999
 
 
-def test_one_compile_shows_every_corruption_and_severity() -> None:
+def test_one_compile_shows_every_corruption_and_severity():
   traces = []
 
   def show(index: jax.Array, severity: jax.Array) -> jax.Array:
@@ -94,68 +84,53 @@ def test_one_compile_shows_every_corruption_and_severity() -> None:
     if name in ('shot_noise', 'zoom_blur', 'contrast', 'saturate'):
       theirs = np.asarray(corrupt(KEY, batch()[0], name, 3, quantize='floor'))
       assert np.mean(np.abs(ours - theirs) > 1e-5) < 2e-3, name
-    for severity in SEVERITIES:
-      compiled(index, severity)
+    shown = {np.asarray(compiled(index, severity)).tobytes() for severity in SEVERITIES}
+    assert len(shown) == 5 or name not in ('gaussian_noise', 'zoom_blur')
   assert len(traces) == 1
 
 
 @pytest.mark.parametrize('quantize', ['floor', 'round'])
-def test_quantized_results_are_levels(quantize: str) -> None:
+def test_quantized_results_are_levels(quantize):
   exact = np.asarray(corrupt(KEY, batch(), 'gaussian_noise', 3), np.float64) * 255
   levels = np.asarray(corrupt(KEY, batch(), 'gaussian_noise', 3, quantize=quantize)) * 255
   np.testing.assert_allclose(levels, np.round(levels), atol=1e-4)
   bias = (levels - exact)[(exact > 0) & (exact < 255)].mean()
   assert abs(bias - (-0.5 if quantize == 'floor' else 0)) < 0.02
-
-
-def test_levels_survive_truncation() -> None:
   flat = np.full((32, 32, 3), 100 / 255, np.float32)
-  out = np.asarray(corrupt(KEY, flat, 'brightness', 1, 'floor', side=224)) * 255
-  np.testing.assert_allclose(out, 125, atol=1e-3)  # 125.5, truncated
-  assert corrupt(KEY, flat, 'gaussian_blur', 3, 'floor').min() * 255 > 99.99
+  shifted = np.asarray(corrupt(KEY, flat, 'brightness', 1, quantize, side=224)) * 255  # 125.5
+  np.testing.assert_allclose(shifted, 125 if quantize == 'floor' else 126, atol=1e-3)
+  assert corrupt(KEY, flat, 'gaussian_blur', 3, quantize).min() * 255 > 99.99
 
 
-def test_the_table_can_be_forced() -> None:
-  noise = [
-    np.asarray(
-      corrupt(KEY, np.full((32, 32, 3), 0.5, np.float32), 'gaussian_noise', 1, side=side)
-    ).std()
-    for side in (None, 32, 224)
-  ]
+def test_the_table_can_be_forced():
+  flat = np.full((32, 32, 3), 0.5, np.float32)
+  shown = [np.asarray(corrupt(KEY, flat, 'gaussian_noise', 1, side=s)) for s in (None, 32, 224)]
+  noise = [own.std() for own in shown]
   assert noise[0] == noise[1]
   np.testing.assert_allclose(noise[2] / noise[1], 2, rtol=0.02)
 
 
 @pytest.mark.parametrize('name', VARIANTS)
-def test_variants_change_the_picture_and_defaults_do_not(name: str) -> None:
+def test_variants_change_the_picture_and_defaults_do_not(name):
   option, values = VARIANTS[name]
   picture = np.random.default_rng(0).random((40, 52, 3), np.float32)
-  plain, *shown = (
-    np.asarray(corrupt(KEY, picture, name, 4, side=224, **kind))
-    for kind in ({}, *({option: value} for value in values))
-  )
+  kinds = ({}, *({option: value} for value in values))
+  made = [np.asarray(corrupt(KEY, picture, name, 4, side=224, **kind)) for kind in kinds]
+  plain, *shown = made
   np.testing.assert_array_equal(shown[0], plain)
   assert np.abs(shown[1] - plain).max() > 0.02
-  with pytest.raises(InputError, match=f"{option} is 'none'"):
-    corrupt(KEY, picture, name, 4, **{option: 'none'})
+  refused(f"{option} is 'none'", corrupt, KEY, picture, name, 4, **{option: 'none'})
 
 
-def test_chosen_options_are_those_that_differ() -> None:
+def test_chosen_options_are_those_that_differ():
   assert CorruptionOptions().chosen() == {}
   options = CorruptionOptions(motion_blur='fixed', glass_blur='swap').chosen()
   assert options == {'motion_blur': {'angle': 'fixed'}, 'glass_blur': {'exchange': 'swap'}}
-  with pytest.raises(InputError, match="options.fog is 'thick'"):
-    CorruptionOptions(fog='thick')
-
-
-def test_every_severity_changes_the_picture() -> None:
-  for name in ('gaussian_noise', 'zoom_blur'):
-    seen = [np.asarray(corrupt(KEY, batch()[0], name, s)) for s in SEVERITIES]
-    assert len({x.tobytes() for x in seen}) == 5
+  refused("options.fog is 'thick'", CorruptionOptions, fog='thick')
 
 
 @pytest.mark.parametrize('name', ['gaussian_noise', 'shot_noise', 'brightness', 'ripple'])
-def test_a_severity_between_two_lies_between_them(name: str) -> None:
+def test_a_severity_between_two_lies_between_them(name):
   images = np.repeat(batch()[:1], 4, 0)
   mixed = np.asarray(corrupt(KEY, images, name, np.array([2.0, 2.0, 2.5, 3.0])))
   np.testing.assert_array_equal(mixed[:2], corrupt(KEY, images[:2], name, 2))
@@ -164,21 +139,19 @@ def test_a_severity_between_two_lies_between_them(name: str) -> None:
   assert change[0] < np.abs(alone - images[0]).mean() < change[1]
 
 
-def test_severities_between_the_five_are_numbered_and_not_traced() -> None:
+def test_severities_between_the_five_are_numbered_and_not_traced():
   numbers, between = catalog.numbered(np.array([1, 2.5, 5, 1.25, 2.5]))
   assert numbers.tolist() == [1, 7, 5, 6, 7] and between == (1.25, 2.5)
-  one, other = (apply(KEY, batch()[0], 0, s, names=('brightness',), between=(2.5,)) for s in (6, 2))
+  image = batch()[0]
+  show = functools.partial(apply, KEY, image, 0, names=('brightness',), between=(2.5,))
   shift = TABLES[32]['brightness']['shift']
-  assert np.abs(one - other).max() == pytest.approx((shift[2] - shift[1]) / 2, abs=1e-3)
-  with pytest.raises(InputError, match=r'severity is 7; it must be an integer in 1\.\.6'):
-    apply(KEY, batch()[0], 0, 7, names=('brightness',), between=(2.5,))
-  with pytest.raises(InputError, match='traced and no integer'):
-    jax.jit(lambda s: corrupt(KEY, batch()[0], 'brightness', s))(2.5)
+  assert np.abs(show(6) - show(2)).max() == pytest.approx((shift[2] - shift[1]) / 2, abs=1e-3)
+  refused(r'severity is 7; it must be an integer in 1\.\.6', show, 7)
+  refused('traced and no integer', jax.jit(lambda s: corrupt(KEY, image, 'brightness', s)), 2.5)
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
+def test_bad_input_is_named():
+  for change, message in (
     ({'name': 'gausian_noise'}, "name is 'gausian_noise'; did you mean 'gaussian_noise'"),
     ({'severity': 0}, 'severity is 0; it must be an integer in 1..5'),
     ({'severity': np.array([1, 2, 6, 1])}, 'severity is 6'),
@@ -206,49 +179,42 @@ def test_severities_between_the_five_are_numbered_and_not_traced() -> None:
     ),
     ({'name': 'zoom_blur', 'images': np.zeros((1, 5, 3))}, 'no centre to enlarge'),
     ({'name': 'elastic_transform', 'images': np.zeros((2, 5, 3))}, 'triangle'),
-  ],
-)
-def test_bad_input_is_named(change: dict, message: str) -> None:
-  arguments = {'images': batch(), 'name': 'gaussian_noise', 'severity': 3} | change
-  with pytest.raises(InputError, match=message):
-    corrupt(KEY, **arguments)
+  ):
+    arguments = {'images': batch(), 'name': 'gaussian_noise', 'severity': 3} | change
+    refused(message, corrupt, KEY, **arguments)
 
 
-def test_values_beyond_the_range_by_rounding_are_clipped() -> None:
+def test_values_beyond_the_range_by_rounding_are_clipped():
   exact = corrupt(KEY, np.ones((8, 8, 3), np.float32), 'contrast', 3)
   near = corrupt(KEY, np.full((8, 8, 3), 1 + 1e-6, np.float32), 'contrast', 3)
   np.testing.assert_array_equal(near, exact)
-  with pytest.raises(InputError, match=r'values from 1\.00999999 to 1\.00999999'):
-    corrupt(KEY, np.full((8, 8, 3), 1.01, np.float32), 'contrast', 3)
+  beyond = np.full((8, 8, 3), 1.01, np.float32)
+  refused(r'values from 1\.00999999 to 1\.00999999', corrupt, KEY, beyond, 'contrast', 3)
 
 
-def test_tensors_of_pytorch_are_read_and_those_with_gradients_are_named() -> None:
+def test_tensors_of_pytorch_are_read_and_those_with_gradients_are_named():
   torch = pytest.importorskip('torch', reason='needs torch')
   ours = corrupt(KEY, batch(), 'shot_noise', np.array([1, 2, 3, 4]))
   theirs = corrupt(KEY, torch.from_numpy(batch()), 'shot_noise', torch.tensor([1, 2, 3, 4]))
   np.testing.assert_array_equal(theirs, ours)
-  with pytest.raises(InputError, match=r'images is a Tensor .*tensor\.detach\(\)\.cpu\(\)'):
-    corrupt(KEY, torch.ones(8, 8, 3, requires_grad=True), 'contrast', 1)
-  with pytest.raises(InputError, match=r'Move the channels last: np\.moveaxis\(images, -3, -1\)'):
-    corrupt(KEY, torch.ones(2, 3, 8, 8), 'contrast', 1)
+  for message, tensor in (
+    (r'images is a Tensor .*tensor\.detach\(\)\.cpu\(\)', torch.ones(8, 8, 3, requires_grad=True)),
+    (r'Move the channels last: np\.moveaxis\(images, -3, -1\)', torch.ones(2, 3, 8, 8)),
+  ):
+    refused(message, corrupt, KEY, tensor, 'contrast', 1)
 
 
-def test_a_seed_serves_as_key() -> None:
-  of_seed = corrupt(7, batch(), 'gaussian_noise', 2)
-  np.testing.assert_array_equal(of_seed, corrupt(jax.random.key(7), batch(), 'gaussian_noise', 2))
-  raw = corrupt(jax.random.PRNGKey(7), batch(), 'gaussian_noise', 2)
-  np.testing.assert_array_equal(of_seed, raw)
+def test_a_seed_serves_as_key():
+  noisy = functools.partial(corrupt, images=batch(), name='gaussian_noise', severity=2)
+  for key in (jax.random.key(7), jax.random.PRNGKey(7)):
+    np.testing.assert_array_equal(noisy(7), noisy(key))
   for key in (-1, 2.0, 'seed', True):
-    with pytest.raises(InputError, match='key is .*must be a random key.* or a seed'):
-      corrupt(key, batch(), 'gaussian_noise', 2)
-  with pytest.raises(InputError, match=r'key has the shape \(4,\)'):
-    corrupt(jax.random.split(KEY, 4), batch(), 'gaussian_noise', 2)
+    refused('key is .*must be a random key.* or a seed', noisy, key)
+  refused(r'key has the shape \(4,\)', noisy, jax.random.split(KEY, 4))
 
 
 @pytest.mark.parametrize(('severity', 'quantize'), [(0, None), (6, 'floor'), (-1, None)])
-def test_a_traced_severity_that_does_not_exist_gives_no_number(
-  severity: int, quantize: str | None
-) -> None:
+def test_a_traced_severity_that_does_not_exist_gives_no_number(severity, quantize):
   function = jax.jit(lambda s: corrupt(KEY, batch(), 'brightness', s, quantize))
   assert np.isnan(function(severity)).all() and np.isfinite(function(5)).all()
   each = jax.jit(lambda i: corrupt_each(KEY, batch(), i, 3, quantize, names=('fog', 'snow')))
@@ -256,7 +222,7 @@ def test_a_traced_severity_that_does_not_exist_gives_no_number(
   assert broken.tolist() == [False, True, False, True]
 
 
-def test_draws_do_not_depend_on_a_flag_of_jax() -> None:
+def test_draws_do_not_depend_on_a_flag_of_jax():
   pinned = np.asarray(corrupt(KEY, batch(), 'elastic_transform', 4))
   with jax.threefry_partitionable(False):
     np.testing.assert_array_equal(corrupt(KEY, batch(), 'elastic_transform', 4), pinned)
@@ -264,9 +230,7 @@ def test_draws_do_not_depend_on_a_flag_of_jax() -> None:
   np.testing.assert_allclose(inside, pinned, atol=1e-6)
 
 
-def test_photographs_come_from_a_folder_a_package_or_arrays(
-  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_photographs_come_from_a_folder_a_package_or_arrays(tmp_path, monkeypatch):
   package = tmp_path / 'imagecorruptions'
   (package / 'frost').mkdir(parents=True)
   write_photographs(package / 'frost')
@@ -277,18 +241,16 @@ def test_photographs_come_from_a_folder_a_package_or_arrays(
   for source in ('imagecorruptions', str(package / 'frost'), package / 'frost'):
     np.testing.assert_array_equal(corrupt(3, batch(), 'frost', 5, photographs=source), expected)
   procedural = corrupt(3, batch(), 'frost', 5)
-  np.testing.assert_array_equal(
-    corrupt(3, batch(), 'frost', 5, photographs='procedural'), procedural
-  )
+  named = corrupt(3, batch(), 'frost', 5, photographs='procedural')
+  np.testing.assert_array_equal(named, procedural)
   assert np.abs(expected - procedural).max() > 0.05
-  with pytest.raises(InputError, match='no frost1.png'):
-    corrupt(3, batch(), 'frost', 5, photographs=str(tmp_path))
-  with pytest.raises(InputError, match=r'an entry of shape \(9, 9\), float64'):
-    corrupt(3, batch(), 'frost', 5, photographs=[np.zeros((9, 9))])
+  refused('no frost1.png', corrupt, 3, batch(), 'frost', 5, photographs=str(tmp_path))
+  broken, message = [np.zeros((9, 9))], r'an entry of shape \(9, 9\), float64'
+  refused(message, corrupt, 3, batch(), 'frost', 5, photographs=broken)
 
 
 @needs_usual_emitters
-def test_photographs_are_an_option_of_each_image(tmp_path: pathlib.Path) -> None:
+def test_photographs_are_an_option_of_each_image(tmp_path):
   write_photographs(tmp_path)
   options = {'frost': {'photographs': str(tmp_path)}}
   each = corrupt_each(3, batch(), np.zeros(4, int), 5, names=('frost', 'fog'), options=options)
@@ -296,7 +258,7 @@ def test_photographs_are_an_option_of_each_image(tmp_path: pathlib.Path) -> None
   np.testing.assert_array_equal(each, alone)
 
 
-def test_every_image_of_a_batch_has_a_corruption_of_its_own() -> None:
+def test_every_image_of_a_batch_has_a_corruption_of_its_own():
   names, index = ('gaussian_noise', 'fog', 'jpeg_compression'), np.array([2, 0, 1, 0])
   severity = np.array([1, 5, 3, 2])
   mixed = np.asarray(corrupt_each(KEY, batch(), index, severity, 'floor', names=names))
@@ -305,9 +267,8 @@ def test_every_image_of_a_batch_has_a_corruption_of_its_own() -> None:
     np.testing.assert_array_equal(mixed[index == number], alone[index == number])
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
+def test_bad_input_of_a_mixed_batch_is_named():
+  for change, message in (
     ({'index': np.array([0, 1, 2, 0])}, r'index is 2; it must be an integer in 0\.\.1'),
     ({'index': np.array([0, 1])}, r'index has the shape \(2,\).*each image: \(4,\)'),
     ({'severity': 7}, 'severity is 7'),
@@ -315,22 +276,14 @@ def test_every_image_of_a_batch_has_a_corruption_of_its_own() -> None:
     ({'names': ('fog', 'snw')}, "did you mean 'snow'"),
     ({'options': {'frost': {}}}, "options is 'frost'; .*valid: 'fog', 'snow'"),
     ({'images': np.zeros((8, 8, 3))}, r'take \[B, H, W, C\] with 1 or 3'),
-  ],
-)
-def test_bad_input_of_a_mixed_batch_is_named(change: dict, message: str) -> None:
-  arguments = {
-    'images': batch(),
-    'index': np.array([0, 1, 1, 0]),
-    'severity': 3,
-    'names': ('fog', 'snow'),
-  } | change
-  with pytest.raises(InputError, match=message):
-    corrupt_each(KEY, **arguments)
+  ):
+    index, names = np.array([0, 1, 1, 0]), ('fog', 'snow')
+    arguments = {'images': batch(), 'index': index, 'severity': 3, 'names': names} | change
+    refused(message, corrupt_each, KEY, **arguments)
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
+def test_bad_input_of_apply_is_named():
+  for change, message in (
     ({'image': np.zeros((32, 32, 3), np.uint8)}, 'images are uint8.*Divide 8-bit images by 255'),
     ({'image': np.full((32, 32, 3), 200.0)}, 'values from 200 to 200'),
     ({'image': np.zeros((2, 32, 32, 3))}, r'take \[H, W, C\] .*Take jax.vmap or corrupt_each'),
@@ -338,24 +291,15 @@ def test_bad_input_of_a_mixed_batch_is_named(change: dict, message: str) -> None
     ({'severity': 9}, 'severity is 9'),
     ({'key': 'seed'}, "key is 'seed'"),
     ({'quantize': 'ceil'}, "quantize is 'ceil'"),
-  ],
-)
-def test_bad_input_of_apply_is_named(change: dict, message: str) -> None:
-  arguments = {'key': KEY, 'image': batch()[0], 'index': 0, 'severity': 3} | change
-  quantize = {'quantize': arguments.pop('quantize')} if 'quantize' in arguments else {}
-  with pytest.raises(InputError, match=message):
-    apply(**arguments, **quantize)
-  traced = arguments.pop('image')
-  if traced.dtype == np.uint8:
-    with pytest.raises(InputError, match=message):
-      jax.jit(lambda x: apply(KEY, x, 0, 3))(traced)
-
-
-def test_apply_refuses_what_it_can_see_before_it_runs() -> None:
-  image = jnp.zeros((4, 4, 3))
-  with pytest.raises(InputError, match='4 × 4 pixels are too small for glass_blur'):
-    apply(KEY, image, 0, 1, names=('glass_blur',), side=224)
-  with pytest.raises(InputError, match="did you mean 'snow'"):
-    apply(KEY, image, 0, 1, names=('snw',))
-  with pytest.raises(InputError, match="fog has no option 'colour'"):
-    apply(KEY, image, 0, 1, names=('fog',), options={'fog': {'colour': 1}})
+    (
+      {'image': np.zeros((4, 4, 3)), 'names': ('glass_blur',), 'side': 224},
+      '4 × 4 pixels are too small for glass_blur',
+    ),
+    ({'names': ('snw',)}, "did you mean 'snow'"),
+    ({'names': ('fog',), 'options': {'fog': {'colour': 1}}}, "fog has no option 'colour'"),
+  ):
+    arguments = {'key': KEY, 'image': batch()[0], 'index': 0, 'severity': 3} | change
+    refused(message, apply, **arguments)
+    traced = arguments['image']
+    if traced.dtype == np.uint8:
+      refused(message, jax.jit(lambda x: apply(KEY, x, 0, 3)), traced)

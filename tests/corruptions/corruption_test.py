@@ -1,49 +1,62 @@
-"""The constants tables: complete, of five severities, the published spot values, the size rule."""
-
-from __future__ import annotations
+"""Constants and numbers: complete, as published, the size rule, and what must not change."""
 
 import jax
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.corruptions.catalog import CORRUPTIONS, TABLES, table_for
 from robustness.corruptions.corruption import Strength
-from robustness.corruptions.names import NAMES, OFFICIAL, SETS
+from robustness.corruptions.names import KNOWN, NAMED, NAMES, NUMBERS, OFFICIAL, SETS, view_id
+from robustness.environments.transforms import ROTATION, get
+from robustness.studies import corruption_error, flip_rate, systematic
+from tests.refusals import refused
+
+TINY_IMAGENET = """
+gaussian_noise: sigma .04 .08 .12 .15 .18
+shot_noise: photons 250 100 50 30 15
+impulse_noise: rate .01 .02 .05 .08 .14
+speckle_noise: sigma .15 .2 .25 .3 .35
+gaussian_blur: sigma .5 .75 1 1.25 1.5
+glass_blur: sigma .1 .5 .6 .7 .9, delta 1 1 1 2 2, iterations 1 1 2 1 2
+defocus_blur: radius .5 1 1.5 2.5 3, sigma .6 .1 .1 .01 .1
+motion_blur: radius 10 10 10 10 12, sigma 1 1.5 2 2.5 3
+snow: loc .1 .1 .15 .25 .3, scale .2 .2 .3 .3 .3, zoom 1 1 1.75 2.25 1.25
+snow: threshold .6 .5 .55 .6 .65, radius 8 10 10 12 14, sigma 3 4 4 6 12, mix .8 .8 .7 .65 .6
+frost: image_weight 1 .9 .8 .75 .7, frost_weight .3 .4 .45 .5 .55, resize .3 .3 .3 .3 .3
+fog: amount .4 .7 1 1.5 2, decay 3 3 2.5 2 1.75, map_side 64 64 64 64 64
+brightness: shift .1 .2 .3 .4 .5
+contrast: factor .4 .3 .2 .1 .05
+saturate: factor .3 .1 2 5 30, shift 0 0 0 .1 .2
+elastic_transform: alpha 0 3.2 6.4 6.4 10.24, sigma 0 19.2 5.12 1.92 1.92
+elastic_transform: affine 5.12 3.84 3.84 1.92 1.28
+pixelate: scale .9 .8 .7 .6 .5
+jpeg_compression: quality 65 58 50 40 25
+spatter: loc .62 .65 .65 .65 .65, scale .1 .1 .3 .1 .1, sigma .7 .8 1 .7 .5
+spatter: threshold .7 .7 .69 .68 .67, strength .6 .6 .6 .6 .6, mud 0 0 0 1 1
+"""
+"""Five severities, as `make_tinyimagenet_c.py` of hendrycks/robustness has them."""
+_IN_ORDER = """
+gaussian_noise shot_noise impulse_noise defocus_blur glass_blur motion_blur zoom_blur snow frost
+fog brightness contrast elastic_transform pixelate jpeg_compression speckle_noise gaussian_blur
+spatter saturate blue_noise_sample brownish_noise caustic_refraction checkerboard_cutout
+circular_motion_blur cocentric_sine_waves inverse_sparkles lines perlin_noise pinch_and_twirl
+plasma_noise ripple single_frequency_greyscale sparkles transverse_chromatic_abberation
+"""
+PUBLISHED = {name: number for number, name in enumerate(_IN_ORDER.split())}
 
 
-@pytest.mark.parametrize('side', TABLES)
-def test_every_corruption_has_five_values_of_every_parameter(side: int) -> None:
-  published = SETS['c_bar_cifar' if side < 100 else 'c_bar_imagenet']
-  assert set(TABLES[side].constants) >= {*NAMES, *published}
-  for name, constants in TABLES[side].constants.items():
-    assert all(set(constants) == set(other) for other in CORRUPTIONS[name].constants.values())
-    assert all(len(values) == 5 for values in constants.values())
-
-
-@pytest.mark.parametrize('side', TABLES)
-def test_constants_between_the_severities_are_interpolated(side: int) -> None:
-  table = TABLES[side].with_between((1.5, 4.25, 5.0))
-  for name, own in TABLES[side].constants.items():
-    for key, values in own.items():
-      assert table[name][key][:5] == tuple(values)
-      assert table[name][key][7] == pytest.approx(values[4])
-  assert table['gaussian_noise']['sigma'][5] == pytest.approx(
-    np.mean(TABLES[side]['gaussian_noise']['sigma'][:2])
-  )
-  assert table['sparkles']['magnitude'][6] == pytest.approx(
-    np.dot((0.75, 0.25), TABLES[side]['sparkles']['magnitude'][3:])
-  )
-  qualities = TABLES[side]['jpeg_compression']['quality']
-  assert table['jpeg_compression']['quality'][6] == round(0.75 * qualities[3] + 0.25 * qualities[4])
-  zooms = table['zoom_blur']['zooms']
-  assert zooms[0][-1] < zooms[5][-1] < zooms[1][-1] and zooms[5][1] == zooms[0][1]
-  assert TABLES[side].with_between(()) is TABLES[side]
-
-
-@pytest.mark.parametrize(
-  ('side', 'name', 'parameter', 'values'),
-  [
+def test_constants_are_the_published_ones_and_at_64_pixels_those_of_the_generator():
+  lines = [line.partition(': ') for line in TINY_IMAGENET.strip().splitlines()]
+  rows = [[name, *own.split()] for name, _, parts in lines for own in parts.split(', ')]
+  assert table_for(64, 64).side == 64
+  assert {name for name, *_ in rows} | {'zoom_blur'} == set(NAMES)
+  for name, parameter, *values in rows:
+    np.testing.assert_allclose(TABLES[64][name][parameter], np.array(values, float), rtol=1e-12)
+    assert set(TABLES[64][name]) == {row[1] for row in rows if row[0] == name}
+  ends = (1.06, 1.11, 1.16, 1.21, 1.26)
+  for zooms, end in zip(TABLES[64]['zoom_blur']['zooms'], ends, strict=True):
+    np.testing.assert_allclose(zooms, np.arange(1, end, 0.01), rtol=1e-12)
+  for side, name, parameter, values in (
     (224, 'gaussian_noise', 'sigma', (0.08, 0.12, 0.18, 0.26, 0.38)),
     (32, 'gaussian_noise', 'sigma', (0.04, 0.06, 0.08, 0.09, 0.10)),
     (224, 'defocus_blur', 'radius', (3, 4, 6, 8, 10)),
@@ -53,57 +66,78 @@ def test_constants_between_the_severities_are_interpolated(side: int) -> None:
     (32, 'elastic_transform', 'alpha', (0, 1.6, 2.56, 3.2, 3.2)),
     (299, 'elastic_transform', 'alpha', (720, 720, 18, 25.2, 43.2)),
     (299, 'jpeg_compression', 'quality', (23, 16, 13, 8, 5)),
-  ],
-)
-def test_published_values(side: int, name: str, parameter: str, values: tuple) -> None:
-  np.testing.assert_allclose(TABLES[side][name][parameter], values, rtol=1e-12)
-
-
-def test_zoom_factors_are_counted_as_float_ranges_yield_them() -> None:
+  ):
+    np.testing.assert_allclose(TABLES[side][name][parameter], values, rtol=1e-12)
   assert [len(z) for z in TABLES[224]['zoom_blur']['zooms']] == [12, 16, 11, 13, 11]
   assert [len(z) for z in TABLES[32]['zoom_blur']['zooms']] == [7, 12, 16, 21, 26]
 
 
-def test_sets_are_those_of_the_papers() -> None:
-  assert [
-    len(SETS[s]) for s in ('official', 'extra', 'all', 'fourier_cifar', 'fourier_imagenet')
-  ] == [15, 4, 19, 15, 12]
-  assert set(SETS['fourier_cifar']) ^ set(OFFICIAL) == {
-    'gaussian_noise',
-    'frost',
-    'gaussian_blur',
-    'speckle_noise',
-  }
+@pytest.mark.parametrize('side', TABLES)
+def test_every_parameter_has_five_values_and_those_between_are_interpolated(side):
+  published = SETS['c_bar_cifar' if side < 100 else 'c_bar_imagenet']
+  assert set(TABLES[side].constants) >= {*NAMES, *published}
+  for name, constants in TABLES[side].constants.items():
+    assert all(set(constants) == set(other) for other in CORRUPTIONS[name].constants.values())
+    assert all(len(values) == 5 for values in constants.values())
+  given = TABLES[side]
+  table = given.with_between((1.5, 4.25, 5.0))
+  for name, own in given.constants.items():
+    for key, values in own.items():
+      assert table[name][key][:5] == tuple(values)
+      assert table[name][key][7] == pytest.approx(values[4])
+  for name, key, place, expected in (
+    ('gaussian_noise', 'sigma', 5, np.mean(given['gaussian_noise']['sigma'][:2])),
+    ('sparkles', 'magnitude', 6, np.dot((0.75, 0.25), given['sparkles']['magnitude'][3:])),
+  ):
+    assert table[name][key][place] == pytest.approx(expected)
+  qualities = given['jpeg_compression']['quality']
+  assert table['jpeg_compression']['quality'][6] == round(0.75 * qualities[3] + 0.25 * qualities[4])
+  zooms = table['zoom_blur']['zooms']
+  assert zooms[0][-1] < zooms[5][-1] < zooms[1][-1] and zooms[5][1] == zooms[0][1]
+  assert given.with_between(()) is given
+
+
+def test_sets_are_those_of_the_papers():
+  counts = {'official': 15, 'extra': 4, 'all': 19, 'fourier_cifar': 15, 'fourier_imagenet': 12}
+  assert {name: len(SETS[name]) for name in counts} == counts
+  replaced = {'gaussian_noise', 'frost', 'gaussian_blur', 'speckle_noise'}
+  assert set(SETS['fourier_cifar']) ^ set(OFFICIAL) == replaced
   assert set(OFFICIAL) - set(SETS['fourier_imagenet']) == {'motion_blur', 'snow', 'frost'}
 
 
-@pytest.mark.parametrize(
-  ('shape', 'side'),
-  [
-    ((28, 28), 32),
-    ((45, 45), 32),
-    ((46, 46), 64),
-    ((96, 200), 64),
-    ((128, 128), 224),
-    ((256, 256), 224),
-    ((600, 288), 299),
-    ((8, 8), 32),
-    ((1000, 1000), 299),
-    ((299, 224), 224),
-  ],
-)
-def test_other_sizes_take_the_nearest_table(shape: tuple[int, int], side: int) -> None:
-  assert table_for(*shape).side == side
+def test_other_sizes_take_the_nearest_table():
+  for shape, side in (
+    *(((28, 28), 32), ((45, 45), 32), ((46, 46), 64), ((96, 200), 64), ((128, 128), 224)),
+    *(((256, 256), 224), ((600, 288), 299), ((8, 8), 32), ((1000, 1000), 299), ((299, 224), 224)),
+  ):
+    assert table_for(*shape).side == side
+    assert table_for(32, 32, side=224).side == 224
+  refused('images of 96 pixels; valid: 32, 64, 224, 299', table_for, 96, 96, side=96)
 
 
-def test_a_table_can_be_asked_for() -> None:
-  assert table_for(32, 32, side=224).side == 224
-  with pytest.raises(InputError, match='images of 96 pixels; valid: 32, 64, 224, 299'):
-    table_for(96, 96, side=96)
-
-
-def test_values_of_a_traced_severity() -> None:
+def test_values_of_a_traced_severity():
   constants = {'sigma': (0.1, 0.2, 0.3, 0.4, 0.5), 'radius': (1, 2, 3, 4, 5)}
   pick = jax.jit(lambda s: Strength(constants, s)['sigma'])
   np.testing.assert_allclose([pick(s) for s in range(1, 6)], (0.1, 0.2, 0.3, 0.4, 0.5), rtol=1e-6)
   assert Strength(constants, 3)['radius'].dtype == np.int32
+
+
+def test_every_corruption_has_its_published_number_by_which_views_and_studies_draw():
+  assert {name: NUMBERS.get(name) for name in PUBLISHED} == PUBLISHED
+  assert {name: one.name for name, one in CORRUPTIONS.items()} == {name: name for name in KNOWN}
+  assert {number: name for name, number in NUMBERS.items()} == NAMED
+  assert len(NAMED) == len(NUMBERS) and max(NAMED) < 200, 'rotations have 1000 + degrees'
+  for name, number in PUBLISHED.items():
+    assert view_id(name, 3) == 5 * number + 3 == get(name).view_base + 3
+    assert view_id(name, 2.5) == 1_002_500 + 5000 * number
+  assert get(ROTATION).view_base == 1000
+  chosen = ('sparkles', 'fog', 'lines')
+  own = [5 * PUBLISHED[name] for name in ('fog', 'lines', 'sparkles')]
+  ids = [number + severity for number in own for severity in range(1, 6)]
+  shape = (32, 32, 3)
+  assert corruption_error.CorruptionError(corruptions=chosen).views(shape).ids.tolist() == [0, *ids]
+  flips = flip_rate.FlipRate(corruptions=chosen, frames=5).views(shape)
+  assert flips.ids.tolist() == ids
+  assert flips.parameters['draws'].tolist() == [number + 1 for number in own for _ in range(5)]
+  environments = systematic.Systematic(environments=('fog', ROTATION)).views(shape).ids.tolist()
+  assert environments[:6] == [0, *ids[:5]] and min(environments[6:]) > 1000

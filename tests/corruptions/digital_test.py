@@ -1,23 +1,24 @@
 """Brightness, contrast, saturate, pixelate and jpeg_compression against plain references."""
 
-from __future__ import annotations
-
+import colorsys
 import io
-import pathlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib import colors
 from PIL import Image
 
-from robustness.corruptions import corrupt, digital
+from robustness.corruptions import corrupt, digital, pixels
 from robustness.corruptions.catalog import TABLES
 from robustness.corruptions.names import SEVERITIES
 from tests.corruptions.pictures import constants, from_draws, natural, photographs, share_within
 
 NAMES = ('brightness', 'contrast', 'saturate', 'pixelate', 'jpeg_compression')
-KEY = jax.random.key(0)
+KEY, BOX = jax.random.key(0), Image.Resampling.BOX
+SPECIAL = [[[0, 0, 0], [1, 1, 1], [0.5, 0.5, 0.5], [1, 0, 0]]]
+SPECIAL = np.array([*SPECIAL, [[0, 1, 0], [0, 0, 1], [1, 1, 0], [0.2, 0.7, 0.7]]], np.float32)
 
 
 def ours(name: str, picture: np.ndarray, severity: int, side: int) -> np.ndarray:
@@ -39,8 +40,7 @@ def reference(name: str, picture: np.ndarray, own: list[float]) -> np.ndarray:
   levels = Image.fromarray(np.round(x * 255).astype(np.uint8))
   if name == 'pixelate':
     small = [int(n * own[0]) for n in levels.size]
-    box = Image.Resampling.BOX
-    return np.asarray(levels.resize(small, box).resize(levels.size, box)) / 255
+    return np.asarray(levels.resize(small, BOX).resize(levels.size, BOX)) / 255
   file = io.BytesIO()
   levels.save(file, 'JPEG', quality=int(own[0]))
   return np.asarray(Image.open(file)) / 255
@@ -48,7 +48,7 @@ def reference(name: str, picture: np.ndarray, own: list[float]) -> np.ndarray:
 
 @pytest.mark.parametrize('side', [32, 64, 224])
 @pytest.mark.parametrize('name', NAMES)
-def test_pictures_agree(shared_dir: pathlib.Path, name: str, side: int) -> None:
+def test_pictures_agree(shared_dir, name, side):
   pictures = [photographs(shared_dir, side, 1)[0], *([natural(45, 64, seed=3)] * (side == 64))]
   for severity in SEVERITIES:
     for picture in pictures:
@@ -56,45 +56,73 @@ def test_pictures_agree(shared_dir: pathlib.Path, name: str, side: int) -> None:
       assert share_within(ours(name, picture, severity, side), theirs) >= 0.99
 
 
-def pixelated_by_pillow(levels: np.ndarray, scale: float, enlarge: int) -> np.ndarray:
+def pixelated_by_pillow(levels: np.ndarray, scale: float, enlarge=BOX) -> np.ndarray:
   """Pillow's own pixelation of uint8 [H, W, C], as the released generator does it."""
   planes = [Image.fromarray(levels[:, :, c]) for c in range(levels.shape[2])]
   small = [int(n * scale) for n in planes[0].size]
-  return np.stack(
-    [np.asarray(p.resize(small, Image.Resampling.BOX).resize(p.size, enlarge)) for p in planes], -1
-  )
+  enlarged = [p.resize(small, BOX).resize(p.size, enlarge) for p in planes]
+  return np.stack([np.asarray(plane) for plane in enlarged], -1)
 
 
 @pytest.mark.parametrize('quantize', [None, 'floor', 'round'])
 @pytest.mark.parametrize(
   ('height', 'width'), [(32, 32), (64, 45), (100, 69), (224, 224), (96, 299)]
 )
-def test_pixelate_is_pillows_to_the_bit(height: int, width: int, quantize: str | None) -> None:
+def test_pixelate_is_pillows_to_the_bit(height, width, quantize):
   levels = np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
   for side, table in TABLES.items():
     for severity, scale in zip(SEVERITIES, table['pixelate']['scale'], strict=True):
-      released = pixelated_by_pillow(levels, scale, Image.Resampling.BOX)
+      released = pixelated_by_pillow(levels, scale)
       image = levels.astype(np.float32) / 255
       ours = np.asarray(corrupt(KEY, image, 'pixelate', severity, quantize, side=side))
       np.testing.assert_array_equal(ours, released.astype(np.float32) / np.float32(255))
 
 
 @pytest.mark.parametrize('size', [8, 17, 28, 32, 45, 64, 69, 96, 100, 224, 299])
-def test_boxes_are_pillows_for_every_side_and_scale(size: int) -> None:
+def test_boxes_are_pillows_for_every_side_and_scale(size):
   scales = {scale for table in TABLES.values() for scale in table['pixelate']['scale']}
   ramp = np.random.default_rng(size).integers(0, 256, (1, size, 1), np.uint8)
   for scale in scales:
-    members = digital.shrinking(size, scale)
-    exact = (members @ ramp[0, :, 0] / members.sum(1))[digital.repeats(size, scale)]
+    small = int(size * scale)
+    members, repeats = digital.boxes(size, small), digital.boxes(small, size)
+    exact = (members @ ramp[0, :, 0] / members.sum(1))[repeats.argmax(1)]
     nearest = [Image.Resampling.NEAREST] if size in (32, 64, 224) else []
-    for enlarge in (Image.Resampling.BOX, *nearest):
+    for enlarge in (BOX, *nearest):
       line = np.repeat(ramp, 8, 0)
       theirs = pixelated_by_pillow(line, scale, enlarge)[0, :, 0].astype(float)
       assert np.abs(exact - theirs).max() <= 0.5 + 1e-6, (size, scale)
 
 
-def test_pixelated_pictures_have_as_many_lines_as_the_small_one() -> None:
+def test_pixelated_pictures_have_as_many_lines_as_the_small_one():
   picture = natural(224, 224, 1)
   for severity, lines in zip(SEVERITIES, (134, 112, 89, 67, 56), strict=True):
     pixelated = ours('pixelate', picture, severity, 224)
     assert len(np.unique(pixelated[:, :, 0].round(6), axis=0)) == lines
+
+
+@pytest.mark.parametrize('picture', [natural(20, 17), SPECIAL])
+def test_value_and_saturation_are_those_of_matplotlib(picture):
+  for shift in (0.05, 0.3, 0.5):
+    ours = jax.jit(pixels.shift_value)(picture, shift)
+    np.testing.assert_allclose(ours, reference('brightness', picture, [shift]), atol=1e-6)
+  for own in ((0.1, 0), (2, 0), (5, 0.1), (20, 0.2), (30, 0.2)):
+    ours = jax.jit(pixels.scale_saturation)(picture, *own)
+    np.testing.assert_allclose(ours, reference('saturate', picture, own), atol=2e-5)
+
+
+def test_grey_images_and_a_grey_pixel_that_turns_reddish_as_hue_zero_does():
+  ours = pixels.scale_saturation(jnp.full((1, 1, 3), 0.5), jnp.float32(20), jnp.float32(0.2))
+  assert colorsys.rgb_to_hsv(0.5, 0.5, 0.5)[0] == 0
+  np.testing.assert_allclose(ours[0, 0], colorsys.hsv_to_rgb(0, 0.2, 0.5), atol=1e-6)
+  picture = natural(6, 5, 1)
+  np.testing.assert_array_equal(pixels.grey(picture), picture)
+  np.testing.assert_array_equal(pixels.scale_saturation(picture, 3.0, 0.1), picture)
+  shifted = pixels.shift_value(picture, 0.2)
+  np.testing.assert_allclose(shifted, np.clip(picture + 0.2, 0, 1), atol=1e-6)
+  colours = natural(6, 5)
+  grey = pixels.grey(colours)[..., 0]
+  np.testing.assert_allclose(grey, colours @ [0.299, 0.587, 0.114], atol=1e-6)
+  water = jnp.array([[[0.2, 0.4, 0.6]]])
+  assert pixels.like_channels(water, jnp.zeros((2, 2, 3))) is water
+  on_grey = pixels.like_channels(water, jnp.zeros((2, 2, 1)))
+  np.testing.assert_allclose(on_grey, [[[0.363]]], atol=1e-6)

@@ -1,7 +1,5 @@
 """The shared image operations against numpy and scipy, at every border and at odd sizes."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,20 +21,16 @@ def by_plane(function, image: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize('border', BORDERS)
 @pytest.mark.parametrize('size', [2, 3, 8])
-def test_borders_are_numpys_at_any_distance(border: str, size: int) -> None:
+def test_borders_are_numpys_at_any_distance(border, size):
   line = np.pad(np.arange(size), 20, mode=NUMPY[border])
   index = filters.border_index(jnp.arange(-20, size + 20), size, border)
   np.testing.assert_array_equal(index, line)
-
-
-@pytest.mark.parametrize('border', BORDERS)
-def test_a_single_pixel_is_its_own_border(border: str) -> None:
-  assert not np.asarray(filters.border_index(jnp.arange(-3, 4), 1, border)).any()
+  assert not np.asarray(filters.border_index(jnp.arange(-3, 4), 1, border)).any(), 'its own border'
 
 
 @pytest.mark.parametrize('border', BORDERS)
 @pytest.mark.parametrize('shape', SHAPES)
-def test_gaussian_filter_is_scipys(border: str, shape: tuple[int, int]) -> None:
+def test_gaussian_filter_is_scipys(border, shape):
   image = natural(*shape)
   smooth = jax.jit(lambda x, s: filters.gaussian_filter(x, s, 9.0, border))
   for sigma in (0, 0.05, 0.7, 2.44, 9):
@@ -48,7 +42,7 @@ def test_gaussian_filter_is_scipys(border: str, shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize('shape', SHAPES)
 @pytest.mark.parametrize('side', [1, 5, 9, 21])
-def test_correlate_is_scipys(shape: tuple[int, int], side: int) -> None:
+def test_correlate_is_scipys(shape, side):
   image, kernel = natural(*shape), np.random.default_rng(0).normal(size=(side, side))
   ours = filters.correlate(image, jnp.asarray(kernel, jnp.float32))
   theirs = by_plane(lambda x: scipy.ndimage.correlate(x, kernel, mode='mirror'), image)
@@ -56,7 +50,7 @@ def test_correlate_is_scipys(shape: tuple[int, int], side: int) -> None:
 
 
 @pytest.mark.parametrize('size', [33, 96, 224])
-def test_zoom_of_the_centre_is_scipys(size: int) -> None:
+def test_zoom_of_the_centre_is_scipys(size):
   line = np.random.default_rng(2).uniform(size=size)
   zooms = np.array([1.0, 1.01, 1.11, 1.2500000000000002, 1.75, 2.0, 3.0, 4.5])
   places = filters.zoom_coordinates(size, zooms)
@@ -71,7 +65,7 @@ def test_zoom_of_the_centre_is_scipys(size: int) -> None:
 
 
 @pytest.mark.parametrize('angle', [-135.0, -60.0, 0.0, 130.0])
-def test_motion_blur_draws_its_taps(angle: float) -> None:
+def test_motion_blur_draws_its_taps(angle):
   point = np.zeros((41, 41, 1), np.float32)
   point[20, 20] = 1
   blurred = np.asarray(filters.motion_blur(point, 6, 3.0, angle, 8))[..., 0]

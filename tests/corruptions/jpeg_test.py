@@ -1,9 +1,6 @@
 """The JPEG codec against Pillow's libjpeg: to the bit, at any size and quality."""
 
-from __future__ import annotations
-
 import io
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +17,13 @@ round_trip = jax.jit(jpeg.round_trip)
 def through_a_file(picture: np.ndarray, quality: int) -> np.ndarray:
   levels = np.round(picture * 255).astype(np.uint8)
   file = io.BytesIO()
-  Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels).save(
-    file, 'JPEG', quality=quality
-  )
+  plane = levels[..., 0] if levels.shape[-1] == 1 else levels
+  Image.fromarray(plane).save(file, 'JPEG', quality=quality)
   return np.asarray(Image.open(file)).reshape(levels.shape) / 255
 
 
 @pytest.mark.parametrize('side', [32, 64, 224])
-def test_real_pictures_come_back_as_from_a_file(shared_dir: pathlib.Path, side: int) -> None:
+def test_real_pictures_come_back_as_from_a_file(shared_dir, side):
   for picture in photographs(shared_dir, side, 2):
     for quality in (80, 40, 25, 15, 7):
       ours = round_trip(picture, quality)
@@ -38,26 +34,23 @@ def test_real_pictures_come_back_as_from_a_file(shared_dir: pathlib.Path, side: 
 
 @pytest.mark.parametrize(
   ('height', 'width'),
-  [(1, 1), (2, 3), (3, 2), (4, 4), (5, 5), (8, 9), (16, 17), (17, 16), (31, 33), (33, 45)],
+  [
+    *((1, 1), (2, 3), (3, 2), (4, 4), (5, 5), (8, 9), (16, 17)),
+    *((17, 16), (31, 33), (33, 45), (40, 40)),
+  ],
 )
 @pytest.mark.parametrize('channels', [1, 3])
-def test_any_size_and_grey(height: int, width: int, channels: int) -> None:
-  picture = np.random.default_rng(height * width).integers(
-    0, 256, (height, width, channels)
-  ) / np.float32(255)
-  for quality in (90, 50, 20):
+def test_any_size_quality_and_grey(height, width, channels):
+  random = np.random.default_rng(height * width)
+  picture = random.integers(0, 256, (height, width, channels)) / np.float32(255)
+  every = (1, 10, 49, 50, 51, 75, 95, 100)
+  for quality in every if height == 40 else (90, 50, 20):
     ours = round_trip(picture, quality)
     assert share_within(ours, through_a_file(picture, quality), 0) >= 0.999
 
 
-@pytest.mark.parametrize('quality', [1, 10, 49, 50, 51, 75, 95, 100])
-def test_noise_at_any_quality(quality: int) -> None:
-  picture = np.random.default_rng(0).integers(0, 256, (40, 40, 3)) / np.float32(255)
-  assert share_within(round_trip(picture, quality), through_a_file(picture, quality), 0) >= 0.999
-
-
 @pytest.mark.parametrize('quality', [1, 25, 50, 80, 100])
-def test_quantisation_steps_are_those_in_the_file(quality: int) -> None:
+def test_quantisation_steps_are_those_in_the_file(quality):
   file = io.BytesIO()
   Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file, 'JPEG', quality=quality)
   stored = Image.open(file).quantization
@@ -65,21 +58,14 @@ def test_quantisation_steps_are_those_in_the_file(quality: int) -> None:
     np.testing.assert_array_equal(np.ravel(jpeg.quantisation(table, quality)), stored[index])
 
 
-def test_the_integer_transform_is_a_scaled_orthonormal_dct() -> None:
+def test_the_integer_transform_is_a_scaled_orthonormal_dct():
   k, n = np.mgrid[:8, :8]
   cosines = np.cos(np.pi * (2 * n + 1) * k / 16) * np.where(k == 0, 1, np.sqrt(2))
   assert np.abs(jpeg.DCT - 2**13 * cosines).max() < 1.5
   np.testing.assert_allclose(jpeg.DCT.T @ jpeg.DCT, 8 * 2.0**26 * np.eye(8), atol=2**19)
 
 
-def test_a_flat_picture_and_already_coded_levels_survive() -> None:
-  flat = np.full((20, 20, 3), 128 / 255, np.float32)
-  np.testing.assert_allclose(round_trip(flat, 10), flat, atol=1e-6)
-  with_fractions = flat + 0.3 / 255
-  np.testing.assert_array_equal(round_trip(with_fractions, 10), round_trip(flat, 10))
-
-
-def test_result_is_levels_in_range_for_traced_qualities_and_batches() -> None:
+def test_results_are_levels_in_range_and_flat_or_already_coded_ones_survive():
   pictures = np.stack([natural(24, 24, seed=s) for s in range(3)])
   qualities = jnp.array([90, 40, 7])
   batch = jax.jit(jax.vmap(jpeg.round_trip))(pictures, qualities)
@@ -88,9 +74,13 @@ def test_result_is_levels_in_range_for_traced_qualities_and_batches() -> None:
   levels = np.asarray(batch) * 255
   assert levels.min() >= 0 and levels.max() <= 255.001
   np.testing.assert_allclose(levels, np.round(levels), atol=1e-3)
+  flat = np.full((20, 20, 3), 128 / 255, np.float32)
+  np.testing.assert_allclose(round_trip(flat, 10), flat, atol=1e-6)
+  with_fractions = flat + 0.3 / 255
+  np.testing.assert_array_equal(round_trip(with_fractions, 10), round_trip(flat, 10))
 
 
-def test_colours_are_converted_as_libjpeg_does_in_integers() -> None:
+def test_colours_are_converted_as_libjpeg_does_in_integers():
   ends = np.array([0, 1, 2, 127, 128, 129, 253, 254, 255])
   corners = np.stack(np.meshgrid(ends, ends, ends), -1).reshape(1, -1, 3)
   random = np.random.default_rng(0).integers(0, 256, (300, 729, 3))
@@ -106,13 +96,7 @@ def test_colours_are_converted_as_libjpeg_does_in_integers() -> None:
   for mine, theirs in zip(ours, planes, strict=True):
     np.testing.assert_array_equal(mine, theirs)
   y, cb, cr = levels[..., 0], levels[..., 1] - 128, levels[..., 2] - 128
-  colours = np.stack(
-    [
-      y + ((91881 * cr + (1 << 15)) >> 16),
-      y + ((-22554 * cb - 46802 * cr + (1 << 15)) >> 16),
-      y + ((116130 * cb + (1 << 15)) >> 16),
-    ],
-    -1,
-  )
+  shifted = [(91881 * cr), (-22554 * cb - 46802 * cr), (116130 * cb)]
+  colours = np.stack([y + ((part + (1 << 15)) >> 16) for part in shifted], -1)
   mine = jax.jit(jpeg.to_rgb)(*np.moveaxis(levels, -1, 0).astype(np.int32))
   np.testing.assert_array_equal(mine, np.clip(colours, 0, 255))

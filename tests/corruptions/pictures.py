@@ -1,7 +1,5 @@
 """Pictures to corrupt, photographs and smooth random ones, and what several references need."""
 
-from __future__ import annotations
-
 import functools
 import math
 import pathlib
@@ -40,9 +38,8 @@ def natural(height: int, width: int, channels: int = 3, seed: int = 0) -> np.nda
   falloff = 1 / np.maximum(frequency, 1 / max(height, width))
 
   def field() -> np.ndarray:
-    return np.fft.irfft2(
-      np.fft.rfft2(random.normal(size=(height, width))) * falloff, s=(height, width)
-    )
+    noise = np.fft.rfft2(random.normal(size=(height, width)))
+    return np.fft.irfft2(noise * falloff, s=(height, width))
 
   grey = field()
   stack = np.stack([grey + 0.4 * field() for _ in range(channels)], -1)
@@ -61,6 +58,11 @@ def share_within(first: np.ndarray, second: np.ndarray, levels: float = 1.0) -> 
   """Returns the fraction of values that differ by at most so many levels of 255."""
   difference = np.abs(np.asarray(first, np.float64) - np.asarray(second, np.float64)) * 255
   return float((difference <= levels + 1e-3).mean())
+
+
+def floor_levels(x: np.ndarray) -> np.ndarray:
+  """Returns values truncated to levels / 255."""
+  return np.floor(np.clip(x, 0, 1) * 255 + 1e-9) / 255
 
 
 def constants(name: str, side: int, severity: int) -> list[Any]:
@@ -84,9 +86,8 @@ def smooth(x: np.ndarray, sigma: float, mode: str = 'nearest', truncate: float =
 def sample(picture: np.ndarray, y: np.ndarray, x: np.ndarray, mode: str) -> np.ndarray:
   """Samples each channel of [H, W, C] bilinearly by SciPy, in float64."""
   planes = np.moveaxis(picture.astype(np.float64), -1, 0)
-  return np.stack(
-    [scipy.ndimage.map_coordinates(plane, [y, x], order=1, mode=mode) for plane in planes], -1
-  )
+  at = functools.partial(scipy.ndimage.map_coordinates, coordinates=[y, x], order=1, mode=mode)
+  return np.stack([at(plane) for plane in planes], -1)
 
 
 def motion(x: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray:
@@ -95,10 +96,8 @@ def motion(x: np.ndarray, radius: int, sigma: float, angle: float) -> np.ndarray
   turn, total = np.deg2rad(angle), np.zeros(x.shape)
   for i, weight in enumerate(weights / weights.sum()):
     down, right = (math.ceil(i * f(turn) - 0.5) for f in (np.sin, np.cos))
-    rows, columns = (
-      np.clip(np.arange(n) + step, 0, n - 1)
-      for n, step in zip(x.shape, (down, right), strict=False)
-    )
+    steps = zip(x.shape, (down, right), strict=False)
+    rows, columns = (np.clip(np.arange(n) + step, 0, n - 1) for n, step in steps)
     total += weight * x[rows][:, columns]
   return total
 

@@ -1,22 +1,26 @@
 """The released sets: their sizes, 8-bit values and files, what differs, and what results say."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
-import pathlib
 
 import jax
 import numpy as np
 import pytest
 from PIL import Image
 
-from robustness.core.errors import InputError
-from robustness.corruptions.released import RELEASED, Provenance
-from robustness.corruptions.views import CorruptionViews
+from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.views import CorruptionViews, Provenance
 from robustness.evaluation.provenance import data_digest
 from robustness.evaluation.records import Layout, Records
+from tests.corruptions.digital_test import reference
+from tests.corruptions.pictures import constants, natural, share_within, smooth, zoom_blur
+from tests.refusals import refused
 
+SIDE = 64
+WITHOUT_DRAWS = (
+  *('gaussian_blur', 'zoom_blur', 'brightness', 'contrast', 'saturate'),
+  *('pixelate', 'jpeg_compression'),
+)
 SETTINGS = {'corruptions': ('contrast',), 'severities': (3,)}
 
 
@@ -28,6 +32,12 @@ def shown(views: CorruptionViews, image: np.ndarray, place: int) -> np.ndarray:
   return np.asarray(result) * 255
 
 
+def through_a_file(levels: np.ndarray) -> np.ndarray:
+  file = io.BytesIO()
+  Image.fromarray(levels.astype(np.uint8)).save(file, 'JPEG', quality=85, optimize=True)
+  return np.asarray(Image.open(file)).astype(float)
+
+
 def photograph(side: int) -> np.ndarray:
   """Returns a smooth picture of floats that are no levels, float32 [side, side, 3]."""
   y, x = np.mgrid[:side, :side] / side
@@ -35,18 +45,12 @@ def photograph(side: int) -> np.ndarray:
   return np.stack(waves, -1).astype(np.float32)
 
 
-def test_images_of_64_pixels_go_through_a_jpeg_file_of_quality_85() -> None:
+def test_images_of_64_pixels_go_through_a_file_and_those_of_32_are_truncated():
   image = np.round(photograph(64) * 255).astype(np.float32) / 255
   truncated = shown(CorruptionViews(**SETTINGS, quantize='floor'), image, 1)
-  file = io.BytesIO()
-  Image.fromarray(np.round(truncated).astype(np.uint8)).save(file, 'JPEG', quality=85)
-  expected = np.asarray(Image.open(file)).astype(float)
   stored = shown(CorruptionViews(**SETTINGS, protocol='as_released'), image, 1)
-  np.testing.assert_allclose(stored, expected, atol=1e-3)
+  np.testing.assert_allclose(stored, through_a_file(truncated.round()), atol=1e-3)
   assert np.abs(stored - truncated).max() > 1
-
-
-def test_images_of_32_pixels_are_truncated_and_clean_ones_rounded() -> None:
   image = photograph(32)
   views = CorruptionViews(**SETTINGS, protocol='as_released')
   levels = np.round(image * 255).astype(np.float32)
@@ -58,55 +62,20 @@ def test_images_of_32_pixels_are_truncated_and_clean_ones_rounded() -> None:
   np.testing.assert_allclose(shown(views, image, 1), floor, atol=1e-3)
 
 
-def test_a_protocol_that_the_data_cannot_follow_is_refused() -> None:
+def test_a_protocol_that_the_data_cannot_follow_is_refused_and_records_of_the_exact_one_stay():
   views = CorruptionViews(**SETTINGS, protocol='as_released')
-  with pytest.raises(InputError, match=r'images are 28 × 28.*32, 64, 224 pixels'):
-    views.views((28, 28, 1))
-  with pytest.raises(InputError, match='images are 256 × 224'):
-    views.views((256, 224, 3))
-  with pytest.raises(InputError, match='constants is 64'):
-    CorruptionViews(**SETTINGS, protocol='as_released', constants=64).views((32, 32, 3))
+  other = CorruptionViews(**SETTINGS, protocol='as_released', constants=64)
+  refused('constants is 64', other.views, (32, 32, 3))
+  refused(r'images are 28 × 28.*32, 64, 224 pixels', views.views, (28, 28, 1))
+  refused('images are 256 × 224', views.views, (256, 224, 3))
   assert views.views((32, 32, 3)).image_shape == (32, 32, 3), 'resized to the network afterwards'
-
-
-def test_records_of_the_exact_protocol_are_those_of_before() -> None:
   assert 'protocol' not in CorruptionViews().recording
   assert CorruptionViews(protocol='as_released').recording['protocol'] == 'as_released'
 
 
-def test_what_differs_from_a_released_set_is_said() -> None:
-  shape = (224, 224, 3)
-  exact, followed = CorruptionViews(), CorruptionViews(protocol='as_released')
-  assert RELEASED[224].setting_differences(exact, shape) == [
-    'frost is drawn, not photographed',
-    'values are not rounded to 8 bits as released',
-    'images are not stored as JPEG, quality 85',
-  ]
-  assert RELEASED[224].setting_differences(followed, shape) == ['frost is drawn, not photographed']
-  known = {'name': 'cifar10:3.0.2', 'split': 'test'}
-  assert RELEASED[32].data_differences(known, 10_000) == []
-  assert RELEASED[32].data_differences({'source': 'digits'}, 300) == [
-    'the data are not known to be those of CIFAR-10-C and CIFAR-100-C',
-    '300 of 10000 images',
-  ]
-  photographs = {'name': 'imagenet2012:5.1.0', 'split': 'validation', 'resize': 256, 'crop': 224}
-  as_pillow = {**photographs, 'interpolation': 'bilinear', 'resized_by': 'pillow'}
-  assert RELEASED[224].data_differences(as_pillow, 50_000) == []
-  otherwise = {**as_pillow, 'interpolation': 'bicubic'}
-  assert RELEASED[224].data_differences(otherwise, 50_000) == [
-    'images were prepared otherwise, without config.data.interpolation=bilinear'
-  ]
-
-
-FOLLOWED = Provenance(
-  CorruptionViews(protocol='as_released', photographs='imagecorruptions'),
-  False,
-  {'source': 'tfds', 'name': 'cifar10:3.0.2', 'split': 'test'},
-  'ab12',
-  10_000,
-  (32, 32, 3),
-  "RobustBench's Standard",
-)
+MADE = CorruptionViews(protocol='as_released', photographs='imagecorruptions')
+TFDS = {'source': 'tfds', 'name': 'cifar10:3.0.2', 'split': 'test'}
+FOLLOWED = Provenance(MADE, False, TFDS, 'ab12', 10_000, (32, 32, 3), "RobustBench's Standard")
 
 
 def value(provenance: Provenance, what: str) -> str:
@@ -114,79 +83,78 @@ def value(provenance: Provenance, what: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def without_photographs(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_photographs(monkeypatch):
   """The package of photographs need not be installed."""
   facts = property(lambda self: {'frost': {'source': 'photographs', 'from': self.photographs}})
   monkeypatch.setattr(CorruptionViews, 'facts', facts)
 
 
-def test_a_run_that_follows_the_protocol_compares_but_for_the_draws() -> None:
+def test_what_follows_the_protocol_or_is_released_compares_and_tiny_imagenet_made_here_not():
   assert value(FOLLOWED, 'comparable with published tables').startswith('yes, but for the random')
   assert value(FOLLOWED, 'storage') == '8-bit arrays'
   assert value(FOLLOWED, 'frost') == 'photographs, imagecorruptions'
   assert value(FOLLOWED, 'data') == 'tfds, cifar10:3.0.2, test'
   assert value(FOLLOWED, 'mCE divides by').startswith('RobustBench')
+  # Clean images of 64 pixels are known to differ from those released.
+  what, settings = 'comparable with published tables', CorruptionViews()
+  stored = dataclasses.replace(FOLLOWED, stored=True, settings=settings)
+  stored = dataclasses.replace(stored, description={'source': 'cifar10_c'})
+  assert value(stored, what) == 'yes'
+  assert 'protocol' not in dict(stored.table().rows)
+  subset = {'source': 'imagenet_c', 'listed': 'robustbench'}
+  chosen = dataclasses.replace(stored, description=subset, image_shape=(224, 224, 3))
+  chosen = dataclasses.replace(chosen, num_images=5000)
+  assert value(chosen, 'images') == "5000, RobustBench's subset"
+  assert value(chosen, what).startswith("yes, with RobustBench's")
+  assert '4999 of 50000 images' in value(dataclasses.replace(chosen, num_images=4999), what)
+  described = {'source': 'folder', 'name': 'tiny_imagenet', 'split': 'val'}
+  tiny = dataclasses.replace(FOLLOWED, description=described, image_shape=(64, 64, 3))
+  assert value(tiny, what) == 'no: the clean images of Tiny-ImageNet-C were not released'
+  stored = dataclasses.replace(tiny, stored=True, description={'source': 'tiny_imagenet_c'})
+  assert value(stored, what) == 'yes'
+
+
+PREPARED = {'name': 'imagenet2012:5.1.0', 'split': 'validation', 'resize': 256, 'crop': 224}
+PREPARED |= {'interpolation': 'bilinear', 'resized_by': 'pillow'}
+DRAWN_FROST = {'settings': dataclasses.replace(FOLLOWED.settings, photographs='')}
+IMAGENET = {**DRAWN_FROST, 'description': PREPARED, 'num_images': 50_000}
+IMAGENET |= {'image_shape': (224, 224, 3)}
+DRAWN, FLOATS = 'frost is drawn, not photographed', 'values are not rounded to 8 bits as released'
+SHORT = dataclasses.replace(FOLLOWED.settings, severities=(5,))
+UNKNOWN = 'the data are not known to be those of CIFAR-10-C and CIFAR-100-C'
 
 
 @pytest.mark.parametrize(
-  ('changes', 'reason'),
+  ('changes', 'reasons'),
   [
-    ({'settings': CorruptionViews(photographs='x')}, 'not rounded to 8 bits'),
-    ({'settings': dataclasses.replace(FOLLOWED.settings, photographs='')}, 'frost is drawn'),
-    (
-      {'settings': dataclasses.replace(FOLLOWED.settings, severities=(5,))},
-      'without severity 1, 2, 3, 4',
-    ),
-    ({'num_images': 1000}, '1000 of 10000 images'),
-    ({'description': {'source': 'digits'}}, 'not known to be those of CIFAR-10-C'),
+    ({'settings': CorruptionViews(photographs='x')}, [FLOATS]),
+    (DRAWN_FROST, [DRAWN]),
+    ({'settings': SHORT}, ['without severity 1, 2, 3, 4']),
+    ({'num_images': 1000}, ['1000 of 10000 images']),
+    ({'description': {'source': 'digits'}, 'num_images': 300}, [UNKNOWN, '300 of 10000 images']),
     (
       {'settings': CorruptionViews(), 'image_shape': (28, 28, 1)},
-      'images are 28 × 28, not 32 × 32',
+      ['images are 28 × 28, not 32 × 32', DRAWN, FLOATS],
     ),
-    ({'stored': True}, 'the source tfds is no released set'),
+    ({'stored': True}, ['the source tfds is no released set']),
+    (
+      IMAGENET | {'settings': CorruptionViews()},
+      [DRAWN, FLOATS, 'images are not stored as JPEG, quality 85'],
+    ),
+    (IMAGENET, [DRAWN]),
+    (
+      IMAGENET | {'description': PREPARED | {'interpolation': 'bicubic'}},
+      ['images were prepared otherwise, without config.data.interpolation=bilinear', DRAWN],
+    ),
   ],
 )
-def test_each_difference_is_said(changes: dict, reason: str) -> None:
-  words = value(dataclasses.replace(FOLLOWED, **changes), 'comparable with published tables')
-  assert words.startswith('no: ') and reason in words
+def test_each_difference_is_said(changes, reasons):
+  changed = dataclasses.replace(FOLLOWED, **changes)
+  assert changed.differences == reasons
+  assert value(changed, 'comparable with published tables').startswith('no: ' + reasons[0])
 
 
-def test_released_files_as_they_are_compare() -> None:
-  stored = dataclasses.replace(
-    FOLLOWED, stored=True, settings=CorruptionViews(), description={'source': 'cifar10_c'}
-  )
-  assert value(stored, 'comparable with published tables') == 'yes'
-  assert 'protocol' not in dict(stored.table().rows)
-
-
-def test_the_subset_of_robustbench_compares_with_its_own_numbers() -> None:
-  chosen = dataclasses.replace(
-    FOLLOWED,
-    stored=True,
-    settings=CorruptionViews(),
-    description={'source': 'imagenet_c', 'listed': 'robustbench'},
-    image_shape=(224, 224, 3),
-    num_images=5000,
-  )
-  assert value(chosen, 'images') == "5000, RobustBench's subset"
-  assert value(chosen, 'comparable with published tables').startswith("yes, with RobustBench's")
-  fewer = dataclasses.replace(chosen, num_images=4999)
-  assert '4999 of 50000 images' in value(fewer, 'comparable with published tables')
-
-
-def test_images_of_64_pixels_are_known_to_differ_from_those_released() -> None:
-  tiny = dataclasses.replace(
-    FOLLOWED,
-    description={'source': 'folder', 'name': 'tiny_imagenet', 'split': 'val'},
-    image_shape=(64, 64, 3),
-  )
-  words = value(tiny, 'comparable with published tables')
-  assert words == 'no: the clean images of Tiny-ImageNet-C were not released'
-  stored = dataclasses.replace(tiny, stored=True, description={'source': 'tiny_imagenet_c'})
-  assert value(stored, 'comparable with published tables') == 'yes'
-
-
-def test_the_digest_tells_images_and_not_their_order(tmp_path: pathlib.Path) -> None:
+def test_the_digest_tells_images_and_not_their_order(tmp_path):
   def digest(name: str, ids: list[int], digests: list[int] | None) -> str:
     records = Records(tmp_path / name, Layout(3, 1, 3, 1), {})
     arrays = {'example_id': np.array(ids), 'rank': np.zeros((3, 1), np.int32)}
@@ -199,3 +167,30 @@ def test_the_digest_tells_images_and_not_their_order(tmp_path: pathlib.Path) -> 
   assert digest('b', [2, 0, 1], [9, 7, 8]) == first
   assert digest('c', [0, 1, 2], [7, 8, 1]) != first
   assert digest('d', [0, 1, 2], None) == ''
+
+
+def as_generated(name: str, picture: np.ndarray, severity: int) -> np.ndarray:
+  """A file of the set: corrupted in float64, truncated, stored as JPEG of quality 85."""
+  own = constants(name, SIDE, severity)
+  x = picture.astype(np.float64)
+  if name == 'gaussian_blur':
+    made = smooth(x, own[0])
+  elif name == 'zoom_blur':
+    made = zoom_blur(x, own[0])
+  else:
+    made = reference(name, picture, own)
+  return through_a_file(np.floor(np.clip(made, 0, 1) * 255 + 2**-12)) / 255
+
+
+def test_files_made_here_are_those_of_the_generator():
+  """All that draws nothing, at every severity: 35 files."""
+  study = CorruptionViews(corruptions=WITHOUT_DRAWS, protocol='as_released')
+  picture = natural(SIDE, SIDE, seed=4)
+  views = study.views(picture.shape)
+  show = jax.jit(views.show)
+  names = [(name, severity) for name in study.names for severity in SEVERITIES]
+  assert len(names) == len(views) - 1 == 35
+  for place, (name, severity) in enumerate(names, 1):
+    parameters = {key: values[place] for key, values in views.parameters.items()}
+    ours = show(jax.random.key(0), {'image': picture}, parameters)
+    assert share_within(ours, as_generated(name, picture, severity), 2) > 0.99, (name, severity)

@@ -1,13 +1,22 @@
-"""Stored corrupted rows as a table, whatever their order, and what is refused."""
+"""Stored corrupted rows: as a table, whatever their order; the numbers of made ones; refusals."""
 
-from __future__ import annotations
+import pathlib
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from robustness.config.experiment import Execution
+from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.corruptions.names import NAMES
-from robustness.corruptions.stored import by_part, wanted_parts
+from robustness.core.rows import ArrayRows
+from robustness.corruptions.names import NAMES, NUMBERS
+from robustness.corruptions.stored import StoredOrMade, by_part, wanted_parts
+from robustness.evaluation import one_view
+from robustness.evaluation.study import STUDIES
+from robustness.measure import measure
+from robustness.results import Results
+from tests.networks import CLASSES, tiny_classifier
 
 FOG, SNOW = NAMES.index('fog'), NAMES.index('snow')
 PARTS = [(-1, 0), (SNOW, 2), (FOG, 1), (FOG, 2)]
@@ -46,3 +55,81 @@ def test_what_is_wanted_and_stored() -> None:
     wanted_parts(PARTS, ('snow', 'fog'), (1, 2))
   with pytest.raises(InputError, match='frost are wanted'):
     wanted_parts(PARTS, ('frost',), (1,))
+
+
+SHOWN = {'corruptions': ('contrast', 'gaussian_noise', 'brightness'), 'severities': (1, 3)}
+SHAPE = (32, 32, 3)
+SIX = np.random.default_rng(5).integers(0, 256, (6, *SHAPE), np.uint8)
+LABELS = np.array([0, 1, 2, 3, 0, 2])
+
+
+def study_of(name: str, **settings) -> StoredOrMade:
+  return STUDIES.find(name, 'the study')(**SHOWN, **settings)
+
+
+def stored_rows(clean: bool = True) -> ArrayRows:
+  """Six images, clean and as `SHOWN` makes them of 8 bits, in the order of a released set."""
+  made, rows = study_of('tradeoff', quantize='floor'), ArrayRows(SIX, LABELS, CLASSES)
+  key, table = random_keys.stream(0, made.stream), made.facets(SHAPE)
+  known = [(NUMBERS[name], level) for name, level in table.values[1:]]
+  parts = np.array([(-1, 0), *known], np.int32)
+  order = [view for view in np.lexsort(parts.T[::-1]) if view or clean]
+  six = [one_view.read_row(rows, n) for n in range(6)]
+  shown = [[one_view.show(made, row, view, key) for row in six] for view in order]
+  numbers = parts[order].repeat(6, axis=0)
+  columns = {'corruption': numbers[:, 0], 'severity': numbers[:, 1]}
+  columns['base_id'] = np.tile(np.arange(10, 16, dtype=np.int32), len(order))
+  images = np.rint(255 * np.concatenate(shown)).astype(np.uint8)
+  facts = {'stored': True, 'parts': len(order), 'clean_images': clean}
+  return ArrayRows(images, np.tile(LABELS, len(order)), CLASSES, columns=columns, facts=facts)
+
+
+def by_view(results: Results) -> pd.DataFrame:
+  """Returns a table without accuracies by class, which count rows."""
+  table = results.table
+  return table[table['class'].isna()].reset_index(drop=True) if 'class' in table else table
+
+
+@pytest.mark.parametrize(
+  'name', ['corruption_error', 'tradeoff', 'corruption_spectrum', 'calibration']
+)
+def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathlib.Path) -> None:
+  """Blocks of 16 rows hold rows of four parts."""
+  networks = [tiny_classifier(seed, f'net{seed}', SHAPE) for seed in (0, 1)]
+  found = {}
+  for source in ('generated', 'stored'):
+    study = study_of(name, source=source, quantize='floor' if source == 'generated' else '')
+    rows = ArrayRows(SIX, LABELS, CLASSES) if source == 'generated' else stored_rows()
+    study.check(rows, {})
+    execution = Execution(batch_size=16 if source == 'stored' else 0)
+    found[source] = measure(study, execution, networks, rows, tmp_path / source)
+    assert study.figures(found[source])
+  made, stored = found.values()
+  # blocks of another size may round float32 confidences otherwise
+  pd.testing.assert_frame_equal(*map(by_view, found.values()), atol=1e-6)
+  assert set(made.table.quantity) == set(stored.table.quantity)
+  for array in ('gallery', 'gallery_clean', 'spectrum', 'clean_spectrum'):
+    assert (array in made.arrays) == (array in stored.arrays)
+    if array in made.arrays:
+      np.testing.assert_allclose(made.arrays[array], stored.arrays[array], atol=1e-6)
+
+
+def test_sets_without_what_is_measured_are_refused(tmp_path: pathlib.Path) -> None:
+  """Errors need no clean image; what a corruption changes is measured against one."""
+  for name in ('tradeoff', 'corruption_spectrum'):
+    with pytest.raises(InputError, match=f'{name} measures what .*arrays holds no clean images'):
+      study_of(name, source='stored').check(stored_rows(clean=False), {})
+    with pytest.raises(InputError, match='no corruption, severity, base_id'):
+      study_of(name, source='stored').check(ArrayRows(SIX, LABELS, CLASSES), {})
+  errors = study_of('corruption_error', source='stored')
+  results = measure(
+    errors, Execution(), [tiny_classifier(shape=SHAPE)], stored_rows(clean=False), tmp_path
+  )
+  assert 'clean_error' not in set(results.table.quantity)
+
+
+def test_blocks_of_more_parts_than_are_kept_apart_are_refused(tmp_path: pathlib.Path, monkeypatch):
+  monkeypatch.setattr('robustness.studies.corruption_spectrum.MOST_ROWS', 6)
+  study = study_of('corruption_spectrum', source='stored')
+  with pytest.raises(InputError, match=r'batch_size=20 rows holds 4 corrup.*at most 6'):
+    measure(study, Execution(batch_size=20), [], stored_rows(), tmp_path)

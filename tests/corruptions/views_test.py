@@ -1,9 +1,6 @@
 """Corrupted images as a run makes them: the same bits for any batch size, devices and pmap."""
 
-from __future__ import annotations
-
 import dataclasses
-import pathlib
 
 import jax
 import numpy as np
@@ -22,36 +19,26 @@ COUNT, SIDE = 16, 32
 SUMMED = ('glass_blur', 'gaussian_blur', 'fog', 'contrast', 'elastic_transform')
 
 
-def images_of_a_run(
-  folder: pathlib.Path, quantize: str, devices: MeshParallel | PmapParallel, batch_size: int
-) -> np.ndarray:
+def images_of_a_run(folder, quantize: str, devices, batch_size: int) -> np.ndarray:
   """Returns what every row looks like in every view, float32 [views, COUNT, SIDE, SIDE, 3]."""
   study = CorruptionViews(corruptions=SUMMED, severities=(3, 5), quantize=quantize)
-  views = dataclasses.replace(
-    study.views((SIDE, SIDE, 3)),
-    image_shape=(SIDE, SIDE, 3),
-    measure=lambda row, image, view: {'image': image},
-  )
+  shape = (SIDE, SIDE, 3)
+  shown = {'image_shape': shape, 'measure': lambda row, image, view: {'image': image}}
+  views = dataclasses.replace(study.views(shape), **shown)
   evaluator = Evaluator(None, views, random_keys.stream(0, 'corruption_error'), devices)
-  rows = ArrayRows(
-    np.stack([natural(SIDE, SIDE, seed=seed) for seed in range(COUNT)]),
-    np.zeros(COUNT, int),
-    ('a',),
-  )
+  images = np.stack([natural(SIDE, SIDE, seed=seed) for seed in range(COUNT)])
+  rows = ArrayRows(images, np.zeros(COUNT, int), ('a',))
   records = Records(folder, evaluator.layout(COUNT, batch_size), {})
   evaluator.evaluate(rows, records)
   return np.stack([records.column('measure/image', view) for view in range(len(views))])
 
 
 @pytest.mark.parametrize('quantize', ['', 'floor'])
-def test_batch_size_devices_and_pmap_change_no_bit(tmp_path: pathlib.Path, quantize: str) -> None:
+def test_batch_size_devices_and_pmap_change_no_bit(tmp_path, quantize):
   single = MeshParallel(jax.devices()[:1])
   expected = images_of_a_run(tmp_path / 'whole', quantize, single, COUNT)
-  cases = {
-    'single': (single, 1),
-    'mesh': (MeshParallel(jax.devices()[:4]), 8),
-    'pmap': (PmapParallel(jax.devices()[:2]), 6),
-  }
+  mesh, pmap = MeshParallel(jax.devices()[:4]), PmapParallel(jax.devices()[:2])
+  cases = {'single': (single, 1), 'mesh': (mesh, 8), 'pmap': (pmap, 6)}
   for name, (devices, batch_size) in cases.items():
     made = images_of_a_run(tmp_path / name, quantize, devices, batch_size)
     np.testing.assert_array_equal(made, expected, err_msg=name)

@@ -1,9 +1,5 @@
 """Snow, frost and fog against numpy and scipy given the same random numbers; their statistics."""
 
-from __future__ import annotations
-
-import pathlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,45 +12,34 @@ from robustness.corruptions.catalog import TABLES
 from robustness.corruptions.corruption import Strength
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.textures import procedural_textures
-from tests.corruptions.pictures import (
-  from_draws,
-  motion,
-  natural,
-  photographs,
-  sample,
-  share_within,
-  zoomed,
-)
+from tests.corruptions import pictures
 
 KEY = jax.random.key(0)
 
 
 def given(name: str, side: int, severity: int) -> dict[str, float]:
-  return {k: v[severity - 1] for k, v in TABLES[side][name].items()}
+  return dict(zip(TABLES[side][name], pictures.constants(name, side, severity), strict=True))
 
 
-def plain_snow(
-  picture: np.ndarray, noise: np.ndarray, angle: float, c: dict[str, float]
-) -> np.ndarray:
-  flakes = zoomed(c['loc'] + c['scale'] * noise.astype(np.float64), c['zoom'])
+def plain_snow(picture, noise, angle: float, c: dict[str, float]) -> np.ndarray:
+  flakes = pictures.zoomed(c['loc'] + c['scale'] * noise.astype(np.float64), c['zoom'])
   flakes[flakes < c['threshold']] = 0
   flakes = np.floor(np.clip(flakes, 0, 1) * 255)
-  flakes = np.floor(motion(flakes, int(c['radius']), c['sigma'], angle)) / 255
+  flakes = np.floor(pictures.motion(flakes, int(c['radius']), c['sigma'], angle)) / 255
   grey = picture @ np.array([0.299, 0.587, 0.114])
   white = np.maximum(picture, 1.5 * grey[..., None] + 0.5)
   mixed = c['mix'] * picture + (1 - c['mix']) * white
   return np.clip(mixed + flakes[..., None] + np.rot90(flakes, 2)[..., None], 0, 1)
 
 
-@pytest.mark.parametrize('side', [32, 64, 224])
-def test_snow_on_real_pictures_agrees(shared_dir: pathlib.Path, side: int) -> None:
-  picture = photographs(shared_dir, side, 1)[0]
+def test_snow_on_real_pictures_agrees(picture):
+  side = len(picture)
   for severity in SEVERITIES:
     random = np.random.default_rng(severity)
     noise, angle = random.normal(size=(side, side)).astype(np.float32), random.uniform(-135, -45)
-    ours = from_draws('snow', side)({'noise': noise, 'angle': angle}, picture, severity)
+    ours = pictures.from_draws('snow', side)({'noise': noise, 'angle': angle}, picture, severity)
     theirs = plain_snow(picture, noise, angle, given('snow', side, severity))
-    assert share_within(ours, theirs) >= 0.99
+    assert pictures.share_within(ours, theirs) >= 0.99
 
 
 def plain_plasma(side: int, decay: float, random: np.random.Generator) -> np.ndarray:
@@ -91,35 +76,28 @@ def draws_of(side: int, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(('side', 'map_side'), [(32, 32), (64, 64), (224, 256), (299, 512)])
-def test_fog_on_real_pictures_agrees(shared_dir: pathlib.Path, side: int, map_side: int) -> None:
-  picture = photographs(shared_dir, side, 1)[0]
+def test_fog_on_real_pictures_agrees(shared_dir, side, map_side):
+  picture = pictures.photographs(shared_dir, side, 1)[0]
   for severity in SEVERITIES:
     c = given('fog', side, severity)
     cloud = plain_plasma(map_side, c['decay'], np.random.default_rng(severity))[:side, :side, None]
     most = picture.max()
     theirs = np.clip((picture + c['amount'] * cloud) * most / (most + c['amount']), 0, 1)
-    ours = from_draws('fog', side)(draws_of(map_side, severity), picture, severity)
-    assert share_within(ours, theirs) >= 0.99
+    ours = pictures.from_draws('fog', side)(draws_of(map_side, severity), picture, severity)
+    assert pictures.share_within(ours, theirs) >= 0.99
 
 
-def test_the_clouds_of_tfds_are_of_side_512() -> None:
-  image, constants, key = natural(32, 32, 1), TABLES[32]['fog'], jax.random.key(5)
+def test_fog_has_tfds_clouds_covers_any_aspect_ratio_and_is_rougher_where_it_decays_less():
+  image, own, key = pictures.natural(32, 32, 1), TABLES[32]['fog'], jax.random.key(5)
   draws = jax.random.uniform(key, (512**2 - 1,), minval=-1, maxval=1)
-  expected = weather.fog.function(draws, image, Strength(constants, 3))
-  np.testing.assert_allclose(
-    weather.fog(key, image, 3, constants, cloud='tfds'), expected, atol=1e-6
-  )
-
-
-def test_fog_leaves_black_black_and_covers_any_aspect_ratio() -> None:
+  expected = weather.fog.function(draws, image, Strength(own, 3))
+  shown = weather.fog(key, image, 3, own, cloud='tfds')
+  np.testing.assert_allclose(shown, expected, atol=1e-6)
   black, own = np.zeros((40, 33, 3), np.float32), TABLES[32]['fog']
   np.testing.assert_array_equal(weather.fog(KEY, black, 5, own), black)
   shown = weather.fog(KEY, np.full((33, 100, 1), 0.5, np.float32), 5, own)
   assert shown.shape == (33, 100, 1) and float(shown.std()) > 0.02
-
-
-def test_fog_is_rougher_where_its_decay_is_smaller() -> None:
-  """Share of energy in the high pass of reach 3, mean of 20 maps."""
+  # Share of energy in the high pass of reach 3, mean of 20 maps.
   draws = jax.random.uniform(jax.random.key(0), (20, 32**2 - 1), minval=-1, maxval=1)
   frequency = np.abs(np.fft.fftfreq(32) * 32)
   high = (frequency[:, None] >= 3) & (frequency[None, :] >= 3)
@@ -136,59 +114,44 @@ def test_fog_is_rougher_where_its_decay_is_smaller() -> None:
 def plain_resize(picture: np.ndarray, factor: float) -> np.ndarray:
   """Bilinear, pixel centres aligned, not smoothed, rounded to levels."""
   size = [round(n * factor) for n in picture.shape[:2]]
-  y, x = (
-    np.clip((np.arange(n) + 0.5) / factor - 0.5, 0, m - 1)
-    for n, m in zip(size, picture.shape, strict=False)
-  )
-  return np.round(sample(picture, *np.meshgrid(y, x, indexing='ij'), 'nearest'))
+  sides = zip(size, picture.shape, strict=False)
+  y, x = (np.clip((np.arange(n) + 0.5) / factor - 0.5, 0, m - 1) for n, m in sides)
+  return np.round(pictures.sample(picture, *np.meshgrid(y, x, indexing='ij'), 'nearest'))
 
 
 @pytest.mark.parametrize(('side', 'resize'), [(32, 0.2), (64, 0.3), (224, 1.0)])
-def test_pieces_of_frost_are_those_of_the_resized_picture(side: int, resize: float) -> None:
+def test_pieces_of_frost_are_those_of_the_resized_picture(side, resize):
   picture = procedural_textures()[0]
   whole = plain_resize(picture, resize)
   rows, columns = weather.resized(picture.shape, resize, side, side)
   assert whole.shape == (rows, columns, 3)
   for top, left in ((0, 0), (3, 5), (rows - side, columns - side)):
-    piece = weather.frost_piece(
-      jnp.asarray(picture), jnp.int32(top), jnp.int32(left), resize, side, side
-    )
+    corner = jnp.int32(top), jnp.int32(left)
+    piece = weather.frost_piece(jnp.asarray(picture), *corner, resize, side, side)
     expected = whole[top : top + side, left : left + side]
-    assert share_within(piece / 255, expected / 255) == 1
+    assert pictures.share_within(piece / 255, expected / 255) == 1
 
 
-def test_pieces_agree_with_opencvs_resize() -> None:
-  cv2 = pytest.importorskip('cv2')
-  picture = procedural_textures()[3]
-  for side, resize in ((32, 0.2), (64, 0.3)):
-    expected = cv2.resize(picture, (0, 0), fx=resize, fy=resize)[2 : 2 + side, 4 : 4 + side]
-    piece = weather.frost_piece(
-      jnp.asarray(picture), jnp.int32(2), jnp.int32(4), resize, side, side
-    )
-    assert share_within(piece / 255, expected / 255.0) >= 0.99
-
-
-@pytest.mark.parametrize('side', [32, 224])
-def test_frost_is_a_weighted_sum(shared_dir: pathlib.Path, side: int) -> None:
-  picture = photographs(shared_dir, side, 1)[0]
+def test_frost_is_a_weighted_sum(picture):
+  side = len(picture)
   piece = np.random.default_rng(0).integers(0, 256, (side, side, 3)).astype(np.float32)
   own = TABLES[side]['frost']
   add = jax.jit(lambda x, piece, s: weather.add_frost(x, piece, Strength(own, s)))
   for severity in SEVERITIES:
     c = given('frost', side, severity)
     theirs = np.clip(c['image_weight'] * picture * 255 + c['frost_weight'] * piece, 0, 255) / 255
-    assert share_within(add(picture, piece, severity), theirs) >= 0.99
+    assert pictures.share_within(add(picture, piece, severity), theirs) >= 0.99
 
 
-def test_frost_draws_pictures_and_corners_evenly() -> None:
+def test_frost_draws_pictures_and_corners_evenly_and_enlarges_small_pictures():
   """2000 draws on black; chi-squared tests of the five pictures and of the rows, at .001."""
   levels = [np.full((41 + i, 39, 3), 40 * i, np.uint8) for i in range(5)]
   for i, picture in enumerate(levels):
     picture[:] += np.arange(41 + i, dtype=np.uint8)[:, None, None] % 32
-  constants = {'image_weight': (1.0,) * 5, 'frost_weight': (1.0,) * 5, 'resize': (1.0,) * 5}
+  own = {'image_weight': (1.0,) * 5, 'frost_weight': (1.0,) * 5, 'resize': (1.0,) * 5}
   black = np.zeros((32, 32, 3), np.float32)
   corner = jax.jit(
-    jax.vmap(lambda key: weather.frost(key, black, 1, constants, photographs=levels)[0, 0, 0])
+    jax.vmap(lambda key: weather.frost(key, black, 1, own, photographs=levels)[0, 0, 0])
   )
   drawn = np.round(np.asarray(corner(jax.random.split(jax.random.key(0), 2000))) * 255).astype(int)
   counts = np.bincount(drawn // 40, minlength=5)
@@ -196,10 +159,7 @@ def test_frost_draws_pictures_and_corners_evenly() -> None:
   rows = np.bincount(drawn[drawn // 40 == 0], minlength=9)
   assert len(rows) == 9  # randint(0, 41 - 32): the last possible row is never drawn
   assert scipy.stats.chisquare(rows).pvalue > 0.001
-
-
-def test_small_pictures_of_frost_are_enlarged_to_hold_the_image() -> None:
-  constants = TABLES[224]['frost']
+  own = TABLES[224]['frost']
   tiny = [np.full((10, 30, 3), 255, np.uint8)]
-  shown = weather.frost(jax.random.key(0), jnp.zeros((45, 40, 3)), 2, constants, photographs=tiny)
+  shown = weather.frost(jax.random.key(0), jnp.zeros((45, 40, 3)), 2, own, photographs=tiny)
   np.testing.assert_allclose(shown, np.full((45, 40, 3), 0.6), atol=1e-6)

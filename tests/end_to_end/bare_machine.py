@@ -7,8 +7,6 @@ require: of all other packages that are installed none can be imported. `tf.data
 reads all rows by tf.data.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import pathlib
 import re

@@ -1,10 +1,7 @@
 """Processes that end with the test that started them."""
 
-from __future__ import annotations
-
 import subprocess
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -14,11 +11,11 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start():
   """`runs.start`, with every process ended when the test is over."""
   processes: list[subprocess.Popen[str]] = []
 
-  def begin(*arguments: Any, **more: Any) -> subprocess.Popen[str]:
+  def begin(*arguments, **more):
     processes.append(runs.start(*arguments, **more))
     return processes[-1]
 

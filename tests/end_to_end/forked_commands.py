@@ -4,8 +4,6 @@ The imports, which take seconds, are shared. A JSON list of lists of arguments i
 input, and a JSON list of [exit status, output] is printed.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -14,12 +12,11 @@ import runpy
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def run(arguments: Sequence[str]) -> tuple[int, str]:
+def run(arguments: list[str]) -> tuple[int, str]:
   """Returns the exit status, and what was printed on either stream."""
   with tempfile.TemporaryFile() as output:
     child = os.fork()
@@ -32,23 +29,21 @@ def run(arguments: Sequence[str]) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(status), output.read().decode()
 
 
-def run_here(arguments: Sequence[str]) -> int:
+def run_here(arguments: list[str]) -> int:
   """Runs main.py in this process, and returns the status that it would exit with."""
   sys.argv = ['main.py', *arguments]
   try:
     runpy.run_path('main.py', run_name='__main__')
   except SystemExit as stop:
-    if isinstance(stop.code, str):
-      print(stop.code, file=sys.stderr)
-      return 1
-    return stop.code or 0
+    if not isinstance(stop.code, str):
+      return stop.code or 0
+    print(stop.code, file=sys.stderr)
   except BaseException:
     traceback.print_exc()
-    return 1
   finally:
     sys.stdout.flush()
     sys.stderr.flush()
-  return 0
+  return 1
 
 
 if __name__ == '__main__':

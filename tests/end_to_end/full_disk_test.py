@@ -1,30 +1,27 @@
 """A file system that is really full or read-only: one line, and the same command goes on."""
 
-from __future__ import annotations
-
 import pathlib
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from robustness.core import disk
 from robustness.training.writers import TrainingWriter
 from tests.end_to_end import runs
-from tests.end_to_end.conftest import Start
 
 CHANGES = {'data.num_images': 100, 'training.steps': 30, 'training.checkpoint_every_steps': 5}
 Mount = Callable[[str], pathlib.Path]
 
 
 @pytest.fixture
-def mount(tmp_path: pathlib.Path) -> Iterator[Mount]:
+def mount(tmp_path):
   """Mounts a file system in memory with the given options; mounts it anew with others."""
   folder = tmp_path / 'small'
   folder.mkdir()
   mounted = False
 
-  def begin(options: str) -> pathlib.Path:
+  def begin(options):
     nonlocal mounted
     options = f'remount,{options}' if mounted else options
     command = ['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', str(folder)]
@@ -38,18 +35,16 @@ def mount(tmp_path: pathlib.Path) -> Iterator[Mount]:
     subprocess.run(['umount', '--lazy', str(folder)], check=True)
 
 
-def only_error(output: str) -> str:
+def refused(process: subprocess.Popen[str], message: str) -> None:
+  output = runs.finish(process, status=2)
   (line,) = [line for line in output.splitlines() if line.startswith('error: ')]
-  return line
+  assert message in line
 
 
 @pytest.mark.slow
-def test_a_training_on_a_full_disk_goes_on_when_there_is_room(
-  start: Start, mount: Mount, tmp_path: pathlib.Path
-) -> None:
+def test_a_training_on_a_full_disk_goes_on_when_there_is_room(start, mount, tmp_path):
   workdir = mount('size=600k') / 'run'  # room for the first checkpoint, not for the second
-  output = runs.finish(start(workdir, 'train.py', CHANGES), status=2)
-  assert 'no space left on disk' in only_error(output)
+  refused(start(workdir, 'train.py', CHANGES), 'no space left on disk')
   assert list(workdir.glob('checkpoints/small_cnn/checkpoints/5'))
   mount('size=8m')
   runs.finish(start(workdir, 'train.py', CHANGES))
@@ -57,7 +52,7 @@ def test_a_training_on_a_full_disk_goes_on_when_there_is_room(
   runs.assert_same_findings(workdir, tmp_path / 'other')
 
 
-def test_events_that_cannot_be_flushed_are_a_full_disk(mount: Mount) -> None:
+def test_events_that_cannot_be_flushed_are_a_full_disk(mount):
   folder = mount('size=64k')
   writer = TrainingWriter(folder, 'natural')
   writer.write_scalars(0, {'loss': 1.0})
@@ -72,9 +67,8 @@ def test_events_that_cannot_be_flushed_are_a_full_disk(mount: Mount) -> None:
 
 
 @pytest.mark.slow
-def test_a_read_only_workdir_is_refused(start: Start, mount: Mount) -> None:
+def test_a_read_only_workdir_is_refused(start, mount):
   workdir = mount('size=64k') / 'run'
   workdir.mkdir()
   mount('ro,size=64k')
-  output = runs.finish(start(workdir, 'train.py'), status=2)
-  assert 'cannot be written to (Read-only file system)' in only_error(output)
+  refused(start(workdir, 'train.py'), 'cannot be written to (Read-only file system)')

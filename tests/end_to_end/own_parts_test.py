@@ -1,20 +1,119 @@
-"""Parts of a training in a file of the user's: from the command line, resumed, and changed."""
-
-from __future__ import annotations
+"""Classifiers, studies and parts of a training in a user's Python file go through whole runs."""
 
 import json
 import pathlib
-import subprocess
-import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from robustness import run as launch
+from robustness import workdir as workdirs
 from robustness.cli import command_line
 from robustness.config import experiment
 from robustness.core.errors import InputError
 from robustness.core.settings import without_inherited
+from robustness.models import weights
+from robustness.results import SINGLE, Results
+from tests import commands
+from tests.classifiers_test import builder, rows
+from tests.docs_test import recipe
+from tests.end_to_end import runs
+from tests.refusals import refused
 
-FILE = """
+
+@pytest.fixture
+def config(tmp_path):
+  """The default experiment with a native network and the same one in a Python file."""
+  changed = runs.shrunk('fourier_heatmap')
+  runs.wrap_second(changed, tmp_path)
+  return changed
+
+
+def test_results_are_those_of_the_native_network(config, tmp_path):
+  results = runs.run(config, tmp_path / 'run')
+  own = results.table[results.table['quantity'].isin(['error', 'clean_error', 'accuracy'])]
+  own = own[own.versus == ''].set_index('classifier')[['value', 'low', 'high']]
+  assert len(own) > 26
+  np.testing.assert_array_equal(own.loc['natural'], own.loc['gaussian'])
+  described = runs.document(tmp_path / 'run')['classifier'][1]
+  assert described['kind'] == 'callable' and len(described['file_sha256']) == 64
+
+
+def test_records_of_other_weights_of_the_same_file_are_refused(config, tmp_path):
+  """The file reads its weights from another one, whose content its own digest does not see."""
+  del config.classifiers['natural']
+  results = runs.run(config, tmp_path / 'run')
+  (tmp_path / 'run/results.json').unlink()
+  shards = sorted((tmp_path / 'run/records').glob('*/*.npz'))
+  shards[0].unlink()
+  runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn', seed=1)
+  with pytest.raises(InputError, match=r'(?s)classifier\.outputs_on_fixed_images: \[.*Use another'):
+    runs.run(config, tmp_path / 'run')
+  assert not shards[0].exists()
+  runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn', seed=0)
+  pd.testing.assert_frame_equal(runs.run(config, tmp_path / 'run').table, results.table)
+
+
+@pytest.mark.parametrize(
+  ('key', 'value', 'message'),
+  [
+    ('study.layers', ('stages',), r'gaussian is a callable, whose layers cannot be seen'),
+    ('classifiers.gaussian.train', True, 'brings its own weights'),
+    ('classifiers.gaussian.name', 'none.py:network', 'there is no file none.py'),
+    ('classifiers.gaussian.label_space', 'imagenet_vid', 'gaussian tells 10 classes apart'),
+  ],
+)
+def test_what_it_cannot_do_is_refused(config, key, value, message, tmp_path):
+  config.update_from_flattened_dict({key: value})
+  refused(message, launch.run, config.to_dict(), tmp_path / 'run')
+  assert not (tmp_path / 'run' / 'records').exists()
+
+
+def test_saved_class_names_are_matched_by_name(tmp_path):
+  path = tmp_path / 'net.safetensors'
+  variables = weights.load_variables(runs.save_weights(path, 'small_cnn', num_classes=3))[0]
+  weights.save_variables(path, variables, {'class_names': ['cat', 'ant', 'bee']})
+  sections = {'net': {'name': 'small_cnn', 'weights': str(path)}}
+  (classifier,) = builder(tmp_path, sections).build()
+  assert classifier.class_names == ('cat', 'ant', 'bee')
+  with pytest.raises(InputError, match="first 'dog'.*matched by name"):
+    builder(tmp_path, sections, rows(class_names=('ant', 'bee', 'dog'))).build()
+
+
+FILTERED = f'--config={runs.ROOT / "configs/filtered_accuracy.py"}'
+SMALL = ('--config.data.num_images=8', '--config.training.steps=1', '--config.study.largest=2')
+
+
+@pytest.fixture
+def name(tmp_path):
+  (tmp_path / 'mine.py').write_text(recipe()['robustness/studies/shift.py'])
+  return f'--config.study.name={tmp_path / "mine.py"}:Shift'
+
+
+@pytest.mark.parametrize('program', [['main.py'], ['-m', 'robustness']])
+def test_a_study_in_a_file_is_run(tmp_path, name, program):
+  workdir = tmp_path / 'out'
+  commands.python(*program, FILTERED, *SMALL, name, f'--workdir={workdir}')
+  results = Results.read(workdir)
+  assert results.study == 'Shift' and results.settings['largest'] == 2
+  assert results.settings['file'] == 'mine.py' and len(results.settings['file_sha256']) == 64
+  found = results.table[(results.table.quantity == 'accuracy') & (results.table.pixels >= 0)]
+  assert sorted(set(found.pixels)) == [0, 1, 2]
+  study = workdirs.read(workdir)[SINGLE].study
+  assert study.describe().items() <= results.settings.items()
+  again = command_line.load_config(str(workdir / 'config.json'))
+  own = {'name': name.partition('=')[2], 'largest': 2, 'confidence': 0.95}
+  assert again.study.to_dict() == own
+
+
+def test_its_settings_are_checked(name):
+  with pytest.raises(InputError, match='unknown key config.study.bandwidths'):
+    command_line.read(['x', FILTERED, name, '--config.study.bandwidths=(1,)'])
+  refused('has no .Shifts.', command_line.read, ['x', FILTERED, f'{name}s'])
+
+
+PARTS = """
 import dataclasses
 
 from robustness.attacks import Attack
@@ -63,9 +162,9 @@ FEW = ('training.steps=4', 'training.batch_size=16', 'data.num_images=32')
 
 
 @pytest.fixture
-def file(tmp_path: pathlib.Path) -> pathlib.Path:
+def file(tmp_path):
   path = tmp_path / 'mine.py'
-  path.write_text(FILE)
+  path.write_text(PARTS)
   return path
 
 
@@ -86,7 +185,7 @@ def parsed(given: list[str]) -> experiment.Experiment:
   return experiment.from_config(without_inherited(config.to_dict()))
 
 
-def test_sections_of_own_parts_are_keys_wherever_they_stand(file: pathlib.Path) -> None:
+def test_sections_of_own_parts_are_keys_wherever_they_stand(file):
   changes = 'classifier.augment.negate.strength=.5', 'classifier.attack.darken.epsilon=.25'
   given = arguments(file, *changes)
   (recipe,) = parsed(given).classifiers.values()
@@ -101,31 +200,23 @@ def test_sections_of_own_parts_are_keys_wherever_they_stand(file: pathlib.Path) 
     ('classifier.augment.negate.strenght=.5', "did you mean 'strength'"),
     ('classifier.augment.negate.strength=half', 'could not convert string to float'),
     ('classifier.augment.negat.strength=1', "did you mean 'negate'"),
+    ('classifier.augment.negate.strength=2', r'negate\.strength is 2\.0; it must be in \[0, 1\]'),
   ):
-    with pytest.raises(InputError, match=message):
-      command_line.read(['main.py', *arguments(file, change)])
-  with pytest.raises(InputError, match=r'negate\.strength is 2\.0; it must be in \[0, 1\]'):
-    parsed(arguments(file, 'classifier.augment.negate.strength=2'))
+    refused(message, parsed, arguments(file, change))
 
 
 def test_a_training_with_own_parts_runs_resumes_and_is_another_when_the_file_changes(
-  file: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+  file, tmp_path
+):
   workdir = tmp_path / 'run'
   given = [*arguments(file, 'classifier.augment.negate.strength=.5'), f'--workdir={workdir}']
-
-  def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
-
-  first = run('main.py', *given)
-  assert first.returncode == 0, first.stderr
+  commands.python('main.py', *given)
   results = json.loads((workdir / 'results.json').read_text())
   assert '"strength": 0.5' in json.dumps(results) and '"mine.py"' in json.dumps(results)
   (workdir / 'results.json').unlink()
-  again = run('-m', 'robustness', f'--config={workdir}/config.json', f'--workdir={workdir}')
-  assert again.returncode == 0, again.stderr
+  again = (f'--config={workdir}/config.json', f'--workdir={workdir}')
+  commands.python('-m', 'robustness', *again)
   assert json.loads((workdir / 'results.json').read_text())['settings'] == results['settings']
-  file.write_text(FILE.replace('1 - 2 * x', '0.9 - 2 * x'))
+  file.write_text(PARTS.replace('1 - 2 * x', '0.9 - 2 * x'))
   (workdir / 'results.json').unlink()
-  other = run('main.py', *given)
-  assert other.returncode != 0 and 'file_sha256' in other.stderr + other.stdout
+  assert 'file_sha256' in commands.python('main.py', *given, status=2)

@@ -1,7 +1,5 @@
 """Processes joined by jax.distributed, and pmap: the numbers of one process under jit."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re
@@ -18,22 +16,13 @@ from tests.end_to_end import runs
 from tests.end_to_end.conftest import Start
 from tests.end_to_end.runs import DEFAULT, DEFAULT_CHANGES
 
-
-def _weights(finished: pathlib.Path) -> dict[str, str]:
-  return {
-    f'classifiers.{label}.weights': str(finished / 'checkpoints' / label)
-    for label in ('natural', 'gaussian')
-  }
+pytestmark = pytest.mark.slow
 
 
 def _begin(start: Start, workdir: pathlib.Path, changes: dict) -> list[subprocess.Popen[str]]:
-  """Starts two processes; returns them in their order."""
+  """Starts two processes."""
   flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=2')
   return [start(workdir, DEFAULT, changes, (*flags, f'--process_id={k}')) for k in (0, 1)]
-
-
-def _two(start: Start, workdir: pathlib.Path, changes: dict, status: int = 0) -> list[str]:
-  return [runs.finish(process, status) for process in _begin(start, workdir, changes)]
 
 
 def _steps(workdir: pathlib.Path, label: str = 'natural') -> list[int]:
@@ -59,16 +48,13 @@ def _assert_same_records(first: pathlib.Path, second: pathlib.Path) -> None:
       np.testing.assert_allclose(one['probability'], other['probability'], rtol=2e-5)
 
 
-@pytest.mark.slow
-def test_two_processes_that_slurm_started_share_the_records(
-  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_that_slurm_started_share_the_records(start, finished, tmp_path, monkeypatch):
   job = {'JOB_ID': str(os.getpid()), 'STEP_NODELIST': 'localhost', 'NTASKS': '2'}
   both = []
   for task in ('0', '1'):
     for name, value in {**job, 'PROCID': task, 'LOCALID': task}.items():
       monkeypatch.setenv(f'SLURM_{name}', value)
-    changes = {**DEFAULT_CHANGES, **_weights(finished)}
+    changes = {**DEFAULT_CHANGES, **runs.trained(finished)}
     both.append(start(tmp_path, DEFAULT, changes, ('--distributed',)))
   for process in both:
     runs.finish(process)
@@ -76,10 +62,9 @@ def test_two_processes_that_slurm_started_share_the_records(
   _assert_same_records(tmp_path, finished)
 
 
-@pytest.mark.slow
 def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
-  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+  start, finished, tmp_path
+):
   killed, other = _begin(start, tmp_path, DEFAULT_CHANGES)
   runs.wait_for(killed, lambda: any(step >= 4 for step in _steps(tmp_path)))
   begun = time.monotonic()
@@ -102,24 +87,16 @@ def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   _assert_same_weights(tmp_path, finished)
 
 
-@pytest.mark.slow
-def test_processes_that_do_not_fit_together_are_refused(
-  start: Start, tmp_path: pathlib.Path
-) -> None:
+def test_processes_that_do_not_fit_together_are_refused(start, tmp_path):
   flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=3')
+  changes = [DEFAULT_CHANGES, DEFAULT_CHANGES, {**DEFAULT_CHANGES, 'seed': 7}]
   others = [
-    start(tmp_path / 'run', DEFAULT, {**DEFAULT_CHANGES, 'seed': 7}, (*flags, '--process_id=2')),
-    start(tmp_path / 'run', DEFAULT, DEFAULT_CHANGES, (*flags, '--process_id=1')),
-    start(tmp_path / 'run', DEFAULT, DEFAULT_CHANGES, (*flags, '--process_id=0')),
+    start(tmp_path / 'run', DEFAULT, changes[k], (*flags, f'--process_id={k}')) for k in (2, 1, 0)
   ]
   for process in others:
     output = runs.finish(process, status=2)
     assert 'error: process 2 was started with another config than process 0' in output
     assert '\n  config.seed: 0 → 7\n' in output
-
-
-@pytest.mark.slow
-def test_a_workdir_of_ones_own_is_refused(start: Start, tmp_path: pathlib.Path) -> None:
   flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=2')
   both = [
     start(tmp_path / name, DEFAULT, DEFAULT_CHANGES, (*flags, f'--process_id={k}'))
@@ -130,20 +107,10 @@ def test_a_workdir_of_ones_own_is_refused(start: Start, tmp_path: pathlib.Path) 
     assert f'is not there for process 1 ({tmp_path / "elsewhere"})' in output
 
 
-@pytest.mark.slow
-def test_a_coordinator_that_does_not_answer_is_named(start: Start, tmp_path: pathlib.Path) -> None:
-  flags = ('--coordinator=127.0.0.1:1', '--num_processes=2', '--process_id=1', '--join_timeout=3')
-  output = runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES, flags), status=2)
-  assert 'error: the coordinator 127.0.0.1:1 did not answer within 3 s' in output
+def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(start, finished, tmp_path):
+  changes = {**DEFAULT_CHANGES, **runs.trained(finished)}
 
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(
-  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-  changes = {**DEFAULT_CHANGES, **_weights(finished)}
-
-  def shards() -> int:
+  def shards():
     return len(runs.shard_times(tmp_path))
 
   for number, parallel in ((2, 'jit'), (5, 'pmap')):
@@ -152,30 +119,29 @@ def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(
     process.send_signal(signal.SIGKILL)
     process.communicate()
   assert shards() < len(runs.shard_times(finished))
-  _two(start, tmp_path, changes)
+  for process in _begin(start, tmp_path, changes):
+    runs.finish(process)
   _assert_same_records(tmp_path, finished)
   for path in sorted(tmp_path.glob('records/*/*.npz'))[::2]:
     path.unlink()
-  name, variant = 'fourier_heatmap', ''
-  runs.run(runs.shrunk(name, variant, changes), tmp_path)  # on this process's eight devices
+  runs.run(runs.shrunk('fourier_heatmap', '', changes), tmp_path)  # on this process's devices
   _assert_same_records(tmp_path, finished)
 
 
-@pytest.mark.slow
-def test_pmap_gives_the_numbers_of_jit(
-  start: Start, finished: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-  changes = {**DEFAULT_CHANGES, **_weights(finished), 'parallel': 'pmap'}
+def test_pmap_gives_the_numbers_of_jit(start, finished, tmp_path):
+  changes = {**DEFAULT_CHANGES, **runs.trained(finished), 'parallel': 'pmap'}
   runs.finish(start(tmp_path, DEFAULT, changes))
   runs.assert_same_findings(tmp_path, finished)
   _assert_same_records(tmp_path, finished)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  'flags',
-  [('--num_processes=2',), ('--num_processes=2', '--coordinator=127.0.0.1:1', '--process_id=2')],
-)
-def test_bad_process_flags_are_refused(start: Start, tmp_path: pathlib.Path, flags: tuple) -> None:
-  output = runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES, flags), status=2)
-  assert '--num_processes=2 needs --coordinator=HOST:PORT and --process_id in 0..1' in output
+def test_bad_process_flags_and_a_coordinator_that_does_not_answer_are_named(start, tmp_path):
+  needed = '--num_processes=2 needs --coordinator=HOST:PORT and --process_id in 0..1'
+  where, silent = '--coordinator=127.0.0.1:1', 'the coordinator 127.0.0.1:1 did not answer within'
+  for flags, message in (
+    ((), needed),
+    ((where, '--process_id=2'), needed),
+    ((where, '--process_id=1', '--join_timeout=3'), f'error: {silent} 3 s'),
+  ):
+    process = start(tmp_path, DEFAULT, DEFAULT_CHANGES, ('--num_processes=2', *flags))
+    assert message in runs.finish(process, status=2)

@@ -1,60 +1,59 @@
 """Small runs of the real configs: in this process, or of `main.py` in processes of their own."""
 
-from __future__ import annotations
-
 import importlib
 import json
-import os
 import pathlib
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import ml_collections
 import numpy as np
 import pandas as pd
 import pytest
+from flax import traverse_util
+from PIL import Image
 
 from robustness import run as run_module
 from robustness.models import weights
 from robustness.results import DAMAGED_IMAGES, Results
-from tests import said
+from tests import commands, said
+from tests.commands import ROOT
 from tests.networks import random_variables
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEFAULT = 'fourier_heatmap.py'
 DEFAULT_CHANGES: dict[str, Any] = {
   'study.window': 5,
   'views_per_step': 2,
-  'training.steps': 40,
-  'training.checkpoint_every_steps': 4,
-  'training.learning_rate': 0.005,
+  'training': {'steps': 40, 'checkpoint_every_steps': 4, 'learning_rate': 0.005},
 }
 SMALL: dict[str, Any] = {
   'data.num_images': 24,
   'batch_size': 8,
   'views_per_step': 5,
-  'training.steps': 3,
-  'training.batch_size': 16,
-  'training.checkpoint_every_steps': 3,
-  'training.log_every_steps': 1,
+  'training': {'steps': 3, 'batch_size': 16, 'checkpoint_every_steps': 3, 'log_every_steps': 1},
 }
 
 
 def shrunk(
   name: str, variant: str = '', changes: Mapping[str, Any] | None = None
 ) -> ml_collections.ConfigDict:
-  """A config of `configs/`, made small; its keys stay."""
+  """A config of `configs/`, made small; its keys stay. Changes are by dotted keys or by section."""
   get_config = importlib.import_module(f'configs.{name}').get_config
   config = get_config(variant) if variant else get_config()
   window = {'study.window': 5} if 'window' in config.get('study', {}) else {}
   small = {key: value for key, value in SMALL.items() if key.partition('.')[0] in config}
-  config.update_from_flattened_dict({**small, **window, **(changes or {})})
+  config.update_from_flattened_dict({**flat(small), **window, **flat(changes)})
   return config
+
+
+def flat(changes: Mapping[str, Any] | None) -> dict[str, Any]:
+  """Sections become dotted keys."""
+  return traverse_util.flatten_dict(dict(changes or {}), sep='.')
 
 
 def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> Results:
@@ -84,10 +83,71 @@ def refused(
   return line.removeprefix('error: ')
 
 
+def save_image(path: pathlib.Path, pixels: np.ndarray, **options: int) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  Image.fromarray(pixels).save(path, **options)
+
+
 def save_weights(path: pathlib.Path, name: str, seed: int = 0, num_classes: int = 10) -> str:
   """Saves a network of random weights."""
   weights.save_variables(path, random_variables(name, num_classes, seed), {})
   return str(path)
+
+
+NETWORK = """
+import numpy as np
+from robustness.models.classifier import Classifier
+from robustness.models.imagenet_names import WNIDS
+
+{source}
+
+def network():
+  return Classifier.from_callable(scores, {shape}, {classes}, outputs='logits')
+"""
+LINEAR = """
+weights = np.random.default_rng({seed}).normal(size=(16 * 16 * 3, 1000)).astype(np.float32)
+bias = np.zeros(1000, np.float32)
+{change}
+
+def scores(images):
+  return (images - .5).reshape(len(images), -1) @ weights + bias
+"""
+WRAPPED = """
+import jax
+from robustness.models import catalog, weights
+
+variables, _ = weights.load_variables({path!r})
+module = catalog.get('small_cnn').build(10)
+forward = jax.jit(lambda images: module.apply(variables, images))
+
+def scores(images):
+  return np.asarray(forward(images))
+"""
+DIGITS = tuple(map(str, range(10)))
+
+
+def write_network(
+  path: pathlib.Path, source: str, shape: tuple[int, ...], classes: Any = 'WNIDS'
+) -> str:
+  """Writes a file with a classifier of NumPy, by default of ImageNet; `source` defines `scores`."""
+  path.write_text(NETWORK.format(source=source, shape=shape, classes=classes))
+  return f'{path}:network'
+
+
+def linear_network(path: pathlib.Path, seed: int = 0, change: str = '') -> str:
+  """Writes a file with a linear classifier; `change` is code about its weights and its bias."""
+  return write_network(path, LINEAR.format(seed=seed, change=change), (16, 16, 3))
+
+
+def wrap_second(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
+  """Gives a config an untrained network, and the same one as a callable of a user's file."""
+  for classifier in config.classifiers.values():
+    classifier.train = False
+  path = save_weights(folder / 'digits.safetensors', 'small_cnn')
+  config.classifiers.natural.weights = path
+  source = WRAPPED.format(path=path)
+  name = write_network(folder / 'mine.py', source, (28, 28, 1), DIGITS)
+  config.classifiers.gaussian.name = name
 
 
 def save_networks(
@@ -98,6 +158,13 @@ def save_networks(
     f'classifiers.{label}.weights': save_weights(folder / f'{label}.safetensors', name, seed)
     for seed, label in enumerate(labels)
   }
+
+
+def trained(
+  workdir: pathlib.Path, labels: Iterable[str] = ('natural', 'gaussian')
+) -> dict[str, str]:
+  """Returns the changes of a config to the networks that another run trained."""
+  return {f'classifiers.{name}.weights': str(workdir / 'checkpoints' / name) for name in labels}
 
 
 def arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
@@ -128,10 +195,16 @@ def assert_same_findings(first: pathlib.Path, second: pathlib.Path) -> None:
     np.testing.assert_array_equal(value, wanted[name], err_msg=name)
 
 
+def log(workdir: pathlib.Path, key: str = '') -> list[dict[str, Any]]:
+  """Returns the lines of the log that have a key, or all."""
+  lines = map(json.loads, (workdir / 'log.jsonl').read_text().splitlines())
+  return [line for line in lines if not key or key in line]
+
+
 def shard_times(workdir: pathlib.Path) -> dict[str, int]:
   return {
     str(p.relative_to(workdir)): p.stat().st_mtime_ns
-    for p in sorted((workdir / 'records').glob('*/*.npz'))
+    for p in sorted((workdir / 'records').rglob('*.npz'))
   }
 
 
@@ -143,27 +216,17 @@ def arguments(
   small: bool = True,
 ) -> list[str]:
   """The command line of main.py behind its name."""
-  values = {**(SMALL if small else {}), **(changes or {})}
-  return [
-    f'--config=configs/{config}',
-    f'--workdir={workdir}',
-    *(f'--config.{key}={value}' for key, value in values.items()),
-    *flags,
-  ]
+  values = {**flat(SMALL if small else {}), **flat(changes)}
+  given = [f'--config.{key}={value}' for key, value in values.items()]
+  return [f'--config=configs/{config}', f'--workdir={workdir}', *given, *flags]
 
 
-def forked(commands: Sequence[list[str]]) -> list[tuple[int, str]]:
+def forked(arguments: Sequence[list[str]]) -> list[tuple[int, str]]:
   """Exit statuses and outputs of main.py with each of some arguments; see `forked_commands`."""
-  answer = subprocess.run(
-    [sys.executable, 'tests/end_to_end/forked_commands.py'],
-    cwd=ROOT,
-    env=_environment(),
-    input=json.dumps(commands),
-    stdout=subprocess.PIPE,
-    text=True,
-    timeout=240,
-    check=True,
-  )
+  program = [sys.executable, 'tests/end_to_end/forked_commands.py']
+  printed = {'stdout': subprocess.PIPE, 'text': True, 'timeout': 240, 'check': True}
+  given = {'input': json.dumps(arguments), 'env': commands.environment(), 'cwd': ROOT}
+  answer = subprocess.run(program, **given, **printed)
   return [(status, output) for status, output in json.loads(answer.stdout)]
 
 
@@ -179,20 +242,7 @@ def start(
   command = [sys.executable, *program, *arguments(workdir, config, changes, flags, small)]
   if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; inherited
     signal.signal(signal.SIGINT, signal.default_int_handler)
-  return subprocess.Popen(
-    command,
-    cwd=ROOT,
-    env=_environment(),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-  )
-
-
-def _environment() -> dict[str, str]:
-  """As of the tests, without this process's devices, and on the processor alone."""
-  kept = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
-  return {**kept, 'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1'}
+  return commands.start(*command)
 
 
 def finish(process: subprocess.Popen[str], status: int = 0, seconds: float = 240) -> str:
@@ -210,11 +260,7 @@ def wait_for(
   deadline = time.monotonic() + seconds
   while not seen():
     if process.poll() is not None:
-      raise AssertionError(
-        f'ended with {process.returncode} before that: {process.stdout.read()}'
-        if process.stdout
-        else 'ended before that'
-      )
+      raise AssertionError(f'ended before that: {process.communicate()[0]}')
     assert time.monotonic() < deadline
     time.sleep(0.002)
 

@@ -1,7 +1,5 @@
 """Runs with `config.study.half_width`: what they leave, go on from, and give to other readers."""
 
-from __future__ import annotations
-
 import pathlib
 import shutil
 from typing import Any
@@ -12,10 +10,10 @@ import pytest
 from robustness import workdir
 from robustness.cli import compare
 from robustness.config import experiment as experiments
-from robustness.core.errors import InputError
 from robustness.estimates.table import assemble, select
 from robustness.results import Results
 from tests.end_to_end import runs
+from tests.refusals import refused
 from tests.table_rows import estimate
 
 pytestmark = pytest.mark.slow
@@ -23,7 +21,7 @@ pytestmark = pytest.mark.slow
 IN_ROUNDS = {'study.half_width': 0.14, 'data.num_images': 64}
 
 
-def test_a_heat_map_in_rounds(tmp_path: pathlib.Path) -> None:
+def test_a_heat_map_in_rounds(tmp_path):
   config = runs.shrunk('fourier_heatmap', 'digits', {**IN_ROUNDS, 'study.window': 3})
   results = runs.run(config, tmp_path / 'run')
   assert {row[0] for row in results.tables['passes'].rows} == {'natural', 'gaussian'}
@@ -50,16 +48,12 @@ def test_a_heat_map_in_rounds(tmp_path: pathlib.Path) -> None:
 
   check_comparison(config, tmp_path, results)
   shutil.rmtree(sorted((tmp_path / 'run/records/natural').glob('round*'))[-1])
-  with pytest.raises(InputError, match='no records'):
-    workdir.read_task(tmp_path / 'run', '')
+  refused('no records', workdir.read_task, tmp_path / 'run', '')
 
 
 def check_comparison(config: Any, folder: pathlib.Path, results: Results) -> None:
   """A fixed design of the same networks gives the same answers on the images that both have."""
-  weights = {
-    f'classifiers.{label}.weights': str(folder / 'run/checkpoints' / label)
-    for label in results.prefixes
-  }
+  weights = runs.trained(folder / 'run', results.prefixes)
   config.update_from_flattened_dict({**weights, 'study.half_width': 0.0})
   runs.run(config, folder / 'fixed')
   pair = [f'{name}={folder / name}' for name in ('run', 'fixed')]
@@ -68,7 +62,7 @@ def check_comparison(config: Any, folder: pathlib.Path, results: Results) -> Non
   assert set(table[own & (table.versus != '')].value) == {0.0}
 
 
-def test_corruptions_in_rounds(tmp_path: pathlib.Path) -> None:
+def test_corruptions_in_rounds(tmp_path):
   changes = {'study.corruptions': ('contrast',), 'study.severities': (1, 5), 'study.top_k': 2}
   config = runs.shrunk('corruption_error', 'digits', {**IN_ROUNDS, **changes})
   results = runs.run(config, tmp_path)
@@ -83,11 +77,9 @@ def test_corruptions_in_rounds(tmp_path: pathlib.Path) -> None:
     assert estimate(results.table, label, 'error', corruption='contrast').n == common
 
 
-def test_too_few_images_are_refused_before_the_training(tmp_path: pathlib.Path) -> None:
+def test_too_few_images_are_refused_before_the_training(tmp_path):
   config = runs.shrunk('fourier_heatmap', 'digits', {'study.half_width': 0.14})
-  with pytest.raises(InputError, match='needs at least 48 of them; there are 24'):
-    runs.run(config, tmp_path)
+  refused('needs at least 48 of them; there are 24', runs.run, config, tmp_path)
   assert not list(tmp_path.glob('**/checkpoints'))
   config.study.half_width = -0.1
-  with pytest.raises(InputError, match=r'config\.study\.half_width is -0\.1'):
-    experiments.from_config(config.to_dict())
+  refused(r'config\.study\.half_width is -0\.1', experiments.from_config, config.to_dict())

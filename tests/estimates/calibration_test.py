@@ -1,15 +1,13 @@
 """Calibration against other implementations, closed forms, and what the intervals cover."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.estimates import calibration
 from robustness.estimates.calibration import Draws, Predictions
+from tests.refusals import refused
 
 
 def drawn(count: int = 500) -> tuple[np.ndarray, np.ndarray]:
@@ -19,34 +17,28 @@ def drawn(count: int = 500) -> tuple[np.ndarray, np.ndarray]:
   return confidence, generator.random(count) < confidence**1.5
 
 
-def test_ece_is_that_of_torchmetrics_and_of_kumars_code() -> None:
+def test_errors_are_those_of_torchmetrics_and_of_kumars_code():
   """torchmetrics 1.9 (`multiclass_calibration_error`, 15 bins, classes folded to p ≥ .5) gives
   .09241; uncertainty-calibration 0.1.4 of Kumar et al. .065656 with 5 bins of equal width and
-  .08154 with 15 of equal mass."""
+  .08154 with 15 of equal mass. Its `normal_debiased_ce` draws 200,000 normal values where the
+  closed form stands here; the root of `unbiased_l2_ce` is exact."""
   confidence, correct = drawn()
   folded = Predictions.of(np.where(confidence >= 0.5, confidence, 1 - confidence), correct)
   ece = calibration.calibration_error(folded.binned(folded.equal_width(15)))
   assert ece == pytest.approx(0.092412, abs=1e-6)
   predictions = Predictions.of(confidence, correct)
-  width = predictions.binned(predictions.equal_width(5))
-  mass = predictions.binned(predictions.equal_mass(15))
-  assert calibration.calibration_error(width) == pytest.approx(0.065656, abs=1e-9)
-  assert calibration.calibration_error(mass) == pytest.approx(0.08154, abs=1e-9)
+  bins = [predictions.binned(predictions.equal_width(5))]
+  bins.append(predictions.binned(predictions.equal_mass(15)))
+  for function, expected, tolerance in (
+    (calibration.calibration_error, [0.065656, 0.08154], 1e-9),
+    (calibration.debiased_calibration_error, [0.0638244, 0.0641771], 1e-4),
+  ):
+    assert list(map(function, bins)) == pytest.approx(expected, abs=tolerance)
+  squared = [calibration.squared_calibration_error(own) for own in bins]
+  np.testing.assert_allclose(np.sqrt(squared), [0.06029617, 0.08038925], rtol=1e-6)
 
 
-def test_debiased_errors_are_those_of_kumars_code() -> None:
-  """`normal_debiased_ce` draws 200,000 normal values where the closed form stands here; the root of
-  `unbiased_l2_ce` is exact."""
-  predictions = Predictions.of(*drawn())
-  width = predictions.binned(predictions.equal_width(5))
-  mass = predictions.binned(predictions.equal_mass(15))
-  assert calibration.debiased_calibration_error(width) == pytest.approx(0.0638244, abs=1e-4)
-  assert calibration.debiased_calibration_error(mass) == pytest.approx(0.0641771, abs=1e-4)
-  squared = (calibration.squared_calibration_error(bins) for bins in (width, mass))
-  np.testing.assert_allclose(np.sqrt(list(squared)), [0.06029617, 0.08038925], rtol=1e-6)
-
-
-def test_bins_of_equal_width_are_open_below_and_those_of_equal_mass_even() -> None:
+def test_bins_of_equal_width_are_open_below_and_those_of_equal_mass_even():
   confidence = np.array([0.2, 0.200001, 0.4, 0.9, 1.0, 0.0, 0.61])
   predictions = Predictions.of(confidence, confidence > 0.5)
   width = predictions.binned(predictions.equal_width(5))
@@ -57,7 +49,7 @@ def test_bins_of_equal_width_are_open_below_and_those_of_equal_mass_even() -> No
   assert Predictions.of([0.5], [True]).equal_mass(3).tolist() == [0, 0, 0, 1]
 
 
-def test_a_constant_confidence_has_closed_forms() -> None:
+def test_a_constant_confidence_has_closed_forms():
   """One bin: ECE is |ȳ - p|, Brier (p - 1)² ȳ + p² (1 - ȳ), and every order is alike, so that AURC
   is the error."""
   correct = np.arange(40) < 25
@@ -65,29 +57,30 @@ def test_a_constant_confidence_has_closed_forms() -> None:
   assert scores.values['ece_biased'] == pytest.approx(0.8 - 25 / 40)
   assert scores.values['brier'] == pytest.approx(0.04 * 25 / 40 + 0.64 * 15 / 40)
   assert scores.values['aurc'] == pytest.approx(15 / 40)
-  np.testing.assert_allclose(
-    scores.drawn['excess_aurc'], scores.drawn['aurc'] - calibration.least_area(scores.drawn['aurc'])
-  )
+  area = scores.drawn['aurc']
+  np.testing.assert_allclose(scores.drawn['excess_aurc'], area - calibration.least_area(area))
 
 
-def by_hand(confidence: np.ndarray, correct: np.ndarray) -> float:
-  """AURC by its definition, the mean over all orders of equal confidences."""
+def test_area_under_risk_coverage_and_selective_error_by_their_definitions():
+  confidence = np.array([0.9, 0.9, 0.9, 0.7, 0.5, 0.5, 0.2])
+  correct = np.array([True, False, True, True, False, True, False])
   runs = [np.flatnonzero(confidence == value) for value in sorted(set(confidence), reverse=True)]
-  areas = [
+  by_definition = [
     (np.cumsum(~correct[np.concatenate(order)]) / np.arange(1, len(confidence) + 1)).mean()
     for order in itertools.product(*map(itertools.permutations, runs))
   ]
-  return float(np.mean(areas))
-
-
-def test_area_under_risk_coverage_is_the_mean_over_orders_of_ties() -> None:
-  confidence = np.array([0.9, 0.9, 0.9, 0.7, 0.5, 0.5, 0.2])
-  correct = np.array([True, False, True, True, False, True, False])
   area = Predictions.of(confidence, correct).area_under_risk_coverage()
-  assert area == pytest.approx(by_hand(confidence, correct), rel=1e-12)
+  assert area == pytest.approx(np.mean(by_definition), rel=1e-12)
+  correct = np.arange(2000) < 1500
+  best = Predictions.of(np.linspace(1, 0, 2000), correct).area_under_risk_coverage()
+  assert best == pytest.approx(calibration.least_area(0.25), abs=1e-3)
+  assert calibration.least_area(1.0) == 1 and calibration.least_area(0.0) == 0
+  predictions = Predictions.of([0.9, 0.5, 0.5, 0.1], [True, True, False, False])
+  errors = predictions.selective_error(np.array([0.25, 0.5, 0.75, 1.0]))
+  np.testing.assert_allclose(errors, [0, 0.25, 1 / 3, 0.5])
 
 
-def test_resampling_is_the_same_as_repeating_rows() -> None:
+def test_resampling_is_the_same_as_repeating_rows():
   confidence, correct = drawn(200)
   draws = Draws.of(200, 4, 1)
   scored = calibration.scores(Predictions.of(confidence, correct), draws)
@@ -99,34 +92,16 @@ def test_resampling_is_the_same_as_repeating_rows() -> None:
     assert scored.drawn['ece'][index] == pytest.approx(calibration.calibration_error(bins))
 
 
-def test_the_best_order_has_the_least_area_and_chance_the_error() -> None:
-  correct = np.arange(2000) < 1500
-  best = Predictions.of(np.linspace(1, 0, 2000), correct).area_under_risk_coverage()
-  assert best == pytest.approx(calibration.least_area(0.25), abs=1e-3)
-  assert calibration.least_area(1.0) == 1 and calibration.least_area(0.0) == 0
-
-
-def test_selective_error_ends_at_the_error_and_shares_ties() -> None:
-  predictions = Predictions.of([0.9, 0.5, 0.5, 0.1], [True, True, False, False])
-  np.testing.assert_allclose(
-    predictions.selective_error(np.array([0.25, 0.5, 0.75, 1.0])), [0, 0.25, 1 / 3, 0.5]
-  )
-
-
-def calibrated(seed: int, count: int, power: float) -> Predictions:
-  generator = np.random.default_rng(seed)
-  confidence = np.ceil(generator.random(count) * 15) / 15 - 1 / 30
-  return Predictions.of(confidence, generator.random(count) < confidence**power)
-
-
 @pytest.mark.parametrize('power', [1.0, 1.2])
-def test_debiasing_brings_the_estimate_to_the_truth_and_intervals_cover_it(power: float) -> None:
+def test_debiasing_brings_the_estimate_to_the_truth_and_intervals_cover_it(power):
   """Confidence lies in the middle of 15 bins, so that the truth is known."""
   middles = (np.arange(15) + 0.5) / 15
   truth = np.abs(middles - middles**power).mean()
   values, biased, inside = [], [], []
   for seed in range(60):
-    predictions = calibrated(seed, 400, power)
+    generator = np.random.default_rng(seed)
+    confidence = np.ceil(generator.random(400) * 15) / 15 - 1 / 30
+    predictions = Predictions.of(confidence, generator.random(400) < confidence**power)
     scored = calibration.scores(predictions, Draws.of(400, 200, seed))
     estimate = scored.estimate('ece')
     values.append(estimate.value)
@@ -137,9 +112,7 @@ def test_debiasing_brings_the_estimate_to_the_truth_and_intervals_cover_it(power
 
 
 @pytest.mark.parametrize('quantity', calibration.BIASED)
-def test_calibrated_classifiers_of_unlike_accuracy_are_seldom_called_different(
-  quantity: str,
-) -> None:
+def test_calibrated_classifiers_of_unlike_accuracy_are_seldom_called_different(quantity):
   """Accuracies .95 and .57: of 80 runs .16 to .28 were called different where the interval did not
   heed what calibrated outcomes give; the difference of one that is overconfident is still found."""
   shown = dict.fromkeys((1.0, 2.0), 0)
@@ -155,41 +128,32 @@ def test_calibrated_classifiers_of_unlike_accuracy_are_seldom_called_different(
   assert shown[1.0] / 80 <= 0.08 and shown[2.0] / 80 >= 0.95
 
 
-def test_overconfidence_is_the_mean_gap_and_few_images_do_not_show_it() -> None:
+def test_overconfidence_is_the_mean_gap_and_few_images_do_not_show_it():
   """Twenty right predictions at .9999 are what a calibrated classifier makes too."""
   confidence, correct = drawn(400)
   scored = calibration.scores(Predictions.of(confidence, correct), Draws.of(400, 100, 0))
   estimate = scored.estimate('overconfidence')
   assert estimate.value == pytest.approx(confidence.mean() - correct.mean())
   assert 0 < estimate.low < estimate.value < estimate.high
-  sure = calibration.scores(
-    Predictions.of(np.full(20, 0.9999), np.ones(20, bool)), Draws.of(20, 100, 0)
-  ).estimate('overconfidence')
+  sure = Predictions.of(np.full(20, 0.9999), np.ones(20, bool))
+  sure = calibration.scores(sure, Draws.of(20, 100, 0)).estimate('overconfidence')
   assert sure.low <= sure.value < 0 <= sure.high
 
 
-def test_intervals_stay_in_the_range_of_their_quantities() -> None:
+def test_intervals_stay_in_the_range_of_their_quantities():
   """Five predictions, all wrong and sure, and all right and unsure."""
   draws = Draws.of(5, 100, 0)
-  wrong, right = (
-    calibration.scores(Predictions.of(np.full(5, p), np.full(5, y)), draws)
-    for p, y in ((0.99, False), (0.01, True))
-  )
+  cases = (0.99, False), (0.01, True)
+  predictions = [Predictions.of(np.full(5, p), np.full(5, y)) for p, y in cases]
+  wrong, right = (calibration.scores(own, draws) for own in predictions)
   for name in calibration.QUANTITIES:
     estimate, difference = wrong.estimate(name), wrong.minus(right, name)
     assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
     assert -1 <= difference.low <= difference.value <= difference.high <= 1
 
 
-@pytest.mark.parametrize(
-  ('confidence', 'correct', 'message'),
-  [
-    ([0.5, 1.2], [True, False], 'outside'),
-    ([0.5, np.nan], [True, False], 'NaN'),
-    ([0.5], [True, False], r'shape \(1,\)'),
-    ([], [], 'N ≥ 1'),
-  ],
-)
-def test_what_is_no_prediction_is_refused(confidence, correct, message) -> None:
-  with pytest.raises(InputError, match=message):
-    Predictions.of(confidence, correct)
+def test_what_is_no_prediction_is_refused():
+  refused('outside', Predictions.of, [0.5, 1.2], [True, False])
+  refused('NaN', Predictions.of, [0.5, np.nan], [True, False])
+  refused(r'shape \(1,\)', Predictions.of, [0.5], [True, False])
+  refused('N ≥ 1', Predictions.of, [], [])

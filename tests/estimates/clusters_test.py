@@ -1,12 +1,9 @@
 """Shares and differences of trials that come in clusters, such as scenes of one object."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
 from robustness.estimates.intervals import clopper_pearson, korn_graubard
 from robustness.estimates.means import means
@@ -14,25 +11,25 @@ from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY
 from robustness.scenes.estimates import normalised
+from tests.refusals import refused
 
 SIX = pd.DataFrame({'level': range(6), 'group': [0, 1, 2, 0, 1, 2]})
-ONE = pd.DataFrame({'level': [0]})
 
 
-def scenes(pairs: int = 40, per_object: int = 2) -> Outcomes:
+def scenes(pairs: int = 40) -> Outcomes:
   """Two classifiers on pairs of object and background at six levels, of which most count."""
-  right = {
-    label: np.random.default_rng(seed).random((pairs, 6)) < np.linspace(0.2, 0.9, 6)
-    for seed, label in enumerate(('first', 'second'))
-  }
+  rates, right = np.linspace(0.2, 0.9, 6), {}
+  for seed, label in enumerate(('first', 'second')):
+    right[label] = np.random.default_rng(seed).random((pairs, 6)) < rates
   shown = np.random.default_rng(9).random((pairs, 6)) < 0.8
-  return Outcomes(right, SIX, dict.fromkeys(right, shown), np.arange(pairs) // per_object)
+  return Outcomes(right, SIX, dict.fromkeys(right, shown), np.arange(pairs) // 2)
 
 
-def alone(right: dict[str, np.ndarray], views: pd.DataFrame = ONE, copies: int = 1) -> Outcomes:
+def alone(right: dict[str, np.ndarray], copies: int = 1) -> Outcomes:
   """All scenes count; each row is there as often as there are copies."""
   count = len(next(iter(right.values())))
   repeated = {label: np.repeat(values, copies, 0) for label, values in right.items()}
+  views = pd.DataFrame({'level': [0]})
   return Outcomes(repeated, views, clusters=np.repeat(np.arange(count), copies))
 
 
@@ -52,12 +49,21 @@ def test_only_scenes_that_count_are_counted_pooled_by_group():
     assert (row.low, row.high) == pytest.approx((low, high))
 
 
-def test_scenes_that_agree_within_an_object_count_as_one():
+def test_scenes_that_agree_within_an_object_count_as_one_and_as_one_difference():
   answers = {'one': np.random.default_rng(3).random((30, 1)) < 0.5}
   row = means(ACCURACY, alone(answers, copies=4)).iloc[0]
   assert (row.n, row.clusters) == (120, 30)
   expected = clopper_pearson(answers['one'].sum(), 30)
   assert (row.low, row.high) == pytest.approx(expected, abs=0.01)
+  generator = np.random.default_rng(4)
+  first, second = generator.random((2, 25, 1)) < [[[0.4]], [[0.7]]]
+  right = {'first': first, 'second': second}
+  single, copies = (means(ACCURACY, alone(right, n), test=True).iloc[2] for n in (1, 4))
+  b, c = ((x & ~y).sum() for x, y in ((first, second), (second, first)))
+  assert single.p == pytest.approx(mcnemar(b, c))
+  assert (single.low, single.high) == pytest.approx(paired_difference(c, b, 25)[1:])
+  assert (copies.value, copies.p) == pytest.approx((single.value, single.p))
+  assert (copies.low, copies.high) == pytest.approx((single.low, single.high), abs=0.01)
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
@@ -87,56 +93,31 @@ def test_differences_are_paired_and_their_signs_flipped_by_object():
     assert row.low <= row.value <= row.high
 
 
-def test_scenes_of_one_object_are_one_difference():
-  generator = np.random.default_rng(4)
-  first, second = generator.random((2, 25, 1)) < [[[0.4]], [[0.7]]]
-  right = {'first': first, 'second': second}
-  single, copies = (
-    means(ACCURACY, alone(right, copies=number), test=True).iloc[2] for number in (1, 4)
-  )
-  b, c = ((x & ~y).sum() for x, y in ((first, second), (second, first)))
-  assert single.p == pytest.approx(mcnemar(b, c))
-  assert (single.low, single.high) == pytest.approx(paired_difference(c, b, 25)[1:])
-  assert (copies.value, copies.p) == pytest.approx((single.value, single.p))
-  assert (copies.low, copies.high) == pytest.approx((single.low, single.high), abs=0.01)
-
-
-def test_levels_without_a_scene_have_no_value():
+def test_levels_without_a_scene_have_no_value_and_other_scenes_are_not_compared():
   outcomes = scenes()
-  hidden = outcomes.shown['first'] & (np.arange(6) != 2)
-  table = means(
-    ACCURACY,
-    Outcomes(outcomes.values, SIX, dict.fromkeys(outcomes.values, hidden), outcomes.clusters),
-    ('level',),
-    test=True,
-  )
+  values, shown, clusters = outcomes.values, outcomes.shown, outcomes.clusters
+  hidden = dict.fromkeys(values, shown['first'] & (np.arange(6) != 2))
+  table = means(ACCURACY, Outcomes(values, SIX, hidden, clusters), ('level',), test=True)
   none = table[table.level == 2]
   assert none[['value', 'low', 'high', 'p']].isna().all(axis=None) and (none.n == 0).all()
+  other = {**shown, 'second': ~shown['second']}
+  refused('different rows', means, ACCURACY, Outcomes(values, SIX, other, clusters))
 
 
 def test_a_normalised_difference_takes_each_maximum_anew():
   outcomes = scenes(pairs=120)
 
-  def table(of: Outcomes) -> pd.DataFrame:
+  def table(right: dict[str, np.ndarray]) -> pd.DataFrame:
+    of = Outcomes(right, SIX, outcomes.shown, outcomes.clusters)
     found = of_means(ACCURACY, of, lambda own, base: normalised(own), ('level',), each=True)
     return found[found.versus != '']
 
-  found = table(outcomes)
+  found = table(outcomes.values)
   rates = means(ACCURACY, outcomes, ('level',), paired=False).value.to_numpy().reshape(2, 6)
   np.testing.assert_allclose(found.value, normalised(rates[1]) - normalised(rates[0]))
   assert ((found.low <= found.value) & (found.value <= found.high)).all()
   assert (found.low < found.high).any()
   first = outcomes.values['first']
-  same = Outcomes({'first': first, 'second': first}, SIX, outcomes.shown, outcomes.clusters)
-  assert (table(same)[['value', 'low', 'high']] == 0).all(axis=None)
-  wrong = Outcomes(
-    {'first': first, 'second': np.zeros_like(first)}, SIX, outcomes.shown, outcomes.clusters
-  )
-  assert table(wrong).value.isna().all(), 'no maximum'
-
-
-def test_other_scenes_are_not_compared():
-  outcomes = scenes()
-  shown = {**outcomes.shown, 'second': ~outcomes.shown['second']}
-  with pytest.raises(InputError, match='different rows'):
-    means(ACCURACY, Outcomes(outcomes.values, SIX, shown, outcomes.clusters))
+  same = table({'first': first, 'second': first})
+  assert (same[['value', 'low', 'high']] == 0).all(axis=None)
+  assert table({'first': first, 'second': np.zeros_like(first)}).value.isna().all(), 'no maximum'

@@ -1,55 +1,102 @@
-"""mCE and relative mCE: the published figures come out of the published accuracies."""
-
-from __future__ import annotations
+"""mCE and what is published, and failure points: by hand, censored ones, their intervals."""
 
 import math
 
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
+from robustness.corruptions.names import SETS
 from robustness.estimates.corruption_error import (
+  failure_point,
+  failure_severity,
   mean_corruption_error,
   relative_mean_corruption_error,
 )
-from robustness.estimates.published import ALEXNET_ERRORS, TABLE_3
+from robustness.estimates.published import ALEXNET_ERRORS, TABLE_1, TABLE_3, TABLE_4
+from tests.refusals import refused
 
 
-@pytest.mark.parametrize('model', TABLE_3.mce)
-def test_table_3_of_the_fourier_paper(model):
-  error, baseline = (
-    1 - np.array(list(TABLE_3.corrupted[name].values())) for name in (model, 'natural')
-  )
-  assert mean_corruption_error(error, baseline) == pytest.approx(TABLE_3.mce[model], abs=3e-4)
-
-
-def test_rounded_corruption_errors_of_resnet_50_give_its_published_mce():
-  """Hendrycks and Dietterich (2019), table 1: CEs in percent of AlexNet's error; mCE 76.7."""
+def test_published_errors_give_the_published_mce():
+  """Table 3 of the Fourier paper; Hendrycks and Dietterich (2019), table 1, rounded: CEs of
+  ResNet-50 in percent of AlexNet's error, mCE 76.7."""
+  for model, mce in TABLE_3.mce.items():
+    error, natural = (1 - np.array(list(TABLE_3.corrupted[k].values())) for k in (model, 'natural'))
+    assert mean_corruption_error(error, natural) == pytest.approx(mce, abs=3e-4), model
   printed = (80, 82, 83, 75, 89, 78, 80, 78, 75, 66, 57, 71, 85, 77, 77)
   alexnet = np.array(list(ALEXNET_ERRORS.values()))
   error = np.array(printed) / 100 * alexnet
   assert mean_corruption_error(error, alexnet) == pytest.approx(0.767, abs=0.005)
 
 
-def test_severities_are_summed_before_the_ratio():
+def test_severities_are_summed_before_the_ratio_and_relative_mce_subtracts_the_clean_errors():
   error, baseline = np.array([[0.1, 0.5], [0.2, 0.2]]), np.array([[0.2, 0.2], [0.1, 0.3]])
   assert mean_corruption_error(error, baseline) == pytest.approx((0.6 / 0.4 + 0.4 / 0.4) / 2)
-
-
-def test_relative_mce_subtracts_the_clean_errors():
   value = relative_mean_corruption_error([0.5, 0.3], 0.1, [0.6, 0.4], 0.2)
   assert value == pytest.approx((0.4 / 0.4 + 0.2 / 0.2) / 2)
   assert math.isnan(relative_mean_corruption_error([0.5], 0.1, [0.2], 0.2))
+  counts = 'errors of 1 corruptions against a baseline of 2'
+  refused(counts, mean_corruption_error, [0.1], [0.1, 0.2])
+  refused('no error under corruption 1', mean_corruption_error, [0.1, 0.2], [0.1, 0])
+  refused('have shape', mean_corruption_error, [], [])
 
 
-@pytest.mark.parametrize(
-  ('error', 'baseline', 'message'),
-  [
-    ([0.1], [0.1, 0.2], 'errors of 1 corruptions against a baseline of 2'),
-    ([0.1, 0.2], [0.1, 0], 'no error under corruption 1'),
-    ([], [], 'have shape'),
-  ],
-)
-def test_refuses(error, baseline, message):
-  with pytest.raises(InputError, match=message):
-    mean_corruption_error(error, baseline)
+def test_published_tables_have_the_corruptions_gains_and_losses_that_the_paper_tells():
+  shown = set(TABLE_3.corrupted['natural'])
+  assert shown - {*SETS['official']} == {'gaussian_blur', 'speckle_noise'}
+  assert {*SETS['official']} - shown == {'gaussian_noise', 'frost'}
+  assert set(TABLE_4.corrupted['natural']) < {*SETS['official']}
+  gains = [
+    {name for name, value in table.corrupted['high_pass'].items() if value > natural[name]}
+    for table in (TABLE_3, TABLE_4)
+    for natural in [table.corrupted['natural']]
+  ]
+  assert gains == [set(), {'contrast', 'fog'}]
+  lost = np.subtract(*TABLE_1.values())
+  assert lost[[0, -1]] == pytest.approx([0.0516, 0.2803]) and (np.diff(lost) > 0).all()
+  assert np.mean(TABLE_1['natural']) == pytest.approx(TABLE_3.corrupted['natural']['fog'], abs=5e-5)
+
+
+SEVERITIES = np.arange(1, 6)
+
+
+def test_failures_by_hand():
+  for accuracy, expected in (
+    ((0.9, 0.8, 0.6, 0.2, 0.1), 3.25),  # from .6 to .2, half of clean is .5
+    ((0.9, 0.5, 0.4, 0.3, 0.2), 2),  # at .5 itself it is not below yet
+    ((0.4, 0.3, 0.2, 0.1, 0.0), 1),
+    ((0.9, 0.8, 0.7, 0.6, 0.5), np.inf),
+    ((0.9, 0.4, 0.9, 0.4, 0.1), 1.8),  # the first time
+  ):
+    assert failure_severity(np.array(accuracy), 1.0, SEVERITIES, 0.5) == pytest.approx(expected)
+  table = np.array([[0.9, 0.6, 0.2], [0.9, 0.9, 0.9]])
+  found = failure_severity(table, np.array([1, 1]), (1, 2.5, 3), 0.5)
+  np.testing.assert_allclose(found, [2.625, np.inf])
+  refused('ascending', failure_severity, np.ones(2), 1.0, (2, 1), 0.5)
+  refused('for 3 accuracies', failure_severity, np.ones(3), 1.0, (1, 2), 0.5)
+
+
+def drawn(shares: tuple[float, ...], count: int = 400) -> np.ndarray:
+  """Whether each image is right, all when clean; one right at a severity is so at lower ones."""
+  return np.linspace(0, 1, count, endpoint=False)[:, None] < np.array((1.0, *shares))
+
+
+def test_an_interval_holds_the_value_and_shrinks_with_images():
+  widths = []
+  for count in (100, 1600):
+    right = drawn((0.9, 0.8, 0.6, 0.2, 0.1), count)
+    number = failure_point(right, SEVERITIES, 0.5)
+    assert number.value == pytest.approx(3.25, abs=0.05) and number.n == count
+    assert number.low <= number.value <= number.high and number.note == ''
+    widths.append(number.high - number.low)
+  assert widths[1] < widths[0] / 2
+
+
+def test_what_lies_beyond_the_severities_is_said():
+  never = failure_point(drawn((0.9, 0.9, 0.9, 0.9, 0.9)), SEVERITIES, 0.5)
+  assert np.isnan(never.value) and never.note == 'not reached by severity 5'
+  at_once = failure_point(drawn((0.3, 0.2, 0.2, 0.1, 0.1)), SEVERITIES, 0.5)
+  assert at_once.value == 1 and 'at or before' in at_once.note
+  nearly = failure_point(drawn((0.9, 0.8, 0.7, 0.6, 0.49)), SEVERITIES, 0.5)
+  assert nearly.high == 5 and 'not reached by 5 in' in nearly.note
+  seldom = failure_point(drawn((0.9, 0.8, 0.7, 0.6, 0.51)), SEVERITIES, 0.5)
+  assert np.isnan(seldom.value) and 'reached in' in seldom.note

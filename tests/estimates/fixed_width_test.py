@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.core.errors import InputError
 from robustness.estimates.fixed_width import FixedWidth, fewest_trials, fixed_size, plan
+from tests.refusals import refused
 
 SMALL = FixedWidth(half_width=0.2, confidence=0.9, level=0.92, trials=6, looks=5)
 
@@ -41,7 +41,7 @@ def by_hand(design: FixedWidth, p: float) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize('p', [0.03, 0.2, 0.42, 0.5, 0.71])
-def test_coverage_and_expected_trials_are_those_of_all_paths(p: float) -> None:
+def test_coverage_and_expected_trials_are_those_of_all_paths(p):
   coverage, trials = by_hand(SMALL, p)
   assert SMALL.coverage([p]) == pytest.approx([coverage], abs=1e-9)
   assert SMALL.expected_trials([p]) == pytest.approx([trials], abs=1e-6)
@@ -49,9 +49,7 @@ def test_coverage_and_expected_trials_are_those_of_all_paths(p: float) -> None:
 
 
 @pytest.mark.parametrize(('half_width', 'confidence'), [(0.1, 0.95), (0.05, 0.95), (0.08, 0.99)])
-def test_intervals_hold_often_enough_for_every_proportion(
-  half_width: float, confidence: float
-) -> None:
+def test_intervals_hold_often_enough_for_every_proportion(half_width, confidence):
   design = plan(half_width, confidence)
   assert design.looks > 5
   between = np.random.default_rng(0).uniform(0.001, 0.999, 200)
@@ -65,9 +63,7 @@ def test_intervals_hold_often_enough_for_every_proportion(
   ('half_width', 'confidence'),
   [(0.1, 0.99), (0.05, 0.95), pytest.param(0.03, 0.95, marks=pytest.mark.slow)],
 )
-def test_just_outside_of_every_end_of_every_look_intervals_hold_often_enough(
-  half_width: float, confidence: float
-) -> None:
+def test_just_outside_every_end_of_every_look_intervals_hold_often_enough(half_width, confidence):
   """Levels that some ends alone had been tested for held in .98887, .9485 and .9498."""
   design = plan(half_width, confidence)
   ends = []
@@ -80,13 +76,19 @@ def test_just_outside_of_every_end_of_every_look_intervals_hold_often_enough(
     assert design.coverage(part).min() >= confidence
 
 
-def test_the_usual_level_would_hold_less_often_than_it_says() -> None:
+def test_the_usual_level_holds_less_often_others_have_the_union_bound_and_few_trials_one_look():
   design = plan(0.05, 0.95)
   naive = FixedWidth(0.05, 0.95, 0.95, design.trials, design.looks)
   assert naive.coverage(naive.tested()).min() < 0.945
+  design = plan(0.1, 0.95)
+  low, high = design.other_interval(3, 40)
+  assert (low, high) == pytest.approx(exact(3, 40, 1 - 0.05 / design.looks))
+  single = plan(0.2, 0.95)
+  assert (single.looks, single.level) == (1, 0.95)
+  assert single.most_trials == fixed_size(0.2, 0.95)
 
 
-def test_simulated_runs_hold_as_often_as_computed() -> None:
+def test_simulated_runs_hold_as_often_as_computed():
   design, p, runs = plan(0.1, 0.95), 0.12, 4000
   generator = np.random.default_rng(1)
   successes = generator.binomial(design.trials, p, (runs, design.looks)).cumsum(1)
@@ -104,14 +106,8 @@ def test_simulated_runs_hold_as_often_as_computed() -> None:
   assert (width <= 0.2).all(), 'every run ends within the half width'
 
 
-def test_other_proportions_of_the_same_trials_have_the_union_bound() -> None:
-  design = plan(0.1, 0.95)
-  low, high = design.other_interval(3, 40)
-  assert (low, high) == pytest.approx(exact(3, 40, 1 - 0.05 / design.looks))
-
-
 @pytest.mark.parametrize('half_width', [0.2, 0.06])
-def test_fixed_size_is_the_fewest_that_guarantee_the_half_width(half_width: float) -> None:
+def test_fixed_size_is_the_fewest_that_guarantee_the_half_width(half_width):
   size = fixed_size(half_width, 0.95)
   widest = [
     max(np.subtract(*exact(k, n, 0.95)[::-1]) / 2 for k in range(n // 2 - 1, n // 2 + 2))
@@ -122,18 +118,11 @@ def test_fixed_size_is_the_fewest_that_guarantee_the_half_width(half_width: floa
 
 @pytest.mark.parametrize('half_width', [0.2, 0.06, 0.01])
 @pytest.mark.parametrize('confidence', [0.5, 0.95, 0.99])
-def test_the_lower_bound_of_the_trials_is_below_and_near(half_width, confidence) -> None:
+def test_the_lower_bound_of_the_trials_is_below_and_near(half_width, confidence):
   bound, size = fewest_trials(half_width, confidence), fixed_size(half_width, confidence)
   assert bound <= size <= bound + 2 / half_width + 2  # a trial more at each end moves it by 1 / n
 
 
-def test_half_widths_that_few_trials_give_have_a_single_look() -> None:
-  design = plan(0.2, 0.95)
-  assert (design.looks, design.level) == (1, 0.95)
-  assert design.most_trials == fixed_size(0.2, 0.95)
-
-
 @pytest.mark.parametrize(('half_width', 'confidence'), [(0.0, 0.95), (0.5, 0.95), (0.1, 1.0)])
-def test_values_out_of_range_are_refused(half_width: float, confidence: float) -> None:
-  with pytest.raises(InputError, match='is not in'):
-    plan(half_width, confidence)
+def test_values_out_of_range_are_refused(half_width, confidence):
+  refused('is not in', plan, half_width, confidence)

@@ -1,17 +1,20 @@
 """Means of outcomes by group: exact for independent trials, and of clusters of trials."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.estimates.comparison import mcnemar, paired_difference
-from robustness.estimates.intervals import clopper_pearson, effective_trials, korn_graubard
-from robustness.estimates.means import CLOPPER_PEARSON, means, proportion, share, share_difference
+from robustness.estimates.intervals import (
+  CLOPPER_PEARSON,
+  clopper_pearson,
+  effective_trials,
+  korn_graubard,
+)
+from robustness.estimates.means import means, proportion, share, share_difference
 from robustness.estimates.outcomes import Group, Outcomes, Sums
 from robustness.estimates.quantity import Quantity
+from tests.refusals import refused
 
 ERROR = Quantity('error', 'top-1 error', better='lower')
 CHANGE = Quantity('layer_change', 'change of a layer', kind='amount', low=0)
@@ -37,7 +40,7 @@ def ends(row) -> tuple[float, float, float]:
   return row.value, row.low, row.high
 
 
-def test_a_view_of_independent_images_has_the_exact_interval():
+def test_a_view_of_independent_images_has_the_exact_interval_which_a_scale_multiplies():
   outcomes = made()
   table = means(ERROR, outcomes, ('corruption', 'severity'), paired=False)
   assert len(table) == 2 * 6  # the clean view has no severity
@@ -45,9 +48,11 @@ def test_a_view_of_independent_images_has_the_exact_interval():
   wrong = outcomes.values['second'][:, 5].sum()
   assert row.severity == 2 and row.method == 'clopper-pearson' and row.n == row.clusters == 40
   assert ends(row) == pytest.approx((wrong / 40, *clopper_pearson(wrong, 40)))
+  plain, scaled = (means(ERROR, made(), scale=scale).iloc[0] for scale in (1, 1.4))
+  assert ends(scaled) == pytest.approx([1.4 * end for end in ends(plain)])
 
 
-def test_several_views_of_an_image_are_one_cluster():
+def test_several_views_of_an_image_are_one_cluster_and_alike_ones_no_images():
   outcomes = made()
   table = means(ERROR, outcomes, ('corruption',))
   fog = outcomes.values['first'][:, 1:4].mean(1)
@@ -55,9 +60,6 @@ def test_several_views_of_an_image_are_one_cluster():
   expected = korn_graubard(fog.mean(), fog.std(ddof=1), 40, 3)
   assert row.method == 'korn-graubard' and row.n == 40
   assert ends(row) == pytest.approx((fog.mean(), *expected), abs=1e-12)
-
-
-def test_alike_views_of_an_image_are_not_images():
   hard = np.random.default_rng(3).random((100, 1)) < 0.3
   views = pd.DataFrame({'view': range(50)})
   (row,) = means(ERROR, Outcomes({'net': np.repeat(hard, 50, 1)}, views)).itertuples()
@@ -83,7 +85,7 @@ def test_differences_are_paired_and_of_several_views_too():
   assert pairs.loc['clean'].p == pytest.approx(mcnemar(*single))
 
 
-def test_weights_count_views_several_times_but_trials_once():
+def test_weights_count_views_several_times_but_trials_once_and_only_whole_ones_are_tested():
   outcomes = made()
   views = pd.DataFrame({'radius': [0, 1, 1, 1, 2, 2, 2]})
   weight = np.array([1, 2, 2, 1, 1, 1, 1])
@@ -92,6 +94,14 @@ def test_weights_count_views_several_times_but_trials_once():
   own = outcomes.values['first'][:, 1:4] @ weight[1:4] / 5
   expected = korn_graubard(own.mean(), own.std(ddof=1), 40, 25 / 9)
   assert ends(row) == pytest.approx((own.mean(), *expected), abs=1e-12)
+  for weight, known in ((np.full(len(VIEWS), 0.3), False), (np.arange(len(VIEWS)), True)):
+    weighted = Outcomes(outcomes.values, VIEWS, weight=weight)
+    row = means(ERROR, weighted, ('corruption',), test=True).iloc[-1]
+    assert row.versus == 'first' and row.low < row.value < row.high
+    assert np.isfinite(row.p) == known
+  for weight, trials in (([1] * 7, 7), ([2] * 7, 7), ([1, 2, 2], 25 / 9)):
+    group = Group({}, np.arange(len(weight)), np.array(weight, float))
+    assert group.trials == pytest.approx(trials)
 
 
 def of_images(*shares: np.ndarray, views: int) -> list[Sums]:
@@ -108,6 +118,11 @@ def test_images_that_are_all_right_have_an_interval_of_so_many_images():
   one = share(*of_images(own, views=5))
   assert one.value == pytest.approx(0.01)
   assert 0 < one.low < 0.01 < one.high < clopper_pearson(1, 20)[1]
+  estimate = proportion(0, 10)
+  assert (estimate.value, estimate.low, estimate.n) == (0.0, 0.0, 10)
+  assert estimate.high == pytest.approx(0.3085, abs=5e-5)
+  assert estimate.method == CLOPPER_PEARSON
+  assert np.isnan(proportion(0, 0).value)
 
 
 def test_a_difference_of_views_that_agree_counts_images_and_not_views():
@@ -122,55 +137,18 @@ def test_a_difference_of_views_that_agree_counts_images_and_not_views():
   assert extreme.value == extreme.high == 1 and extreme.low > -1
 
 
-def test_a_scale_multiplies_value_and_interval():
-  plain, scaled = (means(ERROR, made(), scale=scale).iloc[0] for scale in (1, 1.4))
-  assert ends(scaled) == pytest.approx([1.4 * end for end in ends(plain)])
-
-
-@pytest.mark.parametrize(('weight', 'trials'), [([1] * 7, 7), ([2] * 7, 7), ([1, 2, 2], 25 / 9)])
-def test_trials_of_unequal_weight_are_fewer_and_mirrored_cells_are_none(weight, trials):
-  group = Group({}, np.arange(len(weight)), np.array(weight, float))
-  assert group.trials == pytest.approx(trials)
-
-
 def test_an_amount_has_students_interval_within_its_range():
   values = np.abs(np.random.default_rng(0).normal(size=(12, 1))) * [[1]]
   values[0] = np.nan
   row = means(CHANGE, Outcomes({'net': values}, pd.DataFrame(index=range(1)))).iloc[0]
-  known = values[1:, 0]
-  half = 2.2281388519649385 * known.std(ddof=1) / np.sqrt(11)
-  assert ends(row) == pytest.approx(
-    (known.mean(), max(0, known.mean() - half), known.mean() + half)
-  )
+  mean = values[1:, 0].mean()
+  half = 2.2281388519649385 * values[1:, 0].std(ddof=1) / np.sqrt(11)
+  assert ends(row) == pytest.approx((mean, max(0, mean - half), mean + half))
   assert row.n == row.clusters == 11 and row.method == 'student'
 
 
-@pytest.mark.parametrize(
-  'name', ['value', 'n', 'p', 'note', 'classifier', 'part', 'seed', 'marked']
-)
-def test_a_facet_that_is_named_like_a_column_of_the_table_is_refused(name):
-  outcomes = Outcomes({'net': np.eye(2, dtype=bool)}, pd.DataFrame({name: [1, 2]}))
-  with pytest.raises(InputError, match=f"facet '{name}' has the name of a column"):
-    means(ERROR, outcomes, (name,))
-
-
-def test_views_whose_weights_are_not_whole_have_no_test():
-  outcomes = made()
-  for weight, known in ((np.full(len(VIEWS), 0.3), False), (np.arange(len(VIEWS)), True)):
-    weighted = Outcomes(outcomes.values, VIEWS, weight=weight)
-    row = means(ERROR, weighted, ('corruption',), test=True).iloc[-1]
-    assert row.versus == 'first' and row.low < row.value < row.high
-    assert np.isfinite(row.p) == known
-
-
-def test_a_facet_that_views_lack_is_refused_by_name():
-  with pytest.raises(InputError, match="no facet 'severities'; .*severity"):
-    means(ERROR, made(), ('severities',))
-
-
-def test_a_proportion_has_clopper_and_pearsons_interval() -> None:
-  estimate = proportion(0, 10)
-  assert (estimate.value, estimate.low, estimate.n) == (0.0, 0.0, 10)
-  assert estimate.high == pytest.approx(0.3085, abs=5e-5)
-  assert estimate.method == CLOPPER_PEARSON
-  assert np.isnan(proportion(0, 0).value)
+def test_a_facet_that_views_lack_or_that_is_named_like_a_column_of_the_table_is_refused():
+  for name in ('value', 'n', 'p', 'note', 'classifier', 'part', 'seed', 'marked'):
+    outcomes = Outcomes({'net': np.eye(2, dtype=bool)}, pd.DataFrame({name: [1, 2]}))
+    refused(f"facet '{name}' has the name of a column", means, ERROR, outcomes, (name,))
+  refused("no facet 'severities'; .*severity", means, ERROR, made(), ('severities',))

@@ -1,15 +1,13 @@
 """Functions of means: ratio and bootstrap agree with the same by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from robustness.estimates.corruption_error import excess_ratio, mean_ratio
-from robustness.estimates.intervals import percentile_interval
-from robustness.estimates.of_means import LOG_RATIO, Units, bootstrap, log_ratio, of_means
+from robustness.estimates.intervals import LOG_RATIO, percentile_interval
+from robustness.estimates.of_means import Units, bootstrap, log_ratio, of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from tests.estimates.means_test import made
@@ -35,15 +33,13 @@ def linearised(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
   return value, min(value, ratio.mean() / factor), max(value, ratio.mean() * factor)
 
 
-def test_mce_against_a_classifier_is_the_linearised_ratio():
+def test_mce_against_a_classifier_is_the_linearised_ratio_and_without_its_errors_undefined():
   outcomes = made(n=60)
   where = outcomes.views.corruption != 'clean'
-  table = of_means(
-    MCE, outcomes, mean_ratio, ('corruption',), against='first', method=LOG_RATIO, where=where
-  )
-  own, base = (
-    outcomes.values[label][:, 1:].reshape(60, 2, 3).mean(2) for label in ('second', 'first')
-  )
+  common = {'against': 'first', 'method': LOG_RATIO}
+  table = of_means(MCE, outcomes, mean_ratio, ('corruption',), where=where, **common)
+  second, first = outcomes.values['second'], outcomes.values['first']
+  own, base = (wrong[:, 1:].reshape(60, 2, 3).mean(2) for wrong in (second, first))
   row = table[(table.classifier == 'second') & (table.versus == '')].iloc[0]
   expected = linearised(own, base)
   assert (row.value, row.low, row.high) == pytest.approx(expected, abs=1e-12)
@@ -51,9 +47,14 @@ def test_mce_against_a_classifier_is_the_linearised_ratio():
   assert (pair.value, pair.low) == pytest.approx((expected[0] - 1, expected[1] - 1))
   first = table[table.classifier == 'first'].iloc[0]
   assert (first.value, first.low, first.high, first.method) == (1, 1, 1, 'exact')
+  outcomes = made()
+  outcomes.values['first'][:, 4:] = False
+  table = of_means(MCE, outcomes, mean_ratio, ('corruption',), against='first', method=LOG_RATIO)
+  row = table[table.classifier == 'second'].iloc[0]
+  assert np.isnan([row.value, row.low, row.high]).all() and 'undefined' in row.note
 
 
-def test_a_ratio_of_equal_errors_still_has_an_interval():
+def test_a_ratio_of_equal_errors_has_an_interval_and_of_many_images_the_delta_methods():
   own = np.random.default_rng(0).random((20, 3))
   equal = log_ratio(mean_ratio, *of_parts(own, own))
   assert equal.value == pytest.approx(1) and equal.low < 0.95 and equal.high > 1.05
@@ -61,9 +62,6 @@ def test_a_ratio_of_equal_errors_still_has_an_interval():
   assert none.value == none.low == 0 and none.high > 0.05
   single = log_ratio(mean_ratio, *of_parts(own[:1], own[:1]))
   assert np.isnan(single.low) and single.note == 'no interval from a single unit'
-
-
-def test_a_ratio_agrees_with_the_delta_method_for_many_images():
   generator = np.random.default_rng(1)
   denominator = generator.random((5000, 2)) < 0.4
   numerator = denominator & (generator.random((5000, 2)) < 0.5)
@@ -97,14 +95,6 @@ def test_a_bootstrap_of_a_mean_agrees_with_the_normal_interval():
   assert estimate.value == pytest.approx(values.mean())
   assert estimate.high - estimate.low == pytest.approx(2 * half, rel=0.1)
   assert [estimate] == bootstrap(lambda weights: weights @ values, units, seed=1)
-
-
-def test_a_denominator_of_zero_is_undefined_and_says_so():
-  outcomes = made()
-  outcomes.values['first'][:, 4:] = False
-  table = of_means(MCE, outcomes, mean_ratio, ('corruption',), against='first', method=LOG_RATIO)
-  row = table[table.classifier == 'second'].iloc[0]
-  assert np.isnan([row.value, row.low, row.high]).all() and 'undefined' in row.note
 
 
 def test_units_are_clusters():

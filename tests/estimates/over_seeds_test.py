@@ -1,7 +1,5 @@
 """Means over seeds with Student's interval, against scipy, and coverage by simulation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,14 +9,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from robustness.core.errors import InputError
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.means import means as means_of
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.over_seeds import NO_SPREAD
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.results import Results, over_seeds
+from robustness.results import NO_SPREAD, Results, over_seeds
+from tests.refusals import refused
 from tests.table_rows import estimate
 
 SLOPE = Quantity('slope', 'slope', kind='amount')
@@ -29,24 +26,14 @@ MCE = Quantity('mCE', 'mCE', kind='ratio')
 QUANTITIES = (SLOPE, RHO, GAP, ECE, MCE)
 
 
-def made(
-  values: Mapping[Quantity, float], notes: Mapping[Quantity, str] = {}, versus: str = ''
-) -> Results:
+def made(values: Mapping[Quantity, float], notes: Mapping = {}, versus: str = '') -> Results:
   """The estimates of one seed, each with an interval over images."""
-  rows = [
-    row(
-      'net',
-      versus,
-      of,
-      {},
-      Estimate(v, v - 0.1, v + 0.1, 50, 50, 'made', note=notes.get(of, '')),
-      0.95,
-    )
-    for of, v in values.items()
-  ]
-  return Results(
-    'made', {'label': 'net'}, {}, {'k': 1}, table=assemble([part(rows)]), quantities=QUANTITIES
-  )
+  rows = []
+  for of, v in values.items():
+    own = Estimate(v, v - 0.1, v + 0.1, 50, 50, 'made', note=notes.get(of, ''))
+    rows.append(row('net', versus, of, {}, own, 0.95))
+  table = assemble([part(rows)])
+  return Results('made', {'label': 'net'}, {}, {'k': 1}, table=table, quantities=QUANTITIES)
 
 
 def mean_of(quantity: Quantity, values: Sequence[float], versus: str = '') -> Any:
@@ -55,36 +42,20 @@ def mean_of(quantity: Quantity, values: Sequence[float], versus: str = '') -> An
   return estimate(over_seeds(by_seed).over_seeds.table, 'net', quantity.name, versus)
 
 
-def test_the_interval_is_scipys() -> None:
+def test_the_interval_is_scipys_and_of_equal_values_there_is_none():
   values = [0.91, 0.93, 0.9, 0.95]
   own = mean_of(SLOPE, values)
   low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
   assert (own.value, own.low, own.high) == pytest.approx((np.mean(values), low, high))
   assert (own.n, own.clusters, own.method, own.confidence) == (4, 4, 'student over seeds', 0.95)
   assert math.isnan(mean_of(SLOPE, [0.1, float('nan')]).low)
-  with pytest.raises(InputError, match='at least two seeds'):
-    over_seeds({0: made({SLOPE: 0.5})})
-
-
-def test_equal_values_have_no_interval_and_no_interval_of_no_width() -> None:
+  refused('at least two seeds', over_seeds, {0: made({SLOPE: 0.5})})
   own = mean_of(RHO, [1.0, 1.0])
   assert own.value == 1 and math.isnan(own.low) and math.isnan(own.high)
   assert own.note == NO_SPREAD
 
 
-@pytest.mark.parametrize('count', [2, 3, 5])
-def test_coverage_of_normal_seeds(count: int) -> None:
-  """4000 draws: three standard errors of .95 are .0103."""
-  draws = np.random.default_rng(count).normal(0.7, 0.02, (4000, count))
-  mean, error = draws.mean(1), draws.std(1, ddof=1) / math.sqrt(count)
-  half = stats.t.ppf(0.975, count - 1) * error
-  covered = np.mean(np.abs(mean - 0.7) <= half)
-  own = mean_of(SLOPE, draws[0].tolist())
-  assert (own.low, own.high) == pytest.approx((mean[0] - half[0], mean[0] + half[0]))
-  assert covered == pytest.approx(0.95, abs=0.0104)
-
-
-def test_what_a_seed_lacks_is_the_mean_of_the_others_and_every_note_is_kept() -> None:
+def test_what_seeds_lack_is_the_mean_of_the_others_and_of_one_alone_there_is_none():
   by_seed = {
     0: made({ECE: 0.8, RHO: 0.5}, {ECE: 'few'}),
     1: made({ECE: 0.9, SLOPE: 2}, {ECE: 'few'}),
@@ -96,6 +67,12 @@ def test_what_a_seed_lacks_is_the_mean_of_the_others_and_every_note_is_kept() ->
   assert (own.value, own.n) == (pytest.approx(0.6), 2)
   assert own.note == 'seed 2: undefined in 3; without seed 1, which has no such number'
   assert 'slope' not in set(table['quantity']), 'one seed alone has no mean'
+  by_seed = {seed: with_views(seed, 0.3) for seed in (0, 1)}
+  by_seed[1].table.loc[0, ['value', 'low', 'high']] = np.nan
+  first = by_seed[0].table.loc[0]
+  over = over_seeds(by_seed).over_seeds.table
+  own = estimate(over, first.classifier, 'error', corruption=first.corruption)
+  assert np.isnan(own.value) and np.isnan(own.low)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +89,7 @@ def test_what_a_seed_lacks_is_the_mean_of_the_others_and_every_note_is_kept() ->
     (Quantity('new', 'not declared'), '', -math.inf, math.inf),
   ],
 )
-def test_a_mean_stays_in_the_range_of_its_quantity(quantity, versus, least, most) -> None:
+def test_a_mean_stays_in_the_range_of_its_quantity(quantity, versus, least, most):
   """Two seeds at 3 and 53 % have Student's −290 to 346 %."""
   values = (0.03, 0.53)
   low, high = stats.t.interval(0.95, 1, np.mean(values), stats.sem(values))
@@ -123,10 +100,9 @@ def test_a_mean_stays_in_the_range_of_its_quantity(quantity, versus, least, most
 
 def with_views(seed: int, share: float, corruptions: tuple[str, ...] = ('fog', 'snow')) -> Results:
   """Two classifiers' errors by corruption of one seed."""
-  wrong = {
-    k: np.random.default_rng([seed, k == 'a']).random((20, len(corruptions) + 1)) < share
-    for k in ('a', 'b')
-  }
+  shape, wrong = (20, len(corruptions) + 1), {}
+  for label in ('a', 'b'):
+    wrong[label] = np.random.default_rng([seed, label == 'a']).random(shape) < share
   views = pd.DataFrame({'corruption': [None, *corruptions]})
   outcomes = Outcomes(wrong, views)
   clean = means_of(CLEAN_ERROR, outcomes, where=views.corruption.isna().to_numpy())
@@ -135,7 +111,7 @@ def with_views(seed: int, share: float, corruptions: tuple[str, ...] = ('fog', '
   return Results('made', labels, {}, {'k': 1}, table=table, quantities=(ERROR, CLEAN_ERROR))
 
 
-def test_the_table_has_each_seed_and_the_mean_of_every_estimate() -> None:
+def test_the_table_has_each_seed_and_the_mean_of_every_estimate():
   by_seed = {0: with_views(0, 0.05), 3: with_views(3, 0.9, ('fog',)), 7: with_views(7, 0.4)}
   joined = over_seeds(by_seed)
   for seed, of in by_seed.items():
@@ -159,12 +135,3 @@ def test_the_table_has_each_seed_and_the_mean_of_every_estimate() -> None:
   assert joined.quantities == by_seed[0].quantities
   assert joined.classifier[1]['seeds']['7'] == {'label': 'b', 'sha256': '7b'}
   assert joined.settings == {'k': 1, 'seeds': [0, 3, 7]}
-
-
-def test_what_does_not_exist_in_one_seed_has_no_mean() -> None:
-  by_seed = {seed: with_views(seed, 0.3) for seed in (0, 1)}
-  by_seed[1].table.loc[0, ['value', 'low', 'high']] = np.nan
-  first = by_seed[0].table.loc[0]
-  over = over_seeds(by_seed).over_seeds.table
-  own = estimate(over, first.classifier, 'error', corruption=first.corruption)
-  assert np.isnan(own.value) and np.isnan(own.low)

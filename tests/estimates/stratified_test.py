@@ -1,7 +1,5 @@
 """Means over classes: their value, and how often their intervals hold."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -46,17 +44,12 @@ def test_with_one_image_in_each_class_views_of_an_image_are_no_independent_trial
   assert covered / runs >= 0.95
 
 
-def test_classes_that_are_right_or_wrong_throughout_have_as_many_trials_as_images():
+def test_classes_right_or_wrong_throughout_one_stratum_and_no_image_at_all():
+  """As many trials as images; Korn and Graubard's interval; none."""
   number = stratified_share(np.repeat([0.0, 1.0], 6), np.repeat([0, 1], 6), 5)
   assert (number.low, number.high) == pytest.approx(clopper_pearson(6, 12))
-
-
-def test_of_one_stratum_it_is_korn_and_graubards():
   share = np.random.default_rng(5).binomial(5, 0.7, 300) / 5
   one = stratified_share(share, np.zeros(300, int), 5)
   expected = share.mean(), *korn_graubard(share.mean(), share.std(ddof=1), 300, 5)
   assert (one.value, one.low, one.high) == pytest.approx(expected, abs=1e-3)
-
-
-def test_without_images_there_is_none():
   assert np.isnan(stratified_share(np.zeros(0), np.zeros(0, int), 5).value)

@@ -1,9 +1,6 @@
 """Most damaged images and most affected classes from records by hand."""
 
-from __future__ import annotations
-
-import pathlib
-from typing import Any, NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +11,6 @@ from robustness import workdir
 from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures as listing
-from robustness.evaluation.records import Records
 from robustness.evaluation.study import Evaluation, Study
 from robustness.evaluation.views import ViewTable
 from tests import finished_runs, made_records
@@ -23,18 +19,12 @@ from tests.table_rows import estimate
 NAMES = ('clean', 'fog', 'snow')
 LABELS = np.array([0, 0, 1, 1, 1], np.int32)
 PREDICTION = np.array([[0, 1, 1], [0, 0, 1], [1, 0, 0], [0, 0, 0], [1, 1, 1]], np.int32)
-CONFIDENCE = np.array(
-  [[0.9, 0.6, 0.7], [0.9, 0.8, 0.5], [0.9, 0.95, 0.6], [0.8, 0.9, 0.9], [0.9, 0.9, 0.9]], np.float32
+CONFIDENCE = np.float32(
+  [[0.9, 0.6, 0.7], [0.9, 0.8, 0.5], [0.9, 0.95, 0.6], [0.8, 0.9, 0.9], [0.9, 0.9, 0.9]]
 )
 
 
-def records(
-  folder: pathlib.Path,
-  block: int = 2,
-  chunk: int = 2,
-  labels: np.ndarray = LABELS,
-  classes: tuple[str, ...] = ('ant', 'bee'),
-) -> Records:
+def records(folder, block=2, chunk=2, labels=LABELS, classes=('ant', 'bee')):
   """Five images of two classes in three views, in shards of any size."""
   right = (labels.reshape(5, 1, -1) == PREDICTION[..., None]).any(-1)
   fields = {'prediction': PREDICTION, 'rank': ~right, 'confidence': CONFIDENCE}
@@ -44,26 +34,16 @@ def records(
   return made_records.made(folder, arrays, block, chunk, classes=list(classes)).records
 
 
-class Failures(NamedTuple):
+def failures(made, table):
   """What is found of one classifier 'net': rows by column name, estimates by class, places."""
 
-  images: list[dict[str, Any]]
-  classes: dict[str, dict[str, Any]]
-  table: pd.DataFrame
-  places: list[list[int]]
-
-  def accuracy(self, name: str, quantity: str = 'accuracy') -> float:
-    return estimate(self.table, 'net', quantity, **{'class': name}).value
-
-
-def failures(made: Records, table: ViewTable) -> Failures:
   class Shown(Study):
     name = 'shown'
 
-    def by_image(self, records: Records, image_shape: Any) -> tuple[Records, ViewTable]:
+    def by_image(self, records, image_shape):
       return records, table
 
-    def by_row(self, records: Records, image_shape: Any) -> ViewTable:
+    def by_row(self, records, image_shape):
       return table
 
   found, places = listing.findings(Shown(), [Evaluation('net', made)], (2, 2, 1))
@@ -71,14 +51,17 @@ def failures(made: Records, table: ViewTable) -> Failures:
     [dict(zip(of.columns, row, strict=True)) for row in of.rows]
     for of in (found.tables['most damaged images'], found.tables['most affected classes'])
   )
-  of_class = {row['class']: row for row in classes}
-  return Failures(images, of_class, assemble(found.estimates), places['net'].tolist())
+  by_class, table = {row['class']: row for row in classes}, assemble(found.estimates)
+  places = places['net'].tolist()
+  return SimpleNamespace(images=images, classes=by_class, table=table, places=places)
+
+
+def of_class(found, name, quantity='accuracy'):
+  return estimate(found.table, 'net', quantity, **{'class': name})
 
 
 @pytest.mark.parametrize(('block', 'chunk'), [(2, 2), (5, 3), (1, 1)])
-def test_images_right_when_clean_are_ordered_by_what_they_lose(
-  tmp_path: pathlib.Path, block: int, chunk: int
-) -> None:
+def test_images_right_when_clean_are_ordered_by_what_they_lose(tmp_path, block, chunk):
   """Image 13 is wrong already, 14 never; 12 has lost more of its probability than 10."""
   found = failures(records(tmp_path, block, chunk), ViewTable(NAMES, 0))
   assert [row['image'] for row in found.images] == [12, 10, 11]
@@ -86,55 +69,38 @@ def test_images_right_when_clean_are_ordered_by_what_they_lose(
   first = found.images[0]
   assert (first['views wrong'], first['of'], first['class']) == (2, 2, 'bee')
   assert (first['shown in'], first['taken for']) == ('fog', 'ant')
-  assert first['confidence'] == pytest.approx(0.95)
-  assert (first['taken for when clean'], first['confidence when clean']) == (
-    'bee',
-    pytest.approx(0.9),
-  )
-  assert first['probability of its class'] == pytest.approx((0.05 + 0.4) / 2)
+  assert first['taken for when clean'] == 'bee'
+  shares = [first[name] for name in ('confidence', 'confidence when clean')]
+  assert [*shares, first['probability of its class']] == pytest.approx([0.95, 0.9, 0.45 / 2])
   assert list(found.classes) == ['ant', 'bee'], 'ants lose 3/4, bees 1/3'
-  assert found.accuracy('ant') == pytest.approx(1 / 4)
-  assert found.accuracy('ant', 'clean_accuracy') == 1
-  assert found.accuracy('bee') == pytest.approx(1 / 3)
-  assert found.accuracy('bee', 'clean_accuracy') == pytest.approx(2 / 3)
+  assert of_class(found, 'ant').value == pytest.approx(1 / 4)
+  assert of_class(found, 'ant', 'clean_accuracy').value == 1
+  assert of_class(found, 'bee').value == pytest.approx(1 / 3)
+  assert of_class(found, 'bee', 'clean_accuracy').value == pytest.approx(2 / 3)
   ant, bee = found.classes.values()
   assert (ant['images'], ant['views wrong'], ant['of']) == (2, 3, 4)
   assert ant['least accurate in'] == 'snow'
   assert (bee['most often taken for'], bee['times']) == ('ant', 4)
 
 
-def test_classes_without_a_clean_view_are_ordered_by_accuracy(
-  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_classes_without_a_clean_view_are_ordered_by_accuracy(tmp_path, monkeypatch):
   """Each class has Korn and Graubard's interval over its images, of a single view the exact one."""
   found = failures(records(tmp_path), ViewTable(NAMES))
   assert list(found.classes) == ['bee', 'ant'], '4 of 9 and 3 of 6'
   shares = np.array([1 / 3, 2 / 3])
   low, high = korn_graubard(shares.mean(), shares.std(ddof=1), 2, 3)
-  row = estimate(found.table, 'net', 'accuracy', **{'class': 'ant'})
+  row = of_class(found, 'ant')
   assert (row.low, row.high, row.n) == (pytest.approx(low), pytest.approx(high), 2)
   monkeypatch.setattr(listing, 'MOST_CLASSES', 1)
   shown = np.arange(3) == [[1]] * 5
   single = failures(records(tmp_path), ViewTable(NAMES, counted=shown))
   assert list(single.classes) == ['bee'] and len(single.table) == 2
   exact = stats.binomtest(1, 3).proportion_ci(0.95, 'exact')
-  row = estimate(single.table, 'net', 'accuracy', **{'class': 'bee'})
+  row = of_class(single, 'bee')
   assert (row.value, row.low, row.high) == pytest.approx((1 / 3, exact.low, exact.high))
 
 
-def test_classes_of_one_name_are_told_apart(tmp_path: pathlib.Path) -> None:
-  found = failures(records(tmp_path, classes=('ant', 'ant')), ViewTable(NAMES))
-  assert list(found.table['class']) == ['ant (0)', 'ant (1)']
-
-
-def test_what_does_not_count_is_left_out(tmp_path: pathlib.Path) -> None:
-  counted = np.ones((5, 3), bool)
-  counted[2] = [True, False, False]
-  found = failures(records(tmp_path), ViewTable(NAMES, 0, counted))
-  assert [row['image'] for row in found.images] == [10, 11]
-
-
-def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path: pathlib.Path) -> None:
+def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path):
   """The table by class is that of the same images corrupted in the run."""
   right = np.random.default_rng(0).random((30, 5)) > 0.4
   found = []
@@ -149,18 +115,18 @@ def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path: pathli
   assert (accuracy.n, accuracy.value) == (30, pytest.approx(right[:, 1:].mean()))
 
 
-def test_what_a_class_is_taken_for_is_counted_where_it_counts(tmp_path: pathlib.Path) -> None:
+def test_what_does_not_count_is_left_out(tmp_path):
   """Ants count in one view each and bees in two, four of whose six are taken for ants."""
-  counted = np.ones((5, 3), bool)
-  counted[:2, 1] = False
-  found = failures(records(tmp_path), ViewTable(NAMES, 0, counted))
+  counted = np.ones((2, 5, 3), bool)
+  counted[0, 2, 1:], counted[1, :2, 1] = False, False
+  made = records(tmp_path)
+  without, found = (failures(made, ViewTable(NAMES, 0, which)) for which in counted)
+  assert [row['image'] for row in without.images] == [10, 11]
   counts = {name: (row['times'], row['of']) for name, row in found.classes.items()}
   assert counts == {'ant': (2, 2), 'bee': (4, 6)}
 
 
-def test_without_a_clean_view_every_mistake_counts(
-  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_clean_view_every_mistake_counts(tmp_path, monkeypatch):
   monkeypatch.setattr(listing, 'MOST_IMAGES', 1)
   found = failures(records(tmp_path), ViewTable(('first', 'second', 'third')))
   [first] = found.images
@@ -170,18 +136,20 @@ def test_without_a_clean_view_every_mistake_counts(
   assert named.images[0]['shown in'] == 'fog 3'
 
 
-def test_an_image_with_several_labels_counts_in_each_of_its_classes(tmp_path: pathlib.Path) -> None:
+def test_an_image_with_several_labels_counts_in_each_of_its_classes(tmp_path):
   """The first image is of both classes, so that whichever is predicted is right."""
   several = np.stack([LABELS, np.array([1, -1, -1, -1, -1])], 1).astype(np.int32)
   made = failures(records(tmp_path, labels=several), ViewTable(NAMES, 0))
   assert [row['image'] for row in made.images] == [12, 11] and made.images[0]['class'] == 'bee'
   assert (made.classes['ant']['images'], made.classes['bee']['images']) == (2, 4)
-  assert made.accuracy('ant') == pytest.approx(3 / 4), 'both views of 10, fog of 11'
-  assert made.accuracy('bee') == pytest.approx(4 / 8), 'both views of 10 and of 14'
+  assert of_class(made, 'ant').value == pytest.approx(3 / 4), 'both views of 10, fog of 11'
+  assert of_class(made, 'bee').value == pytest.approx(4 / 8), 'both views of 10 and of 14'
   assert made.classes['bee']['most often taken for'] == 'ant'
 
 
-def test_classes_of_imagenet_have_names(tmp_path: pathlib.Path) -> None:
+def test_classes_of_imagenet_have_names_and_those_of_one_name_are_told_apart(tmp_path):
+  found = failures(records(tmp_path / 'ants', classes=('ant', 'ant')), ViewTable(NAMES))
+  assert list(found.table['class']) == ['ant (0)', 'ant (1)']
   made = failures(records(tmp_path, classes=('n01440764', 'n02219486')), ViewTable(NAMES, 0))
   assert set(made.classes) == {'tench', 'ant'}
   assert (made.images[0]['class'], made.images[0]['taken for']) == ('ant', 'tench')

@@ -1,7 +1,5 @@
 """The table of what numbers are numbers of: what was done to the images."""
 
-from __future__ import annotations
-
 import pytest
 
 import input_pipeline
@@ -21,9 +19,7 @@ from robustness.evaluation.provenance import data_lines
     ),
   ],
 )
-def test_preprocessing_names_size_interpolation_and_what_resizes(
-  settings: dict, expected: str
-) -> None:
+def test_preprocessing_names_size_interpolation_and_what_resizes(settings, expected):
   rows = input_pipeline.load(DataSettings(source='digits', num_images=3, **settings))
   lines = data_lines(rows.description, '', rows.num_examples, rows.image_shape)
   assert lines['preprocessing'] == expected

@@ -1,10 +1,7 @@
 """Rounds of a tiny network: cells of the fixed design, resumed, on any devices, per-view n."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-import pathlib
 import shutil
 
 import jax
@@ -14,99 +11,91 @@ import pytest
 
 from robustness import parallel
 from robustness.config.experiment import Execution
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, random_order
-from robustness.estimates.fixed_width import MOST_LOOKS, fixed_size
-from robustness.estimates.intervals import clopper_pearson
-from robustness.estimates.means import SEQUENTIAL
+from robustness.estimates.fixed_width import MOST_LOOKS, fixed_size, plan
+from robustness.estimates.intervals import SEQUENTIAL, clopper_pearson
 from robustness.estimates.table import select
 from robustness.evaluation.rounds import SequentialRecords
-from robustness.evaluation.study import Evaluation, Study
+from robustness.evaluation.study import Evaluation
 from robustness.measure import evaluator_for, measure
 from robustness.present.notation import Notation
 from robustness.present.sentences import sentences
-from robustness.results import Results
 from robustness.studies.attack_error import AttackError
 from robustness.studies.band_noise import BandNoise
 from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import CLASSES, SHAPE, tiny_rows
+from tests.refusals import refused
 from tests.studies.conftest import classifier
 from tests.table_rows import estimate
 
 COUNT = 130
 STUDY = FourierHeatmap(norm=0.5, half_width=0.1, top_k=2)
+DESIGN = STUDY.sequential_design
+ENDS = ['value', 'low', 'high', 'n']
 EXECUTION = Execution(seed=3)
 
 
-def rows() -> ArrayRows:
+def rows():
   """Rows whose labels a network gives, for the most part: it errs seldom on some views."""
   images = tiny_rows(COUNT).images
   labels = np.argmax(classifier('tiny', 0).predict(images), 1)
   return ArrayRows(images, np.where(np.arange(COUNT) % 20 == 0, (labels + 1) % 4, labels), CLASSES)
 
 
-def run(folder: pathlib.Path, study: Study = STUDY, execution: Execution = EXECUTION) -> Results:
-  classifiers = [classifier('tiny', 0), classifier('other', 1)]
+def run(folder, study=STUDY, execution=EXECUTION, labels=('tiny', 'other')):
+  classifiers = [classifier(label, seed) for seed, label in enumerate(labels)]
   return measure(study, execution, classifiers, rows(), folder)
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def folder(tmp_path_factory):
   return tmp_path_factory.mktemp('sequential')
 
 
 @pytest.fixture(scope='module')
-def results(folder: pathlib.Path) -> Results:
+def results(folder):
   return run(folder)
 
 
-def fixed_table(name: str, label: str = 'tiny') -> np.ndarray:
+def fixed_table(name, label='tiny'):
   """One field of all rows in all views, in the order of the rounds."""
   study = dataclasses.replace(STUDY, half_width=0.0)
   own = classifier(label, int(label != 'tiny'))
   evaluator = evaluator_for(EXECUTION, study, own, rows(), parallel.create('jit'))
-  layout = evaluator.layout(COUNT)
-  shards = [shard for *_, shard in evaluator.shards(rows(), layout)]
-  assert len(shards) == 1
-  return shards[0][name][random_order(COUNT, EXECUTION.seed)]
+  ((*_, shard),) = evaluator.shards(rows(), evaluator.layout(COUNT))
+  return shard[name][random_order(COUNT, EXECUTION.seed)]
 
 
-def by_frequency(results: Results, label: str, versus: str = '') -> pd.DataFrame:
+def by_frequency(results, label, versus=''):
   """Errors, a row a view but the clean one, in the views' order."""
   found = select(results.table, 'error', versus, frequency_y=..., frequency_x=...)
   return found[found.classifier == label]
 
 
-def rounds(folder: pathlib.Path, label: str) -> SequentialRecords:
-  design = STUDY.sequential_design
-  assert design
-  return SequentialRecords.open(folder / label, design)
+def rounds(folder, label):
+  return SequentialRecords.open(folder / label, DESIGN)
 
 
-def test_every_cell_is_that_of_the_fixed_design(results: Results, folder: pathlib.Path) -> None:
+def test_every_cell_is_that_of_the_fixed_design(results, folder):
   assert results
   own = rounds(folder, 'tiny')
   expected = {name: fixed_table(name) for name in ('rank', 'example_id', 'probability')}
   for number, (records, views) in enumerate(zip(own.rounds, own.views, strict=True)):
     places = np.arange(number * own.design.trials, (number + 1) * own.design.trials)
     order = np.argsort(expected['example_id'][places])
-    np.testing.assert_array_equal(
-      records.column('example_id'), expected['example_id'][places][order]
-    )
-    np.testing.assert_array_equal(records.table('rank'), expected['rank'][places][order][:, views])
-    np.testing.assert_allclose(
-      records.table('probability'), expected['probability'][places][order][:, views], rtol=1e-5
-    )
+    own_rows = {name: values[places][order] for name, values in expected.items()}
+    np.testing.assert_array_equal(records.column('example_id'), own_rows['example_id'])
+    np.testing.assert_array_equal(records.table('rank'), own_rows['rank'][:, views])
+    probability = own_rows['probability'][:, views]
+    np.testing.assert_allclose(records.table('probability'), probability, rtol=1e-5)
 
 
-def test_views_go_on_until_their_interval_is_narrow(results: Results) -> None:
-  design = STUDY.sequential_design
-  assert design
+def test_views_go_on_until_their_interval_is_narrow(results):
   wrong = fixed_table('rank') > 0
-  n = design.trials * np.arange(1, design.looks + 1)
+  n = DESIGN.trials * np.arange(1, DESIGN.looks + 1)
   counts = wrong.cumsum(0)[n - 1]
-  low, high = clopper_pearson(counts, n[:, None], design.level)
+  low, high = clopper_pearson(counts, n[:, None], DESIGN.level)
   finished = (high - low) / 2 <= STUDY.half_width
   finished[-1] = True
   shown = n[finished.argmax(0)]
@@ -122,7 +111,7 @@ def test_views_go_on_until_their_interval_is_narrow(results: Results) -> None:
   assert (ring.value, ring.low, ring.high, ring.n) == (zero.value, zero.low, zero.high, zero.n)
 
 
-def test_means_and_differences_are_of_the_images_that_all_views_have(results: Results) -> None:
+def test_means_and_differences_are_of_the_images_that_all_views_have(results):
   columns, rows = results.tables['passes'].columns, results.tables['passes'].rows
   common = rows[0][columns.index('images that all views have')]
   order = random_order(COUNT, EXECUTION.seed)
@@ -143,7 +132,7 @@ def test_means_and_differences_are_of_the_images_that_all_views_have(results: Re
   assert set(differences.n) == {common}
 
 
-def test_passes_spent_and_saved_are_stated(results: Results) -> None:
+def test_passes_spent_and_saved_are_stated(results):
   table = results.tables['passes']
   assert [row[0] for row in table.rows] == ['tiny', 'other']
   for row in table.rows:
@@ -158,52 +147,42 @@ def test_passes_spent_and_saved_are_stated(results: Results) -> None:
     assert extent == [min(shown), max(shown)]
 
 
-def test_the_worst_cell_is_told_with_its_own_images(results: Results) -> None:
+def test_the_worst_cell_is_told_with_its_own_images(results):
   errors = by_frequency(results, 'tiny')
   worst = errors.loc[errors.value.idxmax()]
-  ends = clopper_pearson(
-    round(worst.value * worst.n), worst.n, 1 - 0.05 / (len(errors) * MOST_LOOKS)
-  )
+  level = 1 - 0.05 / (len(errors) * MOST_LOOKS)
   told = worst.copy()
+  ends = clopper_pearson(round(worst.value * worst.n), worst.n, level)
   told[['low', 'high', 'family']] = *ends, len(errors)
-  (said,) = [
-    text
-    for text in sentences(results)
-    if 'by vertical frequency' in text and 'difference' not in text
-  ]
+  by_cell = [text for text in sentences(results) if 'by vertical frequency' in text]
+  (said,) = [text for text in by_cell if 'difference' not in text]
   assert Notation(STUDY.quantities[0]).full(told) in said
 
 
 @pytest.mark.parametrize('lost', ['round001', 'shard'])
-def test_a_resumed_run_goes_on_exactly(
-  results: Results, folder: pathlib.Path, tmp_path: pathlib.Path, lost: str
-) -> None:
+def test_a_resumed_run_goes_on_exactly(results, folder, tmp_path, lost):
   shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
   kept = len(rounds(folder, 'tiny').rounds)
   if lost == 'shard':
     sorted((tmp_path / 'tiny' / 'round000').glob('*.npz'))[-1].unlink()
-  first = 1 if lost == 'shard' else 2
-  for number in range(first, kept):
+  for number in range(1 if lost == 'shard' else 2, kept):
     shutil.rmtree(tmp_path / 'tiny' / f'round{number:03d}')
-  with pytest.raises(InputError, match=r'lacks shards|no records'):
-    rounds(tmp_path, 'tiny')
+  refused(r'lacks shards|no records', rounds, tmp_path, 'tiny')
   again = run(tmp_path)
   pd.testing.assert_frame_equal(again.table, results.table)
   for name, values in results.arrays.items():
     np.testing.assert_array_equal(again.arrays[name], values)
+  refused('half_width', run, tmp_path, dataclasses.replace(STUDY, half_width=0.12))
 
 
-def test_pmap_and_other_shards_give_the_same(results: Results, tmp_path: pathlib.Path) -> None:
+def test_pmap_and_other_shards_give_the_same(results, tmp_path):
   execution = dataclasses.replace(EXECUTION, parallel='pmap', batch_size=8, views_per_step=3)
-  other = of_one(STUDY, tmp_path, execution)
-  ends = ['value', 'low', 'high', 'n']
-  expected = by_frequency(results, 'tiny')[ends]
-  np.testing.assert_array_equal(by_frequency(other, 'tiny')[ends], expected)
+  other = run(tmp_path, STUDY, execution, ['tiny'])
+  expected = by_frequency(results, 'tiny')[ENDS]
+  np.testing.assert_array_equal(by_frequency(other, 'tiny')[ENDS], expected)
 
 
-def test_processes_share_the_chunks_of_a_round(
-  folder: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_processes_share_the_chunks_of_a_round(folder, tmp_path):
   first = rounds(folder, 'tiny').rounds[0]
   evaluator = evaluator_for(EXECUTION, STUDY, classifier('tiny', 0), rows(), parallel.create('jit'))
   places = np.sort(random_order(COUNT, EXECUTION.seed)[: first.layout.num_rows])
@@ -218,12 +197,7 @@ def test_processes_share_the_chunks_of_a_round(
   np.testing.assert_array_equal(records.table('rank'), first.table('rank'))
 
 
-def test_another_half_width_is_another_study(results: Results, folder: pathlib.Path) -> None:
-  with pytest.raises(InputError, match='half_width'):
-    run(folder, dataclasses.replace(STUDY, half_width=0.12))
-
-
-def test_without_rounds_records_say_what_they_said_before() -> None:
+def test_without_rounds_records_say_what_they_said_before():
   for kind in (FourierHeatmap, BandNoise, CorruptionError, AttackError):
     fixed, sequential = kind(), kind(half_width=0.05)
     assert 'half_width' not in json.dumps(fixed.recording)
@@ -232,61 +206,48 @@ def test_without_rounds_records_say_what_they_said_before() -> None:
 
 
 @pytest.mark.parametrize(
-  ('half_width', 'needed'),
-  [(0.05, 'at least 384 of'), (1e-4, 'at least 96,036,470 of'), (1e-30, r'9\.6e\+59 of')],
+  ('half_width', 'count', 'needed'),
+  [
+    (0.05, 4, 'at least 384 of'),
+    (0.05, 400, f'up to {plan(0.05, 0.95).most_trials} of'),
+    (1e-4, 4, 'at least 96,036,470 of'),
+    (1e-30, 4, r'9\.6e\+59 of'),
+  ],
 )
-def test_too_few_images_are_refused_at_once_with_how_many_are_needed(half_width, needed) -> None:
+def test_too_few_images_are_refused_with_how_many_are_needed(half_width, count, needed):
   study = dataclasses.replace(STUDY, half_width=half_width)
-  with pytest.raises(InputError, match=f'needs {needed}.*; there are 4'):
-    study.check(tiny_rows(4), {})
-
-
-@pytest.mark.parametrize('half_width', [-0.1, 0.5, float('nan')])
-def test_half_widths_out_of_range_are_refused(half_width: float) -> None:
-  with pytest.raises(InputError, match=r'config\.study\.half_width'):
-    FourierHeatmap(half_width=half_width)
-
-
-def test_too_few_images_are_refused_with_how_many_are_needed() -> None:
-  study = dataclasses.replace(STUDY, half_width=0.05)
-  design = study.sequential_design
-  assert design
-  with pytest.raises(InputError, match=f'{design.most_trials} of them; there are 400'):
-    study.check(tiny_rows(400), {})
+  refused(f'needs {needed} .*; there are {count}', study.check, tiny_rows(count), {})
   STUDY.check(rows(), {})
 
 
-def of_one(study: Study, folder: pathlib.Path, execution: Execution = EXECUTION) -> Results:
-  return measure(study, execution, [classifier('tiny', 0)], rows(), folder)
+@pytest.mark.parametrize('half_width', [-0.1, 0.5, float('nan')])
+def test_half_widths_out_of_range_are_refused(half_width):
+  refused(r'config\.study\.half_width', FourierHeatmap, half_width=half_width)
 
 
-def test_attacks_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:
+def test_attacks_are_shown_in_rounds(tmp_path):
   study = AttackError(attacks=('fgsm',), epsilons=(0.002, 0.3), half_width=0.1)
-  results = of_one(study, tmp_path)
+  results = run(tmp_path, study, labels=['tiny'])
   errors = select(results.table, 'error', attack='fgsm', epsilon=...)
   assert len(errors) == 3 and errors.n.nunique() > 1 and set(errors.method) == {SEQUENTIAL}
   worst = select(results.table, 'attack_error', epsilon=...)
-  ends = ['value', 'low', 'high', 'n']
-  np.testing.assert_array_equal(worst[ends], errors[ends], 'of one attack that is the worst')
+  np.testing.assert_array_equal(worst[ENDS], errors[ENDS], 'of one attack that is the worst')
   (clean,) = select(results.table, 'clean_high_frequency').itertuples()
   assert clean.n == min(*errors.n, select(results.table, 'clean_error').n.item())
   assert study.figures(results)
 
 
-def test_bands_are_shown_in_rounds(tmp_path: pathlib.Path) -> None:
+def test_bands_are_shown_in_rounds(tmp_path):
   study = BandNoise(norm=4.0, kinds=('low_pass',), half_width=0.1)
-  results = of_one(study, tmp_path)
+  results = run(tmp_path, study, labels=['tiny'])
   errors = select(results.table, 'error', band='low_pass', bandwidth=...)
   assert errors.n.nunique() > 1 and set(errors.method) == {SEQUENTIAL}
-  assert ((errors.high - errors.low) / 2 <= 0.1).all()
-  assert study.figures(results)
+  assert ((errors.high - errors.low) / 2 <= 0.1).all() and study.figures(results)
 
 
-def test_evaluations_state_what_each_view_was_shown(results: Results, folder: pathlib.Path) -> None:
+def test_evaluations_state_what_each_view_was_shown(results, folder):
   own = rounds(folder, 'tiny')
-  evaluation = Evaluation('tiny', own.rounds[0], own)
-  np.testing.assert_array_equal(evaluation.shown, own.shown)
-  np.testing.assert_array_equal(
-    Evaluation('tiny', own.rounds[0]).shown, np.full(own.num_views, own.design.trials)
-  )
+  in_rounds, alone = Evaluation('tiny', own.rounds[0], own), Evaluation('tiny', own.rounds[0])
+  np.testing.assert_array_equal(in_rounds.shown, own.shown)
+  np.testing.assert_array_equal(alone.shown, np.full(own.num_views, own.design.trials))
   assert jax.device_count() > 1

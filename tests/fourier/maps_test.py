@@ -1,7 +1,5 @@
 """Bands of frequencies, and the whole map of a table's rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,14 +18,14 @@ def centred(n: int) -> np.ndarray:
   return np.arange(n) - n // 2
 
 
-def test_bands_of_28_pixels_lie_where_the_documentation_says() -> None:
+def test_bands_of_28_pixels_lie_where_the_documentation_says():
   of_cell = bands(centred(28)[:, None], centred(28), (28, 28))
   assert of_cell.shape == (28, 28) and set(of_cell.ravel()) == set(BANDS)
   along = {band: np.abs(centred(28)[of_cell[14] == band]) for band in BANDS}
   assert along['low'].max() == 3 and set(along['mid']) == {4, 5, 6} and along['high'].min() == 7
 
 
-def test_cells_of_bands_that_a_window_shows() -> None:
+def test_cells_of_bands_that_a_window_shows():
   """The window of figure 4: a fifth of the middle band and nothing of the high one."""
   cells = FourierHeatmap(window=63)._cells((224, 224, 3))
   assert cells['mid'] == (1520, 7392) and cells['high'][0] == 0
@@ -36,7 +34,7 @@ def test_cells_of_bands_that_a_window_shows() -> None:
 
 
 @pytest.mark.parametrize(('size', 'window'), [((6, 5), 0), ((7, 8), 0), ((8, 8), 3), ((8, 9), 4)])
-def test_every_cell_has_the_value_of_its_frequency(size: tuple[int, int], window: int) -> None:
+def test_every_cell_has_the_value_of_its_frequency(size, window):
   f = distinct_frequencies(*size, window)
   values = np.random.default_rng(0).random(len(f))
   places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})

@@ -1,4 +1,4 @@
-"""Small data sets as TFDS would write them."""
+"""Small data sets as TFDS would write them, and what tests of all sources ask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,35 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from input_pipeline import DataSettings, load
+from robustness.core.rows import Batch, Rows
+
 Example = dict[str, Any]
+
+
+def read(source: str, path: pathlib.Path | str = '', **settings: Any) -> Any:
+  """Loads the rows of a source with settings of `config.data`."""
+  return load(DataSettings(source=source, path=str(path), **settings))
+
+
+def whole(rows: Rows) -> Batch:
+  """Returns all rows as one batch."""
+  (batch,) = rows.batches(rows.num_examples)
+  return batch
+
+
+def levels(images: np.ndarray) -> list[int]:
+  """Returns the levels 0..255 of the first values of images in [0, 1]."""
+  return np.rint(images[:, 0, 0, 0] * 255).astype(int).tolist()
+
+
+def assert_equal(first: Iterable[Batch], second: Iterable[Batch]) -> None:
+  """Checks that batches have the same columns of the same types and values."""
+  for one, other in zip(first, second, strict=True):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+      assert np.asarray(value).dtype == np.asarray(other[name]).dtype, name
+      np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
 def store(
@@ -44,15 +72,27 @@ def store(
   )
 
 
-def labelled(
-  images: Iterable[np.ndarray], labels: Iterable[int], **words: Sequence[str]
-) -> list[Example]:
-  """Returns examples of images, labels and further words."""
-  rows = enumerate(zip(images, labels, strict=True))
-  return [
-    {'image': image, 'label': np.int64(label), **{key: own[k] for key, own in words.items()}}
-    for k, (image, label) in rows
-  ]
+def store_labelled(
+  folder: pathlib.Path,
+  name: str,
+  splits: Mapping[str, Iterable[tuple[np.ndarray, int]]],
+  class_names: Sequence[str],
+  shape: tuple[int | None, ...] = (None, None, 3),
+  named: bool = False,
+  **kind: str,
+) -> None:
+  """Writes {split: [(image, label)]}, images with a name if `named`; `kind` is `store`'s."""
+  image = tfds.features.Image(shape=shape, encoding_format='png')
+  features = {'image': image, 'label': tfds.features.ClassLabel(names=list(class_names))}
+  features |= {'file_name': tfds.features.Text()} if named else {}
+  examples = {
+    split: [
+      {'image': image, 'label': np.int64(label), **({'file_name': f'{k}.png'} if named else {})}
+      for k, (image, label) in enumerate(own)
+    ]
+    for split, own in splits.items()
+  }
+  store(folder, name, features, examples, **kind)
 
 
 def write_domain(
@@ -62,29 +102,14 @@ def write_domain(
   pictures: Mapping[str, Sequence[tuple[str, int]]],
   class_names: Sequence[str],
   side: int = 4,
-  version: str = '1.0.0',
-  named: bool = False,
+  **kind: Any,
 ) -> None:
-  """Writes a config of a data set, '' for one without configs.
+  """Writes a config of a data set, '' for one without configs; see `store_labelled`.
 
-  Args:
-    folder, name, config, version: see `store`.
-    pictures: {split: [(class, grey level 0..255 of all pixels)]}.
-    class_names: in label order.
-    side: of the pictures, pixels.
-    named: whether examples have a `file_name` too.
+  `pictures` are {split: [(class, grey level 0..255 of all pixels)]}.
   """
-  features = {
-    'image': tfds.features.Image(shape=(None, None, 3), encoding_format='png'),
-    'label': tfds.features.ClassLabel(names=list(class_names)),
-    **({'file_name': tfds.features.Text()} if named else {}),
-  }
   splits = {
-    split: labelled(
-      [np.full((side, side, 3), level, np.uint8) for _, level in own],
-      [class_names.index(label) for label, _ in own],
-      **({'file_name': [f'{number}.png' for number in range(len(own))]} if named else {}),
-    )
+    split: [(np.full((side, side, 3), n, np.uint8), class_names.index(label)) for label, n in own]
     for split, own in pictures.items()
   }
-  store(folder, name, features, splits, config, version)
+  store_labelled(folder, name, splits, class_names, config=config, **kind)

@@ -1,7 +1,5 @@
 """Resize and crop against Pillow and against the sizes torchvision gives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,9 +8,10 @@ from PIL import Image
 from input_pipeline.geometry import random_resized_crop, resize_and_crop
 from input_pipeline.selection import output_size
 from input_pipeline.settings import DataSettings
+from tests.cases import cases
 
 
-def smooth_image(height: int, width: int) -> np.ndarray:
+def smooth_image(height, width):
   """Returns a uint8 image [height, width, 3] with structure at several scales."""
   y, x = np.mgrid[:height, :width]
   waves = [np.sin(x / 3) + np.cos(y / 5), np.sin((x + y) / 7), np.cos(x * y / 300)]
@@ -21,9 +20,7 @@ def smooth_image(height: int, width: int) -> np.ndarray:
 
 @pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
 @pytest.mark.parametrize('size', [(60, 90), (91, 64), (20, 20)])
-def test_resize_agrees_with_pillow_to_a_grey_level(
-  interpolation: str, size: tuple[int, int]
-) -> None:
+def test_resize_agrees_with_pillow_to_a_grey_level(interpolation, size):
   image = smooth_image(*size)
   settings = DataSettings(resize=32, interpolation=interpolation)
   height, width = output_size(size, settings) or (0, 0)
@@ -36,7 +33,7 @@ def test_resize_agrees_with_pillow_to_a_grey_level(
 
 @pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
 @pytest.mark.parametrize('channels', [1, 3])
-def test_pillow_resizes_as_torchvision_does(interpolation: str, channels: int) -> None:
+def test_pillow_resizes_as_torchvision_does(interpolation, channels):
   image = smooth_image(75, 91)[..., :channels]
   settings = DataSettings(resize=32, crop=28, interpolation=interpolation, resized_by='pillow')
   picture = Image.fromarray(image if channels == 3 else image[..., 0])
@@ -55,30 +52,26 @@ def test_pillow_resizes_as_torchvision_does(interpolation: str, channels: int) -
   assert np.abs(part / np.float32(255) - expected).max() < 1.6 / 255
 
 
-@pytest.mark.parametrize(
-  ('size', 'resize', 'crop', 'expected'),
-  [
-    ((375, 500), 256, 0, (256, 341)),  # 341.33 is truncated
-    ((500, 375), 256, 224, (224, 224)),
-    ((28, 28), 0, 0, (28, 28)),
-    ((28, 30), 0, 28, (28, 28)),
-    ((28, 30), 0, 29, None),
-  ],
+@cases(
+  'size, resize, crop, expected',
+  ((375, 500), 256, 0, (256, 341)),  # 341.33 is truncated
+  ((500, 375), 256, 224, (224, 224)),
+  ((28, 28), 0, 0, (28, 28)),
+  ((28, 30), 0, 28, (28, 28)),
+  ((28, 30), 0, 29, None),
 )
-def test_output_sizes(
-  size: tuple[int, int], resize: int, crop: int, expected: tuple[int, int] | None
-) -> None:
+def test_output_sizes(size, resize, crop, expected):
   assert output_size(size, DataSettings(resize=resize, crop=crop)) == expected
 
 
 @pytest.mark.parametrize(('height', 'offset'), [(10, 3), (9, 2), (11, 3), (4, 0)])
-def test_the_crop_is_centred_with_an_odd_pixel_at_the_end(height: int, offset: int) -> None:
+def test_the_crop_is_centred_with_an_odd_pixel_at_the_end(height, offset):
   image = np.arange(height, dtype=np.float32)[:, None, None] * np.ones((1, 8, 1), np.float32)
   got = resize_and_crop(tf.constant(image), DataSettings(crop=4)).numpy()
   np.testing.assert_array_equal(got[:, 0, 0], np.arange(offset, offset + 4))
 
 
-def test_bicubic_overshoot_is_clipped() -> None:
+def test_bicubic_overshoot_is_clipped():
   edge = np.zeros((16, 16, 1), np.float32)
   edge[:, 8:] = 1
   got = resize_and_crop(tf.constant(edge), DataSettings(resize=24)).numpy()
@@ -87,9 +80,7 @@ def test_bicubic_overshoot_is_clipped() -> None:
 
 @pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
 @pytest.mark.parametrize('size', [(75, 50), (50, 91), (40, 40), (20, 33)])
-def test_resize_with_crop_is_the_centre_of_the_resized_image(
-  size: tuple[int, int], interpolation: str
-) -> None:
+def test_resize_with_crop_is_the_centre_of_the_resized_image(size, interpolation):
   image = np.random.default_rng(0).random((*size, 3), np.float32)
   whole = resize_and_crop(image, DataSettings(resize=32, interpolation=interpolation))
   both = resize_and_crop(image, DataSettings(resize=32, crop=27, interpolation=interpolation))
@@ -97,7 +88,7 @@ def test_resize_with_crop_is_the_centre_of_the_resized_image(
   np.testing.assert_allclose(both, whole[top : top + 27, left : left + 27], atol=3e-5)
 
 
-def crops(image: np.ndarray, count: int, smallest: float = 0.08, size: int = 24) -> np.ndarray:
+def crops(image, count, smallest=0.08, size=24):
   data = tf.data.Dataset.range(count).map(
     lambda n: random_resized_crop(
       tf.constant(image),
@@ -109,7 +100,7 @@ def crops(image: np.ndarray, count: int, smallest: float = 0.08, size: int = 24)
   return np.stack(list(data.as_numpy_iterator()))
 
 
-def areas_by_hand(count: int) -> list[float]:
+def areas_by_hand(count):
   """Areas of boxes on 96 × 128 pixels: the first of the draws that fits."""
   generator, areas = np.random.default_rng(1), []
   while len(areas) < count:
@@ -121,7 +112,7 @@ def areas_by_hand(count: int) -> list[float]:
   return areas
 
 
-def test_a_random_crop_shows_a_box_of_the_image_of_the_drawn_area() -> None:
+def test_a_random_crop_shows_a_box_of_the_image_of_the_drawn_area():
   """On an image whose values are its coordinates, corners tell the box."""
   y, x = np.mgrid[:96, :128].astype(np.float32)
   drawn = crops(np.stack([y / 96, x / 128, 0 * x], -1), 400)
@@ -134,7 +125,7 @@ def test_a_random_crop_shows_a_box_of_the_image_of_the_drawn_area() -> None:
   assert 0.7 < ratio.min() < 0.85 and 1.2 < ratio.max() < 1.42
 
 
-def test_a_random_crop_depends_on_its_seed_alone() -> None:
+def test_a_random_crop_depends_on_its_seed_alone():
   image = np.random.default_rng(0).random((40, 60, 3)).astype(np.float32)
   first, again = crops(image, 6), crops(image, 6)
   np.testing.assert_array_equal(first, again)

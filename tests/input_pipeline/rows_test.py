@@ -1,10 +1,7 @@
 """Exact, ordered, padded batches; subsets; blocks; channels."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -18,20 +15,17 @@ from input_pipeline.images import array_images
 from input_pipeline.rows import TfRows
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings
-from robustness.core.errors import InputError
-from robustness.core.rows import Batch
+from tests.cases import cases
+from tests.input_pipeline.domains import assert_equal, whole
+from tests.refusals import refused
 
-Maker = Callable[..., TfRows]
 
-
-def ids(batches: list) -> list[int]:
+def ids(batches):
   return np.concatenate([b['example_id'][b['mask']] for b in batches]).tolist()
 
 
 @pytest.mark.parametrize('batch_size', [1, 2, 5, 23, 24, 100])
-def test_every_example_comes_once_in_order_for_any_batch_size(
-  make_rows: Maker, batch_size: int
-) -> None:
+def test_every_example_comes_once_in_order_for_any_batch_size(make_rows, batch_size):
   rows = make_rows(23)
   batches = list(rows.batches(batch_size))
   assert ids(batches) == list(range(23))
@@ -43,70 +37,50 @@ def test_every_example_comes_once_in_order_for_any_batch_size(
     assert not batch['image'][~batch['mask']].any()
 
 
-def test_blocks_are_slices_of_the_whole(make_rows: Maker) -> None:
+def test_blocks_are_slices_of_the_whole_and_others_are_refused(make_rows):
   rows = make_rows(23)
-  whole = list(rows.batches(5))
+  every = list(rows.batches(5))
   for chosen in ([0], [4], [1, 3], [2, 4], []):
-    part = list(rows.batches(5, chosen))
-    assert [b['block'] for b in part] == chosen
-    for batch in part:
-      for key in ('image', 'label', 'example_id', 'mask'):
-        np.testing.assert_array_equal(batch[key], whole[batch['block']][key])
+    assert_equal(rows.batches(5, chosen), [every[block] for block in chosen])
+  refused(r'there are 5 blocks of 5 rows, 0\.\.4', make_rows(23).batches, 5, [5])
+  refused('batch_size is 0', make_rows(23).batches, 0)
 
 
-def test_a_block_that_does_not_exist_is_refused(make_rows: Maker) -> None:
-  with pytest.raises(InputError, match=r'there are 5 blocks of 5 rows, 0\.\.4'):
-    list(make_rows(23).batches(5, [5]))
-  with pytest.raises(InputError, match='batch_size is 0'):
-    list(make_rows(23).batches(0))
-
-
-def test_a_subset_is_seeded_sorted_nested_and_independent_of_the_batch_size(
-  make_rows: Maker,
-) -> None:
+def test_a_subset_is_seeded_sorted_nested_and_independent_of_the_batch_size(make_rows):
   rows = make_rows(23, num_images=9)
-  chosen = ids(list(rows.batches(4)))
+  chosen = ids(rows.batches(4))
   assert chosen == sorted(set(chosen)) and len(chosen) == 9
-  assert chosen == ids(list(rows.batches(7))) == ids(list(make_rows(23, num_images=9).batches(9)))
-  assert chosen != ids(list(make_rows(23, seed=1, num_images=9).batches(4)))
+  assert chosen == ids(rows.batches(7)) == ids(make_rows(23, num_images=9).batches(9))
+  assert chosen != ids(make_rows(23, seed=1, num_images=9).batches(4))
   assert set(choose_subset(23, 4, 0).tolist()) < set(chosen)
   assert rows.description['num_examples'] == 9 and rows.description['available_examples'] == 23
+  all_rows, batch = whole(make_rows(23)), whole(rows)
+  for name in ('image', 'label'):
+    np.testing.assert_array_equal(batch[name], all_rows[name][batch['example_id']])
 
 
-def test_a_subset_keeps_image_label_and_id_together(make_rows: Maker) -> None:
-  whole = next(make_rows(23).batches(23))
-  batch = next(make_rows(23, num_images=9).batches(9))
-  np.testing.assert_array_equal(batch['image'], whole['image'][batch['example_id']])
-  np.testing.assert_array_equal(batch['label'], whole['label'][batch['example_id']])
+@cases(
+  'number, settings, message',
+  (23, {'num_images': 24}, 'num_images is 24; it must be at most 23'),
+  (23, {'seed': -1}, 'config.seed is -1'),
+  (23, {'crop': 5}, 'numbers, example 0 is 4x6 pixels, smaller .*crop = 5'),
+  (0, {}, 'numbers holds no images'),
+)
+def test_what_cannot_be_read_is_refused(make_rows, number, settings, message):
+  refused(message, make_rows, number, **settings)
 
 
-def test_more_images_than_there_are_is_refused(make_rows: Maker) -> None:
-  with pytest.raises(InputError, match='num_images is 24; it must be at most 23'):
-    make_rows(23, num_images=24)
-
-
-def test_a_negative_seed_is_refused(make_rows: Maker) -> None:
-  with pytest.raises(InputError, match='config.seed is -1'):
-    make_rows(seed=-1)
-
-
-def test_grey_becomes_rgb_on_request_and_rgb_never_becomes_grey(make_rows: Maker) -> None:
+def test_grey_becomes_rgb_on_request_and_rgb_never_becomes_grey(make_rows):
   grey = make_rows(channels=1)
   rgb = grey.with_channels(3)
   assert grey.image_shape == (4, 6, 1) and rgb.image_shape == (4, 6, 3)
   image = next(grey.batches(23))['image']
   np.testing.assert_array_equal(next(rgb.batches(23))['image'], np.repeat(image, 3, axis=-1))
   assert rgb.with_channels(1).image_shape == (4, 6, 1)
-  with pytest.raises(InputError, match='numbers holds images of 3 channels'):
-    make_rows(channels=3).with_channels(1)
+  refused('numbers holds images of 3 channels', make_rows(channels=3).with_channels, 1)
 
 
-def test_a_crop_larger_than_the_image_is_refused(make_rows: Maker) -> None:
-  with pytest.raises(InputError, match='numbers, example 0 is 4x6 pixels, smaller .*crop = 5'):
-    make_rows(crop=5)
-
-
-def test_resize_and_crop_give_the_stated_shape(make_rows: Maker) -> None:
+def test_resize_and_crop_give_the_stated_shape(make_rows):
   for settings, shape in [
     ({'resize': 8}, (8, 12, 3)),
     ({'crop': 3}, (3, 3, 3)),
@@ -119,7 +93,7 @@ def test_resize_and_crop_give_the_stated_shape(make_rows: Maker) -> None:
 
 
 @pytest.mark.parametrize('random_crop_area', [0.0, 0.5])
-def test_what_pillow_resizes_travels_as_8_bits(make_rows: Maker, random_crop_area: float) -> None:
+def test_what_pillow_resizes_travels_as_8_bits(make_rows, random_crop_area):
   settings = {'resize': 8, 'crop': 8, 'interpolation': 'bilinear'}
   settings['random_crop_area'] = random_crop_area
   rows = make_rows(resized_by='pillow', **settings)
@@ -131,40 +105,27 @@ def test_what_pillow_resizes_travels_as_8_bits(make_rows: Maker, random_crop_are
   assert np.abs(batch['image'] / np.float32(255) - in_floats['image']).max() < 2 / 255
 
 
-def test_images_of_more_than_8_bits_are_not_resized_by_pillow() -> None:
+def test_images_of_more_than_8_bits_are_not_resized_by_pillow():
   source = array_images(np.zeros((3, 4, 4, 3), np.float32), np.arange(3), tuple('abc'), 'deep', {})
-  with pytest.raises(InputError, match=r"deep holds images of float32.*'tensorflow'"):
-    TfRows(source, DataSettings(resize=8, resized_by='pillow'))
+  message = r"deep holds images of float32.*'tensorflow'"
+  refused(message, TfRows, source, DataSettings(resize=8, resized_by='pillow'))
 
 
-def test_description_is_plain(make_rows: Maker) -> None:
+def test_description_is_plain(make_rows):
+  sizes = {'image_shape': [8, 12, 3], 'resize': 8, 'crop': 0, 'interpolation': 'bicubic'}
+  counts = {'num_examples': 3, 'available_examples': 23, 'num_classes': 5}
   description = make_rows(num_images=3, resize=8).description
-  assert description == {
-    'source': 'numbers',
-    'subset_seed': 0,
-    'num_examples': 3,
-    'available_examples': 23,
-    'num_classes': 5,
-    'image_shape': [8, 12, 3],
-    'resize': 8,
-    'crop': 0,
-    'interpolation': 'bicubic',
-  }
+  assert description == {'source': 'numbers', 'subset_seed': 0, **counts, **sizes}
 
 
-def test_rows_take_an_empty_source_for_an_error(make_rows: Maker) -> None:
-  with pytest.raises(InputError, match='numbers holds no images'):
-    make_rows(0)
-
-
-def test_several_labels_an_image_pass_through(make_rows: Maker) -> None:
+def test_several_labels_an_image_pass_through(make_rows):
   labels = np.array([[0, 2], [1, -1], [2, -1]], np.int32)
   source = array_images(np.zeros((3, 2, 2, 1), np.uint8), labels, tuple('abc'), 'several', {})
   batch = next(TfRows(source, DataSettings()).batches(2))
   np.testing.assert_array_equal(batch['label'], labels[:2])
 
 
-def test_columns_follow_their_examples(make_rows: Maker) -> None:
+def test_a_source_may_have_columns_a_choice_and_further_images(make_rows):
   columns = {'severity': np.arange(23, dtype=np.int32) % 6, 'boxes': np.ones((23, 4), np.float32)}
   source = dataclasses.replace(make_rows(23)._images, columns=columns)
   rows = TfRows(source, DataSettings(num_images=7), seed=3)
@@ -172,51 +133,39 @@ def test_columns_follow_their_examples(make_rows: Maker) -> None:
   np.testing.assert_array_equal(batch['severity'][:7], rows.indices % 6)
   assert batch['boxes'].shape == (8, 4) and not batch['boxes'][7:].any()
 
+  def choose(count, seed):
+    return np.arange(12)[np.arange(12) % 4 < count]
 
-def test_a_source_may_choose_what_belongs_together(make_rows: Maker) -> None:
-  source = dataclasses.replace(
-    make_rows(12)._images, choose=lambda count, seed: np.arange(12)[np.arange(12) % 4 < count]
-  )
-  assert ids(list(TfRows(source, DataSettings(num_images=1)).batches(5))) == [0, 4, 8]
-
-
-def test_decoding_may_give_further_images(make_rows: Maker) -> None:
+  source = dataclasses.replace(make_rows(12)._images, choose=choose)
+  assert ids(TfRows(source, DataSettings(num_images=1)).batches(5)) == [0, 4, 8]
   plain = make_rows(5)
   source = dataclasses.replace(
     plain._images,
     decode=lambda image: {'image': image, 'object': tf.cast(image[:2, :2], tf.float32) / 255},
   )
   rows = TfRows(source, DataSettings(resize=2, crop=2))
-  (batch,) = rows.batches(5)
-  (whole,) = plain.batches(5)
+  batch = whole(rows)
   assert batch['image'].shape == (5, 2, 2, 3)
-  np.testing.assert_allclose(batch['object'], whole['image'][:, :2, :2])
-
-
-def assert_equal(first: Iterator[Batch], second: Iterator[Batch]) -> None:
-  for one, other in zip(first, second, strict=True):
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-      np.testing.assert_array_equal(value, other[name])
+  np.testing.assert_allclose(batch['object'], whole(plain)['image'][:, :2, :2])
 
 
 @pytest.fixture
-def counted(make_rows: Maker) -> tuple[TfRows, list[int]]:
+def counted(make_rows):
   """Rows, and what is noted when an image is decoded."""
   decoded: list[int] = []
 
-  def note(image: np.ndarray) -> np.ndarray:
+  def note(image):
     decoded.append(1)
     return image
 
-  def decode(image: tf.Tensor) -> tf.Tensor:
+  def decode(image):
     return tf.ensure_shape(tf.numpy_function(note, [image], tf.uint8), image.shape)
 
   source = dataclasses.replace(make_rows(21)._images, decode=decode)
   return TfRows(source, DataSettings()), decoded
 
 
-def test_rows_that_are_kept_are_decoded_once(counted, make_rows: Maker) -> None:
+def test_rows_that_are_kept_are_decoded_once(counted, make_rows):
   (rows, decoded), plain = counted, make_rows(21)
   kept = rows.kept()
   for batch_size in (8, 5):
@@ -229,7 +178,7 @@ def test_rows_that_are_kept_are_decoded_once(counted, make_rows: Maker) -> None:
   assert len(decoded) == first and kept.description == plain.description
 
 
-def test_samples_alone_and_rows_that_are_too_large_are_read_each_time(counted) -> None:
+def test_samples_alone_and_rows_that_are_too_large_are_read_each_time(counted):
   rows, decoded = counted
   list(rows.kept().batches(1, [0]))
   assert len(decoded) == 1
@@ -243,33 +192,29 @@ COUNT = 11
 
 
 @pytest.fixture
-def stored_files(tmp_path: pathlib.Path) -> DataSettings:
+def stored_files(tmp_path):
   generator = np.random.default_rng(0)
   for index in range(COUNT):
     path = tmp_path / str(index % 2) / f'{index:02d}.png'
     path.parent.mkdir(exist_ok=True)
     height, width = 20 + index, 40 - index
     Image.fromarray(generator.integers(0, 256, (height, width, 3), np.uint8)).save(path)
-  return DataSettings(
-    source='folder', path=str(tmp_path), resize=16, crop=12, resized_by='pillow', num_images=0
-  )
+  sizes = {'resize': 16, 'crop': 12, 'resized_by': 'pillow'}
+  return DataSettings(source='folder', path=str(tmp_path), **sizes)
 
 
-def files(stored_files: DataSettings) -> list[pathlib.Path]:
+def files(stored_files):
   return sorted(pathlib.Path(stored_files.path).rglob('*.png'))
 
 
 @pytest.mark.parametrize('in_flight', [1, 64])
-def test_blocks_are_those_of_reading_one_by_one(
-  stored_files: DataSettings, in_flight: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_are_those_of_reading_one_by_one(stored_files, in_flight, monkeypatch):
   monkeypatch.setattr(input_pipeline.rows, 'IN_FLIGHT', in_flight)
   monkeypatch.setattr(input_pipeline.rows, 'usable_cores', lambda: 2)
   batches = list(input_pipeline.load(stored_files).batches(4, [0, 2], stored=True))
-  expected = np.stack(
-    [resized_by_pillow(read_image(str(p), 3), stored_files) for p in files(stored_files)]
-  )
-  labels = [int(path.parent.name) for path in files(stored_files)]
+  paths = files(stored_files)
+  expected = np.stack([resized_by_pillow(read_image(str(p), 3), stored_files) for p in paths])
+  labels = [int(path.parent.name) for path in paths]
   assert [batch['block'] for batch in batches] == [0, 2]
   for batch, rows in zip(batches, (range(4), range(8, COUNT)), strict=True):
     known = batch['mask']
@@ -279,11 +224,10 @@ def test_blocks_are_those_of_reading_one_by_one(
     np.testing.assert_array_equal(batch['example_id'][known], rows)
 
 
-def test_a_damaged_file_is_named_when_its_block_is_reached(stored_files: DataSettings) -> None:
+def test_a_damaged_file_is_named_when_its_block_is_reached(stored_files):
   rows = input_pipeline.load(stored_files)
   damaged = files(stored_files)[7]
   damaged.write_bytes(damaged.read_bytes()[:200])
   blocks = rows.batches(4, stored=True)
   next(blocks)
-  with pytest.raises(InputError, match=rf'{damaged.name} \(example 7\) cannot be decoded'):
-    next(blocks)
+  refused(rf'{damaged.name} \(example 7\) cannot be decoded', next, blocks)

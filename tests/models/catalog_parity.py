@@ -11,14 +11,15 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import flax.traverse_util
 import jax
 import numpy as np
 import torch
+from jax.typing import DTypeLike
 
+from robustness.core.typing import Variables
 from robustness.models import catalog, weights
 from robustness.models.architecture import Architecture
 from robustness.models.naming import Scheme
@@ -33,33 +34,21 @@ STATISTICS = 'batch_stats'
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-  """An architecture and its peer with the same weights.
-
-  Attributes:
-    architecture: ours.
-    peer: what the library is called, its layers and momentum.
-    network: the peer.
-    scheme: how the peer names our variables.
-    variables: ours, float32.
-    images: [B, H, W, 3].
-  """
+  """An architecture and its peer with the same weights; `scheme` is how the peer names them."""
 
   architecture: Architecture
   peer: PeerNetwork
   network: torch.nn.Module
   scheme: Scheme
-  variables: Mapping[str, Any]
+  variables: Variables
   images: np.ndarray
 
   @classmethod
   def make(cls, name: str, count: int = IMAGES, damped: bool = False) -> Pair:
     """Returns a pair with random values in every array.
 
-    Args:
-      name: of the architecture.
-      count: number of images.
-      damped: whether residual branches end with a quarter of their scales. Deep networks with
-        undamped random branches amplify a rounding in training mode by more than a thousand.
+    With `damped`, residual branches end with a quarter of their scales. Deep networks with undamped
+    random branches amplify a rounding in training mode by more than a thousand.
     """
     architecture, peer = catalog.get(name), PEERS[name]
     network = parity.randomise(peer.build(CLASSES, peer.size[0]))
@@ -69,15 +58,21 @@ class Pair:
       given.update({key: given[key] * np.float32(DAMPING) for key in ends})
       network.load_state_dict({key: torch.from_numpy(value) for key, value in given.items()})
     variables = weights.import_variables(architecture, given, CLASSES, images.shape[1:])
-    paths = architecture.shapes(CLASSES, images.shape[1:])
-    scheme = next(s for s in architecture.schemes if s.names(paths) <= set(given))
+    shapes = architecture.shapes(CLASSES, images.shape[1:])
+    scheme = next(s for s in architecture.schemes if s.shapes(shapes).keys() <= given.keys())
     return cls(architecture, peer, network, scheme, variables, images)
 
-  def theirs(self, dtype: torch.dtype, train: bool) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Returns the peer's logits, and our names of its arrays after the pass, var as ours is."""
-    network = self.network.to(dtype).train(train)
+  def theirs(self, dtype: torch.dtype) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Returns the peer's logits, and our names of its arrays after a pass in training mode, var as
+    ours is."""
+    network = self.network.to(dtype).train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    counts = parity.values_per_channel(network)
+    counts: dict[str, int] = {}  # batch × height × width of each batch norm
+    for name, module in network.named_modules():
+      if isinstance(module, torch.nn.BatchNorm2d):
+        module.register_forward_hook(
+          lambda m, x, y, name=name: counts.update({name: x[0].numel() // x[0].shape[1]})
+        )
     with torch.no_grad():
       logits = network(parity.torch_images(self.images).to(dtype)).numpy()
     after = parity.arrays(network)
@@ -92,11 +87,11 @@ class Pair:
       statistics['/'.join(path)] = value
     return logits, statistics
 
-  def ours(self, dtype: Any, train: bool) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Returns our logits and our statistics after the pass."""
+  def ours(self, dtype: DTypeLike) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Returns our logits and our statistics after a pass in training mode."""
     module = self.architecture.build(CLASSES, dtype)
     variables = jax.tree.map(lambda value: value.astype(dtype), dict(self.variables))
-    step = jax.jit(lambda v, x: module.apply(v, x, train=train, mutable=[STATISTICS]))
+    step = jax.jit(lambda v, x: module.apply(v, x, train=True, mutable=[STATISTICS]))
     logits, updated = step(variables, self.images.astype(dtype))
     flat = flax.traverse_util.flatten_dict(updated.get(STATISTICS, {}), sep='/')
     return np.asarray(logits), {name: np.asarray(value) for name, value in flat.items()}
@@ -104,25 +99,21 @@ class Pair:
 
 def evaluation(pair: Pair) -> dict[str, float]:
   """Returns the differences of logits and of the layers that both have, in evaluation mode."""
-  return parity.differences(
-    pair.architecture, pair.variables, pair.network, pair.images, pair.peer.layers
-  )
+  own, peer = (pair.architecture, pair.variables), (pair.network, pair.images, pair.peer.layers)
+  return parity.differences(*own, *peer)
 
 
 def training(pair: Pair, double: bool) -> dict[str, float]:
   """Returns the differences of logits and running statistics after one forward pass in training
   mode, in float64 or in float32."""
-  theirs, their_statistics = pair.theirs(torch.float64 if double else torch.float32, True)
+  theirs, their_statistics = pair.theirs(torch.float64 if double else torch.float32)
   with jax.enable_x64(double):
-    ours, statistics = pair.ours(np.float64 if double else np.float32, True)
+    ours, statistics = pair.ours(np.float64 if double else np.float32)
   assert ours.dtype == theirs.dtype
   assert statistics.keys() == their_statistics.keys()
-  return {
-    'logits': parity.difference(ours, theirs),
-    **{
-      name: parity.difference(value, their_statistics[name]) for name, value in statistics.items()
-    },
-  }
+  pairs = {'logits': (ours, theirs)}
+  pairs |= {name: (value, their_statistics[name]) for name, value in statistics.items()}
+  return {name: parity.difference(*pair) for name, pair in pairs.items()}
 
 
 def has_statistics(name: str) -> bool:
@@ -143,13 +134,8 @@ def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     if has_statistics(name):
       damped = Pair.make(name, 2 * IMAGES, damped=True)
       trained = [f'{max(training(*how).values()):.1e}' for how in ((pair, True), (damped, False))]
-    yield (
-      name,
-      PEERS[name].library,
-      f'{differences["logits"]:.1e}',
-      f'{max(layers):.1e} ({len(layers)})' if layers else '–',
-      *trained,
-    )
+    of_layers = f'{max(layers):.1e} ({len(layers)})' if layers else '–'
+    yield (name, PEERS[name].library, f'{differences["logits"]:.1e}', of_layers, *trained)
 
 
 if __name__ == '__main__':

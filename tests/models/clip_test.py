@@ -1,8 +1,7 @@
 """CLIP's towers and zero-shot heads against open_clip; what cannot be a zero-shot classifier."""
 
-from __future__ import annotations
-
 import functools
+import pathlib
 import sys
 
 import jax
@@ -10,9 +9,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from robustness.core.errors import InputError
 from robustness.models import catalog, clip, weights, zero_shot
+from tests.cases import cases
 from tests.models.peers import peer
+from tests.refusals import refused
 
 NETWORKS = {'clip_rn50': 'RN50', 'clip_vit_b32_quickgelu': 'ViT-B-32-quickgelu'}
 NAMES = ('cat', 'fire truck', 'cauliflower')
@@ -21,7 +21,7 @@ RN50 = catalog.get('clip_rn50')
 
 
 @functools.cache
-def open_clip_network(name: str):
+def open_clip_network(name):
   """Returns an open_clip network, every parameter and statistic random."""
   torch = peer('torch')
   network = peer('open_clip').model.CLIP(**peer('open_clip').get_model_config(NETWORKS[name]))
@@ -35,11 +35,11 @@ def open_clip_network(name: str):
   return network.eval()
 
 
-def arrays(network) -> dict[str, np.ndarray]:
+def arrays(network):
   return {name: tensor.numpy().copy() for name, tensor in network.state_dict().items()}
 
 
-def tokens(prompts: int = 2) -> np.ndarray:
+def tokens(prompts=2):
   """Returns token ids as the tokenizer makes them: a start, words, an end, zeros."""
   generator, ids = np.random.default_rng(1), np.zeros((3, prompts, 77), np.int32)
   for index in np.ndindex(3, prompts):
@@ -50,7 +50,7 @@ def tokens(prompts: int = 2) -> np.ndarray:
 
 
 @pytest.mark.parametrize('name', NETWORKS)
-def test_zero_shot_logits_equal_those_of_open_clip(name) -> None:
+def test_zero_shot_logits_equal_those_of_open_clip(name):
   torch, network, ids = peer('torch'), open_clip_network(name), tokens()
   x = np.random.default_rng(5).normal(size=(2, 224, 224, 3)).astype(np.float32)
   unit = torch.nn.functional.normalize
@@ -65,7 +65,7 @@ def test_zero_shot_logits_equal_those_of_open_clip(name) -> None:
   assert np.abs(ours - theirs).max() <= 1e-4 * np.abs(theirs).max()
 
 
-def test_the_tokenizer_and_prompts_make_token_ids() -> None:
+def test_the_tokenizer_and_prompts_make_token_ids():
   peer('open_clip')
   texts = zero_shot.prompts(NAMES, TEMPLATES)
   assert texts[1] == ['a photo of a fire truck.', 'art of the fire truck']
@@ -75,114 +75,91 @@ def test_the_tokenizer_and_prompts_make_token_ids() -> None:
   assert not ids[:, -1].any()
 
 
-@pytest.mark.parametrize(
-  ('names', 'templates', 'message'),
-  [
-    ((), TEMPLATES, 'class texts.*none'),
-    (('cat', ' '), TEMPLATES, "class texts.*none empty.*' '"),
-    (('cat', 'cat'), TEMPLATES, 'none twice'),
-    (NAMES, (), 'template texts.*none'),
-    (NAMES, ('a photo',), r"template 'a photo' must hold '\{\}' once"),
-    (NAMES, ('{} {}',), 'once'),
-  ],
+@cases(
+  'names, templates, message',
+  ((), TEMPLATES, 'class texts.*none'),
+  (('cat', ' '), TEMPLATES, "class texts.*none empty.*' '"),
+  (('cat', 'cat'), TEMPLATES, 'none twice'),
+  (NAMES, (), 'template texts.*none'),
+  (NAMES, ('a photo',), r"template 'a photo' must hold '\{\}' once"),
+  (NAMES, ('{} {}',), 'once'),
 )
-def test_prompts_that_say_nothing_are_refused(names, templates, message) -> None:
-  with pytest.raises(InputError, match=message):
-    zero_shot.prompts(names, templates)
+def test_prompts_that_say_nothing_are_refused(names, templates, message):
+  refused(message, zero_shot.prompts, names, templates)
 
 
 @functools.cache
-def zeros(name: str = 'clip_rn50') -> dict[str, np.ndarray]:
+def zeros(name='clip_rn50'):
   """Returns a CLIP of zeros by open_clip's names, both towers."""
   architecture = catalog.get(name)
   image = architecture.schemes[0].shapes(architecture.shapes(1))
   text = clip.TEXT_SCHEME.shapes(zero_shot.text_shapes(architecture))
-  given = {
-    key: np.zeros(shape, np.float32)
-    for key, shape in {**image, **text}.items()
-    if not key.startswith('zero_shot_head')
-  }
+  shapes = {key: s for key, s in {**image, **text}.items() if not key.startswith(clip.HEAD)}
+  given = {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
   return {**given, 'logit_scale': np.asarray(2.0, np.float32)}
 
 
-def test_names_and_shapes_are_those_of_open_clip() -> None:
+def test_names_and_shapes_are_those_of_open_clip():
   for name, config in NETWORKS.items():
     with peer('torch').device('meta'):
       network = peer('open_clip').model.CLIP(**peer('open_clip').get_model_config(config))
-    theirs = {
-      key: tuple(value.shape)
-      for key, value in network.state_dict().items()
-      if not key.endswith('num_batches_tracked')
-    }
+    theirs = {key: tuple(value.shape) for key, value in network.state_dict().items()}
+    theirs = {k: shape for k, shape in theirs.items() if not k.endswith('num_batches_tracked')}
     assert {key: value.shape for key, value in zeros(name).items()} == theirs
 
 
-def without(*unwanted: str) -> dict[str, np.ndarray]:
+def without(*unwanted):
   return {name: value for name, value in zeros().items() if not name.startswith(unwanted)}
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    (
-      lambda: {'given': zeros('clip_vit_b32')},
-      r"do not fit clip_rn50: .*visual.layer1.*nearest architecture is 'clip_vit_b32'",
-    ),
-    (lambda: {'architecture': catalog.get('resnet20')}, 'resnet20 has no text tower'),
-    (
-      lambda: {'given': without('transf', 'token', 'position', 'ln_final', 'text')},
-      'do not fit the text tower of clip_rn50: 149 missing: transf',
-    ),
-    (lambda: {'given': without('logit_scale')}, 'no logit_scale'),
-    (
-      lambda: {'given': {**zeros(), 'text_projection': np.zeros((512, 1024), np.int8)}},
-      'text_projection is int8',
-    ),
-    (lambda: {'ids': np.zeros((3, 77), int)}, r'shape \(3, 77\), not \[classes, prompts, 77\]'),
-    (lambda: {'ids': np.zeros((3, 2, 76), int)}, r'shape \(3, 2, 76\)'),
-    (lambda: {'ids': np.full((3, 2, 77), 49_408)}, r'in \[49408, 49408\].*\[0, 49408\)'),
-    (lambda: {'ids': np.zeros((3, 2, 77))}, 'tokens are float64'),
-  ],
+@cases(
+  'change, message',
+  (
+    lambda: {'given': zeros('clip_vit_b32')},
+    r"do not fit clip_rn50: .*visual.layer1.*nearest architecture is 'clip_vit_b32'",
+  ),
+  (lambda: {'architecture': catalog.get('resnet20')}, 'resnet20 has no text tower'),
+  (
+    lambda: {'given': without('transf', 'token', 'position', 'ln_final', 'text')},
+    'do not fit the text tower of clip_rn50: 149 missing: transf',
+  ),
+  (lambda: {'given': without('logit_scale')}, 'no logit_scale'),
+  (
+    lambda: {'given': {**zeros(), 'text_projection': np.zeros((512, 1024), np.int8)}},
+    'text_projection is int8',
+  ),
+  (lambda: {'ids': np.zeros((3, 77), int)}, r'shape \(3, 77\), not \[classes, prompts, 77\]'),
+  (lambda: {'ids': np.zeros((3, 2, 76), int)}, r'shape \(3, 2, 76\)'),
+  (lambda: {'ids': np.full((3, 2, 77), 49_408)}, r'in \[49408, 49408\].*\[0, 49408\)'),
+  (lambda: {'ids': np.zeros((3, 2, 77))}, 'tokens are float64'),
 )
-def test_weights_and_tokens_that_do_not_fit_are_refused(change, message) -> None:
+def test_weights_and_tokens_that_do_not_fit_are_refused(change, message):
   given = {'architecture': RN50, 'given': zeros(), 'ids': tokens(), **change()}
-  with pytest.raises(InputError, match=message):
-    zero_shot.zero_shot(given['architecture'], given['given'], given['ids'])
-
-
-def test_a_file_without_head_says_how_to_make_one() -> None:
-  with pytest.raises(InputError, match=r'2 missing: zero_shot_head.*robustness.models.zero_shot'):
-    weights.import_variables(RN50, zeros())
+  refused(message, zero_shot.zero_shot, given['architecture'], given['given'], given['ids'])
 
 
 @pytest.mark.slow
-def test_the_command_writes_weights_that_load_without_torch(tmp_path, capsys, monkeypatch) -> None:
+def test_the_command_writes_weights_that_load_without_torch(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr(zero_shot, 'tokenize', lambda texts: tokens(len(texts))[0])
   generator = np.random.default_rng(0)
-  given = {
-    name: np.asarray(0.02 * generator.normal(size=value.shape), np.float32)
-    for name, value in zeros().items()
-  }
-  safetensors.numpy.save_file(given, tmp_path / 'clip.safetensors')
-  (tmp_path / 'classes.txt').write_text('\n'.join(NAMES))
-  out = tmp_path / 'head.safetensors'
-  arguments = [
-    '--architecture=clip_rn50',
-    f'--weights={tmp_path / "clip.safetensors"}',
-    f'--classes={tmp_path / "classes.txt"}',
-    f'--out={out}',
-  ]
-  assert zero_shot.main(arguments) == 0
+  given = {name: 0.02 * generator.normal(size=value.shape) for name, value in zeros().items()}
+  given = {name: np.asarray(value, np.float32) for name, value in given.items()}
+  monkeypatch.chdir(tmp_path)
+  safetensors.numpy.save_file(given, 'clip.safetensors')
+  pathlib.Path('classes.txt').write_text('\n'.join(NAMES))
+  out = 'head.safetensors'
+  arguments = ['--architecture=clip_rn50', '--weights=clip.safetensors', f'--out={out}']
+  assert zero_shot.main([*arguments, '--classes=classes.txt']) == 0
   variables = weights.load(out, RN50, num_classes=3)
   lengths = np.linalg.norm(variables['params']['head']['dense']['kernel'], axis=0)
   np.testing.assert_allclose(lengths, np.exp(given['logit_scale']), rtol=1e-5)
   assert weights.load_variables(out)[1]['class_names'] == list(NAMES)
-  arguments[2] = f'--classes={tmp_path / "none.txt"}'
-  assert zero_shot.main(arguments) == 2
+  assert zero_shot.main([*arguments, '--classes=none.txt']) == 2
   assert 'none.txt is no text file' in capsys.readouterr().err
 
 
-def test_without_open_clip_the_mend_is_told(monkeypatch) -> None:
+def test_what_is_missing_says_how_to_make_it(monkeypatch):
+  message = r'2 missing: zero_shot_head.*robustness.models.zero_shot'
+  refused(message, weights.import_variables, RN50, zeros())
   monkeypatch.setitem(sys.modules, 'open_clip.tokenizer', None)
-  with pytest.raises(InputError, match=r"pip install '\.\[clip\]', or give token ids"):
-    zero_shot.tokenize(['a cat'])
+  refused(r"pip install '\.\[clip\]', or give token ids", zero_shot.tokenize, ['a cat'])

@@ -1,17 +1,17 @@
-"""Classifiers out of a user's Python file."""
-
-from __future__ import annotations
-
-import pathlib
+"""Classifiers out of a user's Python file, identified by their outputs on fixed images."""
 
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
+from robustness.evaluation.records import TOLERANCES, Layout, Records
 from robustness.models import from_file
+from robustness.models.classifier import Classifier
+from tests.cases import cases
+from tests.networks import SHAPE, tiny_classifier
+from tests.refusals import refused
 
 SOURCE = """
-import numpy as np
+import jax, jax.numpy as jnp, numpy as np
 from robustness.models.classifier import Classifier
 
 def score(images):
@@ -25,68 +25,105 @@ number = 3
 
 def broken():
   raise RuntimeError('no weights here')
+
+def of_64(images):
+  assert len(images) == 64, 'not 64 images'
+  return np.zeros((len(images), 2), np.float32)
+
+fixed = Classifier.from_callable(of_64, (6, 5, 3), 'ab', batch_size=64)
+unfixed = Classifier.from_callable(of_64, (6, 5, 3), 'ab')
+
+def scores(x, k): return x.mean((1, 2, 3))[:, None] * jnp.arange(k)[None] * 8
+def own(f):
+  return Classifier('own', lambda v, x, l: (f(x), {}), {}, (6, 5, 3), ('a', 'b', 'c'))
+def softmax(): return own(lambda x: jax.nn.softmax(scores(x, 3)))
+def more(): return own(lambda x: scores(x, 4))
+def whole(): return own(lambda x: scores(x, 3).astype(jnp.int32))
+def good(): return own(lambda x: scores(x, 3))
 """
+WEIGHTS = np.random.default_rng(3).normal(size=(90, 4)).astype(np.float32)
 
 
 @pytest.fixture
-def file(tmp_path: pathlib.Path) -> pathlib.Path:
+def file(tmp_path):
   path = tmp_path / 'mine.py'
   path.write_text(SOURCE)
   return path
 
 
 @pytest.mark.parametrize('name', ['make', 'ready'])
-def test_a_classifier_or_what_makes_one(file, name) -> None:
+def test_a_classifier_or_what_makes_one(file, name):
   assert from_file.is_classifier(f'{file}:{name}')
   classifier = from_file.load(f'{file}:{name}', 'mine')
   assert classifier.name == 'mine' and classifier.num_classes == 3
-  images = np.full((2, 6, 5, 3), 0.5, np.float32)
+  images = np.full((2, *SHAPE), 0.5, np.float32)
   np.testing.assert_allclose(classifier.predict(images), [[0, 0.5, 1.0]] * 2, rtol=1e-6)
   assert classifier.provenance['version'] == 2
 
 
-def test_another_version_of_the_file_has_another_provenance(file) -> None:
+def test_another_version_of_the_file_has_another_provenance(file):
   before = from_file.load(f'{file}:make', 'mine').provenance
   file.write_text(SOURCE + '\n# changed\n')
   assert from_file.load(f'{file}:make', 'mine').provenance != before
 
 
-@pytest.mark.parametrize(
-  ('name', 'message'),
-  [
-    (':mak', "has no 'mak'.*'make'"),
-    (':number', 'number in .*mine.py is a int, not a Classifier'),
-    (':score', 'raised TypeError'),
-    (':broken', 'mine.py:broken raised RuntimeError: no weights here'),
-  ],
+@cases(
+  'name, message',
+  ('mak', "has no 'mak'.*'make'"),
+  ('number', 'number in .*mine.py is a int, not a Classifier'),
+  ('score', 'raised TypeError'),
+  ('broken', 'mine.py:broken raised RuntimeError: no weights here'),
+  ('softmax', 'probabilities .* where logits are expected'),
+  ('more', r'gives \(4, 4\) for 4 images and 3 class names'),
+  ('whole', 'gives int32; logits are floats'),
+  ('unfixed', 'AssertionError: not 64 images.*give batch_size='),
 )
-def test_what_is_no_classifier_is_named(file, name, message) -> None:
-  with pytest.raises(InputError, match=message):
-    from_file.load(f'{file}{name}', 'mine')
+def test_what_is_no_classifier_is_named(file, name, message):
+  told = refused(message, from_file.load, f'{file}:{name}', 'mine')
+  assert ('batch_size' in told) == (name == 'unfixed'), 'advice for callables'
 
 
-@pytest.mark.parametrize(
-  ('name', 'message'),
-  [
-    ('softmax', 'probabilities .* where logits are expected'),
-    ('more', r'gives \(4, 4\) for 4 images and 3 class names'),
-    ('whole', 'gives int32; logits are floats'),
-  ],
-)
-def test_a_function_in_jax_is_checked_when_it_is_loaded(tmp_path, name, message) -> None:
-  path = tmp_path / 'own.py'
-  path.write_text(
-    'import jax, jax.numpy as jnp\n'
-    'from robustness.models.classifier import Classifier\n'
-    'def scores(x, k): return x.mean((1, 2, 3))[:, None] * jnp.arange(k)[None] * 8\n'
-    'def own(f):\n'
-    '  return Classifier("own", lambda v, x, l: (f(x), {}), {}, (6, 5, 3), ("a", "b", "c"))\n'
-    'def softmax(): return own(lambda x: jax.nn.softmax(scores(x, 3)))\n'
-    'def more(): return own(lambda x: scores(x, 4))\n'
-    'def whole(): return own(lambda x: scores(x, 3).astype(jnp.int32))\n'
-    'def good(): return own(lambda x: scores(x, 3))\n'
-  )
-  with pytest.raises(InputError, match=message) as raised:
-    from_file.load(f'{path}:{name}', 'mine')
-  assert 'batch_size' not in str(raised.value), 'that is advice for callables'
-  assert from_file.load(f'{path}:good', 'mine').num_classes == 3
+@pytest.mark.parametrize('name', ['good', 'fixed'])
+def test_what_is_one_is_identified_by_sixteen_numbers(file, name):
+  assert len(from_file.load(f'{file}:{name}', 'mine').provenance[from_file.KEY]) == 16
+
+
+def classifier(function, **more):
+  return Classifier.from_callable(function, SHAPE, 'abcd', **more)
+
+
+def probed(weights):
+  weights = weights.astype(np.float32)
+  return from_file.probe(classifier(lambda images: images.reshape(len(images), -1) @ weights))
+
+
+def test_sixteen_numbers_of_fixed_images_in_range_are_the_same_each_time():
+  first = probed(WEIGHTS)
+  assert len(first) == 16 and np.isfinite(first).all() and len(set(first)) == 16
+  assert probed(WEIGHTS) == first
+  assert len(from_file.probe(tiny_classifier())) == 16
+  images = from_file.fixed_images(SHAPE)
+  assert images.dtype == np.float32 and images.shape == (4, *SHAPE)
+  assert images.min() >= 0 and images.max() <= 1
+  assert len({image.tobytes() for image in images}) == 4
+
+
+@cases('change, same', (1e-6, True), (1e-4, True), (1e-2, False), (1.0, False))
+def test_records_take_the_same_network_and_refuse_another(tmp_path, change, same):
+  other = WEIGHTS * (1 + change * np.sign(np.random.default_rng(4).normal(size=WEIGHTS.shape)))
+  layout = Layout(1, 1, 1, 1)
+  first, second = ({'classifier': {from_file.KEY: probed(w)}} for w in (WEIGHTS, other))
+  Records(tmp_path, layout, first).write(0, 0, {'rank': np.zeros((1, 1), np.int32)})
+  if same:
+    assert Records(tmp_path, layout, second).identity == first, 'the first is kept'
+  else:
+    refused(from_file.KEY, Records, tmp_path, layout, second)
+  assert TOLERANCES == {from_file.KEY: from_file.TOLERANCE}
+
+
+def test_certain_functions_are_finite_and_those_that_draw_are_named():
+  certain = classifier(lambda x: np.eye(4)[np.zeros(len(x), int)], outputs='probabilities')
+  assert np.isfinite(from_file.probe(certain)).all()
+  generator = np.random.default_rng(0)
+  drawing = classifier(lambda x: generator.normal(size=(len(x), 4)))
+  assert from_file.probe(drawing) == from_file.RANDOM

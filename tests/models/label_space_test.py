@@ -1,9 +1,6 @@
 """ImageNet's names, label spaces, rows matched by the names of classes, and projected scores."""
 
-from __future__ import annotations
-
 import json
-import pathlib
 import re
 
 import jax
@@ -11,11 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.models import label_space, projection
+from robustness.models import label_space
+from robustness.models.classifier import Classifier
 from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.models.label_space import LabelSpace, project_scores
+from robustness.models.projection import project, project_logits, restrict
+from tests.cases import cases
+from tests.refusals import refused
 
 IMAGENET = label_space.get('imagenet')
 COARSE = LabelSpace('coarse', ('a', 'b', 'c'), {}, ((0, 2), (), (3,)), 'fine')
@@ -41,12 +41,12 @@ def test_folders_of_real_pictures_have_these_names(shared_dir):
   assert tuple(f for f in folders if f.startswith('n')) == WNIDS
 
 
-def rows(labels, class_names) -> ArrayRows:
+def rows(labels, class_names):
   images = np.zeros((len(labels), 2, 2, 1), np.float32)
   return ArrayRows(images, np.array(labels), tuple(class_names))
 
 
-def labels_of(aligned, batch_size=2) -> list:
+def labels_of(aligned, batch_size=2):
   batches = list(aligned.batches(batch_size))
   return np.concatenate([batch['label'][batch['mask']] for batch in batches]).tolist()
 
@@ -55,13 +55,11 @@ def align(own):
   return label_space.align(own, IMAGENET.class_names, IMAGENET.aliases, 'network')
 
 
-@pytest.mark.parametrize(
-  ('labels', 'names', 'expected'),
-  [
-    ([0, 1, 2, 1], (WNIDS[7], WNIDS[900], WNIDS[3]), [7, 900, 3, 900]),
-    ([0, 1], ('tabby', 'tench'), [281, 0]),
-    ([[0, 1], [1, -1], [0, -1]], (WNIDS[5], WNIDS[6]), [[5, 6], [6, -1], [5, -1]]),
-  ],
+@cases(
+  'labels, names, expected',
+  ([0, 1, 2, 1], (WNIDS[7], WNIDS[900], WNIDS[3]), [7, 900, 3, 900]),
+  ([0, 1], ('tabby', 'tench'), [281, 0]),
+  ([[0, 1], [1, -1], [0, -1]], (WNIDS[5], WNIDS[6]), [[5, 6], [6, -1], [5, -1]]),
 )
 def test_wnids_and_names_in_any_order_become_positions_of_the_classifier(labels, names, expected):
   aligned = align(rows(labels, names))
@@ -71,39 +69,25 @@ def test_wnids_and_names_in_any_order_become_positions_of_the_classifier(labels,
   assert aligned.num_examples == len(labels) and aligned.image_shape == (2, 2, 1)
 
 
-@pytest.mark.parametrize('names', [(), NAMES])
-def test_rows_without_names_or_with_the_same_stay_as_they_are(names):
-  own = rows([0, 1], names)
-  assert align(own) is own
-
-
 def test_classes_are_never_matched_by_position():
-  with pytest.raises(InputError, match="1 of 2 classes.*network.*'fish'.*'tench'.*'n01440764'"):
-    align(rows([0, 1], ('tabby', 'fish')))
+  for own in (rows([0, 1], ()), rows([0, 1], NAMES)):
+    assert align(own) is own
+  message = "1 of 2 classes.*network.*'fish'.*'tench'.*'n01440764'"
+  refused(message, align, rows([0, 1], ('tabby', 'fish')))
+  message = 'example 1 has label 2; the data name 2 classes'
+  refused(message, labels_of, align(rows([0, 2], (WNIDS[5], WNIDS[6]))))
 
 
-def test_a_label_beyond_the_named_classes_is_an_error():
-  with pytest.raises(InputError, match='example 1 has label 2; the data name 2 classes'):
-    labels_of(align(rows([0, 2], (WNIDS[5], WNIDS[6]))))
-
-
-def test_only_wnids_are_taken_for_imagenet():
+def test_only_wnids_are_taken_for_imagenet_and_ranges_are_read():
   assert label_space.is_imagenet(WNIDS[:3])
   assert not label_space.is_imagenet((WNIDS[0], 'cat'))
   assert not label_space.is_imagenet(())
-
-
-def test_unknown_space_names_the_valid_ones():
-  with pytest.raises(InputError, match="'vid'.*'imagenet_vid'"):
-    label_space.get('vid')
-
-
-def test_ranges():
   assert label_space.parse_ranges('7-9 12') == (7, 8, 9, 12)
   assert label_space.parse_ranges('') == ()
+  refused("'vid'.*'imagenet_vid'", label_space.get, 'vid')
 
 
-def test_coarse_spaces_are_the_released_tables(shared_dir: pathlib.Path):
+def test_coarse_spaces_are_the_released_tables(shared_dir):
   released = json.loads((shared_dir / 'reference' / 'video_class_map.json').read_text())
   for name in ('imagenet_vid', 'youtube_bb'):
     space = label_space.get(name)
@@ -115,25 +99,19 @@ def test_coarse_spaces_are_the_released_tables(shared_dir: pathlib.Path):
   assert other == dict(enumerate(label_space.get('imagenet_vid').members))
 
 
-def test_fine_and_coarse_words_lead_to_the_coarse_class():
-  space = label_space.get('imagenet_vid')
-  assert space.class_names[space.aliases[WNIDS[404]]] == 'airplane'
-  assert space.class_names[space.aliases['n02691156']] == 'airplane'
-
-
 @pytest.mark.parametrize('merge', label_space.MERGES)
-@pytest.mark.parametrize(
-  ('name', 'classes', 'members'), [('imagenet_vid', 30, 288), ('youtube_bb', 24, 231)]
-)
+@cases('name, classes, members', ('imagenet_vid', 30, 288), ('youtube_bb', 24, 231))
 def test_scores_are_projected_as_on_the_device_logits_and_probabilities_alike(
-  name: str, classes: int, members: int, merge: str
-) -> None:
+  name, classes, members, merge
+):
   space = label_space.get(name)
+  for word in (WNIDS[404], 'n02691156') if name == 'imagenet_vid' else ():
+    assert space.class_names[space.aliases[word]] == 'airplane'
   assert len(space.class_names) == classes
   assert len(set(sum(space.members, ()))) == sum(map(len, space.members)) == members
   logits = np.random.default_rng(0).normal(size=(20, 1000)).astype(np.float32) * 3
   ours = project_scores(logits, space, merge)
-  device = projection.project_logits(jnp.asarray(logits), space, merge)
+  device = project_logits(jnp.asarray(logits), space, merge)
   np.testing.assert_allclose(ours, device, rtol=1e-5)
   shares = project_scores(np.asarray(jax.nn.softmax(logits)), space, merge, 'probabilities')
   normaliser = jax.nn.logsumexp(logits, axis=1, keepdims=True)
@@ -144,34 +122,83 @@ def test_scores_are_projected_as_on_the_device_logits_and_probabilities_alike(
   assert (shares[:, ~np.array(possible)] == -np.inf).all()
 
 
-def test_by_hand() -> None:
-  shares = np.array([[0.1, 0.2, 0.3, 0.4]])
+def test_by_hand():
+  shares, none = np.array([[0.1, 0.2, 0.3, 0.4]]), -np.inf
   for merge, first in (('max', 0.3), ('sum', 0.4), ('mean', 0.2)):
-    np.testing.assert_allclose(
-      project_scores(shares, COARSE, merge, 'probabilities'), [[first, -np.inf, 0.4]]
-    )
-  np.testing.assert_allclose(
-    project_scores(np.log(shares), COARSE, 'sum'), [[np.log(0.4), -np.inf, np.log(0.4)]]
-  )
+    expected = [[first, none, 0.4]]
+    projected = project_scores(shares, COARSE, merge, 'probabilities')
+    np.testing.assert_allclose(projected, expected)
+    logits = project_logits(jnp.log(jnp.asarray(shares, jnp.float32)), COARSE, merge)
+    np.testing.assert_allclose(np.exp(logits), [[first, 0, 0.4]], rtol=1e-6)
+  projected = project_scores(np.log(shares), COARSE, 'sum')
+  np.testing.assert_allclose(projected, [[np.log(0.4), none, np.log(0.4)]])
   shares = np.array([[0.3, 0.0, 0.3, 0.4]])
   assert project_scores(shares, COARSE, 'max', 'probabilities').argmax() == 2
   assert project_scores(shares, COARSE, 'sum', 'probabilities').argmax() == 0
   assert project_scores(np.full((1, 4), -50.0), COARSE).argmax() != 1, 'it has no members'
 
 
-SCORES = np.zeros((1, 4))
+SCORES, LOGITS = np.zeros((1, 4)), jnp.zeros((2, 4))
 
 
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    ((SCORES, COARSE, 'maximum'), "merge is 'maximum'; did you mean 'max'"),
-    ((SCORES, COARSE, 'max', 'logit'), "scores is 'logit'"),
-    ((SCORES[:, :3], COARSE), '3 scores a frame cannot be projected'),
-    ((SCORES, IMAGENET), 'no other space'),
-    ((SCORES - 1, COARSE, 'max', 'probabilities'), "set scores to 'logits'"),
-  ],
+@cases(
+  'project, arguments, message',
+  (project_scores, (SCORES, COARSE, 'maximum'), "merge is 'maximum'; did you mean 'max'"),
+  (project_scores, (SCORES, COARSE, 'max', 'logit'), "scores is 'logit'"),
+  (project_scores, (SCORES[:, :3], COARSE), '3 scores a frame cannot be projected'),
+  (project_scores, (SCORES, IMAGENET), 'no other space'),
+  (project_scores, (SCORES - 1, COARSE, 'max', 'probabilities'), "set scores to 'logits'"),
+  (project_logits, (LOGITS, COARSE, 'median'), "'median'.*'max'"),
+  (project_logits, (LOGITS[:, :2], COARSE), 'class 3 among others; there are 2 classes'),
+  (project_logits, (LOGITS, LabelSpace('flat', ('a',))), "'flat' has no members"),
 )
-def test_scores_that_cannot_be_projected_are_refused(arguments, message) -> None:
-  with pytest.raises(InputError, match=message):
-    project_scores(*arguments)
+def test_scores_that_cannot_be_projected_are_refused(project, arguments, message):
+  refused(message, project, *arguments)
+
+
+def network(names=NAMES):
+  def forward(variables, images, layers):
+    brightness = images.mean((1, 2, 3))
+    logits = jnp.zeros((len(images), len(names))).at[:, 404 % len(names)].set(brightness)
+    return logits, {'logits': logits} if 'logits' in layers else {}
+
+  return Classifier('network', forward, None, (2, 2, 1), names)
+
+
+def test_networks_and_callables_are_projected_and_keep_their_logits():
+  fine, images = network(), jnp.full((3, 2, 2, 1), 50.0)
+  coarse = project(fine, 'imagenet_vid', 'sum')
+  logits, layers = coarse.forward(None, images, ('unprojected_logits', 'logits'))
+  assert logits.shape == layers['logits'].shape == (3, 30)
+  assert layers['unprojected_logits'].shape == (3, 1000)
+  assert coarse.class_names[int(logits[0].argmax())] == 'airplane'
+  assert coarse.provenance == {'label_space': 'imagenet_vid', 'merge': 'sum'}
+  assert coarse.aliases == label_space.get('imagenet_vid').aliases
+  assert coarse.select_outputs(('unprojected_logits',)) == ('unprojected_logits',)
+  assert fine.select_outputs(('unprojected_logits',)) == ('logits',)
+  scores = 5 * np.eye(1, 1000, 404, dtype=np.float32)
+  own = Classifier.from_callable(lambda x: np.repeat(scores, len(x), 0), (2, 2, 1), NAMES)
+  logits = project(own, 'imagenet_vid').predict(np.zeros((2, 2, 2, 1), np.float32))
+  assert logits.shape == (2, 30) and (logits.argmax(1) == 0).all()
+
+
+def test_a_classifier_chooses_among_the_classes_of_the_data():
+  some = restrict(network(), (NAMES[7], NAMES[404], NAMES[2]))
+  got = some.predict(np.full((2, *some.input_shape), 0.5, np.float32))
+  np.testing.assert_allclose(got, [[0, 0.5, 0]] * 2)
+  assert some.class_names == (NAMES[7], NAMES[404], NAMES[2])
+  assert some.provenance['label_space'] == 'data'
+
+
+@cases(
+  'make, message',
+  (lambda: restrict(network(), ('tenche', NAMES[2])), "1 of 2 classes .* first 'tenche'"),
+  (lambda: restrict(network(), (NAMES[2], NAMES[2])), 'one class of'),
+  (
+    lambda: project(network(tuple('abcdefghij')), 'imagenet_vid'),
+    'network tells 10 classes apart.*classes of imagenet',
+  ),
+  (lambda: project(network(), 'imagenet'), "'imagenet' is made of the classes of no other"),
+)
+def test_other_classes_than_the_spaces_are_refused(make, message):
+  refused(message, make)

@@ -1,7 +1,5 @@
 """Layers written for speed give what Linen's and XLA's own give."""
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -9,41 +7,34 @@ import numpy as np
 import pytest
 
 from robustness.models.layers import DepthwiseConv, GroupNorm
+from tests.cases import cases
 
 
-def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+def drawn(*shape, seed=0):
   return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def grouped(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-  return jax.lax.conv_general_dilated(
-    x,
-    kernel,
-    (stride, stride),
-    'SAME',
-    dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
-    feature_group_count=x.shape[-1],
-  )
+def grouped(x, kernel, stride):
+  how = {'dimension_numbers': ('NHWC', 'HWIO', 'NHWC'), 'feature_group_count': x.shape[-1]}
+  return jax.lax.conv_general_dilated(x, kernel, (stride, stride), 'SAME', **how)
 
 
-def shifted(x: jax.Array, kernel: jax.Array, stride: int, dtype=jnp.float32) -> jax.Array:
+def shifted(x, kernel, stride, dtype=jnp.float32):
   layer = DepthwiseConv(kernel.shape[0], stride, dtype)
   return layer.apply({'params': {'kernel': kernel}}, x)
 
 
-@pytest.mark.parametrize(
-  ('size', 'side', 'stride'),
-  [
-    ((8, 8), 3, 1),
-    ((8, 8), 3, 2),
-    ((7, 10), 5, 1),
-    ((7, 10), 5, 2),
-    ((7, 10), 1, 2),
-    ((2, 1), 5, 2),
-    ((2, 1), 3, 3),
-  ],
+@cases(
+  'size, side, stride',
+  ((8, 8), 3, 1),
+  ((8, 8), 3, 2),
+  ((7, 10), 5, 1),
+  ((7, 10), 5, 2),
+  ((7, 10), 1, 2),
+  ((2, 1), 5, 2),
+  ((2, 1), 3, 3),
 )
-def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, stride) -> None:
+def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, stride):
   x, kernel = drawn(2, *size, 6), drawn(side, side, 1, 6, seed=1)
 
   def both(function):
@@ -60,7 +51,7 @@ def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, s
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_a_bfloat16_result_is_the_float32_sum_rounded_once() -> None:
+def test_a_bfloat16_result_is_the_float32_sum_rounded_once():
   x, kernel = jnp.asarray(drawn(1, 6, 6, 4), jnp.bfloat16), drawn(5, 5, 1, 4, seed=1)
   exact = shifted(x.astype(jnp.float32), kernel, 1)
   ours_both = shifted(x, kernel, 1, jnp.bfloat16)
@@ -68,13 +59,13 @@ def test_a_bfloat16_result_is_the_float32_sum_rounded_once() -> None:
   np.testing.assert_array_equal(ours_both, exact.astype(jnp.bfloat16))
 
 
-def test_the_kernel_is_drawn_with_the_variance_of_its_own_inputs() -> None:
+def test_the_kernel_is_drawn_with_the_variance_of_its_own_inputs():
   variables = DepthwiseConv(5).init(jax.random.key(0), jnp.zeros((1, 9, 9, 400)))
   assert float(jnp.var(variables['params']['kernel'])) == pytest.approx(2 / 25, rel=0.05)
 
 
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
-def test_group_norm_and_its_gradients_are_linens(dtype) -> None:
+def test_group_norm_and_its_gradients_are_linens(dtype):
   x = jnp.asarray(3 + drawn(2, 9, 7, 12), dtype)
   params = {'scale': drawn(12, seed=1), 'bias': drawn(12, seed=2)}
   linens = nn.GroupNorm(4, epsilon=1e-5, dtype=dtype, use_fast_variance=False)
@@ -82,9 +73,8 @@ def test_group_norm_and_its_gradients_are_linens(dtype) -> None:
   def both(layer):
     def total(params, x):
       values = layer.apply({'params': params}, x)
-      return (values * jnp.cos(jnp.arange(12.0))[None, None, None]).astype(
-        jnp.float32
-      ).sum(), values
+      weighed = values * jnp.cos(jnp.arange(12.0))[None, None, None]
+      return weighed.astype(jnp.float32).sum(), values
 
     (params_gradient, gradient), values = jax.jit(jax.grad(total, (0, 1), has_aux=True))(params, x)
     return {**params_gradient, 'x': gradient, 'values': values}
@@ -93,12 +83,11 @@ def test_group_norm_and_its_gradients_are_linens(dtype) -> None:
   assert ours['values'].dtype == dtype
   tolerance = {'rtol': 1e-4, 'atol': 2e-4} if dtype == jnp.float32 else {'rtol': 0.02, 'atol': 0.05}
   for name, value in expected.items():
-    np.testing.assert_allclose(
-      ours[name].astype(np.float32), value.astype(np.float32), **tolerance, err_msg=name
-    )
+    own, value = (np.asarray(v, np.float32) for v in (ours[name], value))
+    np.testing.assert_allclose(own, value, **tolerance, err_msg=name)
 
 
-def test_the_variance_of_group_norm_survives_a_large_mean() -> None:
+def test_the_variance_of_group_norm_survives_a_large_mean():
   x = 1000 + drawn(2, 9, 7, 12)  # E[x²] − E[x]² in float32 would be off by 0.06 and more
   params = {'scale': np.ones(12, np.float32), 'bias': np.zeros(12, np.float32)}
   grouped = x.astype(np.float64).reshape(2, 63, 4, 3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import flax.traverse_util
 import jax
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from robustness.core.typing import Variables
 from robustness.models import weights
 from robustness.models.architecture import Architecture
 
@@ -22,15 +22,12 @@ def randomise(network: nn.Module, seed: int = 3) -> nn.Module:
   generator = torch.Generator().manual_seed(seed)
   with torch.no_grad():
     for name, tensor in network.state_dict().items():
-      if not tensor.is_floating_point():
-        continue
       if tensor.ndim > 1:
         noise = torch.randn(tensor.shape, generator=generator)
         tensor.copy_(noise * (2 / tensor[0].numel()) ** 0.5)
-      elif name.endswith(('bias', 'mean')):
-        tensor.copy_(torch.rand(tensor.shape, generator=generator) - 0.5)
-      else:
-        tensor.copy_(0.5 + torch.rand(tensor.shape, generator=generator))
+      elif tensor.is_floating_point():
+        centre = -0.5 if name.endswith(('bias', 'mean')) else 0.5
+        tensor.copy_(torch.rand(tensor.shape, generator=generator) + centre)
   return network
 
 
@@ -52,13 +49,8 @@ def arrays(network: nn.Module) -> dict[str, np.ndarray]:
 def torch_outputs(
   network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-  """Returns logits in evaluation mode, and outputs of modules with channels last.
-
-  Args:
-    network: takes [B, C, H, W].
-    x: [B, H, W, C].
-    layers: the name of a module in PyTorch by the name that its output shall have.
-  """
+  """Returns logits of images [B, H, W, C] in evaluation mode, and outputs with channels last of the
+  modules that `layers` names, by the keys of it."""
   outputs: dict[str, np.ndarray] = {}
 
   def keep(key: str, value: torch.Tensor) -> None:
@@ -77,18 +69,6 @@ def torch_outputs(
   return logits, outputs
 
 
-def our_outputs(
-  architecture: Architecture, variables: Any, x: np.ndarray
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-  """Returns logits in evaluation mode and the outputs of all modules by path."""
-  module = architecture.build(weights.num_classes(variables))
-  logits, state = jax.jit(
-    lambda v, images: module.apply(v, images, capture_intermediates=True, mutable=['intermediates'])
-  )(variables, x)
-  flat = flax.traverse_util.flatten_dict(state['intermediates'])
-  return np.asarray(logits), {'/'.join(k[:-1]): np.asarray(v[0]) for k, v in flat.items()}
-
-
 def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
   """Returns the largest difference ÷ the largest value."""
   assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
@@ -97,17 +77,22 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 def differences(
   architecture: Architecture,
-  variables: Any,
+  variables: Variables,
   network: nn.Module,
   x: np.ndarray,
   layers: Mapping[str, str],
 ) -> dict[str, float]:
   """Returns the differences of logits and of the named layers, in evaluation mode."""
   theirs, their_layers = torch_outputs(network, x, layers)
-  ours, our_layers = our_outputs(architecture, variables, x)
   assert np.abs(theirs).max() > 1e-3
-  compared = {name: difference(our_layers[name], value) for name, value in their_layers.items()}
-  return {'logits': difference(ours, theirs), **compared}
+  module = architecture.build(weights.num_classes(variables))
+  ours, state = jax.jit(
+    lambda v, x: module.apply(v, x, capture_intermediates=True, mutable=['intermediates'])
+  )(variables, x)
+  flat = flax.traverse_util.flatten_dict(state['intermediates'], sep='/')
+  pairs = {name: (flat[f'{name}/__call__'][0], value) for name, value in their_layers.items()}
+  pairs = {'logits': (ours, theirs), **pairs}
+  return {name: difference(np.asarray(own), value) for name, (own, value) in pairs.items()}
 
 
 def assert_small(differences: Mapping[str, float], tolerance: float = TOLERANCE) -> None:
@@ -121,16 +106,3 @@ def assert_parity(
   """Compares logits and the named layers of the same weights."""
   variables = weights.import_variables(architecture, arrays(network), input_shape=x.shape[1:])
   assert_small(differences(architecture, variables, network, x, layers))
-
-
-def values_per_channel(network: nn.Module) -> dict[str, int]:
-  """Returns a mapping that fills with batch × height × width of each batch norm as it runs."""
-  counts: dict[str, int] = {}
-  for name, module in network.named_modules():
-    if isinstance(module, nn.BatchNorm2d):
-      module.register_forward_hook(
-        lambda m, inputs, output, name=name: counts.__setitem__(
-          name, inputs[0].numel() // inputs[0].shape[1]
-        )
-      )
-  return counts

@@ -1,7 +1,7 @@
 """The same architectures in PyTorch, from the libraries that people use: one table.
 
-CIFAR ResNets and Wide ResNets are in none of them and are taken from `tests.models.torch_networks`;
-`small_cnn` was made for this repository and has no peer.
+CIFAR ResNets and Wide ResNets are in none of them and are taken from `torch_networks` of the
+benchmarks and of these tests; `small_cnn` was made for this repository and has no peer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PeerNetwork:
   Attributes:
     library: who wrote it.
     build: returns it with random weights, given the number of classes and the images' height.
-    layers: its module by our name of the layer whose output it gives, outputs to be compared.
+    layers: its module by our name of the layer, for outputs to be compared.
     size: height and width of the images of a comparison, pixels.
     momentum: the share of its running statistics that a step replaces.
     branch_ends: the scales that its residual branches end with, a pattern of names.
@@ -51,9 +51,8 @@ def _timm_resnet_gn(depth: int, num_classes: int, side: int) -> Any:
   """Builds what timm has no name for: its ResNet with its group norm of 32 groups."""
   timm = peer('timm')
   block = timm.models.resnet.Bottleneck if depth >= 50 else timm.models.resnet.BasicBlock
-  return timm.models.resnet.ResNet(
-    block, _BLOCKS[depth], num_classes=num_classes, norm_layer=timm.layers.GroupNorm
-  )
+  how = {'num_classes': num_classes, 'norm_layer': timm.layers.GroupNorm}
+  return timm.models.resnet.ResNet(block, _BLOCKS[depth], **how)
 
 
 def _torchvision(name: str, num_classes: int, side: int) -> Any:
@@ -79,11 +78,18 @@ def _open_clip(name: str, quick_gelu: bool, num_classes: int, side: int) -> Any:
   return Tower()
 
 
-def _own(kind: str, arguments: tuple[int, ...], num_classes: int, side: int) -> Any:
+def _cifar_resnet(depth: int, num_classes: int, side: int) -> Any:
   peer('torch')
-  from tests.models import torch_networks
+  from benchmarks.torch_networks import ResNet
 
-  return getattr(torch_networks, kind)(*arguments, num_classes)
+  return ResNet(depth, num_classes)
+
+
+def _wide_resnet(depth: int, width: int, num_classes: int, side: int) -> Any:
+  peer('torch')
+  from tests.models.torch_networks import WideResNet
+
+  return WideResNet(depth, width, num_classes)
 
 
 def _numbered(ours: str, theirs: str, places: Iterable[int]) -> dict[str, str]:
@@ -95,42 +101,28 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
   part = functools.partial
   residual = _numbered('stage{}', 'layer{}', (1, 2, 3))
   for depth in (20, 32, 44, 56, 110):
-    build = part(_own, 'CifarResNet', (depth,))
+    build = part(_cifar_resnet, depth)
     yield f'resnet{depth}', PeerNetwork('written here', build, residual, (32, 36))
   for depth, width, image in ((28, 10, (32, 36)), (16, 2, (29, 36))):  # the first takes minutes
-    build, layers = (
-      part(_own, 'WideResNet', (depth, width)),
-      _numbered('stage{}', 'block{}', (1, 2, 3)),
-    )
+    build, layers = part(_wide_resnet, depth, width), _numbered('stage{}', 'block{}', (1, 2, 3))
     yield f'wide_resnet_{depth}_{width}', PeerNetwork('written here', build, layers, image)
 
-  layers = {
-    'stem': 'bn1',
-    **_numbered('stage{}', 'blocks.{}', range(7)),
-    'stage3/block1/expand': 'blocks.2.1.bn1',
-    'top': 'bn2',
-  }
+  layers = {'stem': 'bn1', **_numbered('stage{}', 'blocks.{}', range(7))}
+  layers |= {'stage3/block1/expand': 'blocks.2.1.bn1', 'top': 'bn2'}
   for member in (0, 1, 2):
     build = part(_timm, f'tf_efficientnet_lite{member}', bn_momentum=0.01)
     yield f'efficientnet_lite{member}', PeerNetwork('timm', build, layers, momentum=0.01)
 
-  layers = {
-    'stem': 'act1',
-    **_numbered('stage{}', 'layer{}', (1, 2, 3, 4)),
-    'stage2/block0': 'layer2.0',
-    'stage3/block1/layer1/conv': 'layer3.1.conv1',
-  }
+  layers = {'stem': 'act1', **_numbered('stage{}', 'layer{}', (1, 2, 3, 4))}
+  layers |= {'stage2/block0': 'layer2.0', 'stage3/block1/layer1/conv': 'layer3.1.conv1'}
   for depth in (18, 34, 50, 101, 152):
     name, ends = f'resnet{depth}', rf'layer\d\.\d+\.bn{3 if depth >= 50 else 2}\.weight'
     yield name, PeerNetwork('timm', part(_timm, name), layers, branch_ends=ends)
     grouped = part(_timm, f'{name}_gn') if depth == 50 else part(_timm_resnet_gn, depth)
     yield f'{name}_gn', PeerNetwork('timm', grouped, layers)
 
-  layers = {
-    'stem': 'stem.conv',
-    **_numbered('stage{}', 'stages.{}', range(4)),
-    'stage1/block0/shortcut': 'stages.0.blocks.0.downsample.conv',
-  }
+  layers = {'stem': 'stem.conv', **_numbered('stage{}', 'stages.{}', range(4))}
+  layers |= {'stage1/block0/shortcut': 'stages.0.blocks.0.downsample.conv'}
   for size in ('50x1', '101x1', '50x3', '101x3'):
     yield f'bit_r{size}', PeerNetwork('timm', part(_timm, f'resnetv2_{size}_bit'), layers)
 

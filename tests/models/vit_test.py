@@ -1,31 +1,34 @@
-"""Vision transformers against torchvision and timm; the three projects' names."""
-
-from __future__ import annotations
+"""Vision transformers: the three projects' names, and positions for other sizes of images."""
 
 import dataclasses
 
-import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.ndimage
 
-from robustness.models import catalog, weights
+from robustness.models import catalog, position_embedding, weights
 from robustness.models.transformer import attend
 from robustness.models.vit import VisionTransformer, schemes
+from tests.cases import cases
 from tests.models.peers import peer
+from tests.networks import normal_arrays, normal_variables
+from tests.refusals import refused
 
 NAMES = tuple(f'vit_{size}{patch}' for size in 'sbl' for patch in (16, 32))
 SHORT = dataclasses.replace(
   catalog.get('vit_s32'),
   name='vit_short',
-  network=VisionTransformer(patch=32, width=96, depth=3, num_heads=3),
+  network=VisionTransformer(patch=32, width=24, depth=3, num_heads=3),
   schemes=schemes(3),
 )
 CLASSES = 7
+GRIDS = [(12, 12), (4, 4), (7, 7), (9, 5), (1, 1), (24, 3)]
+resample = position_embedding.resample
 
 
-def network_of(project: str, architecture, device: str = 'cpu'):
+def network_of(project, architecture, device='cpu'):
   own, library = architecture.network, peer(project)
   with peer('torch').device(device):
     if project == 'timm':
@@ -39,20 +42,24 @@ def network_of(project: str, architecture, device: str = 'cpu'):
   return made.eval()
 
 
-@pytest.mark.parametrize('project', ['timm', 'torchvision'])
-def test_logits_and_blocks_equal_those_of_other_projects(project) -> None:
+@pytest.mark.parametrize(('project', 'side'), [('timm', 224), ('timm', 160), ('torchvision', 224)])
+def test_logits_and_blocks_equal_those_of_other_projects(project, side):
   peer('torch')
   from tests.models import parity
 
   network = parity.randomise(network_of(project, SHORT))
+  given, x = parity.arrays(network), parity.images(2, side, side, 3)
+  variables = weights.import_variables(SHORT, given, CLASSES, x.shape[1:])
+  if side != 224:
+    network.set_input_size(img_size=(side, side))
   blocks = 'blocks.{}' if project == 'timm' else 'encoder.layers.encoder_layer_{}'
   layers = {f'block{i}': blocks.format(i) for i in range(3)}
-  parity.assert_parity(SHORT, network, parity.images(2, 224, 224, 3), layers)
+  parity.assert_small(parity.differences(SHORT, variables, network, x, layers))
 
 
 @pytest.mark.parametrize('project', ['timm', 'torchvision'])
 @pytest.mark.parametrize('name', NAMES)
-def test_names_and_shapes_of_every_size_are_those_of_other_projects(name, project) -> None:
+def test_names_and_shapes_of_every_size_are_those_of_other_projects(name, project):
   architecture = catalog.get(name)
   network = network_of(project, architecture, device='meta')
   scheme = next(s for s in architecture.schemes if s.name == project)
@@ -60,54 +67,38 @@ def test_names_and_shapes_of_every_size_are_those_of_other_projects(name, projec
   assert scheme.shapes(architecture.shapes(CLASSES)) == theirs
 
 
-def official(variables, num_heads: int) -> dict[str, np.ndarray]:
+def official(variables, num_heads):
   """Writes variables with the names and shapes of the official archives, by hand."""
   p = variables['params']
-  out = {'cls': p['embedding']['class_token']}
-  out['Transformer/posembed_input/pos_embedding'] = p['embedding']['position']
-
-  def layer(name: str, own: dict[str, np.ndarray]) -> None:
-    out.update({f'{name}/{leaf}': value for leaf, value in own.items()})
-
-  layer('embedding', p['embedding']['patches'])
-  layer('head', p['head']['dense'])
-  layer('Transformer/encoder_norm', p['norm'])
+  layers = {'embedding': p['embedding']['patches'], 'head': p['head']['dense']}
+  layers['Transformer/encoder_norm'] = p['norm']
   for index in range(3):
     block, prefix = p[f'block{index}'], f'Transformer/encoderblock_{index}/'
     attention = prefix + 'MultiHeadDotProductAttention_1/'
     qkv, end = block['attention']['qkv'], block['attention']['out']
     for part, name in enumerate(('query', 'key', 'value')):
       kernel, bias = (np.split(qkv[leaf], 3, axis=-1)[part] for leaf in ('kernel', 'bias'))
-      heads = {'kernel': kernel.reshape(len(kernel), num_heads, -1)}
-      layer(attention + name, {**heads, 'bias': bias.reshape(num_heads, -1)})
+      heads = kernel.reshape(len(kernel), num_heads, -1)
+      layers[attention + name] = {'kernel': heads, 'bias': bias.reshape(num_heads, -1)}
     kernel = end['kernel'].reshape(num_heads, -1, end['kernel'].shape[1])
-    layer(f'{attention}out', {**end, 'kernel': kernel})
-    layer(f'{prefix}LayerNorm_0', block['norm1'])
-    layer(f'{prefix}LayerNorm_2', block['norm2'])
-    layer(f'{prefix}MlpBlock_3/Dense_0', block['mlp']['fc1'])
-    layer(f'{prefix}MlpBlock_3/Dense_1', block['mlp']['fc2'])
-  return out
+    layers[f'{attention}out'] = {**end, 'kernel': kernel}
+    layers[f'{prefix}LayerNorm_0'], layers[f'{prefix}LayerNorm_2'] = block['norm1'], block['norm2']
+    for number, layer in enumerate(('fc1', 'fc2')):
+      layers[f'{prefix}MlpBlock_3/Dense_{number}'] = block['mlp'][layer]
+  alone = {'cls': p['embedding']['class_token']}
+  alone['Transformer/posembed_input/pos_embedding'] = p['embedding']['position']
+  return alone | {f'{n}/{leaf}': value for n, own in layers.items() for leaf, value in own.items()}
 
 
-def random_variables():
-  generator = np.random.default_rng(0)
-  return flax.traverse_util.unflatten_dict(
-    {
-      path: generator.normal(size=shape).astype(np.float32)
-      for path, shape in SHORT.shapes(CLASSES).items()
-    }
-  )
-
-
-def test_official_archives_arrive_where_they_belong(tmp_path) -> None:
-  variables = random_variables()
+def test_official_archives_arrive_where_they_belong(tmp_path):
+  variables = normal_variables(SHORT, CLASSES)
   np.savez(tmp_path / 'vit.npz', **official(variables, num_heads=3))
   loaded = weights.load(tmp_path / 'vit.npz', SHORT)
   jax.tree.map(np.testing.assert_array_equal, loaded, variables)
 
 
-def test_a_bfloat16_network_keeps_float32_logits_near_the_others() -> None:
-  variables = jax.tree.map(lambda v: 0.05 * v, random_variables())
+def test_a_bfloat16_network_keeps_float32_logits_near_the_others():
+  variables = jax.tree.map(lambda v: 0.05 * v, normal_variables(SHORT, CLASSES))
   x = np.random.default_rng(5).normal(size=(2, 224, 224, 3)).astype(np.float32)
   exact = SHORT.build(CLASSES).apply(variables, x)
   rough = SHORT.build(CLASSES, jnp.bfloat16).apply(variables, x)
@@ -115,10 +106,76 @@ def test_a_bfloat16_network_keeps_float32_logits_near_the_others() -> None:
   assert float(np.abs(rough - exact).max()) <= 0.1 * float(np.abs(exact).max())
 
 
-def test_a_causal_position_sees_itself_and_those_before_it_only() -> None:
+def test_a_causal_position_sees_itself_and_those_before_it_only():
   query, key, value = jax.random.normal(jax.random.key(0), (3, 1, 5, 2, 4))
   before = attend(query, key, value, causal=True)
   after = attend(query, key.at[:, 3].add(9.0), value.at[:, 3].add(9.0), causal=True)
   np.testing.assert_array_equal(before[:, :3], after[:, :3])
   assert np.abs(before[:, 3:] - after[:, 3:]).min() > 0
   np.testing.assert_allclose(before[:, 0], value[:, 0], rtol=1e-6)
+
+
+POSITIONS = np.random.default_rng(0).normal(size=(1, 50, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize('grid', GRIDS)
+def test_bicubic_positions_are_timms(grid):
+  torch = peer('torch')
+  peer('timm')
+  from timm.layers import resample_abs_pos_embed
+
+  theirs = resample_abs_pos_embed(torch.from_numpy(POSITIONS), list(grid)).numpy()
+  np.testing.assert_allclose(resample(POSITIONS, grid), theirs, atol=2e-6)
+
+
+@pytest.mark.parametrize('grid', GRIDS)
+def test_bilinear_positions_are_scipys_zoom(grid):
+  patches = POSITIONS[0, 1:].reshape(7, 7, -1)
+  theirs = scipy.ndimage.zoom(patches, (grid[0] / 7, grid[1] / 7, 1), order=1)
+  ours = resample(POSITIONS, grid, 'bilinear')
+  np.testing.assert_array_equal(ours[:, 0], POSITIONS[:, 0])
+  np.testing.assert_allclose(ours[0, 1:].reshape(theirs.shape), theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize('method', position_embedding.METHODS)
+@pytest.mark.parametrize('grid', GRIDS)
+def test_a_constant_stays_and_a_transposed_picture_comes_out_transposed(grid, method):
+  np.testing.assert_allclose(resample(np.ones((1, 50, 2), np.float32), grid, method), 1, rtol=1e-6)
+  turned = POSITIONS[0, 1:].reshape(7, 7, -1).swapaxes(0, 1).reshape(1, 49, -1)
+  turned = np.concatenate([POSITIONS[:, :1], turned], axis=1)
+  resampled = resample(turned, grid[::-1], method)[0, 1:].reshape(*grid[::-1], -1)
+  expected = resample(POSITIONS, grid, method)[0, 1:].reshape(*grid, -1).swapaxes(0, 1)
+  np.testing.assert_allclose(resampled, expected, atol=1e-6)
+
+
+def test_other_methods_and_no_grid_are_refused():
+  refused("positions is 'bicubc'; did you mean 'bicubic'", resample, POSITIONS, (4, 4), 'bicubc')
+  refused('49 positions are no square grid', resample, POSITIONS[:, 1:], (4, 4))
+
+
+@pytest.mark.parametrize('method', position_embedding.METHODS)
+@cases(
+  'side, shape, note',
+  (224, (96, 160, 3), '7 × 7 resampled to 3 × 5'),
+  (192, (128, 288, 3), '6 × 6 resampled to 4 × 9'),  # as many patches, not square
+  (224, (224, 224, 3), ''),
+)
+def test_imported_and_saved_weights_are_resampled_alike(
+  method, side, shape, note, tmp_path, caplog
+):
+  given = normal_arrays(SHORT, CLASSES, 0, (side, side, 3))
+  imported = weights.import_variables(SHORT, given, CLASSES, shape, method)
+  grid = (shape[0] // 32, shape[1] // 32)
+  expected = resample(given['pos_embed'], grid, method) if note else given['pos_embed']
+  np.testing.assert_array_equal(imported['params']['embedding']['position'], expected)
+  assert note in caplog.text
+  path = tmp_path / 'vit.safetensors'
+  own = weights.import_variables(SHORT, given, CLASSES, (side, side, 3))
+  weights.save_variables(path, own, {})
+  loaded, notes = weights.load_with_notes(path, SHORT, CLASSES, shape, method)
+  if side == 192:  # our own grid may be any with as many patches
+    imported, note = own, ''
+  jax.tree.map(np.testing.assert_array_equal, loaded, imported)
+  assert notes == ({'position_embedding': f'{note}, {method}'} if note else {})
+  logits = SHORT.build(CLASSES).apply(loaded, np.zeros((1, *shape), np.float32))
+  assert logits.shape == (1, CLASSES)

@@ -1,7 +1,5 @@
 """Importing state dicts, and saving and loading variables; every bad input by name."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import logging
@@ -14,135 +12,94 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from robustness.core.errors import InputError
 from robustness.models import catalog, weights
+from tests.cases import cases
+from tests.networks import normal_arrays, normal_variables
+from tests.refusals import refused
 
 RESNET = catalog.get('resnet20')
 DIGITS = catalog.get('small_cnn')
 
 
-def random_state(architecture=RESNET, num_classes=10, scheme=0, values=None):
-  """Returns a state dict of the right names and shapes with random values."""
-  values = values or np.random.default_rng(0).standard_normal
-  shapes = architecture.shapes(num_classes)
-  return {
-    name: values(shape, dtype=np.float32)
-    for name, shape in architecture.schemes[scheme].shapes(shapes).items()
-  }
-
-
-def digits_variables(num_classes=10):
-  """Returns random variables of the small network."""
-  rng = np.random.default_rng(1)
-  shapes = DIGITS.shapes(num_classes)
-  flat = {path: rng.normal(size=shape).astype(np.float32) for path, shape in shapes.items()}
-  return flax.traverse_util.unflatten_dict(flat)
-
-
-def assert_same(first, other):
-  first, other = (flax.traverse_util.flatten_dict(tree, sep='/') for tree in (first, other))
-  assert first.keys() == other.keys()
-  for name in first:
-    np.testing.assert_array_equal(first[name], other[name], err_msg=name)
-
-
 def test_every_tensor_arrives_where_it_belongs():
-  state = random_state()
-  state['bn1.num_batches_tracked'] = np.array(7)
+  state = normal_arrays(RESNET, 3) | {'bn1.num_batches_tracked': np.array(7)}
   variables = weights.import_variables(RESNET, state)
   params = variables['params']
-  np.testing.assert_array_equal(
-    params['stage2']['block0']['conv1']['kernel'][0, 2, 5, 11],
-    state['layer2.0.conv1.weight'][11, 5, 0, 2],
-  )
+  kernel = params['stage2']['block0']['conv1']['kernel']
+  assert kernel[0, 2, 5, 11] == state['layer2.0.conv1.weight'][11, 5, 0, 2]
   np.testing.assert_array_equal(params['head']['dense']['kernel'], state['linear.weight'].T)
   stats = variables['batch_stats']['stem']['bn']
   np.testing.assert_array_equal(stats['var'], state['bn1.running_var'])
-  assert weights.num_classes(variables) == 10
-
-
-def test_number_of_classes_is_taken_from_the_weights():
-  assert weights.num_classes(weights.import_variables(RESNET, random_state(num_classes=3))) == 3
+  assert weights.num_classes(variables) == 3
 
 
 CONV, HEAD = 'conv1.weight', 'linear.weight'
 FULL = np.full((10, 64), 1, np.float32)
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    (
-      {
-        'layer1.0.conv1.weight': None,
-        'extra': np.zeros(3, np.float32),
-        CONV: np.ones((16, 1, 3, 3)),
-      },
-      r'1 missing: layer1.0.conv1.weight; 1 unexpected: extra; '
-      r'1 of another shape: conv1.weight is \(16, 1, 3, 3\), not \(16, 3, 3, 3\)',
-    ),
-    *(({HEAD: FULL.astype(t)}, f'{HEAD} is {t}') for t in ('int8', 'uint8', 'int64', 'complex64')),
-    *(
-      ({HEAD: value * FULL}, f'1 tensors hold NaN or infinity: {HEAD}')
-      for value in (np.nan, np.inf)
-    ),
-    ({HEAD: 1e300 * FULL.astype(np.float64)}, HEAD),
-  ],
+@cases(
+  'change, message',
+  (
+    {'layer1.0.conv1.weight': None, 'extra': np.zeros(3, np.float32), CONV: np.ones((16, 1, 3, 3))},
+    r'1 missing: layer1.0.conv1.weight; 1 unexpected: extra; '
+    r'1 of another shape: conv1.weight is \(16, 1, 3, 3\), not \(16, 3, 3, 3\)',
+  ),
+  *(({HEAD: FULL.astype(t)}, f'{HEAD} is {t}') for t in ('int8', 'uint8', 'int64', 'complex64')),
+  *(
+    ({HEAD: value * FULL}, f'1 tensors hold NaN or infinity: {HEAD}') for value in (np.nan, np.inf)
+  ),
+  ({HEAD: 1e300 * FULL.astype(np.float64)}, HEAD),
 )
 def test_arrays_that_do_not_fit_are_refused_by_name(change, message):
-  state = {k: v for k, v in {**random_state(), **change}.items() if v is not None}
-  with pytest.raises(InputError, match=message):
-    weights.import_variables(RESNET, state)
+  state = {k: v for k, v in {**normal_arrays(RESNET), **change}.items() if v is not None}
+  refused(message, weights.import_variables, RESNET, state)
 
 
-@pytest.mark.parametrize(
-  ('architecture', 'given', 'message'),
-  [
-    (RESNET, {'bn1.num_batches_tracked': np.array(1)}, '97 missing: '),
-    (DIGITS, {}, 'no PyTorch names are known for small_cnn'),
-    (RESNET, {'fc.bias': np.zeros(10, np.float32)}, r'unexpected: fc.bias \(names of [^)]*\)$'),
-  ],
+@cases(
+  'architecture, given, message',
+  (RESNET, {'bn1.num_batches_tracked': np.array(1)}, '97 missing: '),
+  (DIGITS, {}, 'no PyTorch names are known for small_cnn'),
+  (RESNET, {'fc.bias': np.zeros(10, np.float32)}, r'unexpected: fc.bias \(names of [^)]*\)$'),
 )
 def test_weights_of_no_known_network_name_none(architecture, given, message):
-  with pytest.raises(InputError, match=message):
-    weights.import_variables(architecture, given)
+  refused(message, weights.import_variables, architecture, given)
 
 
-def zeros(name, num_classes=10, scheme=-1):
-  return random_state(catalog.get(name), num_classes, scheme, np.zeros)
+def zeros(name):
+  architecture = catalog.get(name)
+  shapes = architecture.schemes[-1].shapes(architecture.shapes(10))
+  return {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
 
 
-@pytest.mark.parametrize(
-  ('name', 'given'),
-  [
-    ('resnet20', 'resnet32'),
-    ('vit_s16', 'vit_s32'),
-    *(
-      pytest.param('resnet18', given, marks=pytest.mark.slow)
-      for given in ('resnet34', 'bit_r50x1', 'vgg16_bn')
-    ),
-  ],
+SLOW = pytest.mark.slow
+
+
+@cases(
+  'name, given',
+  ('resnet20', 'resnet32'),
+  ('vit_s16', 'vit_s32'),
+  *(pytest.param('resnet18', n, marks=SLOW) for n in ('resnet34', 'bit_r50x1', 'vgg16_bn')),
 )
 def test_the_architecture_that_fits_is_named(name, given):
-  with pytest.raises(InputError, match=f"do not fit {name}: .*shapes are those of '{given}'"):
-    weights.import_variables(catalog.get(name), zeros(given))
+  message = f"do not fit {name}: .*shapes are those of '{given}'"
+  refused(message, weights.import_variables, catalog.get(name), zeros(given))
 
 
 def test_the_nearest_is_named_if_none_fits():
   state = {**zeros('resnet34'), 'extra.weight': np.zeros(3, np.float32)}
-  with pytest.raises(InputError, match="nearest architecture is 'resnet34', with 99% in common"):
-    weights.import_variables(catalog.get('resnet18'), state)
+  message = "nearest architecture is 'resnet34', with 99% in common"
+  refused(message, weights.import_variables, catalog.get('resnet18'), state)
 
 
 @pytest.mark.parametrize('name', ['resnet20', 'vit_s32'])
 def test_another_number_of_classes_is_said_in_words(name):
-  with pytest.raises(InputError, match='tell 10 classes apart, and 100 were asked for'):
-    weights.import_variables(catalog.get(name), zeros(name), num_classes=100)
+  message = 'tell 10 classes apart, and 100 were asked for'
+  refused(message, weights.import_variables, catalog.get(name), zeros(name), num_classes=100)
 
 
 @pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16, np.float64])
 def test_other_float_kinds_become_float32_and_are_logged(dtype, caplog):
-  state = {name: value.astype(dtype) for name, value in random_state().items()}
+  state = {name: value.astype(dtype) for name, value in normal_arrays(RESNET).items()}
   with caplog.at_level(logging.WARNING):
     variables = weights.import_variables(RESNET, state)
   assert {leaf.dtype for leaf in jax.tree.leaves(variables)} == {np.dtype(np.float32)}
@@ -150,14 +107,21 @@ def test_other_float_kinds_become_float32_and_are_logged(dtype, caplog):
 
 
 def test_saved_variables_come_back_bit_for_bit(tmp_path):
-  variables, path = digits_variables(), tmp_path / 'digits.safetensors'
+  variables, path = normal_variables(DIGITS), tmp_path / 'digits.safetensors'
+  transposed = variables['params']['head']['dense']
+  transposed['kernel'] = np.asfortranarray(transposed['kernel'])
   facts = {'architecture': 'small_cnn', 'class_names': ['0', 'zwölf'], 'steps': 12}
   weights.save_variables(path, variables, facts)
   loaded, metadata = weights.load_variables(path)
   assert metadata == facts
-  assert_same(loaded, variables)
-  assert_same(weights.load(path, DIGITS, num_classes=10), variables)
+  expected = flax.traverse_util.flatten_dict(variables)
+  for one in (loaded, weights.load(path, DIGITS, num_classes=10)):
+    found = flax.traverse_util.flatten_dict(one)
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+      np.testing.assert_array_equal(value, expected[name], err_msg=str(name))
   assert weights.sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+  refused('.safetensors', weights.save_variables, tmp_path / 'digits.npz', variables, {})
 
 
 def test_altered_weights_are_refused_and_those_without_a_digest_are_read(tmp_path):
@@ -167,52 +131,44 @@ def test_altered_weights_are_refused_and_those_without_a_digest_are_read(tmp_pat
   for place in (content.index(b'"x'), len(content) - 3):
     altered = content[: place + 1] + bytes([content[place + 1] ^ 1]) + content[place + 2 :]
     path.write_bytes(altered)
-    with pytest.raises(InputError, match=r'w\.safetensors (was altered|is truncated)'):
-      weights.load_variables(path)
+    refused(r'w\.safetensors (was altered|is truncated)', weights.load_variables, path)
   arrays = {'params/a': values['params']['a']}
   path.write_bytes(safetensors.numpy.save(arrays, {'format': weights.FORMAT, 'metadata': '{}'}))
   assert weights.load_variables(path)[1] == {}
 
 
-def test_transposed_arrays_are_saved_as_they_read(tmp_path):
-  path, value = tmp_path / 'a.safetensors', np.arange(6, dtype=np.float32).reshape(2, 3).T
-  weights.save_variables(path, {'params': {'kernel': value}}, {})
-  np.testing.assert_array_equal(weights.load_variables(path)[0]['params']['kernel'], value)
-
-
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
   path = tmp_path / 'digits.safetensors'
-  weights.save_variables(path, digits_variables(), {'version': 1})
+  weights.save_variables(path, normal_variables(DIGITS), {'version': 1})
 
   def full(_):
     raise OSError(errno.ENOSPC, 'No space left on device')
 
   monkeypatch.setattr(os, 'fsync', full)
   with pytest.raises(OSError, match='No space left'):
-    weights.save_variables(path, digits_variables(3), {'version': 2})
+    weights.save_variables(path, normal_variables(DIGITS, 3), {'version': 2})
   assert weights.load_variables(path)[1] == {'version': 1}
   assert list(tmp_path.iterdir()) == [path]
 
 
-def test_variables_are_saved_under_one_suffix(tmp_path):
-  with pytest.raises(InputError, match='.safetensors'):
-    weights.save_variables(tmp_path / 'digits.npz', digits_variables(), {})
-
-
-@pytest.mark.parametrize(
-  ('architecture', 'how', 'message'),
-  [
-    (RESNET, {}, 'digits.safetensors.*do not fit resnet20.*missing'),
-    (DIGITS, {'num_classes': 5}, 'tell 10 classes apart, and 5 were asked for'),
-    (DIGITS, {'input_shape': (48, 48, 1)}, 'params/head/dense/kernel is'),
-    (DIGITS, {}, 'digits.safetensors.*NaN.*params/stage1/bn/scale'),
-  ],
+@cases(
+  'architecture, how, message',
+  (RESNET, {}, 'digits.safetensors.*do not fit resnet20.*missing'),
+  (DIGITS, {'num_classes': 5}, 'tell 10 classes apart, and 5 were asked for'),
+  (DIGITS, {'input_shape': (48, 48, 1)}, 'params/head/dense/kernel is'),
+  (DIGITS, {}, 'digits.safetensors.*NaN.*params/stage1/bn/scale'),
 )
 def test_saved_variables_of_another_network_or_size_or_with_nan_are_refused(
   tmp_path, architecture, how, message
 ):
-  path, variables = tmp_path / 'digits.safetensors', digits_variables()
+  path, variables = tmp_path / 'digits.safetensors', normal_variables(DIGITS)
   variables['params']['stage1']['bn']['scale'][0] = np.nan
   weights.save_variables(path, variables, {})
-  with pytest.raises(InputError, match=message):
-    weights.load(path, architecture, **how)
+  refused(message, weights.load, path, architecture, **how)
+
+
+def test_digest_tells_values_names_and_shapes_apart():
+  a, b = np.zeros((2, 3), np.float32), np.ones(2, np.float32)
+  trees = ({'a': a, 'b': b}, {'a': a + 1e-6, 'b': b}, {'a': a, 'c': b}, {'a': a.T, 'b': b})
+  assert len(set(map(weights.digest, trees))) == 4
+  assert weights.digest({'b': b, 'a': a}) == weights.digest(trees[0])

@@ -1,15 +1,13 @@
 """Two processes of one run, started by a test."""
 
-from __future__ import annotations
-
-import os
-import pathlib
-import subprocess
 import sys
+from collections.abc import Callable
 
+import jax
+
+from robustness.parallel.processes import Processes
+from tests import commands
 from tests.end_to_end.runs import free_port
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run_two(
@@ -25,18 +23,7 @@ def run_two(
     seconds: that each may take.
   """
   arguments = [sys.executable, *map(str, program), f'127.0.0.1:{free_port()}']
-  environment = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
-  both = [
-    subprocess.Popen(
-      [*arguments, str(index), *map(str, more)],
-      cwd=ROOT,
-      env=environment,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
-      text=True,
-    )
-    for index in range(2)
-  ]
+  both = [commands.start(*arguments, str(index), *map(str, more)) for index in range(2)]
   try:
     outputs = [process.communicate(timeout=seconds)[0] for process in both]
   finally:
@@ -44,3 +31,13 @@ def run_two(
       process.kill()
   assert [process.returncode for process in both] == [status] * 2, '\n'.join(outputs)
   return outputs
+
+
+def take_part(work: Callable[..., int]) -> None:
+  """Ends this process, one of two with a device each, as `work` with what follows its number."""
+  coordinator, index, *more = sys.argv[1:]
+  jax.config.update('jax_platforms', 'cpu')
+  jax.config.update('jax_num_cpu_devices', 1)
+  processes = Processes(coordinator, 2, int(index))
+  processes.join()
+  sys.exit(processes.end_together(lambda: work(*more)))

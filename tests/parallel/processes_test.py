@@ -1,26 +1,15 @@
 """What several processes agree on, and how they end; whole runs of several are in end_to_end/."""
 
-from __future__ import annotations
-
 import itertools
-import pathlib
-from collections.abc import Callable
 
 import jax
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.parallel import processes
-from robustness.parallel.processes import (
-  ALONE,
-  Processes,
-  check_config,
-  check_workdir,
-  exchange,
-  peer_is_lost,
-)
+from robustness.parallel.processes import ALONE, Processes, check_config, check_workdir, exchange
 from tests.parallel.pairs import run_two
+from tests.refusals import refused
 
 EXCHANGED_AND_REFUSED = """
 import sys
@@ -40,19 +29,19 @@ processes.end_together(work)
 
 
 @pytest.fixture
-def join(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[str]]:
+def join(monkeypatch):
   """Makes this process the first of two, of which the other gives these values, one after another.
 
   Returns what the two wait for.
   """
 
-  def joined(others: list[str]) -> list[str]:
+  def joined(others):
     waited: list[str] = []
     sizes = [np.int32(len(value.encode())) for value in others]
     rows = [np.frombuffer(value.encode(), np.uint8) for value in others]
     answers = itertools.chain.from_iterable(zip(sizes, rows, strict=True))
 
-    def gather(value: np.ndarray) -> np.ndarray:
+    def gather(value):
       other = np.asarray(next(answers))
       if value.ndim:
         other = np.pad(other, (0, len(value) - len(other)))
@@ -67,7 +56,7 @@ def join(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[str]]:
   return joined
 
 
-def test_one_process_joins_nothing_and_leaves_regularly() -> None:
+def test_one_process_joins_nothing_and_leaves_regularly():
   ALONE.join()
   assert not jax.distributed.is_initialized()
   assert ALONE.end_together(lambda: 2) == 2
@@ -89,13 +78,8 @@ def _lose() -> int:
   ],
 )
 def test_one_that_fails_waits_for_others_that_do_and_ends_at_once(
-  join: Callable,
-  monkeypatch: pytest.MonkeyPatch,
-  capsys: pytest.CaptureFixture[str],
-  work: Callable[[], int],
-  status: int,
-  printed: str,
-) -> None:
+  join, monkeypatch, capsys, work, status, printed
+):
   waited, ended = join([]), list[int]()
   monkeypatch.setattr('os._exit', ended.append)
   Processes('host:1', 2, 0).end_together(work)
@@ -106,26 +90,22 @@ def test_one_that_fails_waits_for_others_that_do_and_ends_at_once(
 
 
 @pytest.mark.slow
-def test_two_exchange_values_and_end_with_their_status() -> None:
+def test_two_exchange_values_and_end_with_their_status():
   for output in run_two('-c', EXCHANGED_AND_REFUSED, status=2, seconds=120):
     assert "['', 'ééé'] ['', '']" in output
 
 
-def test_the_end_of_another_process_is_seen_in_an_error_and_in_its_causes(join: Callable) -> None:
-  assert not peer_is_lost(ValueError('Gloo all-reduce failed')), 'there is no other'
+def test_the_end_of_another_process_is_seen_in_an_error_and_in_its_causes(join):
+  assert not processes.peer_is_lost(ValueError('Gloo all-reduce failed')), 'there is no other'
   join([])
-  assert peer_is_lost(ValueError('Gloo all-reduce failed'))
-  assert not peer_is_lost(ValueError('of another kind'))
-  try:
-    try:
-      raise ValueError('UNAVAILABLE: Socket closed')
-    except ValueError as reason:
-      raise TimeoutError('Timed out while waiting for a barrier.') from reason
-  except TimeoutError as wrapped:
-    assert peer_is_lost(wrapped)
+  assert processes.peer_is_lost(ValueError('Gloo all-reduce failed'))
+  assert not processes.peer_is_lost(ValueError('of another kind'))
+  late = TimeoutError('Timed out while waiting for a barrier.')
+  late.__cause__ = ValueError('UNAVAILABLE: Socket closed')
+  assert processes.peer_is_lost(late)
 
 
-def test_values_come_in_the_order_of_the_processes(join: Callable) -> None:
+def test_values_come_in_the_order_of_the_processes(join):
   waited = join(['other', 'ö', ''])
   assert exchange('names', 'own') == ['own', 'other']
   assert exchange('again', '') == ['', 'ö']
@@ -133,28 +113,20 @@ def test_values_come_in_the_order_of_the_processes(join: Callable) -> None:
   assert len(set(waited)) == 3, 'a barrier is used once'
 
 
-def test_other_configs_are_refused_with_the_process_and_the_keys(join: Callable) -> None:
+def test_other_configs_are_refused_with_the_process_and_the_keys(join):
   join(['{"seed": 1, "training": {"steps": 3}}'])
-  with pytest.raises(
-    InputError, match=r'process 1 was started with another config.*\n  config\.seed: 0 → 1\nGive'
-  ):
-    check_config({'seed': 0, 'training': {'steps': 3}})
+  message = r'process 1 was started with another config.*\n  config\.seed: 0 → 1\nGive'
+  refused(message, check_config, {'seed': 0, 'training': {'steps': 3}})
 
 
-def test_a_workdir_that_another_process_does_not_see_is_refused(
-  join: Callable, tmp_path: pathlib.Path
-) -> None:
+def test_a_workdir_that_a_process_does_not_see_or_cannot_make_is_refused(join, tmp_path):
   join(['', '/elsewhere'])
-  with pytest.raises(InputError, match=r'not there for process 1 \(/elsewhere\)'):
-    check_workdir(tmp_path / 'new')
+  refused(r'not there for process 1 \(/elsewhere\)', check_workdir, tmp_path / 'new')
   assert not list((tmp_path / 'new').iterdir())
-
-
-def test_a_workdir_that_cannot_be_made_is_refused(join: Callable, tmp_path: pathlib.Path) -> None:
   join([''])
   (tmp_path / 'file').touch()
-  with pytest.raises(InputError, match=r'process 0: workdir .*file.* cannot be made'):
-    check_workdir(tmp_path / 'file')
+  message = r'process 0: workdir .*file.* cannot be made'
+  refused(message, check_workdir, tmp_path / 'file')
 
 
 @pytest.mark.parametrize(
@@ -168,6 +140,5 @@ def test_a_workdir_that_cannot_be_made_is_refused(join: Callable, tmp_path: path
     (Processes('host:1', 2, 0, detect=True), 'leave out --coordinator'),
   ],
 )
-def test_bad_flags_are_refused(bad: Processes, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    bad.join()
+def test_bad_flags_are_refused(bad, message):
+  refused(message, bad.join)

@@ -1,22 +1,63 @@
-"""Two processes train one network: one process's weights, half of the rows each."""
+"""Two processes train one network: one process's weights, half of the rows each.
 
-from __future__ import annotations
+This file is also the program of the two processes.
+"""
 
+import itertools
 import json
 import pathlib
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
+from robustness import parallel
+from robustness.augment.policy import Policy
+from robustness.core.rows import ArrayRows
+from robustness.models.inputs import Inputs
 from robustness.parallel.mesh import MeshParallel
-from tests.parallel import shared_training
-from tests.parallel.pairs import run_two
-from tests.training.conftest import separable_rows
+from robustness.parallel.processes import barrier
+from robustness.training import Pipeline, Training, TrainingSettings, train
+from robustness.training.writers import JsonLinesWriter
+from tests.parallel.pairs import run_two, take_part
+from tests.training.conftest import TinyNet, separable_rows
+
+STEPS, BATCH = 200, 16
+
+
+def run(way: Any, rows: ArrayRows, directory: pathlib.Path) -> tuple[list[np.ndarray], list[int]]:
+  """Trains; returns the final variables and the examples that this process was given."""
+  read: list[int] = []
+  index, count = way.share
+
+  def counted(batch_size: int, seed: int, start_step: int) -> Iterator[dict[str, Any]]:
+    shares = rows.training_batches(batch_size, seed, start_step, index, count)
+    for batch in itertools.islice(shares, STEPS - start_step):
+      read.extend(batch['example_id'].tolist())
+      yield batch
+
+  training = Training(
+    model=TinyNet(axis_name=way.axis_name),
+    batches=counted,
+    num_examples=rows.num_examples,
+    image_shape=rows.image_shape,
+    inputs=Inputs((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)),
+    settings=TrainingSettings(
+      steps=STEPS, batch_size=BATCH, learning_rate=0.1, checkpoint_every_steps=50, accumulate=2
+    ),
+    pipeline=Pipeline(Policy.of(flip={}, crop={'padding': 1}, mixup={'alpha': 0.4})),
+    seed=3,
+  )
+  directory.mkdir(parents=True, exist_ok=True)
+  writer = JsonLinesWriter(directory / f'log{index}.jsonl')
+  variables = train(training, directory=directory, parallel=way, writer=writer)
+  return jax.tree.leaves(variables), read
 
 
 def _two(kind: str, directory: pathlib.Path) -> list[dict[str, np.ndarray]]:
-  run_two('-m', shared_training.__name__, more=(kind, directory))
+  run_two('-m', 'tests.parallel.shared_training_test', more=(kind, directory))
   results = []
   for index in range(2):
     with np.load(directory / f'result{index}.npz') as file:
@@ -30,19 +71,17 @@ def _losses(directory: pathlib.Path) -> list[float]:
 
 
 @pytest.fixture(scope='module')
-def alone(tmp_path_factory: pytest.TempPathFactory):
+def alone(tmp_path_factory):
   """One process on two devices."""
   directory = tmp_path_factory.mktemp('alone')
   way = MeshParallel(jax.devices()[:2])
-  variables, read = shared_training.run(way, separable_rows(), directory)
+  variables, read = run(way, separable_rows(), directory)
   return variables, read, _losses(directory)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
-def test_two_processes_give_the_weights_of_one_and_read_half_each(
-  alone, tmp_path: pathlib.Path, kind: str
-) -> None:
+def test_two_processes_give_the_weights_of_one_and_read_half_each(alone, tmp_path, kind):
   variables, read, losses = alone
   both = _two(kind, tmp_path)
   assert [len(result['read']) for result in both] == [len(read) // 2] * 2
@@ -53,3 +92,15 @@ def test_two_processes_give_the_weights_of_one_and_read_half_each(
       np.testing.assert_allclose(result[f'arr_{number}'], expected, atol=1e-5)
   np.testing.assert_allclose(_losses(tmp_path), losses, atol=1e-5)
   assert {path.name for path in (tmp_path / 'checkpoints').iterdir()} == {'150', '200'}
+
+
+def work(kind: str, directory: str) -> int:
+  way = parallel.create(kind, BATCH // 2, all_processes=True)
+  variables, read = run(way, separable_rows(), pathlib.Path(directory))
+  np.savez(f'{directory}/result{way.share[0]}.npz', *variables, read=np.array(read))
+  barrier('the results')
+  return 0
+
+
+if __name__ == '__main__':
+  take_part(work)

@@ -4,22 +4,18 @@ Card and table stand on the first screen, nothing overflows, tables are sorted, 
 is legible, and what is to be cited is copied.
 """
 
-from __future__ import annotations
-
 import functools
 import http.server
 import math
-import pathlib
 import re
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
 from robustness.present import style
-from robustness.present.citations import bibtex
+from robustness.present.page import bibtex
 from robustness.present.publish import Presentation, publish
 from robustness.results import Results, Table
 from tests.browser import chromium
@@ -55,7 +51,7 @@ CONTRASTS = """
 
 
 @pytest.fixture(scope='module')
-def browser() -> Iterator[Any]:
+def browser():
   yield from chromium()
 
 
@@ -67,7 +63,7 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 
 
 @pytest.fixture(scope='module')
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(tmp_path_factory):
   """A published folder, served; figures are in all formats."""
   folder = tmp_path_factory.mktemp('published')
   results = made_results()
@@ -94,17 +90,13 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(
   params=[(DESK, 'light'), (PHONE, 'light'), (PHONE, 'dark')], ids=['desk', 'phone', 'dark phone']
 )
-def page(browser: Any, address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+def page(browser, address, request):
   """The report in a window; it must not complain, nor ask for what lies outside its folder."""
   (width, height), scheme = request.param
-  context = browser.new_context(
-    viewport={'width': width, 'height': height},
-    color_scheme=scheme,
-    permissions=['clipboard-read', 'clipboard-write'],
-  )
+  settings = {'viewport': {'width': width, 'height': height}, 'color_scheme': scheme}
+  context = browser.new_context(**settings, permissions=['clipboard-read', 'clipboard-write'])
   window = context.new_page()
-  complaints: list[str] = []
-  asked: list[str] = []
+  complaints, asked = [], []
   window.on('pageerror', lambda error: complaints.append(str(error)))
   window.on('console', lambda said: complaints.append(said.text))
   window.on('request', lambda request: asked.append(request.url))
@@ -124,30 +116,36 @@ def fits(page: Any) -> bool:
   return page.evaluate('document.documentElement.scrollWidth <= window.innerWidth')
 
 
-def test_the_first_screen_has_card_and_table_and_then_the_figure(page: Any) -> None:
+def test_the_first_screen_has_card_table_and_figure_headings_an_order_and_an_alternative(page):
   card, table, figure = (page.locator(kind).first for kind in ('.card', 'table', 'figure'))
   ends = [box['y'] + box['height'] for box in (card.bounding_box(), table.bounding_box())]
   height = page.viewport_size['height']
   assert ends[0] < ends[1] < height and figure.bounding_box()['y'] < height
+  headings = page.locator('h1, h2, h3').evaluate_all('nodes => nodes.map(node => node.tagName)')
+  assert headings[:2] == ['H1', 'H2'] and set(headings[2:]) == {'H2', 'H3'}
+  assert page.locator('img').get_attribute('alt') == 'a line: A line, which is straight.'
+  assert page.locator('html').get_attribute('lang') == 'en'
 
 
-def test_a_finding_leads_to_its_rows(page: Any) -> None:
+def test_a_finding_leads_to_its_rows(page):
   found = page.locator('.findings li').first
   found.get_by_text('rows').click()
   target = found.get_by_text('rows').get_attribute('href')
   assert page.locator(target).count() == 1 and page.url.endswith(target)
 
 
-def test_a_table_is_copied_as_latex(page: Any) -> None:
-  copies = page.locator('.copies').first
-  copies.locator('summary').click()
-  block = copies.locator('pre.copied', has_text='tabular')
-  block.get_by_role('button').click()
-  block.get_by_text('copied').wait_for()
-  assert page.evaluate('navigator.clipboard.readText()').startswith('\\begin{tabular}{lrrr}')
+def test_a_table_is_copied_as_latex_and_a_citation_too(page):
+  page.locator('.copies').first.locator('summary').click()
+  table = page.locator('.copies').first.locator('pre.copied', has_text='tabular')
+  copied = []
+  for block in (table, page.locator('pre.copied').last):
+    block.get_by_role('button').click()
+    block.get_by_text('copied').wait_for()
+    copied.append(page.evaluate('navigator.clipboard.readText()'))
+  assert copied[0].startswith('\\begin{tabular}{lrrr}') and copied[1] == bibtex(['yin2019fourier'])
 
 
-def test_print_leaves_out_what_is_pressed(page: Any) -> None:
+def test_print_leaves_out_what_is_pressed(page):
   page.emulate_media(media='print')
   for kind in ('nav', '.copies', '.links', 'button'):
     assert not page.locator(kind).first.is_visible()
@@ -155,14 +153,14 @@ def test_print_leaves_out_what_is_pressed(page: Any) -> None:
   page.emulate_media(media='screen')
 
 
-def test_the_page_is_no_wider_than_the_window(page: Any) -> None:
+def test_the_page_is_no_wider_than_the_window(page):
   assert fits(page)
   for summary in page.locator('summary').all():
     summary.click()
   assert fits(page), 'with all that was folded too'
 
 
-def test_a_head_sorts_up_down_and_back(page: Any) -> None:
+def test_a_head_sorts_up_down_and_back(page):
   stored = [str(row[0]) for row in ROWS]
   press = page.get_by_role('button', name='change').click
   expected = (['snow', 'ant', 'fog', 'blur'], ['fog', 'ant', 'snow', 'blur'], stored)
@@ -176,13 +174,11 @@ def test_a_head_sorts_up_down_and_back(page: Any) -> None:
   table.get_by_role('button', name='images').click()
   assert names(page) == ['blur', 'ant', 'fog', 'snow']
   assert page.locator('[aria-sort]').count() == 1
+  one_row = page.locator('[id="Of%20one%20row"]')
+  assert one_row.get_by_role('button').count() == 0, 'nothing to sort'
 
 
-def test_a_table_of_one_row_has_nothing_to_sort(page: Any) -> None:
-  assert page.locator('[id="Of%20one%20row"]').get_by_role('button').count() == 0
-
-
-def test_each_figure_is_linked_in_three_formats_that_answer(page: Any, address: str) -> None:
+def test_each_figure_is_linked_in_three_formats_that_answer(page, address):
   links = page.locator('figcaption a')
   assert links.all_inner_texts() == ['PNG', 'SVG', 'PDF']
   kinds = {'PNG': 'image/png', 'SVG': 'image/svg+xml', 'PDF': 'application/pdf'}
@@ -193,7 +189,7 @@ def test_each_figure_is_linked_in_three_formats_that_answer(page: Any, address: 
     assert link.get_attribute('aria-label') == f'a line as {link.inner_text()}'
 
 
-def test_all_text_is_legible_and_figures_stand_on_white(page: Any) -> None:
+def test_all_text_is_legible_and_figures_stand_on_white(page):
   for node, contrast in page.evaluate(CONTRASTS):
     assert contrast >= LEGIBLE, node
   image = page.locator('figure img')
@@ -204,23 +200,7 @@ def test_all_text_is_legible_and_figures_stand_on_white(page: Any) -> None:
   assert (max(map(int, re.findall(r'\d+', colour))) < 64) == dark, 'its own colours in the dark'
 
 
-def test_headings_have_an_order_and_figures_an_alternative(page: Any) -> None:
-  headings = page.locator('h1, h2, h3').evaluate_all('nodes => nodes.map(node => node.tagName)')
-  assert headings[:2] == ['H1', 'H2'] and set(headings[2:]) == {'H2', 'H3'}
-  assert page.locator('img').get_attribute('alt') == 'a line: A line, which is straight.'
-  assert page.locator('html').get_attribute('lang') == 'en'
-
-
-def test_a_citation_is_copied(page: Any) -> None:
-  block = page.locator('pre.copied').last
-  block.get_by_role('button').click()
-  block.get_by_text('copied').wait_for()
-  assert page.evaluate('navigator.clipboard.readText()') == bibtex(['yin2019fourier'])
-
-
-def test_a_report_that_is_opened_as_a_file_works_too(
-  browser: Any, address: str, tmp_path: pathlib.Path
-) -> None:
+def test_a_report_that_is_opened_as_a_file_works_too(browser, address, tmp_path):
   context = browser.new_context(viewport={'width': 390, 'height': 844})
   window = context.new_page()
   window.goto(address)

@@ -1,20 +1,18 @@
 """The summary `fourier_table`: the paper's own accuracies give its tables; no baseline, no mCE."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.estimates.published import TABLE_3, TABLE_4
 from robustness.estimates.table import assemble, select
-from robustness.evaluation.study import Evaluation
 from robustness.present.fourier_table import FourierTable
 from robustness.results import Results, joined
 from robustness.studies import accuracy, corruption_error
-from tests.studies.corruption_error_published_test import ROWS, made_records
+from tests.refusals import refused
+from tests.studies.corruption_error_test import PUBLISHED_ROWS as ROWS
+from tests.studies.corruption_error_test import of_accuracies as made_records
 from tests.table_rows import estimate
 
 LABELS = ('natural', 'gaussian', 'high_pass')
@@ -22,25 +20,21 @@ STUDY = corruption_error.CorruptionError(corruptions=('fourier_cifar',), severit
 
 
 @pytest.fixture(scope='module')
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(tmp_path_factory):
   """Results of records in which every accuracy is that of table 3."""
   folder = tmp_path_factory.mktemp('records')
-  evaluations: list[Evaluation] = [
+  evaluations = [
     made_records(folder, STUDY, label, TABLE_3.clean[label], TABLE_3.corrupted[label])
     for label in LABELS
   ]
-  findings = STUDY.reduce(evaluations, (32, 32, 3))
-  return Results(
-    STUDY.name,
-    [{'label': label} for label in LABELS],
-    {'num_examples': ROWS},
-    STUDY.describe(),
-    table=assemble(findings.estimates),
-    quantities=STUDY.quantities,
-  )
+  data, described = {'num_examples': ROWS}, [{'label': label} for label in LABELS]
+  table = assemble(STUDY.reduce(evaluations, (32, 32, 3)).estimates)
+  results = Results(STUDY.name, described, data, STUDY.describe(), table=table)
+  results.quantities = STUDY.quantities
+  return results
 
 
-def test_measured_rows_equal_the_published_ones_if_the_accuracies_do(results: Results) -> None:
+def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has(results):
   printed = FourierTable().published(results)
   facets = ['corruption', 'corruption_set']
   keys = ['classifier', 'versus', 'quantity', *facets]
@@ -54,21 +48,25 @@ def test_measured_rows_equal_the_published_ones_if_the_accuracies_do(results: Re
   assert estimate(printed, 'gaussian', 'mCE', **of_set).value == 0.9831
   assert estimate(printed, 'high_pass', 'mCE', **of_set).value == 1.4449
   assert (printed.low.isna() & (printed['source'] == 'published') & (printed.n == 10_000)).all()
+  tasks = {'errors': results}
+  table = joined(tasks, {}, 'fourier_table', FourierTable().summarise(tasks)).table
+  places = {'part': 'errors'}, {'source': 'published'}
+  fog = 'gaussian', 'error', 'natural'
+  pair = [estimate(table, *fog, corruption='fog', **place).value for place in places]
+  assert pair == pytest.approx([0.8997 - 0.7194] * 2, abs=1e-6)
+  assert table[table['source'].notna()].part.isna().all()
 
 
-def test_the_table_has_measured_beside_published(results: Results) -> None:
-  table = FourierTable().summarise({'errors': results}).tables['table 3']
+def test_the_table_has_measured_beside_published_and_all_published_signs_are_found(results):
+  tables = FourierTable().summarise({'errors': results}).tables
+  table = tables['table 3']
   assert table.columns[1:3] == ('natural', 'natural, published')
   rows = {str(row[0]): row[1:] for row in table.rows}
   assert len(rows) == 1 + 15 + 2
   assert rows['top-1 error on clean images (%)'][1::2] == ['3.74', '6.31', '6.22']
   measured, published = rows['top-1 error under fog (%)'][2:4]
   assert measured.startswith('28.1 (') and published == '28.06'
-
-
-def test_all_published_signs_are_found_in_the_published_accuracies(results: Results) -> None:
-  table = FourierTable().summarise({'errors': results}).tables['agreement']
-  rows = {str(row[0]): row[1:] for row in table.rows}
+  rows = {str(row[0]): row[1:] for row in tables['agreement'].rows}
   assert set(rows) == {'gaussian', 'high_pass'}
   assert rows['gaussian'][1] == rows['high_pass'][1] == 'none', 'none is opposite'
   assert len(str(rows['high_pass'][0]).split(', ')) == 15
@@ -79,12 +77,11 @@ def test_all_published_signs_are_found_in_the_published_accuracies(results: Resu
   assert list(figures) == ['agreement'] and len(figures['agreement'][0].axes) == 2
 
 
-def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(results: Results) -> None:
+def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(results):
   names = {'natural': 'natural', 'gaussian': 'fog_noise', 'high_pass': 'mine'}
   own = results.table.replace({'classifier': names})
-  other = dataclasses.replace(
-    results, classifier=[{'label': label} for label in names.values()], table=own
-  )
+  labels = [{'label': label} for label in names.values()]
+  other = dataclasses.replace(results, classifier=labels, table=own)
   findings = FourierTable().summarise({'errors': other})
   assert all(row[-1] == '' for row in findings.tables['table 3'].rows)
   (fog,) = findings.tables['table 1'].rows
@@ -96,30 +93,20 @@ def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(result
   assert 'table 1' not in FourierTable().summarise({'errors': results}).tables
 
 
-def test_table_4_has_its_own_accuracies() -> None:
-  assert FourierTable(data='imagenet').published_table is TABLE_4
-  with pytest.raises(InputError, match=r"fourier_table\.data is 'imagnet'; did you mean"):
-    FourierTable(data='imagnet')
-
-
-@pytest.mark.parametrize(
-  ('labels', 'baseline', 'message'),
-  [
+def test_a_missing_baseline_is_refused_before_anything_is_trained():
+  for labels, baseline, message in (
     (('gaussian', 'low_pass'), 'first', "'natural', by whose errors mCE divides, .* gaussian, low"),
     (('gaussian', 'natural'), 'first', "errors divides by 'gaussian': put it first"),
     (('natural', 'gaussian'), 'alexnet', "errors divides by 'alexnet'"),
-  ],
-)
-def test_a_missing_baseline_is_refused_before_anything_is_trained(
-  labels: tuple[str, ...], baseline: str, message: str
-) -> None:
-  study = corruption_error.CorruptionError(baseline=baseline)
-  with pytest.raises(InputError, match=message):
-    tasks = {'plain': accuracy.Accuracy().describe(), 'errors': study.describe()}
-    FourierTable().check(labels, tasks)
+  ):
+    errors = corruption_error.CorruptionError(baseline=baseline).describe()
+    tasks = {'plain': accuracy.Accuracy().describe(), 'errors': errors}
+    refused(message, FourierTable().check, labels, tasks)
+  assert FourierTable(data='imagenet').published_table is TABLE_4
+  refused(r"fourier_table\.data is 'imagnet'; did you mean", FourierTable, data='imagnet')
 
 
-def test_without_the_errors_there_is_nothing_and_nothing_is_refused(results: Results) -> None:
+def test_without_the_errors_there_is_nothing_and_nothing_is_refused(results):
   FourierTable().check(('any',), {'plain': accuracy.Accuracy().describe()})
   plain = Results('accuracy', {'label': 'any'}, {'num_examples': 3}, {})
   findings = FourierTable().summarise({'plain': plain})
@@ -128,14 +115,3 @@ def test_without_the_errors_there_is_nothing_and_nothing_is_refused(results: Res
   whole = joined({'plain': plain, 'errors': results}, {})
   assert whole.study == 'battery' and set(whole.table.part) == {'errors'}
   assert [row[0] for row in whole.tables['parts'].rows] == ['plain', 'errors']
-
-
-def test_published_rows_are_in_the_table_of_the_battery(results: Results) -> None:
-  tasks = {'errors': results}
-  table = joined(tasks, {}, 'fourier_table', FourierTable().summarise(tasks)).table
-  pair = [
-    estimate(table, 'gaussian', 'error', 'natural', corruption='fog', **facets).value
-    for facets in ({'part': 'errors'}, {'source': 'published'})
-  ]
-  assert pair == pytest.approx([0.8997 - 0.7194] * 2, abs=1e-6)
-  assert table[table['source'].notna()].part.isna().all()

@@ -1,7 +1,5 @@
 """What heads the findings: few rows of headline quantities, and the worst of many."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -29,42 +27,31 @@ def made(of: Mapping[Quantity, Mapping[str, Sequence[float]]]) -> Results:
   for quantity, by_label in of.items():
     labels |= dict.fromkeys(by_label)
     count = len(next(iter(by_label.values())))
-    views = pd.DataFrame(
-      {'corruption': CORRUPTIONS[:count]} if count > 1 else {}, index=range(count)
-    )
-    values = {
-      label: np.arange(COUNT)[:, None] < np.round(COUNT * np.array(shares))
-      for label, shares in by_label.items()
-    }
-    if quantity.kind != 'share':
-      values = {
-        k: np.broadcast_to(np.array(shares), (COUNT, count)) for k, shares in by_label.items()
-      }
-    by = tuple(views.columns)
-    parts.append(means(quantity, Outcomes(values, views), by))
-  described = [{'label': label} for label in labels]
-  return Results(
-    'made', described, {'num_examples': COUNT}, {}, table=assemble(parts), quantities=tuple(of)
-  )
+    named = {'corruption': CORRUPTIONS[:count]} if count > 1 else {}
+    views, values = pd.DataFrame(named, index=range(count)), {}
+    for label, given in by_label.items():
+      shares = np.arange(COUNT)[:, None] < np.round(COUNT * np.array(given))
+      amounts = np.broadcast_to(np.array(given), shares.shape)
+      values[label] = shares if quantity.kind == 'share' else amounts
+    parts.append(means(quantity, Outcomes(values, views), tuple(named)))
+  described, data = [{'label': label} for label in labels], {'num_examples': COUNT}
+  return Results('made', described, data, {}, table=assemble(parts), quantities=tuple(of))
 
 
+SEVERAL = {'plain': (0.2, 0.6, *6 * [0.1]), 'other': (0.3, 0.3, 0.9, *5 * [0.2])}
 PARTS = {
   'clean': made({ACCURACY: {'plain': (0.96,), 'other': (0.9,)}}),
-  'corruptions': made(
-    {ERROR: {'plain': (0.2, 0.6, *6 * [0.1]), 'other': (0.3, 0.3, 0.9, *5 * [0.2])}}
-  ),
+  'corruptions': made({ERROR: SEVERAL}),
   'attack': made({ATTACK: {'plain': (1.0,)}, SCORE: {'plain': (3.0,)}}),
 }
 
 
-def test_few_values_are_a_row_each_and_of_many_the_worst_is() -> None:
+def test_few_values_are_a_row_each_and_of_many_the_worst_is():
   few = made({ERROR: {'a': (0.2, 0.4), 'b': (0.2, 0.2)}})
   table = headlines.table({'': few})
   assert table.columns == ('', 'a', 'b', 'b − a')
-  assert [row[0] for row in table.rows] == [
-    'top-1 error under fog (%)',
-    'top-1 error under snow (%)',
-  ]
+  names = [f'top-1 error under {name} (%)' for name in ('fog', 'snow')]
+  assert [row[0] for row in table.rows] == names
   assert table.rows[1][1].startswith('40 (') and table.rows[1][3].startswith('−20 (')
   ((name, first, other),) = headlines.table({'': PARTS['corruptions']}).rows
   assert name == 'top-1 error, largest of 8 (%)'
@@ -73,12 +60,9 @@ def test_few_values_are_a_row_each_and_of_many_the_worst_is() -> None:
   assert other.endswith('frost')
 
 
-def test_what_is_over_all_comes_before_what_is_by_a_facet_or_by_class() -> None:
-  by_class = means(
-    ERROR,
-    Outcomes({'a': np.eye(2, dtype=bool)}, pd.DataFrame({'class': ['ant', 'bee']})),
-    ('class',),
-  )
+def test_what_is_over_all_comes_before_what_is_by_a_facet_or_by_class():
+  views = pd.DataFrame({'class': ['ant', 'bee']})
+  by_class = means(ERROR, Outcomes({'a': np.eye(2, dtype=bool)}, views), ('class',))
   single, several = made({ERROR: {'a': (0.2,)}}), made({ERROR: {'a': (0.2, 0.4)}})
   for of, names in (
     (single, ['top-1 error']),
@@ -87,39 +71,37 @@ def test_what_is_over_all_comes_before_what_is_by_a_facet_or_by_class() -> None:
     of.table = assemble([of.table, by_class])
     assert [headline.name for headline in headlines.headlines({'': of})] == names
   of.table = assemble([by_class])
-  assert [headline.words for headline in headlines.headlines({'': of})] == [
-    'top-1 error in class ant',
-    'top-1 error in class bee',
-  ]
+  words = [headline.words for headline in headlines.headlines({'': of})]
+  assert words == ['top-1 error in class ant', 'top-1 error in class bee']
 
 
-def test_a_classifier_without_a_headline_has_no_column() -> None:
+def test_a_classifier_without_a_headline_has_no_column_and_notes_have_one():
   of = made({ERROR: {'a': (0.2,), 'b': (0.4,)}})
+  of.table.loc[0, 'note'] = 'few images'
+  table = headlines.table({'': of})
+  assert table.columns[-1] == 'note' and table.rows[0][-1] == 'few images'
   of.table = of.table[of.table.classifier == 'b']
   assert headlines.table({'': of}).columns == ('', 'b', 'b − a')
 
 
-def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all() -> None:
+def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all():
   whole = joined(PARTS, {})
   table = headlines.table(whole.by_part)
   rows = {row[0]: row[1:] for row in table.rows}
   assert table.columns == ('', 'plain', 'other', 'other − plain')
   assert list(rows) == [
-    'clean: top-1 accuracy (%)',
-    'corruptions: top-1 error, largest of 8 (%)',
-    'attack: error under attack (%)',
-    'attack: score',
+    *('clean: top-1 accuracy (%)', 'corruptions: top-1 error, largest of 8 (%)'),
+    *('attack: error under attack (%)', 'attack: score'),
   ]
   low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 10)
   attacked, missing, _ = rows['attack: error under attack (%)']
   assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for all 10 together)' and missing == ''
   low, high = (100 * end for end in clopper_pearson(45, COUNT, 1 - 0.05 / 9))
-  assert rows['corruptions: top-1 error, largest of 8 (%)'][1] == (
-    f'worst: 90 ({low:.0f} to {high:.0f}, for all 9 together) under frost'
-  )
+  worst = f'worst: 90 ({low:.0f} to {high:.0f}, for all 9 together) under frost'
+  assert rows['corruptions: top-1 error, largest of 8 (%)'][1] == worst
 
 
-def test_the_overview_tells_where_each_is_worst_one_of_each_part() -> None:
+def test_the_overview_tells_where_each_is_worst_and_draws_each_unit_and_direction():
   plain, other = (finding.text for finding in headlines.findings(PARTS, 2)[:2])
   parts = [text.partition(':')[0] for text in plain.split('worst in ')[1].split('; then ')]
   assert parts == ['attack', 'corruptions']
@@ -131,16 +113,13 @@ def test_the_overview_tells_where_each_is_worst_one_of_each_part() -> None:
   assert first.startswith('clean: '), 'no choice'
   with pytest.raises(ValueError, match=r'overview\.worst is -1'):
     Overview(worst=-1)
-
-
-def test_what_has_one_unit_and_direction_is_one_picture() -> None:
   figures = Overview().draw(PARTS)
   assert set(figures) == {'overview_share_higher', 'overview_share_lower', 'overview_amount_lower'}
   figure, caption = figures['overview_share_lower']
   assert len(figure.axes[0].get_yticks()) == 2 and 'lower is better' in caption
 
 
-def test_the_worst_of_many_is_covered_as_often_as_it_says() -> None:
+def test_the_worst_of_many_is_covered_as_often_as_it_says():
   """Of 15 corruptions with the same error the plain interval of the worst holds too seldom."""
   random, held, plain, runs = np.random.default_rng(0), 0, 0, 300
   views = pd.DataFrame({'corruption': list('abcdefghijklmno')})
@@ -152,10 +131,3 @@ def test_the_worst_of_many_is_covered_as_often_as_it_says() -> None:
     held += row.low <= 0.4 <= row.high
     plain += own.low <= 0.4 <= own.high
   assert plain / runs < 0.85 and held / runs >= 0.95
-
-
-def test_notes_have_a_column_of_their_own() -> None:
-  of = made({ERROR: {'a': (0.2,), 'b': (0.4,)}})
-  of.table.loc[0, 'note'] = 'few images'
-  table = headlines.table({'': of})
-  assert table.columns[-1] == 'note' and table.rows[0][-1] == 'few images'

@@ -1,24 +1,20 @@
 """Pictures in rows, and the basis."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.present.images import basis, grid
+from tests.refusals import refused
 
 GENERATOR = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize('shape', [(8, 8, 1), (9, 5, 3)])
-def test_pictures_stand_in_rows_with_names_and_titles(shape: tuple[int, int, int]) -> None:
+def test_pictures_stand_in_rows_with_names_and_titles(shape):
   pictures = GENERATOR.normal(0.5, 1, (2, 3, *shape))
   titles = ('clean', '(0, 3)', '(4, 4)')
-  rows = {
-    name: dict(zip(titles, own, strict=True)) for name, own in zip('ab', pictures, strict=True)
-  }
-  figure = grid(rows, 'L2 norm 4')
+  rows = [dict(zip(titles, own, strict=True)) for own in pictures]
+  figure = grid(dict(zip('ab', rows, strict=True)), 'L2 norm 4')
   assert len(figure.axes) == 6
   assert [axes.get_title() for axes in figure.axes] == [*titles, '', '', '']
   assert [axes.get_ylabel() for axes in figure.axes[::3]] == ['a', 'b']
@@ -27,20 +23,15 @@ def test_pictures_stand_in_rows_with_names_and_titles(shape: tuple[int, int, int
   assert figure.get_supxlabel() == 'L2 norm 4'
 
 
-def test_rows_of_other_titles_have_their_own() -> None:
+def test_rows_of_other_titles_have_their_own_and_what_is_no_picture_is_refused():
   image = np.zeros((4, 4, 1))
   figure = grid({'a': {'1': image, '2': image}, 'b': {'3': image}})
   assert [axes.get_title() for axes in figure.axes] == ['1', '2', '3', '']
+  refused('no pictures', grid, {'a': {}})
+  refused('1 or 3 channels', grid, {'a': {'b': np.zeros((4, 4, 2))}})
 
 
-def test_what_is_no_picture_is_refused() -> None:
-  with pytest.raises(InputError, match='no pictures'):
-    grid({'a': {}})
-  with pytest.raises(InputError, match='1 or 3 channels'):
-    grid({'a': {'b': np.zeros((4, 4, 2))}})
-
-
-def test_the_basis_is_laid_out_as_the_heat_map() -> None:
+def test_the_basis_is_laid_out_as_the_heat_map():
   images = np.zeros((2, 3, 10, 12))
   images[1, 2] = 1.0
   axes = basis(images, [-1, 0], [-1, 0, 1]).axes[0]
@@ -49,5 +40,4 @@ def test_the_basis_is_laid_out_as_the_heat_map() -> None:
   np.testing.assert_array_equal(mosaic[11:, 26:], 1.0)
   assert [label.get_text() for label in axes.get_xticklabels()] == ['−1', '0', '1']
   assert axes.images[0].get_clim() == (-1, 1)
-  with pytest.raises(InputError, match='basis has shape'):
-    basis(images, [0], [0, 1, 2])
+  refused('basis has shape', basis, images, [0], [0, 1, 2])

@@ -1,7 +1,5 @@
 """Results of two classifiers under corruptions, for the tests of what people see."""
 
-from __future__ import annotations
-
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ERROR
 from robustness.estimates.table import assemble
@@ -13,13 +11,9 @@ def made_results() -> Results:
   """Returns errors by corruption and severity with differences, and their means."""
   outcomes = made(n=200)
   corrupted = (outcomes.views.corruption != 'clean').to_numpy()
-  table = assemble(
-    [
-      means(ERROR, outcomes, where=corrupted),
-      means(ERROR, outcomes, ('corruption', 'severity'), test=True),
-      means(ERROR, outcomes, ('corruption',), where=corrupted),
-      means(ERROR, outcomes, ('severity',), where=corrupted, paired=False),
-    ]
-  )
+  parts = [means(ERROR, outcomes, where=corrupted)]
+  parts.append(means(ERROR, outcomes, ('corruption', 'severity'), test=True))
+  parts.append(means(ERROR, outcomes, ('corruption',), where=corrupted))
+  parts.append(means(ERROR, outcomes, ('severity',), where=corrupted, paired=False))
   classifiers = [{'label': label} for label in outcomes.labels]
-  return Results('made', classifiers, {}, {}, table=table, quantities=(ERROR,))
+  return Results('made', classifiers, {}, {}, table=assemble(parts), quantities=(ERROR,))

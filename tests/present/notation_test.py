@@ -1,7 +1,5 @@
 """One notation for a number and its interval."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -9,10 +7,11 @@ import pytest
 
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.estimates.table import OVER_SEEDS
-from robustness.present.notation import MINUS, Notation, verdict
+from robustness.present.notation import MINUS, Notation, place_words, value_words, verdict
 from tests.estimates.means_test import CHANGE
 
 SPACE = '\N{NO-BREAK SPACE}'
+MCE = Quantity('mCE', 'mCE', 'ratio')
 
 
 @pytest.mark.parametrize(
@@ -22,12 +21,7 @@ SPACE = '\N{NO-BREAK SPACE}'
     (ERROR, True, (-0.21, -0.24, 0.001), f'{MINUS}21{SPACE}points ({MINUS}24 to 0)'),
     (Quantity('gain', 'gain', low=-1), False, (0.2, 0.1, 0.3), f'+20{SPACE}points (+10 to +30)'),
     (CHANGE, False, (1.5, 1.25, 1.75), '1.5 (1.2 to 1.8)'),
-    (
-      Quantity('mCE', 'mCE', 'ratio'),
-      True,
-      (0.0512, 0.049, 0.0534),
-      '+0.0512 (+0.0490 to +0.0534)',
-    ),
+    (MCE, True, (0.0512, 0.049, 0.0534), '+0.0512 (+0.0490 to +0.0534)'),
     (CHANGE, False, (1.5e-7, 1e-7, 2e-7), '0.00000015 (0.00000010 to 0.00000020)'),
     (ERROR, False, (0.5, np.nan, np.nan), f'50.0{SPACE}%'),
     (ERROR, False, (0.0004, np.nan, np.nan), f'0.040{SPACE}%'),
@@ -37,16 +31,21 @@ SPACE = '\N{NO-BREAK SPACE}'
     (*(CHANGE, True, (-0.03, -0.07, -0.0004)), f'{MINUS}0.0300 ({MINUS}0.0700 to {MINUS}0.0004)'),
   ],
 )
-def test_numbers_have_one_notation(
-  quantity: Quantity, difference: bool, ends: tuple[float, float, float], text: str
-) -> None:
+def test_numbers_have_one_notation(quantity, difference, ends, text):
   row = dataclasses.make_dataclass('Row', ['value', 'low', 'high', 'family'])(*ends, 1)
   assert Notation(quantity, difference).full(row) == text
 
 
-def test_seeds_alone_tell_no_difference_of_what_chance_adds_to_all() -> None:
+def test_seeds_alone_tell_no_difference_of_what_chance_adds_to_all():
   row = dataclasses.make_dataclass('Row', ['low', 'high', 'method'])(-0.2, -0.1, OVER_SEEDS)
   ece = Quantity('ece', 'calibration error', better='lower', biased=True)
   assert verdict(row, dataclasses.replace(ece, biased=False)) == 'lower, better'
   assert verdict(row, ece) == 'not told by seeds alone'
   assert verdict(dataclasses.replace(row, method='joint draws'), ece) == 'lower, better'
+
+
+def test_places_are_in_words():
+  given = [('corruption', 'motion_blur'), ('severity', 3), ('class', '7'), ('shift', -2), ('k', 10)]
+  words = ['under motion blur', 'at severity 3', 'in class 7', f'at shift {MINUS}2', 'at k = 10']
+  assert [value_words(*pair) for pair in given] == words
+  assert place_words(['corruption', 'severity'], ['fog', 3]) == 'under fog at severity 3'

@@ -1,23 +1,24 @@
 """The report holds everything, refers to nothing outside, and escapes what it shows."""
 
-from __future__ import annotations
-
 import dataclasses
 import html.parser
 import pathlib
+import re
 from typing import Any
 
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from robustness.core.errors import InputError
+from robustness import __version__
 from robustness.estimates.quantity import Quantity
-from robustness.present.page import Context, write_report
+from robustness.present.page import PAPERS, Context, bibtex, classifier_words, write_report
+from robustness.present.publish import Presentation, publish
 from robustness.present.sentences import findings
 from robustness.present.style import save
 from robustness.results import Results, Table
 from tests.present.made_results import made_results
+from tests.refusals import refused
 
 VOID = {'meta', 'img', 'wbr'}
 SPACE = '\N{NO-BREAK SPACE}'
@@ -28,11 +29,7 @@ class Page(html.parser.HTMLParser):
 
   def __init__(self) -> None:
     super().__init__()
-    self.open: list[str] = []
-    self.resources: list[str] = []
-    self.links: list[str] = []
-    self.anchors: list[str] = []
-    self.tags: list[str] = []
+    self.open, self.resources, self.links, self.anchors, self.tags = ([] for _ in range(5))
     self.text = ''
 
   def handle_starttag(self, tag: str, attrs: Any) -> None:
@@ -54,39 +51,22 @@ def write_example(directory: pathlib.Path) -> pathlib.Path:
   names = ('error_corruption', 'error_severity')
   for name in names:
     save(Figure(figsize=(1, 1)), directory / 'figures' / f'{name}.png')
-  made = made_results()
+  made, classes = made_results(), [f'class{i}' for i in range(100)]
   described = {'architecture': 'small_cnn', 'weights': 'trained here', 'step': 40}
   results = dataclasses.replace(
     made,
     classifier=[{**own, **described, 'note': '<b>bold</b>'} for own in made.classifier],
-    data={
-      'source': 'https://example.org/set',
-      'num_examples': 200,
-      'class_names': [f'class{i}' for i in range(100)],
-    },
+    data={'source': 'https://example.org/set', 'num_examples': 200, 'class_names': classes},
     settings={'norm': 4.0},
     tables={'which_numbers_these_are': Table(['what', 'is'], [['a & b', None], ['c', 0.12345]])},
   )
-  return write_report(
-    directory,
-    results,
-    [(directory / 'figures' / f'{name}.png', f'{name} < 1 everywhere.') for name in names],
-    Context(
-      'Error under <corruptions>',
-      {
-        'seed': 7,
-        'started': '2026-05-04T03:02:01+00:00',
-        'versions': {'jax': '0.10.2'},
-        'devices': ['cpu cpu', 'cpu cpu'],
-        'git_commit': 'abc123',
-      },
-      {'study': {'name': 'fourier_heatmap', 'clip': False}},
-      "python main.py --config=a.py --workdir='<out>'",
-      findings(results),
-      ['yin2019fourier'],
-      90.2,
-    ),
-  )
+  figures = [(directory / 'figures' / f'{name}.png', f'{name} < 1 everywhere.') for name in names]
+  facts = {'seed': 7, 'started': '2026-05-04T03:02:01+00:00', 'versions': {'jax': '0.10.2'}}
+  facts |= {'devices': ['cpu cpu', 'cpu cpu'], 'git_commit': 'abc123'}
+  config = {'study': {'name': 'fourier_heatmap', 'clip': False}}
+  command, papers = "python main.py --config=a.py --workdir='<out>'", ['yin2019fourier']
+  made_by = facts, config, command, findings(results), papers, 90.2
+  return write_report(directory, results, figures, Context('Error under <corruptions>', *made_by))
 
 
 def parsed(path: pathlib.Path) -> Page:
@@ -97,48 +77,30 @@ def parsed(path: pathlib.Path) -> Page:
 
 
 @pytest.fixture(scope='module')
-def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+def page(tmp_path_factory):
   return parsed(write_example(tmp_path_factory.mktemp('report')))
 
 
-@pytest.mark.parametrize(
-  'text',
-  [
-    'Error under <corruptions>',
-    '200 images of https://example.org/set',
-    'small cnn, trained here 40 steps, <b>bold</b>',
-    '2026-05-04, 90 s, 2 × cpu',
-    'abc123',
-    "--workdir='<out>'",
-    'top-1 error (%)',
-    'second − first',
-    '\\begin{tabular}{lrrr}',
+def test_the_page_says(page):
+  for text in (
+    *('Error under <corruptions>', '200 images of https://example.org/set', 'abc123'),
+    *('small cnn, trained here 40 steps, <b>bold</b>', '2026-05-04, 90 s, 2 × cpu'),
+    *("--workdir='<out>'", 'top-1 error (%)', 'second − first', '\\begin{tabular}{lrrr}'),
     'error_corruption < 1 everywhere.',
     'The largest top-1 error by corruption: first under',
-    f'95{SPACE}% intervals',
-    'another training of the same kind',
-    '@inproceedings{yin2019fourier,',
-    '@software{classifier_robustness,',
-    'a & b',
-    '0.1235',
-    'norm',
-    'versions.jax',
-    '"clip": false',
-    '… (100 in all)',
-  ],
-)
-def test_the_page_says(page: Page, text: str) -> None:
-  assert text in page.text
+    *(f'95{SPACE}% intervals', 'another training of the same kind'),
+    *('@inproceedings{yin2019fourier,', '@software{classifier_robustness,'),
+    *('a & b', '0.1235', 'norm', 'versions.jax', '"clip": false', '… (100 in all)'),
+  ):
+    assert text in page.text
+  assert 'nan' not in page.text and 'None' not in page.text, 'missing numbers are words'
 
 
-def test_the_first_screen_has_card_table_and_main_figure_before_the_findings(page: Page) -> None:
+def test_the_first_screen_has_card_table_and_figure_and_the_page_needs_nothing_else(page):
   order = ['Error under <corr', 'abc123', 'top-1 error (%)', 'error_corruption <', 'The largest']
   places = [page.text.index(text) for text in order]
   assert places == sorted(places)
   assert page.text.index('error_severity < 1') > places[-1], 'other figures follow'
-
-
-def test_the_page_needs_nothing_else(page: Page) -> None:
   assert all(name.startswith('data:image/png;base64,') for name in page.resources)
   assert len(page.resources) == 2
   outside = [link for link in page.links if not link.startswith('#')]
@@ -146,44 +108,43 @@ def test_the_page_needs_nothing_else(page: Page) -> None:
   assert outside and all(link.startswith(beside) for link in outside)
 
 
-def test_contents_figures_and_rows_are_where_links_lead(page: Page) -> None:
+def test_contents_figures_and_rows_are_where_links_lead_and_headings_have_an_order(page):
   inside = [link.removeprefix('#') for link in page.links if link.startswith('#')]
   assert len(page.anchors) == len(set(page.anchors))
   assert set(inside) <= set(page.anchors)
   assert {'Findings', 'figure-error_corruption', 'rows-error_corruption_severity'} <= set(inside)
-
-
-def test_headings_have_an_order(page: Page) -> None:
   headings = [tag for tag in page.tags if tag in ('h1', 'h2', 'h3')]
   assert headings[0] == 'h1' and 'h1' not in headings[1:]
   assert headings.index('h2') < headings.index('h3')
 
 
-def test_figures_of_parts_are_folded_and_linked_where_they_lie(tmp_path: pathlib.Path) -> None:
+EMPTY = Results('my_study', {}, {}, {})
+
+
+def test_figures_of_parts_are_folded_linked_where_they_lie_and_have_places_of_their_own(tmp_path):
   png = tmp_path / 'parts/a b/figures/map.png'
   save(Figure(figsize=(1, 1)), png)
   png.with_suffix('.svg').touch()
-  page = parsed(write_report(tmp_path, Results('a', {}, {}, {}), [(png, 'A map.')], Context()))
+  page = parsed(write_report(tmp_path, EMPTY, [(png, 'A map.')], Context()))
   files = [link for link in page.links if link.endswith(('png', 'svg', 'pdf'))]
   assert files == [f'parts/a%20b/figures/map.{kind}' for kind in ('png', 'svg')]
   assert 'Part a b' in page.text and '1 figure' in page.text
-
-
-def test_names_that_are_nearly_one_have_places_of_their_own(tmp_path: pathlib.Path) -> None:
+  made = made_results()
+  made.write(tmp_path)
+  page = parsed(write_report(tmp_path, made, [], Context()))
+  links = [link for link in page.links if not link.startswith('#')]
+  assert links == ['results.csv', 'results.json', 'results.npz']
   names = ['a b/figures/x', 'a_b/figures/x', 'A b/figures/x', 'A b/figures/X', 'A b/figures/x y']
   files = [tmp_path / 'parts' / f'{name}.png' for name in names]
   for file in files:
     save(Figure(figsize=(1, 1)), file)
-  page = parsed(
-    write_report(
-      tmp_path, Results('a', {}, {}, {}), [(file, 'A map.') for file in files], Context()
-    )
-  )
+  figures = [(file, 'A map.') for file in files]
+  page = parsed(write_report(tmp_path, EMPTY, figures, Context()))
   assert len(page.anchors) == len(set(page.anchors))
   assert page.tags.count('figure') == len(names)
 
 
-def test_a_finding_leads_to_a_figure_of_its_own_quantity(tmp_path: pathlib.Path) -> None:
+def test_a_finding_leads_to_a_figure_of_its_own_quantity(tmp_path):
   made = made_results()
   other = Quantity('error_change', 'change of the error')
   made.quantities = (*made.quantities, other)
@@ -195,48 +156,27 @@ def test_a_finding_leads_to_a_figure_of_its_own_quantity(tmp_path: pathlib.Path)
   assert [link for link in page.links if link.startswith('#figure')] == ['#figure-error_severity']
 
 
-def test_files_are_linked_where_they_are_there(tmp_path: pathlib.Path) -> None:
-  made = made_results()
-  made.write(tmp_path)
-  page = parsed(write_report(tmp_path, made, [], Context()))
-  links = [link for link in page.links if not link.startswith('#')]
-  assert links == ['results.csv', 'results.json', 'results.npz']
-
-
-def test_missing_numbers_are_words(page: Page) -> None:
-  assert 'nan' not in page.text and 'None' not in page.text
-
-
-def test_the_page_is_written_again_byte_for_byte(tmp_path: pathlib.Path) -> None:
+def test_the_page_is_written_again_byte_for_byte(tmp_path):
   first = write_example(tmp_path).read_bytes()
   assert write_example(tmp_path).read_bytes() == first
 
 
-def test_the_title_of_a_study_without_one_is_its_name(tmp_path: pathlib.Path) -> None:
-  page = write_report(tmp_path, Results('my_study', {}, {}, {}), [], Context()).read_text()
+def test_a_report_of_a_study_without_a_title_figures_and_estimates(tmp_path):
+  page = write_report(tmp_path, EMPTY, [], Context()).read_text()
   assert '<h1>My study</h1>' in page
-
-
-def test_a_report_without_figures_and_estimates(tmp_path: pathlib.Path) -> None:
-  page = write_report(tmp_path, Results('accuracy', {}, {}, {}), [], Context()).read_text()
   for title in ('Findings', 'Figures', 'Tables'):
     assert f'<h2>{title}' not in page
   assert '<h2>How to cite' in page
 
 
-def test_a_missing_figure_is_named(tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match=r'gone\.png does not exist'):
-    write_report(tmp_path, Results('a', {}, {}, {}), [(tmp_path / 'gone.png', '')], Context())
-  assert not (tmp_path / 'report.html').exists()
+def test_a_missing_figure_and_one_that_is_no_png_are_named(tmp_path):
+  for name, message in (('gone', r'gone\.png does not exist'), ('bad', r'bad\.png is not a PNG')):
+    (tmp_path / 'bad.png').write_bytes(b'GIF89a')
+    refused(message, write_report, tmp_path, EMPTY, [(tmp_path / f'{name}.png', '')], Context())
+    assert not (tmp_path / 'report.html').exists()
 
 
-def test_a_figure_that_is_no_png_is_named(tmp_path: pathlib.Path) -> None:
-  (tmp_path / 'bad.png').write_bytes(b'GIF89a')
-  with pytest.raises(InputError, match=r'bad\.png is not a PNG'):
-    write_report(tmp_path, Results('a', {}, {}, {}), [(tmp_path / 'bad.png', '')], Context())
-
-
-def test_rows_that_no_table_holds_are_named(tmp_path: pathlib.Path) -> None:
+def test_rows_that_no_table_holds_are_named(tmp_path):
   made = made_results()
   rows = [made.table.iloc[:1].assign(corruption=f'c{k}') for k in range(130)]
   many = pd.concat(rows, ignore_index=True)
@@ -245,3 +185,80 @@ def test_rows_that_no_table_holds_are_named(tmp_path: pathlib.Path) -> None:
   assert 'In results.csv alone: top-1 error by corruption: 130 rows.' in page.text
   assert 'rows-error_corruption' not in page.anchors and 'results.csv' in page.links
   assert not any(link.startswith('#rows') for link in page.links), 'no link leads nowhere'
+
+
+TRAINED = {'label': 'a', 'architecture': 'small_cnn', 'weights': 'trained here', 'step': 40}
+
+
+def test_the_front_end_of_a_classifier_is_told_and_of_several_seeds_the_first():
+  filtered = {**TRAINED, 'front_end': {'name': 'low_pass', 'bandwidth': 3}}
+  told = 'small cnn behind low pass (bandwidth 3), trained here 40 steps'
+  assert classifier_words(filtered) == told
+  assert classifier_words({**TRAINED, 'front_end': None}) == 'small cnn, trained here 40 steps'
+  seeds = {'0': TRAINED, '1': {**TRAINED, 'step': 50}}
+  assert classifier_words({'label': 'a', 'seeds': seeds}) == classifier_words(TRAINED)
+
+
+CITATION = pathlib.Path(__file__).resolve().parents[2] / 'CITATION.cff'
+
+
+def entries(text: str) -> dict[str, dict[str, str]]:
+  """Returns the fields of BibTeX entries by key; braces must be balanced."""
+  assert text.count('{') == text.count('}')
+  return {
+    match[1]: dict(re.findall(r'^  (\w+) += \{(.*)\},?$', match[2], re.MULTILINE))
+    for match in re.finditer(r'^@\w+\{(\w+),\n(.*?)^\}', text, re.MULTILINE | re.DOTALL)
+  }
+
+
+def test_every_entry_is_whole():
+  written = entries(bibtex(PAPERS))
+  assert list(written) == [*PAPERS, 'classifier_robustness']
+  for key in PAPERS:
+    fields = written[key]
+    assert {'author', 'title', 'year'} < set(fields)
+    assert {'booktitle', 'journal'} & set(fields)
+    assert key.startswith(fields['author'].partition(',')[0].lower() + fields['year'])
+    assert all(name.count(', ') == 1 for name in fields['author'].split(' and '))
+  assert written['classifier_robustness']['version'] == __version__
+
+
+def test_the_papers_of_the_citation_file_are_here_word_for_word():
+  yaml = pytest.importorskip('yaml')
+  document = yaml.safe_load(CITATION.read_text())
+  assert document['version'] == __version__
+  fields = entries(bibtex(PAPERS)).values()
+  by_title = {re.sub(r'[{}]', '', own['title']): own for own in fields}
+  for reference in document['references']:
+    fields = by_title[reference['title']]
+    people = [f'{name["family-names"]}, {name["given-names"]}' for name in reference['authors']]
+    assert fields['author'].split(' and ') == people
+    assert fields['year'] == str(reference['year'])
+    if 'collection-title' in reference:
+      assert fields['booktitle'] == reference['collection-title']
+
+
+RESULTS = made_results()
+MADE_BY = {'command': 'python main.py --config=configs/accuracy.py', 'seed': 0}
+
+
+def test_a_folder_holds_results_figures_and_report(tmp_path):
+  def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+    assert results is RESULTS
+    figure = Figure()
+    figure.subplots().plot([0, 1])
+    return {'line': (figure, 'A line.')}
+
+  presented = Presentation('A line', ('yin2019fourier',), draw)
+  publish(tmp_path, RESULTS, presented, MADE_BY, {})
+  pd.testing.assert_frame_equal(Results.read(tmp_path).table, RESULTS.table)
+  assert (tmp_path / 'figures/line.png').read_bytes().startswith(b'\x89PNG')
+  page = (tmp_path / 'report.html').read_text()
+  for text in ('A line.', MADE_BY['command'], 'The largest top-1 error', 'yin2019fourier'):
+    assert text in page
+
+
+def test_a_figure_that_fails_leaves_the_results(tmp_path):
+  with pytest.raises(ZeroDivisionError):
+    publish(tmp_path, RESULTS, Presentation('None', draw=lambda _: 1 // 0), MADE_BY, {})
+  pd.testing.assert_frame_equal(Results.read(tmp_path).table, RESULTS.table)

@@ -1,8 +1,5 @@
 """What is said follows from the rows, and the checks of it find what does not."""
 
-from __future__ import annotations
-
-import pathlib
 import re
 
 import numpy as np
@@ -54,13 +51,13 @@ def of_many_kinds(seed: int, n: int = 60) -> Results:
 
 
 @pytest.mark.parametrize('seed', range(4))
-def test_what_is_said_of_results_of_many_kinds_follows_from_their_rows(seed: int) -> None:
+def test_what_is_said_of_results_of_many_kinds_follows_from_their_rows(seed):
   results = of_many_kinds(seed)
   assert len(sentences.sentences(results)) >= 8
   assert said.complaints(results) == []
 
 
-def test_a_report_has_texts_apart_and_links_that_lead_somewhere(tmp_path: pathlib.Path) -> None:
+def test_a_report_has_texts_apart_and_links_that_lead_somewhere(tmp_path):
   results = of_many_kinds(0)
   with said.watched() as overlapping:
     publish(tmp_path, results, Presentation('Made'), {'command': 'python main.py'}, {})
@@ -68,109 +65,65 @@ def test_a_report_has_texts_apart_and_links_that_lead_somewhere(tmp_path: pathli
   assert list(said.page((tmp_path / 'report.html').read_text())) == []
 
 
-@pytest.mark.parametrize(
-  ('changes', 'complaint'),
-  [
+def test_rows_that_cannot_be_are_found():
+  for changes, complaint in (
     ({'value': 1.2, 'high': 1.3}, 'do not ascend'),
     ({'low': -0.1}, 'do not ascend'),
     ({'value': 0.1, 'low': 0.2, 'high': 0.3}, 'do not ascend'),
     ({'quantity': 'odd'}, 'odd is not declared'),
-  ],
-)
-def test_rows_that_cannot_be_are_found(changes: dict, complaint: str) -> None:
-  results = made_results()
-  for name, value in changes.items():
-    results.table.loc[results.table.index[0], name] = value
-  assert complaint in ' '.join(said.rows(results))
+  ):
+    results = made_results()
+    for name, value in changes.items():
+      results.table.loc[results.table.index[0], name] = value
+    assert complaint in ' '.join(said.rows(results))
 
 
-@pytest.mark.parametrize(
-  'text',
-  [
-    'Top-1 error: net 30 % (31 to 40).',
-    'Top-1 error: net nan (nan to nan).',
-    'Top-1 error: net 30 %.',
-    'The reference is None: 30 % (20 to 40).',
-    'Top-1 error: net −3 points (−2 to −1).',
-    'Top-1 error: net 30 % (20 to 40)',
-  ],
-)
-def test_a_sentence_without_a_value_in_its_interval_is_found(text: str) -> None:
-  assert list(said.sentence(text))
-  assert not list(said.sentence('Top-1 error: net 30 % (20 to 40).'))
+def test_sentences_without_a_value_in_its_interval_and_told_twice_are_found():
+  good = 'Top-1 error: net 30 % (20 to 40).'
+  for text in ('30 % (31 to 40).', 'nan (nan to nan).', '30 %.', '−3 points (−2 to −1).'):
+    assert list(said.sentence(f'Top-1 error: net {text}'))
+  assert list(said.sentence(good[:-1])) and not list(said.sentence(good))
+  twice = list(said.told_twice([good, good.replace('20', '15')]))
+  assert twice == ['told twice: Top-1 error: net ']
+  assert not list(said.told_twice([good, good.replace('error', 'accuracy')]))
+  assert not list(said.told_twice([good, good.replace('40)', '50, for all 3 together)')]))
 
 
-@pytest.mark.parametrize(
-  ('old', 'new'),
-  [
-    ('better', 'worse'),
-    ('lower', 'higher'),
-    ('lower, better', 'no difference shown'),
-    ('−30', '−25'),
-    ('to −16.0', 'to +1.0'),
-  ],
-)
-def test_a_verdict_that_the_row_does_not_give_is_found(old: str, new: str) -> None:
+def test_verdicts_that_the_row_does_not_give_are_found():
   wrong = {'first': np.arange(90)[:, None] % 2 < 1, 'second': np.arange(90)[:, None] % 5 < 1}
   table = assemble([means(ERROR, Outcomes(wrong, pd.DataFrame(index=range(1))))])
   results = Results('made', {}, {}, {}, table=table, quantities=(ERROR,))
   [finding] = sentences.findings(results)
-  text = re.sub(r'minus first .*:', f'minus first {told(table)}:', finding.text)
-  assert list(said.verdicts(finding._replace(text=text), results)) == []
-  changed = text.replace(old, new)
-  assert changed != text and list(said.verdicts(finding._replace(text=changed), results))
-
-
-def told(table: pd.DataFrame) -> str:
-  """Returns the difference as a sentence has it, with one decimal."""
   row = table[table.versus == 'first'].iloc[0]
   value, low, high = (f'−{-100 * row[end]:.1f}' for end in ('value', 'low', 'high'))
-  return f'{value} points ({low} to {high})'
+  told = f'minus first {value} points ({low} to {high}):'
+  text = re.sub('minus first .*:', told, finding.text)
+  assert list(said.verdicts(finding._replace(text=text), results)) == []
+  changes = {'better': 'worse', 'lower': 'higher', 'lower, better': 'no difference shown'}
+  for old, new in {**changes, '−30': '−25', '−16.0': '+1'}.items():
+    changed = text.replace(old, new)
+    assert changed != text and list(said.verdicts(finding._replace(text=changed), results))
 
 
-def test_two_intervals_of_one_number_are_found() -> None:
-  texts = ['Top-1 error: a 30 % (20 to 40); b 20 % (10 to 30).', 'Top-1 error: b 20 % (15 to 25).']
-  assert list(said.told_twice(texts)) == ['told twice: Top-1 error: b ']
-  assert list(said.told_twice([texts[0], texts[0].replace('error', 'accuracy')])) == []
-  of_all = 'Top-1 error: b 20 % (5 to 35, for all 3 together).'
-  assert list(said.told_twice([texts[0], of_all])) == []
-
-
-def test_what_no_table_has_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_table_has_and_links_that_lead_nowhere_are_found(monkeypatch):
   results = made_results()
-  assert list(said.silently_left_out(results)) == []
   monkeypatch.setattr(tables, 'MOST_ROWS', 3)
   assert list(said.silently_left_out(results)) == []
   monkeypatch.setattr(tables, 'left_out', lambda *_: [])
   assert 'error_corruption_severity is in no table' in said.silently_left_out(results)
-
-
-def test_texts_that_lie_over_each_other_are_found() -> None:
-  figure = Figure(figsize=(2, 2), layout='constrained')
-  axes = figure.subplots()
-  axes.set_xticks([0, 1], ['left', 'right'])
-  axes.set_xlabel('place')
-  assert list(said.overlaps(figure)) == []
-  axes.set_xticks([0, 0.05, 1, 9], ['left', 'the next', 'right', 'not in sight'])
-  axes.set_xlim(0, 1)
-  assert list(said.overlaps(figure)) == ['“left” and “the next” overlap']
-  axes.set_xticks([])
-  axes.text(0.5, 0.5, 'over')
-  axes.text(0.5, 0.5, 'each other')
-  assert len(list(said.overlaps(figure))) == 1
-
-
-def test_figures_are_watched_while_they_are_saved(tmp_path: pathlib.Path) -> None:
-  figure = Figure()
-  for text in ('one', 'other'):
-    figure.text(0.5, 0.5, text)
-  with said.watched() as found:
-    style.save(figure, tmp_path / 'both.png')
-  assert found == ['both: “one” and “other” overlap'] and (tmp_path / 'both.png').is_file()
-
-
-def test_a_page_with_a_link_that_leads_nowhere_is_found() -> None:
   page = '<h1 id="top">Title</h1><a href="#top">up</a><p>{}</p>'
   assert list(said.page(page.format('30 %'))) == []
   assert 'leads to #rows' in ' '.join(said.page(page.format('<a href="#rows">rows</a>')))
   assert 'a value that is none' in ' '.join(said.page(page.format('n = nan')))
+
+
+def test_texts_that_lie_over_each_other_are_found_as_they_are_saved(tmp_path):
+  figure = Figure(figsize=(2, 2), layout='constrained')
+  axes = figure.subplots()
+  axes.set_xticks([0, 0.05, 1, 9], ['left', 'the next', 'right', 'not in sight'])
+  axes.set_xlim(0, 1)
+  with said.watched() as found:
+    style.save(figure, tmp_path / 'both.png')
+  assert found == ['both: “left” and “the next” overlap'] and (tmp_path / 'both.png').is_file()
+  axes.set_xticks([0, 1], ['left', 'right'])
+  assert list(said.overlaps(figure)) == []

@@ -1,7 +1,5 @@
 """Saving figures, and the house style's isolation."""
 
-from __future__ import annotations
-
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -13,7 +11,7 @@ from robustness.present import style
 from robustness.present.images import basis, grid
 from robustness.present.maps import FREQUENCIES, Panel, maps
 from robustness.present.notation import Notation
-from robustness.present.style import dashed, legend_above, percent, save, styled, whole
+from robustness.present.style import legend_above, percent, save, styled, whole
 
 
 @pytest.mark.figures_as_saved
@@ -42,7 +40,7 @@ def test_a_large_map_is_pixels_within_a_small_vector_file(tmp_path):
   assert (tmp_path / 'map.svg').read_text().count('<path') < 200, 'no path a cell'
 
 
-def test_a_users_settings_neither_change_the_figure_nor_are_changed(tmp_path):
+def test_settings_of_a_user_and_of_the_house_do_not_change_each_other_nor_after_an_error(tmp_path):
   def draw() -> Figure:
     return basis(np.ones((1, 1, 4, 4)), [0], [0])
 
@@ -52,24 +50,6 @@ def test_a_users_settings_neither_change_the_figure_nor_are_changed(tmp_path):
     assert matplotlib.rcParams['font.size'] == 30
   assert (tmp_path / 'house.png').read_bytes() == (tmp_path / 'user.png').read_bytes()
 
-
-@pytest.mark.parametrize('count', [1, 4, 7])
-@pytest.mark.parametrize('name', ['net', 'efficientnet_lite0_fine_tuned', 50 * 'long '])
-def test_a_legend_lies_within_its_figure_and_above_the_axes(count: int, name: str):
-  figure = Figure(figsize=(3.4, 2.6), layout='constrained')
-  axes = figure.subplots()
-  for index in range(count):
-    axes.plot([0, 1], [index, 0], label=f'{name} {index}')
-  legend_above(figure, [dashed('clean error')])
-  figure.canvas.draw()
-  (legend,) = figure.legends
-  box = legend.get_window_extent()
-  assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
-  assert box.y0 >= axes.bbox.y1 and axes.bbox.height > 100
-  assert [text.get_text() for text in legend.get_texts()][-1] == 'clean error'
-
-
-def test_styled_restores_settings_after_an_error():
   @styled
   def fail() -> None:
     assert matplotlib.rcParams['font.size'] == 8
@@ -81,24 +61,42 @@ def test_styled_restores_settings_after_an_error():
   assert matplotlib.rcParams['font.size'] == before
 
 
-def test_text_of_numbers():
+@pytest.mark.parametrize('count', [1, 4, 7])
+@pytest.mark.parametrize('name', ['net', 'efficientnet_lite0_fine_tuned', 50 * 'long '])
+def test_a_legend_lies_within_its_figure_and_above_the_axes(count, name):
+  figure = Figure(figsize=(3.4, 2.6), layout='constrained')
+  axes = figure.subplots()
+  for index in range(count):
+    axes.plot([0, 1], [index, 0], label=f'{name} {index}')
+  legend_above(figure)
+  figure.canvas.draw()
+  (legend,) = figure.legends
+  box = legend.get_window_extent()
+  assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+  assert box.y0 >= axes.bbox.y1 and axes.bbox.height > 100
+
+
+def test_text_of_numbers_and_text_that_is_broken_where_words_are_joined():
   assert percent(0.0412) == '4%' and percent(float('nan')) == 'unknown'
   assert whole(-3) == '−3'
+  assert style.wrapped('efficientnet_lite0_fine tuned', 14) == 'efficientnet_\nlite0_fine\ntuned'
+  assert style.wrapped('abcdefgh', 3) == 'abc\ndef\ngh'
+  assert style.wrapped('', 5) == ''
 
 
-def test_no_two_classifiers_look_the_same() -> None:
+def test_no_two_classifiers_look_the_same():
   assert len({style.colour(k) for k in range(14)}) == 14
   assert len({(style.colour(k), style.marker(k)) for k in range(100)}) == 100
 
 
-def test_a_dollar_is_a_letter(tmp_path) -> None:
+def test_a_dollar_is_a_letter(tmp_path):
   """In labels, names of classes and folders; Matplotlib would read mathematics."""
   figure = grid({'$a_{': {'$\\frac': np.zeros((4, 4, 1))}}, 'folder: /tmp/$x_/$')
   save(figure, tmp_path / 'figure.png')
 
 
 @styled
-def test_logarithmic_axes_need_no_mathematics() -> None:
+def test_logarithmic_axes_need_no_mathematics():
   figure = Figure()
   axes = figure.subplots()
   axes.plot([1, 2], [1e-3, 1e2])
@@ -109,9 +107,3 @@ def test_logarithmic_axes_need_no_mathematics() -> None:
   axes.set_ylim(0.02, 0.08)
   figure.draw_without_rendering()
   assert '4×10⁻²' in [text.get_text() for text in axes.get_yminorticklabels()]
-
-
-def test_text_is_broken_where_words_are_joined() -> None:
-  assert style.wrapped('efficientnet_lite0_fine tuned', 14) == 'efficientnet_\nlite0_fine\ntuned'
-  assert style.wrapped('abcdefgh', 3) == 'abc\ndef\ngh'
-  assert style.wrapped('', 5) == ''

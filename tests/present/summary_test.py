@@ -1,19 +1,21 @@
 """Results above the parts of a battery: their estimates are one table."""
 
-from __future__ import annotations
-
+import copy
 import dataclasses
-import pathlib
 
+import numpy as np
 import pandas as pd
+import pytest
 
 from robustness.estimates.means import means
-from robustness.estimates.quantity import ERROR, Quantity
+from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of
-from robustness.present import charts, tables
-from robustness.present.summary import of_battery
-from robustness.results import Results, joined
+from robustness.present import charts, style, tables
+from robustness.present.summary import draw_seeds, most_changed, of_battery
+from robustness.results import Results, joined, over_seeds
+from tests import said
 from tests.estimates.means_test import made
+from tests.present.headlines_test import made as headlined
 
 CHANGED = Quantity('changed', 'changed answers', better='lower')
 LABELS = [{'label': label} for label in made().labels]
@@ -21,12 +23,12 @@ LABELS = [{'label': label} for label in made().labels]
 
 def part(quantity: Quantity, by: tuple[str, ...]) -> Results:
   table = assemble([means(quantity, made(), by)])
-  described = {'num_examples': 5}
   declared = (quantity,) if quantity.name == 'error' else (ERROR, quantity)
-  return Results('made', LABELS, described, {'name': 'made'}, table=table, quantities=declared)
+  settings = {'num_examples': 5}, {'name': 'made'}
+  return Results('made', LABELS, *settings, table=table, quantities=declared)
 
 
-def test_the_table_of_a_battery_has_that_of_each_part(tmp_path: pathlib.Path) -> None:
+def test_the_table_of_a_battery_has_that_of_each_part_with_what_it_declares(tmp_path):
   parts = {'clean': part(ERROR, ()), 'far': part(CHANGED, ('corruption', 'severity'))}
   joined(parts, {}).write(tmp_path)
   read = Results.read(tmp_path)
@@ -36,10 +38,7 @@ def test_the_table_of_a_battery_has_that_of_each_part(tmp_path: pathlib.Path) ->
     pd.testing.assert_frame_equal(own[list(of.table.columns)], of.table, check_dtype=False)
   assert len(read.table) == sum(len(of.table) for of in parts.values())
   assert read.quantities == (ERROR, CHANGED)
-
-
-def test_parts_are_found_again_with_what_each_declares(tmp_path: pathlib.Path) -> None:
-  """Of two declarations of one name each part has its own."""
+  # Of two declarations of one name each part has its own.
   own = dataclasses.replace(ERROR, words='error over all scenes')
   parts = {'one': part(ERROR, ('corruption',)), 'two': part(own, ())}
   joined(parts, {}).write(tmp_path)
@@ -51,10 +50,61 @@ def test_parts_are_found_again_with_what_each_declares(tmp_path: pathlib.Path) -
     pd.testing.assert_frame_equal(found.table, of.table)
 
 
-def test_what_parts_show_is_told_behind_their_names_and_not_drawn_again() -> None:
+def test_what_parts_show_is_told_behind_their_names_and_not_drawn_again():
   whole = joined({'one': part(ERROR, ('corruption',))}, {})
   assert not charts.draw(whole) and not list(tables.tables(whole))
   presented = of_battery(None, {})
   first, *_, last = (finding.text for finding in presented.findings(whole))
   assert first.startswith('Of all parts first is worst in one: ') and last.startswith('one: ')
   assert list(presented.figures(whole)) == ['overview_share_lower']
+
+
+SLOPE = Quantity('slope', 'slope', kind='amount', headline=True)
+BY_SEED = {
+  seed: headlined({ACCURACY: {'a': (first,), 'b': (0.5,)}, SLOPE: {'a': (2.0 + seed,)}})
+  for seed, first in ((0, 0.8), (7, 0.9))
+}
+
+
+def test_a_line_a_headline_with_a_dot_a_seed():
+  ((name, (figure, caption)),) = draw_seeds(over_seeds(BY_SEED)).items()
+  assert name == 'seeds' and '2 seeds' in caption
+  shares, slope = figure.axes
+  texts = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
+  assert texts == [['top-1 accuracy, a', 'top-1 accuracy, b'], ['slope, a']]
+  assert shares.get_xlabel() == 'value (%)' and slope.get_xlabel() == 'value'
+  dots = np.concatenate([line.get_xdata() for line in shares.lines if line.get_marker() == 'o'])
+  assert sorted(dots) == pytest.approx([50, 50, 80, 90])
+  means = [line.get_color() for line in shares.lines if line.get_marker() == style.MARKERS[3]]
+  assert means == [style.colour(0), style.colour(1)]
+
+
+def test_the_caption_has_the_confidence_of_the_means_and_undeclared_headlines_are_all_drawn():
+  for of in (by_seed := copy.deepcopy(BY_SEED)).values():
+    of.table['confidence'] = np.nan
+  _, caption = draw_seeds(over_seeds(by_seed, 0.9))['seeds']
+  assert ' 90 % interval ' in caption
+  plain = headlined({Quantity('x', 'x'): {'a': (0.5,)}})
+  assert list(draw_seeds(over_seeds({0: plain, 1: plain}))) == ['seeds']
+
+
+def test_long_names_of_classifiers_leave_room_for_their_values():
+  names = 'n' * 100, 'word ' * 20
+  long = {k: headlined({ACCURACY: {names[0]: (0.1 * k,), names[1]: (0.5,)}}) for k in (1, 2)}
+  figure, _ = draw_seeds(over_seeds(long))['seeds']
+  assert list(said.overlaps(figure)) == []
+  assert figure.axes[0].bbox.width > 200
+
+
+@pytest.mark.parametrize('battery', [False, True])
+def test_what_another_seed_changes_most_is_told_in_the_mean(battery):
+  by_seed: dict[int, Results] = BY_SEED
+  if battery:
+    by_seed = {seed: joined({'clean': of}, {}) for seed, of in BY_SEED.items()}
+  (found,) = most_changed(over_seeds(by_seed))
+  sentence, rows = found.text, found.rows
+  assert len(rows) == 1
+  assert sentence.replace('\N{NO-BREAK SPACE}', ' ') == (
+    'Over 2 seeds, the share that another seed changes most is '
+    f'{"clean, " if battery else ""}b minus a, top-1 accuracy: −35 points (−99 to +29).'
+  )

@@ -1,27 +1,28 @@
-"""Tables have classifiers and differences as columns, and a text to copy."""
-
-from __future__ import annotations
+"""Tables, their text to copy, and what the terminal prints."""
 
 import csv
 import io
+import math
 
 import pandas as pd
 import pytest
 
-from robustness.estimates.quantity import ERROR, Quantity
+from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import select
-from robustness.present import tables
+from robustness.present import tables, text
 from robustness.present.notation import Notation
+from robustness.present.text import lines, summary
 from robustness.results import Results, Table
+from tests.present.headlines_test import made as headlined
 from tests.present.made_results import made_results
 
 
 @pytest.fixture(scope='module')
-def results() -> Results:
+def results():
   return made_results()
 
 
-def test_tables_have_classifiers_and_differences_as_columns(results: Results) -> None:
+def test_tables_have_classifiers_as_columns_and_what_is_too_long_for_one_is_named(results):
   shown = {titled.title: titled for titled in tables.tables(results)}
   titled = shown['top-1 error (%) by corruption']
   assert titled.name == 'error_corruption'
@@ -29,9 +30,6 @@ def test_tables_have_classifiers_and_differences_as_columns(results: Results) ->
   row = select(results.table, 'error', corruption='snow').iloc[0]
   [cells] = [cells for cells in titled.table.rows if cells[0] == 'snow']
   assert cells[1] == Notation(ERROR).bare(row)
-
-
-def test_what_is_too_long_for_a_table_is_named() -> None:
   quantity = Quantity('spread', 'spread of x')
   rows = made_results().table.iloc[:1].assign(quantity='spread')
   many = pd.concat([rows.assign(severity=k) for k in range(200)])
@@ -40,23 +38,19 @@ def test_what_is_too_long_for_a_table_is_named() -> None:
   assert tables.left_out(results, ()) == ['spread of x by severity: 200 rows']
 
 
-def test_a_table_is_copied_as_csv_markdown_and_latex() -> None:
-  table = Table(
-    ('', 'a|b', 'c_d − a'), [['error (%)', '1.0 (0.5 to 2.0)', '−0.5'], ['x, y', '', 1]]
-  )
-  assert list(csv.reader(io.StringIO(tables.to_csv(table)))) == [
-    list(table.columns),
-    *([str(cell) for cell in row] for row in table.rows),
-  ]
+def test_a_table_is_copied_as_csv_markdown_and_latex():
+  rows = [['error (%)', '1.0 (0.5 to 2.0)', '−0.5'], ['x, y', '', 1]]
+  table = Table(('', 'a|b', 'c_d − a'), rows)
+  copied = [list(table.columns), rows[0], ['x, y', '', '1']]
+  assert list(csv.reader(io.StringIO(tables.to_csv(table)))) == copied
   assert tables.to_markdown(table).splitlines()[:3] == [
     '|  | a\\|b | c_d − a |',
     '| --- | --- | --- |',
     '| error (%) | 1.0 (0.5 to 2.0) | −0.5 |',
   ]
   latex = tables.to_latex(table)
-  assert latex.startswith(
-    '\\begin{tabular}{lrr}\n\\toprule\n & a$|$b & c\\_d $-$ a \\\\\n\\midrule\n'
-  )
+  head = '\\begin{tabular}{lrr}\n\\toprule\n & a$|$b & c\\_d $-$ a \\\\\n\\midrule\n'
+  assert latex.startswith(head)
   assert 'error (\\%) & 1.0 (0.5 to 2.0) & $-$0.5 \\\\\n' in latex
 
 
@@ -71,12 +65,46 @@ def test_a_table_is_copied_as_csv_markdown_and_latex() -> None:
     ('ℓ∞ 4×5°', 'ℓ∞ 4×5°', '$\\ell$$\\infty$ 4$\\times$5$^\\circ$'),
   ],
 )
-def test_odd_text_stays_in_its_cell(cell: str, markdown: str, latex: str) -> None:
+def test_odd_text_stays_in_its_cell(cell, markdown, latex):
   table = Table((cell, ''), [[cell, 1]])
-  assert tables.to_markdown(table).splitlines() == [
-    f'| {markdown} |  |',
-    '| --- | --- |',
-    f'| {markdown} | 1 |',
-  ]
+  expected = [f'| {markdown} |  |', '| --- | --- |', f'| {markdown} | 1 |']
+  assert tables.to_markdown(table).splitlines() == expected
   assert tables.to_latex(table).count(f'\n{latex} & ') == 2
   assert list(csv.reader(io.StringIO(tables.to_csv(table)))) == [[cell, ''], [cell, '1']]
+
+
+def test_columns_are_even_and_numbers_end_below_each_other():
+  rows = [['clean images', 0.5, 0.96259], ['mCE', math.nan, None]]
+  table = Table(('', 'natural', 'published'), rows)
+  assert lines(table) == [
+    '              natural  published',
+    'clean images   0.5000     0.9626',
+    'mCE                 -          -',
+  ]
+
+
+def test_a_summary_has_values_and_differences_with_intervals_and_each_note_once():
+  slope = Quantity('slope', 'slope', kind='amount', headline=True)
+  hidden = Quantity('aside', 'aside')
+  values = {ACCURACY: {'a': (0.5,), 'b': (0.7,)}, slope: {'a': (2,)}, hidden: {'a': (1,)}}
+  results = headlined(values)
+  results.table.loc[results.table.classifier == 'a', 'note'] = 'few images'
+  head, first, second, slope_line, note = summary(results)
+  assert head.split() == ['value', 'minus', 'a']
+  assert first.startswith('top-1 accuracy (%)  a') and first.endswith('50 (36 to 64) [1]')
+  assert second.split('  ')[-2:] == ['70 (55 to 82)', '+20 (+7 to +31)']
+  assert slope_line.startswith('slope               a') and 'aside' not in slope_line
+  assert note == '[1] few images' and len({line.rindex('(') for line in (first, second)}) == 2
+  assert summary(Results('fourier_preview', {}, {}, {})) == [], 'of nothing'
+
+
+def test_the_first_sentences_are_told_in_lines_of_a_terminal():
+  clauses = 'On clean images,\nfirst errs on 4 % (3 to 5);\nsecond errs on 5 % (4 to 6).'
+  long = f'{30 * "word "}end.'
+  told = text.findings([clauses, long, 'Three.', 'Four.', 'Five.', 'Six.'])
+  assert told[:2] == ['* On clean images,', '    first errs on 4 % (3 to 5);']
+  assert told[2] == '    ' + clauses.split('\n')[2]
+  assert told[3].startswith('* word') and told[4].startswith('    word')
+  assert max(map(len, told)) <= text.WIDTH
+  assert told[-3:] == ['* Three.', '* Four.', '... and 2 more in the report']
+  assert text.findings([]) == []

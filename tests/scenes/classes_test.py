@@ -1,56 +1,42 @@
 """The object classes of SI-Score among ImageNet's."""
 
-from __future__ import annotations
-
-import pytest
-
-from robustness.core.errors import InputError
 from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.scenes import classes
+from tests.refusals import refused
 
 
-def test_61_classes_were_released_of_the_112_known() -> None:
+def test_61_classes_were_released_of_the_112_known():
   assert len(classes.RELEASED) == len(set(classes.RELEASED)) == 61
   assert tuple(sorted(classes.RELEASED)) == classes.RELEASED
   assert len(classes.IMAGENET_INDEX) == 112
   assert len(set(classes.IMAGENET_INDEX.values())) == 112
 
 
-@pytest.mark.parametrize(
-  ('name', 'wnid'),
-  [
-    ('ambulance', 'n02701002'),
-    ('pig', 'n02395406'),
-    ('taxi', 'n02930766'),
-    ('hedgehog', 'n02346627'),
-    ('lighthouse', 'n02814860'),
-    ('kite', 'n01608432'),
-    ('mobile phone', 'n02992529'),
-    ('toilet paper', 'n15075141'),
-  ],
-)
-def test_classes_have_their_wordnet_identifiers(name: str, wnid: str) -> None:
-  assert WNIDS[classes.imagenet_index(name)] == wnid
-  assert classes.imagenet_index(wnid) == classes.imagenet_index(name)
+WORDNET = {
+  'ambulance': 'n02701002',
+  'pig': 'n02395406',
+  'taxi': 'n02930766',
+  'hedgehog': 'n02346627',
+  'lighthouse': 'n02814860',
+  'kite': 'n01608432',
+  'mobile phone': 'n02992529',
+  'toilet paper': 'n15075141',
+}
 
 
-def test_classes_that_are_called_alike_are_the_same() -> None:
+def test_classes_are_found_by_name_and_by_wordnet_identifier():
+  for name, wnid in WORDNET.items():
+    assert WNIDS[classes.imagenet_index(name)] == wnid
+    assert classes.imagenet_index(wnid) == classes.imagenet_index(name)
   shared = [name for name in classes.RELEASED if name in NAMES]
   assert len(shared) > 45
   for name in shared:
-    assert classes.imagenet_index(name) == NAMES.index(name)
+    assert classes.imagenet_index(name) == NAMES.index(name), 'classes called alike are the same'
+  assert classes.imagenet_index('Bell_pepper') == 945, 'case and underscores do not matter'
+  refused("folder 'bagle' .* did you mean 'bagel'", classes.imagenet_index, 'bagle', 'folder')
 
 
-def test_case_and_underscores_do_not_matter() -> None:
-  assert classes.imagenet_index('Bell_pepper') == 945
-
-
-def test_an_unknown_class_names_the_nearest() -> None:
-  with pytest.raises(InputError, match="folder 'bagle' .* did you mean 'bagel'"):
-    classes.imagenet_index('bagle', 'folder')
-
-
-def test_the_real_cutouts_have_known_classes(shared_dir) -> None:
+def test_the_real_cutouts_have_known_classes(shared_dir):
   folders = sorted((shared_dir / 'data' / 'si_score' / 'foregrounds').iterdir())
   indices = {folder.name: classes.imagenet_index(folder.name) for folder in folders}
   assert indices['starfish'] == 327

@@ -1,14 +1,12 @@
 """Levels and pairs of SI-Score."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.scenes import designs
+from tests.refusals import refused
 
 PAIRS = designs.PUBLISHED_OBJECTS * designs.BACKGROUNDS_PER_OBJECT
 
@@ -17,7 +15,7 @@ PAIRS = designs.PUBLISHED_OBJECTS * designs.BACKGROUNDS_PER_OBJECT
   ('name', 'levels', 'scenes'),
   [('size', 100, 122_800), ('rotation', 72, 88_416), ('location', 441, 541_548)],
 )
-def test_published_designs_count_as_published(name: str, levels: int, scenes: int) -> None:
+def test_published_designs_count_as_published(name, levels, scenes):
   design = designs.published(name)
   assert PAIRS == 1228
   assert len(design) == levels
@@ -27,7 +25,7 @@ def test_published_designs_count_as_published(name: str, levels: int, scenes: in
   np.testing.assert_array_equal(np.sort(ids.ravel()), np.arange(scenes))
 
 
-def test_levels_of_the_published_designs() -> None:
+def test_levels_of_the_published_designs():
   size, rotation, location = map(designs.published, ('size', 'rotation', 'location'))
   np.testing.assert_allclose(size.area, [k / 100 for k in range(1, 101)], rtol=0, atol=0)
   assert (size.side, size.min_inside) == (rotation.side, rotation.min_inside) == (512, 0.95)
@@ -40,7 +38,7 @@ def test_levels_of_the_published_designs() -> None:
     assert set(design.x) == set(design.y) == {0.5}
 
 
-def test_numbers_follow_the_generators_loop() -> None:
+def test_numbers_follow_the_generators_loop():
   design = designs.cross('small', areas=(0.1, 0.2), angles=(0, 90), xs=(0, 1), ys=(0, 0.5, 1))
   loop = itertools.product((0, 1), (0, 0.5, 1), (0.1, 0.2), (0, 90), range(3))
   numbers = design.image_ids(3)
@@ -50,7 +48,7 @@ def test_numbers_follow_the_generators_loop() -> None:
     assert (level_pair, level_factors) == (pair, (x, y, area, angle))
 
 
-def test_a_grid_has_cell_centres_or_ends() -> None:
+def test_a_grid_has_cell_centres_or_ends():
   centres, ends = designs.grid(56), designs.grid(56, ends=True)
   assert len(centres) == len(ends) == 56 * 56
   assert centres.x.min() == pytest.approx(0.5 / 56) and centres.x.max() == pytest.approx(55.5 / 56)
@@ -59,7 +57,7 @@ def test_a_grid_has_cell_centres_or_ends() -> None:
   assert set(np.unique(patch, return_counts=True)[1]) == {4 * 56}, 'a patch of ViT/16 has 4 × 4'
 
 
-def test_backgrounds_differ_within_an_object_and_repeat_with_the_seed() -> None:
+def test_backgrounds_differ_within_an_object_and_repeat_with_the_seed():
   drawn = designs.draw_backgrounds(50, 5, 3, seed=1)
   assert drawn.shape == (50, 3)
   assert all(len(set(row)) == 3 for row in drawn.tolist())
@@ -68,7 +66,7 @@ def test_backgrounds_differ_within_an_object_and_repeat_with_the_seed() -> None:
   assert (drawn != designs.draw_backgrounds(50, 5, 3, seed=2)).any()
 
 
-def test_the_draw_is_the_generators() -> None:
+def test_the_draw_is_the_generators():
   state = np.random.get_state()
   try:
     np.random.seed(0)
@@ -78,16 +76,10 @@ def test_the_draw_is_the_generators() -> None:
   np.testing.assert_array_equal(designs.draw_backgrounds(7, 6), expected)
 
 
-def test_impossible_designs_are_refused() -> None:
-  with pytest.raises(InputError, match='area is 0.0; it must be above 0'):
-    designs.cross('none', areas=(0.0, 0.1))
-  with pytest.raises(InputError, match='at most 1, the number of backgrounds there are'):
-    designs.draw_backgrounds(3, 1)
-  with pytest.raises(InputError, match="did you mean 'location'"):
-    designs.published('locations')
-  with pytest.raises(InputError, match='finite'):
-    designs.cross('nan', xs=(np.nan,))
-  with pytest.raises(InputError, match='at least one'):
-    designs.cross('empty', angles=())
-  with pytest.raises(InputError, match='cells is 1'):
-    designs.grid(1, ends=True)
+def test_impossible_designs_are_refused():
+  refused('area is 0.0; it must be above 0', designs.cross, 'none', areas=(0.0, 0.1))
+  refused('at most 1, the number of backgrounds there are', designs.draw_backgrounds, 3, 1)
+  refused("did you mean 'location'", designs.published, 'locations')
+  refused('finite', designs.cross, 'nan', xs=(np.nan,))
+  refused('at least one', designs.cross, 'empty', angles=())
+  refused('cells is 1', designs.grid, 1, ends=True)

@@ -1,9 +1,6 @@
 """The study `attack_error`: counts and spectra against plain NumPy on attacks made by hand."""
 
-from __future__ import annotations
-
 import dataclasses
-import pathlib
 from typing import Any
 
 import jax
@@ -13,16 +10,15 @@ from scipy import stats
 
 from robustness.attacks.pgd import FGSM, PGD
 from robustness.core import random_keys
-from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
 from robustness.estimates.comparison import mcnemar
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, select
 from robustness.fourier.filters import high_pass
 from robustness.studies.attack_error import AttackError
 from tests.end_to_end import runs
-from tests.networks import CLASSES, SHAPE
-from tests.studies.conftest import COUNT, Evaluate, classifier, rows
+from tests.networks import SHAPE
+from tests.refusals import refused
+from tests.studies.conftest import COUNT, classifier, rows
 from tests.table_rows import estimate
 
 SMALL = AttackError(
@@ -42,9 +38,8 @@ def attacked_by_hand(study: AttackError, seed: int) -> np.ndarray:
   shown = [data.images]
   for index in range(1, len(views)):
     epsilon = float(views.parameters['epsilon'][index])
-    keys = jax.vmap(lambda e, i=index: random_keys.for_example(stream, e, views.ids[i]))(
-      np.arange(COUNT)
-    )
+    own, ids = views.ids[index], np.arange(COUNT)
+    keys = jax.vmap(lambda e, own=own: random_keys.for_example(stream, e, own))(ids)
     if views.parameters['attack'][index] == 0:
       size = study.step_size * epsilon / study.epsilon
       attack = PGD('linf', epsilon, steps=study.steps, step_size=size)
@@ -54,7 +49,7 @@ def attacked_by_hand(study: AttackError, seed: int) -> np.ndarray:
   return np.stack([np.asarray(images) for images in shown])
 
 
-def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate: Evaluate) -> None:
+def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate):
   findings = SMALL.reduce(evaluate(SMALL), SHAPE)
   results = assemble(findings.estimates)
   labels, worst = rows().labels, {}
@@ -81,9 +76,8 @@ def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate: Evaluate)
     for e, a in np.ndindex(2, 2):
       successful = spectra[e, a][table[e, a]]
       assert 0 < len(successful) < COUNT, 'the case leaves images right and wrong'
-      np.testing.assert_allclose(
-        findings.arrays[f'{label}/spectrum'][e, a], successful.mean((0, -1)), atol=2e-5
-      )
+      spectrum = findings.arrays[f'{label}/spectrum'][e, a]
+      np.testing.assert_allclose(spectrum, successful.mean((0, -1)), atol=2e-5)
     successful = spectra[1, 0][table[1, 0]]
     energy = (successful**2).sum((1, 2, 3))
     norm = of('change_norm', 'pgd')
@@ -110,29 +104,23 @@ def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate: Evaluate)
   np.testing.assert_allclose(pairs.p, mcnemar(b.sum(1), c.sum(1)))
 
 
-def test_a_view_is_the_same_whatever_else_a_run_holds() -> None:
+def test_views_stay_whatever_a_run_holds_losses_multiply_attacks_and_restarts_never_help(evaluate):
   views = SMALL.views(SHAPE)
   alone = dataclasses.replace(SMALL, attacks=('fgsm',), epsilons=()).views(SHAPE)
   assert alone.ids[1] == views.ids[-1] and len(set(views.ids.tolist())) == len(views) == 5
   other = dataclasses.replace(SMALL, losses=('dlr',)).views(SHAPE)
   assert not set(views.ids[1:].tolist()) & set(other.ids[1:].tolist())
-
-
-def test_losses_multiply_attacks_and_restarts_never_help_the_network(evaluate: Evaluate) -> None:
-  several = AttackError(
-    attacks=('auto_pgd',), losses=('cross_entropy', 'dlr'), epsilon=0.03, steps=3
-  )
-  assert list(several.runs) == ['auto_pgd_cross_entropy', 'auto_pgd_dlr']
+  two = AttackError(attacks=('auto_pgd',), losses=('cross_entropy', 'dlr'), epsilon=0.03, steps=3)
+  assert list(two.runs) == ['auto_pgd_cross_entropy', 'auto_pgd_dlr']
   once = AttackError(epsilon=0.03, steps=2, step_size=0.005)
   twice = dataclasses.replace(once, restarts=4)
-  wrong = [
-    evaluate(study, ('first',), name)[0].records.table('rank')[:, 1] > 0
-    for name, study in (('once', once), ('twice', twice))
-  ]
+  studies = {'once': once, 'twice': twice}
+  tables = [evaluate(own, ('first',), k)[0].records.table('rank') for k, own in studies.items()]
+  wrong = [table[:, 1] > 0 for table in tables]
   assert (wrong[1] >= wrong[0]).all()
 
 
-def test_radii_below_bfloat16s_resolution_are_not_for_networks_in_it() -> None:
+def test_radii_below_bfloat16s_resolution_are_not_for_networks_in_it():
   assert not AttackError(epsilon=1 / 255).lost_in_bfloat16((32, 32, 3))
   lost = AttackError(epsilon=0.0039, epsilons=(0.03,)).lost_in_bfloat16()
   assert 'at least 0.003906 (2**-8 a value), not 0.0039' in lost
@@ -143,59 +131,10 @@ def test_radii_below_bfloat16s_resolution_are_not_for_networks_in_it() -> None:
 
 
 @pytest.mark.parametrize('trained', [False, True])
-def test_a_small_l2_ball_is_refused_with_bfloat16_before_anything_is_trained(
-  tmp_path: pathlib.Path, trained: bool
-) -> None:
+def test_a_small_l2_ball_is_refused_with_bfloat16_before_anything_is_trained(tmp_path, trained):
   config = runs.shrunk('attack_error', 'digits', {'precision': 'bfloat16'})
   config.study.norm, config.study.epsilon, config.study.epsilons = 'l2', 1.0 if trained else 0.1, ()
   config.classifiers.adversarial.attack.pgd.norm = 'l2'
   config.classifiers.adversarial.attack.pgd.epsilon = 0.1
   names = 'config.classifier.attack.pgd.epsilon' if trained else 'config.study.epsilon'
-  with pytest.raises(InputError, match=f'{names} .*at least 0.109375'):
-    runs.run(config, tmp_path)
-
-
-def test_an_even_bandwidth_is_refused_before_anything_runs() -> None:
-  with pytest.raises(InputError, match='takes an odd number'):
-    AttackError(bandwidth=26).views((32, 32, 3))
-
-
-def test_rows_with_several_labels_are_refused() -> None:
-  data = rows()
-  several = ArrayRows(data.images, np.stack([data.labels, -1 + 0 * data.labels], 1), CLASSES)
-  with pytest.raises(InputError, match='several labels each'):
-    SMALL.check(several, {})
-  SMALL.check(data, {})
-
-
-@pytest.mark.slow
-def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
-  config = runs.shrunk('attack_error', 'digits', {'study.steps': 2})
-  results = runs.run(config, tmp_path / 'run')
-  for name in ('attack_error_epsilon', 'spectra', 'radial'):
-    assert (tmp_path / 'run/figures' / f'{name}.png').stat().st_size > 0
-  assert results.arrays['adversarial/spectrum'].shape == (2, 2, 28, 28)
-  worst = select(results.table, 'attack_error', epsilon=...)
-  errors = select(results.table, 'error', attack=..., epsilon=...)
-  keys = ['classifier', 'epsilon']
-  largest = errors.groupby(keys).value.max()
-  assert (worst.set_index(keys).value.sort_index() >= largest).all() and len(largest) == 4
-  assert set(worst.n) == {24}
-  times = runs.shard_times(tmp_path / 'run')
-  runs.run(config, tmp_path / 'run')
-  assert runs.shard_times(tmp_path / 'run') == times
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures('shallow_resnet')
-def test_the_config_of_cifar10_runs_end_to_end(
-  cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-  file = runs.save_weights(tmp_path / 'weights.safetensors', 'resnet20')
-  changes = {'classifier.weights': file, 'data.data_dir': str(cifar10_dir), 'study.steps': 1}
-  results = runs.run(runs.shrunk('attack_error', 'cifar10', changes), tmp_path / 'run')
-  (attacked,) = select(results.table, 'attack_error', epsilon=...).itertuples()
-  (clean,) = select(results.table, 'clean_error').itertuples()
-  assert attacked.n == 24 and attacked.value >= clean.value
-  largest = select(results.table, 'largest_change', attack=..., epsilon=...)
-  assert largest.value.max() <= 8 / 255 * (1 + 1e-5)
+  refused(f'{names} .*at least 0.109375', runs.run, config, tmp_path)

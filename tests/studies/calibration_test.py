@@ -1,7 +1,5 @@
 """The study of calibration: means over groups of views, records of any workdir, refusals."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 
@@ -9,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.corruptions.names import KNOWN
 from robustness.estimates import calibration
 from robustness.estimates.table import assemble, facets_of, select
@@ -17,6 +14,8 @@ from robustness.evaluation.study import Evaluation
 from robustness.studies.calibration import Calibration
 from tests import finished_runs
 from tests.made_records import made as written
+from tests.refusals import refused
+from tests.studies.conftest import table_of
 from tests.table_rows import estimate
 
 CORRUPTIONS = ('fog', 'contrast')
@@ -30,26 +29,21 @@ def made(directory: pathlib.Path, label: str, seed: int, **fields: np.ndarray) -
   generator = np.random.default_rng(seed)
   confidence = generator.random((ROWS, VIEWS)).astype(np.float32)
   right = generator.random((ROWS, VIEWS)) < confidence ** (1 + np.arange(VIEWS))
-  arrays = {
-    'rank': ~right,
-    'probability': np.where(right, confidence, 1 - confidence),
-    'confidence': confidence,
-    **fields,
-  }
+  probability = np.where(right, confidence, 1 - confidence)
+  arrays = {'rank': ~right, 'probability': probability, 'confidence': confidence, **fields}
   return written(directory / label, {name: value for name, value in arrays.items() if len(value)})
 
 
 def reduced(*evaluations: Evaluation, study: Calibration = STUDY) -> pd.DataFrame:
-  return assemble(study.reduce(evaluations, SHAPE).estimates)
+  return table_of(study, evaluations)
 
 
-def test_estimates_of_a_group_are_means_over_its_views(tmp_path: pathlib.Path) -> None:
+def test_estimates_of_a_group_are_means_over_its_views(tmp_path):
   results = reduced(made(tmp_path, 'only', 0))
   names = *calibration.QUANTITIES, 'overconfidence', 'accuracy', 'mean_confidence'
   for name in names:
-    by_view = select(results, name, corruption=..., severity=...).set_index(
-      ['corruption', 'severity']
-    )
+    rows = select(results, name, corruption=..., severity=...)
+    by_view = rows.set_index(['corruption', 'severity'])
     assert list(by_view.index) == [(name, s) for name in CORRUPTIONS for s in (1, 5)]
     views = by_view.value
     for expected, facets in (
@@ -62,34 +56,26 @@ def test_estimates_of_a_group_are_means_over_its_views(tmp_path: pathlib.Path) -
       assert name in names[-2:] or row.low <= row.value <= row.high
   assert estimate(results, 'only', 'ece', view='clean').low == 0, 'chance explains it'
   assert estimate(results, 'only', 'ece', severity=5).low > 0.1
-  leaning = [
-    estimate(results, 'only', 'overconfidence', **f).low
-    for f in ({'view': 'clean'}, {'severity': 5})
-  ]
+  views = {'view': 'clean'}, {'severity': 5}
+  leaning = [estimate(results, 'only', 'overconfidence', **facets).low for facets in views]
   assert leaning[0] < 0 < leaning[1]
 
 
-def test_values_by_view_are_those_of_its_predictions(tmp_path: pathlib.Path) -> None:
+def test_values_by_view_are_those_of_its_predictions(tmp_path):
   own = made(tmp_path, 'only', 0)
   results = reduced(own)
   confidence, right = own.records.table('confidence'), own.records.table('rank') == 0
-  views = [{'view': 'clean'}] + [
-    {'corruption': name, 'severity': severity} for name in CORRUPTIONS for severity in (1, 5)
-  ]
+  views = [{'corruption': name, 'severity': s} for name in CORRUPTIONS for s in (1, 5)]
+  views.insert(0, {'view': 'clean'})
   for view, facets in enumerate(views):
     p, y = confidence[:, view].astype(float), right[:, view]
-    expected = {
-      'accuracy': y.mean(),
-      'mean_confidence': p.mean(),
-      'overconfidence': p.mean() - y.mean(),
-      'brier': ((p - y) ** 2).mean(),
-    }
+    expected = {'accuracy': y.mean(), 'mean_confidence': p.mean(), 'brier': ((p - y) ** 2).mean()}
+    expected['overconfidence'] = p.mean() - y.mean()
     for name, value in expected.items():
       assert estimate(results, 'only', name, **facets).value == pytest.approx(value)
-    size, mean, accuracy = (
-      select(results, f'bin_{name}', bin=..., **facets).value.to_numpy()
-      for name in ('size', 'confidence', 'accuracy')
-    )
+    names = ('bin_size', 'bin_confidence', 'bin_accuracy')
+    of_bins = [select(results, name, bin=..., **facets).value.to_numpy() for name in names]
+    size, mean, accuracy = of_bins
     which = np.ceil(p * 15).clip(1, 15)
     np.testing.assert_array_equal(size, [(which == b).sum() for b in range(15, 0, -1)])
     np.testing.assert_allclose(size @ accuracy, y.sum())
@@ -104,23 +90,15 @@ def test_values_by_view_are_those_of_its_predictions(tmp_path: pathlib.Path) -> 
   assert set(results.quantity) == {quantity.name for quantity in STUDY.quantities}
 
 
-def test_differences_are_paired_and_those_of_a_classifier_from_itself_zero(
-  tmp_path: pathlib.Path,
-) -> None:
-  results = reduced(
-    *(made(tmp_path, label, seed) for label, seed in (('a', 0), ('b', 0), ('c', 1)))
-  )
+def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_none(tmp_path):
+  seeds = {'a': 0, 'b': 0, 'c': 1}
+  results = reduced(*(made(tmp_path, label, seed) for label, seed in seeds.items()))
   same, other = (estimate(results, label, 'brier', 'a', view='clean') for label in 'bc')
   assert (same.value, same.low, same.high) == (0, 0, 0)
   first, last = (estimate(results, label, 'brier', view='clean').value for label in 'ac')
   assert other.value == pytest.approx(last - first)
   assert other.low < other.value < other.high
-
-
-def test_a_mean_over_views_of_calibrated_classifiers_shows_no_difference(
-  tmp_path: pathlib.Path,
-) -> None:
-  """What debiasing leaves of chance is the same in every view: no mean makes it smaller."""
+  # What debiasing leaves of chance is the same in every view: no mean makes it smaller.
   study = dataclasses.replace(STUDY, severities=(1, 2, 3, 4, 5))
   generator = np.random.default_rng(0)
   evaluations = []
@@ -138,10 +116,8 @@ def stored(directory: pathlib.Path, made_here: Evaluation, clean: bool) -> Evalu
   """Writes the same predictions as those of stored images: a row for each image and view."""
   shown = range(VIEWS)[0 if clean else 1 :]
   parts = [(-1, 0), *((KNOWN.index(name), s) for name in CORRUPTIONS for s in (1, 5))]
-  fields = {
-    name: made_here.records.table(name)[:, shown].T.reshape(-1, 1)
-    for name in ('rank', 'probability', 'confidence')
-  }
+  table, names = made_here.records.table, ('rank', 'probability', 'confidence')
+  fields = {name: table(name)[:, shown].T.reshape(-1, 1) for name in names}
   columns = {
     'corruption': np.repeat([parts[view][0] for view in shown], ROWS),
     'severity': np.repeat([parts[view][1] for view in shown], ROWS),
@@ -151,9 +127,7 @@ def stored(directory: pathlib.Path, made_here: Evaluation, clean: bool) -> Evalu
 
 
 @pytest.mark.parametrize('clean', [True, False])
-def test_stored_images_are_scored_by_corruption_as_made_ones(
-  tmp_path: pathlib.Path, clean: bool
-) -> None:
+def test_stored_images_are_scored_by_corruption_as_made_ones(tmp_path, clean):
   """KNOWN orders contrast after fog; without stored clean images there is no clean group."""
   here = made(tmp_path, 'only', 0)
   expected = reduced(here)
@@ -166,7 +140,7 @@ def test_stored_images_are_scored_by_corruption_as_made_ones(
   assert len(select(results, 'ece', view='clean')) == clean
 
 
-def test_a_workdir_of_stored_images_is_scored_by_corruption_too(tmp_path: pathlib.Path) -> None:
+def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path):
   right = np.random.default_rng(0).random((30, 5)) > 0.4
   found = []
   for is_stored in (True, False):
@@ -175,25 +149,6 @@ def test_a_workdir_of_stored_images_is_scored_by_corruption_too(tmp_path: pathli
     found.append(assemble(scores.findings(scores.evaluations(tmp_path), tmp_path).estimates))
   pd.testing.assert_frame_equal(*found)
   assert estimate(found[0], 'net', 'ece', corruption='fog').n == 30
-
-
-def test_settings_of_made_images_are_refused_of_stored_ones() -> None:
-  with pytest.raises(InputError, match="quantize is 'floor'.*left out with source='stored'"):
-    Calibration(source='stored', quantize='floor')
-
-
-def test_records_without_confidence_are_refused_with_what_to_do(tmp_path: pathlib.Path) -> None:
-  old = made(tmp_path, 'old', 0, confidence=np.zeros(0))
-  with pytest.raises(InputError, match='run the same command again'):
-    STUDY.reduce([old], SHAPE)
-
-
-def test_a_workdir_must_be_given() -> None:
-  with pytest.raises(InputError, match=r"config\.predictions is ''"):
-    Calibration().prediction_scores({'predictions': '', 'part': '', 'seed': 0})
-
-
-def test_views_of_other_studies_are_rows_by_their_names(tmp_path: pathlib.Path) -> None:
   right = np.random.default_rng(0).random(40) > 0.4
   folder = finished_runs.write(tmp_path / 'run', {'net': right.tolist()})
   scores = STUDY.prediction_scores({'predictions': str(folder), 'part': '', 'seed': 0})
@@ -201,3 +156,12 @@ def test_views_of_other_studies_are_rows_by_their_names(tmp_path: pathlib.Path) 
   assert facets_of(results) == ['view', 'coverage', 'bin']
   row = estimate(results, 'net', 'ece', view='as stored')
   assert row.low <= row.value <= row.high and row.method == 'bootstrap'
+
+
+def test_what_cannot_be_scored_is_refused(tmp_path):
+  settings = {'source': 'stored', 'quantize': 'floor'}
+  refused("quantize is 'floor'.*left out with source='stored'", Calibration, **settings)
+  old = made(tmp_path, 'old', 0, confidence=np.zeros(0))
+  refused('run the same command again', STUDY.reduce, [old], SHAPE)
+  config = {'predictions': '', 'part': '', 'seed': 0}
+  refused(r"config\.predictions is ''", Calibration().prediction_scores, config)

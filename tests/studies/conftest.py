@@ -1,18 +1,18 @@
 """Records of two small networks; the first is right on most of the clean rows."""
 
-from __future__ import annotations
-
-import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import linen as nn
 
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
+from robustness.estimates.table import assemble
+from robustness.evaluation import one_view
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation, Study
@@ -57,31 +57,36 @@ def rows() -> ArrayRows:
 
 
 @pytest.fixture
-def evaluate(tmp_path: pathlib.Path) -> Evaluate:
+def evaluate(tmp_path):
   """Returns a function from a study to evaluations of 'first' and 'second' (or only the first)."""
 
-  def run(
-    study: Study, labels: tuple[str, ...] = ('first', 'second'), name: str = 'records'
-  ) -> list[Evaluation]:
-    done = []
-    for seed, label in enumerate(labels):
-      network = classifier(label, seed)
-      evaluator = Evaluator(
-        network,
-        study.views(SHAPE),
-        random_keys.stream(0, study.name),
-        MeshParallel(jax.devices()[:2]),
-        network.select_layers(study.layers),
-      )
-      records = Records(tmp_path / name / label, evaluator.layout(COUNT, 16, 7), {'seed': seed})
-      evaluator.evaluate(rows(), records)
-      done.append(Evaluation(label, records))
-    return done
+  def run(study: Study, labels=('first', 'second'), name='records') -> list[Evaluation]:
+    return [
+      Evaluation(label, recorded(tmp_path / name / label, study, classifier(label, seed), rows()))
+      for seed, label in enumerate(labels)
+    ]
 
   return run
 
 
-def table(evaluation: Evaluation, field: str) -> np.ndarray:
-  """A field of raw records as one array [rows, views]."""
-  records = evaluation.records
-  return np.stack([records.column(field, view) for view in range(records.layout.num_views)], 1)
+def recorded(folder, study, network, rows, parallel=None, layout=(16, 7), identity=None) -> Records:
+  """Records of a classifier, or of images alone, by default on two devices."""
+  outputs = network.select_outputs(study.outputs) if network else ()
+  views, stream = study.views(rows.image_shape), random_keys.stream(0, study.stream)
+  layers = network.select_layers(study.layers) if network else ()
+  parallel = parallel or MeshParallel(jax.devices()[:2])
+  evaluator = Evaluator(network, views, stream, parallel, layers, outputs)
+  records = Records(folder, evaluator.layout(rows.num_examples, *layout), identity or {})
+  evaluator.evaluate(rows, records)
+  return records
+
+
+def table_of(study: Study, evaluations: Sequence[Evaluation], shape=SHAPE) -> pd.DataFrame:
+  """The table of results of some records."""
+  return assemble(study.reduce(evaluations, shape).estimates)
+
+
+def shown(study: Study, image: np.ndarray, view: int, example: int = 3) -> np.ndarray:
+  """An image as a view shows it, with the draws of an example."""
+  row = {'image': image, 'example_id': np.int32(example)}
+  return one_view.show(study, row, view, random_keys.stream(0, study.stream))

@@ -1,36 +1,25 @@
 """The study `corruption_spectrum`: plain NumPy on the shown images, and published magnitudes."""
 
-from __future__ import annotations
-
-import importlib.util
-import pathlib
-
 import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 from robustness.config import experiment
-from robustness.core import random_keys
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.estimates.table import assemble, select
-from robustness.evaluation.records import Records
-from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.fourier.filters import high_pass
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
-from robustness.results import Results
 from robustness.studies.corruption_spectrum import CorruptionSpectrum
-from tests.end_to_end import runs
+from tests.refusals import refused
+from tests.studies.conftest import recorded, shown
 from tests.table_rows import estimate
 
 SHAPE, COUNT = (32, 32, 3), 11
-SMALL = CorruptionSpectrum(
-  corruptions=('contrast', 'gaussian_noise', 'brightness'), severities=(1, 3)
-)
-KEY = random_keys.stream(0, 'corruption_spectrum')
+CHOSEN = ('contrast', 'gaussian_noise', 'brightness')
+SMALL = CorruptionSpectrum(corruptions=CHOSEN, severities=(1, 3))
 
 
 def rows(count: int = COUNT) -> ArrayRows:
@@ -44,36 +33,17 @@ def rows(count: int = COUNT) -> ArrayRows:
   return ArrayRows(images, np.zeros(count, int), ('any',))
 
 
-def reduced(
-  study: CorruptionSpectrum,
-  directory: pathlib.Path,
-  parallel=None,
-  batch_size: int = 4,
-  chunk: int = 3,
-) -> Findings:
-  evaluator = Evaluator(None, study.views(SHAPE), KEY, parallel or MeshParallel(jax.devices()[:1]))
-  records = Records(directory, evaluator.layout(COUNT, batch_size, chunk), {})
-  evaluator.evaluate(rows(), records)
+def reduced(study: CorruptionSpectrum, folder, parallel=None, layout=(4, 3)) -> Findings:
+  parallel = parallel or MeshParallel(jax.devices()[:1])
+  records = recorded(folder, study, None, rows(), parallel, layout)
   return study.reduce([Evaluation('images', records)], SHAPE)
 
 
 def by_hand(study: CorruptionSpectrum) -> np.ndarray:
   """C(x) - x of every view and image (the image itself in the clean view), [V, N, H, W, C]."""
-  views = study.views(SHAPE)
-  show = jax.jit(
-    jax.vmap(
-      lambda e, x, i, p: views.show(random_keys.for_example(KEY, e, i), {'image': x}, p),
-      (0, 0, None, None),
-    )
-  )
-  images = rows().images
-  shown = [
-    np.asarray(
-      show(np.arange(COUNT), images, views.ids[v], {k: p[v] for k, p in views.parameters.items()})
-    )
-    for v in range(len(views))
-  ]
-  return np.stack([shown[0], *(x - images for x in shown[1:])]).astype(float)
+  images, views = rows().images, range(len(study.views(SHAPE)))
+  every = [[shown(study, x, view, e) for e, x in enumerate(images)] for view in views]
+  return np.stack([every[0], *(np.array(own) - images for own in every[1:])]).astype(float)
 
 
 def table_of(findings: Findings) -> pd.DataFrame:
@@ -86,7 +56,7 @@ def grid(table: pd.DataFrame, quantity: str) -> np.ndarray:
   return rows.value.to_numpy().reshape(rows.corruption.nunique(), -1)
 
 
-def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path: pathlib.Path) -> None:
+def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path):
   findings, change = reduced(SMALL, tmp_path), by_hand(SMALL)
   table = table_of(findings)
   spectra = np.abs(np.fft.fft2(change, axes=(2, 3), norm='ortho'))
@@ -99,9 +69,8 @@ def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path: pathlib.Path)
   with np.errstate(invalid='ignore'):
     fraction = high / energy
   expected = np.nanmean(fraction, 1)
-  np.testing.assert_allclose(
-    grid(table, 'high_frequency_fraction').ravel(), expected[1:], rtol=1e-4
-  )
+  shares = grid(table, 'high_frequency_fraction').ravel()
+  np.testing.assert_allclose(shares, expected[1:], rtol=1e-4)
   own = estimate(table, 'images', 'clean_high_frequency_fraction')
   assert own.value == pytest.approx(expected[0], rel=1e-4) and own.n == COUNT - 1
   contrast = estimate(table, 'images', 'high_frequency_fraction', corruption='contrast')
@@ -116,7 +85,7 @@ def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path: pathlib.Path)
   assert findings.tables['high pass'].rows == [[3, 3, high_pass(32, 32, 27).mean()]]
 
 
-def test_amplitudes_by_radius_are_means_over_rings(tmp_path: pathlib.Path) -> None:
+def test_amplitudes_by_radius_are_means_over_rings(tmp_path):
   table, change = table_of(reduced(SMALL, tmp_path)), by_hand(SMALL)
   spectra = np.abs(np.fft.fft2(change, axes=(2, 3), norm='ortho')).mean(-1)
   f = np.fft.fftfreq(32, 1 / 32)
@@ -136,18 +105,15 @@ def test_amplitudes_by_radius_are_means_over_rings(tmp_path: pathlib.Path) -> No
   ('create', 'batch_size', 'chunk'),
   [(MeshParallel, 16, 7), (lambda: MeshParallel(jax.devices()[:3]), 6, 2), (PmapParallel, 8, 4)],
 )
-def test_totals_are_the_same_for_any_cut_and_devices(
-  create, batch_size: int, chunk: int, tmp_path: pathlib.Path
-) -> None:
+def test_totals_are_the_same_for_any_cut_and_devices(create, batch_size, chunk, tmp_path):
   """Bit for bit, as these corruptions round in one way; what is measured by row, to rounding.
 
   JAX 0.12 rounds a few coefficients of a spectrum by the shape of the step, by up to 3e-6.
   """
-  study = CorruptionSpectrum(
-    corruptions=('gaussian_noise', 'brightness', 'saturate'), severities=(1, 3)
-  )
+  chosen = ('gaussian_noise', 'brightness', 'saturate')
+  study = CorruptionSpectrum(corruptions=chosen, severities=(1, 3))
   first = reduced(study, tmp_path / 'first')
-  other = reduced(study, tmp_path / 'other', create(), batch_size, chunk)
+  other = reduced(study, tmp_path / 'other', create(), (batch_size, chunk))
   rounding = 0 if jax.__version_info__ < (0, 11) else 1e-5
   for name in ('clean_spectrum', 'spectrum'):
     np.testing.assert_allclose(other.arrays[name], first.arrays[name], rounding, err_msg=name)
@@ -156,7 +122,7 @@ def test_totals_are_the_same_for_any_cut_and_devices(
     np.testing.assert_allclose(tables[1][end], tables[0][end], rtol=1e-5, atol=1e-7, err_msg=end)
 
 
-def test_named_conventions(tmp_path: pathlib.Path) -> None:
+def test_named_conventions(tmp_path):
   settings = {'corruptions': ('contrast',), 'severities': (2,)}
   plain = reduced(CorruptionSpectrum(**settings), tmp_path / 'plain')
   scaled = reduced(CorruptionSpectrum(**settings, normalisation='sum'), tmp_path / 'sum')
@@ -170,81 +136,6 @@ def test_named_conventions(tmp_path: pathlib.Path) -> None:
   assert shares[0] > shares[1]
 
 
-def test_a_bandwidth_that_does_not_fit_is_refused_before_anything_runs() -> None:
-  with pytest.raises(InputError, match='takes an odd number'):
-    CorruptionSpectrum(bandwidth=26).views(SHAPE)
-
-
-def test_a_classifier_in_its_config_is_refused() -> None:
-  with pytest.raises(InputError, match='corruption_spectrum measures images alone'):
-    experiment.from_config(
-      {'study': {'name': 'corruption_spectrum'}, 'classifier': {'name': 'small_cnn'}}
-    )
-
-
-def checked(workdir: pathlib.Path, results: Results, corruptions: int, side: int) -> None:
-  assert results.classifier == {'label': 'images', 'note': 'no classifier is used'}
-  assert results.arrays['spectrum'].shape == (corruptions, 2, side, side)
-  radial, share = 'radial_amplitude_corruption_radius', 'high_frequency_fraction_corruption'
-  for name in ('spectra', radial, share, 'gallery'):
-    assert (workdir / 'figures' / f'{name}.png').stat().st_size > 0
-  assert 'no classifier is used' in (workdir / 'report.html').read_text()
-  pd.testing.assert_frame_equal(Results.read(workdir).table, results.table)
-
-
-@pytest.mark.slow
-def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
-  config = runs.shrunk(
-    'corruption_spectrum',
-    'digits',
-    {'study.corruptions': ('gaussian_noise', 'brightness'), 'study.severities': (1, 5)},
-  )
-  results = runs.run(config, tmp_path / 'run')
-  checked(tmp_path / 'run', results, 2, 28)
-  times = runs.shard_times(tmp_path / 'run')
-  runs.run(config, tmp_path / 'run')
-  assert runs.shard_times(tmp_path / 'run') == times
-
-
-@pytest.mark.slow
-def test_the_config_of_cifar10_runs_end_to_end(
-  cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-  """And the shares of high frequency are of the order that the released generator has on a
-  photograph: .71, .55, .10 and .01."""
-  config = runs.shrunk(
-    'corruption_spectrum',
-    'cifar10',
-    {
-      'study.corruptions': ('gaussian_noise', 'gaussian_blur', 'contrast', 'brightness'),
-      'study.severities': (1, 5),
-      'data.data_dir': str(cifar10_dir),
-    },
-  )
-  results = runs.run(config, tmp_path / 'run')
-  checked(tmp_path / 'run', results, 4, 32)
-  for name, low, high in (
-    ('gaussian_noise', 0.68, 0.73),
-    ('gaussian_blur', 0.4, 0.7),
-    ('contrast', 0.03, 0.2),
-    ('brightness', 0.001, 0.03),
-  ):
-    row = estimate(results.table, 'images', 'high_frequency_fraction', corruption=name)
-    assert low < row.value < high, name
-
-
-@pytest.mark.slow
-def test_the_config_of_imagenet_runs_end_to_end(tmp_path: pathlib.Path) -> None:
-  if importlib.util.find_spec('foolbox') is None:
-    pytest.skip("needs pip install '.[imagenet]'")
-  config = runs.shrunk(
-    'corruption_spectrum',
-    'imagenet',
-    {
-      'study.corruptions': ('brightness', 'contrast'),
-      'study.severities': (1, 5),
-      'data.num_images': 3,
-      'batch_size': 8,
-    },
-  )
-  checked(tmp_path / 'run', runs.run(config, tmp_path / 'run'), 2, 224)
+def test_a_classifier_in_its_config_is_refused():
+  config = {'study': {'name': 'corruption_spectrum'}, 'classifier': {'name': 'small_cnn'}}
+  refused('corruption_spectrum measures images alone', experiment.from_config, config)

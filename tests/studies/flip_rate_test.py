@@ -1,9 +1,5 @@
 """The study `flip_rate`: frames with the same draws, rates by hand, ratios, and a whole run."""
 
-from __future__ import annotations
-
-import pathlib
-
 import numpy as np
 import pytest
 
@@ -11,19 +7,19 @@ from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.corruptions import corrupt
-from robustness.estimates.table import assemble, select
+from robustness.estimates.table import assemble
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.studies.flip_rate import FlipRate
-from tests.end_to_end import runs
 from tests.made_records import made
+from tests.studies.conftest import table_of
 from tests.table_rows import estimate
 
 SHAPE = (8, 8, 3)
 STUDY = FlipRate(corruptions=('gaussian_noise', 'brightness'), frames=3, lowest=1.0, highest=2.0)
 
 
-def test_frames_of_a_sequence_have_the_same_draws(tmp_path: pathlib.Path) -> None:
+def test_frames_of_a_sequence_have_the_same_draws(tmp_path):
   image = np.full((1, *SHAPE), 0.5, np.float32)
   views = STUDY.views(SHAPE)
   assert len(views) == 6 and len(set(views.ids.tolist())) == 6
@@ -41,22 +37,16 @@ def test_frames_of_a_sequence_have_the_same_draws(tmp_path: pathlib.Path) -> Non
   np.testing.assert_allclose(noise[0], corrupt(key, image[0], 'gaussian_noise', 1) - 0.5, atol=1e-6)
 
 
-def test_rates_and_ratio_by_hand(tmp_path: pathlib.Path) -> None:
+def test_rates_and_ratio_by_hand(tmp_path):
   first = np.array([[0, 1, 1, 2, 2, 2], [3, 4, 5, 6, 6, 7]])  # 3 of 4, and 1 of 4
   second = np.array([[0, 0, 0, 2, 1, 2], [3, 3, 5, 6, 6, 6]])  # 1 of 4, and 2 of 4
-  evaluations = [
-    made(tmp_path / 'a', {'prediction': first}),
-    made(tmp_path / 'b', {'prediction': second}),
-  ]
-  table = assemble(STUDY.reduce(evaluations, SHAPE).estimates)
+  evaluations = [made(tmp_path / k, {'prediction': v}) for k, v in (('a', first), ('b', second))]
+  table = table_of(STUDY, evaluations)
   assert STUDY.names == ('gaussian_noise', 'brightness')
   assert estimate(table, 'a', 'flip_rate', corruption='gaussian_noise').value == 0.75
   assert estimate(table, 'a', 'flip_rate', corruption='brightness').value == 0.25
-  places = [
-    estimate(table, 'a', 'flip_rate', corruption=name, frame=frame).value
-    for name in STUDY.names
-    for frame in (1, 2)
-  ]
+  names = [{'corruption': name, 'frame': frame} for name in STUDY.names for frame in (1, 2)]
+  places = [estimate(table, 'a', 'flip_rate', **facets).value for facets in names]
   assert places == [1, 0.5, 0, 0.5]
   whole = estimate(table, 'a', 'flip_rate')
   assert (whole.value, whole.n) == (0.5, 2)
@@ -70,27 +60,15 @@ def test_rates_and_ratio_by_hand(tmp_path: pathlib.Path) -> None:
   assert np.isnan(ratio.value) and '0 in gaussian_noise, brightness' in ratio.note
 
 
-def test_rates_differ_by_pairs_of_sequences(tmp_path: pathlib.Path) -> None:
+def test_rates_differ_by_pairs_of_sequences(tmp_path):
   """A second network that flips once more in each image: the rates' own intervals overlap."""
   rng = np.random.default_rng(0)
   first = np.cumsum(rng.integers(0, 2, (60, 6)) * [0, 1, 0, 0, 1, 0], axis=1)
   second = first + [0, 0, 1, 0, 0, 0]
-  evaluations = [
-    made(tmp_path / 'a', {'prediction': first}),
-    made(tmp_path / 'b', {'prediction': second}),
-  ]
-  table = assemble(STUDY.reduce(evaluations, SHAPE).estimates)
+  evaluations = [made(tmp_path / k, {'prediction': v}) for k, v in (('a', first), ('b', second))]
+  table = table_of(STUDY, evaluations)
   rates = [estimate(table, label, 'flip_rate').value for label in 'ab']
   difference = estimate(table, 'b', 'flip_rate', 'a')
   assert difference.value == pytest.approx(rates[1] - rates[0]) == 0.25
   assert difference.low > 0 and difference.high - difference.low < 0.2
   assert difference.method == 'bonett-price'
-
-
-@pytest.mark.slow
-def test_the_config_runs_end_to_end(tmp_path: pathlib.Path) -> None:
-  changes = {'study.corruptions': ('brightness', 'ripple'), 'study.frames': 3}
-  results = runs.run(runs.shrunk('flip_rate', 'digits', changes), tmp_path)
-  places = select(results.table, 'flip_rate', corruption=..., frame=...)
-  assert len(places) == 2 * 2 * 2
-  assert (tmp_path / 'figures' / 'flip_rate_corruption.png').stat().st_size > 0

@@ -1,7 +1,5 @@
 """The Fourier attack: frequencies chosen on other images, queries added up, finished maps read."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 
@@ -10,7 +8,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from robustness.core.errors import InputError
 from robustness.estimates.means import arrays
 from robustness.estimates.quantity import ERROR
 from robustness.estimates.table import assemble, select
@@ -18,7 +15,8 @@ from robustness.results import Results
 from robustness.studies import fourier_attack, fourier_heatmap, fourier_preview
 from tests.end_to_end import runs
 from tests.networks import SHAPE
-from tests.studies.conftest import Evaluate, rows
+from tests.refusals import refused
+from tests.studies.conftest import rows, table_of
 from tests.table_rows import estimate
 
 STUDY = fourier_attack.FourierAttack(norm=1.0, queries=3)
@@ -29,9 +27,9 @@ def waves(results: pd.DataFrame, label: str) -> pd.DataFrame:
   return found[found.classifier == label].sort_values('queries')
 
 
-def test_half_of_the_images_choose_and_the_others_are_measured(evaluate: Evaluate) -> None:
+def test_half_of_the_images_choose_and_the_others_are_measured_beside_the_clean_view(evaluate):
   evaluations = evaluate(STUDY)
-  results = assemble(STUDY.reduce(evaluations, SHAPE).estimates)
+  results = table_of(STUDY, evaluations)
   frequencies = STUDY._frequencies(SHAPE)
   assert len(STUDY.views(SHAPE)) == 1 + len(frequencies)
   answers = {}
@@ -55,18 +53,12 @@ def test_half_of_the_images_choose_and_the_others_are_measured(evaluate: Evaluat
     only = int((second & ~first).sum()), int((first & ~second).sum())
     assert row.value == pytest.approx((only[0] - only[1]) / len(first))
     assert row.p == pytest.approx(stats.binomtest(only[0], max(1, sum(only))).pvalue)
-
-
-def test_the_clean_view_is_told_apart(evaluate: Evaluate) -> None:
   names, groups = STUDY.view_table(SHAPE).names, STUDY.view_table(SHAPE).groups
   views = STUDY.views(SHAPE)
-  assert names[0] == 'clean' and names[1:] == [
-    f'fy={y}, fx={x}'
-    for y, x in zip(views.parameters['fy'][1:], views.parameters['fx'][1:], strict=True)
-  ]
+  places = zip(views.parameters['fy'][1:], views.parameters['fx'][1:], strict=True)
+  assert list(names) == ['clean', *(f'fy={y}, fx={x}' for y, x in places)]
   assert groups == {'clean': [0], 'all frequencies': list(range(1, len(views)))}
-  (evaluation,) = evaluate(STUDY, ('first',))
-  assert STUDY.by_row(evaluation.records, SHAPE).clean == 0
+  assert STUDY.by_row(evaluations[0].records, SHAPE).clean == 0
 
 
 def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
@@ -80,7 +72,7 @@ def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
   return str(directory)
 
 
-def test_a_finished_map_names_the_frequencies(evaluate: Evaluate, tmp_path: pathlib.Path) -> None:
+def test_a_finished_map_names_the_frequencies(evaluate, tmp_path):
   whole = fourier_heatmap.FourierHeatmap().frequencies(SHAPE)
   expected = [whole.cell[4, 3], whole.cell[3, 2], whole.cell[1, 1]]
   errors = np.zeros(len(whole))
@@ -99,43 +91,22 @@ def test_a_finished_map_names_the_frequencies(evaluate: Evaluate, tmp_path: path
   assert study.facts['heat_map_sha256'] != other.facts['heat_map_sha256']
 
 
-def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path: pathlib.Path) -> None:
+def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
   data = rows()
   same = {k: v for k, v in data.description.items() if k != 'image_shape'}
   study = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'same', np.zeros(16), **same))
-  with pytest.raises(InputError, match='very images of this run'):
-    study.check(data, {})
-  with pytest.raises(InputError, match='6 × 5 pixels; these are 8 × 8'):
-    study.views((8, 8, 3))
+  refused('very images of this run', study.check, data, {})
+  refused('6 × 5 pixels; these are 8 × 8', study.views, (8, 8, 3))
   Results('accuracy', {'label': 'any'}, {}, {}).write(tmp_path / 'other')
   other = dataclasses.replace(STUDY, heat_map=str(tmp_path / 'other'))
-  with pytest.raises(InputError, match='study accuracy without errors by frequency: give'):
-    other.views(SHAPE)
-  with pytest.raises(InputError, match=r'no results\.json'):
-    fourier_preview.FourierPreview(heat_map=str(tmp_path / 'none')).views(SHAPE)
-
-
-def test_more_queries_than_frequencies_are_refused() -> None:
-  with pytest.raises(InputError, match=r'queries is 99; it must be at most \d+'):
-    fourier_attack.FourierAttack(queries=99).views(SHAPE)
-
-
-@pytest.mark.slow
-def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
-  config = runs.shrunk('fourier_attack', 'digits', {'study.queries': 3})
-  results = runs.run(config, tmp_path / 'run')
-  for name in ('error_queries', 'sample_images'):
-    assert (tmp_path / 'run/figures' / f'{name}.png').stat().st_size > 0
-  errors = select(results.table, 'error', queries=...)
-  assert len(errors) == 6 and set(errors.n) == {12}
-  assert (errors.sort_values('queries').groupby('classifier').value.diff().dropna() >= 0).all()
+  refused('study accuracy without errors by frequency: give', other.views, SHAPE)
+  preview = fourier_preview.FourierPreview(heat_map=str(tmp_path / 'none'))
+  refused(r'no results\.json', preview.views, SHAPE)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
-def test_the_config_of_cifar10_runs_on_a_finished_heat_map(
-  cifar10_dir: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_the_config_of_cifar10_runs_on_a_finished_heat_map(cifar10_dir, tmp_path):
   """Two draws of 24 images: those that both hold are left out."""
   weights = runs.save_weights(tmp_path / 'weights.safetensors', 'resnet20')
   common = {'classifier.weights': weights, 'data.data_dir': str(cifar10_dir)}
@@ -147,8 +118,7 @@ def test_the_config_of_cifar10_runs_on_a_finished_heat_map(
   label = results.table.classifier[0]
   assert 20 <= estimate(results.table, label, 'error', queries=2).n <= 24
   config.seed = 0
-  with pytest.raises(InputError, match='very images of this run'):
-    runs.run(config, tmp_path / 'same')
+  refused('very images of this run', runs.run, config, tmp_path / 'same')
   preview = {k: v for k, v in changes.items() if k != 'study.queries'}
   results = runs.run(runs.shrunk('fourier_preview', 'cifar10', preview), tmp_path / 'preview')
   by_frequency = {'frequency_y': ..., 'frequency_x': ...}

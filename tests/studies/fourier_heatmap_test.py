@@ -1,7 +1,5 @@
 """The heat map's table against plain NumPy on the raw records, and what its views promise."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -10,7 +8,6 @@ import pytest
 from scipy import stats
 
 from robustness.core import random_keys
-from robustness.core.errors import InputError
 from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation, Findings
@@ -19,7 +16,8 @@ from robustness.fourier.maps import centred_map
 from robustness.results import Results
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import SHAPE, tiny_rows
-from tests.studies.conftest import COUNT, Evaluate, table
+from tests.studies import conftest
+from tests.studies.conftest import COUNT, table_of
 from tests.table_rows import estimate
 
 STUDY = FourierHeatmap(norm=1.5, top_k=2)
@@ -28,20 +26,14 @@ AXIS_Y, AXIS_X = np.arange(HEIGHT) - HEIGHT // 2, np.arange(WIDTH) - WIDTH // 2
 
 
 def shown(study: FourierHeatmap, view: int, example: int) -> np.ndarray:
-  views, rows = study.views(SHAPE), tiny_rows(COUNT)
-  key = random_keys.for_example(random_keys.stream(0, study.name), example, views.ids[view])
-  parameters = {name: values[view] for name, values in views.parameters.items()}
-  return np.asarray(views.show(key, {'image': rows.images[example]}, parameters))
+  return conftest.shown(study, tiny_rows(COUNT).images[example], view, example)
 
 
 def by_frequency(study: FourierHeatmap, values: np.ndarray) -> np.ndarray:
   """Puts [views] on the map by looking every cell's frequency, or its mirror, up by hand."""
   views = study.views(SHAPE).parameters
-  place = {
-    (int(y) % HEIGHT, int(x) % WIDTH): v
-    for v, (y, x) in enumerate(zip(views['fy'], views['fx'], strict=True))
-    if v != CLEAN
-  }
+  waves = enumerate(zip(views['fy'], views['fx'], strict=True))
+  place = {(int(y) % HEIGHT, int(x) % WIDTH): v for v, (y, x) in waves if v != CLEAN}
 
   def look_up(y: int, x: int) -> int:
     own, mirror = (y % HEIGHT, x % WIDTH), (-y % HEIGHT, -x % WIDTH)
@@ -51,7 +43,7 @@ def by_frequency(study: FourierHeatmap, values: np.ndarray) -> np.ndarray:
 
 
 def reduced(study: FourierHeatmap, evaluations: list[Evaluation]) -> Results:
-  table = assemble(study.reduce(evaluations, SHAPE).estimates)
+  table = table_of(study, evaluations)
   described = {'image_shape': list(SHAPE)}
   return Results(study.name, {}, described, study.describe(), table=table)
 
@@ -60,10 +52,10 @@ def drawn(results: Results, *args: Any, **facets: Any) -> np.ndarray:
   return centred_map(results, *args, **facets)[2]
 
 
-def test_error_maps_are_counts_of_the_raw_records(evaluate: Evaluate) -> None:
+def test_error_maps_are_counts_of_the_records_and_a_frequency_and_its_mirror_one_trial(evaluate):
   (only,) = evaluate(STUDY, ('first',))
   results = reduced(STUDY, [only])
-  rank = table(only, 'rank')
+  rank = only.records.table('rank')
   for k, name in ((1, 'error'), (2, 'top2_error')):
     wrong = (rank >= k).sum(0)
     values = drawn(results, name, 'first')
@@ -75,18 +67,24 @@ def test_error_maps_are_counts_of_the_raw_records(evaluate: Evaluate) -> None:
     clean = estimate(results.table, 'first', f'clean_{name}')
     assert (clean.value, clean.n) == (wrong[CLEAN] / COUNT, COUNT)
     assert len(np.unique(values)) > 3, 'a map without structure would show nothing'
+  # Korn and Graubard's interval of images whose trials are the frequencies, not the cells.
+  frequencies = STUDY.frequencies(SHAPE)
+  cells = np.bincount(frequencies.cell.ravel())
+  share = (rank[:, 1:] > 0) @ cells / cells.sum()
+  trials = cells.sum() ** 2 / (cells**2).sum()
+  row = estimate(results.table, 'first', 'error')
+  expected = korn_graubard(share.mean(), share.std(ddof=1), COUNT, trials)
+  assert (row.low, row.high) == pytest.approx(expected)
+  assert trials <= len(frequencies) < frequencies.cell.size
 
 
-def test_difference_map_and_its_significance_against_scipy(evaluate: Evaluate) -> None:
+def test_difference_map_and_its_significance_against_scipy(evaluate):
   first, second = evaluate(STUDY)
-  right = [table(e, 'rank') == 0 for e in (first, second)]
+  right = [e.records.table('rank') == 0 for e in (first, second)]
   b, c = (right[0] & ~right[1]).sum(0), (~right[0] & right[1]).sum(0)
-  p = np.array(
-    [
-      stats.binomtest(int(x), int(x + y)).pvalue if x + y else 1.0
-      for x, y in zip(b, c, strict=True)
-    ]
-  )
+  pairs = zip(b, c, strict=True)
+  p = [stats.binomtest(int(x), int(x + y)).pvalue if x + y else 1.0 for x, y in pairs]
+  p = np.array(p)
   adjusted = stats.false_discovery_control(p[CLEAN + 1 :])
   study = dataclasses.replace(STUDY, false_discovery_rate=float(np.median(adjusted)) + 1e-9)
   results = reduced(study, [first, second])
@@ -103,7 +101,7 @@ def test_difference_map_and_its_significance_against_scipy(evaluate: Evaluate) -
     assert row.note.startswith(f'{count} of {len(significant)} frequencies, at')
 
 
-def test_means_over_frequencies_weigh_every_cell_once(evaluate: Evaluate) -> None:
+def test_means_over_frequencies_weigh_every_cell_once_and_waves_are_drawn_beside_them(evaluate):
   results = reduced(STUDY, evaluate(STUDY))
   distance = np.hypot(AXIS_Y[:, None], AXIS_X)
   nyquist = min(HEIGHT, WIDTH) / 2
@@ -122,9 +120,17 @@ def test_means_over_frequencies_weigh_every_cell_once(evaluate: Evaluate) -> Non
       assert row.value == pytest.approx(errors[mask].mean()), (facet, value)
   radii = select(results.table, 'error', radius=...)
   assert set(radii.radius) == set(np.rint(distance).astype(int).ravel())
+  results.quantities = STUDY.quantities
+  key = random_keys.stream(0, STUDY.name)
+  results.arrays = STUDY.sample_arrays(tiny_rows(COUNT), key, Findings())
+  figures = STUDY.figures(results)
+  assert {'error_frequency_y_frequency_x', 'sample_images', 'basis'} < set(figures)
+  assert all('norm 1.5' in caption for name, (_, caption) in figures.items() if name != 'basis')
+  titles = [axes.get_title() for axes in figures['sample_images'][0].axes]
+  assert titles == ['clean', '(−1, −1)', '(−2, −2)']
 
 
-def test_bands_that_the_window_cuts_say_so(evaluate: Evaluate) -> None:
+def test_bands_that_the_window_cuts_say_so(evaluate):
   window = dataclasses.replace(STUDY, window=1)
   whole, cut = (s.reduce(evaluate(s, name=f'bands{s.window}'), SHAPE) for s in (STUDY, window))
   cells = {row[0]: row[1:] for row in cut.tables['bands'].rows}
@@ -137,111 +143,61 @@ def test_bands_that_the_window_cuts_say_so(evaluate: Evaluate) -> None:
   assert not rows[rows['quantity'] == 'error'].note.any(), 'nothing is cut of a whole map'
 
 
-def test_a_frequency_and_its_mirror_are_one_trial(evaluate: Evaluate) -> None:
-  """Korn and Graubard's interval of images whose trials are the frequencies, not the cells."""
-  evaluation = evaluate(STUDY)[0]
-  frequencies = STUDY.frequencies(SHAPE)
-  cells = np.bincount(frequencies.cell.ravel())
-  share = (table(evaluation, 'rank')[:, 1:] > 0) @ cells / cells.sum()
-  trials = cells.sum() ** 2 / (cells**2).sum()
-  row = estimate(reduced(STUDY, [evaluation]).table, 'first', 'error')
-  expected = korn_graubard(share.mean(), share.std(ddof=1), COUNT, trials)
-  assert (row.low, row.high) == pytest.approx(expected)
-  assert trials <= len(frequencies) < frequencies.cell.size
-
-
-def test_layer_maps_are_means_of_the_records(evaluate: Evaluate) -> None:
+def test_layer_maps_are_means_of_the_records(evaluate):
   study = dataclasses.replace(STUDY, layers=('stages',))
   (only,) = evaluate(study, ('first',))
   results = reduced(study, [only])
   for layer in ('stage1', 'logits'):
-    change = table(only, f'layer_change/{layer}').astype(np.float64)
-    values, high = (
-      drawn(results, 'layer_change', 'first', '', column, layer=layer)
-      for column in ('value', 'high')
-    )
+    change = only.records.table(f'layer_change/{layer}').astype(np.float64)
+    ends = ('value', 'high')
+    values, high = (drawn(results, 'layer_change', 'first', '', e, layer=layer) for e in ends)
     np.testing.assert_allclose(values, by_frequency(study, change.mean(0)), rtol=1e-6)
     spread = stats.t.ppf(0.975, COUNT - 1) * change.std(0, ddof=1) / np.sqrt(COUNT)
     np.testing.assert_allclose(high, by_frequency(study, change.mean(0) + spread), rtol=1e-4)
 
 
-def test_a_window_is_the_cut_of_the_full_map(evaluate: Evaluate) -> None:
+def test_a_window_is_the_cut_of_the_full_map(evaluate):
   window = dataclasses.replace(STUDY, window=3)
   full, cut = (reduced(s, evaluate(s, name=f'window{s.window}')) for s in (STUDY, window))
-  rows = slice(HEIGHT // 2 - 1, HEIGHT // 2 + 2)
-  columns = slice(WIDTH // 2 - 1, WIDTH // 2 + 2)
+  rows, columns = (slice(side // 2 - 1, side // 2 + 2) for side in (HEIGHT, WIDTH))
   pair = ('error', 'second', 'first')
   for chosen in (('error', 'first'), ('error', 'second'), ('top2_error', 'first'), pair):
     np.testing.assert_array_equal(drawn(cut, *chosen), drawn(full, *chosen)[rows, columns])
 
 
-def test_view_ids_are_distinct_and_the_clean_view_is_the_image() -> None:
+def test_view_ids_are_distinct_and_illustrations_are_what_was_shown():
   views = STUDY.views(SHAPE)
   assert len(np.unique(views.ids)) == len(views) == 1 + len(STUDY.frequencies(SHAPE))
   np.testing.assert_array_equal(shown(STUDY, CLEAN, 3), tiny_rows(COUNT).images[3])
-
-
-@pytest.mark.parametrize('phase', ['reference', 'cosine'])
-def test_perturbation_is_plus_or_minus_v_times_the_basis(phase: str) -> None:
-  study = dataclasses.replace(STUDY, phase=phase)
-  views, images = study.views(SHAPE), tiny_rows(COUNT).images
-  signs = []
-  for view in range(1, len(views)):
-    wave = np.asarray(
-      basis_image(views.parameters['fy'][view], views.parameters['fx'][view], HEIGHT, WIDTH, phase)
-    )
-    for example in range(3):
-      added = shown(study, view, example) - images[example]
-      sign = np.sign((added * wave[..., None]).sum((0, 1)))
-      np.testing.assert_allclose(added, 1.5 * wave[..., None] * sign, atol=1e-5)
-      signs.append(sign)
-  counts = np.unique(np.stack(signs), axis=0)
-  assert len(counts) == 8, 'every combination of signs over the three channels occurs'
-
-
-def test_clip_keeps_images_in_range_and_changes_only_what_was_outside() -> None:
-  clipped = dataclasses.replace(STUDY, clip=True)
-  for view in (2, 9):
-    free, cut = shown(STUDY, view, 1), shown(clipped, view, 1)
-    assert free.max() > 1 or free.min() < 0
-    np.testing.assert_array_equal(cut, np.clip(free, 0, 1))
-
-
-def test_illustrations_are_what_was_shown() -> None:
   key = random_keys.stream(0, STUDY.name)
   arrays = STUDY.sample_arrays(tiny_rows(COUNT), key, Findings())
   np.testing.assert_array_equal(arrays['sample_images'][0], tiny_rows(COUNT).images[0])
   views = STUDY.views(SHAPE).parameters
-  for image, (y, x) in zip(
-    arrays['sample_images'][1:], arrays['sample_frequencies'][1:], strict=True
-  ):
-    view = 1 + int(
-      np.flatnonzero(
-        [
-          {(fy % HEIGHT, fx % WIDTH), (-fy % HEIGHT, -fx % WIDTH)} >= {(y % HEIGHT, x % WIDTH)}
-          for fy, fx in zip(views['fy'][1:], views['fx'][1:], strict=True)
-        ]
-      )[0]
-    )
+  pairs = list(zip(views['fy'], views['fx'], strict=True))[1:]
+  chosen = zip(arrays['sample_images'], arrays['sample_frequencies'], strict=True)
+  for image, (y, x) in list(chosen)[1:]:
+    own = {(sign * y % HEIGHT, sign * x % WIDTH) for sign in (1, -1)}
+    view = 1 + [(fy % HEIGHT, fx % WIDTH) in own for fy, fx in pairs].index(True)
     np.testing.assert_allclose(image, shown(STUDY, view, 0), atol=1e-6)
   norms = np.linalg.norm(arrays['basis_images'], axis=(-2, -1))
   np.testing.assert_allclose(norms, 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize('window', [6, -1])
-def test_window_larger_than_the_image_is_refused(window: int) -> None:
-  with pytest.raises(InputError, match=r'must lie in 1\.\.5'):
-    dataclasses.replace(STUDY, window=window).views(SHAPE)
-
-
-def test_pictures_of_the_waves_are_drawn_beside_the_table(evaluate: Evaluate) -> None:
-  results = reduced(STUDY, evaluate(STUDY))
-  results.quantities = STUDY.quantities
-  results.arrays = STUDY.sample_arrays(
-    tiny_rows(COUNT), random_keys.stream(0, STUDY.name), Findings()
-  )
-  figures = STUDY.figures(results)
-  assert {'error_frequency_y_frequency_x', 'sample_images', 'basis'} < set(figures)
-  assert all('norm 1.5' in caption for name, (_, caption) in figures.items() if name != 'basis')
-  titles = [axes.get_title() for axes in figures['sample_images'][0].axes]
-  assert titles == ['clean', '(−1, −1)', '(−2, −2)']
+@pytest.mark.parametrize('phase', ['reference', 'cosine'])
+def test_perturbation_is_plus_or_minus_v_times_the_basis(phase):
+  study = dataclasses.replace(STUDY, phase=phase)
+  views, images = study.views(SHAPE), tiny_rows(COUNT).images
+  signs = []
+  for view in range(1, len(views)):
+    pair = views.parameters['fy'][view], views.parameters['fx'][view]
+    wave = np.asarray(basis_image(*pair, HEIGHT, WIDTH, phase))
+    for example in range(3):
+      free = shown(study, view, example)
+      cut = shown(dataclasses.replace(study, clip=True), view, example)
+      np.testing.assert_array_equal(cut, np.clip(free, 0, 1))
+      added = free - images[example]
+      sign = np.sign((added * wave[..., None]).sum((0, 1)))
+      np.testing.assert_allclose(added, 1.5 * wave[..., None] * sign, atol=1e-5)
+      signs.append(sign)
+  counts = np.unique(np.stack(signs), axis=0)
+  assert len(counts) == 8, 'every combination of signs over the three channels occurs'

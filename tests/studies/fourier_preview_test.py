@@ -1,24 +1,18 @@
 """The preview: the transform of loss gradients by hand, and its rank correlation with a map."""
 
-from __future__ import annotations
-
-import pathlib
-
 import jax
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from robustness.attacks.losses import cross_entropy
-from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows
-from robustness.estimates.table import assemble, select
+from robustness.attacks import cross_entropy
+from robustness.estimates.table import select
 from robustness.fourier.basis import basis_image, distinct_frequencies
 from robustness.studies.fourier_preview import FourierPreview
 from tests.end_to_end import runs
-from tests.networks import CLASSES, SHAPE
-from tests.studies.conftest import COUNT, Evaluate, classifier, rows
+from tests.networks import SHAPE
+from tests.studies.conftest import COUNT, classifier, rows, table_of
 from tests.studies.fourier_attack_test import finished
 from tests.table_rows import estimate
 
@@ -27,11 +21,11 @@ FREQUENCIES = distinct_frequencies(*SHAPE[:2])
 
 def gradients() -> np.ndarray:
   network, data = classifier('', 0), rows()
-  return np.asarray(
-    jax.grad(
-      lambda x: cross_entropy(network.forward(network.variables, x, ())[0], data.labels).sum()
-    )(data.images)
-  )
+
+  def loss(images: jax.Array) -> jax.Array:
+    return cross_entropy(network.forward(network.variables, images, ())[0], data.labels).sum()
+
+  return np.asarray(jax.grad(loss)(data.images))
 
 
 def by_frequency(results: pd.DataFrame, quantity: str) -> np.ndarray:
@@ -43,11 +37,9 @@ def by_frequency(results: pd.DataFrame, quantity: str) -> np.ndarray:
   return own.value.to_numpy()
 
 
-def test_sensitivity_is_the_root_mean_square_slope_over_signs_and_phases(
-  evaluate: Evaluate,
-) -> None:
+def test_sensitivity_is_the_root_mean_square_slope_and_bands_have_the_mean_energy(evaluate):
   study = FourierPreview()
-  results = assemble(study.reduce(evaluate(study, ('first',)), SHAPE).estimates)
+  results = table_of(study, evaluate(study))
   gradient, (height, width, _), frequencies = gradients(), SHAPE, FREQUENCIES
   slopes = np.zeros((COUNT, len(frequencies)))
   for index, (fy, fx) in enumerate(zip(frequencies.fy, frequencies.fx, strict=True)):
@@ -60,12 +52,7 @@ def test_sensitivity_is_the_root_mean_square_slope_over_signs_and_phases(
     slopes[:, index] = np.sqrt(mean.sum(1))
   measured = by_frequency(results, 'sensitivity')
   np.testing.assert_allclose(measured, slopes.mean(0), rtol=1e-4, atol=2e-6)
-
-
-def test_bands_have_the_mean_energy_of_their_cells_and_not_the_total(evaluate: Evaluate) -> None:
-  study, (height, width, _) = FourierPreview(), SHAPE
-  results = assemble(study.reduce(evaluate(study), SHAPE).estimates)
-  energy = np.abs(np.fft.fft2(gradients(), axes=(1, 2))).astype(float) ** 2
+  energy = np.abs(np.fft.fft2(gradient, axes=(1, 2))).astype(float) ** 2
   rows_axis, columns_axis = (np.fft.fftfreq(side, 1 / side) for side in (height, width))
   distance = np.hypot(rows_axis[:, None], columns_axis[None, :])
   nyquist = min(height, width) / 2
@@ -81,20 +68,16 @@ def test_bands_have_the_mean_energy_of_their_cells_and_not_the_total(evaluate: E
     pair = estimate(results, 'second', 'sensitivity_per_cell', 'first', band=band)
     assert pair.value == pytest.approx(other - row.value)
   masks['mid'] = ~(masks['low'] | masks['high'])
-  weighted = [
-    mask.mean() * estimate(results, 'first', 'sensitivity_per_cell', band=band).value
-    for band, mask in masks.items()
-  ]
+  of = {k: estimate(results, 'first', 'sensitivity_per_cell', band=k).value for k in masks}
+  weighted = [mask.mean() * of[band] for band, mask in masks.items()]
   assert sum(weighted) == pytest.approx(1)
 
 
-def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(
-  evaluate: Evaluate, tmp_path: pathlib.Path
-) -> None:
+def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(evaluate, tmp_path):
   error = np.random.default_rng(0).random(len(FREQUENCIES))
   study = FourierPreview(heat_map=finished(tmp_path / 'map', error))
   evaluations = evaluate(study, ('first',))
-  results = assemble(study.reduce(evaluations, SHAPE).estimates)
+  results = table_of(study, evaluations)
   sensitivity = by_frequency(results, 'sensitivity')
   np.testing.assert_allclose(by_frequency(results, 'measured_error'), error)
   row = estimate(results, 'first', 'rank_correlation')
@@ -102,28 +85,18 @@ def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(
   assert row.n == len(FREQUENCIES) and np.isnan(row.low)
   for name, values, expected in (('monotone', sensitivity**2, 1), ('flat', 0 * error, np.nan)):
     other = FourierPreview(heat_map=finished(tmp_path / name, values))
-    found = assemble(other.reduce(evaluations, SHAPE).estimates)
+    found = table_of(other, evaluations)
     rho = estimate(found, 'first', 'rank_correlation').value
     assert rho == pytest.approx(expected, nan_ok=True)
 
 
-def test_rows_with_several_labels_are_refused() -> None:
-  data = rows()
-  several = ArrayRows(data.images, np.stack([data.labels, -1 + 0 * data.labels], 1), CLASSES)
-  with pytest.raises(InputError, match='several labels'):
-    FourierPreview().check(several, {})
-
-
 @pytest.mark.slow
-def test_the_config_of_digits_runs_beside_a_heat_map(tmp_path: pathlib.Path) -> None:
+def test_the_config_of_digits_runs_beside_a_heat_map(tmp_path):
   runs.run(runs.shrunk('fourier_heatmap', 'digits'), tmp_path / 'map')
-  changes = {
-    f'classifiers.{label}.weights': str(tmp_path / 'map/checkpoints' / label)
-    for label in ('natural', 'gaussian')
-  }
-  config = runs.shrunk(
-    'fourier_preview', 'digits', {**changes, 'study.heat_map': str(tmp_path / 'map')}
-  )
+  folder, labels = tmp_path / 'map/checkpoints', ('natural', 'gaussian')
+  changes = {f'classifiers.{label}.weights': str(folder / label) for label in labels}
+  changes['study.heat_map'] = str(tmp_path / 'map')
+  config = runs.shrunk('fourier_preview', 'digits', changes)
   results = runs.run(config, tmp_path / 'run')
   assert (tmp_path / 'run/figures/sensitivity_frequency_y_frequency_x.png').stat().st_size > 0
   found = select(results.table, 'rank_correlation')

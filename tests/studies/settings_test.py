@@ -1,19 +1,18 @@
 """Settings that studies refuse, each with the key and what is valid."""
 
-from __future__ import annotations
-
 from typing import Any
 
+import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
-from robustness.evaluation.study import from_config
+from robustness.core.rows import ArrayRows
+from robustness.evaluation.study import STUDIES, from_config
+from robustness.fourier.filters import KINDS
+from tests.networks import CLASSES, SHAPE, tiny_rows
+from tests.refusals import refused
 
 REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
-  'accuracy': [
-    ({'top_k': 0}, r'config\.study\.top_k'),
-    ({'confidence': 0.0}, r'config\.study\.confidence'),
-  ],
+  'accuracy': [({'top_k': 0}, r'config\.study\.top_k')],
   'attack_error': [
     ({'epsilon': 0.0}, r'config\.study\.epsilon is 0\.0'),
     ({'epsilon': 8.0}, r'config\.study\.epsilon is 8\.0.*pixels are in \[0, 1\]'),
@@ -33,13 +32,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'bandwidths': (3, 3)}, r'config\.study\.bandwidths is \(3, 3\).*distinct'),
     ({'bandwidths': (0,)}, r'config\.study\.bandwidths is \(0,\).*at least 1'),
     ({'norm': 0.0}, r'config\.study\.norm is 0\.0'),
-    ({'confidence': 1.0}, r'config\.study\.confidence'),
   ],
-  'calibration': [
-    ({'bins': 0}, r'config\.study\.bins is 0'),
-    ({'resamples': 0}, 'resamples'),
-    ({'confidence': 1.0}, r'config\.study\.confidence is 1\.0'),
-  ],
+  'calibration': [({'bins': 0}, r'config\.study\.bins is 0'), ({'resamples': 0}, 'resamples')],
   'corruption_error': [
     ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
     ({'corruptions': ()}, 'not empty'),
@@ -53,10 +47,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'between': (2.00001,)}, 'a multiple of 1/1000'),
     ({'between': (3.5, 2.5)}, 'distinct and ascending'),
     ({'between': (1.5,), 'source': 'stored'}, "left out with source='stored'"),
-    (
-      {'protocol': 'as_released', 'source': 'stored'},
-      "protocol is 'as_released'; .* left out with",
-    ),
+    ({'protocol': 'as_released', 'source': 'stored'}, "is 'as_released'; .* left out with"),
     ({'failure_share': 1.0}, 'config.study.failure_share'),
     ({'protocol': 'released'}, "protocol is 'released'; did you mean 'as_released'"),
     ({'protocol': 'as_released', 'quantize': 'round'}, 'which truncates'),
@@ -66,7 +57,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
   'corruption_spectrum': [
     ({'channels': 'gray'}, "did you mean 'grey'"),
     ({'normalisation': 'ortho'}, "'orthonormal'"),
-    ({'confidence': 1.0}, 'in \\(0, 1\\)'),
     ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
   ],
   'flip_rate': [
@@ -87,7 +77,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'norm': float('inf')}, 'config.study.norm'),
     ({'phase': 'sine'}, "did you mean 'cosine'"),
     ({'top_k': 0}, 'config.study.top_k'),
-    ({'confidence': 1.0}, 'config.study.confidence'),
     ({'false_discovery_rate': 0.0}, 'config.study.false_discovery_rate'),
   ],
   'si_score': [
@@ -104,13 +93,11 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
   'video_pm_k': [
     ({'k': 0}, r'config\.study\.k'),
     ({'failures': -1}, r'config\.study\.failures'),
-    ({'confidence': 1.0}, r'config\.study\.confidence'),
     ({'label_rule': 'frames'}, r'config\.study\.label_rule'),
     ({'merge': 'mix'}, r'config\.study\.merge'),
     ({'testbed': 'vid'}, r'config\.study\.testbed'),
     ({'subsets': ('fsp',)}, r'config\.study\.subsets'),
   ],
-  'fourier_preview': [({'confidence': 0.0}, 'confidence')],
   'systematic': [
     ({'environments': ('rotation',), 'angles': (30,)}, '30°'),
     ({'environments': ('noise',)}, 'gaussian_noise'),
@@ -122,9 +109,53 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
 }
 
 
+RGB = (32, 32, 3)
+NO_SQUARE = 'bandwidth is 14; .* on 32 pixels takes an odd number .* is symmetric'
+UNFIT: list[tuple[str, dict[str, Any], tuple[int, int, int], str]] = [
+  ('attack_error', {'bandwidth': 26}, RGB, 'takes an odd number'),
+  *(
+    (name, {'kinds': (kind,), 'bandwidths': (14,)}, RGB, NO_SQUARE)
+    for name in ('band_noise', 'filtered_accuracy')
+    for kind in KINDS
+  ),
+  ('corruption_error', {'corruptions': ('glass_blur',)}, (2, 2, 3), 'glass_blur'),
+  (
+    *('corruption_error', {'baseline': 'alexnet', 'constants': 224}, RGB),
+    "32 × 32. Set config.study.baseline='first'",
+  ),
+  ('corruption_error', {'baseline': 'alexnet', 'source': 'stored'}, RGB, 'measured on ImageNet-C'),
+  (
+    *('corruption_error', {'baseline': 'cifar10_standard'}, (224, 224, 3)),
+    'measured on CIFAR-10-C at 32 pixels',
+  ),
+  ('corruption_spectrum', {'bandwidth': 26}, RGB, 'takes an odd number'),
+  ('fourier_attack', {'queries': 99}, SHAPE, r'queries is 99; it must be at most \d+'),
+  *(('fourier_heatmap', {'window': side}, SHAPE, r'must lie in 1\.\.5') for side in (6, -1)),
+  ('si_score', {}, (32, 40, 3), 'square and in colour'),
+  ('systematic', {'environments': ('rotation',)}, (8, 6, 3), 'square'),
+]
+"""Study, settings, shape of images, and what is refused of them."""
+
+
 @pytest.mark.parametrize(
-  ('name', 'settings', 'message'), [(name, *each) for name in REFUSED for each in REFUSED[name]]
+  ('name', 'settings', 'message'),
+  [
+    *((name, *each) for name in REFUSED for each in REFUSED[name]),
+    *((name, {'confidence': 1.0}, r'config\.study\.confidence is 1') for name in STUDIES.classes()),
+  ],
 )
-def test_bad_settings_are_refused(name: str, settings: dict[str, Any], message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    from_config({'name': name, **settings})
+def test_bad_settings_are_refused(name, settings, message):
+  refused(message, from_config, {'name': name, **settings})
+
+
+@pytest.mark.parametrize(('name', 'settings', 'shape', 'message'), UNFIT)
+def test_settings_that_do_not_fit_the_images_are_refused_first(name, settings, shape, message):
+  refused(message, from_config({'name': name, **settings}).views, shape)
+
+
+@pytest.mark.parametrize('name', ['attack_error', 'fourier_preview'])
+def test_gradients_need_rows_of_one_label(name):
+  data, study = tiny_rows(4), from_config({'name': name})
+  several = np.stack([data.labels, -1 + 0 * data.labels], 1)
+  refused('several labels each', study.check, ArrayRows(data.images, several, CLASSES), {})
+  study.check(data, {})

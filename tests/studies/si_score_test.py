@@ -1,22 +1,18 @@
 """The study `si_score`: its settings, and its numbers against plain NumPy on made records."""
 
-from __future__ import annotations
-
 import dataclasses
-import pathlib
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
-from robustness.scenes import designs
 from robustness.scenes.geometry import place
 from robustness.studies.si_score import SiScore
 from tests.made_records import made
+from tests.refusals import refused
 from tests.table_rows import estimate
 
 PAIRS, SIDE = 12, 100
@@ -24,9 +20,7 @@ SMALL = SiScore(factor='cross', areas=(0.2, 0.5, 1.0), angles=(0.0, 30.0, 200.0)
 PLACES = SiScore(factor='cross', areas=(0.2,), xs=(0.15, 0.5, 0.85), ys=(0.0, 0.6), min_inside=0.39)
 
 
-def made_records(
-  path: pathlib.Path, study: SiScore, label: str = 'one', seed: int = 0
-) -> Evaluation:
+def made_records(path, study: SiScore, label: str = 'one', seed: int = 0) -> Evaluation:
   """Answers at random, two backgrounds an object, objects of several shapes."""
   count = len(study.design)
   rank = np.random.default_rng(seed).integers(0, 2, (PAIRS, count)).astype(np.int32)
@@ -45,15 +39,8 @@ def answers(evaluation: Evaluation, study: SiScore) -> tuple[np.ndarray, np.ndar
   records, design = evaluation.records, study.design
   right = records.table('rank') == 0
   size = records.column('foreground_size')
-  share = np.array(
-    [
-      [
-        place(s, design.area[i], design.angle[i], design.x[i], design.y[i], SIDE).fraction
-        for i in range(len(design))
-      ]
-      for s in size[::2]
-    ]
-  )
+  places = np.stack([design.area, design.angle, design.x, design.y], 1)
+  share = np.array([[place(s, *own, SIDE).fraction for own in places] for s in size[::2]])
   return right, np.repeat(share, 2, axis=0) >= design.min_inside - 1e-6
 
 
@@ -67,7 +54,7 @@ def by(table: pd.DataFrame, quantity: str, *facets: str, versus: str = '') -> pd
   return rows.astype(dict.fromkeys(facets, float)).set_index(list(facets)).sort_index()
 
 
-def test_accuracy_and_n_over_all_and_by_level_and_factor(tmp_path: pathlib.Path) -> None:
+def test_accuracy_and_n_over_all_by_level_and_factor_and_for_a_balanced_mix(tmp_path):
   evaluation = made_records(tmp_path, SMALL)
   right, shown = answers(evaluation, SMALL)
   assert 0 < shown.mean() < 1
@@ -90,12 +77,7 @@ def test_accuracy_and_n_over_all_and_by_level_and_factor(tmp_path: pathlib.Path)
   whole = estimate(table, 'one', 'accuracy')
   assert (whole.n, whole.clusters) == (shown.sum(), len(np.unique(np.nonzero(shown)[0] // 2)))
   assert whole.value == pytest.approx((right & shown).sum() / shown.sum())
-
-
-def test_the_balanced_mix_is_the_same_at_every_angle(tmp_path: pathlib.Path) -> None:
-  evaluation = made_records(tmp_path, SMALL)
-  right, shown = answers(evaluation, SMALL)
-  levels = by(table_of(SMALL, evaluation), 'balanced_accuracy', 'area', 'angle')
+  levels = by(table, 'balanced_accuracy', 'area', 'angle')
   for area in (0.2, 0.5, 1.0):
     part = SMALL.design.area == area
     kept = shown[:, part].all(1)
@@ -103,11 +85,13 @@ def test_the_balanced_mix_is_the_same_at_every_angle(tmp_path: pathlib.Path) -> 
     if kept.any():
       expected = right[kept][:, part].mean(0)[[2, 0, 1]]  # 200° is the least angle
       np.testing.assert_allclose(levels.value[area], expected)
+  gap = estimate(table, 'one', 'gap')
+  levels = [by(table, name, 'area', 'angle').value for name in ('accuracy', 'balanced_accuracy')]
+  assert gap.value == pytest.approx((levels[0] - levels[1]).mean())
+  assert gap.low < gap.value < gap.high and gap.n == whole.n
 
 
-def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(
-  tmp_path: pathlib.Path,
-) -> None:
+def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(tmp_path):
   """At 80 and 100 % few angles have a scene: those would hold larger objects than the others."""
   study = SiScore(factor='rotation')
   evaluation = made_records(tmp_path, study)
@@ -118,16 +102,7 @@ def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(
   assert counts.nunique() == 1 and counts.iloc[0] > 0
 
 
-def test_the_gap_is_that_of_the_mix_of_objects(tmp_path: pathlib.Path) -> None:
-  evaluation = made_records(tmp_path, SMALL)
-  table = table_of(SMALL, evaluation)
-  gap, whole = estimate(table, 'one', 'gap'), estimate(table, 'one', 'accuracy')
-  levels = [by(table, name, 'area', 'angle').value for name in ('accuracy', 'balanced_accuracy')]
-  assert gap.value == pytest.approx((levels[0] - levels[1]).mean())
-  assert gap.low < gap.value < gap.high and gap.n == whole.n
-
-
-def test_a_balanced_map_leaves_out_places_of_few_pairs(tmp_path: pathlib.Path) -> None:
+def test_a_balanced_map_leaves_out_places_of_few_pairs(tmp_path):
   evaluation = made_records(tmp_path, PLACES)
   _, shown = answers(evaluation, PLACES)
   for share in (0.0, 0.9, 1.0, -1.0):
@@ -139,7 +114,7 @@ def test_a_balanced_map_leaves_out_places_of_few_pairs(tmp_path: pathlib.Path) -
       assert rows.n[x, y] == count
 
 
-def test_classes_and_differences(tmp_path: pathlib.Path) -> None:
+def test_classes_and_differences(tmp_path):
   one, two = (made_records(tmp_path, PLACES, k, seed) for seed, k in enumerate(('one', 'two')))
   table = table_of(PLACES, one, two)
   right, shown = answers(two, PLACES)
@@ -157,12 +132,11 @@ def test_classes_and_differences(tmp_path: pathlib.Path) -> None:
   assert ((pairs.low <= pairs.value) & (pairs.value <= pairs.high)).all()
 
 
-def test_stored_scenes_give_the_same_table(tmp_path: pathlib.Path) -> None:
+def test_stored_scenes_give_the_same_table(tmp_path):
   composed = made_records(tmp_path, PLACES)
   right, shown = answers(composed, PLACES)
-  columns = {
-    name: composed.records.column(name) for name in ('object', 'background', 'imagenet_class')
-  }
+  names = 'object', 'background', 'imagenet_class'
+  columns = {name: composed.records.column(name) for name in names}
   pair, level = np.nonzero(shown)
   order = np.random.default_rng(0).permutation(len(pair))
   pair, level = pair[order], level[order]
@@ -184,7 +158,7 @@ def test_stored_scenes_give_the_same_table(tmp_path: pathlib.Path) -> None:
   pd.testing.assert_frame_equal(*tables, check_dtype=False, rtol=1e-6)
 
 
-def test_pictures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
+def test_pictures_need_the_results_alone(tmp_path):
   labels = ('one', 'two')
   for study, expected in (
     (SMALL, {'accuracy_area', 'accuracy_angle'}),
@@ -194,16 +168,12 @@ def test_pictures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / '-'.join(sorted(expected)) / str(len(study.xs))
     made = [made_records(folder, study, k, seed) for seed, k in enumerate(labels)]
     table = table_of(study, *made)
-    pictures = {
-      'gallery': np.zeros((2, 3, 8, 8, 3)),
-      'gallery_level': np.array(['small', 'large', 'low']),
-    }
-    described = [{'label': label} for label in labels]
-    settings = {'false_discovery_rate': 0.05}
-    Results(
-      'si_score', described, {}, settings, arrays=pictures, table=table,
-      quantities=study.quantities,
-    ).write(folder / 'results')  # fmt: skip
+    pictures = {'gallery': np.zeros((2, 3, 8, 8, 3))}
+    pictures['gallery_level'] = np.array(['small', 'large', 'low'])
+    described, settings = [{'label': label} for label in labels], {'false_discovery_rate': 0.05}
+    results = Results('si_score', described, {}, settings, arrays=pictures, table=table)
+    results.quantities = study.quantities
+    results.write(folder / 'results')
     figures = study.figures(Results.read(folder / 'results'))
     assert figures.keys() >= {*expected, 'gallery'}
     assert figures['gallery'][0].axes[0].get_title() == 'small'
@@ -212,7 +182,7 @@ def test_pictures_need_the_results_alone(tmp_path: pathlib.Path) -> None:
       assert caption.endswith('.')
 
 
-def test_designs_follow_the_settings() -> None:
+def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tmp_path):
   assert len(SiScore().design) == 100 and SiScore().canvas == 512
   assert len(SiScore(factor='location').design) == 441 and SiScore(factor='location').canvas == 500
   assert SiScore(factor='location').design.min_inside == 0.5
@@ -221,15 +191,5 @@ def test_designs_follow_the_settings() -> None:
   assert SiScore(factor='rotation', min_inside=0.7).design.min_inside == 0.7
   views = SiScore(factor='rotation').views((64, 64, 3))
   assert len(views) == 72 and views.image_shape == (64, 64, 3) and len(set(views.ids)) == 72
-
-
-def test_levels_without_any_scene_are_refused(tmp_path: pathlib.Path) -> None:
   study = SiScore(factor='cross', areas=(0.2,), xs=(0.0,), min_inside=0.9)
-  with pytest.raises(InputError, match='no scene has 0.9 of its object inside'):
-    table_of(study, made_records(tmp_path, study))
-
-
-def test_backgrounds_must_be_square() -> None:
-  with pytest.raises(InputError, match='square and in colour'):
-    SiScore().views((32, 40, 3))
-  assert designs.published('size').side == SiScore().canvas
+  refused('no scene has 0.9 of its object inside', table_of, study, made_records(tmp_path, study))

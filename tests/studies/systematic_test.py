@@ -1,19 +1,15 @@
 """The study `systematic`: views by hand, seen cells by recipe, numbers by hand."""
 
 import json
-import pathlib
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 from robustness.classifiers import ClassifierBuilder
 from robustness.core import random_keys
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Rows
 from robustness.corruptions import corrupt
 from robustness.environments.class_groups import by_name, with_groups
@@ -23,6 +19,8 @@ from robustness.results import Results
 from robustness.studies.systematic import Systematic
 from tests.end_to_end import runs
 from tests.made_records import made
+from tests.refusals import refused
+from tests.studies.conftest import shown
 from tests.table_rows import estimate
 
 NAMES = ('a', 'b', 'c')
@@ -39,38 +37,19 @@ def rows(count: int = 12, grouped: bool = True) -> Rows:
 
 
 def test_views_are_the_environments_at_every_level():
-  views, image = STUDY.views((8, 8, 3)), rows().rows.images[0]
-  show = jax.jit(views.show)
-  key = random_keys.stream(0, 'systematic')
-  shown = [
-    show(key, {'image': image}, {n: v[i] for n, v in views.parameters.items()}) for i in range(5)
-  ]
-  expected = [
-    image,
-    np.rot90(image),
-    np.rot90(image, 2),
-    *(corrupt(key, image, 'contrast', severity) for severity in (2, 5)),
-  ]
-  for one_view, by_hand in zip(shown, expected, strict=True):
-    np.testing.assert_allclose(one_view, by_hand, atol=1e-6)
-  assert len(set(views.ids.tolist())) == 5
+  ids, image = STUDY.views((8, 8, 3)).ids, rows().rows.images[0]
+  keys = [random_keys.for_example(random_keys.stream(0, 'systematic'), 3, ids[k]) for k in (3, 4)]
+  corrupted = [corrupt(key, image, 'contrast', k) for key, k in zip(keys, (2, 5), strict=True)]
+  for view, expected in enumerate([image, np.rot90(image), np.rot90(image, 2), *corrupted]):
+    np.testing.assert_allclose(shown(STUDY, image, view), expected, atol=1e-6)
+  assert len(set(ids.tolist())) == 5
 
 
-def records(
-  directory: pathlib.Path,
-  rank: np.ndarray,
-  augment: list,
-  data: Mapping[str, Any] | None = None,
-  environment: np.ndarray | None = None,
-  **classifier: object,
-) -> Evaluation:
+def records(directory, rank, augment, data=None, environment=None, **classifier) -> Evaluation:
   """Records of a classifier with the given ranks [N, V], of `rows` or of stored environments."""
   label = np.arange(len(rank)) % 3
-  columns = {
-    'label': label,
-    'example_id': np.arange(len(rank)),
-    'class_group': GROUPS.of_label[label],
-  }
+  ids, groups = np.arange(len(rank)), GROUPS.of_label[label]
+  columns = {'label': label, 'example_id': ids, 'class_group': groups}
   if environment is not None:
     columns['environment'] = environment
   facts = {'augment': augment, **classifier}
@@ -99,7 +78,7 @@ def test_numbers_by_hand(tmp_path):
   def value(quantity: str, **facets: object) -> float:
     return estimate(table, 'own', quantity, **facets).value
 
-  assert value('clean_accuracy') == 1
+  assert value('clean_accuracy') == 1 and 'unseen_gain' not in set(table['quantity'])
   assert [value(name, environment='rotation') for name in PARTS] == [0, 1, 0]
   assert [value(name, environment='contrast') for name in PARTS] == pytest.approx([0.5, 0.5, 0.25])
   assert (value('rho'), value('seen')) == pytest.approx((0.25, 0.75))
@@ -137,19 +116,13 @@ def test_a_baseline_is_subtracted(tmp_path):
   assert of('unseen_gain').value == pytest.approx(0.5 - 1 / 16)
   assert gains[0].low <= gains[0].value <= gains[0].high
   assert gains[0].n == 8, 'of the unseen classes'
-  with pytest.raises(InputError, match='config.study.baseline'):
-    table_of(Systematic(**{**vars(STUDY), 'baseline': 'other'}), own)
-
-
-def test_without_a_baseline_nothing_is_gained_over_it(tmp_path):
-  table = table_of(STUDY, records(tmp_path / 'own', np.zeros((12, 5), int), RECIPE))
-  assert 'rho' in set(table['quantity']) and 'unseen_gain' not in set(table['quantity'])
+  other = Systematic(**{**vars(STUDY), 'baseline': 'other'})
+  refused('config.study.baseline', table_of, other, own)
 
 
 def test_each_severity_has_intervals_that_hold_its_value(tmp_path):
-  table = table_of(
-    STUDY, records(tmp_path / 'own', np.random.default_rng(0).integers(0, 2, (12, 5)), RECIPE)
-  )
+  rank = np.random.default_rng(0).integers(0, 2, (12, 5))
+  table = table_of(STUDY, records(tmp_path / 'own', rank, RECIPE))
   for quantity in PARTS:
     for level, expected in (('angle', [90, 180]), ('severity', [2, 5])):
       rows = select(table, quantity, environment=..., **{level: ...})
@@ -178,31 +151,35 @@ OTHER_GROUPS = {'C1': ['a'], 'C2': ['c'], 'left over': ['b']}
 SAME_GROUPS = {'C1': ['a'], 'C2': ['b'], 'left over': ['c', 'one that is not evaluated']}
 
 
-def test_class_groups_of_another_training_are_refused(tmp_path):
+def test_class_groups_of_another_training_and_what_does_not_fit_are_refused(tmp_path):
+  refused('class_groups', STUDY.check, rows(grouped=False), {})
+  single = Systematic(environments=('contrast',))
+  refused('2 class groups for 1 environments', single.check, rows(), {})
   trained = {'augment': RECIPE, 'class_groups': OTHER_GROUPS}
-  with pytest.raises(InputError, match=r"own .* class 'c' in the class group 'C2'.* 'left over'"):
-    STUDY.check(rows(), {'own': trained})
+  message = r"own .* class 'c' in the class group 'C2'.* 'left over'"
+  refused(message, STUDY.check, rows(), {'own': trained})
   STUDY.check(rows(), {'own': {**trained, 'class_groups': SAME_GROUPS}})
   STUDY.check(rows(), {'clean': {**trained, 'augment': []}, 'given': {}})
   own = records(tmp_path / 'own', RIGHT, RECIPE, class_groups=OTHER_GROUPS)
-  with pytest.raises(InputError, match="'C2'"):
-    STUDY.reduce([own], (8, 8, 3))
+  refused("'C2'", STUDY.reduce, [own], (8, 8, 3))
 
 
-def test_class_groups_are_those_that_a_recipe_names_and_belong_to_its_identity(tmp_path):
+def test_leaks_and_class_groups_of_other_recipes_are_refused_before_anything_is_trained(tmp_path):
   config = runs.shrunk('systematic_corruptions', 'digits', {'study.samples': 100})
   config.classifiers.erm.data.class_group_seed = 1
-  with pytest.raises(InputError, match='erm is trained with the class .* class_group_seed'):
-    runs.run(config, tmp_path / 'other')
+  refused('erm is trained with the class .* class_group_seed', runs.run, config, tmp_path / 'other')
   assert not (tmp_path / 'other' / 'checkpoints').exists()
   assert not (tmp_path / 'other' / 'figures').exists()
+  config = runs.shrunk('systematic_corruptions', 'digits')
+  config.classifiers.erm.augment.policy = ('gaussian', 'environment')
+  refused("'gaussian'.*'gaussian_noise'.*allow_leaks", runs.run, config, tmp_path)
+  config.classifiers.erm.augment.policy = ('crop', 'environment')
+  config.classifiers.erm.input_filter.name = 'low_pass'
+  refused("'low_pass'.*'gaussian_blur'", runs.run, config, tmp_path)
 
 
-BEGUN = {
-  'initial_weights': 'timm:some',
-  'initial_weights_trained_with': ['rand_augment'],
-  'initial_weights_resemble': ['contrast', 'brightness'],
-}
+BEGUN = {'initial_weights': 'timm:some', 'initial_weights_trained_with': ['rand_augment']}
+BEGUN['initial_weights_resemble'] = ['contrast', 'brightness']
 
 
 def noted(study: Systematic, *evaluations: Evaluation) -> dict[str, Any]:
@@ -210,15 +187,14 @@ def noted(study: Systematic, *evaluations: Evaluation) -> dict[str, Any]:
   findings = study.reduce(evaluations, (8, 8, 3))
   table = assemble(findings.estimates)
   rho = select(table, 'rho', environment=...)
-  return {
-    '': estimate(table, 'own', 'rho').note,
-    **dict(zip(rho.environment, rho.note, strict=True)),
-    'rows': findings.tables['initial_weights'].rows,
-  }
+  notes = dict(zip(rho.environment, rho.note, strict=True))
+  rows = findings.tables['initial_weights'].rows
+  return {'': estimate(table, 'own', 'rho').note, **notes, 'rows': rows}
 
 
-def test_weights_that_may_have_seen_an_environment_are_noted(tmp_path):
-  notes = noted(STUDY, records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN))
+def test_weights_that_may_have_seen_an_environment_are_noted_with_what_compensates(tmp_path):
+  own = records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN)
+  notes = noted(STUDY, own)
   assert notes['rotation'] == ''
   for name in ('', 'contrast'):
     assert 'timm:some may have seen it, which nothing compensates' in notes[name]
@@ -230,11 +206,7 @@ def test_weights_that_may_have_seen_an_environment_are_noted(tmp_path):
   plain = {**BEGUN, 'initial_weights_trained_with': [], 'initial_weights_resemble': []}
   notes = noted(STUDY, records(tmp_path / 'plain' / 'own', RIGHT, RECIPE, **plain))
   assert notes[''] == '' and notes['rows'][0][2:4] == ['flips and crops', 'none']
-
-
-def test_a_baseline_from_the_same_weights_compensates(tmp_path):
   study = Systematic(**{**vars(STUDY), 'baseline': 'clean'})
-  own = records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN)
   before = np.ones((12, 5), int)
   same = noted(study, records(tmp_path / 'clean', before, [], **BEGUN), own)
   assert same['contrast'].endswith('timm:some may have seen it; clean compensates')
@@ -252,15 +224,6 @@ def test_a_classifier_that_saw_none_of_the_cells_has_no_rho(tmp_path, recipe):
   assert (table.note == '').all()
 
 
-def test_what_does_not_fit_is_refused():
-  with pytest.raises(InputError, match='class_groups'):
-    STUDY.check(rows(grouped=False), {})
-  with pytest.raises(InputError, match='2 class groups for 1 environments'):
-    Systematic(environments=('contrast',)).check(rows(), {})
-  with pytest.raises(InputError, match='square'):
-    STUDY.views((8, 6, 3))
-
-
 def test_the_grid_of_cells_is_known_before_anything_is_trained():
   recipe = {'training_split': 'train', 'augment': RECIPE}
   preview = STUDY.preview(rows(), {'plain': {'augment': []}, 'own': recipe, 'given': {}})
@@ -274,13 +237,18 @@ def test_the_grid_of_cells_is_known_before_anything_is_trained():
   ]
   [figure] = preview.figures.values()
   assert sum(text.get_text() == 'held out' for text in figure.axes[0].texts) == 4
-  stored = SimpleNamespace(
-    description={**rows().description, 'environments': ['photo', 'cartoon', 'sketch']}
-  )
+  described = {**rows().description, 'environments': ['photo', 'cartoon', 'sketch']}
+  stored = SimpleNamespace(description=described)
   preview = Systematic(source='stored').preview(stored, {'own': recipe})
   assert next(iter(preview.tables.values())).columns[1] == 'clean (photo)'
   nothing = STUDY.preview(rows(), {'plain': {'augment': []}})
   assert not nothing.tables and not nothing.figures
+
+
+PICTURES = {
+  *('cells', 'accuracy_environment_class_group', 'accuracy_against_clean_accuracy'),
+  *('rho_environment', 'unseen_gain_environment', 'seen_environment', 'unseen_environment'),
+}
 
 
 @pytest.mark.slow
@@ -300,11 +268,7 @@ def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
   monkeypatch.setattr(ClassifierBuilder, 'train', watched)
   results = runs.run(config, tmp_path)
   assert drawn == [{'cells'}] * 2
-  pictures = {path.stem for path in (tmp_path / 'figures').glob('*.png')}
-  assert pictures > {
-    *('cells', 'accuracy_environment_class_group', 'accuracy_against_clean_accuracy'),
-    *('rho_environment', 'unseen_gain_environment', 'seen_environment', 'unseen_environment'),
-  }
+  assert {path.stem for path in (tmp_path / 'figures').glob('*.png')} > PICTURES
   estimate(results.table, 'clean', 'clean_accuracy')
   estimate(results.table, 'erm', 'unseen', environment='contrast')
   read = Results.read(tmp_path)
@@ -331,17 +295,6 @@ def test_other_ways_of_training_see_the_environments(tmp_path):
     count = 16 * last['balanced'][f'train/share_{name}']  # two whole blocks of 5, two in part
     assert 2 <= count <= 4
   assert 'train/share_clean' not in last['clean']
-
-
-def test_an_augmentation_that_leaks_is_refused_unless_it_is_meant(tmp_path):
-  config = runs.shrunk('systematic_corruptions', 'digits')
-  config.classifiers.erm.augment.policy = ('gaussian', 'environment')
-  with pytest.raises(InputError, match="'gaussian'.*'gaussian_noise'.*allow_leaks"):
-    runs.run(config, tmp_path)
-  config.classifiers.erm.augment.policy = ('crop', 'environment')
-  config.classifiers.erm.input_filter.name = 'low_pass'
-  with pytest.raises(InputError, match="'low_pass'.*'gaussian_blur'"):
-    runs.run(config, tmp_path)
 
 
 @pytest.mark.slow
@@ -375,42 +328,27 @@ def test_environments_and_groups_of_any_name_are_drawn_from_the_results_alone(tm
   styles, groups = ['photo', 'my_own style', 'x'], {'$g_{': ['a'], 'C2': ['b'], 'left over': ['c']}
   data = {**rows().description, 'class_groups': groups, 'environments': styles}
   environment = np.arange(36, dtype=np.int32) // 12
-  made = [
-    records(
-      tmp_path / label,
-      np.random.default_rng(seed).integers(0, 2, (36, 1)),
-      [],
-      data,
-      environment,
-      training_split=split,
-    )
-    for seed, (label, split) in enumerate({'clean': 'clean', 'own': 'train'}.items())
-  ]
+  made = []
+  for seed, (label, split) in enumerate({'clean': 'clean', 'own': 'train'}.items()):
+    rank = np.random.default_rng(seed).integers(0, 2, (36, 1))
+    made.append(records(tmp_path / label, rank, [], data, environment, training_split=split))
   study = Systematic(source='stored', baseline='clean', samples=100)
   table = study.by_image(made[0].records, (8, 8, 3))[1]
-  assert table.groups == {'as stored': [0]} and table.rows == [
-    styles[k] if k else 'clean (photo)' for k in environment
-  ]
+  expected = [styles[k] if k else 'clean (photo)' for k in environment]
+  assert table.groups == {'as stored': [0]} and table.rows == expected
   described = [{'label': 'clean'}, {'label': 'own'}]
   findings = study.reduce(made, (8, 8, 3))
   table = assemble(findings.estimates)
   assert estimate(table, 'own', 'accuracy', environment='my_own style').n == 12
-  Results('systematic', described, data, {}, table=table, quantities=study.quantities).write(
-    tmp_path
-  )
+  results = Results('systematic', described, data, {}, table=table, quantities=study.quantities)
+  results.write(tmp_path)
   figures = study.figures(Results.read(tmp_path))
-  assert figures.keys() >= {
-    *('cells', 'accuracy_environment_class_group', 'accuracy_against_clean_accuracy'),
-    *('rho_environment', 'unseen_gain_environment', 'seen_environment', 'unseen_environment'),
-  }
+  assert figures.keys() >= PICTURES
   for figure, caption in figures.values():
     figure.canvas.draw()
     assert caption.endswith('.')
   axes = figures['cells'][0].axes[0]
-  assert [text.get_text() for text in axes.texts] == [
-    *('seen', 'held out', 'held out'),
-    *('seen', 'seen', 'held out'),
-    *('seen', 'held out', 'seen'),
-  ]
+  expected = 'seen, held out, held out, seen, seen, held out, seen, held out, seen'
+  assert ', '.join(text.get_text() for text in axes.texts) == expected
   labels = [label.get_text() for label in axes.get_yticklabels()]
   assert labels == ['left over: c', '$g_{: a', 'C2: b']

@@ -1,33 +1,29 @@
 """The study `tradeoff`: the same images for energies and accuracies, and its config end to end."""
 
-from __future__ import annotations
-
-import pathlib
+import functools
 
 import jax
 import numpy as np
 import pytest
 
 from robustness.config import experiment
-from robustness.core import random_keys
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.estimates.table import assemble, select
-from robustness.evaluation.records import Records
-from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.study import Evaluation
+from robustness.estimates.table import select
+from robustness.evaluation.study import Evaluation, Study
 from robustness.models.classifier import Classifier
 from robustness.parallel.mesh import MeshParallel
 from robustness.studies import corruption_error, corruption_spectrum
 from robustness.studies.tradeoff import Tradeoff
 from tests.corruptions.pictures import natural
 from tests.end_to_end import runs
+from tests.refusals import refused
+from tests.studies.conftest import recorded, table_of
 from tests.table_rows import estimate
 
 SHAPE, COUNT = (32, 32, 3), 12
-SMALL = Tradeoff(
-  corruptions=('gaussian_noise', 'contrast', 'brightness', 'shot_noise'), severities=(2, 5)
-)
+SETTINGS = {'corruptions': ('gaussian_noise', 'contrast', 'brightness', 'shot_noise')}
+SETTINGS['severities'] = (2, 5)
+SMALL = Tradeoff(**SETTINGS)
 
 
 def sees(images: np.ndarray, threshold: float) -> np.ndarray:
@@ -36,49 +32,36 @@ def sees(images: np.ndarray, threshold: float) -> np.ndarray:
   return np.stack([threshold - rough, rough - threshold], 1).astype(np.float32)
 
 
-@pytest.fixture(scope='module')
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Evaluation]]:
+@pytest.fixture(name='records', scope='module')
+def made_records(tmp_path_factory):
   """Two classifiers and no classifier on the same rows, each by the study that records it."""
   images = np.stack([natural(32, 32, seed=seed) for seed in range(COUNT)])
   rows = ArrayRows(images, np.zeros(COUNT, int), ('smooth', 'rough'))
   folder, parallel = tmp_path_factory.mktemp('records'), MeshParallel(jax.devices()[:1])
 
-  def evaluation(study, classifier: Classifier | None) -> Evaluation:
-    key = random_keys.stream(0, study.stream)
-    evaluator = Evaluator(classifier, study.views(SHAPE), key, parallel)
-    records = Records(folder / study.name / evaluator.name, evaluator.layout(COUNT), {})
-    evaluator.evaluate(rows, records)
-    return Evaluation(evaluator.name, records)
+  def evaluation(study: Study, network: Classifier | None, label: str) -> Evaluation:
+    return Evaluation(label, recorded(folder / label, study, network, rows, parallel, ()))
 
-  settings = {'corruptions': SMALL.corruptions, 'severities': SMALL.severities}
-  spectrum = corruption_spectrum.CorruptionSpectrum(**settings)
-  classifiers = [
-    Classifier.from_callable(
-      lambda x, threshold=threshold: sees(x, threshold), SHAPE, rows.class_names, name=label
-    )
-    for label, threshold in (('strict', 0.04), ('tolerant', 0.09))
-  ]
-  return {
-    'tradeoff': [evaluation(SMALL, classifier) for classifier in classifiers],
-    'spectrum': [evaluation(spectrum, None)],
-  }
+  spectrum = corruption_spectrum.CorruptionSpectrum(**SETTINGS)
+  beside = []
+  for label, threshold in (('strict', 0.04), ('tolerant', 0.09)):
+    see = functools.partial(sees, threshold=threshold)
+    own = Classifier.from_callable(see, SHAPE, rows.class_names, name=label)
+    beside.append(evaluation(SMALL, own, label))
+  return {'tradeoff': beside, 'spectrum': [evaluation(spectrum, None, 'images')]}
 
 
-def test_energies_are_those_of_the_images_that_the_spectrum_measures(
-  recorded: dict[str, list[Evaluation]],
-) -> None:
-  (alone,), beside = recorded['spectrum'], recorded['tradeoff']
+def test_energies_are_those_of_the_images_that_the_spectrum_measures(records):
+  (alone,), beside = records['spectrum'], records['tradeoff']
   for name in ('measure/energy', 'measure/high_energy'):
     expected = alone.records.table(name)
     for evaluation in beside:
       np.testing.assert_allclose(evaluation.records.table(name), expected, rtol=1e-5, err_msg=name)
 
 
-def test_changes_shares_and_lines_against_plain_numpy(
-  recorded: dict[str, list[Evaluation]],
-) -> None:
-  evaluations = recorded['tradeoff']
-  results = assemble(SMALL.reduce(evaluations, SHAPE).estimates)
+def test_changes_shares_and_lines_against_plain_numpy(records):
+  evaluations = records['tradeoff']
+  results = table_of(SMALL, evaluations)
   first, second = evaluations[0].records, evaluations[1].records
   right = [(r.table('rank') == 0)[:, 1:].reshape(COUNT, 4, 2) for r in (first, second)]
   change = (right[1].mean(2) - right[0].mean(2)).mean(0)
@@ -99,32 +82,26 @@ def test_changes_shares_and_lines_against_plain_numpy(
   assert abs(slope) > 0.1, 'the classifiers differ by frequency'
 
 
-def test_it_shares_the_records_of_the_corruption_error_and_of_no_other() -> None:
-  settings = {'corruptions': SMALL.corruptions, 'severities': SMALL.severities}
-  errors = corruption_error.CorruptionError(**settings)
+def test_it_shares_the_records_of_the_corruption_error_and_of_no_other():
+  errors = corruption_error.CorruptionError(**SETTINGS)
   assert errors.recording == SMALL.recording and errors.stream == SMALL.stream
-  assert (
-    errors.recording != corruption_error.CorruptionError(**settings, quantize='floor').recording
-  )
-  assert errors.recording != corruption_error.CorruptionError(**settings, source='stored').recording
-  assert errors.recording != corruption_spectrum.CorruptionSpectrum(**settings).recording
+  for change in ({'quantize': 'floor'}, {'source': 'stored'}):
+    assert errors.recording != corruption_error.CorruptionError(**SETTINGS, **change).recording
+  assert errors.recording != corruption_spectrum.CorruptionSpectrum(**SETTINGS).recording
 
 
-@pytest.mark.parametrize('sections', [{'classifier': {}}, {'classifiers': {'one': {}}}])
-def test_a_single_classifier_is_refused_before_anything_runs(sections: dict) -> None:
-  with pytest.raises(InputError, match='tradeoff compares .* at least 2, not 1'):
-    experiment.from_config({'study': {'name': 'tradeoff'}, **sections})
+def test_a_single_classifier_is_refused_before_anything_runs():
+  for sections in ({'classifier': {}}, {'classifiers': {'one': {}}}):
+    config = {'study': {'name': 'tradeoff'}, **sections}
+    refused('tradeoff compares .* at least 2, not 1', experiment.from_config, config)
 
 
-def test_the_config_of_digits_runs_end_to_end(tmp_path: pathlib.Path) -> None:
+def test_the_config_of_digits_runs_end_to_end_and_that_of_cifar10_is_valid(tmp_path):
   weights = runs.save_networks(tmp_path)
   changes = {'study.corruptions': SMALL.corruptions, 'study.severities': (5,), **weights}
   config = runs.shrunk('tradeoff', changes=changes)
   results = runs.run(config, tmp_path / 'run')
   assert (tmp_path / 'run/figures/tradeoff.png').stat().st_size > 0
   assert estimate(results.table, 'gaussian', 'slope', 'natural').n == 24
-
-
-def test_the_config_of_cifar10_is_valid() -> None:
   checked = experiment.from_config(runs.shrunk('tradeoff', 'cifar10').to_dict())
   assert list(checked.classifiers) == ['first', 'second']

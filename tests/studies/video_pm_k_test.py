@@ -1,29 +1,22 @@
 """pm-k from records against counts row by row; the settings; what is examined afterwards."""
 
-from __future__ import annotations
-
 import dataclasses
-import pathlib
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from robustness.core import random_keys
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Rows
 from robustness.estimates.comparison import paired_difference
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, select, to_csv
 from robustness.evaluation.records import Records
-from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation
 from robustness.models import label_space
 from robustness.models.classifier import Classifier
-from robustness.parallel.mesh import MeshParallel
 from robustness.results import Results
 from robustness.studies.video_pm_k import VideoPmK
 from robustness.video import metadata
@@ -31,6 +24,8 @@ from robustness.video.columns import to_columns
 from robustness.video.metadata import NeighborSets, from_mappings
 from robustness.video.predictions import FramePredictions
 from tests.networks import CLASSES, SHAPE, tiny_classifier
+from tests.refusals import refused
+from tests.studies.conftest import recorded, table_of
 from tests.table_rows import estimate
 
 CLIPS, SIDE = 12, 3
@@ -46,12 +41,8 @@ def made_sets() -> NeighborSets:
     sets[names[0]] = names[1:]
     own = [clip % 4, (clip + 1) % 4] if clip % 4 == 0 else [clip % 4]
     labels.update(dict.fromkeys(names, own))
-    facts.update(
-      {
-        name: {'frame_type': 'ipb'[i % 3], 'fps': 25 + 5 * (clip % 2)}
-        for i, name in enumerate(names)
-      }
-    )
+    for i, name in enumerate(names):
+      facts[name] = {'frame_type': 'ipb'[i % 3], 'fps': 25 + 5 * (clip % 2)}
   return from_mappings(sets, labels, CLASSES, facts)
 
 
@@ -65,52 +56,36 @@ def made_rows(sets: NeighborSets) -> ArrayRows:
   return ArrayRows(images, columns.pop('label'), CLASSES, columns=columns)
 
 
-def evaluate(
-  folder: pathlib.Path, study: VideoPmK, labels: tuple[str, ...] = ('one',), block: int = 16
-) -> list[Evaluation]:
+def evaluate(folder, study: VideoPmK, labels=('one',), block: int = 16) -> list[Evaluation]:
   rows = made_rows(made_sets())
   return [
-    Evaluation(label, recorded(folder / label, study, tiny_classifier(seed, label), rows, block))
+    Evaluation(label, answered(folder / label, study, tiny_classifier(seed, label), rows, block))
     for seed, label in enumerate(labels)
   ]
 
 
-def recorded(
-  folder: pathlib.Path, study: VideoPmK, network: Classifier, rows: Rows, block: int = 0
-) -> Records:
-  evaluator = Evaluator(
-    network,
-    study.views(SHAPE),
-    random_keys.stream(0, study.name),
-    MeshParallel(jax.devices()[:2]),
-    (),
-    network.select_outputs(study.outputs),
-  )
+def answered(folder, study: VideoPmK, network: Classifier, rows: Rows, block: int = 0) -> Records:
   identity = {'classifier': {}, 'data': {}, 'classes': list(network.class_names)}
-  records = Records(folder, evaluator.layout(rows.num_examples, block), identity)
-  evaluator.evaluate(rows, records)
-  return records
+  return recorded(folder, study, network, rows, layout=(block,), identity=identity)
 
 
 @pytest.fixture(scope='module')
-def evaluations(tmp_path_factory: pytest.TempPathFactory) -> list[Evaluation]:
+def evaluations(tmp_path_factory):
   """Three networks' records, which no setting of the study changes."""
   return evaluate(tmp_path_factory.mktemp('records'), VideoPmK(), ('one', 'two', 'three'))
 
 
 def right_by_frame(records: Records, sets: NeighborSets) -> dict[str, bool]:
   prediction = records.column('prediction')
-  return {
-    name: int(p) in {int(v) for v in row if v >= 0}
-    for name, p, row in zip(sets.frames, prediction, sets.labels, strict=True)
-  }
+  answers = zip(sets.frames, prediction, sets.labels, strict=True)
+  return {name: int(p) in {int(v) for v in row if v >= 0} for name, p, row in answers}
 
 
 @pytest.mark.parametrize('k', [1, 2, 3, 10])
-def test_accuracies_are_those_counted_row_by_row(evaluations: list[Evaluation], k: int) -> None:
+def test_accuracies_are_those_counted_row_by_row(evaluations, k):
   sets, study = made_sets(), VideoPmK(k=k)
   only = evaluations[0]
-  table = assemble(study.reduce([only], SHAPE).estimates)
+  table = table_of(study, [only])
   right = right_by_frame(only.records, sets)
   anchors, whole, neighbors = 0, 0, 0
   for anchor, members, offsets in zip(sets.anchors, sets.neighbors, sets.offsets, strict=True):
@@ -132,7 +107,7 @@ def test_accuracies_are_those_counted_row_by_row(evaluations: list[Evaluation], 
   assert 0 < whole <= anchors < CLIPS
 
 
-def test_curves_and_subsets_agree_with_the_whole(evaluations: list[Evaluation]) -> None:
+def test_curves_subsets_errors_and_conditional_accuracies_agree_with_the_counts(evaluations):
   table = assemble(VideoPmK(k=3).reduce(evaluations[:1], SHAPE).estimates)
   anchor = estimate(table, 'one', 'accuracy_anchor')
   assert estimate(table, 'one', 'accuracy_pm_k', k=0).value == anchor.value
@@ -146,22 +121,19 @@ def test_curves_and_subsets_agree_with_the_whole(evaluations: list[Evaluation]) 
   assert dict(zip(rates.fps, rates.n, strict=True)) == {25: 6, 30: 6}
   kinds = select(table, 'drop_pm_k', k=3, without_frame_type=...).without_frame_type
   assert kinds.tolist() == ['i', 'p', 'b']
-
-
-def test_errors_and_conditional_accuracies_are_those_counted_frame_by_frame(
-  evaluations: list[Evaluation],
-) -> None:
   sets, right = made_sets(), right_by_frame(evaluations[0].records, made_sets())
-  table = assemble(VideoPmK(k=3).reduce(evaluations[:1], SHAPE).estimates)
-  pairs = [
-    (right[sets.frames[sets.anchors[group]]], right[sets.frames[frame]], offset)
-    for group, frame, offset in zip(*sets.pairs, strict=True)
-  ]
+  names = sets.frames
+  places = list(zip(*sets.pairs, strict=True))
+  pairs = [(right[names[sets.anchors[g]]], right[names[f]], offset) for g, f, offset in places]
   for offset in (-3, 1):
     at = [neighbor for _, neighbor, distance in pairs if distance == offset]
     row = estimate(table, 'one', 'error', offset=offset)
     assert (row.value, row.n) == (pytest.approx(1 - np.mean(at)), len(at))
     assert (row.low, row.high) == pytest.approx(clopper_pearson(len(at) - sum(at), len(at)))
+    turned = [anchor and not neighbor for anchor, neighbor, o in pairs if o == offset]
+    row = estimate(table, 'one', 'turned_wrong', offset=offset)
+    assert (row.value, row.n) == (pytest.approx(np.mean(turned)), len(turned))
+  assert estimate(table, 'one', 'turned_wrong', offset=0).value == 0
   for k in (1, 2, 3):
     given = [neighbor for anchor, neighbor, distance in pairs if anchor and abs(distance) == k]
     row = estimate(table, 'one', 'conditional_accuracy', k=k)
@@ -169,45 +141,40 @@ def test_errors_and_conditional_accuracies_are_those_counted_frame_by_frame(
     assert row.n <= len(given), 'both directions of an anchor are one cluster'
 
 
-def test_the_cut_into_blocks_changes_nothing(
-  evaluations: list[Evaluation], tmp_path: pathlib.Path
-) -> None:
-  study = VideoPmK(k=3)
-  tables = [
-    to_csv(assemble(study.reduce(several, SHAPE).estimates))
-    for several in (evaluations[:1], evaluate(tmp_path, study, block=6))
-  ]
-  assert tables[0] == tables[1]
+def test_frames_that_turn_wrong_are_pooled_over_all_classifiers(evaluations):
+  table = assemble(VideoPmK(k=3).reduce(evaluations, SHAPE).estimates)
+  labels = [evaluation.label for evaluation in evaluations]
+  for offset in (-3, 0, 1):
+    each = [estimate(table, label, 'turned_wrong', offset=offset).value for label in labels]
+    pooled = estimate(table, 'all classifiers', 'turned_wrong', offset=offset)
+    assert len(each) > 1 and pooled.value == pytest.approx(np.mean(each))
+    assert pooled.low <= pooled.value <= pooled.high
 
 
-def test_neighbors_only_is_a_setting(evaluations: list[Evaluation]) -> None:
+def test_neighbors_only_is_a_setting_and_the_cut_into_blocks_changes_nothing(evaluations, tmp_path):
   table = assemble(VideoPmK(k=3, include_anchor=False).reduce(evaluations, SHAPE).estimates)
-  worst, neighbors = (
-    estimate(table, 'two', name, k=3) for name in ('accuracy_pm_k', 'accuracy_pm_k_neighbors_only')
-  )
+  names = ('accuracy_pm_k', 'accuracy_pm_k_neighbors_only')
+  worst, neighbors = (estimate(table, 'two', name, k=3) for name in names)
   assert worst[['value', 'low', 'high']].equals(neighbors[['value', 'low', 'high']])
   drop = estimate(table, 'two', 'drop_pm_k', k=3)
   anchor = estimate(table, 'two', 'accuracy_anchor')
   assert drop.value == pytest.approx(anchor.value - worst.value)
   paired = estimate(table, 'two', 'drop_pm_k', 'one', k=3)
   assert -2 <= paired.low <= paired.value <= paired.high <= 2
+  study = VideoPmK(k=3)
+  again = evaluate(tmp_path, study, block=6)
+  assert to_csv(table_of(study, evaluations[:1])) == to_csv(table_of(study, again))
 
 
-def test_several_classifiers_are_compared_on_the_same_sets(evaluations: list[Evaluation]) -> None:
+def test_several_classifiers_are_compared_on_the_same_sets(evaluations):
   study, sets = VideoPmK(k=3), made_sets()
   findings = study.reduce(evaluations, SHAPE)
   table = assemble(findings.estimates)
   right = [right_by_frame(e.records, sets) for e in evaluations]
-  anchors = np.array([[own[sets.frames[a]] for a in sets.anchors] for own in right])
-  worst = np.array(
-    [
-      [
-        all(own[sets.frames[f]] for f in (anchor, *members))
-        for anchor, members in zip(sets.anchors, sets.neighbors, strict=True)
-      ]
-      for own in right
-    ]
-  )
+  members = zip(sets.anchors, sets.neighbors, strict=True)
+  frames = [[sets.frames[f] for f in (anchor, *others)] for anchor, others in members]
+  anchors = np.array([[own[names[0]] for names in frames] for own in right])
+  worst = np.array([[all(own[name] for name in names) for names in frames] for own in right])
   for name, facets, own in (('accuracy_anchor', {}, anchors), ('accuracy_pm_k', {'k': 3}, worst)):
     b, c = (own[0] & ~own[1]).sum(), (own[1] & ~own[0]).sum()
     row = estimate(table, 'two', name, 'one', **facets)
@@ -226,24 +193,17 @@ def test_several_classifiers_are_compared_on_the_same_sets(evaluations: list[Eva
     assert estimate(table, 'all classifiers', name, k=3).value == pytest.approx(value)
 
 
-def test_figures_are_those_of_the_table_and_of_failures(evaluations: list[Evaluation]) -> None:
+def test_figures_are_those_of_the_table_and_of_failures(evaluations):
   study, rows = VideoPmK(k=3, failures=2, testbed='ytbb_robust'), made_rows(made_sets())
   findings = study.reduce(evaluations[:2], SHAPE)
-  results = Results(
-    'video_pm_k',
-    [{'label': evaluation.label} for evaluation in evaluations[:2]],
-    {},
-    study.describe(),
-    tables=findings.tables,
-    arrays=study.sample_arrays(rows, KEY, findings),
-    table=assemble(findings.estimates),
-    quantities=study.quantities,
-  )
+  described = [{'label': evaluation.label} for evaluation in evaluations[:2]]
+  results = Results('video_pm_k', described, {}, study.describe(), tables=findings.tables)
+  results.arrays = study.sample_arrays(rows, KEY, findings)
+  results.table, results.quantities = assemble(findings.estimates), study.quantities
   figures = study.figures(results)
   assert {'testbed', 'failures_one', 'failures_two', 'accuracy_pm_k_k'} <= set(figures)
-  cells = dict(
-    zip(findings.tables['failures'].columns, findings.tables['failures'].rows[0], strict=True)
-  )
+  failures = findings.tables['failures']
+  cells = dict(zip(failures.columns, failures.rows[0], strict=True))
   titles = [axes.get_title() for axes in figures['failures_one'][0].axes]
   assert titles[0].startswith(f'{cells["anchor predicted"]} '.replace('_', ' '))
   assert any(f'({cells["offset"]})'.replace('-', '−') in title for title in titles)
@@ -251,9 +211,7 @@ def test_figures_are_those_of_the_table_and_of_failures(evaluations: list[Evalua
   assert 'failures_one' not in study.figures(results)
 
 
-def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
-  evaluations: list[Evaluation], tmp_path: pathlib.Path
-) -> None:
+def test_classifiers_with_their_classes_in_another_order_are_counted_alike(evaluations, tmp_path):
   study, names = VideoPmK(k=3), CLASSES[::-1]
   network = tiny_classifier(0, 'flipped')
   flipped = dataclasses.replace(
@@ -265,7 +223,7 @@ def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
     ),
   )
   rows = label_space.align(made_rows(made_sets()), names, {}, 'flipped')
-  records = recorded(tmp_path, study, flipped, rows)
+  records = answered(tmp_path, study, flipped, rows)
   findings = study.reduce([evaluations[0], Evaluation('flipped', records)], SHAPE)
   table = assemble(findings.estimates)
   own = table[table.versus == ''].groupby('classifier')
@@ -273,7 +231,7 @@ def test_classifiers_with_their_classes_in_another_order_are_counted_alike(
   pd.testing.assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True))
 
 
-def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation]) -> None:
+def test_failures_are_the_nearest_wrong_neighbors(evaluations):
   sets, study = made_sets(), VideoPmK(k=3, failures=2)
   only = evaluations[0]
   findings = study.reduce([only], SHAPE)
@@ -289,41 +247,28 @@ def test_failures_are_the_nearest_wrong_neighbors(evaluations: list[Evaluation])
     assert row['neighbors wrong'] == len(near) - sum(near.values())
   share = [row['neighbors wrong'] / row['of'] for row in rows]
   assert share == sorted(share, reverse=True) and all(0 < s <= 1 for s in share)
+  alone = [row for e in evaluations for row in study.reduce([e], SHAPE).tables['failures'].rows]
+  assert study.reduce(evaluations, SHAPE).tables['failures'].rows == alone, 'each has its own'
   images = made_rows(sets).images
   shown = study.sample_arrays(made_rows(sets), KEY, findings)['failure_images']
   assert shown.shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
   np.testing.assert_array_equal(shown[0, 1], images[rows[0]['neighbor row']])
+  none = dataclasses.replace(study, failures=0)
+  assert none.sample_arrays(made_rows(sets), KEY, none.reduce(evaluations, SHAPE)) == {}
 
 
-def test_each_of_several_classifiers_has_its_failures(evaluations: list[Evaluation]) -> None:
-  study = VideoPmK(k=3, failures=2)
-  together = study.reduce(evaluations, SHAPE).tables['failures'].rows
-  alone = [row for e in evaluations for row in study.reduce([e], SHAPE).tables['failures'].rows]
-  assert together == alone
-
-
-def test_without_failures_there_are_no_pictures(evaluations: list[Evaluation]) -> None:
-  study = VideoPmK(failures=0)
-  findings = study.reduce(evaluations, SHAPE)
-  assert study.sample_arrays(made_rows(made_sets()), KEY, findings) == {}
-
-
-def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(
-  evaluations: list[Evaluation], tmp_path: pathlib.Path
-) -> None:
+def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(evaluations, tmp_path):
   sets, rows = made_sets(), made_rows(made_sets())
   assert list(VideoPmK().row_estimates(rows, evaluations)) == []
   members = zip(sets.anchors, sets.neighbors, strict=True)  # frames of these records have no paths
   kept = {f'row {anchor}': [f'row {frame}' for frame in several[:2]] for anchor, several in members}
-  metadata.write(
-    from_mappings(kept, {f'row {n}': [0] for n in range(len(sets.frames))}, CLASSES), tmp_path
-  )
+  labels = {f'row {n}': [0] for n in range(len(sets.frames))}
+  metadata.write(from_mappings(kept, labels, CLASSES), tmp_path)
   study = VideoPmK(k=3, distances=True, reviewed=str(tmp_path))
   table = assemble(list(study.row_estimates(rows, evaluations[:1])))
   pairs, right = sets.pairs, right_by_frame(evaluations[0].records, sets)
-  distance = np.abs(rows.images[sets.anchors][pairs.group] - rows.images[pairs.frame]).max(
-    (1, 2, 3)
-  )
+  change = rows.images[sets.anchors][pairs.group] - rows.images[pairs.frame]
+  distance = np.abs(change).max((1, 2, 3))
   reviewed = np.concatenate([np.arange(len(n)) < 2 for n in sets.neighbors])
   mistake = [
     right[sets.frames[sets.anchors[g]]] and not right[sets.frames[f]]
@@ -340,16 +285,10 @@ def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(
       assert row.low <= row.value <= row.high
 
 
-def test_a_review_changes_accuracies_by_what_is_counted(
-  evaluations: list[Evaluation], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_review_changes_accuracies_by_what_is_counted(evaluations, monkeypatch):
   names = {f'v{v}/{f}.png': [0] for v in range(4) for f in (3, 4, 5)}
-  whole = {
-    'v0/3.png': ['v0/4.png'],
-    'v1/3.png': ['v1/4.png'],
-    'v2/3.png': [],
-    'v3/3.png': ['v3/4.png', 'v3/5.png'],
-  }
+  whole = {'v0/3.png': ['v0/4.png'], 'v1/3.png': ['v1/4.png'], 'v2/3.png': []}
+  whole['v3/3.png'] = ['v3/4.png', 'v3/5.png']
   kept = {'v0/3.png': [], 'v1/3.png': ['v1/4.png'], 'v3/3.png': ['v3/5.png']}
   wrong = {'v0/4.png', 'v2/3.png', 'v3/4.png'}
 
@@ -372,6 +311,6 @@ def test_a_review_changes_accuracies_by_what_is_counted(
     assert estimate(table, 'net', 'error', offset=1, frames='unreviewed').value == 2 / 3
 
 
-def test_a_merge_rule_needs_scores_to_merge(evaluations: list[Evaluation]) -> None:
-  with pytest.raises(InputError, match="config.study.merge is 'sum'.*leave it ''"):
-    VideoPmK(merge='sum').reduce(evaluations, SHAPE)
+def test_a_merge_rule_needs_scores_to_merge(evaluations):
+  study = VideoPmK(merge='sum')
+  refused("config.study.merge is 'sum'.*leave it ''", study.reduce, evaluations, SHAPE)

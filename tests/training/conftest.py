@@ -1,10 +1,5 @@
 """A tiny network, a separable problem and a recorder of scalars."""
 
-from __future__ import annotations
-
-import dataclasses
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
@@ -13,7 +8,8 @@ from flax import linen as nn
 from robustness.core.rows import ArrayRows
 from robustness.models.inputs import Inputs
 from robustness.models.layers import FEATURES
-from robustness.training import Training, TrainingSettings
+from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
+from robustness.training import Training, TrainingSettings, train
 
 
 class TinyNet(nn.Module):
@@ -23,7 +19,7 @@ class TinyNet(nn.Module):
   norm: bool = True
 
   @nn.compact
-  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+  def __call__(self, x, train=False):
     x = nn.Conv(6, (3, 3), name='conv')(x)
     if self.norm:
       x = nn.BatchNorm(not train, momentum=0.9, axis_name=self.axis_name, name='bn')(x)
@@ -32,23 +28,23 @@ class TinyNet(nn.Module):
     return nn.Dense(3, name='head')(features)
 
 
-@dataclasses.dataclass
 class Recorder:
   """Keeps what is written, in order."""
 
-  lines: list[tuple[int, dict[str, Any]]] = dataclasses.field(default_factory=list)
+  def __init__(self):
+    self.lines = []
 
-  def write_scalars(self, step: int, scalars: dict[str, Any]) -> None:
+  def write_scalars(self, step, scalars):
     self.lines.append((step, dict(scalars)))
 
-  def flush(self) -> None:
+  def flush(self):
     """Nothing waits."""
 
-  def series(self, name: str) -> dict[int, float]:
+  def series(self, name):
     return {step: scalars[name] for step, scalars in self.lines if name in scalars}
 
 
-def separable_rows() -> ArrayRows:
+def separable_rows():
   """96 noisy images of 6 × 6 pixels, one bright channel for each of three classes."""
   generator = np.random.default_rng(0)
   labels = np.arange(96) % 3
@@ -57,46 +53,67 @@ def separable_rows() -> ArrayRows:
   return ArrayRows(images, labels, ('red', 'green', 'blue'))
 
 
+def normalised(task, images):
+  """Images as the network of a task takes them."""
+  mean, std = (np.array(x, np.float32) for x in (task.inputs.mean, task.inputs.std))
+  return (images - mean) / std
+
+
+def compiled_step(task, parallel):
+  return parallel.compile(task.step(parallel), (REPLICATED, BATCH), (REPLICATED, REPLICATED))
+
+
+def assert_same(first, second):
+  jax.tree.map(np.testing.assert_array_equal, first, second)
+
+
+def assert_close(first, second, rtol=1e-4, atol=1e-5):
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=atol), first, second)
+
+
 @pytest.fixture
-def rows() -> ArrayRows:
+def rows():
   return separable_rows()
 
 
 @pytest.fixture
-def recorder() -> Recorder:
+def recorder():
   return Recorder()
-
-
-@pytest.fixture
-def tiny_net() -> type[TinyNet]:
-  return TinyNet
 
 
 @pytest.fixture
 def make_task(rows):
   """Returns a function from settings to a task on the separable rows."""
 
-  def make(model: nn.Module | None = None, task: dict | None = None, **settings) -> Training:
+  def make(model=None, task=None, **settings):
     defaults = {'steps': 6, 'batch_size': 32, 'learning_rate': 0.5, 'checkpoint_every_steps': 2}
-    return Training(
-      model or TinyNet(),
-      **{
-        'batches': rows.training_batches,
-        'num_examples': 96,
-        'image_shape': (6, 6, 3),
-        'inputs': Inputs((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)),
-        'settings': TrainingSettings(**{**defaults, **settings}),
-        **(task or {}),
-      },
-    )
+    arguments = {
+      'batches': rows.training_batches,
+      'num_examples': 96,
+      'image_shape': (6, 6, 3),
+      'inputs': Inputs((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)),
+      'settings': TrainingSettings(**{**defaults, **settings}),
+    }
+    return Training(model or TinyNet(), **{**arguments, **(task or {})})
 
   return make
+
+
+@pytest.fixture
+def run(recorder):
+  """Returns a function that trains a task in a folder, on two devices unless others are given."""
+
+  def run(task, directory, parallel=None, **arguments):
+    parallel = parallel or MeshParallel(jax.devices()[:2])
+    return train(task, directory=directory, parallel=parallel, writer=recorder, **arguments)
+
+  return run
 
 
 @pytest.fixture(scope='session')
 def start():
   """Returns a function from a task to its initial state, computed once for each network."""
-  states: dict[bool, Any] = {}
+  states = {}
 
   def initial(task):
     if task.model.norm not in states:

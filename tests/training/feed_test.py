@@ -1,7 +1,5 @@
 """Order and checks of training batches; rows on the devices and rows that are read are the same."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -11,92 +9,80 @@ import numpy as np
 import pytest
 
 from robustness.augment.policy import Policy
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.core.sampler import Balanced
-from robustness.parallel.mesh import MeshParallel
-from robustness.parallel.pmap import PmapParallel
-from robustness.training import Pipeline, train
-from robustness.training.feed import ahead, open_feed
+from robustness.core.sampler import Balanced, Epochs
+from robustness.parallel import MeshParallel, PmapParallel
+from robustness.training import Pipeline
+from robustness.training.loop import ahead, open_feed
 from robustness.training.training import check_batch
+from tests.refusals import refused
+from tests.training.conftest import TinyNet, assert_same
 
 
 @pytest.fixture
-def eight_bit() -> ArrayRows:
+def eight_bit():
   generator = np.random.default_rng(0)
   images = generator.integers(0, 256, (96, 6, 6, 3), np.uint8)
   return ArrayRows(images, np.arange(96) % 3, ('red', 'green', 'blue'))
 
 
-def _task(make_task, model, rows, **settings):
-  task = {
-    'batches': rows.training_batches,
-    'arrays': rows.in_memory,
-    'pipeline': Pipeline(Policy.of(flip={}, crop={'padding': 1}, mixup={})),
-  }
-  return make_task(model, task, batch_size=36, **settings)  # batches span epochs of 96 rows
+@pytest.fixture
+def make(make_task, eight_bit):
+  """Returns a function from settings to a task whose batches span epochs of 96 rows."""
+
+  def make(rows=eight_bit, model=None, **settings):
+    task = {
+      'batches': rows.training_batches,
+      'arrays': rows.in_memory,
+      'pipeline': Pipeline(Policy.of(flip={}, crop={'padding': 1}, mixup={})),
+    }
+    return make_task(model, task, batch_size=36, **settings)
+
+  return make
+
+
+def _opened(task, begin=0):
+  return open_feed(task, MeshParallel(jax.devices()[:2]), begin)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
-def test_the_weights_are_the_same_by_every_way(
-  make_task, tiny_net, eight_bit, recorder, kind, tmp_path
-):
+def test_the_weights_are_the_same_by_every_way(make, run, eight_bit, kind, tmp_path):
   parallel = kind(jax.devices()[:2])
-  model = tiny_net(parallel.axis_name)
-  floats = dataclasses.replace(
-    eight_bit, images=eight_bit.images.astype(np.float32) / np.float32(255)
-  )
-  tasks = {
-    'resident': _task(make_task, model, eight_bit),
-    'read': _task(make_task, model, eight_bit, resident_bytes=0),
-    'read as floats': _task(make_task, model, floats, resident_bytes=0),
-  }
-  assert open_feed(tasks['resident'], parallel, 0).resident
-  assert not open_feed(tasks['read'], parallel, 0).resident
-  weights = {
-    name: train(task, directory=tmp_path / name, parallel=parallel, writer=recorder)
-    for name, task in tasks.items()
-  }
-  for name in ('read', 'read as floats'):
-    jax.tree.map(np.testing.assert_array_equal, weights[name], weights['resident'])
+  model, images = TinyNet(parallel.axis_name), eight_bit.images.astype(np.float32) / np.float32(255)
+  resident, read = make(model=model), make(model=model, resident_bytes=0)
+  floats = make(dataclasses.replace(eight_bit, images=images), model, resident_bytes=0)
+  assert open_feed(resident, parallel, 0).resident
+  assert not open_feed(read, parallel, 0).resident
+  weights = run(resident, tmp_path / 'resident', parallel)
+  assert_same(run(read, tmp_path / 'read', parallel), weights)
+  assert_same(run(floats, tmp_path / 'floats', parallel), weights)
 
 
-def test_resident_rows_are_checked_once_and_by_name(make_task, tiny_net, eight_bit):
-  wrong = dataclasses.replace(eight_bit, labels=np.where(np.arange(96) == 70, 3, 0))
-  with pytest.raises(InputError, match='example 70 has label 3; the classifier has classes 0 to 2'):
-    open_feed(_task(make_task, tiny_net(), wrong), MeshParallel(jax.devices()[:2]), 0)
+def test_resident_rows_are_checked_once_and_by_name(make, eight_bit):
+  wrong = make(dataclasses.replace(eight_bit, labels=np.where(np.arange(96) == 70, 3, 0)))
+  refused('example 70 has label 3; the classifier has classes 0 to 2', _opened, wrong)
 
 
 @pytest.mark.parametrize(('settings', 'begin'), [({'resident_bytes': 2 * 96 * 108}, 0), ({}, 4)])
-def test_rows_are_read_where_they_are_too_many_or_less_than_an_epoch_is_left(
-  make_task, tiny_net, eight_bit, settings, begin
-):
+def test_rows_are_read_where_they_are_too_many_or_less_than_an_epoch_is_left(make, settings, begin):
   """Two host devices hold a copy each of 96 · 108 bytes of images, and of the labels."""
-  task = _task(make_task, tiny_net(), eight_bit, **settings)
-  assert not open_feed(task, MeshParallel(jax.devices()[:2]), begin).resident
+  assert not _opened(make(**settings), begin).resident
 
 
-def test_a_feed_ends_with_the_training_and_begins_anywhere(make_task, tiny_net, eight_bit):
-  parallel = MeshParallel(jax.devices()[:2])
-  for settings in ({}, {'resident_bytes': 0}):
-    feed = open_feed(_task(make_task, tiny_net(), eight_bit, **settings), parallel, 0)
-    rows = [feed.rows(feed.resident, batch)['example_id'] for batch in feed.steps(2)]
-    expected = [
-      batch['example_id'] for batch in itertools.islice(eight_bit.training_batches(36, 0, 2), 4)
-    ]
-    np.testing.assert_array_equal(rows, expected)
+@pytest.mark.parametrize('settings', [{}, {'resident_bytes': 0}])
+def test_a_feed_ends_with_the_training_and_begins_anywhere(make, eight_bit, settings):
+  feed = _opened(make(**settings))
+  rows = [feed.rows(feed.resident, batch)['example_id'] for batch in feed.steps(2)]
+  np.testing.assert_array_equal(rows, _ids(eight_bit, 36, 0, 2, 4).reshape(4, 36))
 
 
-def test_what_a_sampler_says_of_its_rows_comes_with_them_by_every_way(
-  make_task, tiny_net, eight_bit
-):
+def test_what_a_sampler_says_of_its_rows_comes_with_them_by_every_way(make, eight_bit):
   order = Balanced([np.arange(96), np.array([5, 7])], 0, 'group')
-  way = MeshParallel(jax.devices()[:2])
   for resident_bytes in (2**30, 0):
-    task = _task(make_task, tiny_net(), eight_bit, resident_bytes=resident_bytes)
     read = functools.partial(eight_bit.training_batches, sampler=order)
-    feed = open_feed(dataclasses.replace(task, batches=read, sampler=order), way, 0)
+    task = make(resident_bytes=resident_bytes)
+    feed = _opened(dataclasses.replace(task, batches=read, sampler=order))
     assert bool(feed.resident) == bool(resident_bytes)
     for step, batch in enumerate(feed.steps(0)):
       shown = feed.rows(feed.resident, batch)
@@ -124,24 +110,14 @@ def _ids(rows, size, seed, start, count):
   return np.concatenate([batch['example_id'] for batch in batches])
 
 
-def test_every_epoch_holds_every_row_once_in_another_order(rows):
-  epochs = _ids(rows, 36, 3, 0, 8).reshape(3, 96)  # 36 does not divide 96: batches span epochs
-  np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(96), (3, 1)))
-  assert (epochs[0] != epochs[1]).any() and (epochs[1] != epochs[2]).any()
-
-
-def test_a_later_start_is_a_later_place_in_the_same_order(rows):
-  np.testing.assert_array_equal(_ids(rows, 36, 3, 5, 4), _ids(rows, 36, 3, 0, 9)[5 * 36 :])
-  assert (_ids(rows, 36, 4, 0, 1) != _ids(rows, 36, 3, 0, 1)).any()
-
-
-def test_a_batch_larger_than_the_rows_spans_epochs(rows):
-  counts = np.bincount(_ids(rows, 200, 0, 0, 1))
-  assert set(counts) == {2, 3}
-
-
-def test_images_and_labels_belong_together(rows):
-  batch = next(rows.training_batches(10, 0, 7))
+@pytest.mark.parametrize(
+  ('size', 'seed', 'start', 'count'), [(36, 3, 0, 8), (36, 3, 5, 4), (36, 4, 0, 1), (200, 0, 0, 1)]
+)
+def test_rows_come_in_the_order_of_the_sampler_from_any_place_on(rows, size, seed, start, count):
+  """36 does not divide 96, and 200 is more: batches span epochs."""
+  expected = Epochs(96, seed).positions(start * size, (start + count) * size)
+  np.testing.assert_array_equal(_ids(rows, size, seed, start, count), expected)
+  batch = next(rows.training_batches(size, seed, start))
   np.testing.assert_array_equal(batch['image'], rows.images[batch['example_id']])
   np.testing.assert_array_equal(batch['label'], rows.labels[batch['example_id']])
 
@@ -157,12 +133,7 @@ def test_images_and_labels_belong_together(rows):
   ],
 )
 def test_bad_batches_are_refused_by_name(change, message):
-  batch = {
-    'image': np.zeros((2, 6, 6, 3), np.float32),
-    'label': np.array([0, 1]),
-    'example_id': np.array([11, 12]),
-    'block': 0,
-  }
+  images, ids = np.zeros((2, 6, 6, 3), np.float32), np.array([11, 12])
+  batch = {'image': images, 'label': np.array([0, 1]), 'example_id': ids, 'block': 0}
   assert set(check_batch(batch, (6, 6, 3), 3)) == {'image', 'label', 'example_id'}
-  with pytest.raises(InputError, match=message):
-    check_batch({**batch, **change}, (6, 6, 3), 3)
+  refused(message, check_batch, {**batch, **change}, (6, 6, 3), 3)

@@ -1,9 +1,7 @@
 """Ctrl-C waits while a checkpoint is saved; SIGTERM asks one process, or all, to stop."""
 
-from __future__ import annotations
-
 import signal
-import threading
+from concurrent import futures
 
 import pytest
 from jax.experimental import multihost_utils
@@ -11,40 +9,31 @@ from jax.experimental import multihost_utils
 from robustness.training.preemption import StopRequest, interrupt_deferred
 
 
-def test_an_interrupt_is_raised_when_the_block_is_over() -> None:
+def test_an_interrupt_is_raised_when_the_block_is_over_and_nothing_is_left_behind():
   before, steps = signal.getsignal(signal.SIGINT), []
-  with pytest.raises(KeyboardInterrupt):
-    with interrupt_deferred():
-      signal.raise_signal(signal.SIGINT)
-      steps.append('saved')
+  with interrupt_deferred():
+    pass
+  assert signal.getsignal(signal.SIGINT) is before
+  with pytest.raises(ValueError, match='disk'), interrupt_deferred():
+    raise ValueError('disk')
+  assert signal.getsignal(signal.SIGINT) is before
+  with pytest.raises(KeyboardInterrupt), interrupt_deferred():
+    signal.raise_signal(signal.SIGINT)
+    steps.append('saved')
   assert steps == ['saved']
   assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_without_an_interrupt_and_with_an_error_nothing_is_left_behind() -> None:
-  before = signal.getsignal(signal.SIGINT)
-  with interrupt_deferred():
-    pass
-  with pytest.raises(ValueError, match='disk'):
+def test_other_threads_have_no_signals_to_defer():
+  def save():
     with interrupt_deferred():
-      raise ValueError('disk')
-  assert signal.getsignal(signal.SIGINT) is before
+      return True
+
+  with futures.ThreadPoolExecutor(1) as pool:
+    assert pool.submit(save).result()
 
 
-def test_other_threads_have_no_signals_to_defer() -> None:
-  passed: list[bool] = []
-
-  def save() -> None:
-    with interrupt_deferred():
-      passed.append(True)
-
-  thread = threading.Thread(target=save)
-  thread.start()
-  thread.join()
-  assert passed == [True]
-
-
-def test_one_process_stops_after_the_step_under_way() -> None:
+def test_one_process_stops_after_the_step_under_way():
   before = signal.getsignal(signal.SIGTERM)
   with StopRequest() as stop:
     assert not stop.due(3)
@@ -53,9 +42,7 @@ def test_one_process_stops_after_the_step_under_way() -> None:
   assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_processes_that_train_together_stop_at_the_step_that_jax_names(
-  monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_processes_that_train_together_stop_at_the_step_that_jax_names(monkeypatch):
   monkeypatch.setattr(multihost_utils, 'reached_preemption_sync_point', lambda step: step == 7)
   before = signal.getsignal(signal.SIGTERM)
   with StopRequest(2) as stop:

@@ -1,19 +1,17 @@
 """Answers: what is a valid one, and its line in the log."""
 
-from __future__ import annotations
-
 import errno
+import functools
 import json
 import os
-import pathlib
 from typing import Any
 
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.video import answers as answer_log
 from robustness.video.answers import Answer, AnswerLog, ReviewPlan, check_name
 from robustness.video.candidates import Item
+from tests.refusals import refused
 from tests.video.review_frames import answer, candidates
 
 ABOUT = {'annotator': 'ann', 'round': 'individual', 'anchor': 'v/1.jpg'}
@@ -21,22 +19,17 @@ PAIR: dict[str, Any] = {**ABOUT, 'neighbor': 'v/2.jpg', 'label': 'correct', 'sim
 ANCHOR: dict[str, Any] = {**ABOUT, 'round': 'joint', 'neighbor': None, 'label': 'incorrect'}
 
 
-@pytest.mark.parametrize(
-  'said',
-  [
+def test_a_line_is_read_back_and_says_whether_it_accepts():
+  for said in (
     PAIR,
     ANCHOR,
     {**PAIR, 'similar': 'dissimilar', 'reasons': ['motion', 'blur'], 'time': 1.5},
     {**PAIR, 'similar': 'dissimilar', 'feature': True},
     {**ANCHOR, 'added': [3, 5], 'shown': [0]},
-  ],
-)
-def test_a_line_is_read_back(said: dict[str, Any]) -> None:
-  answer = Answer.from_json(said)
-  assert Answer.from_json(json.loads(json.dumps(answer.to_json()))) == answer
-
-
-def test_only_a_correct_and_similar_pair_is_accepted() -> None:
+  ):
+    answer = Answer.from_json(said)
+    assert Answer.from_json(json.loads(json.dumps(answer.to_json()))) == answer
+  # only a correct and similar pair is accepted
   assert Answer.from_json(PAIR).accepts
   moved = {'similar': 'dissimilar', 'reasons': ['other']}
   for change in ({'label': 'unsure'}, {'label': 'incorrect'}, {'similar': 'unsure'}, moved):
@@ -66,22 +59,16 @@ def test_only_a_correct_and_similar_pair_is_accepted() -> None:
     ({'annotator': 'ann', 'round': 'joint'}, 'anchor is missing'),
   ],
 )
-def test_contradictions_and_unknown_words_are_refused(said: dict, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    Answer.from_json(said)
+def test_contradictions_and_unknown_words_are_refused(said, message):
+  refused(message, Answer.from_json, said)
 
 
-@pytest.mark.parametrize(
-  ('given', 'name'), [('ann', 'ann'), (' Ann B. ', 'Ann B.'), ('Zoe\u0308', 'Zo\u00eb'), ('7', '7')]
-)
-def test_names(given: str, name: str) -> None:
-  assert check_name(given) == name
-
-
-@pytest.mark.parametrize('given', ['', ' ', '<b>', 'a/b', '../x', 'a\nb', 'x' * 41, None, '.hid'])
-def test_names_with_other_characters_are_refused(given: Any) -> None:
-  with pytest.raises(InputError, match='is not a name'):
-    check_name(given)
+def test_names():
+  for given in ('ann', ' Ann B. ', '7'):
+    assert check_name(given) == given.strip()
+  assert check_name('Zoe\u0308') == 'Zo\u00eb'
+  for given in ('', ' ', '<b>', 'a/b', '../x', 'a\nb', 'x' * 41, None, '.hid'):
+    refused('is not a name', check_name, given)
 
 
 SETS = candidates()
@@ -89,7 +76,7 @@ FIRST, SECOND = (answer(SETS, Item('pair', number)) for number in (0, 1))
 
 
 @pytest.fixture
-def file(tmp_path: pathlib.Path) -> pathlib.Path:
+def file(tmp_path):
   """A file with two answers."""
   with AnswerLog(tmp_path / 'made' / 'answers.jsonl', 'digest') as log:
     log.append(FIRST)
@@ -97,17 +84,11 @@ def file(tmp_path: pathlib.Path) -> pathlib.Path:
   return tmp_path / 'made' / 'answers.jsonl'
 
 
-def test_answers_are_there_again(file: pathlib.Path) -> None:
+def test_answers_are_there_again_and_on_the_disk_before_append_returns(file, monkeypatch):
   assert answer_log.read(file, 'digest') == (ReviewPlan(), [FIRST, SECOND])
-  with AnswerLog(file, 'digest') as log:
-    assert log.answers == [FIRST, SECOND]
-
-
-def test_an_answer_is_on_the_disk_before_append_returns(
-  file: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
   seen: list[int] = []
   with AnswerLog(file, 'digest') as log:
+    assert log.answers == [FIRST, SECOND]
     before = file.stat().st_size
     monkeypatch.setattr(os, 'fsync', lambda _: seen.append(file.stat().st_size - before))
     log.append(FIRST)
@@ -115,9 +96,7 @@ def test_an_answer_is_on_the_disk_before_append_returns(
 
 
 @pytest.mark.parametrize('kept', [1, 20, -1])
-def test_a_line_that_a_kill_cut_short_is_passed_over_and_removed(
-  file: pathlib.Path, kept: int
-) -> None:
+def test_a_line_that_a_kill_cut_short_is_passed_over_and_removed(file, kept):
   content = file.read_bytes()
   *whole, last = content.splitlines(keepends=True)
   file.write_bytes(b''.join(whole) + last[:kept])
@@ -125,57 +104,42 @@ def test_a_line_that_a_kill_cut_short_is_passed_over_and_removed(
   with AnswerLog(file, 'digest') as log:
     log.append(SECOND)
   assert file.read_bytes() == content
-
-
-def test_a_header_that_a_kill_cut_short_is_written_again(file: pathlib.Path) -> None:
-  header = file.read_bytes().splitlines(keepends=True)[0]
-  file.write_bytes(header[:30])
+  file.write_bytes(whole[0][:30])  # the header too is written again
   with AnswerLog(file, 'digest') as log:
     assert log.answers == []
-  assert file.read_bytes() == header
+  assert file.read_bytes() == whole[0]
 
 
-@pytest.mark.parametrize('content', [b'{"a/1.jpg": [0]}', b'{}\n', b'hello\n', b'[1]\n', b'\x89'])
-def test_another_file_is_refused_and_left_as_it_is(tmp_path: pathlib.Path, content: bytes) -> None:
-  (tmp_path / 'labels.json').write_bytes(content)
-  with pytest.raises(InputError, match='is no file of answers'):
-    AnswerLog(tmp_path / 'labels.json', 'digest')
-  assert (tmp_path / 'labels.json').read_bytes() == content
-
-
-def test_other_sets_and_a_broken_line_in_the_middle_are_named(file: pathlib.Path) -> None:
-  with pytest.raises(InputError, match='about other sets'):
-    AnswerLog(file, 'another')
+def test_other_files_other_sets_and_a_broken_line_are_refused_and_left_as_they_are(file, tmp_path):
+  for content in (b'{"a/1.jpg": [0]}', b'{}\n', b'hello\n', b'[1]\n', b'\x89'):
+    (tmp_path / 'labels.json').write_bytes(content)
+    refused('is no file of answers', AnswerLog, tmp_path / 'labels.json', 'digest')
+    assert (tmp_path / 'labels.json').read_bytes() == content
+  refused('about other sets', AnswerLog, file, 'another')
   lines = file.read_bytes().split(b'\n')
   file.write_bytes(b'\n'.join([lines[0], lines[1][:-5], *lines[2:]]))
-  with pytest.raises(InputError, match='line 2, cannot be read'):
-    AnswerLog(file, 'digest')
+  refused('line 2, cannot be read', AnswerLog, file, 'digest')
 
 
-def test_a_review_keeps_its_plan(tmp_path: pathlib.Path) -> None:
-  path = tmp_path / 'answers.jsonl'
-  with AnswerLog(path, 'digest', {'annotators_per_pair': 4}):
+def test_a_review_keeps_its_plan(tmp_path):
+  opened = functools.partial(AnswerLog, tmp_path / 'answers.jsonl', 'digest')
+  with opened({'annotators_per_pair': 4}):
     pass
-  with AnswerLog(path, 'digest') as log:
+  with opened() as log:
     assert log.plan == ReviewPlan(annotators_per_pair=4)
-  with pytest.raises(InputError, match='--annotators_per_pair=3, but .* begun with 4'):
-    AnswerLog(path, 'digest', {'annotators_per_pair': 3})
-  with pytest.raises(InputError, match='give at least 1'):
-    AnswerLog(tmp_path / 'new.jsonl', 'digest', {'annotators_per_pair': 0})
+  refused('--annotators_per_pair=3, but .* begun with 4', opened, {'annotators_per_pair': 3})
+  refused('annotators_per_pair=0: give at least 1', opened, {'annotators_per_pair': 0})
 
 
-def test_a_second_server_is_refused(file: pathlib.Path) -> None:
+def test_a_second_server_is_refused(file):
   pytest.importorskip('fcntl', reason='needs locks of POSIX')
   with AnswerLog(file, 'digest'):
-    with pytest.raises(InputError, match='is open in another server'):
-      AnswerLog(file, 'digest')
+    refused('is open in another server', AnswerLog, file, 'digest')
   with AnswerLog(file, 'digest'):
     pass
 
 
-def test_a_full_disk_leaves_whole_lines(
-  file: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_whole_lines(file, monkeypatch):
   content, write = file.read_bytes(), os.write
   with AnswerLog(file, 'digest') as log:
     monkeypatch.setattr(os, 'write', lambda to, line: write(to, line[:10]))
@@ -183,7 +147,7 @@ def test_a_full_disk_leaves_whole_lines(
       log.append(FIRST)
     assert file.read_bytes() == content
 
-    def full(*_: object) -> int:
+    def full(*_):
       raise OSError(errno.ENOSPC, 'No space left on device')
 
     monkeypatch.setattr(os, 'write', full)

@@ -1,7 +1,5 @@
 """Boxes out of COCO's JSON and ILSVRC's XML; boxes that cannot be."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from typing import Any
@@ -9,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.video import boxes
 from robustness.video.boxes import Box, read_detections, read_truth
+from tests.refusals import refused
+from tests.video.small_archive import save_xml
 
 CLASSES = {'cat': 0, 'dog': 1, 'n02084071': 1}
 
@@ -32,73 +31,53 @@ def saved(folder: pathlib.Path, name: str, content: Any) -> pathlib.Path:
 
 
 def voc(folder: pathlib.Path, name: str = 'n02084071', x_max: int = 40) -> pathlib.Path:
-  path = folder / 'annotations/v/1.xml'
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text(
-    '<annotation><size><width>200</width><height>100</height></size>'
-    f'<object><name>{name}</name><bndbox><xmax>{x_max}</xmax><xmin>10</xmin><ymax>60</ymax>'
-    '<ymin>20</ymin></bndbox></object></annotation>'
-  )
-  return folder / 'annotations'
+  return save_xml(folder / 'annotations', ['v/1.jpg'], name, (200, 100), (10, 20, x_max, 60))
 
 
-def test_both_forms_give_the_same_box(tmp_path: pathlib.Path) -> None:
+def read(path: pathlib.Path) -> Any:
+  return boxes.read(path, ['v/1.jpg'], CLASSES)
+
+
+def test_both_forms_give_the_same_box(tmp_path):
   expected = [Box(0.2, 0.05, 0.6, 0.2, 1)]
   frames = ['v/1.jpg', 'v/2.jpg', 'w/9.jpg']
   assert boxes.read(coco(tmp_path), frames, CLASSES) == ({'v/1.jpg': expected, 'v/2.jpg': []}, ())
   assert boxes.read(voc(tmp_path), frames, CLASSES) == ({'v/1.jpg': expected}, ())
 
 
-def test_a_box_over_the_edge_by_a_pixel_is_cut(tmp_path: pathlib.Path) -> None:
-  known, clipped = boxes.read(coco(tmp_path, (-0.5, 0, 201, 100.5)), ['v/1.jpg'], CLASSES)
-  assert known['v/1.jpg'] == [Box(0.0, 0.0, 1.0, 1.0, 1)] and clipped == ()
-
-
-@pytest.mark.parametrize('bbox', [(190, 20, 30, 40), (-5, 20, 30, 40), (10, 80, 30, 40)])
-def test_a_box_further_over_the_edge_is_cut_and_counted(
-  tmp_path: pathlib.Path, bbox: tuple[float, ...]
-) -> None:
-  known, clipped = boxes.read(coco(tmp_path, bbox), ['v/1.jpg'], CLASSES)
+@pytest.mark.parametrize(
+  'bbox', [(-0.5, 0, 201, 100.5), (190, 20, 30, 40), (-5, 20, 30, 40), (10, 80, 30, 40)]
+)
+def test_a_box_over_the_edge_is_cut_and_counted_if_by_more_than_a_pixel(tmp_path, bbox):
+  known, clipped = read(coco(tmp_path, bbox))
   x, y, width, height = bbox
   low = max(y, 0) / 100, max(x, 0) / 200
   high = min((y + height) / 100, 1), min((x + width) / 200, 1)
-  assert known['v/1.jpg'] == [Box(*low, *high, 1)] and clipped == ('v/1.jpg',)
+  assert known['v/1.jpg'] == [Box(*low, *high, 1)]
+  assert clipped == (() if x == -0.5 else ('v/1.jpg',))
 
 
 @pytest.mark.parametrize(
-  'x, y, width, height',
-  [
-    (10, 20, 0, 40),
-    (10, 20, 30, -5),
-    (200, 20, 30, 40),
-    (-30, 20, 30, 40),
-    (10, 120, 30, 40),
-    (10, 20, np.nan, 40),
-  ],
+  'bbox',
+  [(10, 20, 0, 40), (10, 20, 30, -5), (200, 20, 30, 40)]
+  + [(-30, 20, 30, 40), (10, 120, 30, 40), (10, 20, np.nan, 40)],
 )
-def test_bad_boxes_are_refused(
-  tmp_path: pathlib.Path, x: float, y: float, width: float, height: float
-) -> None:
+def test_bad_boxes_are_refused(tmp_path, bbox):
   where = r'entry 0, v/1\.jpg: box .* is inverted, empty or wholly outside'
-  with pytest.raises(InputError, match=where):
-    boxes.read(coco(tmp_path, (x, y, width, height)), ['v/1.jpg'], CLASSES)
+  refused(where, read, coco(tmp_path, bbox))
 
 
-def test_what_cannot_be_read_is_refused(tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match=r"v/1\.jpg has .* class 'dgo'; did you mean 'dog'"):
-    boxes.read(coco(tmp_path, name='dgo'), ['v/1.jpg'], CLASSES)
-  with pytest.raises(InputError, match='is inverted'):
-    boxes.read(voc(tmp_path, x_max=5), ['v/1.jpg'], CLASSES)
-  with pytest.raises(InputError, match="object of class 'n1'"):
-    boxes.read(voc(tmp_path, 'n1'), ['v/1.jpg'], CLASSES)
+def test_what_cannot_be_read_is_refused(tmp_path):
+  refused(r"v/1\.jpg has .* class 'dgo'; did you mean 'dog'", read, coco(tmp_path, name='dgo'))
+  refused('is inverted', read, voc(tmp_path, x_max=5))
+  refused("object of class 'n1'", read, voc(tmp_path, 'n1'))
   (tmp_path / 'annotations/v/1.xml').write_text('<annotation><object/></annotation>')
-  with pytest.raises(InputError, match='is no ILSVRC annotation .no size/height'):
-    boxes.read(tmp_path / 'annotations', ['v/1.jpg'], CLASSES)
+  refused('is no ILSVRC annotation .no size/height', read, tmp_path / 'annotations')
   (tmp_path / 'other.json').write_text('{"images": []}')
-  with pytest.raises(InputError, match='categories is missing; expected a list. Give a COCO'):
-    boxes.read(tmp_path / 'other.json', ['v/1.jpg'], CLASSES)
-  with pytest.raises(InputError, match=r'none\.json is missing'):
-    boxes.read(tmp_path / 'none.json', ['v/1.jpg'], CLASSES)
+  message = 'categories is missing; expected a list. Give a COCO'
+  refused(message, read, tmp_path / 'other.json')
+  refused(r'none\.json is missing', read, tmp_path / 'none.json')
+  refused('is no COCO annotation file .ValueError', read, coco(tmp_path, (1, 2, 3)))
 
 
 FRAMES = ('v/1.jpg', 'v/2.jpg')
@@ -110,13 +89,12 @@ ANNOTATIONS = [{'image_id': i, 'category_id': 3, 'bbox': [1, 2, 10, 20]} for i i
 GOOD = {'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 10, 20], 'score': 0.5}
 
 
-def truth_of(folder: pathlib.Path, images: Any = IMAGES, annotations: Any = ANNOTATIONS) -> Any:
-  return read_truth(
-    saved(folder, 'truth.json', {'images': images, 'annotations': annotations}), FRAMES
-  )
+def truth_of(folder: pathlib.Path, **document: Any) -> Any:
+  whole = {'images': IMAGES, 'annotations': ANNOTATIONS, **document}
+  return read_truth(saved(folder, 'truth.json', whole), FRAMES)
 
 
-def test_boxes_of_the_frames(tmp_path: pathlib.Path) -> None:
+def test_boxes_of_the_frames(tmp_path):
   truth = truth_of(tmp_path)
   assert truth.boxes.image.tolist() == [1] and truth.boxes.corners.tolist() == [[1, 2, 11, 22]]
   np.testing.assert_array_equal(truth.sizes, [[100, 50], [100, 50]])
@@ -127,7 +105,7 @@ def test_boxes_of_the_frames(tmp_path: pathlib.Path) -> None:
   assert detections.score.tolist() == [0.5, 1]
 
 
-def test_boxes_over_the_border_are_cut_and_counted(tmp_path: pathlib.Path) -> None:
+def test_boxes_over_the_border_are_cut_and_counted(tmp_path):
   over = {'image_id': 8, 'category_id': 3, 'bbox': [-2, 2, 10, 49]}
   truth = truth_of(tmp_path, annotations=[*ANNOTATIONS, over])
   assert truth.boxes.corners.tolist() == [[1, 2, 11, 22], [0, 2, 8, 50]]
@@ -151,45 +129,33 @@ def test_boxes_over_the_border_are_cut_and_counted(tmp_path: pathlib.Path) -> No
     ([GOOD, {**GOOD, 'bbox': [1, 2, -3, 4]}], "1 of 2 boxes are inverted .* entry 1 of .* on 'v/1"),
     ([{**GOOD, 'bbox': [100, 2, 3, 4]}], "wholly outside .* first entry 0 of .* on 'v/1.jpg'"),
     ([{**GOOD, 'bbox': [1, None, 3, 4]}], r'\[0\]\.bbox\[1\] is None'),
-    (
-      [GOOD, {**GOOD, 'score': float('nan')}],
-      "a score that is no .* entry 1 of .* 'v/1.*score nan",
-    ),
+    ([GOOD, {**GOOD, 'score': np.nan}], "a score that is no .* entry 1 of .* 'v/1.*score nan"),
     ([{**GOOD, 'score': '0.5'}], r"\[0\]\.score is '0.5'; expected a number"),
     ([GOOD, 7], r'\[1\] is 7; expected an object'),
     ([{**GOOD, 'category_id': 'dog'}], r"\[0\]\.category_id is 'dog'"),
     ([{**GOOD, 'image_id': [7]}], 'image_id is a list'),
   ],
 )
-def test_bad_detections(tmp_path: pathlib.Path, content: Any, message: str) -> None:
+def test_bad_detections(tmp_path, content, message):
   truth = truth_of(tmp_path)
-  with pytest.raises(InputError, match=message):
-    read_detections(saved(tmp_path, 'found.json', content), truth, FRAMES)
+  refused(message, read_detections, saved(tmp_path, 'found.json', content), truth, FRAMES)
 
 
-def test_classes_that_the_ground_truth_does_not_list_are_refused(tmp_path: pathlib.Path) -> None:
-  document = {
-    'images': IMAGES,
-    'annotations': ANNOTATIONS,
-    'categories': [{'id': 3, 'name': 'fox'}, {'id': 8, 'name': 'cow'}],
-  }
-  truth = read_truth(saved(tmp_path, 'truth.json', document), FRAMES)
+def test_classes_that_the_ground_truth_does_not_list_are_refused(tmp_path):
+  categories = [{'id': 3, 'name': 'fox'}, {'id': 8, 'name': 'cow'}]
+  truth = truth_of(tmp_path, categories=categories)
   path = saved(tmp_path, 'found.json', [GOOD, {**GOOD, 'category_id': 8}])
   assert read_detections(path, truth, FRAMES)[0].category.tolist() == [3, 8]
   saved(tmp_path, 'found.json', [GOOD, {**GOOD, 'category_id': 4}])
-  with pytest.raises(InputError, match='entry 1 has category_id 4, .* 2 classes, 3 to 8'):
-    read_detections(path, truth, FRAMES)
-  document['annotations'] = [{**ANNOTATIONS[0], 'category_id': 1}]
-  with pytest.raises(InputError, match='truth.json: entry 0 has category_id 1'):
-    read_truth(saved(tmp_path, 'truth.json', document), FRAMES)
+  refused('entry 1 has category_id 4, .* 2 classes, 3 to 8', read_detections, path, truth, FRAMES)
+  other = {'categories': categories, 'annotations': [{**ANNOTATIONS[0], 'category_id': 1}]}
+  refused('truth.json: entry 0 has category_id 1', truth_of, tmp_path, **other)
 
 
-def test_bad_ground_truth(tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match="1 of 2 frames are none of its images, first 'v/2.jpg'"):
-    truth_of(tmp_path, IMAGES[:1], [])
-  with pytest.raises(InputError, match="wholly outside .* entry 0 of .*truth.json on 'v/2.jpg'"):
-    truth_of(tmp_path, annotations=[{'image_id': 8, 'category_id': 3, 'bbox': [1, 50, 10, 20]}])
-  with pytest.raises(InputError, match='is no file'):
-    read_truth(tmp_path / 'none.json', FRAMES)
-  with pytest.raises(InputError, match='Give COCO annotations'):
-    read_truth(saved(tmp_path, 'truth.json', []), FRAMES)
+def test_bad_ground_truth(tmp_path):
+  missing = "1 of 2 frames are none of its images, first 'v/2.jpg'"
+  refused(missing, truth_of, tmp_path, images=IMAGES[:1], annotations=[])
+  outside, message = {**ANNOTATIONS[0], 'bbox': [1, 50, 10, 20]}, 'wholly outside .* entry 0 of .*'
+  refused(f"{message}truth.json on 'v/2.jpg'", truth_of, tmp_path, annotations=[outside])
+  refused('is no file', read_truth, tmp_path / 'none.json', FRAMES)
+  refused('Give COCO annotations', read_truth, saved(tmp_path, 'truth.json', []), FRAMES)

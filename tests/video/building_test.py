@@ -1,7 +1,5 @@
 """Building neighbor sets from folders and videos, by function and by command."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re
@@ -11,14 +9,14 @@ import pytest
 from PIL import Image
 
 from robustness.cli.neighbor_sets import main
-from robustness.core.errors import InputError
 from robustness.video import metadata
 from robustness.video.building import anchor_position, build
+from tests.refusals import refused
 from tests.video.small_videos import encode, number_of, save_frames
 
 
 @pytest.fixture
-def videos(tmp_path: pathlib.Path) -> pathlib.Path:
+def videos(tmp_path):
   """Folders of frames: 'val/a' with frames 5..44, 'b' with three, 'c' with one."""
   root = tmp_path / 'videos'
   save_frames(root / 'val/a', range(5, 45))
@@ -27,7 +25,7 @@ def videos(tmp_path: pathlib.Path) -> pathlib.Path:
   return root
 
 
-def test_a_set_is_every_frame_at_most_k_away(videos: pathlib.Path) -> None:
+def test_a_set_is_every_frame_at_most_k_away(videos):
   built = build(videos, {'val/a': [1], 'b': [0, 2], 'c': [1]}, videos, k=4)
   sets, paths = built.sets, built.sets.frames
   assert [metadata.video_of(paths[anchor]) for anchor in sets.anchors] == ['b', 'c', 'val/a']
@@ -37,15 +35,13 @@ def test_a_set_is_every_frame_at_most_k_away(videos: pathlib.Path) -> None:
     expected = [n for n in range(max(low, number - 4), min(high, number + 4) + 1) if n != number]
     assert sorted(metadata.frame_number(paths[m]) for m in members) == expected
     assert sorted(offsets.tolist()) == [n - number for n in expected]
-  labels = {
-    metadata.video_of(path): row[row >= 0].tolist()
-    for path, row in zip(paths, sets.labels, strict=True)
-  }
-  assert labels == {'b': [0, 2], 'c': [1], 'val/a': [1]}
+  rows = zip(paths, sets.labels.tolist(), strict=True)
+  labels = {metadata.video_of(path): row for path, row in rows}
+  assert labels == {'b': [0, 2], 'c': [1, -1], 'val/a': [1, -1]}
   assert built.frames == videos and sets.fps is None
 
 
-def test_numbers_count_not_places(tmp_path: pathlib.Path) -> None:
+def test_numbers_count_not_places(tmp_path):
   save_frames(tmp_path / 'gaps', [10, 11, 14, 15, 30])
   for seed in range(12):
     sets = build(tmp_path, {'gaps': [0]}, tmp_path, k=3, seed=seed).sets
@@ -54,7 +50,7 @@ def test_numbers_count_not_places(tmp_path: pathlib.Path) -> None:
     assert len(sets.offsets[0]) == {10: 1, 11: 2, 14: 2, 15: 1, 30: 0}[number]
 
 
-def test_anchors_are_uniform_and_each_video_has_its_own(videos: pathlib.Path) -> None:
+def test_anchors_are_uniform_and_each_video_has_its_own(videos):
   drawn = np.array([anchor_position('clip', 5, seed) for seed in range(2000)])
   counts = np.bincount(drawn, minlength=5)
   assert (abs(counts - 400) < 5 * np.sqrt(2000 * 0.2 * 0.8)).all()
@@ -65,7 +61,7 @@ def test_anchors_are_uniform_and_each_video_has_its_own(videos: pathlib.Path) ->
   assert build(videos, {'val/a': [1]}, videos).sets.frames == alone.frames
 
 
-def test_videos_become_frames_with_facts_when_asked(tmp_path: pathlib.Path) -> None:
+def test_videos_become_frames_with_facts_when_asked(tmp_path):
   encode(tmp_path / 'videos/clip.mp4', 30, 'libx264', fps=30)
   arguments = (tmp_path / 'videos', {'clip': [3]}, tmp_path / 'frames')
   plain, built = build(*arguments, k=5), build(*arguments, k=5, facts=True)
@@ -85,47 +81,33 @@ def flags(videos: pathlib.Path, labels: pathlib.Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-  ('name', 'content'),
-  [
-    ('l.csv', 'video,class\nval/a,dog\nb,n02958343\nb,bird\n'),
-    ('l.json', json.dumps({'val/a': 'dog', 'b': [6, 'bird']})),
-  ],
+  'content',
+  ['video,class\nval/a,dog\nb,n02958343\nb,bird\n', '{"val/a": "dog", "b": [6, "bird"]}'],
+  ids=['csv', 'json'],
 )
-def test_the_command_writes_the_released_format_and_nothing_else(
-  videos: pathlib.Path,
-  tmp_path: pathlib.Path,
-  name: str,
-  content: str,
-  capsys: pytest.CaptureFixture[str],
-) -> None:
-  (tmp_path / name).write_text(content)
-  out, command = tmp_path / 'out', flags(videos, tmp_path / name)
+def test_the_command_writes_the_released_format_and_nothing_else(videos, tmp_path, content, capsys):
+  path = tmp_path / ('l.json' if content[0] == '{' else 'l.csv')
+  path.write_text(content)
+  out, command = tmp_path / 'out', flags(videos, path)
   assert main([*command, '--k=2']) == 0
   said = capsys.readouterr().out
   assert said.startswith('2 anchors, ') and '1 videos without a label left out' in said
-  assert {str(path.relative_to(out)) for path in out.rglob('*') if path.is_file()} == {
-    'metadata/pmsets.json',
-    'metadata/labels.json',
-    'misc/imagenet_vid_class_index.json',
-  }
+  written = {str(path.relative_to(out)) for path in out.rglob('*') if path.is_file()}
+  released = {'metadata/pmsets.json', 'metadata/labels.json'}
+  assert written == {*released, 'misc/imagenet_vid_class_index.json'}
   labels = json.loads((out / 'metadata/labels.json').read_text())
-  assert {(metadata.video_of(path), *own) for path, own in labels.items()} == {
-    ('b', 4, 6),
-    ('val/a', 8),
-  }
+  of_videos = {(metadata.video_of(path), *own) for path, own in labels.items()}
+  assert of_videos == {('b', 4, 6), ('val/a', 8)}
   sets = metadata.read(out)
   assert len(sets.class_names) == 30 and sets.class_names[8] == 'dog'
   assert main(command) == 2
   assert 'holds neighbor sets already' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-  ('name', 'content'), [('l.csv', 'video,class\r\nb,vehicle\r\n'), ('l.json', '{"b": "vehicle"}')]
-)
+@pytest.mark.parametrize('name', ['l.csv', 'l.json'])
 @pytest.mark.parametrize('encoding', ['utf-8', 'utf-8-sig'])
-def test_an_own_vocabulary_with_or_without_a_byte_order_mark(
-  videos: pathlib.Path, tmp_path: pathlib.Path, name: str, content: str, encoding: str
-) -> None:
+def test_an_own_vocabulary_with_or_without_a_byte_order_mark(videos, tmp_path, name, encoding):
+  content = '{"b": "vehicle"}' if name == 'l.json' else 'video,class\r\nb,vehicle\r\n'
   (tmp_path / name).write_text(content, encoding=encoding)
   (tmp_path / 'classes.txt').write_text('animal\nvehicle\n', encoding=encoding)
   assert main([*flags(videos, tmp_path / name), f'--classes={tmp_path / "classes.txt"}']) == 0
@@ -134,9 +116,7 @@ def test_an_own_vocabulary_with_or_without_a_byte_order_mark(
   assert sets.class_names == ('animal', 'vehicle') and sets.labels.tolist() == [[1]] * 3
 
 
-def test_an_unknown_class_names_the_nearest_three(
-  videos: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_class_names_the_nearest_three(videos, tmp_path, capsys):
   (tmp_path / 'l.csv').write_text('video,class\nb,giant pandda\n')
   assert main(flags(videos, tmp_path / 'l.csv')) == 2
   error = capsys.readouterr().err
@@ -144,70 +124,51 @@ def test_an_unknown_class_names_the_nearest_three(
   assert len(error) < 300 + len(str(tmp_path)) and error.count("'") == 10
 
 
-@pytest.mark.parametrize(
-  ('name', 'content', 'message'),
-  [
+def test_bad_labels_are_named(videos, tmp_path, capsys):
+  for name, content, message in (
     ('l.csv', b'video,class\nb,caf\xe9\n', 'l.csv is no text in UTF-8'),
-    ('l.json', '{"val/a": "dgo"}', "class 'dgo', which is no class: did you mean 'dog'"),
-    ('l.json', '{"val/a": 30}', r'class 30, which is no class.*0\.\.29'),
-    ('l.json', '{"val/a": []}', "gives video 'val/a' no class"),
-    ('l.json', '{"val/b": "dog"}', "1 of 1 labelled videos.*first 'val/b': did you mean 'val/a'"),
-    ('l.json', '["val/a"]', 'holds a list'),
-    ('l.json', '{"val/a": ', 'truncated or no JSON'),
-    ('l.json', '{}', 'names no videos'),
-    ('l.csv', 'val/a,dog\n', "begin with .* 'video,class"),
-    ('none.json', None, 'none.json is missing'),
-  ],
-)
-def test_bad_labels_are_named(
-  videos: pathlib.Path,
-  tmp_path: pathlib.Path,
-  name: str,
-  content: str | bytes | None,
-  message: str,
-  capsys: pytest.CaptureFixture[str],
-) -> None:
-  if content is not None:
-    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-  assert main(flags(videos, tmp_path / name)) == 2
-  assert re.search(message, capsys.readouterr().err)
-  assert not (tmp_path / 'out').exists()
+    ('l.json', b'{"val/a": "dgo"}', "class 'dgo', which is no class: did you mean 'dog'"),
+    ('l.json', b'{"val/a": 30}', r'class 30, which is no class.*0\.\.29'),
+    ('l.json', b'{"val/a": []}', "gives video 'val/a' no class"),
+    ('l.json', b'{"val/b": "dog"}', "1 of 1 labelled videos.*first 'val/b': did you mean 'val/a'"),
+    ('l.json', b'["val/a"]', 'holds a list'),
+    ('l.json', b'{"val/a": ', 'truncated or no JSON'),
+    ('l.json', b'{}', 'names no videos'),
+    ('l.csv', b'val/a,dog\n', "begin with .* 'video,class"),
+  ):
+    (tmp_path / name).write_bytes(content)
+    assert main(flags(videos, tmp_path / name)) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / 'out').exists()
+  assert main(flags(videos, tmp_path / 'none.json')) == 2
+  assert 'none.json is missing' in capsys.readouterr().err
 
 
-def test_bad_videos_are_named(tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match='none is no folder'):
-    build(tmp_path / 'none', {'a': [0]}, tmp_path)
-  with pytest.raises(InputError, match='holds no videos'):
-    build(tmp_path, {'a': [0]}, tmp_path)
-  save_frames(tmp_path / 'a', [1])
-  (tmp_path / 'a/000001.png').rename(tmp_path / 'a/first.png')
-  with pytest.raises(InputError, match="'a/first.png' has no number"):
-    build(tmp_path, {'a': [0]}, tmp_path)
-  (tmp_path / 'a/first.png').rename(tmp_path / 'a/1.png')
-  save_frames(tmp_path / 'a', [1])
-  with pytest.raises(InputError, match='holds frame 1 twice: 000001.png and 1.png'):
-    build(tmp_path, {'a': [0]}, tmp_path)
-  with pytest.raises(InputError, match='k is -1'):
-    build(tmp_path, {'a': [0]}, tmp_path, k=-1)
-
-
-def test_a_frame_that_cannot_be_decoded_is_named_with_its_number(videos: pathlib.Path) -> None:
+def test_bad_videos_are_named(tmp_path, videos):
   file = videos / 'b/000002.jpg'
   file.write_bytes(file.read_bytes()[:200])
-  with pytest.raises(InputError, match=r'frame 2 cannot be decoded: .*b/000002\.jpg'):
-    build(videos, {'b': [0]}, videos)
+  refused(r'frame 2 cannot be decoded: .*b/000002\.jpg', build, videos, {'b': [0]}, videos)
+  refused('none is no folder', build, tmp_path / 'none', {'a': [0]}, tmp_path)
+  folder = tmp_path / 'own'
+  folder.mkdir()
+  refused('holds no videos', build, folder, {'a': [0]}, folder)
+  save_frames(folder / 'a', [1])
+  (folder / 'a/000001.png').rename(folder / 'a/first.png')
+  refused("'a/first.png' has no number", build, folder, {'a': [0]}, folder)
+  (folder / 'a/first.png').rename(folder / 'a/1.png')
+  save_frames(folder / 'a', [1])
+  refused('holds frame 1 twice: 000001.png and 1.png', build, folder, {'a': [0]}, folder)
+  refused('k is -1', build, folder, {'a': [0]}, folder, k=-1)
 
 
-def test_video_files_beside_folders_of_frames_are_built_apart(videos: pathlib.Path) -> None:
+def test_video_files_beside_folders_of_frames_are_built_apart(videos):
   encode(videos / 'clip.mp4', 5)
-  with pytest.raises(InputError, match='build them apart'):
-    build(videos, {'b': [0], 'clip': [1]}, videos.parent / 'frames')
+  refused('build them apart', build, videos, {'b': [0], 'clip': [1]}, videos.parent / 'frames')
   encode(videos / 'b.mp4', 5)
-  with pytest.raises(InputError, match="two videos called 'b'"):
-    build(videos, {'b': [0]}, videos.parent / 'frames')
+  refused("two videos called 'b'", build, videos, {'b': [0]}, videos.parent / 'frames')
 
 
-def test_the_summary_counts(videos: pathlib.Path) -> None:
+def test_the_summary_counts(videos):
   built = build(videos, {'b': [0], 'c': [1]}, videos)
   assert built.summary() == (
     '2 anchors, 2 pairs, median 1 a set, 4 distinct frames under '

@@ -1,57 +1,33 @@
 """Sets under review as numbered pairs."""
 
-from __future__ import annotations
-
-import pathlib
-
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.video import metadata
 from robustness.video.candidates import Candidates, Item, Pair, ReviewFrames
+from tests.refusals import refused
 from tests.video.review_frames import CLASS_NAMES, candidates, path, save_frames, sets
 
 
-def test_pairs_go_from_the_first_neighbor_to_the_last() -> None:
-  frames = sets().frames
-  pairs = candidates().pairs
-  assert [(frames[pair.frame], pair.offset) for pair in pairs[:3]] == [
-    (path(0, 9), -1),
-    (path(0, 11), 1),
-    (path(0, 12), 2),
-  ]
+def test_pairs_go_from_the_first_neighbor_to_the_last():
+  frames, pairs = sets().frames, candidates().pairs
+  first = [(frames[pair.frame], pair.offset) for pair in pairs[:3]]
+  assert first == [(path(0, 9), -1), (path(0, 11), 1), (path(0, 12), 2)]
   assert pairs[3] == Pair(1, frames.index(path(1, 9)), -1)
   assert candidates().pairs_of == ((0, 1, 2), (3, 4, 5))
 
 
-def test_items_by_name_and_by_paths() -> None:
+def test_items_by_name_and_by_paths():
   of = candidates()
   for name in ('anchor:0', 'anchor:1', 'pair:0', 'pair:5'):
     assert str(of.item(name)) == name
     assert of.items[of.paths(of.item(name))] == of.item(name)
   assert of.paths(Item('pair', 3)) == (path(1, 10), path(1, 9))
+  others = ('pair:6', 'anchor:2', 'pair:-1', 'pair:', 'frame:0', '', 'pair:1.0', 'pair:\u0663')
+  for name in (*others, 'pair:' + '9' * 10):
+    refused(r'anchor:0 to anchor:1 and pair:0 to pair:5 are', of.item, name)
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    'pair:6',
-    'anchor:2',
-    'pair:-1',
-    'pair:',
-    'frame:0',
-    '',
-    'pair:1.0',
-    'pair:\u0663',
-    'pair:' + '9' * 10,
-  ],
-)
-def test_other_names_are_refused(name: str) -> None:
-  with pytest.raises(InputError, match=r'anchor:0 to anchor:1 and pair:0 to pair:5 are'):
-    candidates().item(name)
-
-
-def test_the_digest_is_of_sets_and_labels() -> None:
+def test_the_digest_is_of_sets_and_labels():
   own = sets()
   table = {
     own.frames[anchor]: [own.frames[n] for n in members][::-1]
@@ -62,14 +38,10 @@ def test_the_digest_is_of_sets_and_labels() -> None:
   assert again.digest == candidates().digest
   labels[own.frames[0]] = [2]
   assert Candidates(metadata.from_mappings(table, labels), CLASS_NAMES).digest != again.digest
+  refused('class id 1, which is none of the 1 classes', Candidates, own, {0: 'cat'})
 
 
-def test_a_label_without_a_name_is_refused() -> None:
-  with pytest.raises(InputError, match='class id 1, which is none of the 1 classes'):
-    Candidates(sets(), {0: 'cat'})
-
-
-def test_the_released_sets(shared_dir: pathlib.Path) -> None:
+def test_the_released_sets(shared_dir):
   folder = shared_dir / 'data' / 'imagenet_vid_robust'
   of = Candidates(metadata.read(folder), dict(enumerate(map(str, range(30)))))
   assert (len(of.sets.anchors), len(of.pairs)) == (1109, 21070)
@@ -80,69 +52,44 @@ PATHS = candidates().sets.frames
 
 
 @pytest.fixture
-def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+def folder(tmp_path):
   return save_frames(tmp_path / 'frames', candidates())
 
 
-def test_a_frame_is_the_file_of_its_index(folder: pathlib.Path) -> None:
+def test_a_frame_is_the_file_of_its_index_and_its_tag_changes_with_it(folder):
   frames = ReviewFrames(folder, PATHS)
   for index, name in enumerate(PATHS):
     frame = frames.read(index)
     assert (frame.content, frame.content_type) == ((folder / name).read_bytes(), 'image/png')
-
-
-def test_the_tag_changes_with_the_file(folder: pathlib.Path) -> None:
-  frames = ReviewFrames(folder, PATHS)
   before = frames.read(0).tag
   assert frames.read(0).tag == before
   (folder / PATHS[0]).write_bytes(b'longer than before')
   assert frames.read(0).tag != before
+  for index in (-1, len(PATHS), 10**8):
+    refused(f'0 to {len(PATHS) - 1} are under review', frames.read, index)
 
 
-@pytest.mark.parametrize('index', [-1, len(PATHS), 10**8])
-def test_other_indices_are_refused(folder: pathlib.Path, index: int) -> None:
-  with pytest.raises(InputError, match=f'0 to {len(PATHS) - 1} are under review'):
-    ReviewFrames(folder, PATHS).read(index)
-
-
-def test_missing_frames_are_counted_and_the_first_named(folder: pathlib.Path) -> None:
+def test_frames_that_are_missing_or_of_another_kind_are_named(folder):
   for name in PATHS[2:4]:
     (folder / name).unlink()
-  with pytest.raises(InputError, match=f'2 of 8 frames are missing .* first is {PATHS[2]}'):
-    ReviewFrames(folder, PATHS)
-  with pytest.raises(InputError, match='there is no folder'):
-    ReviewFrames(folder / 'nowhere', PATHS)
+  refused(f'2 of 8 frames are missing .* first is {PATHS[2]}', ReviewFrames, folder, PATHS)
+  refused('there is no folder', ReviewFrames, folder / 'nowhere', PATHS)
+  (folder / 'labels.json').write_text('{}')
+  refused('of no known kind', ReviewFrames, folder, ['labels.json'])
 
 
-@pytest.mark.parametrize('path', ['../secret.png', 'val/../../secret.png', '/etc/secret.png'])
-def test_paths_out_of_the_folder_are_refused(folder: pathlib.Path, path: str) -> None:
-  (folder.parent / 'secret.png').write_bytes(b'secret')
-  with pytest.raises(InputError, match='lies outside the folder'):
-    ReviewFrames(folder, [path])
-
-
-def test_links_out_of_the_folder_are_refused(folder: pathlib.Path) -> None:
-  secret = folder.parent / 'secret.png'
+def test_paths_and_links_out_of_the_folder_are_refused(folder):
+  secret, frames = folder.parent / 'secret.png', ReviewFrames(folder, PATHS)
   secret.write_bytes(b'secret')
-  frames = ReviewFrames(folder, PATHS)
   (folder / PATHS[0]).unlink()
   (folder / PATHS[0]).symlink_to(secret)
   (folder / 'linked').symlink_to(folder.parent)
-  with pytest.raises(InputError, match='lies outside the folder'):
-    frames.read(0)
-  for paths in (PATHS, ['linked/secret.png']):
-    with pytest.raises(InputError, match='lies outside the folder'):
-      ReviewFrames(folder, paths)
-
-
-def test_links_within_the_folder_and_a_linked_folder_are_fine(folder: pathlib.Path) -> None:
+  refused('lies outside the folder', frames.read, 0)
+  out = ('../secret.png', 'val/../../secret.png', '/etc/secret.png', 'linked/secret.png')
+  for paths in (PATHS, *([file] for file in out)):
+    refused('lies outside the folder', ReviewFrames, folder, paths)
+  # links within the folder and a linked folder are fine
   (folder / 'same.png').symlink_to(folder / PATHS[1])
   folder.with_name('link').symlink_to(folder)
   frames = ReviewFrames(folder.with_name('link'), ['same.png'])
   assert frames.read(0).content == (folder / PATHS[1]).read_bytes()
-
-
-def test_other_kinds_of_files_are_refused(folder: pathlib.Path) -> None:
-  (folder / 'labels.json').write_text('{}')
-  with pytest.raises(InputError, match='of no known kind'):
-    ReviewFrames(folder, ['labels.json'])

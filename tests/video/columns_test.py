@@ -1,16 +1,11 @@
 """Sets to columns and back."""
 
-from __future__ import annotations
-
-import pathlib
-
 import numpy as np
-import pytest
 
-from robustness.core.errors import InputError
 from robustness.video import metadata
 from robustness.video.columns import clips, from_columns, to_columns
 from robustness.video.metadata import NeighborSets
+from tests.refusals import refused
 
 SETS = {'a/2.jpg': ['a/4.jpg', 'a/1.jpg'], 'a/4.jpg': ['a/2.jpg'], 'b/7.jpg': []}
 LABELS = {'a/1.jpg': [0], 'a/2.jpg': [0, 1], 'a/4.jpg': [1], 'b/7.jpg': [2]}
@@ -20,24 +15,24 @@ def pairs_of(sets: NeighborSets) -> set[tuple[int, int, int]]:
   return {(int(sets.anchors[g]), int(f), int(o)) for g, f, o in zip(*sets.pairs, strict=True)}
 
 
-def test_columns_by_hand() -> None:
+def test_columns_by_hand():
   columns = to_columns(metadata.from_mappings(SETS, LABELS))
   assert columns['group_id'].tolist() == [[0, -1], [0, 1], [0, 1], [2, -1]]
   assert columns['offset'].tolist() == [[-1, 0], [0, -2], [2, 0], [0, 0]]
   assert set(columns) == {'label', 'group_id', 'offset'}
 
 
-def test_there_and_back() -> None:
+def test_there_and_back():
   facts = {'a/1.jpg': {'frame_type': 'b', 'fps': 25}, 'b/7.jpg': {'frame_type': 'i'}}
   sets = metadata.from_mappings(SETS, LABELS, ('x', 'y', 'z'), facts)
   again = from_columns(to_columns(sets), sets.frames, sets.class_names)
   assert again.frames == sets.frames and again.class_names == sets.class_names
   assert pairs_of(again) == pairs_of(sets) and again.anchors.tolist() == sets.anchors.tolist()
-  assert again.frame_types is not None and again.frame_types.tolist() == ['b', '', '', 'i']
+  assert again.frame_types.tolist() == ['b', '', '', 'i']
   np.testing.assert_array_equal(again.fps, sets.fps)
 
 
-def test_there_and_back_on_the_released_sets(shared_dir: pathlib.Path) -> None:
+def test_there_and_back_on_the_released_sets(shared_dir):
   sets = metadata.read(shared_dir / 'data/imagenet_vid_robust')
   again = from_columns(to_columns(sets))
   assert pairs_of(again) == pairs_of(sets)
@@ -45,7 +40,7 @@ def test_there_and_back_on_the_released_sets(shared_dir: pathlib.Path) -> None:
   np.testing.assert_array_equal(again.labels, sets.labels)
 
 
-def test_frames_of_a_clip_share_a_folder_or_sets_that_share_frames() -> None:
+def test_frames_of_a_clip_share_a_folder_or_sets_that_share_frames():
   columns = to_columns(metadata.from_mappings(SETS, LABELS))
   assert clips(columns).tolist() == [0, 0, 0, 1], 'by their sets'
   paths = np.array(['v/1', 'v/2', 'w/4', 'v/7'])
@@ -54,30 +49,17 @@ def test_frames_of_a_clip_share_a_folder_or_sets_that_share_frames() -> None:
   assert clips(flat).tolist() == [0, 0, 0, 1]
   assert clips({'group_id': np.array([3, 3, 9])}).tolist() == [0, 0, 1]
   assert clips({'label': np.zeros(3)}) is None
-
-
-def test_a_subset_keeps_the_ids_of_its_sets() -> None:
-  columns = {
-    name: values[3:] for name, values in to_columns(metadata.from_mappings(SETS, LABELS)).items()
-  }
-  sets = from_columns(columns)
+  # a subset keeps the ids of its sets
+  sets = from_columns({name: values[3:] for name, values in columns.items()})
   assert sets.anchors.tolist() == [0] and len(sets.pairs.frame) == 0
 
 
-def test_columns_of_one_axis() -> None:
-  sets = from_columns(
-    {'label': np.array([3, 3]), 'group_id': np.array([5, 5]), 'offset': np.array([0, 1])}
-  )
-  assert sets.labels.tolist() == [[3], [3]] and sets.pairs.offset.tolist() == [1]
-
-
-def test_bad_columns() -> None:
+def test_columns_of_one_axis_and_bad_ones():
   good = {'label': np.array([3, 3]), 'group_id': np.array([5, 5]), 'offset': np.array([0, 1])}
-  with pytest.raises(InputError, match="no column 'offset'.*'video_neighbors'"):
-    from_columns({k: v for k, v in good.items() if k != 'offset'})
-  with pytest.raises(InputError, match='set 5 has 2 anchors'):
-    from_columns({**good, 'offset': np.zeros(2, int)})
-  with pytest.raises(InputError, match='set 5 has 0 anchors'):
-    from_columns({**good, 'offset': np.ones(2, int)})
-  with pytest.raises(InputError, match='in no neighbor set'):
-    from_columns({**good, 'group_id': np.array([-1, -1])})
+  sets = from_columns(good)
+  assert sets.labels.tolist() == [[3], [3]] and sets.pairs.offset.tolist() == [1]
+  bare = {'label': good['label'], 'group_id': good['group_id']}
+  refused("no column 'offset'.*'video_neighbors'", from_columns, bare)
+  refused('set 5 has 2 anchors', from_columns, {**good, 'offset': np.zeros(2, int)})
+  refused('set 5 has 0 anchors', from_columns, {**good, 'offset': np.ones(2, int)})
+  refused('in no neighbor set', from_columns, {**good, 'group_id': np.array([-1, -1])})

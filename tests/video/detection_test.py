@@ -1,10 +1,7 @@
 """The command that scores a detector: results on disk, and bad input in one line."""
 
-from __future__ import annotations
-
 import json
 import pathlib
-from collections.abc import Sequence
 
 import pytest
 from PIL import Image
@@ -14,6 +11,7 @@ from robustness.results import Results
 from robustness.video import metadata
 from tests.table_rows import estimate
 from tests.video import small_archive
+from tests.video.small_archive import save_xml
 
 SETS = {f'v{v}/5.jpg': [f'v{v}/4.jpg', f'v{v}/6.jpg'] for v in range(3)}
 FRAMES = sorted({f for a, n in SETS.items() for f in (a, *n)})
@@ -24,58 +22,53 @@ def flags_of(folder: pathlib.Path, sets: pathlib.Path, truth: pathlib.Path) -> l
   return [f'--{name}={path}' for name, path in {**given, 'out': folder / 'out'}.items()]
 
 
-def files(folder: pathlib.Path) -> list[str]:
+@pytest.fixture
+def flags(tmp_path):
   """A detector that names the class wrongly on v0/6 and misses the object on v1/4."""
+  folder = tmp_path
   metadata.write(metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1])), folder / 'sets')
   images = [{'id': i, 'file_name': f, 'width': 50, 'height': 50} for i, f in enumerate(FRAMES)]
   truth = [{'image_id': i, 'category_id': 1, 'bbox': [5, 5, 20, 20]} for i in range(len(FRAMES))]
-  entries = [
-    {**box, 'score': 0.9, 'category_id': 2 if frame == 'v0/6.jpg' else 1}
-    for box, frame in zip(truth, FRAMES, strict=True)
-    if frame != 'v1/4.jpg'
-  ]
+  entries = [{**box, 'score': 0.9} for box in truth]
+  entries[FRAMES.index('v0/6.jpg')]['category_id'] = 2
+  del entries[FRAMES.index('v1/4.jpg')]
   (folder / 'truth.json').write_text(json.dumps({'images': images, 'annotations': truth}))
   (folder / 'found.json').write_text(json.dumps(entries))
   return flags_of(folder, folder / 'sets', folder / 'truth.json')
 
 
-def save_xml(folder: pathlib.Path, frames: Sequence[str], name: str, side: int, end: int) -> None:
-  """Writes ILSVRC's annotations: one box of each frame, from pixel 5 on."""
-  for frame in frames:
-    file = (folder / frame).with_suffix('.xml')
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(
-      f'<annotation><size><width>{side}</width><height>{side}</height></size><object>'
-      f'<name>{name}</name><bndbox><xmin>5</xmin><ymin>5</ymin><xmax>{end}</xmax>'
-      f'<ymax>{end}</ymax></bndbox></object></annotation>'
-    )
-
-
-def test_detection_and_localisation(
-  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-  assert command.main(files(tmp_path)) == 0
+def test_detection_and_localisation(tmp_path, capsys, flags):
+  assert command.main(flags) == 0
   said = 'mean average precision on the worst frame within k frames (pm-k) in'
   assert said in capsys.readouterr().out
   results = Results.read(tmp_path / 'out')
   assert len(results.table) == 6
   for task, worst in (('detection', 1 / 3), ('localisation', 2 / 3)):
-    for name, value, facets in (
-      ('mAP_anchor', 1, {}),
-      ('mAP_pm_k', worst, {'k': 1}),
-      ('drop_pm_k', 1 - worst, {'k': 1}),
-    ):
-      row = estimate(results.table, 'detector', name, task=task, **facets)
+    for name, value in (('mAP_anchor', 1), ('mAP_pm_k', worst), ('drop_pm_k', 1 - worst)):
+      at_k = {} if name == 'mAP_anchor' else {'k': 1}
+      row = estimate(results.table, 'detector', name, task=task, **at_k)
       assert row.value == pytest.approx(value) and row.low <= row.value <= row.high and row.n == 3
-  assert results.tables['detection/worst_frames'].rows == [
-    ['v0/5.jpg', 'v0/6.jpg', 1],
-    ['v1/5.jpg', 'v1/4.jpg', -1],
-    ['v2/5.jpg', 'v2/5.jpg', 0],
-  ]
+  worst_frames = [['v0/5.jpg', 'v0/6.jpg', 1], ['v1/5.jpg', 'v1/4.jpg', -1]]
+  worst_frames.append(['v2/5.jpg', 'v2/5.jpg', 0])
+  assert results.tables['detection/worst_frames'].rows == worst_frames
+  names = [file.stem for file in (tmp_path / 'out/figures').iterdir()]
+  assert names and not [name for name in names if 'pictures' in name], 'no --frames'
+  assert 'ean average precision on anchor frames' in (tmp_path / 'out/report.html').read_text()
+  assert not [name for name in results.arrays if 'image' in name]
+  # another run does not take the place of this one
+  assert command.main(flags) == 0
+  before = (tmp_path / 'out/results.json').read_bytes()
+  for other in ('--threshold=0.75', '--k=5'):
+    assert command.main([*flags, other]) == 2
+    error = capsys.readouterr().err
+    assert 'holds a run of another config' in error and 'Use another --out' in error
+  change(tmp_path / 'found.json', 0, score=0.1)
+  assert command.main(flags) == 2
+  assert 'sha256: ' in capsys.readouterr().err
+  assert (tmp_path / 'out/results.json').read_bytes() == before
 
 
-def test_figures_and_report(tmp_path: pathlib.Path) -> None:
-  flags = files(tmp_path)
+def test_figures_and_report(tmp_path, flags):
   for index, frame in enumerate(FRAMES):
     (tmp_path / 'frames' / frame).parent.mkdir(parents=True, exist_ok=True)
     Image.new('RGB', (50, 50), (20 * index, 0, 0)).save(tmp_path / 'frames' / frame)
@@ -94,22 +87,13 @@ def test_figures_and_report(tmp_path: pathlib.Path) -> None:
   assert environment['command'].startswith('robustness detection --metadata=')
 
 
-def test_without_frames_there_is_a_report_without_pictures(tmp_path: pathlib.Path) -> None:
-  assert command.main(files(tmp_path)) == 0
-  names = [file.stem for file in (tmp_path / 'out/figures').iterdir()]
-  assert names and not [name for name in names if 'pictures' in name]
-  assert 'ean average precision on anchor frames' in (tmp_path / 'out/report.html').read_text()
-  assert not [name for name in Results.read(tmp_path / 'out').arrays if 'image' in name]
-
-
-def test_annotations_of_ilsvrc_give_the_same_numbers(tmp_path: pathlib.Path) -> None:
-  flags = files(tmp_path)
+def test_annotations_of_ilsvrc_give_the_same_numbers(tmp_path, flags):
   assert command.main(flags) == 0
   first = (tmp_path / 'out/results.csv').read_bytes()
-  classes = ('fox', 'sheep', 'cow')
-  sets = metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1]), classes)
-  metadata.write(sets, tmp_path / 'sets')
-  save_xml(tmp_path / 'xml', FRAMES, 'sheep', 50, 25)
+  labels = dict.fromkeys(FRAMES, [1])
+  named = metadata.from_mappings(SETS, labels, ('fox', 'sheep', 'cow'))
+  metadata.write(named, tmp_path / 'sets')
+  save_xml(tmp_path / 'xml', FRAMES, 'sheep', (50, 50), (5, 5, 25, 25))
   flags[1], flags[3] = f'--truth={tmp_path / "xml"}', f'--out={tmp_path / "second"}'
   entries = json.loads((tmp_path / 'found.json').read_text())
   for box in entries:
@@ -128,10 +112,7 @@ def change(path: pathlib.Path, entry: int, **values: object) -> None:
   path.write_text(json.dumps(entries))
 
 
-def test_a_box_over_the_border_is_cut_and_said(
-  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-  flags = files(tmp_path)
+def test_a_box_over_the_border_is_cut_and_said(tmp_path, capsys, flags):
   change(tmp_path / 'found.json', 0, bbox=[-2, 5, 27, 20])
   change(tmp_path / 'found.json', 1, category_id=7)
   assert command.main(flags) == 0
@@ -145,26 +126,7 @@ def test_a_box_over_the_border_is_cut_and_said(
   assert [row[1:3] for row in table.rows] == [[0, 9], [1, 8], [2, 8]]
 
 
-def test_another_run_does_not_take_the_place_of_one(
-  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-  flags = files(tmp_path)
-  assert command.main(flags) == command.main(flags) == 0
-  before = (tmp_path / 'out/results.json').read_bytes()
-  for others in ([*flags, '--threshold=0.75'], [*flags, '--k=5']):
-    assert command.main(others) == 2
-    error = capsys.readouterr().err
-    assert 'holds a run of another config' in error and 'Use another --out' in error
-  change(tmp_path / 'found.json', 0, score=0.1)
-  assert command.main(flags) == 2
-  assert 'sha256: ' in capsys.readouterr().err
-  assert (tmp_path / 'out/results.json').read_bytes() == before
-
-
-def test_without_ground_truth_nothing_is_scored(
-  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-  flags = files(tmp_path)
+def test_without_ground_truth_nothing_is_scored(tmp_path, capsys, flags):
   document = json.loads((tmp_path / 'truth.json').read_text())
   anchors = [index for index, frame in enumerate(FRAMES) if frame in SETS]
   for kept in ([], [b for b in document['annotations'] if b['image_id'] not in anchors]):
@@ -174,43 +136,36 @@ def test_without_ground_truth_nothing_is_scored(
   assert not (tmp_path / 'out').exists()
 
 
-def test_a_detector_that_finds_nothing_scores_zero(tmp_path: pathlib.Path) -> None:
-  flags = files(tmp_path)
+def test_a_detector_that_finds_nothing_scores_zero_by_the_settings_of_the_command(tmp_path, flags):
   (tmp_path / 'found.json').write_text('[]')
+  flags += ['--k=1', '--recall_points=101', '--threshold=0.75', '--neighbors_only']
   assert command.main(flags) == 0
-  assert Results.read(tmp_path / 'out').table.value.tolist() == [0] * 6
-
-
-def test_settings_of_the_command(tmp_path: pathlib.Path) -> None:
-  flags = ['--k=1', '--recall_points=101', '--threshold=0.75', '--neighbors_only']
-  assert command.main([*files(tmp_path), *flags]) == 0
-  settings = Results.read(tmp_path / 'out').settings
+  results = Results.read(tmp_path / 'out')
+  assert results.table.value.tolist() == [0] * 6
   expected = {'k': 1, 'threshold': 0.75, 'recall_points': 101, 'include_anchor': False}
-  assert settings == {**expected, 'confidence': 0.95}
+  assert results.settings == {**expected, 'confidence': 0.95}
 
 
 @pytest.mark.parametrize(
-  'flags, message',
+  'flag, message',
   [
-    (['--k=0'], 'k is 0'),
-    (['--shown=-1'], 'shown is -1'),
-    (['--frames=nowhere'], "'v0/5.jpg' is no file in"),
-    (['--threshold=1.5'], 'IoU threshold is 1.5'),
-    (['--detections=none.json'], 'none.json is no file'),
+    ('--k=0', 'k is 0'),
+    ('--shown=-1', 'shown is -1'),
+    ('--frames=nowhere', "'v0/5.jpg' is no file in"),
+    ('--threshold=1.5', 'IoU threshold is 1.5'),
+    ('--detections=none.json', 'none.json is no file'),
   ],
 )
-def test_bad_input(
-  tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
-) -> None:
-  assert command.main([*files(tmp_path), *flags]) == 2
+def test_bad_input(tmp_path, capsys, flag, message, flags):
+  assert command.main([*flags, flag]) == 2
   assert message in capsys.readouterr().err
 
 
-def test_the_archive_is_taken_as_it_unpacks(tmp_path: pathlib.Path) -> None:
+def test_the_archive_is_taken_as_it_unpacks(tmp_path):
   """ILSVRC's annotations know classes by name: those of the sets."""
   home = small_archive.unpacked(tmp_path)
   frames = metadata.read(home).frames
-  save_xml(tmp_path / 'truth', frames, 'n02084071', 32, 20)
+  save_xml(tmp_path / 'truth', frames, 'n02084071', (32, 32), (5, 5, 20, 20))
   box = {'category_id': 8, 'bbox': [5, 5, 15, 15], 'score': 0.9}
   (tmp_path / 'found.json').write_text(json.dumps([{**box, 'image_id': f} for f in frames]))
   flags = flags_of(tmp_path, home, tmp_path / 'truth')

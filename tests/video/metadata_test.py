@@ -1,7 +1,5 @@
 """Reading and writing neighbor sets; the released metadata; bad files, by name."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from typing import Any
@@ -9,25 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.models import label_space
 from robustness.models.label_space import LabelSpace
 from robustness.video import metadata
-from robustness.video.metadata import NeighborSets, from_mappings, passed
+from robustness.video.metadata import from_mappings, passed
+from tests.refusals import refused
 from tests.video import small_archive
 
 SETS = {'a/000010.JPEG': ['a/000009.JPEG', 'a/000012.JPEG'], 'b/frame-3.jpg': []}
-LABELS: dict[str, list[int]] = {
-  'a/000009.JPEG': [1],
-  'a/000010.JPEG': [1, 2],
-  'a/000012.JPEG': [2],
-  'b/frame-3.jpg': [0],
-}
+FRAMES = ('a/000009.JPEG', 'a/000010.JPEG', 'a/000012.JPEG', 'b/frame-3.jpg')
+LABELS = dict(zip(FRAMES, ([1], [1, 2], [2], [0]), strict=True))
 
 
-def test_frames_sets_and_offsets() -> None:
+def test_frames_sets_and_offsets():
   sets = metadata.from_mappings(SETS, LABELS)
-  assert sets.frames == tuple(sorted(LABELS))
+  assert sets.frames == FRAMES
   assert sets.labels.tolist() == [[1, -1], [1, 2], [2, -1], [0, -1]]
   assert sets.anchors.tolist() == [1, 3]
   assert [m.tolist() for m in sets.neighbors] == [[0, 2], []]
@@ -35,29 +29,23 @@ def test_frames_sets_and_offsets() -> None:
   assert [part.tolist() for part in sets.pairs] == [[0, 0], [0, 2], [-1, 2]]
 
 
-def test_label_rules() -> None:
+def test_label_rules():
   sets = metadata.from_mappings(SETS, LABELS)
   assert sets.pair_labels().tolist() == [[1, -1], [2, -1]]
   assert sets.pair_labels('anchor').tolist() == [[1, 2], [1, 2]]
-  with pytest.raises(InputError, match="did you mean 'anchor'"):
-    sets.pair_labels('anchors')
-
-
-def test_neighbors_without_labels_of_their_own_take_the_anchors() -> None:
-  labels = {key: value for key, value in LABELS.items() if key != 'a/000012.JPEG'}
-  sets = metadata.from_mappings(SETS, labels)
+  refused("did you mean 'anchor'", sets.pair_labels, 'anchors')
+  # neighbors without labels of their own take the anchor's
+  sets = metadata.from_mappings(SETS, {key: LABELS[key] for key in LABELS if '12' not in key})
   assert sets.pair_labels('anchor').tolist() == [[1, 2], [1, 2]]
-  with pytest.raises(InputError, match=r"1 of 2 neighbors .* first 'a/000012.JPEG'.*'anchor'"):
-    sets.pair_labels()
+  refused(r"1 of 2 neighbors .* first 'a/000012.JPEG'.*'anchor'", sets.pair_labels)
 
 
-def test_what_is_written_is_read_back(tmp_path: pathlib.Path) -> None:
+def test_what_is_written_is_read_back(tmp_path):
   facts = {'a/000009.JPEG': {'frame_type': 'p', 'fps': 25}, 'b/frame-3.jpg': {'fps': 30.0}}
   sets = metadata.from_mappings(SETS, LABELS, ('x', 'y', 'z'), facts)
   metadata.write(sets, tmp_path)
-  assert json.loads((tmp_path / 'metadata/pmsets.json').read_text()) == SETS
-  assert json.loads((tmp_path / 'metadata/labels.json').read_text()) == LABELS
-  assert json.loads((tmp_path / 'metadata/frames.json').read_text()) == facts
+  for name, written in (('pmsets', SETS), ('labels', LABELS), ('frames', facts)):
+    assert json.loads((tmp_path / f'metadata/{name}.json').read_text()) == written
   index = json.loads((tmp_path / 'misc/class_index.json').read_text())
   assert [index[str(n)][1] for n in range(3)] == ['x', 'y', 'z']
   for folder in (tmp_path, tmp_path / 'metadata'):
@@ -65,14 +53,16 @@ def test_what_is_written_is_read_back(tmp_path: pathlib.Path) -> None:
     assert again.frames == sets.frames and again.class_names == ('x', 'y', 'z')
     np.testing.assert_array_equal(again.labels, sets.labels)
     np.testing.assert_array_equal(again.pairs.offset, sets.pairs.offset)
-    assert again.frame_types is not None and again.frame_types.tolist() == ['p', '', '', '']
+    assert again.frame_types.tolist() == ['p', '', '', '']
     np.testing.assert_array_equal(again.fps, [25, np.nan, np.nan, 30])
+  # nothing but the released files without further facts
+  metadata.write(metadata.from_mappings(SETS, LABELS), tmp_path / 'plain')
+  names = sorted(path.name for path in (tmp_path / 'plain').rglob('*.*'))
+  assert names == ['labels.json', 'pmsets.json']
 
 
 @pytest.mark.parametrize('space', ['imagenet_vid', 'youtube_bb', 'imagenet'])
-def test_a_class_index_is_called_by_the_classes_it_holds(
-  tmp_path: pathlib.Path, space: str
-) -> None:
+def test_a_class_index_is_called_by_the_classes_it_holds(tmp_path, space):
   names = label_space.get(space).class_names
   metadata.write(metadata.from_mappings(SETS, LABELS, names), tmp_path)
   (path,) = (tmp_path / 'misc').iterdir()
@@ -80,16 +70,10 @@ def test_a_class_index_is_called_by_the_classes_it_holds(
   assert metadata.read(tmp_path).class_names == names
   metadata.write(metadata.from_mappings(SETS, LABELS, ('x', 'y', 'z')), tmp_path)
   if space != 'imagenet':
-    with pytest.raises(InputError, match=f'indices that differ .class_index.json, {path.name}'):
-      metadata.read(tmp_path)
+    refused(f'indices that differ .class_index.json, {path.name}', metadata.read, tmp_path)
 
 
-def test_nothing_but_the_released_files_without_further_facts(tmp_path: pathlib.Path) -> None:
-  metadata.write(metadata.from_mappings(SETS, LABELS), tmp_path)
-  assert sorted(p.name for p in tmp_path.rglob('*.*')) == ['labels.json', 'pmsets.json']
-
-
-def test_the_released_metadata(shared_dir: pathlib.Path) -> None:
+def test_the_released_metadata(shared_dir):
   sets = metadata.read(shared_dir / 'data/imagenet_vid_robust')
   assert sets.class_names == VID.class_names
   sizes = np.array([len(members) for members in sets.neighbors])
@@ -103,6 +87,9 @@ def test_the_released_metadata(shared_dir: pathlib.Path) -> None:
   assert np.abs(sets.pairs.offset).max() == 10
 
 
+ALONE = {'a/1.jpg': []}
+
+
 @pytest.mark.parametrize(
   'sets, labels, message',
   [
@@ -113,54 +100,40 @@ def test_the_released_metadata(shared_dir: pathlib.Path) -> None:
     ({'a/1.jpg': ['a/01.jpg']}, {}, 'holds frame 1 2 times'),
     ({'a/1.jpg': ['a/x.jpg']}, {}, "'a/x.jpg' has no number"),
     ({'a/1.jpg': 'a/2.jpg'}, {}, 'give a list of frame paths'),
-    ({'a/1.jpg': []}, {'a/1.jpg': [3]}, r'labels \[3\].*0\.\.2'),
-    ({'a/1.jpg': []}, {'a/1.jpg': [1, 1]}, 'distinct classes'),
-    ({'a/1.jpg': []}, {'a/1.jpg': [-1]}, 'distinct classes'),
-    ({'a/1.jpg': []}, {'a/1.jpg': 2}, 'give a list'),
+    (ALONE, {'a/1.jpg': [3]}, r'labels \[3\].*0\.\.2'),
+    (ALONE, {'a/1.jpg': [1, 1]}, 'distinct classes'),
+    (ALONE, {'a/1.jpg': [-1]}, 'distinct classes'),
+    (ALONE, {'a/1.jpg': 2}, 'give a list'),
   ],
 )
-def test_bad_sets(sets: Any, labels: Any, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    metadata.from_mappings(sets, labels, ('x', 'y', 'z'))
+def test_bad_sets(sets, labels, message):
+  refused(message, metadata.from_mappings, sets, labels, ('x', 'y', 'z'))
 
 
-@pytest.mark.parametrize(
-  'facts, message',
-  [({'frame_type': 'k'}, "frame_type 'k'"), ({'fps': 0}, 'fps 0'), ({'fps': '25'}, "fps '25'")],
-)
-def test_bad_facts(facts: dict[str, Any], message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    metadata.from_mappings({'a/1.jpg': []}, {'a/1.jpg': [0]}, (), {'a/1.jpg': facts})
-
-
-@pytest.mark.parametrize(
-  'content, message',
-  [
-    (None, 'no pmsets.json in'),
+def test_bad_facts_and_files(tmp_path):
+  for key, value in (('frame_type', 'k'), ('fps', 0), ('fps', '25')):
+    given = ALONE, {'a/1.jpg': [0]}, (), {'a/1.jpg': {key: value}}
+    refused(f'{key} {value!r}', metadata.from_mappings, *given)
+  refused('no pmsets.json in', metadata.read, tmp_path)
+  for content, message in (
     ('{"a/1.jpg": [], "a/1.jpg": []}', "the key 'a/1.jpg' 2 times"),
     ('{"a/1.jpg": [', 'truncated or no JSON'),
     ('[]', 'Give an object'),
     (json.dumps(SETS), 'labels.json is no file'),
-  ],
-)
-def test_bad_files(tmp_path: pathlib.Path, content: str | None, message: str) -> None:
-  if content is not None:
+  ):
     (tmp_path / 'pmsets.json').write_text(content)
-  with pytest.raises(InputError, match=message):
-    metadata.read(tmp_path)
+    refused(message, metadata.read, tmp_path)
 
 
-def test_a_folder_beside_the_sets_is_answered_with_theirs(tmp_path: pathlib.Path) -> None:
+def test_a_folder_beside_the_sets_is_answered_with_theirs(tmp_path):
   archive = small_archive.with_annotations(tmp_path)
   sets = archive / small_archive.VID_ROBUST
   for folder in (archive, sets / 'val', sets / 'misc'):
-    with pytest.raises(InputError, match=f'no pmsets.json in {folder} or .* but in {sets}: give'):
-      metadata.read(folder)
+    refused(f'no pmsets.json in {folder} or .* but in {sets}: give', metadata.read, folder)
   for folder in (archive / 'ytbb-robust', archive / 'ytbb-robust/metadata'):
-    with pytest.raises(InputError, match='but anchor_labels.json: YTBB-Robust was released as ann'):
-      metadata.read(folder)
-  with pytest.raises(InputError, match=r'nowhere/metadata: give a folder of neighbor sets\.$'):
-    metadata.read(tmp_path / 'nowhere')
+    refused('looks like YTBB-Robust, and pmk_labels.json and', metadata.read, folder)
+  nowhere = r'nowhere/metadata: give a folder of neighbor sets\.$'
+  refused(nowhere, metadata.read, tmp_path / 'nowhere')
 
 
 VID, YTBB = (label_space.get(name) for name in ('imagenet_vid', 'youtube_bb'))
@@ -169,7 +142,7 @@ VID, YTBB = (label_space.get(name) for name in ('imagenet_vid', 'youtube_bb'))
 def flat(folder: pathlib.Path, **documents: Any) -> pathlib.Path:
   """One set in a folder with further files."""
   folder.mkdir(exist_ok=True)
-  files = {'pmsets': {'a/1.jpg': []}, 'labels': {'a/1.jpg': [0]}, **documents}
+  files = {'pmsets': ALONE, 'labels': {'a/1.jpg': [0]}, **documents}
   for name, document in files.items():
     (folder / f'{name}.json').write_text(json.dumps(document))
   return folder
@@ -182,13 +155,12 @@ def class_maps(space: LabelSpace) -> dict[str, Any]:
   }
 
 
-def test_the_archive_has_the_thirty_classes_that_its_labels_are_of(tmp_path: pathlib.Path) -> None:
+def test_the_archive_has_the_thirty_classes_that_its_labels_are_of(tmp_path):
   home = small_archive.unpacked(tmp_path)
   for folder in (home, home / 'metadata'):
     assert metadata.read(folder).class_names == VID.class_names
   (home / 'misc/my_class_index.json').write_text('{"0": "x"}')
-  with pytest.raises(InputError, match='differ .imagenet_vid_class_index.json, my_class_index.js'):
-    metadata.read(home)
+  refused('differ .imagenet_vid_class_index.json, my_class_index.js', metadata.read, home)
   for name in ('my', 'imagenet_vid'):
     (home / f'misc/{name}_class_index.json').unlink()
   assert metadata.read(home).class_names == label_space.get('imagenet').class_names
@@ -196,52 +168,38 @@ def test_the_archive_has_the_thirty_classes_that_its_labels_are_of(tmp_path: pat
 
 @pytest.mark.parametrize('space', [VID, YTBB], ids=lambda space: space.name)
 @pytest.mark.parametrize('left_out', ['', 'class_idx_map', 'rev_class_idx_map'])
-def test_class_maps_tell_the_classes(
-  tmp_path: pathlib.Path, space: LabelSpace, left_out: str
-) -> None:
+def test_class_maps_tell_the_classes(tmp_path, space, left_out):
   maps = {name: table for name, table in class_maps(space).items() if name != left_out}
   assert metadata.read(flat(tmp_path, **maps)).class_names == space.class_names
   indexed = flat(tmp_path / 'indexed', **maps, class_index={'0': 'x'})
   assert metadata.read(indexed).class_names == ('x',), 'an index says it itself'
 
 
-def test_class_maps_of_other_classes_are_refused(tmp_path: pathlib.Path) -> None:
+def test_bad_class_maps_and_indices(tmp_path):
   forward, backward = (class_maps(space) for space in (VID, YTBB))
   mixed = {**forward, 'rev_class_idx_map': backward['rev_class_idx_map']}
   for maps in (mixed, {'class_idx_map': {'0': 0}}):
-    with pytest.raises(InputError, match='class_idx_map.json.* other classes .*imagenet_vid or yo'):
-      metadata.read(flat(tmp_path, **maps))
-
-
-@pytest.mark.parametrize(
-  'index, message',
-  [
+    other = 'class_idx_map.json.* other classes .*imagenet_vid or yo'
+    refused(other, metadata.read, flat(tmp_path, **maps))
+  for index, message in (
     ({'0': ['n1', 'x'], '2': ['n2', 'y']}, r'does not number its 2 classes 0\.\.1'),
     ({'0': ['n1', 'x'], '1': ['n2', 'x']}, "calls 2 classes 'x'"),
     ({'0': ['n1', 7]}, r"class 0 is \['n1', 7\]; give \[identifier, name\]"),
     ({'0': []}, r'class 0 is \[\]'),
     ({'0': None}, 'class 0 is None'),
-  ],
-)
-def test_bad_class_indices(tmp_path: pathlib.Path, index: Any, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    metadata.read(flat(tmp_path, class_index=index))
+  ):
+    refused(message, metadata.read, flat(tmp_path, class_index=index))
 
 
-def made(sets: dict[str, list[str]]) -> NeighborSets:
-  frames = {frame for anchor, members in sets.items() for frame in (anchor, *members)}
-  return from_mappings(sets, dict.fromkeys(frames, [0]))
-
-
-CANDIDATES = made({'v/2': ['v/1', 'v/3'], 'v/3': ['v/2', 'v/4'], 'w/2': ['w/1']})
-
-
-def test_a_pair_is_an_anchor_with_a_neighbor() -> None:
-  reviewed = made({'v/3': ['v/4'], 'v/2': ['v/3'], 'x/2': ['x/1']})
-  assert passed(CANDIDATES, reviewed).tolist() == [False, True, False, True, False]
-  assert passed(CANDIDATES, CANDIDATES).all()
-
-
-def test_sets_without_a_common_pair_are_refused() -> None:
-  with pytest.raises(InputError, match='none of the 5 pairs of the data is one of the 1 reviewed'):
-    passed(CANDIDATES, made({'v/1': ['v/2']}))
+def test_a_reviewed_pair_is_an_anchor_with_a_neighbor():
+  candidates, reviewed, other = (
+    from_mappings(sets, dict.fromkeys(['v/1', 'v/2', 'v/3', 'v/4', 'w/1', 'w/2', 'x/2'], [0]))
+    for sets in (
+      {'v/2': ['v/1', 'v/3'], 'v/3': ['v/2', 'v/4'], 'w/2': ['w/1']},
+      {'v/3': ['v/4'], 'v/2': ['v/3'], 'x/2': ['x/1']},
+      {'v/1': ['v/2']},
+    )
+  )
+  assert passed(candidates, reviewed).tolist() == [False, True, False, True, False]
+  assert passed(candidates, candidates).all()
+  refused('none of the 5 pairs of the data is one of the 1 reviewed', passed, candidates, other)

@@ -1,29 +1,21 @@
 """pm-k against the released scorer's rule and by hand; every edge case has a test of its name."""
 
-from __future__ import annotations
-
-import pathlib
 from typing import Any
 
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.video import metadata
 from robustness.video import neighbor_estimates as metrics
 from robustness.video.metadata import NeighborSets
 from robustness.video.neighbor_estimates import SetOutcomes, right_within
+from tests.refusals import refused
 
 SETS = {'a/1.jpg': ['a/2.jpg', 'a/3.jpg'], 'b/5.jpg': ['b/6.jpg'], 'c/9.jpg': ['c/8.jpg']}
-FACTS = {
-  'a/1.jpg': {'frame_type': 'i', 'fps': 29.97},
-  'a/2.jpg': {'frame_type': 'p'},
-  'a/3.jpg': {'frame_type': 'b'},
-  'b/5.jpg': {'frame_type': 'p', 'fps': 25},
-  'b/6.jpg': {'frame_type': 'i'},
-  'c/9.jpg': {'frame_type': 'p', 'fps': 29.0},
-  'c/8.jpg': {'frame_type': 'p'},
-}
+FRAMES = ('a/1.jpg', 'a/2.jpg', 'a/3.jpg', 'b/5.jpg', 'b/6.jpg', 'c/9.jpg', 'c/8.jpg')
+FACTS = {frame: {'frame_type': kind} for frame, kind in zip(FRAMES, 'ipbpipp', strict=True)}
+for frame, fps in (('a/1.jpg', 29.97), ('b/5.jpg', 25), ('c/9.jpg', 29.0)):
+  FACTS[frame]['fps'] = fps
 
 
 def made(anchor: Any, pairs: list[tuple[int, int, Any]]) -> SetOutcomes:
@@ -55,9 +47,7 @@ def released_rule(sets: NeighborSets, scores: np.ndarray) -> tuple[float, float]
 
 
 @pytest.mark.parametrize('seed', range(5))
-def test_equals_the_released_scorer_on_the_released_sets(
-  shared_dir: pathlib.Path, seed: int
-) -> None:
+def test_equals_the_released_scorer_on_the_released_sets(shared_dir, seed):
   sets = metadata.read(shared_dir / 'data/imagenet_vid_robust')
   generator = np.random.default_rng(seed)
   scores = generator.normal(size=(len(sets.frames), 30)).astype(np.float32)
@@ -70,26 +60,20 @@ def test_equals_the_released_scorer_on_the_released_sets(
   assert counts[0] == outcomes.anchor.sum()
 
 
-def test_pm_k_by_hand() -> None:
+def test_pm_k_by_hand():
   outcomes = made([1, 1, 1, 0], [(0, -2, 1), (0, 1, 0), (1, 3, 0), (2, 1, 1), (3, 1, 1)])
   assert right_within(outcomes, 4).sum(0).tolist() == [3, 2, 2, 1, 1]
   assert right_within(outcomes, 4, include_anchor=False).sum(0).tolist() == [3, 3, 3, 2, 2]
-
-
-def test_pm_0_is_the_accuracy_on_anchors() -> None:
-  outcomes = random_outcomes(0)
-  for include in (True, False):
-    np.testing.assert_array_equal(right_within(outcomes, 3, include)[..., 0], outcomes.anchor)
-
-
-def test_pm_k_falls_with_k_and_excluding_the_anchor_never_lowers_it() -> None:
+  # pm-0 is the accuracy on anchors, pm-k falls, and excluding anchors never lowers it
   outcomes = random_outcomes(1)
   included = right_within(outcomes, 10)
+  for include in (True, False):
+    np.testing.assert_array_equal(right_within(outcomes, 3, include)[..., 0], outcomes.anchor)
   assert (included[..., 1:] <= included[..., :-1]).all()
   assert (right_within(outcomes, 10, include_anchor=False) >= included).all()
 
 
-def test_models_together_are_models_one_by_one() -> None:
+def test_models_together_are_models_one_by_one():
   several = random_outcomes(2)
   for model in range(3):
     own = several.anchor[model], several.neighbor[model]
@@ -97,61 +81,44 @@ def test_models_together_are_models_one_by_one() -> None:
     np.testing.assert_array_equal(right_within(single, 10), right_within(several, 10)[model])
 
 
-def test_an_empty_set_is_judged_by_its_anchor() -> None:
+def test_a_set_without_near_neighbors_is_judged_by_its_anchor():
   outcomes = made([1, 0, 1], [(2, 1, 0)])
   for include in (True, False):
     assert right_within(outcomes, 5, include)[:, 5].tolist() == [True, False, False]
-  alone = SetOutcomes(
-    np.array([True, False]), np.zeros(0, bool), np.zeros(0, int), np.zeros(0, int)
-  )
+  empty = np.zeros(0, int)
+  alone = SetOutcomes(np.array([True, False]), empty.astype(bool), empty, empty)
   assert right_within(alone, 2).sum(0).tolist() == [1, 1, 1]
   assert metrics.static_right(SetOutcomes.stacked([alone])).tolist() == [[True, False]]
-
-
-def test_gaps_count_by_distance_and_not_by_position() -> None:
+  # gaps count by distance and not by position
   outcomes = made([1], [(0, 1, 1), (0, 9, 0)])  # offsets 2 to 8 were reviewed away
   assert right_within(outcomes, 10)[0].tolist() == [1] * 9 + [0, 0]
   neighbors_only = right_within(made([0], [(0, 9, 1)]), 8, include_anchor=False)
   assert not neighbors_only[0, 8], 'no neighbor within 8 frames: the anchor decides'
 
 
-def test_several_labels_any_of_them_is_right() -> None:
+def test_any_of_several_labels_is_right_and_pairs_may_have_their_own():
   labels = np.array([[1, -1], [1, 2], [1, 2], [0, -1]])
   assert metrics.is_right(np.array([1, 2, 0, -1]), labels).tolist() == [True, True, False, False]
-
-
-def test_pairs_with_labels_of_their_own() -> None:
   sets = metadata.from_mappings({'v/1.jpg': ['v/2.jpg']}, {'v/1.jpg': [0, 1], 'v/2.jpg': [0]})
   predictions = np.array([1, 1])
   assert metrics.outcomes(sets, predictions).neighbor.tolist() == [False]
   assert metrics.outcomes(sets, predictions, 'anchor').neighbor.tolist() == [True]
-
-
-def test_neighbors_without_labels_need_the_anchors() -> None:
   sets = metadata.from_mappings({'v/1.jpg': ['v/2.jpg']}, {'v/1.jpg': [0]})
-  with pytest.raises(InputError, match='1 of 1 neighbors have no labels'):
-    metrics.outcomes(sets, np.array([0, 0]))
+  refused('1 of 1 neighbors have no labels', metrics.outcomes, sets, np.array([0, 0]))
   assert metrics.outcomes(sets, np.array([0, 0]), 'anchor').neighbor.tolist() == [True]
 
 
-def test_the_static_set_is_what_most_models_get_wrong() -> None:
+def test_the_static_set_is_what_most_models_get_wrong_and_frames_have_a_place_by_offset():
   anchors = [[1, 1, 1], [1, 1, 1], [1, 0, 1]]
   first = [(0, -2, (0, 0, 1)), (0, 1, (1, 0, 1))]
   second = [(1, -3, (0, 1, 1)), (1, 3, (1, 0, 1)), (1, 1, (1, 1, 1))]
-  np.testing.assert_array_equal(
-    metrics.static_right(made(anchors, [*first, *second])),
-    [[0, 0, 1], [0, 1, 1], [1, 1, 1]],
-    'equals: the nearest, then the earlier; without neighbors the anchor',
-  )
-
-
-def test_a_static_set_is_never_worse_than_each_models_own() -> None:
-  outcomes = random_outcomes(4)
+  right = metrics.static_right(made(anchors, [*first, *second]))
+  # of equals the nearest, then the earlier; without neighbors the anchor
+  assert right.tolist() == [[False, False, True], [False, True, True], [True] * 3]
+  outcomes = random_outcomes(4)  # never worse than each model's own
   own = right_within(outcomes, 10, include_anchor=False)[..., 10]
   assert (metrics.static_right(outcomes) >= own).all()
-
-
-def test_frames_by_anchor_and_offset() -> None:
+  # frames by anchor and offset
   outcomes = made([1, 0], [(0, -1, 0), (0, 2, 1), (1, 2, 1)])
   table = metrics.by_offset(outcomes, outcomes.neighbor, outcomes.anchor)
   assert table.tolist() == [[False, True, True], [False, False, True]]
@@ -162,52 +129,34 @@ def facts_and_outcomes(facts: Any = FACTS) -> tuple[NeighborSets, SetOutcomes]:
   return sets, metrics.outcomes(sets, np.zeros(len(FACTS), int))
 
 
-def test_frame_types_leave_anchors_and_neighbors_out() -> None:
+def test_frame_types_leave_anchors_and_neighbors_out_and_rates_are_cut_to_whole_frames_a_second():
   sets, outcomes = facts_and_outcomes()
   subsets = metrics.without_frame_types(outcomes, sets)
   counts = {kind: (single.num_anchors, len(single.group)) for kind, single in subsets.items()}
   assert counts == {'i': (2, 1), 'p': (1, 1), 'b': (3, 3)}
   assert subsets['i'].group.tolist() == [1]
-
-
-def test_rates_are_cut_to_whole_frames_a_second() -> None:
-  sets, outcomes = facts_and_outcomes()
   rates = metrics.by_fps(outcomes, sets)
   assert {rate: single.num_anchors for rate, single in rates.items()} == {25: 1, 29: 2}
-
-
-def test_unknown_types_and_rates_are_an_error() -> None:
   sets, outcomes = facts_and_outcomes(None)
-  with pytest.raises(InputError, match='no frame types'):
-    metrics.without_frame_types(outcomes, sets)
-  with pytest.raises(InputError, match='no frame rates'):
-    metrics.by_fps(outcomes, sets)
+  refused('no frame types', metrics.without_frame_types, outcomes, sets)
+  refused('no frame rates', metrics.by_fps, outcomes, sets)
 
 
-def test_positions_of_anchors() -> None:
+def test_positions_of_anchors():
   before, _ = facts_and_outcomes()
   after = metadata.from_mappings(dict(list(SETS.items())[1:]), dict.fromkeys(FACTS, [0]))
   assert metrics.positions(before, after).tolist() == [1, 2]
-  with pytest.raises(InputError, match="1 of 3 reviewed anchors .* first 'a/1.jpg'"):
-    metrics.positions(after, before)
+  refused("1 of 3 reviewed anchors .* first 'a/1.jpg'", metrics.positions, after, before)
 
 
-@pytest.mark.parametrize(
-  'group, offset, message',
-  [
+def test_bad_pairs_a_bad_k_and_a_wrong_number_of_predictions():
+  two = np.ones(2, bool)
+  for group, offset, message in (
     ([0], [1, 2], 'give one of each a pair'),
     ([1, 0], [1, 2], 'sort them by group'),
     ([0, 5], [1, 2], 'for 2 anchors'),
-  ],
-)
-def test_bad_pairs(group: list[int], offset: list[int], message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    SetOutcomes(np.ones(2, bool), np.ones(2, bool), np.array(group), np.array(offset))
-
-
-def test_bad_k_and_wrong_number_of_predictions() -> None:
-  with pytest.raises(InputError, match='k = -1'):
-    right_within(made([1], [(0, 1, 1)]), -1)
+  ):
+    refused(message, SetOutcomes, two, two, np.array(group), np.array(offset))
+  refused('k = -1', right_within, made([1], [(0, 1, 1)]), -1)
   sets = metadata.from_mappings({'v/1.jpg': []}, {'v/1.jpg': [0]})
-  with pytest.raises(InputError, match='2 predictions for 1 frames'):
-    metrics.outcomes(sets, np.array([0, 0]))
+  refused('2 predictions for 1 frames', metrics.outcomes, sets, np.array([0, 0]))

@@ -1,23 +1,20 @@
 """Predictions files: what is read, and each kind of bad file by its message."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 from scipy import special
 
-from robustness.core.errors import InputError
 from robustness.evaluation.records import Layout, Records
 from robustness.video import metadata, predictions
 from robustness.video.columns import PATH, to_columns
 from robustness.video.metadata import NeighborSets, from_mappings
 from robustness.video.neighbor_estimates import outcomes, right_within
 from robustness.video.predictions import read_predictions, score_kind, transferred
+from tests.refusals import refused
 
 FRAMES = ('v/1.jpg', 'v/2.jpg', 'v/3.jpg')
 
@@ -28,18 +25,13 @@ def saved(folder: pathlib.Path, content: Any) -> pathlib.Path:
   return path
 
 
-def test_scores_in_the_order_of_the_frames(tmp_path: pathlib.Path) -> None:
+def test_scores_are_those_of_the_file_in_the_order_of_the_frames(tmp_path):
   path = saved(tmp_path, {'w/1.jpg': [9], **{f: [i, 0.5] for i, f in enumerate(FRAMES[::-1])}})
   assert predictions.read(path, FRAMES, (2, 1000)).tolist() == [[2, 0.5], [1, 0.5], [0, 0.5]]
-
-
-def test_scores_that_differ_in_the_last_digit_keep_their_order(tmp_path: pathlib.Path) -> None:
-  close = [0.1, float(np.nextafter(0.1, 1))]
-  path = saved(tmp_path, dict.fromkeys(FRAMES, close))
+  # in double precision
+  path = saved(tmp_path, dict.fromkeys(FRAMES, [0.1, float(np.nextafter(0.1, 1))]))
   assert (predictions.read(path, FRAMES).argmax(1) == 1).all()
-
-
-def test_a_class_that_is_never_predicted_may_have_minus_infinity(tmp_path: pathlib.Path) -> None:
+  # a class that is never predicted may have minus infinity
   path = saved(tmp_path, '{"v/1.jpg": [-Infinity, 0], "v/2.jpg": [1, 0], "v/3.jpg": [0, 2]}')
   assert predictions.read(path, FRAMES).argmax(1).tolist() == [1, 0, 1]
 
@@ -47,9 +39,8 @@ def test_a_class_that_is_never_predicted_may_have_minus_infinity(tmp_path: pathl
 GOOD = dict.fromkeys(FRAMES, [0, 1])
 
 
-@pytest.mark.parametrize(
-  'content, message',
-  [
+def test_bad_files(tmp_path):
+  for content, message in (
     ({'v/1.jpg': [0, 1]}, "missing for 2 of 3 frames, first 'v/2.jpg'"),
     ({**GOOD, 'v/2.jpg': [1]}, 'has 1 scores; expected 2 or 4'),
     ({**GOOD, 'v/2.jpg': [0] * 4}, "has 4 scores, 'v/1.jpg' has 2"),
@@ -61,22 +52,13 @@ GOOD = dict.fromkeys(FRAMES, [0, 1])
     ({**GOOD, 'v/3.jpg': 4}, 'give a list of scores'),
     ([1], 'holds a list'),
     ('{"v/1.jpg": [', 'truncated or no JSON'),
-  ],
-)
-def test_bad_files(tmp_path: pathlib.Path, content: Any, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    predictions.read(saved(tmp_path, content), FRAMES, (2, 4))
-
-
-def test_no_file(tmp_path: pathlib.Path) -> None:
+  ):
+    refused(message, predictions.read, saved(tmp_path, content), FRAMES, (2, 4))
   for path in (tmp_path / 'none.json', tmp_path):
-    with pytest.raises(InputError, match='is no file'):
-      predictions.read(path, FRAMES)
+    refused('is no file', predictions.read, path, FRAMES)
 
 
-def test_a_file_scores_as_the_released_scorer_scores_it(
-  shared_dir: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_a_file_scores_as_the_released_scorer_scores_it(shared_dir, tmp_path):
   folder = shared_dir / 'data/imagenet_vid_robust'
   sets, labels = (json.loads((folder / f'{n}.json').read_text()) for n in ('pmsets', 'labels'))
   generator = np.random.default_rng(0)
@@ -86,10 +68,8 @@ def test_a_file_scores_as_the_released_scorer_scores_it(
   path = saved(tmp_path, dict(zip(labels, table.tolist(), strict=True)))
   scores = json.loads(path.read_text())
   correct = {f: np.argmax(scores[f]) in labels[f] for f in labels}
-  expected = (
-    sum(correct[a] for a in sets) / len(sets),
-    sum(correct[a] and all(correct[f] for f in sets[a]) for a in sets) / len(sets),
-  )
+  whole = sum(correct[a] and all(correct[f] for f in sets[a]) for a in sets)
+  expected = sum(correct[a] for a in sets) / len(sets), whole / len(sets)
   ours = metadata.read(folder)
   outcome = outcomes(ours, predictions.read(path, ours.frames, (30, 1000)).argmax(1))
   n = len(ours.anchors)
@@ -105,36 +85,27 @@ def told(scores: Any, stated: str = 'auto') -> str:
   return score_kind(np.asarray(scores, float), FRAMES, stated, 'model.json')
 
 
-def test_values_tell() -> None:
+def test_values_tell_and_what_is_stated_is_taken_where_it_can_be():
   assert told(LOGITS) == told(LOGITS + 10) == told(SHARES - 1) == 'logits'
   assert told(SHARES) == told(SHARES.round(4)) == told(np.eye(3)) == 'probabilities'
   assert told(SHARES.astype(np.float16)) == 'probabilities'
-
-
-def test_what_is_stated_is_taken_where_it_can_be() -> None:
   assert told(LOGITS, 'logits') == told(SHARES / 2, 'logits') == 'logits'
   assert told(SHARES, 'probabilities') == told(SHARES / 2, 'probabilities') == 'probabilities'
 
 
-@pytest.mark.parametrize(
-  'scores, stated, message',
-  [
-    (
-      np.where(np.eye(3, 50), -0.25, SHARES),
-      'probabilities',
-      r"3 of 3 frames .* outside of \[0, 1\], first 'v/1.jpg', class 0: -0.25",
-    ),
-    (np.full((3, 2), 1.5), 'probabilities', "first 'v/1.jpg', class 0: 1.5"),
-    (np.full((3, 2), -np.inf), 'probabilities', 'class 0: -inf'),
+def test_what_contradicts_itself_is_refused():
+  negative, below = np.where(np.eye(3, 50), -0.25, SHARES), np.full((3, 2), -np.inf)
+  first, halved = "first 'v/1.jpg', class 0: ", SHARES * [[1], [0.5], [1]]
+  for scores, stated, message in (
+    (negative, 'probabilities', rf'3 of 3 frames .* outside of \[0, 1\], {first}-0.25'),
+    (np.full((3, 2), 1.5), 'probabilities', f'{first}1.5'),
+    (below, 'probabilities', 'class 0: -inf'),
     (SHARES, 'logits', 'these are probabilities'),
-    (SHARES * [[1], [0.5], [1]], 'auto', "1 of 3 frames do not sum to 1, first 'v/2.jpg' with 0.5"),
+    (halved, 'auto', "1 of 3 frames do not sum to 1, first 'v/2.jpg' with 0.5"),
     (SHARES * 100, 'auto', 'percentages'),
     (SHARES * 100, 'logits', 'percentages'),
-  ],
-)
-def test_what_contradicts_itself_is_refused(scores: Any, stated: str, message: str) -> None:
-  with pytest.raises(InputError, match=f'model.json: .*{message}'):
-    told(scores, stated)
+  ):
+    refused(f'model.json: .*{message}', told, scores, stated)
 
 
 CLASSES = ('fox', 'red panda', 'sheep')
@@ -164,37 +135,33 @@ def recorded(folder: pathlib.Path, paths: bool = True) -> Records:
   return records
 
 
-def test_answers_are_found_by_path_and_labels_by_name(tmp_path: pathlib.Path) -> None:
+def test_answers_are_found_by_path_and_labels_by_name(tmp_path):
   fewer = made({'v/1.jpg': ['v/3.jpg']}, ('Sheep', 'red_panda', 'fox'))
-  moved = transferred(recorded(tmp_path), fewer, fewer.class_names)
-  assert moved.sets.frames == ('v/1.jpg', 'v/3.jpg')
-  assert moved.fields['prediction'].tolist() == [[0], [2]]
-  assert moved.fields['output/logits'].tolist() == [[[1, 0, 0]], [[0, 0, 1]]]
-  assert [set(row) - {-1} for row in moved.sets.labels.tolist()] == [{0}, {0, 2}]
-  assert moved.sets.class_names == CLASSES
+  sets, fields, _ = transferred(recorded(tmp_path), fewer, fewer.class_names)
+  assert sets.frames == ('v/1.jpg', 'v/3.jpg')
+  assert fields['prediction'].tolist() == [[0], [2]]
+  assert fields['output/logits'].tolist() == [[[1, 0, 0]], [[0, 0, 1]]]
+  assert [set(row) - {-1} for row in sets.labels.tolist()] == [{0}, {0, 2}]
+  assert sets.class_names == CLASSES
 
 
-def test_the_identity_tells_sets_apart(tmp_path: pathlib.Path) -> None:
+def test_the_identity_tells_sets_apart_and_all_sets_give_the_records_own_answers(tmp_path):
   records = recorded(tmp_path)
-  whole, fewer = (
-    transferred(records, made(sets), CLASSES).identity for sets in (WHOLE, {'v/2.jpg': ['v/1.jpg']})
-  )
-  assert whole['sets'] != fewer['sets'] and whole['classes'] == records.identity['classes']
-  assert transferred(records, made(WHOLE), CLASSES).identity == whole
-
-
-def test_all_sets_give_the_records_own_answers(tmp_path: pathlib.Path) -> None:
-  records = recorded(tmp_path)
-  own, moved = read_predictions(records), transferred(records, made(WHOLE), CLASSES)
-  answers = zip(moved.sets.frames, moved.fields['prediction'][:, 0].tolist(), strict=True)
+  sets, fields, identity = transferred(records, made(WHOLE), CLASSES)
+  _, _, fewer = transferred(records, made({'v/2.jpg': ['v/1.jpg']}), CLASSES)
+  assert identity['sets'] != fewer['sets']
+  assert identity['classes'] == records.identity['classes']
+  assert transferred(records, made(WHOLE), CLASSES)[2] == identity
+  own = read_predictions(records)
+  answers = zip(sets.frames, fields['prediction'][:, 0].tolist(), strict=True)
   assert dict(zip(own.sets.frames, own.prediction.tolist(), strict=True)) == dict(answers)
 
 
-def test_bad_input(tmp_path: pathlib.Path) -> None:
-  records = recorded(tmp_path / 'one')
-  with pytest.raises(InputError, match="1 of 2 frames are not in .*, first 'w/3.jpg'"):
-    transferred(records, from_mappings({'w/1.jpg': ['w/3.jpg']}, LABELS), CLASSES)
-  with pytest.raises(InputError, match="class 'wolf', which is none of the 3"):
-    transferred(records, made({'w/1.jpg': []}), ('fox', 'wolf', 'sheep'))
-  with pytest.raises(InputError, match='holds no paths of frames'):
-    transferred(recorded(tmp_path / 'two', paths=False), made(WHOLE), CLASSES)
+def test_sets_that_the_records_do_not_hold_are_refused(tmp_path):
+  records, unknown = recorded(tmp_path / 'one'), from_mappings({'w/1.jpg': ['w/3.jpg']}, LABELS)
+  bare, alone = recorded(tmp_path / 'two', paths=False), made({'w/1.jpg': []})
+  missing = "1 of 2 frames are not in .*, first 'w/3.jpg'"
+  refused(missing, transferred, records, unknown, CLASSES)
+  wolf = "class 'wolf', which is none of the 3"
+  refused(wolf, transferred, records, alone, ('fox', 'wolf', 'sheep'))
+  refused('holds no paths of frames', transferred, bare, made(WHOLE), CLASSES)

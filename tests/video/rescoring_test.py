@@ -1,9 +1,8 @@
 """Scoring predictions in files and records of earlier runs, without a classifier."""
 
-from __future__ import annotations
-
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,18 +20,24 @@ from robustness.studies.video_pm_k import VideoPmK
 from robustness.video import metadata
 from robustness.video.rescoring import Rescoring
 from tests.end_to_end import runs
+from tests.refusals import refused
 from tests.table_rows import estimate
 from tests.video import small_archive
 
 SETS = {f'v{i}/10.jpg': [f'v{i}/9.jpg', f'v{i}/12.jpg'] for i in range(8)}
-LABELS = {frame: [i] for i in range(8) for frame in (f'v{i}/9.jpg', f'v{i}/10.jpg', f'v{i}/12.jpg')}
+LABELS = {f'v{i}/{number}.jpg': [i] for i in range(8) for number in (9, 10, 12)}
+
+
+def save_sets(folder: pathlib.Path, sets: Mapping[str, list[str]] = SETS) -> str:
+  metadata.write(metadata.from_mappings(sets, LABELS), folder)
+  return str(folder)
 
 
 def saved(
   folder: pathlib.Path, width: int = 30, seed: int = 0, name: str = 'one', lead: float = 3
 ) -> pathlib.Path:
   """Writes metadata and scores that are right for about half of the frames."""
-  metadata.write(metadata.from_mappings(SETS, LABELS), folder / 'sets')
+  save_sets(folder / 'sets')
   generator = np.random.default_rng(seed)
   members = get('imagenet_vid').members
   scores = {}
@@ -45,9 +50,9 @@ def saved(
   return path
 
 
-def accuracies(rescoring: Rescoring, folder: pathlib.Path, study: VideoPmK | None = None) -> Any:
+def accuracies(rescoring: Rescoring, folder: pathlib.Path, **study: Any) -> dict[str, float]:
   scored = rescoring.evaluations(folder / 'records')
-  return values(assemble((study or VideoPmK(testbed='')).reduce(scored, (0, 0, 0)).estimates))
+  return values(assemble(VideoPmK(testbed='', **study).reduce(scored, (0, 0, 0)).estimates))
 
 
 def of_sets(path: object, folder: pathlib.Path, **given: Any) -> Rescoring:
@@ -83,20 +88,22 @@ def values(table: pd.DataFrame) -> dict[str, float]:
   }
 
 
-def test_thirty_scores(tmp_path: pathlib.Path) -> None:
+def test_thirty_scores_and_their_records_at_any_k(tmp_path):
   path = saved(tmp_path)
-  numbers = accuracies(of_sets(path, tmp_path), tmp_path)
-  found = numbers['accuracy_anchor'], numbers['accuracy_pm_2']
+  first = accuracies(of_sets(path, tmp_path), tmp_path)
+  found = first['accuracy_anchor'], first['accuracy_pm_2']
   assert found == expected(right_in(path), SETS) and 0 < found[1] < 1
+  records = Rescoring(str(tmp_path / 'records/one'))
+  assert accuracies(records, tmp_path) == first
+  near = accuracies(records, tmp_path, k=1)
+  assert near['accuracy_pm_1'] >= first['accuracy_pm_2']
 
 
 @pytest.mark.parametrize('merge', ['max', 'sum', 'mean'])
-def test_a_thousand_scores_are_projected_by_any_rule(tmp_path: pathlib.Path, merge: str) -> None:
+def test_a_thousand_scores_are_projected_by_any_rule(tmp_path, merge):
   path = saved(tmp_path, 1000)
   scores = json.loads(path.read_text())
-  members = get('imagenet_vid').members
-  merged = {'max': np.max, 'sum': np.sum, 'mean': np.mean}[merge]
-  hits = 0
+  members, merged, hits = get('imagenet_vid').members, getattr(np, merge), 0
   for anchor in SETS:
     shares = np.exp(np.array(scores[anchor]))
     hits += int(np.argmax([merged(shares[list(own)]) for own in members])) in LABELS[anchor]
@@ -104,14 +111,12 @@ def test_a_thousand_scores_are_projected_by_any_rule(tmp_path: pathlib.Path, mer
   assert accuracies(rescoring, tmp_path)['accuracy_anchor'] == hits / 8
   records = Rescoring(str(tmp_path / 'records/one'))
   for other in ('max', 'sum', 'mean'):
-    again = accuracies(records, tmp_path, VideoPmK(merge=other, testbed=''))
+    again = accuracies(records, tmp_path, merge=other)
     assert (again['accuracy_anchor'] == hits / 8) or other != merge
 
 
 @pytest.mark.parametrize('merge', ['sum', 'mean'])
-def test_probabilities_in_a_file_are_not_taken_for_logits(
-  tmp_path: pathlib.Path, merge: str
-) -> None:
+def test_probabilities_in_a_file_are_not_taken_for_logits(tmp_path, merge):
   path = saved(tmp_path, 1000, lead=5.5)
   logits = json.loads(path.read_text())
   shares = {frame: special.softmax(row).round(9).tolist() for frame, row in logits.items()}
@@ -127,18 +132,7 @@ def test_probabilities_in_a_file_are_not_taken_for_logits(
   assert found[0]['accuracy_anchor'] > 1 / 8  # where logits are nearly equal it is one class always
 
 
-def test_records_give_what_the_file_gave_at_any_k(tmp_path: pathlib.Path) -> None:
-  path = saved(tmp_path)
-  first = accuracies(of_sets(path, tmp_path), tmp_path)
-  again = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path)
-  assert again == first
-  near = accuracies(Rescoring(str(tmp_path / 'records/one')), tmp_path, VideoPmK(k=1, testbed=''))
-  assert near['accuracy_pm_1'] >= first['accuracy_pm_2']
-
-
-def test_a_k_beyond_the_sets_is_called_by_what_they_reach(
-  tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_k_beyond_the_sets_is_called_by_what_they_reach(tmp_path, caplog):
   config = config_of(saved(tmp_path), tmp_path)
   config.study.k = 2
   reached = runs.run(config, tmp_path / 'reached')
@@ -151,13 +145,7 @@ def test_a_k_beyond_the_sets_is_called_by_what_they_reach(
   assert 'k reached' in (tmp_path / 'beyond/report.html').read_text()
 
 
-@pytest.mark.parametrize('label', ['..', '.hidden', 'x' * 300])
-def test_a_label_that_names_no_folder_is_refused(label: str) -> None:
-  with pytest.raises(InputError, match=r'config\.predictions names .*; a folder is named so'):
-    _ = Rescoring(f'{label}=scores.json').paths
-
-
-def test_several_files_are_labelled_by_their_names(tmp_path: pathlib.Path) -> None:
+def test_several_files_are_labelled_by_their_names(tmp_path):
   files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
   rescoring = of_sets(','.join(map(str, files)), tmp_path)
   numbers = accuracies(rescoring, tmp_path)
@@ -167,7 +155,7 @@ def test_several_files_are_labelled_by_their_names(tmp_path: pathlib.Path) -> No
   assert results.data['class_names'] == list(get('imagenet_vid').class_names)
 
 
-def test_runs_that_called_theirs_alike_are_scored_together(tmp_path: pathlib.Path) -> None:
+def test_runs_that_called_theirs_alike_are_scored_together(tmp_path):
   paths = []
   for seed, folder in enumerate(('a', 'b=c')):
     (tmp_path / folder).mkdir()
@@ -182,42 +170,27 @@ def test_runs_that_called_theirs_alike_are_scored_together(tmp_path: pathlib.Pat
   for label, numbers in zip(('clean', 'net'), alone, strict=True):
     assert {name: own[f'{label}/{name}'] for name in numbers} == numbers
   assert alone[0] != alone[1]
-  twice = f'{paths[0]},{paths[1]}'
-  with pytest.raises(InputError, match=f'by the label .net.*net_1={paths[0]},net_2={paths[1]}'):
-    accuracies(Rescoring(twice), tmp_path)
-  with pytest.raises(InputError, match='without a label'):
-    accuracies(Rescoring('=net.json'), tmp_path)
+  message = f'by the label .net.*net_1={paths[0]},net_2={paths[1]}'
+  refused(message, accuracies, Rescoring(f'{paths[0]},{paths[1]}'), tmp_path)
+  refused('without a label', accuracies, Rescoring('=net.json'), tmp_path)
 
 
-def test_a_file_that_changed_is_no_longer_that_of_the_records(tmp_path: pathlib.Path) -> None:
-  rescoring = of_sets(saved(tmp_path), tmp_path)
-  accuracies(rescoring, tmp_path)
-  saved(tmp_path, seed=1)
-  with pytest.raises(InputError, match='sha256'):
-    accuracies(rescoring, tmp_path)
-
-
-def test_records_of_different_frames_are_not_compared(tmp_path: pathlib.Path) -> None:
+def test_changed_files_and_records_of_different_frames_are_not_compared(tmp_path):
   path = saved(tmp_path)
   accuracies(of_sets(path, tmp_path), tmp_path)
-  metadata.write(
-    metadata.from_mappings({a: n[:1] for a, n in SETS.items()}, LABELS), tmp_path / 'sets'
-  )
+  saved(tmp_path, seed=1)
+  refused('sha256', accuracies, of_sets(path, tmp_path), tmp_path)
+  save_sets(tmp_path / 'sets', {a: n[:1] for a, n in SETS.items()})
   other = path.rename(tmp_path / 'two.json')
   accuracies(of_sets(other, tmp_path), tmp_path)
   rescoring = Rescoring(','.join(str(tmp_path / 'records' / name) for name in ('one', 'two')))
-  with pytest.raises(InputError, match='one and two were recorded on different frames'):
-    accuracies(rescoring, tmp_path)
+  refused('one and two were recorded on different frames', accuracies, rescoring, tmp_path)
 
 
-def test_records_are_scored_on_other_sets_of_their_frames(tmp_path: pathlib.Path) -> None:
+def test_records_are_scored_on_other_sets_of_their_frames(tmp_path):
   path = saved(tmp_path, 1000)
   accuracies(of_sets(path, tmp_path), tmp_path)
-  metadata.write(
-    metadata.from_mappings({a: n[:1] for a, n in list(SETS.items())[3:]}, LABELS),
-    tmp_path / 'fewer',
-  )
-  fewer = str(tmp_path / 'fewer')
+  fewer = save_sets(tmp_path / 'fewer', {a: n[:1] for a, n in list(SETS.items())[3:]})
   from_file = accuracies(Rescoring(str(path), fewer), tmp_path / 'file')
   rescoring = Rescoring(f'{tmp_path / "records/one"},{path.rename(tmp_path / "two.json")}', fewer)
   both = accuracies(rescoring, tmp_path / 'both')
@@ -225,28 +198,25 @@ def test_records_are_scored_on_other_sets_of_their_frames(tmp_path: pathlib.Path
     assert {name: both[f'{label}/{name}'] for name in from_file} == from_file
 
 
-def test_bad_input(tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match='config.predictions'):
-    Rescoring()
-  with pytest.raises(InputError, match='config.merge'):
-    Rescoring('x.json', merge='best')
-  with pytest.raises(InputError, match="config.scores is 'logit'; did you mean 'logits'"):
-    Rescoring('x.json', scores='logit')
-  with pytest.raises(InputError, match='config.metadata'):
-    accuracies(Rescoring(str(saved(tmp_path))), tmp_path)
-  with pytest.raises(InputError, match='holds no records'):
-    accuracies(Rescoring(str(tmp_path)), tmp_path)
+def test_bad_input(tmp_path):
+  refused('config.predictions', Rescoring)
+  refused('config.merge', Rescoring, 'x.json', merge='best')
+  refused("config.scores is 'logit'; did you mean 'logits'", Rescoring, 'x.json', scores='logit')
+  refused('config.metadata', accuracies, Rescoring(str(saved(tmp_path))), tmp_path)
+  refused('holds no records', accuracies, Rescoring(str(tmp_path)), tmp_path)
   (tmp_path / 'bad.json').write_text(json.dumps(dict.fromkeys(LABELS, [0.0] * 7)))
-  with pytest.raises(InputError, match='has 7 scores; expected 30 or 1000'):
-    accuracies(of_sets(tmp_path / 'bad.json', tmp_path), tmp_path)
-  with pytest.raises(InputError, match='config.study.name'):
-    scores_of(Accuracy(), {'predictions': 'x'})
-  with pytest.raises(InputError, match='unknown key config.prediction'):
-    VideoPmK().prediction_scores({'predictions': 'x', 'prediction': 1})
+  bad = of_sets(tmp_path / 'bad.json', tmp_path)
+  refused('has 7 scores; expected 30 or 1000', accuracies, bad, tmp_path)
+  refused('config.study.name', scores_of, Accuracy(), {'predictions': 'x'})
+  unknown = {'predictions': 'x', 'prediction': 1}
+  refused('unknown key config.prediction', VideoPmK().prediction_scores, unknown)
+  for label in ('..', '.hidden', 'x' * 300):
+    with pytest.raises(InputError, match=r'config\.predictions names .*; a folder is named so'):
+      _ = Rescoring(f'{label}=scores.json').paths
 
 
 @pytest.mark.parametrize('width', [30, 1000])
-def test_the_archive_is_taken_as_it_unpacks(tmp_path: pathlib.Path, width: int) -> None:
+def test_the_archive_is_taken_as_it_unpacks(tmp_path, width):
   path = saved(tmp_path, width)
   small_archive.save_misc(tmp_path / 'sets/misc')
   numbers = accuracies(of_sets(path, tmp_path), tmp_path)
@@ -260,41 +230,39 @@ REVIEWED = {anchor: members[:1] for anchor, members in list(SETS.items())[2:]}
 
 def saved_review(path: object, folder: pathlib.Path) -> Any:
   """Writes sets after a review beside those before; returns a config of both."""
-  metadata.write(metadata.from_mappings(REVIEWED, LABELS), folder / 'reviewed')
   config = config_of(path, folder)
-  config.unreviewed, config.metadata = config.metadata, str(folder / 'reviewed')
+  config.unreviewed = config.metadata
+  config.metadata = save_sets(folder / 'reviewed', REVIEWED)
   return config
 
 
-def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path: pathlib.Path) -> None:
+def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path):
   path, k = saved(tmp_path), 2
   results = runs.run(saved_review(path, tmp_path), tmp_path / 'run')
   right, table = right_in(path), results.table
+
+  def check(name, value, n=None, **facets):
+    row = estimate(table, 'one', name, **facets)
+    assert row.value == pytest.approx(value) and n in (None, row.n)
+
   found = []
   for frames, sets in (('unreviewed', SETS), ('reviewed', REVIEWED)):
-    own = {'frames': frames}
     anchor, worst = expected(right, sets)
     found.append((anchor, worst))
-    row = estimate(table, 'one', 'accuracy_anchor', **own)
-    assert (row.value, row.n) == (pytest.approx(anchor), len(sets))
-    assert estimate(table, 'one', 'accuracy_pm_k', k=k, **own).value == pytest.approx(worst)
-    drop = estimate(table, 'one', 'drop_pm_k', k=k, **own)
-    assert drop.value == pytest.approx(anchor - worst)
+    check('accuracy_anchor', anchor, len(sets), frames=frames)
+    check('accuracy_pm_k', worst, k=k, frames=frames)
+    check('drop_pm_k', anchor - worst, k=k, frames=frames)
     at = [right[f] for members in sets.values() for f in members if f.endswith('/9.jpg')]
-    row = estimate(table, 'one', 'error', offset=-1, **own)
-    assert (row.value, row.n) == (pytest.approx(1 - np.mean(at)), len(at))
-  change = np.subtract(found[1], found[0])
-  for name, value, facets in (
-    ('anchor', change[0], {}),
-    ('worst', change[1], {'k': k}),
-    ('drop', change[0] - change[1], {'k': k}),
-  ):
-    assert estimate(table, 'one', f'review_{name}', **facets).value == pytest.approx(value)
+    check('error', 1 - np.mean(at), len(at), offset=-1, frames=frames)
+  anchor, worst = np.subtract(found[1], found[0])
+  check('review_anchor', anchor)
+  check('review_worst', worst, k=k)
+  check('review_drop', anchor - worst, k=k)
   assert (tmp_path / 'run/figures/error_offset_frames.png').is_file()
   assert {quantity.name for quantity in results.quantities} >= set(table.quantity)
 
 
-def test_several_classifiers_from_records_and_files(tmp_path: pathlib.Path) -> None:
+def test_several_classifiers_from_records_and_files(tmp_path):
   files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
   runs.run(config_of(files[0], tmp_path), tmp_path / 'before')
   alone = runs.run(saved_review(files[0], tmp_path), tmp_path / 'alone')
@@ -302,9 +270,9 @@ def test_several_classifiers_from_records_and_files(tmp_path: pathlib.Path) -> N
   results = runs.run(saved_review(both, tmp_path), tmp_path / 'both')
   own = results.table[(results.table.classifier == 'one') & (results.table.versus == '')]
   own = own[own.quantity != 'accuracy_static']  # of several classifiers
-  assert to_csv(own[alone.table.columns].dropna(axis=1, how='all')) == to_csv(
-    alone.table.dropna(axis=1, how='all')
-  )
+  tables = own[alone.table.columns], alone.table
+  together, before = (to_csv(table.dropna(axis=1, how='all')) for table in tables)
+  assert together == before
   drops = [estimate(results.table, label, 'review_drop', k=2) for label in ('one', 'two')]
   paired = estimate(results.table, 'two', 'review_drop', 'one', k=2)
   assert paired.value == pytest.approx(drops[1].value - drops[0].value)

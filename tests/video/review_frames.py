@@ -1,10 +1,8 @@
 """Small sets of made frames to review."""
 
-from __future__ import annotations
-
 import pathlib
+from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from robustness.video import metadata
@@ -33,30 +31,23 @@ def candidates(anchors: int = 2, neighbors: int = 3) -> Candidates:
   return Candidates(sets(anchors, neighbors), CLASS_NAMES)
 
 
-def save_frames(
-  folder: pathlib.Path, of: Candidates, size: tuple[int, int] = (12, 8)
-) -> pathlib.Path:
+def save_frames(folder: pathlib.Path, of: Candidates, size: tuple[int, int] = (12, 8)):
   for index, name in enumerate(of.sets.frames):
-    file = folder / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    picture = np.full((*size[::-1], 3), index * 40 % 256, np.uint8)
-    Image.fromarray(picture).save(file)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    Image.new('RGB', size, (index * 40 % 256,) * 3).save(folder / name)
   return folder
 
 
+def verdict(kind: str, keep: bool) -> dict[str, Any]:
+  """What keeps an anchor or a pair, or calls the anchor bad or the pair moved."""
+  if kind == 'anchor':
+    return {'label': 'correct' if keep else 'incorrect'}
+  moved = {'similar': 'dissimilar', 'reasons': ('motion',)}
+  return {'label': 'correct', **({'similar': 'similar'} if keep else moved)}
+
+
 def answer(
-  of: Candidates,
-  item: Item,
-  annotator: str = 'ann',
-  stage: str = 'individual',
-  keep: bool = True,
-  **said: object,
+  of: Candidates, item: Item, annotator: str = 'ann', stage='individual', keep=True, **said: object
 ) -> Answer:
-  """An answer that keeps the item, or finds its pair moved (its anchor bad)."""
-  anchor, neighbor = of.paths(item)
-  usual = {'label': 'correct' if keep or neighbor else 'incorrect'}
-  if neighbor:
-    usual['similar'] = 'similar' if keep else 'dissimilar'
-    said = {'reasons': () if keep else ('motion',), **said}
-  about = {'annotator': annotator, 'round': stage, 'anchor': anchor, 'neighbor': neighbor}
-  return Answer(**{**about, **usual, **said})
+  said = {**verdict(item.kind, keep), **said}
+  return Answer(annotator, stage, *of.paths(item), **said)

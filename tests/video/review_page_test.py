@@ -1,9 +1,7 @@
 """The page in a real browser without a window: a whole review by keys alone, and what can fail."""
 
-from __future__ import annotations
-
+import contextlib
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,16 +13,15 @@ from robustness.video.candidates import Candidates, Item
 from robustness.video.metadata import from_mappings
 from robustness.video.review_rounds import ReviewRounds
 from tests.browser import chromium
-from tests.video.review_frames import CLASS_NAMES, candidates, save_frames
-from tests.video.review_serving import served
+from tests.video.review_frames import CLASS_NAMES, save_frames
+from tests.video.review_serving import SETS, served, written
 
 pytestmark = pytest.mark.slow
-SETS = candidates()
 PAIRS = [Item('pair', number) for number in range(6)]
 
 
 @pytest.fixture(scope='module')
-def browser() -> Iterator[Any]:
+def browser():
   yield from chromium()
 
 
@@ -48,7 +45,7 @@ class Page:
     for key in keys:
       self.window.keyboard.press(key)
 
-  def shows(self, item: str) -> Page:
+  def shows(self, item: str) -> 'Page':
     self.window.wait_for_selector(f'body[data-item="{item}"][data-busy="false"]')
     return self
 
@@ -63,8 +60,13 @@ class Page:
     self.window.context.close()
 
 
-def written(folder: pathlib.Path) -> list[Answer]:
-  return answer_log.read(folder / 'answers.jsonl', SETS.digest)[1]
+@contextlib.contextmanager
+def opened(browser: Any, folder: pathlib.Path, *given: Any, first='pair:0', annotator=None):
+  """Serves a review and opens its page, which asks who answers unless the server knows."""
+  with served(folder, *given, annotator=annotator) as server:
+    page = Page(browser, server.url, '' if annotator else 'ann').shows(first)
+    yield page
+    page.close()
 
 
 def of(answers: list[Answer], annotator: str, item: Item, stage: str = 'individual') -> Answer:
@@ -72,8 +74,8 @@ def of(answers: list[Answer], annotator: str, item: Item, stage: str = 'individu
   return by[annotator, stage, item]
 
 
-def test_two_annotators_review_by_keys_in_both_rounds(browser: Any, tmp_path: pathlib.Path) -> None:
-  with served(tmp_path, SETS) as server:
+def test_two_annotators_review_by_keys_in_both_rounds(browser, tmp_path):
+  with served(tmp_path) as server:
     ann, bob = (Page(browser, server.url, name) for name in ('ann', 'bob'))
     ann.answers('pair:0', 'a')
     bob.answers('pair:0', '1', 's', 'Enter')
@@ -99,12 +101,9 @@ def test_two_annotators_review_by_keys_in_both_rounds(browser: Any, tmp_path: pa
     ann.answers('pair:1', 'a')
     ann.answers('pair:2', 'Enter')
     assert ann.shows('none').text('#verdict').startswith('All done')
-    ann.close()
-    bob.close()
-    assert all(
-      address.startswith(server.url) or address == 'data:,'
-      for address in ann.addresses | bob.addresses
-    )
+    for page in (ann, bob):
+      page.close()
+      assert all(a.startswith(server.url) or a == 'data:,' for a in page.addresses)
   answers = written(tmp_path)
   assert len(answers) == 16
   assert of(answers, 'ann', PAIRS[1]).reasons == ('motion', 'blur')
@@ -116,9 +115,10 @@ def test_two_annotators_review_by_keys_in_both_rounds(browser: Any, tmp_path: pa
   assert votes == [[True, True], [True, True], [False, False]]
 
 
-def test_nothing_is_sent_before_all_is_answered(browser: Any, tmp_path: pathlib.Path) -> None:
-  with served(tmp_path, SETS) as server:
-    page = Page(browser, server.url, 'ann').shows('pair:0')
+def test_nothing_is_sent_before_all_is_answered_and_enter_says_what_an_answer_lacks(
+  browser, tmp_path
+):
+  with opened(browser, tmp_path) as page:
     for keys in (('Enter',), ('1', 'Enter'), ('d', 'Enter')):
       page.keys(*keys)
       assert page.window.get_attribute('body', 'data-item') == 'pair:0'
@@ -129,12 +129,6 @@ def test_nothing_is_sent_before_all_is_answered(browser: Any, tmp_path: pathlib.
     page.keys('Enter')
     page.shows('pair:1')
     assert of(written(tmp_path), 'ann', PAIRS[0]).accepts
-    page.close()
-
-
-def test_enter_says_what_an_answer_lacks(browser: Any, tmp_path: pathlib.Path) -> None:
-  with served(tmp_path, SETS) as server:
-    page = Page(browser, server.url, 'ann').shows('pair:0')
     page.keys('Enter')
     assert 'whether the label is correct (1, 2, 3), and whether the pair' in page.text('#error')
     page.keys('1', 'd')
@@ -142,15 +136,11 @@ def test_enter_says_what_an_answer_lacks(browser: Any, tmp_path: pathlib.Path) -
     page.keys('Enter')
     assert page.text('#error').startswith('Not saved. Say what changed (M, B, L, O)')
     page.keys('m', 'Enter')
-    assert page.shows('pair:1').text('#error') == ''
-    page.close()
+    assert page.shows('pair:2').text('#error') == ''
 
 
-def test_going_back_in_the_joint_round_does_not_open_an_individual_answer(
-  browser: Any, tmp_path: pathlib.Path
-) -> None:
-  with served(tmp_path, SETS, {'annotators_per_pair': 1}, annotator='ann') as server:
-    page = Page(browser, server.url)
+def test_going_back_in_the_joint_round_does_not_open_an_individual_answer(browser, tmp_path):
+  with opened(browser, tmp_path, SETS, {'annotators_per_pair': 1}, annotator='ann') as page:
     for number in range(6):
       page.answers(f'pair:{number}', *(('1', 'm', 'Enter') if number in (2, 4) else ('a',)))
     page.answers('pair:2', 'Backspace')
@@ -163,14 +153,13 @@ def test_going_back_in_the_joint_round_does_not_open_an_individual_answer(
     page.keys('a')
     page.answers('pair:4', 'a')
     page.shows('none')
-    page.close()
   answers = written(tmp_path)
   assert [answer.round for answer in answers] == ['individual'] * 6 + ['joint'] * 3
   assert of(answers, 'ann', PAIRS[2]).reasons == ('motion',)
 
 
-def test_a_stale_window_says_that_another_answered(browser: Any, tmp_path: pathlib.Path) -> None:
-  with served(tmp_path, SETS, annotator='ann') as server:
+def test_a_stale_window_says_that_another_answered(browser, tmp_path):
+  with served(tmp_path, annotator='ann') as server:
     page, stale = (Page(browser, server.url).shows('pair:0') for _ in range(2))
     page.keys('a')
     page.shows('pair:1')
@@ -183,57 +172,45 @@ def test_a_stale_window_says_that_another_answered(browser: Any, tmp_path: pathl
 
 
 @pytest.mark.parametrize('densify', [True, False])
-def test_the_button_that_saves_is_always_in_sight(
-  browser: Any, tmp_path: pathlib.Path, densify: bool
-) -> None:
+def test_the_button_that_saves_is_always_in_sight(browser, tmp_path, densify):
   of_vid = Candidates(SETS.sets, dict(enumerate(label_space.get('imagenet_vid').class_names)))
   save_frames(tmp_path / 'frames', of_vid, (640, 360))
-  with served(tmp_path, of_vid, {'densify': densify}) as server:
-    page = Page(browser, server.url, 'ann')
-    page.shows('anchor:0' if densify else 'pair:0')
+  first = 'anchor:0' if densify else 'pair:0'
+  with opened(browser, tmp_path, of_vid, {'densify': densify}, first=first) as page:
     for size in ((1280, 800), (1280, 640), (1024, 600)):
       page.window.set_viewport_size({'width': size[0], 'height': size[1]})
       for selector in ('#steps button[data-key="Enter"]', '#error'):
         box = page.window.locator(selector).bounding_box()
         assert box['y'] >= 0 and box['y'] + box['height'] <= size[1], (size, selector)
-    page.close()
 
 
-def test_going_back_and_a_bad_anchor(browser: Any, tmp_path: pathlib.Path) -> None:
-  with served(tmp_path, SETS, {'annotators_per_pair': 1}, annotator='ann') as server:
-    page = Page(browser, server.url)
+def test_going_back_and_a_bad_anchor(browser, tmp_path):
+  with opened(browser, tmp_path, SETS, {'annotators_per_pair': 1}, annotator='ann') as page:
     page.answers('pair:0', 'a')
     page.answers('pair:1', 'Backspace')
-    assert (
-      page.shows('pair:0').window.get_attribute('button[data-key="s"]', 'aria-pressed') == 'true'
-    )
+    pressed = page.shows('pair:0').window.get_attribute('button[data-key="s"]', 'aria-pressed')
+    assert pressed == 'true'
     page.keys('d', 'o', 'Enter')
     page.answers('pair:1', 'x', 'Enter')
     page.shows('pair:3')
     assert 'individual 1 of 4 · joint 0 of 2' in page.text('#progress')
-    page.close()
   answers = written(tmp_path)
   assert of(answers, 'ann', PAIRS[0]).reasons == ('other',)
   assert of(answers, 'ann', Item('anchor', 0)).label == 'incorrect'
 
 
-def test_labels_are_densified_by_typing_names(browser: Any, tmp_path: pathlib.Path) -> None:
-  with served(tmp_path, SETS, {'densify': True}) as server:
-    page = Page(browser, server.url, 'ann').shows('anchor:0')
+def test_labels_are_densified_by_typing_names(browser, tmp_path):
+  with opened(browser, tmp_path, SETS, {'densify': True}, first='anchor:0') as page:
     assert not page.window.is_visible('#right')
     page.keys(*'bi', 'Enter', *'do', 'Enter', *'do', 'Enter', '1', 'Enter')
     assert page.shows('pair:0').text('#labels') == 'label: cat, bird'
-    page.close()
   answer = of(written(tmp_path), 'ann', Item('anchor', 0))
   assert (answer.label, answer.added, answer.shown) == ('correct', (2,), (0,))
 
 
-def test_both_frames_have_one_scale_and_flicker_in_one_place(
-  browser: Any, tmp_path: pathlib.Path
-) -> None:
+def test_both_frames_have_one_scale_and_flicker_in_one_place(browser, tmp_path):
   save_frames(tmp_path / 'frames', SETS, (320, 180))
-  with served(tmp_path, SETS) as server:
-    page = Page(browser, server.url, 'ann').shows('pair:0')
+  with opened(browser, tmp_path) as page:
     locators = [page.window.locator(f'#{side} img') for side in ('left', 'right')]
     boxes = [locator.bounding_box() for locator in locators]
     assert len({(box['width'], box['height']) for box in boxes}) == 1
@@ -246,13 +223,10 @@ def test_both_frames_have_one_scale_and_flicker_in_one_place(
       page.window.wait_for_selector(f'#{other}.hid', state='attached')
     page.keys('Space')
     assert page.window.locator('#stage.flicker').count() == 0
-    page.close()
 
 
-def test_a_server_that_is_gone_is_said_and_the_answer_is_kept(
-  browser: Any, tmp_path: pathlib.Path
-) -> None:
-  with served(tmp_path, SETS) as server:
+def test_a_server_that_is_gone_is_said_and_the_answer_is_kept(browser, tmp_path):
+  with served(tmp_path) as server:
     page = Page(browser, server.url, 'ann').shows('pair:0')
     page.keys('1', 'b')
     with page.window.context.expect_event('requestfailed') as _:
@@ -267,11 +241,11 @@ def test_a_server_that_is_gone_is_said_and_the_answer_is_kept(
     assert [given.reasons for given in written(tmp_path)] == [('background',)]
 
 
-def test_a_frame_that_cannot_be_shown_is_named(browser: Any, tmp_path: pathlib.Path) -> None:
+def test_a_frame_that_cannot_be_shown_is_named(browser, tmp_path):
   save_frames(tmp_path / 'frames', SETS)
   broken = SETS.sets.frames[SETS.pairs[0].frame]
   (tmp_path / 'frames' / broken).write_bytes(b'no picture')
-  with served(tmp_path, SETS) as server:
+  with served(tmp_path) as server:
     page = Page(browser, server.url, 'ann').shows('pair:0')
     assert f'{broken} cannot be shown' in page.text('#error')
     assert not page.window.is_visible('#done')
@@ -279,22 +253,18 @@ def test_a_frame_that_cannot_be_shown_is_named(browser: Any, tmp_path: pathlib.P
     assert page.shows('pair:1').text('#error') == ''
 
 
-def test_a_truncated_jpeg_is_named(browser: Any, tmp_path: pathlib.Path) -> None:
+def test_a_truncated_jpeg_is_named(browser, tmp_path):
   jpeg = from_mappings({'v/2.jpg': ['v/1.jpg']}, {'v/2.jpg': [0], 'v/1.jpg': [0]})
   of_jpeg = Candidates(jpeg, CLASS_NAMES)
   save_frames(tmp_path / 'frames', of_jpeg, (320, 240))
   file = tmp_path / 'frames/v/1.jpg'
   file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-  with served(tmp_path, of_jpeg) as server:
-    page = Page(browser, server.url, 'ann').shows('pair:0')
+  with opened(browser, tmp_path, of_jpeg) as page:
     assert page.text('#error').startswith('v/1.jpg is damaged (image file is truncated')
-    page.close()
 
 
-def test_a_name_with_other_characters_is_refused_on_the_page(
-  browser: Any, tmp_path: pathlib.Path
-) -> None:
-  with served(tmp_path, SETS) as server:
+def test_a_name_with_other_characters_is_refused_on_the_page(browser, tmp_path):
+  with served(tmp_path) as server:
     page = Page(browser, server.url, '<b>')
     page.window.wait_for_selector('#error:not(:empty)')
     assert 'is not a name' in page.text('#error')

@@ -1,7 +1,5 @@
 """What the server answers, to whom, and what it writes before."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib
@@ -13,28 +11,19 @@ from typing import Any
 
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.video import answers as answer_log
 from robustness.video.candidates import Item
 from robustness.video.review_rounds import ReviewRounds
 from robustness.video.review_server import MAX_BODY, ReviewServer, is_loopback, is_own_host
+from tests.refusals import refused
 from tests.video.review_frames import candidates, path, save_frames
-from tests.video.review_serving import PAIR, SETS, Client, served
+from tests.video.review_serving import ABOUT, PAIR, SETS, Client, served, written
 
 
-@pytest.mark.parametrize('host', ['127.0.0.1', '127.3.2.1', '::1', 'localhost'])
-def test_loopback(host: str) -> None:
-  assert is_loopback(host)
-
-
-@pytest.mark.parametrize('host', ['0.0.0.0', '192.168.1.5', '::', 'evil.example'])
-def test_no_loopback(host: str) -> None:
-  assert not is_loopback(host)
-
-
-@pytest.mark.parametrize(
-  ('header', 'bound', 'own'),
-  [
+def test_loopback_and_own_hosts():
+  assert all(map(is_loopback, ('127.0.0.1', '127.3.2.1', '::1', 'localhost')))
+  assert not any(map(is_loopback, ('0.0.0.0', '192.168.1.5', '::', 'evil.example')))
+  for header, bound, own in (
     ('127.0.0.1:80', '127.0.0.1', True),
     ('LOCALHOST:80', '127.0.0.1', True),
     ('[::1]:80', '::1', True),
@@ -49,22 +38,18 @@ def test_no_loopback(host: str) -> None:
     ('lab.example:80', 'lab.example', True),
     (None, '127.0.0.1', False),
     ('', '0.0.0.0', False),
-  ],
-)
-def test_own_host(header: str | None, bound: str, own: bool) -> None:
-  assert is_own_host(header, bound, 80) is own
+  ):
+    assert is_own_host(header, bound, 80) is own, header
 
 
 @pytest.mark.slow
-def test_two_annotators_review_3000_pairs_at_once(
-  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_annotators_review_3000_pairs_at_once(tmp_path, monkeypatch):
   monkeypatch.setattr(os, 'fsync', lambda _: None)  # the disk is waited for in other tests
   of = candidates(anchors=150, neighbors=20)
   objections = [f'pair:{number}' for number in range(0, 3000, 100)]
   with served(tmp_path, of) as server, ThreadPoolExecutor(2) as pool:
 
-    def work(name: str) -> list[str]:
+    def work(name):
       return [item['id'] for item in all_answered(Client(server.port, name), *objections)[0]]
 
     # whoever was done first has only in the second turn the joint round to do
@@ -77,15 +62,20 @@ def test_two_annotators_review_3000_pairs_at_once(
   assert all(rounds.is_settled(item) for item in of.items.values())
 
 
-def test_the_answer_is_on_the_disk_before_the_next_pair_is_given(
-  server: ReviewServer, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-  events: list[Any] = []
+def test_an_answer_is_on_the_disk_before_the_next(server, client, monkeypatch, tmp_path):
+  def full(*_):
+    raise OSError('No space left on device')
+
+  with monkeypatch.context() as broken:
+    broken.setattr(os, 'write', full)
+    client.refused('No space left', PAIR, 500)
+  assert client.next()['item']['id'] == 'pair:0'
+  events = []
   fsync, following = os.fsync, server.next_turn
   monkeypatch.setattr(os, 'fsync', lambda file: (fsync(file), events.append('fsync')))
 
-  def next_turn(annotator: str) -> dict[str, Any]:
-    events.append(len(answer_log.read(server.log.path, SETS.digest)[1]))
+  def next_turn(annotator):
+    events.append(len(written(tmp_path)))
     return following(annotator)
 
   monkeypatch.setattr(server, 'next_turn', next_turn)
@@ -93,41 +83,25 @@ def test_the_answer_is_on_the_disk_before_the_next_pair_is_given(
   assert events == ['fsync', 1]
 
 
-def test_an_answer_that_cannot_be_written_is_not_confirmed(
-  client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-  def full(*_: object) -> int:
-    raise OSError('No space left on device')
-
-  with monkeypatch.context() as broken:
-    broken.setattr(os, 'write', full)
-    status, said = client.post(PAIR)
-  assert status == 500 and 'No space left' in said['error']
-  assert client.next()['item']['id'] == 'pair:0'
-
-
-def test_a_server_that_is_started_again_goes_on(tmp_path: pathlib.Path) -> None:
-  with served(tmp_path, SETS) as server:
+def test_a_server_that_is_started_again_goes_on(tmp_path):
+  with served(tmp_path) as server:
     client = Client(server.port)
     client.answer(client.answer(client.next()['item'])['item'])
   with open(tmp_path / 'answers.jsonl', 'a') as file:
     file.write('{"annotator": "ann", "rou')
-  with served(tmp_path, SETS) as server:
+  with served(tmp_path) as server:
     turn = Client(server.port).next()
     assert turn['item']['id'] == 'pair:2' and turn['progress']['own'] == 2
 
 
-def test_what_the_page_is_told(client: Client) -> None:
+def test_what_the_page_is_told(client):
   status, session = client.ask('/api/session')
   assert status == 200 and session['annotator'] is None and session['pairs'] == 6
-  assert session['classes'] == [
-    {'id': 0, 'name': 'cat'},
-    {'id': 1, 'name': 'dog'},
-    {'id': 2, 'name': 'bird'},
-  ]
+  named = [{'id': label, 'name': name} for label, name in enumerate(('cat', 'dog', 'bird'))]
+  assert session['classes'] == named
   item = client.next()['item']
   assert (item['anchor']['path'], item['neighbor']['path']) == (path(0, 10), path(0, 9))
-  assert item['offset'] == -1 and item['labels'] == [{'id': 0, 'name': 'cat'}]
+  assert item['offset'] == -1 and item['labels'] == named[:1]
   assert item['others'] == [] and item['answer'] is None and item['neighbor_labels'] is None
 
 
@@ -140,127 +114,109 @@ def all_answered(client: Client, *against: str, stage: str = '') -> tuple[list[A
   return seen, item
 
 
-def test_others_answers_are_shown_in_the_joint_round_only(server: ReviewServer) -> None:
+def test_others_answers_are_shown_in_the_joint_round_only(server):
   all_answered(Client(server.port, 'ann'), 'pair:3')
   seen, _ = all_answered(Client(server.port, 'bob'))
   others = [(item['round'], [given['annotator'] for given in item['others']]) for item in seen]
   assert others == [('individual', [])] * 6 + [('joint', ['ann', 'bob'])]
 
 
-def test_back_shows_the_earlier_answer_and_it_can_be_changed(client: Client) -> None:
+def test_back_shows_the_earlier_answer_and_it_can_be_changed(client):
   client.answer(client.next()['item'], keep=False)
   status, turn = client.ask('/api/back?annotator=ann&before=pair:1')
   assert status == 200 and turn['item']['id'] == 'pair:0'
   assert turn['item']['answer']['reasons'] == ['motion']
   assert client.answer(turn['item'])['item']['id'] == 'pair:1'
-  status, said = client.ask('/api/back?annotator=bob&before=')
-  assert status == 400 and 'no earlier answer' in said['error']
+  client.refused('no earlier answer', '/api/back?annotator=bob&before=')
 
 
-def test_added_labels_are_shown_with_the_pairs_of_the_anchor(tmp_path: pathlib.Path) -> None:
+def test_added_labels_are_shown_with_the_pairs_of_the_anchor(tmp_path):
   with served(tmp_path, SETS, {'densify': True}) as server:
     client = Client(server.port)
     pair = client.answer(client.next()['item'], added=[2])['item']
     assert [label['name'] for label in pair['labels']] == ['cat', 'bird']
     assert pair['neighbor_labels'] is None
     client.answer(pair)
-  assert answer_log.read(tmp_path / 'answers.jsonl', SETS.digest)[1][1].shown == (0, 2)
+  assert written(tmp_path)[1].shown == (0, 2)
 
 
-@pytest.mark.parametrize('added', [[0], [7], [2, -1]])
-def test_only_other_classes_are_added(client: Client, added: list[int]) -> None:
-  about = {'annotator': 'ann', 'item': 'anchor:0', 'round': 'individual', 'label': 'correct'}
-  status, said = client.post({**about, 'added': added})
-  assert status == 400 and 'ids of other classes' in said['error']
-
-
-def test_a_server_for_one_annotator_takes_no_other(tmp_path: pathlib.Path) -> None:
-  with served(tmp_path, SETS, annotator='ann') as server:
+def test_only_the_servers_annotator_answers_and_no_name_that_differs_in_capitals(client, tmp_path):
+  client.answer(client.next()['item'])
+  client.refused("differs from 'ann'", '/api/next?annotator=Ann')
+  with served(tmp_path / 'own', annotator='ann') as server:
     client = Client(server.port)
     assert client.ask('/api/session')[1]['annotator'] == 'ann'
-    status, said = client.post({**PAIR, 'annotator': 'bob'})
-    assert status == 400 and "started for 'ann'" in said['error']
+    client.refused("started for 'ann'", {**PAIR, 'annotator': 'bob'})
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
+def test_bad_answers_are_refused_and_not_written(client, tmp_path):
+  before = (tmp_path / 'answers.jsonl').read_bytes()
+  for change, message in (
     ({'annotator': '<script>'}, 'is not a name'),
     ({'item': 'pair:99'}, 'pair:0 to pair:5'),
     ({'item': None}, "no 'None' under review"),
     ({'similar': 'very'}, 'is not an answer'),
     ({'round': 'joint'}, 'not in the joint round'),
     ({'reasons': ['motion']}, 'has a reason'),
-    ({'neighbor': '../x'}, ''),
-    ({'time': 'now'}, ''),
     ({'colour': 'red'}, 'unknown key'),
-  ],
-)
-def test_bad_answers_are_refused_and_not_written(
-  server: ReviewServer, client: Client, change: dict, message: str
-) -> None:
-  before = server.log.path.read_bytes()
-  status, said = client.post({**PAIR, **change})
-  if message:
-    assert status == 400 and message in said['error']
-    assert server.log.path.read_bytes() == before
-  else:  # what the server itself knows is not taken from the request
-    assert status == 200
-    (answer,) = answer_log.read(server.log.path, SETS.digest)[1]
-    assert SETS.items[answer.anchor, answer.neighbor] == Item('pair', 0) and answer.time > 1e9
+  ):
+    client.refused(message, {**PAIR, **change})
+  for added in ([0], [7], [2, -1]):
+    good = {**ABOUT, 'item': 'anchor:0', 'label': 'correct'}
+    client.refused('ids of other classes', {**good, 'added': added})
+  assert (tmp_path / 'answers.jsonl').read_bytes() == before
 
 
-@pytest.mark.parametrize('body', [b'', b'{', b'[]', b'"pair:0"', b'\xff', b'[' * (MAX_BODY // 2)])
-def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
-  status, said, _ = client.send('POST', '/api/answer', body, {'Content-Type': 'application/json'})
-  assert status == 400 and b'JSON' in said
+@pytest.mark.parametrize('change', [{'neighbor': '../x'}, {'time': 'now'}])
+def test_what_the_server_itself_knows_is_not_taken_from_the_request(client, change, tmp_path):
+  assert client.post({**PAIR, **change})[0] == 200
+  (answer,) = written(tmp_path)
+  assert SETS.items[answer.anchor, answer.neighbor] == Item('pair', 0) and answer.time > 1e9
 
 
-def test_large_requests_are_refused_unread(client: Client) -> None:
-  for length in (str(MAX_BODY + 1), '-1', 'many', '', '9' * 5000):
-    status, _, headers = client.send(
-      'POST', '/api/answer', b'', {'Content-Type': 'application/json', 'Content-Length': length}
-    )
+JSON = {'Content-Type': 'application/json'}
+
+
+def test_what_is_no_json_object_or_too_large_is_refused(server):
+  for body in (b'', b'{', b'[]', b'"pair:0"', b'\xff', b'[' * (MAX_BODY // 2)):
+    status, said, _ = Client(server.port).send('POST', '/api/answer', body, **JSON)
+    assert status == 400 and b'JSON' in said
+  for length in (str(MAX_BODY + 1), '-1', 'many', '', '9' * 5000):  # it is not read
+    given = {**JSON, 'Content-Length': length}
+    status, _, headers = Client(server.port).send('POST', '/api/answer', b'', **given)
     assert status == 413 and headers['Connection'] == 'close'
 
 
-def test_frames_are_served_and_cached_by_their_tag(server: ReviewServer, client: Client) -> None:
+def test_frames_are_served_and_cached_by_their_tag(client, tmp_path):
   item = client.next()['item']
   status, content, headers = client.send('GET', item['neighbor']['url'])
-  folder = server.log.path.parent / 'frames'
+  folder = tmp_path / 'frames'
   assert status == 200 and headers['Content-Type'] == 'image/png'
   assert content == (folder / item['neighbor']['path']).read_bytes()
-  status, content, _ = client.send(
-    'GET', item['neighbor']['url'], headers={'If-None-Match': headers['ETag']}
-  )
+  known = {'If-None-Match': headers['ETag']}
+  status, content, _ = client.send('GET', item['neighbor']['url'], **known)
   assert (status, content) == (304, b'')
-
-
-def test_a_frame_that_is_gone_is_an_error_and_no_crash(
-  server: ReviewServer, client: Client
-) -> None:
-  (server.log.path.parent / 'frames' / SETS.sets.frames[0]).unlink()
-  status, said = client.ask('/frames/0')
-  assert status == 500 and 'could not be read' in said['error']
+  # a frame that is gone is an error and no crash
+  (folder / SETS.sets.frames[0]).unlink()
+  client.refused('could not be read', '/frames/0', 500)
   assert client.next()['item']['id'] == 'pair:0'
 
 
-def test_a_stale_window_does_not_overwrite_a_vote(server: ReviewServer, client: Client) -> None:
+def test_a_stale_window_does_not_overwrite_a_vote(server, client, tmp_path):
   first, second = client.next()['item'], Client(server.port).next()['item']
   assert first['answered'] is None and first == second
   assert client.post({**PAIR, 'replaces': first['answered']})[0] == 200
   changed = {**PAIR, 'similar': 'unsure'}
-  status, said = client.post({**changed, 'replaces': second['answered']})
-  assert status == 409 and 'in another window' in said['error']
+  client.refused('in another window', {**changed, 'replaces': second['answered']}, 409)
   shown = client.ask('/api/back?annotator=ann&before=pair:1&round=individual')[1]['item']
   assert shown['id'] == 'pair:0' and shown['answer']['similar'] == 'similar'
   assert client.post({**changed, 'replaces': shown['answered']})[0] == 200
-  answers = answer_log.read(server.log.path, SETS.digest)[1]
-  assert [given.similar for given in answers] == ['similar', 'unsure']
+  similar = [given.similar for given in written(tmp_path)]
+  assert similar == ['similar', 'unsure']
   assert client.post({**PAIR, 'replaces': 'x'})[0] == 400
 
 
-def test_going_back_in_the_joint_round_stays_there(server: ReviewServer) -> None:
+def test_going_back_in_the_joint_round_stays_there(server):
   for name in ('ann', 'bob'):
     client = Client(server.port, name)
     _, item = all_answered(client, 'pair:1', 'pair:4', stage='individual')
@@ -271,18 +227,17 @@ def test_going_back_in_the_joint_round_stays_there(server: ReviewServer) -> None
   client.answer(item)
   _, turn = client.ask(f'{back}pair:4&round=joint')
   assert (turn['item']['id'], turn['item']['round']) == ('pair:1', 'joint')
-  status, said = client.post({**PAIR, 'annotator': 'bob', 'item': 'pair:1'})
-  assert status == 409 and 'the individual answer stands' in said['error']
-  status, said = client.ask(f'{back}pair:4&round=jiont')
-  assert status == 400 and "did you mean 'joint'" in said['error']
+  again = {**PAIR, 'annotator': 'bob', 'item': 'pair:1'}
+  client.refused('the individual answer stands', again, 409)
+  client.refused("did you mean 'joint'", f'{back}pair:4&round=jiont')
 
 
-def test_500_requests_at_once_are_all_answered(server: ReviewServer) -> None:
+def test_500_requests_at_once_are_all_answered(server):
   limit = pathlib.Path('/proc/sys/net/core/somaxconn')
   count = min(500, int(limit.read_text()) if limit.exists() else 128)  # of other systems
   ready = threading.Barrier(count)
 
-  def post(number: int) -> object:
+  def post(number):
     ready.wait()
     try:
       return Client(server.port).post({**PAIR, 'annotator': f'a{number}'})[0]
@@ -293,76 +248,45 @@ def test_500_requests_at_once_are_all_answered(server: ReviewServer) -> None:
     assert Counter(pool.map(post, range(count))) == {200: count}
 
 
-def test_frames_that_do_not_decode_whole_are_marked(tmp_path: pathlib.Path) -> None:
+def test_frames_that_do_not_decode_whole_are_marked(tmp_path):
   save_frames(tmp_path / 'frames', SETS, (64, 48))
-  broken = SETS.sets.frames[SETS.pairs[0].frame]
-  file = tmp_path / 'frames' / broken
+  file = tmp_path / 'frames' / SETS.sets.frames[SETS.pairs[0].frame]
   file.write_bytes(file.read_bytes()[:-40])
-  with served(tmp_path, SETS) as server:
+  with served(tmp_path) as server:
     item = Client(server.port).next()['item']
     assert 'truncated' in item['neighbor']['damage'] and item['anchor']['damage'] == ''
     file.write_bytes((tmp_path / 'frames' / item['anchor']['path']).read_bytes())
     assert Client(server.port).next()['item']['neighbor']['damage'] == ''
 
 
-def test_names_that_differ_in_capitals_only_are_refused(client: Client) -> None:
-  client.answer(client.next()['item'])
-  status, said = client.ask('/api/next?annotator=Ann')
-  assert status == 400 and "differs from 'ann'" in said['error']
-
-
-def test_an_anchor_called_bad_after_the_joint_verdict_is_a_joint_vote(
-  server: ReviewServer, client: Client
-) -> None:
-  bad = {'annotator': 'ann', 'item': 'anchor:0', 'label': 'incorrect', 'round': 'individual'}
+def test_an_anchor_called_bad_after_the_joint_verdict_is_a_joint_vote(server, client):
+  bad = {**ABOUT, 'item': 'anchor:0', 'label': 'incorrect'}
   assert client.next()['item']['anchor_round'] == 'individual'
   client.post(bad)
   for name in ('ann', 'bob'):
-    good = {'annotator': name, 'item': 'anchor:0', 'label': 'correct', 'round': 'joint'}
+    good = {**bad, 'annotator': name, 'label': 'correct', 'round': 'joint'}
     assert Client(server.port, name).post(good)[0] == 200
   pair = client.next()['item']
   assert (pair['id'], pair['anchor_item'], pair['anchor_round']) == ('pair:0', 'anchor:0', 'joint')
   assert client.post({**bad, 'round': 'joint'})[1]['item']['id'] == 'pair:3'
 
 
-OUTSIDE = [
-  '/frames/../secret.png',
-  '/frames/..%2fsecret.png',
-  '/frames/%2e%2e/secret.png',
-  '/frames/0/../../x',
-  '/frames/%2e%2e%2fsecret.png',
-  '/frames//etc/passwd',
-  '/frames/..\\secret.png',
-  '/frames/999',
-  '/frames/-1',
-  '/frames/val/clip_00000/000010.png',
-  '/frames/0%00',
-  '/frames/',
-  '/frames/%D9%A1',
-  '/secret.png',
-  '/../secret.png',
-  '/answers.jsonl',
-  '/page/review.html',
-  '/review.js/../server.py',
-  '//review.html',
-]
+OUTSIDE = r"""
+/frames/../secret.png /frames/..%2fsecret.png /frames/%2e%2e/secret.png /frames/0/../../x
+/frames/%2e%2e%2fsecret.png /frames//etc/passwd /frames/..\secret.png /frames/999 /frames/-1
+/frames/val/clip_00000/000010.png /frames/0%00 /frames/ /frames/%D9%A1 /secret.png /../secret.png
+/answers.jsonl /page/review.html /review.js/../server.py //review.html
+"""
 
 
-@pytest.mark.parametrize('address', OUTSIDE)
-def test_no_other_file_is_served(server: ReviewServer, client: Client, address: str) -> None:
-  (server.log.path.parent / 'secret.png').write_bytes(b'secret')
-  status, content, _ = client.send('GET', address)
-  assert status == 404 and b'secret.png' not in content
-
-
-def test_a_frame_that_becomes_a_link_out_of_the_folder_is_not_served(
-  server: ReviewServer, client: Client
-) -> None:
-  folder = server.log.path.parent
-  (folder / 'secret.png').write_bytes(b'secret')
-  frame = folder / 'frames' / SETS.sets.frames[0]
+def test_no_other_file_is_served(client, tmp_path):
+  (tmp_path / 'secret.png').write_bytes(b'secret')
+  for address in OUTSIDE.split():
+    status, content, _ = client.send('GET', address)
+    assert status == 404 and b'secret.png' not in content, address
+  frame = tmp_path / 'frames' / SETS.sets.frames[0]  # becomes a link out of the folder
   frame.unlink()
-  frame.symlink_to(folder / 'secret.png')
+  frame.symlink_to(tmp_path / 'secret.png')
   status, content, _ = client.send('GET', '/frames/0')
   assert status == 404 and content != b'secret'
 
@@ -372,65 +296,52 @@ def test_a_frame_that_becomes_a_link_out_of_the_folder_is_not_served(
   ['evil.example:{port}', '127.0.0.1', '127.0.0.1:1', '192.0.2.7:{port}', '', 'localhost:{port}.e'],
 )
 @pytest.mark.parametrize('method', ['GET', 'POST'])
-def test_requests_under_another_host_name_are_refused(
-  server: ReviewServer, client: Client, method: str, host: str
-) -> None:
-  headers = {'Host': host.format(port=server.port), 'Content-Type': 'application/json'}
-  assert client.send(method, '/api/session', json.dumps(PAIR).encode(), headers)[0] == 403
+def test_requests_under_another_host_name_are_refused(server, client, method, host):
+  headers = {**JSON, 'Host': host.format(port=server.port)}
+  assert client.send(method, '/api/session', json.dumps(PAIR).encode(), **headers)[0] == 403
   assert server.log.answers == []
 
 
 @pytest.mark.parametrize(
-  'headers',
+  'header, values',
   [
-    {'Content-Type': 'text/plain'},
-    {'Content-Type': 'application/x-www-form-urlencoded'},
-    {'Content-Type': ''},
-    {'Origin': 'http://evil.example'},
-    {'Origin': 'null'},
-    {'Origin': 'http://127.0.0.1:1'},
-    {'Sec-Fetch-Site': 'cross-site'},
-    {'Sec-Fetch-Site': 'same-site'},
+    ('Content-Type', ['text/plain', 'application/x-www-form-urlencoded', '']),
+    ('Origin', ['http://evil.example', 'null', 'http://127.0.0.1:1']),
+    ('Sec-Fetch-Site', ['cross-site', 'same-site']),
   ],
 )
-def test_answers_of_another_site_are_refused(
-  server: ReviewServer, client: Client, headers: dict[str, str]
-) -> None:
-  before = server.log.path.read_bytes()
-  status, _ = client.post(PAIR, **headers)
-  assert status == 403 and server.log.path.read_bytes() == before
+def test_answers_of_another_site_are_refused(client, header, values, tmp_path):
+  before = (tmp_path / 'answers.jsonl').read_bytes()
+  for value in values:
+    status, _ = client.post(PAIR, **{header: value})
+    assert status == 403 and (tmp_path / 'answers.jsonl').read_bytes() == before
 
 
-def test_another_site_cannot_ask_for_pairs_or_frames(client: Client) -> None:
+def test_another_site_cannot_ask_for_pairs_or_frames_and_the_page_itself_can(server, client):
   for address in ('/api/next?annotator=ann', '/api/session', '/frames/0', '/review.js'):
     for site, status in (('cross-site', 403), ('same-site', 403), ('same-origin', 200)):
-      assert client.send('GET', address, headers={'Sec-Fetch-Site': site})[0] == status
-  assert client.send('GET', '/', headers={'Sec-Fetch-Site': 'cross-site'})[0] == 200
-
-
-def test_answers_of_the_page_itself_are_taken(server: ReviewServer, client: Client) -> None:
+      assert client.send('GET', address, **{'Sec-Fetch-Site': site})[0] == status
+  assert client.send('GET', '/', **{'Sec-Fetch-Site': 'cross-site'})[0] == 200
   for name in ('127.0.0.1', 'localhost', '[::1]'):
     host = f'{name}:{server.port}'
     headers = {'Host': host, 'Origin': f'http://{host}', 'Sec-Fetch-Site': 'same-origin'}
     assert client.post(PAIR, **headers)[0] == 200
 
 
-def test_the_page_asks_nobody_else(client: Client) -> None:
+def test_the_page_asks_nobody_else(client):
   for address in ('/', '/review.js', '/review.css'):
     status, content, headers = client.send('GET', address)
     assert status == 200 and b'//' not in content.replace(b'// ', b'')
     assert "default-src 'none'" in headers['Content-Security-Policy']
     assert headers['X-Content-Type-Options'] == 'nosniff'
     assert headers['Cross-Origin-Resource-Policy'] == 'same-origin'
-
-
-def test_other_methods_and_cross_origin_questions_are_not_granted(client: Client) -> None:
+  # other methods and cross-origin questions are not granted
   asked = {'Origin': 'http://evil.example', 'Access-Control-Request-Method': 'POST'}
-  status, _, headers = client.send('OPTIONS', '/api/answer', headers=asked)
+  status, _, headers = client.send('OPTIONS', '/api/answer', **asked)
   assert status == 501 and 'Access-Control-Allow-Origin' not in headers
 
 
-def test_it_is_bound_to_loopback_and_a_port_in_use_is_refused(server: ReviewServer) -> None:
+def test_it_is_bound_to_loopback_and_a_port_in_use_is_refused(server):
   assert server.server_address[0] == '127.0.0.1'
   given = (server.rounds, server.log, server.frames)
   for host, port, message in (
@@ -438,5 +349,4 @@ def test_it_is_bound_to_loopback_and_a_port_in_use_is_refused(server: ReviewServ
     ('127.0.0.1', 70000, 'port 70000'),
     ('no.such.host.invalid', 0, 'cannot serve on no.such.host.invalid'),
   ):
-    with pytest.raises(InputError, match=message):
-      ReviewServer(*given, host, port)
+    refused(message, ReviewServer, *given, host, port)

@@ -1,7 +1,5 @@
 """A review server in a thread of its own, and a client that speaks to it as the page does."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
@@ -9,22 +7,19 @@ import pathlib
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from robustness.video.answers import AnswerLog
+from robustness.video import answers
+from robustness.video.answers import Answer, AnswerLog
 from robustness.video.candidates import Candidates, ReviewFrames
 from robustness.video.review_rounds import ReviewRounds
 from robustness.video.review_server import ReviewServer
-from tests.video.review_frames import candidates, save_frames
+from tests.video.review_frames import candidates, save_frames, verdict
 
 SETS = candidates()
-PAIR = {
-  'annotator': 'ann',
-  'item': 'pair:0',
-  'round': 'individual',
-  'label': 'correct',
-  'similar': 'similar',
-}
+ABOUT = {'annotator': 'ann', 'item': 'pair:0', 'round': 'individual'}
+PAIR = {**ABOUT, **verdict('pair', True)}
 """An answer as the page sends it."""
 
 
@@ -37,14 +32,10 @@ class Client:
     weakref.finalize(self, self._connection.close)
 
   def send(
-    self,
-    method: str,
-    path: str,
-    body: bytes | None = None,
-    headers: Mapping[str, str] | None = None,
+    self, method: str, path: str, body: bytes | None = None, **headers: str
   ) -> tuple[int, bytes, Any]:
     """Returns status, body and headers."""
-    self._connection.request(method, path, body, dict(headers or {}))
+    self._connection.request(method, path, body, headers)
     response = self._connection.getresponse()
     return response.status, response.read(), response.headers
 
@@ -59,19 +50,18 @@ class Client:
 
   def post(self, said: Any, **headers: str) -> tuple[int, Any]:
     given = {'Content-Type': 'application/json', **headers}
-    status, body, _ = self.send('POST', '/api/answer', json.dumps(said).encode(), given)
+    status, body, _ = self.send('POST', '/api/answer', json.dumps(said).encode(), **given)
     return status, json.loads(body)
+
+  def refused(self, message: str, sent: str | Mapping[str, Any], status: int = 400) -> None:
+    """Checks that a question (an address) or an answer is refused in these words."""
+    given, said = self.ask(sent) if isinstance(sent, str) else self.post(sent)
+    assert given == status and message in said['error'], said
 
   def answer(self, item: Mapping[str, Any], keep: bool = True, **said: Any) -> dict[str, Any]:
     """Answers an item and returns the next turn."""
-    pair = item['kind'] == 'pair'
-    usual: dict[str, Any] = {'label': 'correct' if keep or pair else 'incorrect'}
-    if pair and keep:
-      usual['similar'] = 'similar'
-    elif pair:
-      usual |= {'similar': 'dissimilar', 'reasons': ['motion']}
     about = {'annotator': self.annotator, 'item': item['id'], 'round': item['round']}
-    status, turn = self.post({**about, **usual, **said})
+    status, turn = self.post({**about, **verdict(item['kind'], keep), **said})
     assert status == 200, turn
     return turn
 
@@ -79,19 +69,17 @@ class Client:
 @contextlib.contextmanager
 def served(
   folder: pathlib.Path,
-  of: Candidates,
-  plan: Mapping[str, Any] | None = None,
+  of: Candidates = SETS,
+  plan: Mapping[str, Any] = MappingProxyType({}),
   annotator: str | None = None,
 ) -> Iterator[ReviewServer]:
   """Serves a review of made frames; its answers are in `folder`/answers.jsonl."""
-  frames = folder / 'frames'
-  if not frames.exists():
-    save_frames(frames, of)
-  with AnswerLog(folder / 'answers.jsonl', of.digest, plan or {}) as log:
+  if not (folder / 'frames').exists():
+    save_frames(folder / 'frames', of)
+  frames = ReviewFrames(folder / 'frames', of.sets.frames)
+  with AnswerLog(folder / 'answers.jsonl', of.digest, plan) as log:
     rounds = ReviewRounds(of, log.plan, log.answers)
-    with ReviewServer(
-      rounds, log, ReviewFrames(frames, of.sets.frames), annotator=annotator
-    ) as server:
+    with ReviewServer(rounds, log, frames, annotator=annotator) as server:
       thread = threading.Thread(target=server.serve_forever, args=(0.02,))
       thread.start()
       try:
@@ -99,3 +87,8 @@ def served(
       finally:
         server.shutdown()
         thread.join()
+
+
+def written(folder: pathlib.Path, of: Candidates = SETS) -> list[Answer]:
+  """Returns the answers of a review that was served in `folder`."""
+  return answers.read(folder / 'answers.jsonl', of.digest)[1]

@@ -1,9 +1,8 @@
 """ImageNet-Vid-Robust as its archive unpacks, with two videos of four frames."""
 
-from __future__ import annotations
-
 import json
 import pathlib
+from collections.abc import Iterable, Sequence
 
 from robustness.models import label_space
 from robustness.models.imagenet_names import NAMES, WNIDS
@@ -53,6 +52,45 @@ def save_misc(misc: pathlib.Path) -> None:
   misc.mkdir(parents=True)
   for name, document in documents.items():
     (misc / f'{name}.json').write_text(json.dumps(document))
+
+
+def ytbb_robust(root: pathlib.Path) -> pathlib.Path:
+  """Makes `root`/ytbb-robust and returns it: three anchors, the last dropped by its pair."""
+  home = root / 'ytbb-robust'
+  home.mkdir(parents=True)
+  names = label_space.get('youtube_bb').class_names
+  marks, pair_marks = ['good', 'unsure', 'bad', *names], ['similar', 'dissimilar', 'bad-anchor']
+  videos = [f'{video}_3000' for video in 'abc']
+  marked = {f'/data/{video}/frame-45.jpg': [0, 3 + i] for i, video in enumerate(videos)}
+  beside = dict(zip(videos, ((44, [0]), (46, [1]), (46, [0, 2])), strict=True))
+  pairs = {f'/data/{v}/frame-45.jpg,/data/{v}/frame-{n}.jpg': m for v, (n, m) in beside.items()}
+  for name, known, own in (('anchor', marks, marked), ('pmk', pair_marks, pairs)):
+    entries = [{'key': key, 'notes': '', 'labels': labels} for key, labels in own.items()]
+    document = {'labels': known, 'annotations': entries}
+    (home / f'{name}_labels.json').write_text(json.dumps(document))
+  rows = ''.join(f'{video[0]},3000,22\n' for video in videos)
+  (home / 'ytbb_robustness_test_anchors_full.csv').write_text(f'ytid,time_ms,label\n{rows}')
+  (home / 'ytbb_class_index.json').write_text(json.dumps(dict(enumerate(names))))
+  for video in videos:
+    for file in save_frames(home / 'ytbb_videos' / video, range(44, 47), '.jpg').iterdir():
+      file.rename(file.with_name(f'frame-{int(file.stem)}.jpg'))
+  return home
+
+
+def save_xml(
+  folder: pathlib.Path, frames: Iterable[str], name: str, size: Sequence[int], box: Sequence[int]
+) -> pathlib.Path:
+  """Writes ILSVRC's annotations of frames of one size (width, height), each with the same box."""
+  edges = zip(('xmin', 'ymin', 'xmax', 'ymax'), box, strict=True)
+  bounds = ''.join(f'<{edge}>{value}</{edge}>' for edge, value in edges)
+  for frame in frames:
+    file = (folder / frame).with_suffix('.xml')
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+      f'<annotation><size><width>{size[0]}</width><height>{size[1]}</height></size>'
+      f'<object><name>{name}</name><bndbox>{bounds}</bndbox></object></annotation>'
+    )
+  return folder
 
 
 def with_annotations(root: pathlib.Path) -> pathlib.Path:

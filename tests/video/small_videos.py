@@ -1,7 +1,5 @@
 """Small clips for tests: frames whose number can be read from their pixels, encoded or as files."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -27,11 +25,7 @@ def number_of(pixels: np.ndarray) -> int:
 
 
 def encode(
-  path: pathlib.Path,
-  count: int,
-  codec: str = 'mpeg4',
-  fps: int = 25,
-  times: Sequence[int] | None = None,
+  path: pathlib.Path, count: int, codec: str = 'mpeg4', fps: int = 25, times: Sequence[int] = ()
 ) -> pathlib.Path:
   """Encodes `count` frames by PyAV, with a reference frame every 8; skips without PyAV.
 
@@ -45,11 +39,11 @@ def encode(
     stream.pix_fmt, stream.bit_rate = 'yuv420p', 4_000_000
     stream.codec_context.gop_size = 8
     stream.codec_context.max_b_frames = 2 if codec != 'mpeg4' else 0
-    if times is not None:
+    if times:
       stream.codec_context.time_base = Fraction(1, 1000)
     for number in range(count):
       frame = av.VideoFrame.from_ndarray(picture(number), format='rgb24')
-      if times is not None:
+      if times:
         frame.pts, frame.time_base = times[number], Fraction(1, 1000)
       container.mux(stream.encode(frame))
     container.mux(stream.encode())

@@ -1,13 +1,12 @@
 """The published tables: their intervals, differences and medians, and which of them are odd."""
 
-from __future__ import annotations
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from robustness.core.errors import InputError
 from robustness.estimates.intervals import clopper_pearson, korn_graubard
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
@@ -16,6 +15,7 @@ from robustness.estimates.table import assemble
 from robustness.results import Results
 from robustness.video import testbed
 from robustness.video.testbed import VID, YTBB, PublishedModel, draw, linear_fit
+from tests.refusals import refused
 
 PRINTED_WRONG = ('resnext101_linf_robust', 39.0)  # Table 2 prints 39.0 where Table 5 has 37.8
 
@@ -24,8 +24,6 @@ PAIRS = {VID: 21_070, YTBB: 36_827}
 REVIEWED_ANCHORS = {VID: 1314, YTBB: 2467}
 REVIEWED_PAIRS = {VID: 26_029, YTBB: 45_631}
 RELABELLED_ANCHORS = 834  # of YTBB-Robust
-INTERVAL_N = {VID: 1109, YTBB: 1109}
-"""The n that the intervals of Tables 5 and 6 were computed with; Table 2 has `ANCHORS`."""
 
 TABLE_2 = {
   VID: """
@@ -59,94 +57,67 @@ def parsed(table: str) -> list[PublishedModel]:
 
 def deviation(value: float, low: float, high: float, n: int) -> float:
   """Largest difference in points of an interval from Clopper–Pearson's, at the best count of n."""
-  counts = [
-    k for k in range(round(value * n) - 2, round(value * n) + 3) if abs(k / n - value) <= 0.000501
-  ]
-  ends = [clopper_pearson(k, n) for k in counts]
+  near = range(round(value * n) - 2, round(value * n) + 3)
+  ends = (clopper_pearson(k, n) for k in near if abs(k / n - value) <= 0.000501)
   return min(max(abs(a - low), abs(b - high)) for a, b in ends) * 100
 
 
-def intervals(entry: PublishedModel) -> tuple[tuple[float, ...], tuple[float, ...]]:
-  return entry[1:4], entry[4:7]
+def worst_deviation(entries: Iterable[PublishedModel], n: int) -> float:
+  return max(deviation(*ends, n) for entry in entries for ends in (entry[1:4], entry[4:7]))
 
 
-def worst_deviation(entries: tuple[PublishedModel, ...], n: int) -> float:
-  return max(deviation(*interval, n) for entry in entries for interval in intervals(entry))
-
-
-def test_clopper_pearson_gives_tables_5_and_8() -> None:
+def test_clopper_pearson_gives_tables_2_5_and_8():
   assert worst_deviation(testbed.entries(VID), 1109) <= 0.1
   for videos, entry in zip(FPS_VIDEOS, parsed(TABLE_8), strict=True):
     assert worst_deviation((entry,), videos) <= 0.1
-
-
-@pytest.mark.parametrize('name', [VID, YTBB])
-def test_clopper_pearson_gives_table_2_at_the_number_of_anchors(name: str) -> None:
-  entries = [e for e in parsed(TABLE_2[name]) if e.name != PRINTED_WRONG[0] or name == YTBB]
-  assert worst_deviation(tuple(entries), testbed.ANCHORS[name]) <= 0.1
-
-
-def test_one_end_of_table_2_is_no_clopper_pearson() -> None:
+  # and Table 2 at the number of anchors, but for one end
+  for name, table in TABLE_2.items():
+    entries = [e for e in parsed(table) if e.name != PRINTED_WRONG[0] or name == YTBB]
+    assert worst_deviation(entries, testbed.ANCHORS[name]) <= 0.1
   entry = next(e for e in parsed(TABLE_2[VID]) if e.name == PRINTED_WRONG[0])
   low, high = clopper_pearson(round(entry.worst * 1109), 1109)
   assert entry.worst_low == 0.39 and 100 * low == pytest.approx(37.8, abs=0.1)
   assert 100 * high == pytest.approx(43.7, abs=0.1)
 
 
-def test_the_intervals_of_table_6_are_those_of_1109_anchors() -> None:
+def test_the_intervals_of_table_6_are_those_of_1109_anchors():
   far = 0.0
   for entry in testbed.entries(YTBB):
-    for value, low, high in intervals(entry):
+    for value, low, high in (entry[1:4], entry[4:7]):
       counts = np.arange(round(value * 2030) - 2, round(value * 2030) + 3)
       shares = counts[np.abs(counts / 2030 - value) <= 0.000501] / 2030
-      ends = korn_graubard(shares, np.sqrt(shares * (1 - shares)), INTERVAL_N[YTBB], 1)
+      ends = korn_graubard(shares, np.sqrt(shares * (1 - shares)), 1109, 1)
       far = max(far, np.abs(np.subtract(ends, [[low], [high]])).max(0).min() * 100)
   assert far <= 0.1
   assert worst_deviation(testbed.entries(YTBB), testbed.ANCHORS[YTBB]) > 0.8
 
 
-def test_median_drops() -> None:
-  for name, printed in ((VID, 0.170), (YTBB, 0.1485)):  # of the latter 14.9 is printed
-    drops = [entry.anchor - entry.worst for entry in testbed.entries(name)]
-    assert np.median(drops) == pytest.approx(printed, abs=1e-9)
-
-
-@pytest.mark.parametrize('name', [VID, YTBB])
-def test_printed_drops_are_the_differences_to_rounding(name: str) -> None:
-  for entry in testbed.entries(name):
+@pytest.mark.parametrize(('name', 'median'), [(VID, 0.170), (YTBB, 0.1485)])  # 14.9 is printed
+def test_drops_are_the_differences_to_rounding_and_accuracies_lie_near_a_line(name, median):
+  entries = testbed.entries(name)
+  for entry in entries:
     assert entry.anchor - entry.worst == pytest.approx(entry.drop, abs=0.0011), entry.name
     assert entry.worst_low < entry.worst < entry.worst_high < entry.anchor_high
-
-
-@pytest.mark.parametrize('name', [VID, YTBB])
-def test_accuracies_lie_near_a_line(name: str) -> None:
-  anchor, worst = np.array([(e.anchor, e.worst) for e in testbed.entries(name)]).T
+  anchor, worst = np.array([(e.anchor, e.worst) for e in entries]).T
+  assert np.median(anchor - worst) == pytest.approx(median, abs=1e-9)
   assert np.corrcoef(anchor, worst)[0, 1] ** 2 > 0.9
   assert 0.8 < linear_fit(anchor, worst, []).slope.value < 1.2
 
 
-def test_table_1() -> None:
-  shares = {
-    name: round(100 * testbed.ANCHORS[name] / REVIEWED_ANCHORS[name]) for name in (VID, YTBB)
-  }
-  assert shares == {VID: 84, YTBB: 82}
-  assert {round(100 * PAIRS[n] / REVIEWED_PAIRS[n]) for n in (VID, YTBB)} == {81}
+def test_table_1_and_kinds_of_training():
+  for name, anchors in ((VID, 84), (YTBB, 82)):
+    assert round(100 * testbed.ANCHORS[name] / REVIEWED_ANCHORS[name]) == anchors
+    assert round(100 * PAIRS[name] / REVIEWED_PAIRS[name]) == 81
   assert round(100 * RELABELLED_ANCHORS / testbed.ANCHORS[YTBB]) == 41
   assert sum(REVIEWED_PAIRS.values()) == 71_660
   assert sum(PAIRS.values()) == 57_897 and sum(testbed.ANCHORS.values()) == 3139
-
-
-def test_kinds_of_training() -> None:
+  # kinds of training, and an unknown testbed
   kinds = [entry.kind for entry in testbed.entries(VID)]
   assert [kinds.count(k) for k in testbed.KINDS] == [4, 1, 1, 7, 32]
+  refused("did you mean 'ytbb_robust'", testbed.entries, 'ytbb')
 
 
-def test_an_unknown_testbed() -> None:
-  with pytest.raises(InputError, match="did you mean 'ytbb_robust'"):
-    testbed.entries('ytbb')
-
-
-def test_the_line_is_that_of_scipy() -> None:
+def test_the_line_is_that_of_scipy():
   generator = np.random.default_rng(0)
   x = generator.uniform(0.4, 0.9, 45)
   y = 1.1 * x - 0.2 + generator.normal(0, 0.01, 45)
@@ -162,7 +133,7 @@ def test_the_line_is_that_of_scipy() -> None:
 
 
 @pytest.mark.parametrize('models', [3, 4])
-def test_intervals_of_a_line_through_few_models_hold_as_often_as_they_say(models: int) -> None:
+def test_intervals_of_a_line_through_few_models_hold_as_often_as_they_say(models):
   """Three standard errors of 2000 samples are .0146; resampled models held in .66 and .93."""
   generator = np.random.default_rng(models)
   inside = np.zeros(3)
@@ -177,16 +148,12 @@ def test_intervals_of_a_line_through_few_models_hold_as_often_as_they_say(models
   np.testing.assert_allclose(inside / 2000, 0.95, atol=0.0147)
 
 
-def test_points_on_a_line_have_no_band() -> None:
+def test_points_on_a_line_have_no_band_and_too_little_has_no_line():
   x = np.linspace(0, 1, 6)
   fit = linear_fit(x, 2 * x + 1, [0.5])
   np.testing.assert_allclose([fit.low, fit.high], [[2], [2]], atol=1e-9)
-
-
-@pytest.mark.parametrize('x', [[0.1, 0.2], [0.1, 0.1, 0.1]])
-def test_no_line_through_too_little(x: list[float]) -> None:
-  with pytest.raises(InputError, match='three models or more'):
-    linear_fit(x, x, [0.5])
+  for few in ([0.1, 0.2], [0.1, 0.1, 0.1]):
+    refused('three models or more', linear_fit, few, few, [0.5])
 
 
 def made_results(n: int, k: int = 10, testbed: str = 'auto') -> Results:
@@ -202,7 +169,7 @@ def made_results(n: int, k: int = 10, testbed: str = 'auto') -> Results:
 
 
 @pytest.mark.parametrize(('n', 'models'), [(1109, 45), (2030, 60)])
-def test_as_many_anchors_as_a_published_set_draw_its_testbed(n: int, models: int) -> None:
+def test_as_many_anchors_as_a_published_set_draw_its_testbed(n, models):
   figure, caption = draw(made_results(n))['testbed']
   assert f'{models} published models' in caption
   points = [c for c in figure.axes[0].containers if len(c.lines[0].get_xdata()) == 1]
@@ -212,7 +179,7 @@ def test_as_many_anchors_as_a_published_set_draw_its_testbed(n: int, models: int
   assert {'net', 'noise augmentation', 'no drop'} <= set(said)
 
 
-def test_others_are_drawn_where_they_are_asked_for() -> None:
+def test_others_are_drawn_where_they_are_asked_for():
   assert not draw(made_results(1109, k=5)), 'published is pm-10'
   assert not draw(made_results(100)) and not draw(made_results(1109, testbed=''))
   assert '60 published models' in draw(made_results(100, testbed='ytbb_robust'))['testbed'][1]

@@ -1,44 +1,45 @@
 """A small base data set, and corrupted sets built of it."""
 
-from __future__ import annotations
-
-import pathlib
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import tensorflow_datasets as tfds
+from PIL import Image
 
 import input_pipeline.builders  # noqa: F401  (registers them)
 from input_pipeline.builders.corrupted import CorruptedConfig
 from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
-from tests.input_pipeline.domains import labelled, store
-
-Build = Callable[..., tfds.core.DatasetBuilder]
+from tests.input_pipeline.domains import store_labelled
 
 
 @pytest.fixture(scope='session')
-def base_dir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def base_dir(tmp_path_factory):
   """A TFDS folder with the data set `pictures`."""
   return store_pictures(tmp_path_factory.mktemp('tfds'))
 
 
-def store_pictures(folder: pathlib.Path) -> pathlib.Path:
+def store_pictures(folder):
   """Prepares `pictures` in a TFDS folder: all of them for testing, two for training."""
-  features = {
-    'image': tfds.features.Image(shape=(SIDE, SIDE, 3), encoding_format='png'),
-    'label': tfds.features.ClassLabel(names=['a', 'b', 'c']),
-  }
-  examples = labelled(pictures(), LABELS)
-  store(folder, 'pictures', features, {'test': examples, 'train': examples[:2]})
+  rows = list(zip(pictures(), LABELS, strict=True))
+  splits = {'test': rows, 'train': rows[:2]}
+  store_labelled(folder, 'pictures', splits, ('a', 'b', 'c'), (SIDE, SIDE, 3))
   return folder
 
 
+def save_parts(folder, side):
+  """Saves one cutout and two backgrounds; returns the folders that a config or manual_dir names."""
+  (folder / 'foregrounds/bagel').mkdir(parents=True)
+  (folder / 'backgrounds').mkdir()
+  Image.new('RGBA', (20, 14), (200, 10, 10, 255)).save(folder / 'foregrounds/bagel/a.png')
+  for number in range(2):
+    ground = Image.new('RGB', (side, side), (100 * number,) * 3)
+    ground.save(folder / f'backgrounds/{number}.png')
+  return {name: str(folder / name) for name in ('foregrounds', 'backgrounds')}
+
+
 @pytest.fixture
-def build(base_dir: pathlib.Path, tmp_path: pathlib.Path) -> Build:
+def build(base_dir, tmp_path):
   """Returns a function that builds a config beside nothing else and returns its builder."""
 
-  def make(corruption: str = 'fog', severity: int = 3, **fields: Any) -> tfds.core.DatasetBuilder:
+  def make(corruption='fog', severity=3, **fields):
     chosen = {'base_dir': str(base_dir), **fields}
     config = CorruptedConfig(base='pictures', corruption=corruption, severity=severity, **chosen)
     builder = tfds.builder('corrupted', config=config, data_dir=str(tmp_path))

@@ -1,7 +1,5 @@
 """The blocks of docs/datasets.md run one after another, on a small base data set."""
 
-from __future__ import annotations
-
 import functools
 import pathlib
 import re
@@ -16,9 +14,7 @@ from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
 PAGE = pathlib.Path(__file__).resolve().parents[3] / 'docs/datasets.md'
 
 
-def test_the_blocks_of_the_page_run(
-  base_dir: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_blocks_of_the_page_run(base_dir, monkeypatch):
   torch = pytest.importorskip('torch', reason='needs torch')
   load = functools.partial(tfds.load, data_dir=base_dir)
   monkeypatch.setattr(tfds, 'load', load)

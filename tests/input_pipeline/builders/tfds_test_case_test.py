@@ -1,23 +1,17 @@
 """TFDS's own test case passes for each builder, on inputs made here."""
 
-from __future__ import annotations
-
-import abc
 import pathlib
 import tempfile
-from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from PIL import Image
 
 from input_pipeline import builders
 from input_pipeline.builders.corrupted import CorruptedConfig
 from input_pipeline.builders.held_out_environments import HeldOutConfig
 from input_pipeline.builders.si_score_scenes import ScenesConfig
 from robustness.scenes import designs
-from tests.input_pipeline.builders.conftest import store_pictures
+from tests.input_pipeline.builders.conftest import save_parts, store_pictures
 from tests.input_pipeline.builders.pictures import LABELS
 from tests.input_pipeline.builders.video_neighbors_test import released
 
@@ -26,14 +20,13 @@ SIDE = 16
 
 
 class MadeInputs(tfds.testing.DatasetBuilderTestCase):
-  """The inputs are made in a folder of the class before its tests."""
+  """Before its tests a class makes its inputs in a folder, and by `config` what reads them."""
 
   SKIP_CHECKSUMS = True  # nothing is downloaded
-  OVERLAPPING_SPLITS: ClassVar[list[str]] = []
-  folder: ClassVar[pathlib.Path]
+  OVERLAPPING_SPLITS = []
 
   @classmethod
-  def setUpClass(cls) -> None:
+  def setUpClass(cls):
     cls._temporary = tempfile.TemporaryDirectory()
     cls.folder = pathlib.Path(cls._temporary.name)
     cls.EXAMPLE_DIR = str(cls.folder)
@@ -41,45 +34,39 @@ class MadeInputs(tfds.testing.DatasetBuilderTestCase):
     super().setUpClass()
 
   @classmethod
-  def tearDownClass(cls) -> None:
+  def tearDownClass(cls):
     super().tearDownClass()
     cls._temporary.cleanup()
-
-  @classmethod
-  @abc.abstractmethod
-  def config(cls) -> Any:
-    """Makes the inputs and returns a config that reads them."""
 
 
 class CorruptedTest(MadeInputs):
   DATASET_CLASS = builders.Corrupted
-  SPLITS: ClassVar[dict[str, int]] = {'test': len(LABELS)}
+  SPLITS = {'test': len(LABELS)}
 
   @classmethod
-  def config(cls) -> CorruptedConfig:
+  def config(cls):
     store_pictures(cls.folder)
-    return CorruptedConfig(
-      base='pictures', corruption='brightness', severity=3, base_dir=str(cls.folder)
-    )
+    base = {'base': 'pictures', 'base_dir': str(cls.folder)}
+    return CorruptedConfig(corruption='brightness', severity=3, **base)
 
 
 class HeldOutEnvironmentsTest(MadeInputs):
   DATASET_CLASS = builders.HeldOutEnvironments
-  SPLITS: ClassVar[dict[str, int]] = {
+  SPLITS = {
     'train': 5 + 2,  # each as it is, and the two of class a turned
     **{f'test_{environment}_c1': 2 * n for environment, n in (('clean', 1), ('rotation', 3))},
     **{f'test_{environment}_c0': 4 * n for environment, n in (('clean', 1), ('rotation', 3))},
   }
 
   @classmethod
-  def config(cls) -> HeldOutConfig:
+  def config(cls):
     store_pictures(cls.folder)
     return HeldOutConfig(
       name='turned',
       description='Turned pictures.',
+      environments=('rotation',),
       base='pictures',
       base_dir=str(cls.folder),
-      environments=('rotation',),
       class_groups=(('a',),),
       train_split='test[:5]',
       test_split='test[5:]',
@@ -88,32 +75,21 @@ class HeldOutEnvironmentsTest(MadeInputs):
 
 class SiScoreScenesTest(MadeInputs):
   DATASET_CLASS = builders.SiScoreScenes
-  SPLITS: ClassVar[dict[str, int]] = {'test': 2 * 2}  # places, and backgrounds of the one object
+  SPLITS = {'test': 2 * 2}  # places, and backgrounds of the one object
 
   @classmethod
-  def config(cls) -> ScenesConfig:
-    (cls.folder / 'cutouts/bagel').mkdir(parents=True)
-    (cls.folder / 'grounds').mkdir()
-    Image.new('RGBA', (20, 14), (200, 10, 10, 255)).save(cls.folder / 'cutouts/bagel/a.png')
-    for number in range(2):
-      pixels = np.full((SIDE, SIDE, 3), 100 * number, np.uint8)
-      Image.fromarray(pixels).save(cls.folder / f'grounds/{number}.png')
+  def config(cls):
+    folders = save_parts(cls.folder, SIDE)
     design = designs.cross('places', areas=(0.1,), angles=(0,), xs=(0.4, 0.6), ys=(0.5,), side=SIDE)
-    return ScenesConfig(
-      'places',
-      description='Two places.',
-      design=design,
-      foregrounds=str(cls.folder / 'cutouts'),
-      backgrounds=str(cls.folder / 'grounds'),
-    )
+    return ScenesConfig('places', description='Two places.', design=design, **folders)
 
 
 class VideoNeighborsTest(MadeInputs):
   DATASET_CLASS = builders.VideoNeighbors
-  SPLITS: ClassVar[dict[str, int]] = {'test': 5}
+  SPLITS = {'test': 5}
 
   @classmethod
-  def config(cls) -> str:
+  def config(cls):
     released(cls.folder)
     return 'imagenet_vid_robust'
 

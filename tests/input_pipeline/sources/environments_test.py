@@ -1,29 +1,33 @@
 """Images in environments: folders and JSON, splits, permitted cells, and what is refused."""
 
+import dataclasses
+import itertools
 import json
 import logging
-import pathlib
 
 import numpy as np
 import pytest
+import tensorflow_datasets as tfds
 from PIL import Image
+from tensorflow_datasets.image_classification.domainnet import domainnet
 
-import input_pipeline
-from input_pipeline.settings import DataSettings
+from input_pipeline import DataSettings, load, tfds_sets
 from input_pipeline.sources import environments
-from robustness.core.errors import InputError
+from tests.cases import cases
+from tests.input_pipeline.domains import levels, read, whole, write_domain
+from tests.refusals import refused
 
 STYLES, CLASSES = ('cartoon', 'photo', 'sketch'), ('cat', 'dog', 'pig')
 PER_CELL = 4
 
 
 @pytest.fixture(autouse=True)
-def nothing_logged_yet() -> None:
+def nothing_logged_yet():
   environments._log_choice.cache_clear()
 
 
 @pytest.fixture(scope='module')
-def styles(tmp_path_factory) -> pathlib.Path:
+def styles(tmp_path_factory):
   """STYLE/CLASS/k.png, whose grey level tells the cell: 60 · style + 10 · class + k."""
   root = tmp_path_factory.mktemp('styles')
   for s, style in enumerate(STYLES):
@@ -35,46 +39,31 @@ def styles(tmp_path_factory) -> pathlib.Path:
   return root
 
 
-def settings(path: pathlib.Path, **changes: object) -> DataSettings:
+def settings(path, **changes):
   given = {'name': 'photo', 'class_groups': (('cat',), ('dog',)), 'split': 'test', **changes}
   return DataSettings(source='environments', path=str(path), **given)
 
 
-def cells(data: DataSettings) -> list[tuple[str, str]]:
+def cells(data):
   """(environment, class) of every row, from the pixels themselves."""
-  (batch,) = input_pipeline.load(data).batches(100)
-  levels = np.rint(batch['image'][batch['mask'], 0, 0, 0] * 255).astype(int)
-  shown = [(STYLES[level // 60], CLASSES[level % 60 // 10]) for level in levels]
+  batch = whole(load(data))
+  shown = [(STYLES[v // 60], CLASSES[v % 60 // 10]) for v in levels(batch['image'])]
   order = ('photo', *(style for style in STYLES if style != 'photo'))
-  stated = [
-    (order[e], CLASSES[label])
-    for e, label in zip(batch['environment'], batch['label'], strict=True)
-  ][: len(shown)]
-  assert shown == stated
+  rows = zip(batch['environment'], batch['label'], strict=True)
+  assert shown == [(order[e], CLASSES[label]) for e, label in rows]
   return shown
 
 
-def test_the_test_has_every_cell(styles):
+def test_the_test_has_every_cell_training_the_permitted_ones_and_they_share_no_image(styles):
   shown = cells(settings(styles))
   assert set(shown) == {(style, name) for style in STYLES for name in CLASSES}
   assert len(shown) == 9  # a quarter of four images in each cell
-
-
-def test_training_has_the_permitted_cells_alone(styles):
   shown = cells(settings(styles, split='train'))
   permitted = {('photo', name) for name in CLASSES} | {('cartoon', 'cat'), ('sketch', 'dog')}
-  assert set(shown) == permitted
-  assert len(shown) == 3 * len(permitted)
+  assert set(shown) == permitted and len(shown) == 3 * len(permitted)
   assert set(cells(settings(styles, split='clean'))) == {('photo', name) for name in CLASSES}
-
-
-def test_training_and_test_share_no_image(styles):
-  def levels(split: str) -> set[int]:
-    data = settings(styles, split=split)
-    (batch,) = input_pipeline.load(data).batches(100)
-    return set(np.rint(batch['image'][batch['mask'], 0, 0, 0] * 255).astype(int).tolist())
-
-  assert not levels('clean') & levels('test')
+  sides = (whole(load(settings(styles, split=split)))['image'] for split in ('clean', 'test'))
+  assert not set.intersection(*(set(levels(images)) for images in sides))
 
 
 def test_json_gives_the_same_rows_as_folders(styles, tmp_path):
@@ -85,27 +74,20 @@ def test_json_gives_the_same_rows_as_folders(styles, tmp_path):
   listed = tmp_path / 'styles.json'
   listed.write_text(json.dumps(document))
   assert cells(settings(listed, split='train')) == cells(settings(styles, split='train'))
-  first = {
-    style: {name: files[:2] for name, files in own.items()} for style, own in document.items()
-  }
-  last = {
-    style: {name: files[2:] for name, files in own.items()} for style, own in document.items()
-  }
+  first, last = (
+    {style: {name: files[part] for name, files in own.items()} for style, own in document.items()}
+    for part in (slice(2), slice(2, None))
+  )
   listed.write_text(json.dumps({'train': first, 'test': last}))
   assert len(cells(settings(listed))) == 18
 
 
 def test_what_is_wrong_is_named(styles, tmp_path):
-  with pytest.raises(InputError, match="config.data.name is 'foto'.*photo"):
-    input_pipeline.load(settings(styles, name='foto'))
-  with pytest.raises(InputError, match='config.data.path'):
-    input_pipeline.load(settings(tmp_path / 'none'))
-  with pytest.raises(InputError, match='holds no images'):
-    input_pipeline.load(settings(tmp_path))
-  with pytest.raises(InputError, match="names 'cow'"):
-    input_pipeline.load(settings(styles, class_groups=(('cow',),)))
-  with pytest.raises(InputError, match='config.data.split'):
-    input_pipeline.load(settings(styles, split='validation'))
+  refused("config.data.name is 'foto'.*photo", load, settings(styles, name='foto'))
+  refused('config.data.path', load, settings(tmp_path / 'none'))
+  refused('holds no images', load, settings(tmp_path))
+  refused("names 'cow'", load, settings(styles, class_groups=(('cow',),)))
+  refused('config.data.split', load, settings(styles, split='validation'))
   listed = tmp_path / 'styles.json'
   for text, message in (
     ('{', 'no JSON'),
@@ -114,26 +96,19 @@ def test_what_is_wrong_is_named(styles, tmp_path):
     ('{"photo": {"cat": ["a.png"]}}', 'do not exist: .*a.png'),
   ):
     listed.write_text(text)
-    with pytest.raises(InputError, match=message):
-      input_pipeline.load(settings(listed))
+    refused(message, load, settings(listed))
 
 
 def test_an_empty_cell_is_refused_unless_it_is_allowed(styles, tmp_path):
   listed = tmp_path / 'styles.json'
-  listed.write_text(
-    json.dumps(
-      {
-        style: {
-          name: [str(styles / style / name / f'{k}.png') for k in range(4)] for name in classes
-        }
-        for style, classes in (('photo', ('cat', 'dog')), ('sketch', ('cat',)))
-      }
-    )
-  )
-  with pytest.raises(InputError, match='1 of 4 cells have no images: sketch/dog'):
-    input_pipeline.load(settings(listed, class_groups=(('cat',),)))
-  rows = input_pipeline.load(settings(listed, class_groups=(('cat',),), allow_missing=True))
-  assert rows.num_examples == 3
+  document = {
+    style: {name: [str(styles / style / name / f'{k}.png') for k in range(4)] for name in classes}
+    for style, classes in (('photo', ('cat', 'dog')), ('sketch', ('cat',)))
+  }
+  listed.write_text(json.dumps(document))
+  given = settings(listed, class_groups=(('cat',),))
+  refused('1 of 4 cells have no images: sketch/dog', load, given)
+  assert load(dataclasses.replace(given, allow_missing=True)).num_examples == 3
 
 
 def test_a_file_that_is_listed_twice_is_refused(styles, tmp_path):
@@ -151,17 +126,125 @@ def test_a_file_that_is_listed_twice_is_refused(styles, tmp_path):
     ),
   ):
     listed.write_text(json.dumps(document))
-    with pytest.raises(InputError, match=f'lists {first} in {places}: an image'):
-      input_pipeline.load(settings(listed))
+    refused(f'lists {first} in {places}: an image', load, settings(listed))
 
 
 def test_which_environment_is_clean_is_logged_once(styles, caplog):
   for split in ('test', 'train'):
     with caplog.at_level(logging.INFO):
-      rows = input_pipeline.load(settings(styles, name='', split=split))
+      rows = load(settings(styles, name='', split=split))
     assert rows.description['environments'][0] == 'cartoon'
   said = [r.getMessage() for r in caplog.records if 'config.data.name' in r.getMessage()]
   assert said == [
     "clean images, of the environment that all classes are trained in, are those of 'cartoon': "
     "config.data.name chooses another of 'cartoon', 'photo', 'sketch'"
   ]
+
+
+OF_TFDS = ('airplane', 'ant', 'zebra')  # of DomainNet's 345
+
+
+def pictures(base):
+  """Six of each class to train and three to test, of levels base + 20 · class + k."""
+  return {
+    split: [(name, base + 20 * c + first + k) for k in range(n) for c, name in enumerate(OF_TFDS)]
+    for split, first, n in (('train', 0, 6), ('test', 10, 3))
+  }
+
+
+@pytest.fixture(scope='module')
+def domains(tmp_path_factory):
+  """DomainNet's files of three configs. Two pictures of `real` are stored twice in its training
+  split, one of them in the test of `sketch` too; `painting` has no zebra in its test."""
+  path = tmp_path_factory.mktemp('domains')
+  labels = domainnet._CLASS_NAMES
+  real, painting, sketch = pictures(0), pictures(60), pictures(120)
+  real['train'] += real['train'][:2]
+  sketch['test'] = [*sketch['test'], real['train'][0]]
+  painting['test'] = [(name, level) for name, level in painting['test'] if name != 'zebra']
+  for config, own in (('real', real), ('painting', painting), ('sketch', sketch)):
+    write_domain(path, 'domainnet', config, own, labels)
+  return path
+
+
+def open_rows(folder, path='tfds:domainnet/real,painting,sketch', **changes):
+  settings = {'name': 'real', 'class_groups': (('airplane',), ('ant',)), 'allow_missing': True}
+  return read('environments', path, data_dir=str(folder), **{**settings, **changes})
+
+
+def test_the_test_has_every_picture_once_and_none_of_training(domains):
+  rows = open_rows(domains)
+  batch = whole(rows)
+  every = [*pictures(0)['test'], *pictures(60)['test'], *pictures(120)['test']]
+  expected = [(name, n) for name, n in every if not (name == 'zebra' and 60 <= n < 120)]
+  assert levels(batch['image']) == [level for _, level in expected]
+  assert [rows.class_names[k] for k in batch['label']] == [name for name, _ in expected]
+  assert batch['environment'].tolist() == [0] * 9 + [1] * 6 + [2] * 9
+  assert batch['example_id'].tolist() == list(range(24))
+  description = rows.description
+  assert description['duplicates_left_out'] == [0, 0, 1]
+  assert description['images_by_environment'] == [9, 6, 9]
+  missing = description['missing_cells']
+  assert 'painting/zebra' in missing and 'sketch/zebra' not in missing
+  assert len(missing) == 3 * 342 + 1
+  assert description['data_sets'][1] == 'domainnet/painting/1.0.0'
+  every, rows = levels(batch['image']), open_rows(domains, num_images=7)
+  images = np.concatenate([b['image'][b['mask']] for b in rows.batches(3)])
+  np.testing.assert_array_equal(levels(images), np.array(every)[rows.indices])
+
+
+def test_training_has_the_permitted_cells_mixed_and_resumes(domains, monkeypatch):
+  monkeypatch.setattr(tfds_sets, 'SHUFFLE_BUFFER', 4)
+  rows = open_rows(domains, split='train')
+  batch = whole(rows)
+  permitted = {
+    *(level for _, level in pictures(0)['train']),
+    *(level for name, level in pictures(60)['train'] if name == 'airplane'),
+    *(level for name, level in pictures(120)['train'] if name == 'ant'),
+  }
+  assert sorted(levels(batch['image'])) == sorted(permitted) and rows.num_examples == 30
+  assert rows.description['duplicates_left_out'] == [2, 0, 0]
+  run = list(itertools.islice(rows.training_batches(10, seed=0), 9))
+  ids = np.concatenate([b['example_id'] for b in run]).reshape(3, 30)
+  for epoch in ids:
+    assert sorted(epoch) == list(range(30))
+  assert len({tuple(epoch) for epoch in ids}) == 3
+  for b in run:
+    known = np.array(levels(batch['image']))[b['example_id']]
+    np.testing.assert_array_equal(b['image'][:, 0, 0, 0], known)
+  assert sum(len(set(b['environment'].tolist())) > 1 for b in run) == 9
+  resumed = itertools.islice(rows.training_batches(10, seed=0, start_step=4), 2)
+  np.testing.assert_array_equal([b['example_id'] for b in resumed], ids.reshape(9, 10)[4:6])
+  assert set(open_rows(domains, split='clean').description['images_by_environment'][1:]) == {0}
+
+
+@cases(
+  'changes, message',
+  ({'allow_missing': False}, r'1027 of 1035 cells have no images: real/aircraft_carrier'),
+  ({'path': 'tfds:domainnet/real,scetch'}, "names the config 'scetch'; did you mean 'sketch'"),
+  ({'path': 'tfds:domainnet/real'}, 'two different configs'),
+  ({'path': 'tfds:mnist'}, "'mnist' has: none"),
+  ({'path': 'tfds:domain_net'}, 'which TFDS does not know'),
+  ({'name': 'photo'}, "config.data.name is 'photo'"),
+  ({'class_groups': (('zebra',),)}, "no class of group 1 has images of 'painting'"),
+  ({'split': 'validation'}, 'config.data.split'),
+)
+def test_what_is_wrong_of_tfds_is_named(domains, changes, message):
+  refused(message, open_rows, domains, **changes)
+
+
+def test_configs_with_other_classes_are_refused(tmp_path):
+  for config, labels in (('a', ['cat', 'dog']), ('b', ['cat', 'cow'])):
+    pictures = {'train': [('cat', 1)], 'test': [('cat', 2)]}
+    write_domain(tmp_path, 'made_domains', config, pictures, labels)
+  message = 'have different classes'
+  refused(message, open_rows, tmp_path, 'tfds:made_domains', name='a', class_groups=(('cat',),))
+
+
+def test_without_training_images_a_download_is_tried_by_name(domains, monkeypatch):
+  def offline(builder):
+    raise ConnectionError(builder.info.full_name)
+
+  monkeypatch.setattr(tfds.core.DatasetBuilder, 'download_and_prepare', offline)
+  message = r'domainnet/clipart/1\.0\.0.*could not be downloaded'
+  refused(message, open_rows, domains, 'tfds:domainnet')

@@ -1,27 +1,21 @@
 """Folders of class folders: order, labels, grey and colour, sizes, and what is refused."""
 
-from __future__ import annotations
-
-import pathlib
-from collections.abc import Callable
-from typing import Any
+import functools
+import importlib.util
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from input_pipeline import DataSettings, load
-from input_pipeline.rows import TfRows
-from robustness.core.errors import InputError
+from robustness.models.imagenet_names import WNIDS
+from tests.input_pipeline.domains import read, whole
+from tests.refusals import refused
 
-Save = Callable[..., pathlib.Path]
-
-
-def open_folder(path: pathlib.Path, **settings: Any) -> TfRows:
-  return load(DataSettings(source='folder', path=str(path), **settings))
+open_folder = functools.partial(read, 'folder')
 
 
-def test_classes_and_files_come_sorted_by_name(tmp_path: pathlib.Path, save_image: Save) -> None:
+def test_classes_and_files_come_sorted_by_name(tmp_path, save_image):
   paths = [
     save_image(tmp_path / name)
     for name in ('cat/b.png', 'cat/a.JPG', 'cat/deep/c.png', 'ant/z.bmp')
@@ -39,7 +33,7 @@ def test_classes_and_files_come_sorted_by_name(tmp_path: pathlib.Path, save_imag
     np.testing.assert_array_equal(batch['image'][position], expected)
 
 
-def test_all_grey_stays_grey_and_a_mixture_is_rgb(tmp_path: pathlib.Path, save_image: Save) -> None:
+def test_all_grey_stays_grey_and_a_mixture_is_rgb(tmp_path, save_image):
   save_image(tmp_path / 'a/1.png', 'L')
   save_image(tmp_path / 'a/2.png', 'L')
   grey = next(open_folder(tmp_path).batches(2))['image']
@@ -52,48 +46,31 @@ def test_all_grey_stays_grey_and_a_mixture_is_rgb(tmp_path: pathlib.Path, save_i
   np.testing.assert_array_equal(mixed[:2], np.repeat(grey, 3, axis=-1))
 
 
-def test_a_split_is_a_folder_between(tmp_path: pathlib.Path, save_image: Save) -> None:
+def test_a_split_is_a_folder_between_and_one_without_is_read_whole_on_request(tmp_path, save_image):
   save_image(tmp_path / 'train/a/1.png')
   save_image(tmp_path / 'train/a/2.png')
   save_image(tmp_path / 'test/a/1.png')
   assert open_folder(tmp_path).num_examples == 1
   assert open_folder(tmp_path, split='train').num_examples == 2
-  with pytest.raises(InputError, match="has no folder 'trian' .* did you mean 'train'"):
-    open_folder(tmp_path, split='trian')
+  refused("has no folder 'trian' .* did you mean 'train'", open_folder, tmp_path, split='trian')
+  single = tmp_path / 'train'
+  assert open_folder(single).num_examples == open_folder(single, split='').num_examples == 2
+  refused("set --config.data.split=''", open_folder, single, split='train')
 
 
-def test_a_folder_without_splits_is_read_whole_only_on_request(
-  tmp_path: pathlib.Path, save_image: Save
-) -> None:
-  save_image(tmp_path / 'a/1.png')
-  assert open_folder(tmp_path).num_examples == open_folder(tmp_path, split='').num_examples == 1
-  with pytest.raises(InputError, match="set --config.data.split=''"):
-    open_folder(tmp_path, split='train')
-
-
-def test_mixed_sizes_are_refused_with_the_file_and_the_mend(
-  tmp_path: pathlib.Path, save_image: Save
-) -> None:
+def test_mixed_sizes_are_refused_with_the_file_and_the_mend(tmp_path, save_image):
   save_image(tmp_path / 'a/1.png', size=(8, 8))
   save_image(tmp_path / 'a/2.png', size=(8, 8))
   save_image(tmp_path / 'a/3.png', size=(12, 9))
-  with pytest.raises(InputError, match=r'3\.png .* as 9x12 pixels.*resize=256 .*crop=224'):
-    open_folder(tmp_path)
-  with pytest.raises(InputError, match=r'3\.png .* comes out as 8x10'):
-    open_folder(tmp_path, resize=8)
+  refused(r'3\.png .* as 9x12 pixels.*resize=256 .*crop=224', open_folder, tmp_path)
+  refused(r'3\.png .* comes out as 8x10', open_folder, tmp_path, resize=8)
   assert open_folder(tmp_path, crop=8).image_shape == (8, 8, 3)
+  refused(r'1\.png \(example 0\) is 8x8 pixels, smaller than .* 10', open_folder, tmp_path, crop=10)
   batch = next(open_folder(tmp_path, resize=10, crop=9).batches(3))
   assert batch['image'].shape == (3, 9, 9, 3) and batch['mask'].all()
 
 
-def test_a_crop_larger_than_one_file_is_refused(tmp_path: pathlib.Path, save_image: Save) -> None:
-  save_image(tmp_path / 'a/1.png', size=(12, 12))
-  save_image(tmp_path / 'a/2.png', size=(8, 12))
-  with pytest.raises(InputError, match=r'2\.png \(example 1\) is 12x8 pixels, smaller than .* 10'):
-    open_folder(tmp_path, crop=10)
-
-
-def test_only_the_chosen_subset_is_looked_at(tmp_path: pathlib.Path, save_image: Save) -> None:
+def test_only_the_chosen_subset_is_looked_at(tmp_path, save_image):
   for index in range(6):
     save_image(tmp_path / f'a/{index}.png')
   chosen = set(open_folder(tmp_path, num_images=3).indices.tolist())
@@ -103,38 +80,28 @@ def test_only_the_chosen_subset_is_looked_at(tmp_path: pathlib.Path, save_image:
 
 
 @pytest.mark.parametrize('training', [False, True])
-def test_a_truncated_image_is_named_when_it_is_reached(
-  tmp_path: pathlib.Path, save_image: Save, training: bool
-) -> None:
+def test_a_truncated_image_is_named_when_it_is_reached(tmp_path, save_image, training):
   for index in range(5):
     save_image(tmp_path / f'a/{index}.png', size=(32, 32))
   torn = tmp_path / 'a/3.png'
   torn.write_bytes(torn.read_bytes()[:1500])
   rows = open_folder(tmp_path)
   batches = rows.training_batches(5, seed=0) if training else rows.batches(2)
-  with pytest.raises(InputError, match=r'3\.png \(example 3\) cannot be decoded: .*truncated'):
-    list(zip(range(3), batches, strict=False))
+  message = r'3\.png \(example 3\) cannot be decoded: .*truncated'
+  refused(message, list, zip(range(3), batches, strict=False))
 
 
-def test_a_file_that_is_no_image_is_named_at_once(tmp_path: pathlib.Path) -> None:
-  (tmp_path / 'a').mkdir()
-  (tmp_path / 'a/1.png').write_text('hello')
-  with pytest.raises(InputError, match=r'unreadable image .*1\.png'):
-    open_folder(tmp_path)
-
-
-def test_empty_folders_are_refused(tmp_path: pathlib.Path, save_image: Save) -> None:
-  with pytest.raises(InputError, match='holds no class folders'):
-    open_folder(tmp_path)
+def test_empty_folders_and_what_is_no_image_are_refused(tmp_path, save_image):
+  refused('holds no class folders', open_folder, tmp_path)
   save_image(tmp_path / 'loose.png')
-  with pytest.raises(InputError, match='holds no class folders'):
-    open_folder(tmp_path)
+  refused('holds no class folders', open_folder, tmp_path)
   (tmp_path / 'a').mkdir()
-  with pytest.raises(InputError, match='none of its 1 class folders holds an image'):
-    open_folder(tmp_path)
+  refused('none of its 1 class folders holds an image', open_folder, tmp_path)
+  (tmp_path / 'a/1.png').write_text('hello')
+  refused(r'unreadable image .*1\.png', open_folder, tmp_path)
 
 
-def test_real_photographs_of_many_sizes_are_read(shared_dir: pathlib.Path) -> None:
+def test_real_photographs_of_many_sizes_are_read(shared_dir):
   rows = open_folder(shared_dir / 'data' / 'imagenet_samples', num_images=32, crop=224)
   assert rows.image_shape == (224, 224, 3) and len(rows.class_names) == 1000
   batch = next(rows.batches(32))
@@ -144,3 +111,21 @@ def test_real_photographs_of_many_sizes_are_read(shared_dir: pathlib.Path) -> No
     left, top = (round((side - 224) / 2) for side in image.size)
     crop = image.convert('RGB').crop((left, top, left + 224, top + 224))
   np.testing.assert_array_equal(batch['image'][5], np.asarray(crop, np.float32) / np.float32(255))
+
+
+def test_twenty_pictures_in_the_order_of_their_numbers():
+  if importlib.util.find_spec('foolbox') is None:
+    pytest.skip("needs pip install '.[imagenet]'")
+  rows = load(DataSettings(source='foolbox', resize=32, crop=32))
+  batch = whole(rows)
+  assert rows.num_examples == 20 and len(rows.class_names) == 19
+  classes = [rows.class_names[label] for label in batch['label']]
+  assert classes[:3] == [WNIDS[i] for i in (243, 559, 438)]
+  assert classes[6] == classes[7] == WNIDS[609]
+  assert 0.2 < batch['image'].mean() < 0.8
+
+
+def test_a_missing_package_and_another_split_are_named(monkeypatch):
+  refused("'train'.*test", read, 'foolbox', split='train')
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  refused(r"pip install '.\[imagenet\]'.*source=folder", read, 'foolbox')

@@ -1,28 +1,26 @@
 """ImageNet-C as released: order, pixels, subsets, clean images, and what is refused."""
 
-from __future__ import annotations
-
+import functools
 import importlib.util
-import pathlib
 import shutil
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from input_pipeline import DataSettings, Preparation, load
-from input_pipeline.image_list import read_names
-from input_pipeline.rows import TfRows
-from robustness.core.errors import InputError
+from input_pipeline.selection import read_names
 from robustness.corruptions.names import NAMES
 from robustness.models.imagenet_names import WNIDS
+from tests.input_pipeline.domains import levels, read, whole
+from tests.refusals import refused
 
+open_rows = functools.partial(read, 'imagenet_c')
 CLASSES, PER_CLASS, SIDE = ('n01440764', 'n01443537'), 2, 8
 
 
-def write_part(folder: pathlib.Path, level: int) -> None:
+def write_part(folder, level):
   """Two grey-looking JPEGs a class, of levels that differ by 20."""
   for number, wnid in enumerate(CLASSES):
     for k in range(PER_CLASS):
@@ -32,46 +30,36 @@ def write_part(folder: pathlib.Path, level: int) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+def folder(tmp_path):
   for name, severity, level in (('snow', 1, 10), ('snow', 3, 30), ('fog', 1, 50), ('fog', 3, 70)):
     write_part(tmp_path / name / str(severity), level)
   return tmp_path
 
 
-def open_rows(path: pathlib.Path, **settings: Any) -> TfRows:
-  return load(DataSettings(source='imagenet_c', path=str(path), **settings))
-
-
-def test_rows_go_by_corruption_severity_class_and_name(folder: pathlib.Path) -> None:
+def test_rows_go_by_corruption_severity_class_and_name(folder):
   rows = open_rows(folder)
-  (batch,) = rows.batches(16)
+  batch = whole(rows)
   assert rows.class_names == CLASSES and rows.image_shape == (SIDE, SIDE, 3)
-  levels = np.rint(batch['image'][:, 0, 0, 0] * 255)
   expected = np.add.outer([10, 30, 50, 70], [0, 20, 40, 60]).ravel()
-  np.testing.assert_allclose(levels, expected, atol=1)
+  np.testing.assert_allclose(levels(batch['image']), expected, atol=1)
   assert batch['label'].tolist() == [0, 0, 1, 1] * 4
   assert batch['corruption'].tolist() == [NAMES.index('snow')] * 8 + [NAMES.index('fog')] * 8
   assert batch['severity'].tolist() == [1] * 4 + [3] * 4 + [1] * 4 + [3] * 4
   assert batch['base_id'].tolist() == [0, 1, 2, 3] * 4
   assert rows.description['severities'] == [1, 3]
-
-
-def test_a_subset_takes_the_same_images_from_every_part(folder: pathlib.Path) -> None:
-  rows = open_rows(folder, num_images=1)
-  (batch,) = rows.batches(4)
+  steps = rows.training_batches(8, seed=0)
+  assert sorted(np.concatenate([next(steps)['example_id'] for _ in range(2)])) == list(range(16))
+  batch = whole(open_rows(folder, num_images=1))
   assert len(set(batch['base_id'].tolist())) == 1
   assert batch['severity'].tolist() == [1, 3, 1, 3]
 
 
-def test_listed_images_alone_are_read_from_every_part(
-  folder: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_listed_images_alone_are_read_from_every_part(folder, tmp_path):
   """RobustBench's list of 5,000 of ImageNet's validation images has this form."""
   listed = tmp_path / 'ids.txt'
   listed.write_text(f'{CLASSES[1]}/val_0.JPEG\n{CLASSES[0]}/val_1.JPEG\n\n')
   rows = open_rows(folder, listed=str(listed))
-  (batch,) = rows.batches(8)
-  assert batch['base_id'].tolist() == [1, 2] * 4
+  assert whole(rows)['base_id'].tolist() == [1, 2] * 4
   assert rows.description['listed'] == str(listed)
   one = open_rows(folder, listed=str(listed), num_images=1, subset='first')
   assert next(one.batches(4))['base_id'].tolist() == [1] * 4
@@ -81,13 +69,11 @@ def test_listed_images_alone_are_read_from_every_part(
     ('', 'lists no images'),
   ):
     listed.write_text(text)
-    with pytest.raises(InputError, match=message):
-      open_rows(folder, listed=str(listed))
-  with pytest.raises(InputError, match='cannot be read'):
-    open_rows(folder, listed=str(tmp_path / 'absent.txt'))
+    refused(message, open_rows, folder, listed=str(listed))
+  refused('cannot be read', open_rows, folder, listed=str(tmp_path / 'absent.txt'))
 
 
-def test_the_list_of_robustbench_names_images_of_known_classes() -> None:
+def test_the_list_of_robustbench_names_images_of_known_classes():
   """Where the package is installed; nothing of it is imported."""
   if importlib.util.find_spec('robustbench') is None:
     pytest.skip('pip install --no-deps robustbench')
@@ -97,71 +83,51 @@ def test_the_list_of_robustbench_names_images_of_known_classes() -> None:
   assert 'robustbench' not in sys.modules
 
 
-def test_tiny_imagenet_c_is_read_where_frost_has_more_classes(folder: pathlib.Path) -> None:
+def test_tiny_imagenet_c_is_read_where_frost_has_more_classes(folder):
   """As in the archive that was released first; elsewhere a class too many is an error."""
   for severity in ('1', '3'):
     write_part(folder / 'frost' / severity, 20)
     shutil.copytree(folder / 'frost' / severity / CLASSES[0], folder / 'frost' / severity / 'n9')
-  settings = DataSettings(source='tiny_imagenet_c', path=str(folder))
-  rows = load(settings)
+  rows = read('tiny_imagenet_c', folder)
   assert rows.description['source'] == 'tiny_imagenet_c' and rows.class_names == CLASSES
   assert rows.description['class_folders_left_out'] == 1 and rows.num_examples == 6 * 4
-  with pytest.raises(InputError, match='frost/1 has'):
-    open_rows(folder)
+  refused('frost/1 has', open_rows, folder)
   shutil.rmtree(folder / 'fog' / '3' / CLASSES[1])
-  with pytest.raises(InputError, match=f'fog/3 lacks {CLASSES[1]}'):
-    load(settings)
+  refused(f'fog/3 lacks {CLASSES[1]}', read, 'tiny_imagenet_c', folder)
 
 
-def test_clean_images_come_first(folder: pathlib.Path) -> None:
+def test_clean_images_come_first(folder):
   write_part(folder / 'clean', 120)
   rows = open_rows(folder)
-  (batch,) = rows.batches(20)
+  batch = whole(rows)
   assert batch['corruption'][:4].tolist() == [-1] * 4
-  np.testing.assert_allclose(batch['image'][:4, 0, 0, 0] * 255, [120, 140, 160, 180], atol=1)
+  np.testing.assert_allclose(levels(batch['image'])[:4], [120, 140, 160, 180], atol=1)
   assert rows.description['clean_images'] is True
 
 
-def test_training_reads_permutations(folder: pathlib.Path) -> None:
-  steps = open_rows(folder).training_batches(8, seed=0)
-  assert sorted(np.concatenate([next(steps)['example_id'] for _ in range(2)])) == list(range(16))
-
-
-def test_bad_folders_are_named(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-  with pytest.raises(InputError, match='is not a folder'):
-    open_rows(tmp_path / 'nowhere')
-  (folder / 'fog' / '3' / CLASSES[1] / 'val_1.JPEG').unlink()
-  with pytest.raises(InputError, match=r'fog/3 lacks n01443537/val_1\.JPEG, which .*snow/1 has'):
-    open_rows(folder)
-  (folder / 'fog' / '6').mkdir()
-  with pytest.raises(InputError, match='fog holds 6; expected folders named after severities'):
-    open_rows(folder)
-  (folder / 'frogs').mkdir()
-  with pytest.raises(InputError, match=r"'frogs', which is no corruption: .*'frost'"):
-    open_rows(folder)
-  for path in list(folder.iterdir()):
-    shutil.rmtree(path)
-  with pytest.raises(InputError, match='holds no corruption'):
-    open_rows(folder)
-
-
-def test_a_file_that_cannot_be_decoded_is_named(folder: pathlib.Path) -> None:
+def test_bad_files_and_folders_are_named(folder, tmp_path):
   path = folder / 'fog' / '1' / CLASSES[0] / 'val_0.JPEG'
   path.write_bytes(path.read_bytes()[:200])
-  with pytest.raises(InputError, match=r'fog/1/n01440764/val_0\.JPEG'):
-    list(open_rows(folder).batches(16))
+  refused(r'fog/1/n01440764/val_0\.JPEG', list, open_rows(folder).batches(16))
+  refused('is not a folder', open_rows, tmp_path / 'nowhere')
+  (folder / 'fog' / '3' / CLASSES[1] / 'val_1.JPEG').unlink()
+  refused(r'fog/3 lacks n01443537/val_1\.JPEG, which .*snow/1 has', open_rows, folder)
+  (folder / 'fog' / '6').mkdir()
+  refused('fog holds 6; expected folders named after severities', open_rows, folder)
+  (folder / 'frogs').mkdir()
+  refused(r"'frogs', which is no corruption: .*'frost'", open_rows, folder)
+  for path in list(folder.iterdir()):
+    shutil.rmtree(path)
+  refused('holds no corruption', open_rows, folder)
 
 
-def test_stored_images_keep_their_border_for_a_classifier_of_another_size(
-  tmp_path: pathlib.Path,
-) -> None:
-  pixels = np.zeros((32, 32, 3), np.uint8)
-  pixels[:4], pixels[-4:], pixels[:, :4], pixels[:, -4:] = 255, 255, 255, 255
+def test_stored_images_keep_their_border_for_a_classifier_of_another_size(tmp_path):
+  pixels = np.pad(np.zeros((24, 24, 3), np.uint8), ((4, 4), (4, 4), (0, 0)), constant_values=255)
   (tmp_path / 'fog' / '1' / CLASSES[0]).mkdir(parents=True)
   Image.fromarray(pixels).save(tmp_path / 'fog' / '1' / CLASSES[0] / 'a.png')
   settings = DataSettings(source='imagenet_c', path=str(tmp_path))
   rows = load(settings, preparation=Preparation('weights', 40, 48, 'bilinear'))
-  (batch,) = rows.batches(1)
+  batch = whole(rows)
   assert batch['image'].shape == (1, 40, 40, 3)
   # 5 of 40 pixels on every side, as 4 of 32 were; a crop of 40 from 48 would leave 2.
   assert batch['image'][0, [0, 3, 36, 39], :, 0].min() > 0.99

@@ -1,36 +1,29 @@
 """Arrays in `.npz` files and folders of `.npy` files: what is read and what is refused by name."""
 
-from __future__ import annotations
-
-import pathlib
-from typing import Any
-
 import numpy as np
 import pytest
 
-from input_pipeline import DataSettings, load
-from robustness.core.errors import InputError
-from robustness.core.rows import Rows
+from tests.cases import cases
+from tests.input_pipeline.domains import read
+from tests.refusals import refused
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
 LABELS = np.array([0, 1, 2, 0, 1, 2])
 
 
-def open_npz(folder: pathlib.Path, split: str = 'test', **arrays: Any) -> Rows:
+def open_npz(folder, split='test', **arrays):
   np.savez(folder / 'data.npz', **arrays)
-  return load(DataSettings(source='npz', path=str(folder / 'data.npz'), split=split))
+  return read('npz', folder / 'data.npz', split=split)
 
 
-def open_npy(folder: pathlib.Path, split: str = 'test', **arrays: Any) -> Rows:
+def open_npy(folder, split='test', **arrays):
   for name, array in arrays.items():
     np.save(folder / f'{name}.npy', array)
-  return load(DataSettings(source='npy', path=str(folder), split=split))
+  return read('npy', folder, split=split)
 
 
-@pytest.mark.parametrize(
-  ('image', 'label'), [('images', 'labels'), ('image', 'label'), ('x', 'y'), ('x_test', 'y_test')]
-)
-def test_the_usual_names_are_found(tmp_path: pathlib.Path, image: str, label: str) -> None:
+@cases('image, label', ('images', 'labels'), ('image', 'label'), ('x', 'y'), ('x_test', 'y_test'))
+def test_the_usual_names_are_found(tmp_path, image, label):
   rows = open_npz(tmp_path, 'test', **{image: IMAGES, label: LABELS})
   batch = next(rows.batches(6))
   np.testing.assert_array_equal(batch['image'], IMAGES.astype(np.float32) / np.float32(255))
@@ -39,15 +32,13 @@ def test_the_usual_names_are_found(tmp_path: pathlib.Path, image: str, label: st
 
 
 @pytest.mark.parametrize('dtype', [np.float16, np.float32, np.float64])
-def test_floats_in_the_unit_range_are_taken_as_they_are(
-  tmp_path: pathlib.Path, dtype: type
-) -> None:
+def test_floats_in_the_unit_range_are_taken_as_they_are(tmp_path, dtype):
   images: np.ndarray = (IMAGES / 255).astype(dtype)
   batch = next(open_npz(tmp_path, images=images, labels=LABELS).batches(6))
   np.testing.assert_array_equal(batch['image'], images.astype(np.float32))
 
 
-def test_a_column_of_labels_several_labels_and_class_names(tmp_path: pathlib.Path) -> None:
+def test_a_column_of_labels_several_labels_and_class_names(tmp_path):
   batch = next(open_npz(tmp_path, x=IMAGES, y=LABELS[:, None]).batches(6))
   assert batch['label'].shape == (6,)
   several = np.stack([LABELS, np.full(6, -1)], axis=1)
@@ -56,80 +47,67 @@ def test_a_column_of_labels_several_labels_and_class_names(tmp_path: pathlib.Pat
   assert rows.class_names == ('a', 'b', 'c')
 
 
-@pytest.mark.parametrize('read', [open_npz, open_npy])
-def test_splits_and_grey_images(tmp_path: pathlib.Path, read) -> None:
+@pytest.mark.parametrize('opened', [open_npz, open_npy])
+def test_splits_and_grey_images(tmp_path, opened):
   grey = IMAGES[..., 0]
   arrays = {'x_train': grey, 'y_train': LABELS, 'x_test': grey[:2], 'y_test': LABELS[:2]}
-  rows = read(tmp_path, 'train', **arrays)
+  rows = opened(tmp_path, 'train', **arrays)
   assert rows.num_examples == 6 and rows.image_shape == (5, 4, 1)
   (batch,) = rows.batches(6)
   np.testing.assert_array_equal(batch['image'][..., 0], grey.astype(np.float32) / np.float32(255))
   assert batch['label'].tolist() == LABELS.tolist()
-  assert read(tmp_path, 'test', **arrays).num_examples == 2
-  with pytest.raises(InputError, match="no array 'images_dev' .*It holds 'x_test', 'x_train'"):
-    read(tmp_path, 'dev', **arrays)
+  assert opened(tmp_path, 'test', **arrays).num_examples == 2
+  refused("no array 'images_dev' .*It holds 'x_test', 'x_train'", opened, tmp_path, 'dev', **arrays)
 
 
-@pytest.mark.parametrize(
-  ('arrays', 'message'),
-  [
-    ({'images': IMAGES}, "no array 'labels_test' .*It holds 'images'"),
-    ({'data': IMAGES, 'labels': LABELS}, "no array 'images_test'"),
-    ({'images': IMAGES.astype(np.int64), 'labels': LABELS}, "'images' is int64; expected uint8"),
-    ({'images': IMAGES.astype(np.float32), 'labels': LABELS}, r'in \[0, 255\].*Divide by 255'),
-    ({'images': np.full((6, 5, 4, 3), np.nan), 'labels': LABELS}, r'values in \[nan, nan\]'),
-    ({'images': np.full((6, 5, 4, 3), -0.5), 'labels': LABELS}, r'values in \[-0.5, -0.5\]'),
-    ({'images': IMAGES.transpose(0, 3, 1, 2), 'labels': LABELS}, 'channels-first: transpose it'),
-    ({'images': IMAGES.reshape(6, -1), 'labels': LABELS}, r'shape \(6, 60\)'),
-    ({'images': IMAGES[:0], 'labels': LABELS[:0]}, 'holds no images'),
-    ({'images': IMAGES, 'labels': LABELS[:4]}, '4 labels for 6 images'),
-    ({'images': IMAGES, 'labels': LABELS / 2}, "'labels' is float64 of shape"),
-    ({'images': IMAGES, 'labels': LABELS - 1}, r'has -1 \(example 0\); labels start at 0'),
-    ({'images': IMAGES, 'labels': np.eye(3, dtype=int)[LABELS]}, "'labels' has .* not one-hot"),
-    ({'images': IMAGES, 'labels': np.eye(2, dtype=int)[LABELS % 2]}, "'labels' has .* not one-hot"),
-    ({'images': IMAGES, 'labels': LABELS + 2**32}, r"'labels' has 4294967298 \(example 2\)"),
-    ({'images': IMAGES, 'labels': np.full((6, 2), -1)}, "'labels' has no label for example 0"),
-    (
-      {'images': IMAGES, 'labels': LABELS, 'class_names': np.array(['a', 'b', 'a'])},
-      "'class_names' call the classes 0 and 2 all 'a'",
-    ),
-    (
-      {'images': IMAGES, 'labels': LABELS, 'class_names': np.array(['a', 'b'])},
-      r"label 2 \(example 2\) is outside the 2 classes of 'class_names'",
-    ),
-  ],
+@cases(
+  'changes, message',
+  ({'labels': None}, "no array 'labels_test' .*It holds 'images'"),
+  ({'images': None, 'data': IMAGES}, "no array 'images_test'"),
+  ({'images': IMAGES.astype(np.int64)}, "'images' is int64; expected uint8"),
+  ({'images': IMAGES.astype(np.float32)}, r'in \[0, 255\].*Divide by 255'),
+  ({'images': np.full((6, 5, 4, 3), np.nan)}, r'values in \[nan, nan\]'),
+  ({'images': np.full((6, 5, 4, 3), -0.5)}, r'values in \[-0.5, -0.5\]'),
+  ({'images': IMAGES.transpose(0, 3, 1, 2)}, 'channels-first: transpose it'),
+  ({'images': IMAGES.reshape(6, -1)}, r'shape \(6, 60\)'),
+  ({'images': IMAGES[:0], 'labels': LABELS[:0]}, 'holds no images'),
+  ({'labels': LABELS[:4]}, '4 labels for 6 images'),
+  ({'labels': LABELS / 2}, "'labels' is float64 of shape"),
+  ({'labels': LABELS - 1}, r'has -1 \(example 0\); labels start at 0'),
+  ({'labels': np.eye(3, dtype=int)[LABELS]}, "'labels' has .* not one-hot"),
+  ({'labels': np.eye(2, dtype=int)[LABELS % 2]}, "'labels' has .* not one-hot"),
+  ({'labels': LABELS + 2**32}, r"'labels' has 4294967298 \(example 2\)"),
+  ({'labels': np.full((6, 2), -1)}, "'labels' has no label for example 0"),
+  ({'class_names': np.array([*'aba'])}, "'class_names' call the classes 0 and 2 all 'a'"),
+  (
+    {'class_names': np.array([*'ab'])},
+    r"label 2 \(example 2\) is outside the 2 classes of 'class_names'",
+  ),
 )
-def test_unusable_arrays_are_named(tmp_path: pathlib.Path, arrays: dict, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    open_npz(tmp_path, **arrays)
+def test_unusable_arrays_are_named(tmp_path, changes, message):
+  arrays = {'images': IMAGES, 'labels': LABELS, **changes}
+  given = {name: array for name, array in arrays.items() if array is not None}
+  refused(message, open_npz, tmp_path, **given)
 
 
-def test_a_truncated_file_is_named(tmp_path: pathlib.Path) -> None:
-  path = tmp_path / 'torn.npz'
-  np.savez(path, images=IMAGES, labels=LABELS)
-  path.write_bytes(path.read_bytes()[:300])
-  with pytest.raises(InputError, match=r'torn\.npz is truncated or is no archive of plain arrays'):
-    load(DataSettings(source='npz', path=str(path)))
-
-
-def test_python_objects_and_other_files_are_refused(tmp_path: pathlib.Path) -> None:
+def test_truncated_files_python_objects_and_other_files_are_refused(tmp_path):
+  torn = tmp_path / 'torn.npz'
+  np.savez(torn, images=IMAGES, labels=LABELS)
+  torn.write_bytes(torn.read_bytes()[:300])
   np.savez(tmp_path / 'objects.npz', images=np.array([{}, {}]), labels=LABELS)
   (tmp_path / 'text.npz').write_text('hello')
   np.save(tmp_path / 'single.npy', IMAGES)
-  for name in ('objects.npz', 'text.npz', 'single.npy'):
-    with pytest.raises(InputError, match=f'{name} is truncated or is no archive of plain arrays'):
-      load(DataSettings(source='npz', path=str(tmp_path / name)))
+  for name in ('torn.npz', 'objects.npz', 'text.npz', 'single.npy'):
+    message = f'{name} is truncated or is no archive of plain arrays'
+    refused(message, read, 'npz', tmp_path / name)
 
 
-def test_truncated_files_objects_and_missing_folders_of_npy_are_named(
-  tmp_path: pathlib.Path,
-) -> None:
+def test_truncated_files_objects_and_missing_folders_of_npy_are_named(tmp_path):
   open_npy(tmp_path, images=IMAGES, labels=LABELS)
   path = tmp_path / 'images.npy'
   path.write_bytes(path.read_bytes()[:-1])
-  with pytest.raises(InputError, match=r'images\.npy cannot be read as \.npy.*may be truncated'):
-    open_npy(tmp_path)
-  with pytest.raises(InputError, match=r'labels\.npy cannot be read as \.npy'):
-    open_npy(tmp_path, images=IMAGES, labels=np.array([{}] * 6))
-  with pytest.raises(InputError, match=r"config\.data\.path is '.*gone', which is not a folder"):
-    load(DataSettings(source='npy', path=str(tmp_path / 'gone')))
+  refused(r'images\.npy cannot be read as \.npy.*may be truncated', open_npy, tmp_path)
+  message = r'labels\.npy cannot be read as \.npy'
+  refused(message, open_npy, tmp_path, images=IMAGES, labels=np.array([{}] * 6))
+  message = r"config\.data\.path is '.*gone', which is not a folder"
+  refused(message, read, 'npy', tmp_path / 'gone')

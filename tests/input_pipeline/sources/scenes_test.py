@@ -1,6 +1,4 @@
-"""Parts of scenes as rows: from folders, and drawn."""
-
-from __future__ import annotations
+"""Parts of scenes: files that are found, read and refused; rows of them, and drawn ones."""
 
 import pathlib
 
@@ -9,22 +7,96 @@ import pytest
 from PIL import Image
 
 from input_pipeline import DataSettings, load
-from input_pipeline.scene_files import read_background, read_cutout
 from input_pipeline.sources import drawn_objects
-from robustness.core.errors import InputError
+from input_pipeline.sources.scenes import (
+  find_backgrounds,
+  find_cutouts,
+  read_background,
+  read_cutout,
+)
 from robustness.scenes.classes import RELEASED, imagenet_index
+from tests.cases import cases
+from tests.input_pipeline.domains import whole
+from tests.refusals import refused
+
+
+def save(path, size=(8, 6), mode='RGBA'):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  image = Image.effect_noise(size, 60).convert(mode)
+  if mode == 'RGBA':
+    image.putalpha(Image.new('L', size, 255))
+  image.save(path)
+  return path
+
+
+def test_cutouts_are_known_by_class_and_place(tmp_path):
+  for name in ('koala/b.png', 'koala/a.png', 'bagel/z.png', '.hidden/x.png', 'koala/notes.txt'):
+    save(tmp_path / name) if name.endswith('.png') else (tmp_path / name).write_text('seen')
+  cutouts = find_cutouts(str(tmp_path))
+  assert [(c.path.name, c.class_name, c.label, c.class_index, c.instance) for c in cutouts] == [
+    ('z.png', 'bagel', 931, 0, 0),
+    ('a.png', 'koala', 105, 1, 0),
+    ('b.png', 'koala', 105, 1, 1),
+  ]
+
+
+def test_colours_under_transparency_stay_and_a_palette_may_be_transparent(tmp_path):
+  pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 4), np.uint8)
+  Image.fromarray(pixels).save(tmp_path / 'one.png')
+  np.testing.assert_array_equal(read_cutout(tmp_path / 'one.png'), pixels)
+  image = Image.new('P', (4, 4), 1)
+  image.putpixel((0, 0), 0)
+  image.save(tmp_path / 'one.png', transparency=0)
+  alpha = read_cutout(tmp_path / 'one.png')[..., 3]
+  assert alpha[0, 0] == 0 and alpha.sum() == 15 * 255
+
+
+def test_a_background_is_the_square_at_the_top_left(tmp_path):
+  wide = save(tmp_path / 'wide.png', (30, 20), 'RGB')
+  tall = save(tmp_path / 'tall.png', (20, 30), 'L')
+  with Image.open(wide) as image:
+    np.testing.assert_array_equal(read_background(wide, 20), np.asarray(image)[:, :20])
+  assert read_background(tall, 10).shape == (10, 10, 3)
+  assert read_background(tall, 25).shape == (25, 25, 3), 'enlarged a little'
+  refused('wide.png is 30×20 pixels; the canvas has 512×512', read_background, wide, 512)
+
+
+@cases(
+  'make, message',
+  (lambda p: save(p, mode='RGB'), r'one.png has no alpha channel \(RGB\); save the object'),
+  (lambda p: Image.new('RGBA', (3, 3)).save(p), 'one.png is transparent everywhere'),
+  (lambda p: p.write_bytes(b'no image'), 'unreadable image .*one.png'),
+)
+def test_what_is_no_cutout_is_named(tmp_path, make, message):
+  make(tmp_path / 'one.png')
+  refused(message, read_cutout, tmp_path / 'one.png')
+
+
+def test_folders_that_cannot_be_meant_are_named(tmp_path):
+  def refused_folder(find, message, path=str(tmp_path)):
+    refused(message, find, path)
+
+  refused_folder(find_cutouts, "config.data.foregrounds is '', which is not a folder", '')
+  refused_folder(find_cutouts, 'holds no class folders')
+  refused_folder(find_backgrounds, 'config.data.backgrounds is .* which holds no image')
+  save(tmp_path / 'bagle/one.png')
+  refused_folder(find_cutouts, "folder 'bagle' .*did you mean 'bagel'")
+  (tmp_path / 'bagle').rename(tmp_path / 'bagel')
+  (tmp_path / 'lemon').mkdir()
+  refused_folder(find_cutouts, 'lemon holds no PNG or WebP file')
+
 
 SIZES = {'koala/a.png': (20, 31), 'koala/b.png': (40, 12), 'bagel/a.png': (9, 9)}
 
 
-def cutout(width: int, height: int) -> Image.Image:
+def cutout(width, height):
   pixels = np.random.default_rng(width).integers(0, 256, (height, width, 4), np.uint8)
   pixels[..., 3] = 255 * (np.arange(width) > 2)
   return Image.fromarray(pixels)
 
 
 @pytest.fixture
-def folders(tmp_path: pathlib.Path) -> dict[str, str]:
+def folders(tmp_path):
   for name, (width, height) in SIZES.items():
     path = tmp_path / 'objects' / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,13 +107,13 @@ def folders(tmp_path: pathlib.Path) -> dict[str, str]:
   return {'foregrounds': str(tmp_path / 'objects'), 'backgrounds': str(tmp_path / 'grounds')}
 
 
-def settings(**changes: object) -> DataSettings:
+def settings(**changes):
   return DataSettings(**{'source': 'scenes', 'canvas': 48, **changes})  # type: ignore[arg-type]
 
 
-def test_a_row_is_an_object_and_a_background(folders: dict[str, str]) -> None:
+def test_a_row_is_an_object_and_a_background(folders):
   rows = load(settings(**folders))
-  (batch,) = rows.batches(6)
+  batch = whole(rows)
   assert rows.num_examples == 6 and rows.image_shape == (48, 48, 3)
   assert batch['label'].tolist() == [931] * 2 + [105] * 4 == batch['imagenet_class'].tolist()
   assert batch['object'].tolist() == [0, 0, 1, 1, 2, 2]
@@ -59,10 +131,9 @@ def test_a_row_is_an_object_and_a_background(folders: dict[str, str]) -> None:
     np.testing.assert_allclose(batch['image'][row] * 255, read_background(ground, 48), atol=1e-3)
 
 
-def test_pairs_depend_on_their_seed_and_a_subset_keeps_them(folders: dict[str, str]) -> None:
-  def pairs(**changes: object) -> list[tuple[int, int]]:
-    rows = load(settings(**folders, **changes))
-    batch = next(rows.batches(rows.num_examples))
+def test_pairs_depend_on_their_seed_and_a_subset_keeps_them(folders):
+  def pairs(**changes):
+    batch = whole(load(settings(**folders, **changes)))
     return list(zip(batch['object'].tolist(), batch['background'].tolist(), strict=True))
 
   assert pairs() == pairs()
@@ -71,36 +142,22 @@ def test_pairs_depend_on_their_seed_and_a_subset_keeps_them(folders: dict[str, s
   assert len(pairs(backgrounds_per_object=4)) == 12
 
 
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
+def test_folders_and_cutouts_that_do_not_do_are_named(folders):
+  for changes, message in (
     ({'backgrounds_per_object': 5}, 'backgrounds_per_object is 5; it must be at most 4'),
     ({'canvas': 200}, 'the canvas has 200×200'),
     ({'foregrounds': '/nowhere'}, "config.data.foregrounds is '/nowhere'"),
     ({'backgrounds': ''}, "config.data.backgrounds is ''"),
-  ],
-)
-def test_folders_that_do_not_do(
-  folders: dict[str, str], changes: dict[str, object], message: str
-) -> None:
-  with pytest.raises(InputError, match=message):
-    load(settings(**{**folders, **changes}))
-
-
-def test_a_bad_cutout_is_named_when_it_is_read(folders: dict[str, str]) -> None:
+  ):
+    refused(message, load, settings(**{**folders, **changes}))
+  cutout(400, 20).save(pathlib.Path(folders['foregrounds'], 'koala/b.png'))
+  refused('koala/b.png is 400×20 .* 16 times', load, settings(**folders))
   path = pathlib.Path(folders['foregrounds'], 'koala/b.png')
   Image.new('RGBA', (40, 12)).save(path)
-  with pytest.raises(InputError, match='koala/b.png.* is transparent everywhere'):
-    list(load(settings(**folders)).batches(6))
+  refused('koala/b.png.* is transparent everywhere', list, load(settings(**folders)).batches(6))
 
 
-def test_a_cutout_that_is_too_long_is_refused(folders: dict[str, str]) -> None:
-  cutout(400, 20).save(pathlib.Path(folders['foregrounds'], 'koala/b.png'))
-  with pytest.raises(InputError, match='koala/b.png is 400×20 .* 16 times'):
-    load(settings(**folders))
-
-
-def test_drawn_objects_are_cutouts_of_known_classes() -> None:
+def test_drawn_objects_are_cutouts_of_known_classes():
   assert set(drawn_objects.DRAWINGS) - {'golf ball', 'tennis ball', 'traffic light'} <= {*RELEASED}
   for name in drawn_objects.DRAWINGS:
     pixels = drawn_objects.draw(name)
@@ -111,9 +168,9 @@ def test_drawn_objects_are_cutouts_of_known_classes() -> None:
     np.testing.assert_array_equal(pixels, drawn_objects.draw(name))
 
 
-def test_drawn_scenes_need_no_file() -> None:
+def test_drawn_scenes_need_no_file():
   rows = load(DataSettings(source='drawn_scenes', canvas=32))
-  (batch,) = rows.batches(rows.num_examples)
+  batch = whole(rows)
   assert rows.num_examples == 2 * len(drawn_objects.DRAWINGS)
   assert set(batch['label'].tolist()) == set(map(imagenet_index, drawn_objects.DRAWINGS))
   assert 'drawn in code' in rows.description['cutouts']

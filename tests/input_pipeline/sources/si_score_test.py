@@ -1,20 +1,18 @@
-"""Stored scenes: the TFDS set `siscore`, made small, joined with its metadata.csv."""
-
-from __future__ import annotations
+"""Stored scenes: the TFDS set `siscore`, made small, joined with its metadata.csv; the table."""
 
 import itertools
-from pathlib import Path
-from typing import Any
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from input_pipeline import DataSettings, load, scene_metadata
-from input_pipeline.rows import TfRows
-from robustness.core.errors import InputError
+from input_pipeline.sources import si_score
 from robustness.models.imagenet_names import WNIDS
+from tests.cases import cases
+from tests.input_pipeline.domains import read
+from tests.refusals import refused
 
 CLASSES = ('bagel', 'koala', 'lemon')
 BACKGROUNDS = ((0, 2), (1, 2), (0, 1))  # of each class's only object
@@ -22,16 +20,12 @@ AREAS = (0.2, 0.5, 0.8)
 LEFT_OUT = 7  # a number without an image: outside the canvas
 
 
-def metadata() -> dict[str, np.ndarray]:
+def metadata():
   """The size set of 6 pairs at 3 sizes, in the generator's order, without one scene."""
   pairs = [(index, ground) for index, grounds in enumerate(BACKGROUNDS) for ground in grounds]
-  lines = [
-    (number, area, *pair)
-    for number, (area, pair) in enumerate(itertools.product(AREAS, pairs))
-    if number != LEFT_OUT
-  ]
-  number, area, index, ground = np.array(lines).T
-  same = np.ones(len(lines))
+  lines = [(n, area, *pair) for n, (area, pair) in enumerate(itertools.product(AREAS, pairs))]
+  number, area, index, ground = np.array([line for line in lines if line[0] != LEFT_OUT]).T
+  same = np.ones(len(number))
   return {
     'image_id': number,
     'x_coord': same / 2,
@@ -48,31 +42,29 @@ def metadata() -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope='module')
-def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def released(tmp_path_factory):
   """A folder with metadata.csv and TFDS's own `siscore/size`, prepared from a made archive."""
   folder = tmp_path_factory.mktemp('siscore')
   made = metadata()
-  (folder / 'metadata.csv').write_text(scene_metadata.text(made))
+  (folder / 'metadata.csv').write_text(si_score.metadata_text(made))
   for number, index in zip(made['image_id'], made['foreground_class'], strict=True):
     path = folder / 'archive/area' / CLASSES[int(index)] / f'{int(number)}.jpg'
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new('RGB', (32, 32), (int(number) * 10,) * 3).save(path, quality=100)
   with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(
-      tfds.download.DownloadManager,
-      'download_and_extract',
-      lambda manager, url: str(folder / 'archive'),
-    )
+    archive = str(folder / 'archive')
+    manager = tfds.download.DownloadManager
+    patched.setattr(manager, 'download_and_extract', lambda manager, url: archive)
     tfds.builder('siscore/size', data_dir=folder).download_and_prepare()
   return folder
 
 
-def scenes(folder: Path, **settings: Any) -> TfRows:
-  values = {'name': 'siscore/size', 'path': str(folder / 'metadata.csv'), **settings}
-  return load(DataSettings(source='si_score', data_dir=str(folder), **values))
+def scenes(folder, **settings):
+  values = {'name': 'siscore/size', 'path': folder / 'metadata.csv', **settings}
+  return read('si_score', data_dir=str(folder), **values)
 
 
-def test_every_scene_has_the_factors_of_its_number(released: Path) -> None:
+def test_every_scene_of_a_split_or_a_part_has_the_factors_of_its_number(released):
   rows = scenes(released)
   assert rows.num_examples == 17 and rows.class_names == WNIDS
   assert rows.description['source'] == 'si_score' and rows.description['pairs'] == 6
@@ -90,10 +82,32 @@ def test_every_scene_has_the_factors_of_its_number(released: Path) -> None:
   np.testing.assert_allclose(grey, made['image_id'] * 10, atol=1)
   assert (batch['x'] == 0.5).all() and (batch['angle'] == 0).all()
   assert batch['area'].dtype == np.float32 and batch['object'].dtype == np.int32
+  [batch] = scenes(released, split='test[:5]').batches(5)
+  assert batch['image_id'].tolist() == next(rows.batches(5))['image_id'].tolist()
 
 
-def test_a_subset_is_of_whole_pairs_and_grows_with_its_size(released: Path) -> None:
-  def chosen(num_images: int) -> set[int]:
+def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
+  """The rows of TFDS, by number; the table lies beside the folder or is named."""
+  given = {'name': '', 'path': released / 'archive/area'}
+  named = {**given, 'metadata': str(released / 'metadata.csv')}
+  [rows], [stored] = (list(scenes(released, **s).batches(17)) for s in (named, {}))
+  order = np.argsort(stored['image_id'])
+  for name in ('image_id', 'label', 'area', 'object', 'background', 'fraction_inside', 'x'):
+    np.testing.assert_array_equal(rows[name], stored[name][order], err_msg=name)
+  np.testing.assert_allclose(rows['image'], stored['image'][order], atol=1 / 255)
+  refused('metadata is empty, and .*area/metadata.csv', scenes, released, **given)
+  beside = shutil.copytree(released / 'archive', tmp_path / 'archive')
+  shutil.copy(released / 'metadata.csv', beside)
+  assert scenes(released, name='', path=beside / 'area').num_examples == 17
+  refused('holds the sets area: give the folder', scenes, released, name='', path=beside)
+  (tmp_path / 'none').mkdir()
+  refused('none holds no <class>/<image id>.jpg', scenes, released, name='', path=tmp_path / 'none')
+  (beside / 'area/koala/0.jpg').write_bytes((beside / 'area/bagel/0.jpg').read_bytes())
+  refused('koala/0.jpg is not called after', scenes, released, name='', path=beside / 'area')
+
+
+def test_a_subset_is_of_whole_pairs_and_grows_with_its_size(released):
+  def chosen(num_images):
     [batch] = scenes(released, num_images=num_images).batches(17)
     return set(batch['image_id'][batch['mask']].tolist())
 
@@ -102,35 +116,79 @@ def test_a_subset_is_of_whole_pairs_and_grows_with_its_size(released: Path) -> N
   assert len({number % 6 for number in two}) == 2
   pairs = {number % 6 for number in four}
   assert four == {n for n in range(18) if n % 6 in pairs and n != LEFT_OUT}
-  with pytest.raises(InputError, match='at most 6'):
-    chosen(7)
+  refused('at most 6', chosen, 7)
 
 
-def test_a_part_of_the_split_is_joined_too(released: Path) -> None:
-  [batch] = scenes(released, split='test[:5]').batches(5)
-  whole = next(iter(scenes(released).batches(5)))
-  assert batch['image_id'].tolist() == whole['image_id'].tolist()
-
-
-def test_the_table_must_be_there_and_of_this_set(released: Path, tmp_path: Path) -> None:
-  with pytest.raises(InputError, match='config.data.path is empty.*metadata.csv'):
-    scenes(released, path='')
-  with pytest.raises(InputError, match='cannot read .*metadata.csv'):
-    scenes(released, path=str(tmp_path / 'metadata.csv'))
+def test_the_table_must_be_there_and_of_this_set(released, tmp_path, tiny_tfds):
+  refused('config.data.path is empty.*metadata.csv', scenes, released, path='')
+  refused('cannot read .*metadata.csv', scenes, released, path=tmp_path / 'metadata.csv')
   made = metadata()
   made['foreground_class'] = made['foreground_class'][::-1]
-  (tmp_path / 'metadata.csv').write_text(scene_metadata.text(made))
-  with pytest.raises(InputError, match='of foreground_class 1 have the labels .*another factor'):
-    scenes(released, path=str(tmp_path / 'metadata.csv'))
+  (tmp_path / 'metadata.csv').write_text(si_score.metadata_text(made))
+  message = 'of foreground_class 1 have the labels .*another factor'
+  refused(message, scenes, released, path=tmp_path / 'metadata.csv')
+  given = {'name': 'tiny_set', 'path': released / 'metadata.csv'}
+  refused("'tiny_set/1.0.0' has no feature 'image_id'", scenes, tiny_tfds, **given)
 
 
-def test_a_set_of_other_images_is_refused(released: Path, tiny_tfds: Path) -> None:
-  with pytest.raises(InputError, match="'tiny_set/1.0.0' has no feature 'image_id'"):
-    load(
-      DataSettings(
-        source='si_score',
-        name='tiny_set',
-        data_dir=str(tiny_tfds),
-        path=str(released / 'metadata.csv'),
-      )
-    )
+def table_of(ids):
+  numbers = np.arange(len(ids))
+  return {
+    **{name: numbers + place for place, name in enumerate(si_score.WHOLE)},
+    'image_id': np.array(ids),
+    'x_coord': numbers / 20,
+    'y_coord': numbers / 10,
+    'area': np.full(len(ids), np.float32(0.2)),
+    'rotation': numbers * 20.0,
+    'pct_inside_image': np.full(len(ids), 0.123456),
+  }
+
+
+def saved(folder, text):
+  (folder / 'metadata.csv').write_text(text)
+  return folder / 'metadata.csv'
+
+
+def test_what_is_written_is_read_by_number_and_so_are_lines_of_the_released_generator(tmp_path):
+  made = table_of([7, 0, 3])
+  path = saved(tmp_path, si_score.metadata_text(made))
+  assert path.read_text().splitlines()[0] == (
+    'image_id,x_coord,y_coord,area,rotation,foreground_class,foreground_instance,background,'
+    'bg_resolution_width,bg_resolution_height,pct_inside_image'
+  )
+  table = si_score.read_metadata(path)
+  assert table['image_id'].tolist() == [0, 3, 7]
+  assert table['rotation'].tolist() == [20, 40, 0]
+  np.testing.assert_allclose(table['x_coord'], [0.05, 0.1, 0])
+  np.testing.assert_allclose(table['area'], 0.2, rtol=0, atol=1e-15)
+  np.testing.assert_allclose(table['pct_inside_image'], 0.1235)
+  assert table['background'].dtype == np.int64
+  joined = si_score.join_metadata(path, np.array([3, 7, 3]))
+  assert joined['rotation'].tolist() == [40, 0, 40]
+  line = '13,0.35000000000000003,0.05,0.2,0,4,2,511,500,500,0.8743'
+  path = saved(tmp_path, f'{",".join(si_score.IN_FILE)}\r\n{line}\r\n')
+  table = si_score.read_metadata(path)
+  first = [table[name][0] for name in si_score.IN_FILE]
+  assert first == [13, pytest.approx(0.35), 0.05, 0.2, 0, 4, 2, 511, 500, 500, 0.8743]
+
+
+@cases(
+  'change, message',
+  (lambda text: text.replace('area', 'size'), "has no column 'area'; its columns: "),
+  (lambda text: text[:-12], 'cannot be read: .*Is it cut short'),
+  (lambda text: text.splitlines()[0] + '\n', 'holds no lines'),
+  (lambda text: '', 'holds no lines'),
+  (lambda text: text + text.splitlines()[-1], 'names image 3 more than once'),
+  (lambda text: text.replace('0.1235', '12.35'), 'image 0 is 12.35; it is a fraction'),
+)
+def test_tables_that_cannot_be_meant_are_refused(tmp_path, change, message):
+  path = saved(tmp_path, change(si_score.metadata_text(table_of([0, 3]))))
+  refused(message, si_score.read_metadata, path)
+
+
+def test_a_missing_table_and_unknown_images_are_refused(tmp_path):
+  message = 'cannot read .*archive of the released set'
+  refused(message, si_score.read_metadata, tmp_path / 'metadata.csv')
+  path = saved(tmp_path, si_score.metadata_text(table_of([0, 3])))
+  message = '2 of 3 images, first image_id 5. Is it the table of anot'
+  refused(message, si_score.join_metadata, path, np.array([3, 5, 6]))

@@ -1,34 +1,33 @@
 """TFDS names: exact reading in memory and streamed, and what is refused."""
 
-from __future__ import annotations
-
 import itertools
-import pathlib
 import time
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from input_pipeline import DataSettings, load
-from input_pipeline.rows import TfRows
+from input_pipeline import DataSettings, Preparation, load
+from input_pipeline.corruption_parts import Part, part_of_config
 from input_pipeline.sources import tfds as tfds_source
-from robustness.core.errors import InputError
+from robustness.corruptions.names import NAMES
+from tests.cases import cases
+from tests.input_pipeline.domains import levels, read, whole, write_domain
+from tests.refusals import refused
 
 
-def open_tfds(folder: pathlib.Path, name: str = 'tiny_set', **settings: Any) -> TfRows:
-  return load(DataSettings(source='tfds', name=name, data_dir=str(folder), **settings))
+def open_tfds(folder, name='tiny_set', **settings):
+  return read('tfds', name=name, data_dir=str(folder), **settings)
 
 
 @pytest.fixture(params=['in memory', 'streamed'])
-def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def storage(request, monkeypatch):
   if request.param == 'streamed':
     monkeypatch.setattr(tfds_source, 'MAX_EXAMPLES_IN_MEMORY', 0)
   return request.param
 
 
-def test_every_example_once_in_the_files_order(tiny_tfds: pathlib.Path, storage: str) -> None:
+def test_every_example_comes_once_in_the_files_order_in_subsets_and_blocks_too(tiny_tfds, storage):
   rows = open_tfds(tiny_tfds)
   assert rows.image_shape == (5, 7, 3) and rows.class_names == ('no', 'yes')
   batches = list(rows.batches(8))
@@ -36,13 +35,9 @@ def test_every_example_once_in_the_files_order(tiny_tfds: pathlib.Path, storage:
   assert order.tolist() == list(range(30))
   for batch in batches:
     ids = batch['example_id'][batch['mask']]
-    np.testing.assert_array_equal(
-      batch['image'][batch['mask'], 0, 0, 0], ids.astype(np.float32) / np.float32(255)
-    )
+    expected = ids.astype(np.float32) / np.float32(255)
+    np.testing.assert_array_equal(batch['image'][batch['mask'], 0, 0, 0], expected)
     np.testing.assert_array_equal(batch['label'][batch['mask']], ids % 2)
-
-
-def test_subset_and_blocks(tiny_tfds: pathlib.Path, storage: str) -> None:
   rows = open_tfds(tiny_tfds, num_images=11)
   batches = list(rows.batches(4, [0, 2]))
   assert [b['block'] for b in batches] == [0, 2]
@@ -50,7 +45,7 @@ def test_subset_and_blocks(tiny_tfds: pathlib.Path, storage: str) -> None:
   assert batches[1]['example_id'][:3].tolist() == rows.indices[8:].tolist()
 
 
-def test_training_epochs_resume_and_processes(tiny_tfds: pathlib.Path, storage: str) -> None:
+def test_training_epochs_resume_and_processes(tiny_tfds, storage):
   rows = open_tfds(tiny_tfds)
   run = [b['example_id'] for b in itertools.islice(rows.training_batches(8, seed=0), 15)]
   epochs = np.concatenate(run)[:120].reshape(4, 30)
@@ -67,7 +62,7 @@ def test_training_epochs_resume_and_processes(tiny_tfds: pathlib.Path, storage: 
   assert (other != run[0]).any()
 
 
-def test_a_slice_of_a_split(tiny_tfds: pathlib.Path) -> None:
+def test_a_slice_of_a_split(tiny_tfds):
   rows = open_tfds(tiny_tfds, split='test[10:20]')
   batch = next(rows.batches(10))
   np.testing.assert_array_equal(np.rint(batch['image'][:, 0, 0, 0] * 255), np.arange(10, 20))
@@ -76,50 +71,41 @@ def test_a_slice_of_a_split(tiny_tfds: pathlib.Path) -> None:
   assert rows.description['name'] == 'tiny_set/1.0.0'
 
 
-def test_mixed_sizes_are_refused_naming_the_index(tiny_tfds: pathlib.Path, storage: str) -> None:
+def test_mixed_sizes_are_refused_naming_the_index(tiny_tfds, storage):
   rows = open_tfds(tiny_tfds, 'uneven_set')
-  with pytest.raises(InputError, match=r"split 'test', example 2 comes out as 6x9 .*crop=224"):
-    list(rows.batches(3))
-  with pytest.raises(InputError, match='example 2 comes out as 6x9'):
-    list(itertools.islice(rows.training_batches(2, seed=0), 3))
+  refused(r"split 'test', example 2 comes out as 6x9 .*crop=224", list, rows.batches(3))
+  refused('example 2 comes out as 6x9', list, itertools.islice(rows.training_batches(2, seed=0), 3))
   assert next(open_tfds(tiny_tfds, 'uneven_set', resize=6, crop=5).batches(3))['mask'].all()
 
-
-def test_a_split_without_labels_is_refused(tiny_tfds: pathlib.Path) -> None:
-  with pytest.raises(InputError, match='example 0 has label -1: the split carries no labels'):
-    list(open_tfds(tiny_tfds, 'unlabelled_set').batches(3))
+  message = 'example 0 has label -1: the split carries no labels'
+  refused(message, list, open_tfds(tiny_tfds, 'unlabelled_set').batches(3))
 
 
-@pytest.mark.parametrize(
-  ('settings', 'message'),
-  [
-    ({'name': ''}, "config.data.name is ''"),
-    ({'name': 'cifar1O'}, "'cifar1O', which TFDS does not know; did you mean 'cifar10'"),
-    ({'name': 'zzzzqqq'}, "'zzzzqqq', which TFDS does not know; nothing is called alike"),
-    ({'name': 'cifar10:9.9.9'}, "'cifar10:9.9.9', which TFDS cannot open"),
-    ({'split': 'tset'}, "split is 'tset'.* did you mean 'test'.* valid: 'test', 'train'"),
-    ({'split': 'test[:abc]'}, r"config.data.split is 'test\[:abc\]'"),
-    ({'split': 'test[:0]'}, r"split 'test\[:0\]' .* is empty; its splits: test \(30\)"),
-    ({'name': 'squad'}, "lacks the feature 'image' or 'label'; it has: "),
-  ],
+@cases(
+  'settings, message',
+  ({'name': ''}, "config.data.name is ''"),
+  ({'name': 'cifar1O'}, "'cifar1O', which TFDS does not know; did you mean 'cifar10'"),
+  ({'name': 'zzzzqqq'}, "'zzzzqqq', which TFDS does not know; nothing is called alike"),
+  ({'name': 'cifar10:9.9.9'}, "'cifar10:9.9.9', which TFDS cannot open"),
+  ({'split': 'tset'}, "split is 'tset'.* did you mean 'test'.* valid: 'test', 'train'"),
+  ({'split': 'test[:abc]'}, r"config.data.split is 'test\[:abc\]'"),
+  ({'split': 'test[:0]'}, r"split 'test\[:0\]' .* is empty; its splits: test \(30\)"),
+  ({'name': 'squad'}, "lacks the feature 'image' or 'label'; it has: "),
 )
-def test_bad_names_and_splits(tiny_tfds: pathlib.Path, settings: dict, message: str) -> None:
-  with pytest.raises(InputError, match=message):
-    open_tfds(tiny_tfds, **settings)
+def test_bad_names_and_splits(tiny_tfds, settings, message):
+  refused(message, open_tfds, tiny_tfds, **settings)
 
 
-def test_a_download_that_fails_says_how_to_mend_it(
-  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-  def offline(builder: tfds.core.DatasetBuilder) -> None:
+def test_a_download_that_fails_says_how_to_mend_it(tmp_path, monkeypatch):
+  def offline(builder):
     raise ConnectionError('no route to host')
 
   monkeypatch.setattr(tfds.core.DatasetBuilder, 'download_and_prepare', offline)
-  with pytest.raises(InputError, match='could not be downloaded .*no route to host.*data_dir=DIR'):
-    open_tfds(tmp_path, 'cifar10')
+  message = 'could not be downloaded .*no route to host.*data_dir=DIR'
+  refused(message, open_tfds, tmp_path, 'cifar10')
 
 
-def test_cifar10(cifar10_dir: pathlib.Path) -> None:
+def test_cifar10(cifar10_dir):
   rows = open_tfds(cifar10_dir, 'cifar10')
   start = time.monotonic()
   batches = list(rows.batches(512))
@@ -131,3 +117,70 @@ def test_cifar10(cifar10_dir: pathlib.Path) -> None:
   assert rows.class_names[:3] == ('airplane', 'automobile', 'bird')
   means = np.mean([b['image'][b['mask']].mean(axis=(0, 1, 2)) for b in batches[:-1]], axis=0)
   np.testing.assert_allclose(means, [0.494, 0.485, 0.450], atol=0.004)  # the test set's known means
+
+
+CONFIGS = {'snow_1': 10, 'frosted_glass_blur_1': 40, 'snow_2': 70}  # by name, their first level
+N = 3
+
+
+def write_config(folder, config, level, count=N):
+  """Writes a config of `some_corrupted` as TFDS would: grey levels that grow by 10."""
+  pictures = {'test': [(str(k % 2), level + 10 * k) for k in range(count)]}
+  write_domain(folder, 'some_corrupted', config, pictures, ('0', '1'))
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  path = tmp_path_factory.mktemp('tfds')
+  for config, level in CONFIGS.items():
+    write_config(path, config, level)
+  return path
+
+
+def open_corrupted(path, name='some_corrupted/*', **settings):
+  return read('tfds_corrupted', name=name, data_dir=str(path), **settings)
+
+
+def test_parts_go_by_corruption_then_severity_in_subsets_and_blocks_too(folder):
+  rows = open_corrupted(folder)
+  batch = whole(rows)
+  assert levels(batch['image']) == [40, 50, 60, 10, 20, 30, 70, 80, 90]
+  glass, snow = NAMES.index('glass_blur'), NAMES.index('snow')
+  assert batch['corruption'].tolist() == [glass] * 3 + [snow] * 6
+  assert batch['severity'].tolist() == [1] * 6 + [2] * 3
+  assert batch['base_id'].tolist() == [0, 1, 2] * 3
+  assert batch['example_id'].tolist() == list(range(9))
+  assert sorted(next(rows.training_batches(9, 0))['example_id']) == list(range(9))
+  assert rows.description['stored'] is True and rows.description['base_images'] == N
+  rows = open_corrupted(folder, num_images=2)
+  every = whole(open_corrupted(folder))
+  batches = list(rows.batches(4, [0, 1]))
+  read = np.concatenate([b['image'][b['mask']] for b in batches])
+  np.testing.assert_array_equal(read, every['image'][rows.indices])
+  assert len(set(np.concatenate([b['base_id'][b['mask']] for b in batches]).tolist())) == 2
+  assert whole(open_corrupted(folder, 'some_corrupted/snow_2'))['severity'].tolist() == [2] * 3
+
+
+def test_names_of_configs():
+  assert part_of_config('brightness_1') == Part(NAMES.index('brightness'), 1)
+  assert part_of_config('elastic_4') == Part(NAMES.index('elastic_transform'), 4)
+  assert part_of_config('brightness_6') is None and part_of_config('brightness') is None
+
+
+def test_what_is_refused(folder, tmp_path):
+  message = r"fog_\*', which no prepared config .*valid:"
+  refused(message, open_corrupted, folder, 'some_corrupted/fog_*')
+  refused('none is prepared there', open_corrupted, tmp_path, 'cifar10_corrupted/*')
+  write_config(tmp_path, 'snow_1', 0)
+  write_config(tmp_path, 'snow_2', 0, count=2)
+  refused('snow_1/1.0.0 and .*snow_2/1.0.0 differ .*3 and 2', open_corrupted, tmp_path)
+  write_config(tmp_path, 'snowy', 0)
+  refused('snowy/1.0.0. says of no corruption', open_corrupted, tmp_path, 'some_corrupted/snowy')
+
+
+@pytest.mark.parametrize('source', ['tfds_corrupted', 'tfds'])
+def test_images_are_not_cropped_a_second_time(folder, source):
+  settings = DataSettings(source=source, name='some_corrupted/snow_1', data_dir=str(folder))
+  rows = load(settings, preparation=Preparation('weights', 6, 8, 'bilinear'))
+  assert (rows.description['resize'], rows.description['crop']) == (6, 6)
+  assert rows.description['crop_margin'].startswith('none')

@@ -1,25 +1,26 @@
 """Neighbor sets as rows: images, columns, subsets, what results state."""
 
-from __future__ import annotations
-
 import dataclasses
+import json
 import pathlib
 
 import numpy as np
 import pytest
 
-import input_pipeline
-from input_pipeline import DataSettings
-from robustness.core.errors import InputError
+from input_pipeline import DataSettings, load
+from input_pipeline.sources import video_neighbors
+from input_pipeline.sources.video_neighbors import find_metadata
 from robustness.models import label_space
 from robustness.video import metadata
 from robustness.video.building import build
+from tests.input_pipeline.domains import read, whole
+from tests.refusals import refused
 from tests.video import small_archive
 from tests.video.small_videos import SIDE, number_of, save_frames
 
 
 @pytest.fixture
-def settings(tmp_path: pathlib.Path) -> DataSettings:
+def settings(tmp_path):
   """Three clips of 12 frames, built with k = 3."""
   videos = tmp_path / 'videos'
   for name in 'abc':
@@ -29,78 +30,213 @@ def settings(tmp_path: pathlib.Path) -> DataSettings:
   return DataSettings(source='video_neighbors', path=str(videos), metadata=str(tmp_path / 'sets'))
 
 
-def test_rows_hold_frames_with_their_columns(settings: DataSettings) -> None:
-  rows = input_pipeline.load(settings)
+def test_rows_hold_frames_with_their_columns_and_subsets_count_anchors(settings):
+  rows = load(settings)
   assert rows.image_shape == (SIDE, SIDE, 3)
-  (batch,) = rows.batches(64)
-  count = rows.num_examples
-  assert batch['mask'].sum() == count
-  sets = metadata.read(settings.metadata)
-  for index in range(count):
+  batch, sets = whole(rows), metadata.read(settings.metadata)
+  for index in range(rows.num_examples):
     path = sets.frames[index]
     assert number_of(batch['image'][index] * 255) == metadata.frame_number(path)
     group = batch['group_id'][index, 0]
     anchor = sets.frames[sets.anchors[group]]
     assert metadata.video_of(anchor) == metadata.video_of(path)
-    assert batch['offset'][index, 0] == (
-      metadata.frame_number(path) - metadata.frame_number(anchor)
-    )
+    distance = metadata.frame_number(path) - metadata.frame_number(anchor)
+    assert batch['offset'][index, 0] == distance
     assert batch['anchor'][index] == (path == anchor)
     assert batch['label'][index] == {'a': 0, 'b': 1, 'c': 29}[path[0]]
   assert batch['anchor'].sum() == 3
-
-
-def test_subsets_count_anchors(settings: DataSettings) -> None:
-  rows = input_pipeline.load(dataclasses.replace(settings, num_images=2))
+  rows = load(dataclasses.replace(settings, num_images=2))
   (batch,) = rows.batches(64)
   groups = np.unique(batch['group_id'][batch['mask']])
   assert len(groups) == 2 and batch['anchor'].sum() == 2
   assert rows.description['available_anchors'] == 3
-  with pytest.raises(InputError, match='num_images is 4, which counts anchors'):
-    input_pipeline.load(dataclasses.replace(settings, num_images=4))
+  message = 'num_images is 4, which counts anchors'
+  refused(message, load, dataclasses.replace(settings, num_images=4))
 
 
-def test_results_state_what_was_missing(settings: DataSettings) -> None:
-  assert 'missing_frames' not in input_pipeline.load(settings).description
+@pytest.mark.parametrize('inside', ['', 'metadata'])
+def test_ytbb_robust_is_read_as_it_unpacks(tmp_path, inside):
+  """One folder for annotations and frames, which lie in `ytbb_videos`."""
+  home = small_archive.ytbb_robust(tmp_path)
+  if inside:
+    (home / inside).mkdir()
+    for file in [file for file in home.iterdir() if file.is_file()]:
+      file.rename(home / inside / file.name)
+  settings = DataSettings(source='video_neighbors', path=str(home), metadata=str(home))
+  rows = load(settings)
+  batch, count = whole(rows), rows.num_examples
+  assert count == 3 and rows.description['available_anchors'] == 2
+  assert batch['label'].tolist() == [[0, 23], [0, 23], [1, 23]]
+  assert [number_of(image * 255) for image in batch['image']] == [44, 45, 45]
+  (home / 'ytbb_videos/b_3000/frame-45.jpg').unlink()
+  refused('1 of 3 frames are not in .*ytbb_videos', load, settings)
+
+
+def test_results_state_what_was_missing(settings):
+  assert 'missing_frames' not in load(settings).description
   sets = metadata.read(settings.metadata)
   anchor = sets.frames[sets.anchors[0]]
   (pathlib.Path(settings.path) / anchor).unlink()
-  with pytest.raises(InputError, match='frames are not in .*1 of 3 anchors'):
-    input_pipeline.load(settings)
-  rows = input_pipeline.load(dataclasses.replace(settings, allow_missing=True))
+  refused('frames are not in .*1 of 3 anchors', load, settings)
+  rows = load(dataclasses.replace(settings, allow_missing=True))
   assert rows.description['missing_frames'] == rows.description['missing_anchors'] == 1
   assert rows.description['available_anchors'] == 2
 
 
-def test_a_frame_that_cannot_be_decoded_is_named(settings: DataSettings) -> None:
+def test_a_frame_that_cannot_be_decoded_is_named(settings):
   sets = metadata.read(settings.metadata)
   file = pathlib.Path(settings.path) / sets.frames[2]
   file.write_bytes(file.read_bytes()[:80])
-  with pytest.raises(InputError, match=rf'{file}'):
-    list(input_pipeline.load(settings).batches(4))
+  refused(rf'{file}', list, load(settings).batches(4))
 
 
-def test_training_reads_the_split(settings: DataSettings, tmp_path: pathlib.Path) -> None:
+def test_training_reads_the_split(settings, tmp_path):
   videos = pathlib.Path(settings.path)
   train = build(videos, {'a': [0], 'b': [1]}, videos, k=20).sets
   metadata.write(train, tmp_path / 'sets/train')
-  rows = input_pipeline.load(dataclasses.replace(settings, split='train'))
+  rows = load(dataclasses.replace(settings, split='train'))
   assert rows.num_examples == 24
   batch = next(rows.training_batches(8, 0))
   assert batch['label'].shape == (8,) and set(batch['label']) <= {0, 1}
 
 
-def test_the_archive_is_read_as_it_unpacks(tmp_path: pathlib.Path) -> None:
+def test_the_archive_is_read_as_it_unpacks(tmp_path):
   archive = small_archive.with_annotations(tmp_path)
   home = archive / small_archive.VID_ROBUST
-  rows = input_pipeline.load(DataSettings(source='video_neighbors', path=str(home)))
+  rows = read('video_neighbors', home)
   assert rows.class_names == label_space.get('imagenet_vid').class_names
   (batch,) = rows.batches(5)
   assert [number_of(image * 255) for image in batch['image']] == [20, 21, 22, 23, 20]
   assert batch['label'].tolist() == [[8, -1]] * 4 + [[4, 6]]
-  with pytest.raises(InputError, match=f'but in {home}: give that folder'):
-    input_pipeline.load(DataSettings(source='video_neighbors', path=str(archive)))
+  refused(f'but in {home}: give that folder', read, 'video_neighbors', archive)
   for folder in (archive, home / 'val'):
-    settings = DataSettings(source='video_neighbors', path=str(folder), metadata=str(home))
-    with pytest.raises(InputError, match=f'5 of 5 frames .* The first lies in {home}: give'):
-      input_pipeline.load(settings)
+    message = f'5 of 5 frames .* The first lies in {home}: give'
+    refused(message, read, 'video_neighbors', folder, metadata=str(home))
+
+
+SETS = {
+  'v/000003.JPEG': ['v/000002.JPEG', 'v/000004.JPEG'],
+  'v/000005.JPEG': ['v/000004.JPEG', 'v/000003.JPEG'],
+  'w/frame-7.jpg': [],
+  'x/000001.JPEG': ['x/000000.JPEG'],
+}
+LABELS = {'v/000003.JPEG': [1], 'v/000005.JPEG': [2, 1], 'v/000002.JPEG': [1]}
+LABELS |= {'w/frame-7.jpg': [0], 'x/000001.JPEG': [3]}
+FACTS = {'v/000002.JPEG': {'frame_type': 'b', 'fps': 25.0}, 'x/000001.JPEG': {'frame_type': 'i'}}
+
+
+def made(root, sets=None, class_names=(), left_out=()):
+  """Metadata in `root`, and empty files for the frames in `root/frames`."""
+  built = metadata.from_mappings(sets or SETS, LABELS, class_names, FACTS)
+  metadata.write(built, root)
+  for path in set(built.frames) - set(left_out):
+    (root / 'frames' / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / 'frames' / path).touch()
+  return root
+
+
+def loaded(root, **more):
+  return video_neighbors.load(root, str(root / 'frames'), **more)
+
+
+def test_a_frame_is_one_row_with_all_its_memberships_and_labels(tmp_path):
+  frames = loaded(made(tmp_path))
+  named = [path[:2] + str(metadata.frame_number(path)) for path in frames.paths]
+  assert named == ['v/2', 'v/3', 'v/4', 'v/5', 'w/7', 'x/0', 'x/1']
+  assert frames.group_id.tolist() == [[0, -1], [0, 1], [0, 1], [1, -1], [2, -1], [3, -1], [3, -1]]
+  assert frames.offset.tolist() == [[-1, 0], [0, -2], [1, -1], [0, 0], [0, 0], [-1, 0], [0, 0]]
+  assert frames.anchor.tolist() == [0, 1, 0, 1, 1, 0, 1]
+  assert frames.frame_type.tolist() == [2, -1, -1, -1, -1, -1, 0]
+  assert frames.fps[0] == 25.0 and np.isnan(frames.fps[1:]).all()
+  assert (frames.num_anchors, frames.missing, frames.missing_anchors) == (4, (), 0)
+  assert set(frames.columns) == {'group_id', 'offset', 'anchor', 'frame_type', 'fps', 'path'}
+  frames = loaded(made(tmp_path))
+  assert frames.labels.tolist() == [[1, -1], [1, -1], [1, 2], [1, 2], [0, -1], [3, -1], [3, -1]]
+  alone = loaded(made(tmp_path / 'alone', {'w/frame-7.jpg': [], 'x/000001.JPEG': []}))
+  assert alone.labels.tolist() == [0, 3], 'one label a frame is one axis'
+
+
+def test_every_pair_of_the_metadata_is_there_once(shared_dir, tmp_path, monkeypatch):
+  folder = shared_dir / 'data/imagenet_vid_robust'
+  if not folder.is_dir():
+    pytest.skip('needs the released metadata')
+  monkeypatch.setattr(video_neighbors, '_is_file', lambda root, path: True)
+  frames = video_neighbors.load(folder, str(tmp_path))
+  sets = metadata.read(folder)
+  rows, slots = np.nonzero((frames.group_id >= 0) & (frames.offset != 0))
+  pairs = {
+    (frames.group_id[r, s], frames.paths[r], frames.offset[r, s])
+    for r, s in zip(rows, slots, strict=True)
+  }
+  expected = {(g, sets.frames[f], o) for g, f, o in zip(*sets.pairs, strict=True)}
+  assert pairs == expected and len(pairs) == len(rows) == 21_070
+  assert (frames.num_anchors, int(frames.anchor.sum())) == (1109, 1109)
+  assert frames.class_names == label_space.get('imagenet_vid').class_names
+  assert len(np.unique(frames.choose(100, 0))) == len(frames.choose(100, 0)) > 1000
+
+
+def test_a_subset_takes_whole_sets_and_those_that_share_frames(tmp_path):
+  frames = loaded(made(tmp_path))
+  assert frames.choose(0, 0).tolist() == list(range(7))
+  assert frames.choose(4, 0).tolist() == list(range(7))
+  seen = set()
+  for seed in range(20):
+    before: set[int] = set()
+    for number in (1, 2, 3, 4):
+      chosen = frames.choose(number, seed)
+      assert before <= set(chosen), 'nested'
+      before = set(chosen)
+      groups = {g for g in frames.group_id[chosen].ravel() if g >= 0}
+      whole = np.flatnonzero(np.isin(frames.group_id, list(groups)).any(1))
+      assert chosen.tolist() == whole.tolist()
+      assert number <= len(groups) <= number + 1
+      assert (0 in groups) == (1 in groups), 'they share two frames'
+    seen.add(tuple(frames.choose(1, seed)))
+  assert len(seen) == 3
+  refused('num_images is 5, which counts anchors.*there are 4', frames.choose, 5, 0)
+
+
+def test_missing_frames_are_listed_and_left_out_only_when_allowed(tmp_path):
+  root = made(tmp_path, left_out=('v/000003.JPEG', 'x/000000.JPEG'))
+  missing = r'v/000003\.JPEG, x/000000\.JPEG\. .*allow_missing=True'
+  refused(rf'2 of 7 frames are not in .*\(1 of 4 anchors\): {missing}', loaded, root)
+  frames = loaded(root, allow_missing=True)
+  assert [path[0] for path in frames.paths] == ['v', 'v', 'w', 'x']
+  assert frames.group_id.tolist() == [[1], [1], [2], [3]]
+  assert (frames.num_anchors, frames.missing_anchors, len(frames.missing)) == (3, 1, 2)
+  message = '4 of 4 anchors'
+  refused(message, loaded, made(tmp_path / 'none', left_out=tuple(SETS)), allow_missing=True)
+
+
+def test_class_names(tmp_path):
+  spaces = {name: label_space.get(name).class_names for name in ('imagenet_vid', 'youtube_bb')}
+  plain = made(tmp_path / 'plain')
+  assert loaded(plain).class_names == spaces['imagenet_vid']
+  youtube = video_neighbors.load(plain, str(plain / 'frames'), 'youtube_bb')
+  assert youtube.class_names == spaces['youtube_bb']
+  words = [name.replace('_', ' ') for name in spaces['imagenet_vid']]
+  spelt = made(tmp_path / 'spelt', class_names=words)
+  assert loaded(spelt).class_names == spaces['imagenet_vid']
+  assert loaded(made(tmp_path / 'own', class_names=tuple('abcd'))).class_names == tuple('abcd')
+  other = tmp_path / 'many'
+  metadata.write(metadata.from_mappings({'v/1.jpg': []}, {'v/1.jpg': [30]}), other)
+  (tmp_path / 'v').mkdir()
+  (tmp_path / 'v/1.jpg').touch()
+  refused('label 30, and imagenet_vid has 30 classes', video_neighbors.load, other, str(tmp_path))
+
+
+def test_folders_and_splits(tmp_path):
+  root = made(tmp_path / 'sets')
+  assert find_metadata(str(root), 'test') == root
+  made(root / 'train')
+  assert find_metadata(str(root), 'train') == root / 'train'
+  refused("split is 'trian'.*did you mean 'train'", find_metadata, str(root), 'trian')
+  refused(r"config\.data\.metadata is 'none'", find_metadata, 'none', 'test')
+  refused(r"config\.data\.path is 'none'.*'v/000002\.JPEG'", video_neighbors.load, root, 'none')
+
+
+@pytest.mark.parametrize('path', ['../v/1.jpg', '/v/1.jpg', 'v/../../1.jpg'])
+def test_paths_that_lead_out_of_the_folder_are_refused(tmp_path, path):
+  (tmp_path / 'pmsets.json').write_text(json.dumps({path: []}))
+  (tmp_path / 'labels.json').write_text(json.dumps({path: [0]}))
+  refused('does not lie under the folder', video_neighbors.load, tmp_path, str(tmp_path))

@@ -1,0 +1,89 @@
+"""Trainings that improve robustness, side by side: clean, corrupted, by frequency, attacked.
+
+python main.py --config=configs/robust_training.py --workdir=/tmp/robust_training
+
+  No download, and no finding: six recipes on MNIST digits with a small CNN, for equal epochs, to
+  see what a run leaves: one table of classifiers x tests with paired differences from the natural
+  network. About two minutes on 2 cores.
+
+python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust_cifar10
+
+  airbench94 at half its width on all of CIFAR-10, 12 epochs for each recipe: AutoAugment,
+  RandAugment, AugMix with its consistency loss (three images a row), Patch Gaussian and
+  adversarial training with one step of 10/255; 2000 test images, 500 in the heat map, 1000 under
+  PGD. Several seeds: --config.seeds="(0,1,2)"; the whole width:
+  --config.classifiers.augmix.name=airbench94, for each. Not run yet.
+"""
+
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_battery,
+  read_cifar10,
+  train_airbench,
+  train_small_networks,
+)
+
+TASKS = {
+  'clean': 'accuracy',
+  'corruptions': 'corruption_error',
+  'heat_map': 'fourier_heatmap',
+  'attack': 'attack_error',
+}
+RECIPES = ('natural', 'auto_augment', 'rand_augment', 'augmix', 'patch_gaussian', 'adversarial')
+
+
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits' or 'cifar10'."""
+  return choose(variant, digits, cifar10)
+
+
+def digits() -> ConfigDict:
+  """The default: a small CNN on MNIST digits."""
+  config = default_battery(TASKS, RECIPES, 'overview')
+  train_small_networks(config, epochs=4.0)
+  _add_recipes(config)
+  config.data.num_images = 200
+  config.battery.corruptions.study.constants = 32
+  config.battery.corruptions.study.severities = (1, 5)
+  config.battery.heat_map.study.norm = 8.0
+  config.battery.heat_map.data.num_images = 100
+  config.battery.attack.study.epsilon = 0.1
+  config.battery.attack.study.step_size = 0.025
+  config.classifiers.patch_gaussian.augment.patch_gaussian.size = 13
+  config.classifiers.adversarial.attack.pgd.epsilon = 0.1
+  config.classifiers.adversarial.attack.pgd.step_size = 0.04
+  config.classifiers.adversarial.attack.pgd.steps = 3
+  return config
+
+
+def cifar10() -> ConfigDict:
+  """airbench94 at half its width on CIFAR-10."""
+  config = default_battery(TASKS, RECIPES, 'overview')
+  train_airbench(config)
+  _add_recipes(config)
+  read_cifar10(config, num_images=2000)
+  config.battery.heat_map.study.norm = 4.0
+  config.battery.heat_map.data.num_images = 500
+  config.battery.attack.data.num_images = 1000
+  for classifier in config.classifiers.values():
+    classifier.name = 'airbench94_half'
+  config.classifiers.auto_augment.augment.auto_augment.policy = 'cifar10_reference_95'
+  config.classifiers.adversarial.attack.pgd.steps = 1
+  config.classifiers.adversarial.attack.pgd.step_size = 10 / 255
+  return config
+
+
+def _add_recipes(config: ConfigDict) -> None:
+  """Puts what sets each recipe apart around the flips and crops that all have."""
+  for label in ('auto_augment', 'rand_augment'):
+    shared = config.classifiers[label].augment.policy
+    config.classifiers[label].augment.policy = (label, *shared)
+  for label in ('augmix', 'patch_gaussian'):
+    shared = config.classifiers[label].augment.policy
+    config.classifiers[label].augment.policy = (*shared, label)
+  config.classifiers.augmix.objective.name = 'jsd'
+  config.classifiers.augmix.objective.jsd.label_smoothing = (
+    config.classifiers.augmix.objective.cross_entropy.label_smoothing
+  )
+  config.classifiers.adversarial.attack.name = 'pgd'

@@ -1,0 +1,331 @@
+"""Segmented photographs in the format of Open Images to the cutouts that scenes are made of.
+
+A segment (one mask of one object) names its image, class and box; what was tagged (occluded,
+truncated, ...) stands in the table of boxes. Both are joined by image, class and coordinates, a
+line at a time, since the tables of the training split hold millions of boxes.
+
+OUT/foregrounds/<class>/<mask>.png are the cutouts, OUT/cutouts.csv lists them (a line each, to be
+deleted by hand), OUT/sheets/<class>_<page>.png show them under their numbers, and OUT/rejected.csv
+says why each other segment was left out.
+
+Reference: Yung et al., SI-Score, 2021, section 2; Kuznetsova et al., The Open Images Dataset V4.
+"""
+
+import csv
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+import pandas as pd
+from PIL import Image, ImageDraw, ImageFont
+from tqdm import tqdm
+
+from input_pipeline.image_files import opened, read_image
+from robustness.core.errors import InputError, nearest
+from robustness.scenes.classes import IMAGENET_INDEX, imagenet_index
+
+FLAGS = ('IsOccluded', 'IsTruncated', 'IsGroupOf', 'IsDepiction', 'IsInside')
+MAX_BOX_DISTANCE = 1e-3  # the tables round coordinates to different numbers of digits
+_SEGMENT_BOX = ('BoxXMin', 'BoxXMax', 'BoxYMin', 'BoxYMax')
+_SEGMENT_COLUMNS = ('MaskPath', 'ImageID', 'LabelName', 'BoxID', *_SEGMENT_BOX)
+_BOX = ('XMin', 'XMax', 'YMin', 'YMax')
+_BOX_COLUMNS = ('ImageID', 'LabelName', *_BOX, *FLAGS)
+
+SUFFIXES = ('.jpg', '.jpeg', '.png')
+LIST, REJECTED = 'cutouts.csv', 'rejected.csv'
+FOREGROUNDS, SHEETS, REMOVED = 'foregrounds', 'sheets', 'removed'
+_ABOUT = ('number', 'file', 'class', 'imagenet_index', 'image_id', 'width', 'height', 'fill')
+THUMBNAILS, ROWS, SIDE, CAPTION = 8, 6, 144, 16  # a row and rows a sheet, and their pixels
+_LIGHT, _DARK, _SQUARE = 225, 190, 8  # the checkerboard behind what is transparent
+Line = dict[str, object]
+Box = tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+  """One segmented object.
+
+  Attributes:
+    image_id: file name of the photograph without suffix.
+    mask: file name of the mask.
+    class_name: a class of SI-Score.
+    label: the identifier of the class in the tables, such as '/m/01fb_0'.
+    box: xmin, xmax, ymin, ymax as fractions of the photograph's width and height.
+    flags: 1 present, 0 absent, -1 unknown, for each of `FLAGS`; empty if no box was found.
+  """
+
+  image_id: str
+  mask: str
+  class_name: str
+  label: str
+  box: Box
+  flags: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+def read_class_names(path: Path) -> dict[str, str]:
+  """Returns {identifier: class of SI-Score} of a table without header: identifier, English name.
+
+  Classes that SI-Score does not know are left out.
+  """
+  with _opened(path) as file:
+    lines = [line for line in csv.reader(file) if len(line) == 2]
+  known = {label: name.lower() for label, name in lines if name.lower() in IMAGENET_INDEX}
+  if not known:
+    raise InputError(
+      f'{path}: none of its {len(lines)} lines names a class of SI-Score; expected '
+      "lines such as '/m/01fb_0,Bagel' (class-descriptions-boxable.csv)."
+    )
+  return known
+
+
+def choose_classes(names: Mapping[str, str], only: Collection[str]) -> dict[str, str]:
+  """Returns the entries of `read_class_names` whose class is in `only`; all if that is empty."""
+  for name in only:
+    if name not in names.values():
+      raise InputError(f'no class {name!r}: {nearest(name, names.values())}.')
+  return {label: name for label, name in names.items() if not only or name in only}
+
+
+def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list[Segment]:
+  """Returns the segments of some classes with the flags of their boxes.
+
+  Args:
+    segments: table of masks (train-annotations-object-segmentation.csv or like it).
+    boxes: table of boxes of the same split (oidv6-train-annotations-bbox.csv or like it).
+    names: {identifier: class}.
+  """
+  found = [
+    Segment(row['ImageID'], row['MaskPath'], names[label], label, _numbers(row, _SEGMENT_BOX))
+    for row in _rows(segments, _SEGMENT_COLUMNS)
+    if (label := row['LabelName']) in names
+  ]
+  candidates: dict[tuple[str, str], list[tuple[Box, dict[str, int]]]] = {
+    (segment.image_id, segment.label): [] for segment in found
+  }
+  for row in _rows(boxes, _BOX_COLUMNS):
+    key = row['ImageID'], row['LabelName']
+    if key in candidates:
+      flags = dict(zip(FLAGS, map(int, _numbers(row, FLAGS)), strict=True))
+      candidates[key].append((_numbers(row, _BOX), flags))
+
+  def flags_of(segment: Segment) -> dict[str, int]:
+    """The flags of the box that is the segment's own; none if there is no such box."""
+    known = candidates[segment.image_id, segment.label]
+    distances = [float(np.abs(np.subtract(box, segment.box)).max()) for box, _ in known]
+    near = min(distances, default=1) <= MAX_BOX_DISTANCE
+    return known[int(np.argmin(distances))][1] if near else {}
+
+  return [dataclasses.replace(segment, flags=flags_of(segment)) for segment in found]
+
+
+def _opened(path: Path) -> TextIO:
+  try:
+    return path.open(newline='', encoding='utf-8')
+  except OSError as error:
+    raise InputError(f'cannot read the table {path}: {error.strerror}.') from error
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
+  with _opened(path) as file:
+    reader = csv.DictReader(file)
+    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    if missing:
+      raise InputError(
+        f'{path} has no column {missing[0]!r}; its columns: '
+        f'{", ".join(reader.fieldnames or ())}. Needed: {", ".join(columns)}.'
+      )
+    for row in reader:
+      yield {**row, 'line': f'{path}, line {reader.line_num}'}
+
+
+def _numbers(row: Mapping[str, str], columns: Sequence[str]) -> Box:
+  for name in columns:
+    try:
+      float(row[name])
+    except (TypeError, ValueError) as error:
+      raise InputError(
+        f'{row["line"]}: {name} is {row[name]!r}; a number is expected. Is the '
+        'table cut short? Fetch it again.'
+      ) from error
+  return tuple(float(row[name]) for name in columns)
+
+
+@dataclasses.dataclass(frozen=True)
+class Filters:
+  """What a segment must fulfil.
+
+  Attributes:
+    absent: flags that must not be present; the paper's are IsOccluded and IsTruncated. An unknown
+      flag (-1) counts as absent, as only what is tagged is left out.
+    min_side: pixels that the shorter side of the cutout must have; the paper names no minimum.
+    min_fill: fraction of the cutout's rectangle that the mask must fill; likewise.
+  """
+
+  absent: Sequence[str] = ('IsOccluded', 'IsTruncated')
+  min_side: int = 1
+  min_fill: float = 0.0
+
+  def why_not(self, segment: Segment) -> str:
+    """Returns why a segment is left out by its flags alone, or ''."""
+    if not segment.flags:
+      return 'no box in the table of boxes'
+    return ', '.join(flag for flag in self.absent if segment.flags[flag] == 1)
+
+  def why_not_cutout(self, pixels: np.ndarray) -> str:
+    """Returns why a cutout [h, w, 4] is left out by its size, or ''."""
+    height, width = pixels.shape[:2]
+    fill = float((pixels[..., 3] > 0).mean())
+    if min(height, width) < self.min_side:
+      return f'{width}×{height} pixels, below {self.min_side}'
+    return f'mask fills {fill:.2f}, below {self.min_fill:g}' if fill < self.min_fill else ''
+
+
+def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+  """Returns the object on its tight rectangle, uint8 [h', w', 4]; alpha is 255 on the mask, else 0.
+
+  Args:
+    image: uint8 [H, W, 3].
+    mask: bool [h, w] of the same aspect; another resolution is brought to that of the image by
+      the nearest neighbor, since the masks of Open Images are not always as large as the images.
+  """
+  height, width = image.shape[:2]
+  rows, columns = mask.shape
+  if abs(rows * width - columns * height) > max(height, width):  # more than a pixel of rounding
+    raise InputError(f'mask of {columns}×{rows} for an image of {width}×{height}')
+  if mask.shape != (height, width):
+    resized = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)
+    mask = np.asarray(resized)
+  if not mask.any():
+    raise InputError('empty mask')
+  y, x = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+  inside = np.s_[y[0] : y[-1] + 1, x[0] : x[-1] + 1]
+  return np.dstack([image[inside], mask[inside].astype(np.uint8) * 255])
+
+
+def extract(
+  segments: Sequence[Segment], images: Path, masks: Path, out: Path, filters: Filters
+) -> Counter[str]:
+  """Writes the cutouts of the segments that pass the filters, the list and the contact sheets.
+
+  Args:
+    segments: in any order; cutouts are numbered by class, image and mask.
+    images: folder of photographs named by image_id.
+    masks: folder of masks.
+    out: a folder that holds no list yet.
+    filters: what a segment must fulfil.
+
+  Returns:
+    How many segments were kept ('kept') and left out, by reason.
+  """
+  if (out / LIST).exists():
+    raise InputError(
+      f'{out / LIST} exists already, perhaps with lines deleted by hand; choose '
+      'another folder with --out=DIR, or remove it.'
+    )
+  kept: list[Line] = []
+  rejected: list[Line] = []
+  ordered = sorted(segments, key=lambda s: (s.class_name, s.image_id, s.mask))
+  for segment in tqdm(ordered, desc='cutouts', disable=None):
+    pixels, reason = np.empty((0, 0, 4)), filters.why_not(segment)
+    if not reason:
+      try:
+        pixels = _cut_segment(segment, images, masks)
+        reason = filters.why_not_cutout(pixels)
+      except InputError as error:
+        reason = str(error)
+    if reason:
+      rejected.append({'mask': segment.mask, 'class': segment.class_name, 'reason': reason})
+      continue
+    file = Path(FOREGROUNDS) / segment.class_name / f'{Path(segment.mask).stem}.png'
+    (out / file).parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(out / file)
+    fill = round(float((pixels[..., 3] > 0).mean()), 4)
+    index, size = imagenet_index(segment.class_name), (pixels.shape[1], pixels.shape[0])
+    about = len(kept) + 1, str(file), segment.class_name, index, segment.image_id
+    facts = zip(_ABOUT, (*about, *size, fill), strict=True)
+    kept.append({**dict(facts), **segment.flags})
+  _write(out / REJECTED, ('mask', 'class', 'reason'), rejected)
+  reasons = Counter(_kind(str(entry['reason'])) for entry in rejected)
+  if not kept:
+    listed = ', '.join(f'{reason}: {count}' for reason, count in reasons.most_common())
+    raise InputError(
+      f'none of {len(segments)} segments became a cutout ({listed}); '
+      f'{out / REJECTED} has a line each.'
+    )
+  _write_sheets(out, kept)
+  _write(out / LIST, (*_ABOUT, *FLAGS), kept)
+  return Counter({'kept': len(kept), **reasons})
+
+
+def _cut_segment(segment: Segment, images: Path, masks: Path) -> np.ndarray:
+  files = [images / f'{segment.image_id}{suffix}' for suffix in SUFFIXES]
+  there = [file for file in files if file.is_file()]
+  if not there:
+    raise InputError(f'no image {images / segment.image_id} ({", ".join(SUFFIXES)})')
+  if not (masks / segment.mask).is_file():
+    raise InputError(f'no mask {masks / segment.mask}')
+  image, mask = (read_image(str(file), channels=3) for file in (there[0], masks / segment.mask))
+  return cut(image, mask.max(-1) > 0)
+
+
+def _kind(reason: str) -> str:
+  """Returns a reason without what differs from file to file."""
+  kinds = ('no mask', 'no image', 'unreadable image', 'mask of', 'mask fills')
+  own = 'too small' if ', below' in reason else reason
+  return next((kind for kind in kinds if reason.startswith(kind)), own)
+
+
+def _write_sheets(out: Path, entries: Sequence[Line]) -> None:
+  """Writes the contact sheets of the listed cutouts, by class, under their numbers and sizes."""
+  (out / SHEETS).mkdir(parents=True, exist_ok=True)
+  for name in sorted({str(entry['class']) for entry in entries}):
+    mine = [entry for entry in entries if entry['class'] == name]
+    for first in range(0, len(mine), THUMBNAILS * ROWS):
+      page = _sheet(out, mine[first : first + THUMBNAILS * ROWS])
+      page.save(out / SHEETS / f'{name}_{first // (THUMBNAILS * ROWS) + 1}.png')
+
+
+def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
+  rows = math.ceil(len(entries) / THUMBNAILS)
+  page = Image.new('RGB', (THUMBNAILS * SIDE, rows * (SIDE + CAPTION)), 'white')
+  draw, font = ImageDraw.Draw(page), ImageFont.load_default()
+  squares = (np.indices((SIDE, SIDE)) // _SQUARE).sum(0) % 2
+  ground = Image.fromarray(np.where(squares, _LIGHT, _DARK).astype(np.uint8)).convert('RGB')
+  for place, entry in enumerate(entries):
+    row, column = divmod(place, THUMBNAILS)
+    left, top = column * SIDE, row * (SIDE + CAPTION)
+    with opened(str(out / str(entry['file']))) as image:
+      small = image.convert('RGBA')
+    small.thumbnail((SIDE - 4, SIDE - 4))
+    page.paste(ground, (left, top))
+    page.paste(small, (left + (SIDE - small.width) // 2, top + (SIDE - small.height) // 2), small)
+    caption = f'{entry["number"]}  {entry["width"]}x{entry["height"]}'
+    draw.text((left + 2, top + SIDE + 1), caption, fill='black', font=font)
+  return page
+
+
+def prune(out: Path) -> int:
+  """Moves cutouts whose lines were deleted from the list to OUT/removed; returns how many."""
+  if not (out / LIST).is_file():
+    raise InputError(f'{out} holds no {LIST}; run the command `extract` first.')
+  with (out / LIST).open(newline='', encoding='utf-8') as lines:
+    listed = {row.get('file') for row in csv.DictReader(lines)}
+  present = {str(f.relative_to(out)) for f in (out / FOREGROUNDS).rglob('*.png')}
+  absent = sorted(str(file) for file in listed - present)
+  if not listed or absent:
+    wrong = f'lists {absent[0]!r}, which is not there' if absent else 'lists no cutout'
+    raise InputError(f'{out / LIST} {wrong}; delete whole lines only, and keep the first.')
+  for file in sorted(present - listed):
+    target = out / REMOVED / Path(file).relative_to(FOREGROUNDS)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    (out / file).rename(target)
+  return len(present - listed)
+
+
+def _write(path: Path, columns: Sequence[str], rows: Sequence[Line]) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  pd.DataFrame(rows, columns=columns).to_csv(path, index=False, lineterminator='\n')

@@ -1,0 +1,197 @@
+"""Pillow's arithmetic on 8-bit levels: affine warps, and one table of 256 entries a channel.
+
+Warps are Pillow's bit for bit where the matrix allows it. Output pixel (x, y) shows the input at
+(a·x' + b·y' + c, d·x' + e·y' + f) with x' = x + ½ and y' = y + ½; (a, b, c, d, e, f) is the `data`
+of `Image.transform(size, AFFINE, data)`. What lies outside the input is vacated.
+"""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+FIXED = 1 << 16
+"""Pillow's nearest warp counts coordinates in 65536ths of a pixel."""
+TABULATED = (
+  *('AutoContrast', 'Equalize', 'Invert', 'Posterize'),
+  *('Solarize', 'SolarizeAdd', 'Brightness', 'Contrast'),
+)
+
+
+def matrix(
+  name: jax.Array, names: tuple[str, ...], magnitude: jax.Array, height: int, width: int
+) -> jax.Array:
+  """Returns (a, b, c, d, e, f) float32 [6] of the warp `names[name]`.
+
+  Translations show what is `magnitude` pixels to the right or below; Rotate turns counterclockwise
+  about the image's centre, by degrees.
+  """
+  angle = -jnp.deg2rad(jnp.float32(magnitude))
+  cos, sin = jnp.cos(angle), jnp.sin(angle)
+  x, y = width / 2, height / 2
+  matrices = {
+    'ShearX': (1.0, magnitude, 0.0, 0.0, 1.0, 0.0),
+    'ShearY': (1.0, 0.0, 0.0, magnitude, 1.0, 0.0),
+    'TranslateX': (1.0, 0.0, magnitude, 0.0, 1.0, 0.0),
+    'TranslateY': (1.0, 0.0, 0.0, 0.0, 1.0, magnitude),
+    'Rotate': (cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y),
+  }
+  every = jnp.stack([jnp.stack([jnp.float32(x) for x in matrices[n]]) for n in names])
+  return every[name]
+
+
+def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns the warped levels, uint8 [H, W, C ≤ 4], and which pixels show the input, bool [H, W].
+
+  `data` is (a, b, c, d, e, f), float32 [6].
+  """
+  height, width, channels = levels.shape
+  a, b, c, d, e, f = data
+  x, y = jnp.arange(width)[None, :], jnp.arange(height)[:, None]
+  column = (_fixed(c + (a + b) / 2) + _fixed(a) * x + _fixed(b) * y) >> 16
+  row = (_fixed(f + (d + e) / 2) + _fixed(d) * x + _fixed(e) * y) >> 16
+  inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+  place = jnp.where(inside, row * width + column, 0)
+  warped = jnp.where(inside, _packed(levels).at[place].get(mode='promise_in_bounds'), 0)
+  return _unpacked(warped, channels).astype(levels.dtype), inside
+
+
+def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """See `nearest`; mixes the four neighbours of the place, truncated to a level.
+
+  Neighbours beyond the border are the border's pixels. Coordinates are float32, Pillow's are
+  float64: about one value in a thousand differs, by one level.
+  """
+  height, width, channels = levels.shape
+  a, b, c, d, e, f = data
+  x, y = jnp.arange(width)[None, :] + 0.5, jnp.arange(height)[:, None] + 0.5
+  column, row = a * x + b * y + c, d * x + e * y + f
+  inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+  left, top = jnp.floor(column - 0.5), jnp.floor(row - 0.5)
+  right_share, low_share = column - 0.5 - left, row - 0.5 - top
+  packed = _packed(levels)
+
+  def neighbour(down: int, right: int) -> jax.Array:
+    i = jnp.clip(top.astype(jnp.int32) + down, 0, height - 1)
+    j = jnp.clip(left.astype(jnp.int32) + right, 0, width - 1)
+    values = packed.at[i * width + j].get(mode='promise_in_bounds')
+    return _unpacked(values, channels).astype(jnp.float32)
+
+  def mixed(down: int) -> jax.Array:
+    first, second = neighbour(down, 0), neighbour(down, 1)
+    return first + (second - first) * right_share[..., None]
+
+  upper, lower = mixed(0), mixed(1)
+  warped = (upper + (lower - upper) * low_share[..., None]).astype(levels.dtype)
+  return jnp.where(inside[..., None], warped, 0), inside
+
+
+def _fixed(value: jax.Array) -> jax.Array:
+  return jnp.floor(value * FIXED + 0.5).astype(jnp.int32)
+
+
+def _packed(levels: jax.Array) -> jax.Array:
+  """Returns a pixel's channels in one int32, [H·W]: a gather then moves a pixel at once."""
+  shifts = 8 * jnp.arange(levels.shape[-1])
+  return (levels.astype(jnp.int32) << shifts[None, None, :]).sum(-1, dtype=jnp.int32).ravel()
+
+
+def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
+  return (packed[..., None] >> (8 * jnp.arange(channels))[None, None, :]) & 255
+
+
+def table(
+  name: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
+) -> jax.Array:
+  """Returns the table, uint8 [256, C], of the operation `names[name]`; those that are not among
+  `names` are not computed. AutoContrast, Equalize and Contrast depend on the levels [H, W, C]."""
+  level = jnp.broadcast_to(jnp.arange(256)[:, None], (256, levels.shape[-1]))
+  tables: dict[str, Callable[[], jax.Array]] = {
+    'Invert': lambda: 255 - level,
+    'Posterize': lambda: level & -(1 << (8 - magnitude.astype(jnp.int32))),
+    'Solarize': lambda: jnp.where(level < magnitude, level, 255 - level),
+    'SolarizeAdd': lambda: jnp.where(
+      level < 128, jnp.clip(level + magnitude.astype(jnp.int32), 0, 255), level
+    ),
+    'Brightness': lambda: blend(0, level, magnitude),
+    'Contrast': lambda: blend(_mean_grey(levels), level, magnitude),
+    'AutoContrast': lambda: _auto_contrast(levels, level),
+    'Equalize': lambda: equalize(levels),
+  }
+  branches = [functools.partial(_as_levels, tables[n]) for n in names]
+  return jax.lax.switch(name, branches)
+
+
+def _as_levels(made: Callable[[], jax.Array]) -> jax.Array:
+  return made().astype(jnp.uint8)
+
+
+def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:
+  """Returns `entries[levels[y, x, c], c]` for every value of an image [H, W, C]."""
+  channels = levels.shape[-1]
+  place = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
+  return entries.ravel().at[place].get(mode='promise_in_bounds')
+
+
+def blend(degenerate: jax.Array | int, levels: jax.Array, factor: jax.Array) -> jax.Array:
+  """Returns degenerate + factor·(levels − degenerate), truncated to a level in 0..255, int32."""
+  mixed = degenerate + factor * (levels.astype(jnp.int32) - degenerate).astype(jnp.float32)
+  return jnp.clip(mixed, 0, 255).astype(jnp.int32)
+
+
+def grey(levels: jax.Array) -> jax.Array:
+  """Returns Pillow's mode 'L', int32 [H, W, 1]: .299 R + .587 G + .114 B in 65536ths, rounded."""
+  levels = levels.astype(jnp.int32)
+  if levels.shape[-1] == 1:
+    return levels
+  weighted = levels * jnp.array([19595, 38470, 7471])[None, None, :]
+  return (weighted.sum(-1, keepdims=True) + 32768) >> 16
+
+
+def _mean_grey(levels: jax.Array) -> jax.Array:
+  pixels = levels.shape[0] * levels.shape[1]
+  return (2 * grey(levels).sum() + pixels) // (2 * pixels)
+
+
+def _auto_contrast(levels: jax.Array, level: jax.Array) -> jax.Array:
+  """Stretches each channel from its darkest and brightest level to 0 and 255."""
+  values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
+  low, high = values.min(0, keepdims=True), values.max(0, keepdims=True)
+  stretched = _quotient(255 * jnp.maximum(level - low, 0), high - low)
+  return jnp.where(high > low, jnp.minimum(stretched, 255), level)
+
+
+def equalize(levels: jax.Array) -> jax.Array:
+  """Returns the table that makes each channel's histogram flat, in Pillow's integers.
+
+  With h the histogram and s = ⌊(Σh − h of the brightest level that occurs) / 255⌋ it is
+  (⌊s/2⌋ + Σ_{j<i} h[j]) / s, rounded down; the identity where s = 0 or only one level occurs.
+  """
+  counts = histogram(levels)
+  level = jnp.arange(256)[:, None]
+  values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
+  last = jnp.take_along_axis(counts, values.max(0, keepdims=True), 0)
+  step = (len(values) - last) // 255
+  below = jnp.cumsum(counts, 0) - counts
+  flat = jnp.minimum(_quotient(step // 2 + below, step), 255)
+  return jnp.where(step > 0, flat, jnp.broadcast_to(level, counts.shape))
+
+
+def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+  """Returns numerator // max(denominator, 1) of integers ≥ 0, for quotients below 2^22.
+
+  A CPU divides several floats at a time, integers one by one. The remainder corrects the rounding.
+  """
+  denominator = jnp.maximum(denominator, 1)
+  quotient = (numerator.astype(jnp.float32) / denominator.astype(jnp.float32)).astype(jnp.int32)
+  remainder = numerator - quotient * denominator
+  return quotient + (remainder >= denominator) - (remainder < 0)
+
+
+def histogram(levels: jax.Array) -> jax.Array:
+  """Returns how often each level occurs in each channel, int32 [256, C]."""
+  channels = levels.shape[-1]
+  place = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
+  counts = jnp.zeros((256 * channels,), jnp.int32)
+  return counts.at[place.ravel()].add(1, mode='promise_in_bounds').reshape(256, channels)

@@ -1,0 +1,231 @@
+"""Objectives of groups of rows: CORAL, group DRO and IRM."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.core.registry import setting, word
+from robustness.objectives import Arrays, Minimised, Objective, State, Total
+from robustness.objectives.cross_entropy import cross_entropy
+
+DOMAIN_BED, DEEP = DISTANCES = ('domain_bed', 'deep_coral')
+EVERY, SAME_CLASSES = PAIRS = ('every', 'same_classes')
+SQUARED, UNBIASED = ESTIMATES = ('squared', 'unbiased')
+GROUP = 'class_group'
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupObjective(Objective):
+  """Base class of objectives of groups of rows; a training whose rows have more is refused, for
+  those beyond would have no weight.
+
+  Attributes:
+    count_key: the field that says how many groups there are; 0 of these are as many as the classes.
+    column: the column of the rows that says which environment or group a row is of, in
+      [0, how many); the augmentation `environment` adds 'environment', 'label' makes the classes
+      groups.
+  """
+
+  count_key: ClassVar[str] = 'environments'
+  column: str = setting('environment', 'the name of a column', bool)
+
+  @property
+  def columns(self) -> tuple[str, ...]:
+    return (self.column,)
+
+
+def group_rows(
+  column: jax.Array, groups: int, total: Total
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Returns which rows are of which group, float32 [B, groups] of 0 and 1, their counts, and
+  weights [B] by which all groups that are there count alike."""
+  member = jax.nn.one_hot(column, groups, dtype=jnp.float32)
+  count = total(member.sum(0))
+  present = (count > 0).sum()
+  return member, count, member @ (1 / (jnp.maximum(count, 1) * jnp.maximum(present, 1)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Coral(GroupObjective):
+  """Weighs environments alike and adds γ times the mean distance between their features.
+
+  With μ the mean and C the covariance (over n − 1) of the features of a set, the distance of two is
+  mean_j (μ_j − μ'_j)² + mean_jk (C_jk − C'_jk)². Sets of fewer than two rows are not compared. All
+  environments pass the network in one batch, whose statistics batch normalisation takes; DomainBed
+  passes each by itself, which takes away part of what is compared. The metric is
+  `feature_distance`, its mean over pairs.
+
+  Attributes:
+    environments: how many there are, at least 2.
+    penalty: γ ≥ 0 of the mean distance between two sets of features.
+    distance: 'domain_bed', the mean of the squared differences of the covariances plus that of the
+      means, as DomainBed and WILDS have it; or 'deep_coral', the sum of the former / 4d², without
+      means: a quarter of the former.
+    pairs: which sets are compared: 'every' two environments; or 'same_classes', the rows of each
+      environment k ≥ 1 with those of environment 0 whose class belongs to group k, so that classes
+      differ in neither. It needs the column 'class_group'.
+
+  Reference:
+    Sun and Saenko (2016), Deep CORAL, equation 1; Gulrajani and Lopez-Paz (2021), In Search of Lost
+    Domain Generalization.
+  """
+
+  name: ClassVar[str] = 'coral'
+  needs_features: ClassVar[bool] = True
+  environments: int = setting(2, 'at least 2', lambda x: x >= 2)
+  penalty: float = setting(1.0, '0 or more', lambda x: 0 <= x < float('inf'))
+  distance: str = word(DOMAIN_BED, DISTANCES)
+  pairs: str = word(EVERY, PAIRS)
+
+  @property
+  def columns(self) -> tuple[str, ...]:
+    return (self.column, *((GROUP,) if self.pairs == SAME_CLASSES else ()))
+
+  def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
+    losses = cross_entropy(outputs['logits'], batch['target'])
+    member, _, weights = group_rows(batch[self.column], self.environments, total)
+    sets, pairs = self._compared(member, batch)
+    features = outputs['features'].astype(jnp.float32)
+    if features.ndim == 3:
+      sets = jnp.repeat(sets, features.shape[1], 0)
+    distance = self._mean_distance(features.reshape(len(sets), -1), sets, pairs, total)
+    return losses + self.penalty * distance, weights, state, {'feature_distance': distance}
+
+  def _compared(self, member: jax.Array, batch: Arrays) -> tuple[jax.Array, np.ndarray]:
+    """Returns which rows are of which set, [B, sets] of 0 and 1, and the pairs of sets, [P, 2]."""
+    count = self.environments
+    if self.pairs == EVERY:
+      return member, np.stack(np.triu_indices(count, 1), 1)
+    own = jax.nn.one_hot(batch[GROUP], count, dtype=jnp.float32)[:, 1:]
+    clean = member[:, :1] * own
+    numbers = np.arange(count - 1)
+    return jnp.concatenate([member[:, 1:], clean], 1), np.stack([numbers, numbers + count - 1], 1)
+
+  def _mean_distance(
+    self, features: jax.Array, sets: jax.Array, pairs: np.ndarray, total: Total
+  ) -> jax.Array:
+    """Returns the mean over the pairs [P, 2] of sets, [N, S] of 0 and 1, with two rows or more; 0
+    without any."""
+    count, summed = total((sets.sum(0), sets.T @ features))
+    mean = summed / jnp.maximum(count, 1)[:, None]
+
+    def covariance(number: int) -> jax.Array:
+      centred = sets[:, number, None] * (features - mean[None, number])
+      return total(centred.T @ centred) / jnp.maximum(count[number] - 1, 1)
+
+    covariances = [covariance(number) for number in range(sets.shape[1])]
+    of_pairs = []
+    for first, second in pairs:
+      change = ((covariances[first] - covariances[second]) ** 2).mean()
+      shift = ((mean[first] - mean[second]) ** 2).mean()
+      of_pairs.append(change / 4 if self.distance == DEEP else change + shift)
+    distances, enough = jnp.stack(of_pairs), (count[pairs] >= 2).all(1)
+    return jnp.where(enough, distances, 0).sum() / jnp.maximum(enough.sum(), 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupDRO(GroupObjective):
+  """Weighs each group's mean loss ℓ_g by its share: q_g ← q_g·exp(η·ℓ_g) / Σ, loss Σ q_g·ℓ_g.
+
+  Shares move before they weigh, as in the released code. A group that a batch lacks keeps its
+  share (before normalisation); the loss is then the mean over the groups that are there, where the
+  released code counts the others as 0. Weights are q_g / (rows of the group), metrics
+  `worst_group_loss` and `largest_share`.
+
+  Attributes:
+    groups: how many there are; 0 takes the number of classes.
+    step_size: η of the shares' exponentiated gradient step, above 0.
+    label_smoothing: see `robustness.objectives.cross_entropy`.
+
+  Reference:
+    Sagawa et al. (2020), Distributionally Robust Neural Networks for Group Shifts, algorithm 1.
+  """
+
+  name: ClassVar[str] = 'group_dro'
+  count_key: ClassVar[str] = 'groups'
+  column: str = setting('label', 'the name of a column', bool)
+  groups: int = setting(0, '0 (the classes) or more', lambda x: x >= 0)
+  step_size: float = setting(0.01, 'above 0', lambda x: x > 0)
+  label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
+
+  def initial_state(self, num_classes: int) -> State:
+    """Returns equal shares of the groups, `share` float32 [groups]."""
+    count = self.groups or num_classes
+    return {'share': jnp.full((count,), 1 / count, jnp.float32)}
+
+  def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
+    losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
+    member = jax.nn.one_hot(batch[self.column], len(state['share']), dtype=jnp.float32)
+    count, summed = total((member.sum(0), (member * jax.lax.stop_gradient(losses)[:, None]).sum(0)))
+    mean = summed / jnp.maximum(count, 1)
+    share = state['share'] * jnp.exp(self.step_size * mean)
+    share = share / share.sum()
+    weights = member @ (share / jnp.maximum(count, 1))
+    metrics = {'worst_group_loss': mean.max(), 'largest_share': share.max()}
+    return losses, weights, {'share': share}, metrics
+
+
+@dataclasses.dataclass(frozen=True)
+class IRM(GroupObjective):
+  """Weighs environments alike and adds λ times the mean of their penalties.
+
+  The penalty of an environment is |d/dw mean_i CE(w·z_i, q_i)|² at w = 1, whose derivative is
+  mean_i Σ_c (p_ic − q_ic)·z_ic with p = softmax(z). Environments that a batch lacks do not count;
+  of several images of a row i is each. The state is `step`, the number of steps done; metrics are
+  `penalty` (its mean over environments) and `penalty_weight` (λ).
+
+  Attributes:
+    environments: how many there are.
+    penalty: λ ≥ 0.
+    anneal_steps: steps (micro-batches) before which λ is 1. The optimizer's moments are kept, where
+      DomainBed forgets them at that step.
+    estimate: 'squared', the square of an environment's mean derivative, as in the original code; or
+      'unbiased', the product of the means over examples of even and of odd example ids, as
+      DomainBed and WILDS do with places in the batch. It may be negative.
+    rescale: whether the whole loss is divided by λ where λ > 1, as in the original code.
+
+  Reference:
+    Arjovsky et al. (2019), Invariant Risk Minimization, equation IRMv1 and appendix D.
+  """
+
+  name: ClassVar[str] = 'irm'
+  environments: int = setting(2, 'at least 1', lambda x: x >= 1)
+  penalty: float = setting(100.0, '0 or more', lambda x: x >= 0)
+  anneal_steps: int = setting(500, '0 or more', lambda x: x >= 0)
+  estimate: str = word(SQUARED, ESTIMATES)
+  rescale: bool = False
+
+  def initial_state(self, num_classes: int) -> State:
+    """Returns `step`, int32 []."""
+    return {'step': jnp.zeros((), jnp.int32)}
+
+  def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
+    logits = outputs['logits'].astype(jnp.float32)
+    losses = cross_entropy(logits, batch['target'])
+    member, count, weights = group_rows(batch[self.column], self.environments, total)
+    target = jnp.expand_dims(batch['target'], tuple(range(1, logits.ndim - 1)))
+    slope = ((jax.nn.softmax(logits) - target) * logits).sum(-1).reshape(len(losses), -1).mean(1)
+    penalties = self._penalties(slope, member, batch['example_id'] % 2, total)
+    present = count > 0
+    penalty = jnp.where(present, penalties, 0).sum() / jnp.maximum(present.sum(), 1)
+    weight = jnp.where(state['step'] < self.anneal_steps, 1.0, self.penalty)
+    scale = jnp.maximum(weight, 1) if self.rescale else 1.0
+    metrics = {'penalty': penalty, 'penalty_weight': weight}
+    minimised = (losses + weight * penalty) / scale
+    return minimised, weights, {'step': state['step'] + 1}, metrics
+
+  def _penalties(
+    self, slope: jax.Array, member: jax.Array, parity: jax.Array, total: Total
+  ) -> jax.Array:
+    """Returns each environment's penalty, [environments]."""
+    groups = [member * (parity == k)[:, None] for k in (0, 1)]
+    if self.estimate == SQUARED:
+      groups = [member, member]
+    means = []
+    for group in groups:
+      summed, count = total(((slope[:, None] * group).sum(0), group.sum(0)))
+      means.append(summed / jnp.maximum(count, 1))
+    return means[0] * means[1]

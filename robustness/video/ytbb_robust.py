@@ -1,0 +1,158 @@
+"""YTBB-Robust as released: annotations of anchors and pairs, which become neighbor sets here.
+
+A folder holds `anchor_labels.json` and `pmk_labels.json`, {"labels": [name], "annotations":
+[{"key", "notes", "labels": [position of a name]}]}, `ytbb_robustness_test_anchors_full.csv` with
+the header `ytid,time_ms,label`, and `ytbb_class_index.json`, {class: name}. The key of an anchor is
+the path of its frame, that of a pair `<anchor>,<frame>`; the last two components of a path count,
+`<ytid>_<ms>/frame-<number>.jpg`. Of several annotations of one key the last counts.
+
+Rules of the authors' loader:
+
+* an anchor is good if it is marked `good` and neither `bad` nor `unsure`;
+* a pair is kept if it is marked `similar` and with none of `PROBLEMS`; a pair that is marked
+  `bad-anchor` drops its anchor with all pairs;
+* an anchor's classes are those marked, and the class of the CSV, whose numbers 22 and 23 are
+  exchanged against the class index. Frames of its pairs have the anchor's.
+
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, appendix B.
+"""
+
+from __future__ import annotations
+
+import csv
+import pathlib
+from collections.abc import Mapping
+
+from robustness.core import json_files
+from robustness.core.errors import InputError
+
+ANCHORS, PAIRS = 'anchor_labels.json', 'pmk_labels.json'
+VIDEOS = 'ytbb_videos'
+"""The folder of frames, beside the annotations or their folder `metadata`."""
+CLASSES, CSV = 'ytbb_class_index.json', 'ytbb_robustness_test_anchors_full.csv'
+FILES = (ANCHORS, PAIRS, CSV, CLASSES)
+GOOD, NOT_GOOD = 'good', frozenset({'unsure', 'bad'})
+SIMILAR, BAD_ANCHOR = 'similar', 'bad-anchor'
+PROBLEMS = frozenset(
+  {
+    'dissimilar',
+    'problematic',
+    'incorrect',
+    'dont know',
+    'deformation',
+    'background-change',
+    'occlusion-increased',
+    'blur-increase',
+    BAD_ANCHOR,
+  }
+)
+EXCHANGED = {22: 23, 23: 22}
+"""Classes of the CSV by those of the class index."""
+
+_ANNOTATIONS = {'labels': [str], 'annotations': [{'key': str, 'labels': [int]}]}
+_ADVICE = 'Give the folder of YTBB-Robust as it was released.'
+
+
+def is_release(folder: pathlib.Path) -> bool:
+  """Says whether a folder holds annotations in place of neighbor sets."""
+  return any((folder / name).is_file() for name in (ANCHORS, PAIRS))
+
+
+def read(
+  folder: pathlib.Path, reviewed: bool = True
+) -> tuple[dict[str, list[str]], dict[str, list[int]], tuple[str, ...]]:
+  """Returns {anchor: [neighbors]}, {anchor: [classes]} and the names of the classes.
+
+  Args:
+    folder: holds the four files.
+    reviewed: keeps good anchors and the pairs that passed the review; False keeps all of both.
+
+  Raises:
+    InputError: a file is missing, cut short or of another release, a key that is no path of a
+      frame, or an anchor that the CSV lacks.
+  """
+  missing = [name for name in FILES if not (folder / name).is_file()]
+  if missing:
+    raise InputError(
+      f'{folder} looks like YTBB-Robust, and {" and ".join(missing)} '
+      f'{"is" if len(missing) == 1 else "are"} missing: the release has {", ".join(FILES)}.'
+    )
+  index = json_files.read(folder / CLASSES, {str: str}, _ADVICE)
+  if set(index) != set(map(str, range(len(index)))):
+    raise InputError(f'{folder / CLASSES} does not number its classes 0..{len(index) - 1}.')
+  names = tuple(index[str(number)] for number in range(len(index)))
+  marks = _annotations(folder / ANCHORS, GOOD)
+  pairs = _annotations(folder / PAIRS, SIMILAR)
+  classes = _csv_classes(folder / CSV, len(names))
+  sets: dict[str, list[str]] = {}
+  labels: dict[str, list[int]] = {}
+  for key, marked in marks.items():
+    anchor = _frame(key, folder / ANCHORS)
+    if reviewed and not (GOOD in marked and not marked & NOT_GOOD):
+      continue
+    video = anchor.partition('/')[0]
+    if video not in classes:
+      raise InputError(f'{folder / CSV} has no row for the anchor {anchor!r} of {ANCHORS}.')
+    own = {names.index(mark) for mark in marked if mark in names} | {classes[video]}
+    sets[anchor], labels[anchor] = [], sorted(own)
+  dropped = set()
+  for key, marked in pairs.items():
+    halves = key.split(',')
+    if len(halves) != 2:
+      raise InputError(f"{folder / PAIRS} has the key {key!r}; a pair's is '<anchor>,<frame>'.")
+    anchor, frame = (_frame(half, folder / PAIRS) for half in halves)
+    if anchor not in sets or frame == anchor:
+      continue
+    if reviewed and BAD_ANCHOR in marked:
+      dropped.add(anchor)
+    if not reviewed or (SIMILAR in marked and not marked & PROBLEMS):
+      sets[anchor].append(frame)
+  for anchor in dropped:
+    del sets[anchor], labels[anchor]
+  return sets, labels, names
+
+
+def _annotations(path: pathlib.Path, needed: str) -> dict[str, frozenset[str]]:
+  """Returns what each key is marked with, of several annotations the last."""
+  document = json_files.read(path, _ANNOTATIONS, _ADVICE)
+  names = document['labels']
+  if needed not in names:
+    raise InputError(f'{path} has no label {needed!r}, but: {", ".join(names)}. {_ADVICE}')
+  marked: dict[str, frozenset[str]] = {}
+  for entry in document['annotations']:
+    beyond = [number for number in entry['labels'] if not 0 <= number < len(names)]
+    if beyond:
+      raise InputError(
+        f'{path} marks {entry["key"]!r} with label {beyond[0]}; it has {len(names)} labels, 0..'
+        f'{len(names) - 1}.'
+      )
+    marked[entry['key']] = frozenset(names[number] for number in entry['labels'])
+  return marked
+
+
+def _frame(key: str, path: pathlib.Path) -> str:
+  """Returns the last two components of a path, `<ytid>_<ms>/frame-<number>.jpg`."""
+  parts = pathlib.PurePosixPath(key).parts[-2:]
+  if len(parts) != 2:
+    raise InputError(f"{path} has the key {key!r}; a frame's ends in <video>/<frame>.jpg.")
+  return '/'.join(parts)
+
+
+def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
+  """Returns the class of each anchor's video, by the class index."""
+  with path.open(newline='', encoding='utf-8') as file:
+    rows = csv.DictReader(file)
+    if rows.fieldnames != ['ytid', 'time_ms', 'label']:
+      raise InputError(
+        f'{path} begins with {rows.fieldnames}; the header of the release is ytid,time_ms,label.'
+      )
+    classes = {}
+    for row in rows:
+      label = row['label'] or ''
+      if not label.isdecimal() or int(label) >= count:
+        raise InputError(
+          f'{path}, line {rows.line_num}: label {label!r} is none of the {count} classes, 0..'
+          f'{count - 1}; the file may be cut short.'
+        )
+      classes[f'{row["ytid"]}_{row["time_ms"]}'] = EXCHANGED.get(int(label), int(label))
+  return classes

@@ -1,0 +1,226 @@
+"""Every notebook installs, makes a run in any folder, and draws a finished one."""
+
+import json
+import re
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from colabs import address
+from configs import video_pm_k
+from robustness.config.defaults import default_config
+from robustness.present import headlines
+from robustness.results import Results
+from tests import installation
+from tests.end_to_end import runs
+from tests.table_rows import estimate
+from tests.video.rescoring_test import saved
+
+ROOT = installation.ROOT
+
+
+def read(name):
+  """Returns the notebook `colabs/<name>.ipynb`."""
+  return nbformat.read(ROOT / 'colabs' / f'{name}.ipynb', as_version=4)
+
+
+def tagged(notebook, tag):
+  """Returns the only cell with a tag."""
+  (cell,) = (c for c in notebook.cells if tag in c.metadata.get('tags', []))
+  return cell
+
+
+def executed(name, installed, folder, workdir=None):
+  """Runs a notebook in a folder as it stands, but for the cell that installs.
+
+  It draws the finished run in `workdir`, or makes one. Returns the outputs of each cell with code.
+  """
+  notebook = read(name)
+  tagged(notebook, 'install').source = 'import robustness\nprint(robustness.__file__)'
+  if workdir:
+    tagged(notebook, 'parameters').source = f'WORKDIR = {str(workdir)!r}'
+  client = NotebookClient(notebook, timeout=300, kernel_name='python3')
+  client.execute(cwd=str(folder), env=installation.environment(installed))
+  cells = [cell.outputs for cell in notebook.cells if cell.cell_type == 'code']
+  assert printed(cells[:1]).strip() == str(installed / 'site/robustness/__init__.py')
+  return cells
+
+
+def drawn_run(name, installed, workdir, folder):
+  """Runs a notebook in a folder on a finished run, which stays as it is."""
+  before = (workdir / 'results.json').stat()
+  folder.mkdir()
+  cells = executed(name, installed, folder, workdir)
+  assert (workdir / 'results.json').stat().st_mtime_ns == before.st_mtime_ns
+  assert [path.name for path in folder.iterdir()] == ['mine.py']
+  return cells
+
+
+def printed(cells):
+  """Returns all that was printed."""
+  return ''.join(o.text for outputs in cells for o in outputs if o.output_type == 'stream')
+
+
+def pictures(cells):
+  """Returns the outputs that are pictures."""
+  return [o for outputs in cells for o in outputs if 'image/png' in o.get('data', {})]
+
+
+def workdir_of(name):
+  """Returns the folder in which a notebook makes its run."""
+  text = '\n'.join(cell.source for cell in read(name).cells)
+  (folder,) = re.findall(r"^  WORKDIR = '(\w+)'$", text, re.MULTILINE)
+  return folder
+
+
+CONFIGS = {
+  **{n: n for n in ('attack_error', 'battery', 'corruption_error', 'fourier_heatmap', 'si_score')},
+  'systematic': 'systematic_corruptions',
+  'tradeoff': 'tradeoff',
+  'video_pm_k': 'video_pm_k',
+}
+"""The config that each notebook runs."""
+
+
+def test_every_notebook_is_here():
+  stored = (ROOT / 'colabs').glob('*.ipynb')
+  assert sorted(CONFIGS) == sorted(path.stem for path in stored)
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_it_has_the_badge_the_install_cell_and_the_command_and_no_outputs(name):
+  path = ROOT / 'colabs' / f'{name}.ipynb'
+  stored = json.loads(path.read_text(encoding='utf-8'))
+  assert stored == address.with_address(stored, name, address.repository())
+  cells = read(name).cells
+  assert cells[1] == tagged(read(name), 'install')
+  text = '\n'.join(cell.source for cell in cells)
+  assert f'robustness {CONFIGS[name]} --workdir={workdir_of(name)}' in text
+  assert f"load_config('{CONFIGS[name]}')" in text
+  assert not [c for c in cells if c.get('outputs') or c.get('execution_count')]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', CONFIGS)
+def test_in_an_empty_folder_it_makes_a_run_and_draws_it(name, installed, tmp_path):
+  cells = executed(name, installed, tmp_path)
+  assert pictures(cells[-1:]), 'it ends with a picture'
+  workdir = tmp_path / workdir_of(name)
+  labels = {entry['label'] for entry in Results.read(workdir).classifier}
+  assert labels == {'whole', 'centre'} if name == 'si_score' else 'mine' in labels
+  text = printed(cells)
+  assert 'images/s' in text, 'the progress of the run'
+  assert 'warning' not in text.lower()
+  drawn = len(list((workdir / 'figures').glob('*.png')))
+  own = name != 'battery'  # which shows the overview of the run, the others a picture of their own
+  assert len(pictures(cells)) >= drawn + own
+
+
+@pytest.mark.slow
+def test_a_folder_without_a_run_is_told(installed, tmp_path):
+  with pytest.raises(CellExecutionError, match='no results.json in .*give the working directory'):
+    executed('tradeoff', installed, tmp_path, tmp_path / 'nothing')
+
+
+def of_digits(name, labels=('natural', 'gaussian'), **study):
+  """Returns what makes a config of untrained networks on digits in a folder."""
+  changes = {f'study.{key}': value for key, value in study.items()}
+
+  def config(folder):
+    return runs.shrunk(name, 'digits', {**runs.save_networks(folder, labels), **changes})
+
+  return config
+
+
+def of_places(folder):
+  """Two linear classifiers on 3 × 3 places of drawn objects."""
+  config = default_config('si_score', labels=('first', 'second'))
+  config.data.source, config.data.num_images, config.data.canvas = 'drawn_scenes', 4, 64
+  config.study.factor, config.study.cells = 'grid', 3
+  config.batch_size, config.views_per_step = 4, 9
+  for seed, classifier in enumerate(config.classifiers.values()):
+    classifier.name = runs.linear_network(folder / f'mine{seed}.py', seed)
+  return config
+
+
+def of_environments(folder):
+  config = runs.shrunk('systematic_corruptions', 'digits', {'study.samples': 100})
+  config.study.environments = ('gaussian_noise', 'contrast')
+  config.study.severities = (5,)
+  config.data.random_class_groups = 2
+  for classifier in config.classifiers.values():
+    classifier.augment.environment.transforms = config.study.environments
+  return config
+
+
+def of_predictions(folder):
+  config = video_pm_k.get_config('predictions')
+  config.predictions, config.metadata = str(saved(folder)), str(folder / 'sets')
+  return config
+
+
+def of_two_tasks(folder):
+  fog = {'corruptions': ('fog',), 'severities': (5,)}
+  corrupted = {f'battery.corruptions.study.{key}': value for key, value in fog.items()}
+  parts = {'battery.parts': ('clean', 'corruptions')}
+  return runs.shrunk('battery', 'digits', {**parts, **corrupted, **runs.save_networks(folder)})
+
+
+SOME = ('gaussian_noise', 'contrast', 'brightness', 'fog')
+DRAWN = {
+  'attack_error': (
+    of_digits('attack_error', ('natural', 'adversarial'), attacks=('fgsm',)),
+    ('attack_error', 'adversarial, fgsm at 0.05: turns', 'of 2'),
+  ),
+  'corruption_error': (
+    of_digits('corruption_error', corruptions=('gaussian_noise', 'brightness'), severities=(1, 5)),
+    ('frost: not shown', 'gaussian natural', 'right under all,'),
+  ),
+  'fourier_heatmap': (None, ('clean_error', 'gaussian: clean error')),
+  'si_score': (of_places, ('balanced_accuracy', 'gap', 'of 9 places differ', 'second: accuracy ')),
+  'systematic': (
+    of_environments,
+    ('unseen_gain', 'erm, b of the first classifier, by cell: ρ', 'clean, contr'),
+  ),
+  'tradeoff': (
+    of_digits('tradeoff', corruptions=SOME, severities=(5,)),
+    ('slope_over_corruptions', 'student', 'gaussian_noise       median'),
+  ),
+  'video_pm_k': (of_predictions, ('pm-1 {1:.4f}', 'pm-2 {2:.4f}')),
+}
+"""By notebook, what it draws (None: the default experiment) and what it says."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', DRAWN)
+def test_it_draws_a_finished_run(name, installed, tmp_path, request):
+  config, phrases = DRAWN[name]
+  workdir = tmp_path / 'run' if config else request.getfixturevalue('finished')
+  values = {}
+  if config:
+    table = runs.run(config(tmp_path), workdir).table
+    if name == 'video_pm_k':
+      values = {k: estimate(table, 'one', 'accuracy_pm_k', k=k).value for k in (1, 2)}
+  cells = drawn_run(name, installed, workdir, tmp_path / 'drawn')
+  assert len(pictures(cells)) == len(list((workdir / 'figures').glob('*.png'))) + 1
+  text = printed(cells)
+  for phrase in phrases:
+    assert (phrase.format(0, *values.values()) if values else phrase) in text, phrase
+  assert 'pm-5' not in text, 'the sets reach two frames'
+
+
+@pytest.mark.slow
+def test_it_draws_a_finished_battery(installed, tmp_path):
+  workdir = tmp_path / 'run'
+  results = runs.run(of_two_tasks(tmp_path), workdir)
+  cells = drawn_run('battery', installed, workdir, tmp_path / 'drawn')
+  assert len(pictures(cells)) == len(list(workdir.glob('figures/overview_*.png')))
+  text = printed(cells)
+  assert 'clean: accuracy on 24 images' in text and 'corruptions: corruption_error' in text
+  outputs = [o.get('data', {}) for cell in cells for o in cell]
+  table, worst, *_ = [data['text/markdown'] for data in outputs if 'text/markdown' in data]
+  for row in headlines.table(results.by_part).rows:
+    assert '| ' + ' | '.join(map(str, row)) + ' |' in table
+  assert 'Of all parts natural is worst in' in worst

@@ -1,0 +1,38 @@
+"""Commands in processes of their own: what they print, and with which status they end."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def environment(**variables: str) -> dict[str, str]:
+  """As of the tests, without this process's devices, and on the processor alone."""
+  kept = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
+  return {**kept, 'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1', **variables}
+
+
+def start(*command: str, cwd: pathlib.Path = ROOT, **variables: str) -> subprocess.Popen[str]:
+  """Starts a command with some variables of the environment; its two streams are one."""
+  printed = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT, 'text': True}
+  return subprocess.Popen(command, cwd=cwd, env=environment(**variables), **printed)
+
+
+def output_of(
+  *command: str | os.PathLike[str], status: int = 0, timeout: float = 600, **options
+) -> str:
+  """Runs a command to its end as `start` does; returns what it printed."""
+  process = start(*map(str, command), **options)
+  try:
+    output, _ = process.communicate(timeout=timeout)
+  finally:
+    process.kill()
+  assert process.returncode == status, output
+  return output
+
+
+def python(*arguments: str | os.PathLike[str], **options) -> str:
+  """Runs Python as `output_of` does."""
+  return output_of(sys.executable, *arguments, **options)

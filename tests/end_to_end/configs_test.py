@@ -1,0 +1,276 @@
+"""Configs of configs/, made small: what each run leaves, run again, run otherwise."""
+
+import logging
+import pathlib
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from configs.fourier_table import get_config
+from robustness.augment.cutout_and_noise import Cutout
+from robustness.augment.flip_and_crop import Crop
+from robustness.config import experiment
+from robustness.core.errors import InputError
+from robustness.estimates.table import facets_of, select
+from robustness.present import headlines
+from robustness.results import Results
+from robustness.training import loop
+from tests.end_to_end import runs
+from tests.refusals import refused
+from tests.table_rows import estimate
+
+LEFT = 'config.json environment.json log.jsonl results.json results.npz results.csv report.html'
+
+
+def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> None:
+  """What every run leaves."""
+  assert all((workdir / name).stat().st_size > 0 for name in LEFT.split())
+  assert ('train/loss' in (workdir / 'log.jsonl').read_text()) == trained
+  assert runs.shard_times(workdir)
+  pictures = sorted((workdir / 'figures').glob('*.png'))
+  assert pictures and all(p.read_bytes().startswith(b'\x89PNG') for p in pictures)
+  page = (workdir / 'report.html').read_text()
+  assert not re.search(r'(src|href)\s*=\s*["\']?(https?:)?//|@import|url\(\s*["\']?http', page)
+  assert page.count('data:image/png;base64,') == len(pictures)
+  pd.testing.assert_frame_equal(Results.read(workdir).table, results.table)
+  whole = results.table[results.table[facets_of(results.table)].isna().all(axis=1)]
+  assert len(whole) and set(whole.n) == {24} and (whole.method != '').all()
+  assert (whole.low.le(whole.value) & whole.value.le(whole.high)).all()
+
+
+def check_maps(results: Results, _: pathlib.Path) -> None:
+  """Errors of every classifier at the 13 distinct frequencies of a window of 5 × 5."""
+  errors = select(results.table, 'error', frequency_y=..., frequency_x=...)
+  assert len(errors) == 13 * len(results.prefixes) and set(errors.n) == {24}
+  assert (errors.low.between(0, errors.value) & errors.high.between(errors.value, 1)).all()
+
+
+def check_pair(results: Results, workdir: pathlib.Path) -> None:
+  check_maps(results, workdir)
+  errors = select(results.table, 'error', None, frequency_y=..., frequency_x=...)
+  first, second, difference = np.split(errors.value.to_numpy(), 3)
+  np.testing.assert_allclose(difference, second - first, atol=1e-12)
+
+
+def check_digits(results: Results, workdir: pathlib.Path) -> None:
+  """Trained networks, loaded again, give the same findings."""
+  check_maps(results, workdir)
+  assert list(results.prefixes) == ['natural', 'gaussian']
+  differences = select(results.table, 'error', 'natural', frequency_y=..., frequency_x=...)
+  assert set(differences.classifier) == {'gaussian'} and differences.p.notna().all()
+  changes = select(results.table, 'layer_change', layer=..., frequency_y=..., frequency_x=...)
+  assert len(changes[changes.layer == 'stage1']) == 2 * 13
+  weights = runs.trained(workdir, results.prefixes)
+  config = runs.shrunk('fourier_heatmap', 'digits', {'study.layers': ('stages',), **weights})
+  runs.run(config, workdir.with_name('loaded'))
+  runs.assert_same_findings(workdir, workdir.with_name('loaded'))
+
+
+def check_accuracies(results: Results, _: pathlib.Path) -> None:
+  top1, top5 = (estimate(results.table, *results.labels, f'top{k}_accuracy').value for k in (1, 5))
+  assert 0 <= top1 <= top5 <= 1
+
+
+def check_learnt(results: Results, workdir: pathlib.Path) -> None:
+  check_accuracies(results, workdir)
+  accuracy = estimate(results.table, *results.labels, 'top1_accuracy').value
+  assert accuracy > 0.4, '60 steps on digits; chance is 0.1'
+
+
+def check_repeats(config, workdir, other, monkeypatch):
+  """The same workdir again computes nothing; another cut of the work gives equal answers."""
+  named = ('results.json', 'results.csv', 'results.npz')
+  files = {name: (workdir / name).read_bytes() for name in named}
+  times = runs.shard_times(workdir)
+
+  with monkeypatch.context() as patched:
+    patched.setattr(loop, '_Run', None)  # no training step can be made
+    runs.run(config, workdir)
+  assert runs.shard_times(workdir) == times
+  assert files == {name: (workdir / name).read_bytes() for name in files}
+  config.update_from_flattened_dict({'batch_size': 16, 'views_per_step': 3})
+  runs.run(config, other)
+  runs.assert_same_findings(workdir, other)
+  assert len(runs.shard_times(other)) != len(times)
+
+
+LONGER = {'steps': 60, 'batch_size': 64, 'log_every_steps': 20, 'checkpoint_every_steps': 20}
+CONFIGS: dict[str, tuple[dict[str, Any], bool, Any]] = {
+  'fourier_heatmap:digits': ({'study.layers': ('stages',)}, True, check_digits),
+  'fourier_heatmap:cifar10': ({'study.window': 5}, True, check_maps),
+  'fourier_heatmap:cifar10_pair': ({}, False, check_pair),
+  'accuracy:': ({}, True, check_accuracies),
+  'train:digits': ({'training': LONGER}, True, check_learnt),
+  'train:cifar10': ({'training.steps': 2, 'training.batch_size': 8}, False, check_accuracies),
+}
+"""By config and variant: what is changed, whether it is repeated, and what else is checked."""
+
+
+@pytest.mark.usefixtures('shallow_resnet')
+@pytest.mark.parametrize(
+  'name', [n if n == 'accuracy:' else pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS]
+)
+def test_a_run_of_the_config(name, tmp_path, monkeypatch, request):
+  changes, repeated, check = CONFIGS[name]
+  file, _, variant = name.partition(':')
+  trained = file == 'train' or variant == 'digits'
+  network = 'resnet20' if 'cifar10' in variant else 'small_cnn'
+  given = dict(changes)
+  if 'cifar10' in variant:
+    given['data.data_dir'] = str(request.getfixturevalue('cifar10_dir'))
+  if variant == 'cifar10_pair':
+    given |= runs.save_networks(tmp_path, ('first', 'second'), network)
+  elif not trained:
+    given['classifier.weights'] = runs.save_weights(tmp_path / 'one.safetensors', network)
+  config = runs.shrunk(file, variant, given)
+  results = runs.run(config, tmp_path / 'first')
+  check_workdir(tmp_path / 'first', results, trained)
+  check(results, tmp_path / 'first')
+  assert results.settings.get('norm', 4.0) == (8.0 if name == 'fourier_heatmap:digits' else 4.0)
+  if repeated:
+    check_repeats(config, tmp_path / 'first', tmp_path / 'second', monkeypatch)
+
+
+@pytest.mark.slow
+def test_calibration_of_a_run_and_of_its_own_records(tmp_path):
+  small = {'corruptions': ('fog', 'contrast'), 'severities': (5,), 'resamples': 50}
+  changes = {**runs.save_networks(tmp_path), 'study': small}
+  results = runs.run(runs.shrunk('calibration', 'digits', changes), tmp_path / 'run')
+  stems = {path.stem for path in (tmp_path / 'run' / 'figures').iterdir()}
+  assert {'reliability', 'ece_corruption'} <= stems
+  assert any(stem.startswith('selective_error') for stem in stems)
+  again = runs.shrunk('calibration', 'workdir', {'predictions': str(tmp_path / 'run')})
+  again.study.resamples = 50
+  from_records = runs.run(again, tmp_path / 'again')
+  assert from_records.settings['of']['name'] == 'calibration'
+  scored = results.table[results.table['class'].isna()].drop(columns='class')
+  pd.testing.assert_frame_equal(from_records.table, scored)
+  assert estimate(results.table, 'natural', 'ece', view='clean').n == 24
+  (tmp_path / 'run' / 'results.json').unlink()
+  refused('not finished', runs.run, again, tmp_path / 'third')
+
+
+FIRST = ('clean', 'corruptions', 'calibration')
+FOG = {'corruptions': ('fog',), 'severities': (5,)}
+OF_FOG = {
+  'battery': {
+    'parts': FIRST,
+    'corruptions.study': FOG,
+    'calibration.study': {**FOG, 'resamples': 20},
+    'attack.study.steps': 1,
+  }
+}
+
+
+def recordings(workdir: pathlib.Path) -> set[str]:
+  return {path.parent.parent.name for path in workdir.glob('records/*/*/header.json')}
+
+
+@pytest.mark.slow
+def test_a_battery_of_a_network_and_a_callable(tmp_path):
+  """Tasks that share a recording; resumed with a further task."""
+  config = runs.shrunk('battery', 'digits', OF_FOG)
+  runs.wrap_second(config, tmp_path)
+  workdir = tmp_path / 'run'
+  results = runs.run(config, workdir)
+  rows = {row[0]: row[1:] for row in headlines.table(results.by_part).rows}
+  assert {name.partition(':')[0] for name in rows} == set(FIRST)
+  first, second, difference, *_ = rows['clean: top-1 accuracy (%)']
+  assert first.removeprefix('worst: ') == second.removeprefix('worst: '), 'the same network'
+  assert difference.startswith('0 (')
+  assert len(recordings(workdir)) == 2, 'calibration is of the records of the corruptions'
+  assert (workdir / 'figures' / 'overview_share_lower.png').stat().st_size > 0
+  single = {name: Results.read(workdir / 'parts' / name).table for name in FIRST}
+  assert results.table.part.value_counts().to_dict() == {n: len(t) for n, t in single.items()}
+
+  before = runs.shard_times(workdir)
+  config.battery.parts = (*FIRST, 'attack')
+  further = runs.run(config, workdir)
+  assert before.items() <= runs.shard_times(workdir).items()
+  attacked = headlines.table(further.by_part).rows[-1]
+  assert attacked[0].startswith('attack: ') and attacked[1] and not attacked[2]
+  assert further.tables['left out'].rows[0][:2] == ['attack', 'gaussian']
+
+
+@pytest.mark.parametrize('variant', ['digits', 'cifar10', 'imagenet'])
+def test_every_battery_is_valid_and_names_unknown_tasks(variant):
+  config = runs.shrunk('battery', variant)
+  checked = experiment.from_config(config.to_dict())
+  assert list(checked.measurements)[:2] == ['clean', 'corruptions']
+  config.battery.parts = ('clean', 'corruption')
+  with pytest.raises(InputError, match="names 'corruption'; did you mean 'corruptions' or 'calib"):
+    experiment.from_config(config.to_dict())
+
+
+def test_a_mistake_in_a_tasks_own_rows_names_its_section(tmp_path):
+  config = runs.shrunk('battery', 'digits', {'battery.parts': ('clean', 'neighbors')})
+  runs.wrap_second(config, tmp_path)
+  config.battery.neighbors.data.num_images = 100_000
+  message = r'config\.battery\.neighbors\.data\.num_images is 100000; it must be at most'
+  refused(message, runs.run, config, tmp_path / 'run')
+
+
+CORRUPTIONS = ('shot_noise', 'contrast', 'brightness')
+
+
+@pytest.mark.slow
+def test_the_fourier_table_of_digits(tmp_path, monkeypatch, caplog):
+  own = {'errors.study.corruptions': CORRUPTIONS, 'tradeoff.study.corruptions': CORRUPTIONS}
+  changes = {'battery': {**own, 'heat_maps': {'study.window': 3, 'data.num_images': 8}}}
+  config = runs.shrunk('fourier_table', changes=changes)
+  for label in ('adversarial', 'low_pass', 'high_pass'):
+    del config.classifiers[label]
+  workdir = tmp_path / 'run'
+  with caplog.at_level(logging.INFO):
+    results = runs.run(config, workdir)
+  assert any(line.startswith('top-1 error on clean images (%) ') for line in caplog.messages)
+
+  parts = {name: Results.read(workdir / 'parts' / name) for name in config.battery.parts}
+  assert list(parts) == ['errors', 'tradeoff', 'heat_maps']
+  assert estimate(parts['heat_maps'].table, 'natural', 'clean_error').n == 8
+  for name, part in parts.items():
+    of_part = results.table[results.table.part == name]
+    np.testing.assert_array_equal(of_part.value, part.table.value)
+    assert (workdir / 'parts' / name / 'report.html').stat().st_size > 0
+  assert len(Results.read(workdir).tables['table 3'].rows) == 1 + len(CORRUPTIONS)
+  printed = results.table[results.table['source'] == 'published']
+  assert printed.part.isna().all() and set(printed.classifier) >= {'natural', 'gaussian'}
+  page = (workdir / 'report.html').read_text()
+  pictures = len(list(workdir.glob('**/figures/*.png')))
+  assert page.count('data:image/png;base64,') == pictures, 'one report has all figures'
+
+  assert len(recordings(workdir)) == 2, 'errors and trade-off are of the same records'
+  change, difference = (
+    estimate(parts[part].table, 'gaussian', quantity, 'natural', corruption='contrast').value
+    for part, quantity in (('tradeoff', 'accuracy'), ('errors', 'error'))
+  )
+  assert change == pytest.approx(-difference)
+  before = runs.shard_times(workdir)
+  monkeypatch.setattr(loop, '_Run', None)  # no training step can be made
+  config.battery.parts = ('tradeoff',)
+  alone = runs.run(config, workdir)
+  assert runs.shard_times(workdir) == before
+  np.testing.assert_array_equal(alone.table.value, parts['tradeoff'].table.value)
+
+
+def test_every_fourier_table_is_valid():
+  for variant in ('digits', 'small', 'cifar10', 'cifar10_c', 'full', 'imagenet'):
+    checked = experiment.from_config(runs.shrunk('fourier_table', variant).to_dict())
+    assert list(checked.classifiers)[:2] == ['natural', 'gaussian']
+    first, second = [*checked.studies.values()][:2]
+    assert first.recording == second.recording and first.stream == second.stream
+
+
+def test_auto_augment_is_applied_in_the_order_of_the_released_code():
+  """Of CIFAR-10 what is padded and what is covered is 0 after normalisation."""
+  order = {'full': ('auto_augment', 'crop', 'flip', 'cutout'), 'imagenet': ('flip', 'auto_augment')}
+  parts = {}
+  for variant in order:
+    recipe = experiment.from_config(get_config(variant).to_dict()).classifiers['auto_augment']
+    parts[variant] = {part.name: part for part in recipe.augment.augmentations}
+  assert {variant: tuple(own) for variant, own in parts.items()} == order
+  assert parts['full']['crop'] == Crop(4, 'mean_colour')
+  assert parts['full']['cutout'] == Cutout(16)

