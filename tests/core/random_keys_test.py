@@ -45,7 +45,7 @@ def test_streams_keep_their_names():
   assert int(jax.random.bits(drawn[0])) == bits(0, 'training/flip', 3, 7) == 2100468367
   own = 'accuracy attack_error band_noise filtered_accuracy fourier_attack fourier_heatmap'
   own += ' fourier_preview si_score systematic video_pm_k'
-  shared = 'calibration corruption_error corruption_spectrum flip_rate tradeoff'
+  shared = 'all_but_one calibration corruption_error corruption_spectrum flip_rate tradeoff'
   streams = {name: name for name in own.split()} | dict.fromkeys(shared.split(), 'corruption_error')
   assert {name: studies.from_config({'name': name}).stream for name in streams} == streams
 

@@ -1,0 +1,107 @@
+"""Networks that each leave a corruption out, as one classifier."""
+
+import numpy as np
+import pytest
+
+from configs.all_but_one import CORRUPTIONS, get_config
+from robustness.estimates.published import ALL_BUT_ONE
+from robustness.estimates.table import assemble
+from robustness.studies.all_but_one import COMPOSED, PUBLISHED, AllButOne
+from tests.end_to_end import runs
+from tests.made_records import made
+from tests.refusals import refused
+from tests.table_rows import estimate
+
+STUDY = AllButOne(corruptions=('fog', 'contrast'), severities=(1, 3))
+CELLS = [('fog', 1), ('fog', 3), ('contrast', 1), ('contrast', 3)]
+ROWS = 50
+
+
+def recipe(name, severity):
+  corruption = {'name': 'corruption', 'left_out': [name], 'severities': [severity]}
+  return {'augment': [{'name': 'flip'}, corruption]}
+
+
+def evaluations(folder, cells=CELLS):
+  """The network of cell i has 10 + i errors where it is asked and 3 i on clean images; all else is
+  wrong."""
+  found = []
+  for place, (name, severity) in enumerate(cells):
+    wrong = np.full(1 + len(CELLS), ROWS)
+    wrong[0] = 3 * place
+    wrong[1 + [(n, s) for n in STUDY.names for s in STUDY.severities].index((name, severity))] = (
+      10 + place
+    )
+    rank = (np.arange(ROWS)[:, None] < wrong).astype(int)
+    label = f'{name}_{severity}'
+    found.append(made(folder / label, {'rank': rank}, classifier=recipe(name, severity)))
+  return found
+
+
+def test_each_corruption_is_answered_by_the_network_that_left_it_out(tmp_path):
+  table = assemble(STUDY.reduce(evaluations(tmp_path), (32, 32, 3)).estimates)
+  for place, (name, severity) in enumerate(CELLS):
+    cell = estimate(table, COMPOSED, 'error', corruption=name, severity=severity)
+    assert cell.value == pytest.approx((10 + place) / ROWS) and cell.low < cell.value < cell.high
+  mean = estimate(table, COMPOSED, 'error', corruption='contrast')
+  assert mean.value == pytest.approx(12.5 / ROWS) and mean.n == ROWS
+  clean = estimate(table, COMPOSED, 'clean_error')
+  assert clean.value == pytest.approx(4.5 / ROWS), 'over the four networks'
+  printed = estimate(table, PUBLISHED, 'error', corruption='contrast')
+  assert printed.value == pytest.approx(1 - 0.9015) and np.isnan(printed.low)
+  assert estimate(table, PUBLISHED, 'clean_error').value == pytest.approx(1 - 0.9546)
+
+
+def test_some_severities_have_no_mean(tmp_path):
+  table = assemble(STUDY.reduce(evaluations(tmp_path, CELLS[:3]), (32, 32, 3)).estimates)
+  own = table[(table.classifier == COMPOSED) & table.severity.isna() & table.corruption.notna()]
+  assert list(own.corruption) == ['fog']
+
+
+@pytest.mark.parametrize(
+  ('recipes', 'message'),
+  [
+    ({'one': {}}, r'one leaves out the corruptions \(\) at the severities \(\)'),
+    ({'one': {'augment': recipe('fog', 1)['augment'] * 2}}, 'part corruption once'),
+    ({'one': recipe('snow', 1)}, 'snow at severity 1, which is not shown'),
+    ({'one': recipe('fog', 2)}, 'fog at severity 2, which is not shown'),
+    ({'one': recipe('fog', 1), 'two': recipe('fog', 1)}, 'two leaves out fog .* as one does'),
+  ],
+)
+def test_networks_that_are_no_such_design_are_refused(recipes, message):
+  refused(message, STUDY._cells, recipes)
+
+
+def test_the_config_is_the_published_design_and_its_parts_make_the_whole():
+  whole = get_config('cifar10')
+  assert set(CORRUPTIONS) | {'clean'} == set(ALL_BUT_ONE)
+  assert len(whole.classifiers) == 65
+  for name in CORRUPTIONS:
+    for label, classifier in get_config(name).classifiers.items():
+      assert classifier.to_dict() == whole.classifiers[label].to_dict()
+      assert classifier.augment.corruption.left_out == (name,) and label.startswith(name)
+
+
+@pytest.mark.slow
+def test_parts_that_were_trained_apart_are_gone_on_with(tmp_path):
+  """Checkpoints of two runs, copied into one workdir, give what one run of all gives."""
+  changes = {'study.severities': (1,)}
+  config = runs.shrunk('all_but_one', '', changes)
+  for label in ('contrast_5', 'impulse_noise_5'):
+    del config.classifiers[label]
+  for classifier in config.classifiers.values():
+    classifier.augment.corruption.corruptions = ('contrast', 'impulse_noise', 'brightness')
+  results = runs.run(config, tmp_path / 'all')
+  for label in ('contrast_1', 'impulse_noise_1'):
+    part = config.copy_and_resolve_references()
+    for other in set(part.classifiers) - {label}:
+      del part.classifiers[other]
+    runs.run(part, tmp_path / label)
+    folder = tmp_path / 'joined' / 'checkpoints'
+    folder.mkdir(parents=True, exist_ok=True)
+    (tmp_path / label / 'checkpoints' / label).rename(folder / label)
+  times = {p: p.stat().st_mtime_ns for p in folder.glob('*/checkpoints/*')}
+  joined = runs.run(config, tmp_path / 'joined')
+  assert times and times == {p: p.stat().st_mtime_ns for p in folder.glob('*/checkpoints/*')}
+  runs.assert_same_findings(tmp_path / 'all', tmp_path / 'joined')
+  assert joined.labels == results.labels == [COMPOSED, PUBLISHED]
