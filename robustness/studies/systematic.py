@@ -45,6 +45,7 @@ RHO = _higher(
   headline=True,
   paper=PAPER,
 )
+MEAN_RHO = _higher('mean_rho', 'mean of ρ over severities or angles', 'ratio', high=1, paper=PAPER)
 UNSEEN_GAIN = _higher(
   'unseen_gain', 'accuracy on unseen classes minus that of the baseline', low=-1, headline=True
 )
@@ -245,9 +246,10 @@ class Systematic(Study):
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `Study`; ρ as printed may be below 0."""
-    rho = RHO if self.formula == 'clipped' else dataclasses.replace(RHO, kind=AMOUNT)
+    kind = RHO.kind if self.formula == 'clipped' else AMOUNT
+    rho, mean_rho = (dataclasses.replace(each, kind=kind) for each in (RHO, MEAN_RHO))
     return (
-      *(rho, UNSEEN_GAIN, SEEN_ACCURACY, UNSEEN_ACCURACY, BASELINE, GRID_ACCURACY),
+      *(rho, mean_rho, UNSEEN_GAIN, SEEN_ACCURACY, UNSEEN_ACCURACY, BASELINE, GRID_ACCURACY),
       *(CLEAN_ACCURACY, NEAR_DUPLICATES),
     )
 
@@ -272,7 +274,9 @@ class Systematic(Study):
     """Yields accuracies by cell, and ρ with what it is made of where a classifier has seen cells.
 
     All are given by environment, ρ and its parts by severity or angle as well, and in the mean over
-    environments; the note of a cell says whether training has shown it.
+    environments; the note of a cell says whether training has shown it. ρ is of the accuracy over
+    all levels; `mean_rho` is the mean over the levels of the ρ of each, the other reading of the
+    paper's "over the severity levels".
     """
     evaluations = recorded.evaluations
     self._check_baseline([evaluation.label for evaluation in evaluations])
@@ -295,6 +299,10 @@ class Systematic(Study):
             for v, (k, level) in enumerate(self._levels)
           ]
           found += self._transfer(levels[label], levels.get(baseline), by_level, noted)
+          for facets, environments in whole:
+            columns = [v for v, (k, _) in enumerate(self._levels) if k in environments]
+            mean = levels[label].rho(columns, levels.get(baseline), *self._of_rho)
+            found.append((MEAN_RHO, facets, mean))
       yield part([row(label, '', *of, self.confidence) for of in found])
 
   def _accuracies(self, cells: Cells, facts: Facts, trained: bool) -> Iterator[Found]:
@@ -323,9 +331,8 @@ class Systematic(Study):
     notes: Mapping[str, str],
   ) -> Iterator[Found]:
     """Yields ρ and what it is made of, as means over the columns of each place."""
-    settings = self.formula, self.baseline_by_cell, self.samples
     for facets, columns in places:
-      rho = cells.rho(columns, baseline, *settings)
+      rho = cells.rho(columns, baseline, *self._of_rho)
       note = '; '.join(filter(None, (rho.note, notes.get(str(facets.get(ENVIRONMENT, ''))))))
       yield RHO, facets, dataclasses.replace(rho, note=note)
       yield SEEN_ACCURACY, facets, cells.accuracy(columns, SEEN)
@@ -333,6 +340,10 @@ class Systematic(Study):
       if baseline is not None:
         yield UNSEEN_GAIN, facets, cells.gain(baseline, columns)
         yield BASELINE, facets, baseline.accuracy(columns)
+
+  @property
+  def _of_rho(self) -> tuple[str, bool, int]:
+    return self.formula, self.baseline_by_cell, self.samples
 
   def _baseline_of(self, label: str) -> str:
     """Returns the label of the classifier that ρ compensates for; '' for none."""

@@ -94,6 +94,9 @@ def test_numbers_by_hand(tmp_path):
   for severity, expected in ((2, [1, 0.25]), (5, [0, 0.25])):
     parts = [value(name, environment='contrast', severity=severity) for name in PARTS[1:]]
     assert parts == pytest.approx(expected)
+  means = [value('mean_rho', environment=name) for name in ('rotation', 'contrast')]
+  assert means == pytest.approx([0, (0.25 + 1) / 2]), 'at severity 5 none of the seen are right'
+  assert value('mean_rho') == pytest.approx((0 + 0 + 0.25 + 1) / 4)
 
 
 def test_a_baseline_is_subtracted(tmp_path):
