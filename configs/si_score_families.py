@@ -8,15 +8,24 @@ python main.py --config=configs/si_score_families.py:batch_or_group_norm --workd
   GroupNorm to be better on small objects and less sensitive to the place; these weights are timm's,
   as the paper's were not published.
 
-  :bit_or_vit_location    figure 3, top, and 6: BiT-R101x3 and ViT-B/16, trained on ImageNet
-  :bit_or_vit_patches     figure 3, middle: BiT-R50x1 and ViT-L/32, ImageNet-21k, a grid of 56 × 56
+  :bit_or_vit_location    figure 3, top: BiT-R101x3 and ViT-B/16, trained on ImageNet, a grid of
+                          56 × 56 places, 4 × 4 of them a patch of the ViT
+  :bit_or_vit_patches     figure 3, middle: BiT-R50x1 and ViT-L/32, ImageNet-21k, the same grid
+  :vit_b32_patches        the same with ViT-B/32 at 224 pixels: 7 × 7 patches, 8 × 8 places each, as
+                          the paper describes; published ViT-L/32 have 384 pixels, 12 × 12 patches
   :clip_location          figure 3, bottom: ResNet-50 with GroupNorm and CLIP's ResNet-50
   :bit_or_vit_21k         figure 7: BiT-R50x3 and ViT-B/16, trained on ImageNet-21k
   :bit_or_vit_imagenet    figure 7: BiT-R101x1 and ViT-B/16, trained on ImageNet
   :clip                   figures 8 to 10: ResNet-50, CLIP's ResNet-50 and CLIP's ViT-B/32
 
-  The first of each is the baseline of the difference maps. Expect ViT to lose less at the edges,
-  and no trace of its patches; CLIP to be lower and flatter.
+  Figure 6 names no pairs: those of figure 7 with --config.study.factor=grid. Figures 7, 9 and 10
+  are of size and rotation: --config.study.factor=size and =rotation. The first of each is the
+  baseline of the difference maps; `normalised_accuracy` is the accuracy as a share of each
+  network's largest, and its difference the third column of figure 3. Expect ViT to lose less at the
+  edges, and no trace of its patches; CLIP to be lower and flatter.
+
+  Scenes as they were released: --config.study.stored=True --config.data.source=si_score
+  --config.data.path=area --config.data.metadata=metadata.csv, with the factor of the folder.
 
 Weights whose names `robustness models list` knows are fetched (pip install '.[hub]'). BiT
 trained on ImageNet alone (the BiT-S files) and CLIP are given as files:
@@ -37,15 +46,19 @@ VIT_IMAGENET = ('vit_b16', 'timm:vit_base_patch16_224.augreg_in1k')
 FILE = ''  # to be given
 COMPARISONS = {
   'batch_or_group_norm': ('size', {'batch_norm': RESNET50, 'group_norm': GROUP_NORM}),
-  'bit_or_vit_location': (
-    'location',
-    {'bit_r101x3': ('bit_r101x3', FILE), 'vit_b16': VIT_IMAGENET},
-  ),
+  'bit_or_vit_location': ('grid', {'bit_r101x3': ('bit_r101x3', FILE), 'vit_b16': VIT_IMAGENET}),
   'bit_or_vit_patches': (
     'grid',
     {
       'bit_r50x1': ('bit_r50x1', 'timm:resnetv2_50x1_bit.goog_in21k_ft_in1k'),
       'vit_l32': ('vit_l32', 'timm:vit_large_patch32_384.orig_in21k_ft_in1k'),
+    },
+  ),
+  'vit_b32_patches': (
+    'grid',
+    {
+      'bit_r50x1': ('bit_r50x1', 'timm:resnetv2_50x1_bit.goog_in21k_ft_in1k'),
+      'vit_b32': ('vit_b32', 'timm:vit_base_patch32_224.augreg_in21k_ft_in1k'),
     },
   ),
   'clip_location': (
