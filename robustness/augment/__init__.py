@@ -71,8 +71,9 @@ class Augmentation(Part):
     """How many different things can be done to an image; 0 does not tell."""
     return 0
 
-  def draw_branch(self, key: jax.Array) -> jax.Array:
-    """Returns which of them it is for an example, int32 []."""
+  def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
+    """Returns which of them it is for an example, given all but its image, int32 []; a column that
+    the augmentation adds holds it."""
     raise NotImplementedError
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:

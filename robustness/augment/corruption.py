@@ -60,15 +60,17 @@ class Corruption(Augmentation):
     return self.names
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    return {**example, 'image': self.apply_branch(self.draw_branch(key), key, example['image'])}
+    branch = self.draw_branch(key, example)
+    return {**example, 'image': self.apply_branch(branch, key, example['image'])}
 
   @property
   def branches(self) -> int:
     """Corruptions × severities, and the image as it is."""
     return len(self.names) * len(self.severities) + 1
 
-  def draw_branch(self, key: jax.Array) -> jax.Array:
+  def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
     """Draws; the last branch leaves the image as it is."""
+    del columns
     key_chosen, key_applied = jax.random.split(jax.random.fold_in(key, 0))
     unchanged = self.branches - 1
     chosen = jax.random.randint(key_chosen, (), 0, unchanged)

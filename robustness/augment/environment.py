@@ -56,22 +56,35 @@ class Environment(Augmentation):
     return {self.name: 1 + len(self.transforms)}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    if COLUMN not in example:
+    number = self.draw_branch(key, example)
+    image = self.apply_branch(number, key, example['image'])
+    return {**example, 'image': image, self.name: number}
+
+  @property
+  def branches(self) -> int:
+    """The environments, the clean one first."""
+    return 1 + len(self.transforms)
+
+  def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
+    """Returns the number of the environment: the class group's own, or 0."""
+    if COLUMN not in columns:
       raise InputError(
         f'the augmentation environment needs the column {COLUMN!r}: set config.data.class_groups, '
         'or config.data.random_class_groups, to say which classes see which transform.'
       )
-    key_choice, key_level, key_draws = jax.random.split(key, 3)
-    names, group = self.transforms, example[COLUMN]
-    if SAMPLED in example:
-      applied = example[SAMPLED] == group
+    group = columns[COLUMN]
+    if SAMPLED in columns:
+      applied = columns[SAMPLED] == group
     else:
-      applied = jax.random.bernoulli(key_choice, self.share) & (group <= len(names))
-    number = jnp.where(applied, group, 0)
-    image = transforms.transform(
-      key_draws, example['image'], number, self._level(key_level, number), names
-    )
-    return {**example, 'image': image, self.name: number}
+      key_choice = jax.random.split(key, 3)[0]
+      applied = jax.random.bernoulli(key_choice, self.share) & (group <= len(self.transforms))
+    return jnp.where(applied, group, 0)
+
+  def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
+    """Returns the image as the environment shows it, at a level that the key draws."""
+    _, key_level, key_draws = jax.random.split(key, 3)
+    level = self._level(key_level, branch)
+    return transforms.transform(key_draws, image, branch, level, self.transforms)
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
     """Returns the share of each environment in a batch, `share_clean`, `share_<transform>`."""

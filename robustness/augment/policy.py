@@ -90,15 +90,18 @@ def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
 
 def _by_branch(augmentation: Augmentation, rows: Example) -> Example:
   """Applies one augmentation to rows sorted by what they drew; see `by_branch`."""
-  rows = dict(rows)
-  keys, images = rows.pop(KEY), rows['image']
+  rows, several = dict(rows), 1
+  keys, images = rows.pop(KEY), rows.pop('image')
   if images.ndim == 5:
-    numbers = jnp.arange(images.shape[1])
+    several = images.shape[1]
+    numbers = jnp.arange(several)
     keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, numbers).ravel()
   flat = images.reshape(-1, *images.shape[-3:])
-  drawn = jax.vmap(augmentation.draw_branch)(keys)
+  columns = {name: jnp.repeat(values, several, axis=0) for name, values in rows.items()}
+  drawn = jax.vmap(augmentation.draw_branch)(keys, columns)
   made = by_branch(augmentation.apply_branch, augmentation.branches, drawn, keys, flat)
-  return {**rows, 'image': made.reshape(images.shape)}
+  added = dict.fromkeys(augmentation.added_columns(), drawn[::several])
+  return {**rows, **added, 'image': made.reshape(images.shape)}
 
 
 def _augment(

@@ -20,7 +20,8 @@ def test_all_but_one():
 
 def test_corruptions_and_severities_are_drawn_alike():
   augmentation = Corruption(('contrast', 'brightness', 'saturate'), (), (1, 5), probability=0.6)
-  shares = np.bincount(jax.vmap(augmentation.draw_branch)(KEYS), minlength=7) / len(KEYS)
+  drawn = jax.vmap(lambda key: augmentation.draw_branch(key, {}))(KEYS)
+  shares = np.bincount(drawn, minlength=7) / len(KEYS)
   np.testing.assert_allclose(shares, [0.1] * 6 + [0.4], atol=0.045)  # five standard deviations
 
 
@@ -29,7 +30,7 @@ def test_images_are_those_of_the_catalog():
   image = jnp.asarray(pictures.batch(pictures.seeded(32, 32))[0])
   seen = set()
   for key, made in zip(KEYS, pictures.augmented(augmentation, KEYS[:40], image), strict=False):
-    chosen = int(augmentation.draw_branch(key))
+    chosen = int(augmentation.draw_branch(key, {}))
     seen.add(chosen)
     expected = image
     if chosen < 4:

@@ -136,16 +136,21 @@ def test_all_images_of_a_row_are_mixed_by_one_share(name):
 
 
 @pytest.mark.parametrize('repeat', [{}, {'repeat': {}}])
-def test_rows_sorted_by_branch_are_those_in_sequence(repeat, sections, monkeypatch):
-  """As an accelerator takes them, on several devices: the same images."""
-  policy = Policy.of(**repeat, corruption={**sections['corruption'], 'probability': 0.7})
+@pytest.mark.parametrize('name', ['corruption', 'environment'])
+def test_rows_sorted_by_branch_are_those_in_sequence(name, repeat, sections, monkeypatch):
+  """As an accelerator takes them, on several devices: the same images, and added columns."""
+  varied = {'probability': 0.7} if name == 'corruption' else {}
+  policy = Policy.of(**repeat, **{name: {**sections[name], **varied}})
   parallel = MeshParallel(jax.devices()[:2])
   found = []
   for sequential in (type(policy.augmentations[-1]).sequential, False):
     monkeypatch.setattr(type(policy.augmentations[-1]), 'sequential', sequential)
     apply = parallel.compile(lambda x: policy(x, SEED, jnp.int32(2), parallel), (BATCH,), BATCH)
-    found.append(np.asarray(apply(parallel.put_batch(batch()))['image']))
-  np.testing.assert_allclose(*found, atol=1e-6)
+    found.append(apply(parallel.put_batch(batch())))
+  np.testing.assert_allclose(*(made['image'] for made in found), atol=1e-6)
+  for column in policy.augmentations[-1].added_columns():
+    np.testing.assert_array_equal(*(made[column] for made in found))
+    assert len(np.unique(found[0][column])) == 3
 
 
 def test_images_of_a_row_are_not_multiplied_twice():
