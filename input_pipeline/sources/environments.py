@@ -8,6 +8,10 @@ of paths, relative to that file or absolute, each file once. With the keys "trai
 top it gives both splits; otherwise a share `test_share` of every cell (environment and class),
 drawn once for all seeds, is the test.
 
+A folder with lists `<environment>_train.txt` and `<environment>_test.txt`, as DomainNet is released
+beside its zips, has the splits of these: a line holds a path in the folder, whose folder is the
+class, and a number.
+
 A path 'tfds:domainnet' takes all configs of a TFDS data set, 'tfds:domainnet/real,sketch' some.
 Of examples with the same bytes the first counts, in the order of environments and files, and what
 is in the split `train` of any environment is left out of `test`; results say how many.
@@ -23,6 +27,7 @@ where `config.data.allow_missing` is set.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,6 +102,8 @@ def read(settings: DataSettings) -> dict[str, Cells]:
   """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}."""
   path = expanded(settings.path)
   if settings.path and path.is_dir():
+    if any(path.glob(f'*_{TRAIN}.txt')):
+      return _of_lists(path)
     cells = {
       environment: {name: [*map(str, images_in(own))] for name, own in folders_in(folder).items()}
       for environment, folder in folders_in(path).items()
@@ -117,6 +124,30 @@ def read(settings: DataSettings) -> dict[str, Cells]:
   splits = {split: _of_document(own, path) for split, own in whole.items()}
   _check_once(splits, path)
   return splits if '' not in splits else _split(splits[''], settings.test_share)
+
+
+def _of_lists(path: pathlib.Path) -> dict[str, Cells]:
+  """Reads the lists of a folder as DomainNet is released."""
+  names = sorted(file.name.removesuffix(f'_{TRAIN}.txt') for file in path.glob(f'*_{TRAIN}.txt'))
+  splits: dict[str, Cells] = {TRAIN: {}, TEST: {}}
+  for split, name in itertools.product(splits, names):
+    file, own = path / f'{name}_{split}.txt', dict[str, list[str]]()
+    if not file.is_file():
+      raise InputError(f'{file} is missing beside {name}_{TRAIN}.txt: fetch this list too.')
+    if not (path / name).is_dir():
+      raise InputError(
+        f'{path} has lists but no folder of {name}: unpack {name}.zip there.'
+      )
+    for number, line in enumerate(file.read_text(encoding='utf-8').splitlines(), 1):
+      image = pathlib.PurePosixPath(line.rpartition(' ')[0])
+      if len(image.parts) != 3:
+        raise InputError(
+          f'{file}, line {number} is {line!r}; it must be {name}/<class>/<image> and a number.'
+        )
+      own.setdefault(image.parts[1], []).append(str(image))
+    splits[split] |= _of_document({name: own}, file)
+  _check_once(splits, path)
+  return splits
 
 
 def _of_document(document: object, path: pathlib.Path) -> Cells:

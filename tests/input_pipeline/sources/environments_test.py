@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import logging
+import shutil
 
 import numpy as np
 import pytest
@@ -80,6 +81,29 @@ def test_json_gives_the_same_rows_as_folders(styles, tmp_path):
   )
   listed.write_text(json.dumps({'train': first, 'test': last}))
   assert len(cells(settings(listed))) == 18
+
+
+def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
+  shutil.copytree(styles, tmp_path, dirs_exist_ok=True)
+  listed = {'train': set(), 'test': set()}
+  for style in sorted(folder.name for folder in styles.iterdir()):
+    files = sorted(str(file.relative_to(styles)) for file in (styles / style).rglob('*.*'))
+    for split, own in (('train', files[::2]), ('test', files[1::2])):
+      (tmp_path / f'{style}_{split}.txt').write_text(''.join(f'{file} 7\n' for file in own))
+      listed[split] |= {str(tmp_path / file) for file in own}
+  for split, expected in listed.items():
+    cells = environments.read(settings(tmp_path))[split].values()
+    assert {file for own in cells for files in own.values() for file in files} == expected
+  path = tmp_path / f'{style}_test.txt'
+  path.write_text(path.read_text() + 'one.png 3\n')
+  refused(r"_test\.txt, line \d+ is 'one.png 3'; it must be", environments.read, settings(tmp_path))
+  path.write_text(f'{style}/dog/none.png 3\n')
+  refused('names 1 files that do not exist', environments.read, settings(tmp_path))
+  path.unlink()
+  refused(f'{style}_test.txt is missing', environments.read, settings(tmp_path))
+  shutil.rmtree(tmp_path / style)
+  path.write_text('')
+  refused(f'no folder of {style}: unpack {style}.zip', environments.read, settings(tmp_path))
 
 
 def test_what_is_wrong_is_named(styles, tmp_path):

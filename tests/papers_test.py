@@ -1,0 +1,114 @@
+"""docs/papers.md: every command passes `--dry_run` on made data in the layout that it names.
+
+What a dry run measures is left out, and published weights are stood in for by their shapes; all
+else is as in `python main.py --dry_run`: data sets are opened, and studies, trainings and networks
+are checked on them.
+"""
+
+import pathlib
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.classifiers import ClassifierBuilder
+from robustness.cli import command_line, running
+from robustness.cli.running import Forecast
+from robustness.corruptions.names import SETS
+from robustness.models import catalog, label_space
+from robustness.models.imagenet_names import WNIDS
+from tests.docs_test import commands
+from tests.end_to_end import runs
+from tests.input_pipeline import domains
+from tests.video import small_archive
+
+pytestmark = pytest.mark.slow
+
+COMMANDS = sorted(set(commands('docs/papers.md')))
+STYLES = ('real', 'clipart', 'quickdraw', 'infograph', 'sketch', 'painting')
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  """Folders by the words that stand for them in the page, and the TFDS folder."""
+  home = tmp_path_factory.mktemp('papers')
+  generator = np.random.default_rng(0)
+  pictures = [(generator.integers(0, 256, (8, 8, 3), np.uint8), k % 1000) for k in range(5000)]
+  splits = {'train': pictures[:1100], 'validation': pictures}
+  domains.store_labelled(home / 'tfds', 'imagenet2012', splits, WNIDS, version='5.1.0', named=True)
+  names = [f'class{k}' for k in range(10)]
+  for style in STYLES:
+    own = [(name, 20 * k) for k, name in enumerate(names)]
+    split = {'train': own, 'test': [(name, n + 10) for name, n in own]}
+    domains.write_domain(home / 'domainnet', 'domainnet', style, split, names)
+    for k, name in enumerate(names):
+      runs.save_image(home / f'lists/{style}/{name}/0.jpg', np.full((8, 8, 3), 20 * k, np.uint8))
+      runs.save_image(home / f'lists/{style}/{name}/1.jpg', np.full((8, 8, 3), 20 * k, np.uint8))
+    for k, part in enumerate(('train', 'test')):
+      lines = [f'{style}/{name}/{k}.jpg {n}\n' for n, name in enumerate(names)]
+      (home / f'lists/{style}_{part}.txt').write_text(''.join(lines))
+  stored = home / 'CIFAR-10-C'
+  stored.mkdir()
+  np.save(stored / 'labels.npy', np.tile(np.arange(10), 5))
+  for name in SETS['fourier_cifar']:
+    np.save(stored / f'{name}.npy', generator.integers(0, 256, (50, 32, 32, 3), np.uint8))
+  for k, name in enumerate(('koala', 'lemon', 'vase')):
+    cutout = np.full((20 + 7 * k, 30, 4), 255, np.uint8)
+    runs.save_image(home / f'foregrounds/{name}/one.png', cutout)
+    runs.save_image(home / f'backgrounds/{k}.jpg', np.full((64, 64, 3), 60 * k, np.uint8))
+  small_archive.unpacked(home)
+  return home
+
+
+def given(command: str, home: pathlib.Path) -> str:
+  """Returns the command with made data for the words in capitals."""
+  sets = home / small_archive.VID_ROBUST
+  places = {
+    r'foregrounds=DIR': f'foregrounds={home}/foregrounds',
+    r'backgrounds=DIR': f'backgrounds={home}/backgrounds',
+    r'data_dir=DIR': f'data_dir={home}/domainnet',
+    r'path=DIR': f'path={home}/CIFAR-10-C',
+    r'=DOMAINS': f'={home}/lists',
+    r'=SETS': f'={sets}',
+    r'=FRAMES': f'={sets}',
+  }
+  for word, place in places.items():
+    command = re.sub(word, place, command)
+  return command
+
+
+@pytest.fixture
+def unmeasured(monkeypatch):
+  """Leaves out what a dry run measures; weights that would be fetched are known by their shapes."""
+
+  def shapes(builder, label, settings, path, entry):
+    architecture = catalog.get(settings.name)
+    side = entry.input_size if entry else architecture.input_shape[0]
+    shape = builder.rows.image_shape if builder.experiment.data.crop else (side, side, 3)
+    names = label_space.get(label_space.IMAGENET).class_names
+    names = names if entry or side > 32 else builder.rows.class_names
+    images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+    variables = jax.eval_shape(architecture.build(len(names)).init, jax.random.key(0), images)
+    return builder._wrap(label, settings, variables, None, entry, shape, names)
+
+  def evaluated(evaluator, rows, layout):
+    return Forecast(evaluator.name, '', layout.num_rows * layout.num_views, 1.0, 0.0, 0, None)
+
+  monkeypatch.setattr(ClassifierBuilder, '_load_file', shapes)
+  monkeypatch.setattr(ClassifierBuilder, 'initial', lambda builder, recipe: None)
+  monkeypatch.setattr(running, '_trained', lambda builder, label, _: (builder.planned[label], []))
+  monkeypatch.setattr(running, '_evaluation', evaluated)
+  monkeypatch.setattr(running.run, 'set_devices', lambda processes: None)
+
+
+@pytest.mark.parametrize('command', COMMANDS)
+def test_a_command_passes_a_dry_run(command, data, cifar10_dir, unmeasured, capsys, monkeypatch):
+  monkeypatch.setenv(
+    'TFDS_DATA_DIR', str(data / 'tfds') if 'imagenet' in command else str(cifar10_dir)
+  )
+  config, _ = command_line.read(given(command, data).split())
+  if 'predictions' in config:
+    pytest.skip('scores predictions, for which --dry_run has nothing to do')
+  assert running.dry_run(config.to_dict()) == 0, capsys.readouterr().err
