@@ -23,16 +23,19 @@ python main.py --config=configs/systematic_renditions.py:domainnet \
   crops alone; needs an accelerator: 3 million images in training and 400 thousand in the test, an
   estimated 2 hours on one with 16 cores to decode JPEG files. Several seeds:
   --config.seeds="(0,1,2)".
+
+Either can be followed by +methods, such as :domainnet+methods: every environment equally often in a
+batch, Group DRO, IRM and CORAL beside plain training, `erm`.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, choose_with_methods, default_config
 
 STUDY = 'systematic'
 
 
 def get_config(variant: str = 'folder') -> ConfigDict:
-  """Returns the variant 'folder' or 'domainnet'."""
-  return choose(variant, folder, domainnet)
+  """Returns the variant 'folder' or 'domainnet', with methods where '+methods' follows."""
+  return choose_with_methods(variant, folder, domainnet)
 
 
 def _base(architecture: str, initial_weights: str) -> ConfigDict:

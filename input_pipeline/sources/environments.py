@@ -135,9 +135,7 @@ def _of_lists(path: pathlib.Path) -> dict[str, Cells]:
     if not file.is_file():
       raise InputError(f'{file} is missing beside {name}_{TRAIN}.txt: fetch this list too.')
     if not (path / name).is_dir():
-      raise InputError(
-        f'{path} has lists but no folder of {name}: unpack {name}.zip there.'
-      )
+      raise InputError(f'{path} has lists but no folder of {name}: unpack {name}.zip there.')
     for number, line in enumerate(file.read_text(encoding='utf-8').splitlines(), 1):
       image = pathlib.PurePosixPath(line.rpartition(' ')[0])
       if len(image.parts) != 3:

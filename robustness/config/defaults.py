@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -100,6 +101,15 @@ def train_on_imagenet(config: ConfigDict) -> None:
   config.precision = 'bfloat16'
 
 
+def finetune_resnet50(config: ConfigDict, epochs: float = 5.0) -> None:
+  """Has every ResNet-50 of a config of `train_on_imagenet` begin with torchvision's weights."""
+  for classifier in config.classifiers.values():
+    classifier.initial_weights = 'torchvision:resnet50.IMAGENET1K_V1'
+  config.training.epochs = epochs
+  config.training.learning_rate = 0.04
+  config.training.warmup_epochs = 0.5
+
+
 def train_airbench(config: ConfigDict, epochs: float = 12.0) -> None:
   """Has networks trained as airbench94 is on CIFAR-10 (Jordan 2024), rates for the mean loss.
 
@@ -125,6 +135,41 @@ def train_airbench(config: ConfigDict, epochs: float = 12.0) -> None:
   config.training.lookahead = 5
   config.training.evaluate_every_epochs = 4.0
   config.training.checkpoint_every_steps = 50
+
+
+def choose_with_methods(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
+  """Returns what `choose` does; a variant such as 'cifar10+methods' has, beside `erm`, four further
+  ways of training on the permitted cells of systematic robustness: every environment equally often
+  in a batch, Group DRO, IRM and CORAL over environments."""
+  name, plus, further = variant.partition('+')
+  if plus:
+    check_variant(further, ('methods',))
+  config = choose(name, *variants)
+  if plus:
+    add_methods(config)
+  return config
+
+
+def add_methods(config: ConfigDict) -> None:
+  """Adds to the classifier `erm` those of `choose_with_methods`, the same but for the method."""
+  own = config.classifiers
+  for name in ('balanced', 'group_dro', 'irm', 'coral'):
+    with own.unlocked():
+      own[name] = copy.deepcopy(own.erm)
+    if name != 'balanced':
+      own[name].objective.name = name
+      own[name].objective[name].column = 'environment'
+  environments = 1 + config.data.random_class_groups
+  own.balanced.training.balanced = 'environment'
+  own.group_dro.objective.group_dro.groups = environments
+  own.irm.objective.irm.environments = environments
+  own.irm.objective.irm.penalty = 10.0
+  own.irm.objective.irm.anneal_steps = 100
+  own.irm.objective.irm.rescale = True
+  own.irm.training.clip_norm = 1.0  # squared logits explode at the first steps
+  own.coral.objective.coral.environments = environments
+  own.coral.objective.coral.pairs = 'same_classes'
+  own.coral.training.balanced = 'environment'  # enough rows of each in a batch
 
 
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from robustness.classifiers import ClassifierBuilder
+from robustness.config import experiment as experiments
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows, Rows
 from robustness.corruptions import corrupt
@@ -138,6 +139,23 @@ def test_the_configs_compensate_for_the_network_trained_without_environments():
   for variant in ('digits', 'methods', 'cifar10', 'cifar10_finetuned', 'imagenet'):
     assert runs.shrunk('systematic_corruptions', variant).study.baseline == 'clean'
   assert runs.shrunk('systematic_rotation', 'digits').study.baseline == 'upright'
+
+
+@pytest.mark.parametrize(
+  'variant', ['corruptions:cifar10', 'rotation:imagenet', 'renditions:folder']
+)
+def test_every_variant_has_the_further_methods(variant):
+  name, plain = variant.split(':')
+  config = runs.shrunk(f'systematic_{name}', f'{plain}+methods')
+  without = runs.shrunk(f'systematic_{name}', plain)
+  assert [*config.classifiers] == [*without.classifiers, 'balanced', 'group_dro', 'irm', 'coral']
+  parsed = experiments.from_config(config.to_dict()).classifiers
+  objectives = [parsed[name].objective for name in ('group_dro', 'irm', 'coral')]
+  counts = objectives[0].groups, objectives[1].environments, objectives[2].environments
+  assert counts == (1 + config.data.random_class_groups,) * 3
+  assert config.classifiers.erm.to_dict() == without.classifiers.erm.to_dict()
+  with pytest.raises(ValueError, match="no variant 'method'"):
+    runs.shrunk(f'systematic_{name}', f'{plain}+method')
 
 
 def test_a_baseline_by_cell_is_reported_on_all_classes(tmp_path):
