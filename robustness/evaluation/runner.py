@@ -148,21 +148,16 @@ class Evaluator:
         progress.advance(layout.size(block, chunk))
 
   def shards(
-    self,
-    rows: Rows,
-    layout: Layout,
-    table: Mapping[int, list[int]] | None = None,
-    variables: PyTree = None,
+    self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
     """Yields (block, chunk, shard) for a table {block: chunks} of wanted shards, by default all,
-    each computed while the last is stored; `variables` take the place of the classifier's own
-    weights."""
+    each computed while the last is stored."""
     if self.classifier:
       check_fit(self.classifier, rows, self.views)
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
     if table:
-      yield from self.shards_of(self.placed(rows, layout, sorted(table)), layout, table, variables)
+      yield from self.shards_of(self.placed(rows, layout, sorted(table)), layout, table)
 
   def placed(
     self, rows: Rows, layout: Layout, blocks: Sequence[int] | None = None
@@ -185,7 +180,7 @@ class Evaluator:
     table: Mapping[int, list[int]] | None = None,
     variables: PyTree = None,
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields what `shards` does, of placed blocks."""
+    """Yields what `shards` does, of placed blocks; `variables` stand for the classifier's own."""
     if self.classifier and variables is None:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
@@ -307,7 +302,6 @@ class Evaluator:
 
   @functools.cached_property
   def _reduced(self) -> Compiled:
-    """Reduces logits [rows, views, classes] by `summarise`."""
     return self.parallel.compile(jax.vmap(summarise, (1, None), 1), (BATCH, BATCH), BATCH)
 
   def _answer(self, images: np.ndarray, batch: Arrays, view_id: int) -> np.ndarray:

@@ -28,7 +28,6 @@ def made(value: float, low: float, high: float, n: int, method: str, **given: An
 
 
 def shared(shares: np.ndarray, views: float, confidence: float = 0.95) -> pd.Series:
-  """The mean of images' shares of so many views."""
   sums = Sums(shares, np.ones(len(shares)), len(shares), views * len(shares))
   return stated(share(sums, confidence))
 
