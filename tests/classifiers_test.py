@@ -31,8 +31,6 @@ CLASSES = ('ant', 'bee', 'cat')
 
 
 class Writer(dict[str, Any]):
-  """Keeps what is written last; raises KeyboardInterrupt at a step."""
-
   stop_at = 0
   flush = staticmethod(lambda: None)
 
@@ -58,7 +56,6 @@ def builder(directory, sections, own=None, writer=None, training=None, **config)
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
-  """A folder of checkpoints."""
   path = tmp_path_factory.mktemp('trained')
   writer = Writer()
   (one,) = builder(path, {'net': {'train': True}}, writer=writer).build()
@@ -144,6 +141,10 @@ def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path
       'fog was measured on images of 32 × 32 pixels, and these have 28 × 28',
     ),
     ({'objective': {'name': 'irm'}}, "'irm' needs .*'environment'.*example_id, image, label[.]"),
+    (
+      {'objective': {'name': 'group_dro', 'group_dro': {'column': 'environment'}}},
+      "needs the column 'environment'.*they have: .*example_id",
+    ),
     ({'objective': {'name': 'jsd'}}, "'jsd' compares several images of a row"),
     ({'augment': {'policy': ('environment',)}}, "needs the column 'class_group'"),
     ({'training': {'balanced': 'style'}}, "config.training.balanced is 'style'"),

@@ -23,7 +23,6 @@ def start(*command: str, cwd: pathlib.Path = ROOT, **variables: str) -> subproce
 def output_of(
   *command: str | os.PathLike[str], status: int = 0, timeout: float = 600, **options
 ) -> str:
-  """Runs a command to its end as `start` does; returns what it printed."""
   process = start(*map(str, command), **options)
   try:
     output, _ = process.communicate(timeout=timeout)
@@ -34,5 +33,4 @@ def output_of(
 
 
 def python(*arguments: str | os.PathLike[str], **options) -> str:
-  """Runs Python as `output_of` does."""
   return output_of(sys.executable, *arguments, **options)

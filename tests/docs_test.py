@@ -72,7 +72,6 @@ def run_blocks(name: str, workdir: str = '/tmp/heatmap') -> dict[str, Any]:
 
 
 def page_of(name: str) -> pathlib.Path | None:
-  """Returns the page of a study, in docs/studies/ or docs/ itself; None of one under way."""
   pages = (ROOT / folder / f'{name}.md' for folder in ('docs/studies', 'docs'))
   return next((path for path in pages if path.exists()), None)
 
@@ -234,7 +233,6 @@ def recipes() -> dict[str, str]:
 
 
 def augmentation() -> str:
-  """Returns the file that docs/training.md tells to add, as printed."""
   return next(b for b in blocks('docs/training.md', 'python') if '(Augmentation)' in b)
 
 

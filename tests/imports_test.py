@@ -74,7 +74,6 @@ def imported(node: ast.AST) -> list[str]:
 
 @functools.cache
 def imports(module: str, whole: bool = True) -> frozenset[str]:
-  """Returns what a module names in imports, and the packages around those of this project."""
   tree = ast.parse(modules()[module].read_text())
   names = {name for node in nodes(tree, whole) for name in imported(node)}
   ours = [name.split('.') for name in names if name in modules()]
@@ -94,7 +93,6 @@ def reached(module: str, whole: bool = False) -> set[str]:
 
 
 def outside(names: set[str] | frozenset[str]) -> set[str]:
-  """Returns the top-level names that are neither of this project nor of the standard library."""
   return {name.split('.')[0] for name in names} - set(PACKAGES) - set(sys.stdlib_module_names)
 
 
@@ -129,7 +127,6 @@ def test_only_the_run_reaches_tensorflow(module):
 
 
 def makes_data(module: str) -> bool:
-  """Whether a module builds a data set by computing; `import input_pipeline` does without."""
   return module.startswith('input_pipeline.builders')
 
 
@@ -174,7 +171,6 @@ def test_a_run_is_flags_and_the_run():
 
 
 def folder(module: str) -> str:
-  """Returns the folder a module of `robustness` lies in; of one directly in it, its own name."""
   return module.split('.')[1] if '.' in module else ''
 
 
@@ -212,7 +208,6 @@ def test_few_modules_lie_directly_in_the_package_and_each_is_named_after_what_it
 
 
 def loaded_by(*needed: str) -> set[str]:
-  """Returns the top-level modules a fresh interpreter holds after importing the wanted ones."""
   code = (
     f'import importlib, sys; [importlib.import_module(m) for m in {needed!r}]; '
     'print(*{name.split(".")[0] for name in sys.modules})'

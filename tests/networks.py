@@ -58,7 +58,6 @@ def normal_arrays(
 
 
 def normal_variables(architecture: Architecture, num_classes: int = 10, seed: int = 0) -> Variables:
-  """Standard normal variables of a network."""
   generator, shapes = np.random.default_rng(seed), architecture.shapes(num_classes)
   draw = {path: generator.normal(size=shapes[path]) for path in sorted(shapes)}
   return traverse_util.unflatten_dict({path: x.astype(np.float32) for path, x in draw.items()})

@@ -11,7 +11,6 @@ from robustness.estimates.table import select
 def estimate(
   table: pd.DataFrame, classifier: str, quantity: str, versus: str = '', **facets: Any
 ) -> Any:
-  """Returns the one row of an estimate."""
   rows = select(table, quantity, versus, **facets)
   rows = rows[rows.classifier == classifier]
   assert len(rows) == 1, f'{len(rows)} rows of {classifier} {quantity} {facets}'
