@@ -223,6 +223,7 @@ def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trai
   ('bad', 'message'),
   [
     ({}, 'bad has no weights'),
+    ({'name': 'resnet50'}, 'weights=FILE or a name .*timm:resnet50.a1_in1k'),
     ({'weights': 'none.th'}, 'none.th does not exist'),
     ({'name': 'resnet20', 'train': True, 'weights': 'none.th'}, 'none.th does not exist'),
     ({'initial_weights': 'x.th'}, r"classifier\.initial_weights is 'x\.th'.*train=True"),
@@ -340,11 +341,6 @@ def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite
     pictures(WNIDS[3], WNIDS[7], side=224), tmp_path, **given
   ).build()
   assert classifier.class_names == NAMES
-
-
-def test_without_weights_the_known_ones_are_named(tmp_path):
-  with pytest.raises(InputError, match='weights=FILE or a name .*timm:resnet50.a1_in1k'):
-    published_builder(pictures('a', 'b'), tmp_path, name='resnet50').build()
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def start(*command: str, cwd: pathlib.Path = ROOT, **variables: str) -> subprocess.Popen[str]:
-  """Starts a command with some variables of the environment; its two streams are one."""
   printed = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT, 'text': True}
   return subprocess.Popen(command, cwd=cwd, env=environment(**variables), **printed)
 

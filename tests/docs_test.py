@@ -63,7 +63,6 @@ def commands(name: str) -> list[str]:
 
 
 def run_blocks(name: str, workdir: str = '/tmp/heatmap') -> dict[str, Any]:
-  """Runs the blocks of Python of a document one after another; returns what they define."""
   space: dict[str, Any] = {}
   for number, block in enumerate(blocks(name, 'python')):
     source = block.replace('/tmp/heatmap', workdir)
@@ -223,7 +222,6 @@ def test_the_blocks_about_corruptions_run_one_after_another():
 
 
 def recipe(page: str = 'CONTRIBUTING.md') -> dict[str, str]:
-  """Returns {path: content} of the files that a page tells to add, as printed."""
   pattern = r'^`([\w/]+\.py)`(?:;(?:(?!```).)*|\n\n)```python\n(.*?)^```'
   return dict(re.findall(pattern, text(page), re.DOTALL | re.MULTILINE))
 

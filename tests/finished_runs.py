@@ -41,7 +41,6 @@ def write_corrupted(
   shifted: Mapping[str, Sequence[bool]],
   severity: int = 1,
 ) -> pathlib.Path:
-  """Does the same of the study `corruption_error` under fog: clean, then one severity."""
   tables = {label: np.stack([clean[label], shifted[label]], 1) for label in clean}
   section = {'corruptions': ['fog'], 'severities': [severity]}
   study = corruption_error.CorruptionError(corruptions=('fog',), severities=(severity,))
@@ -93,7 +92,6 @@ def write_scenes(
   right: Mapping[str, np.ndarray],
   columns: Mapping[str, Any],
 ) -> pathlib.Path:
-  """Does the same of scenes, bool [pairs, levels] or [scenes, 1], with columns of the rows."""
   default = dataclasses.asdict(si_score.SiScore())
   given = {k: v for k, v in dataclasses.asdict(study).items() if v != default[k]}
   return _written(workdir, study, given, right, columns, {})

@@ -61,7 +61,6 @@ def nodes(node: ast.AST, whole: bool) -> Iterator[ast.AST]:
 
 
 def imported(node: ast.AST) -> list[str]:
-  """Names the modules of one import statement; `from a import b` may mean the module a.b."""
   if isinstance(node, ast.Import):
     return [alias.name for alias in node.names]
   if isinstance(node, ast.ImportFrom):
@@ -82,7 +81,6 @@ def imports(module: str, whole: bool = True) -> frozenset[str]:
 
 
 def reached(module: str, whole: bool = False) -> set[str]:
-  """Returns everything that importing a module imports, through this project's modules."""
   seen, waiting = set(), [module]
   while waiting:
     name = waiting.pop()
@@ -175,7 +173,6 @@ def folder(module: str) -> str:
 
 
 def folder_imports() -> dict[str, set[str]]:
-  """Returns {folder: the other folders its modules name in imports, functions included}."""
   graph: dict[str, set[str]] = {}
   for module in inside('robustness'):
     named = {folder(name) for name in imports(module) if name in inside('robustness')}

@@ -51,7 +51,6 @@ def normal_arrays(
   scheme: int = 0,
   input_shape: tuple[int, int, int] | None = None,
 ) -> dict[str, np.ndarray]:
-  """Standard normal arrays with the names and shapes of a file of one of the schemes."""
   shapes = architecture.schemes[scheme].shapes(architecture.shapes(num_classes, input_shape))
   generator = np.random.default_rng(1)
   return {name: generator.normal(size=s).astype(np.float32) for name, s in shapes.items()}

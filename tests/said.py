@@ -68,7 +68,6 @@ BY_SEEDS = 'not told by seeds alone'
 
 
 def sentence(text: str) -> Iterator[str]:
-  """Yields what is wrong in a sentence alone: no value, or one outside its interval."""
   if re.search(r'\b(nan|None|NaN|unknown|<NA>)\b', text) or not text.endswith('.'):
     yield f'no sentence: {text}'
   intervals = [_numbers(*match[:3]) for match in _TOLD.findall(_plain(text))]
@@ -79,7 +78,6 @@ def sentence(text: str) -> Iterator[str]:
 
 
 def verdicts(finding: Finding, results: Results) -> Iterator[str]:
-  """Yields differences that are told otherwise than the rows of a finding have them."""
   better = {quantity.name: quantity.better for quantity in results.presented}
   scale = {quantity.name: quantity.scale for quantity in results.presented}
   differences = finding.rows[finding.rows.versus != '']

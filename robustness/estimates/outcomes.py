@@ -178,8 +178,7 @@ class Outcomes:
     return int(counts.any(1).sum() if self.clusters is None else counts.sum())
 
   def _counts(self, label: str, views: np.ndarray) -> np.ndarray:
-    """Returns what counts of some views, bool [N, v]; of several views of a sequential design the
-    rows that all views were shown to."""
+    """Returns what counts of views, bool [N, v]; of several in a sequential design, rows of all."""
     values = self.values[label]
     if self.shown is None:
       counts = np.ones((len(values), len(views)), bool)

@@ -109,15 +109,13 @@ class Cells:
     return dataclasses.replace(self, **own)
 
   def accuracy(self, environments: Sequence[int], part: str = ALL) -> Estimate:
-    """Returns the mean over some environments (columns of `share`) of the accuracy on a part of the
-    images: `ALL`, `SEEN` or `UNSEEN`."""
+    """Returns the mean accuracy over some environments on a part: `ALL`, `SEEN` or `UNSEEN`."""
     weights = np.stack([self._weight(e, part) for e in environments], 1)
     shares = self.share[:, environments]
     return self._sampled(environments, shares, weights).estimate(self.confidence)
 
   def gain(self, baseline: Cells, environments: Sequence[int]) -> Estimate:
-    """Returns the mean over some environments of the accuracy on unseen classes minus the
-    baseline's on the same images."""
+    """Returns the mean over some environments of the accuracy on unseen classes minus another's."""
     weights = np.stack([self._weight(e, UNSEEN) for e in environments], 1)
     change = self.share[:, environments] - baseline.share[:, environments]
     gained, lost = (

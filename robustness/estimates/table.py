@@ -108,8 +108,7 @@ def with_facet(table: pd.DataFrame, name: str, value: object) -> pd.DataFrame:
 
 
 def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.DataFrame:
-  """Returns the estimates with a value of a facet (None: over all of it), without its column and
-  those of facets that none of them has."""
+  """Returns the estimates with a value of a facet (None: over all), less its and empty columns."""
   if name not in table.columns:
     return table if value is None else table[:0]
   own = table[table[name].isna() if value is None else (table[name] == value).fillna(False)]

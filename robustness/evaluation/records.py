@@ -187,8 +187,7 @@ class RecordsReader(abc.ABC):
     return total
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
-    """Returns one field of all rows in one view [N, ...], or a column of the rows such as `label`;
-    raises InputError where there is none."""
+    """Returns a field in one view [N, ...] or a column of rows; raises InputError without it."""
     chunk, offset = divmod(view, self.layout.chunk_views)
     shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
     if name not in shards[0].arrays:
@@ -282,8 +281,7 @@ class Records(RecordsReader):
       ) from error
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Reads a shard; raises InputError if it is missing, damaged, or its seal is not that of this
-    place, of these records and of its values."""
+    """Reads a shard; raises InputError if it is missing or damaged, or its seal is another's."""
     path = self.path(block, chunk)
     if not path.exists():
       raise InputError(
@@ -321,8 +319,7 @@ class SelectedRows(RecordsReader):
     self.layout = Layout(len(rows), views[0], max(1, len(rows)), views[1])
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the chosen rows of a chunk of views, gathered from all blocks; without totals, which
-    were summed over all rows on the device."""
+    """Returns the chosen rows of a chunk of views, without totals, which are over all rows."""
     shards = [self._records.read(b, chunk) for b in range(self._records.layout.num_blocks)]
     arrays = {}
     for name in [name for name in shards[0].arrays if not name.startswith('total/')]:

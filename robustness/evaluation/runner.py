@@ -150,8 +150,7 @@ class Evaluator:
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (block, chunk, shard) for a table {block: chunks} of wanted shards, by default all,
-    each computed while the last is stored."""
+    """Yields (block, chunk, shard) for a table {block: chunks} of wanted shards, by default all."""
     if self.classifier:
       check_fit(self.classifier, rows, self.views)
     if table is None:
@@ -197,8 +196,7 @@ class Evaluator:
       yield self._collect(layout, *waiting)
 
   def check(self, rows: Rows) -> None:
-    """Refuses rows that the views cannot show, and views that the classifier does not allow, by
-    tracing a view on shapes; computes nothing."""
+    """Refuses rows that the views cannot show, and views that the classifier does not allow."""
     columns = numeric_columns(next(self._with_columns(rows).batches(1, [0], stored=True)))
     size = self.parallel.num_devices
     batch = {name: np.zeros((size, *x.shape[1:]), x.dtype) for name, x in columns.items()}

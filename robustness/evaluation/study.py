@@ -172,8 +172,7 @@ class Study(Part):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns records that have one row for each image, and what their views are; a study of images
-    whose versions are rows joins these."""
+    """Returns records with one row an image, versions that are rows joined, and their views."""
     return records, self.by_row(records, image_shape)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
@@ -254,8 +253,7 @@ class StudiesTrainings(Protocol):
     """Whether `training_findings` is to be given the rows that classifiers are trained on here."""
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
-    """Returns what the evaluated rows have in common with those that each classifier is trained on;
-    where these are the same, they are one object."""
+    """Returns what the evaluated rows have in common with those that each classifier trains on."""
 
 
 @runtime_checkable

@@ -174,8 +174,7 @@ def scatter(
   by: str,
   diagonal: bool = True,
 ) -> Figure:
-  """Draws one estimate against another, a point with both intervals for each classifier and value
-  of the facet `by`, whose values are panels."""
+  """Draws a point with both intervals for each classifier, a panel a value of the facet `by`."""
   names = [str(value) for value in dict.fromkeys(up[by])] if by else ['']
   columns = min(4, len(names))
   lines = math.ceil(len(names) / columns)

@@ -122,8 +122,7 @@ def labels_of(parts: Mapping[str, Results]) -> list[str]:
 
 
 class Cells(NamedTuple):
-  """A headline as text: its name with the unit, and values and notes by classifier and the one it
-  is a difference from, '' for its own value."""
+  """A headline as text: name with unit; values and notes by classifier and `versus`."""
 
   name: str
   values: dict[tuple[str, str], str]
@@ -151,8 +150,7 @@ def cells(parts: Mapping[str, Results]) -> list[Cells]:
 
 
 def table(parts: Mapping[str, Results]) -> Table:
-  """Returns a row for each headline, a column for each classifier that has one, then each
-  difference, and notes if there are some."""
+  """Returns a row a headline; columns of classifiers, differences, and notes if there are some."""
   rows = cells(parts)
   there = dict.fromkeys(key for row in rows for key in row.values)
   known = dict.fromkeys((label, '') for label in labels_of(parts) if (label, '') in there)

@@ -73,8 +73,7 @@ def show(axes: Axes, image: np.ndarray, white: float = 1.0) -> None:
 
 
 def normalised(image: ArrayLike) -> np.ndarray:
-  """Returns (x − mean)/std over all pixels and channels of an image, as Yin et al. (2019) show
-  high-passed ones (appendix, on figure 1)."""
+  """Returns (x − mean)/std of all values of an image (Yin et al. 2019, appendix, on figure 1)."""
   values = np.asarray(image, float)
   return (values - values.mean()) / max(float(values.std()), 1e-12)
 

@@ -48,8 +48,7 @@ def of_battery(summary: Summary | None, studies: Mapping[str, Presented]) -> Pre
 
 
 def of_seeds(summary: Summary | None, studies: Mapping[str, Presented]) -> Presentation:
-  """Returns what presents the means over seeds, and what another seed changes; the study of a run
-  without a battery is called `SINGLE`."""
+  """Returns what presents the means over seeds, and what another seed changes."""
   battery = of_battery(summary, studies)
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:

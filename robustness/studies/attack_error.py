@@ -84,8 +84,7 @@ class AttackError(Study):
     step_size: α at `epsilon`, where an attack has one.
     random_start: whether 'pgd' begins at a random point of the ball.
     restarts: runs from another random start, of which each image keeps the worst.
-    bandwidth: of the high pass that the share of high frequency is measured by; see
-      `robustness.fourier.filters.lowest_kept`.
+    bandwidth: of the high pass, see `robustness.fourier.filters.lowest_kept`.
   """
 
   title: ClassVar[str] = 'Error under attacks'

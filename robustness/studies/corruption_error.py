@@ -61,8 +61,7 @@ class CorruptionError(StoredOrMade):
     between: further severities between those of 1..5, such as 1.5, whose constants are interpolated
       (`robustness.corruptions.catalog.Table.with_between`). They have errors of their own; means
       and mCE are over `severities`.
-    failure_share: of clean accuracy; the severity at which accuracy falls below it is reported for
-      each corruption. 0 does not look for it.
+    failure_share: of clean accuracy, at which a failure severity is sought; 0 for none.
   """
 
   title: ClassVar[str] = 'Error under common corruptions'

@@ -167,8 +167,7 @@ class FourierAttack(BeginsWithMap):
     return Findings(estimates=[*errors, *of_waves])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
-    """Returns `sample_images` [S, H, W, C]: the first image clean, then with the worst frequencies
-    of the first classifier, with positive sign."""
+    """Returns `sample_images` [S, H, W, C]: the first clean, then with its worst frequencies."""
     image = next(rows.batches(1, [0]))['image'][0]
     height, width, _ = image.shape
     waves = [

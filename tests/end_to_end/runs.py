@@ -150,7 +150,6 @@ def wrap_second(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None
 def save_networks(
   folder: pathlib.Path, labels: Sequence[str] = ('natural', 'gaussian'), name: str = 'small_cnn'
 ) -> dict[str, Any]:
-  """Saves a network of random weights for each label; returns the changes of a config to them."""
   return {
     f'classifiers.{label}.weights': save_weights(folder / f'{label}.safetensors', name, seed)
     for seed, label in enumerate(labels)
@@ -210,7 +209,6 @@ def arguments(
   flags: tuple[str, ...] = (),
   small: bool = True,
 ) -> list[str]:
-  """The command line of main.py behind its name."""
   values = {**flat(SMALL if small else {}), **flat(changes)}
   given = [f'--config.{key}={value}' for key, value in values.items()]
   return [f'--config=configs/{config}', f'--workdir={workdir}', *given, *flags]
@@ -233,7 +231,6 @@ def start(
   small: bool = True,
   program: tuple[str, ...] = ('main.py',),
 ) -> subprocess.Popen[str]:
-  """Starts main.py; the caller's fixture sees to it that it ends."""
   command = [sys.executable, *program, *arguments(workdir, config, changes, flags, small)]
   if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; inherited
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -250,7 +247,6 @@ def finish(process: subprocess.Popen[str], status: int = 0, seconds: float = 240
 def wait_for(
   process: subprocess.Popen[str], seen: Callable[[], bool], seconds: float = 240
 ) -> None:
-  """Returns as soon as `seen()` while the process runs."""
   deadline = time.monotonic() + seconds
   while not seen():
     if process.poll() is not None:

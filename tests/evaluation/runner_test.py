@@ -359,7 +359,6 @@ def test_rows_are_traced_and_not_computed():
 
 
 def with_value(column, place, value):
-  """Rows of which one value was changed after they were checked."""
   rows = tiny_rows(21)
   getattr(rows, column)[place] = value
   return rows

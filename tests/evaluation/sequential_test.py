@@ -37,7 +37,6 @@ EXECUTION = Execution(seed=3)
 
 
 def rows():
-  """Rows whose labels a network gives, for the most part: it errs seldom on some views."""
   images = tiny_rows(COUNT).images
   labels = np.argmax(classifier('tiny', 0).predict(images), 1)
   return ArrayRows(images, np.where(np.arange(COUNT) % 20 == 0, (labels + 1) % 4, labels), CLASSES)

@@ -264,7 +264,6 @@ def test_mce_against_alexnet_says_why_it_is_not_the_published_kind(tmp_path):
 
 
 def as_stored(evaluation: Evaluation, study: CorruptionError, path, clean: bool) -> Evaluation:
-  """The same answers as records of stored images, one row each, in another order."""
   table = ranks(evaluation)[:, 0 if clean else 1 :]
   numbers = np.array([(-1, 0)] * clean + study.parts)
   order = np.random.default_rng(1).permutation(table.size)
@@ -296,7 +295,6 @@ def test_stored_and_generated_are_not_mixed_up_and_missing_photographs_refused(t
 
 
 def of_accuracies(path, study: CorruptionError, label: str, clean: float, accuracies) -> Evaluation:
-  """Records in which the clean view and each corruption have the given accuracies, exactly."""
   given = np.array([clean, *(accuracies[name] for name in study.names)])
   wrong = np.arange(PUBLISHED_ROWS)[:, None] >= np.round(given * PUBLISHED_ROWS)
   return made(path / label, {'rank': 9 * wrong}, label=label)
