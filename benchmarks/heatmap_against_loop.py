@@ -12,6 +12,7 @@ time of the full map is the time for each of them × their number. The goal is 2
 
 from __future__ import annotations
 
+import argparse
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,7 +26,6 @@ from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import distinct_frequencies
-from robustness.studies.fourier_heatmap import FourierHeatmap
 
 NETWORKS = ('small_cnn', 'resnet20')
 SIZES = (64, 128, 256)
@@ -98,31 +98,23 @@ def check(predicted: np.ndarray, expected: np.ndarray, labels: np.ndarray) -> fl
   return float(np.abs(errors[0] - errors[1]).max())
 
 
-def measure(
-  name: str,
-  weights: str,
-  data: str,
-  images: int,
-  frequencies: int,
-  rounds: int,
-  sizes: Sequence[int],
-) -> list[object]:
+def measure(name: str, given: argparse.Namespace) -> list[object]:
   """Returns the row of one network."""
-  network = subject.classifier(name, weights)
-  rows = subject.rows(network.input_shape, images, data)
-  evaluator = subject.evaluator(network, FourierHeatmap(), frequencies)
+  evaluator, rows = subject.heat_map(name, given)
   signs, timed = draw_signs(evaluator, rows), len(evaluator.views) - 1
-  predict = jax.jit(lambda variables, x: network.forward(variables, x, ())[0].argmax(-1))
+  forward = evaluator.classifier.forward
+  predict = jax.jit(lambda variables, x: forward(variables, x, ())[0].argmax(-1))
   loops = {
     str(size): (functools.partial(loop, evaluator, rows, signs, predict, size), timed)
-    for size in sizes
+    for size in given.sizes
   }
   best = timing.fastest(loops, 1)
   difference = check(
     heat_map(evaluator, rows), loop(evaluator, rows, signs, predict, int(best)), rows.labels
   )
   timings = timing.alternate(
-    {'loop': loops[best], 'heat map': (subject.written(evaluator, rows)[0], timed + 1)}, rounds
+    {'loop': loops[best], 'heat map': (subject.written(evaluator, rows)[0], timed + 1)},
+    given.rounds,
   )
   height, width, _ = rows.image_shape
   cells, views = height * width, len(distinct_frequencies(height, width)) + 1
@@ -152,12 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
       'ratio, each frequency',
       'largest difference of an error',
     ),
-    [
-      measure(
-        name, given.weights, given.data, given.images, given.frequencies, given.rounds, given.sizes
-      )
-      for name in given.networks
-    ],
+    [measure(name, given) for name in given.networks],
   )
 
 

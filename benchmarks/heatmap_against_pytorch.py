@@ -24,6 +24,7 @@ this network (oneDNN) are the faster ones on some processors. Symmetry alone giv
 
 from __future__ import annotations
 
+import argparse
 import functools
 import itertools
 from collections.abc import Sequence
@@ -157,13 +158,11 @@ class Transformed:
     return shown.sub(self._mean).div(self._std), self._labels[index]
 
 
-def measure(
-  name: str, file: str, data: str, images: int, frequencies: int, rounds: int, sizes: Sequence[int]
-) -> list[list[object]]:
+def measure(name: str, given: argparse.Namespace) -> list[list[object]]:
   """Returns the rows of one network."""
-  torch_network, network = networks(file, name)
-  rows = subject.rows(network.input_shape, images, data)
-  runner = subject.evaluator(network, FourierHeatmap(phase='cosine', clip=True), frequencies)
+  torch_network, network = networks(given.weights, name)
+  rows = subject.rows(network.input_shape, given.images, given.data)
+  runner = subject.evaluator(network, FourierHeatmap(phase='cosine', clip=True), given.frequencies)
   theirs = PackageHeatMap(torch_network, runner, rows, draw_signs(runner, rows))
   timed = len(runner.views) - 1
   by_batch = {
@@ -171,7 +170,7 @@ def measure(
       functools.partial(theirs.run, size, last),
       timed,
     )
-    for size, last in itertools.product(sizes, (False, True))
+    for size, last in itertools.product(given.sizes, (False, True))
   }
   by_image = {
     f'package: {size}': (functools.partial(theirs.run_by_image, size), timed)
@@ -181,7 +180,7 @@ def measure(
     name: group[name] for group in (by_image, by_batch) for name in [timing.fastest(group, 1)]
   }
   timings = timing.alternate(
-    {**ways, 'ours': (subject.written(runner, rows)[0], timed + 1)}, rounds
+    {**ways, 'ours': (subject.written(runner, rows)[0], timed + 1)}, given.rounds
   )
   height, width, _ = rows.image_shape
   bases, views = height * (width // 2 + 1), len(distinct_frequencies(height, width)) + 1
@@ -227,13 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
       'ratio, each frequency',
       'largest difference of an error',
     ),
-    [
-      row
-      for name in given.networks
-      for row in measure(
-        name, given.weights, given.data, given.images, given.frequencies, given.rounds, given.sizes
-      )
-    ],
+    [row for name in given.networks for row in measure(name, given)],
   )
 
 

@@ -10,30 +10,20 @@ and brings its records to the host, or to the disk as in a real run. The goal is
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from benchmarks import subject, timing
-from robustness.studies.fourier_heatmap import FourierHeatmap
 
 NETWORKS = ('small_cnn', 'resnet20')
 SIZES = (16, 32, 64, 128, 256)
 
 
-def measure(
-  name: str,
-  weights: str,
-  data: str,
-  images: int,
-  frequencies: int,
-  rounds: int,
-  sizes: Sequence[int],
-) -> list[object]:
+def measure(name: str, given: argparse.Namespace) -> list[object]:
   """Returns the row of one network."""
-  network = subject.classifier(name, weights)
-  rows = subject.rows(network.input_shape, images, data)
-  evaluator = subject.evaluator(network, FourierHeatmap(), frequencies)
+  evaluator, rows = subject.heat_map(name, given)
   heat_map = subject.discarded(evaluator, rows)
-  forwards = subject.forwards(evaluator, rows, sizes, min(int(heat_map[1]), 4096))
+  forwards = subject.forwards(evaluator, rows, given.sizes, min(int(heat_map[1]), 4096))
   best = int(timing.fastest(forwards).split()[1])
   timings = timing.alternate(
     {
@@ -41,7 +31,7 @@ def measure(
       'heat map': heat_map,
       'written': subject.written(evaluator, rows),
     },
-    rounds,
+    given.rounds,
   )
   return [
     name,
@@ -66,12 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
       'ratio, records discarded',
       'ratio, records written',
     ),
-    [
-      measure(
-        name, given.weights, given.data, given.images, given.frequencies, given.rounds, given.sizes
-      )
-      for name in given.networks
-    ],
+    [measure(name, given) for name in given.networks],
   )
 
 

@@ -25,7 +25,7 @@ from robustness.estimates import calibration
 from robustness.estimates.calibration import Draws, Predictions, Scores
 from robustness.estimates.comparison import benjamini_hochberg, mcnemar
 from robustness.estimates.corruption_error import mce, relative_mce
-from robustness.estimates.means import Estimate, arrays, means, proportion
+from robustness.estimates.means import arrays, means
 from robustness.estimates.outcomes import Outcomes as Answers
 from robustness.estimates.published import BASELINES
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
@@ -126,14 +126,14 @@ def population(level: float, seed: int = 0, size: int = POPULATION, shift: float
   return Sample(*errors, change, scenes)
 
 
-def pm_k_drop(sample: Sample) -> Estimate:
+def pm_k_drop(sample: Sample) -> Any:
   """Returns the drop to the worst of five neighbors: the severities of one corruption."""
   right = ~sample.second.corrupted[:, 0]
   group = np.repeat(np.arange(len(right)), SEVERITIES)
   offset = np.tile(np.arange(1, SEVERITIES + 1), len(right))
   outcomes = SetOutcomes(~sample.second.clean, right.ravel(), group, offset)
   fallen = outcomes.anchor & ~right_within(outcomes, SEVERITIES)[:, SEVERITIES]
-  return proportion(int(fallen.sum()), len(fallen))
+  return second(means(ACCURACY, Answers({'second': fallen[:, None]}, ONE_VIEW)))
 
 
 def over_objects(sample: Sample) -> Any:
@@ -150,7 +150,9 @@ def second(table: pd.DataFrame, versus: str = '') -> Any:
 
 
 QUANTITIES: Mapping[str, Callable[[Sample], Any]] = {
-  'accuracy': lambda s: proportion(int((~s.second.clean).sum()), len(s.change)),
+  'accuracy': lambda s: second(
+    means(ACCURACY, Answers({'second': ~s.second.clean[:, None]}, ONE_VIEW))
+  ),
   'mean error': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED, paired=False)),
   'mean error, second - first': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED), 'first'),
   'mCE against AlexNet': lambda s: second(mce(s.wrong, CORRUPTED, ALEXNET)),

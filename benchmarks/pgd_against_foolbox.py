@@ -25,7 +25,7 @@ from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows
-from robustness.estimates.comparison import discordant, mcnemar, paired_difference
+from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import Views
 from robustness.models import catalog
@@ -113,7 +113,7 @@ def measure(name: str, given: Any) -> list[object]:
   candidates = {'ours': (lambda: predictions(runner, data), given.images), best: ways[best]}
   timings = timing.alternate(candidates, given.rounds)
   own, other = predictions(runner, data), ways[best][0]()
-  b, c = discordant(~own, ~other)
+  b, c = (other & ~own).sum(), (own & ~other).sum()
   difference, low, high = paired_difference(b, c, given.images)
   return [
     name,

@@ -51,8 +51,6 @@ CASES = {
 
 @pytest.fixture
 def printed(capsys):
-  """Runs a benchmark, and returns what it prints."""
-
   def run(name, arguments):
     capsys.readouterr()
     importlib.import_module(f'benchmarks.{name}').main(arguments.split())
@@ -63,7 +61,6 @@ def printed(capsys):
 
 @pytest.fixture
 def tables(printed):
-  """Runs a benchmark, and returns the lines of the tables that it prints."""
   return lambda *run: [line for line in printed(*run).splitlines() if line.startswith('|')]
 
 

@@ -31,8 +31,6 @@ CLASSES = ('ant', 'bee', 'cat')
 
 
 class Writer(dict[str, Any]):
-  """Keeps what is written last; raises KeyboardInterrupt at a step."""
-
   stop_at = 0
   flush = staticmethod(lambda: None)
 
@@ -58,7 +56,6 @@ def builder(directory, sections, own=None, writer=None, training=None, **config)
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
-  """A folder of checkpoints."""
   path = tmp_path_factory.mktemp('trained')
   writer = Writer()
   (one,) = builder(path, {'net': {'train': True}}, writer=writer).build()
@@ -144,6 +141,10 @@ def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path
       'fog was measured on images of 32 × 32 pixels, and these have 28 × 28',
     ),
     ({'objective': {'name': 'irm'}}, "'irm' needs .*'environment'.*example_id, image, label[.]"),
+    (
+      {'objective': {'name': 'group_dro', 'group_dro': {'column': 'environment'}}},
+      "needs the column 'environment'.*they have: .*example_id",
+    ),
     ({'objective': {'name': 'jsd'}}, "'jsd' compares several images of a row"),
     ({'augment': {'policy': ('environment',)}}, "needs the column 'class_group'"),
     ({'training': {'balanced': 'style'}}, "config.training.balanced is 'style'"),
@@ -222,6 +223,7 @@ def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trai
   ('bad', 'message'),
   [
     ({}, 'bad has no weights'),
+    ({'name': 'resnet50'}, 'weights=FILE or a name .*timm:resnet50.a1_in1k'),
     ({'weights': 'none.th'}, 'none.th does not exist'),
     ({'name': 'resnet20', 'train': True, 'weights': 'none.th'}, 'none.th does not exist'),
     ({'initial_weights': 'x.th'}, r"classifier\.initial_weights is 'x\.th'.*train=True"),
@@ -339,11 +341,6 @@ def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite
     pictures(WNIDS[3], WNIDS[7], side=224), tmp_path, **given
   ).build()
   assert classifier.class_names == NAMES
-
-
-def test_without_weights_the_known_ones_are_named(tmp_path):
-  with pytest.raises(InputError, match='weights=FILE or a name .*timm:resnet50.a1_in1k'):
-    published_builder(pictures('a', 'b'), tmp_path, name='resnet50').build()
 
 
 @pytest.mark.slow

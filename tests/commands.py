@@ -15,7 +15,6 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def start(*command: str, cwd: pathlib.Path = ROOT, **variables: str) -> subprocess.Popen[str]:
-  """Starts a command with some variables of the environment; its two streams are one."""
   printed = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT, 'text': True}
   return subprocess.Popen(command, cwd=cwd, env=environment(**variables), **printed)
 
@@ -23,7 +22,6 @@ def start(*command: str, cwd: pathlib.Path = ROOT, **variables: str) -> subproce
 def output_of(
   *command: str | os.PathLike[str], status: int = 0, timeout: float = 600, **options
 ) -> str:
-  """Runs a command to its end as `start` does; returns what it printed."""
   process = start(*map(str, command), **options)
   try:
     output, _ = process.communicate(timeout=timeout)
@@ -34,5 +32,4 @@ def output_of(
 
 
 def python(*arguments: str | os.PathLike[str], **options) -> str:
-  """Runs Python as `output_of` does."""
   return output_of(sys.executable, *arguments, **options)

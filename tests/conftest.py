@@ -14,8 +14,7 @@ from robustness.present import style
 
 LEVEL = '--xla_backend_optimization_level'
 QUICK_COMPILER = f'{LEVEL}=0 --xla_cpu_parallel_codegen_split_count=1'
-"""Most of a test's time is XLA's, for programs that run once on small arrays:
-a third of it is left."""
+"""A third of XLA's time is left, which is most of a test's."""
 if jax.__version_info__ < (0, 11):  # later versions know the usual emitters alone
   QUICK_COMPILER += ' --xla_cpu_use_fusion_emitters=false'
 if LEVEL not in os.environ.get('XLA_FLAGS', ''):  # workers of xdist inherit what is set here
@@ -30,11 +29,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-  """Lets a program be compiled once: by all workers, the processes they start and later sessions.
-
-  They lie in pytest's cache folder (`pytest --cache-clear` deletes them), or where
-  JAX_COMPILATION_CACHE_DIR says.
-  """
+  """Lets a program be compiled once, by all workers, the processes they start and later sessions:
+  in pytest's cache folder (`pytest --cache-clear`), or where JAX_COMPILATION_CACHE_DIR says."""
   gc.set_threshold(200_000, 50, 50)  # a tenth of the time went into looking through JAX's objects
   cache = getattr(config, 'cache', None)  # none with -p no:cacheprovider
   if cache is not None:
@@ -56,7 +52,6 @@ def shared_dir():
 
 @pytest.fixture(scope='session')
 def cifar10_dir():
-  """The TFDS folder, where CIFAR-10 is prepared."""
   path = pathlib.Path(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets')).expanduser()
   if not list(path.glob('cifar10/*/dataset_info.json')):
     pytest.skip('needs CIFAR-10 prepared by TFDS')
@@ -77,7 +72,6 @@ def quick_figures():
 
 @pytest.fixture(autouse=True)
 def figures_as_saved(request, monkeypatch):
-  """Saves the figures of marked tests as runs do."""
   if request.node.get_closest_marker('figures_as_saved'):
     for name, value in SAVED_AS.items():
       monkeypatch.setattr(style, name, value)

@@ -63,7 +63,6 @@ def commands(name: str) -> list[str]:
 
 
 def run_blocks(name: str, workdir: str = '/tmp/heatmap') -> dict[str, Any]:
-  """Runs the blocks of Python of a document one after another; returns what they define."""
   space: dict[str, Any] = {}
   for number, block in enumerate(blocks(name, 'python')):
     source = block.replace('/tmp/heatmap', workdir)
@@ -72,7 +71,6 @@ def run_blocks(name: str, workdir: str = '/tmp/heatmap') -> dict[str, Any]:
 
 
 def page_of(name: str) -> pathlib.Path | None:
-  """Returns the page of a study, in docs/studies/ or docs/ itself; None of one under way."""
   pages = (ROOT / folder / f'{name}.md' for folder in ('docs/studies', 'docs'))
   return next((path for path in pages if path.exists()), None)
 
@@ -224,7 +222,6 @@ def test_the_blocks_about_corruptions_run_one_after_another():
 
 
 def recipe(page: str = 'CONTRIBUTING.md') -> dict[str, str]:
-  """Returns {path: content} of the files that a page tells to add, as printed."""
   pattern = r'^`([\w/]+\.py)`(?:;(?:(?!```).)*|\n\n)```python\n(.*?)^```'
   return dict(re.findall(pattern, text(page), re.DOTALL | re.MULTILINE))
 
@@ -234,7 +231,6 @@ def recipes() -> dict[str, str]:
 
 
 def augmentation() -> str:
-  """Returns the file that docs/training.md tells to add, as printed."""
   return next(b for b in blocks('docs/training.md', 'python') if '(Augmentation)' in b)
 
 

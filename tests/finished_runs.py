@@ -26,14 +26,9 @@ def write(
   data: Mapping[str, Any] | None = None,
   digests: Iterable[int] = (),
 ) -> pathlib.Path:
-  """Writes config, records and results of the study `accuracy` as a run does.
+  """Writes config, records and results of the study `accuracy` as a run does, from what is right.
 
-  Args:
-    workdir: where.
-    correct: by classifier, whether each of N images is right.
-    example_ids: of the images; () counts them.
-    data: what the records say of their data.
-    digests: of the images; () for records of an earlier version, which have none.
+  Without `digests` records are of an earlier version.
   """
   columns = {'example_id': list(example_ids), 'image_digest': list(digests)}
   tables = {label: np.asarray(right, bool)[:, None] for label, right in correct.items()}
@@ -46,7 +41,6 @@ def write_corrupted(
   shifted: Mapping[str, Sequence[bool]],
   severity: int = 1,
 ) -> pathlib.Path:
-  """Does the same of the study `corruption_error` under fog: clean, then one severity."""
   tables = {label: np.stack([clean[label], shifted[label]], 1) for label in clean}
   section = {'corruptions': ['fog'], 'severities': [severity]}
   study = corruption_error.CorruptionError(corruptions=('fog',), severities=(severity,))
@@ -66,15 +60,10 @@ def write_versions(
   first_digest: int = 0,
   name: str = 'corruption_error',
 ) -> pathlib.Path:
-  """Does the same of two corruptions at two severities, made in the run or read as stored rows.
+  """Does the same of two corruptions at two severities, right as [N, 5] says: clean, `VERSIONS`.
 
-  Args:
-    workdir: where.
-    right: by classifier, bool [N, 5]: clean, then `VERSIONS`.
-    stored: whether each version is a row, in the order of the versions.
-    clean: whether stored rows have the clean images.
-    first_digest: of the images; others have the next ones, and runs with other digests other data.
-    name: of the study, 'corruption_error' or 'calibration'.
+  They are made in the run, or stored rows in the order of the versions, of `clean` images too or
+  not. Images have digests from the first on; runs with other digests have other data.
   """
   section: dict[str, Any] = {'corruptions': ['fog', 'contrast'], 'severities': [1, 5]}
   count = len(next(iter(right.values())))
@@ -103,7 +92,6 @@ def write_scenes(
   right: Mapping[str, np.ndarray],
   columns: Mapping[str, Any],
 ) -> pathlib.Path:
-  """Does the same of scenes, bool [pairs, levels] or [scenes, 1], with columns of the rows."""
   default = dataclasses.asdict(si_score.SiScore())
   given = {k: v for k, v in dataclasses.asdict(study).items() if v != default[k]}
   return _written(workdir, study, given, right, columns, {})

@@ -61,7 +61,6 @@ def nodes(node: ast.AST, whole: bool) -> Iterator[ast.AST]:
 
 
 def imported(node: ast.AST) -> list[str]:
-  """Names the modules of one import statement; `from a import b` may mean the module a.b."""
   if isinstance(node, ast.Import):
     return [alias.name for alias in node.names]
   if isinstance(node, ast.ImportFrom):
@@ -74,7 +73,6 @@ def imported(node: ast.AST) -> list[str]:
 
 @functools.cache
 def imports(module: str, whole: bool = True) -> frozenset[str]:
-  """Returns what a module names in imports, and the packages around those of this project."""
   tree = ast.parse(modules()[module].read_text())
   names = {name for node in nodes(tree, whole) for name in imported(node)}
   ours = [name.split('.') for name in names if name in modules()]
@@ -83,7 +81,6 @@ def imports(module: str, whole: bool = True) -> frozenset[str]:
 
 
 def reached(module: str, whole: bool = False) -> set[str]:
-  """Returns everything that importing a module imports, through this project's modules."""
   seen, waiting = set(), [module]
   while waiting:
     name = waiting.pop()
@@ -94,7 +91,6 @@ def reached(module: str, whole: bool = False) -> set[str]:
 
 
 def outside(names: set[str] | frozenset[str]) -> set[str]:
-  """Returns the top-level names that are neither of this project nor of the standard library."""
   return {name.split('.')[0] for name in names} - set(PACKAGES) - set(sys.stdlib_module_names)
 
 
@@ -129,7 +125,6 @@ def test_only_the_run_reaches_tensorflow(module):
 
 
 def makes_data(module: str) -> bool:
-  """Whether a module builds a data set by computing; `import input_pipeline` does without."""
   return module.startswith('input_pipeline.builders')
 
 
@@ -174,12 +169,10 @@ def test_a_run_is_flags_and_the_run():
 
 
 def folder(module: str) -> str:
-  """Returns the folder a module of `robustness` lies in; of one directly in it, its own name."""
   return module.split('.')[1] if '.' in module else ''
 
 
 def folder_imports() -> dict[str, set[str]]:
-  """Returns {folder: the other folders its modules name in imports, functions included}."""
   graph: dict[str, set[str]] = {}
   for module in inside('robustness'):
     named = {folder(name) for name in imports(module) if name in inside('robustness')}
@@ -212,7 +205,6 @@ def test_few_modules_lie_directly_in_the_package_and_each_is_named_after_what_it
 
 
 def loaded_by(*needed: str) -> set[str]:
-  """Returns the top-level modules a fresh interpreter holds after importing the wanted ones."""
   code = (
     f'import importlib, sys; [importlib.import_module(m) for m in {needed!r}]; '
     'print(*{name.split(".")[0] for name in sys.modules})'

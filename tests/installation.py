@@ -24,10 +24,8 @@ def install(folder: pathlib.Path) -> None:
 
 
 def environment(folder: pathlib.Path) -> dict[str, str]:
-  """Returns the environment of a process that imports the installed package."""
   return commands.environment(PYTHONPATH=str(folder / 'site'))
 
 
 def output_of(folder: pathlib.Path, *command: str | os.PathLike[str], status: int = 0) -> str:
-  """Runs a command in a folder with an installation and returns what it printed."""
   return commands.output_of(*command, cwd=folder, status=status, PYTHONPATH=str(folder / 'site'))

@@ -9,7 +9,7 @@ from robustness.config.experiment import Execution
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY
 from robustness.estimates.table import select
-from robustness.evaluation.outcomes import outcomes, right
+from robustness.evaluation.outcomes import Recorded, right
 from robustness.evaluation.provenance import COMPARABLE
 from robustness.measure import measure
 from robustness.present import failures, style
@@ -75,7 +75,6 @@ def test_of_composed_pictures_only_the_view_is_shown(tmp_path):
 
 
 def _check_classes(results: Results) -> None:
-  """Accuracies by class are those of the counts, and all is declared once."""
   declared = [quantity.name for quantity in results.quantities]
   assert len(declared) == len(set(declared)) and set(results.table.quantity) <= set(declared)
   affected = results.tables['most affected classes']
@@ -91,7 +90,7 @@ def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path):
   class Own(accuracy.Accuracy):
     def reduce(self, evaluations, image_shape):
       findings = super().reduce(evaluations, image_shape)
-      one = outcomes(evaluations, right)
+      one = Recorded(evaluations).outcomes(right)
       findings.estimates.append(means(ACCURACY, one, facets={'class': 'mine'}))
       return findings
 

@@ -51,14 +51,12 @@ def normal_arrays(
   scheme: int = 0,
   input_shape: tuple[int, int, int] | None = None,
 ) -> dict[str, np.ndarray]:
-  """Standard normal arrays with the names and shapes of a file of one of the schemes."""
   shapes = architecture.schemes[scheme].shapes(architecture.shapes(num_classes, input_shape))
   generator = np.random.default_rng(1)
   return {name: generator.normal(size=s).astype(np.float32) for name, s in shapes.items()}
 
 
 def normal_variables(architecture: Architecture, num_classes: int = 10, seed: int = 0) -> Variables:
-  """Standard normal variables of a network."""
   generator, shapes = np.random.default_rng(seed), architecture.shapes(num_classes)
   draw = {path: generator.normal(size=shapes[path]) for path in sorted(shapes)}
   return traverse_util.unflatten_dict({path: x.astype(np.float32) for path, x in draw.items()})

@@ -27,7 +27,6 @@ Read = Callable[[pathlib.Path], object]
 
 
 def sets_beside(file: pathlib.Path) -> object:
-  """Reads neighbor sets of which one file is given and the others are whole."""
   for name, (document, _) in CASES.items():
     if name.startswith('sets/') and name.removeprefix('sets/') != file.name:
       (file.parent / name.removeprefix('sets/')).write_text(json.dumps(document))
@@ -48,7 +47,6 @@ def environments_of(file: pathlib.Path) -> object:
 
 
 def answered(file: pathlib.Path) -> object:
-  """Reads the second line of a file of answers."""
   log = file.with_name('answers.jsonl')
   log.write_bytes(json.dumps(FORMAT).encode() + b'\n' + file.read_bytes() + b'\n')
   try:
@@ -58,23 +56,13 @@ def answered(file: pathlib.Path) -> object:
 
 
 def begun(file: pathlib.Path) -> object:
-  """Reads the first line of a file of answers."""
   file.write_bytes(file.read_bytes() + b'\n')
   return answers.read(file, 'digest')
 
 
-ANSWER = {
-  'annotator': 'ann',
-  'round': 'individual',
-  'anchor': FRAMES[0],
-  'neighbor': FRAMES[1],
-  'label': 'correct',
-  'similar': 'dissimilar',
-  'reasons': ['blur'],
-  'feature': False,
-  'shown': [1],
-  'time': 3.5,
-}
+ANSWER = {'annotator': 'ann', 'round': 'individual', 'anchor': FRAMES[0], 'neighbor': FRAMES[1]}
+ANSWER |= {'label': 'correct', 'similar': 'dissimilar', 'reasons': ['blur'], 'feature': False}
+ANSWER |= {'shown': [1], 'time': 3.5}
 FORMAT = {'format': answers.FORMAT, 'version': answers.VERSION, 'metadata': 'digest'}
 PLAN = {'annotators_per_pair': 2, 'joint_votes': 0, 'densify': False}
 CASES: dict[str, tuple[Any, Read]] = {

@@ -33,6 +33,10 @@ _ROUNDING = 1e-9
 _TOUCHING = 1.0  # pixels by which boxes of letters may overlap
 
 
+def texts(results: Results) -> list[str]:
+  return [finding.text for finding in findings(results)]
+
+
 def complaints(results: Results) -> list[str]:
   """Returns what is wrong in the rows, sentences and tables of results."""
   found = findings(results)
@@ -47,7 +51,6 @@ def complaints(results: Results) -> list[str]:
 
 
 def rows(results: Results) -> Iterator[str]:
-  """Yields rows that are not declared, or whose value or interval is not where it can be."""
   quantities = {quantity.name: quantity for quantity in results.presented}
   for row in results.table.itertuples() if quantities else ():
     if row.quantity not in quantities:
@@ -65,7 +68,6 @@ BY_SEEDS = 'not told by seeds alone'
 
 
 def sentence(text: str) -> Iterator[str]:
-  """Yields what is wrong in a sentence alone: no value, or one outside its interval."""
   if re.search(r'\b(nan|None|NaN|unknown|<NA>)\b', text) or not text.endswith('.'):
     yield f'no sentence: {text}'
   intervals = [_numbers(*match[:3]) for match in _TOLD.findall(_plain(text))]
@@ -76,7 +78,6 @@ def sentence(text: str) -> Iterator[str]:
 
 
 def verdicts(finding: Finding, results: Results) -> Iterator[str]:
-  """Yields differences that are told otherwise than the rows of a finding have them."""
   better = {quantity.name: quantity.better for quantity in results.presented}
   scale = {quantity.name: quantity.scale for quantity in results.presented}
   differences = finding.rows[finding.rows.versus != '']
@@ -105,7 +106,6 @@ def _verdict(row: Any, better: str) -> str:
 
 
 def told_twice(texts: list[str]) -> Iterator[str]:
-  """Yields what is told twice with different intervals."""
   known: dict[str, tuple[str, ...]] = {}
   for text in texts:
     head, _, clauses = _plain(text).rstrip('.').partition(': ')
@@ -157,7 +157,6 @@ def _inner(box: Bbox) -> Bbox:
 
 
 def _texts(figure: Figure) -> Iterator[Text]:
-  """Yields the texts that are drawn."""
   found: list[Text] = [*figure.texts]
   found += [text for legend in figure.legends for text in legend.get_texts()]
   for axes in figure.axes:

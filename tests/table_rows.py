@@ -11,7 +11,6 @@ from robustness.estimates.table import select
 def estimate(
   table: pd.DataFrame, classifier: str, quantity: str, versus: str = '', **facets: Any
 ) -> Any:
-  """Returns the one row of an estimate."""
   rows = select(table, quantity, versus, **facets)
   rows = rows[rows.classifier == classifier]
   assert len(rows) == 1, f'{len(rows)} rows of {classifier} {quantity} {facets}'
@@ -19,6 +18,5 @@ def estimate(
 
 
 def assert_same_arrays(rows: pd.DataFrame, *arrays: np.ndarray) -> None:
-  """Fails unless the values, and low and high ends, of rows are those of arrays, in order."""
   for column, values in zip(('value', 'low', 'high', 'p'), arrays, strict=False):
     np.testing.assert_allclose(rows[column], values.ravel(), atol=1e-9, err_msg=column)

@@ -17,7 +17,6 @@ IMAGES = np.random.default_rng(0).random((3, 32, 32, 3), np.float32)
 
 
 def files(section: str) -> list[str]:
-  """Returns the Python files that a section of the page prints."""
   text = PAGE.read_text(encoding='utf-8').split(f'\n## {section}\n')[1].split('\n## ')[0]
   return re.findall(r'^```python\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
 

@@ -86,8 +86,7 @@ class Predictions:
     return cls(order, np.minimum(p[order], 1), y[order])
 
   def equal_width(self, bins: int) -> np.ndarray:
-    """Returns where bins ((m - 1)/M, m/M] begin among the predictions, last bin first, then N: [M +
-    1]."""
+    """Returns where bins ((m - 1)/M, m/M] begin, [M + 1]: last bin first, then N."""
     index = np.ceil(self.confidence * bins).astype(int).clip(1, bins)
     return np.searchsorted(-index, np.arange(-bins, 1))
 
@@ -103,8 +102,7 @@ class Predictions:
     return Bins(total, p / size, y / size)
 
   def calibrated(self, uniform: np.ndarray) -> Predictions:
-    """Returns the confidences with outcomes that are right as often as they say, by uniform [...,
-    N]."""
+    """Returns outcomes that are right as often as confidences say, by uniform [..., N]."""
     return dataclasses.replace(self, correct=uniform < self.confidence)
 
   @functools.cached_property
@@ -132,8 +130,7 @@ class Predictions:
   def selective_error(self, coverages: np.ndarray) -> np.ndarray:
     """Returns the error among the most confident share of the predictions, for shares in (0, 1].
 
-    A prediction that a share cuts through counts in part, and equal confidences are the mean of all
-    their orders.
+    A prediction cut by a share counts in part, and equal confidences are the mean of all orders.
     """
     wrong = np.concatenate([[0], np.cumsum(_sums((~self.correct).astype(int), self._ties))])
     answered = coverages * len(self.order)
@@ -202,8 +199,7 @@ class Scores:
 
   Attributes:
     values: by `QUANTITIES` (calibration errors debiased), `OVERCONFIDENCE`, 'accuracy',
-      'mean_confidence', and by the values of `BIASED`, with chance in them, which published values
-      have too.
+      'mean_confidence', and by the values of `BIASED`, with chance in them, as published ones.
     drawn: [B] of bootstrap samples, by `QUANTITIES` and `OVERCONFIDENCE`, with chance in them.
     calibrated: [B] of outcomes drawn with the probability that the confidence states, by `BIASED`'s
       keys and `OVERCONFIDENCE`: what chance alone gives (Bröcker and Smith 2007).

@@ -19,20 +19,6 @@ class Discoveries(NamedTuple):
   adjusted: np.ndarray
 
 
-def discordant(
-  correct_first: ArrayLike, correct_second: ArrayLike
-) -> tuple[np.ndarray, np.ndarray]:
-  """Counts the examples that exactly one of two classifiers gets right, first and second, of [N,
-  ...] each."""
-  first, second = np.asarray(correct_first, bool), np.asarray(correct_second, bool)
-  if first.shape != second.shape:
-    raise InputError(
-      f'the classifiers have {first.shape} and {second.shape} outcomes: a paired comparison '
-      'needs the same examples and views for both.'
-    )
-  return (first & ~second).sum(axis=0), (second & ~first).sum(axis=0)
-
-
 def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
   """Exact two-sided McNemar test of equal error: min(1, 2·P(X ≤ min(b, c))), X ~ Bin(b + c, ½).
 

@@ -34,8 +34,7 @@ RELATIVE_MCE = Quantity(
 
 
 def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
-  """Returns mCE as a ratio, of errors [K] or [K, S] and the same of the baseline, which errs under
-  each corruption.
+  """Returns mCE as a ratio, of errors [K] or [K, S] and the same of the baseline.
 
   Raises:
     InputError: shapes differ, or the baseline makes no error under a corruption.
@@ -132,8 +131,7 @@ def relative_mce(
   """
   if published is None:
     return _relative_to_first(outcomes, where, confidence, facets)
-  clean = published.clean
-  excess = {name: error - clean for name, error in published.corrupted.items()}
+  excess = {name: error - published.clean for name, error in published.corrupted.items()}
   weighted, scale = _weighted(outcomes.common, where, excess)
   rows = []
   for label, wrong in weighted.values.items():
@@ -202,8 +200,7 @@ def failure_severity(
   """Returns the first severity at which accuracy is below `share` × clean accuracy, [...].
 
   Between the ascending severities [S] accuracy [..., S] is taken as linear. What is below at the
-  lowest severity gives that one: nothing is known of weaker corruptions. It is infinite where
-  accuracy stays above.
+  lowest severity gives that one; it is infinite where accuracy stays above.
 
   Raises:
     InputError: severities that do not ascend, or are no more than accuracies.
@@ -228,18 +225,12 @@ def failure_severity(
 def failure_points(
   quantity: Quantity, outcomes: Outcomes, share: float, confidence: float = 0.95
 ) -> pd.DataFrame:
-  """Returns the failure severity of each classifier under each corruption, with bootstrap intervals
-  over images, as rows of the table.
+  """Returns the failure severity, at a share in (0, 1) of clean accuracy, of each classifier under
+  each corruption, with bootstrap intervals over images, as rows of the table.
 
   The value is NaN where accuracy stays above, with a note. An interval that reaches beyond the
-  highest severity ends there and says so.
-
-  Args:
-    quantity: name of the estimates.
-    outcomes: whether each image is wrong; views have the facets `corruption` and `severity`, the
-      clean one neither.
-    share: of clean accuracy, in (0, 1).
-    confidence: of the intervals.
+  highest severity ends there and says so. Outcomes are whether each image is wrong; views have the
+  facets `corruption` and `severity`, the clean one neither.
   """
   common, rows = outcomes.common, []
   views = common.views.reset_index(drop=True)
@@ -256,8 +247,7 @@ def failure_points(
 def failure_point(
   right: np.ndarray, severities: np.ndarray, share: float, confidence: float = 0.95
 ) -> Estimate:
-  """Returns the failure severity of N images that are right or not, clean and at S severities: [N,
-  1 + S]."""
+  """Returns the failure severity of images that are right or not, [N, clean and S severities]."""
   count, highest = len(right), severities[-1]
 
   def found(weights: np.ndarray) -> np.ndarray:

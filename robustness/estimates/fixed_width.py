@@ -91,8 +91,7 @@ class FixedWidth:
     return clopper_pearson(successes, n, 1 - (1 - self.confidence) / self.looks)
 
   def coverage(self, proportions: ArrayLike) -> np.ndarray:
-    """Returns the exact probability [P] that the intervals of all looks hold p in (0, 1), up to the
-    last."""
+    """Returns the exact probability [P] that the intervals of all looks hold p in (0, 1)."""
     p = np.asarray(proportions, float)[:, None]
 
     def holding(successes: np.ndarray, n: int) -> np.ndarray:
@@ -127,8 +126,7 @@ class FixedWidth:
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yields n of each look, P(k successes, unfinished before) [P, K], and who is finished.
 
-    The K counts are those within 6 standard errors of n p. `kept(k [P, K], n)` says which outcomes
-    are followed.
+    The K counts are within 6 standard errors of n p; those `kept(k [P, K], n)` are followed.
     """
     p, reach = p[:, None], _reach(self.most_trials)
     around = np.arange(-reach, reach + 1)
@@ -185,8 +183,7 @@ def _outcomes(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def fewest_trials(half_width: float, confidence: float) -> int:
-  """Returns a lower bound of the trials that a design needs: n of Wald's interval of ½, z² / (4
-  w²)."""
+  """Returns a lower bound of a design's trials: n of Wald's interval of ½, z² / (4 w²)."""
   z = float(special.ndtri((1 + confidence) / 2))
   return math.floor(min(z / (2 * half_width), 1e100) ** 2)
 

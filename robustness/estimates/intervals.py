@@ -116,7 +116,7 @@ def student_interval(
   Args:
     mean: means of n independent values, any shape and unit.
     std: sample standard deviations (divisor n − 1) of the values, at least 0.
-    n: how many values; where n < 2 both ends are NaN, for the spread is unknown.
+    n: how many values; where n < 2 both ends are NaN.
     confidence: in (0, 1).
 
   Raises:
@@ -135,8 +135,7 @@ def student_interval(
 def percentile_interval(
   drawn: ArrayLike, n: int, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Percentile interval of B bootstrap samples [B, ...], widened for few resampled units: [...]
-  each.
+  """Percentile interval [...] of B bootstrap samples [B, ...], widened for few resampled units.
 
   The ends are the quantiles α' and 1 − α' with α' = Φ(−√(n/(n − 1)) t), t Student's quantile 1 −
   α/2 with n − 1 degrees of freedom: resampling n units (images, objects) shows a spread that is too

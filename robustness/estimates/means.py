@@ -131,14 +131,6 @@ def row(
   }
 
 
-def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
-  """Returns a share of n independent trials with Clopper and Pearson's interval; NaN of none."""
-  low, high = intervals.clopper_pearson(successes, n, confidence)
-  return Estimate(
-    successes / n if n else np.nan, float(low), float(high), n, n, intervals.CLOPPER_PEARSON
-  )
-
-
 def _mean(
   quantity: Quantity, outcomes: Outcomes, label: str, group: Group, confidence: float, decides: bool
 ) -> Estimate:

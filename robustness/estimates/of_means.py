@@ -1,8 +1,7 @@
 """Estimates of functions of means: ratios, slopes, gaps, by one bootstrap and one linearisation.
 
 A metric that is a function of means, such as mCE, is one pure function of the means by group of
-views. What belongs to one unit (an image, an object) moves together in all of them, so that ratios
-and differences are paired.
+views. What belongs to one unit (an image, an object) moves together in all of them: all is paired.
 """
 
 import dataclasses
@@ -72,7 +71,6 @@ def of_means(
   facets: Mapping[str, object] | None = None,
   each: bool = False,
   paired: bool = True,
-  seed: int = 0,
 ) -> pd.DataFrame:
   """Returns a function of the means by group for every classifier, and its differences, as rows.
 
@@ -89,7 +87,6 @@ def of_means(
     facets: {facet: value} that these estimates have.
     paired: whether differences from the first classifier are estimated too.
     each: whether the function gives a value for each group, with the group's facets.
-    seed: of the bootstrap.
   """
   common = outcomes.common
   own = {label: units(common, label, by, where) for label in outcomes.labels}
@@ -104,9 +101,8 @@ def of_means(
     elif method == LOG_RATIO:
       estimates[label, ''] = [log_ratio(function, own[label], base, confidence)]
     else:
-      estimates[label, ''] = bootstrap(
-        _statistic(function, own[label], base), own[label], confidence, seed
-      )
+      statistic = _statistic(function, own[label], base)
+      estimates[label, ''] = bootstrap(statistic, own[label], confidence)
     if not paired or label == first:
       continue
     if against == first:
@@ -115,7 +111,7 @@ def of_means(
       estimates[label, first] = [dataclasses.replace(ratio, **less)]
     else:
       pair = [_statistic(function, own[name], own[against or name]) for name in (label, first)]
-      estimates[label, first] = bootstrap(_minus(*pair), own[label], confidence, seed)
+      estimates[label, first] = bootstrap(_minus(*pair), own[label], confidence)
   of_groups = [group.facets for group in outcomes.groups(by, where)] if each else [{}]
   rows: list[Row] = [
     row(label, versus, quantity, {**(facets or {}), **group}, estimate, confidence)
@@ -184,8 +180,7 @@ def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0
   further ones of weight ½, one with means 1 of the classifier and 0 of the baseline and one the
   reverse. s is that of the linearised ratio (delta method), t Student's quantile with K − 1 degrees
   of freedom. The value is the ratio itself, and the interval reaches it; it does not shrink to a
-  point where all units are alike. It is NaN throughout, with a note, where a mean of the baseline
-  is 0.
+  point where all units are alike. Where a mean of the baseline is 0 it is NaN, with a note.
 
   Args:
     function: a ratio, homogeneous of degree 0, smooth; see `Function`.

@@ -2,26 +2,16 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError, nearest
+from robustness.estimates.fixed_width import FixedWidth
 from robustness.estimates.table import RESERVED
 
 _AT_ONCE = 2**22  # values that are summed together, for their copies take memory
-
-
-class Design(Protocol):
-  """The intervals of a sequential design; see `robustness.estimates.fixed_width`."""
-
-  def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (low, high) of the share that decides when a view is shown no more."""
-
-  def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (low, high) of shares of the same rows that do not decide."""
 
 
 class Group(NamedTuple):
@@ -59,8 +49,7 @@ class Outcomes:
   Attributes:
     values: by classifier [N, V]: booleans of a share, floats of an amount, the baseline's first.
     views: facets of the views, a row a view; no column where there is one view.
-    shown: by classifier bool [N, V], what counts; None where all does. NaN of an amount does not
-      count either.
+    shown: by classifier bool [N, V], what counts beside NaN of an amount; None where all does.
     clusters: int [N], the independent unit of each row, such as an object; None: each row is one.
     weight: [V], how much a view counts in a mean over views; None: each once.
     design: of a sequential design, where classifiers may be shown different numbers of rows.
@@ -71,7 +60,7 @@ class Outcomes:
   shown: Mapping[str, np.ndarray] | None = None
   clusters: np.ndarray | None = None
   weight: np.ndarray | None = None
-  design: Design | None = None
+  design: FixedWidth | None = None
 
   def __post_init__(self) -> None:
     expected = next(iter(self.values.values())).shape
@@ -120,14 +109,10 @@ class Outcomes:
     """
     own = self.common
     a, b = own.values[first], own.values[second]
-    shown = None
-    if own.shown is not None:
-      if not np.array_equal(own.shown[first], own.shown[second]):
-        raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
-      shown = {'gained': own.shown[first], 'lost': own.shown[first]}
+    if own.shown is not None and not np.array_equal(own.shown[first], own.shown[second]):
+      raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
     values = {'gained': b & ~a, 'lost': a & ~b} if self.is_share else {'gained': b - a}
-    if not self.is_share and shown is not None:
-      shown.pop('lost')
+    shown = None if own.shown is None else dict.fromkeys(values, own.shown[first])
     return dataclasses.replace(own, values=values, shown=shown)
 
   def groups(self, by: Sequence[str] = (), where: np.ndarray | None = None) -> Iterator[Group]:
@@ -193,8 +178,7 @@ class Outcomes:
     return int(counts.any(1).sum() if self.clusters is None else counts.sum())
 
   def _counts(self, label: str, views: np.ndarray) -> np.ndarray:
-    """Returns what counts of some views, bool [N, v]; of several views of a sequential design the
-    rows that all views were shown to."""
+    """Returns what counts of views, bool [N, v]; of several in a sequential design, rows of all."""
     values = self.values[label]
     if self.shown is None:
       counts = np.ones((len(values), len(views)), bool)

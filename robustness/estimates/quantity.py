@@ -23,8 +23,7 @@ class Quantity:
     low, high: the least and the largest possible value; None is that of the kind.
     headline: whether it heads the findings of a study, and is drawn.
     drawn: whether it is drawn though it heads none.
-    reference: the quantity whose value over all is drawn beside this one's, such as that of clean
-      images; '' for none.
+    reference: the quantity whose value over all is drawn beside, such as that of clean images.
     biased: whether chance on the same images adds to values what is alike in every training, so
       that seeds alone show no difference.
     paper: where it is defined, a key of `robustness.present.page.PAPERS`; '' for none.
@@ -93,8 +92,7 @@ class Facet:
     words: the name in plain words, such as 'bandwidth'.
     unit: of its values; '' for none.
     ordered: whether its values are numbers on an axis, such as severities, and not names.
-    place: what stands for a value in a sentence, such as 'under {}'; '' is 'at', or of a name 'in',
-      with `words` and the value.
+    place: how a sentence says a value, such as 'under {}'; '' is 'at', of a name 'in', and `words`.
   """
 
   name: str
@@ -104,6 +102,7 @@ class Facet:
   place: str = ''
 
 
+_CYCLES = 'cycles per image'
 FACETS = {
   facet.name: facet
   for facet in (
@@ -111,22 +110,16 @@ FACETS = {
     Facet('corruption_set', 'set of corruptions', place='over the {} corruptions'),
     Facet('severity', 'severity', ordered=True),
     Facet('band', 'frequencies', place='in the {} band'),
-    Facet('bandwidth', 'bandwidth', 'cycles per image', ordered=True),
-    Facet(
-      'frequency_y',
-      'vertical frequency',
-      'cycles per image',
-      ordered=True,
-      place='at vertical frequency {}',
-    ),
+    Facet('bandwidth', 'bandwidth', _CYCLES, ordered=True),
+    Facet('frequency_y', 'vertical frequency', _CYCLES, ordered=True),
     Facet(
       'frequency_x',
       'horizontal frequency',
-      'cycles per image',
+      _CYCLES,
       ordered=True,
       place='and horizontal frequency {}',
     ),
-    Facet('radius', 'frequency |f|', 'cycles per image', ordered=True, place='at |f| = {}'),
+    Facet('radius', 'frequency |f|', _CYCLES, ordered=True, place='at |f| = {}'),
     Facet('layer', 'layer'),
     Facet('attack', 'attack', place='under {}'),
     Facet('epsilon', 'radius ε', ordered=True, place='at ε = {}'),
@@ -157,6 +150,5 @@ FACETS = {
 
 
 def facet(name: str, ordered: bool = False) -> Facet:
-  """Returns a facet by name; one that is not in `FACETS` is called by its name, and is `ordered` or
-  not."""
+  """Returns a facet by name; one that is not in `FACETS` has its name as words."""
   return FACETS.get(name) or Facet(name, name.replace('_', ' '), ordered=ordered)

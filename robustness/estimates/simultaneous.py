@@ -58,7 +58,6 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
 
 
 def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray] | None:
-  """Returns the ends of an interval at a higher confidence."""
   value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
   if np.isnan(low) or np.isnan(high):
     return np.nan, np.nan

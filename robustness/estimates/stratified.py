@@ -149,8 +149,7 @@ class Sampled:
 
 
 def difference(gained: Sampled, lost: Sampled, confidence: float) -> Estimate:
-  """Returns the mean of Q paired differences of shares, gained minus lost, of the images that
-  count.
+  """Returns the mean of Q paired differences of shares, gained minus lost.
 
   The interval is Bonett and Price's at the number of independent images that has the variance of
   the paired differences within strata (`effective_trials`).

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from robustness.core.settings import choice
 from robustness.estimates.means import Estimate
+from robustness.estimates.spectra import known_mean
 from robustness.estimates.stratified import Sampled, difference
 
 FORMULAS = ('clipped', 'printed')
@@ -108,15 +109,13 @@ class Cells:
     return dataclasses.replace(self, **own)
 
   def accuracy(self, environments: Sequence[int], part: str = ALL) -> Estimate:
-    """Returns the mean over some environments (columns of `share`) of the accuracy on a part of the
-    images: `ALL`, `SEEN` or `UNSEEN`."""
+    """Returns the mean accuracy over some environments on a part: `ALL`, `SEEN` or `UNSEEN`."""
     weights = np.stack([self._weight(e, part) for e in environments], 1)
     shares = self.share[:, environments]
     return self._sampled(environments, shares, weights).estimate(self.confidence)
 
   def gain(self, baseline: Cells, environments: Sequence[int]) -> Estimate:
-    """Returns the mean over some environments of the accuracy on unseen classes minus the
-    baseline's on the same images."""
+    """Returns the mean over some environments of the accuracy on unseen classes minus another's."""
     weights = np.stack([self._weight(e, UNSEEN) for e in environments], 1)
     change = self.share[:, environments] - baseline.share[:, environments]
     gained, lost = (
@@ -159,7 +158,7 @@ class Cells:
 
     def mean_rho(means: np.ndarray) -> np.ndarray:
       s, u, b, b_unseen = of_rho(means)
-      return _mean(rho(s, u, b, formula, b_unseen))
+      return known_mean(rho(s, u, b, formula, b_unseen))
 
     cases = [rho_case(*accuracies) for accuracies in of_rho(own.value).T]
     notes = [
@@ -215,12 +214,3 @@ class Cells:
       return np.asarray(rows.astype(float))
     counts = np.bincount(self.label[rows], minlength=int(self.label.max(initial=0)) + 1)
     return np.asarray(rows / np.maximum(counts[self.label], 1))
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-  """Returns the mean over the last axis of what is no NaN; NaN where all are."""
-  known = ~np.isnan(values)
-  total = np.where(known, values, 0).sum(-1)
-  return np.asarray(
-    np.divide(total, known.sum(-1), out=np.full(total.shape, np.nan), where=known.any(-1))
-  )

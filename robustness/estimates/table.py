@@ -29,8 +29,7 @@ _WORDS = ('classifier', 'versus', 'quantity', 'method', 'note')
 
 
 def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Joins parts of a table, with the columns `SUBJECT` and `ESTIMATE` and facets between them, to
-  one in its canonical form.
+  """Joins parts of a table, columns `SUBJECT`, facets, `ESTIMATE`, to one in its canonical form.
 
   Columns of facets have the order in which parts name them, and are empty (missing) where an
   estimate is over all of a facet; text is strings, whole numbers nullable integers.
@@ -74,7 +73,6 @@ def facets_of(table: pd.DataFrame) -> list[str]:
 
 
 def _facet(column: pd.Series) -> pd.Series:
-  """Returns a facet as text, nullable whole numbers or nullable floats."""
   known = column[column.notna()]
   if len(known) and isinstance(known.iloc[0], str):
     return column.astype('string')
@@ -110,8 +108,7 @@ def with_facet(table: pd.DataFrame, name: str, value: object) -> pd.DataFrame:
 
 
 def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.DataFrame:
-  """Returns the estimates with a value of a facet (None: over all of it), without its column and
-  those of facets that none of them has."""
+  """Returns the estimates with a value of a facet (None: over all), less its and empty columns."""
   if name not in table.columns:
     return table if value is None else table[:0]
   own = table[table[name].isna() if value is None else (table[name] == value).fillna(False)]

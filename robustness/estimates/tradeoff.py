@@ -58,8 +58,7 @@ class Lines:
 
 
 def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:
-  """Returns the lines through points along the last axis, [..., K] with K ≥ 3: two points are
-  always on a line.
+  """Returns the lines through points along the last axis, [..., K] with K ≥ 3.
 
   Raises:
     InputError: fewer than three points.
@@ -82,22 +81,19 @@ def trade_off(
   baseline_error: ArrayLike,
   error: ArrayLike,
   confidence: float = 0.95,
-  seed: int = 0,
 ) -> pd.DataFrame:
   """Returns the line through the K corruptions' means as rows of the table of results.
 
   Over images: bootstrap, in which an image's shares and errors under all corruptions and of both
   classifiers are resampled together. Slope, intercept and line have percentile intervals; the line
   is given at 25 shares (the facet `high_frequency_share`) from the least to the largest of a
-  corruption, for it says nothing beyond. The variance of means adds to r², in a resample as in the
-  sample, so that r² has the basic interval, 2 r² minus the quantiles, from 0 up; it is made to
-  reach r itself.
+  corruption. The variance of means adds to r², in a resample as in the sample, so that r² has the
+  basic interval, 2 r² minus the quantiles, from 0 up; it is made to reach r itself.
 
   Over corruptions: Student's interval of a regression's slope with K - 2 degrees of freedom, which
   takes the K corruptions as drawn from many, with independent deviations from the line.
 
-  Corruptions that change no image have no share and are left out, which the notes say; fewer than
-  three others have no line.
+  Corruptions that change no image are left out, with a note; fewer than three others have no line.
 
   Args:
     label: of the classifier.
@@ -106,7 +102,6 @@ def trade_off(
     baseline_error: [N, K] shares of wrong severities, of the baseline.
     error: the same of the classifier.
     confidence: of all intervals.
-    seed: of the resampling.
   """
   shares, gained = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
   known, n = ~np.isnan(shares), len(shares)
@@ -129,7 +124,7 @@ def trade_off(
     fields = np.stack([lines.slope, lines.intercept, lines.residual], -1)
     return np.concatenate([fields, lines.at(grid)], -1)
 
-  slope, intercept, residual, *line = bootstrap(statistic, units, confidence, seed)
+  slope, intercept, residual, *line = bootstrap(statistic, units, confidence)
   over_corruptions = slope_over_points(x, y, confidence)
   estimates = slope, over_corruptions, intercept, _basic_of_squares(residual)
   rows = [

@@ -1,8 +1,7 @@
 """Which classes and images suffer most in a study's views, from the records of any of them.
 
 An image is damaged by the views in which it is wrong. Where a view shows images clean, damage is of
-those that are right in it; the others were lost before. Each damaged image is shown in the view of
-its most confident mistake.
+those that are right in it. Each is shown in the view of its most confident mistake.
 """
 
 from __future__ import annotations
@@ -84,11 +83,8 @@ def findings(
 
 
 def most_damaged(tally: Tally) -> np.ndarray:
-  """Returns up to `MOST_IMAGES` rows that are wrong in some view.
-
-  The largest share of wrong views comes first, of equal ones the lowest mean probability of the
-  class.
-  """
+  """Returns up to `MOST_IMAGES` rows that are wrong in some view, the largest share of wrong views
+  first, of equal ones the lowest mean probability of the class."""
   candidates = np.flatnonzero((tally.view >= 0) & (True if tally.clean is None else tally.clean))
   shown = np.maximum(tally.shown, 1)
   share, probability = tally.wrong / shown, tally.probability / shown
@@ -100,8 +96,6 @@ def _listed(
   records: RecordsReader, table: ViewTable, tally: Tally, chosen: np.ndarray, names: Sequence[str]
 ) -> list[list[object]]:
   """Returns rows of `IMAGE_COLUMNS`, without the classifier, of chosen images."""
-  if not len(chosen):
-    return []
   ids = records.column('example_id')[chosen]
   clean: list[list[object]] = [[None, None]] * len(chosen)
   if tally.clean is not None:
@@ -120,7 +114,7 @@ def _listed(
       int(tally.wrong[row]),
       int(tally.shown[row]),
       float(tally.probability[row] / tally.shown[row]),
-      table.shown(row, int(tally.view[row])),
+      table.names[tally.view[row]] if table.rows is None else table.rows[row],
       class_name(int(tally.prediction[row]), names),
       float(tally.confidence[row]),
       *when_clean,
@@ -153,8 +147,8 @@ def class_accuracies(
 def most_affected(
   label: str, tally: Tally, names: Sequence[str], views: Sequence[str]
 ) -> list[list[object]]:
-  """Returns rows of `CLASS_COLUMNS` of the `MOST_CLASSES` classes that lose most accuracy against
-  the clean view; where there is none, of the least accurate ones."""
+  """Returns rows of `CLASS_COLUMNS` of the `MOST_CLASSES` classes that lose most against the clean
+  view; where there is none, of the least accurate ones."""
   rows, lost = [], []
   for number, own in _members(tally):
     error = (tally.wrong[own] / tally.shown[own]).mean()

@@ -2,8 +2,7 @@
 
 A sum of floats depends on its order, and with it on the batch size and the number of devices. A
 total is therefore a sum of whole numbers: each value is rounded to a multiple of `RESOLUTION`, and
-the upper and lower 16 bits are summed apart in int32. The host joins them as float64, which holds
-every such multiple below 2^33 exactly.
+the upper and lower 16 bits are summed apart in int32. The host joins them as float64, exactly.
 """
 
 from collections.abc import Mapping
@@ -32,8 +31,7 @@ def observe(
   """Returns `measure/<name>` [B, ...] and `total/<name>` int32 [parts, 3, ...] (see `joined`) of
   images [B, H, W, C], the rows of a batch as a view shows them.
 
-  `view` holds its parameters, and the logits function for views that use the classifier. Totals are
-  summed in parts of even size, one a device.
+  `view` holds its parameters, and logits where views use these; totals have a part a device.
   """
 
   def by_row(function: Observe | None) -> Mapping[str, jax.Array]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -12,20 +12,11 @@ import numpy as np
 from robustness.core import random_keys
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.typing import PyTree
+from robustness.evaluation.study import Study
 from robustness.evaluation.views import DRAWS, Views
 
 if TYPE_CHECKING:  # studies see records, never a classifier
   from robustness.models.classifier import Classifier, Forward
-
-
-class HasViews(Protocol):
-  """A study, or settings that studies share."""
-
-  def views(self, image_shape: tuple[int, int, int]) -> Views:
-    """See `robustness.evaluation.study.Study`."""
-
-  def __hash__(self) -> int:
-    """Of the settings."""
 
 
 def read_row(rows: Rows, place: int) -> dict[str, np.ndarray]:
@@ -34,7 +25,7 @@ def read_row(rows: Rows, place: int) -> dict[str, np.ndarray]:
 
 
 def show(
-  study: HasViews,
+  study: Study,
   row: Mapping[str, np.ndarray],
   view: int,
   key: jax.Array,
@@ -49,13 +40,12 @@ def show(
 
 
 def damaged(
-  study: HasViews, rows: Rows, places: np.ndarray, key: jax.Array, classifier: Classifier
+  study: Study, rows: Rows, places: np.ndarray, key: jax.Array, classifier: Classifier
 ) -> np.ndarray:
   """Returns pictures of images in views, uint8 [F, S, H, W, C], values outside [0, 1] cut.
 
   `places` int [F, 2] are row and view of each. With S = 2, each image as it is stored, then in its
-  view; with S = 1 the image alone, for a study of one view, or the view alone, for several views of
-  composed pictures.
+  view; with S = 1 the image alone, of a single view, or the view alone, of composed pictures.
   """
   views = study.views(rows.image_shape)
   alone, used = len(views) == 1, classifier if views.uses_classifier else None
@@ -71,7 +61,7 @@ def damaged(
 
 @functools.lru_cache(maxsize=4)
 def _compiled(
-  study: HasViews, image_shape: tuple[int, int, int], forward: Forward | None
+  study: Study, image_shape: tuple[int, int, int], forward: Forward | None
 ) -> tuple[Views, Callable[..., jax.Array]]:
   """Returns the views of a study, and the compiled function that shows one row in one of them."""
   views = study.views(image_shape)

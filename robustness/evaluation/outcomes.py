@@ -30,8 +30,7 @@ class Evaluation:
     return self.rounds.shown if self.rounds else np.full(layout.num_views, layout.num_rows)
 
   def top_k(self, k: int) -> list[int]:
-    """Returns 1, and k if it leaves out some of the classes; k where records do not say the
-    classes."""
+    """Returns 1, and k if it leaves out some of the classes or records do not say these."""
     num_classes = len(self.records.identity.get('classes', ()))
     return sorted({1, k if k < num_classes or not num_classes else 1})
 
@@ -63,11 +62,30 @@ class Recorded:
   """What classifiers answered, the baseline first, and facets of the views, a row a view."""
 
   evaluations: Sequence[Evaluation]
-  views: pd.DataFrame
+  views: pd.DataFrame = dataclasses.field(default_factory=lambda: ONE_VIEW)
 
   def outcomes(self, statistic: Statistic, weight: np.ndarray | None = None) -> Outcomes:
-    """Returns a statistic of every row and view; see `outcomes`."""
-    return outcomes(self.evaluations, statistic, self.views, weight)
+    """Returns a statistic of every row and view, in memory; for `weight` [V] see `Outcomes`.
+
+    Raises:
+      InputError: the classifiers were shown different rows.
+    """
+    if not any(evaluation.rounds for evaluation in self.evaluations):
+      values = {e.label: e.records.values(statistic) for e in self.evaluations}
+      return Outcomes(values, self.views, weight=weight)
+    tables = {e.label: _rounds(e.rounds, statistic) for e in self.evaluations if e.rounds}
+    if len(tables) < len(self.evaluations):
+      raise InputError('some classifiers were shown rows in rounds and others all at once.')
+    num_rows = max(len(values) for values, _ in tables.values())
+    padded = {label: [_padded(x, num_rows) for x in pair] for label, pair in tables.items()}
+    first = self.evaluations[0].rounds
+    return Outcomes(
+      {label: values for label, (values, _) in padded.items()},
+      self.views,
+      {label: shown for label, (_, shown) in padded.items()},
+      weight=weight,
+      design=first.design if first else None,
+    )
 
 
 def wrong(shard: Shard, k: int = 1) -> np.ndarray:
@@ -78,36 +96,6 @@ def wrong(shard: Shard, k: int = 1) -> np.ndarray:
 def right(shard: Shard, k: int = 1) -> np.ndarray:
   """Returns whether the true class is among the k best, bool [n, v]."""
   return shard['rank'] < k
-
-
-def outcomes(
-  evaluations: Sequence[Evaluation],
-  statistic: Statistic,
-  views: pd.DataFrame = ONE_VIEW,
-  weight: np.ndarray | None = None,
-) -> Outcomes:
-  """Returns a statistic of the records of several classifiers, in memory.
-
-  `views` are their facets, a row a view; for `weight` [V] see `Outcomes`.
-
-  Raises:
-    InputError: the classifiers were shown different rows.
-  """
-  if not any(evaluation.rounds for evaluation in evaluations):
-    values = {e.label: e.records.values(statistic) for e in evaluations}
-    return Outcomes(values, views, weight=weight)
-  tables = {e.label: _rounds(e.rounds, statistic) for e in evaluations if e.rounds}
-  if len(tables) < len(evaluations):
-    raise InputError('some classifiers were shown rows in rounds and others all at once.')
-  num_rows = max(len(values) for values, _ in tables.values())
-  padded = {label: [_padded(x, num_rows) for x in pair] for label, pair in tables.items()}
-  return Outcomes(
-    {label: values for label, (values, _) in padded.items()},
-    views,
-    {label: shown for label, (_, shown) in padded.items()},
-    weight=weight,
-    design=evaluations[0].rounds.design if evaluations[0].rounds else None,
-  )
 
 
 def _rounds(rounds: SequentialRecords, statistic: Statistic) -> tuple[np.ndarray, np.ndarray]:

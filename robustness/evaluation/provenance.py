@@ -28,19 +28,6 @@ ROBUSTBENCH, ROBUSTBENCH_IMAGES = 'robustbench', 5000
 """RobustBench's list of ImageNet's validation images, as `config.data.listed` names it."""
 
 
-def of_records(
-  records: RecordsReader,
-  image_shape: tuple[int, int, int],
-  shown_as: Mapping[str, str],
-  differences: Sequence[str],
-) -> Table:
-  """Returns the table ('what', 'value') of a study: its images, what was done to them (`shown_as`),
-  and the differences from published numbers."""
-  data = records.identity.get('data', {})
-  lines = data_lines(data, data_digest(records), records.layout.num_rows, image_shape)
-  return table({**lines, **shown_as, COMPARABLE: comparable(differences)})
-
-
 def data_lines(
   description: Facts, digest: str, num_images: int, image_shape: tuple[int, int, int]
 ) -> dict[str, str]:

@@ -100,8 +100,7 @@ class Shard:
       right), `probability` float32 of the true class, `confidence` float32 of the predicted one (16
       bytes a row and view in all), and what the study asked for, such as `layer_change/stage1`
       float32 or `output/logits` float32 [n, v, classes]. Columns of rows have no slash in their
-      names. `total/<name>` float64 [v, ...] is summed over the n rows. Without a classifier there
-      are no predictions.
+      names. `total/<name>` float64 [v, ...] is summed over the n rows.
   """
 
   rows: slice
@@ -188,8 +187,7 @@ class RecordsReader(abc.ABC):
     return total
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
-    """Returns one field of all rows in one view [N, ...], or a column of the rows such as `label`;
-    raises InputError where there is none."""
+    """Returns a field in one view [N, ...] or a column of rows; raises InputError without it."""
     chunk, offset = divmod(view, self.layout.chunk_views)
     shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
     if name not in shards[0].arrays:
@@ -206,8 +204,7 @@ class Records(RecordsReader):
     """Opens or begins records in a directory, which several processes may share.
 
     Raises:
-      InputError: the directory holds shards of something else (the differing keys are named), or
-        its header is of a later format.
+      InputError: the directory holds shards of something else, or its header is of a later format.
     """
     directory = pathlib.Path(directory)
     self.directory, self.layout = directory, layout
@@ -284,8 +281,7 @@ class Records(RecordsReader):
       ) from error
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Reads a shard; raises InputError if it is missing, damaged, or its seal is not that of this
-    place, of these records and of its values."""
+    """Reads a shard; raises InputError if it is missing or damaged, or its seal is another's."""
     path = self.path(block, chunk)
     if not path.exists():
       raise InputError(
@@ -304,8 +300,8 @@ class Records(RecordsReader):
 
 
 class SelectedRows(RecordsReader):
-  """Records of chosen rows in one block: two runs on the same images then agree row by row, and
-  rows that are versions of one image are its views."""
+  """Records of chosen rows in one block, so that two runs agree row by row, or rows that are
+  versions of one image are its views."""
 
   def __init__(self, records: RecordsReader, rows: np.ndarray):
     """Opens a selection.
@@ -323,22 +319,15 @@ class SelectedRows(RecordsReader):
     self.layout = Layout(len(rows), views[0], max(1, len(rows)), views[1])
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the chosen rows of a chunk of views, gathered from all blocks; without totals, which
-    were summed over all rows on the device."""
+    """Returns the chosen rows of a chunk of views, without totals, which are over all rows."""
     shards = [self._records.read(b, chunk) for b in range(self._records.layout.num_blocks)]
-    arrays = {
-      name: self._select(name, np.concatenate([shard[name] for shard in shards]))
-      for name in shards[0].arrays
-      if not name.startswith('total/')
-    }
+    arrays = {}
+    for name in [name for name in shards[0].arrays if not name.startswith('total/')]:
+      values, places = np.concatenate([shard[name] for shard in shards]), self._rows
+      if places.ndim > 1:
+        values, places = (values[:, 0], places) if _is_of_views(name) else (values, places.max(1))
+      arrays[name] = values[places]
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
-
-  def _select(self, name: str, values: np.ndarray) -> np.ndarray:
-    places = self._rows
-    if places.ndim > 1:
-      values, places = (values[:, 0], places) if _is_of_views(name) else (values, places.max(1))
-    selected: np.ndarray = values[places]
-    return selected
 
   def total(self, name: str) -> np.ndarray:
     """Raises InputError: sums over all rows say nothing of some."""

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
+from robustness.estimates.fixed_width import FixedWidth
 from robustness.evaluation.records import Layout, Records, RecordsReader, Shard
-
-if TYPE_CHECKING:  # records are read without scipy
-  from robustness.estimates.fixed_width import FixedWidth
 
 FIRST = 'round000'
 
@@ -89,16 +86,6 @@ class SequentialRecords:
   def common(self) -> int:
     """How many rounds show all views."""
     return sum(len(views) == self.num_views for views in self.views)
-
-  def sum_over_rows(self, values: Callable[[Shard], np.ndarray]) -> np.ndarray:
-    """Returns Σ over the rows that each view has of `values(shard)` [n, v], as an array [V]."""
-    total: np.ndarray | None = None
-    for records, views in zip(self.rounds, self.views, strict=True):
-      part = records.sum_over_rows(values)
-      total = np.zeros(self.num_views, part.dtype) if total is None else total
-      total[views] += part
-    assert total is not None
-    return total
 
 
 class CommonRows(RecordsReader):

@@ -148,21 +148,15 @@ class Evaluator:
         progress.advance(layout.size(block, chunk))
 
   def shards(
-    self,
-    rows: Rows,
-    layout: Layout,
-    table: Mapping[int, list[int]] | None = None,
-    variables: PyTree = None,
+    self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (block, chunk, shard) for a table {block: chunks} of wanted shards, by default all,
-    each computed while the last is stored; `variables` take the place of the classifier's own
-    weights."""
+    """Yields (block, chunk, shard) for a table {block: chunks} of wanted shards, by default all."""
     if self.classifier:
       check_fit(self.classifier, rows, self.views)
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
     if table:
-      yield from self.shards_of(self.placed(rows, layout, sorted(table)), layout, table, variables)
+      yield from self.shards_of(self.placed(rows, layout, sorted(table)), layout, table)
 
   def placed(
     self, rows: Rows, layout: Layout, blocks: Sequence[int] | None = None
@@ -185,7 +179,7 @@ class Evaluator:
     table: Mapping[int, list[int]] | None = None,
     variables: PyTree = None,
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields what `shards` does, of placed blocks."""
+    """Yields what `shards` does, of placed blocks; `variables` stand for the classifier's own."""
     if self.classifier and variables is None:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
@@ -202,8 +196,7 @@ class Evaluator:
       yield self._collect(layout, *waiting)
 
   def check(self, rows: Rows) -> None:
-    """Refuses rows that the views cannot show, and views that the classifier does not allow, by
-    tracing a view on shapes; computes nothing."""
+    """Refuses rows that the views cannot show, and views that the classifier does not allow."""
     columns = numeric_columns(next(self._with_columns(rows).batches(1, [0], stored=True)))
     size = self.parallel.num_devices
     batch = {name: np.zeros((size, *x.shape[1:]), x.dtype) for name, x in columns.items()}
@@ -307,7 +300,6 @@ class Evaluator:
 
   @functools.cached_property
   def _reduced(self) -> Compiled:
-    """Reduces logits [rows, views, classes] by `summarise`."""
     return self.parallel.compile(jax.vmap(summarise, (1, None), 1), (BATCH, BATCH), BATCH)
 
   def _answer(self, images: np.ndarray, batch: Arrays, view_id: int) -> np.ndarray:

@@ -1,8 +1,7 @@
 """Study: what every study of robustness is, and what it makes of its records.
 
 Each module of `robustness.studies` holds one frozen dataclass that derives from `Study` and has the
-fields of `config.study`; its name in the config is the module's, or `FILE.py:NAME` for a class in a
-file of the user's.
+fields of `config.study`; its name is the module's, or `FILE.py:NAME` for one of the user's.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ class Study(Part):
     outputs: layers whose output is recorded as it is, such as ('logits',).
     needs_classifier: False for one that measures images alone: its config has no classifier, and it
       reduces one evaluation with the label `IMAGES`.
-    fewest_classifiers: 2 for one that compares classifiers with the first and has nothing to say
-      of one.
+    fewest_classifiers: 2 for one that has nothing to say of a single classifier.
     lists_failures: whether results have the most affected classes and the most damaged images.
     confidence: of all intervals.
     false_discovery_rate: of the paired tests of two classifiers.
@@ -115,7 +113,8 @@ class Study(Part):
     Studies of one run whose recordings are equal reduce the same records, made once. By default
     all that describes the study, so that it shares them with none.
     """
-    return without_fixed(self.describe())
+    described = self.describe().items()
+    return {k: v for k, v in described if k != 'half_width' or v}  # earlier versions had none
 
   @property
   def stream(self) -> str:
@@ -140,7 +139,6 @@ class Study(Part):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows to be evaluated, and trainings (recipes of all classifiers, in order), with
     which the study finds nothing, before anything is trained."""
-    del recipes
     if not self.half_width:
       return
     needed, least = '', fewest_trials(self.half_width, self.confidence)
@@ -158,7 +156,6 @@ class Study(Part):
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the views for images of this shape; refuses settings that do not fit it."""
-    del image_shape
     return identity()
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -170,14 +167,12 @@ class Study(Part):
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns what the views of records are: of rows that are stored as shown, what each shows."""
-    del records
     return self.view_table(image_shape)
 
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns records that have one row for each image, and what their views are; a study of images
-    whose versions are rows joins these."""
+    """Returns records with one row an image, versions that are rows joined, and their views."""
     return records, self.by_row(records, image_shape)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
@@ -200,18 +195,18 @@ class Study(Part):
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns what keeps the numbers from published ones; by default the images alone."""
-    del image_shape
     return provenance.set_differences(records.identity.get('data', {}), records.layout.num_rows)
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """Returns the table `which numbers these are`: images, what is done to them, comparability."""
     records = evaluations[0].records
-    differences = self.differences(records, image_shape)
-    return provenance.of_records(records, image_shape, self.shown_as, differences)
+    data, digest = records.identity.get('data', {}), provenance.data_digest(records)
+    lines = provenance.data_lines(data, digest, records.layout.num_rows, image_shape)
+    compared = provenance.comparable(self.differences(records, image_shape))
+    return provenance.table({**lines, **self.shown_as, provenance.COMPARABLE: compared})
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
     """Yields the table of results, part by part; see `robustness.estimates.means`."""
-    del recorded
     return ()
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
@@ -224,7 +219,6 @@ class Study(Part):
 
     `key` is the root of the study's random stream; what `reduce` found may choose the images.
     """
-    del rows, key, found
     return {}
 
   def figures(self, results: Results) -> Figures:
@@ -237,11 +231,6 @@ class Study(Part):
   def findings(self, results: Results) -> list[Finding]:
     """Returns what was found in words, from the table (`robustness.present.sentences.findings`)."""
     return findings(results)
-
-
-def without_fixed(recording: Facts) -> dict[str, PlainValue]:
-  """Returns a recording without a half width of 0, which earlier versions did not have."""
-  return {k: v for k, v in recording.items() if k != 'half_width' or v}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,8 +253,7 @@ class StudiesTrainings(Protocol):
     """Whether `training_findings` is to be given the rows that classifiers are trained on here."""
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
-    """Returns what the evaluated rows have in common with those that each classifier is trained on;
-    where these are the same, they are one object."""
+    """Returns what the evaluated rows have in common with those that each classifier trains on."""
 
 
 @runtime_checkable
@@ -320,8 +308,7 @@ STUDIES: Registry[Study] = Registry('robustness.studies', Study)
 
 
 def from_config(section: Facts) -> Study:
-  """Builds the study that `config.study.name` names; raises InputError for an unknown name
-  or key."""
+  """Builds the study of `config.study`; raises InputError for an unknown name or key."""
   settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
   found = STUDIES.find(values.pop('name', ''), 'config.study.name')
@@ -358,8 +345,7 @@ def prefixes(evaluations: Sequence[Evaluation]) -> list[str]:
 
 
 def require_single_labels(rows: Rows, use: str) -> None:
-  """Raises InputError for rows with several labels each, which `use`, such as 'an attack', cannot
-  take."""
+  """Raises InputError for rows with several labels each, which `use` ('an attack') cannot take."""
   if next(rows.batches(1, [0]))['label'].ndim > 1:
     raise InputError(
       f'these rows have several labels each, and {use} takes the gradient of the loss of one: take '

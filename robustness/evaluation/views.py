@@ -33,19 +33,15 @@ class Views:
     ids: int32 [V], distinct; a view's random keys depend on its id alone, so an id must not
       depend on which other views a run holds.
     parameters: arrays [V, ...]; traced, so that all views share one compilation. Where one is
-      called `DRAWS`, int32 [V], keys depend on it in place of the id: views for which it is equal
-      draw the same numbers.
+      called `DRAWS`, int32 [V], keys depend on it in place of the id: equal ones draw the same.
     uses_classifier: whether `show`, `measure` and `total` take `logits`.
     image_shape: of shown images where it is not that of the rows; the runner then resizes them to
       what the classifier takes. A study without a classifier always gives it.
     measure: pure function `(row, shown image, view) -> {name: array}`, recorded for every row and
-      view as `measure/<name>` [rows, views, ...]; `logits` is its fourth argument where `show` has
-      it.
+      view as `measure/<name>` [rows, views, ...]; where `show` has `logits`, they are the fourth.
     total: the same for values in [0, 2048), which are summed over the rows and recorded for every
-      view as `total/<name>` [views, ...]. Sums are of multiples of 2⁻²⁰ and exact, whatever the
-      batch size and the devices.
-    prepare: pure function from a row to a row, or None; what all views of a row share is computed
-      here, once for each block of rows.
+      view as `total/<name>` [views, ...]; sums are exact, of multiples of 2⁻²⁰.
+    prepare: pure function from a row to a row, or None: what all views of a row share.
     add_columns: function from `Rows` to the same rows with further columns that the views need,
       such as each row's clean image, read on the host; or None.
     composes: whether a view makes its picture of several images, none of which is shown alone.
@@ -100,8 +96,7 @@ class ViewTable:
     counted: bool [N, V], which images count in which view; None where all do.
     rows: names of what each row shows where rows are stored as views show them, [N]; or None.
     groups: places of views that are averaged over, by what they are together.
-    units: int [N], equal for images that are not independent of one another, such as scenes of one
-      object; None where all are.
+    units: int [N], equal for images that depend on one another, such as scenes of one object.
     facets: {name: {facet: value}} of views and groups, see `facets_of`.
   """
 
@@ -139,7 +134,3 @@ class ViewTable:
     if self.clean is not None and len(self.names) > 1:
       counted &= np.arange(shard.views.start, shard.views.stop) != self.clean
     return counted
-
-  def shown(self, row: int, view: int) -> str:
-    """Names what an image is shown as."""
-    return self.names[view] if self.rows is None else self.rows[row]

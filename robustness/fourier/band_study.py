@@ -34,8 +34,7 @@ class BandStudy(Study):
     half_width: shows views in rounds, see `Study`.
     kinds: 'low_pass' keeps the B × B square of frequencies centred on zero, 'high_pass' the one
       centred on the Nyquist frequency (Yin et al. 2019, section 2).
-    bandwidths: B on the shorter side, for each kind; () takes up to 16, evenly spread over those
-      that there are.
+    bandwidths: B on the shorter side, for each kind; () takes up to 16, evenly spread.
   """
 
   half_width: float = 0.0
@@ -58,7 +57,7 @@ class BandStudy(Study):
     return [
       (kind, b)
       for kind in self.kinds
-      for b in sorted(self.bandwidths) or _spread(bandwidths(kind, side))
+      for b in sorted(self.bandwidths) or bandwidths(kind, side, MOST)
     ]
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -67,8 +66,7 @@ class BandStudy(Study):
     The id is 2 B, plus 1 for a high pass: draws do not depend on which others a run holds.
 
     Raises:
-      InputError: a bandwidth that is no symmetric square of frequencies for this size, such as an
-        even one for an even side.
+      InputError: a bandwidth that is no symmetric square of frequencies for this size.
     """
     height, width, _ = image_shape
     table = self.bands(image_shape)
@@ -129,9 +127,3 @@ class BandStudy(Study):
       'pixels. Values outside [0, 1] are cut for display.'
     )
     return {**charts.draw(results), 'sample_images': (images.grid(rows), caption)}
-
-
-def _spread(values: list[int]) -> list[int]:
-  """Returns up to `MOST` of the values, the first and the last among them."""
-  index = np.linspace(0, len(values) - 1, min(MOST, len(values)))
-  return [values[i] for i in np.unique(index.round().astype(int))]

@@ -35,17 +35,12 @@ class Frequencies:
 
   Attributes:
     fy, fx: int32 [V], cycles per image, the representative of each conjugate pair.
-    self_conjugate: bool [V], whether a frequency is its own mirror.
     cell: int32 [window height, window width], index in [0, V) of each cell.
-    axis_y, axis_x: int32, the frequencies of the window's rows and columns.
   """
 
   fy: np.ndarray
   fx: np.ndarray
-  self_conjugate: np.ndarray
   cell: np.ndarray
-  axis_y: np.ndarray
-  axis_x: np.ndarray
 
   def __len__(self) -> int:
     return len(self.fy)
@@ -77,12 +72,7 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   first, cell = np.unique(np.minimum(order, mirror), return_inverse=True)
   fy, fx = first // width - height // 2, first % width - width // 2
   return Frequencies(
-    fy.astype(np.int32),
-    fx.astype(np.int32),
-    (2 * fy % height == 0) & (2 * fx % width == 0),
-    cell.reshape(rows, columns).astype(np.int32),
-    axis_y,
-    axis_x,
+    fy.astype(np.int32), fx.astype(np.int32), cell.reshape(rows, columns).astype(np.int32)
   )
 
 

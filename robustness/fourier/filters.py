@@ -41,8 +41,7 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
 
 
 def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
-  """Returns which frequencies a high pass keeps, bool [H, W], zero frequency in the centre; see
-  `lowest_kept`."""
+  """Returns the frequencies that a high pass keeps (`lowest_kept`), bool [H, W], fftshifted."""
   lowest = lowest_kept(height, width, bandwidth)
   fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
   return (fy >= lowest[0])[:, None] & (fx >= lowest[1])
@@ -78,8 +77,7 @@ def half(kept: np.ndarray) -> np.ndarray:
 
 
 def filtered_by_half(image: jax.Array, kept: jax.Array) -> jax.Array:
-  """Returns an image [H, W, C] with only the frequencies that `half` keeps, float32; traced or
-  not."""
+  """Returns an image [H, W, C] with only the frequencies that `half` keeps, float32."""
   planes = jnp.moveaxis(image.astype(jnp.float32), -1, 0)
   spectrum = jnp.where(kept[None], jnp.fft.rfft2(planes), 0)
   return jnp.moveaxis(jnp.fft.irfft2(spectrum, planes.shape[1:]), 0, -1)
@@ -88,6 +86,9 @@ def filtered_by_half(image: jax.Array, kept: jax.Array) -> jax.Array:
 KINDS = {'low_pass': low_pass, 'high_pass': high_pass}
 
 
-def bandwidths(kind: str, side: int) -> list[int]:
-  """Returns all bandwidths that a filter of `KINDS` can have on a shorter side of `side` pixels."""
-  return list(range(1, side + 1, 2) if kind == 'low_pass' else range(1 + side % 2, side, 2))
+def bandwidths(kind: str, side: int, most: int) -> list[int]:
+  """Returns bandwidths of a filter of `KINDS` on a shorter side of `side` pixels, up to so many:
+  from the least to the largest, evenly spread."""
+  every = range(1, side + 1, 2) if kind == 'low_pass' else range(1 + side % 2, side, 2)
+  index = np.linspace(0, len(every) - 1, min(most, len(every)))
+  return [every[i] for i in np.unique(index.round().astype(int))]

@@ -15,8 +15,7 @@ class _Square(InputFilter):
   """Keeps a B × B square of frequencies; values may leave [0, 1].
 
   Attributes:
-    bandwidth: B. One that is no symmetric square of frequencies for the size of the images is
-      refused.
+    bandwidth: B, refused where it is no symmetric square of frequencies for the size of images.
   """
 
   bandwidth: int

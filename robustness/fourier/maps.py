@@ -40,6 +40,12 @@ def bands(frequency_y: ArrayLike, frequency_x: ArrayLike, image_size: Sequence[i
   return np.select([distance < nyquist / 4, distance >= nyquist / 2], ['low', 'high'], 'mid')
 
 
+def band_map(image_size: Sequence[int], window: int = 0) -> np.ndarray:
+  """Returns the band of each cell of the map [H, W] or its window, zero frequency in the centre."""
+  fy, fx = (np.arange(window or side) - (window or side) // 2 for side in image_size[:2])
+  return bands(fy[:, None], fx, image_size[:2])
+
+
 def centred_map(
   results: Results,
   quantity: str,
@@ -87,8 +93,7 @@ def centred_map(
 
 @dataclasses.dataclass(frozen=True)
 class FinishedMap:
-  """What a finished run of Fourier heat maps left in a workdir; `where` is the key that names
-  it."""
+  """What a finished Fourier heat map left in a workdir; `where` is the key that names it."""
 
   directory: pathlib.Path
   results: Results

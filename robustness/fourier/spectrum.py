@@ -12,7 +12,6 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 
 from robustness.core.settings import choice
 from robustness.fourier.filters import half
@@ -58,8 +57,7 @@ class Measures:
   radii: np.ndarray
 
   def energies(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns `energy` Σ|F|² and `high_energy`, that of what the high pass keeps, over channels, of
-    `half_magnitude`."""
+    """Returns of `half_magnitude` the `energy` Σ|F|², and what a high pass keeps: `high_energy`."""
     energy = (magnitude**2).sum(-1)
     return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum()}
 
@@ -76,8 +74,7 @@ def measures(keep: np.ndarray) -> Measures:
   """Returns the weights for a high pass that keeps some frequencies.
 
   Rings are s = ⌈shorter side / 64⌉ cycles wide: 1 up to sides of 64 pixels, 4 at 224. There are at
-  most 33 of them up to the Nyquist frequency of the shorter side, and 46 up to the corner of a
-  square image.
+  most 33 up to the Nyquist frequency of the shorter side, 46 up to the corner of a square image.
 
   `keep` is bool [H, W], zero frequency in the centre.
   """
@@ -93,8 +90,3 @@ def measures(keep: np.ndarray) -> Measures:
   rings = (ring == np.unique(ring)[:, None, None]) * weight
   rings /= rings.sum((1, 2), keepdims=True)
   return Measures(weight, weight * half(keep), rings.astype(np.float32), np.unique(ring) * step)
-
-
-def by_radius(views: pd.DataFrame, radii: np.ndarray) -> pd.DataFrame:
-  """Returns the facets of rings of frequencies: every view at every radius [R], view by view."""
-  return views.merge(pd.DataFrame({'radius': radii}), how='cross')

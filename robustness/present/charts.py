@@ -70,15 +70,10 @@ def draw(results: Results) -> dict[str, Picture]:
 def scatter(
   results: Results, across: Quantity, up: Quantity, by: str = '', diagonal: bool = True
 ) -> dict[str, Picture]:
-  """Returns the picture of one quantity against another, `<up>_against_<across>`; nothing where
-  there are no such estimates.
+  """Returns the picture of one quantity against another, `<up>_against_<across>`, if both exist.
 
-  Args:
-    results: with both.
-    across: on the horizontal axis; by the facet too, or over all of it.
-    up: on the vertical axis.
-    by: the facet whose values are panels, '' for none.
-    diagonal: whether to draw the line on which both are equal.
+  The values of the facet `by` are panels, '' for one; what is across may be over all of it. The
+  `diagonal` is the line on which both are equal.
   """
   facets: dict[str, Any] = {by: ...} if by else {}
   own = [
@@ -96,8 +91,7 @@ def scatter(
 
 
 def levels(results: Results) -> dict[str, Picture]:
-  """Returns the picture of the values over all of everything, or at the only value of a facet: a
-  line for each share."""
+  """Returns the picture of shares over all of everything, or at the only value of a facet."""
   parts = []
   for quantity, facets, every in results.by_facets():
     rows = every.dropna(subset=['value'])
@@ -165,7 +159,6 @@ def of_rows(
 def _grids(
   columns: Sequence[Column], down: str, across: str, caption: Callable[[Sequence[Column]], str]
 ) -> dict[str, Picture]:
-  """Returns a grid of own values and one of differences, of what has not too many cells."""
   return {
     '_difference' if column[0].difference else '': (
       maps.grids(_by_classifier([column]), down, across),
@@ -195,7 +188,6 @@ def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
 def _small_multiples(
   column: Column, name: str, axes: Sequence[str], caption: str
 ) -> dict[str, Picture]:
-  """Returns a figure a classifier, which has a map a name."""
   drawn = {}
   for label, rows in column[1].groupby('classifier', sort=False):
     values = list(dict.fromkeys(rows[name]))
@@ -232,7 +224,6 @@ def _named(name: str, value: Any) -> str:
 def _caption(
   columns: Sequence[Column], facets: Sequence[str], varying: Sequence[str], rate: float
 ) -> str:
-  """Returns what a picture of own values, of differences or of both shows."""
   notation, rows = columns[0]
   quantity, last = notation.quantity, columns[-1]
   words = f'difference in {quantity.words}' if notation.difference else quantity.words
@@ -268,8 +259,7 @@ def significant(rows: pd.DataFrame, rate: float = RATE) -> np.ndarray:
   """Returns which differences of one picture are shown to be other than 0, bool [n].
 
   Where all have p-values, these are tested together for each classifier at a false-discovery rate
-  (`robustness.estimates.comparison.benjamini_hochberg`); else a difference is significant whose own
-  interval leaves out 0.
+  (`benjamini_hochberg`); else a difference is significant whose own interval leaves out 0.
   """
   marked = ((rows['low'] > 0) | (rows['high'] < 0)).to_numpy(copy=True)
   if not _tested(rows):

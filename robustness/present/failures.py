@@ -16,8 +16,7 @@ LONGEST = 40  # letters of a name
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns {'failures' or 'failures_<label>': (figure, caption)} of classifiers that get images
-  wrong.
+  """Returns {'failures' or 'failures_<label>': (figure, caption)} of classifiers with failures.
 
   Results have the table `DAMAGED_IMAGES` and `<prefix>failure_images` uint8 [F, S, H, W, C]: each
   image as it is stored and, with S = 2, in the view of its most confident mistake; with S = 1 in

@@ -34,12 +34,8 @@ def rows_of_points(
 ) -> Figure:
   """Draws points with intervals in horizontal lines, one line a name, one column a notation.
 
-  Args:
-    names: from top to bottom.
-    columns: own values, and differences where there are some.
-    labels: of all classifiers, each of which has one colour in all pictures.
-    name: the column whose values are the names.
-    reference: by classifier, the value of a dashed line in the first column.
+  Names, values of the column `name`, go from top to bottom. A classifier has a colour by its place
+  among all `labels`, and a dashed line at its `reference` in the column of own values.
   """
   shown = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
   written = [style.wrapped(text.replace('_', ' '), 30) for text in names]
@@ -61,9 +57,9 @@ def rows_of_points(
         continue
       own = rows[chosen]
       y = np.array([names.index(str(value)) for value in own[name]]) + offset
-      value, low, high = _ends(own, notation)
-      _points(axes, value, y, labels.index(label), label, x=(value - low, high - value))
-      axes.plot(value[marks[chosen]], y[marks[chosen]], 'k.', markersize=2.5, zorder=4)
+      x = _ends(own, notation.scale)
+      _points(axes, x, [y], labels.index(label), label)
+      axes.plot(x[0][marks[chosen]], y[marks[chosen]], 'k.', markersize=2.5, zorder=4)
       if label in reference and not notation.difference:
         at = notation.scale * reference[label]
         axes.axvline(at, color=style.colour(labels.index(label)), linestyle='--', linewidth=0.7)
@@ -81,32 +77,25 @@ def rows_of_points(
 
 def _points(
   axes: Axes,
-  x_value: np.ndarray,
-  y_value: np.ndarray,
+  x: Sequence[np.ndarray],
+  y: Sequence[np.ndarray],
   index: int,
   label: str,
-  x: tuple[np.ndarray, np.ndarray] | None = None,
-  y: tuple[np.ndarray, np.ndarray] | None = None,
+  linewidth: float = 0.9,
 ) -> None:
-  """Draws points of one classifier with their intervals along either axis; NaN has none."""
-  axes.errorbar(
-    x_value,
-    y_value,
-    xerr=None if x is None else np.maximum(np.nan_to_num(np.stack(x)), 0),
-    yerr=None if y is None else np.maximum(np.nan_to_num(np.stack(y)), 0),
-    fmt=style.marker(index),
-    color=style.colour(index),
-    markersize=3.5,
-    linewidth=0.9,
-    label=label,
+  """Draws points of one classifier: on each axis values, or values, lows and highs."""
+  xerr, yerr = (
+    np.maximum(np.nan_to_num(np.stack([ends[0] - ends[1], ends[2] - ends[0]])), 0)
+    if len(ends) > 1
+    else None
+    for ends in (x, y)
   )
+  look: dict[str, Any] = {'fmt': style.marker(index), 'color': style.colour(index)}
+  axes.errorbar(x[0], y[0], yerr, xerr, markersize=3.5, linewidth=linewidth, label=label, **look)
 
 
-def _ends(rows: pd.DataFrame, notation: Notation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  value, low, high = (
-    notation.scale * rows[end].to_numpy(float) for end in ('value', 'low', 'high')
-  )
-  return value, low, high
+def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
+  return [scale * rows[end].to_numpy(float) for end in ('value', 'low', 'high')]
 
 
 @style.styled
@@ -140,7 +129,7 @@ def curves(
           axes.axhline(at, color=style.colour(index), linestyle=':', linewidth=0.8)
     if notation.difference:
       marks = rows.marked.to_numpy()
-      value = _ends(rows, notation)[0]
+      value = _ends(rows, notation.scale)[0]
       axes.plot(rows[x].to_numpy(float)[marks], value[marks], 'k.', markersize=2.5, zorder=4)
       axes.axhline(0, color='0.3', linewidth=0.6)
     elif _spans_decades(rows):
@@ -161,7 +150,7 @@ def curves(
 def _curve(
   axes: Axes, own: pd.DataFrame, notation: Notation, x: str, index: int, label: str
 ) -> None:
-  places, (value, low, high) = own[x].to_numpy(float), _ends(own, notation)
+  places, (value, low, high) = own[x].to_numpy(float), _ends(own, notation.scale)
   look: dict[str, Any] = {'color': style.colour(index), 'linestyle': style.dashes(index)}
   marker = style.marker(index) if len(own) <= 40 else ''
   axes.plot(places, value, marker=marker, markersize=2.5, label=label, **look)
@@ -185,8 +174,7 @@ def scatter(
   by: str,
   diagonal: bool = True,
 ) -> Figure:
-  """Draws one estimate against another, a point with both intervals for each classifier and value
-  of the facet `by`, whose values are panels."""
+  """Draws a point with both intervals for each classifier, a panel a value of the facet `by`."""
   names = [str(value) for value in dict.fromkeys(up[by])] if by else ['']
   columns = min(4, len(names))
   lines = math.ceil(len(names) / columns)
@@ -197,9 +185,8 @@ def scatter(
       own = [_of(rows, label, by, name) for rows in (across, up)]
       if not all(map(len, own)):
         continue
-      ends = [_ends(rows, notation) for rows, notation in zip(own, notations, strict=True)]
-      (x, x_low, x_high), (y, y_low, y_high) = ends
-      _points(axes, x, y, index, label, (x - x_low, x_high - x), (y - y_low, y_high - y))
+      x, y = (_ends(rows, notation.scale) for rows, notation in zip(own, notations, strict=True))
+      _points(axes, x, y, index, label)
     axes.set_title(style.wrapped(name.replace('_', ' '), 24), fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
   if diagonal:
@@ -226,8 +213,7 @@ class NamedPoints(NamedTuple):
   Attributes:
     titles: lines above it.
     x, y: `value` on each axis, with `low` and `high`; names that either lacks are left out.
-    line: the same by x, drawn as a line with its band where it has rows; None draws the line on
-      which both are equal.
+    line: the same by x, drawn with its band; None draws the line on which both are equal.
   """
 
   titles: Sequence[str]
@@ -249,8 +235,14 @@ def named_points(shown: Sequence[NamedPoints], x: str, y: str) -> Figure:
     axes.axhline(0, color='0.6', linewidth=0.6)
     for place, name in enumerate(names):
       if name in panel.x.index and name in panel.y.index:
-        _named_point(axes, panel, name, place)
-    _fitted_line(axes, panel.line)
+        across, up = (_ends(rows.loc[[name]], 100) for rows in (panel.x, panel.y))
+        _points(axes, across, up, place, name.replace('_', ' '), linewidth=0.6)
+    if panel.line is None:
+      style.diagonal(axes, 'equal')
+    elif len(panel.line):
+      at, (value, low, high) = 100 * panel.line.index.to_numpy(float), _ends(panel.line, 100)
+      axes.fill_between(at, low, high, color='0.85', linewidth=0, zorder=0)
+      axes.plot(at, value, color='0.2', linewidth=1.0, label='fitted line')
     letters = int(width / columns / 0.055)
     axes.set_title('\n'.join(style.wrapped(t, letters) for t in panel.titles), fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
@@ -258,33 +250,3 @@ def named_points(shown: Sequence[NamedPoints], x: str, y: str) -> Figure:
   figure.supylabel(style.wrapped(y, int(0.8 * height / style.LETTER)))
   style.legend_above(figure)
   return figure
-
-
-def _named_point(axes: Axes, panel: NamedPoints, name: str, place: int) -> None:
-  """Draws one name with both intervals, in the look of its place among the names."""
-  (x, xerr), (y, yerr) = (
-    (100 * row.value, 100 * np.nan_to_num([[row.value - row.low], [row.high - row.value]]))
-    for row in (panel.x.loc[name], panel.y.loc[name])
-  )
-  axes.errorbar(
-    x,
-    y,
-    yerr,
-    xerr,
-    fmt=style.marker(place),
-    color=style.colour(place),
-    markersize=3.5,
-    elinewidth=0.6,
-    label=name.replace('_', ' '),
-  )
-
-
-def _fitted_line(axes: Axes, line: pd.DataFrame | None) -> None:
-  if line is None:
-    style.diagonal(axes, 'equal')
-    return
-  if len(line):
-    x = 100 * line.index.to_numpy(float)
-    value, low, high = (100 * line[end].to_numpy() for end in ('value', 'low', 'high'))
-    axes.fill_between(x, low, high, color='0.85', linewidth=0, zorder=0)
-    axes.plot(x, value, color='0.2', linewidth=1.0, label='fitted line')

@@ -170,8 +170,7 @@ def _beside(results: Results, printed: pd.DataFrame) -> Table:
 
 
 def _agreement(both: pd.DataFrame) -> Table:
-  """Returns for each classifier under which corruptions the change has the printed sign, where its
-  interval excludes 0."""
+  """Returns for each classifier under which corruptions the change has the printed sign, if any."""
   rows = []
   for label, own in both.groupby('classifier', sort=False):
     shown, same = (own.low > 0) | (own.high < 0), (own.value > 0) == (own.printed > 0)

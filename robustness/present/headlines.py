@@ -44,11 +44,6 @@ class Headline(NamedTuple):
     """Words, after the part's name where there are parts."""
     return ': '.join(filter(None, (self.part.replace('_', ' '), self.words)))
 
-  @property
-  def is_rated(self) -> bool:
-    """Whether it is a share of which more is better, or worse, than less."""
-    return self.quantity.kind == SHARE and bool(self.quantity.better)
-
   def widened(self, row: pd.Series, choices: int) -> pd.Series:
     """Returns an estimate with the interval for all it was chosen from, if there is one."""
     if choices == 1:
@@ -68,18 +63,14 @@ def headlines(parts: Mapping[str, Results]) -> list[Headline]:
   Of each part these are the quantities that are declared to, then those that they are drawn beside
   (`Quantity.reference`); where none is declared to, all.
   """
-  return [
-    headline
-    for part, of in parts.items()
-    for quantity in _heading(of.quantities)
-    for headline in of_quantity(part, of.table, quantity)
-  ]
-
-
-def _heading(quantities: Sequence[Quantity]) -> list[Quantity]:
-  heading = [quantity for quantity in quantities if quantity.headline]
-  beside = {quantity.reference for quantity in heading}
-  return list(dict.fromkeys([*heading, *(q for q in quantities if q.name in beside)] or quantities))
+  found: list[Headline] = []
+  for part, of in parts.items():
+    heading = [quantity for quantity in of.quantities if quantity.headline]
+    beside = {quantity.reference for quantity in heading}
+    heading += [quantity for quantity in of.quantities if quantity.name in beside]
+    for quantity in dict.fromkeys(heading or of.quantities):
+      found += of_quantity(part, of.table, quantity)
+  return found
 
 
 def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[Headline]:
@@ -109,7 +100,8 @@ def worst(found: Sequence[Headline], label: str) -> list[tuple[Headline, pd.Seri
   """
   choices, by_part = 0, dict[str, tuple[float, Headline, pd.Series]]()
   for headline in found:
-    for row in headline.own() if headline.is_rated else ():
+    rated = headline.quantity.kind == SHARE and headline.quantity.better
+    for row in headline.own() if rated else ():
       if row.classifier == label and not math.isnan(row.low):
         choices += headline.choices
         bad = row.value if headline.quantity.better == 'lower' else 1 - row.value
@@ -130,8 +122,7 @@ def labels_of(parts: Mapping[str, Results]) -> list[str]:
 
 
 class Cells(NamedTuple):
-  """A headline as text: its name with the unit, and values and notes by classifier and the one it
-  is a difference from, '' for its own value."""
+  """A headline as text: name with unit; values and notes by classifier and `versus`."""
 
   name: str
   values: dict[tuple[str, str], str]
@@ -159,8 +150,7 @@ def cells(parts: Mapping[str, Results]) -> list[Cells]:
 
 
 def table(parts: Mapping[str, Results]) -> Table:
-  """Returns a row for each headline, a column for each classifier that has one, then each
-  difference, and notes if there are some."""
+  """Returns a row a headline; columns of classifiers, differences, and notes if there are some."""
   rows = cells(parts)
   there = dict.fromkeys(key for row in rows for key in row.values)
   known = dict.fromkeys((label, '') for label in labels_of(parts) if (label, '') in there)

@@ -1,6 +1,6 @@
 """Pictures of pictures: samples in rows, and Fourier basis images."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,10 +22,8 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   Titles that all rows share stand above the first row alone. The figure is no wider than a page
   and, but for very many rows, no higher.
 
-  Args:
-    rows: by name of the row, '' for none, by title: [height, width, 1 or 3], 0 is black and 1 is
-      white.
-    label: below all.
+  Pictures are [height, width, 1 or 3], 0 black and 1 white, by name of the row, '' for none, and by
+  title; `label` stands below all.
   """
   pictures = [np.asarray(image, float) for line in rows.values() for image in line.values()]
   if not pictures:
@@ -75,42 +73,29 @@ def show(axes: Axes, image: np.ndarray, white: float = 1.0) -> None:
 
 
 def normalised(image: ArrayLike) -> np.ndarray:
-  """Returns (x − mean)/std over all pixels and channels of an image, as Yin et al. (2019) show
-  high-passed ones (appendix, on figure 1)."""
+  """Returns (x − mean)/std of all values of an image (Yin et al. 2019, appendix, on figure 1)."""
   values = np.asarray(image, float)
   return (values - values.mean()) / max(float(values.std()), 1e-12)
 
 
 @style.styled
-def basis(images: ArrayLike, frequencies_y: Sequence[int], frequencies_x: Sequence[int]) -> Figure:
-  """Draws the basis images U_ij in the layout of the heat map (Yin et al. 2019, section 2).
-
-  Args:
-    images: [R, K, height, width], real, each of unit L2 norm. One grey scale, symmetric about zero,
-      serves all.
-    frequencies_y, frequencies_x: [R] and [K] in cycles per image, of the rows and columns.
-  """
-  array = np.asarray(images, float)
-  if array.ndim != 4 or array.shape[:2] != (len(frequencies_y), len(frequencies_x)):
-    raise InputError(
-      f'basis has shape {array.shape}: give [{len(frequencies_y)}, {len(frequencies_x)}, '
-      'height, width], one image for each pair of frequencies.'
-    )
-  rows, columns, height, width = array.shape
+def basis(images: np.ndarray) -> Figure:
+  """Draws basis images U_ij [R, K, height, width], zero frequency in the centre, as in the heat map
+  (Yin et al. 2019, section 2), on one grey scale that is symmetric about zero."""
+  rows, columns, height, width = images.shape
   gap = max(1, round(0.08 * max(height, width)))
   tiles = np.full((rows, columns, height + gap, width + gap), np.nan)
-  tiles[:, :, :height, :width] = array
+  tiles[:, :, :height, :width] = images
   mosaic = tiles.transpose(0, 2, 1, 3).reshape(rows * (height + gap), columns * (width + gap))
   mosaic = mosaic[:-gap, :-gap]
   size = (style.COLUMN_WIDTH, style.COLUMN_WIDTH * mosaic.shape[0] / mosaic.shape[1])
   figure = Figure(figsize=size, layout='compressed')
   axes = figure.subplots()
-  largest = float(np.abs(array).max()) or 1.0
+  largest = float(np.abs(images).max()) or 1.0
   axes.imshow(mosaic, cmap='gray', vmin=-largest, vmax=largest)
-  centres_y = np.arange(rows) * (height + gap) + (height - 1) / 2
-  centres_x = np.arange(columns) * (width + gap) + (width - 1) / 2
-  axes.set_xticks(centres_x, [style.whole(f) for f in frequencies_x])
-  axes.set_yticks(centres_y, [style.whole(f) for f in frequencies_y])
+  for axis, count, side in ((axes.xaxis, columns, width), (axes.yaxis, rows, height)):
+    centres = np.arange(count) * (side + gap) + (side - 1) / 2
+    axis.set_ticks(centres, [style.whole(index - count // 2) for index in range(count)])
   axes.tick_params(length=0)
   axes.spines[:].set_visible(False)
   axes.set_xlabel(axis_name('frequency_x'))

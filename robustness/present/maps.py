@@ -15,9 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from numpy.typing import ArrayLike
 
-from robustness.core.errors import InputError
 from robustness.estimates.quantity import facet
 from robustness.present import style
 from robustness.present.notation import Notation, axis_name
@@ -47,8 +45,7 @@ class Panel(NamedTuple):
 def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
   """Draws maps over two facets, own values on one scale and differences on another.
 
-  `y` grows downwards, as the rows of an image do. A black dot marks a significant difference; a
-  cell without a value is grey.
+  `y` grows downwards. A black dot marks a significant difference; a cell without a value is grey.
   """
   count, kinds = len(shown), len({panel.notation.difference for panel in shown})
   columns = count if count <= 4 else min(MOST_MAPS, math.ceil(count / math.ceil(count / MOST_MAPS)))
@@ -99,8 +96,7 @@ def _table(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
 
 
 def _mirrored(frequencies: pd.Series, others: pd.Series) -> pd.Series:
-  """Returns the negative frequencies of an axis; the Nyquist frequency −N/2, whose negative does
-  not occur, is its own."""
+  """Returns the negative frequencies of an axis; the Nyquist frequency −N/2 is its own."""
   lowest = frequencies.min()
   at_lowest = frequencies == lowest
   nyquist = not (frequencies == -lowest).any() and not (others[at_lowest] > 0).any()
@@ -214,25 +210,17 @@ def _name(value: object) -> str:
 @style.styled
 def spectrum_panels(
   titles: Sequence[str],
-  maps: Sequence[ArrayLike],
-  frequencies_y: ArrayLike,
-  frequencies_x: ArrayLike,
+  maps: Sequence[np.ndarray],
   decades: float = DECADES,
   quantity: str = 'mean |F|',
 ) -> Figure:
   """Draws spectra, a panel each, zero frequency in the centre, in a figure of page width.
 
-  Args:
-    titles: of the panels.
-    maps: [H, W] each, magnitudes ≥ 0, fftshifted; NaN cells are drawn grey.
-    frequencies_y, frequencies_x: [H] and [W] in cycles per image.
-    decades: how far the scale goes below the largest value of all maps; 0 goes to the smallest.
-    quantity: name of the scale.
+  Maps are at least one, [H, W] each, magnitudes ≥ 0, fftshifted; NaN cells are grey. The scale
+  goes so many decades below the largest value of all maps; 0 goes to the smallest.
   """
-  y, x = np.asarray(frequencies_y), np.asarray(frequencies_x)
-  logarithms = [np.log10(np.maximum(np.asarray(values, float), _SMALLEST)) for values in maps]
-  if not logarithms or any(values.shape != (y.size, x.size) for values in logarithms):
-    raise InputError(f'give at least one spectrum, and {y.size} × {x.size} values of each.')
+  logarithms = np.log10(np.maximum(np.asarray(maps, float), _SMALLEST))
+  y, x = (np.arange(side) - side // 2 for side in logarithms.shape[1:])
   columns = min(5 if len(maps) > 16 else 4, len(maps))
   rows = -(-len(maps) // columns)
   cell = min(0.75 * style.PAGE_WIDTH / columns, 1.9)
@@ -242,8 +230,7 @@ def spectrum_panels(
   height = 0.8 + rows * (cell * y.size / x.size + 0.25 + 0.1 * lines)
   figure = Figure(figsize=(width, min(style.PAGE_HEIGHT, height)), layout='compressed')
   grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-  lowest = float(np.nanmin(logarithms))
-  top = float(np.nanmax(logarithms))
+  lowest, top = float(np.nanmin(logarithms)), float(np.nanmax(logarithms))
   bottom = top - decades if decades else max(lowest, top - DECADES)
   for axes in grid.flat[len(maps) :]:
     axes.set_axis_off()
@@ -266,15 +253,10 @@ def spectrum_panels(
     label=quantity,
     extend='min' if bottom > lowest else 'neither',
     ticks=MaxNLocator(5, integer=top - bottom > 2),
-    format=FuncFormatter(_power),
+    format=FuncFormatter(
+      lambda x, _: style.power_of_ten(round(x)) if abs(x - round(x)) < 1e-6 else f'{10**x:.2g}'
+    ),
   )
   figure.supxlabel(axis_name('frequency_x'))
   figure.supylabel(facet('frequency_y').words)
   return figure
-
-
-def _power(exponent: float, position: int | None = None) -> str:
-  del position
-  if abs(exponent - round(exponent)) < 1e-6:
-    return style.power_of_ten(round(exponent))
-  return f'{10**exponent:.2g}'

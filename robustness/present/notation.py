@@ -83,8 +83,7 @@ class Notation:
 
 
 def verdict(row: Any, quantity: Quantity) -> str:
-  """Returns what the interval of a paired difference shows: 'lower, better', 'higher', or that it
-  shows neither."""
+  """Returns what the interval of a paired difference shows, such as 'lower, better'."""
   if math.isnan(row.low + row.high):
     return 'unknown'
   if quantity.biased and row.method == OVER_SEEDS:

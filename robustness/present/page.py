@@ -1,8 +1,7 @@
 """The report of a run: one HTML file with its figures inside, which needs nothing else.
 
-The first screen has what was run, one table of classifiers and the main figure; then come the
-findings, the figures, and an appendix with every table, the settings, how to repeat the run and how
-to cite it.
+The first screen has what was run, one table of classifiers and the main figure; then come findings,
+figures, and an appendix with every table, the settings, how to repeat the run and to cite it.
 """
 
 import base64
@@ -12,10 +11,10 @@ import json
 import os
 import pathlib
 import re
-import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
+from urllib.parse import quote
 
 from robustness import __version__
 from robustness.core.atomic_files import write_atomically
@@ -68,12 +67,11 @@ class Context(NamedTuple):
 
   Attributes:
     title: of the page, in plain words.
-    environment: plain values: versions, devices, seed, git commit, when the run began.
+    environment: plain values: versions, devices, seed, git commit, when the run began, its seconds.
     config: plain values: the whole configuration.
     command: what to type to repeat the run.
     findings: what was found, in words.
     papers: to cite, keys of `PAPERS`.
-    seconds: that the run took; 0 where it is not known.
   """
 
   title: str = ''
@@ -82,7 +80,6 @@ class Context(NamedTuple):
   command: str = ''
   findings: Sequence[Finding] = ()
   papers: Sequence[str] = ()
-  seconds: float = 0.0
 
 
 def write_report(
@@ -90,9 +87,8 @@ def write_report(
 ) -> pathlib.Path:
   """Writes `report.html`, and returns its path.
 
-  Figures, pairs of a PNG file and its caption, the main one first, are inside the page. Links lead
-  to their files beside it, in each format that is there. Those below the folder `parts` are grouped
-  by part, in the appendix.
+  Figures, pairs of a PNG file and its caption, the main one first, are inside the page, with links
+  to their files in each format. Those below the folder `parts` are in the appendix, part by part.
   """
   path = pathlib.Path(directory) / NAME
   write_atomically(path, render(path.parent, results, figures, context).encode())
@@ -129,7 +125,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     FILES: _files(folder, results),
   }
   shown = {name: content for name, content in sections.items() if content}
-  links = ''.join(f'<li><a href="#{_anchor(name)}">{escape(name)}</a></li>' for name in shown)
+  links = ''.join(f'<li><a href="#{quote(name)}">{escape(name)}</a></li>' for name in shown)
   first = _table(headlines.table(results.by_part))
   body = '\n'.join(
     (
@@ -137,7 +133,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
       f'<section>{first}{"".join(_figure(folder, path, own[path]) for path in main)}</section>',
       f'<nav aria-label="contents"><ul>{links}</ul></nav>',
       *(
-        f'<section id="{_anchor(name)}"{_SCREEN if name in _SETTINGS else ""}>\n'
+        f'<section id="{quote(name)}"{_SCREEN if name in _SETTINGS else ""}>\n'
         f'<h2>{escape(name)}</h2>\n{content}\n</section>'
         for name, content in shown.items()
       ),
@@ -153,16 +149,14 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
 
 
 def _card(results: Results, context: Context) -> str:
-  """Returns what was run: data, classifiers, n, seeds, date, time, hardware, commit, command."""
   environment = context.environment
   described = results.classifier if isinstance(results.classifier, list) else [results.classifier]
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]
   devices = [' '.join(dict.fromkeys(name.split())) for name in environment.get('devices', ())]
   counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
-  seconds = (
-    f'{context.seconds:.0f} s' if context.seconds < 120 else f'{context.seconds / 60:.0f} min'
-  )
-  when = environment.get('started', '')[:10], seconds if context.seconds else '', counted
+  seconds = environment.get('seconds', 0)
+  taken = f'{seconds:.0f} s' if seconds < 120 else f'{seconds / 60:.0f} min'
+  when = environment.get('started', '')[:10], taken if seconds else '', counted
   lines = {
     'data': data_words(results.data),
     **{f'classifier {own["label"]}': classifier_words(own) for own in described if 'label' in own},
@@ -179,17 +173,12 @@ def _terms(lines: Iterable[tuple[str, str]], kind: str = '') -> str:
   return f'<dl{kind}>{items}</dl>' if items else ''
 
 
-def _anchor(text: str) -> str:
-  return urllib.parse.quote(text)
-
-
 def _findings(
   results: Results, findings: Sequence[Finding], figures: set[tuple[str, str]], tabled: set[str]
 ) -> str:
   """The findings, from the seventh on behind a button, and what their brackets hold.
 
-  Each has links to its figure, or one of its quantity by more facets, and to its rows, which are in
-  a table or in the file alone.
+  Each has links to its figure, or one of its quantity by more facets, and to its rows.
   """
   items = []
   for finding in findings:
@@ -201,9 +190,9 @@ def _findings(
       if of == part
       and (name == own or name.startswith(f'{own}_') and not f'{name}_'.startswith(others))
     )
-    place = _anchor(f'{part}-{near[0]}' if part else near[0]) if near else ''
+    place = quote(f'{part}-{near[0]}' if part else near[0]) if near else ''
     figure = f'<a href="#figure-{place}">figure</a> ' if near else ''
-    rows = f'#rows-{_anchor(own)}' if own in tabled else FILE_NAME
+    rows = f'#rows-{quote(own)}' if own in tabled else FILE_NAME
     told = f'<span class="rows">{figure}<a href="{rows}">rows</a></span>'
     items.append(f'<li>{escape(finding.text)} {told}</li>')
   lists = [
@@ -262,9 +251,8 @@ def _part(folder: pathlib.Path, path: pathlib.Path) -> str:
 
 
 def _estimates(results: Results, tabled: Mapping[str, tables.Titled]) -> str:
-  """The table of results, a table for each quantity and what it is by."""
   shown = (
-    f'<h3 id="rows-{_anchor(own.name)}">{escape(own.title)}</h3>{_table(own.table)}'
+    f'<h3 id="rows-{quote(own.name)}">{escape(own.title)}</h3>{_table(own.table)}'
     for own in tabled.values()
   )
   more = tables.left_out(results, tabled)
@@ -291,14 +279,14 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, part: str = 
   data = base64.b64encode(content).decode()
   width = round(_SHOWN * int.from_bytes(content[16:20], 'big'))
   alternative = escape(f'{words(file.stem)}: {caption}')
-  anchor = _anchor(f'{part}-{file.stem}' if part else file.stem)
+  anchor = quote(f'{part}-{file.stem}' if part else file.stem)
   links = []
   for beside in (file.with_suffix(f'.{kind}') for kind in _FORMATS):
     if beside.is_file():
       place = pathlib.Path(os.path.relpath(beside, folder)).as_posix()
       kind = beside.suffix[1:].upper()
       label = f'aria-label="{escape(words(file.stem))} as {kind}"'
-      links.append(f'<a href="{escape(urllib.parse.quote(place))}" {label}>{kind}</a>')
+      links.append(f'<a href="{escape(quote(place))}" {label}>{kind}</a>')
   return (
     f'<figure id="figure-{anchor}">\n'
     f'<img width="{width}" alt="{alternative}" src="data:image/png;base64,{data}">\n'
@@ -345,7 +333,6 @@ def _copied(text: str) -> str:
 
 
 def _flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
-  """Yields nested plain values as names and values."""
   if isinstance(values, Mapping):
     for key, value in values.items():
       yield from _flattened(value, f'{name}.{key}' if name else str(key))
@@ -375,8 +362,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def data_words(data: Facts) -> str:
-  """Returns the images in words, of a battery by part: '1,000 images of digits mnist 5k, split
-  test, 28 × 28'."""
+  """Returns the images in words, of a battery by part: '100 images of digits, split test'."""
   if 'num_examples' not in data:
     parts = list(dict.fromkeys(data_words(of) for of in data.values() if isinstance(of, Mapping)))
     more = f'; {len(parts) - _MOST_DATA} further' if len(parts) > _MOST_DATA else ''
@@ -389,8 +375,7 @@ def data_words(data: Facts) -> str:
 
 
 def classifier_words(classifier: Facts) -> str:
-  """Returns a classifier, of several seeds the first, in words: 'small cnn, trained here with
-  crop'."""
+  """Returns a classifier, of several seeds the first, in words: 'small cnn, trained here'."""
   classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
   name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
   behind = f' behind {_named_part(of)}' if (of := classifier.get('front_end')) else ''

@@ -8,9 +8,9 @@ from typing import Protocol
 from matplotlib.figure import Figure
 
 from robustness.core.typing import Facts
-from robustness.present import charts, failures, style
+from robustness.present import charts, failures, sentences, style
 from robustness.present.page import ENVIRONMENT, Context, write_report
-from robustness.present.sentences import Finding, findings
+from robustness.present.sentences import Finding
 from robustness.results import Results
 
 _OF_CODE = ('robustness', 'git_commit', 'python', 'versions')  # alike wherever a run goes on
@@ -36,20 +36,12 @@ class Presented(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Presentation:
-  """A `Presented` that is no study; `draw` and `tell` return figures and findings of results."""
+  """A `Presented` that is no study."""
 
   title: str
   papers: tuple[str, ...] = ()
-  draw: Callable[[Results], Mapping[str, tuple[Figure, str]]] = charts.draw
-  tell: Callable[[Results], list[Finding]] = findings
-
-  def figures(self, results: Results, /) -> Mapping[str, tuple[Figure, str]]:
-    """See `Presented`."""
-    return self.draw(results)
-
-  def findings(self, results: Results, /) -> list[Finding]:
-    """See `Presented`."""
-    return self.tell(results)
+  figures: Callable[[Results], Mapping[str, tuple[Figure, str]]] = charts.draw
+  findings: Callable[[Results], list[Finding]] = sentences.findings
 
 
 Drawn = Sequence[tuple[pathlib.Path, str]]
@@ -71,16 +63,8 @@ def publish(
 ) -> Drawn:
   """Writes `results.json`, `results.npz`, `figures/` (PNG, SVG, PDF) and `report.html`.
 
-  Args:
-    folder: where they go.
-    results: what was found.
-    presented: the study, which draws and tells results.
-    environment: see `robustness.workdir.environment`.
-    config: what was asked for, plain values.
-    further: figures that are drawn already, which the report shows after its own.
-
-  Returns:
-    The PNG files of the figures drawn here, with captions.
+  The report shows `further` figures, which are drawn already, after its own. For `environment` see
+  `robustness.workdir.environment`. Returns the PNG files of the figures drawn here, with captions.
   """
   results.environment = {key: environment[key] for key in _OF_CODE if key in environment}
   results.write(folder)
@@ -111,7 +95,6 @@ def illustrate(
     environment['command'],
     presented.findings(results),
     presented.papers,
-    stated.get('seconds', 0),
   )
   write_report(folder, results, [*drawn, *further], context)
   return drawn

@@ -19,11 +19,9 @@ _FEWEST = 5  # predictions in a bin whose accuracy is drawn
 
 @style.styled
 def draw(results: Results) -> tuple[Figure, str]:
-  """Returns a diagram for each classifier, with several views a second one of all but the first,
-  and a caption.
+  """Returns a diagram a classifier, of several views a second one of all but the first; a caption.
 
-  Results have `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`, of which the first
-  is the most confident.
+  Results have `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`, the surest first.
   """
   rows, confidence = results.table[results.table.bin.notna()], results.settings['confidence']
   labels = list(dict.fromkeys(rows.classifier))

@@ -52,14 +52,8 @@ class Finding(NamedTuple):
     return name_of(self.rows['quantity'].iloc[0], self.facets)
 
 
-def sentences(results: Results) -> list[str]:
-  """Returns the text of `findings`."""
-  return [finding.text for finding in findings(results)]
-
-
 def findings(results: Results) -> list[Finding]:
-  """Returns what the table of results says of the quantities that head the findings; where none is
-  declared to, of all."""
+  """Returns what the table says of the quantities that are headlines; of all without one."""
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
   own = results.table
   if SEED in own.columns:
@@ -122,8 +116,7 @@ def _level(rows: pd.DataFrame, quantity: Quantity) -> str:
 
 
 def _largest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns the worst value, or the largest paired difference, among those of a facet or of two,
-  for each classifier."""
+  """Returns each classifier's worst value, or largest paired difference, by a facet or two."""
   difference = bool((rows.versus != '').any())
   if len(facets) > 2 or not (difference or quantity.better):
     return ''

@@ -92,8 +92,7 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @styled
 def legend_above(figure: Figure) -> None:
-  """Puts one legend of all labelled artists above the axes, in as many columns as fit; the figure
-  grows with its lines."""
+  """Puts one legend of all labelled artists above the axes; the figure grows with its lines."""
   entries: dict[str, Any] = {}
   for axes in figure.axes:
     for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -186,8 +185,7 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: float | None = None)
 
 
 def _lay_out(figure: Figure, dpi: float) -> None:
-  """Places all of a figure for good, legends too: in a file that is larger than the figure they
-  would move to the file's edge."""
+  """Places all of a figure for good; in a larger file legends would move to the file's edge."""
   own = figure.dpi
   figure.dpi = dpi
   figure.draw_without_rendering()

@@ -35,23 +35,20 @@ class Overview(Summary):
 
 
 def of_battery(summary: Summary | None, studies: Mapping[str, Presented]) -> Presentation:
-  """Returns what presents the joined results of a battery; the summary of the config is None for
-  the overview."""
+  """Returns what presents the joined results of a battery, by default the overview."""
   chosen = summary or Overview()
 
-  def draw(results: Results) -> Mapping[str, charts.Picture]:
-    return chosen.draw(results.by_part)
-
-  def tell(results: Results) -> list[Finding]:
-    return headlines.findings(results.by_part, chosen.worst)
-
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
-  return Presentation(chosen.title, papers, draw, tell)
+  return Presentation(
+    chosen.title,
+    papers,
+    lambda results: chosen.draw(results.by_part),
+    lambda results: headlines.findings(results.by_part, chosen.worst),
+  )
 
 
 def of_seeds(summary: Summary | None, studies: Mapping[str, Presented]) -> Presentation:
-  """Returns what presents the means over seeds, and what another seed changes; the study of a run
-  without a battery is called `SINGLE`."""
+  """Returns what presents the means over seeds, and what another seed changes."""
   battery = of_battery(summary, studies)
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
@@ -66,6 +63,7 @@ def of_seeds(summary: Summary | None, studies: Mapping[str, Presented]) -> Prese
   return Presentation(title, battery.papers, draw, tell)
 
 
+@style.styled
 def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
   """Returns {'seeds': (figure, caption)}: the headlines, each seed and the mean."""
   lines: dict[str, list[Line]] = {}
@@ -79,12 +77,6 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
     f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean with a {confidence} '
     'interval (Student, over seeds). Intervals over images are in the report of each seed.'
   )
-  return {'seeds': (_seeds(results, lines), caption)}
-
-
-@style.styled
-def _seeds(results: Results, lines: dict[str, list[Line]]) -> Figure:
-  """Draws one line a headline and classifier, panel by panel of one unit."""
   sizes = [len(of_unit) for of_unit in lines.values()]
   names = [_name(line) for of_unit in lines.values() for line in of_unit]
   height = sum(max(0.2, 0.13 * (name.count('\n') + 1)) for name in names)
@@ -95,7 +87,7 @@ def _seeds(results: Results, lines: dict[str, list[Line]]) -> Figure:
     _panel(axes, results, of_unit, labelled=not index)
     axes.set_xlabel(f'value ({unit})' if unit else 'value')
   style.legend_above(figure)
-  return figure
+  return {'seeds': (figure, caption)}
 
 
 def _panel(axes: Axes, results: Results, lines: list[Line], labelled: bool) -> None:

@@ -37,8 +37,7 @@ class Titled(NamedTuple):
 
 
 def tables(results: Results) -> Iterator[Titled]:
-  """Yields a table for each quantity and set of facets that is not too long to be read, with
-  intervals in brackets."""
+  """Yields a table with intervals for each quantity and set of facets that is not too long."""
   for quantity, facets, rows in results.by_facets():
     if rows[['classifier', *facets]].groupby('classifier').size().max() > 2 * MOST_ROWS:
       continue

@@ -76,7 +76,7 @@ class AttackError(Study):
 
   Attributes:
     attacks: their names: 'pgd', 'fgsm', 'auto_pgd', or `FILE.py:NAME`.
-    losses: that the attacks ascend, 'cross_entropy' or 'dlr'; each attack runs with each.
+    losses: that each attack ascends, 'cross_entropy' or 'dlr'.
     norm: 'linf' or 'l2'.
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
     epsilons: further radii; step sizes are in proportion.
@@ -84,8 +84,7 @@ class AttackError(Study):
     step_size: α at `epsilon`, where an attack has one.
     random_start: whether 'pgd' begins at a random point of the ball.
     restarts: runs from another random start, of which each image keeps the worst.
-    bandwidth: of the high pass that the share of high frequency is measured by; see
-      `robustness.fourier.filters.lowest_kept`.
+    bandwidth: of the high pass, see `robustness.fourier.filters.lowest_kept`.
   """
 
   title: ClassVar[str] = 'Error under attacks'
@@ -160,7 +159,8 @@ class AttackError(Study):
     """
     runs = list(self.runs.values())
     table = [(epsilon, index) for epsilon in self.radii for index in range(len(runs))]
-    ids = [_identifier(runs[index], epsilon) for epsilon, index in table]
+    named = (f'{runs[i].name} {runs[i].loss} {runs[i].norm} {epsilon:.6g}' for epsilon, i in table)
+    ids = [zlib.crc32(words.encode()) % (2**31 - 1) + 1 for words in named]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
     def show(key: jax.Array, row: Arrays, view: Arrays, logits: Logits) -> jax.Array:
@@ -199,13 +199,11 @@ class AttackError(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `Study`."""
     radii = ', '.join(f'{epsilon:.4g}' for epsilon in self.radii)
     each = f'{self.steps} steps of {self.step_size:.4g}, {self.restarts} run(s)'
     return {'attacks': f'{", ".join(self.runs)} in the {self.norm} ball of {radii}; {each}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`."""
     own = ' and '.join(map(part_name, self.attacks))
     return [*super().differences(records, image_shape), f'{own}, not AutoAttack: a lower bound']
 
@@ -216,7 +214,6 @@ class AttackError(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `Study`."""
     of_each = dataclasses.replace(ERROR, headline=len(self.runs) > 1)
     of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
     return (ATTACK_ERROR, CLEAN_ERROR, of_each, *of_changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
@@ -271,7 +268,15 @@ class AttackError(Study):
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
     radii = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
-    findings = Findings(estimates=[*self.estimates(recorded), *self._amplitudes(recorded, radii)])
+    views = recorded.views.merge(pd.DataFrame({'radius': radii}), how='cross')
+    rings = _of_changes(recorded, 'measure/rings')
+    of_rings = Outcomes({k: v.reshape(len(v), -1) for k, v in rings.items()}, views)
+    clean = views.attack.isna().to_numpy()
+    amplitudes = (
+      self.means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), paired=False),
+      self.means(CLEAN_RADIAL, of_rings, ('radius',), where=clean, paired=False),
+    )
+    findings = Findings(estimates=[*self.estimates(recorded), *amplitudes])
     for evaluation in evaluations:
       counted = evaluation.records.total('counted')[:, None, None]
       total = spectrum.whole(evaluation.records.total('spectrum'), image_shape[1])
@@ -280,17 +285,6 @@ class AttackError(Study):
       findings.arrays[f'{evaluation.label}/spectrum'] = grid
       findings.arrays[f'{evaluation.label}/clean_spectrum'] = mean[CLEAN]
     return findings
-
-  def _amplitudes(self, recorded: Recorded, radii: np.ndarray) -> list[pd.DataFrame]:
-    """Returns mean amplitudes over rings of frequencies, whose radii are [R]."""
-    views = spectrum.by_radius(recorded.views, radii)
-    rings = _of_changes(recorded, 'measure/rings')
-    of_rings = Outcomes({k: v.reshape(len(v), -1) for k, v in rings.items()}, views)
-    clean = views.attack.isna().to_numpy()
-    return [
-      self.means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), paired=False),
-      self.means(CLEAN_RADIAL, of_rings, ('radius',), where=clean, paired=False),
-    ]
 
   def figures(self, results: Results) -> Figures:
     """Returns the default pictures, amplitudes by |f| and spectra, both at `epsilon`."""
@@ -309,8 +303,7 @@ class AttackError(Study):
       for label in results.labels
       for place, attack in enumerate(self.runs)
     }
-    y, x = (np.arange(side) - side // 2 for side in next(iter(maps.values())).shape)
-    figure = spectrum_panels([*maps], [*maps.values()], y, x, decades=0, quantity='mean |F(δ)|')
+    figure = spectrum_panels([*maps], [*maps.values()], decades=0, quantity='mean |F(δ)|')
     caption = (
       f'Mean |F(δ)| over the images that the attack leaves wrong at ε = {self.epsilon:.4g} '
       f'({self.norm}), zero frequency in the centre, one logarithmic scale; in brackets, of how '
@@ -320,17 +313,10 @@ class AttackError(Study):
 
 
 def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
-  """Returns a field of records [N, V, ...] of clean images and wrong ones, NaN of others, by
-  label."""
+  """Returns a field of records [N, V, ...] by label, NaN but of clean images and wrong ones."""
   values = {}
   for evaluation in recorded.evaluations:
     counts = (evaluation.records.table('rank') > 0) | (np.arange(len(recorded.views)) == CLEAN)
     measured = evaluation.records.table(name).astype(float)
     values[evaluation.label] = np.where(counts.T, measured.T, np.nan).T
   return values
-
-
-def _identifier(attack: Attack, epsilon: float) -> int:
-  """Returns a view's id: a digest of what the attack is, in 1..2³¹ − 1."""
-  words = f'{attack.name} {attack.loss} {attack.norm} {epsilon:.6g}'
-  return zlib.crc32(words.encode()) % (2**31 - 1) + 1

@@ -49,6 +49,5 @@ class BandNoise(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `Study`."""
     clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
     return {'noise': f'norm {self.norm:g} in each channel, {clipped}'}

@@ -129,8 +129,7 @@ class Calibration(StoredOrMade):
     return findings
 
   def _levels(self, label: str, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Row]:
-    """Yields the quantities of views and groups: of groups with intervals, of views also with
-    chance in them."""
+    """Yields the quantities of groups with intervals, of views also with chance in them."""
     for name, own in scores.items():
       further = WITH_CHANCE if name in table.names else ()
       for quantity in (*ERRORS, LEANING, ACCURACY, MEAN_CONFIDENCE, *further):

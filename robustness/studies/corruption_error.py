@@ -52,8 +52,7 @@ class CorruptionError(StoredOrMade):
   """Settings, beside those of `StoredOrMade`; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
-    source: see `StoredOrMade`. Without stored clean images there is no clean error and no relative
-      mCE.
+    source: without stored clean images there is no clean error and no relative mCE.
     baseline: whose errors mCE divides by: 'first' (the first classifier of the config), or
       published ones of the official 15 at all severities, 'alexnet' (ImageNet-C) or
       'cifar10_standard' (CIFAR-10-C). Further corruptions may be shown; sets that hold one have no
@@ -62,8 +61,7 @@ class CorruptionError(StoredOrMade):
     between: further severities between those of 1..5, such as 1.5, whose constants are interpolated
       (`robustness.corruptions.catalog.Table.with_between`). They have errors of their own; means
       and mCE are over `severities`.
-    failure_share: of clean accuracy; the severity at which accuracy falls below it is reported for
-      each corruption. 0 does not look for it.
+    failure_share: of clean accuracy, at which a failure severity is sought; 0 for none.
   """
 
   title: ClassVar[str] = 'Error under common corruptions'
@@ -119,7 +117,6 @@ class CorruptionError(StoredOrMade):
 
   @property
   def severities_between(self) -> tuple[float, ...]:
-    """See `CorruptionViews`."""
     return self.between
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -142,7 +139,6 @@ class CorruptionError(StoredOrMade):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `Study`."""
     share = f'{100 * self.failure_share:g} %'
     words = f'severity at which accuracy falls below {share} of that on clean images'
     failure = (dataclasses.replace(FAILURE_SEVERITY, words=words),) if self.failure_share else ()
@@ -175,8 +171,7 @@ class CorruptionError(StoredOrMade):
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """See `StoredOrMade`; mCE by published errors says why it is not the published kind, where it
-    is not."""
+    """Returns the estimates, with a note on mCE where it is not the published kind."""
     estimates = super().reduce(evaluations, image_shape).estimates
     note = self._incomparable(image_shape)
     for part in estimates if note else ():
@@ -185,7 +180,6 @@ class CorruptionError(StoredOrMade):
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:
-    """See `StoredOrMade`."""
     if self.published:
       return f'{self.published.of} (published)'
     return f'{first}, the first classifier: published mCE divides by another'

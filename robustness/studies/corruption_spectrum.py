@@ -1,8 +1,7 @@
 """Spectra of corruptions: mean |F(C(x) - x)|, and how much of their energy is of high frequency.
 
-Each row is shown clean and under every corruption and severity, made or stored, and what the
-corruption changed is measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, figure
-2).
+Each row is shown clean and under every corruption and severity, made or stored, and what changed is
+measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, figure 2).
 """
 
 from __future__ import annotations
@@ -101,8 +100,7 @@ class CorruptionSpectrum(StoredOrMade):
     return described
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, whose spectrum is that of the images, and the corrupted ones, whose
-    spectra are those of the change."""
+    """Returns the clean view, with the images' spectrum, and corrupted ones, with the changes'."""
     measures, views = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)), super().views
 
     def magnitude(row: Arrays, shown: jax.Array, view: Arrays) -> jax.Array:
@@ -166,7 +164,8 @@ class CorruptionSpectrum(StoredOrMade):
       yield self.means(CHANGES[k], by_name, ('corruption',))
       yield self.means(CHANGES[k], by_view, ('corruption', 'severity'))
     rings = scale * records.table('measure/rings').astype(float)
-    by_ring = Outcomes({IMAGES: rings.reshape(len(rings), -1)}, spectrum.by_radius(views, radii))
+    of_rings = views.merge(pd.DataFrame({'radius': radii}), how='cross')
+    by_ring = Outcomes({IMAGES: rings.reshape(len(rings), -1)}, of_rings)
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
       yield self.means(RADIAL, by_ring, facets)
@@ -192,9 +191,8 @@ class CorruptionSpectrum(StoredOrMade):
     titles = [f'{name}, {style.percent(v)}' for name, v in zip(titles, values, strict=True)]
     of_severity = results.arrays['spectrum'][:, levels.index(severity)]
     spectra = [results.arrays['clean_spectrum'], *of_severity]
-    sides = (np.arange(side) - side // 2 for side in spectra[0].shape)
     figures['spectra'] = (
-      spectrum_panels(titles, spectra, *sides),
+      spectrum_panels(titles, spectra),
       f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity}, with the '
       f'share of high frequency in the energy; {own.n.iloc[0]} images, zero frequency in the '
       'centre, one logarithmic scale.',

@@ -42,7 +42,6 @@ class FilteredAccuracy(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `Study`."""
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:

@@ -2,8 +2,7 @@
 
 Each row is shown as a sequence of frames for every corruption, whose severity rises evenly; what
 the corruption draws is the same in all frames, so that consecutive frames differ little. The
-sequences are made on the device and are not those of ImageNet-P: rates compare with each other
-only.
+sequences are not those of ImageNet-P: rates compare with each other only.
 
 Reference:
   Hendrycks & Dietterich (2019), Benchmarking Neural Network Robustness to Common Corruptions and
@@ -120,13 +119,11 @@ class FlipRate(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `Study`."""
     side = f'{self.constants} pixels' if self.constants else 'the nearest size'
     levels = f'severity {self.lowest:g} to {self.highest:g}'
     return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`."""
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
@@ -134,7 +131,10 @@ class FlipRate(Study):
     and by place in the sequence, and the mean over corruptions of its ratio to the first
     classifier's (the mFR of the paper)."""
     places = [(name, frame) for name in self.names for frame in range(1, self.frames)]
-    flips = {e.label: self._flips(e.records) for e in recorded.evaluations}
+    flips = {}
+    for label, records in ((e.label, e.records) for e in recorded.evaluations):
+      shown = records.table('prediction').reshape(-1, len(self.names), self.frames)
+      flips[label] = (shown[..., 1:] != shown[..., :-1]).reshape(len(shown), -1)
     outcomes = Outcomes(flips, pd.DataFrame(places, columns=['corruption', 'frame']))
     yield self.means(FLIP_RATE, outcomes)
     yield self.means(FLIP_RATE, outcomes, ('corruption',))
@@ -149,9 +149,3 @@ class FlipRate(Study):
       method=LOG_RATIO,
       confidence=self.confidence,
     )
-
-  def _flips(self, records: RecordsReader) -> np.ndarray:
-    """Returns whether the prediction changed from each frame to the next, bool [N, K (F - 1)]."""
-    predictions = records.table('prediction')
-    shown = predictions.reshape(len(predictions), len(self.names), self.frames)
-    return (shown[..., 1:] != shown[..., :-1]).reshape(len(shown), -1)

@@ -1,8 +1,7 @@
 """Single-query Fourier attack: the worst frequencies of a heat map, added with a large norm.
 
 Adding a Fourier basis image needs no gradient and no query but the one that counts (Yin et al.
-2019, section 4.4, figure 7 c and d). Frequencies are never chosen on the images that they are
-measured on.
+2019, section 4.4, figure 7 c and d). Images that choose the frequencies are not measured.
 """
 
 import dataclasses
@@ -46,8 +45,7 @@ class FourierAttack(BeginsWithMap):
     queries: n, how many of the worst frequencies are tried on an image.
     phase: 'reference' (the authors' release) or 'cosine'.
     clip: whether perturbed images are clipped to [0, 1] (paper: no).
-    window: side of the centred square of frequencies to choose from; 0 for all. A finished heat map
-      has its own.
+    window: side of the centred square of frequencies to choose from without a map; 0 for all.
   """
 
   title: ClassVar[str] = 'Attack with single Fourier basis images'
@@ -69,7 +67,6 @@ class FourierAttack(BeginsWithMap):
     self.choose('phase', basis.PHASES)
 
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
-    """Returns the distinct frequencies to choose from."""
     window = self._map.window if self._map else self.window
     return basis.distinct_frequencies(*image_shape[:2], window)
 
@@ -133,7 +130,6 @@ class FourierAttack(BeginsWithMap):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `Study`."""
     words = f'{ERROR.words} under the worst waves of norm {self.norm:g}'
     error = dataclasses.replace(ERROR, words=words, paper='yin2019fourier')
     return (error, CLEAN_ERROR, WAVE_ERROR)
@@ -171,8 +167,7 @@ class FourierAttack(BeginsWithMap):
     return Findings(estimates=[*errors, *of_waves])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
-    """Returns `sample_images` [S, H, W, C]: the first image clean, then with the worst frequencies
-    of the first classifier, with positive sign."""
+    """Returns `sample_images` [S, H, W, C]: the first clean, then with its worst frequencies."""
     image = next(rows.batches(1, [0]))['image'][0]
     height, width, _ = image.shape
     waves = [
@@ -182,7 +177,6 @@ class FourierAttack(BeginsWithMap):
     return {'sample_images': np.stack([image, *(image + self.norm * wave for wave in waves)])}
 
   def figures(self, results: Results) -> Figures:
-    """See `Study`."""
     waves, pictures = _worst_waves(results.table), results.arrays['sample_images']
     caption = (
       f'One image with the worst waves of the first classifier, norm {self.norm:g} in each channel.'

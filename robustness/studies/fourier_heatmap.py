@@ -20,13 +20,13 @@ from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, errors_at
 from robustness.evaluation import one_view
-from robustness.evaluation.outcomes import Recorded, outcomes, wrong
+from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Study
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import basis
 from robustness.fourier.basis import CLEAN, Frequencies
-from robustness.fourier.maps import BANDS, bands
+from robustness.fourier.maps import BANDS, band_map, bands
 from robustness.present import charts, images
 from robustness.results import Results, Table
 
@@ -91,7 +91,6 @@ class FourierHeatmap(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `Study`."""
     clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
     return {
       'perturbation': f'norm {self.norm:g} in each channel, phase {self.phase}, {clipped}',
@@ -99,7 +98,6 @@ class FourierHeatmap(Study):
     }
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`."""
     published = PUBLISHED_NORMS.get(image_shape[0])
     norm = f'norm {self.norm:g}, published {published or "for 32 and 224 pixels only"}'
     return [
@@ -111,8 +109,7 @@ class FourierHeatmap(Study):
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names views by frequency; averages over the cells of the whole map and of each band."""
-    f = self.frequencies(image_shape)
-    of_cell = bands(f.fy, f.fx, image_shape[:2])[f.cell]
+    f, of_cell = self.frequencies(image_shape), band_map(image_shape, self.window)
     views = {band: (1 + f.cell[of_cell == band]).tolist() for band in BANDS}
     named = {f'{band} frequencies': cells for band, cells in views.items() if cells}
     groups = {'clean': [CLEAN], 'all frequencies': (1 + f.cell.ravel()).tolist(), **named}
@@ -120,8 +117,7 @@ class FourierHeatmap(Study):
 
   def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
     """Returns the first image clean and under a few frequencies (fy, fx), `sample_frequencies` [S,
-    2], and the basis images around zero, `basis_images` [2 r + 1, 2 r + 1, H, W] for |fy|, |fx| ≤
-    r."""
+    2], and `basis_images` [2 r + 1, 2 r + 1, H, W] around zero, for |fy|, |fx| ≤ r."""
     row = one_view.read_row(rows, 0)
     height, width, _ = row['image'].shape
     f = self.frequencies(row['image'].shape)
@@ -143,7 +139,6 @@ class FourierHeatmap(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `Study`."""
     further = self._errors(self.top_k) if self.top_k > 1 else ()
     return (*self._errors(1), SIGNIFICANT, LAYER_CHANGE, *further)
 
@@ -205,8 +200,7 @@ class FourierHeatmap(Study):
       yield part
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yields how many frequencies have significantly less and more error than the first classifier,
-    as shares of the distinct ones."""
+    """Yields the shares of frequencies with significantly less and more error than the first's."""
     differences = by_frequency[by_frequency.versus != '']
     for label, own in differences.groupby('classifier', sort=False):
       found = benjamini_hochberg(own.p, self.false_discovery_rate).significant
@@ -223,23 +217,17 @@ class FourierHeatmap(Study):
       for name in evaluation.records.read(0, 0).arrays:
         prefix, _, layer = name.partition('/')
         if prefix == LAYER_CHANGE.name:
-          changed = outcomes([evaluation], operator.itemgetter(name), recorded.views)
-          yield self.means(LAYER_CHANGE, changed, FREQUENCY, facets={'layer': layer})
+          own = Recorded([evaluation], recorded.views).outcomes(operator.itemgetter(name))
+          yield self.means(LAYER_CHANGE, own, FREQUENCY, facets={'layer': layer})
 
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
     """Returns, for 'all' and each band, its cells in the window and in the whole map."""
-    f, size = self.frequencies(image_shape), image_shape[:2]
-    axes = (f.axis_y, f.axis_x), [np.arange(side) - side // 2 for side in size]
-    shown, whole = (bands(y[:, None], x, size) for y, x in axes)
+    shown, whole = (band_map(image_shape, window) for window in (self.window, 0))
     by_band = {band: (int((shown == band).sum()), int((whole == band).sum())) for band in BANDS}
     return {'all': (shown.size, whole.size), **by_band}
 
   def figures(self, results: Results) -> Figures:
-    """See `Study`."""
     pictures = results.arrays
-    reach = len(pictures['basis_images']) // 2
-    axis = range(-reach, reach + 1)
-    around = images.basis(pictures['basis_images'], axis, axis)
     caption = (
       f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.'
     )
@@ -247,7 +235,7 @@ class FourierHeatmap(Study):
     return {
       **charts.draw(results),
       'sample_images': basis.sample_figure(*shown, caption),
-      'basis': (around, 'Basis images around zero frequency.'),
+      'basis': (images.basis(pictures['basis_images']), 'Basis images around zero frequency.'),
     }
 
 

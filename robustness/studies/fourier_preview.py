@@ -21,13 +21,13 @@ from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
-from robustness.evaluation.outcomes import Evaluation, outcomes, wrong
+from robustness.evaluation.outcomes import Evaluation, Recorded, wrong
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Findings, ImageShape, Recipes, require_single_labels
 from robustness.evaluation.views import Arrays, Views, identity
 from robustness.fourier import spectrum
 from robustness.fourier.basis import Frequencies, distinct_frequencies
-from robustness.fourier.maps import BANDS, FREQUENCY, BeginsWithMap, bands
+from robustness.fourier.maps import BANDS, FREQUENCY, BeginsWithMap, band_map
 
 BAND_ENERGY = 'band_energy'
 
@@ -83,7 +83,7 @@ class FourierPreview(BeginsWithMap):
     measures how much of Σ S(f)² of each row is in each band of frequencies."""
     if self._map is not None:
       self._map.check_shape(image_shape)
-    of_cell = _bands(image_shape)
+    of_cell = band_map(image_shape)
     weights = np.stack([spectrum.measures(of_cell == band).high for band in BANDS])
     return dataclasses.replace(
       identity(),
@@ -105,9 +105,9 @@ class FourierPreview(BeginsWithMap):
     are one row. Spearman's ρ with a measured map is over its distinct frequencies; it describes two
     maps and has no interval: neighbouring frequencies are no independent draws.
     """
-    missed = outcomes(evaluations, wrong)
+    missed = Recorded(evaluations).outcomes(wrong)
     estimates = [self.means(CLEAN_ERROR, missed, test=True)]
-    cells = {band: int((_bands(image_shape) == band).sum()) for band in BANDS}
+    cells = {band: int((band_map(image_shape) == band).sum()) for band in BANDS}
     if all(f'measure/{BAND_ENERGY}' in e.records.read(0, 0).arrays for e in evaluations):
       # records of earlier versions have no energies
       per_cell = {e.label: _per_cell(e.records, list(cells.values())) for e in evaluations}
@@ -121,8 +121,7 @@ class FourierPreview(BeginsWithMap):
     return Findings(estimates=estimates)
 
   def _of_map(self, label: str, sensitivity: np.ndarray, n: int) -> list[pd.DataFrame]:
-    """Returns the sensitivity of a classifier by frequency, from the map [H, W], the measured
-    error, and their rank correlation."""
+    """Returns a classifier's map [H, W] by frequency, the measured error, and their correlation."""
 
     def at(window: int) -> tuple[Frequencies, np.ndarray]:
       height, width = sensitivity.shape
@@ -143,12 +142,6 @@ class FourierPreview(BeginsWithMap):
     rho = stats.spearmanr(values, error).statistic if known else np.nan
     one = pd.DataFrame(index=range(1))
     return [*parts, arrays(RANK_CORRELATION, label, one, np.array([rho]), n=len(f))]
-
-
-def _bands(image_shape: ImageShape) -> np.ndarray:
-  """Returns the band of each cell of the map [H, W], zero frequency in the centre."""
-  fy, fx = (np.arange(side) - side // 2 for side in image_shape[:2])
-  return bands(fy[:, None], fx, image_shape[:2])
 
 
 def _per_cell(records: RecordsReader, cells: Sequence[int]) -> np.ndarray:

@@ -1,8 +1,7 @@
 """The trade-off between frequencies: change of accuracy against share of high-frequency energy.
 
 Every classifier is shown the same corrupted images, made or stored, whose energies are measured as
-they are shown (Yin et al. 2019, section 4.2, figure 6). The first classifier is the one that
-changes are from.
+they are shown (Yin et al. 2019, section 4.2, figure 6). Changes are from the first classifier.
 """
 
 from __future__ import annotations

@@ -29,25 +29,18 @@ COMMANDS = (
   (HEAT_MAP, 'config.seed=4', "'config.seed=4' is no flag"),
   (HEAT_MAP, '--compilation_cache=/dev/null/x', 'kept in /dev/null/x (Not a directory)'),
   (HEAT_MAP, '--workdri=/tmp', "Unknown command line flag 'workdri'"),
-  (HEAT_MAP, '--config.study.phase=sine', "config.study.phase is 'sine'; did you mean 'cosine'?"),
   (HEAT_MAP, '--config.study.name=fourier_heatmp', "did you mean 'fourier_heatmap'"),
   (ERROR, '--config.study.severities=(0,)', 'severities is (0,); it must be distinct numbers of'),
   (ERROR, "--config.study.severities=('three',)", "severities must be an int; got 'three'"),
-  (ERROR, '--config.study.between=(5.01,)', 'config.study.between is 5.01; it must be in [1, 5]'),
   (ERROR, '--config.study.between=(nan,)', "study.between must be a float; got '(nan,)'"),
   (ERROR, '--config.study.protocol=as_released', 'and released sets have sides of 32, 64, 224 pix'),
   (
-    'battery.py',
-    f'--{PROTOCOL}=as_released',
+    *('battery.py', f'--{PROTOCOL}=as_released'),
     f"{PROTOCOL} is 'as_released', but the images are 28 × 28",
   ),
   (ROBUST, '--config.data.path=nowhere', "config.data.path is 'nowhere', which is not a folder"),
   ('nowhere.py', '', 'config file configs/nowhere.py does not exist'),
-  (
-    'train.py:cifar100',
-    '',
-    "no variant 'cifar100'; did you mean 'cifar10' or 'cifar10_fast'? valid: 'cifar10', ",
-  ),
+  ('train.py:cifar100', '', "no variant 'cifar100'; did you mean 'cifar10' or 'cifar10_fast'?"),
   ('accuracy.py:x', '', 'config file configs/accuracy.py: get_config cannot be called'),
 )
 
@@ -149,6 +142,8 @@ NO_COLUMN = {'classifiers': {'gaussian': {'train': True, 'objective': {'name': '
     ('systematic_rotation', MISSPELT, "baseline is 'uprigth'; did you mean 'upright'"),
     ('corruption_error', STORED, 'the rows have no corruption, severity, base_id'),
     ('fourier_heatmap', OF_VIDEO, "no column 'group_id': they are no fram"),
+    ('fourier_heatmap', {'study': {'layers': ('stage4',)}}, "natural has no layer 'stage4'"),
+    ('fourier_heatmap', {'study': {'half_width': 0.14}}, 'at least 48 of them; there are 24'),
     ('attack_error', OWN, 'adversarial is a callable, which has no gradient'),
     ('fourier_heatmap', NO_COLUMN, "'irm' needs the column 'environment'"),
   ],
@@ -194,7 +189,6 @@ GIVE = 'small_cnn has no weights: give --config.classifier.weights=FILE, or trai
     ((), {'classifier__weights': 'no.th'}, 'weights file no.th does not exist'),
     ((), WITHOUT, GIVE),
     (MAP, {'study__norm': 0.0}, 'config.study.norm is 0.0; it must be a finite number above 0'),
-    (MAP, {'study__norm': -4.0}, 'config.study.norm is -4.0'),
     (MAP, {'study__norm': float('nan')}, 'config.study.norm is nan'),
     (MAP, {'study__window': 29}, 'window is 29; it must lie in 1..28 for images of 28 × 28 pixels'),
     (MAP, {'study__layers': ('stage4',)}, "small_cnn has no layer 'stage4'; did you mean 'stage"),
@@ -203,13 +197,6 @@ GIVE = 'small_cnn has no weights: give --config.classifier.weights=FILE, or trai
 )
 def test_settings(refused, name, changes, message):
   assert message in refused(*name, **changes)
-
-
-def test_unknown_layer_is_told_before_training(tmp_path):
-  config = runs.shrunk('fourier_heatmap', 'digits', {'study.layers': ('stage4',)})
-  with pytest.raises(InputError, match="natural has no layer 'stage4'"):
-    runs.run(config, tmp_path)
-  assert not (tmp_path / 'checkpoints').exists()
 
 
 @pytest.mark.parametrize('suffix', ['safetensors', 'th'])

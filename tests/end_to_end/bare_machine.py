@@ -37,7 +37,6 @@ def required(names: tuple[str, ...]) -> set[str]:
 
 
 def missing() -> set[str]:
-  """Returns the installed packages that a bare machine lacks."""
   kept = required(INSTALLED)
   return {
     package
@@ -47,7 +46,6 @@ def missing() -> set[str]:
 
 
 def hide(packages: set[str]) -> None:
-  """Lets none of the packages be found, as where they are not installed."""
   find_spec = PathFinder.find_spec
 
   def find(name: str, *rest: Any) -> ModuleSpec | None:

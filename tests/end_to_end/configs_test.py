@@ -26,7 +26,6 @@ LEFT = 'config.json environment.json log.jsonl results.json results.npz results.
 
 
 def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> None:
-  """What every run leaves."""
   assert all((workdir / name).stat().st_size > 0 for name in LEFT.split())
   assert ('train/loss' in (workdir / 'log.jsonl').read_text()) == trained
   assert runs.shard_times(workdir)

@@ -17,7 +17,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(arguments: list[str]) -> tuple[int, str]:
-  """Returns the exit status, and what was printed on either stream."""
   with tempfile.TemporaryFile() as output:
     child = os.fork()
     if not child:
@@ -30,7 +29,6 @@ def run(arguments: list[str]) -> tuple[int, str]:
 
 
 def run_here(arguments: list[str]) -> int:
-  """Runs main.py in this process, and returns the status that it would exit with."""
   sys.argv = ['main.py', *arguments]
   try:
     runpy.run_path('main.py', run_name='__main__')

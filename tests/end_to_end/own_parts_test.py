@@ -24,7 +24,6 @@ from tests.refusals import refused
 
 @pytest.fixture
 def config(tmp_path):
-  """The default experiment with a native network and the same one in a Python file."""
   changed = runs.shrunk('fourier_heatmap')
   runs.wrap_second(changed, tmp_path)
   return changed

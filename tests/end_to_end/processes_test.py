@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 
 
 def _begin(start: Start, workdir: pathlib.Path, changes: dict) -> list[subprocess.Popen[str]]:
-  """Starts two processes."""
   flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=2')
   return [start(workdir, DEFAULT, changes, (*flags, f'--process_id={k}')) for k in (0, 1)]
 
@@ -125,13 +124,6 @@ def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(start, f
   for path in sorted(tmp_path.glob('records/*/*.npz'))[::2]:
     path.unlink()
   runs.run(runs.shrunk('fourier_heatmap', '', changes), tmp_path)  # on this process's devices
-  _assert_same_records(tmp_path, finished)
-
-
-def test_pmap_gives_the_numbers_of_jit(start, finished, tmp_path):
-  changes = {**DEFAULT_CHANGES, **runs.trained(finished), 'parallel': 'pmap'}
-  runs.finish(start(tmp_path, DEFAULT, changes))
-  runs.assert_same_findings(tmp_path, finished)
   _assert_same_records(tmp_path, finished)
 
 

@@ -18,7 +18,6 @@ MIXED = ('repeat', 'crop', 'flip', 'gaussian', 'cutmix')
 
 
 def config(*labels, **changes):
-  """The config of trained classifiers; a section's changes as `section__key`, or the section."""
   written = default_config('accuracy', labels=labels)
   for section in written.classifiers.values():
     section.train = True
@@ -71,27 +70,6 @@ def test_policies_for_robustness_and_the_objective_of_augmix(tmp_path):
   lines = runs.log(tmp_path, 'train/divergence')
   divergence = [line['train/divergence'] for line in lines if line['classifier'] == 'augmix']
   assert divergence and all(0 < value < np.log(3) for value in divergence)
-
-
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
-    (
-      {'objective': {'name': 'group_dro', 'group_dro.column': 'environment'}},
-      "needs the column 'environment'.*they have: epoch, example_id",
-    ),
-    (
-      {'objective.name': 'irm', 'augment.policy': ('environment',)},
-      r'irm\.environments is 2.* 0 to 4: .*irm\.environments=5',
-    ),
-  ],
-)
-def test_parts_that_do_not_fit_are_refused(changes, message, tmp_path):
-  written = config('net', classifiers={'net': changes})
-  if changes.get('objective.name') == 'irm':
-    written.data.random_class_groups = 4
-  refused(message, runs.run, written, tmp_path)
-  assert not (tmp_path / 'checkpoints').exists()
 
 
 def test_a_trained_input_filter_is_part_of_the_classifier(tmp_path):

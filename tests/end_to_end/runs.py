@@ -52,7 +52,6 @@ def shrunk(
 
 
 def flat(changes: Mapping[str, Any] | None) -> dict[str, Any]:
-  """Sections become dotted keys."""
   return traverse_util.flatten_dict(dict(changes or {}), sep='.')
 
 
@@ -89,7 +88,6 @@ def save_image(path: pathlib.Path, pixels: np.ndarray, **options: int) -> None:
 
 
 def save_weights(path: pathlib.Path, name: str, seed: int = 0, num_classes: int = 10) -> str:
-  """Saves a network of random weights."""
   weights.save_variables(path, random_variables(name, num_classes, seed), {})
   return str(path)
 
@@ -135,7 +133,6 @@ def write_network(
 
 
 def linear_network(path: pathlib.Path, seed: int = 0, change: str = '') -> str:
-  """Writes a file with a linear classifier; `change` is code about its weights and its bias."""
   return write_network(path, LINEAR.format(seed=seed, change=change), (16, 16, 3))
 
 
@@ -153,7 +150,6 @@ def wrap_second(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None
 def save_networks(
   folder: pathlib.Path, labels: Sequence[str] = ('natural', 'gaussian'), name: str = 'small_cnn'
 ) -> dict[str, Any]:
-  """Saves a network of random weights for each label; returns the changes of a config to them."""
   return {
     f'classifiers.{label}.weights': save_weights(folder / f'{label}.safetensors', name, seed)
     for seed, label in enumerate(labels)
@@ -163,7 +159,6 @@ def save_networks(
 def trained(
   workdir: pathlib.Path, labels: Iterable[str] = ('natural', 'gaussian')
 ) -> dict[str, str]:
-  """Returns the changes of a config to the networks that another run trained."""
   return {f'classifiers.{name}.weights': str(workdir / 'checkpoints' / name) for name in labels}
 
 
@@ -196,7 +191,6 @@ def assert_same_findings(first: pathlib.Path, second: pathlib.Path) -> None:
 
 
 def log(workdir: pathlib.Path, key: str = '') -> list[dict[str, Any]]:
-  """Returns the lines of the log that have a key, or all."""
   lines = map(json.loads, (workdir / 'log.jsonl').read_text().splitlines())
   return [line for line in lines if not key or key in line]
 
@@ -215,7 +209,6 @@ def arguments(
   flags: tuple[str, ...] = (),
   small: bool = True,
 ) -> list[str]:
-  """The command line of main.py behind its name."""
   values = {**flat(SMALL if small else {}), **flat(changes)}
   given = [f'--config.{key}={value}' for key, value in values.items()]
   return [f'--config=configs/{config}', f'--workdir={workdir}', *given, *flags]
@@ -238,7 +231,6 @@ def start(
   small: bool = True,
   program: tuple[str, ...] = ('main.py',),
 ) -> subprocess.Popen[str]:
-  """Starts main.py; the caller's fixture sees to it that it ends."""
   command = [sys.executable, *program, *arguments(workdir, config, changes, flags, small)]
   if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; inherited
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -246,7 +238,6 @@ def start(
 
 
 def finish(process: subprocess.Popen[str], status: int = 0, seconds: float = 240) -> str:
-  """Waits for the end and returns what was printed."""
   output, _ = process.communicate(timeout=seconds)
   assert process.returncode == status, output
   assert 'Traceback' not in output, output
@@ -256,7 +247,6 @@ def finish(process: subprocess.Popen[str], status: int = 0, seconds: float = 240
 def wait_for(
   process: subprocess.Popen[str], seen: Callable[[], bool], seconds: float = 240
 ) -> None:
-  """Returns as soon as `seen()` while the process runs."""
   deadline = time.monotonic() + seconds
   while not seen():
     if process.poll() is not None:

@@ -29,7 +29,6 @@ CLASSES = ('koala', 'lemon', 'vase')
 
 
 def network(folder: pathlib.Path, seed: int = 0) -> str:
-  """A file with a linear classifier that prefers the classes of the objects."""
   favourites = [imagenet_index(name) for name in (*CLASSES, 'orange', 'banana', 'ruler')]
   return runs.linear_network(folder / f'network{seed}.py', seed, f'weights[:, {favourites}] *= 8')
 
@@ -202,7 +201,6 @@ def test_every_comparison_names_what_there_is(variant):
 
 @pytest.fixture
 def small_members(monkeypatch):
-  """Puts small members of each family in the place of the networks that the config names."""
   transformer = {'width': 16, 'depth': 4, 'num_heads': 2}
   changes: dict[str, dict[str, Any]] = {'ResNet': {'depth': 18}, 'VisionTransformer': transformer}
   small = {}

@@ -9,7 +9,6 @@ import pytest
 
 from robustness import workdir
 from robustness.cli import compare
-from robustness.config import experiment as experiments
 from robustness.estimates.table import assemble, select
 from robustness.results import Results
 from tests.end_to_end import runs
@@ -75,11 +74,3 @@ def test_corruptions_in_rounds(tmp_path):
     clean = estimate(results.table, label, 'clean_error')
     assert [clean.n, *own.n] == evaluation.shown.tolist()
     assert estimate(results.table, label, 'error', corruption='contrast').n == common
-
-
-def test_too_few_images_are_refused_before_the_training(tmp_path):
-  config = runs.shrunk('fourier_heatmap', 'digits', {'study.half_width': 0.14})
-  refused('needs at least 48 of them; there are 24', runs.run, config, tmp_path)
-  assert not list(tmp_path.glob('**/checkpoints'))
-  config.study.half_width = -0.1
-  refused(r'config\.study\.half_width is -0\.1', experiments.from_config, config.to_dict())

@@ -134,7 +134,6 @@ STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')
 
 
 def of_renditions(variant: str, path: str, groups: tuple[tuple[str], ...], data_dir: str = ''):
-  """The config of renditions with small networks."""
   data = {'resize': 8, 'crop': 8, 'num_images': 0, 'path': path, 'name': 'photo'}
   data |= {'data_dir': data_dir, 'class_groups': groups, 'random_class_groups': 0}
   changes = {'data': data, 'study.samples': 100, 'training.body_rate': 1.0}

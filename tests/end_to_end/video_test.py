@@ -27,7 +27,6 @@ pytestmark = pytest.mark.slow
 
 
 def of_frames(frames, sets, changes, name='video_pm_k'):
-  """A config, made small, that reads all frames of a folder."""
   read = {'data.path': str(frames), 'data.metadata': str(sets), 'data.num_images': 0}
   variant = 'frames' if name == 'video_pm_k' else ''
   return runs.shrunk(name, variant, {**read, **changes})

@@ -11,7 +11,6 @@ from tests.refusals import refused
 
 
 def drawn(count: int = 500) -> tuple[np.ndarray, np.ndarray]:
-  """Returns confidences of three digits, with ties, and outcomes of an overconfident classifier."""
   generator = np.random.default_rng(0)
   confidence = np.round(generator.beta(3, 1, count), 3)
   return confidence, generator.random(count) < confidence**1.5

@@ -17,7 +17,6 @@ SIX = pd.DataFrame({'level': range(6), 'group': [0, 1, 2, 0, 1, 2]})
 
 
 def scenes(pairs: int = 40) -> Outcomes:
-  """Two classifiers on pairs of object and background at six levels, of which most count."""
   rates, right = np.linspace(0.2, 0.9, 6), {}
   for seed, label in enumerate(('first', 'second')):
     right[label] = np.random.default_rng(seed).random((pairs, 6)) < rates
@@ -26,7 +25,6 @@ def scenes(pairs: int = 40) -> Outcomes:
 
 
 def alone(right: dict[str, np.ndarray], copies: int = 1) -> Outcomes:
-  """All scenes count; each row is there as often as there are copies."""
   count = len(next(iter(right.values())))
   repeated = {label: np.repeat(values, copies, 0) for label, values in right.items()}
   views = pd.DataFrame({'level': [0]})

@@ -8,7 +8,6 @@ from scipy import stats
 
 from robustness.estimates.comparison import (
   benjamini_hochberg,
-  discordant,
   mcnemar,
   paired_difference,
   sign_flip,
@@ -55,18 +54,13 @@ def test_benjamini_hochberg_has_the_papers_example_keeps_shape_and_forgets_order
   assert np.all(whole.adjusted >= p.reshape(3, 4))
 
 
-def test_paired_differences_and_discordant_counts_by_hand():
+def test_paired_differences_by_hand():
   difference, low, high = paired_difference(30, 10, 200)
   p1, p2 = 31 / 202, 11 / 202
   half = 1.959964 * np.sqrt((p1 + p2 - (p1 - p2) ** 2) / 202)
   np.testing.assert_allclose((difference, low, high), (0.1, p1 - p2 - half, p1 - p2 + half))
   np.testing.assert_allclose(paired_difference(10, 30, 200), (-difference, -high, -low))
   assert np.isnan(paired_difference(0, 0, 0)).all()
-  first = np.array([[1, 1], [1, 0], [0, 0]], bool)
-  second = np.array([[0, 1], [0, 1], [1, 1]], bool)
-  b, c = discordant(first, second)
-  assert b.tolist() == [2, 0] and c.tolist() == [1, 2]
-  refused('same examples', discordant, first, second[:2])
 
 
 def test_what_cannot_be_is_refused():

@@ -18,8 +18,6 @@ def exact(successes: int, n: int, level: float) -> tuple[float, float]:
 
 
 def by_hand(design: FixedWidth, p: float) -> tuple[float, float]:
-  """Returns coverage and expected trials, outcome by outcome."""
-
   @functools.cache
   def follow(look: int, successes: int, held: bool) -> tuple[float, float]:
     n = look * design.trials

@@ -21,7 +21,6 @@ def of_parts(own: np.ndarray, base: np.ndarray) -> tuple[Units, Units]:
 
 
 def linearised(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
-  """The mean ratio of columns, with the interval that `log_ratio` describes, by hand."""
   n, parts = a.shape
   value = (a.mean(0) / b.mean(0)).mean()
   one, zero, half = np.ones((1, parts)), np.zeros((1, parts)), np.array([*np.ones(n), 0.5, 0.5])

@@ -27,7 +27,6 @@ QUANTITIES = (SLOPE, RHO, GAP, ECE, MCE)
 
 
 def made(values: Mapping[Quantity, float], notes: Mapping = {}, versus: str = '') -> Results:
-  """The estimates of one seed, each with an interval over images."""
   rows = []
   for of, v in values.items():
     own = Estimate(v, v - 0.1, v + 0.1, 50, 50, 'made', note=notes.get(of, ''))
@@ -37,7 +36,6 @@ def made(values: Mapping[Quantity, float], notes: Mapping = {}, versus: str = ''
 
 
 def mean_of(quantity: Quantity, values: Sequence[float], versus: str = '') -> Any:
-  """The mean over seeds of some values."""
   by_seed = {seed: made({quantity: value}, versus=versus) for seed, value in enumerate(values)}
   return estimate(over_seeds(by_seed).over_seeds.table, 'net', quantity.name, versus)
 
@@ -99,7 +97,6 @@ def test_a_mean_stays_in_the_range_of_its_quantity(quantity, versus, least, most
 
 
 def with_views(seed: int, share: float, corruptions: tuple[str, ...] = ('fog', 'snow')) -> Results:
-  """Two classifiers' errors by corruption of one seed."""
   shape, wrong = (20, len(corruptions) + 1), {}
   for label in ('a', 'b'):
     wrong[label] = np.random.default_rng([seed, label == 'a']).random(shape) < share

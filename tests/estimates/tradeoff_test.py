@@ -63,8 +63,8 @@ def test_intervals_over_images_cover_the_line(bend):
   change = 0.4 * SHARE - 0.1 + bend * np.array([1, -1, 0, 1, 0, -1])
   true, covered = fit_lines(SHARE, change), {'slope': 0, 'residual': 0}
   generator = np.random.default_rng(1)
-  for repeat in range(60):
-    rows = trade_off('net', 'base', *made(generator, 80, change), seed=repeat)
+  for _ in range(60):
+    rows = trade_off('net', 'base', *made(generator, 80, change))
     for name in covered:
       own = estimate(assemble([rows]), 'net', name, 'base')
       covered[name] += own.low <= getattr(true, name) + 1e-9 <= own.high + 2e-9

@@ -15,7 +15,6 @@ from robustness.models import catalog, weights
 from robustness.models.cifar_resnet import CifarResNet
 from robustness.models.classifier import Classifier, from_linen
 from robustness.parallel import MeshParallel, PmapParallel
-from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.evaluation.runner_test import evaluator
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 from tests.refusals import refused
@@ -37,7 +36,6 @@ def assert_same(recorded, expected):
 
 
 def callable_of(native, **changes):
-  """Wraps a native classifier as a function of NumPy arrays."""
   forward = jax.jit(lambda images: native.forward(native.variables, images, ())[0])
   return wrapped(lambda images: np.asarray(forward(images)), **{'name': native.name, **changes})
 
@@ -61,7 +59,6 @@ def test_logits_are_recorded_on_request(parallel, tmp_path):
 
 @pytest.fixture
 def module():
-  """A PyTorch ResNet-8 with random weights."""
   torch = pytest.importorskip('torch', reason='a PyTorch module needs torch')
   from benchmarks.torch_networks import ResNet
   from tests.models import parity
@@ -169,18 +166,6 @@ def test_the_examples_of_the_last_block_are_named_without_padding():
     return np.tile(np.arange(4, dtype=np.float32), (len(images), 1))
 
   failing(late, 'examples 16 to 20, view 0 .*RuntimeError: connection lost', views=identity())
-
-
-def test_nan_names_the_example_and_the_view():
-  def broken(images):
-    logits = np.tile(np.arange(4, dtype=np.float32), (len(images), 1))
-    logits[images[:, 0, 0, 0] > 2] = np.nan
-    return logits
-
-  rows = tiny_rows()
-  rows.images[13, 0, 0, 0] = 1.0
-  loud = FourierHeatmap(norm=9.0).views(SHAPE)
-  failing(broken, r'mine gives logits that are not finite for example \d+, v', rows, views=loud)
 
 
 def test_a_study_that_needs_gradients_and_layers_are_refused():

@@ -25,7 +25,6 @@ CONFIDENCE = np.float32(
 
 
 def records(folder, block=2, chunk=2, labels=LABELS, classes=('ant', 'bee')):
-  """Five images of two classes in three views, in shards of any size."""
   right = (labels.reshape(5, 1, -1) == PREDICTION[..., None]).any(-1)
   fields = {'prediction': PREDICTION, 'rank': ~right, 'confidence': CONFIDENCE}
   columns = {'label': labels, 'example_id': np.arange(10, 15)}
@@ -35,8 +34,6 @@ def records(folder, block=2, chunk=2, labels=LABELS, classes=('ant', 'bee')):
 
 
 def failures(made, table):
-  """What is found of one classifier 'net': rows by column name, estimates by class, places."""
-
   class Shown(Study):
     name = 'shown'
 

@@ -112,7 +112,6 @@ def test_full_disk_keeps_what_was_written(tmp_path, monkeypatch):
 
 
 def rewritten(records, change):
-  """Reads the first shard's file, lets `change` alter its arrays and writes it as NumPy does."""
   arrays = arrays_of(records.path(0, 0))
   change(arrays)
   np.savez(records.path(0, 0), **arrays)

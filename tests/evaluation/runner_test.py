@@ -359,7 +359,6 @@ def test_rows_are_traced_and_not_computed():
 
 
 def with_value(column, place, value):
-  """Rows of which one value was changed after they were checked."""
   rows = tiny_rows(21)
   getattr(rows, column)[place] = value
   return rows
@@ -391,11 +390,13 @@ def test_bad_rows_are_refused(rows, message, native):
   refused(message, table, runner, rows, 8, 5)
 
 
-def test_non_finite_logits_name_example_and_view():
-  def broken(forward, images, layers):
-    logits, outputs = forward(images, layers)
-    return jnp.where((images[:, 0, 0, 0] > 2)[:, None], jnp.nan, logits), outputs
+@pytest.mark.parametrize('native', [True, False])
+def test_non_finite_logits_name_example_and_view(native):
+  def broken(images, own=jnp):
+    return own.where((images[:, :1, 0, 0] > 2), own.nan, own.arange(4, dtype=own.float32))
 
-  rows = with_value('images', (13, 0, 0, 0), 1.0)
-  loud = answering(broken, views=FourierHeatmap(norm=9.0).views(SHAPE))
-  refused(r'not finite for example \d+, view \d+ \(fy=', table, loud, rows, 8, 5)
+  rows, loud = with_value('images', (13, 0, 0, 0), 1.0), FourierHeatmap(norm=9.0).views(SHAPE)
+  own = Classifier.from_callable(lambda images: broken(images, np), SHAPE, CLASSES, name='tiny')
+  runner = answering(lambda _, images, layers: (broken(images), {}), views=loud)
+  runner = runner if native else evaluator(classifier=own, views=loud)
+  refused(r'not finite for example \d+, view \d+ \(fy=', table, runner, rows, 8, 5)

@@ -19,11 +19,11 @@ from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.study import Evaluation
 from robustness.measure import evaluator_for, measure
 from robustness.present.notation import Notation
-from robustness.present.sentences import sentences
 from robustness.studies.attack_error import AttackError
 from robustness.studies.band_noise import BandNoise
 from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.fourier_heatmap import FourierHeatmap
+from tests import said
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.refusals import refused
 from tests.studies.conftest import classifier
@@ -37,7 +37,6 @@ EXECUTION = Execution(seed=3)
 
 
 def rows():
-  """Rows whose labels a network gives, for the most part: it errs seldom on some views."""
   images = tiny_rows(COUNT).images
   labels = np.argmax(classifier('tiny', 0).predict(images), 1)
   return ArrayRows(images, np.where(np.arange(COUNT) % 20 == 0, (labels + 1) % 4, labels), CLASSES)
@@ -59,7 +58,6 @@ def results(folder):
 
 
 def fixed_table(name, label='tiny'):
-  """One field of all rows in all views, in the order of the rounds."""
   study = dataclasses.replace(STUDY, half_width=0.0)
   own = classifier(label, int(label != 'tiny'))
   evaluator = evaluator_for(EXECUTION, study, own, rows(), parallel.create('jit'))
@@ -68,7 +66,6 @@ def fixed_table(name, label='tiny'):
 
 
 def by_frequency(results, label, versus=''):
-  """Errors, a row a view but the clean one, in the views' order."""
   found = select(results.table, 'error', versus, frequency_y=..., frequency_x=...)
   return found[found.classifier == label]
 
@@ -154,9 +151,9 @@ def test_the_worst_cell_is_told_with_its_own_images(results):
   told = worst.copy()
   ends = clopper_pearson(round(worst.value * worst.n), worst.n, level)
   told[['low', 'high', 'family']] = *ends, len(errors)
-  by_cell = [text for text in sentences(results) if 'by vertical frequency' in text]
-  (said,) = [text for text in by_cell if 'difference' not in text]
-  assert Notation(STUDY.quantities[0]).full(told) in said
+  by_cell = [text for text in said.texts(results) if 'by vertical frequency' in text]
+  (largest,) = [text for text in by_cell if 'difference' not in text]
+  assert Notation(STUDY.quantities[0]).full(told) in largest
 
 
 @pytest.mark.parametrize('lost', ['round001', 'shard'])

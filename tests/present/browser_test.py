@@ -64,7 +64,6 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 
 @pytest.fixture(scope='module')
 def address(tmp_path_factory):
-  """A published folder, served; figures are in all formats."""
   folder = tmp_path_factory.mktemp('published')
   results = made_results()
   results.tables['by_corruption'] = Table(('corruption', 'change', 'images'), ROWS)
@@ -81,8 +80,6 @@ def address(tmp_path_factory):
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-  """Prints nothing of what it is asked for."""
-
   def log_message(self, format: str, *arguments: Any) -> None:
     del format, arguments
 
@@ -91,7 +88,6 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
   params=[(DESK, 'light'), (PHONE, 'light'), (PHONE, 'dark')], ids=['desk', 'phone', 'dark phone']
 )
 def page(browser, address, request):
-  """The report in a window; it must not complain, nor ask for what lies outside its folder."""
   (width, height), scheme = request.param
   settings = {'viewport': {'width': width, 'height': height}, 'color_scheme': scheme}
   context = browser.new_context(**settings, permissions=['clipboard-read', 'clipboard-write'])
@@ -125,13 +121,6 @@ def test_the_first_screen_has_card_table_and_figure_headings_an_order_and_an_alt
   assert headings[:2] == ['H1', 'H2'] and set(headings[2:]) == {'H2', 'H3'}
   assert page.locator('img').get_attribute('alt') == 'a line: A line, which is straight.'
   assert page.locator('html').get_attribute('lang') == 'en'
-
-
-def test_a_finding_leads_to_its_rows(page):
-  found = page.locator('.findings li').first
-  found.get_by_text('rows').click()
-  target = found.get_by_text('rows').get_attribute('href')
-  assert page.locator(target).count() == 1 and page.url.endswith(target)
 
 
 def test_a_table_is_copied_as_latex_and_a_citation_too(page):

@@ -10,7 +10,7 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select, with_facet
-from robustness.present import charts, sentences, style, tables
+from robustness.present import charts, style, tables
 from robustness.results import Results
 from tests import said
 from tests.present.made_results import made_results
@@ -24,7 +24,6 @@ def results():
 
 
 def made(views: dict, *by, quantity: Quantity = ERROR, values=None, labels=('net',)) -> Results:
-  """Results by facets, all of them where none is named, of some values or of errors at random."""
   table = pd.DataFrame(views)
   if values is None:
     values = np.random.default_rng(0).random((len(labels), 50, len(table))) < 0.4
@@ -37,12 +36,10 @@ def made(views: dict, *by, quantity: Quantity = ERROR, values=None, labels=('net
 
 
 def product(**facets) -> dict[str, list]:
-  """The views of all combinations of values."""
   return dict(zip(facets, zip(*itertools.product(*facets.values()), strict=True), strict=True))
 
 
 def drawn(table: pd.DataFrame, *quantities: Quantity) -> dict[str, charts.Picture]:
-  """Returns the pictures of a table."""
   labels = [{'label': label} for label in dict.fromkeys(table.classifier)]
   results = Results('made', labels, {}, {}, table=table, quantities=quantities or (ERROR,))
   return charts.draw(results)
@@ -196,7 +193,7 @@ def test_a_facet_may_have_any_name(name):
   [shown] = tables.tables(results)
   assert [row[0] for row in shown.table.rows] == ['b', 'a', 'c']
   assert set(charts.draw(results)) == {f'error_{name}'}
-  told = sentences.sentences(results)
+  told = said.texts(results)
   assert all(f'in {name.replace("_", " ")} ' in text for text in told) and told
 
 

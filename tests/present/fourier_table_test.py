@@ -21,7 +21,6 @@ STUDY = corruption_error.CorruptionError(corruptions=('fourier_cifar',), severit
 
 @pytest.fixture(scope='module')
 def results(tmp_path_factory):
-  """Results of records in which every accuracy is that of table 3."""
   folder = tmp_path_factory.mktemp('records')
   evaluations = [
     made_records(folder, STUDY, label, TABLE_3.clean[label], TABLE_3.corrupted[label])

@@ -8,7 +8,6 @@ from tests.estimates.means_test import made
 
 
 def made_results() -> Results:
-  """Returns errors by corruption and severity with differences, and their means."""
   outcomes = made(n=200)
   corrupted = (outcomes.views.corruption != 'clean').to_numpy()
   parts = [means(ERROR, outcomes, where=corrupted)]

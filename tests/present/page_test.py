@@ -25,8 +25,6 @@ SPACE = '\N{NO-BREAK SPACE}'
 
 
 class Page(html.parser.HTMLParser):
-  """Collects text, links and anchors, and checks that tags are closed in order."""
-
   def __init__(self) -> None:
     super().__init__()
     self.open, self.resources, self.links, self.anchors, self.tags = ([] for _ in range(5))
@@ -62,10 +60,10 @@ def write_example(directory: pathlib.Path) -> pathlib.Path:
   )
   figures = [(directory / 'figures' / f'{name}.png', f'{name} < 1 everywhere.') for name in names]
   facts = {'seed': 7, 'started': '2026-05-04T03:02:01+00:00', 'versions': {'jax': '0.10.2'}}
-  facts |= {'devices': ['cpu cpu', 'cpu cpu'], 'git_commit': 'abc123'}
+  facts |= {'devices': ['cpu cpu', 'cpu cpu'], 'git_commit': 'abc123', 'seconds': 90.2}
   config = {'study': {'name': 'fourier_heatmap', 'clip': False}}
   command, papers = "python main.py --config=a.py --workdir='<out>'", ['yin2019fourier']
-  made_by = facts, config, command, findings(results), papers, 90.2
+  made_by = facts, config, command, findings(results), papers
   return write_report(directory, results, figures, Context('Error under <corruptions>', *made_by))
 
 
@@ -203,7 +201,6 @@ CITATION = pathlib.Path(__file__).resolve().parents[2] / 'CITATION.cff'
 
 
 def entries(text: str) -> dict[str, dict[str, str]]:
-  """Returns the fields of BibTeX entries by key; braces must be balanced."""
   assert text.count('{') == text.count('}')
   return {
     match[1]: dict(re.findall(r'^  (\w+) += \{(.*)\},?$', match[2], re.MULTILINE))
@@ -260,5 +257,5 @@ def test_a_folder_holds_results_figures_and_report(tmp_path):
 
 def test_a_figure_that_fails_leaves_the_results(tmp_path):
   with pytest.raises(ZeroDivisionError):
-    publish(tmp_path, RESULTS, Presentation('None', draw=lambda _: 1 // 0), MADE_BY, {})
+    publish(tmp_path, RESULTS, Presentation('None', figures=lambda _: 1 // 0), MADE_BY, {})
   pd.testing.assert_frame_equal(Results.read(tmp_path).table, RESULTS.table)

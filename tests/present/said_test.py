@@ -24,7 +24,6 @@ GAP = Quantity('gap', 'gap of two groups', low=-1, headline=True)
 
 
 def of_many_kinds(seed: int, n: int = 60) -> Results:
-  """Returns shares, an amount, a ratio and a difference without a better end, by two facets."""
   generator = np.random.default_rng(seed)
   views = pd.DataFrame({'corruption': ['fog', 'fog', 'snow', 'snow'], 'severity': [1, 5, 1, 5]})
   rates = 0.2 + 0.7 * generator.random((3, 1, 4))
@@ -53,7 +52,7 @@ def of_many_kinds(seed: int, n: int = 60) -> Results:
 @pytest.mark.parametrize('seed', range(4))
 def test_what_is_said_of_results_of_many_kinds_follows_from_their_rows(seed):
   results = of_many_kinds(seed)
-  assert len(sentences.sentences(results)) >= 8
+  assert len(said.texts(results)) >= 8
   assert said.complaints(results) == []
 
 

@@ -18,7 +18,7 @@ from robustness.present.style import legend_above, percent, save, styled, whole
 def test_save_writes_the_same_files_twice_and_leaves_nothing_else(tmp_path):
   kinds = {'png': b'\x89PNG', 'svg': b'<?xml', 'pdf': b'%PDF'}
   for name in 'ab':
-    figure = basis(np.ones((2, 2, 4, 4)), [0, 1], [0, 1])
+    figure = basis(np.ones((2, 2, 4, 4)))
     save(figure, tmp_path / 'new' / f'{name}.png')
   for kind, beginning in kinds.items():
     first, second = ((tmp_path / 'new' / f'{name}.{kind}').read_bytes() for name in 'ab')
@@ -42,7 +42,7 @@ def test_a_large_map_is_pixels_within_a_small_vector_file(tmp_path):
 
 def test_settings_of_a_user_and_of_the_house_do_not_change_each_other_nor_after_an_error(tmp_path):
   def draw() -> Figure:
-    return basis(np.ones((1, 1, 4, 4)), [0], [0])
+    return basis(np.ones((1, 1, 4, 4)))
 
   save(draw(), tmp_path / 'house.png')
   with matplotlib.rc_context({'font.size': 30, 'axes.facecolor': 'red', 'savefig.dpi': 7}):

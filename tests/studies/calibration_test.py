@@ -113,7 +113,6 @@ def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_n
 
 
 def stored(directory: pathlib.Path, made_here: Evaluation, clean: bool) -> Evaluation:
-  """Writes the same predictions as those of stored images: a row for each image and view."""
   shown = range(VIEWS)[0 if clean else 1 :]
   parts = [(-1, 0), *((KNOWN.index(name), s) for name in CORRUPTIONS for s in (1, 5))]
   table, names = made_here.records.table, ('rank', 'probability', 'confidence')

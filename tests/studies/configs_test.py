@@ -21,7 +21,6 @@ ERRORS = 'error_corruption', 'error_corruption_severity', 'gallery'
 
 
 def corrupted(names: str, severities: tuple[int, ...] = (1, 5), **further: Any) -> dict[str, Any]:
-  """Settings of a study of corruptions."""
   settings = {'corruptions': tuple(names.split()), 'severities': severities, **further}
   return {f'study.{key}': value for key, value in settings.items()}
 

@@ -36,17 +36,9 @@ class Pixels(nn.Module):
 def classifier(label: str, seed: int) -> Classifier:
   module = Pixels()
   variables = module.init(jax.random.key(seed), jnp.zeros((1, *SHAPE)))
-  return from_linen(
-    module,
-    variables,
-    name=label,
-    input_shape=SHAPE,
-    class_names=CLASSES,
-    mean=(0.5,),
-    std=(0.25,),
-    stages=('stage1',),
-    provenance={'seed': seed},
-  )
+  facts = {'class_names': CLASSES, 'stages': ('stage1',), 'provenance': {'seed': seed}}
+  scaling = {'mean': (0.5,), 'std': (0.25,)}
+  return from_linen(module, variables, name=label, input_shape=SHAPE, **scaling, **facts)
 
 
 def rows() -> ArrayRows:
@@ -58,8 +50,6 @@ def rows() -> ArrayRows:
 
 @pytest.fixture
 def evaluate(tmp_path):
-  """Returns a function from a study to evaluations of 'first' and 'second' (or only the first)."""
-
   def run(study: Study, labels=('first', 'second'), name='records') -> list[Evaluation]:
     return [
       Evaluation(label, recorded(tmp_path / name / label, study, classifier(label, seed), rows()))
@@ -70,7 +60,6 @@ def evaluate(tmp_path):
 
 
 def recorded(folder, study, network, rows, parallel=None, layout=(16, 7), identity=None) -> Records:
-  """Records of a classifier, or of images alone, by default on two devices."""
   outputs = network.select_outputs(study.outputs) if network else ()
   views, stream = study.views(rows.image_shape), random_keys.stream(0, study.stream)
   layers = network.select_layers(study.layers) if network else ()
@@ -82,7 +71,6 @@ def recorded(folder, study, network, rows, parallel=None, layout=(16, 7), identi
 
 
 def table_of(study: Study, evaluations: Sequence[Evaluation], shape=SHAPE) -> pd.DataFrame:
-  """The table of results of some records."""
   return assemble(study.reduce(evaluations, shape).estimates)
 
 

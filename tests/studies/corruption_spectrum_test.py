@@ -51,7 +51,6 @@ def table_of(findings: Findings) -> pd.DataFrame:
 
 
 def grid(table: pd.DataFrame, quantity: str) -> np.ndarray:
-  """Means by corruption and severity."""
   rows = select(table, quantity, corruption=..., severity=...)
   return rows.value.to_numpy().reshape(rows.corruption.nunique(), -1)
 

@@ -29,7 +29,6 @@ def gradients() -> np.ndarray:
 
 
 def by_frequency(results: pd.DataFrame, quantity: str) -> np.ndarray:
-  """Values of the first classifier in the order of the distinct frequencies."""
   found = select(results, quantity, frequency_y=..., frequency_x=...)
   own = found[found.classifier == found.classifier.iloc[0]]
   np.testing.assert_array_equal(own.frequency_y, FREQUENCIES.fy)
@@ -47,7 +46,7 @@ def test_sensitivity_is_the_root_mean_square_slope_and_bands_have_the_mean_energ
     y, x = np.mgrid[:height, :width]
     sine = np.sqrt(2 / (height * width)) * np.sin(2 * np.pi * (fy * y / height + fx * x / width))
     squares = [np.einsum('nhwc,hw->nc', gradient, w) ** 2 for w in (cosine, sine)]
-    own_mirror = frequencies.self_conjugate[index]
+    own_mirror = 2 * fy % height == 0 and 2 * fx % width == 0
     mean = squares[0] if own_mirror else (squares[0] + squares[1]) / 2
     slopes[:, index] = np.sqrt(mean.sum(1))
   measured = by_frequency(results, 'sensitivity')

@@ -35,7 +35,6 @@ def made_records(path, study: SiScore, label: str = 'one', seed: int = 0) -> Eva
 
 
 def answers(evaluation: Evaluation, study: SiScore) -> tuple[np.ndarray, np.ndarray]:
-  """Right answers and scenes that count, [P, L], computed level by level."""
   records, design = evaluation.records, study.design
   right = records.table('rank') == 0
   size = records.column('foreground_size')
@@ -49,7 +48,6 @@ def table_of(study: SiScore, *evaluations: Evaluation) -> pd.DataFrame:
 
 
 def by(table: pd.DataFrame, quantity: str, *facets: str, versus: str = '') -> pd.DataFrame:
-  """Returns the rows with these facets, sorted by them and indexed."""
   rows = select(table, quantity, versus, **dict.fromkeys(facets, ...))
   return rows.astype(dict.fromkeys(facets, float)).set_index(list(facets)).sort_index()
 

@@ -47,7 +47,6 @@ def test_views_are_the_environments_at_every_level():
 
 
 def records(directory, rank, augment, data=None, environment=None, **classifier) -> Evaluation:
-  """Records of a classifier with the given ranks [N, V], of `rows` or of stored environments."""
   label = np.arange(len(rank)) % 3
   ids, groups = np.arange(len(rank)), GROUPS.of_label[label]
   columns = {'label': label, 'example_id': ids, 'class_group': groups}
@@ -204,7 +203,6 @@ BEGUN['initial_weights_resemble'] = ['contrast', 'brightness']
 
 
 def noted(study: Systematic, *evaluations: Evaluation) -> dict[str, Any]:
-  """Returns the notes of ρ by environment, '' for the mean, and what is said of initial weights."""
   findings = study.reduce(evaluations, (8, 8, 3))
   table = assemble(findings.estimates)
   rho = select(table, 'rho', environment=...)

@@ -34,7 +34,6 @@ def sees(images: np.ndarray, threshold: float) -> np.ndarray:
 
 @pytest.fixture(name='records', scope='module')
 def made_records(tmp_path_factory):
-  """Two classifiers and no classifier on the same rows, each by the study that records it."""
   images = np.stack([natural(32, 32, seed=seed) for seed in range(COUNT)])
   rows = ArrayRows(images, np.zeros(COUNT, int), ('smooth', 'rough'))
   folder, parallel = tmp_path_factory.mktemp('records'), MeshParallel(jax.devices()[:1])

@@ -71,7 +71,6 @@ def answered(folder, study: VideoPmK, network: Classifier, rows: Rows, block: in
 
 @pytest.fixture(scope='module')
 def evaluations(tmp_path_factory):
-  """Three networks' records, which no setting of the study changes."""
   return evaluate(tmp_path_factory.mktemp('records'), VideoPmK(), ('one', 'two', 'three'))
 
 
