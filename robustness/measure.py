@@ -190,7 +190,6 @@ def _recorded(
   parallel: Parallel,
   folder: pathlib.Path,
 ) -> Records | SequentialRecords:
-  """Returns the complete records of a classifier, or of images alone."""
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   # the digest of the weights says more than the step, which records of earlier versions lack
   provenance = classifier.provenance.items() if classifier else ()

@@ -7,7 +7,6 @@ robustness review export --metadata=DIR --answers=FILE --out=DIR
 import argparse
 import dataclasses
 import signal
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -24,15 +23,11 @@ from robustness.video.review_server import ReviewServer, is_loopback
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command and returns the exit status: 0, or 2 for bad input."""
-  try:
-    if arguments and arguments[0] == 'export':
-      export(export_parser().parse_args(arguments[1:]))
-    else:
-      serve(serve_parser().parse_args(arguments))
-  except InputError as error:
-    print(f'error: {error}', file=sys.stderr)
-    return 2
+  """Runs the command and returns 0."""
+  if arguments and arguments[0] == 'export':
+    export(export_parser().parse_args(arguments[1:]))
+  else:
+    serve(serve_parser().parse_args(arguments))
   return 0
 
 
@@ -112,10 +107,8 @@ def _class_names(given: str | None, own: Sequence[str]) -> Mapping[int, str]:
 def _common(description: str, command: str) -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
   add = parser.add_argument
-  sets = 'pmsets.json and labels.json of the sets under review'
-  add('--metadata', required=True, metavar='DIR', help=sets)
-  where = 'where the answers are, one JSON object a line'
-  add('--answers', required=True, metavar='FILE', help=where)
+  add('--metadata', required=True, metavar='DIR', help='folder of the sets under review')
+  add('--answers', required=True, metavar='FILE', help='the answers, one JSON object a line')
   index = "the metadata's class index, or else imagenet_vid"
   names = f'names of the classes: imagenet_vid, youtube_bb or a JSON file ({index})'
   add('--classes', metavar='NAME|FILE', help=names)
@@ -126,18 +119,14 @@ def serve_parser() -> argparse.ArgumentParser:
   """Returns the flags of the server."""
   parser = _common('Serves a page on which annotators review neighbor sets.', 'robustness review')
   add = parser.add_argument
-  in_metadata = 'the folder in which the paths of the metadata begin'
-  add('--frames', required=True, metavar='DIR', help=in_metadata)
-  alone = 'how many annotators answer alone about each pair (2)'
-  add('--annotators_per_pair', type=int, metavar='N', help=alone)
-  votes = 'how many vote in the joint round (as many as answer alone)'
-  add('--joint_votes', type=int, metavar='N', help=votes)
+  add('--frames', required=True, metavar='DIR', help='where the paths of the metadata begin')
+  add('--annotators_per_pair', type=int, metavar='N', help='who answer alone about a pair (2)')
+  add('--joint_votes', type=int, metavar='N', help='who vote jointly (as many as answer alone)')
   densify = 'show every anchor alone first, to add the classes its labels lack'
   add('--densify', action='store_true', default=None, help=densify)
   add('--annotator', metavar='NAME', help='who answers (the page asks)')
   add('--port', type=int, default=8000, help='0 takes a free one (8000)')
-  host = 'address to bind to (127.0.0.1: this machine only)'
-  add('--host', default='127.0.0.1', help=host)
+  add('--host', default='127.0.0.1', help='address to bind to (127.0.0.1: this machine only)')
   return parser
 
 

@@ -94,7 +94,6 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 
 
 def _parse(arguments: list[str]) -> list[str]:
-  """Reads the flags, or ends with one line that says what is wrong with them."""
   try:
     rest = flags.FLAGS(arguments)
     if len(rest) > 1:
@@ -105,7 +104,6 @@ def _parse(arguments: list[str]) -> list[str]:
 
 
 def _run(config: command_line.ConfigDict | None, command: str) -> int:
-  """Runs the config as the flags say; returns the exit status."""
   assert config is not None  # a required flag
   if PRINT_CONFIG.value:
     print(json.dumps(config.to_dict(), indent=2))
@@ -239,7 +237,6 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
 def _trained(
   builder: ClassifierBuilder, label: str, recipe: ClassifierSettings
 ) -> tuple[Classifier, list[Forecast]]:
-  """Returns a network with its initial weights, and what its training would take."""
   initial = builder.initial(recipe)
   training, accuracy = builder.training(label, recipe, initial)
   steps = _training(training, builder.parallel(recipe.training), f'{label}: training')

@@ -61,7 +61,6 @@ def check(value: object, where: str, form: Form, advice: str = '') -> None:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-  """Returns an object whose keys all differ."""
   entries = dict(pairs)
   if len(entries) < len(pairs):
     keys = [key for key, _ in pairs]

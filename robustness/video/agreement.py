@@ -18,12 +18,11 @@ from robustness.estimates.means import Estimate, share
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Sums
 
+CONFIDENCE = 0.95
 RESAMPLES = 2000  # of the bootstrap of kappa
 
 
-def percent_agreement(
-  ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95
-) -> Estimate:
+def percent_agreement(ratings: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
   """The fraction of agreeing pairs of raters, over all items and pairs of raters that rated both.
 
   `ratings` are [N, R]. The interval is Korn and Graubard's; n is the number of items with at least
@@ -33,12 +32,10 @@ def percent_agreement(
   total = counts.sum(1)
   agreeing = np.bincount(cluster, (counts * (counts - 1)).sum(1) / 2)
   compared = np.bincount(cluster, total * (total - 1) / 2)
-  return share(Sums(agreeing, compared, len(counts), float(compared.sum())), confidence)
+  return share(Sums(agreeing, compared, len(counts), float(compared.sum())), CONFIDENCE)
 
 
-def cohen_kappa(
-  first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95
-) -> Estimate:
+def cohen_kappa(first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
   """Agreement of two raters [N] beyond chance, κ = (p_o − p_e)/(1 − p_e).
 
   p_o is the fraction of items on which they agree, p_e the chance of it if each rated independently
@@ -63,12 +60,10 @@ def cohen_kappa(
     expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
     return _ratio(observed - expected, 1 - expected)
 
-  return _bootstrapped(tables, kappa, len(both), confidence)
+  return _bootstrapped(tables, kappa, len(both))
 
 
-def fleiss_kappa(
-  ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95
-) -> Estimate:
+def fleiss_kappa(ratings: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
   """Agreement of several raters [N, R] beyond chance, κ = (P − P_e)/(1 − P_e).
 
   P is the mean over items of the fraction of agreeing pairs of raters, P_e = Σ p_j² with p_j the
@@ -90,7 +85,7 @@ def fleiss_kappa(
     expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
     return _ratio(observed - expected, 1 - expected)
 
-  return _bootstrapped(sums, kappa, len(counts), confidence)
+  return _bootstrapped(sums, kappa, len(counts))
 
 
 def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
@@ -98,17 +93,13 @@ def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
   return np.divide(over, under, out=np.full(np.shape(over), np.nan), where=under > 1e-12)
 
 
-def _bootstrapped(
-  sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int, confidence: float
-) -> Estimate:
+def _bootstrapped(sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int) -> Estimate:
   """κ of the summed groups [G, ...] with a percentile interval over resampled groups."""
-  if not 0 < confidence < 1:
-    raise InputError(f'confidence = {confidence!r} is not in (0, 1): give for example 0.95.')
   if len(sums) < 2:
     return Estimate(float(kappa(sums.sum(0))), np.nan, np.nan, n, len(sums), BOOTSTRAP)
   units = Units(np.empty((len(sums), 0)), np.empty((len(sums), 0)), n)
   return bootstrap(
-    lambda weights: kappa(np.tensordot(weights, sums, 1)), units, confidence, resamples=RESAMPLES
+    lambda weights: kappa(np.tensordot(weights, sums, 1)), units, CONFIDENCE, resamples=RESAMPLES
   )[0]
 
 

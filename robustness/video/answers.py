@@ -258,7 +258,6 @@ def read(path: str | os.PathLike[str], digest: str) -> tuple[ReviewPlan, list[An
 
 
 def _plan(file: pathlib.Path, line: bytes, digest: str) -> ReviewPlan:
-  """Reads the header."""
   try:
     header = json_files.parse(line, 'it', {'plan?': PLAN})
     plan = ReviewPlan(**header.get('plan', {}))

@@ -95,12 +95,9 @@ def build(
     numbers = found[name].numbers()
     anchor = numbers[anchor_position(name, len(numbers), seed)]
     near = [number for number in numbers if abs(number - anchor) <= k]
-    paths = []
-    for frame in found[name].take(near, frames):
-      paths.append(frame.path)
-      known[frame.path] = {'frame_type': frame.frame_type}
-      if frame.fps is not None:
-        known[frame.path]['fps'] = frame.fps
+    taken = found[name].take(near, frames)
+    known |= taken
+    paths = list(taken)
     sets[paths.pop(near.index(anchor))] = paths
   of_frames = {path: labels[video_of(path)] for path in known}
   return Built(

@@ -47,10 +47,10 @@ LABEL_RULES = (FRAME, ANCHOR)
 
 
 class FrameFacts(TypedDict, total=False):
-  """What the video's compression tells of a frame."""
+  """What the video's compression tells of a frame: 'i', 'p', 'b' or '', and frames a second."""
 
   frame_type: str
-  fps: float
+  fps: float | None
 
 
 class FramePairs(NamedTuple):
@@ -101,11 +101,6 @@ class NeighborSets:
       np.concatenate([empty, *self.neighbors]),
       np.concatenate([empty, *self.offsets]),
     )
-
-  @functools.cached_property
-  def has_bare_neighbors(self) -> bool:
-    """Whether some neighbor has no labels of its own."""
-    return bool((self.labels[self.pairs.frame] < 0).all(1).any())
 
   @functools.cached_property
   def digest(self) -> str:
@@ -209,7 +204,6 @@ def padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def _check_set(anchor: str, members: Sequence[str]) -> None:
-  """Refuses what is no set of frames of one video."""
   if isinstance(members, str) or not all(isinstance(member, str) for member in members):
     raise InputError(f'the set of anchor {anchor!r} is {members!r}: give a list of frame paths.')
   strangers = [member for member in members if video_of(member) != video_of(anchor)]
@@ -229,7 +223,6 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
 
 
 def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int]:
-  """Returns the labels of a frame, checked."""
   whole = isinstance(values, Sequence) and all(type(v) is int and v >= 0 for v in values)
   beyond = whole and num_classes and max(values, default=0) >= num_classes
   if not whole or beyond or len(set(values)) != len(values):

@@ -19,9 +19,8 @@ from absl import logging
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import check_name, choice, require
-from robustness.core.typing import PlainValue
 from robustness.evaluation.records import HEADER, Layout, Records
-from robustness.evaluation.study import Evaluation, Findings, Study
+from robustness.evaluation.study import Evaluation, Scored, Study
 from robustness.models import label_space
 from robustness.models.label_space import MERGES
 from robustness.video import metadata, predictions
@@ -30,6 +29,8 @@ from robustness.video.metadata import NeighborSets
 from robustness.video.predictions import AUTO, KINDS, OUTPUTS, score_kind, transferred
 
 BLOCK = 4096
+Review = Callable[[Sequence[Evaluation], Sequence[Evaluation]], Iterable[pd.DataFrame]]
+"""Yields estimates of what a review of the sets changes, of records before and after it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +135,19 @@ class Rescoring:
     }
     return _written(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)
 
+  def scored(self, study: Study, review: Review, directory: pathlib.Path) -> Scored:
+    """Reduces what is scored; adds what `review` changes where the sets before it are given."""
+    evaluations = self.evaluations(directory)
+    findings = study.reduce(evaluations, (0, 0, 0))
+    if self.unreviewed:
+      sets, folder = metadata.read(self.unreviewed), directory / 'unreviewed'
+      before = [
+        Evaluation(label, self.records(label, path, sets, folder))
+        for label, path in self.paths.items()
+      ]
+      findings.estimates.extend(review(before, evaluations))
+    return Scored(evaluations, findings, {**study.describe(), **dataclasses.asdict(self)})
+
 
 def _named(part: str) -> tuple[str, pathlib.Path]:
   """Returns label and path of `LABEL=PATH`, or of a path alone."""
@@ -170,41 +184,3 @@ def _written(
     part = records.layout.rows(block)
     records.write(block, 0, {name: values[part] for name, values in columns.items()})
   return records
-
-
-@dataclasses.dataclass(frozen=True)
-class FrameScores:
-  """Implements `robustness.evaluation.study.PredictionScores` for neighbor sets.
-
-  `review` yields estimates of what the review of the sets changes, of records before and after it.
-  """
-
-  rescoring: Rescoring
-  study: Study
-  review: Callable[[Sequence[Evaluation], Sequence[Evaluation]], Iterable[pd.DataFrame]]
-
-  @property
-  def seed(self) -> int:
-    """Recorded with the run."""
-    return self.rescoring.seed
-
-  def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
-    """Returns the records of everything that is scored."""
-    return self.rescoring.evaluations(directory)
-
-  def findings(self, evaluations: Sequence[Evaluation], directory: pathlib.Path) -> Findings:
-    """Reduces the records; adds what the review changes where the sets before it are given."""
-    findings = self.study.reduce(evaluations, (0, 0, 0))
-    if self.rescoring.unreviewed:
-      sets, paths = metadata.read(self.rescoring.unreviewed), self.rescoring.paths
-      folder = directory / 'unreviewed'
-      before = [
-        Evaluation(e.label, self.rescoring.records(e.label, paths[e.label], sets, folder))
-        for e in evaluations
-      ]
-      findings.estimates.extend(self.review(before, evaluations))
-    return findings
-
-  def settings(self) -> dict[str, PlainValue]:
-    """Returns the settings of the study and of the rescoring as plain values."""
-    return {**self.study.describe(), **dataclasses.asdict(self.rescoring)}

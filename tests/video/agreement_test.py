@@ -107,4 +107,3 @@ def test_bad_ratings_are_refused():
   refused('whole numbers', percent_agreement, [[-2, 1]])
   refused('give .items, raters.', fleiss_kappa, [0, 1])
   refused('one an item', fleiss_kappa, [[0, 1]], groups=[0, 1])
-  refused('confidence = 2', cohen_kappa, [0, 1], [0, 1], confidence=2)

@@ -9,7 +9,7 @@ import pytest
 
 from robustness.video import average_precision as detection
 from robustness.video import metadata
-from robustness.video.average_precision import COCO, VOC_2007, detection_pm_k
+from robustness.video.average_precision import COCO, VOC_2007, Scoring, detection_pm_k
 from robustness.video.boxes import Boxes
 from tests.refusals import refused
 
@@ -172,15 +172,14 @@ def test_the_worst_frame_is_the_nearest_of_the_least():
   assert worst(4) == ['a/9.jpg', 'b/1.jpg']
   precision[:] = 1
   assert worst(4)[0] == 'a/5.jpg' and worst(4, include_anchor=False)[0] == 'a/4.jpg'
-  refused('k = -1', worst, -1)
 
 
 def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor():
   given = [boxes([(frame, 0, *SQUARE) for frame in range(6)])]
   given += [boxes([(frame, int(frame == 3), *SQUARE, 0.9) for frame in (0, 1, 2, 3, 5)])]
   anyhow = [of.without_classes() for of in given]
-  for k, of, expected in ((0, given, 1), (1, given, 0.5), (1, anyhow, 1), (4, anyhow, 0.5)):
-    scores = detection_pm_k(SETS, *of, k)
+  for k, of, expected in ((1, given, 0.5), (1, anyhow, 1), (4, anyhow, 0.5)):
+    scores = detection_pm_k(SETS, *of, Scoring(k))
     assert scores.worst.value == expected and scores.anchor.value == 1
     assert scores.drop.value == 1 - expected and scores.drop.n == 2
     assert scores.worst.low <= expected <= scores.worst.high
@@ -193,9 +192,8 @@ def test_random_detections_fall_with_k():
   everywhere = boxes([(i, 1 + i % 4, *SQUARE) for i in range(60)])
   pairs = zip(vars(truth).values(), vars(everywhere).values(), strict=True)
   joined = Boxes(*(np.append(own, other, 0) for own, other in pairs if own is not None))
-  anchors, near = (detection_pm_k(sets, joined, detections, k) for k in (0, 1))
-  assert near.worst.value < anchors.worst.value == anchors.anchor.value
-  assert anchors.drop.value == 0
+  near, far = (detection_pm_k(sets, joined, detections, Scoring(k)) for k in (1, 2))
+  assert far.worst.value < near.worst.value < near.anchor.value == far.anchor.value
 
 
 def test_boxes_that_cannot_be():
@@ -229,7 +227,7 @@ def test_resamples_without_ground_truth_are_counted():
   for count, has_interval in ((3, True), (1, False)):
     truth = boxes([(frame, 1, *SQUARE) for frame in range(count)])
     found = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(count)])
-    number = detection_pm_k(sets, truth, found, 1).anchor
+    number = detection_pm_k(sets, truth, found, Scoring(1)).anchor
     left = int(number.note.split()[2])
     assert left / detection.RESAMPLES == pytest.approx((1 - count / 20) ** 20, abs=0.06)
     ends = (1, 1) if has_interval else (np.nan, np.nan)

@@ -119,15 +119,16 @@ def made(sets: dict[str, list[str]], names: Sequence[str] = CLASSES) -> Neighbor
   return from_mappings(sets, labels, names)
 
 
-def recorded(folder: pathlib.Path, paths: bool = True) -> Records:
+def recorded(folder: pathlib.Path, without: str = '', **others: np.ndarray) -> Records:
   """Records of all frames in the reverse order of their paths, block by block."""
   columns = {
     **to_columns(made(WHOLE)),
     'prediction': np.array([[0], [1], [2], [1], [0]], np.int32),
     'output/logits': np.eye(3, dtype=np.float32)[[0, 1, 2, 1, 0]][:, None],
+    PATH: np.array(made(WHOLE).frames),
+    **others,
   }
-  if paths:
-    columns[PATH] = np.array(made(WHOLE).frames)
+  columns.pop(without, None)
   records = Records(folder, Layout(5, 1, 2, 1), {'classifier': {}, 'classes': list(CLASSES)})
   for block in range(3):
     part = records.layout.rows(block)
@@ -155,11 +156,13 @@ def test_the_identity_tells_sets_apart_and_all_sets_give_the_records_own_answers
   own = read_predictions(records)
   answers = zip(sets.frames, fields['prediction'][:, 0].tolist(), strict=True)
   assert dict(zip(own.sets.frames, own.prediction.tolist(), strict=True)) == dict(answers)
+  nothing = {'output/logits': np.full((5, 1, 3), np.nan, np.float32)}
+  refused('row 0 hold NaN', read_predictions, recorded(tmp_path / 'nan', 'prediction', **nothing))
 
 
 def test_sets_that_the_records_do_not_hold_are_refused(tmp_path):
   records, unknown = recorded(tmp_path / 'one'), from_mappings({'w/1.jpg': ['w/3.jpg']}, LABELS)
-  bare, alone = recorded(tmp_path / 'two', paths=False), made({'w/1.jpg': []})
+  bare, alone = recorded(tmp_path / 'two', PATH), made({'w/1.jpg': []})
   missing = "1 of 2 frames are not in .*, first 'w/3.jpg'"
   refused(missing, transferred, records, unknown, CLASSES)
   wolf = "class 'wolf', which is none of the 3"
