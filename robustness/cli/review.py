@@ -8,7 +8,8 @@ import argparse
 import dataclasses
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
@@ -88,27 +89,25 @@ def export(flags: argparse.Namespace) -> None:
 
 
 def _candidates(flags: argparse.Namespace) -> Candidates:
-  sets = metadata.read(flags.metadata)
-  return Candidates(sets, _class_names(flags.classes, sets.class_names))
-
-
-def _class_names(given: str | None, own: Sequence[str]) -> Mapping[int, str]:
+  sets, given = metadata.read(flags.metadata), flags.classes
   if given is None or not given.endswith('.json'):
-    default = own if given is None else ()
-    return dict(enumerate(default or label_space.get(given or 'imagenet_vid').class_names))
+    own = sets.class_names if given is None else ()
+    names = own or label_space.get(given or 'imagenet_vid').class_names
+    return Candidates(sets, dict(enumerate(names)))
   advice = 'Give --classes a JSON file {"0": "airplane", ...}, imagenet_vid or youtube_bb.'
   entries = json_files.read(expanded(given), {str: (str, list)}, advice)
   try:
-    return {int(k): str(own if isinstance(own, str) else own[-1]) for k, own in entries.items()}
+    named = {int(k): str(own if isinstance(own, str) else own[-1]) for k, own in entries.items()}
   except (ValueError, IndexError) as error:
     raise InputError(f'--classes={given} cannot be read ({error}). {advice}') from error
+  return Candidates(sets, named)
 
 
 def _common(description: str, command: str) -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
   add = parser.add_argument
   add('--metadata', required=True, metavar='DIR', help='folder of the sets under review')
-  add('--answers', required=True, metavar='FILE', help='the answers, one JSON object a line')
+  add('--answers', required=True, type=Path, metavar='FILE', help='one JSON object an answer')
   index = "the metadata's class index, or else imagenet_vid"
   names = f'names of the classes: imagenet_vid, youtube_bb or a JSON file ({index})'
   add('--classes', metavar='NAME|FILE', help=names)

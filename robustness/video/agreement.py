@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP
 from robustness.estimates.means import Estimate, share
 from robustness.estimates.of_means import Units, bootstrap
@@ -22,7 +20,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000  # of the bootstrap of kappa
 
 
-def percent_agreement(ratings: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
+def percent_agreement(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
   """The fraction of agreeing pairs of raters, over all items and pairs of raters that rated both.
 
   `ratings` are [N, R]. The interval is Korn and Graubard's; n is the number of items with at least
@@ -35,7 +33,9 @@ def percent_agreement(ratings: ArrayLike, groups: ArrayLike | None = None) -> Es
   return share(Sums(agreeing, compared, len(counts), float(compared.sum())), CONFIDENCE)
 
 
-def cohen_kappa(first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
+def cohen_kappa(
+  first: np.ndarray, second: np.ndarray, groups: np.ndarray | None = None
+) -> Estimate:
   """Agreement of two raters [N] beyond chance, κ = (p_o − p_e)/(1 − p_e).
 
   p_o is the fraction of items on which they agree, p_e the chance of it if each rated independently
@@ -45,9 +45,7 @@ def cohen_kappa(first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = 
   Reference:
     Cohen, A coefficient of agreement for nominal scales, Educ. Psychol. Meas. 20 (1960).
   """
-  both = np.stack(np.broadcast_arrays(_ratings(first), _ratings(second)), -1)
-  if both.ndim != 2:
-    raise InputError(f'ratings of the two raters have shape {both.shape[:-1]}: give [N].')
+  both = np.stack([first, second], -1)
   known = np.asarray((both >= 0).all(1))
   both, cluster = both[known], _clusters(groups, known)
   size = int(both.max(initial=0)) + 1
@@ -63,7 +61,7 @@ def cohen_kappa(first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = 
   return _bootstrapped(tables, kappa, len(both))
 
 
-def fleiss_kappa(ratings: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
+def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
   """Agreement of several raters [N, R] beyond chance, κ = (P − P_e)/(1 − P_e).
 
   P is the mean over items of the fraction of agreeing pairs of raters, P_e = Σ p_j² with p_j the
@@ -103,26 +101,14 @@ def _bootstrapped(sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n
   )[0]
 
 
-def _counts(ratings: ArrayLike, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
   """Returns ratings by category [M, C] and groups [M] of the items with two ratings or more."""
-  table = _ratings(ratings)
-  if table.ndim != 2:
-    raise InputError(f'ratings have shape {table.shape}: give [items, raters].')
-  categories = np.arange(table.max(initial=0) + 1)
-  counts = (table[:, :, None] == categories[None, None, :]).sum(1).astype(float)
+  categories = np.arange(ratings.max(initial=0) + 1)
+  counts = (ratings[:, :, None] == categories).sum(1).astype(float)
   known = np.asarray(counts.sum(1) >= 2)
   return counts[known], _clusters(groups, known)
 
 
-def _ratings(values: ArrayLike) -> np.ndarray:
-  ratings = np.asarray(values)
-  if ratings.size and (ratings.dtype.kind not in 'iu' or ratings.min() < -1):
-    raise InputError('ratings must be whole numbers: categories from 0 on, −1 for none.')
-  return ratings.astype(int)
-
-
-def _clusters(groups: ArrayLike | None, known: np.ndarray) -> np.ndarray:
-  chosen = np.arange(len(known)) if groups is None else np.asarray(groups)
-  if chosen.shape != known.shape:
-    raise InputError(f'groups have shape {chosen.shape} for {len(known)} items: give one an item.')
+def _clusters(groups: np.ndarray | None, known: np.ndarray) -> np.ndarray:
+  chosen = np.arange(len(known)) if groups is None else groups
   return np.unique(chosen[known], return_inverse=True)[1].reshape(-1)

@@ -110,24 +110,18 @@ def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.n
   return right
 
 
-def average_precisions(
-  matches: Matches, recall_points: int = ALL_POINTS, weights: np.ndarray | None = None
-) -> np.ndarray:
-  """Returns the AP of each class over all images, float [C], or [B, C] for weights.
+def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray) -> np.ndarray:
+  """Returns the AP of each class over images that count so often [B, F], float [B, C].
 
   It is NaN for a class without ground truth among the images that count.
 
-  Args:
-    matches: from `match`.
-    recall_points: 0 for the area, else the number of thresholds: 11 (VOC 2007), 101 (COCO).
-    weights: [B, F], how often each image counts; None counts each once.
+  `recall_points` are 0 for the area, else the number of thresholds: 11 (VOC 2007), 101 (COCO).
   """
   if recall_points < 0 or recall_points == 1:
     raise InputError(
       f'recall_points is {recall_points}; give 0 for the area under the curve, or '
       'the number of thresholds, such as 11 or 101.'
     )
-  counts = np.ones((1, len(matches.truths))) if weights is None else np.asarray(weights, float)
   precision = np.full((len(counts), len(matches.categories)), np.nan)
   for column, category in enumerate(matches.categories):
     total = counts @ matches.truths[:, column]
@@ -135,7 +129,7 @@ def average_precisions(
     image, right = matches.image[members], matches.right[members]
     for row in np.flatnonzero(total > 0):  # one at a time: there may be many detections
       precision[row, column] = _weighted(right, counts[row, image], total[row], recall_points)
-  return precision[0] if weights is None else precision
+  return precision
 
 
 def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points: int) -> float:

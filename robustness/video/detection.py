@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -78,11 +79,7 @@ class ScoredInputs(NamedTuple):
     ]
 
 
-def read(
-  folder: str | os.PathLike[str],
-  truth_file: str | os.PathLike[str],
-  detections_file: str | os.PathLike[str],
-) -> ScoredInputs:
+def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
   """Reads what is scored."""
   sets = metadata.read(folder)
   names = sets.class_names or label_space.get('imagenet_vid').class_names

@@ -115,8 +115,6 @@ class NeighborSets:
 
     The rule 'frame' takes the neighbor's own labels, 'anchor' its anchor's.
     """
-    if rule not in LABEL_RULES:
-      raise InputError(f'the label rule is {rule!r}; {nearest(rule, LABEL_RULES)}.')
     if rule == ANCHOR:
       return self.labels[self.anchors][self.pairs.group]
     labels = self.labels[self.pairs.frame]
@@ -286,7 +284,7 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
 def find(root: pathlib.Path) -> pathlib.Path | None:
   """Returns the folder that holds the sets, or annotations of YTBB-Robust: `root` or its folder
   `metadata`; None if neither."""
-  places = [place for place in (root, root / 'metadata') if place.is_dir()]
+  places = root, root / 'metadata'
   found = [place for place in places if (place / SETS).is_file()]
   found += [place for place in places if ytbb_robust.is_release(place)]
   return found[0] if found else None

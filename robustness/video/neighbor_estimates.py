@@ -46,20 +46,6 @@ class SetOutcomes:
   offset: np.ndarray
   models: tuple[str, ...] = ()
 
-  def __post_init__(self) -> None:
-    pairs = self.neighbor.shape[-1]
-    if not len(self.group) == len(self.offset) == pairs:
-      raise InputError(
-        f'{pairs} outcomes, {len(self.group)} groups and {len(self.offset)} '
-        'offsets: give one of each a pair.'
-      )
-    if pairs and (np.diff(self.group) < 0).any():
-      raise InputError('pairs are not in the order of their anchors: sort them by group.')
-    if pairs and not 0 <= self.group[0] <= self.group[-1] < self.anchor.shape[-1]:
-      raise InputError(
-        f'pairs of groups {self.group[0]}..{self.group[-1]} for {self.anchor.shape[-1]} anchors.'
-      )
-
   @property
   def num_anchors(self) -> int:
     """A, the number of sets."""

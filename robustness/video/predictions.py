@@ -8,8 +8,8 @@ that probabilities taken for logits make every class nearly equal.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -32,9 +32,7 @@ PREDICTION = 'prediction'
 OUTPUTS = ('output/unprojected_logits', 'output/logits')
 
 
-def read(
-  path: str | os.PathLike[str], frames: Sequence[str], widths: Sequence[int] = ()
-) -> np.ndarray:
+def read(path: Path, frames: Sequence[str], widths: Sequence[int] = ()) -> np.ndarray:
   """Reads the scores of frames from a JSON file, float64 [F, C] in their order.
 
   Frames that are not asked for are passed over. Double precision keeps the file's own order of

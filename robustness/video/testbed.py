@@ -101,11 +101,6 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
     confidence: of the intervals, in (0, 1).
   """
   first, second, at = (np.asarray(v, float) for v in (x, y, grid))
-  if first.shape != second.shape or first.ndim != 1 or len(first) < 3 or np.ptp(first) == 0:
-    raise InputError(
-      f'a line needs three models or more of different accuracy; got x of shape '
-      f'{first.shape} and y of shape {second.shape}.'
-    )
   fit, count = stats.linregress(first, second), len(first)
   reach = float(stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
 

@@ -74,13 +74,18 @@ def of_pycocotools(
   return {int(c): float(p.mean()) for c, p in by_class if p.max() >= 0}
 
 
+def precisions(matches: detection.Matches, points: int = 0) -> np.ndarray:
+  """The AP of each class over all images."""
+  return detection.average_precisions(matches, points, np.ones((1, len(matches.truths))))[0]
+
+
 @pytest.mark.parametrize('threshold, points', [(0.5, COCO), (0.5, VOC_2007), (0.75, COCO)])
 @pytest.mark.parametrize('seed', range(4))
 def test_equals_pycocotools_on_random_boxes(seed, threshold, points):
   truth, detections = random_boxes(seed)
   matches = detection.match(truth, detections, 25, threshold)
   expected = of_pycocotools(truth, detections, 25, threshold, points)
-  values = detection.average_precisions(matches, points).tolist()
+  values = precisions(matches, points).tolist()
   ours = dict(zip(matches.categories.tolist(), values, strict=True))
   assert ours == pytest.approx(expected, abs=1e-9) and 0 < np.mean(list(ours.values())) < 1
 
@@ -97,7 +102,7 @@ def test_equals_pycocotools_on_real_boxes(shared_dir):
         detections.append((image, number, *shaken, generator.random()))
   expected = of_pycocotools(boxes(truth), boxes(detections), 400, 0.5, COCO)
   matches = detection.match(boxes(truth), boxes(detections), 400)
-  ours = detection.average_precisions(matches, COCO)
+  ours = precisions(matches, COCO)
   assert len(expected) >= 3 and len(truth) > 100
   np.testing.assert_allclose(ours, list(expected.values()), atol=1e-9)
 
@@ -116,7 +121,7 @@ def test_average_precision_by_hand():
     (VOC_2007, (6 * 1 + 5 * 2 / 3) / 11),
     (COCO, (51 * 1 + 50 * 2 / 3) / 101),
   ):
-    assert detection.average_precisions(matches, points).tolist() == pytest.approx([value])
+    assert precisions(matches, points).tolist() == pytest.approx([value])
 
 
 def test_the_threshold_is_inclusive_and_localisation_ignores_classes():
@@ -125,9 +130,9 @@ def test_the_threshold_is_inclusive_and_localisation_ignores_classes():
     assert detection.match(truth, detections, 1, threshold).right.tolist() == [right]
   # another class is wrong for detection and right for localisation
   truth, detections = boxes([(0, 1, *SQUARE)]), boxes([(0, 2, *SQUARE, 0.9)])
-  assert detection.average_precisions(detection.match(truth, detections, 1)).tolist() == [0]
+  assert precisions(detection.match(truth, detections, 1)).tolist() == [0]
   matches = detection.match(truth.without_classes(), detections.without_classes(), 1)
-  assert detection.average_precisions(matches).tolist() == [1]
+  assert precisions(matches).tolist() == [1]
 
 
 def test_weights_that_repeat_an_image_are_that_image_repeated():
@@ -136,9 +141,9 @@ def test_weights_that_repeat_an_image_are_that_image_repeated():
   weights = np.bincount(frames, minlength=25)[None]
   repeated = detection.match(truth.of_images(frames), detections.of_images(frames), len(frames))
   matches = detection.match(truth, detections, 25)
-  (weighted,) = detection.average_precisions(matches, weights=weights)
+  (weighted,) = detection.average_precisions(matches, 0, weights)
   shown = np.isin(matches.categories, repeated.categories)
-  values = detection.average_precisions(repeated)
+  values = precisions(repeated)
   assert weighted[shown] == pytest.approx(values, abs=0.05), 'to ties of a repeated image'
 
 
@@ -152,7 +157,7 @@ def test_an_image_alone_is_an_evaluation_of_that_image():
       assert np.isnan(alone[image]), 'undefined without ground truth'
       continue
     matches = detection.match(own, detections.of_images(frame), 1)
-    assert alone[image] == pytest.approx(detection.average_precisions(matches).mean())
+    assert alone[image] == pytest.approx(precisions(matches).mean())
 
 
 MEMBERS = {'a/5.jpg': ['a/3.jpg', 'a/4.jpg', 'a/6.jpg', 'a/9.jpg'], 'b/1.jpg': []}
@@ -239,4 +244,4 @@ def test_bad_settings():
   refused('IoU threshold is 0', detection.match, truth, detections, 1, 0)
   refused('no scores', detection.match, truth, truth, 1)
   matches = detection.match(truth, detections, 1)
-  refused('recall_points is 1', detection.average_precisions, matches, 1)
+  refused('recall_points is 1', precisions, matches, 1)

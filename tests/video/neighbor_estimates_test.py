@@ -148,13 +148,6 @@ def test_positions_of_anchors():
   refused("1 of 3 reviewed anchors .* first 'a/1.jpg'", metrics.positions, after, before)
 
 
-def test_bad_pairs_and_a_wrong_number_of_predictions():
-  two = np.ones(2, bool)
-  for group, offset, message in (
-    ([0], [1, 2], 'give one of each a pair'),
-    ([1, 0], [1, 2], 'sort them by group'),
-    ([0, 5], [1, 2], 'for 2 anchors'),
-  ):
-    refused(message, SetOutcomes, two, two, np.array(group), np.array(offset))
+def test_a_wrong_number_of_predictions():
   sets = metadata.from_mappings({'v/1.jpg': []}, {'v/1.jpg': [0]})
   refused('2 predictions for 1 frames', metrics.outcomes, sets, np.array([0, 0]))
