@@ -58,11 +58,8 @@ NUM_PROCESSES = flags.DEFINE_integer('num_processes', 1, 'Processes that share t
 PROCESS_ID = flags.DEFINE_integer('process_id', 0, "This process's number.", 0)
 _ASKED = 'Asks the cluster (SLURM, TPU pod, Kubernetes, Open MPI) for the three above.'
 DISTRIBUTED = flags.DEFINE_bool('distributed', False, _ASKED)
-_WAIT = 'Seconds to wait for the coordinator and for all processes.'
-JOIN_TIMEOUT = flags.DEFINE_integer('join_timeout', 120, _WAIT, 1)
-_KEPT = (
-  "Folder that keeps compiled programs for later runs; the user's cache folder, or '' for none."
-)
+JOIN_TIMEOUT = flags.DEFINE_integer('join_timeout', 120, 'Seconds to wait for all processes.', 1)
+_KEPT = "Folder that keeps compiled programs; by default in the user's cache folder, '' for none."
 COMPILATION_CACHE = flags.DEFINE_string('compilation_cache', None, _KEPT)
 
 UNUSED = pathlib.Path('unused')  # where a training would leave its checkpoints

@@ -48,7 +48,8 @@ from robustness.video.rescoring import Rescoring
 
 PAPER = 'shankar2021image'
 _headline = functools.partial(Quantity, headline=True, paper=PAPER)
-_drawn = functools.partial(Quantity, drawn=True)
+_drawn = functools.partial(Quantity, drawn=True, better='higher')
+_error = functools.partial(Quantity, drawn=True, better='lower')
 ANCHOR = _headline('accuracy_anchor', 'accuracy on anchor frames', better='higher')
 PM_K = _headline(
   'accuracy_pm_k', 'accuracy on the worst frame within k frames (pm-k)', better='higher'
@@ -59,21 +60,14 @@ DROP = _headline(
 NEIGHBORS_ONLY = _drawn(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
-  better='higher',
 )
-OFFSET_ERROR = _drawn('error', 'error by signed distance from the anchor', better='lower')
-TURNED = _drawn(
-  'turned_wrong',
-  'share of sets with a right anchor and a wrong frame so far from it',
-  better='lower',
+OFFSET_ERROR = _error('error', 'error by signed distance from the anchor')
+TURNED = _error(
+  'turned_wrong', 'share of sets with a right anchor and a wrong frame so far from it'
 )
-CONDITIONAL = _drawn(
-  'conditional_accuracy', 'accuracy k frames from an anchor that is right', better='higher'
-)
+CONDITIONAL = _drawn('conditional_accuracy', 'accuracy k frames from an anchor that is right')
 STATIC = _drawn(
-  'accuracy_static',
-  'accuracy on the frame of each set on which most classifiers err',
-  better='higher',
+  'accuracy_static', 'accuracy on the frame of each set on which most classifiers err'
 )
 SLOPE = Quantity(
   'fit_slope', 'slope of accuracy pm-k over accuracy on anchors, across classifiers', 'amount'
@@ -81,7 +75,7 @@ SLOPE = Quantity(
 INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
-WITHIN = _drawn('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart')
+WITHIN = Quantity('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart', drawn=True)
 REVIEW_ANCHOR = Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1)
 REVIEW_WORST = Quantity('review_worst', 'change by review of accuracy pm-k', low=-1)
 REVIEW_DROP = Quantity('review_drop', 'change by review of the drop pm-k', low=-2, high=2)

@@ -30,13 +30,12 @@ from robustness.results import Results
 
 VID, YTBB = 'imagenet_vid_robust', 'ytbb_robust'
 ANCHORS = {VID: 1109, YTBB: 2030}
-ILSVRC = 'ILSVRC'
 KINDS = {
   'fine-tuned': '_finetuned',
   'detection': '_detection',
   'robust training': '_robust',
   'noise augmentation': '_augment',
-  ILSVRC: '',
+  'ILSVRC': '',
 }
 """How models were trained, and what in a model's name says so."""
 

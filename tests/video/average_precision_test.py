@@ -201,21 +201,6 @@ def test_random_detections_fall_with_k():
   assert far.worst.value < near.worst.value < near.anchor.value == far.anchor.value
 
 
-def test_boxes_that_cannot_be():
-  sizes, square = np.array([[100.0, 50.0]]), (0, 1, *SQUARE, 0.5)
-  for bad, message in (
-    ((20, 10, 10, 20, 0.5), 'are inverted or empty'),
-    ((10, 10, 10, 20, 0.5), 'are inverted or empty'),
-    ((100, 10, 200, 20, 0.5), 'lie wholly outside of their images'),
-    ((-9, 10, 0, 20, 0.5), 'lie wholly outside of their images'),
-    ((10, 10, np.nan, 20, 0.5), 'have a coordinate that is no finite number'),
-    ((*SQUARE, np.nan), r'have a score that is no .*, score nan\.'),
-  ):
-    pair = boxes([square, (0, 1, *bad)])
-    text = refused(f'1 of 2 boxes {message}', pair.cut, sizes, 'entry {}'.format)
-    assert ', first entry 1: ' in text
-
-
 def test_boxes_are_cut_at_the_borders_of_their_images():
   boxes([(0, 1, 0, 0, 102, 50)]).cut(np.array([[100.0, 50.0]]), str)
   sizes = np.array([[100.0, 50.0], [np.inf, np.inf]])
