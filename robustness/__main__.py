@@ -27,7 +27,7 @@ robustness --helpfull       all flags of a run
 
 _NAMED = ('doctor', 'compare', 'detection', 'neighbor_sets', 'review', 'cutouts', 'models')
 COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _NAMED}}
-"""Modules of `robustness.cli` with `main(arguments) -> exit status`, imported on demand."""
+"""Modules of `robustness.cli`, imported on demand; `main(arguments)` returns the exit status."""
 
 
 def run() -> None:

@@ -335,7 +335,6 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
 
 
 def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:
-  """Returns rows of the table of results, group by group."""
   rows, first = [], shared[0]
   for group in groups:
     effective = _effective(shared, group) if group != CLEAN and CLEAN in groups else []
@@ -433,7 +432,6 @@ def _with_findings(
 
 
 def _described(entry: Entry) -> Facts:
-  """Returns what the workdir says of a classifier, under its label here."""
   described = entry.finished.results.classifier
   several = [described] if isinstance(described, Mapping) else described
   own = next(each for each in several if each['label'] == entry.own)

@@ -151,8 +151,9 @@ def _failures(
   ):
     own = places[evaluation.label]
     if evaluation.rounds:
-      common = evaluation.rounds.common, rows.num_examples, seed, evaluation.rounds.design
-      own[:, 0] = places_of_rounds(*common)[own[:, 0]]
+      of = rows.num_examples, seed, evaluation.rounds.design
+      places_of = [places_of_round(k, *of) for k in range(evaluation.rounds.common)]
+      own[:, 0] = np.concatenate(places_of)[own[:, 0]]
     if len(own) and classifier and jax.process_index() == 0:
       pictures = one_view.damaged(study, rows, own, key, classifier)
       findings.arrays[prefix + FAILURE_IMAGES] = pictures
@@ -190,7 +191,6 @@ def _recorded(
   parallel: Parallel,
   folder: pathlib.Path,
 ) -> Records | SequentialRecords:
-  """Returns the complete records of a classifier, or of images alone."""
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   # the digest of the weights says more than the step, which records of earlier versions lack
   provenance = classifier.provenance.items() if classifier else ()
@@ -266,11 +266,6 @@ def places_of_round(number: int, num_examples: int, seed: int, design: FixedWidt
   """Returns which rows a round shows, int64 [n], ascending; see `evaluate_in_rounds`."""
   places = slice(number * design.trials, (number + 1) * design.trials)
   return np.sort(random_order(num_examples, seed)[places])
-
-
-def places_of_rounds(count: int, num_examples: int, seed: int, design: FixedWidth) -> np.ndarray:
-  """Returns which rows the first rounds show, in the order of their records."""
-  return np.concatenate([places_of_round(k, num_examples, seed, design) for k in range(count)])
 
 
 def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:

@@ -108,7 +108,6 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
 def _run(
   config: Section, directory: str | os.PathLike[str], command: str
 ) -> tuple[Results, Presented]:
-  """Returns the results of a run, and what presents them."""
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
   config = without_inherited(config)
@@ -195,12 +194,11 @@ def _score_predictions(
   """Reduces predictions made elsewhere, or records of an earlier run, without a classifier."""
   sections = dict(config)
   study = studies.from_config(sections.pop('study', {}))
-  scores = studies.scores_of(study, sections)
+  score = studies.scores_of(study, sections)
   with workdir.locked(directory):
     path = workdir.prepare(directory, config)
-    report = Report.begin(path, config, scores.seed, command)
-    evaluations = scores.evaluations(path / workdir.RECORDS)
-    findings = scores.findings(evaluations, path / workdir.RECORDS)
+    report = Report.begin(path, config, sections.get('seed', 0), command)
+    evaluations, findings, settings = score(path / workdir.RECORDS)
     identities = [evaluation.records.identity for evaluation in evaluations]
     classifiers = [
       {'layers': [], **identity['classifier'], 'label': evaluation.label}
@@ -210,7 +208,7 @@ def _score_predictions(
       study.name,
       classifiers[0] if len(classifiers) == 1 else classifiers,
       {**identities[0]['data'], 'class_names': identities[0].get('classes', [])},
-      scores.settings(),
+      settings,
       findings.tables,
       findings.arrays,
       assemble(findings.estimates),

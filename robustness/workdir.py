@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import functools
 import importlib.metadata
 import json
 import os
@@ -35,7 +34,7 @@ from robustness.core.settings import Section, differing_keys, renamed, require, 
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import HEADER, Records
 from robustness.evaluation.rounds import FIRST, SequentialRecords
-from robustness.evaluation.study import IMAGES, Evaluation, Study, of_recorded
+from robustness.evaluation.study import IMAGES, Evaluation, Scored, Study, of_recorded
 from robustness.evaluation.views import ViewTable
 from robustness.results import JSON_NAME, SINGLE, Findings, Results
 
@@ -125,7 +124,6 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
 
 
 def _made(directory: str | os.PathLike[str], flag: str) -> pathlib.Path:
-  """Returns the absolute path of a workdir that is there."""
   if not os.fspath(directory):
     raise InputError(f"{flag} is ''; give the folder that the run is to leave everything in.")
   path = expanded(directory).absolute()
@@ -150,7 +148,6 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
 
 
 def _refuse_other_config(path: pathlib.Path, config: Section, flag: str, defaults: Section) -> None:
-  """Refuses a workdir in which anything was computed of another config."""
   computed = (
     found
     for folder in (path.parent, *path.parent.glob(seed_folder('*')))
@@ -240,7 +237,6 @@ def versions() -> dict[str, str]:
 
 
 def _git_commit() -> str:
-  """Returns the commit that this code was checked out at, or why there is none."""
   folder = pathlib.Path(__file__).parent
   try:
     answer = subprocess.run(
@@ -430,47 +426,23 @@ class WorkdirPredictions:
     valid = 'the workdir of a finished run'
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
 
+  def scored(
+    self, reduce: Callable[[Sequence[Evaluation], ViewTable], Findings], described: Section
+  ) -> Scored:
+    """Returns the evaluations of the workdir's classifiers, reduced with the table of their views.
 
-@dataclasses.dataclass(frozen=True)
-class WorkdirScores:
-  """Implements `robustness.evaluation.study.PredictionScores` for a finished workdir: a reduction
-  of evaluations, with their views, and what describes it in plain values."""
-
-  chosen: WorkdirPredictions
-  reduction: Callable[[Sequence[Evaluation], ViewTable], Findings]
-  described: Section
-
-  @property
-  def seed(self) -> int:
-    """Recorded with the run."""
-    return self.chosen.seed
-
-  @functools.cached_property
-  def _task(self) -> FinishedStudy:
-    return read_task(self.chosen.predictions, self.chosen.part)
-
-  def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
-    """Returns the records of the workdir's classifiers; raises InputError for a study of images
-    alone."""
-    del directory
-    if not self._task.study.needs_classifier:
+    `described` says in plain values what `reduce` is. A study of images alone is refused.
+    """
+    task = read_task(self.predictions, self.part)
+    if not task.study.needs_classifier:
       raise InputError(
-        f'config.predictions is {self.chosen.predictions}, whose study {self._task.study.name} '
-        'measures images alone: give the workdir of a study of classifiers.'
+        f'config.predictions is {self.predictions}, whose study {task.study.name} measures images '
+        'alone: give the workdir of a study of classifiers.'
       )
-    return self._task.evaluations
-
-  def findings(self, evaluations: Sequence[Evaluation], directory: pathlib.Path) -> Findings:
-    """Reduces the records."""
-    del directory
-    study, shape = self._task.study, self._task.image_shape
-    by_image = [study.by_image(evaluation.records, shape) for evaluation in evaluations]
+    by_image = [task.study.by_image(e.records, task.image_shape) for e in task.evaluations]
     joined = [
       dataclasses.replace(evaluation, records=records)
-      for evaluation, (records, _) in zip(evaluations, by_image, strict=True)
+      for evaluation, (records, _) in zip(task.evaluations, by_image, strict=True)
     ]
-    return self.reduction(joined, by_image[0][1])
-
-  def settings(self) -> dict[str, Any]:
-    """Returns the reduction, the workdir and the study whose views these are, plain values."""
-    return {**self.described, **dataclasses.asdict(self.chosen), 'of': self._task.study.describe()}
+    settings = {**described, **dataclasses.asdict(self), 'of': task.study.describe()}
+    return Scored(task.evaluations, reduce(joined, by_image[0][1]), settings)

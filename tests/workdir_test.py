@@ -13,7 +13,6 @@ from ml_collections import ConfigDict
 
 from robustness import workdir
 from robustness.config.defaults import at_defaults, default_battery, default_config
-from robustness.core.errors import InputError
 from tests.refusals import refused
 
 CONFIG = {'seed': 0, 'study': {'name': 'accuracy', 'layers': ('a', 'b')}}
@@ -74,8 +73,8 @@ def test_a_part_that_an_earlier_version_had_not_is_no_other_config(tmp_path):
   workdir.prepare(tmp_path, later)
   later['classifiers']['net']['augment']['crop'] = {'padding': 2}
   refused(r'net\.augment\.crop\.padding: 4 → 2\nUse', workdir.prepare, tmp_path, later)
-  with pytest.raises(InputError, match=r'augment\.policy: '):
-    workdir.prepare(tmp_path, config(('crop', 'cutout'), 'auto_pgd', cutout={'size': 16}))
+  both = config(('crop', 'cutout'), 'auto_pgd', cutout={'size': 16})
+  refused(r'augment\.policy: ', workdir.prepare, tmp_path, both)
 
 
 def test_a_key_that_an_earlier_version_had_not_is_at_its_default(tmp_path):
@@ -92,8 +91,8 @@ def test_a_key_that_an_earlier_version_had_not_is_at_its_default(tmp_path):
     (folder / 'results.json').touch()
     for value, changed in (('generated', {}), ('stored', defaults)):
       config.update_from_flattened_dict({key: value})
-      with pytest.raises(InputError, match=f"{key}: .* → '{value}'"):
-        workdir.prepare(folder, config.to_dict(), defaults=changed)
+      now, message = config.to_dict(), f"{key}: .* → '{value}'"
+      refused(message, workdir.prepare, folder, now, defaults=changed)
     config.update_from_flattened_dict({key: 'generated'})
     workdir.prepare(folder, config.to_dict(), defaults=defaults)
 

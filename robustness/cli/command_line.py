@@ -66,7 +66,6 @@ def _names_parts(change: str) -> bool:
 
 
 def _apply(config: ConfigDict, file: str, changes: Sequence[str]) -> None:
-  """Sets keys of a config to what the words of a command line say."""
   for change in changes:
     key, equals, value = change.partition('.')[2].partition('=')
     _check_key(config, key, f'{equals}{value}')
@@ -209,7 +208,6 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
 
 
 def _study_name(section: object, where: str, path: pathlib.Path) -> str:
-  """Returns the study that the section `study` of a section names."""
   study = section.get('study') if isinstance(section, dict) else None
   if not isinstance(study, dict) or not isinstance(study.get('name'), str):
     raise InputError(

@@ -10,7 +10,6 @@ import argparse
 import dataclasses
 import pathlib
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 
 from robustness import comparison, workdir
@@ -24,19 +23,15 @@ PROGRAM, COMPARISON = 'robustness compare', 'comparison'
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Compares, prints the accuracies and where all lies; returns 0, or 2 for bad input."""
+  """Compares, and prints the accuracies and where all lies; returns 0."""
   parser = argparse.ArgumentParser(prog=PROGRAM, description='Compares finished workdirs.')
   parser.add_argument('workdirs', nargs='+', metavar='WORKDIR', help='a workdir, or LABEL=WORKDIR')
   parser.add_argument('--out', type=pathlib.Path, required=True, help='where the comparison goes')
   shared = 'compare runs that share a part of their images on that part alone'
   parser.add_argument('--common', action='store_true', help=shared)
-  try:
-    given = parser.parse_args(arguments)
-    command = shlex.join([*PROGRAM.split(), *arguments])
-    results = run(given.workdirs, given.out, given.common, command)
-  except InputError as error:
-    print(f'error: {error}', file=sys.stderr)
-    return 2
+  given = parser.parse_args(arguments)
+  command = shlex.join([*PROGRAM.split(), *arguments])
+  results = run(given.workdirs, given.out, given.common, command)
   for task, of in results.by_part.items():
     for own in tables.tables(_compared(of)):
       print(f'{task}: {own.title}' if task else own.title, *text.lines(own.table), '', sep='\n')
@@ -76,7 +71,6 @@ def run(
 
 
 def _compared(results: Results) -> Results:
-  """Returns the accuracies and effective robustness alone."""
   return dataclasses.replace(results, quantities=(comparison.ACCURACY, comparison.EFFECTIVE))
 
 

@@ -11,18 +11,17 @@ import argparse
 import functools
 import pathlib
 import shlex
-import sys
 from collections.abc import Sequence
 
 import pandas as pd
 
 from robustness import workdir
-from robustness.core.errors import InputError
 from robustness.present import sentences
 from robustness.present.notation import Notation
 from robustness.present.publish import Presentation, publish
 from robustness.results import Results
 from robustness.video import detection, detection_figures
+from robustness.video.average_precision import Scoring
 
 PROGRAM = 'robustness detection'
 PRESENTED = Presentation(
@@ -31,23 +30,18 @@ PRESENTED = Presentation(
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Scores, prints the numbers, and returns the exit status: 0, or 2 for bad input."""
+  """Scores, prints the numbers, and returns 0."""
   given = _parser().parse_args(arguments)
-  try:
-    chosen = (given.k, given.threshold, given.recall_points, not given.neighbors_only)
-    scoring = detection.Scoring(*chosen)
-    inputs = detection.read(given.metadata, given.truth, given.detections)
-    config = {name: str(value) for name, value in vars(given).items() if name != 'out'}
-    config['sha256'] = inputs.digest
-    with workdir.locked(given.out, flag='--out'):
-      workdir.prepare(given.out, config, flag='--out')
-      results = detection.score(inputs, scoring, given.frames, given.shown)
-      environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
-      workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
-      publish(given.out, results, PRESENTED, environment, config)
-  except InputError as error:
-    print(error, file=sys.stderr)
-    return 2
+  scoring = Scoring(given.k, given.threshold, given.recall_points, not given.neighbors_only)
+  inputs = detection.read(given.metadata, given.truth, given.detections)
+  config = {name: str(value) for name, value in vars(given).items() if name != 'out'}
+  config['sha256'] = inputs.digest
+  with workdir.locked(given.out, flag='--out'):
+    workdir.prepare(given.out, config, flag='--out')
+    results = detection.score(inputs, scoring, given.frames, given.shown)
+    environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
+    workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
+    publish(given.out, results, PRESENTED, environment, config)
   print('\n'.join([*_lines(results, given.k), f'written to {given.out}']))
   return 0
 
@@ -85,8 +79,6 @@ def _parser() -> argparse.ArgumentParser:
   add('--shown', type=int, default=4, help='sets that are pictured (default: 4)')
   add('--k', type=int, default=10, help='frames on each side (default: 10)')
   add('--threshold', type=float, default=0.5, help='least IoU (default: 0.5)')
-  area = '0 for the area under the curve (default), 11 or 101'
-  add('--recall_points', type=int, default=0, help=area)
-  alone = 'the anchor is no candidate for the worst frame'
-  add('--neighbors_only', action='store_true', help=alone)
+  add('--recall_points', type=int, default=0, help='0 for the area (default), 11 or 101')
+  add('--neighbors_only', action='store_true', help='the anchor cannot be the worst frame')
   return parser

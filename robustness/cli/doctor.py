@@ -54,7 +54,11 @@ def main(arguments: Sequence[str]) -> int:
     raise InputError(f'robustness doctor takes no further words; got {arguments[0]!r}.')
   lines = {
     'machine': machine(),
-    'versions': versions(),
+    'versions': [
+      ('robustness', __version__),
+      ('python', f'{platform.python_version()} on {platform.platform()}'),
+      *workdir.versions().items(),
+    ],
     'packages a run can do without': (
       (name, _state((name,), gives)) for name, gives in PACKAGES.items()
     ),
@@ -85,13 +89,6 @@ def machine() -> Iterator[tuple[str, str]]:
   folder = compilation_cache.default_folder()
   size = sum(file.stat().st_size for file in folder.glob('*')) if folder.is_dir() else 0
   yield 'compiled programs', f'{size / 2**20:.0f} MiB in {folder}'
-
-
-def versions() -> Iterator[tuple[str, str]]:
-  """Yields the versions that a run notes in environment.json."""
-  yield 'robustness', __version__
-  yield 'python', f'{platform.python_version()} on {platform.platform()}'
-  yield from workdir.versions().items()
 
 
 def data() -> Iterator[tuple[str, str]]:

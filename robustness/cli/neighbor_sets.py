@@ -15,7 +15,6 @@ robustness neighbor_sets import --metadata=DIR --out=DIR
 import argparse
 import functools
 import pathlib
-import sys
 from collections.abc import Sequence
 
 from robustness.core.errors import InputError
@@ -25,25 +24,21 @@ PROGRAM = 'robustness neighbor_sets'
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Builds, prints the counts, and returns the exit status: 0, or 2 for bad input."""
+  """Builds or imports, prints the counts, and returns 0."""
   given = _parser().parse_args(arguments)
-  try:
-    if (given.out / 'metadata' / metadata.SETS).exists():
-      raise InputError(f'{given.out} holds neighbor sets already: give another --out.')
-    if given.command == 'import':
-      sets = metadata.read(given.metadata, reviewed=not given.unreviewed)
-      metadata.write(sets, given.out)
-      kind = 'unreviewed' if given.unreviewed else 'reviewed'
-      print(f'{len(sets.anchors)} anchors, {len(sets.pairs.frame)} {kind} pairs; in {given.out}')
-      return 0
-    names, words = building.vocabulary(given.classes)
-    labels, frames = building.read_labels(given.labels, words), given.frames or given.out / 'frames'
-    chosen = {'k': given.k, 'seed': given.seed, 'facts': given.facts}
-    built = building.build(given.videos, labels, frames, names, **chosen)
-    metadata.write(built.sets, given.out)
-  except InputError as error:
-    print(error, file=sys.stderr)
-    return 2
+  if (given.out / 'metadata' / metadata.SETS).exists():
+    raise InputError(f'{given.out} holds neighbor sets already: give another --out.')
+  if given.command == 'import':
+    sets = metadata.read(given.metadata, reviewed=not given.unreviewed)
+    metadata.write(sets, given.out)
+    kind = 'unreviewed' if given.unreviewed else 'reviewed'
+    print(f'{len(sets.anchors)} anchors, {len(sets.pairs.frame)} {kind} pairs; in {given.out}')
+    return 0
+  names, words = building.vocabulary(given.classes)
+  labels, frames = building.read_labels(given.labels, words), given.frames or given.out / 'frames'
+  chosen = {'k': given.k, 'seed': given.seed, 'facts': given.facts}
+  built = building.build(given.videos, labels, frames, names, **chosen)
+  metadata.write(built.sets, given.out)
   print(f'{built.summary()}; written to {given.out}')
   return 0
 
@@ -51,25 +46,20 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(prog=PROGRAM)
   commands = parser.add_subparsers(dest='command', required=True)
-  anchors = 'choose an anchor in each video and the frames around it'
-  build = commands.add_parser('build', help=anchors)
+  build = commands.add_parser('build', help='choose an anchor in each video and frames around it')
   add = build.add_argument
   needed = functools.partial(add, type=pathlib.Path, required=True)
   needed('--videos', help='folder of video files, or of folders of numbered frames')
   needed('--labels', help='the classes of each video: {video: class} in JSON, or CSV video,class')
   needed('--out', help='where the metadata go')
-  frames = 'where frames of video files go, as PNG (default: OUT/frames)'
-  build.add_argument('--frames', type=pathlib.Path, help=frames)
+  add('--frames', type=pathlib.Path, help='where frames of videos go, as PNG (default: OUT/frames)')
   classes = 'imagenet_vid, youtube_bb, imagenet, or a text file, one class a line'
-  build.add_argument('--classes', default='imagenet_vid', help=classes)
-  build.add_argument('--k', type=int, default=10, help='frames on each side (default: 10)')
-  build.add_argument('--seed', type=int, default=0, help='of the anchors (default: 0)')
-  facts = 'write frame types and frames a second to metadata/frames.json'
-  build.add_argument('--facts', action='store_true', help=facts)
+  add('--classes', default='imagenet_vid', help=classes)
+  add('--k', type=int, default=10, help='frames on each side (default: 10)')
+  add('--seed', type=int, default=0, help='of the anchors (default: 0)')
+  add('--facts', action='store_true', help='write frame types and rates to metadata/frames.json')
   importing = commands.add_parser('import', help='the sets of the annotations of YTBB-Robust')
   for name, what in (('--metadata', 'the released folder'), ('--out', 'where the metadata go')):
     importing.add_argument(name, type=pathlib.Path, required=True, help=what)
-  importing.add_argument(
-    '--unreviewed', action='store_true', help='all anchors and pairs, as before the review'
-  )
+  importing.add_argument('--unreviewed', action='store_true', help='all anchors and pairs')
   return parser

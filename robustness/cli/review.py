@@ -7,9 +7,9 @@ robustness review export --metadata=DIR --answers=FILE --out=DIR
 import argparse
 import dataclasses
 import signal
-import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
@@ -24,15 +24,11 @@ from robustness.video.review_server import ReviewServer, is_loopback
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command and returns the exit status: 0, or 2 for bad input."""
-  try:
-    if arguments and arguments[0] == 'export':
-      export(export_parser().parse_args(arguments[1:]))
-    else:
-      serve(serve_parser().parse_args(arguments))
-  except InputError as error:
-    print(f'error: {error}', file=sys.stderr)
-    return 2
+  """Runs the command and returns 0."""
+  if arguments and arguments[0] == 'export':
+    export(export_parser().parse_args(arguments[1:]))
+  else:
+    serve(serve_parser().parse_args(arguments))
   return 0
 
 
@@ -93,29 +89,25 @@ def export(flags: argparse.Namespace) -> None:
 
 
 def _candidates(flags: argparse.Namespace) -> Candidates:
-  sets = metadata.read(flags.metadata)
-  return Candidates(sets, _class_names(flags.classes, sets.class_names))
-
-
-def _class_names(given: str | None, own: Sequence[str]) -> Mapping[int, str]:
+  sets, given = metadata.read(flags.metadata), flags.classes
   if given is None or not given.endswith('.json'):
-    default = own if given is None else ()
-    return dict(enumerate(default or label_space.get(given or 'imagenet_vid').class_names))
+    own = sets.class_names if given is None else ()
+    names = own or label_space.get(given or 'imagenet_vid').class_names
+    return Candidates(sets, dict(enumerate(names)))
   advice = 'Give --classes a JSON file {"0": "airplane", ...}, imagenet_vid or youtube_bb.'
   entries = json_files.read(expanded(given), {str: (str, list)}, advice)
   try:
-    return {int(k): str(own if isinstance(own, str) else own[-1]) for k, own in entries.items()}
+    named = {int(k): str(own if isinstance(own, str) else own[-1]) for k, own in entries.items()}
   except (ValueError, IndexError) as error:
     raise InputError(f'--classes={given} cannot be read ({error}). {advice}') from error
+  return Candidates(sets, named)
 
 
 def _common(description: str, command: str) -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
   add = parser.add_argument
-  sets = 'pmsets.json and labels.json of the sets under review'
-  add('--metadata', required=True, metavar='DIR', help=sets)
-  where = 'where the answers are, one JSON object a line'
-  add('--answers', required=True, metavar='FILE', help=where)
+  add('--metadata', required=True, metavar='DIR', help='folder of the sets under review')
+  add('--answers', required=True, type=Path, metavar='FILE', help='one JSON object an answer')
   index = "the metadata's class index, or else imagenet_vid"
   names = f'names of the classes: imagenet_vid, youtube_bb or a JSON file ({index})'
   add('--classes', metavar='NAME|FILE', help=names)
@@ -126,18 +118,14 @@ def serve_parser() -> argparse.ArgumentParser:
   """Returns the flags of the server."""
   parser = _common('Serves a page on which annotators review neighbor sets.', 'robustness review')
   add = parser.add_argument
-  in_metadata = 'the folder in which the paths of the metadata begin'
-  add('--frames', required=True, metavar='DIR', help=in_metadata)
-  alone = 'how many annotators answer alone about each pair (2)'
-  add('--annotators_per_pair', type=int, metavar='N', help=alone)
-  votes = 'how many vote in the joint round (as many as answer alone)'
-  add('--joint_votes', type=int, metavar='N', help=votes)
+  add('--frames', required=True, metavar='DIR', help='where the paths of the metadata begin')
+  add('--annotators_per_pair', type=int, metavar='N', help='who answer alone about a pair (2)')
+  add('--joint_votes', type=int, metavar='N', help='who vote jointly (as many as answer alone)')
   densify = 'show every anchor alone first, to add the classes its labels lack'
   add('--densify', action='store_true', default=None, help=densify)
   add('--annotator', metavar='NAME', help='who answers (the page asks)')
   add('--port', type=int, default=8000, help='0 takes a free one (8000)')
-  host = 'address to bind to (127.0.0.1: this machine only)'
-  add('--host', default='127.0.0.1', help=host)
+  add('--host', default='127.0.0.1', help='address to bind to (127.0.0.1: this machine only)')
   return parser
 
 

@@ -58,11 +58,8 @@ NUM_PROCESSES = flags.DEFINE_integer('num_processes', 1, 'Processes that share t
 PROCESS_ID = flags.DEFINE_integer('process_id', 0, "This process's number.", 0)
 _ASKED = 'Asks the cluster (SLURM, TPU pod, Kubernetes, Open MPI) for the three above.'
 DISTRIBUTED = flags.DEFINE_bool('distributed', False, _ASKED)
-_WAIT = 'Seconds to wait for the coordinator and for all processes.'
-JOIN_TIMEOUT = flags.DEFINE_integer('join_timeout', 120, _WAIT, 1)
-_KEPT = (
-  "Folder that keeps compiled programs for later runs; the user's cache folder, or '' for none."
-)
+JOIN_TIMEOUT = flags.DEFINE_integer('join_timeout', 120, 'Seconds to wait for all processes.', 1)
+_KEPT = "Folder that keeps compiled programs; by default in the user's cache folder, '' for none."
 COMPILATION_CACHE = flags.DEFINE_string('compilation_cache', None, _KEPT)
 
 UNUSED = pathlib.Path('unused')  # where a training would leave its checkpoints
@@ -94,7 +91,6 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 
 
 def _parse(arguments: list[str]) -> list[str]:
-  """Reads the flags, or ends with one line that says what is wrong with them."""
   try:
     rest = flags.FLAGS(arguments)
     if len(rest) > 1:
@@ -105,7 +101,6 @@ def _parse(arguments: list[str]) -> list[str]:
 
 
 def _run(config: command_line.ConfigDict | None, command: str) -> int:
-  """Runs the config as the flags say; returns the exit status."""
   assert config is not None  # a required flag
   if PRINT_CONFIG.value:
     print(json.dumps(config.to_dict(), indent=2))
@@ -239,7 +234,6 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
 def _trained(
   builder: ClassifierBuilder, label: str, recipe: ClassifierSettings
 ) -> tuple[Classifier, list[Forecast]]:
-  """Returns a network with its initial weights, and what its training would take."""
   initial = builder.initial(recipe)
   training, accuracy = builder.training(label, recipe, initial)
   steps = _training(training, builder.parallel(recipe.training), f'{label}: training')

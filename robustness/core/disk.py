@@ -4,6 +4,8 @@ import errno
 import os
 import shutil
 
+from robustness.core.errors import causes
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 OVERHEAD = 2**18  # bytes that a checkpoint takes beside its arrays
@@ -15,10 +17,7 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
   Libraries written in C++ (Orbax's store, TensorFlow's writer of events) pass the system's words on
   in the text of their own errors, so texts are searched too, of causes as well.
   """
-  cause: BaseException | None = error
-  seen: set[int] = set()
-  while cause is not None and id(cause) not in seen:
-    seen.add(id(cause))
+  for cause in causes(error):
     if isinstance(cause, OSError):
       number, path = cause.errno, cause.filename or directory
     else:  # where the text leaves no doubt
@@ -34,7 +33,6 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
         f'{path}: {os.strerror(number).lower()}. Give a --workdir that can be written to, and '
         'files that may be read.'
       )
-    cause = cause.__cause__ or cause.__context__
   return None
 
 

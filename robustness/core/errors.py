@@ -19,6 +19,16 @@ def naming(section: str, actual: str) -> Iterator[None]:
     raise InputError(str(error).replace(section, actual)) from error
 
 
+def causes(error: BaseException) -> Iterator[BaseException]:
+  """Yields an error and, from the last to the first, those that led to it."""
+  seen: list[BaseException] = []
+  reason: BaseException | None = error
+  while reason is not None and reason not in seen:
+    yield reason
+    seen.append(reason)
+    reason = reason.__cause__ or reason.__context__
+
+
 LISTED = 60  # valid words at most
 
 

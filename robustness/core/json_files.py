@@ -18,9 +18,7 @@ _NAMES = {dict: 'an object', list: 'a list', str: 'a text', bool: 'true or false
 _NAMES |= {int: 'a whole number', float: 'a number', type(None): 'null'}
 
 
-def read(
-  path: str | os.PathLike[str], form: Form = dict, advice: str = '', encoding: str = 'utf-8'
-) -> PlainValue:
+def read(path: str | os.PathLike[str], form: Form = dict, advice: str = '') -> PlainValue:
   """Returns the value in a file; `advice`, what to do about a bad one, ends each message."""
   try:
     content = pathlib.Path(path).read_bytes()
@@ -29,19 +27,18 @@ def read(
   except (OSError, ValueError) as error:  # ValueError: no name that a file can have
     why = error.strerror if isinstance(error, OSError) else error
     raise InputError(f'{path} cannot be read ({why}). {advice}'.strip()) from error
-  return parse(content, str(path), form, advice, encoding)
+  return parse(content, str(path), form, advice)
 
 
-def parse(
-  content: bytes, where: str, form: Form = dict, advice: str = '', encoding: str = 'utf-8'
-) -> PlainValue:
+def parse(content: bytes, where: str, form: Form = dict, advice: str = '') -> PlainValue:
   """Returns the value that a text in JSON says; messages call it `where`.
 
-  Refused are what is no JSON in this encoding, is nested deeper than Python can follow, has a key
-  twice or half of a character, and values of another form, with their place.
+  Refused are what is no JSON in UTF-8, with or without a byte-order mark, is nested deeper than
+  Python can follow, has a key twice or half of a character, and values of another form, with their
+  place.
   """
   try:
-    value = json.loads(content.decode(encoding), object_pairs_hook=_once)
+    value = json.loads(content.decode('utf-8-sig'), object_pairs_hook=_once)
     if b'\\ud' in content or b'\\uD' in content:  # of two halves; one alone cannot be written
       json.dumps(value, ensure_ascii=False).encode()
   except (RecursionError, ValueError) as error:  # JSON's and the encoding's are of the latter kind
@@ -61,7 +58,6 @@ def check(value: object, where: str, form: Form, advice: str = '') -> None:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-  """Returns an object whose keys all differ."""
   entries = dict(pairs)
   if len(entries) < len(pairs):
     keys = [key for key, _ in pairs]

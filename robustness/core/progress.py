@@ -39,7 +39,10 @@ class Progress:
       self._bar.update(amount)
     elif time.monotonic() - self._last_line >= LINE_SECONDS:
       self._last_line = time.monotonic()
-      logging.info('%s', self._line())
+      rate, share = self.rate, 100 * self._done / max(self._total, 1)
+      left = f'{(self._total - self._done) / rate if rate else float("inf"):.0f} s left'
+      line = f'{self._head()} ({share:.0f} %), {self._speed()}, {left}{self._shown}'
+      logging.info('%s', line)
     if self._first is None:
       self._first = time.monotonic(), self._done
 
@@ -64,11 +67,6 @@ class Progress:
       self._bar.close()
     else:
       logging.info('%s', self._closing_line())
-
-  def _line(self) -> str:
-    rate, share = self.rate, 100 * self._done / max(self._total, 1)
-    left = (self._total - self._done) / rate if rate else float('inf')
-    return f'{self._head()} ({share:.0f} %), {self._speed()}, {left:.0f} s left{self._shown}'
 
   def _closing_line(self) -> str:
     if self._done == self._initial:

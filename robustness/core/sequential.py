@@ -67,12 +67,12 @@ def map_entries(function: Callable[..., T], *trees: PyTree) -> T:
   return jax.vmap(function)(*trees)
 
 
+TILE = 16
+"""Rows of one branch that are computed at once."""
+
+
 def by_branch(
-  function: Callable[..., jax.Array],
-  branches: int,
-  branch: jax.Array,
-  *trees: PyTree,
-  tile: int = 16,
+  function: Callable[..., jax.Array], branches: int, branch: jax.Array, *trees: PyTree
 ) -> jax.Array:
   """Returns `function(branch, *entries)` of every row, each branch computed for its rows alone.
 
@@ -85,18 +85,17 @@ def by_branch(
     branches: how many there are.
     branch: int32 [N] in [0, branches).
     *trees: of arrays [N, ...].
-    tile: rows of a tile.
   """
   count = len(branch)
   order = jnp.argsort(branch, stable=True)
   members = jnp.zeros((branches,), jnp.int32).at[branch].add(1)
-  tiles = -(-members // tile)
+  tiles = -(-members // TILE)
   ends = jnp.cumsum(tiles)
   ordered = branch[order]
   rank = jnp.arange(count) - (jnp.cumsum(members) - members)[ordered]
-  slot = ((ends - tiles)[ordered] + rank // tile) * tile + rank % tile
-  nobody = jnp.full(((count // tile + branches) * tile,), count)
-  rows = nobody.at[slot].set(order).reshape(-1, tile)
+  slot = ((ends - tiles)[ordered] + rank // TILE) * TILE + rank % TILE
+  nobody = jnp.full(((count // TILE + branches) * TILE,), count)
+  rows = nobody.at[slot].set(order).reshape(-1, TILE)
   of_tile = jnp.searchsorted(ends, jnp.arange(len(rows)), side='right')
 
   def add(number: jax.Array, results: jax.Array) -> jax.Array:

@@ -153,7 +153,6 @@ def differing_keys(
 
 
 def _close(old: object, new: object, tolerance: float) -> bool:
-  """Whether two lists of numbers differ by at most a share of the largest."""
   if not (isinstance(old, list) and isinstance(new, list) and len(old) == len(new)):
     return False
   if not all(isinstance(value, int | float) for value in (*old, *new)):

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -279,29 +279,22 @@ class HasSmallChanges(Protocol):
 class ScoresPredictions(Protocol):
   """A study that scores predictions made elsewhere too."""
 
-  def prediction_scores(self, config: Facts) -> PredictionScores:
-    """Returns the predictions that all of a config but its section `study` names.
+  def prediction_scores(self, config: Facts) -> Callable[[pathlib.Path], Scored]:
+    """Returns what scores the predictions that all of a config but its section `study` names; they
+    are written in a folder if they are not records yet.
 
     Raises:
       InputError: see the settings of the study.
     """
 
 
-class PredictionScores(Protocol):
-  """Predictions made elsewhere, which a study scores without a classifier."""
+class Scored(NamedTuple):
+  """Predictions made elsewhere as records, what they are reduced to without a classifier, and plain
+  values that say of which study, what was scored and how."""
 
-  @property
-  def seed(self) -> int:
-    """Recorded with the run."""
-
-  def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
-    """Returns the predictions as records, written in `directory` if they are not records yet."""
-
-  def findings(self, evaluations: Sequence[Evaluation], directory: pathlib.Path) -> Findings:
-    """Reduces the records."""
-
-  def settings(self) -> Facts:
-    """Returns the study, what was scored and how, plain values for results."""
+  evaluations: list[Evaluation]
+  findings: Findings
+  settings: Facts
 
 
 STUDIES: Registry[Study] = Registry('robustness.studies', Study)
@@ -315,8 +308,8 @@ def from_config(section: Facts) -> Study:
   return settings.parse(found, values, 'config.study')
 
 
-def scores_of(study: Study, config: Facts) -> PredictionScores:
-  """Returns the predictions made elsewhere that a config without classifiers names; raises
+def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
+  """Returns what scores the predictions that a config without classifiers names; raises
   InputError for a study that scores images only."""
   if isinstance(study, ScoresPredictions):
     return study.prediction_scores(config)

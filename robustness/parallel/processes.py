@@ -13,14 +13,14 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from orbax.checkpoint import multihost
 
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, causes
 from robustness.core.settings import differing_keys
 
 RESUMABLE = 75
@@ -247,20 +247,11 @@ def peer_is_lost(error: BaseException) -> bool:
   A library may wrap it in one of its own, as Orbax does where a save waits for the others.
   """
   return jax.distributed.is_initialized() and any(
-    word in str(reason) for reason in _with_causes(error) for word in _COLLECTIVES
+    word in str(reason) for reason in causes(error) for word in _COLLECTIVES
   )
 
 
-def _with_causes(error: BaseException) -> Iterator[BaseException]:
-  """Yields an error and, from the last to the first, those that led to it."""
-  reason: BaseException | None = error
-  while reason is not None:
-    yield reason
-    reason = reason.__cause__ or reason.__context__
-
-
 def _print_failure(error: Exception) -> int:
-  """Prints what went wrong, and returns the exit status."""
   if not peer_is_lost(error):
     traceback.print_exception(error)
     return 1

@@ -9,7 +9,7 @@ of a finished workdir of whatever study, from its records alone.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,11 +21,11 @@ from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
 from robustness.estimates.means import Estimate, Row, arrays, part, row
 from robustness.estimates.quantity import ACCURACY, Quantity
-from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape
+from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Scored
 from robustness.evaluation.views import ViewTable
 from robustness.present import charts, reliability
 from robustness.results import Results
-from robustness.workdir import WorkdirPredictions, WorkdirScores
+from robustness.workdir import WorkdirPredictions
 
 COVERAGES = np.arange(1, 21) / 20
 """Shares of images that are answered, of the curves of selective risk."""
@@ -90,10 +90,11 @@ class Calibration(StoredOrMade):
     for key, count in (('bins', self.bins), ('resamples', self.resamples)):
       self.require(count >= 1, key, 'at least 1')
 
-  def prediction_scores(self, config: Mapping[str, Any]) -> WorkdirScores:
+  def prediction_scores(self, config: Mapping[str, Any]) -> Callable[[object], Scored]:
     """See `ScoresPredictions`; the keys are those of `WorkdirPredictions`."""
     own = {key: getattr(self, key) for key in ('name', 'bins', 'resamples', 'confidence')}
-    return WorkdirScores(parse(WorkdirPredictions, config, 'config'), self.reduced, own)
+    chosen = parse(WorkdirPredictions, config, 'config')
+    return lambda _: chosen.scored(self.reduced, own)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Reduces the corrupted views, made or stored; see `reduced`."""

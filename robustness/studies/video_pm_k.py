@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import pathlib
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -32,22 +33,23 @@ from robustness.estimates.quantity import Quantity
 from robustness.evaluation.failures import class_name
 from robustness.evaluation.outcomes import ONE_VIEW, Evaluation
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.study import IMAGES, Figures, Findings, ImageShape, Recipes, Study
+from robustness.evaluation.study import IMAGES, Figures, ImageShape, Recipes, Scored, Study
 from robustness.models.label_space import MERGES
 from robustness.present import charts
 from robustness.present.images import show
 from robustness.present.style import PAGE_WIDTH, percent, styled, whole
-from robustness.results import FAILURE_IMAGES, Results, Table
+from robustness.results import FAILURE_IMAGES, Findings, Results, Table
 from robustness.video import columns, metadata, testbed
 from robustness.video import neighbor_estimates as metrics
 from robustness.video.metadata import LABEL_RULES, NeighborSets, passed
 from robustness.video.neighbor_estimates import SetOutcomes, distances, right_within
 from robustness.video.predictions import FramePredictions, read_predictions, read_sets
-from robustness.video.rescoring import FrameScores, Rescoring
+from robustness.video.rescoring import Rescoring
 
 PAPER = 'shankar2021image'
 _headline = functools.partial(Quantity, headline=True, paper=PAPER)
-_drawn = functools.partial(Quantity, drawn=True)
+_drawn = functools.partial(Quantity, drawn=True, better='higher')
+_error = functools.partial(Quantity, drawn=True, better='lower')
 ANCHOR = _headline('accuracy_anchor', 'accuracy on anchor frames', better='higher')
 PM_K = _headline(
   'accuracy_pm_k', 'accuracy on the worst frame within k frames (pm-k)', better='higher'
@@ -58,21 +60,14 @@ DROP = _headline(
 NEIGHBORS_ONLY = _drawn(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
-  better='higher',
 )
-OFFSET_ERROR = _drawn('error', 'error by signed distance from the anchor', better='lower')
-TURNED = _drawn(
-  'turned_wrong',
-  'share of sets with a right anchor and a wrong frame so far from it',
-  better='lower',
+OFFSET_ERROR = _error('error', 'error by signed distance from the anchor')
+TURNED = _error(
+  'turned_wrong', 'share of sets with a right anchor and a wrong frame so far from it'
 )
-CONDITIONAL = _drawn(
-  'conditional_accuracy', 'accuracy k frames from an anchor that is right', better='higher'
-)
+CONDITIONAL = _drawn('conditional_accuracy', 'accuracy k frames from an anchor that is right')
 STATIC = _drawn(
-  'accuracy_static',
-  'accuracy on the frame of each set on which most classifiers err',
-  better='higher',
+  'accuracy_static', 'accuracy on the frame of each set on which most classifiers err'
 )
 SLOPE = Quantity(
   'fit_slope', 'slope of accuracy pm-k over accuracy on anchors, across classifiers', 'amount'
@@ -80,7 +75,7 @@ SLOPE = Quantity(
 INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
-WITHIN = _drawn('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart')
+WITHIN = Quantity('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart', drawn=True)
 REVIEW_ANCHOR = Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1)
 REVIEW_WORST = Quantity('review_worst', 'change by review of accuracy pm-k', low=-1)
 REVIEW_DROP = Quantity('review_drop', 'change by review of the drop pm-k', low=-2, high=2)
@@ -90,8 +85,6 @@ EVERY_CLASSIFIER = 'all classifiers'
 UNREVIEWED, REVIEWED = 'unreviewed', 'reviewed'
 """Values of the facet `frames`."""
 FAILURES, AUTO = 'failures', 'auto'
-FRAME_TYPE, FPS = 'frame_type', 'fps'
-SUBSETS = (FRAME_TYPE, FPS)
 DISTANCES = np.linspace(0, 1, 101).round(2)
 
 
@@ -106,7 +99,6 @@ class VideoPmK(Study):
     label_rule: whose labels count for a neighbor, its own ('frame') or its 'anchor''s.
     merge: '' keeps the run's own projection onto a coarser label space; 'max', 'sum' or 'mean' of
       the members' probabilities projects the recorded scores anew.
-    subsets: of 'frame_type' and 'fps', refused if the data do not tell; () is those they tell.
     testbed: published models to draw the classifiers among, 'imagenet_vid_robust' or 'ytbb_robust';
       'auto' takes the one of as many anchors, if there is one, and '' none.
     failures: how many sets of each classifier with a right anchor and wrong neighbors are shown.
@@ -129,7 +121,6 @@ class VideoPmK(Study):
   include_anchor: bool = True
   label_rule: str = 'frame'
   merge: str = ''
-  subsets: tuple[str, ...] = ()
   testbed: str = AUTO
   failures: int = 6
   distances: bool = False
@@ -143,7 +134,6 @@ class VideoPmK(Study):
     self.choose('label_rule', LABEL_RULES)
     self.choose('merge', ('', *MERGES))
     self.choose('testbed', ('', AUTO, *testbed.ANCHORS))
-    self.choose('subsets', SUBSETS)
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -161,9 +151,9 @@ class VideoPmK(Study):
     """Refuses rows that are no frames of neighbor sets."""
     columns.check_names(next(rows.batches(1, [0])))
 
-  def prediction_scores(self, config: Facts) -> FrameScores:
+  def prediction_scores(self, config: Facts) -> Callable[[pathlib.Path], Scored]:
     """See `ScoresPredictions`; the keys are those of `Rescoring`."""
-    return FrameScores(parse(Rescoring, config, 'config'), self, self.review)
+    return functools.partial(parse(Rescoring, config, 'config').scored, self, self.review)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, and as tables of facts the sets and the most damaged of them.
@@ -181,14 +171,14 @@ class VideoPmK(Study):
         within.k,
         within.k,
       )
-    outcomes = within._outcomes(predictions)
+    right = within._outcomes(predictions)
     facts = len(sets.anchors), len(sets.pairs.group), self.k, within.k
     return Findings(
       tables={
         'neighbor sets': Table(('anchors', 'pairs', 'k asked for', 'k reached'), [facts]),
-        FAILURES: within._failures(predictions, outcomes),
+        FAILURES: within._failures(predictions, right),
       },
-      estimates=list(within._parts(outcomes, sets)),
+      estimates=list(within._parts(right, sets)),
     )
 
   def _predictions(self, evaluations: Sequence[Evaluation]) -> dict[str, FramePredictions]:
@@ -198,101 +188,85 @@ class VideoPmK(Study):
     """Returns the study with a k that neighbors of the sets reach."""
     return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
 
-  def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> dict[str, SetOutcomes]:
+  def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> SetOutcomes:
     """Returns what each classifier got right, by the labels in the order of its own classes."""
-    return {
-      label: metrics.outcomes(own.sets, own.prediction, self.label_rule)
-      for label, own in predictions.items()
-    }
+    return SetOutcomes.stacked(
+      {
+        label: metrics.outcomes(own.sets, own.prediction, self.label_rule)
+        for label, own in predictions.items()
+      }
+    )
 
-  def _parts(
-    self, outcomes: Mapping[str, SetOutcomes], sets: NeighborSets
-  ) -> Iterator[pd.DataFrame]:
+  def _parts(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
     """Yields estimates of all sets, across classifiers, and of each class and subset of sets."""
-    yield from self._accuracies(outcomes)
-    yield self._means(PM_K, self._worst(outcomes), test=True)  # over all distances: at k
-    yield from self._curves(outcomes)
-    yield from self._by_offset(outcomes)
-    if len(outcomes) > 1:
-      yield from self._across(outcomes)
+    yield from self._accuracies(right)
+    yield self._means(PM_K, right.models, self._worst(right), test=True)  # over all distances: at k
+    yield from self._curves(right)
+    yield from self._by_offset(right)
+    if len(right.models) > 1:
+      yield from self._across(right)
     labels = sets.labels[sets.anchors]
     for number in np.unique(labels[labels >= 0]).tolist():
       own = np.flatnonzero((labels == number).any(1))  # a set of several labels is in each
       name = class_name(number, sets.class_names)
       distinct = f'{name} ({number})' if sets.class_names.count(name) > 1 else name
-      of_class = {label: every.of_anchors(own) for label, every in outcomes.items()}
-      yield from self._accuracies(of_class, {'class': distinct})
-    for facet, name, known, divide in (
-      ('without_frame_type', FRAME_TYPE, sets.frame_types, metrics.without_frame_types),
-      (FPS, FPS, sets.fps, metrics.by_fps),
-    ):
-      if known is not None or name in self.subsets:
-        divided: dict[str, Any] = {label: divide(own, sets) for label, own in outcomes.items()}
-        for key in next(iter(divided.values())):
-          yield from self._accuracies(
-            {label: own[key] for label, own in divided.items()}, {facet: key}
-          )
+      yield from self._accuracies(right.of_anchors(own), {'class': distinct})
+    for kind, those in metrics.without_frame_types(right, sets).items():
+      yield from self._accuracies(those, {'without_frame_type': kind})
+    for rate, those in metrics.by_fps(right, sets).items():
+      yield from self._accuracies(those, {'fps': rate})
 
   def _accuracies(
-    self, outcomes: Mapping[str, SetOutcomes], facets: Mapping[str, object] | None = None
+    self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracy on anchors, pm-k and the drop of some sets, whose facets are given."""
-    anchor = {label: own.anchor[:, None] for label, own in outcomes.items()}
-    worst = self._worst(outcomes)
-    drop = {
-      label: anchor[label] & ~worst[label]
-      if self.include_anchor
-      else anchor[label].astype(float) - worst[label]
-      for label in outcomes
-    }
+    anchor, worst = right.anchor[..., None], self._worst(right)
+    drop = anchor & ~worst if self.include_anchor else anchor.astype(float) - worst
     at_k = {**(facets or {}), 'k': self.k}
-    yield self._means(ANCHOR, anchor, test=True, facets=facets)
-    yield self._means(PM_K, worst, test=True, facets=at_k)
-    yield self._means(DROP, drop, facets=at_k)
+    yield self._means(ANCHOR, right.models, anchor, test=True, facets=facets)
+    yield self._means(PM_K, right.models, worst, test=True, facets=at_k)
+    yield self._means(DROP, right.models, drop, facets=at_k)
 
-  def _worst(self, outcomes: Mapping[str, SetOutcomes]) -> dict[str, np.ndarray]:
-    """Returns whether all frames within k are right, [A, 1]."""
-    return {
-      label: right_within(own, self.k, self.include_anchor)[:, -1:]
-      for label, own in outcomes.items()
-    }
+  def _worst(self, right: SetOutcomes) -> np.ndarray:
+    """Returns whether all frames within k are right, [M, A, 1]."""
+    return right_within(right, self.k, self.include_anchor)[..., -1:]
 
   def _means(
     self,
     quantity: Quantity,
-    values: Mapping[str, np.ndarray],
+    models: Sequence[str],
+    values: np.ndarray,
     views: pd.DataFrame = ONE_VIEW,
-    shown: Mapping[str, np.ndarray] | None = None,
+    shown: np.ndarray | None = None,
     test: bool = False,
     facets: Mapping[str, object] | None = None,
   ) -> pd.DataFrame:
-    """Returns means of values [A, V] by the facets of the views; see `estimates.means.means`."""
-    by = tuple(views.columns)
-    given = Values(values, views, shown)
+    """Returns means of values [M, A, V] of M models by the facets of the views, of those that are
+    `shown`, [A, V]; see `estimates.means.means`."""
+    where = None if shown is None else dict.fromkeys(models, shown)
+    given, by = Values(dict(zip(models, values, strict=True)), views, where), tuple(views.columns)
     return means(quantity, given, by, confidence=self.confidence, test=test, facets=facets)
 
-  def _curves(self, outcomes: Mapping[str, SetOutcomes]) -> Iterator[pd.DataFrame]:
+  def _curves(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields pm-0 to pm-(k − 1), pm-0 to pm-k of neighbors alone, and the accuracy at exactly 1 to
     k frames from a right anchor, over both directions."""
     for quantity, with_anchor, count in (
       (PM_K, self.include_anchor, self.k),
       (NEIGHBORS_ONLY, False, self.k + 1),
     ):
-      right = {
-        label: right_within(own, self.k, with_anchor)[:, :count] for label, own in outcomes.items()
-      }
-      yield self._means(quantity, right, pd.DataFrame({'k': range(count)}))
-    for label, own in outcomes.items():
-      offsets = np.unique(np.append(own.offset, 0))
-      near = (offsets != 0) & (np.abs(offsets) <= self.k)
-      hit = metrics.by_offset(own, own.neighbor, own.anchor)[:, near]
-      there = metrics.by_offset(own, own.anchor[own.group], own.anchor)[:, near]
-      views = pd.DataFrame({'k': np.abs(offsets[near])})
-      curve = self._means(CONDITIONAL, {label: hit}, views, {label: there})
+      within = right_within(right, self.k, with_anchor)[..., :count]
+      yield self._means(quantity, right.models, within, pd.DataFrame({'k': range(count)}))
+    offsets = np.unique(np.append(right.offset, 0))
+    near = (offsets != 0) & (np.abs(offsets) <= self.k)
+    hit = metrics.by_offset(right, right.neighbor, right.anchor)[..., near]
+    there = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
+    views = pd.DataFrame({'k': np.abs(offsets[near])})
+    for label, own, shown in zip(right.models, hit, there, strict=True):
+      curve = self._means(CONDITIONAL, [label], own[None], views, shown)
       yield curve.sort_values('k', kind='stable')
 
   def _by_offset(
-    self, outcomes: Mapping[str, SetOutcomes], facets: Mapping[str, object] | None = None
+    self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
     """Yields how often frames at each signed distance are wrong, and wrong beside a right anchor,
     over the sets with such a frame; the latter also over all classifiers together.
@@ -300,33 +274,24 @@ class VideoPmK(Study):
     The paper's figure 5 has a "% adversarial" that it does not define; its ticks, up to 8, fit a
     right anchor and a wrong frame, which is never so at the anchor itself.
     """
-    first = next(iter(outcomes.values()))
-    there = metrics.by_offset(first, np.ones_like(first.group, bool), np.ones_like(first.anchor))
-    views = pd.DataFrame({'offset': np.unique(np.append(first.offset, 0))})
-    wrong = {
-      label: metrics.by_offset(own, ~own.neighbor, ~own.anchor) for label, own in outcomes.items()
-    }
-    turned = {
-      label: metrics.by_offset(
-        own, own.anchor[own.group] & ~own.neighbor, np.zeros_like(own.anchor)
-      )
-      for label, own in outcomes.items()
-    }
-    together = {EVERY_CLASSIFIER: np.mean([*turned.values()], axis=0)} if len(turned) > 1 else {}
-    for quantity, values in ((OFFSET_ERROR, wrong), (TURNED, turned), (TURNED, together)):
-      if values:
-        yield self._means(quantity, values, views, dict.fromkeys(values, there), facets=facets)
+    every = np.ones(right.num_anchors, bool)
+    there = metrics.by_offset(right, np.ones_like(right.group, bool), every)
+    views = pd.DataFrame({'offset': np.unique(np.append(right.offset, 0))})
+    wrong = metrics.by_offset(right, ~right.neighbor, ~right.anchor)
+    turned = metrics.by_offset(right, right.mistakes, np.zeros_like(right.anchor))
+    yield self._means(OFFSET_ERROR, right.models, wrong, views, there, facets=facets)
+    yield self._means(TURNED, right.models, turned, views, there, facets=facets)
+    if len(turned) > 1:
+      mean = turned.mean(0, keepdims=True)
+      yield self._means(TURNED, [EVERY_CLASSIFIER], mean, views, there, facets=facets)
 
-  def _across(self, outcomes: Mapping[str, SetOutcomes]) -> Iterator[pd.DataFrame]:
+  def _across(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields accuracy on one static set, and the line of accuracy pm-k over that on anchors."""
-    several = SetOutcomes.stacked(list(outcomes.values()))
-    static = metrics.static_right(several.of_pairs(np.abs(several.offset) <= self.k))
-    yield self._means(
-      STATIC, {label: own[:, None] for label, own in zip(outcomes, static, strict=True)}
-    )
-    anchor = several.anchor.mean(1)
+    static = metrics.static_right(right.of_pairs(np.abs(right.offset) <= self.k))
+    yield self._means(STATIC, right.models, static[..., None])
+    anchor = right.anchor.mean(1)
     if len(anchor) >= 3 and np.ptp(anchor) > 0:
-      worst = right_within(several, self.k, self.include_anchor)[..., -1].mean(1)
+      worst = self._worst(right)[..., 0].mean(1)
       fit = testbed.linear_fit(anchor, worst, [], self.confidence)
       yield part(
         [
@@ -348,20 +313,16 @@ class VideoPmK(Study):
     sets = [next(iter(predictions.values())).sets for predictions in both]
     within, place = self._within(sets[0]), metrics.positions(*sets)
     before, after = (within._outcomes(predictions) for predictions in both)
-    for frames, outcomes in ((UNREVIEWED, before), (REVIEWED, after)):
-      yield from within._accuracies(outcomes, {'frames': frames})
-      yield from within._by_offset(outcomes, {'frames': frames})
+    for frames, right in ((UNREVIEWED, before), (REVIEWED, after)):
+      yield from within._accuracies(right, {'frames': frames})
+      yield from within._by_offset(right, {'frames': frames})
     shown = np.ones((len(sets[0].anchors), 4), bool)
     shown[:, 2:] = np.isin(np.arange(len(shown)), place)[:, None]
-    values = {label: np.zeros_like(shown) for label in before}
-    for columns_of, rows, outcomes in (
-      (slice(2), slice(None), before),
-      (slice(2, 4), place, after),
-    ):
-      for label, own in outcomes.items():
-        worst = right_within(own, within.k, self.include_anchor)[:, -1]
-        values[label][rows, columns_of] = np.stack([own.anchor, worst], 1)
-    table = Values(values, pd.DataFrame({'view': range(4)}), dict.fromkeys(values, shown))
+    both_of = [np.stack([o.anchor, within._worst(o)[..., 0]], -1) for o in (before, after)]
+    values = np.zeros((len(before.models), *shown.shape), bool)
+    values[..., :2], values[:, place, 2:] = both_of
+    by_label = dict(zip(before.models, values, strict=True))
+    table = Values(by_label, pd.DataFrame({'view': range(4)}), dict.fromkeys(by_label, shown))
     changes: tuple[tuple[Quantity, list[int], dict[str, int]], ...] = (
       (REVIEW_ANCHOR, [-1, 0, 1, 0], {}),
       (REVIEW_WORST, [0, -1, 0, 1], {'k': within.k}),
@@ -394,23 +355,21 @@ class VideoPmK(Study):
     chosen = {(IMAGES, 'all pairs'): every}
     if self.reviewed:
       chosen[IMAGES, 'reviewed pairs'] = known
-    for label, own in self._outcomes(predictions).items():
-      chosen[label, 'mistakes'] = own.anchor[own.group] & ~own.neighbor & known
+    right = self._outcomes(predictions)
+    for label, mistakes in zip(right.models, right.mistakes, strict=True):
+      chosen[label, 'mistakes'] = mistakes & known
     views = pd.DataFrame({'distance': DISTANCES})
     for (label, name), some in chosen.items():
       table = Values({label: near[some]}, views, clusters=pairs.group[some])
       yield means(WITHIN, table, ('distance',), confidence=self.confidence, facets={'pairs': name})
 
-  def _failures(
-    self, predictions: Mapping[str, FramePredictions], outcomes: Mapping[str, SetOutcomes]
-  ) -> Table:
+  def _failures(self, predictions: Mapping[str, FramePredictions], right: SetOutcomes) -> Table:
     """Returns each classifier's most damaged sets: a right anchor, and the largest share of wrong
     neighbors. The neighbor told of is the nearest one that is wrong."""
-    rows = []
-    for label, own in predictions.items():
-      sets, pairs, right = own.sets, own.sets.pairs, outcomes[label]
-      near = np.abs(pairs.offset) <= self.k
-      wrong = np.flatnonzero(right.anchor[pairs.group] & ~right.neighbor & near)
+    rows, near = [], np.abs(right.offset) <= self.k
+    for (label, own), mistakes in zip(predictions.items(), right.mistakes, strict=True):
+      sets, pairs = own.sets, own.sets.pairs
+      wrong = np.flatnonzero(mistakes & near)
       count = np.bincount(pairs.group[wrong], minlength=len(sets.anchors))
       of = np.bincount(pairs.group[near], minlength=len(sets.anchors))
       order = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
@@ -451,7 +410,6 @@ class VideoPmK(Study):
 
 
 def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Draws each classifier's most damaged sets (the paper's figure 1)."""
   table, images = results.tables.get(FAILURES), results.arrays.get(FAILURE_IMAGES)
   if table is None or images is None or len(images) != len(table.rows):
     return {}

@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP
 from robustness.estimates.means import Estimate, share
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Sums
 
+CONFIDENCE = 0.95
 RESAMPLES = 2000  # of the bootstrap of kappa
 
 
-def percent_agreement(
-  ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95
-) -> Estimate:
+def percent_agreement(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
   """The fraction of agreeing pairs of raters, over all items and pairs of raters that rated both.
 
   `ratings` are [N, R]. The interval is Korn and Graubard's; n is the number of items with at least
@@ -33,11 +30,11 @@ def percent_agreement(
   total = counts.sum(1)
   agreeing = np.bincount(cluster, (counts * (counts - 1)).sum(1) / 2)
   compared = np.bincount(cluster, total * (total - 1) / 2)
-  return share(Sums(agreeing, compared, len(counts), float(compared.sum())), confidence)
+  return share(Sums(agreeing, compared, len(counts), float(compared.sum())), CONFIDENCE)
 
 
 def cohen_kappa(
-  first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95
+  first: np.ndarray, second: np.ndarray, groups: np.ndarray | None = None
 ) -> Estimate:
   """Agreement of two raters [N] beyond chance, κ = (p_o − p_e)/(1 − p_e).
 
@@ -48,9 +45,7 @@ def cohen_kappa(
   Reference:
     Cohen, A coefficient of agreement for nominal scales, Educ. Psychol. Meas. 20 (1960).
   """
-  both = np.stack(np.broadcast_arrays(_ratings(first), _ratings(second)), -1)
-  if both.ndim != 2:
-    raise InputError(f'ratings of the two raters have shape {both.shape[:-1]}: give [N].')
+  both = np.stack([first, second], -1)
   known = np.asarray((both >= 0).all(1))
   both, cluster = both[known], _clusters(groups, known)
   size = int(both.max(initial=0)) + 1
@@ -63,12 +58,10 @@ def cohen_kappa(
     expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
     return _ratio(observed - expected, 1 - expected)
 
-  return _bootstrapped(tables, kappa, len(both), confidence)
+  return _bootstrapped(tables, kappa, len(both))
 
 
-def fleiss_kappa(
-  ratings: ArrayLike, groups: ArrayLike | None = None, confidence: float = 0.95
-) -> Estimate:
+def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
   """Agreement of several raters [N, R] beyond chance, κ = (P − P_e)/(1 − P_e).
 
   P is the mean over items of the fraction of agreeing pairs of raters, P_e = Σ p_j² with p_j the
@@ -90,7 +83,7 @@ def fleiss_kappa(
     expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
     return _ratio(observed - expected, 1 - expected)
 
-  return _bootstrapped(sums, kappa, len(counts), confidence)
+  return _bootstrapped(sums, kappa, len(counts))
 
 
 def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
@@ -98,40 +91,24 @@ def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
   return np.divide(over, under, out=np.full(np.shape(over), np.nan), where=under > 1e-12)
 
 
-def _bootstrapped(
-  sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int, confidence: float
-) -> Estimate:
+def _bootstrapped(sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int) -> Estimate:
   """κ of the summed groups [G, ...] with a percentile interval over resampled groups."""
-  if not 0 < confidence < 1:
-    raise InputError(f'confidence = {confidence!r} is not in (0, 1): give for example 0.95.')
   if len(sums) < 2:
     return Estimate(float(kappa(sums.sum(0))), np.nan, np.nan, n, len(sums), BOOTSTRAP)
   units = Units(np.empty((len(sums), 0)), np.empty((len(sums), 0)), n)
   return bootstrap(
-    lambda weights: kappa(np.tensordot(weights, sums, 1)), units, confidence, resamples=RESAMPLES
+    lambda weights: kappa(np.tensordot(weights, sums, 1)), units, CONFIDENCE, resamples=RESAMPLES
   )[0]
 
 
-def _counts(ratings: ArrayLike, groups: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
   """Returns ratings by category [M, C] and groups [M] of the items with two ratings or more."""
-  table = _ratings(ratings)
-  if table.ndim != 2:
-    raise InputError(f'ratings have shape {table.shape}: give [items, raters].')
-  categories = np.arange(table.max(initial=0) + 1)
-  counts = (table[:, :, None] == categories[None, None, :]).sum(1).astype(float)
+  categories = np.arange(ratings.max(initial=0) + 1)
+  counts = (ratings[:, :, None] == categories).sum(1).astype(float)
   known = np.asarray(counts.sum(1) >= 2)
   return counts[known], _clusters(groups, known)
 
 
-def _ratings(values: ArrayLike) -> np.ndarray:
-  ratings = np.asarray(values)
-  if ratings.size and (ratings.dtype.kind not in 'iu' or ratings.min() < -1):
-    raise InputError('ratings must be whole numbers: categories from 0 on, −1 for none.')
-  return ratings.astype(int)
-
-
-def _clusters(groups: ArrayLike | None, known: np.ndarray) -> np.ndarray:
-  chosen = np.arange(len(known)) if groups is None else np.asarray(groups)
-  if chosen.shape != known.shape:
-    raise InputError(f'groups have shape {chosen.shape} for {len(known)} items: give one an item.')
+def _clusters(groups: np.ndarray | None, known: np.ndarray) -> np.ndarray:
+  chosen = np.arange(len(known)) if groups is None else groups
   return np.unique(chosen[known], return_inverse=True)[1].reshape(-1)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pathlib
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from robustness.core import json_files
@@ -164,10 +164,7 @@ class AnswerLog:
   """
 
   def __init__(
-    self,
-    path: str | os.PathLike[str],
-    digest: str,
-    settings: Mapping[str, int | bool] = MappingProxyType({}),
+    self, path: Path, digest: str, settings: Mapping[str, int | bool] = MappingProxyType({})
   ):
     """Opens or begins the file; a last line that a kill cut short is removed.
 
@@ -176,7 +173,7 @@ class AnswerLog:
       digest: of the sets under review (`Candidates.digest`).
       settings: values of `ReviewPlan`; a new file keeps them, one that is there must agree.
     """
-    self.path = pathlib.Path(path)
+    self.path = path
     plan = dataclasses.asdict(ReviewPlan(**settings))  # type: ignore[arg-type]
     header = _encoded({'format': FORMAT, 'version': VERSION, 'metadata': digest, 'plan': plan})
     try:
@@ -236,12 +233,11 @@ def _encoded(entry: Mapping[str, object]) -> bytes:
   return (json.dumps(entry, ensure_ascii=False) + '\n').encode()
 
 
-def read(path: str | os.PathLike[str], digest: str) -> tuple[ReviewPlan, list[Answer]]:
+def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
   """Reads the plan of a review and its answers, in the order in which they were given.
 
   A last line without its end is what a kill left; it was never confirmed and is passed over.
   """
-  file = pathlib.Path(path)
   if not file.is_file():
     raise InputError(f'there is no file of answers {file}: give the one the review wrote.')
   first, *lines = file.read_bytes().split(b'\n')
@@ -257,8 +253,7 @@ def read(path: str | os.PathLike[str], digest: str) -> tuple[ReviewPlan, list[An
   return plan, answers
 
 
-def _plan(file: pathlib.Path, line: bytes, digest: str) -> ReviewPlan:
-  """Reads the header."""
+def _plan(file: Path, line: bytes, digest: str) -> ReviewPlan:
   try:
     header = json_files.parse(line, 'it', {'plan?': PLAN})
     plan = ReviewPlan(**header.get('plan', {}))

@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.core.settings import require
 from robustness.estimates.means import Estimate
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.video.boxes import Boxes
@@ -35,6 +36,8 @@ ALL_POINTS, VOC_2007, COCO = 0, 11, 101
 """Values of `recall_points`."""
 
 RESAMPLES = 500
+MOST = 100
+"""Detections of an image and class that are taken, those of largest score."""
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -65,14 +68,8 @@ class Matches:
   categories: np.ndarray
 
 
-def match(
-  truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5, largest: int = 100
-) -> Matches:
-  """Says which detections are true positives.
-
-  `threshold` is the least IoU, in (0, 1]; the `largest` detections of each image and class are
-  taken.
-  """
+def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5) -> Matches:
+  """Says which detections are true positives; `threshold` is the least IoU, in (0, 1]."""
   if not 0 < threshold <= 1:
     raise InputError(f'the IoU threshold is {threshold!r}; give one in (0, 1], such as 0.5.')
   if detections.score is None:
@@ -83,7 +80,7 @@ def match(
   boxes_of = _grouped(truth, np.arange(len(truth.image)))
   right, kept = np.zeros(len(detections.image), bool), np.zeros(len(detections.image), bool)
   for key, members in _grouped(detections, np.argsort(-detections.score, kind='stable')).items():
-    members = members[:largest]
+    members = members[:MOST]
     kept[members] = True
     own = boxes_of.get(key)
     if own is not None:
@@ -113,24 +110,18 @@ def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.n
   return right
 
 
-def average_precisions(
-  matches: Matches, recall_points: int = ALL_POINTS, weights: np.ndarray | None = None
-) -> np.ndarray:
-  """Returns the AP of each class over all images, float [C], or [B, C] for weights.
+def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray) -> np.ndarray:
+  """Returns the AP of each class over images that count so often [B, F], float [B, C].
 
   It is NaN for a class without ground truth among the images that count.
 
-  Args:
-    matches: from `match`.
-    recall_points: 0 for the area, else the number of thresholds: 11 (VOC 2007), 101 (COCO).
-    weights: [B, F], how often each image counts; None counts each once.
+  `recall_points` are 0 for the area, else the number of thresholds: 11 (VOC 2007), 101 (COCO).
   """
   if recall_points < 0 or recall_points == 1:
     raise InputError(
       f'recall_points is {recall_points}; give 0 for the area under the curve, or '
       'the number of thresholds, such as 11 or 101.'
     )
-  counts = np.ones((1, len(matches.truths))) if weights is None else np.asarray(weights, float)
   precision = np.full((len(counts), len(matches.categories)), np.nan)
   for column, category in enumerate(matches.categories):
     total = counts @ matches.truths[:, column]
@@ -138,7 +129,7 @@ def average_precisions(
     image, right = matches.image[members], matches.right[members]
     for row in np.flatnonzero(total > 0):  # one at a time: there may be many detections
       precision[row, column] = _weighted(right, counts[row, image], total[row], recall_points)
-  return precision[0] if weights is None else precision
+  return precision
 
 
 def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points: int) -> float:
@@ -187,8 +178,6 @@ def worst_frames(
   Among equals the nearest to the anchor, then the earlier one. Frames at most k away are candidates
   if their AP is defined; where there is none the anchor stays.
   """
-  if k < 0:
-    raise InputError(f'k = {k} is negative: give the largest distance from the anchor in frames.')
   chosen = sets.anchors.copy()
   for group, (anchor, frames, offsets) in enumerate(
     zip(sets.anchors, sets.neighbors, sets.offsets, strict=True)
@@ -200,6 +189,29 @@ def worst_frames(
       members, distance = members[usable], distance[usable]
       chosen[group] = members[np.lexsort((distance, np.abs(distance), precision[members]))[0]]
   return chosen
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+  """How detections are scored.
+
+  Attributes:
+    k: largest distance from the anchor in frames.
+    threshold: least IoU of a true positive.
+    recall_points: see `average_precisions`.
+    include_anchor: whether the anchor is a candidate for the worst frame.
+    confidence: of the intervals.
+  """
+
+  k: int = 10
+  threshold: float = 0.5
+  recall_points: int = ALL_POINTS
+  include_anchor: bool = True
+  confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    require(self.k >= 1, 'k', self.k, 'at least 1')
+    require(0 < self.confidence < 1, 'confidence', self.confidence, 'in (0, 1)')
 
 
 class DetectionScores(NamedTuple):
@@ -220,42 +232,26 @@ class DetectionScores(NamedTuple):
 
 
 def detection_pm_k(
-  sets: NeighborSets,
-  truth: Boxes,
-  detections: Boxes,
-  k: int,
-  *,
-  include_anchor: bool = True,
-  threshold: float = 0.5,
-  recall_points: int = ALL_POINTS,
-  confidence: float = 0.95,
+  sets: NeighborSets, truth: Boxes, detections: Boxes, scoring: Scoring
 ) -> DetectionScores:
-  """Returns mAP on anchors and at pm-k; the images of boxes are positions among the sets' frames.
-
-  Args:
-    sets, truth, detections: F frames and the boxes on them.
-    k: largest distance from the anchor in frames.
-    include_anchor: whether the anchor is a candidate for the worst frame.
-    threshold: least IoU of a true positive.
-    recall_points: see `average_precisions`.
-    confidence: of the intervals.
-  """
-  alone = per_image(match(truth, detections, len(sets.frames), threshold), recall_points)
-  frames = worst_frames(sets, alone, k, include_anchor)
+  """Returns mAP on anchors and at pm-k; images of boxes are positions among the F frames."""
+  points = scoring.recall_points
+  matches = match(truth, detections, len(sets.frames), scoring.threshold)
+  alone = per_image(matches, points)
+  frames = worst_frames(sets, alone, scoring.k, scoring.include_anchor)
   of_anchors, of_worst = (
-    match(truth.of_images(chosen), detections.of_images(chosen), len(chosen), threshold)
+    match(truth.of_images(chosen), detections.of_images(chosen), len(chosen), scoring.threshold)
     for chosen in (sets.anchors, frames)
   )
 
   def statistic(weights: np.ndarray) -> np.ndarray:
     counts = np.rint(len(frames) * weights)  # whole, so that recalls meet their thresholds exactly
     first, second = (
-      class_mean(average_precisions(matches, recall_points, counts))
-      for matches in (of_anchors, of_worst)
+      class_mean(average_precisions(matches, points, counts)) for matches in (of_anchors, of_worst)
     )
     return np.stack([first, second, first - second], -1)
 
   each = np.ones((len(frames), 1))
   units = Units(each, each, len(frames))
-  anchor, worst, drop = bootstrap(statistic, units, confidence, resamples=RESAMPLES)
+  anchor, worst, drop = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
   return DetectionScores(anchor, worst, drop, frames, alone)

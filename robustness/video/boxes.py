@@ -12,9 +12,8 @@ A box that stands out of its image is cut at the border.
 from __future__ import annotations
 
 import dataclasses
-import os
-import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, TypedDict
 from xml.etree import ElementTree
 
@@ -84,7 +83,7 @@ class _Annotated(NamedTuple):
 
 
 def read(
-  path: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]
+  path: Path, frames: Iterable[str], classes: Mapping[str, int]
 ) -> tuple[dict[str, list[Box]], tuple[str, ...]]:
   """Returns the boxes of frames where they are known, and the frame of each box that was cut.
 
@@ -106,7 +105,7 @@ def read(
   return {frame: image.boxes for frame, image in known.items()}, tuple(clipped)
 
 
-def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, _Annotated]:
+def _from_coco(path: Path, classes: Mapping[str, int]) -> dict[str, _Annotated]:
   document = json_files.read(path, COCO, 'Give a COCO annotation file.')
   images = {image['id']: image for image in document['images']}
   names = {category['id']: category['name'] for category in document['categories']}
@@ -125,7 +124,7 @@ def _from_coco(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, _Ann
 
 
 def _from_xml(
-  folder: pathlib.Path, frames: Iterable[str], classes: Mapping[str, int]
+  folder: Path, frames: Iterable[str], classes: Mapping[str, int]
 ) -> dict[str, _Annotated]:
   known = {}
   for frame in frames:
@@ -259,9 +258,7 @@ class Truth(NamedTuple):
   names: Mapping[int, str]
 
 
-def read_truth(
-  path: str | os.PathLike[str], frames: Sequence[str], class_names: Sequence[str] = ()
-) -> Truth:
+def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = ()) -> Truth:
   """Reads ground truth; boxes of other frames are passed over.
 
   Args:
@@ -302,9 +299,7 @@ def read_truth(
   return Truth(*_pixels(entries, places, sizes, frames, path), sizes, places, known, names)
 
 
-def _require_images(
-  known: Collection[str], frames: Sequence[str], path: str | os.PathLike[str]
-) -> None:
+def _require_images(known: Collection[str], frames: Sequence[str], path: Path) -> None:
   missing = [frame for frame in frames if frame not in known]
   if missing:
     raise InputError(
@@ -313,9 +308,7 @@ def _require_images(
     )
 
 
-def read_detections(
-  path: str | os.PathLike[str], truth: Truth, frames: Sequence[str]
-) -> tuple[Boxes, Clipped]:
+def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Boxes, Clipped]:
   """Reads detections, and which were cut; those of other images of the truth are passed over."""
   advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
   entries = json_files.read(expanded(path), FOUND, advice)
@@ -324,10 +317,7 @@ def read_detections(
 
 
 def _check_entries(
-  entries: Sequence[CocoBox],
-  images: Collection[int | str],
-  names: Mapping[int, str],
-  path: str | os.PathLike[str],
+  entries: Sequence[CocoBox], images: Collection[int | str], names: Mapping[int, str], path: Path
 ) -> None:
   """Refuses entries on unknown images or of unknown classes; without names any class passes."""
   for number, entry in enumerate(entries):
@@ -351,7 +341,7 @@ def _pixels(
   places: Mapping[int | str, int],
   sizes: np.ndarray,
   frames: Sequence[str],
-  path: str | os.PathLike[str],
+  path: Path,
   scored: bool = False,
 ) -> tuple[Boxes, Clipped]:
   """Returns the boxes of frames, each cut at the borders of its image."""

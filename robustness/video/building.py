@@ -28,8 +28,6 @@ from robustness.video import clips
 from robustness.video.metadata import FrameFacts, NeighborSets, from_mappings, video_of
 
 HEADER = ['video', 'class']
-ENCODING = 'utf-8-sig'
-"""With or without the byte-order mark that spreadsheets write."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,12 +93,9 @@ def build(
     numbers = found[name].numbers()
     anchor = numbers[anchor_position(name, len(numbers), seed)]
     near = [number for number in numbers if abs(number - anchor) <= k]
-    paths = []
-    for frame in found[name].take(near, frames):
-      paths.append(frame.path)
-      known[frame.path] = {'frame_type': frame.frame_type}
-      if frame.fps is not None:
-        known[frame.path]['fps'] = frame.fps
+    taken = found[name].take(near, frames)
+    known |= taken
+    paths = list(taken)
     sets[paths.pop(near.index(anchor))] = paths
   of_frames = {path: labels[video_of(path)] for path in known}
   return Built(
@@ -138,7 +133,7 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, lis
   if path.suffix.lower() == '.csv':
     classes_of = _from_csv(path)
   else:
-    document = json_files.read(path, advice='Give an object, {video: class}.', encoding=ENCODING)
+    document = json_files.read(path, advice='Give an object, {video: class}.')
     classes_of = {v: words if isinstance(words, list) else [words] for v, words in document.items()}
   if not classes_of:
     raise InputError(f'{path} names no videos.')
@@ -152,7 +147,7 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, lis
 
 def _text(path: pathlib.Path) -> str:
   try:
-    return path.read_bytes().decode(ENCODING)
+    return path.read_bytes().decode('utf-8-sig')  # spreadsheets write a byte-order mark
   except UnicodeDecodeError as error:
     raise InputError(f'{path} is no text in UTF-8 ({error}): save it in that encoding.') from error
 

@@ -24,13 +24,13 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from PIL import Image
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.video.metadata import FRAME_TYPES, frame_number
+from robustness.video.metadata import FRAME_TYPES, FrameFacts, frame_number
 
 if TYPE_CHECKING:
   from av import VideoFrame
@@ -55,20 +55,6 @@ BOXES = (b'ftyp', b'moov', b'mdat', b'free', b'skip', b'wide', b'styp', b'pnot')
 EBML, SEGMENT = b'\x1a\x45\xdf\xa3', b'\x18\x53\x80\x67'
 RIFF_SLACK = 9
 """Bytes by which the size of a RIFF chunk may be too large: writers count its header or padding."""
-
-
-class Taken(NamedTuple):
-  """A frame that was chosen.
-
-  Attributes:
-    path: under the folder of frames, with slashes.
-    frame_type: 'i', 'p', 'b', or '' where the container does not tell.
-    fps: frames a second, or None.
-  """
-
-  path: str
-  frame_type: str = ''
-  fps: float | None = None
 
 
 def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
@@ -126,8 +112,11 @@ class FrameFolder:
     """Returns the numbers of its frames, ascending."""
     return sorted(self._files)
 
-  def take(self, numbers: Sequence[int], folder: pathlib.Path) -> list[Taken]:
-    """Returns frames, which stay where they are; decodes each once to see that it can be."""
+  def take(self, numbers: Sequence[int], folder: pathlib.Path) -> dict[str, FrameFacts]:
+    """Returns the paths of frames under the folder of all frames, without facts.
+
+    They stay where they are; each is decoded once to see that it can be.
+    """
     del folder
     for number in numbers:
       why = damage(self._files[number])
@@ -136,7 +125,7 @@ class FrameFolder:
           f'frame {number} cannot be decoded: {self._files[number]}: {why}. Replace the file, or '
           'leave its video out of the labels.'
         )
-    return [Taken(f'{self.name}/{self._files[number].name}') for number in numbers]
+    return {f'{self.name}/{self._files[number].name}': {} for number in numbers}
 
 
 class VideoFile:
@@ -161,9 +150,12 @@ class VideoFile:
       raise InputError(f'{self._file} holds no frames.')
     return len(times), frame_rate(times, float(rate) if rate else None)
 
-  def take(self, numbers: Sequence[int], folder: pathlib.Path) -> list[Taken]:
-    """Writes frames into `folder`; decodes from the beginning, so that numbers are exact."""
-    chosen: dict[int, Taken] = {}
+  def take(self, numbers: Sequence[int], folder: pathlib.Path) -> dict[str, FrameFacts]:
+    """Writes frames into `folder`, and returns what is known of each by its path there.
+
+    The video is decoded from the beginning, so that numbers, ascending, are exact.
+    """
+    known: dict[str, FrameFacts] = {}
     with _opened(self._file) as (container, stream):
       for number, frame in self._frames(container, stream):
         if number in numbers:
@@ -171,13 +163,11 @@ class VideoFile:
           frame.to_image().save(content, format='PNG')
           write_atomically(folder / path, content.getvalue())
           kind = _av().video.frame.PictureType(frame.pict_type).name.lower()
-          chosen[number] = Taken(path, kind if kind in FRAME_TYPES else '', self._survey[1])
+          kind = kind if kind in FRAME_TYPES else ''
+          known[path] = {'frame_type': kind, 'fps': self._survey[1]}
         if number >= max(numbers):
-          break
-    for number in numbers:
-      if number not in chosen:
-        raise self._undecodable(number, 'the video ends before it')
-    return [chosen[number] for number in numbers]
+          return known
+    raise self._undecodable(numbers[len(known)], 'the video ends before it')
 
   def _frames(
     self, container: InputContainer, stream: VideoStream

@@ -17,6 +17,7 @@ from robustness.estimates.table import assemble
 from robustness.evaluation.outcomes import ONE_VIEW
 from robustness.results import Table
 from robustness.video import agreement
+from robustness.video.agreement import CONFIDENCE
 from robustness.video.answers import CORRECT, LABEL_ANSWERS, SIMILAR_ANSWERS, UNSURE, Answer
 from robustness.video.candidates import ANCHOR, PAIR, Candidates, Item
 from robustness.video.metadata import NeighborSets, padded
@@ -42,7 +43,6 @@ QUESTIONS: Mapping[str, tuple[Sequence[object], Callable[[Answer], object]]] = {
   'keep': ((False, True), lambda answer: answer.accepts),
 }
 """By question, the answers to it and how an annotator's is read."""
-CONFIDENCE = 0.95
 
 Rule = Callable[[Sequence[Answer]], bool]
 
@@ -203,11 +203,11 @@ def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
       for name, answer in rounds.ballot(item).individual.items():
         ratings[place, names.index(name)] = answers.index(said(answer))
     found: list[tuple[Quantity, dict[str, str], Estimate]] = [
-      (AGREEMENT, {}, agreement.percent_agreement(ratings, groups, CONFIDENCE)),
-      (FLEISS, {}, agreement.fleiss_kappa(ratings, groups, CONFIDENCE)),
+      (AGREEMENT, {}, agreement.percent_agreement(ratings, groups)),
+      (FLEISS, {}, agreement.fleiss_kappa(ratings, groups)),
     ]
     for first, second in itertools.combinations(range(len(names)), 2):
-      kappa = agreement.cohen_kappa(ratings[:, first], ratings[:, second], groups, CONFIDENCE)
+      kappa = agreement.cohen_kappa(ratings[:, first], ratings[:, second], groups)
       found.append((COHEN, {'annotators': f'{names[first]} and {names[second]}'}, kappa))
     yield part(
       [

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from robustness.estimates.table import assemble
 from robustness.models import label_space
 from robustness.results import Results, Table
 from robustness.video import metadata
-from robustness.video.average_precision import ALL_POINTS, detection_pm_k
+from robustness.video.average_precision import Scoring, detection_pm_k
 from robustness.video.boxes import Boxes, Clipped, Truth, read_detections, read_truth
 from robustness.video.detection_figures import DrawnTask, pictures
 from robustness.video.metadata import NeighborSets, frame_number
@@ -43,21 +44,6 @@ DROP = _quantity(
 )
 QUANTITIES = (ANCHOR, PM_K, DROP)
 LABEL = 'detector'
-
-
-@dataclasses.dataclass(frozen=True)
-class Scoring:
-  """How detections are scored; see `detection_pm_k`."""
-
-  k: int = 10
-  threshold: float = 0.5
-  recall_points: int = ALL_POINTS
-  include_anchor: bool = True
-  confidence: float = 0.95
-
-  def __post_init__(self) -> None:
-    require(self.k >= 1, 'k', self.k, 'at least 1')
-    require(0 < self.confidence < 1, 'confidence', self.confidence, 'in (0, 1)')
 
 
 class ScoredInputs(NamedTuple):
@@ -93,11 +79,7 @@ class ScoredInputs(NamedTuple):
     ]
 
 
-def read(
-  folder: str | os.PathLike[str],
-  truth_file: str | os.PathLike[str],
-  detections_file: str | os.PathLike[str],
-) -> ScoredInputs:
+def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
   """Reads what is scored."""
   sets = metadata.read(folder)
   names = sets.class_names or label_space.get('imagenet_vid').class_names
@@ -124,7 +106,6 @@ def score(
   require(shown >= 0, 'shown', shown, 'at least 0')
   sets = inputs.sets
   asked_k, scoring = scoring.k, dataclasses.replace(scoring, k=effective_k(sets, scoring.k))
-  settings = dataclasses.asdict(scoring)
   results = Results(
     'detection_pm_k',
     {'label': LABEL, 'detections': inputs.files['detections']},
@@ -134,7 +115,7 @@ def score(
       'num_examples': len(sets.anchors),
       'frames': len(sets.frames),
     },
-    {**settings, **({'asked_k': asked_k} if asked_k > scoring.k else {})},
+    {**dataclasses.asdict(scoring), **({'asked_k': asked_k} if asked_k > scoring.k else {})},
     quantities=QUANTITIES,
   )
   results.tables['remarks'] = Table(('what', 'boxes', 'of', 'first'), inputs.remarks())
@@ -145,7 +126,7 @@ def score(
     if localisation:
       truth, detections = truth.without_classes(), detections.without_classes()
       names = {0: 'object'}
-    scores = detection_pm_k(sets, truth, detections, **settings)
+    scores = detection_pm_k(sets, truth, detections, scoring)
     for quantity, estimate in zip(QUANTITIES, scores[:3], strict=True):
       facets = {'task': task, **({} if quantity is ANCHOR else {'k': scoring.k})}
       rows.append(row(LABEL, '', quantity, facets, estimate, scoring.confidence))

@@ -47,10 +47,10 @@ LABEL_RULES = (FRAME, ANCHOR)
 
 
 class FrameFacts(TypedDict, total=False):
-  """What the video's compression tells of a frame."""
+  """What the video's compression tells of a frame: 'i', 'p', 'b' or '', and frames a second."""
 
   frame_type: str
-  fps: float
+  fps: float | None
 
 
 class FramePairs(NamedTuple):
@@ -103,11 +103,6 @@ class NeighborSets:
     )
 
   @functools.cached_property
-  def has_bare_neighbors(self) -> bool:
-    """Whether some neighbor has no labels of its own."""
-    return bool((self.labels[self.pairs.frame] < 0).all(1).any())
-
-  @functools.cached_property
   def digest(self) -> str:
     """SHA-256 of members and labels."""
     digest = hashlib.sha256('\n'.join(self.frames).encode())
@@ -120,8 +115,6 @@ class NeighborSets:
 
     The rule 'frame' takes the neighbor's own labels, 'anchor' its anchor's.
     """
-    if rule not in LABEL_RULES:
-      raise InputError(f'the label rule is {rule!r}; {nearest(rule, LABEL_RULES)}.')
     if rule == ANCHOR:
       return self.labels[self.anchors][self.pairs.group]
     labels = self.labels[self.pairs.frame]
@@ -209,7 +202,6 @@ def padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def _check_set(anchor: str, members: Sequence[str]) -> None:
-  """Refuses what is no set of frames of one video."""
   if isinstance(members, str) or not all(isinstance(member, str) for member in members):
     raise InputError(f'the set of anchor {anchor!r} is {members!r}: give a list of frame paths.')
   strangers = [member for member in members if video_of(member) != video_of(anchor)]
@@ -229,7 +221,6 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
 
 
 def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int]:
-  """Returns the labels of a frame, checked."""
   whole = isinstance(values, Sequence) and all(type(v) is int and v >= 0 for v in values)
   beyond = whole and num_classes and max(values, default=0) >= num_classes
   if not whole or beyond or len(set(values)) != len(values):
@@ -293,7 +284,7 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
 def find(root: pathlib.Path) -> pathlib.Path | None:
   """Returns the folder that holds the sets, or annotations of YTBB-Robust: `root` or its folder
   `metadata`; None if neither."""
-  places = [place for place in (root, root / 'metadata') if place.is_dir()]
+  places = root, root / 'metadata'
   found = [place for place in places if (place / SETS).is_file()]
   found += [place for place in places if ytbb_robust.is_release(place)]
   return found[0] if found else None

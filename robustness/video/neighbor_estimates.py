@@ -16,10 +16,9 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, s
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows, num_blocks
@@ -38,51 +37,42 @@ class SetOutcomes:
     neighbor: bool [..., P], one entry a pair of an anchor and a neighbor.
     group: int [P], position of each pair's anchor, ascending.
     offset: int [P], signed distance from the anchor in frames, never 0.
+    models: labels of the models in the leading axis, if there is one.
   """
 
   anchor: np.ndarray
   neighbor: np.ndarray
   group: np.ndarray
   offset: np.ndarray
-
-  def __post_init__(self) -> None:
-    pairs = self.neighbor.shape[-1]
-    if not len(self.group) == len(self.offset) == pairs:
-      raise InputError(
-        f'{pairs} outcomes, {len(self.group)} groups and {len(self.offset)} '
-        'offsets: give one of each a pair.'
-      )
-    if pairs and (np.diff(self.group) < 0).any():
-      raise InputError('pairs are not in the order of their anchors: sort them by group.')
-    if pairs and not 0 <= self.group[0] <= self.group[-1] < self.anchor.shape[-1]:
-      raise InputError(
-        f'pairs of groups {self.group[0]}..{self.group[-1]} for {self.anchor.shape[-1]} anchors.'
-      )
+  models: tuple[str, ...] = ()
 
   @property
   def num_anchors(self) -> int:
     """A, the number of sets."""
     return self.anchor.shape[-1]
 
-  def of_anchors(self, positions: ArrayLike) -> SetOutcomes:
+  @property
+  def mistakes(self) -> np.ndarray:
+    """Which neighbors of a right anchor are wrong, bool [..., P]."""
+    return self.anchor[..., self.group] & ~self.neighbor
+
+  def of_anchors(self, positions: np.ndarray) -> SetOutcomes:
     """Returns the outcomes of some anchors (ascending positions) with all of their pairs."""
-    chosen = np.asarray(positions)
-    place = np.full(self.num_anchors, -1)
-    place[chosen] = np.arange(len(chosen))
-    pairs = place[self.group] >= 0
-    anchor, neighbor = self.anchor[..., chosen], self.neighbor[..., pairs]
-    return SetOutcomes(anchor, neighbor, place[self.group[pairs]], self.offset[pairs])
+    kept = self.of_pairs(np.isin(self.group, positions))
+    group = np.searchsorted(positions, kept.group)
+    return dataclasses.replace(kept, anchor=self.anchor[..., positions], group=group)
 
   def of_pairs(self, kept: np.ndarray) -> SetOutcomes:
     """Returns the outcomes with the pairs where `kept`, bool [P], holds; all anchors stay."""
-    return SetOutcomes(self.anchor, self.neighbor[..., kept], self.group[kept], self.offset[kept])
+    pairs = self.neighbor[..., kept], self.group[kept], self.offset[kept]
+    return SetOutcomes(self.anchor, *pairs, self.models)
 
   @classmethod
-  def stacked(cls, outcomes: Sequence[SetOutcomes]) -> SetOutcomes:
-    """Returns the outcomes of several models on the same sets, models in the leading axis."""
-    anchor = np.stack([own.anchor for own in outcomes])
-    neighbor = np.stack([own.neighbor for own in outcomes])
-    return cls(anchor, neighbor, outcomes[0].group, outcomes[0].offset)
+  def stacked(cls, outcomes: Mapping[str, SetOutcomes]) -> SetOutcomes:
+    """Returns the outcomes of models on the same sets, by their labels, as one."""
+    each = list(outcomes.values())
+    anchor, neighbor = np.stack([own.anchor for own in each]), np.stack([o.neighbor for o in each])
+    return cls(anchor, neighbor, each[0].group, each[0].offset, tuple(outcomes))
 
 
 def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -105,9 +95,6 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   if predictions.shape[-1] != len(sets.frames):
     raise InputError(f'{predictions.shape[-1]} predictions for {len(sets.frames)} frames.')
   pairs = sets.pairs
-  if rule == FRAME and not sets.has_bare_neighbors:
-    right = is_right(predictions, sets.labels)
-    return SetOutcomes(right[..., sets.anchors], right[..., pairs.frame], pairs.group, pairs.offset)
   anchor = is_right(predictions[..., sets.anchors], sets.labels[sets.anchors])
   neighbor = is_right(predictions[..., pairs.frame], sets.pair_labels(rule))
   return SetOutcomes(anchor, neighbor, pairs.group, pairs.offset)
@@ -126,10 +113,6 @@ def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = Tru
 
   Without `include_anchor` a set that has no neighbor within k frames is still judged by its anchor.
   """
-  if largest < 0:
-    raise InputError(
-      f'k = {largest} is negative: give the largest distance from the anchor in frames.'
-    )
   k, distance = np.arange(largest + 1), np.abs(outcomes.offset).astype(np.int32)
   failure = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
   if include_anchor:
@@ -148,12 +131,12 @@ def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
 
 
 def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
-  """Returns booleans of pairs [P] and of anchors [A] by anchor and offset, [A, O]; False where
-  there is no frame. The O offsets ascend; that of the anchors is 0."""
+  """Returns booleans of pairs [..., P] and of anchors [..., A] by anchor and offset, [..., A, O];
+  False where there is no frame. The O offsets ascend; that of the anchors is 0."""
   offsets, place = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
-  table = np.zeros((outcomes.num_anchors, len(offsets)), bool)
-  table[outcomes.group, place[:-1]] = of_pairs
-  table[:, place[-1]] = of_anchors
+  table = np.zeros((*of_anchors.shape, len(offsets)), bool)
+  table[..., outcomes.group, place[:-1]] = of_pairs
+  table[..., place[-1]] = of_anchors
   return table
 
 
@@ -161,13 +144,11 @@ def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, 
   """Returns outcomes without the frames of one type of compression, by that type.
 
   Anchors of the type go with their pairs; neighbors of the type go alone (the paper's table 7).
+  There are none for sets that do not carry types.
   """
   types = sets.frame_types
   if types is None:
-    raise InputError(
-      'the neighbor sets carry no frame types: give them in frames.json, as '
-      '{path: {"frame_type": "i"}}.'
-    )
+    return {}
   return {
     kind: outcomes.of_pairs(types[sets.pairs.frame] != kind).of_anchors(
       np.flatnonzero(types[sets.anchors] != kind)
@@ -179,12 +160,10 @@ def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, 
 def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
   """Returns outcomes of the videos of each frame rate, cut to whole frames a second.
 
-  The paper's table 8 has 25, 29 and 30: 29.97 is 29.
+  The paper's table 8 has 25, 29 and 30: 29.97 is 29. There are none for sets without rates.
   """
   if sets.fps is None:
-    raise InputError(
-      'the neighbor sets carry no frame rates: give them in frames.json, as {path: {"fps": 29.97}}.'
-    )
+    return {}
   whole = np.floor(sets.fps[sets.anchors])
   return {
     int(rate): outcomes.of_anchors(np.flatnonzero(whole == rate))

@@ -8,8 +8,8 @@ that probabilities taken for logits make every class nearly equal.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,6 @@ from scipy import special
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.estimates.largest import predicted
 from robustness.evaluation.records import RecordsReader
 from robustness.models import label_space
 from robustness.models.label_space import LOGITS, PROBABILITIES, SCORES, project_scores, spelt
@@ -33,9 +32,7 @@ PREDICTION = 'prediction'
 OUTPUTS = ('output/unprojected_logits', 'output/logits')
 
 
-def read(
-  path: str | os.PathLike[str], frames: Sequence[str], widths: Sequence[int] = ()
-) -> np.ndarray:
+def read(path: Path, frames: Sequence[str], widths: Sequence[int] = ()) -> np.ndarray:
   """Reads the scores of frames from a JSON file, float64 [F, C] in their order.
 
   Frames that are not asked for are passed over. Double precision keeps the file's own order of
@@ -170,8 +167,10 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
       f'config.study.merge is {merge!r}, but the {scores.shape[1]} recorded '
       "scores are of the classes of the sets already: leave it ''."
     )
-  recorded = not merge and PREDICTION in names
-  prediction = records.column(PREDICTION) if recorded else predicted(scores)
+  recorded, bad = not merge and PREDICTION in names, np.isnan(scores).any(1)
+  if bad.any() and not recorded:
+    raise InputError(f'scores of row {int(bad.argmax())} hold NaN: no class is the largest.')
+  prediction = records.column(PREDICTION) if recorded else scores.argmax(1)
   shares = scores if kind == PROBABILITIES else special.softmax(scores, axis=1)
   confidence = shares[np.arange(len(shares)), prediction].astype(np.float32)
   return FramePredictions(read_sets(records), prediction, confidence)

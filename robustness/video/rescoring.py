@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,9 +19,9 @@ from absl import logging
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import check_name, choice, require
-from robustness.core.typing import PlainValue
+from robustness.core.typing import Facts
 from robustness.evaluation.records import HEADER, Layout, Records
-from robustness.evaluation.study import Evaluation, Findings, Study
+from robustness.evaluation.study import Evaluation, Scored, Study
 from robustness.models import label_space
 from robustness.models.label_space import MERGES
 from robustness.video import metadata, predictions
@@ -30,6 +30,8 @@ from robustness.video.metadata import NeighborSets
 from robustness.video.predictions import AUTO, KINDS, OUTPUTS, score_kind, transferred
 
 BLOCK = 4096
+Review = Callable[[Sequence[Evaluation], Sequence[Evaluation]], Iterable[pd.DataFrame]]
+"""Yields estimates of what a review of the sets changes, of records before and after it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Rescoring:
     choice('config.scores', self.scores, KINDS)
 
   @property
-  def paths(self) -> dict[str, pathlib.Path]:
+  def paths(self) -> dict[str, Path]:
     """The files by label: what stands before `=`, or else the file's name without its suffix."""
     named = [_named(part) for part in self.predictions.split(',')]
     labels = [label for label, _ in named]
@@ -79,7 +81,7 @@ class Rescoring:
       )
     return dict(named)
 
-  def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
+  def evaluations(self, directory: Path) -> list[Evaluation]:
     """Returns the records of all that is scored, written in `directory` where they are none yet."""
     scored, sets = [], None
     for label, path in self.paths.items():
@@ -100,9 +102,7 @@ class Rescoring:
           )
     return scored
 
-  def records(
-    self, label: str, path: pathlib.Path, sets: NeighborSets, directory: pathlib.Path
-  ) -> Records:
+  def records(self, label: str, path: Path, sets: NeighborSets, directory: Path) -> Records:
     """Returns a classifier's records on neighbor sets, written in `directory` if not there.
 
     `path` is its predictions file, or its records on sets that hold these frames.
@@ -134,8 +134,21 @@ class Rescoring:
     }
     return _written(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)
 
+  def scored(self, study: Study, review: Review, directory: Path) -> Scored:
+    """Reduces what is scored; adds what `review` changes where the sets before it are given."""
+    evaluations = self.evaluations(directory)
+    findings = study.reduce(evaluations, (0, 0, 0))
+    if self.unreviewed:
+      sets, folder = metadata.read(self.unreviewed), directory / 'unreviewed'
+      before = [
+        Evaluation(label, self.records(label, path, sets, folder))
+        for label, path in self.paths.items()
+      ]
+      findings.estimates.extend(review(before, evaluations))
+    return Scored(evaluations, findings, {**study.describe(), **dataclasses.asdict(self)})
 
-def _named(part: str) -> tuple[str, pathlib.Path]:
+
+def _named(part: str) -> tuple[str, Path]:
   """Returns label and path of `LABEL=PATH`, or of a path alone."""
   label, equals, path = part.partition('=')
   if not equals or '/' in label or os.path.exists(part):  # the sign belongs to the path
@@ -146,17 +159,14 @@ def _named(part: str) -> tuple[str, pathlib.Path]:
   return label.strip(), expanded(path)
 
 
-def _is_records(path: pathlib.Path) -> bool:
+def _is_records(path: Path) -> bool:
   if path.is_dir() and not (path / HEADER).is_file():
     raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
   return path.is_dir()
 
 
 def _written(
-  directory: pathlib.Path,
-  sets: NeighborSets,
-  fields: Mapping[str, np.ndarray],
-  identity: Mapping[str, object],
+  directory: Path, sets: NeighborSets, fields: Mapping[str, np.ndarray], identity: Facts
 ) -> Records:
   num_frames = len(sets.frames)
   records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
@@ -170,41 +180,3 @@ def _written(
     part = records.layout.rows(block)
     records.write(block, 0, {name: values[part] for name, values in columns.items()})
   return records
-
-
-@dataclasses.dataclass(frozen=True)
-class FrameScores:
-  """Implements `robustness.evaluation.study.PredictionScores` for neighbor sets.
-
-  `review` yields estimates of what the review of the sets changes, of records before and after it.
-  """
-
-  rescoring: Rescoring
-  study: Study
-  review: Callable[[Sequence[Evaluation], Sequence[Evaluation]], Iterable[pd.DataFrame]]
-
-  @property
-  def seed(self) -> int:
-    """Recorded with the run."""
-    return self.rescoring.seed
-
-  def evaluations(self, directory: pathlib.Path) -> list[Evaluation]:
-    """Returns the records of everything that is scored."""
-    return self.rescoring.evaluations(directory)
-
-  def findings(self, evaluations: Sequence[Evaluation], directory: pathlib.Path) -> Findings:
-    """Reduces the records; adds what the review changes where the sets before it are given."""
-    findings = self.study.reduce(evaluations, (0, 0, 0))
-    if self.rescoring.unreviewed:
-      sets, paths = metadata.read(self.rescoring.unreviewed), self.rescoring.paths
-      folder = directory / 'unreviewed'
-      before = [
-        Evaluation(e.label, self.rescoring.records(e.label, paths[e.label], sets, folder))
-        for e in evaluations
-      ]
-      findings.estimates.extend(self.review(before, evaluations))
-    return findings
-
-  def settings(self) -> dict[str, PlainValue]:
-    """Returns the settings of the study and of the rescoring as plain values."""
-    return {**self.study.describe(), **dataclasses.asdict(self.rescoring)}

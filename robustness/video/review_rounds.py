@@ -77,17 +77,10 @@ class ReviewRounds:
   Everything but `next`, `previous`, `give` and `add` (which hold its lock) only reads.
   """
 
-  def __init__(
-    self,
-    candidates: Candidates,
-    plan: ReviewPlan,
-    answers: Iterable[Answer] = (),
-    clock: Callable[[], float] = time.monotonic,
-  ):
+  def __init__(self, candidates: Candidates, plan: ReviewPlan, answers: Iterable[Answer] = ()):
     """Takes in earlier answers, in the order they were given."""
     self.candidates, self.plan = candidates, plan
     self.ballots: dict[Item, Ballot] = {}
-    self._clock = clock
     self._lock = threading.RLock()
     self._order: list[Item] = []  # of the individual round
     for anchor, pairs in enumerate(candidates.pairs_of):
@@ -173,7 +166,7 @@ class ReviewRounds:
       for place in range(begin, len(self._order)):
         if self._is_free(self._order[place], annotator):
           held = self._held.setdefault(self._order[place], {})
-          held[annotator] = self._clock() + HELD_SECONDS
+          held[annotator] = time.monotonic() + HELD_SECONDS
           return self._order[place], INDIVIDUAL
       for item in sorted(self._contested):
         joint = self.ballot(item).joint
@@ -252,7 +245,7 @@ class ReviewRounds:
     """Whether an annotator may be shown an item that is not held for enough others."""
     if self._over(item, annotator) or self._is_blocked(item):
       return False
-    now, individual = self._clock(), self.ballot(item).individual
+    now, individual = time.monotonic(), self.ballot(item).individual
     held = sum(
       until > now
       for name, until in self._held.get(item, {}).items()

@@ -30,13 +30,12 @@ from robustness.results import Results
 
 VID, YTBB = 'imagenet_vid_robust', 'ytbb_robust'
 ANCHORS = {VID: 1109, YTBB: 2030}
-ILSVRC = 'ILSVRC'
 KINDS = {
   'fine-tuned': '_finetuned',
   'detection': '_detection',
   'robust training': '_robust',
   'noise augmentation': '_augment',
-  ILSVRC: '',
+  'ILSVRC': '',
 }
 """How models were trained, and what in a model's name says so."""
 
@@ -101,11 +100,6 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
     confidence: of the intervals, in (0, 1).
   """
   first, second, at = (np.asarray(v, float) for v in (x, y, grid))
-  if first.shape != second.shape or first.ndim != 1 or len(first) < 3 or np.ptp(first) == 0:
-    raise InputError(
-      f'a line needs three models or more of different accuracy; got x of shape '
-      f'{first.shape} and y of shape {second.shape}.'
-    )
   fit, count = stats.linregress(first, second), len(first)
   reach = float(stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
 

@@ -139,7 +139,6 @@ def _frame(key: str, path: pathlib.Path) -> str:
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
-  """Returns the class of each anchor's video, by the class index."""
   with path.open(newline='', encoding='utf-8') as file:
     rows = csv.DictReader(file)
     if rows.fieldnames != ['ytid', 'time_ms', 'label']:

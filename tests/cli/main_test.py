@@ -75,6 +75,7 @@ def test_the_doctor_knows_every_extra_and_says_what_each_missing_thing_would_giv
   (['list', 'study'], "robustness list study: did you mean 'studies'"),
   (['doctor', 'me'], "robustness doctor takes no further words; got 'me'"),
   (['report'], 'robustness report takes one workdir; 0 words'),
+  (['compare', 'none/here', '--out=out'], 'none/here is no workdir'),
 )
 def test_a_wrong_word_is_answered_with_the_nearest(capsys, arguments, message):
   assert main(arguments) == 2

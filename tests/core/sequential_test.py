@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from robustness.core import sequential
 from robustness.core.sequential import SequentialRow, by_branch, located, map_rows
 
 COLUMNS = {'image': np.arange(24, dtype=np.float32).reshape(3, 2, 4), 'label': np.arange(3)}
@@ -40,11 +41,12 @@ def switched(branch, x):
 
 @pytest.mark.parametrize('tile', [1, 3, 4, 32])
 @pytest.mark.parametrize('size', [1, 9, 16])
-def test_every_row_has_its_own_result(size, tile):
+def test_every_row_has_its_own_result(size, tile, monkeypatch):
   """For sizes that tiles do not divide, for all rows of one branch and branches without rows."""
+  monkeypatch.setattr(sequential, 'TILE', tile)
   generator = np.random.default_rng(size)
   x = generator.normal(size=(size, 2)).astype(np.float32)
-  apply = jax.jit(lambda branch, x: by_branch(switched, 4, branch, x, tile=tile))
+  apply = jax.jit(lambda branch, x: by_branch(switched, 4, branch, x))
   for branch in (generator.integers(0, 4, size), np.full(size, 2), np.arange(size) % 2 * 3):
     expected = np.stack([BRANCHES[b](row) for b, row in zip(branch, x, strict=True)])
     np.testing.assert_array_equal(apply(jnp.int32(branch), x), expected)

@@ -16,7 +16,6 @@ import pytest
 from configs import video_pm_k
 from robustness import run, workdir
 from robustness.classifiers import ClassifierBuilder
-from robustness.cli import detection
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
 from tests.table_rows import estimate
@@ -315,19 +314,3 @@ def test_labels_outside_of_the_vocabulary(tmp_path, message_of, config_of, key, 
   message = message_of(config)
   assert f'frame {frame!r} has label 30, and imagenet_vid has 30 classes (0..29)' in message
   assert key in message
-
-
-@pytest.mark.parametrize('which', ['truth', 'detections'])
-def test_boxes(tmp_path, capsys, which):
-  write_sets(tmp_path)
-  good = {'image_id': 4, 'category_id': 1, 'bbox': [5, 5, 4, 4], 'score': 0.5}
-  truth, found = [{**good, 'image_id': FRAMES.index('clip1/5.png')}], [good]
-  (truth if which == 'truth' else found).append({**good, 'bbox': [5, 5, -3, 4]})
-  images = [{'id': k, 'file_name': f, 'width': 32, 'height': 32} for k, f in enumerate(FRAMES)]
-  for name, content in (('truth', {'images': images, 'annotations': truth}), ('found', found)):
-    (tmp_path / f'{name}.json').write_text(json.dumps(content))
-  flags = [f'--metadata={tmp_path}', f'--truth={tmp_path / "truth.json"}']
-  flags += [f'--detections={tmp_path / "found.json"}', f'--out={tmp_path / "scored"}']
-  assert detection.main(flags) == 2
-  error = capsys.readouterr().err
-  assert 'are inverted' in error and 'entry 1 of' in error and "'clip1/3.png'" in error

@@ -140,18 +140,19 @@ def test_stored_images_are_scored_by_corruption_as_made_ones(tmp_path, clean):
 
 
 def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path):
+  def scored(folder):
+    score = STUDY.prediction_scores({'predictions': str(folder), 'part': '', 'seed': 0})
+    return assemble(score(tmp_path).findings.estimates)
+
   right = np.random.default_rng(0).random((30, 5)) > 0.4
   found = []
   for is_stored in (True, False):
     folder = finished_runs.write_versions(tmp_path / str(is_stored), {'net': right}, is_stored)
-    scores = STUDY.prediction_scores({'predictions': str(folder), 'part': '', 'seed': 0})
-    found.append(assemble(scores.findings(scores.evaluations(tmp_path), tmp_path).estimates))
+    found.append(scored(folder))
   pd.testing.assert_frame_equal(*found)
   assert estimate(found[0], 'net', 'ece', corruption='fog').n == 30
   right = np.random.default_rng(0).random(40) > 0.4
-  folder = finished_runs.write(tmp_path / 'run', {'net': right.tolist()})
-  scores = STUDY.prediction_scores({'predictions': str(folder), 'part': '', 'seed': 0})
-  results = assemble(scores.findings(scores.evaluations(tmp_path), tmp_path).estimates)
+  results = scored(finished_runs.write(tmp_path / 'run', {'net': right.tolist()}))
   assert facets_of(results) == ['view', 'coverage', 'bin']
   row = estimate(results, 'net', 'ece', view='as stored')
   assert row.low <= row.value <= row.high and row.method == 'bootstrap'

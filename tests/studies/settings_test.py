@@ -96,7 +96,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'label_rule': 'frames'}, r'config\.study\.label_rule'),
     ({'merge': 'mix'}, r'config\.study\.merge'),
     ({'testbed': 'vid'}, r'config\.study\.testbed'),
-    ({'subsets': ('fsp',)}, r'config\.study\.subsets'),
   ],
   'systematic': [
     ({'environments': ('rotation',), 'angles': (30,)}, '30°'),

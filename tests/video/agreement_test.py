@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from robustness.video.agreement import cohen_kappa, fleiss_kappa, percent_agreement
-from tests.refusals import refused
 
 FLEISS = np.array(  # ratings of 10 subjects by 14 raters in 5 categories, a textbook's example
   [[0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1]]
@@ -100,11 +99,3 @@ def test_nothing_to_compare_and_kappas_of_one_category_are_nan():
       assert np.isnan([number.value, number.low, number.high]).all() and number.n == 0
   assert np.isnan(fleiss_kappa(np.zeros((9, 3), int)).value)
   assert np.isnan(cohen_kappa(*np.zeros((2, 9), int)).value)
-
-
-def test_bad_ratings_are_refused():
-  refused('whole numbers', fleiss_kappa, [[0.5, 1.0]])
-  refused('whole numbers', percent_agreement, [[-2, 1]])
-  refused('give .items, raters.', fleiss_kappa, [0, 1])
-  refused('one an item', fleiss_kappa, [[0, 1]], groups=[0, 1])
-  refused('confidence = 2', cohen_kappa, [0, 1], [0, 1], confidence=2)

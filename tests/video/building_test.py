@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import re
 
 import numpy as np
 import pytest
@@ -100,8 +99,7 @@ def test_the_command_writes_the_released_format_and_nothing_else(videos, tmp_pat
   assert of_videos == {('b', 4, 6), ('val/a', 8)}
   sets = metadata.read(out)
   assert len(sets.class_names) == 30 and sets.class_names[8] == 'dog'
-  assert main(command) == 2
-  assert 'holds neighbor sets already' in capsys.readouterr().err
+  refused('holds neighbor sets already', main, command)
 
 
 @pytest.mark.parametrize('name', ['l.csv', 'l.json'])
@@ -116,32 +114,27 @@ def test_an_own_vocabulary_with_or_without_a_byte_order_mark(videos, tmp_path, n
   assert sets.class_names == ('animal', 'vehicle') and sets.labels.tolist() == [[1]] * 3
 
 
-def test_an_unknown_class_names_the_nearest_three(videos, tmp_path, capsys):
+def test_an_unknown_class_names_the_nearest_three(videos, tmp_path):
   (tmp_path / 'l.csv').write_text('video,class\nb,giant pandda\n')
-  assert main(flags(videos, tmp_path / 'l.csv')) == 2
-  error = capsys.readouterr().err
-  assert "the class 'giant pandda'" in error and "did you mean 'giant_panda' or" in error
+  message = "the class 'giant pandda'.*did you mean 'giant_panda' or"
+  error = refused(message, main, flags(videos, tmp_path / 'l.csv'))
   assert len(error) < 300 + len(str(tmp_path)) and error.count("'") == 10
 
 
-def test_bad_labels_are_named(videos, tmp_path, capsys):
+def test_bad_labels_are_named(videos, tmp_path):
   for name, content, message in (
     ('l.csv', b'video,class\nb,caf\xe9\n', 'l.csv is no text in UTF-8'),
     ('l.json', b'{"val/a": "dgo"}', "class 'dgo', which is no class: did you mean 'dog'"),
     ('l.json', b'{"val/a": 30}', r'class 30, which is no class.*0\.\.29'),
     ('l.json', b'{"val/a": []}', "gives video 'val/a' no class"),
     ('l.json', b'{"val/b": "dog"}', "1 of 1 labelled videos.*first 'val/b': did you mean 'val/a'"),
-    ('l.json', b'["val/a"]', 'holds a list'),
-    ('l.json', b'{"val/a": ', 'truncated or no JSON'),
     ('l.json', b'{}', 'names no videos'),
     ('l.csv', b'val/a,dog\n', "begin with .* 'video,class"),
   ):
     (tmp_path / name).write_bytes(content)
-    assert main(flags(videos, tmp_path / name)) == 2
-    assert re.search(message, capsys.readouterr().err)
+    refused(message, main, flags(videos, tmp_path / name))
     assert not (tmp_path / 'out').exists()
-  assert main(flags(videos, tmp_path / 'none.json')) == 2
-  assert 'none.json is missing' in capsys.readouterr().err
+  refused('none.json is missing', main, flags(videos, tmp_path / 'none.json'))
 
 
 def test_bad_videos_are_named(tmp_path, videos):

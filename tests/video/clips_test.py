@@ -55,11 +55,11 @@ def test_the_frames_asked_for_come_out_with_their_types_and_a_damaged_one_is_nam
   clip, asked = VideoFile(tmp_path, path), [0, 11, 12, 29]
   assert (clip.name, clip.numbers()) == ('a/clip', list(range(30)))
   taken = clip.take(asked, frames)
-  assert [chosen.path for chosen in taken] == [f'a/clip/{n:06d}.png' for n in asked]
-  assert [number_of(frame(frames / chosen.path)) for chosen in taken] == asked
-  assert {chosen.fps for chosen in taken} == {24.0}
+  assert list(taken) == [f'a/clip/{n:06d}.png' for n in asked]
+  assert [number_of(frame(frames / path)) for path in taken] == asked
+  assert {known['fps'] for known in taken.values()} == {24.0}
   assert len(list(frames.rglob('*.png'))) == 4
-  kinds = [chosen.frame_type for chosen in clip.take(range(30), frames)]
+  kinds = [known['frame_type'] for known in clip.take(range(30), frames).values()]
   assert set(kinds[::8]) == {'i'}, 'a reference frame every 8'
   assert set(kinds) == ({'i', 'p'} if codec == 'mpeg4' else {'i', 'p', 'b'})
   with av.open(str(path)) as container:
@@ -95,7 +95,7 @@ def test_the_rate_of_frames_at_varying_times_is_their_mean(tmp_path, name):
   steps = np.random.default_rng(0).choice([40, 80, 120, 200], 59)
   times = np.concatenate([[0], np.cumsum(steps)])
   clip = VideoFile(tmp_path, encode(tmp_path / name, 60, 'libx264', times=times.tolist()))
-  rate = clip.take([0], tmp_path / 'frames')[0].fps
+  rate = clip.take([0], tmp_path / 'frames')['a/000000.png']['fps']
   assert rate == pytest.approx(59_000 / times[-1], rel=0.02) and 8 < rate < 12
 
 
@@ -105,6 +105,6 @@ def test_a_constant_rate_is_exact_where_times_are_rounded_and_stated_where_there
 ):
   for count in (2, 30):
     clip = VideoFile(tmp_path, encode(tmp_path / f'{count}.mkv', count, fps=fps))
-    assert clip.take([0], tmp_path / 'frames')[0].fps == fps
+    assert clip.take([0], tmp_path / 'frames')[f'{count}/000000.png']['fps'] == fps
   assert frame_rate([None, None], 25.0) == 25 and frame_rate([0.5], 25.0) == 25
   assert frame_rate([0.0, 0.5, 1.0], None) == 2 and frame_rate([0.0], None) is None

@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from robustness.video.average_precision import detection_pm_k
+from robustness.video.average_precision import Scoring, detection_pm_k
 from robustness.video.boxes import Boxes
 from robustness.video.detection_figures import FALSE, SIDE, TRUE, DrawnTask, gallery, pictures
 from robustness.video.metadata import from_mappings
@@ -25,7 +25,8 @@ def made() -> DrawnTask:
   truth = Boxes(np.array([0, 1, 2, 3, 4, 4, 5]), np.zeros(7, int), corners)
   zeros, corners = np.zeros(5, int), np.array([BOX] * 5, float)
   detections = Boxes(np.array([0, 1, 3, 4, 5]), zeros, corners, np.full(5, 0.9))
-  return DrawnTask(detection_pm_k(SETS, truth, detections, 10), truth, detections, {0: 'fox'})
+  scores = detection_pm_k(SETS, truth, detections, Scoring())
+  return DrawnTask(scores, truth, detections, {0: 'fox'})
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from scipy import special
 
 from configs import video_pm_k
-from robustness.core.errors import InputError
 from robustness.estimates.table import assemble, select, to_csv
 from robustness.evaluation.study import scores_of
 from robustness.models.label_space import get
@@ -211,8 +210,8 @@ def test_bad_input(tmp_path):
   unknown = {'predictions': 'x', 'prediction': 1}
   refused('unknown key config.prediction', VideoPmK().prediction_scores, unknown)
   for label in ('..', '.hidden', 'x' * 300):
-    with pytest.raises(InputError, match=r'config\.predictions names .*; a folder is named so'):
-      _ = Rescoring(f'{label}=scores.json').paths
+    own = Rescoring(f'{label}=scores.json')
+    refused('config.predictions names .*; a folder is named so', own.evaluations, tmp_path)
 
 
 @pytest.mark.parametrize('width', [30, 1000])

@@ -1,5 +1,6 @@
 """Votes, the rules by which they keep a pair, and who is shown what next."""
 
+import time
 from typing import Any
 
 import pytest
@@ -93,12 +94,11 @@ def test_everybody_is_shown_every_pair_and_nothing_twice_nor_more_often_than_the
   assert work(rounds, 'ann') == ALL_PAIRS and work(rounds, 'bob') == []
 
 
-def test_a_shown_pair_is_held_for_its_annotator_for_a_while():
-  now = [0.0]
-  rounds = ReviewRounds(SETS, ReviewPlan(annotators_per_pair=1), clock=lambda: now[0])
+def test_a_shown_pair_is_held_for_its_annotator_for_a_while(monkeypatch):
+  now, rounds = time.monotonic(), started(annotators_per_pair=1)
   assert rounds.next('ann') == rounds.next('ann') == (PAIR, 'individual')
   assert rounds.next('bob') == (Item('pair', 1), 'individual')
-  now[0] = HELD_SECONDS + 1
+  monkeypatch.setattr(time, 'monotonic', lambda: now + 2 * HELD_SECONDS)
   assert rounds.next('cid') == (PAIR, 'individual')
 
 

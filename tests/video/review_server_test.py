@@ -343,10 +343,5 @@ def test_the_page_asks_nobody_else(client):
 
 def test_it_is_bound_to_loopback_and_a_port_in_use_is_refused(server):
   assert server.server_address[0] == '127.0.0.1'
-  given = (server.rounds, server.log, server.frames)
-  for host, port, message in (
-    ('127.0.0.1', server.port, f'cannot serve on 127.0.0.1, port {server.port}'),
-    ('127.0.0.1', 70000, 'port 70000'),
-    ('no.such.host.invalid', 0, 'cannot serve on no.such.host.invalid'),
-  ):
-    refused(message, ReviewServer, *given, host, port)
+  given = (server.rounds, server.log, server.frames, '127.0.0.1', server.port)
+  refused(f'cannot serve on 127.0.0.1, port {server.port}', ReviewServer, *given)
