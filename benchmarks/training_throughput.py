@@ -118,11 +118,12 @@ def tf_rows(rows: ArrayRows) -> Any:
   try:
     from input_pipeline.images import array_images
     from input_pipeline.rows import TfRows
+    from input_pipeline.selection import select
     from input_pipeline.settings import DataSettings
   except ImportError:
     return None
   source = array_images(rows.images, rows.labels, rows.class_names, 'noise', rows.description)
-  return TfRows(source, DataSettings())
+  return TfRows(select(source, DataSettings()))
 
 
 def read(rows: Any, batch: int, steps: int) -> None:

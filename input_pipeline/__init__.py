@@ -35,14 +35,15 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
   with _refusals(purpose):
     images = open_images(settings)
     ''.join(images.class_names).encode()
+    selection = select(images, settings, seed, preparation)
+  arrays = selection.array_rows()
+  if arrays is not None:
+    return arrays
   if images.arrays is not None:
     purpose = 'resizing or cropping images (config.data.resize, crop, random_crop_area)'
-    arrays = select(images, settings, seed, preparation).array_rows()
-    if arrays is not None:
-      return arrays
   with _refusals(purpose):
     from input_pipeline.rows import TfRows
-  return TfRows(images, settings, seed, preparation)
+  return TfRows(selection)
 
 
 @contextlib.contextmanager

@@ -66,10 +66,10 @@ class Segment:
   flags: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-def read_class_names(path: Path) -> dict[str, str]:
+def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
   """Returns {identifier: class of SI-Score} of a table without header: identifier, English name.
 
-  Classes that SI-Score does not know are left out.
+  Classes that SI-Score does not know are left out, and those that are not in `only`, if there are.
   """
   with _opened(path) as file:
     lines = [line for line in csv.reader(file) if len(line) == 2]
@@ -79,15 +79,10 @@ def read_class_names(path: Path) -> dict[str, str]:
       f'{path}: none of its {len(lines)} lines names a class of SI-Score; expected '
       "lines such as '/m/01fb_0,Bagel' (class-descriptions-boxable.csv)."
     )
-  return known
-
-
-def choose_classes(names: Mapping[str, str], only: Collection[str]) -> dict[str, str]:
-  """Returns the entries of `read_class_names` whose class is in `only`; all if that is empty."""
   for name in only:
-    if name not in names.values():
-      raise InputError(f'no class {name!r}: {nearest(name, names.values())}.')
-  return {label: name for label, name in names.items() if not only or name in only}
+    if name not in known.values():
+      raise InputError(f'no class {name!r}: {nearest(name, known.values())}.')
+  return {label: name for label, name in known.items() if not only or name in only}
 
 
 def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list[Segment]:

@@ -28,12 +28,18 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   if settings.pillow_resizes:
     return read_and_resized(image, np.asarray, settings)
   if settings.resize:
-    shape = tf.shape(image)[:2]
-    target = shape * settings.resize // tf.reduce_min(shape)
-    if settings.crop:
-      return _resized_window(image, target, settings)
-    resized = tf.image.resize(image, target, method=settings.interpolation, antialias=True)
-    return tf.clip_by_value(resized, 0.0, 1.0)
+    sides = tf.shape(image)[:2]
+    target = sides * settings.resize // tf.reduce_min(sides)
+    size = tf.constant([settings.crop] * 2) if settings.crop else target
+    window = tf.raw_ops.ScaleAndTranslate(  # what lies outside is not computed
+      images=image[None],
+      size=size,
+      scale=tf.cast(target, tf.float32) / tf.cast(sides, tf.float32),
+      translation=-tf.cast((target - size) // 2, tf.float32),
+      kernel_type=KERNELS[settings.interpolation],
+      antialias=True,
+    )[0]
+    return tf.clip_by_value(window, 0.0, 1.0)
   if settings.crop:
     offset = (tf.shape(image)[:2] - settings.crop) // 2
     image = image[offset[0] : offset[0] + settings.crop, offset[1] : offset[1] + settings.crop]
@@ -74,21 +80,6 @@ def _by_pillow(
   height, width = (int(side) for side in size)
   resized = picture.resize((width, height), FILTERS[settings.interpolation], box)
   return np.asarray(resized).reshape(height, width, -1)
-
-
-def _resized_window(image: tf.Tensor, target: tf.Tensor, settings: DataSettings) -> tf.Tensor:
-  """Returns the central window of the resized image, the rest of which is not computed."""
-  offset = (target - settings.crop) // 2
-  scale = tf.cast(target, tf.float32) / tf.cast(tf.shape(image)[:2], tf.float32)
-  window = tf.raw_ops.ScaleAndTranslate(
-    images=image[None],
-    size=[settings.crop, settings.crop],
-    scale=scale,
-    translation=-tf.cast(offset, tf.float32),
-    kernel_type=KERNELS[settings.interpolation],
-    antialias=True,
-  )[0]
-  return tf.clip_by_value(window, 0.0, 1.0)
 
 
 def random_resized_crop(

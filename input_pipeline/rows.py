@@ -17,9 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline import geometry
-from input_pipeline.images import Images, IndexedStore, MemoryStore, StreamedStore
-from input_pipeline.selection import delivered_size, equal_size, select
-from input_pipeline.settings import DataSettings, Preparation
+from input_pipeline.images import IndexedStore, MemoryStore, StreamedStore
+from input_pipeline.selection import Selection, delivered_size
 from robustness.core.errors import InputError
 from robustness.core.host import usable_cores
 from robustness.core.rows import MOST_KEPT, ArrayRows, Batch, as_float32, chosen_blocks, pad_batch
@@ -39,18 +38,10 @@ class TfRows:
   `indices`, int64 [num_examples], ascending, are the examples of the stored images that are read.
   """
 
-  def __init__(
-    self,
-    images: Images,
-    settings: DataSettings,
-    seed: int = 0,
-    preparation: Preparation | None = None,
-  ):
-    """Chooses the subset and checks the images' sizes as far as that needs no decoding."""
-    selection = select(images, settings, seed, preparation)
-    self._images, self._settings = images, selection.settings
-    self._facts = selection.facts
-    self.indices = selection.indices
+  def __init__(self, selection: Selection):
+    """Takes what `input_pipeline.selection.select` has chosen."""
+    self._images, self._settings = selection.images, selection.settings
+    self._facts, self.indices = selection.facts, selection.indices
     self.image_shape = selection.image_shape
     self._most_kept = 0
     self._arrays: ArrayRows | None = None
@@ -283,11 +274,12 @@ class TfRows:
 
     def image(index: int) -> np.ndarray:
       try:
-        made = geometry.resized_by_pillow(read(store.stored[index]), self._settings)
+        levels = read(store.stored[index])
       except InputError as error:
         raise InputError(f'{self._images.where(index)} cannot be decoded: {error}') from error
-      equal_size(self._images, index, made.shape[:2], self.image_shape[:2])
-      return made
+      size = levels.shape[0], levels.shape[1]
+      delivered_size(self._images, self._settings, index, size, self.image_shape[:2])
+      return geometry.resized_by_pillow(levels, self._settings)
 
     waiting: collections.deque[Future[np.ndarray]] = collections.deque()
     with ThreadPoolExecutor(threads) as pool:

@@ -16,6 +16,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import ArrayRows, random_order
 from robustness.core.settings import require
+from robustness.core.typing import Facts
 
 ROBUSTBENCH = 'robustbench'
 _LIST = 'imagenet_test_image_ids.txt'
@@ -109,44 +110,16 @@ class Selection:
   Attributes:
     images: all of them.
     settings: with the resize and crop that apply.
-    seed: that the subset was chosen by.
     indices: int64 [n], ascending: the examples that are read.
-    prepared_for: the weights whose resize and crop apply, if the settings had none.
     image_shape: of every image as delivered.
+    facts: where the rows come from, in plain values.
   """
 
   images: Images
   settings: DataSettings
-  seed: int
   indices: np.ndarray
-  prepared_for: str
   image_shape: tuple[int, int, int]
-
-  @property
-  def facts(self) -> dict[str, object]:
-    """Where the rows come from, in plain values."""
-    settings, images = self.settings, self.images
-    facts = dict(images.description)
-    if settings.num_images:
-      is_first = settings.subset == FIRST
-      facts.update({'subset': FIRST} if is_first else {'subset_seed': self.seed})
-    if settings.listed:
-      facts['listed'] = settings.listed
-    if self.prepared_for:
-      facts['prepared_for'] = self.prepared_for
-      if images.cropped:
-        facts['crop_margin'] = 'none: the images were cropped before they were stored'
-    return {
-      **facts,
-      'num_examples': len(self.indices),
-      'available_examples': images.num_examples,
-      'num_classes': len(images.class_names),
-      'image_shape': list(self.image_shape),
-      'resize': settings.resize,
-      'crop': settings.crop,
-      'interpolation': settings.interpolation if settings.resize else '',
-      **({'resized_by': 'pillow'} if settings.pillow_resizes else {}),
-    }
+  facts: Facts
 
   def array_rows(self) -> ArrayRows | None:
     """Returns the rows of arrays that are delivered as they lie there; None of other images.
@@ -178,15 +151,30 @@ def select(
   require(seed >= 0, 'config.seed', seed, 'at least 0')
   if not images.num_examples:
     raise InputError(f'{images.title} holds no images.')
-  indices = _chosen(images, settings, seed)
-  prepared_for = ''
+  indices, facts = _chosen(images, settings, seed), dict(images.description)
+  if settings.num_images:
+    facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
+  if settings.listed:
+    facts['listed'] = settings.listed
   if preparation and not (settings.resize or settings.crop or images.as_stored):
     wanted = (preparation.side, preparation.side)
     if not len(indices) or any(size != wanted for size in _sizes(images, indices)):
       settings = preparation.applied(settings, images.cropped)
-      prepared_for = preparation.name
+      facts['prepared_for'] = preparation.name
+      if images.cropped:
+        facts['crop_margin'] = 'none: the images were cropped before they were stored'
   shape = (*_common_size(images, settings, indices), images.channels)
-  return Selection(images, settings, seed, indices, prepared_for, shape)
+  facts |= {
+    'num_examples': len(indices),
+    'available_examples': images.num_examples,
+    'num_classes': len(images.class_names),
+    'image_shape': list(shape),
+    'resize': settings.resize,
+    'crop': settings.crop,
+    'interpolation': settings.interpolation if settings.resize else '',
+    **({'resized_by': 'pillow'} if settings.pillow_resizes else {}),
+  }
+  return Selection(images, settings, indices, shape, facts)
 
 
 def output_size(size: Size, settings: DataSettings) -> Size | None:
@@ -209,18 +197,13 @@ def delivered_size(
       f'{images.where(index)} is {size[0]}x{size[1]} pixels, smaller than config.data.crop = '
       f'{settings.crop}: set config.data.resize to at least the crop.'
     )
-  return equal_size(images, index, result, expected or result)
-
-
-def equal_size(images: Images, index: int, size: Size, expected: Size) -> Size:
-  """Returns the size at which an example comes out."""
-  if size != expected:
+  if expected and result != expected:
     raise InputError(
-      f'{images.where(index)} comes out as {size[0]}x{size[1]} pixels, where '
+      f'{images.where(index)} comes out as {result[0]}x{result[1]} pixels, where '
       f'others come out as {expected[0]}x{expected[1]}: bring all images to one size, '
       'for example with --config.data.resize=256 --config.data.crop=224.'
     )
-  return size
+  return result
 
 
 def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:

@@ -91,8 +91,6 @@ class DataSettings:
     class_group_seed: draws them.
     foregrounds: for 'scenes', the folder of class folders of cutouts with alpha.
     backgrounds: for 'scenes', the folder of backgrounds.
-    backgrounds_per_object: how many each cutout is put on.
-    pair_seed: draws them.
     canvas: side of the scenes, pixels; 0 takes what the study was published with.
   """
 
@@ -119,8 +117,6 @@ class DataSettings:
   class_group_seed: int = 0
   foregrounds: str = ''
   backgrounds: str = ''
-  backgrounds_per_object: int = 2
-  pair_seed: int = 0
   canvas: int = 0
 
   @property
@@ -144,7 +140,7 @@ class DataSettings:
     choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
     choice('config.data.resized_by', self.resized_by, RESIZED_BY)
     choice('config.data.subset', self.subset, (RANDOM, FIRST))
-    whole = ('num_images', 'resize', 'crop', 'pair_seed', 'canvas', 'random_class_groups')
+    whole = ('num_images', 'resize', 'crop', 'canvas', 'random_class_groups')
     named = self.class_groups and self.random_class_groups
     for key, fits, valid in (
       *(

@@ -12,8 +12,7 @@ import hashlib
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -21,9 +20,10 @@ import tensorflow_datasets as tfds
 from absl import logging
 
 from input_pipeline.corruption_parts import Part, part_of_config
-from input_pipeline.images import MemoryStore, Size, StreamedStore
+from input_pipeline.images import Images, MemoryStore, StreamedStore
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.typing import Facts
 
 SHUFFLE_BUFFER = 8192
 BUILDERS = 'input_pipeline.builders'
@@ -111,14 +111,6 @@ def check_features(
   return image, tuple(label.names)
 
 
-class ImageFields(TypedDict):
-  """The fields of `Images` that follow from the feature `image`."""
-
-  channels: int
-  decode: Callable[[tf.Tensor], tf.Tensor]
-  sizes: Callable[[Sequence[int]], Iterable[Size] | None]
-
-
 @dataclasses.dataclass(frozen=True)
 class Split:
   """A split, or a slice, of a prepared data set, read from its files; nothing is decoded.
@@ -149,17 +141,6 @@ class Split:
         f'{", ".join(f"{s} ({splits[s].num_examples})" for s in valid)}.'
       )
     return number
-
-  @property
-  def image_fields(self) -> ImageFields:
-    """What `Images` are told of the pixels: 1 or 3 channels, an alpha channel is dropped."""
-    image = self.builder.info.features['image']
-    (height, width), channels = image.shape[:2], 1 if image.shape[-1] == 1 else 3
-    return {
-      'channels': channels,
-      'decode': lambda stored: image.decode_example(stored)[..., :channels],
-      'sizes': lambda indices: [(height, width)] * len(indices) if height and width else None,
-    }
 
   def in_memory(self) -> MemoryStore:
     """Reads the whole split, still encoded."""
@@ -277,6 +258,23 @@ class SplitsStore(StreamedStore):
       )
 
     return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)
+
+  def images(self, class_names: Sequence[str], title: str, description: Facts) -> Images:
+    """Returns the images, in grey or colour; an alpha channel is dropped. For the arguments see
+    `Images`."""
+    image = self.splits[0].builder.info.features['image']
+    (height, width), channels = image.shape[:2], 1 if image.shape[-1] == 1 else 3
+    return Images(
+      title=title,
+      description=description,
+      num_examples=int(self._first[-1]),
+      class_names=tuple(class_names),
+      channels=channels,
+      store=self,
+      where=self.where,
+      decode=lambda stored: image.decode_example(stored)[..., :channels],
+      sizes=lambda indices: [(height, width)] * len(indices) if height and width else None,
+    )
 
   def where(self, index: int) -> str:
     """Names one example for messages, by its place in the files of its split."""

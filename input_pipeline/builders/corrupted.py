@@ -22,20 +22,26 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow_datasets as tfds
 
-from input_pipeline.builders.made_of import Feature, MadeOfBase, open_base
-from input_pipeline.tfds_sets import check_features, prepared_builder
+from input_pipeline.builders.made_of import (
+  BLOCK,
+  SETTINGS,
+  BaseConfig,
+  Feature,
+  MadeOfBase,
+  compiled,
+  open_base,
+)
+from input_pipeline.tfds_sets import prepared_builder
 from robustness import corruptions
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import num_blocks
-from robustness.core.sequential import map_entries
 from robustness.core.settings import choice, require
 from robustness.corruptions import textures
 from robustness.corruptions.catalog import TABLES, checked_table, table_for
 from robustness.corruptions.names import CLEAN, NAMES, NUMBERS, SEVERITIES, STREAM, view_id
 from robustness.corruptions.pixels import QUANTIZE
 
-BLOCK = 256  # images that are corrupted at once, and that a Beam worker takes
 DESCRIPTION = """\
 A data set under one of the 19 common corruptions (Hendrycks and Dietterich 2019) at a severity of
 1..5, to measure how much of a classifier's accuracy is left. An example is an image of the base's
@@ -44,13 +50,6 @@ config's name is <base>_<corruption>_<severity>, or <base>_clean for the images 
 metadata say what fixes the images: base, corruption, severity, table of constants, quantisation,
 frost and seed.
 """
-CITATION = """\
-@inproceedings{hendrycks2019benchmarking,
-  title={Benchmarking Neural Network Robustness to Common Corruptions and Perturbations},
-  author={Hendrycks, Dan and Dietterich, Thomas},
-  booktitle={International Conference on Learning Representations},
-  year={2019}
-}"""
 Example = tuple[int, dict[str, np.ndarray | int]]
 CLEAN_NAME = 'clean'
 LISTED_BASES = ('cifar10', 'imagenet2012')
@@ -61,42 +60,35 @@ PREPARATION: dict[str, Any] = {
 
 
 @dataclasses.dataclass(eq=False)
-class CorruptedConfig(tfds.core.BuilderConfig):
+class CorruptedConfig(BaseConfig):
   """What is corrupted, and how.
 
   Attributes:
     name: of the config; '' makes <base>_<corruption>_<severity> where nothing else was chosen.
     base: TFDS name of the data set, with `image` and `label`.
+    base_dir: where TFDS keeps the base; '' where this data set goes.
+    seed: of the random stream.
+    resize, crop, interpolation: before the corruption; see `DataSettings`.
     corruption: one of `robustness.corruptions.names.NAMES`, or 'clean'.
     severity: 1..5; 0 of clean images.
     splits: of the base, slices allowed ('test[:1000]'), each stored under the split's plain name;
       () takes 'test', or 'validation' where there is no test split with labels.
-    base_dir: where TFDS keeps the base; '' where this data set goes.
     constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
     quantize: 'floor', as the released sets were made, or 'round', as TFDS makes them.
     photographs: '' draws procedural frost; see `textures.load_photographs`.
-    seed: of the random stream.
-    resize, crop, interpolation: before the corruption; see `DataSettings`.
     beam: prepare with Apache Beam, a block of images at a time.
   """
 
-  name: str = ''
-  description: str | None = None
-  base: str = ''
   corruption: str = ''
   severity: int = 0
   splits: tuple[str, ...] = ()
-  base_dir: str = ''
   constants: int = 0
   quantize: str = 'floor'
   photographs: str = ''
-  seed: int = 0
-  resize: int = 0
-  crop: int = 0
-  interpolation: str = 'bicubic'
   beam: bool = False
 
   def __post_init__(self) -> None:
+    super().__post_init__()
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
     choice('quantize', self.quantize, QUANTIZE)
     severities = (0,) if self.is_clean else SEVERITIES
@@ -105,7 +97,6 @@ class CorruptedConfig(tfds.core.BuilderConfig):
       ('constants', self.constants, (0, *TABLES)),
     ):
       require(value in valid, key, value, f'one of {", ".join(map(str, valid))}')
-    require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
     plain = [split.partition('[')[0] for split in self.splits]
     require(
       len(set(plain)) == len(plain) and all(re.fullmatch(r'\w+', name) for name in plain),
@@ -135,29 +126,6 @@ class CorruptedConfig(tfds.core.BuilderConfig):
   def is_clean(self) -> bool:
     """Whether images stay as they are."""
     return self.corruption == CLEAN_NAME
-
-  def metadata(self, base: str, image_shape: tuple[int, ...]) -> dict[str, object]:
-    """Returns what `info.metadata` holds: everything that fixes the images.
-
-    Args:
-      base: full name of the base data set, with its version.
-      image_shape: of the stored images.
-    """
-    frost = (self.photographs or 'procedural') if self.corruption == 'frost' else ''
-    return {
-      'base': base,
-      'corruption': self.corruption,
-      'corruption_number': CLEAN if self.is_clean else NUMBERS[self.corruption],
-      'severity': self.severity,
-      'constants': table_for(image_shape[0], image_shape[1], self.constants or None).side,
-      'quantize': self.quantize,
-      'frost': frost,
-      'seed': self.seed,
-      'splits': list(self.splits),
-      'resize': self.resize,
-      'crop': self.crop,
-      'interpolation': self.interpolation if self.resize else '',
-    }
 
 
 def parse_name(name: str) -> CorruptedConfig:
@@ -206,35 +174,37 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     for base in LISTED_BASES
     for name in (CLEAN_NAME, *(f'{name}_{s}' for name in NAMES for s in SEVERITIES))
   ]
-  DESCRIPTION, CITATION = DESCRIPTION, CITATION
+  DESCRIPTION, PAPER = DESCRIPTION, 'hendrycks2019benchmarking'
   HOMEPAGE = 'https://arxiv.org/abs/1903.12261'
   IN_ORDER = True
   PATHS = ('base_dir', 'photographs', 'beam')
 
   def features(self) -> dict[str, Feature]:
-    """See `MadeOf`; the shape of images is None where the images tell."""
-    image, names = check_features(self.base)
-    config, channels = self.builder_config, 1 if image.shape[-1] == 1 else 3
-    size = (config.crop or None,) * 2 if config.crop or config.resize else image.shape[:2]
-    return {
-      'image': tfds.features.Image(shape=(*size, channels), dtype=np.uint8, encoding_format='png'),
-      'label': tfds.features.ClassLabel(names=list(names)),
-      'example_id': tfds.features.Scalar(dtype=np.int64),
-    }
+    """See `MadeOf`."""
+    return {**self.base_features(), 'example_id': tfds.features.Scalar(dtype=np.int64)}
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
     """Opens the base splits, downloaded if need be, and notes how they are corrupted."""
     del dl_manager
-    config = self.builder_config
+    config, is_frost = self.builder_config, self.builder_config.corruption == 'frost'
     base = prepared_builder(config.base, self.base_dir)
+    self.note_inputs()
     generators = {}
     for split in config.splits or (default_split(base),):
       rows = open_base(config, self.base_dir, split)
-      self.info.metadata.update(config.metadata(base.info.full_name, rows.image_shape))
+      self.info.metadata.update(
+        {
+          **self.info.metadata[SETTINGS],
+          'base': base.info.full_name,
+          'corruption_number': CLEAN if config.is_clean else NUMBERS[config.corruption],
+          'constants': table_for(*rows.image_shape[:2], config.constants or None).side,
+          'frost': (config.photographs or 'procedural') if is_frost else '',
+          'interpolation': config.interpolation if config.resize else '',
+        }
+      )
       blocks = range(num_blocks(rows.num_examples, BLOCK))
       examples = functools.partial(block_examples, config, self.base_dir, split)
       generators[split.partition('[')[0]] = self._generate_examples(blocks, examples)
-    self.note_inputs()
     return generators
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
@@ -273,18 +243,13 @@ def corruptor(
   options = {}
   if config.corruption == 'frost' and config.photographs:
     options = {'frost': {'photographs': textures.load_photographs(config.photographs)}}
-  show = functools.partial(
+  apply = functools.partial(
     corruptions.apply, names=names, quantize=config.quantize, side=table.side, options=options
   )
 
-  @jax.jit
-  def corrupt(
-    images: jax.Array, ids: jax.Array, index: jax.Array, severity: jax.Array
+  def show(
+    image: jax.Array, example_id: jax.Array, index: jax.Array, severity: jax.Array
   ) -> jax.Array:
-    keys = jax.vmap(lambda i: random_keys.for_example(root, i, number))(ids)
-    made = map_entries(lambda key, image: show(key, image, index, severity), keys, images)
-    return jnp.round(made * 255).astype(jnp.uint8)
+    return apply(random_keys.for_example(root, example_id, number), image, index, severity)
 
-  return lambda images, ids: np.asarray(
-    corrupt(images, ids, jnp.int32(0), jnp.int32(config.severity))
-  )
+  return functools.partial(compiled(show), index=np.int32(0), severity=np.int32(config.severity))

@@ -12,25 +12,31 @@ A test image is what the study `systematic` shows for the same example and seed,
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import tensorflow_datasets as tfds
+from numpy.typing import ArrayLike
 
-from input_pipeline.builders.made_of import Feature, MadeOfBase, open_base
+from input_pipeline.builders.made_of import (
+  BLOCK,
+  BaseConfig,
+  Feature,
+  MadeOfBase,
+  compiled,
+  open_base,
+)
 from input_pipeline.settings import DataSettings
-from input_pipeline.tfds_sets import check_features, prepared_builder
+from input_pipeline.tfds_sets import prepared_builder
 from robustness.core import random_keys
 from robustness.core.errors import InputError
-from robustness.core.rows import Batch, Rows
-from robustness.core.sequential import map_entries
+from robustness.core.rows import Rows
 from robustness.environments import transforms
 from robustness.environments.class_groups import ClassGroups, from_settings
 
-BLOCK = 256  # images that are transformed at once
 TRAIN, TEST = 'train', 'test'
 STREAM, TRAIN_STREAM = 'systematic', 'held_out_environments/train'
 DESCRIPTION = """\
@@ -41,63 +47,48 @@ environment in training, 0 for those left over), `seen` (whether the cell is one
 `level` (severity, or degrees of a rotation; 0 of clean images) and `source_id`, its position in the
 split of the base.
 """
-CITATION = """\
-@misc{omran2022towards,
-  title={Towards Systematic Robustness for Scalable Visual Recognition},
-  author={Omran, Mohamed and Schiele, Bernt},
-  year={2022}
-}"""
 INSTANCES: dict[str, tuple[str, ...]] = {
   'corruptions': ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow'),
   'rotation': ('rotation',),
 }
-Variant = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Which rows of a batch are shown, in which environments, at which levels."""
+NOWHERE = -1
+Place = tuple[ArrayLike, ArrayLike]
+"""The environments, or `NOWHERE`, and the levels that rows of a batch are shown in."""
 Example = tuple[str, dict[str, np.ndarray | int | bool]]
 
 
 @dataclasses.dataclass(eq=False)
-class HeldOutConfig(tfds.core.BuilderConfig):
+class HeldOutConfig(BaseConfig):
   """Which environments of which data set, and who sees them.
 
   Attributes:
     name: of the config; it is what the data are loaded by.
     base: TFDS name of the data set, with `image` and `label`.
+    base_dir: where TFDS keeps the base; '' where this data set goes.
+    seed: of the draws.
+    resize, crop, interpolation: before the transform; see `DataSettings`.
     environments: T_1, ..., T_M: corruptions or 'rotation'.
-    class_groups: names of the classes of C_1, ..., C_M; () draws `random_class_groups`.
-    random_class_groups: how many groups are drawn; 0 takes one for each environment.
+    class_groups: names of the classes of C_1, ..., C_M; () draws a group for each environment.
     classes_per_group, class_group_seed: see `DataSettings`.
     severities: of corruptions; training draws one for each image.
     angles: degrees of training's rotations, one drawn for each image; tests have 90, 180 and 270.
     train_split, test_split: of the base, slices allowed.
-    base_dir: where TFDS keeps the base; '' where this data set goes.
-    seed: of the draws.
-    resize, crop, interpolation: before the transform; see `DataSettings`.
   """
 
-  name: str = ''
   description: str | None = 'Class × environment cells, some of them held out'
-  base: str = ''
   environments: tuple[str, ...] = INSTANCES['corruptions']
   class_groups: tuple[tuple[str, ...], ...] = ()
-  random_class_groups: int = 0
   classes_per_group: int = 0
   class_group_seed: int = 0
   severities: tuple[int, ...] = (1, 2, 3, 4, 5)
   angles: tuple[int, ...] = tuple(range(30, 360, 30))
   train_split: str = TRAIN
   test_split: str = TEST
-  base_dir: str = ''
-  seed: int = 0
-  resize: int = 0
-  crop: int = 0
-  interpolation: str = 'bicubic'
 
   def __post_init__(self) -> None:
+    super().__post_init__()
     transforms.check_names('environments', self.environments)
     transforms.check_levels('config', self.severities, self.angles)
-    if not self.base:
-      raise InputError("base is ''; give a TFDS name, for example 'cifar10'.")
 
   @property
   def names(self) -> list[str]:
@@ -106,17 +97,17 @@ class HeldOutConfig(tfds.core.BuilderConfig):
 
   def groups(self, class_names: tuple[str, ...]) -> ClassGroups:
     """Returns the class groups, one for each environment."""
-    drawn = self.random_class_groups or (0 if self.class_groups else len(self.environments))
+    count = len(self.environments)
     settings = DataSettings(
       class_groups=self.class_groups,
-      random_class_groups=drawn,
+      random_class_groups=0 if self.class_groups else count,
       classes_per_group=self.classes_per_group,
       class_group_seed=self.class_group_seed,
     )
     groups = from_settings(settings, class_names)
     if len(groups) != len(self.environments):
       raise InputError(
-        f'there are {len(groups)} class groups for {len(self.environments)} environments '
+        f'there are {len(groups)} class groups for {count} environments '
         f'({", ".join(self.environments)}); give one group for each.'
       )
     return groups
@@ -139,19 +130,14 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   CONFIG = HeldOutConfig
   PARSE_NAME = staticmethod(parse_name)
   BUILDER_CONFIGS: ClassVar[list[HeldOutConfig]] = [parse_name(f'cifar10_{i}') for i in INSTANCES]
-  DESCRIPTION, CITATION = DESCRIPTION, CITATION
+  DESCRIPTION, PAPER = DESCRIPTION, 'omran2022towards'
 
   def features(self) -> dict[str, Feature]:
     """See `MadeOf`."""
-    config = self.builder_config
-    image, names = check_features(self.base)
-    side = config.crop or None
-    shape = (side, side, image.shape[-1]) if side or config.resize else image.shape
     scalars = {'class_group': np.int32, 'seen': np.bool_, 'level': np.int32, 'source_id': np.int64}
     return {
-      'image': tfds.features.Image(shape=shape, dtype=np.uint8, encoding_format='png'),
-      'label': tfds.features.ClassLabel(names=list(names)),
-      'environment': tfds.features.ClassLabel(names=config.names),
+      **self.base_features(),
+      'environment': tfds.features.ClassLabel(names=self.builder_config.names),
       **{name: tfds.features.Scalar(dtype=dtype) for name, dtype in scalars.items()},
     }
 
@@ -181,13 +167,14 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
     """Yields every image clean, and once more in the environment of its class group, if any."""
 
-    def variants(batch: Batch, group: np.ndarray) -> Iterator[Variant]:
-      drawn = map(self._training_level, batch['example_id'].tolist(), group.tolist())
-      level = np.fromiter(drawn, np.int32, len(group))
-      yield np.ones(len(group), bool), np.zeros_like(group), np.zeros_like(level)
-      yield group > 0, group, np.where(group > 0, level, 0)
+    def places(ids: np.ndarray, group: np.ndarray) -> Iterator[Place]:
+      yield 0, 0
+      levels = [
+        self._training_level(*row) for row in zip(ids.tolist(), group.tolist(), strict=True)
+      ]
+      yield np.where(group > 0, group, NOWHERE), levels
 
-    return self._shown(rows, groups, TRAIN_STREAM, variants)
+    return self._shown(rows, groups, TRAIN_STREAM, places)
 
   def _training_level(self, example: int, group: int) -> int:
     """Returns a severity or angle, drawn uniformly by (seed, example id) alone."""
@@ -197,34 +184,29 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 
   def _test(self, rows: Rows, groups: ClassGroups, environment: int) -> Iterator[Example]:
     """Yields rows of one class group in one environment, at every level."""
-    config = self.builder_config
-    shown = transforms.get(config.names[environment])
-    every = shown.levels(config.severities, transforms.RIGHT_ANGLES) if environment else (0,)
-
-    def variants(batch: Batch, group: np.ndarray) -> Iterator[Variant]:
-      for level in every:
-        yield (
-          np.ones(len(group), bool),
-          np.full_like(group, environment),
-          np.full_like(group, level),
-        )
-
-    return self._shown(rows, groups, STREAM, variants)
+    shown = transforms.get(self.builder_config.names[environment])
+    levels = shown.levels(self.builder_config.severities, transforms.RIGHT_ANGLES)
+    places: list[Place] = [(environment, level) for level in (levels if environment else (0,))]
+    return self._shown(rows, groups, STREAM, lambda ids, group: places)
 
   def _shown(
     self,
     rows: Rows,
     groups: ClassGroups,
     stream: str,
-    variants: Callable[[Batch, np.ndarray], Iterator[Variant]],
+    places: Callable[[np.ndarray, np.ndarray], Iterable[Place]],
   ) -> Iterator[Example]:
+    """Yields rows in the places that `places(example ids [B], class groups [B])` has for them."""
     show = shower(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(BLOCK):
-      group = groups.of_label[batch['label']]
-      for own, environment, level in variants(batch, group):
-        images = show(batch['image'], batch['example_id'], environment, level)
-        for index in np.flatnonzero(own & batch['mask']):
-          source, number = int(batch['example_id'][index]), int(environment[index])
+      ids, group = batch['example_id'], groups.of_label[batch['label']]
+      for place in places(ids, group):
+        environment, level = (
+          np.broadcast_to(np.asarray(own, np.int32), ids.shape) for own in place
+        )
+        images = show(batch['image'], ids, environment, level)
+        for index in np.flatnonzero((environment != NOWHERE) & batch['mask']):
+          source, number = int(ids[index]), int(environment[index])
           yield (
             f'{source:09d}_{number}_{int(level[index]):03d}',
             {
@@ -251,17 +233,10 @@ def shower(
   root = random_keys.stream(seed, stream)
   ids = jnp.array([0, *(transforms.get(name).view_base for name in environments)])
 
-  def shown(
-    example_id: jax.Array, image: jax.Array, environment: jax.Array, level: jax.Array
+  def show(
+    image: jax.Array, example_id: jax.Array, environment: jax.Array, level: jax.Array
   ) -> jax.Array:
     key = random_keys.for_example(root, example_id, ids[environment] + level)
     return transforms.transform(key, image, environment, level, environments)
 
-  @jax.jit
-  def show(
-    images: jax.Array, example_ids: jax.Array, environments: jax.Array, levels: jax.Array
-  ) -> jax.Array:
-    made = map_entries(shown, example_ids, images, environments, levels)
-    return jnp.round(made * 255).astype(jnp.uint8)
-
-  return lambda *arrays: np.asarray(show(*arrays))
+  return compiled(show)

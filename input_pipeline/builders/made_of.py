@@ -8,24 +8,30 @@ import abc
 import dataclasses
 import functools
 import hashlib
+import importlib.resources
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import tensorflow_datasets as tfds
 from absl import logging
 
 import input_pipeline
 from input_pipeline.settings import DataSettings
-from input_pipeline.tfds_sets import find_builder
+from input_pipeline.tfds_sets import check_features, find_builder
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
-from robustness.core.settings import differing_keys
+from robustness.core.sequential import map_entries
+from robustness.core.settings import differing_keys, require
 from robustness.core.typing import Facts
 
 SETTINGS, INPUTS = 'settings', 'inputs_sha256'
 ENDS = 4096
+BLOCK = 256  # images that are made at once
 Feature: TypeAlias = tfds.features.FeatureConnector | Mapping[str, tfds.features.FeatureConnector]
 _OF_TFDS = ('name', 'description', 'version', 'release_notes', 'supported_versions', 'tags')
 
@@ -58,6 +64,8 @@ class MadeOf(abc.ABC):
   Attributes:
     CONFIG: the class of the config.
     PARSE_NAME: returns the config that a name stands for; None knows those of a list alone.
+    PATHS: fields of the config that do not decide what is made.
+    PAPER: the key of what is cited, in the bibliography of reports.
   """
 
   VERSION = tfds.core.Version('1.0.0')
@@ -65,8 +73,9 @@ class MadeOf(abc.ABC):
   CONFIG: type
   PARSE_NAME: Callable[[str], tfds.core.BuilderConfig] | None = None
   BUILDER_CONFIGS: ClassVar[Sequence[tfds.core.BuilderConfig]]
+  PATHS: ClassVar[tuple[str, ...]]
   DESCRIPTION: str
-  CITATION: str
+  PAPER: str
   HOMEPAGE: str | None = None
   IN_ORDER = False  # whether examples are stored in the order in which they are made
 
@@ -95,6 +104,8 @@ class MadeOf(abc.ABC):
     """Returns what an example is stored with."""
 
   def _info(self) -> tfds.core.DatasetInfo:
+    papers = importlib.resources.files('robustness.present').joinpath('papers.bib')
+    entries = papers.read_text('utf-8').split('\n\n')
     return tfds.core.DatasetInfo(
       builder=self,
       description=self.DESCRIPTION,
@@ -103,7 +114,7 @@ class MadeOf(abc.ABC):
       metadata=tfds.core.MetadataDict(),
       disable_shuffling=self.IN_ORDER,
       homepage=self.HOMEPAGE,
-      citation=self.CITATION,
+      citation=next(entry for entry in entries if f'{{{self.PAPER},' in entry),
     )
 
   def _generate_examples(self, parts: range, examples: Callable[[int], Iterator[object]]) -> object:
@@ -113,9 +124,10 @@ class MadeOf(abc.ABC):
     beam = tfds.core.lazy_imports.apache_beam
     return beam.Create(parts) | beam.Reshuffle() | beam.FlatMap(examples)
 
-  @abc.abstractmethod
   def settings(self) -> Facts:
     """Returns the config's values that decide what is made, without paths."""
+    fields = dataclasses.asdict(self.builder_config)
+    return {name: v for name, v in fields.items() if name not in (*_OF_TFDS, *self.PATHS)}
 
   @abc.abstractmethod
   def input_digests(self, manual_dir: str) -> dict[str, str]:
@@ -150,13 +162,25 @@ class MadeOf(abc.ABC):
       )
 
 
-class MadeOfBase(MadeOf):
-  """`MadeOf` for data sets whose images are those of one other TFDS data set.
+@dataclasses.dataclass(eq=False)
+class BaseConfig(tfds.core.BuilderConfig):
+  """Which images of another TFDS data set one is made of; see `CorruptedConfig`."""
 
-  Attributes:
-    CONFIG: has the fields `base`, `base_dir`, `resize`, `crop` and `interpolation`.
-    PATHS: keys of the config that do not decide what is made.
-  """
+  name: str = ''
+  description: str | None = None
+  base: str = ''
+  base_dir: str = ''
+  seed: int = 0
+  resize: int = 0
+  crop: int = 0
+  interpolation: str = 'bicubic'
+
+  def __post_init__(self) -> None:
+    require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
+
+
+class MadeOfBase(MadeOf):
+  """`MadeOf` for data sets whose images are those of one other, with a `BaseConfig`."""
 
   PATHS: ClassVar[tuple[str, ...]] = ('base_dir',)
   _data_dir_root: object
@@ -171,10 +195,15 @@ class MadeOfBase(MadeOf):
     """The builder of the base, which may not be prepared."""
     return find_builder(self.builder_config.base, self.base_dir)
 
-  def settings(self) -> Facts:
-    """See `MadeOf`."""
-    fields = dataclasses.asdict(self.builder_config)
-    return {name: v for name, v in fields.items() if name not in (*_OF_TFDS, *self.PATHS)}
+  def base_features(self) -> dict[str, Feature]:
+    """Returns `image`, whose shape is None where the images tell, and `label`."""
+    image, names = check_features(self.base)
+    config, channels = self.builder_config, 1 if image.shape[-1] == 1 else 3
+    size = (config.crop or None,) * 2 if config.crop or config.resize else image.shape[:2]
+    return {
+      'image': tfds.features.Image(shape=(*size, channels), dtype=np.uint8, encoding_format='png'),
+      'label': tfds.features.ClassLabel(names=list(names)),
+    }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
     """See `MadeOf`: of the base's files."""
@@ -187,7 +216,7 @@ class MadeOfBase(MadeOf):
 
 
 @functools.lru_cache(maxsize=4)
-def open_base(config: Any, base_dir: str, split: str) -> Rows:
+def open_base(config: BaseConfig, base_dir: str, split: str) -> Rows:
   """Opens a split of a config's base, as a study opens it."""
   return input_pipeline.load(
     DataSettings(
@@ -200,3 +229,18 @@ def open_base(config: Any, base_dir: str, split: str) -> Rows:
       interpolation=config.interpolation,
     )
   )
+
+
+def compiled(show: Callable[..., jax.Array]) -> Callable[..., np.ndarray]:
+  """Returns the function of arrays [B, ...] that shows every entry, uint8 [B, H, W, C].
+
+  `show` returns an image of one entry, float32 [H, W, C] in [0, 1]; what it is given by name is the
+  same for all.
+  """
+
+  @jax.jit
+  def levels(*arrays: jax.Array, **same: jax.Array) -> jax.Array:
+    shown = map_entries(functools.partial(show, **same), *arrays)
+    return jnp.round(shown * 255).astype(jnp.uint8)
+
+  return lambda *arrays, **same: np.asarray(levels(*arrays, **same))

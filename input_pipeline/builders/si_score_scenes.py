@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import hashlib
 import io
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from pathlib import Path
@@ -42,12 +41,13 @@ from robustness.core.settings import choice
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes import designs
 from robustness.scenes import views as scene_views
+from robustness.scenes.compose import MEASURES
 from robustness.scenes.designs import LEVEL, Design, draw_backgrounds
 
 CHUNK = 8  # scenes that are composed at once
 ROOM = 256  # cutouts are padded to a multiple of this, so that few sizes are compiled
-ENCODINGS = ('png', 'jpeg')
-MEASURES = ('rectangle', 'mask')
+OPTIONS = {'png': {'compress_level': 1}, 'jpeg': {'quality': 75}}
+"""How a scene is saved; the released sets are JPEG of this quality."""
 DESCRIPTION = """\
 Cut-out objects on backgrounds, composed by size, location and angle (Yung et al. 2021), to measure
 how a classifier's accuracy depends on each of these factors alone. An example is a scene: its
@@ -57,16 +57,6 @@ of the scene), the numbers of `object` and `background`, and `fraction_inside`, 
 object's rectangle inside the scene. It is made of two folders of one's own; the tables of the
 released sets lie beside the data.
 """
-CITATION = """\
-@misc{yung2021siscore,
-  title={{SI-Score}: An image dataset for fine-grained analysis of robustness to object location,
-    rotation and size},
-  author={Yung, Jessica and Romijnders, Rob and Kolesnikov, Alexander and Beyer, Lucas and
-    Djolonga, Josip and Houlsby, Neil and Gelly, Sylvain and Lucic, Mario and Zhai, Xiaohua},
-  year={2021},
-  eprint={2104.04191},
-  archivePrefix={arXiv}
-}"""
 Example = tuple[int, dict[str, object]]
 Row = dict[str, jax.Array]
 Prepare = Callable[[Mapping[str, np.ndarray]], Row]
@@ -83,11 +73,9 @@ class ScenesConfig(tfds.core.BuilderConfig):
     backgrounds: folder of backgrounds; '' is MANUAL_DIR/backgrounds.
     design: the levels; None takes the published design of that name. A design also says which
       share of an object must be inside: dataclasses.replace(published('location'), min_inside=0).
-    backgrounds_per_object: drawn for each object without replacement.
-    seed: of the draw.
+    seed: of the draw of backgrounds.
     measure: whether an area is that of the object's 'rectangle' (published) or of its 'mask'.
     encoding: 'png', lossless, or 'jpeg', as published.
-    jpeg_quality: 75 is what the released sets were saved with.
     beam: prepare with Apache Beam (`pip install '.[beam]'`), a pair at a time; workers need the
       folders.
   """
@@ -96,16 +84,14 @@ class ScenesConfig(tfds.core.BuilderConfig):
   foregrounds: str = ''
   backgrounds: str = ''
   design: Design | None = None
-  backgrounds_per_object: int = designs.BACKGROUNDS_PER_OBJECT
   seed: int = 0
   measure: str = 'rectangle'
   encoding: str = 'png'
-  jpeg_quality: int = 75
   beam: bool = False
 
   def __post_init__(self) -> None:
     choice('measure', self.measure, MEASURES)
-    choice('encoding', self.encoding, ENCODINGS)
+    choice('encoding', self.encoding, OPTIONS)
 
   def levels(self) -> Design:
     """Returns the design."""
@@ -133,7 +119,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   CONFIG = ScenesConfig
   PARSE_NAME = staticmethod(_parse_name)
   BUILDER_CONFIGS: ClassVar[list[ScenesConfig]] = [*map(_parse_name, designs.FACTORS)]
-  DESCRIPTION, CITATION = DESCRIPTION, CITATION
+  DESCRIPTION, PAPER = DESCRIPTION, 'yung2021si'
   HOMEPAGE = 'https://arxiv.org/abs/2104.04191'
 
   def features(self) -> dict[str, Feature]:
@@ -155,47 +141,35 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     config = self.builder_config
     named = config.foregrounds and config.backgrounds
     manual = '' if named else str(dl_manager.manual_dir)
-    plan = make_plan(
-      config.levels(),
-      **self._folders(manual),
-      backgrounds_per_object=config.backgrounds_per_object,
-      seed=config.seed,
-      measure=config.measure,
-    )
+    plan = make_plan(config.levels(), self._folders(manual), config.seed, config.measure)
     for name, text in plan.tables().items():
       (self.data_path / name).write_text(text)
     self.info.metadata.update(
       {
-        'design': config.levels().name,
-        'side': plan.design.side,
-        'min_inside': plan.design.min_inside,
-        'measure': plan.measure,
-        'seed': config.seed,
-        'backgrounds_per_object': config.backgrounds_per_object,
+        **self.settings(),
         'pairs': plan.num_pairs,
         'levels': len(plan.design),
-        'full_cross': plan.design.num_scenes(plan.num_pairs),
-        'encoding': config.encoding,
+        'full_cross': plan.inside.size,
         'objects': [f'{c.class_name}/{c.path.name}' for c in plan.cutouts],
         'backgrounds': [path.name for path in plan.backgrounds],
       }
     )
     self.note_inputs(manual)
-    examples = functools.partial(pair_examples, plan, config.encoding, config.jpeg_quality)
+    examples = functools.partial(pair_examples, plan, config.encoding)
     return {'test': self._generate_examples(range(plan.num_pairs), examples)}
 
   def settings(self) -> dict[str, object]:
     """See `MadeOf`; the design by its name and a digest of its levels."""
     config, design = self.builder_config, self.builder_config.levels()
-    levels = np.stack([vars(design)[name] for name in LEVEL]).astype('<f8')
-    plain = ('backgrounds_per_object', 'seed', 'measure', 'encoding')
+    levels = np.stack([*design.factors.values()]).astype('<f8')
     return {
       'design': design.name,
       'levels_sha256': hashlib.sha256(levels.tobytes()).hexdigest(),
       'side': design.side,
       'min_inside': design.min_inside,
-      **{name: vars(config)[name] for name in plain},
-      'jpeg_quality': config.jpeg_quality if config.encoding == 'jpeg' else 0,
+      'backgrounds_per_object': designs.BACKGROUNDS_PER_OBJECT,
+      **{name: vars(config)[name] for name in ('seed', 'measure', 'encoding')},
+      'jpeg_quality': OPTIONS[config.encoding].get('quality', 0),
     }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
@@ -287,22 +261,15 @@ class Plan:
     }
 
 
-def make_plan(
-  design: Design,
-  foregrounds: str,
-  backgrounds: str,
-  backgrounds_per_object: int,
-  seed: int,
-  measure: str,
-) -> Plan:
-  """Returns the plan of a design with the files of two folders.
+def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: str) -> Plan:
+  """Returns the plan of a design with the files of two folders, `foregrounds` and `backgrounds`.
 
   Every cutout is read, and the header of every background that was drawn, so that a bad file is
   named before hours of composing.
   """
-  cutouts = find_cutouts(foregrounds, 'foregrounds')
-  files = find_backgrounds(backgrounds, 'backgrounds')
-  drawn = draw_backgrounds(len(cutouts), len(files), backgrounds_per_object, seed)
+  cutouts = find_cutouts(folders['foregrounds'], 'foregrounds')
+  files = find_backgrounds(folders['backgrounds'], 'backgrounds')
+  drawn = draw_backgrounds(len(cutouts), len(files), seed)
   for index in np.unique(drawn):
     check_background(files[index], design.side)
   alphas = [read_cutout(cutout.path)[..., 3] for cutout in cutouts]
@@ -310,7 +277,7 @@ def make_plan(
   of_mask = measure == 'mask'
   pixels = [int((alpha >= 128).sum()) if of_mask else alpha.size for alpha in alphas]
   inside = scene_views.fractions_inside(design, sizes, np.array(pixels), design.side)
-  objects = np.arange(len(cutouts)).repeat(backgrounds_per_object)
+  objects = np.arange(len(cutouts)).repeat(drawn.shape[1])
   plan = Plan(design, cutouts, files, objects, drawn.ravel(), inside[objects], measure)
   if not plan.kept.any():
     raise InputError(
@@ -321,15 +288,28 @@ def make_plan(
   return plan
 
 
-def pair_examples(plan: Plan, encoding: str, jpeg_quality: int, pair: int) -> Iterator[Example]:
-  """Yields (number, example) of the scenes of one pair that are kept."""
+def pair_examples(plan: Plan, encoding: str, pair: int) -> Iterator[Example]:
+  """Yields (number, example) of the scenes of one pair that are kept, composed in chunks."""
   cutout, design = plan.cutouts[plan.objects[pair]], plan.design
-  numbers = plan.image_ids[pair]
-  scenes = compose_levels(plan, pair, np.flatnonzero(plan.kept[pair]))
+  pixels, numbers = read_cutout(cutout.path), plan.image_ids[pair]
+  height, width = pixels.shape[:2]
+  room = -(-max(height, width) // ROOM) * ROOM
+  factors = np.stack([*design.factors.values()])
+  prepare, compose = composer(factors.tobytes(), design.side, plan.measure)
+  row = prepare(
+    {
+      'image': read_background(plan.backgrounds[plan.grounds[pair]], design.side),
+      'foreground': np.pad(pixels, ((0, room - height), (0, room - width), (0, 0))),
+      'foreground_size': np.array([height, width], np.int32),
+    }
+  )
+  levels = np.flatnonzero(plan.kept[pair])
   with futures.ThreadPoolExecutor() as pool:  # compressing is most of the work
-    while chunk := list(itertools.islice(scenes, CHUNK)):
-      files = pool.map(lambda scene: encode(scene[1], encoding, jpeg_quality), chunk)
-      for (level, _), file in zip(chunk, files, strict=True):
+    for chunk in np.split(levels, range(CHUNK, len(levels), CHUNK)):
+      repeated = np.resize(chunk, CHUNK)  # the last chunk keeps the compiled shape
+      scenes = np.asarray(compose(row, repeated))[: len(chunk)]
+      files = pool.map(functools.partial(encode, encoding=encoding), scenes)
+      for level, file in zip(chunk, files, strict=True):
         yield (
           int(numbers[level]),
           {
@@ -338,27 +318,10 @@ def pair_examples(plan: Plan, encoding: str, jpeg_quality: int, pair: int) -> It
             'label': cutout.label,
             'object': int(plan.objects[pair]),
             'background': int(plan.grounds[pair]),
-            **{name: np.float32(vars(design)[name][level]) for name in LEVEL},
+            **dict(zip(LEVEL, factors[:, level].astype(np.float32), strict=True)),
             'fraction_inside': plan.inside[pair, level],
           },
         )
-
-
-def compose_levels(plan: Plan, pair: int, levels: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields (level, scene uint8 [side, side, 3]) of a pair, composed in chunks."""
-  design = plan.design
-  pixels = read_cutout(plan.cutouts[plan.objects[pair]].path)
-  size = np.array(pixels.shape[:2], np.int32)
-  room = -(-max(size) // ROOM) * ROOM
-  padded = np.pad(pixels, ((0, room - size[0]), (0, room - size[1]), (0, 0)))
-  background = read_background(plan.backgrounds[plan.grounds[pair]], design.side)
-  factors = np.stack([vars(design)[name] for name in LEVEL])
-  prepare, compose = composer(factors.tobytes(), design.side, plan.measure)
-  row = prepare({'image': background, 'foreground': padded, 'foreground_size': size})
-  for first in range(0, len(levels), CHUNK):
-    chunk = levels[first : first + CHUNK]
-    repeated = np.resize(chunk, CHUNK)  # the last chunk keeps the compiled shape
-    yield from zip(chunk.tolist(), np.asarray(compose(row, repeated)), strict=False)
 
 
 @functools.lru_cache(maxsize=8)
@@ -389,9 +352,8 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
   return prepared, compose
 
 
-def encode(image: np.ndarray, encoding: str, jpeg_quality: int) -> bytes:
-  """Returns a scene's file: PNG, or JPEG of a quality."""
+def encode(image: np.ndarray, encoding: str) -> bytes:
+  """Returns a scene's file."""
   out = io.BytesIO()
-  options = {'compress_level': 1} if encoding == 'png' else {'quality': jpeg_quality}
-  Image.fromarray(image).save(out, encoding.upper(), **options)
+  Image.fromarray(image).save(out, encoding.upper(), **OPTIONS[encoding])
   return out.getvalue()

@@ -39,14 +39,6 @@ it is in (`group_id`) with its distance from each set's anchor in frames (`offse
 (`label` is the first), the compression type and frame rate where they are known (-1 and NaN
 elsewhere), and its boxes where they are known.
 """
-CITATION = """\
-@inproceedings{shankar2021time,
-  title={Do Image Classifiers Generalize Across Time?},
-  author={Shankar, Vaishaal and Dave, Achal and Roelofs, Rebecca and Ramanan, Deva and
-    Recht, Benjamin and Schmidt, Ludwig},
-  booktitle={International Conference on Computer Vision},
-  year={2021}
-}"""
 ARCHIVE = 'imagenet_vid_ytbb_robust'
 INSTRUCTIONS = f"""\
 Unpack the released archive in manual_dir, so that it holds imagenet-vid-robust or
@@ -93,7 +85,8 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
       classes='youtube_bb',
     ),
   ]
-  DESCRIPTION, CITATION = DESCRIPTION, CITATION
+  DESCRIPTION, PAPER = DESCRIPTION, 'shankar2021image'
+  PATHS = ('metadata', 'frames', 'boxes')
   HOMEPAGE = 'https://arxiv.org/abs/1906.02168'
   IN_ORDER = True
 
@@ -156,10 +149,6 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
         )
     return {'test': self._examples(loaded, frames, known)}
 
-  def settings(self) -> dict[str, object]:
-    """See `MadeOf`."""
-    return {name: vars(self.builder_config)[name] for name in ('classes', 'allow_missing')}
-
   def input_digests(self, manual_dir: str) -> dict[str, str]:
     """See `MadeOf`: of the metadata, the frames and the boxes."""
     config = self.builder_config
@@ -185,7 +174,8 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
     labels = loaded.labels if loaded.labels.ndim == 2 else loaded.labels[:, None]
     for index, path in enumerate(loaded.paths):
       own = [int(label) for label in labels[index] if label >= 0]
-      member = loaded.group_id[index] >= 0
+      row = {name: values[index] for name, values in loaded.columns.items()}
+      member = row['group_id'] >= 0
       yield (
         index,
         {
@@ -193,11 +183,11 @@ class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
           'path': path,
           'label': own[0],
           'labels': own,
-          'anchor': bool(loaded.anchor[index]),
-          'group_id': loaded.group_id[index][member],
-          'offset': loaded.offset[index][member],
-          'frame_type': int(loaded.frame_type[index]),
-          'fps': loaded.fps[index],
+          'anchor': bool(row['anchor']),
+          'group_id': row['group_id'][member],
+          'offset': row['offset'][member],
+          'frame_type': int(row['frame_type']),
+          'fps': row['fps'],
           'boxes': [
             {'bbox': tfds.features.BBox(b.y_min, b.x_min, b.y_max, b.x_max), 'label': b.label}
             for b in known.get(path, ())

@@ -26,6 +26,7 @@ where `config.data.allow_missing` is set.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import os
@@ -42,6 +43,7 @@ from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.typing import Facts
 from robustness.environments.class_groups import ClassGroups, from_settings
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ PREFIX = 'tfds:'
 TRAIN, TEST = 'train', 'test'
 _SPLIT_STREAM = 0x5B117  # the random stream of the split into training and test images
 _LISTED = 8  # files or cells named in a message
+_FORM = 'It must hold {environment: {class: [files]}}.'
 Cells = dict[str, dict[str, list[str]]]
 
 
@@ -116,10 +119,9 @@ def read(settings: DataSettings) -> dict[str, Cells]:
       f'config.data.path is {settings.path!r}; give a folder of environments with a folder for '
       'each class, or a JSON file {environment: {class: [files]}}.'
     )
-  advice = 'It must hold {environment: {class: [files]}}.'
-  document = json_files.read(path, advice=advice)
+  document = json_files.read(path, advice=_FORM)
   if not document:
-    raise InputError(f'{path} is empty. {advice}')
+    raise InputError(f'{path} is empty. {_FORM}')
   whole = document if set(document) == {TRAIN, TEST} else {'': document}
   splits = {split: _of_document(own, path) for split, own in whole.items()}
   _check_once(splits, path)
@@ -148,23 +150,18 @@ def _of_lists(path: pathlib.Path) -> dict[str, Cells]:
   return splits
 
 
-def _of_document(document: object, path: pathlib.Path) -> Cells:
+def _of_document(document: Facts, path: pathlib.Path) -> Cells:
   """Checks one split of a JSON file; its paths become absolute."""
-  cells: Cells = {}
-  missing = []
-  for environment, own in document.items() if isinstance(document, dict) else [('', None)]:
-    if not isinstance(own, dict):
-      raise InputError(
-        f'{path}: {environment!r} must map classes to lists of files, as in '
-        '{environment: {class: [files]}}.'
-      )
-    cells[environment] = {}
-    for name, files in own.items():
-      if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
-        raise InputError(f'{path}: {environment!r}, {name!r} must be a list of paths of files.')
-      located = [path.parent / expanded(file) for file in files]
-      missing += [str(file) for file in located if not file.is_file()]
-      cells[environment][name] = sorted(map(str, located))
+  json_files.check(document, str(path), {str: {str: [str]}}, _FORM)
+  cells = {
+    environment: {
+      name: sorted(str(path.parent / expanded(file)) for file in files)
+      for name, files in own.items()
+    }
+    for environment, own in document.items()
+  }
+  every = (file for own in cells.values() for files in own.values() for file in files)
+  missing = [file for file in every if not os.path.isfile(file)]
   if missing:
     raise InputError(f'{path} names {len(missing)} files that do not exist: {_listed(missing)}.')
   return cells
@@ -230,26 +227,19 @@ def _of_tfds(settings: DataSettings) -> Images:
     np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[own]))
     for number, (own, is_first) in enumerate(scanned)
   ]
-  counts, store = [len(places) for places in kept], SplitsStore(splits, kept)
-  fields = splits[0].image_fields
-  return Images(
-    title=f'environments {settings.path!r}',
-    description={
-      'path': settings.path,
-      'data_sets': [builder.info.full_name for builder in builders],
-      'split': settings.split,
-      'environments': list(environments),
-      'images_by_environment': counts,
-      'duplicates_left_out': [int((~is_first).sum()) for _, is_first in scanned],
-      **missing,
-    },
-    num_examples=sum(counts),
-    class_names=classes,
-    store=store,
-    where=store.where,
+  counts = [len(places) for places in kept]
+  description = {
+    'path': settings.path,
+    'data_sets': [builder.info.full_name for builder in builders],
+    'split': settings.split,
+    'environments': list(environments),
+    'images_by_environment': counts,
+    'duplicates_left_out': [int((~is_first).sum()) for _, is_first in scanned],
+    **missing,
+  }
+  return dataclasses.replace(
+    SplitsStore(splits, kept).images(classes, f'environments {settings.path!r}', description),
     columns={'environment': np.repeat(np.arange(len(kept), dtype=np.int32), counts)},
-    channels=fields['channels'],
-    decode=fields['decode'],
     sizes=lambda indices: None,
   )
 

@@ -122,21 +122,10 @@ def _from_tfds(settings: DataSettings) -> Images:
   split, labels, kept, facts = read(settings)
   used = np.unique(labels[labels >= 0])
   _check_count(settings, len(used))
+  title, name = f'tfds {split.builder.name!r}, split {split.name!r}', split.builder.info.full_name
+  description = {'name': name, 'split': split.name, 'classes': len(used), **facts}
   store = tfds_sets.SplitsStore([split], [kept], _among(used, labels))
-  return Images(
-    title=f'tfds {split.builder.name!r}, split {split.name!r}',
-    description={
-      'name': split.builder.info.full_name,
-      'split': split.name,
-      'classes': len(used),
-      **facts,
-    },
-    num_examples=len(kept),
-    class_names=tuple(WNIDS[label] for label in used),
-    store=store,
-    where=store.where,
-    **(split.image_fields | {'channels': 3}),
-  )
+  return store.images([WNIDS[label] for label in used], title, description)
 
 
 def _labels_of_tfds(settings: DataSettings) -> Labelled:

@@ -1,11 +1,11 @@
 """Parts of scenes: a row is a cutout and a background, which views put together (SI-Score).
 
 Cutouts lie in class folders, backgrounds in a folder; both are sorted by name. Each cutout gets
-`config.data.backgrounds_per_object` backgrounds, drawn without replacement. Of a row, `image` is
-the background, [S, S, 3] with S = `config.data.canvas`; `foreground` the cutout, uint8 [F, F, 4],
-in the upper left of a square that holds the largest; `foreground_size` its height and width;
-`foreground_pixels` how many of them its mask has; `object` and `background` are positions in the
-sorted lists of files. Labels are ImageNet's, kept as `imagenet_class` too.
+two backgrounds, drawn without replacement. Of a row, `image` is the background, [S, S, 3] with S =
+`config.data.canvas`; `foreground` the cutout, uint8 [F, F, 4], in the upper left of a square that
+holds the largest; `foreground_size` its height and width; `foreground_pixels` how many of them its
+mask has; `object` and `background` are positions in the sorted lists of files. Labels are
+ImageNet's, kept as `imagenet_class` too.
 """
 
 from __future__ import annotations
@@ -180,16 +180,15 @@ def pairs(
   """Returns rows of every object with its backgrounds, objects in order.
 
   Args:
-    settings: give the canvas, backgrounds an object and the seed of the draw.
+    settings: give the canvas.
     title, description: see `Images`.
     labels, sizes: of the objects: positions among ImageNet's classes, height and width.
     cutout, background: read one by number, uint8 [h, w, 4] and [S, S, 3].
     names: of the objects and of the backgrounds, for messages.
   """
-  side, per_object = settings.canvas or CANVAS, settings.backgrounds_per_object
-  drawn = draw_backgrounds(len(labels), len(names[1]), per_object, settings.pair_seed)
-  drawn_pairs = np.stack([np.repeat(np.arange(len(labels)), per_object), drawn.ravel()], 1)
-  room = max(map(max, sizes))
+  side, room = settings.canvas or CANVAS, max(map(max, sizes))
+  drawn = draw_backgrounds(len(labels), len(names[1]))
+  drawn_pairs = np.stack([np.arange(len(labels)).repeat(drawn.shape[1]), drawn.ravel()], 1)
   classes = np.asarray(labels, np.int32)[drawn_pairs[:, 0]]
   columns = {
     'object': drawn_pairs[:, 0],
@@ -225,8 +224,6 @@ def pairs(
       'canvas': side,
       'objects': len(labels),
       'num_backgrounds': len(names[1]),
-      'backgrounds_per_object': per_object,
-      'pair_seed': settings.pair_seed,
     },
     store=MemoryStore(drawn_pairs, classes),
     decode=decode,

@@ -37,7 +37,7 @@ from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
 
 if TYPE_CHECKING:
-  from input_pipeline.tfds_sets import Split
+  pass
 
 FACTORS = {
   'image_id': 'image_id',
@@ -86,13 +86,27 @@ class SiScore(Source):
 
 
 def _of_tfds(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str]:
-  """Returns the images of a TFDS set, their factors, and where these stand."""
+  """Returns the images of a TFDS set, their factors, and where these stand: in the set itself, or
+  in its metadata.csv."""
   from input_pipeline import tfds_sets
 
-  images = Tfds().open(settings)
+  images, path = Tfds().open(settings), settings.path
   builder = tfds_sets.find_builder(settings.name, settings.data_dir)
-  factors = _columns(tfds_sets.Split(builder, settings.split), settings.path)
-  return images, factors, settings.path
+  split = tfds_sets.Split(builder, settings.split)
+  features, name = builder.info.features, builder.info.full_name
+  if set(COLUMNS) <= set(features):
+    return images, split.numbers(COLUMNS), path
+  if 'image_id' not in features:
+    raise InputError(
+      f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
+      "nor of the builder 'si_score_scenes'."
+    )
+  if not path:
+    raise InputError(
+      f'config.data.path is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
+    )
+  stored = split.numbers(('image_id', 'label'))
+  return images, _joined(path, stored['image_id'], stored['label']), path
 
 
 def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str]:
@@ -145,24 +159,6 @@ def choose_pairs(pairs: np.ndarray, num_pairs: int, seed: int) -> np.ndarray:
   """
   chosen = choose_subset(int(pairs.max()) + 1, num_pairs, seed)
   return np.flatnonzero(np.isin(pairs, chosen))
-
-
-def _columns(split: Split, path: str) -> dict[str, np.ndarray]:
-  """Returns the factors that a set holds itself, or those of its metadata.csv."""
-  features, name = split.builder.info.features, split.builder.info.full_name
-  if set(COLUMNS) <= set(features):
-    return split.numbers(COLUMNS)
-  if 'image_id' not in features:
-    raise InputError(
-      f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
-      "nor of the builder 'si_score_scenes'."
-    )
-  if not path:
-    raise InputError(
-      f'config.data.path is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
-    )
-  stored = split.numbers(('image_id', 'label'))
-  return _joined(path, stored['image_id'], stored['label'])
 
 
 def _joined(path: str, image_ids: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:

@@ -16,11 +16,12 @@ Neither source crops corrupted images again for a classifier.
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 from typing import TYPE_CHECKING
 
 from input_pipeline.corruption_parts import Part, of_parts
-from input_pipeline.images import Images, Store
+from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
 
@@ -40,22 +41,16 @@ class Tfds(Source):
     builder = tfds_sets.prepared_builder(settings.name, settings.data_dir)
     _, names = tfds_sets.check_features(builder)
     split = tfds_sets.Split(builder, settings.split)
-    store: Store = tfds_sets.SplitsStore([split])
-    if (
-      split.num_examples <= MAX_EXAMPLES_IN_MEMORY
-      and int(builder.info.dataset_size) <= MAX_BYTES_IN_MEMORY
-    ):
-      store = split.in_memory()
     title = f'tfds {settings.name!r}, split {settings.split!r}'
-    return Images(
-      title=title,
-      description={'name': builder.info.full_name, 'split': settings.split},
-      num_examples=split.num_examples,
-      class_names=names,
-      store=store,
+    description = {'name': builder.info.full_name, 'split': settings.split}
+    images = tfds_sets.SplitsStore([split]).images(names, title, description)
+    small = int(builder.info.dataset_size) <= MAX_BYTES_IN_MEMORY
+    in_memory = small and split.num_examples <= MAX_EXAMPLES_IN_MEMORY
+    return dataclasses.replace(
+      images,
+      store=split.in_memory() if in_memory else images.store,
       where=lambda index: f'{title}, example {index}',
       cropped=tfds_sets.stored_part(builder) is not None,
-      **split.image_fields,
     )
 
 
@@ -69,20 +64,17 @@ class TfdsCorrupted(Source):
     from input_pipeline.tfds_sets import SplitsStore
 
     parts = _by_part(settings)
-    splits = [*parts.values()]
-    return of_parts(
-      [*parts],
-      splits[0].num_examples,
-      title=f'tfds {settings.name!r}, split {settings.split!r}',
-      description={
-        'name': settings.name,
-        'split': settings.split,
-        'dataset': f'{splits[0].builder.name}:{splits[0].builder.version}',
-      },
-      class_names=_same_classes(splits),
-      store=SplitsStore(splits),
-      **splits[0].image_fields,
-    )
+    first, *_ = splits = [*parts.values()]
+    title = f'tfds {settings.name!r}, split {settings.split!r}'
+    description = {
+      'name': settings.name,
+      'split': settings.split,
+      'dataset': f'{first.builder.name}:{first.builder.version}',
+    }
+    images = SplitsStore(splits).images(_same_classes(splits), title, description)
+    fields = ('class_names', 'channels', 'store', 'decode', 'sizes')
+    given = {name: vars(images)[name] for name in fields}
+    return of_parts([*parts], first.num_examples, title, description, **given)
 
 
 def _by_part(settings: DataSettings) -> dict[Part, Split]:
@@ -128,10 +120,9 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
   """Returns the classes; refuses configs that differ in images, size or classes."""
   from input_pipeline.tfds_sets import check_features
 
-  facts = []
-  for split in splits:
-    image, names = check_features(split.builder)
-    facts.append((split.num_examples, image.shape, names))
+  features = (check_features(split.builder) for split in splits)
+  counts = (split.num_examples for split in splits)
+  facts = [(n, image.shape, names) for n, (image, names) in zip(counts, features, strict=True)]
   for split, fact in zip(splits, facts, strict=True):
     if fact != facts[0]:
       different = [f'{a} and {b}' for a, b in zip(facts[0][:2], fact[:2], strict=True) if a != b]

@@ -10,8 +10,8 @@ along; the columns are those of `NeighborFrames`.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -66,11 +66,11 @@ class NeighborFrames:
     labels: int32 [N], or [N, L] padded with −1; a frame without labels of its own has those of the
       anchors whose sets it is in.
     class_names: in the order of the labels.
-    group_id: int32 [N, M], the sets that a frame is in (positions of their anchors in the
-      metadata), padded with −1.
-    offset: int32 [N, M], frame number minus the anchor's; 0 is the anchor itself, and padding.
-    frame_type: int32 [N], position in `metadata.FRAME_TYPES`, −1 where unknown.
-    fps: float32 [N], frames a second of the video, NaN where unknown.
+    columns: of rows beside image and label: `path`; `group_id` int32 [N, M], the sets that a frame
+      is in (positions of their anchors in the metadata), padded with −1; `offset` int32 [N, M],
+      frame number minus the anchor's, 0 is the anchor itself and padding; `anchor` int32 [N], 1
+      where the frame is one; `frame_type` int32 [N], position in `metadata.FRAME_TYPES`, −1 where
+      unknown; `fps` float32 [N], frames a second of the video, NaN where unknown.
     num_anchors: how many sets there are.
     missing: paths of the metadata that are not on disk and were left out.
     missing_anchors: how many of these are anchors, whose sets were left out whole.
@@ -79,38 +79,10 @@ class NeighborFrames:
   paths: tuple[str, ...]
   labels: np.ndarray
   class_names: tuple[str, ...]
-  group_id: np.ndarray
-  offset: np.ndarray
-  frame_type: np.ndarray
-  fps: np.ndarray
+  columns: Mapping[str, np.ndarray]
   num_anchors: int
   missing: tuple[str, ...]
   missing_anchors: int
-
-  @property
-  def anchor(self) -> np.ndarray:
-    """int32 [N], 1 where the frame is an anchor."""
-    return ((self.group_id >= 0) & (self.offset == 0)).any(1).astype(np.int32)
-
-  @property
-  def columns(self) -> dict[str, np.ndarray]:
-    """What rows carry beside image and label."""
-    return {
-      GROUP: self.group_id,
-      OFFSET: self.offset,
-      'anchor': self.anchor,
-      FRAME_TYPE: self.frame_type,
-      FPS: self.fps,
-      PATH: np.array(self.paths),
-    }
-
-  @functools.cached_property
-  def families(self) -> np.ndarray:
-    """int [N]: equal for frames of sets that share a frame, directly or through other sets.
-
-    Such sets are chosen together: frames of a set that is not there whole would be a wrong number.
-    """
-    return linked(self.group_id)
 
   def choose(self, num_anchors: int, seed: int) -> np.ndarray:
     """Returns the positions of all frames of random sets, ascending; 0 takes all.
@@ -125,11 +97,14 @@ class NeighborFrames:
       )
     if not num_anchors:
       return np.arange(len(self.paths))
-    anchors = np.argwhere((self.group_id >= 0) & (self.offset == 0))[:, 0]
-    families, sizes = np.unique(self.families[anchors], return_counts=True)
+    group_id, offset = self.columns[GROUP], self.columns[OFFSET]
+    anchors = np.argwhere((group_id >= 0) & (offset == 0))[:, 0]
+    # Frames of a set that is not there whole would be a wrong number.
+    family = linked(group_id)
+    families, sizes = np.unique(family[anchors], return_counts=True)
     order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
     last = int(np.searchsorted(np.cumsum(sizes[order]), num_anchors))
-    return np.flatnonzero(np.isin(self.families, families[order[: last + 1]]))
+    return np.flatnonzero(np.isin(family, families[order[: last + 1]]))
 
 
 def find_metadata(path: str, split: str) -> Path:
@@ -223,17 +198,21 @@ def _assemble(
     own = sets.labels[index]
     source = own if (own >= 0).any() else sets.labels[sets.anchors[groups[groups >= 0]]]
     by_frame.append(np.unique(source[source >= 0]))
-  labels = padded_labels(by_frame)
+  labels, paths = padded_labels(by_frame), tuple(sets.frames[row] for row in rows)
   kinds = columns.get(FRAME_TYPE, np.full(len(present), -1, np.int32))
   fps = columns.get(FPS, np.full(len(present), np.nan))
   return NeighborFrames(
-    paths=tuple(sets.frames[row] for row in rows),
+    paths=paths,
     labels=labels[:, 0] if labels.shape[1] == 1 else labels,
     class_names=names,
-    group_id=group_id,
-    offset=offset,
-    frame_type=kinds[rows],
-    fps=fps[rows].astype(np.float32),
+    columns={
+      GROUP: group_id,
+      OFFSET: offset,
+      'anchor': ((group_id >= 0) & (offset == 0)).any(1).astype(np.int32),
+      FRAME_TYPE: kinds[rows],
+      FPS: fps[rows].astype(np.float32),
+      PATH: np.array(paths),
+    },
     num_anchors=int(whole.sum()),
     missing=missing,
     missing_anchors=int((~whole).sum()),

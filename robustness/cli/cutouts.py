@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from input_pipeline import cutouts
-from input_pipeline.cutouts import FLAGS, choose_classes, read_class_names, read_segments
+from input_pipeline.cutouts import FLAGS, read_class_names, read_segments
 from robustness.core.settings import choice
 
 
@@ -35,8 +35,7 @@ def _extract(options: argparse.Namespace) -> Iterator[str]:
   absent = _words(options.absent)
   for flag in absent:
     choice('--absent', flag, FLAGS)
-  known = read_class_names(options.classes)
-  names = choose_classes(known, _words(options.only))
+  names = read_class_names(options.classes, _words(options.only))
   segments = read_segments(options.segments, options.boxes, names)
   filters = cutouts.Filters(absent, options.min_side, options.min_fill)
   counts = cutouts.extract(segments, options.images, options.masks, options.out, filters)

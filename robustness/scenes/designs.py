@@ -20,7 +20,6 @@ FACTORS = ('size', 'location', 'rotation')
 LEVEL = ('area', 'angle', 'x', 'y')
 """What a level is made of; see `Design`."""
 BACKGROUNDS_PER_OBJECT = 2
-PUBLISHED_OBJECTS = 614
 LONGEST = 16
 """The longer side of an object divided by its shorter side, at most."""
 
@@ -63,10 +62,6 @@ class Design:
   def factors(self) -> dict[str, np.ndarray]:
     """What levels are made of, in the order of `LEVEL`."""
     return {'area': self.area, 'angle': self.angle, 'x': self.x, 'y': self.y}
-
-  def num_scenes(self, num_pairs: int) -> int:
-    """Returns the scenes of the full cross, before those outside the canvas are left out."""
-    return num_pairs * len(self)
 
   def image_ids(self, num_pairs: int) -> np.ndarray:
     """Returns the reference's numbers of the scenes, int64 [num_pairs, L]: pairs run fastest."""
@@ -118,19 +113,16 @@ def cross(
   return Design(name, side, min_inside, area=area, angle=angle, x=x, y=y)
 
 
-def draw_backgrounds(
-  num_objects: int, num_backgrounds: int, per_object: int = BACKGROUNDS_PER_OBJECT, seed: int = 0
-) -> np.ndarray:
-  """Returns which backgrounds each object is shown on, int64 [num_objects, per_object].
+def draw_backgrounds(num_objects: int, num_backgrounds: int, seed: int = 0) -> np.ndarray:
+  """Returns which backgrounds each object is shown on, int64 [num_objects, 2].
 
   Drawn object by object without replacement from NumPy's legacy generator, as the released
   generator does with seed 0: the same files in the same order give the same pairs.
   """
-  require(per_object >= 1, 'backgrounds_per_object', per_object, 'at least 1')
-  most = f'at most {num_backgrounds}, the number of backgrounds there are'
-  require(per_object <= num_backgrounds, 'backgrounds_per_object', per_object, most)
-  generator = np.random.RandomState(seed)
-  return np.array(
-    [generator.choice(num_backgrounds, per_object, replace=False) for _ in range(num_objects)],
-    np.int64,
-  ).reshape(num_objects, per_object)
+  valid = f'at least {BACKGROUNDS_PER_OBJECT}, on which each object is shown'
+  require(
+    num_backgrounds >= BACKGROUNDS_PER_OBJECT, 'number of backgrounds', num_backgrounds, valid
+  )
+  drawn, size = np.random.RandomState(seed), BACKGROUNDS_PER_OBJECT
+  each = [drawn.choice(num_backgrounds, size, replace=False) for _ in range(num_objects)]
+  return np.array(each, np.int64).reshape(-1, size)

@@ -8,7 +8,6 @@ upright, 4 × 4 for each pixel turned.
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +25,8 @@ MOST_WORDS = 2**22
 """Sheets of a row have at most as many pixels; with more, each scene resizes its cutout."""
 
 
-class Shown(NamedTuple):
-  """What `robustness.evaluation.views.Views` says of these names; rows are shown sequentially."""
-
-  show: Callable[..., jax.Array]
-  prepare: Callable[[Row], dict[str, jax.Array]]
+Shown = tuple[Callable[..., jax.Array], Callable[[Row], dict[str, jax.Array]]]
+"""`show` and `prepare` of `robustness.evaluation.views.Views`; rows are shown sequentially."""
 
 
 def parameters(design: Design) -> dict[str, np.ndarray]:
@@ -99,7 +95,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
     return jax.lax.switch(branch, [functools.partial(composed, least) for least in steps])
 
-  return Shown(show, prepare)
+  return show, prepare
 
 
 def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
@@ -137,7 +133,7 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
     words = jax.lax.dynamic_slice(sheets, (index, first[0], first[1]), (1, side, side))[0]
     return compose.blend(*compose.unpack(words), background)
 
-  return Shown(look_up, prepare)
+  return look_up, prepare
 
 
 def _sheet_side(area: float, side: int, turning: bool) -> int:

@@ -47,7 +47,7 @@ GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160
 CLASS_NAMES = {index: name for name, index in IMAGENET_INDEX.items()}
 AMONG_PLACES = 0.9
-"""Share of the pairs that a place must have to be on the balanced map."""
+"""Share of the pairs that a place must have to be on the balanced map; few have corners."""
 SCENE_ACCURACY = Quantity(
   'accuracy', 'accuracy on scenes', better='higher', headline=True, paper='yung2021si'
 )
@@ -76,8 +76,6 @@ class SiScore(Study):
     min_inside: a scene counts if at least this share of the object's rectangle is inside; -1 takes
       the published value: .95, and .5 where the place varies.
     stored: whether rows are scenes already (`config.data.source='si_score'`).
-    balanced_share: levels that a smaller share of the pairs has are no balanced levels; -1 takes
-      `AMONG_PLACES` where places vary, for near the corners few pairs count, and 0 elsewhere.
   """
 
   title: ClassVar[str] = 'Accuracy by the size, place and angle of an object'
@@ -96,17 +94,13 @@ class SiScore(Study):
   stored: bool = False
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
-  balanced_share: float = -1.0
 
   def __post_init__(self) -> None:
     super().__post_init__()
     self.choose('factor', (*FACTORS, GRID, CROSS))
     self.choose('measure', MEASURES)
-    for key, share, other in (
-      ('min_inside', self.min_inside, 'the published value'),
-      ('balanced_share', self.balanced_share, f'{AMONG_PLACES:g} where places vary, else 0'),
-    ):
-      self.require(share == -1 or 0 <= share <= 1, key, f'in [0, 1], or -1 for {other}')
+    fits = self.min_inside == -1 or 0 <= self.min_inside <= 1
+    self.require(fits, 'min_inside', 'in [0, 1], or -1 for the published value')
     given = {'areas': self.areas, 'angles': self.angles, 'xs': self.xs, 'ys': self.ys}
     for key, levels in given.items():
       self.require(bool(levels) and len(set(levels)) == len(levels), key, 'distinct')
@@ -141,13 +135,13 @@ class SiScore(Study):
         f'backgrounds of shape {image_shape} cannot hold scenes: they must be '
         "square and in colour, as those of config.data.source='scenes' are."
       )
-    shown = scene_views.shown(design, image_shape[0], self.measure)
+    show, prepare = scene_views.shown(design, image_shape[0], self.measure)
     return Views(
-      shown.show,
+      show,
       np.arange(len(design), dtype=np.int32),
       scene_views.parameters(design),
       image_shape=image_shape,
-      prepare=shown.prepare,
+      prepare=prepare,
       composes=True,
       sequential=True,
     )
@@ -187,14 +181,17 @@ class SiScore(Study):
 
   def _pairs(self, records: RecordsReader, side: int) -> Pairs:
     """Returns records with a row a pair and a view a level, in which stored scenes have places."""
-    if not self.stored:
+    joined: RecordsReader = records
+    if self.stored:
+      columns = {name: records.column(name) for name in COLUMNS}
+      scenes = tabulate(columns, self.design.name, self.design.side)
+      design, objects = scenes.design, scenes.objects
+      counted = scenes.spread(self._enough(columns['fraction_inside']), False)
+      joined = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), -1))
+    else:
+      design, objects = self.design, records.column('object')
       counted = self._enough(self._fractions(records.column, side))
-      return Pairs(records, self.design, _table(self.design, counted, records.column('object')))
-    columns = {name: records.column(name) for name in COLUMNS}
-    scenes = tabulate(columns, self.design.name, self.design.side)
-    counted = scenes.spread(self._enough(columns['fraction_inside']), False)
-    joined = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), -1))
-    return Pairs(joined, scenes.design, _table(scenes.design, counted, scenes.objects))
+    return Pairs(joined, design, ViewTable(_level_names(design), None, counted, units=objects))
 
   def _enough(self, fraction: np.ndarray) -> np.ndarray:
     """Returns whether shares inside suffice; .95 counts as .95 in single precision."""
@@ -290,7 +287,6 @@ class SiScore(Study):
     levels, shown = published.views, _shown(published)
     factors = metrics.varying(levels)
     share = AMONG_PLACES if metrics.LOCATION in factors else 0.0
-    share = share if self.balanced_share < 0 else self.balanced_share
     by = factor or (metrics.ROTATION if metrics.ROTATION in factors else '')
     compared = metrics.KEYS.get(by, designs.LEVEL)
     pooled = [key for key in designs.LEVEL if key not in compared]
@@ -323,10 +319,6 @@ class Pairs(NamedTuple):
   records: RecordsReader
   design: Design
   table: ViewTable
-
-
-def _table(design: Design, counted: np.ndarray, objects: np.ndarray) -> ViewTable:
-  return ViewTable(_level_names(design), None, counted, units=objects)
 
 
 def _shown(outcomes: Outcomes) -> np.ndarray:

@@ -65,7 +65,6 @@ SEEN_IN_TRAINING = 'seen in training'
 ABOUT_WEIGHTS = ('classifier', 'initial weights', 'trained with', 'may have seen', 'compensated by')
 LONGEST_TITLE = 24
 """Letters of the classes of a group."""
-Facts = Facts
 Found = tuple[Quantity, Mapping[str, object], Estimate]
 """An estimate, with what it is of and its facets."""
 
@@ -188,9 +187,10 @@ class Systematic(Study):
       )
     return tuple(data['environments'][1:])
 
-  def _clean(self, data: Facts) -> str:
-    """Returns what E_0 is called: of stored environments it says which of them it is."""
-    return CLEAN if self.source == GENERATED else f'{CLEAN} ({data["environments"][0]})'
+  def _environments(self, data: Facts) -> list[str]:
+    """Returns the names of E_0, ..., E_M; of stored environments E_0 says which of them it is."""
+    clean = CLEAN if self.source == GENERATED else f'{CLEAN} ({data["environments"][0]})'
+    return [clean, *self._names(data)]
 
   @property
   def _levels(self) -> list[tuple[int, int]]:
@@ -232,8 +232,7 @@ class Systematic(Study):
     """See `Study`; of stored images each row has its environment."""
     if self.source == GENERATED:
       return super().by_row(records, image_shape)
-    data = records.identity['data']
-    names = [self._clean(data), *self._names(data)]
+    names = self._environments(records.identity['data'])
     rows = [names[k] for k in records.column(ENVIRONMENT)]
     return dataclasses.replace(super().by_row(records, image_shape), rows=rows)
 
@@ -281,7 +280,7 @@ class Systematic(Study):
     evaluations = recorded.evaluations
     self._check_baseline([evaluation.label for evaluation in evaluations])
     cells = {e.label: self._cells(e) for e in evaluations}
-    levels = {e.label: self._level_cells(e) for e in evaluations if self.source == GENERATED}
+    levels = {e.label: self._cells(e, True) for e in evaluations if self.source == GENERATED}
     for evaluation in evaluations:
       label, facts = evaluation.label, evaluation.records.identity
       names = self._names(facts['data'])
@@ -307,12 +306,11 @@ class Systematic(Study):
 
   def _accuracies(self, cells: Cells, facts: Facts, trained: bool) -> Iterator[Found]:
     """Yields accuracies by environment, of all classes, of each group and of each class."""
-    data = facts['data']
-    environments = [self._clean(data), *self._names(data)]
+    environments = self._environments(facts['data'])
     yield CLEAN_ACCURACY, {}, cells.accuracy([0])
     for k, name in enumerate(environments[1:], 1):
       yield GRID_ACCURACY, {ENVIRONMENT: name}, cells.accuracy([k])
-    for group, title in enumerate(_in_order(data['class_groups'])):
+    for group, title in enumerate(_in_order(facts['data']['class_groups'])):
       own = cells.of(cells.group == group)
       for k, name in enumerate(environments):
         note = SEEN_IN_TRAINING if trained and _is_seen(group, k) else ''
@@ -384,28 +382,25 @@ class Systematic(Study):
       why = f'; {baseline} compensates'
     return dict.fromkeys(['', *seen], f'the initial weights {weights} may have seen it{why}')
 
-  def _cells(self, evaluation: Evaluation) -> Cells:
-    """Returns what was right by environment, clean first, levels averaged."""
-    right = evaluation.records.table('rank') == 0
-    if self.source == STORED:
-      own = evaluation.records.column(ENVIRONMENT)
-      environments = range(1 + len(self._names(evaluation.records.identity['data'])))
-      share = np.where(own[:, None] == np.array(environments), right, np.nan)
-      return self._of(evaluation, share, environments, [1] * len(environments))
-    of_view = np.array([0, *(k for k, _ in self._levels)])
-    trials = np.bincount(of_view).tolist()
-    share = np.stack([right[:, of_view == k].mean(1) for k in range(len(trials))], 1)
-    return self._of(evaluation, share, range(len(trials)), trials)
-
-  def _level_cells(self, evaluation: Evaluation) -> Cells:
-    """Returns what was right in every view but the clean one."""
-    share = (evaluation.records.table('rank') == 0)[:, 1:].astype(float)
-    return self._of(evaluation, share, [k for k, _ in self._levels], [1] * share.shape[1])
-
-  def _of(
-    self, evaluation: Evaluation, share: np.ndarray, own: Sequence[int], trials: Sequence[int]
-  ) -> Cells:
-    label, group = (evaluation.records.column(name) for name in ('label', COLUMN))
+  def _cells(self, evaluation: Evaluation, by_level: bool = False) -> Cells:
+    """Returns what was right by environment, clean first, levels averaged; or in each view but the
+    clean one."""
+    records = evaluation.records
+    right = records.table('rank') == 0
+    own: Sequence[int] = [k for k, _ in self._levels]
+    trials = [1] * len(own)
+    if by_level:
+      share = right[:, 1:].astype(float)
+    elif self.source == STORED:
+      own = range(len(self._environments(records.identity['data'])))
+      share = np.where(records.column(ENVIRONMENT)[:, None] == np.array(own), right, np.nan)
+      trials = [1] * len(own)
+    else:
+      of_view = np.array([0, *own])
+      trials = np.bincount(of_view).tolist()
+      own = range(len(trials))
+      share = np.stack([right[:, of_view == k].mean(1) for k in own], 1)
+    label, group = (records.column(name) for name in ('label', COLUMN))
     return Cells(share, label, group, own, trials, self.balance, self.confidence)
 
   @property
@@ -445,7 +440,7 @@ class Systematic(Study):
     """Returns environments, titles of class groups, and which cells training shows [G, E]."""
     members = data['class_groups']
     groups = {number: own for number, own in enumerate(_in_order(members)) if members[own]}
-    environments = [self._clean(data), *self._names(data)]
+    environments = self._environments(data)
     seen = [[_is_seen(group, k) for k in range(len(environments))] for group in groups]
     return environments, [_title(own, members[own]) for own in groups.values()], np.array(seen)
 

@@ -57,9 +57,12 @@ def hide(packages: set[str]) -> None:
 def read_by_tf_data() -> None:
   import input_pipeline
   from input_pipeline.rows import TfRows
+  from input_pipeline.selection import select
   from input_pipeline.settings import open_images
 
-  input_pipeline.load = lambda settings, *rest: TfRows(open_images(settings), settings, *rest)
+  input_pipeline.load = lambda settings, *rest: TfRows(
+    select(open_images(settings), settings, *rest)
+  )
 
 
 if __name__ == '__main__':

@@ -127,7 +127,6 @@ EMPTY = {'study.factor': 'cross', 'study.areas': (0.2,), 'study.xs': (0.0,)}
   ('variant', 'changes', 'message'),
   [
     ('drawn', {'data.source': 'digits', 'data.canvas': 0}, 'none of the 1000 classes'),
-    ('drawn', {'data.backgrounds_per_object': 9}, 'at most 4'),
     ('drawn', {'study.factor': 'place'}, "config.study.factor is 'place'"),
     ('folder', {**EMPTY, 'study.min_inside': 0.9}, 'no scene has 0.9 of its object inside'),
   ],

@@ -6,6 +6,7 @@ from PIL import Image
 
 from input_pipeline.images import array_images
 from input_pipeline.rows import TfRows
+from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings
 from tests.input_pipeline.domains import store_labelled
 
@@ -18,7 +19,7 @@ def make_rows():
     images = np.random.default_rng(1).integers(0, 256, (n, *size, channels), dtype=np.uint8)
     labels = np.arange(n, dtype=np.int32) % 5
     source = array_images(images, labels, tuple('abcde'), 'numbers', {'source': 'numbers'})
-    return TfRows(source, DataSettings(**settings), seed)
+    return TfRows(select(source, DataSettings(**settings), seed))
 
   return make
 

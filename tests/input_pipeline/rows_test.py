@@ -13,7 +13,7 @@ from input_pipeline.geometry import resized_by_pillow
 from input_pipeline.image_files import read_image
 from input_pipeline.images import array_images
 from input_pipeline.rows import TfRows
-from input_pipeline.selection import choose_subset
+from input_pipeline.selection import choose_subset, select
 from input_pipeline.settings import DataSettings
 from tests.cases import cases
 from tests.input_pipeline.domains import assert_equal, whole
@@ -108,7 +108,8 @@ def test_what_pillow_resizes_travels_as_8_bits(make_rows, random_crop_area):
 def test_images_of_more_than_8_bits_are_not_resized_by_pillow():
   source = array_images(np.zeros((3, 4, 4, 3), np.float32), np.arange(3), tuple('abc'), 'deep', {})
   message = r"deep holds images of float32.*'tensorflow'"
-  refused(message, TfRows, source, DataSettings(resize=8, resized_by='pillow'))
+  selection = select(source, DataSettings(resize=8, resized_by='pillow'))
+  refused(message, TfRows, selection)
 
 
 def test_description_is_plain(make_rows):
@@ -121,14 +122,14 @@ def test_description_is_plain(make_rows):
 def test_several_labels_an_image_pass_through(make_rows):
   labels = np.array([[0, 2], [1, -1], [2, -1]], np.int32)
   source = array_images(np.zeros((3, 2, 2, 1), np.uint8), labels, tuple('abc'), 'several', {})
-  batch = next(TfRows(source, DataSettings()).batches(2))
+  batch = next(TfRows(select(source, DataSettings())).batches(2))
   np.testing.assert_array_equal(batch['label'], labels[:2])
 
 
 def test_a_source_may_have_columns_a_choice_and_further_images(make_rows):
   columns = {'severity': np.arange(23, dtype=np.int32) % 6, 'boxes': np.ones((23, 4), np.float32)}
   source = dataclasses.replace(make_rows(23)._images, columns=columns)
-  rows = TfRows(source, DataSettings(num_images=7), seed=3)
+  rows = TfRows(select(source, DataSettings(num_images=7), seed=3))
   (batch,) = rows.batches(8)
   np.testing.assert_array_equal(batch['severity'][:7], rows.indices % 6)
   assert batch['boxes'].shape == (8, 4) and not batch['boxes'][7:].any()
@@ -137,13 +138,13 @@ def test_a_source_may_have_columns_a_choice_and_further_images(make_rows):
     return np.arange(12)[np.arange(12) % 4 < count]
 
   source = dataclasses.replace(make_rows(12)._images, choose=choose)
-  assert ids(TfRows(source, DataSettings(num_images=1)).batches(5)) == [0, 4, 8]
+  assert ids(TfRows(select(source, DataSettings(num_images=1))).batches(5)) == [0, 4, 8]
   plain = make_rows(5)
   source = dataclasses.replace(
     plain._images,
     decode=lambda image: {'image': image, 'object': tf.cast(image[:2, :2], tf.float32) / 255},
   )
-  rows = TfRows(source, DataSettings(resize=2, crop=2))
+  rows = TfRows(select(source, DataSettings(resize=2, crop=2)))
   batch = whole(rows)
   assert batch['image'].shape == (5, 2, 2, 3)
   np.testing.assert_allclose(batch['object'], whole(plain)['image'][:, :2, :2])
@@ -162,7 +163,7 @@ def counted(make_rows):
     return tf.ensure_shape(tf.numpy_function(note, [image], tf.uint8), image.shape)
 
   source = dataclasses.replace(make_rows(21)._images, decode=decode)
-  return TfRows(source, DataSettings()), decoded
+  return TfRows(select(source, DataSettings())), decoded
 
 
 def test_rows_that_are_kept_are_decoded_once(counted, make_rows):

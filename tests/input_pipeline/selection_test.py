@@ -54,7 +54,7 @@ def settings_in(folder, values):
 def test_arrays_give_the_rows_and_batches_of_tf_data(folder, values, channels):
   settings = settings_in(folder, values)
   ours: Any = input_pipeline.load(settings, seed=2)
-  theirs: Any = TfRows(open_images(settings), settings, seed=2)
+  theirs: Any = TfRows(select(open_images(settings), settings, seed=2))
   assert isinstance(ours, ArrayRows)
   if channels:
     ours, theirs = ours.with_channels(channels), theirs.with_channels(channels)
@@ -111,7 +111,7 @@ WANTED = Preparation('weights', side=4, resize=6, interpolation='bilinear')
 
 
 def prepared(make_rows, size=(8, 12), **settings):
-  return TfRows(make_rows(size=size)._images, DataSettings(**settings), preparation=WANTED)
+  return TfRows(select(make_rows(size=size)._images, DataSettings(**settings), 0, WANTED))
 
 
 def test_images_of_another_size_are_resized_and_cropped(make_rows):
@@ -138,7 +138,7 @@ def test_the_wanted_size_and_the_users_word_are_left_alone(make_rows, size, sett
 
 def test_parts_of_scenes_stay_as_stored(make_rows):
   source = dataclasses.replace(make_rows(size=(8, 12))._images, as_stored=True)
-  assert TfRows(source, DataSettings(), preparation=WANTED).image_shape == (8, 12, 3)
+  assert TfRows(select(source, DataSettings(), 0, WANTED)).image_shape == (8, 12, 3)
 
 
 def test_files_of_several_sizes_are_prepared(save_image, tmp_path):

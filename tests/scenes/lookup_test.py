@@ -37,7 +37,7 @@ def scenes(design, scene_row, measure='rectangle'):
 
 def looks_up(design: Design, side: int = SIDE, measure: str = 'rectangle') -> bool:
   """Whether the object is resized once for all scenes."""
-  return views.shown(design, side, measure).show.__name__ == 'look_up'
+  return views.shown(design, side, measure)[0].__name__ == 'look_up'
 
 
 DESIGNS = {

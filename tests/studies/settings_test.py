@@ -83,7 +83,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'factor': 'sizes'}, "did you mean 'size'"),
     ({'factor': 'cross', 'areas': (0.0,)}, 'above 0'),
     ({'factor': 'cross', 'xs': (2.0, 3.0)}, 'reaches into the image'),
-    ({'balanced_share': 2.0}, r'balanced_share is 2.0; it must be in \[0, 1\]'),
     ({'min_inside': 1.5}, r'min_inside is 1.5; it must be in \[0, 1\]'),
     ({'measure': 'box'}, "'rectangle'"),
     ({'areas': (0.2, 0.2)}, r'areas is \(0.2, 0.2\); it must be distinct'),

@@ -64,8 +64,8 @@ def test_configs_are_listed_and_described(name):
   'name, key',
   ('corrupted/pictures_fog_3', 'hendrycks2019benchmarking'),
   ('held_out_environments/pictures_rotation', 'omran2022towards'),
-  ('si_score_scenes/size', 'yung2021siscore'),
-  ('video_neighbors/ytbb_robust', 'shankar2021time'),
+  ('si_score_scenes/size', 'yung2021si'),
+  ('video_neighbors/ytbb_robust', 'shankar2021image'),
 )
 def test_description_citation_and_card_are_there(name, key, base_dir):
   info = tfds.builder(name, data_dir=base_dir).info
@@ -77,7 +77,7 @@ def test_description_citation_and_card_are_there(name, key, base_dir):
   rows = dict(re.findall(r'^\| (\w+) \| (.*) \|$', card, re.MULTILINE))
   assert set(rows) == {'configs', 'features', 'splits', 'size', 'licence', 'citation'}
   assert set(info.features) <= set(re.findall(r'`(\w+)`', rows['features']))
-  (year,) = re.findall(r'year=\{(\d+)\}', info.citation)
+  (year,) = re.findall(r'year += \{(\d+)\}', info.citation)
   assert year in rows['citation']
 
 

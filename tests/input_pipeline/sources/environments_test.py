@@ -115,8 +115,8 @@ def test_what_is_wrong_is_named(styles, tmp_path):
   listed = tmp_path / 'styles.json'
   for text, message in (
     ('{', 'no JSON'),
-    ('{"photo": ["a.png"]}', 'must map classes'),
-    ('{"photo": {"cat": "a.png"}}', 'list of paths'),
+    ('{"photo": ["a.png"]}', 'photo is a list; expected an object. It must hold'),
+    ('{"photo": {"cat": "a.png"}}', "photo.cat is 'a.png'; expected a list"),
     ('{"photo": {"cat": ["a.png"]}}', 'do not exist: .*a.png'),
   ):
     listed.write_text(text)

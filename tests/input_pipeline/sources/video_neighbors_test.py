@@ -143,14 +143,17 @@ def test_a_frame_is_one_row_with_all_its_memberships_and_labels(tmp_path):
   frames = loaded(made(tmp_path))
   named = [path[:2] + str(metadata.frame_number(path)) for path in frames.paths]
   assert named == ['v/2', 'v/3', 'v/4', 'v/5', 'w/7', 'x/0', 'x/1']
-  assert frames.group_id.tolist() == [[0, -1], [0, 1], [0, 1], [1, -1], [2, -1], [3, -1], [3, -1]]
-  assert frames.offset.tolist() == [[-1, 0], [0, -2], [1, -1], [0, 0], [0, 0], [-1, 0], [0, 0]]
-  assert frames.anchor.tolist() == [0, 1, 0, 1, 1, 0, 1]
-  assert frames.frame_type.tolist() == [2, -1, -1, -1, -1, -1, 0]
-  assert frames.fps[0] == 25.0 and np.isnan(frames.fps[1:]).all()
+  columns = {name: values.tolist() for name, values in frames.columns.items()}
+  assert columns.pop('path') == list(frames.paths)
+  fps = columns.pop('fps')
+  assert fps[0] == 25.0 and np.isnan(fps[1:]).all()
+  assert columns == {
+    'group_id': [[0, -1], [0, 1], [0, 1], [1, -1], [2, -1], [3, -1], [3, -1]],
+    'offset': [[-1, 0], [0, -2], [1, -1], [0, 0], [0, 0], [-1, 0], [0, 0]],
+    'anchor': [0, 1, 0, 1, 1, 0, 1],
+    'frame_type': [2, -1, -1, -1, -1, -1, 0],
+  }
   assert (frames.num_anchors, frames.missing, frames.missing_anchors) == (4, (), 0)
-  assert set(frames.columns) == {'group_id', 'offset', 'anchor', 'frame_type', 'fps', 'path'}
-  frames = loaded(made(tmp_path))
   assert frames.labels.tolist() == [[1, -1], [1, -1], [1, 2], [1, 2], [0, -1], [3, -1], [3, -1]]
   alone = loaded(made(tmp_path / 'alone', {'w/frame-7.jpg': [], 'x/000001.JPEG': []}))
   assert alone.labels.tolist() == [0, 3], 'one label a frame is one axis'
@@ -163,20 +166,20 @@ def test_every_pair_of_the_metadata_is_there_once(shared_dir, tmp_path, monkeypa
   monkeypatch.setattr(video_neighbors, '_is_file', lambda root, path: True)
   frames = video_neighbors.load(folder, str(tmp_path))
   sets = metadata.read(folder)
-  rows, slots = np.nonzero((frames.group_id >= 0) & (frames.offset != 0))
-  pairs = {
-    (frames.group_id[r, s], frames.paths[r], frames.offset[r, s])
-    for r, s in zip(rows, slots, strict=True)
-  }
+  group_id, offset = frames.columns['group_id'], frames.columns['offset']
+  rows, slots = np.nonzero((group_id >= 0) & (offset != 0))
+  names = [frames.paths[row] for row in rows]
+  pairs = set(zip(group_id[rows, slots], names, offset[rows, slots], strict=True))
   expected = {(g, sets.frames[f], o) for g, f, o in zip(*sets.pairs, strict=True)}
   assert pairs == expected and len(pairs) == len(rows) == 21_070
-  assert (frames.num_anchors, int(frames.anchor.sum())) == (1109, 1109)
+  assert (frames.num_anchors, int(frames.columns['anchor'].sum())) == (1109, 1109)
   assert frames.class_names == label_space.get('imagenet_vid').class_names
   assert len(np.unique(frames.choose(100, 0))) == len(frames.choose(100, 0)) > 1000
 
 
 def test_a_subset_takes_whole_sets_and_those_that_share_frames(tmp_path):
   frames = loaded(made(tmp_path))
+  group_id = frames.columns['group_id']
   assert frames.choose(0, 0).tolist() == list(range(7))
   assert frames.choose(4, 0).tolist() == list(range(7))
   seen = set()
@@ -186,8 +189,8 @@ def test_a_subset_takes_whole_sets_and_those_that_share_frames(tmp_path):
       chosen = frames.choose(number, seed)
       assert before <= set(chosen), 'nested'
       before = set(chosen)
-      groups = {g for g in frames.group_id[chosen].ravel() if g >= 0}
-      whole = np.flatnonzero(np.isin(frames.group_id, list(groups)).any(1))
+      groups = {g for g in group_id[chosen].ravel() if g >= 0}
+      whole = np.flatnonzero(np.isin(group_id, list(groups)).any(1))
       assert chosen.tolist() == whole.tolist()
       assert number <= len(groups) <= number + 1
       assert (0 in groups) == (1 in groups), 'they share two frames'
@@ -202,7 +205,7 @@ def test_missing_frames_are_listed_and_left_out_only_when_allowed(tmp_path):
   refused(rf'2 of 7 frames are not in .*\(1 of 4 anchors\): {missing}', loaded, root)
   frames = loaded(root, allow_missing=True)
   assert [path[0] for path in frames.paths] == ['v', 'v', 'w', 'x']
-  assert frames.group_id.tolist() == [[1], [1], [2], [3]]
+  assert frames.columns['group_id'].tolist() == [[1], [1], [2], [3]]
   assert (frames.num_anchors, frames.missing_anchors, len(frames.missing)) == (3, 1, 2)
   message = '4 of 4 anchors'
   refused(message, loaded, made(tmp_path / 'none', left_out=tuple(SETS)), allow_missing=True)
