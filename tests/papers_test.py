@@ -7,11 +7,13 @@ are checked on them.
 
 import pathlib
 import re
+import shutil
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tensorflow_datasets as tfds
 
 from robustness.classifiers import ClassifierBuilder
 from robustness.cli import command_line, running
@@ -31,7 +33,7 @@ STYLES = ('real', 'clipart', 'quickdraw', 'infograph', 'sketch', 'painting')
 
 
 @pytest.fixture(scope='module')
-def data(tmp_path_factory):
+def data(tmp_path_factory, cifar10_dir):
   """Folders by the words that stand for them in the page, and the TFDS folder."""
   home = tmp_path_factory.mktemp('papers')
   generator = np.random.default_rng(0)
@@ -51,14 +53,18 @@ def data(tmp_path_factory):
       (home / f'lists/{style}_{part}.txt').write_text(''.join(lines))
   stored = home / 'CIFAR-10-C'
   stored.mkdir()
-  np.save(stored / 'labels.npy', np.tile(np.arange(10), 5))
+  test = tfds.load('cifar10', split='test[:10]', data_dir=cifar10_dir)
+  labels = [int(row['label']) for row in tfds.as_numpy(test)]
+  np.save(stored / 'labels.npy', np.tile(labels, 5))
   for name in SETS['fourier_cifar']:
     np.save(stored / f'{name}.npy', generator.integers(0, 256, (50, 32, 32, 3), np.uint8))
   for k, name in enumerate(('koala', 'lemon', 'vase')):
     cutout = np.full((20 + 7 * k, 30, 4), 255, np.uint8)
     runs.save_image(home / f'foregrounds/{name}/one.png', cutout)
-    runs.save_image(home / f'backgrounds/{k}.jpg', np.full((64, 64, 3), 60 * k, np.uint8))
-  small_archive.unpacked(home)
+    runs.save_image(home / f'backgrounds/{k}.jpg', np.full((512, 512, 3), 60 * k, np.uint8))
+  sets = small_archive.unpacked(home)
+  for split in ('train', 'test'):
+    shutil.copytree(sets / 'metadata', home / 'built' / split)
   return home
 
 
@@ -73,6 +79,11 @@ def given(command: str, home: pathlib.Path) -> str:
     r'=DOMAINS': f'={home}/lists',
     r'=SETS': f'={sets}',
     r'=FRAMES': f'={sets}',
+    r'=BUILT': f'={home}/built',
+    r'=METADATA': f'={home}/siscore/metadata.csv',
+    r'=location20_area02_min0pc': f'={home}/siscore/location',
+    r'=area\b': f'={home}/siscore/area',
+    r'=object_\w+/': f'={home}/siscore/',
   }
   for word, place in places.items():
     command = re.sub(word, place, command)
@@ -104,11 +115,12 @@ def unmeasured(monkeypatch):
 
 
 @pytest.mark.parametrize('command', COMMANDS)
-def test_a_command_passes_a_dry_run(command, data, cifar10_dir, unmeasured, capsys, monkeypatch):
-  monkeypatch.setenv(
-    'TFDS_DATA_DIR', str(data / 'tfds') if 'imagenet' in command else str(cifar10_dir)
-  )
+def test_a_command_passes_a_dry_run(command, data, unmeasured, capsys):
   config, _ = command_line.read(given(command, data).split())
   if 'predictions' in config:
     pytest.skip('scores predictions, for which --dry_run has nothing to do')
+  if config.data.name == 'imagenet2012':
+    config.data.data_dir = str(data / 'tfds')
+  for label in [*config.get('classifiers', ())][13:]:
+    del config.classifiers[label]  # of 65 alike
   assert running.dry_run(config.to_dict()) == 0, capsys.readouterr().err
