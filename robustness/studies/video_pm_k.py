@@ -26,10 +26,11 @@ from matplotlib.figure import Figure
 from robustness.core.rows import Rows
 from robustness.core.settings import parse
 from robustness.core.typing import Facts
-from robustness.estimates.means import means, part, row
+from robustness.estimates.means import Estimate, means, part, row
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
 from robustness.estimates.quantity import Quantity
+from robustness.estimates.table import assemble
 from robustness.evaluation.failures import class_name
 from robustness.evaluation.outcomes import ONE_VIEW, Evaluation
 from robustness.evaluation.records import RecordsReader
@@ -56,6 +57,9 @@ PM_K = _headline(
 )
 DROP = _headline(
   'drop_pm_k', 'drop from the anchor to the worst frame within k frames', better='lower', low=-1
+)
+MEDIAN_DROP = Quantity(
+  'median_drop', 'median over classes of the drop', better='lower', low=-1, paper=PAPER
 )
 NEIGHBORS_ONLY = _drawn(
   'accuracy_pm_k_neighbors_only',
@@ -113,7 +117,7 @@ class VideoPmK(Study):
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
   quantities = (
     *(PM_K, ANCHOR, DROP, NEIGHBORS_ONLY, OFFSET_ERROR, TURNED, CONDITIONAL),
-    *(STATIC, SLOPE, INTERCEPT),
+    *(STATIC, MEDIAN_DROP, SLOPE, INTERCEPT),
     *(WITHIN, REVIEW_ANCHOR, REVIEW_WORST, REVIEW_DROP),
   )
 
@@ -173,12 +177,14 @@ class VideoPmK(Study):
       )
     right = within._outcomes(predictions)
     facts = len(sets.anchors), len(sets.pairs.group), self.k, within.k
+    estimates = list(within._parts(right, sets))
     return Findings(
       tables={
+        **testbed.beside(assemble(estimates), self.testbed),
         'neighbor sets': Table(('anchors', 'pairs', 'k asked for', 'k reached'), [facts]),
         FAILURES: within._failures(predictions, right),
       },
-      estimates=list(within._parts(right, sets)),
+      estimates=estimates,
     )
 
   def _predictions(self, evaluations: Sequence[Evaluation]) -> dict[str, FramePredictions]:
@@ -205,16 +211,30 @@ class VideoPmK(Study):
     yield from self._by_offset(right)
     if len(right.models) > 1:
       yield from self._across(right)
+    by_class = list(self._by_class(right, sets))
+    yield from by_class
+    drops = pd.concat(by_class).query('quantity == @DROP.name and versus == ""')
+    medians = drops.groupby('classifier', sort=False).value.median()
+    n, none = right.num_anchors, np.nan
+    yield part(
+      [
+        row(str(label), '', MEDIAN_DROP, {'k': self.k}, Estimate(value, none, none, n, n, ''), none)
+        for label, value in medians.items()
+      ]
+    )
+    for kind, those in metrics.without_frame_types(right, sets).items():
+      yield from self._accuracies(those, {'without_frame_type': kind})
+    for rate, those in metrics.by_fps(right, sets).items():
+      yield from self._accuracies(those, {'fps': rate})
+
+  def _by_class(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
+    """Yields the accuracies on the sets of each class."""
     labels = sets.labels[sets.anchors]
     for number in np.unique(labels[labels >= 0]).tolist():
       own = np.flatnonzero((labels == number).any(1))  # a set of several labels is in each
       name = class_name(number, sets.class_names)
       distinct = f'{name} ({number})' if sets.class_names.count(name) > 1 else name
       yield from self._accuracies(right.of_anchors(own), {'class': distinct})
-    for kind, those in metrics.without_frame_types(right, sets).items():
-      yield from self._accuracies(those, {'without_frame_type': kind})
-    for rate, those in metrics.by_fps(right, sets).items():
-      yield from self._accuracies(those, {'fps': rate})
 
   def _accuracies(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None

@@ -26,7 +26,7 @@ from robustness.estimates.intervals import STUDENT
 from robustness.estimates.means import Estimate
 from robustness.estimates.table import select
 from robustness.present import style
-from robustness.results import Results
+from robustness.results import Results, Table
 
 VID, YTBB = 'imagenet_vid_robust', 'ytbb_robust'
 ANCHORS = {VID: 1109, YTBB: 2030}
@@ -117,28 +117,66 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   return LinearFit(slope, intercept, line, line - half(at), line + half(at))
 
 
+class Own(NamedTuple):
+  """The classifiers of a run beside a testbed: its name, k, and by label the accuracies on anchors
+  and at pm-k, as rows of the table of results."""
+
+  testbed: str
+  k: int
+  accuracies: Mapping[str, tuple[pd.Series, pd.Series]]
+
+
+def own_of(table: pd.DataFrame, setting: str) -> Own | None:
+  """Returns the classifiers of a table of results beside the testbed that `config.study.testbed`
+  names; 'auto' is one of as many anchors at pm-10. None where there is none."""
+  anchor = select(table, 'accuracy_anchor').set_index('classifier')
+  worst = select(table, 'accuracy_pm_k', k=...)
+  if anchor.empty or worst.empty:
+    return None
+  k = int(worst.k.max())
+  worst = worst[worst.k == k].set_index('classifier')
+  name, n = setting, set(anchor.n)
+  if name == 'auto':
+    name = next((key for key, count in ANCHORS.items() if n == {count} and k == 10), '')
+  if not name:
+    return None
+  return Own(name, k, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index})
+
+
+def beside(table: pd.DataFrame, setting: str) -> dict[str, Table]:
+  """Returns {'published': table}: accuracies and drops, in percent, beside those of the published
+  models that have the labels of classifiers (tables 5 and 6); {} where none has."""
+  own = own_of(table, setting)
+  rows = []
+  for entry in entries(own.testbed) if own else ():
+    if own and entry.name in own.accuracies:
+      anchor, worst = (each.value for each in own.accuracies[entry.name])
+      pairs = (anchor, entry.anchor), (worst, entry.worst), (anchor - worst, entry.drop)
+      rows.append([entry.name, *(f'{100 * value:.1f}' for pair in pairs for value in pair)])
+  named = ('anchors', f'pm-{own.k}', 'drop') if own else ()
+  columns = ('classifier', *(text for name in named for text in (f'{name} (%)', 'published')))
+  return {'published': Table(columns, rows)} if rows else {}
+
+
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   """Draws `testbed` where published models were measured on as many anchors (figure 3).
 
   With `settings['testbed']` another name than 'auto' that testbed is taken; '' draws none.
   """
-  anchor = select(results.table, 'accuracy_anchor').set_index('classifier')
-  worst = select(results.table, 'accuracy_pm_k', k=...)
-  if anchor.empty or worst.empty:
+  own = own_of(results.table, results.settings.get('testbed', ''))
+  if own is None:
     return {}
-  k = int(worst.k.max())
-  worst = worst[worst.k == k].set_index('classifier')
-  name, n = results.settings.get('testbed', ''), set(anchor.n)
-  if name == 'auto':
-    name = next((key for key, count in ANCHORS.items() if n == {count} and k == 10), '')
-  if not name:
-    return {}
-  own = {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
+  further = ', with the line through these' if _has_line(own.accuracies) else ''
   caption = (
-    f'Accuracy on anchors and at pm-{k}: {len(entries(name))} published models on {name}, the line '
-    'through them with its 95 % band (Student), and, in black, the classifiers of this run.'
+    f'Accuracy on anchors and at pm-{own.k}: {len(entries(own.testbed))} published models on '
+    f'{own.testbed}, the line through them with its 95 % band (Student), and, in black, the '
+    f'classifiers of this run{further}.'
   )
-  return {'testbed': (testbed_fit(name, own), caption)}
+  return {'testbed': (testbed_fit(own.testbed, own.accuracies), caption)}
+
+
+def _has_line(own: Mapping[str, tuple[pd.Series, pd.Series]]) -> bool:
+  return len(own) > 2 and len({anchor.value for anchor, _ in own.values()}) > 1
 
 
 @style.styled
@@ -162,6 +200,10 @@ def testbed_fit(name: str, own: Mapping[str, tuple[pd.Series, pd.Series]]) -> Fi
   label = f'fit, slope {fit.slope.value:.2f}'
   axes.plot(100 * grid, 100 * fit.y, color='0.3', linewidth=0.9, label=label)
   axes.fill_between(100 * grid, 100 * fit.low, 100 * fit.high, color='0.3', alpha=0.2, linewidth=0)
+  if _has_line(own):
+    through = linear_fit(given, [worst.value for _, worst in own.values()], grid)
+    label = f'fit of this run, slope {through.slope.value:.2f}'
+    axes.plot(100 * grid, 100 * through.y, '--', color='black', linewidth=0.9, label=label)
   for index, (label, pair) in enumerate(own.items()):
     ends = ((row.value, row.low, row.high) for row in pair)
     marker = style.MARKERS[::-1][index % len(style.MARKERS)]

@@ -116,6 +116,8 @@ def test_curves_subsets_errors_and_conditional_accuracies_agree_with_the_counts(
   classes = select(table, 'accuracy_anchor', **{'class': ...})
   assert classes['class'].tolist() == list(CLASSES)
   assert classes.n.sum() == CLIPS + 3, 'three of two labels'
+  drops = select(table, 'drop_pm_k', k=3, **{'class': ...})
+  assert estimate(table, 'one', 'median_drop', k=3).value == np.median(drops.value)
   rates = select(table, 'accuracy_anchor', fps=...)
   assert dict(zip(rates.fps, rates.n, strict=True)) == {25: 6, 30: 6}
   kinds = select(table, 'drop_pm_k', k=3, without_frame_type=...).without_frame_type

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from configs import video_testbed
+from robustness.config import experiment
 from robustness.estimates.intervals import clopper_pearson, korn_graubard
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
@@ -14,7 +16,16 @@ from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.results import Results
 from robustness.video import testbed
-from robustness.video.testbed import VID, YTBB, PublishedModel, draw, linear_fit
+from robustness.video.testbed import (
+  ANCHORS,
+  VID,
+  YTBB,
+  PublishedModel,
+  beside,
+  draw,
+  entries,
+  linear_fit,
+)
 from tests.refusals import refused
 
 PRINTED_WRONG = ('resnext101_linf_robust', 39.0)  # Table 2 prints 39.0 where Table 5 has 37.8
@@ -182,3 +193,37 @@ def test_others_are_drawn_where_they_are_asked_for():
   assert not draw(made_results(100)) and not draw(made_results(1109, testbed=''))
   assert '60 published models' in draw(made_results(100, testbed='ytbb_robust'))['testbed'][1]
   assert not draw(Results('video_pm_k', {'label': 'net'}, {}, {}))
+
+
+def test_classifiers_with_a_published_name_are_beside_it():
+  table = made_results(1109).table.replace({'classifier': {'net': 'resnet50'}})
+  found = beside(table, 'auto')['published']
+  assert found.columns[:3] == ('classifier', 'anchors (%)', 'published')
+  assert found.rows == [['resnet50', '70.1', '67.5', '50.0', '52.5', '20.0', '15.0']]
+  assert not beside(made_results(1109).table, 'auto') and not beside(table, '')
+
+
+def test_a_line_through_three_classifiers_of_a_run_is_drawn():
+  parts = [made_results(1109).table.replace({'classifier': {'net': f'net{i}'}}) for i in range(3)]
+  for i, own in enumerate(parts):
+    own[['value', 'low', 'high']] -= 0.02 * i
+  made = made_results(1109)
+  made.table = pd.concat(parts, ignore_index=True)
+  figure, caption = draw(made)['testbed']
+  assert caption.endswith('the classifiers of this run, with the line through these.')
+  said = [text.get_text() for text in figure.legends[0].get_texts()]
+  assert 'fit of this run, slope 1.00' in said
+
+
+@pytest.mark.parametrize('listed', ['', 'resnet18,vgg16=FILE', 'ytbb,resnet18'])
+def test_the_config_lists_networks_whose_names_are_published(listed):
+  config = video_testbed.get_config(listed) if listed else video_testbed.get_config()
+  names = {entry.name for testbed in ANCHORS for entry in entries(testbed)}
+  assert set(config.classifiers) <= names
+  spaces = {own.label_space for own in config.classifiers.values()}
+  assert spaces == ({'youtube_bb'} if 'ytbb' in listed else {'imagenet_vid'})
+  parsed = experiment.from_config(config.to_dict())
+  assert len(parsed.classifiers) == (9 if not listed else 2 - ('ytbb' in listed))
+  assert 'vgg16=' not in listed or parsed.classifiers['vgg16'].weights == 'FILE'
+  with pytest.raises(ValueError, match="no variant 'resnet'"):
+    video_testbed.get_config('resnet18,resnet')
