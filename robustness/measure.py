@@ -22,18 +22,11 @@ from robustness.estimates.fixed_width import FixedWidth, fixed_size
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
 from robustness.estimates.table import assemble, select
 from robustness.evaluation import failures, one_view
+from robustness.evaluation.outcomes import Evaluation, of_recorded
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.runner import Evaluator, even_part
-from robustness.evaluation.study import (
-  IMAGES,
-  EstimatesFromRows,
-  Evaluation,
-  StudiesTrainings,
-  Study,
-  of_recorded,
-  prefixes,
-)
+from robustness.evaluation.study import IMAGES, EstimatesFromRows, StudiesTrainings, Study, prefixes
 from robustness.models.classifier import Classifier
 from robustness.models.projection import match_labels
 from robustness.parallel import Parallel, create
@@ -45,16 +38,9 @@ MOST_VIEWS, FEWEST_CHUNKS = 32, 8
 """Of a step. Its last chunk is filled up, which costs half a chunk a round in the mean."""
 PASSES = 'passes'
 PASSES_COLUMNS = (
-  'classifier',
-  'half width',
-  'views',
-  'images of a view, fewest',
-  'images of a view, most',
-  'images that all views have',
-  'passes',
-  'images of the fixed design',
-  'passes of the fixed design',
-  'saved',
+  *('classifier', 'half width', 'views', 'images of a view, fewest', 'images of a view, most'),
+  *('images that all views have', 'passes', 'images of the fixed design'),
+  *('passes of the fixed design', 'saved'),
 )
 
 
@@ -101,24 +87,15 @@ def measure(
   known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in there - known]
   shape = rows.image_shape
+  stated = {WHICH_NUMBERS: study.provenance(evaluations, shape)}
+  samples = study.sample_arrays(rows, key, findings)
   return Results(
     study.name,
     described[0] if len(described) == 1 else described,
     {**rows.description, 'image_shape': list(shape), 'class_names': list(rows.class_names)},
     {**study.describe(), **dataclasses.asdict(execution)},
-    tables={
-      **findings.tables,
-      **passes(evaluations),
-      **compared.tables,
-      **failed.tables,
-      WHICH_NUMBERS: study.provenance(evaluations, shape),
-    },
-    arrays={
-      **findings.arrays,
-      **compared.arrays,
-      **failed.arrays,
-      **study.sample_arrays(rows, key, findings),
-    },
+    tables={**findings.tables, **passes(evaluations), **compared.tables, **failed.tables, **stated},
+    arrays={**findings.arrays, **compared.arrays, **failed.arrays, **samples},
     table=table,
     quantities=(
       *study.quantities,

@@ -60,9 +60,9 @@ def begun(file: pathlib.Path) -> object:
   return answers.read(file, 'digest')
 
 
-ANSWER = {'annotator': 'ann', 'round': 'individual', 'anchor': FRAMES[0], 'neighbor': FRAMES[1]}
-ANSWER |= {'label': 'correct', 'similar': 'dissimilar', 'reasons': ['blur'], 'feature': False}
-ANSWER |= {'shown': [1], 'time': 3.5}
+SAID = ('ann', 'individual', *FRAMES, 'correct', 'dissimilar', ['blur'], False, [1], 3.5)
+KEYS = 'annotator round anchor neighbor label similar reasons feature shown time'
+ANSWER = dict(zip(KEYS.split(), SAID, strict=True))
 FORMAT = {'format': answers.FORMAT, 'version': answers.VERSION, 'metadata': 'digest'}
 PLAN = {'annotators_per_pair': 2, 'joint_votes': 0, 'densify': False}
 CASES: dict[str, tuple[Any, Read]] = {

@@ -10,7 +10,6 @@ import pathlib
 import re
 import tempfile
 import warnings
-from typing import TextIO
 
 import jax
 from absl import logging
@@ -70,18 +69,11 @@ def _warn_once(folder: pathlib.Path) -> None:
   """Has JAX's warnings of entries that could not be written or read logged once for all."""
   others, logged = warnings.showwarning, False
 
-  def show(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-  ) -> None:
+  def show(message: Warning | str, *where: object, **further: object) -> None:
     nonlocal logged
     what = _CACHE_WARNING.match(str(message))
     if not what:
-      others(message, category, filename, lineno, file, line)
+      others(message, *where, **further)  # type: ignore[arg-type]
     elif not logged:
       logged = True
       logging.warning(

@@ -40,9 +40,9 @@ class Progress:
     elif time.monotonic() - self._last_line >= LINE_SECONDS:
       self._last_line = time.monotonic()
       rate, share = self.rate, 100 * self._done / max(self._total, 1)
-      left = f'{(self._total - self._done) / rate if rate else float("inf"):.0f} s left'
-      line = f'{self._head()} ({share:.0f} %), {self._speed()}, {left}{self._shown}'
-      logging.info('%s', line)
+      left = (self._total - self._done) / rate if rate else float('inf')
+      known = self._head(), share, self._speed(), left, self._shown
+      logging.info('%s (%.0f %%), %s, %.0f s left%s', *known)
     if self._first is None:
       self._first = time.monotonic(), self._done
 
@@ -65,14 +65,12 @@ class Progress:
     """Ends the bar, or logs the closing line."""
     if self._bar is not None:
       self._bar.close()
+    elif self._done == self._initial:
+      end = ', done before' if self._done >= self._total else ' when it stopped'
+      logging.info('%s%s', self._head(), end)
     else:
-      logging.info('%s', self._closing_line())
-
-  def _closing_line(self) -> str:
-    if self._done == self._initial:
-      return self._head() + (', done before' if self._done >= self._total else ' when it stopped')
-    seconds = time.monotonic() - self._start
-    return f'{self._head()} in {seconds:.1f} s, {self._speed()}{self._shown}'
+      known = self._head(), time.monotonic() - self._start, self._speed(), self._shown
+      logging.info('%s in %.1f s, %s%s', *known)
 
   def _head(self) -> str:
     return f'{self._label}: {self._done}/{self._total} {self._unit}'

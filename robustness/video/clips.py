@@ -40,12 +40,8 @@ if TYPE_CHECKING:
 IMAGE_SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
 VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpeg')
 UNDECODABLE = (
-  OSError,
-  SyntaxError,
-  ValueError,
-  EOFError,
-  struct.error,
-  Image.DecompressionBombError,
+  *(OSError, SyntaxError, ValueError, EOFError),
+  *(struct.error, Image.DecompressionBombError),
 )
 """What Pillow raises for files that are damaged."""
 STOP_AT_ERRORS = {'err_detect': 'explode'}

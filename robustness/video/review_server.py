@@ -20,15 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
-from robustness.video.answers import (
-  INDIVIDUAL,
-  JOINT,
-  REASONS,
-  STAGES,
-  Answer,
-  AnswerLog,
-  check_name,
-)
+from robustness.video import answers
+from robustness.video.answers import INDIVIDUAL, JOINT, Answer, AnswerLog, check_name
 from robustness.video.candidates import ANCHOR, Item, ReviewFrames
 from robustness.video.review_rounds import UNCHECKED, OutdatedAnswerError, ReviewRounds
 
@@ -99,7 +92,7 @@ class ReviewServer(ThreadingHTTPServer):
       'annotator': self.annotator,
       'annotators': self.rounds.annotators(),
       'classes': self._named(sorted(self.candidates.class_names)),
-      'reasons': list(REASONS),
+      'reasons': list(answers.REASONS),
       'pairs': len(self.candidates.pairs),
       'anchors': len(self.candidates.sets.anchors),
     }
@@ -111,8 +104,8 @@ class ReviewServer(ThreadingHTTPServer):
 
   def earlier_turn(self, annotator: str, before: str, stage: str = INDIVIDUAL) -> Plain:
     """Returns what an annotator judged before the item of that name (the last if it is empty)."""
-    if stage not in STAGES:
-      raise InputError(f'unknown round {stage!r}: {nearest(stage, STAGES)}.')
+    if stage not in answers.STAGES:
+      raise InputError(f'unknown round {stage!r}: {nearest(stage, answers.STAGES)}.')
     item = self.candidates.item(before) if before else None
     choice = self.rounds.previous(annotator, item, stage)
     if choice is None:

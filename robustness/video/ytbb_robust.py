@@ -34,17 +34,8 @@ FILES = (ANCHORS, PAIRS, CSV, CLASSES)
 GOOD, NOT_GOOD = 'good', frozenset({'unsure', 'bad'})
 SIMILAR, BAD_ANCHOR = 'similar', 'bad-anchor'
 PROBLEMS = frozenset(
-  {
-    'dissimilar',
-    'problematic',
-    'incorrect',
-    'dont know',
-    'deformation',
-    'background-change',
-    'occlusion-increased',
-    'blur-increase',
-    BAD_ANCHOR,
-  }
+  ('dissimilar', 'problematic', 'incorrect', 'dont know', 'deformation', 'background-change')
+  + ('occlusion-increased', 'blur-increase', BAD_ANCHOR)
 )
 EXCHANGED = {22: 23, 23: 22}
 """Classes of the CSV by those of the class index."""

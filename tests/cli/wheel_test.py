@@ -38,10 +38,3 @@ def test_a_packaged_config_runs_by_name(installed):
   printed = output_of(installed, command, 'report', 'run')
   assert printed.strip().endswith('run/report.html')
   assert (installed / 'run/report.html').read_bytes() == page
-
-
-@pytest.mark.slow
-def test_an_unknown_name_is_answered_with_the_nearest(installed):
-  command = installed / 'site/bin/robustness'
-  told = output_of(installed, command, 'corruption_spectum', '--workdir=run', status=2)
-  assert "did you mean 'corruption_spectrum'" in told

@@ -41,13 +41,6 @@ def test_the_digest_is_of_sets_and_labels():
   refused('class id 1, which is none of the 1 classes', Candidates, own, {0: 'cat'})
 
 
-def test_the_released_sets(shared_dir):
-  folder = shared_dir / 'data' / 'imagenet_vid_robust'
-  of = Candidates(metadata.read(folder), dict(enumerate(map(str, range(30)))))
-  assert (len(of.sets.anchors), len(of.pairs)) == (1109, 21070)
-  assert sum(not numbers for numbers in of.pairs_of) == 1
-
-
 PATHS = candidates().sets.frames
 
 
