@@ -40,7 +40,7 @@ from robustness.core.rows import ArrayRows
 from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import basis_image, distinct_frequencies
 from robustness.models import catalog, weights
-from robustness.models.state_dict import read_state_dict
+from robustness.models.state_dict import read_arrays
 from robustness.studies.fourier_heatmap import FourierHeatmap
 
 try:
@@ -60,7 +60,7 @@ def networks(file: str, name: str = NETWORK) -> tuple[Any, Any]:
   """Returns a network in PyTorch and in JAX with the weights of a file, or with random ones."""
   network = ResNet(int(name.removeprefix('resnet'))).eval()
   own = {name: value.numpy() for name, value in network.state_dict().items()}
-  state = read_state_dict(file) if file else own
+  state = read_arrays(file) if file else own
   variables = weights.import_variables(catalog.get(name), state)  # refuses what does not fit
   tensors = {name: torch.from_numpy(np.array(value)) for name, value in state.items()}
   network.load_state_dict(tensors, strict=False)  # counters of batches may be missing

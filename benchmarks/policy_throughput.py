@@ -28,8 +28,9 @@ from robustness.models.inputs import Inputs
 from robustness.objectives.cross_entropy import JSD, CrossEntropy
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.training import Training, TrainingSettings
+from robustness.training.settings import TrainingSettings
 from robustness.training.step import Pipeline
+from robustness.training.training import Training
 
 PLAIN = 'flip, crop'
 PAPER = {'policy': 'cifar10_reference_95', 'without': ('Brightness', 'Contrast')}

@@ -32,7 +32,10 @@ from robustness.augment.policy import Policy
 from robustness.models import catalog
 from robustness.models.inputs import Inputs
 from robustness.parallel.processes import Processes, barrier
-from robustness.training import Pipeline, Training, TrainingSettings, train
+from robustness.training.loop import train
+from robustness.training.settings import TrainingSettings
+from robustness.training.step import Pipeline
+from robustness.training.training import Training
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

@@ -33,7 +33,9 @@ from robustness.models.inputs import Inputs
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.studies.systematic import Systematic
-from robustness.training import Pipeline, Training, TrainingSettings
+from robustness.training.settings import TrainingSettings
+from robustness.training.step import Pipeline
+from robustness.training.training import Training
 
 PLAIN, DEVICE, HOST = 'plain', 'in the step', 'in tf.data'
 NAMES = Systematic().environments

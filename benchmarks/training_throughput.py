@@ -34,7 +34,10 @@ from robustness.models import catalog
 from robustness.models.airbench import WIDTHS as AIRBENCH
 from robustness.models.inputs import Inputs
 from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.training import Pipeline, Training, TrainingSettings, train
+from robustness.training.loop import train
+from robustness.training.settings import TrainingSettings
+from robustness.training.step import Pipeline
+from robustness.training.training import Training
 
 try:
   import torch

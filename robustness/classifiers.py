@@ -319,7 +319,7 @@ class ClassifierBuilder:
     if entry:
       local = settings.weights and path.is_file()
       path, revision = hub.Fetched(path, 'a local file') if local else hub.fetch(entry)
-      names = label_space.get(entry.label_space).class_names
+      names = label_space.get(label_space.IMAGENET).class_names
       shape = (entry.input_size, entry.input_size, shape[2])
       facts = {
         'weights': entry.name,
@@ -453,7 +453,9 @@ def preparation(experiment: Experiment) -> Preparation | None:
     return None
   preparations: dict[tuple[int, int, str], str] = {}
   for recipe in experiment.classifiers.values():
-    entry = published(recipe) or initial_weights.published(recipe.initial_weights, recipe.name)
+    entry, begun_with = published(recipe), recipe.initial_weights
+    if not entry and begun_with:
+      entry = hub.resolve(begun_with, recipe.name)
     if entry:
       preparations.setdefault((entry.input_size, entry.resize, entry.interpolation), entry.name)
   if len(preparations) > 1:

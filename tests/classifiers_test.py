@@ -21,7 +21,8 @@ from robustness.models import catalog, hub, weights
 from robustness.models.classifier import Classifier
 from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.models.projection import match_labels
-from robustness.training import checkpoint, initial_weights, load_variables
+from robustness.training import checkpoint, initial_weights
+from robustness.training.checkpoint import load_variables
 from robustness.training.settings import TrainingSettings
 from tests.networks import random_variables
 from tests.refusals import refused

@@ -57,16 +57,8 @@ class AutoPGD(Attack):
       return state.after(evaluated(self._moved(k, state, images, epsilon)), spans[k])
 
     begin, rows = evaluated(balls.start(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
-    state = _State(
-      begin,
-      begin['x'],
-      begin,
-      begin,
-      rows + 2 * epsilon,
-      rows == 0,
-      begin['loss'],
-      rows.astype(jnp.int32),
-    )
+    size, none = rows + 2 * epsilon, rows.astype(jnp.int32)
+    state = _State(begin, begin['x'], begin, begin, size, rows == 0, begin['loss'], none)
     return jax.lax.stop_gradient(jax.lax.fori_loop(0, self.steps, step, state).worst['x'])
 
   def _moved(self, k: Array, state: _State, images: Array, epsilon: Scalar) -> Array:

@@ -45,19 +45,12 @@ CHANCE = {'torchvision': (1.0, 1.0), 'efficientnet': (0.2, 0.8)}
 """The range from which an operation's probability is drawn."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Magnitude:
-  """A magnitude in the unit of `operations.UNITS`, and `mirrored`, its value in half of the cases
-  where the sign is random: −value, or 2 − value of a factor; else equal to `value`."""
-
-  value: float
-  mirrored: float
-
-
 def magnitude(
   implementation: str, name: str, level: float, height: int, width: int, strongest: int = 0
-) -> Magnitude:
-  """Returns an operation's magnitude in its own unit, for images of a size in pixels.
+) -> tuple[float, float]:
+  """Returns an operation's magnitude in the unit of `operations.UNITS`, for images of a size in
+  pixels, and its value in half of the cases where the sign is random: −value, or 2 − value of a
+  factor; else the same.
 
   Raises InputError for a level outside 0..`strongest`, the level of the full range (0 takes
   `STRONGEST`, torchvision's RandAugment has 30), or an operation that the implementation lacks.
@@ -68,7 +61,7 @@ def magnitude(
   if not 0 <= level <= strongest:
     raise InputError(f'the magnitude of {name} is {level:g}; {implementation} has 0..{strongest}.')
   if name in UNUSED:
-    return Magnitude(0.0, 0.0)
+    return 0.0, 0.0
   values = _values(implementation, lambda most: level * most / strongest, height, width)
   if name not in values:
     raise InputError(
@@ -76,10 +69,8 @@ def magnitude(
     )
   value = float(values[name])
   if name in operations.WARPS:
-    return Magnitude(value, -value)
-  if name in FACTORS and implementation == 'torchvision':
-    return Magnitude(value, 2 - value)
-  return Magnitude(value, value)
+    return value, -value
+  return value, 2 - value if name in FACTORS and implementation == 'torchvision' else value
 
 
 def _values(
@@ -269,8 +260,8 @@ def _compiled(
   table: dict[str, list[float]] = {
     'name': [names.index(s.name) if s.name in names else -1 for s in steps],
     'probability': [s.probability for s in steps],
-    'value': [m.value for m in values],
-    'mirrored': [m.mirrored for m in values],
+    'value': [value for value, _ in values],
+    'mirrored': [mirrored for _, mirrored in values],
   }
   transparent = own.implementation == 'tensorflow_models'
   vacated = (0,) if transparent else own.vacated
@@ -337,10 +328,8 @@ class RandAugment(Augmentation):
     fill = self.fill or FILL[self.magnitudes]
     possible = operations.Operations(names, 'nearest', fill, fill)
     strongest = RAND_STRONGEST[self.magnitudes]
-    pairs = [
-      magnitude(self.magnitudes, name, self.magnitude, height, width, strongest) for name in names
-    ]
-    values = jnp.array([[m.value, m.mirrored] for m in pairs], jnp.float32)
+    chosen = self.magnitude, height, width, strongest
+    values = jnp.array([magnitude(self.magnitudes, name, *chosen) for name in names], jnp.float32)
     shares = jax.random.uniform(key, (6, count))  # one call: it costs as much as an operation
     identity = int(self.magnitudes == 'torchvision')
     name = operations.below(shares[0], len(names) + identity) - identity

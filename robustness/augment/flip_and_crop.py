@@ -98,17 +98,15 @@ class Crop(Augmentation):
 class RandomResizedCrop(Augmentation):
   """Cuts a box of random area and aspect ratio and resizes it to the image's size.
 
-  Area uniform, ratio width/height log-uniform, sides rounded to pixels, place uniform; a box that
-  does not fit is drawn again, ten times at most, and then the whole image is taken (whose ratio is
-  1 where images are square). The resize is linear and antialiased, as Pillow's bilinear filter.
+  Area uniform, ratio width/height log-uniform in [3/4, 4/3], sides rounded to pixels, place
+  uniform; a box that does not fit is drawn again, ten times at most, and then the whole image is
+  taken. The resize is linear and antialiased, as Pillow's bilinear filter.
 
   The crop is taken from the image as the rows hold it. Where `config.data.resize` and `crop` have
   cut it already, areas are shares of what they left.
 
   Attributes:
     smallest_area: least area of the crop, as a share of the image's, in (0, 1].
-    largest_area: largest area, in [smallest_area, 1].
-    aspect: largest ratio of the sides, at least 1; the smallest is its inverse.
 
   Reference:
     Szegedy et al. (2015), Going Deeper with Convolutions, section 6; the order of draws follows
@@ -118,14 +116,6 @@ class RandomResizedCrop(Augmentation):
   name: ClassVar[str] = 'random_resized_crop'
   resembles = ()
   smallest_area: float = setting(0.08, 'in (0, 1]', lambda x: 0 < x <= 1)
-  largest_area: float = 1.0
-  aspect: float = setting(4 / 3, 'at least 1', lambda x: x >= 1)
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    smallest = self.smallest_area
-    valid = f'in [smallest_area, 1] = [{smallest:g}, 1]'
-    self.require(smallest <= self.largest_area <= 1, 'largest_area', valid)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image = example['image']
@@ -150,10 +140,8 @@ class RandomResizedCrop(Augmentation):
   ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Returns top, left, rows and columns of the crop, float32 scalars of whole pixels."""
     key_area, key_ratio, key_top, key_left = jax.random.split(key, 4)
-    area = jax.random.uniform(
-      key_area, (TRIES,), minval=self.smallest_area, maxval=self.largest_area
-    )
-    limit = math.log(self.aspect)
+    area = jax.random.uniform(key_area, (TRIES,), minval=self.smallest_area)
+    limit = math.log(4 / 3)
     ratio = jnp.exp(jax.random.uniform(key_ratio, (TRIES,), minval=-limit, maxval=limit))
     rows = jnp.round(jnp.sqrt(area * height * width / ratio))
     columns = jnp.round(jnp.sqrt(area * height * width * ratio))

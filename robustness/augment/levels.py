@@ -5,7 +5,6 @@ Warps are Pillow's bit for bit where the matrix allows it. Output pixel (x, y) s
 of `Image.transform(size, AFFINE, data)`. What lies outside the input is vacated.
 """
 
-import functools
 from collections.abc import Callable
 
 import jax
@@ -119,12 +118,7 @@ def table(
     'AutoContrast': lambda: _auto_contrast(levels, level),
     'Equalize': lambda: equalize(levels),
   }
-  branches = [functools.partial(_as_levels, tables[n]) for n in names]
-  return jax.lax.switch(name, branches)
-
-
-def _as_levels(made: Callable[[], jax.Array]) -> jax.Array:
-  return made().astype(jnp.uint8)
+  return jax.lax.switch(name, [lambda made=tables[n]: made().astype(jnp.uint8) for n in names])
 
 
 def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:

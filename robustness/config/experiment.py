@@ -19,7 +19,8 @@ from input_pipeline.settings import DataSettings
 from robustness.config.recipe import ClassifierSettings, parse_classifier
 from robustness.core import settings
 from robustness.core.errors import InputError, naming, nearest
-from robustness.core.settings import Section, choice, require
+from robustness.core.registry import check_fields, setting, word
+from robustness.core.settings import Section, require
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import HasSmallChanges, Study
 from robustness.parallel import KINDS
@@ -30,6 +31,8 @@ BATTERY, TASKS, SUMMARY = 'config.battery', 'parts', 'summary'
 PRECISIONS = ('float32', 'bfloat16')
 MOST_ROWS = 2**16
 """Rows, or views, of a shard: one is held in memory whole, and filled up to its size."""
+SEEDS = 'in [0, 2**32)'
+SIZES = f'1 to {MOST_ROWS}, or 0 to choose by the size of images'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,26 +50,18 @@ class Execution:
     views_per_step: views of a shard and of a step; 0 chooses by the images' size.
   """
 
-  seed: int = 0
-  seeds: tuple[int, ...] = ()
-  parallel: str = 'jit'
-  precision: str = 'float32'
-  batch_size: int = 0
-  views_per_step: int = 0
+  seed: int = setting(0, SEEDS, lambda x: 0 <= x < 2**32)
+  seeds: tuple[int, ...] = setting((), SEEDS, lambda xs: all(0 <= x < 2**32 for x in xs))
+  parallel: str = word('jit', KINDS)
+  precision: str = word('float32', PRECISIONS)
+  batch_size: int = setting(0, SIZES, lambda x: 0 <= x <= MOST_ROWS)
+  views_per_step: int = setting(0, SIZES, lambda x: 0 <= x <= MOST_ROWS)
 
   def __post_init__(self) -> None:
-    require(0 <= self.seed < 2**32, 'config.seed', self.seed, 'in [0, 2**32)')
-    valid = all(0 <= value < 2**32 for value in self.seeds)
-    require(valid, 'config.seeds', self.seeds, 'in [0, 2**32)')
+    check_fields(self, 'config')
     distinct = len(self.seeds) != 1 and len(set(self.seeds)) == len(self.seeds)
     words = 'at least two distinct seeds, or () to train once with config.seed'
     require(distinct, 'config.seeds', self.seeds, words)
-    choice('config.parallel', self.parallel, KINDS)
-    choice('config.precision', self.precision, PRECISIONS)
-    words = f'1 to {MOST_ROWS}, or 0 to choose by the size of images'
-    require(0 <= self.batch_size <= MOST_ROWS, 'config.batch_size', self.batch_size, words)
-    views = self.views_per_step
-    require(0 <= views <= MOST_ROWS, 'config.views_per_step', views, words)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,8 @@ from robustness.augment import AUGMENTATIONS, policy
 from robustness.augment.environment import Environment, refuse_leaks
 from robustness.augment.policy import Policy
 from robustness.core import settings
-from robustness.core.registry import Registry
-from robustness.core.settings import choice, require
+from robustness.core.registry import Registry, check_fields, setting, word
+from robustness.core.settings import require
 from robustness.core.typing import Facts
 from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.models.inputs import InputFilter
@@ -64,7 +64,7 @@ class ClassifierSettings:
   weights: str = ''
   train: bool = False
   initial_weights: str = ''
-  positions: str = 'bicubic'
+  positions: str = word('bicubic', METHODS)
   label_space: str = ''
   merge: str = 'max'
   augment: Policy = Policy()
@@ -73,10 +73,10 @@ class ClassifierSettings:
   input_filter: InputFilter | None = None
   training: TrainingSettings = TrainingSettings()
   data: DataSettings = DataSettings()
-  seed: int = 0
+  seed: int = setting(0, 'in [0, 2**32)', lambda x: 0 <= x < 2**32)
 
   def __post_init__(self) -> None:
-    choice('config.classifier.positions', self.positions, METHODS)
+    check_fields(self, 'config.classifier')
     require(
       not self.initial_weights or self.is_trained_here,
       'config.classifier.initial_weights',
@@ -84,7 +84,6 @@ class ClassifierSettings:
       "'' unless the network is trained here (config.classifier.train=True, no "
       'config.classifier.weights)',
     )
-    require(0 <= self.seed < 2**32, 'config.classifier.seed', self.seed, 'in [0, 2**32)')
 
   @property
   def pipeline(self) -> Pipeline:

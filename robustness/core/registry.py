@@ -49,11 +49,7 @@ class Part(abc.ABC):
 
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not as its `setting` says."""
-    for field in dataclasses.fields(self):
-      if valid := field.metadata.get('valid'):
-        self.require(field.metadata['holds'](vars(self)[field.name]), field.name, valid)
-      elif words := field.metadata.get('words'):
-        self.choice(field.name, words)
+    check_fields(self, f'{self.section}.{self.name}')
 
   def describe(self) -> dict[str, PlainValue]:
     """Returns name and settings as plain values, for checkpoints and results."""
@@ -80,6 +76,17 @@ def setting(default: V, valid: str, holds: Callable[[V], bool]) -> V:
 def word(default: str, words: Iterable[str]) -> str:
   """Returns a field of a part that is one of some words."""
   return dataclasses.field(default=default, metadata={'words': tuple(words)})
+
+
+def check_fields(parsed: object, where: str) -> None:
+  """Raises InputError for a field of a dataclass, the config's section `where`, that is not as its
+  `setting` or `word` says."""
+  for field in dataclasses.fields(parsed):  # type: ignore[arg-type]
+    key, value = f'{where}.{field.name}', vars(parsed)[field.name]
+    if valid := field.metadata.get('valid'):
+      settings.require(field.metadata['holds'](value), key, value, valid)
+    elif words := field.metadata.get('words'):
+      settings.choice(key, value, words)
 
 
 P = TypeVar('P', bound=Part)

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
@@ -21,7 +20,7 @@ from robustness.core.rows import MOST_KEPT, Batch, Rows, with_column
 from robustness.corruptions.names import CLEAN as NO_CORRUPTION
 from robustness.corruptions.names import NAMED, NUMBERS, SEVERITIES
 from robustness.corruptions.released import SOURCES
-from robustness.corruptions.views import CLEAN, EXACT, CorruptionViews, Provenance
+from robustness.corruptions.views import EXACT, CorruptionViews, Provenance, change
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes
@@ -101,7 +100,8 @@ class StoredOrMade(CorruptionViews):
       del view
       if CLEAN_IMAGE not in row:
         return {}
-      return measures.energies(spectrum.half_magnitude(stored_change(row, shown)))
+      changed = change(shown, row[CLEAN_IMAGE], row['severity'])
+      return measures.energies(spectrum.half_magnitude(changed))
 
     return dataclasses.replace(
       identity(), measure=measure, add_columns=with_clean_images, sequential=True
@@ -111,7 +111,7 @@ class StoredOrMade(CorruptionViews):
     """See `CorruptionViews`; stored images have one view."""
     if self.is_stored:
       return ViewTable.of(['as stored'], {'as stored': [0]})
-    return dataclasses.replace(super().view_table(image_shape), facets=self.view_facets)
+    return super().view_table(image_shape)
 
   def of_stored(self, parts: Sequence[Part]) -> Self:
     """Returns the study of those corruptions and severities that are stored."""
@@ -134,13 +134,7 @@ class StoredOrMade(CorruptionViews):
     shown = self.of_stored(stored)
     clean = [CLEAN_PART] if CLEAN_PART in stored else []
     rows = by_part(np.arange(len(columns[0])), columns, [*clean, *shown.parts])
-    made = CorruptionViews.view_table(shown, image_shape)
-    names, groups = [*made.names], {**made.groups}
-    if not clean:
-      del names[CLEAN], groups['clean']
-      groups = {name: [view - 1 for view in views] for name, views in groups.items()}
-    table = dataclasses.replace(ViewTable.of(names, groups), facets=shown.view_facets)
-    return SelectedRows(records, rows), table
+    return SelectedRows(records, rows), shown.table_of_views(bool(clean))
 
   def joined(
     self, evaluations: Sequence[Evaluation], image_shape: ImageShape
@@ -283,8 +277,3 @@ def with_clean_images(rows: Rows) -> Rows:
     return next(read)['image'][inverse]
 
   return with_column(rows, CLEAN_IMAGE, clean_image, {})
-
-
-def stored_change(row: Arrays, shown: jax.Array) -> jax.Array:
-  """Returns what a stored corruption changed, C(x) - x, [H, W, C]; of a clean row x itself."""
-  return shown - jnp.where(row['severity'] == 0, 0, row[CLEAN_IMAGE])

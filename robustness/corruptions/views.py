@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
+from robustness.core.registry import word
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
@@ -108,8 +109,8 @@ class CorruptionViews(Study):
 
   corruptions: tuple[str, ...] = ('official',)
   severities: tuple[int, ...] = SEVERITIES
-  protocol: str = EXACT
-  quantize: str = ''
+  protocol: str = word(EXACT, (EXACT, AS_RELEASED))
+  quantize: str = word('', ('', *QUANTIZE))
   constants: int = 0
   photographs: str = ''
   bandwidth: int = 0
@@ -123,8 +124,6 @@ class CorruptionViews(Study):
     known = bool(severities) and severities <= set(SEVERITIES)
     distinct = len(severities) == len(self.severities)
     self.require(known and distinct, 'severities', 'distinct numbers of 1..5')
-    self.choose('quantize', ('', *QUANTIZE))
-    self.choose('protocol', (EXACT, AS_RELEASED))
     if self.protocol == AS_RELEASED:
       truncates = "'' or 'floor' with protocol='as_released', which truncates"
       self.require(self.quantize in ('', 'floor'), 'quantize', truncates)
@@ -188,7 +187,7 @@ class CorruptionViews(Study):
         'severity': np.array([0, *(number.get(s, s) for _, s in table)], np.int32),
       },
       measure=lambda row, shown, view: measures.energies(
-        spectrum.half_magnitude(change(row, shown, view))
+        spectrum.half_magnitude(change(shown, row['image'], view['severity']))
       ),
       image_shape=image_shape if released else None,
       sequential=True,  # XLA's sums over a batch round by its size, those of one image do not
@@ -205,10 +204,16 @@ class CorruptionViews(Study):
     each severity, and of each whole set. Severities between the five are in no group.
     """
     del image_shape
-    names = ['clean', *(f'{name} {s}' for name in self.names for s in self.levels)]
-    count = len(self.levels)
+    return self.table_of_views(clean=True)
+
+  def table_of_views(self, clean: bool) -> ViewTable:
+    """Returns what `view_table` does, of views with the clean one first or without it."""
+    facets: dict[str, Mapping[str, object]] = {
+      f'{n} {s}': {'corruption': n, 'severity': s} for n in self.names for s in self.levels
+    }
+    first, count = int(clean), len(self.levels)
     views = {
-      name: [CLEAN + 1 + n * count + self.levels.index(s) for s in self.severities]
+      name: [first + n * count + self.levels.index(s) for s in self.severities]
       for n, name in enumerate(self.names)
     }
     by_severity = {
@@ -219,18 +224,12 @@ class CorruptionViews(Study):
       label: [view for name in members for view in views[name]]
       for label, members in whole_sets(self.names).items()
     }
-    return ViewTable.of(names, {'clean': [CLEAN], **views, **by_severity, **sets})
-
-  @property
-  def view_facets(self) -> dict[str, dict[str, object]]:
-    """The facets of corrupted views and their groups in the table of results, by name."""
-    views = {f'{n} {s}': {'corruption': n, 'severity': s} for n in self.names for s in self.levels}
-    return {
-      **views,
-      **{name: {'corruption': name} for name in self.names},
-      **{f'severity {s}': {'severity': s} for s in self.severities},
-      **{label: {'corruption_set': label} for label in whole_sets(self.names)},
-    }
+    names, alone = (['clean', *facets], {'clean': [CLEAN]}) if clean else ([*facets], {})
+    made = ViewTable.of(names, {**alone, **views, **by_severity, **sets})
+    facets |= {name: {'corruption': name} for name in views}
+    facets |= {f'severity {s}': {'severity': s} for s in self.severities}
+    facets |= {label: {'corruption_set': label} for label in sets}
+    return dataclasses.replace(made, facets=facets)
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """See `Study`; says how the corrupted images were made."""
@@ -432,11 +431,9 @@ def check_between(where: str, severities: Sequence[float]) -> None:
   require(ascending, where, tuple(severities), 'distinct and ascending')
 
 
-def change(
-  row: Mapping[str, jax.Array], shown: jax.Array, view: Mapping[str, jax.Array]
-) -> jax.Array:
-  """Returns what a view changed, C(x) - x, float32 [H, W, C]; in the clean view x itself."""
-  return shown - jnp.where(view['severity'] == 0, 0, row['image'])
+def change(shown: jax.Array, clean: jax.Array, severity: jax.Array) -> jax.Array:
+  """Returns what a corruption changed, C(x) - x, float32 [H, W, C]; of severity 0 x itself."""
+  return shown - jnp.where(severity == 0, 0, clean)
 
 
 def gallery_figure(

@@ -6,6 +6,7 @@ and .24 GFLOP an image of 32 × 32 pixels. `configs/train.py:cifar10_fast` has i
 Reference: Jordan (2024), 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, section 3.
 """
 
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -15,8 +16,9 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.typing import Variables
-from robustness.models import convolution_gradients
+from robustness.models import layers
 from robustness.models.architecture import STEM_AND_STAGES, Architecture
+from robustness.models.convolution_gradients import DIMENSIONS
 from robustness.models.layers import FEATURES, Layer, Network, at_least_float32
 
 PATCH = 2
@@ -59,7 +61,7 @@ class Whitening(Layer):
     kernel = self.variable('batch_stats', 'kernel', lambda: jnp.zeros(shape)).value
     shift = self.param('shift', nn.initializers.zeros, (2 * length,))
     y = jax.lax.conv_general_dilated(
-      x, kernel.astype(x.dtype), (1, 1), 'VALID', dimension_numbers=convolution_gradients.DIMENSIONS
+      x, kernel.astype(x.dtype), (1, 1), 'VALID', dimension_numbers=DIMENSIONS
     )
     return y + shift.astype(x.dtype)[None, None, None]
 
@@ -76,26 +78,14 @@ class Group(Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ⌊H / 2⌋, ⌊W / 2⌋, features]."""
-    x = halved(self._convolution('conv1')(x))
-    x = gelu(self._norm(train, 'bn1')(x))
-    return gelu(self._norm(train, 'bn2')(self._convolution('conv2')(x)))
-
-  def _convolution(self, name: str) -> nn.Conv:
-    return nn.Conv(
-      self.features,
-      (3, 3),
-      padding=1,
-      use_bias=False,
-      dtype=self.dtype,
-      kernel_init=identity_start,
-      conv_general_dilated=convolution_gradients.convolution,
-      name=name,
+    convolution = functools.partial(
+      layers.convolution, self.features, 3, kernel_init=identity_start, dtype=self.dtype
     )
-
-  def _norm(self, train: bool, name: str) -> nn.BatchNorm:
-    return nn.BatchNorm(
-      not train, momentum=0.6, epsilon=1e-12, use_scale=False, **self.common, name=name
+    norm = functools.partial(
+      nn.BatchNorm, not train, momentum=0.6, epsilon=1e-12, use_scale=False, **self.common
     )
+    x = gelu(norm(name='bn1')(halved(convolution(name='conv1')(x))))
+    return gelu(norm(name='bn2')(convolution(name='conv2')(x)))
 
 
 def halved(x: jax.Array) -> jax.Array:

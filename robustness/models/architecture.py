@@ -47,7 +47,6 @@ class Weights:
     crop_fraction: that side ÷ the shorter side of an image before its centre is cropped.
     interpolation: 'bilinear' or 'bicubic'.
     licence: an SPDX identifier, or what the publisher says.
-    label_space: a name of `robustness.models.label_space`.
     default: whether the architecture takes these when nothing is said.
   """
 
@@ -62,7 +61,6 @@ class Weights:
   crop_fraction: float = 0.875
   interpolation: str = 'bilinear'
   licence: str = 'Apache-2.0'
-  label_space: str = 'imagenet'
   default: bool = False
 
   @property

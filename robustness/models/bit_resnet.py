@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from robustness.models import layers
 from robustness.models.architecture import HALF, STEM_AND_STAGES, Architecture, timm
-from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, Scheme, Stored
+from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, Scheme, Stored, Table
 
 BLOCKS_PER_STAGE = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 STEM_FEATURES = 64
@@ -98,20 +98,16 @@ class BitResNet(layers.Network):
     return layers.LinearHead(self.num_classes, name='head')(x)
 
 
+_TIMM: Table = {
+  'stem': 'stem.conv',
+  'final': 'norm',
+  'head/dense': Stored(('head.fc',), OUTPUT_FIRST_POINTWISE),
+}
+for stage in range(4):
+  _TIMM[rf'stage{stage + 1}/block(\d+)/(conv.|norm.)'] = rf'stages.{stage}.blocks.\1.\2'
+  _TIMM[rf'stage{stage + 1}/block(\d+)/shortcut'] = rf'stages.{stage}.blocks.\1.downsample.conv'
 _SCHEMES = (
-  Scheme(
-    'timm',
-    {
-      'stem': 'stem.conv',
-      **{
-        rf'stage{stage + 1}/block(\d+)/{ours}': rf'stages.{stage}.blocks.\1.{theirs}'
-        for stage in range(4)
-        for ours, theirs in (('(conv.|norm.)', r'\2'), ('shortcut', 'downsample.conv'))
-      },
-      'final': 'norm',
-      'head/dense': Stored(('head.fc',), OUTPUT_FIRST_POINTWISE),
-    },
-  ),
+  Scheme('timm', _TIMM),
   Scheme(
     'google-research/big_transfer',
     {

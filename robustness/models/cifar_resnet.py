@@ -36,9 +36,9 @@ class Block(layers.Layer):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     y = layers.convolution(self.features, 3, self.stride, dtype=self.dtype, name='conv1')(x)
-    y = nn.relu(layers.batch_norm(train, **self.common, name='bn1')(y))
+    y = nn.relu(layers.batch_norm(not train, **self.common, name='bn1')(y))
     y = layers.convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
-    y = layers.batch_norm(train, **self.common, name='bn2')(y)
+    y = layers.batch_norm(not train, **self.common, name='bn2')(y)
     if self.stride != 1 or x.shape[-1] != self.features:
       x = shortcut(x, self.features, self.stride)
     return nn.relu(x + y)

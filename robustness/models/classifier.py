@@ -90,17 +90,10 @@ class Classifier:
     """
     if not class_names:
       raise InputError(f'{name} has no classes: give class_names, one for each output.')
-    return cls(
-      name,
-      _host_only,
-      None,
-      input_shape,
-      tuple(class_names),
-      (),
-      (),
-      {'kind': 'callable', 'outputs': outputs, **(provenance or {})},
-      CheckedFunction(function, len(class_names), outputs, batch_size),
-    )
+    facts = {'kind': 'callable', 'outputs': outputs, **(provenance or {})}
+    checked = CheckedFunction(function, len(class_names), outputs, batch_size)
+    names = tuple(class_names)
+    return cls(name, _host_only, None, input_shape, names, (), (), facts, checked)
 
   @classmethod
   def from_nnx(

@@ -70,11 +70,11 @@ class Bottleneck(layers.Layer):
     y = layers.ConvNormRelu(self.features, 3, **self.common, name='layer2')(y, train)
     y = average_pool(y, self.stride)
     y = layers.convolution(4 * self.features, 1, dtype=self.dtype, name='conv3')(y)
-    y = layers.batch_norm(train, **self.common, name='bn3')(y)
+    y = layers.batch_norm(not train, **self.common, name='bn3')(y)
     if self.stride > 1 or x.shape[-1] != 4 * self.features:
       x = average_pool(x, self.stride)
       x = layers.convolution(4 * self.features, 1, dtype=self.dtype, name='shortcut_conv')(x)
-      x = layers.batch_norm(train, **self.common, name='shortcut_bn')(x)
+      x = layers.batch_norm(not train, **self.common, name='shortcut_bn')(x)
     return nn.relu(x + y)
 
 
@@ -182,14 +182,8 @@ _TEXT: Table = {
   'projection/kernel': 'text_projection',
 }
 _TEXT_ARRAYS = (
-  'transformer.*',
-  'token_embedding.weight',
-  'positional_embedding',
-  'ln_final.*',
-  'text_projection',
-  'logit_scale',
-  'attn_mask',
-  '*.num_batches_tracked',
+  *('transformer.*', 'token_embedding.weight', 'positional_embedding', 'ln_final.*'),
+  *('text_projection', 'logit_scale', 'attn_mask', '*.num_batches_tracked'),
 )
 TEXT_SCHEME = Scheme('open_clip', _TEXT, ('visual.*', 'logit_scale', 'attn_mask'))
 """The names in state dicts of open_clip; the image tower's arrays are left out."""

@@ -28,6 +28,7 @@ PATCH_BYTES = 5 * 2**18
 """Most that the patches of a product take; two images of 32 × 32 × 16 by 3 × 3 in float32 do."""
 
 LEAST_CHANNELS, FILTERS_A_PLACE = 8, 6
+_convolve = functools.partial(lax.conv_general_dilated, dimension_numbers=DIMENSIONS)
 
 
 def convolution(
@@ -45,14 +46,11 @@ def convolution(
   defined on a CPU. `plain` is what `nn.Conv` passes on beside: no dilation, one group,
   `DIMENSIONS`.
   """
-  if jax.default_backend() != 'cpu':
-    return lax.conv_general_dilated(
-      inputs, kernel, strides, padding, dimension_numbers=DIMENSIONS, precision=precision
-    )
   if isinstance(padding, str):
     padding = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
   how = _Convolution(tuple(strides), tuple((low, high) for low, high in padding), precision)
-  return _convolution(inputs, kernel, how)
+  on_cpu = jax.default_backend() == 'cpu'
+  return _convolution(inputs, kernel, how) if on_cpu else how(inputs, kernel)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,14 +62,7 @@ class _Convolution:
   precision: lax.PrecisionLike
 
   def __call__(self, inputs: jax.Array, kernel: jax.Array) -> jax.Array:
-    return lax.conv_general_dilated(
-      inputs,
-      kernel,
-      self.strides,
-      self.pads,
-      dimension_numbers=DIMENSIONS,
-      precision=self.precision,
-    )
+    return _convolve(inputs, kernel, self.strides, self.pads, precision=self.precision)
 
   def patches_pay(self, inputs: jax.Array, kernel: jax.Array) -> bool:
     """Returns whether patches are the quicker way, by what was measured (docs/benchmarks.md).
@@ -91,14 +82,9 @@ class _Convolution:
         size, kernel.shape[:2], change.shape[1:3], self.strides, before, strict=True
       )
     ]
-    return lax.conv_general_dilated(
-      change,
-      jnp.flip(kernel, (0, 1)).swapaxes(2, 3),
-      (1, 1),
-      list(zip(before, after, strict=True)),
-      lhs_dilation=self.strides,
-      dimension_numbers=DIMENSIONS,
-      precision=self.precision,
+    turned, pads = jnp.flip(kernel, (0, 1)).swapaxes(2, 3), list(zip(before, after, strict=True))
+    return _convolve(
+      change, turned, (1, 1), pads, lhs_dilation=self.strides, precision=self.precision
     )
 
   def filter_gradient(

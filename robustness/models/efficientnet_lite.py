@@ -87,7 +87,8 @@ class ConvNorm(layers.Layer):
       convolution = functools.partial(nn.Conv, use_bias=False, dtype=self.dtype, name='conv')
       sides, strides = (self.kernel,) * 2, (self.stride,) * 2
       x = convolution(self.features, sides, strides, 'SAME', kernel_init=layers.he_normal)(x)
-    x = layers.batch_norm(train, MOMENTUM, EPSILON, **self.common, name='bn')(x)
+    norm = functools.partial(layers.batch_norm, momentum=MOMENTUM, epsilon=EPSILON)
+    x = norm(not train, **self.common, name='bn')(x)
     return x if self.linear else nn.relu6(x)
 
 

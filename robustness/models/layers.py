@@ -67,8 +67,19 @@ class Network(Layer):
   num_classes: int = 1000
 
 
+batch_norm = functools.partial(nn.BatchNorm, momentum=MOMENTUM, epsilon=EPSILON)
+"""Batch normalisation over all axes but the channels, given whether it uses the running statistics;
+else it normalises by the batch and moves them."""
+
+
 def convolution(
-  features: int, kernel: int, stride: int = 1, *, dtype: DTypeLike, name: str
+  features: int,
+  kernel: int,
+  stride: int = 1,
+  kernel_init: Callable[..., jax.Array] = he_normal,
+  *,
+  dtype: DTypeLike,
+  name: str,
 ) -> nn.Conv:
   """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side."""
   return nn.Conv(
@@ -78,25 +89,9 @@ def convolution(
     padding=kernel // 2,
     use_bias=False,
     dtype=dtype,
-    kernel_init=he_normal,
+    kernel_init=kernel_init,
     conv_general_dilated=convolution_gradients.convolution,
     name=name,
-  )
-
-
-def batch_norm(
-  train: bool,
-  momentum: float = MOMENTUM,
-  epsilon: float = EPSILON,
-  *,
-  dtype: DTypeLike,
-  axis_name: str | None,
-  name: str,
-) -> nn.BatchNorm:
-  """Returns batch normalisation over all axes but the channels: with `train` it normalises by the
-  batch and moves the running statistics, else it uses those."""
-  return nn.BatchNorm(
-    not train, momentum=momentum, epsilon=epsilon, dtype=dtype, axis_name=axis_name, name=name
   )
 
 
@@ -182,7 +177,7 @@ class NormRelu(Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Normalises and rectifies `x` of shape [B, H, W, C]."""
-    return nn.relu(batch_norm(train, **self.common, name='bn')(x))
+    return nn.relu(batch_norm(not train, **self.common, name='bn')(x))
 
 
 class ConvNormRelu(Layer):
@@ -196,7 +191,7 @@ class ConvNormRelu(Layer):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     x = convolution(self.features, self.kernel, self.stride, dtype=self.dtype, name='conv')(x)
-    return nn.relu(batch_norm(train, **self.common, name='bn')(x))
+    return nn.relu(batch_norm(not train, **self.common, name='bn')(x))
 
 
 class Stage(Layer):

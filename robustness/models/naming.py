@@ -17,7 +17,6 @@ Path = tuple[str, ...]
 Shape = tuple[int, ...]
 
 HEAD_BIAS = ('params', 'head', 'dense', 'bias')
-HEAD_KERNEL = (*HEAD_BIAS[:-1], 'kernel')
 
 
 @dataclasses.dataclass(frozen=True)

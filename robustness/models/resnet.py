@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 
 from robustness.models import layers
-from robustness.models.architecture import STEM_AND_STAGES, Architecture, Weights, timm, torchvision
+from robustness.models.architecture import STEM_AND_STAGES, Architecture, timm, torchvision
 from robustness.models.naming import Scheme
 
 Norm = Literal['batch', 'group']
@@ -48,7 +48,7 @@ class ConvNorm(layers.Layer):
     if self.norm == 'group':
       x = layers.GroupNorm(dtype=self.dtype, name='norm')(x)
     else:
-      x = layers.batch_norm(train, **self.common, name='norm')(x)
+      x = layers.batch_norm(not train, **self.common, name='norm')(x)
     return nn.relu(x) if self.rectified else x
 
 
@@ -120,46 +120,35 @@ _SCHEME = Scheme(
 )
 
 
-def _architecture(depth: int, norm: Norm, parameters: int, *weights: Weights) -> Architecture:
-  name = f'resnet{depth}' + ('_gn' if norm == 'group' else '')
+_PARAMETERS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}
+_TORCHVISION = {
+  'resnet18': (torchvision('resnet18', 'f37072fd'),),
+  'resnet34': (torchvision('resnet34', 'b627a593'),),
+  'resnet50': (
+    torchvision('resnet50', '0676ba61'),
+    torchvision('resnet50', '11ad3fa6', version=2, resize=232),
+  ),
+}
+
+
+def _architecture(depth: int, norm: Norm) -> Architecture:
+  with_groups, name = norm == 'group', f'resnet{depth}' + ('_gn' if norm == 'group' else '')
+  weights = (timm(name, f'{name}.a1_in1k'), *_TORCHVISION.get(name, ()))
+  if with_groups:
+    weights = (timm(name, f'{name}.a1h_in1k', crop=0.94),) if depth == 50 else ()
   return Architecture(
     name,
     ResNet(depth=depth, norm=norm),
     stages=(*STEM_AND_STAGES, 'stage4'),
     source='He et al., Deep Residual Learning for Image Recognition, 2016 (version 1.5)'
-    + ('; Wu and He, Group Normalization, 2018' if norm == 'group' else ''),
+    + ('; Wu and He, Group Normalization, 2018' if with_groups else ''),
     licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',
     schemes=(_SCHEME,),
     weights=weights,
-    parameters=parameters,
+    parameters=_PARAMETERS[depth],
     timm=name if weights else '',
   )
 
 
-_PARAMETERS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}
-_TORCHVISION = {
-  18: (torchvision('resnet18', 'f37072fd'),),
-  34: (torchvision('resnet34', 'b627a593'),),
-  50: (
-    torchvision('resnet50', '0676ba61'),
-    torchvision('resnet50', '11ad3fa6', version=2, resize=232),
-  ),
-}
-_GROUP_NORM = {50: (timm('resnet50_gn', 'resnet50_gn.a1h_in1k', crop=0.94),)}
-
-ARCHITECTURES = (
-  *(
-    _architecture(
-      depth,
-      'batch',
-      count,
-      timm(f'resnet{depth}', f'resnet{depth}.a1_in1k'),
-      *_TORCHVISION.get(depth, ()),
-    )
-    for depth, count in _PARAMETERS.items()
-  ),
-  *(
-    _architecture(depth, 'group', count, *_GROUP_NORM.get(depth, ()))
-    for depth, count in _PARAMETERS.items()
-  ),
-)
+_NORMS: tuple[Norm, ...] = ('batch', 'group')
+ARCHITECTURES = tuple(_architecture(depth, norm) for norm in _NORMS for depth in _PARAMETERS)

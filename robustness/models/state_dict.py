@@ -24,37 +24,30 @@ PREFIXES = ('module.', '_orig_mod.')
 _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In torch's messages.
 
 
-def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Returns the named tensors of a weights file, with their own dtypes.
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+  """Returns the named arrays of a weights file, with their own dtypes.
 
   What is stored under `state_dict`, `model` or `net` is taken out of there, and the prefixes that
   data-parallel and compiled modules put before every name are taken off.
 
   Args:
-    path: a `.th`, `.pt` or `.pth` file (needs torch) or a `.safetensors` file (does not).
+    path: a `.th`, `.pt` or `.pth` file (needs torch), a `.safetensors` file, or a `.npz` file as
+      JAX projects publish them.
 
   Raises:
     InputError: the file is missing, of another kind, damaged, needs code to be run, or holds
       something else than a state dict; or torch is needed and not installed.
   """
   file = check_weights_path(path)
-  arrays = read_safetensors(file)[0] if file.suffix == SAFETENSORS_SUFFIX else _read_torch(file)
+  if file.suffix == NPZ_SUFFIX:
+    arrays, kind = read_npz(file), 'arrays'
+  else:
+    is_torch, kind = file.suffix in TORCH_SUFFIXES, 'tensors'
+    arrays = _read_torch(file) if is_torch else read_safetensors(file)[0]
   if not arrays:
-    raise InputError(f'{file} holds no tensors: give the file of a trained network')
+    raise InputError(f'{file} holds no {kind}: give the file of a trained network')
   while prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in arrays)), ''):
     arrays = {name.removeprefix(prefix): value for name, value in arrays.items()}
-  return arrays
-
-
-def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Returns the named arrays of a weights file: a `.npz` file as JAX projects publish them, or one
-  that `read_state_dict` takes. For what is refused see there; pickled objects are."""
-  file = check_weights_path(path)
-  if file.suffix != NPZ_SUFFIX:
-    return read_state_dict(file)
-  arrays = read_npz(file)
-  if not arrays:
-    raise InputError(f'{file} holds no arrays: give the file of a trained network')
   return arrays
 
 

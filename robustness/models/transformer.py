@@ -7,12 +7,12 @@ References: Vaswani et al., Attention Is All You Need, 2017; Dosovitskiy et al.,
 16x16 Words, 2021, equations 2 and 3.
 """
 
+import functools
 from typing import Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.typing import DTypeLike
 
 from robustness.models.layers import Layer, at_least_float32
 from robustness.models.naming import OUTPUT_FIRST, Stored, Table
@@ -25,9 +25,8 @@ def activation(name: Activation, x: jax.Array) -> jax.Array:
   return nn.gelu(x, approximate=False) if name == 'gelu' else x * nn.sigmoid(1.702 * x)
 
 
-def layer_norm(epsilon: float, *, dtype: DTypeLike, name: str) -> nn.LayerNorm:
-  """Returns layer normalisation over the last axis, its variance taken in two passes."""
-  return nn.LayerNorm(epsilon=epsilon, dtype=dtype, use_fast_variance=False, name=name)
+layer_norm = functools.partial(nn.LayerNorm, use_fast_variance=False)
+"""Layer normalisation over the last axis, given ε, its variance taken in two passes."""
 
 
 def attend(query: jax.Array, key: jax.Array, value: jax.Array, causal: bool = False) -> jax.Array:

@@ -37,7 +37,7 @@ class Stage(layers.Layer):
     for index in range(self.num_convolutions):
       x = convolution(self.features, (3, 3), name=f'conv{index}')(x)
       if self.with_norm:
-        x = layers.batch_norm(train, **self.common, name=f'norm{index}')(x)
+        x = layers.batch_norm(not train, **self.common, name=f'norm{index}')(x)
       x = nn.relu(x)
     return nn.max_pool(x, (2, 2), (2, 2))
 

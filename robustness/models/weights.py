@@ -22,7 +22,7 @@ from robustness.core.errors import InputError
 from robustness.core.typing import Facts, PyTree, Variables
 from robustness.models import catalog, position_embedding
 from robustness.models.architecture import Architecture
-from robustness.models.naming import HEAD_BIAS, HEAD_KERNEL, Path, Scheme, Shape, Stored
+from robustness.models.naming import HEAD_BIAS, Path, Scheme, Shape, Stored
 from robustness.models.state_dict import (
   SAFETENSORS_SUFFIX,
   check_weights_path,
@@ -307,11 +307,6 @@ def saved_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
   """Returns the class names that were saved with a file's variables; () if there are none."""
   file = check_weights_path(path)
   return tuple(_read_own(file)[1].get('class_names', ())) if _is_own(file) else ()
-
-
-def num_classes(variables: Variables) -> int:
-  """Returns how many logits the network of these variables has."""
-  return flax.traverse_util.flatten_dict(variables)[HEAD_KERNEL].shape[-1]
 
 
 def digest(variables: PyTree) -> str:

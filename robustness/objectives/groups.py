@@ -11,7 +11,6 @@ from robustness.core.registry import setting, word
 from robustness.objectives import Arrays, Minimised, Objective, State, Total
 from robustness.objectives.cross_entropy import cross_entropy
 
-DOMAIN_BED, DEEP = DISTANCES = ('domain_bed', 'deep_coral')
 EVERY, SAME_CLASSES = PAIRS = ('every', 'same_classes')
 SQUARED, UNBIASED = ESTIMATES = ('squared', 'unbiased')
 GROUP = 'class_group'
@@ -53,17 +52,14 @@ class Coral(GroupObjective):
   """Weighs environments alike and adds γ times the mean distance between their features.
 
   With μ the mean and C the covariance (over n − 1) of the features of a set, the distance of two is
-  mean_j (μ_j − μ'_j)² + mean_jk (C_jk − C'_jk)². Sets of fewer than two rows are not compared. All
-  environments pass the network in one batch, whose statistics batch normalisation takes; DomainBed
-  passes each by itself, which takes away part of what is compared. The metric is
+  mean_j (μ_j − μ'_j)² + mean_jk (C_jk − C'_jk)², as DomainBed and WILDS have it. Sets of fewer than
+  two rows are not compared. All environments pass the network in one batch, whose statistics batch
+  normalisation takes; DomainBed passes each by itself, which takes away part of it. The metric is
   `feature_distance`, its mean over pairs.
 
   Attributes:
     environments: how many there are, at least 2.
     penalty: γ ≥ 0 of the mean distance between two sets of features.
-    distance: 'domain_bed', the mean of the squared differences of the covariances plus that of the
-      means, as DomainBed and WILDS have it; or 'deep_coral', the sum of the former / 4d², without
-      means: a quarter of the former.
     pairs: which sets are compared: 'every' two environments; or 'same_classes', the rows of each
       environment k ≥ 1 with those of environment 0 whose class belongs to group k, so that classes
       differ in neither. It needs the column 'class_group'.
@@ -77,7 +73,6 @@ class Coral(GroupObjective):
   needs_features: ClassVar[bool] = True
   environments: int = setting(2, 'at least 2', lambda x: x >= 2)
   penalty: float = setting(1.0, '0 or more', lambda x: 0 <= x < float('inf'))
-  distance: str = word(DOMAIN_BED, DISTANCES)
   pairs: str = word(EVERY, PAIRS)
 
   @property
@@ -121,7 +116,7 @@ class Coral(GroupObjective):
     for first, second in pairs:
       change = ((covariances[first] - covariances[second]) ** 2).mean()
       shift = ((mean[first] - mean[second]) ** 2).mean()
-      of_pairs.append(change / 4 if self.distance == DEEP else change + shift)
+      of_pairs.append(change + shift)
     distances, enough = jnp.stack(of_pairs), (count[pairs] >= 2).all(1)
     return jnp.where(enough, distances, 0).sum() / jnp.maximum(enough.sum(), 1)
 

@@ -18,11 +18,11 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.rows import Batch, Rows, with_column
 from robustness.corruptions.stored import (
+  CLEAN_IMAGE,
   CLEAN_PART,
   GENERATED,
   Part,
   StoredOrMade,
-  stored_change,
   with_clean_images,
 )
 from robustness.corruptions.views import CLEAN, change, gallery_figure
@@ -104,8 +104,8 @@ class CorruptionSpectrum(StoredOrMade):
     measures, views = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)), super().views
 
     def magnitude(row: Arrays, shown: jax.Array, view: Arrays) -> jax.Array:
-      changed = stored_change(row, shown) if self.is_stored else change(row, shown, view)
-      return spectrum.half_magnitude(changed, self.channels)
+      clean, of = (CLEAN_IMAGE, row) if self.is_stored else ('image', view)
+      return spectrum.half_magnitude(change(shown, row[clean], of['severity']), self.channels)
 
     def total(row: Arrays, shown: jax.Array, view: Arrays) -> dict[str, jax.Array]:
       mean = magnitude(row, shown, view).mean(-1)

@@ -230,15 +230,12 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
 
 def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Path) -> str:
   """Returns the SHA-256 of a state's arrays, of its position and of the facts in a directory."""
-  arrays = {name: _on_host(value) for name, value in _flat(state).items() if value is not None}
+  arrays = {name: value for name, value in _flat(state).items() if value is not None}
+  for name, value in arrays.items():  # all devices, perhaps of several processes, have it alike
+    arrays[name] = np.asarray(value.addressable_data(0) if isinstance(value, jax.Array) else value)
   texts = {'position': position, 'facts': _load_json(directory / FACTS_NAME)}
   plain = {name: np.array(json.dumps(value, sort_keys=True)) for name, value in texts.items()}
   return digest_of({**arrays, **plain})
-
-
-def _on_host(value: PyTree) -> np.ndarray:
-  """Returns an array that all devices, perhaps of several processes, have alike."""
-  return np.asarray(value.addressable_data(0) if isinstance(value, jax.Array) else value)
 
 
 def _load_json(path: pathlib.Path) -> Facts:

@@ -12,7 +12,6 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts, Variables
 from robustness.models import catalog, hub, label_space, weights
-from robustness.models.architecture import Weights
 from robustness.models.naming import HEAD_BIAS
 from robustness.training.checkpoint import FACTS_NAME, load_variables, unfinished
 
@@ -74,11 +73,6 @@ class InitialWeights:
     )
 
 
-def published(name: str, architecture: str) -> Weights | None:
-  """Returns the published weights that a training begins with, or None; nothing is fetched."""
-  return hub.resolve(name, architecture) if name else None
-
-
 def load(
   name: str, architecture: str, input_shape: tuple[int, int, int], positions: str = 'bicubic'
 ) -> InitialWeights | None:
@@ -100,13 +94,13 @@ def load(
         f'{architecture!r}: --config.classifier.name={facts["architecture"]}.'
       )
     return initial
-  entry = published(name, architecture)
+  entry = hub.resolve(name, architecture)
   if entry is None:
     variables = weights.load(path, network, None, input_shape, positions)
     names = weights.saved_class_names(path)
     return InitialWeights(path.name, variables, names, network.mean, network.std)
   file = path if path.is_file() else hub.fetch(entry).path
-  names = label_space.get(entry.label_space).class_names
+  names = label_space.get(label_space.IMAGENET).class_names
   variables = weights.load(file, network, len(names), input_shape, positions)
   return InitialWeights(entry.name, variables, names, entry.mean, entry.std, entry.trained_with)
 

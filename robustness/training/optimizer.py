@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import optax
 import optax.contrib
-from flax import traverse_util
+from flax.traverse_util import flatten_dict, path_aware_map
 
 from robustness.core.typing import PyTree
 from robustness.models.naming import HEAD_BIAS
 from robustness.training.settings import ALL, NONE, PLATEAU, TrainingSettings
 
+FACTOR = 0.1  # by which the rate falls on a plateau
 HEAD = HEAD_BIAS[1:-1]
 """Path of the last layer in every architecture; of a module of its own, `HEAD[:1]`."""
 
@@ -19,35 +20,22 @@ HEAD = HEAD_BIAS[1:-1]
 def decayed(params: PyTree, which: str) -> PyTree:
   """Returns which parameters weight decay acts on, a tree of bools: leaves called `kernel`, all or
   none."""
-
-  def is_decayed(path: jax.tree_util.KeyPath, _: PyTree) -> bool:
-    return which == ALL or (which != NONE and getattr(path[-1], 'key', None) == 'kernel')
-
-  return jax.tree_util.tree_map_with_path(is_decayed, params)
+  return path_aware_map(
+    lambda path, _: which == ALL or (which != NONE and path[-1] == 'kernel'), params
+  )
 
 
 def in_body(params: PyTree) -> PyTree:
   """Returns which parameters are not of the last layer, a tree of bools."""
-
-  def is_in_body(path: jax.tree_util.KeyPath, _: PyTree) -> bool:
-    names = tuple(getattr(entry, 'key', None) for entry in path)
-    return names[:-1] not in (HEAD, HEAD[:1])
-
-  return jax.tree_util.tree_map_with_path(is_in_body, params)
+  return path_aware_map(lambda path, _: path[:-1] not in (HEAD, HEAD[:1]), params)
 
 
 def is_normalisation_bias(params: PyTree) -> PyTree:
   """Returns which parameters are biases of a layer that has no kernel, a tree of bools."""
-  flat = traverse_util.flatten_dict(params)
-  return traverse_util.unflatten_dict(
-    {path: path[-1] == 'bias' and (*path[:-1], 'kernel') not in flat for path in flat}
+  flat = flatten_dict(params)
+  return path_aware_map(
+    lambda path, _: path[-1] == 'bias' and (*path[:-1], 'kernel') not in flat, params
   )
-
-
-def in_stem(params: PyTree) -> PyTree:
-  """Returns which parameters are of the layer `stem`, a tree of bools."""
-  flat = traverse_util.flatten_dict(params)
-  return traverse_util.unflatten_dict({path: path[0] == 'stem' for path in flat})
 
 
 def create(
@@ -56,7 +44,7 @@ def create(
   """Returns the optimizer that the settings name.
 
   * 'sgd': g ← g + λ·θ; v ← μ·v + g; θ ← θ − η·(g + μ·v), or −η·v without Nesterov.
-  * 'adamw': Adam with β1, β2, ε; θ ← θ − η·(m̂ / (√v̂ + ε) + λ·θ): decay is decoupled.
+  * 'adamw': Adam with β1 = .9, β2 = .999, ε; θ ← θ − η·(m̂ / (√v̂ + ε) + λ·θ): decay is decoupled.
   * 'lamb': the update of 'adamw' scaled, in each array, by ‖θ‖₂ / ‖update‖₂ (1 where either is 0).
 
   The gradient is first clipped to `clip_norm` by its global norm, before weight decay. Updates of
@@ -65,9 +53,9 @@ def create(
   which is a learning rate larger by this factor and a decay λ smaller by it.
 
   Under 'plateau' η is multiplied by a factor that begins at 1. The training loss is averaged over
-  each epoch; after `plateau_patience` epochs in a row whose mean is not below the least one so far
-  (by a ten-thousandth of it) the factor falls by `plateau_factor`. It is part of the optimizer's
-  state, so that a training that was stopped goes on with it, and depends on training images alone.
+  each epoch; after one whose mean is not below the least one so far (by a ten-thousandth of it) the
+  factor falls to a tenth. It is part of the optimizer's state, so that a training that was stopped
+  goes on with it, and depends on training images alone.
 
   Args:
     settings: see there.
@@ -98,17 +86,16 @@ def create(
     ]
   else:
     make = {'adamw': optax.adamw, 'lamb': optax.lamb}[settings.optimizer]
-    numbers = {'b1': settings.beta1, 'b2': settings.beta2, 'eps': settings.epsilon}
-    stages.append(make(schedule, **numbers, weight_decay=settings.weight_decay, mask=mask))
+    decay = {'weight_decay': settings.weight_decay, 'mask': mask}
+    stages.append(make(schedule, b1=0.9, b2=0.999, eps=settings.epsilon, **decay))
   if settings.body_rate != 1:
     stages.append(optax.masked(optax.scale(settings.body_rate), in_body))
   if stem_steps:
+    in_stem = functools.partial(path_aware_map, lambda path, _: path[0] == 'stem')
     stages.append(optax.masked(optax.scale_by_schedule(lambda step: step < stem_steps), in_stem))
   if settings.schedule == PLATEAU:
     stages.append(
-      optax.contrib.reduce_on_plateau(
-        settings.plateau_factor, settings.plateau_patience, accumulation_size=epoch_steps
-      )
+      optax.contrib.reduce_on_plateau(FACTOR, patience=1, accumulation_size=epoch_steps)
     )
   return optax.with_extra_args_support(optax.chain(*stages))
 

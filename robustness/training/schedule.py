@@ -61,7 +61,12 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   if settings.schedule in (PLATEAU, CONSTANT):
     return optax.warmup_constant_schedule(begin, settings.learning_rate, warmup)
   if settings.schedule == TRIANGULAR:
-    return _triangle(settings, total)
+    first, share, last = settings.triangle
+    rate, peak = settings.learning_rate, max(1, int(share * total))
+    rise = optax.linear_schedule(first * rate, rate, peak)
+    return optax.join_schedules(
+      [rise, optax.linear_schedule(rate, last * rate, total - peak)], [peak]
+    )
   if settings.schedule != STEP:
     return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
   per_epoch = num_examples / settings.batch_size
@@ -78,14 +83,6 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     settings.learning_rate, {step - warmup: settings.step_factor for step in falls}
   )
   return optax.join_schedules([rise, fall], [warmup]) if warmup else fall
-
-
-def _triangle(settings: TrainingSettings, total: int) -> optax.Schedule:
-  first, share, last = settings.triangle
-  rate, peak = settings.learning_rate, max(1, int(share * total))
-  rise = optax.linear_schedule(first * rate, rate, peak)
-  fall = optax.linear_schedule(rate, last * rate, total - peak)
-  return optax.join_schedules([rise, fall], [peak])
 
 
 def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:

@@ -2,15 +2,17 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
 
-from robustness.core.settings import choice, require
+from robustness.core.registry import check_fields, setting, word
+from robustness.core.settings import require
 
 KERNELS, ALL, NONE = DECAYED = ('kernels', 'all', 'none')
 SCHEDULES = ('cosine', 'plateau', 'step', 'constant', 'triangular')
 COSINE, PLATEAU, STEP, CONSTANT, TRIANGULAR = SCHEDULES
+CORNERS = 'three numbers: two factors of 0 or more and between them a share in (0, 1)'
 MOST_EPOCHS, MOST_STEPS = 1_000_000, 2**31 - 1
 """A step is counted in 32 bits."""
+WHERE = 'config.training'
 OPTIMIZERS = ('sgd', 'adamw', 'lamb')
 LAST, BEST = KEPT = ('last', 'best')
 
@@ -30,14 +32,10 @@ class TrainingSettings:
       `learning_rate`, and between them the share of the steps after which it is reached.
     step_epochs: epochs after which 'step' lowers the rate, ascending.
     step_factor: what the rate is then multiplied by.
-    plateau_patience: epochs without a lower mean loss after which 'plateau' lowers the rate.
-    plateau_factor: what the rate is then multiplied by.
     optimizer: 'sgd', 'adamw' or 'lamb', as in Optax; see `robustness.training.optimizer`.
     momentum: of 'sgd', μ of v ← μ·v + g; 0 is plain gradient descent.
     nesterov: of 'sgd', step along g + μ·v in place of v.
-    beta1: of 'adamw' and 'lamb', decay of the mean of gradients.
-    beta2: of 'adamw' and 'lamb', decay of the mean of squared gradients.
-    epsilon: of 'adamw' and 'lamb', added to the root of that mean.
+    epsilon: of 'adamw' and 'lamb', added to the root of the mean of squared gradients.
     weight_decay: λ; of 'sgd' added to the gradient before the momentum as λ·θ, else decoupled.
     decay: which parameters λ acts on: 'kernels' (weights of convolutions and dense layers), 'all'
       (biases and the scales of normalisations too) or 'none'.
@@ -72,100 +70,64 @@ class TrainingSettings:
     split: which split of the data is trained on.
   """
 
-  epochs: float = 10.0
-  steps: int = 0
-  batch_size: int = 128
-  learning_rate: float = 0.1
-  schedule: str = COSINE
-  triangle: tuple[float, float, float] = (0.2, 0.23, 0.07)
+  epochs: float = setting(10.0, f'in [0, {MOST_EPOCHS}]', lambda x: 0 <= x <= MOST_EPOCHS)
+  steps: int = setting(
+    0, f'0 (let config.training.epochs decide) to {MOST_STEPS}', lambda x: 0 <= x <= MOST_STEPS
+  )
+  batch_size: int = setting(128, '1 or more', lambda x: x >= 1)
+  learning_rate: float = setting(0.1, 'above 0', lambda x: 0 < x < math.inf)
+  schedule: str = word(COSINE, SCHEDULES)
+  triangle: tuple[float, float, float] = setting(
+    (0.2, 0.23, 0.07), CORNERS, lambda x: len(x) == 3 and min(x) >= 0 and 0 < x[1] < 1
+  )
   step_epochs: tuple[float, ...] = ()
-  step_factor: float = 0.1
-  plateau_patience: int = 1
-  plateau_factor: float = 0.1
-  optimizer: str = 'sgd'
-  momentum: float = 0.9
+  step_factor: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
+  optimizer: str = word('sgd', OPTIMIZERS)
+  momentum: float = setting(0.9, 'in [0, 1)', lambda x: 0 <= x < 1)
   nesterov: bool = True
-  beta1: float = 0.9
-  beta2: float = 0.999
-  epsilon: float = 1e-8
-  weight_decay: float = 5e-4
-  decay: str = KERNELS
-  clip_norm: float = 0.0
-  body_rate: float = 1.0
-  ema_decay: float = 0.0
-  lookahead: int = 0
+  epsilon: float = setting(1e-8, 'above 0', lambda x: x > 0)
+  weight_decay: float = setting(5e-4, '0 or more', lambda x: 0 <= x < math.inf)
+  decay: str = word(KERNELS, DECAYED)
+  clip_norm: float = setting(0.0, '0 (no clipping) or more', lambda x: x >= 0)
+  body_rate: float = setting(1.0, '0 (the last layer alone is trained) or more', lambda x: x >= 0)
+  ema_decay: float = setting(0.0, 'in [0, 1); 0 averages nothing', lambda x: 0 <= x < 1)
+  lookahead: int = setting(0, '0 (no slow weights) or more', lambda x: x >= 0)
   bias_rate: float = 1.0
-  stem_epochs: float = 0.0
-  warmup_epochs: float = 0.0
+  stem_epochs: float = setting(0.0, '0 (to the end) or more', lambda x: 0 <= x < math.inf)
+  warmup_epochs: float = setting(0.0, '0 or more', lambda x: 0 <= x < math.inf)
   balanced: str = ''
   freeze_statistics: bool = False
-  accumulate: int = 1
-  checkpoint_every_steps: int = 500
-  evaluate_every_epochs: float = 1.0
-  validation: float = 0.0
-  keep: str = LAST
-  log_every_steps: int = 50
-  resident_bytes: int = 2**30
-  split: str = 'train'
+  accumulate: int = setting(1, '1 or more', lambda x: x >= 1)
+  checkpoint_every_steps: int = setting(500, '0 (at the end alone) or more', lambda x: x >= 0)
+  evaluate_every_epochs: float = setting(1.0, '0 (at the end alone) or more', lambda x: x >= 0)
+  validation: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
+  keep: str = word(LAST, KEPT)
+  log_every_steps: int = setting(50, '1 or more', lambda x: x >= 1)
+  resident_bytes: int = setting(2**30, '0 (read every batch) or more', lambda x: x >= 0)
+  split: str = setting('train', "a split's name, for example 'train'", bool)
 
   def __post_init__(self) -> None:
-    choice('config.training.optimizer', self.optimizer, OPTIMIZERS)
-    choice('config.training.decay', self.decay, DECAYED)
-    choice('config.training.schedule', self.schedule, SCHEDULES)
-    choice('config.training.keep', self.keep, KEPT)
-    for name, holds, valid in self._rules():
-      require(holds, f'config.training.{name}', getattr(self, name), valid)
+    check_fields(self, WHERE)
 
-  def _rules(self) -> Iterator[tuple[str, bool, str]]:
-    """Yields a key, whether its value is allowed, and which ones are."""
-    yield 'epochs', 0 <= self.epochs <= MOST_EPOCHS, f'in [0, {MOST_EPOCHS}]'
-    valid = f'0 (let config.training.epochs decide) to {MOST_STEPS}'
-    yield 'steps', 0 <= self.steps <= MOST_STEPS, valid
-    yield 'epochs', self.epochs > 0 or self.steps > 0, 'above 0 when config.training.steps is 0'
-    yield 'batch_size', self.batch_size >= 1, '1 or more'
-    yield 'accumulate', self.accumulate >= 1, '1 or more'
-    valid = f'a divisor of config.training.batch_size = {self.batch_size}'
-    yield 'accumulate', self.batch_size % self.accumulate == 0, valid
-    yield 'learning_rate', 0 < self.learning_rate < math.inf, 'above 0'
-    yield 'momentum', 0 <= self.momentum < 1, 'in [0, 1)'
-    valid = 'False when config.training.momentum is 0'
-    yield 'nesterov', not self.nesterov or self.momentum > 0, valid
-    yield 'weight_decay', 0 <= self.weight_decay < math.inf, '0 or more'
-    yield 'beta1', 0 <= self.beta1 < 1, 'in [0, 1)'
-    yield 'beta2', 0 <= self.beta2 < 1, 'in [0, 1)'
-    yield 'epsilon', self.epsilon > 0, 'above 0'
-    yield 'clip_norm', self.clip_norm >= 0, '0 (no clipping) or more'
-    yield 'body_rate', self.body_rate >= 0, '0 (the last layer alone is trained) or more'
-    yield 'ema_decay', 0 <= self.ema_decay < 1, 'in [0, 1); 0 averages nothing'
+    def rule(name: str, holds: bool, valid: str) -> None:
+      require(holds, f'{WHERE}.{name}', vars(self)[name], valid)
+
+    rule('epochs', self.epochs > 0 or self.steps > 0, 'above 0 when config.training.steps is 0')
+    divides = self.batch_size % self.accumulate == 0
+    rule('accumulate', divides, f'a divisor of config.training.batch_size = {self.batch_size}')
+    moves = not self.nesterov or self.momentum > 0
+    rule('nesterov', moves, 'False when config.training.momentum is 0')
     epochs = self.step_epochs
     falls = bool(epochs) == (self.schedule == STEP) and list(epochs) == sorted(set(epochs))
-    yield 'step_epochs', falls, "ascending epochs for the schedule 'step', and () for every other"
-    yield 'step_factor', 0 < self.step_factor < 1, 'in (0, 1)'
-    yield 'plateau_patience', self.plateau_patience >= 1, '1 or more'
-    yield 'plateau_factor', 0 < self.plateau_factor < 1, 'in (0, 1)'
-    yield 'warmup_epochs', 0 <= self.warmup_epochs < math.inf, '0 or more'
-    falls = self.schedule != TRIANGULAR or self.warmup_epochs == 0
-    yield 'warmup_epochs', falls, "0 for the schedule 'triangular', which rises by itself"
-    valid = 'three numbers: two factors of 0 or more and between them a share in (0, 1)'
-    corners = self.triangle
-    holds = len(corners) == 3 and min(corners) >= 0 and 0 < corners[1] < 1
-    yield 'triangle', holds, valid
-    yield 'lookahead', self.lookahead >= 0, '0 (no slow weights) or more'
-    valid = '0 where config.training.ema_decay averages the weights'
-    yield 'lookahead', not (self.lookahead and self.ema_decay), valid
-    valid = "above 0, and 1 for every optimizer but 'sgd'"
-    plain = self.optimizer == 'sgd' or self.bias_rate == 1
-    yield 'bias_rate', 0 < self.bias_rate < math.inf and plain, valid
-    yield 'stem_epochs', 0 <= self.stem_epochs < math.inf, '0 (to the end) or more'
-    valid = '0 (at the end alone) or more'
-    yield 'checkpoint_every_steps', self.checkpoint_every_steps >= 0, valid
-    yield 'evaluate_every_epochs', self.evaluate_every_epochs >= 0, valid
-    yield 'validation', 0 <= self.validation < 1, 'in [0, 1)'
+    rule('step_epochs', falls, "ascending epochs for the schedule 'step', and () for every other")
+    rises = self.schedule != TRIANGULAR or self.warmup_epochs == 0
+    rule('warmup_epochs', rises, "0 for the schedule 'triangular', which rises by itself")
+    one = not (self.lookahead and self.ema_decay)
+    rule('lookahead', one, '0 where config.training.ema_decay averages the weights')
+    plain = self.bias_rate == 1 or (self.optimizer == 'sgd' and 0 < self.bias_rate < math.inf)
+    rule('bias_rate', plain, "above 0, and 1 for every optimizer but 'sgd'")
     valid = (
       "'last' unless config.training.validation > 0: the best weights are chosen by held-out "
       'training rows, for the rows of the study would leak into them'
     )
-    yield 'keep', self.keep == LAST or self.validation > 0, valid
-    yield 'log_every_steps', self.log_every_steps >= 1, '1 or more'
-    yield 'resident_bytes', self.resident_bytes >= 0, '0 (read every batch) or more'
-    yield 'split', bool(self.split), "a split's name, for example 'train'"
+    rule('keep', self.keep == LAST or self.validation > 0, valid)

@@ -23,6 +23,7 @@ from robustness.objectives import Objective, State
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.parallel import Parallel
 from robustness.training.optimizer import rate_factor
+from robustness.training.settings import TrainingSettings
 from robustness.training.state import TrainState
 
 T = TypeVar('T')
@@ -62,13 +63,10 @@ class TrainStep:
     optimizer: an Optax transformation; its `update` is given the loss as `value`.
     schedule: learning rate by step, for the metrics.
     num_classes: outputs of the model.
+    total_steps: of the whole training.
+    settings: see there.
     pipeline: see there.
     seed: of the streams of keys.
-    freeze_statistics: whether batch normalisation keeps its running averages and uses them.
-    ema_decay: of the averaged weights; 0 keeps none.
-    lookahead: steps between two moves of the slow weights; 0 has none.
-    total_steps: of the whole training, for `lookahead`.
-    accumulate: micro-batches a step.
     parallel: the devices that share the batch, whose `compile` the step is given to; None on one.
   """
 
@@ -77,13 +75,10 @@ class TrainStep:
   optimizer: optax.GradientTransformationExtraArgs
   schedule: optax.Schedule
   num_classes: int
-  pipeline: Pipeline = Pipeline()
-  seed: int = 0
-  freeze_statistics: bool = False
-  ema_decay: float = 0.0
-  lookahead: int = 0
-  total_steps: int = 1
-  accumulate: int = 1
+  total_steps: int
+  settings: TrainingSettings
+  pipeline: Pipeline
+  seed: int
   parallel: Parallel | None = None
 
   def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, dict[str, jax.Array]]:
@@ -116,8 +111,8 @@ class TrainStep:
       opt_state=opt_state,
       objective=objective,
     )
-    after = after.averaged(self.ema_decay)
-    return after.drawn_to_slow(self.lookahead, self.total_steps), metrics
+    after = after.averaged(self.settings.ema_decay)
+    return after.drawn_to_slow(self.settings.lookahead, self.total_steps), metrics
 
   @property
   def axis_name(self) -> str | None:
@@ -136,16 +131,16 @@ class TrainStep:
       new, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro)
       return (jax.tree.map(jnp.add, sums, new), batch_stats, objective), None
 
-    begin = (state.batch_stats, state.objective)
-    if self.accumulate == 1:
+    begin, count = (state.batch_stats, state.objective), self.settings.accumulate
+    if count == 1:
       means, batch_stats, objective = self._micro_batch(state, *begin, batch)
     else:
-      parts = jax.tree.map(lambda x: _split(x, self.accumulate), batch)
+      parts = jax.tree.map(lambda x: _split(x, count), batch)
       first = jax.tree.map(lambda x: x[0], parts)
       shapes = jax.eval_shape(lambda: self._micro_batch(state, *begin, first)[0])
       zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
       (sums, batch_stats, objective), _ = jax.lax.scan(add, (zeros, *begin), parts)
-      means = jax.tree.map(lambda x: x / self.accumulate, sums)
+      means = jax.tree.map(lambda x: x / count, sums)
     if self.axis_name is not None:
       means = jax.lax.pmean(means, self.axis_name)
     gradients, weight, metrics = means
@@ -179,7 +174,7 @@ class TrainStep:
 
   @property
   def _training(self) -> bool:
-    return not self.freeze_statistics
+    return not self.settings.freeze_statistics
 
   def _forward(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool

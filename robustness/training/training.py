@@ -79,12 +79,10 @@ class Training:
   def __post_init__(self) -> None:
     if self.num_examples < 1:
       raise InputError('there are no rows to train on.')
-    for name in ('mean', 'std'):
-      if len(getattr(self.inputs, name)) not in (1, self.image_shape[-1]):
-        raise InputError(
-          f'{name} has {len(getattr(self.inputs, name))} values for images of '
-          f'{self.image_shape[-1]} channels.'
-        )
+    channels = self.image_shape[-1]
+    for name, values in (('mean', self.inputs.mean), ('std', self.inputs.std)):
+      if len(values) not in (1, channels):
+        raise InputError(f'{name} has {len(values)} values for images of {channels} channels.')
     if min(self.inputs.std) <= 0:
       raise InputError(f'std is {self.inputs.std}; every value must be above 0.')
 
@@ -115,13 +113,10 @@ class Training:
       optimizer=optimizer.create(settings, rate, steps, stem_steps),
       schedule=rate,
       num_classes=self.num_classes,
+      total_steps=self.total_steps,
+      settings=settings,
       pipeline=self.pipeline,
       seed=self.seed,
-      freeze_statistics=self.settings.freeze_statistics,
-      ema_decay=self.settings.ema_decay,
-      lookahead=self.settings.lookahead,
-      total_steps=self.total_steps,
-      accumulate=self.settings.accumulate,
       parallel=parallel,
     )
 
@@ -159,14 +154,13 @@ class Training:
 
   def facts(self, more: Facts) -> Facts:
     """Returns the caller's facts and all that decides the outcome, as plain values."""
+    usual = dataclasses.asdict(TrainingSettings())
     settings = {
       name: value
       for name, value in dataclasses.asdict(self.settings).items()
-      if name not in REPORTING or (name == 'evaluate_every_epochs' and self.settings.keep == BEST)
+      if (name not in REPORTING or (name == 'evaluate_every_epochs' and self.settings.keep == BEST))
+      and not (name in LATER_SETTINGS and value == usual[name])
     }
-    for name in LATER_SETTINGS:
-      if settings[name] == getattr(TrainingSettings, name):
-        del settings[name]
     input_filter = self.inputs.input_filter
     return {
       **more,

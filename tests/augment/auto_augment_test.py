@@ -54,12 +54,12 @@ def check_space(space, size, strongest=0):
   """Every magnitude is torchvision's, as its operations use it: signs, factors, whole numbers."""
   for name, (values, signed) in space.items():
     for level, value in enumerate(values.tolist() if values.ndim else ()):
-      own = magnitudes.magnitude('torchvision', name, level, *size, strongest)
+      own, mirrored = magnitudes.magnitude('torchvision', name, level, *size, strongest)
       factor = 1 if name in magnitudes.FACTORS else 0
       whole = name in ('TranslateX', 'TranslateY', 'Posterize')
       expected = factor + (int(value) if whole else value)
-      assert own.value == pytest.approx(expected, abs=1e-4), (name, level)
-      assert own.mirrored == pytest.approx(2 * factor - expected if signed else expected, abs=1e-4)
+      assert own == pytest.approx(expected, abs=1e-4), (name, level)
+      assert mirrored == pytest.approx(2 * factor - expected if signed else expected, abs=1e-4)
 
 
 MAGNITUDES = {
@@ -76,7 +76,7 @@ def test_magnitudes_by_implementation(implementation):
   for case in MAGNITUDES[implementation].split(', '):
     name, level, *values = case.split()
     own = magnitudes.magnitude(implementation, name, int(level), 32, 32)
-    assert (own.value, own.mirrored) == pytest.approx(tuple(map(float, values))), case
+    assert own == pytest.approx(tuple(map(float, values))), case
 
 
 def augmented(augmentation, count, image, seed=0):
@@ -92,8 +92,8 @@ def test_a_sub_policy_is_its_two_operations_in_order():
   expected = {}
   for policy in parsed(lines, 'lines'):
     values = [magnitudes.magnitude('torchvision', s.name, s.level, 32, 32) for s in policy]
-    for first in {values[0].value, values[0].mirrored}:
-      for second in {values[1].value, values[1].mirrored}:
+    for first in set(values[0]):
+      for second in set(values[1]):
         half = pillow(policy[0].name, picture, first)
         between = pictures.Image.fromarray(np.round(255 * half).astype(np.uint8))
         image = pillow(policy[1].name, between, second)

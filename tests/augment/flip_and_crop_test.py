@@ -91,7 +91,7 @@ def test_boxes_lie_inside_and_their_areas_and_ratios_are_as_wanted():
 
 
 def test_the_whole_image_is_taken_where_no_box_fits():
-  crop = RandomResizedCrop(smallest_area=1.0, aspect=1.0)
+  crop = RandomResizedCrop(smallest_area=1.0)
   assert (boxes(crop, 10, 100) == [0, 0, 10, 100]).all()
   image = np.random.default_rng(0).random((10, 100, 3), np.float32)
   np.testing.assert_allclose(augmented(crop, KEYS[:1], image)[0], image, atol=1e-6)

@@ -6,7 +6,7 @@ import pytest
 
 from robustness.config.defaults import default_config
 from robustness.results import Results
-from robustness.training import load_variables
+from robustness.training.checkpoint import load_variables
 from tests.end_to_end import runs
 from tests.refusals import refused
 from tests.table_rows import estimate

@@ -15,7 +15,7 @@ from robustness.estimates.table import select, to_csv
 from robustness.evaluation.records import Records
 from robustness.models import catalog, label_space, weights
 from robustness.results import Results
-from robustness.training import load_variables
+from robustness.training.checkpoint import load_variables
 from robustness.video import metadata
 from robustness.video.building import build
 from tests.end_to_end import runs

@@ -25,8 +25,11 @@ from robustness.environments.class_groups import by_name, with_groups
 from robustness.objectives import Arrays, Minimised, Objective, State, Total
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.processes import barrier
-from robustness.training import Pipeline, Training, TrainingSettings, train
 from robustness.training.checkpoint import Checkpoints
+from robustness.training.loop import train
+from robustness.training.settings import TrainingSettings
+from robustness.training.step import Pipeline
+from robustness.training.training import Training
 from robustness.training.writers import JsonLinesWriter
 from tests.parallel.pairs import run_two, take_part
 

@@ -85,7 +85,7 @@ def differences(
   """Returns the differences of logits and of the named layers, in evaluation mode."""
   theirs, their_layers = torch_outputs(network, x, layers)
   assert np.abs(theirs).max() > 1e-3
-  module = architecture.build(weights.num_classes(variables))
+  module = architecture.build(variables['params']['head']['dense']['kernel'].shape[-1])
   ours, state = jax.jit(
     lambda v, x: module.apply(v, x, capture_intermediates=True, mutable=['intermediates'])
   )(variables, x)

@@ -12,7 +12,7 @@ import safetensors.numpy
 
 from robustness.core.errors import InputError
 from robustness.models import catalog, weights
-from robustness.models.state_dict import read_arrays, read_state_dict
+from robustness.models.state_dict import read_arrays
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -57,17 +57,17 @@ def test_torch_files_in_their_usual_wrappings(torch, tmp_path, suffix, prefix, w
     content = {name: content, 'epoch': 3}
   path = tmp_path / f'weights{suffix}'
   torch.save(content, path)
-  assert_arrays(read_state_dict(path))
+  assert_arrays(read_arrays(path))
 
 
 def test_other_contents_of_torch_files(torch, tmp_path):
   path = tmp_path / 'weights.th'
   torch.save(tensors(torch), path, _use_new_zipfile_serialization=False)
-  assert_arrays(read_state_dict(path))
+  assert_arrays(read_arrays(path))
   torch.save({'module.a': torch.ones(1), 'b': torch.ones(1)}, path)
-  assert set(read_state_dict(path)) == {'module.a', 'b'}, 'only some names carry the prefix'
+  assert set(read_arrays(path)) == {'module.a', 'b'}, 'only some names carry the prefix'
   torch.save({'a': torch.tensor([1.5, -2.25], dtype=torch.bfloat16)}, path)
-  read = read_state_dict(path)['a']
+  read = read_arrays(path)['a']
   assert read.dtype == ml_dtypes.bfloat16
   np.testing.assert_array_equal(read.astype(np.float32), [1.5, -2.25])
 
@@ -77,11 +77,11 @@ def test_safetensors_need_no_torch(tmp_path, monkeypatch):
   path = tmp_path / 'weights.safetensors'
   half = {'half': np.ones(2, ml_dtypes.bfloat16)}
   safetensors.numpy.save_file({f'module.{k}': v for k, v in {**ARRAYS, **half}.items()}, path)
-  read = read_state_dict(path)
+  read = read_arrays(path)
   assert read.pop('half').dtype == ml_dtypes.bfloat16
   assert_arrays(read)
   (tmp_path / 'w.pt').write_bytes(b'any')
-  refused(r"w\.pt.*pip install '\.\[torch\]'", read_state_dict, tmp_path / 'w.pt')
+  refused(r"w\.pt.*pip install '\.\[torch\]'", read_arrays, tmp_path / 'w.pt')
 
 
 def saved(path, content, legacy=False):
@@ -166,7 +166,7 @@ def test_files_of_another_kind_are_named(torch, tmp_path, name):
 def test_what_is_no_mapping_of_tensors_is_refused(torch, tmp_path, content, message):
   with warnings.catch_warnings(), pytest.raises(InputError, match=message):
     warnings.simplefilter('ignore')  # torch is about to drop quantised tensors
-    read_state_dict(saved(tmp_path / 'w.pt', content(torch)))
+    read_arrays(saved(tmp_path / 'w.pt', content(torch)))
 
 
 def test_archives_of_plain_arrays_are_read(tmp_path):

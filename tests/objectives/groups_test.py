@@ -56,14 +56,12 @@ def measured(settings, **given) -> jax.Array:
   return run(settings, **given)[-1]['feature_distance']
 
 
-@pytest.mark.parametrize(('name', 'expected'), [('domain_bed', 3.0), ('deep_coral', 0.5)])
-def test_two_sets_of_features_by_hand(name, expected):
+def test_two_sets_of_features_by_hand():
   features = jnp.array([[0.0, 0], [2, 0], [0, 0], [0, 2]])
   batch = {'target': jnp.eye(3)[jnp.array([0, 1, 2, 0])], 'environment': jnp.array([0, 0, 1, 1])}
-  settings = Coral(distance=name, penalty=2.0)
-  _, losses, *_, metrics = run(settings, batch, jnp.zeros((4, 3)), features)
-  np.testing.assert_allclose(metrics['feature_distance'], expected)
-  np.testing.assert_allclose(losses, np.log(3) + 2 * expected, rtol=1e-6)
+  _, losses, *_, metrics = run(Coral(penalty=2.0), batch, jnp.zeros((4, 3)), features)
+  np.testing.assert_allclose(metrics['feature_distance'], 3.0)
+  np.testing.assert_allclose(losses, np.log(3) + 2 * 3.0, rtol=1e-6)
 
 
 def test_coral_is_the_mean_loss_of_environments_and_the_mean_distance_of_pairs():
@@ -72,16 +70,6 @@ def test_coral_is_the_mean_loss_of_environments_and_the_mean_distance_of_pairs()
   loss, *_, metrics = run(Coral(environments=3, penalty=4.0))
   np.testing.assert_allclose(metrics['feature_distance'], expected, rtol=1e-5)
   np.testing.assert_allclose(loss, MEANS.mean() + 4 * expected, rtol=1e-5)
-
-
-def test_deep_coral_is_the_frobenius_norm_of_the_paper():
-  batch = {**BATCH, 'environment': jnp.minimum(BATCH['environment'], 1)}
-  first, second = np.asarray(FEATURES)[:6], np.asarray(FEATURES)[6:]
-  change = np.cov(first, rowvar=False) - np.cov(second, rowvar=False)
-  expected = np.linalg.norm(change) ** 2 / (4 * 5**2)
-  np.testing.assert_allclose(
-    measured(Coral(distance='deep_coral'), batch=batch), expected, rtol=1e-5
-  )
 
 
 def test_same_classes_are_compared_where_that_is_asked_for():

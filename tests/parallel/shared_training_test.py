@@ -19,7 +19,10 @@ from robustness.core.rows import ArrayRows
 from robustness.models.inputs import Inputs
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.processes import barrier
-from robustness.training import Pipeline, Training, TrainingSettings, train
+from robustness.training.loop import train
+from robustness.training.settings import TrainingSettings
+from robustness.training.step import Pipeline
+from robustness.training.training import Training
 from robustness.training.writers import JsonLinesWriter
 from tests.parallel.pairs import run_two, take_part
 from tests.training.conftest import TinyNet, separable_rows

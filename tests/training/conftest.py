@@ -9,7 +9,9 @@ from robustness.core.rows import ArrayRows
 from robustness.models.inputs import Inputs
 from robustness.models.layers import FEATURES
 from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
-from robustness.training import Training, TrainingSettings, train
+from robustness.training.loop import train
+from robustness.training.settings import TrainingSettings
+from robustness.training.training import Training
 
 
 class TinyNet(nn.Module):

@@ -12,8 +12,8 @@ from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
 from robustness.core.sampler import Balanced, Epochs
 from robustness.parallel import MeshParallel, PmapParallel
-from robustness.training import Pipeline
 from robustness.training.loop import ahead, open_feed
+from robustness.training.step import Pipeline
 from robustness.training.training import check_batch
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_same

@@ -12,8 +12,9 @@ import pytest
 
 from robustness.models.inputs import Inputs
 from robustness.parallel import MeshParallel, PmapParallel
-from robustness.training import Preempted, load_variables
+from robustness.training.checkpoint import load_variables
 from robustness.training.loop import AHEAD, LAG, Meter
+from robustness.training.preemption import Preempted
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_same, normalised
 

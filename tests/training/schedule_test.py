@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from robustness.training import TrainingSettings
 from robustness.training.schedule import epoch_steps, is_due, learning_rate, total_steps
+from robustness.training.settings import TrainingSettings
 from tests.refusals import refused
 
 WARM = {'epochs': 10, 'warmup_epochs': 2, 'batch_size': 10, 'learning_rate': 0.4}

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from robustness import parallel
-from robustness.training import load_variables
-from robustness.training.checkpoint import progress
+from robustness.training.checkpoint import load_variables, progress
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_close, assert_same, compiled_step
 
