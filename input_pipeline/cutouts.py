@@ -164,20 +164,6 @@ class Filters:
   min_side: int = 1
   min_fill: float = 0.0
 
-  def why_not(self, segment: Segment) -> str:
-    """Returns why a segment is left out by its flags alone, or ''."""
-    if not segment.flags:
-      return 'no box in the table of boxes'
-    return ', '.join(flag for flag in self.absent if segment.flags[flag] == 1)
-
-  def why_not_cutout(self, pixels: np.ndarray) -> str:
-    """Returns why a cutout [h, w, 4] is left out by its size, or ''."""
-    height, width = pixels.shape[:2]
-    fill = float((pixels[..., 3] > 0).mean())
-    if min(height, width) < self.min_side:
-      return f'{width}×{height} pixels, below {self.min_side}'
-    return f'mask fills {fill:.2f}, below {self.min_fill:g}' if fill < self.min_fill else ''
-
 
 def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
   """Returns the object on its tight rectangle, uint8 [h', w', 4]; alpha is 255 on the mask, else 0.
@@ -225,23 +211,18 @@ def extract(
   rejected: list[Line] = []
   ordered = sorted(segments, key=lambda s: (s.class_name, s.image_id, s.mask))
   for segment in tqdm(ordered, desc='cutouts', disable=None):
-    pixels, reason = np.empty((0, 0, 4)), filters.why_not(segment)
-    if not reason:
-      try:
-        pixels = _cut_segment(segment, images, masks)
-        reason = filters.why_not_cutout(pixels)
-      except InputError as error:
-        reason = str(error)
-    if reason:
+    try:
+      pixels, fill = _cut_segment(segment, images, masks, filters)
+    except InputError as left_out:
+      reason = str(left_out)
       rejected.append({'mask': segment.mask, 'class': segment.class_name, 'reason': reason})
       continue
     file = Path(FOREGROUNDS) / segment.class_name / f'{Path(segment.mask).stem}.png'
     (out / file).parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(out / file)
-    fill = round(float((pixels[..., 3] > 0).mean()), 4)
     index, size = imagenet_index(segment.class_name), (pixels.shape[1], pixels.shape[0])
     about = len(kept) + 1, str(file), segment.class_name, index, segment.image_id
-    facts = zip(_ABOUT, (*about, *size, fill), strict=True)
+    facts = zip(_ABOUT, (*about, *size, round(fill, 4)), strict=True)
     kept.append({**dict(facts), **segment.flags})
   _write(out / REJECTED, ('mask', 'class', 'reason'), rejected)
   reasons = Counter(_kind(str(entry['reason'])) for entry in rejected)
@@ -256,7 +237,14 @@ def extract(
   return Counter({'kept': len(kept), **reasons})
 
 
-def _cut_segment(segment: Segment, images: Path, masks: Path) -> np.ndarray:
+def _cut_segment(
+  segment: Segment, images: Path, masks: Path, filters: Filters
+) -> tuple[np.ndarray, float]:
+  """Returns a cutout and the share of it that the mask fills; raises why it is left out."""
+  if not segment.flags:
+    raise InputError('no box in the table of boxes')
+  if tagged := [flag for flag in filters.absent if segment.flags[flag] == 1]:
+    raise InputError(', '.join(tagged))
   files = [images / f'{segment.image_id}{suffix}' for suffix in SUFFIXES]
   there = [file for file in files if file.is_file()]
   if not there:
@@ -264,7 +252,13 @@ def _cut_segment(segment: Segment, images: Path, masks: Path) -> np.ndarray:
   if not (masks / segment.mask).is_file():
     raise InputError(f'no mask {masks / segment.mask}')
   image, mask = (read_image(str(file), channels=3) for file in (there[0], masks / segment.mask))
-  return cut(image, mask.max(-1) > 0)
+  pixels = cut(image, mask.max(-1) > 0)
+  (height, width), fill = pixels.shape[:2], float((pixels[..., 3] > 0).mean())
+  if min(height, width) < filters.min_side:
+    raise InputError(f'{width}×{height} pixels, below {filters.min_side}')
+  if fill < filters.min_fill:
+    raise InputError(f'mask fills {fill:.2f}, below {filters.min_fill:g}')
+  return pixels, fill
 
 
 def _kind(reason: str) -> str:

@@ -6,7 +6,7 @@ by turns. One pixel moves an accuracy by a few tenths of a percent point either 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -26,7 +26,8 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
   Where it is resized, it is float32 in [0, 1] (bicubic overshoot is clipped), or uint8 by Pillow.
   """
   if settings.pillow_resizes:
-    return read_and_resized(image, np.asarray, settings)
+    levels = tf.numpy_function(lambda x: resized_by_pillow(x, settings), [image], tf.uint8)
+    return tf.ensure_shape(levels, [None, None, None])
   if settings.resize:
     sides = tf.shape(image)[:2]
     target = sides * settings.resize // tf.reduce_min(sides)
@@ -44,14 +45,6 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
     offset = (tf.shape(image)[:2] - settings.crop) // 2
     image = image[offset[0] : offset[0] + settings.crop, offset[1] : offset[1] + settings.crop]
   return image
-
-
-def read_and_resized(
-  stored: tf.Tensor, read: Callable[[bytes | np.ndarray], np.ndarray], settings: DataSettings
-) -> tf.Tensor:
-  """Returns `resized_by_pillow(read(stored))`, uint8 [H', W', C], in one call on the host."""
-  resized = tf.numpy_function(lambda x: resized_by_pillow(read(x), settings), [stored], tf.uint8)
-  return tf.ensure_shape(resized, [None, None, None])
 
 
 def resized_by_pillow(levels: np.ndarray, settings: DataSettings) -> np.ndarray:

@@ -5,7 +5,6 @@ measured with; EXIF orientation is not applied, an alpha channel is dropped, and
 the first frame is read.
 """
 
-import dataclasses
 import functools
 import struct
 from collections.abc import Iterator, Sequence
@@ -25,15 +24,6 @@ EXTENSIONS = ('.jpg', '.jpeg', '.png', '.bmp') + (('.webp',) if features.check('
 _OF_PILLOW = (Image.DecompressionBombError, struct.error)
 _UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, *_OF_PILLOW)
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
-
-
-@dataclasses.dataclass(frozen=True)
-class Header:
-  """What an image file says of itself before it is decoded: size in pixels, grey or colour."""
-
-  height: int
-  width: int
-  grey: bool
 
 
 def existing_folder(path: str, advice: str, where: str = 'config.data.path') -> Path:
@@ -67,10 +57,10 @@ def opened(path: str) -> Iterator[Image.Image]:
     raise InputError(f'unreadable image {path}: {error}. Replace or remove the file.') from error
 
 
-def read_header(path: str) -> Header:
-  """Reads an image file's header."""
+def read_header(path: str) -> tuple[Size, bool]:
+  """Returns height and width in pixels, and whether an image is grey; nothing is decoded."""
   with opened(path) as image:
-    return Header(image.height, image.width, _is_grey(image))
+    return (image.height, image.width), _is_grey(image)
 
 
 def read_image(path: str, channels: int) -> np.ndarray:
@@ -101,12 +91,6 @@ def read_file(path: bytes | np.ndarray, channels: int) -> np.ndarray:
   return read_image(np.asarray(path).item().decode(), channels)
 
 
-def header_sizes(paths: Sequence[str], indices: Sequence[int]) -> Iterator[Size]:
-  """Yields height and width of the images at some indices, read from their headers."""
-  for header in (read_header(paths[index]) for index in indices):
-    yield header.height, header.width
-
-
 def file_images(
   paths: Sequence[str],
   labels: np.ndarray,
@@ -120,10 +104,10 @@ def file_images(
 
   For the arguments, and further ones, see `Images`. Headers are read where `channels` is None.
   """
-  channels = channels or (1 if all(read_header(path).grey for path in paths) else 3)
+  channels = channels or (1 if all(read_header(path)[1] for path in paths) else 3)
   fields: dict[str, Any] = {
     'read': functools.partial(read_file, channels=channels),
-    'sizes': functools.partial(header_sizes, paths),
+    'sizes': lambda indices: (read_header(paths[index])[0] for index in indices),
     **further,
   }
   return Images(

@@ -115,7 +115,7 @@ class Images:
     decode: from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in [0, 1]; or to
       a dict of `image`, which the settings resize and crop, and further columns, which they do not.
     read: in place of `decode`, of image files: from `stored` as a value on the host to an image,
-      uint8 [H, W, channels], which Pillow can resize in the same call.
+      uint8 [H, W, channels].
     columns: what else is known of every example, {name: numbers [num_examples, ...]}.
     choose: `(num_images, seed) -> positions`, ascending, where examples belong together and a
       subset takes all or none of them; None chooses examples one by one.

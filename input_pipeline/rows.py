@@ -39,10 +39,9 @@ class TfRows:
   """
 
   def __init__(self, selection: Selection):
-    """Takes what `input_pipeline.selection.select` has chosen."""
     self._images, self._settings = selection.images, selection.settings
     self._facts, self.indices = selection.facts, selection.indices
-    self.image_shape = selection.image_shape
+    self.image_shape, self.class_names = selection.image_shape, selection.images.class_names
     self._most_kept = 0
     self._arrays: ArrayRows | None = None
     if self._settings.resized_by == 'pillow':
@@ -58,11 +57,6 @@ class TfRows:
   def num_examples(self) -> int:
     """See `Rows`."""
     return len(self.indices)
-
-  @property
-  def class_names(self) -> tuple[str, ...]:
-    """See `Rows`."""
-    return self._images.class_names
 
   def with_channels(self, channels: int) -> TfRows:
     """See `Rows`."""
@@ -299,15 +293,9 @@ class TfRows:
 
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Decodes an element; a training's, which has a draw, is cut at random if settings say so."""
-    settings, read, draw = self._settings, self._images.read, element.get(DRAW)
-    if not settings.random_crop_area:
-      draw = None
-    if read and settings.pillow_resizes and draw is None:
-      columns = {'image': geometry.read_and_resized(element['stored'], read, settings)}
-    else:
-      columns = self._images.decoded(element['stored'])
-      columns = {**columns, 'image': self._prepared(columns['image'], draw)}
-    image = columns['image']
+    columns = self._images.decoded(element['stored'])
+    draw = element.get(DRAW) if self._settings.random_crop_area else None
+    image = self._prepared(columns['image'], draw)
     if self.image_shape[-1] != self._images.channels:
       image = tf.repeat(image, self.image_shape[-1], axis=-1)
     return {

@@ -159,7 +159,13 @@ def select(
   if preparation and not (settings.resize or settings.crop or images.as_stored):
     wanted = (preparation.side, preparation.side)
     if not len(indices) or any(size != wanted for size in _sizes(images, indices)):
-      settings = preparation.applied(settings, images.cropped)
+      # A second crop would cut off what belongs to images that were cropped before.
+      settings = dataclasses.replace(
+        settings,
+        resize=preparation.side if images.cropped else preparation.resize,
+        crop=preparation.side,
+        interpolation=preparation.interpolation,
+      )
       facts['prepared_for'] = preparation.name
       if images.cropped:
         facts['crop_margin'] = 'none: the images were cropped before they were stored'

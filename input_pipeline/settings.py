@@ -175,17 +175,6 @@ class Preparation:
   resize: int
   interpolation: str
 
-  def applied(self, settings: DataSettings, cropped: bool = False) -> DataSettings:
-    """Returns the settings with this resize and crop.
-
-    Images that were `cropped` before they were stored are resized to `side` pixels as they are, for
-    a second crop would cut off what belongs to them.
-    """
-    resize = self.side if cropped else self.resize
-    return dataclasses.replace(
-      settings, resize=resize, crop=self.side, interpolation=self.interpolation
-    )
-
 
 def open_images(settings: DataSettings) -> Images:
   """Returns the images that the settings mean; the description begins with the source's name."""

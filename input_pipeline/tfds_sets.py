@@ -50,8 +50,7 @@ def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
   """Returns the builder of a data set whose files are there, downloaded if need be."""
   builder = find_builder(name, data_dir)
   check_features(builder)
-  if not builder.is_prepared():
-    download(builder)
+  download(builder)
   return builder
 
 
@@ -81,7 +80,9 @@ def register_own(name: str) -> None:
 
 
 def download(builder: tfds.core.DatasetBuilder) -> None:
-  """Prepares a data set; raises InputError saying how where that fails."""
+  """Prepares a data set if need be; raises InputError saying how where that fails."""
+  if builder.is_prepared():
+    return
   try:
     builder.download_and_prepare()
   except Exception as error:  # builders fail in their own ways; the cause is chained and quoted

@@ -85,7 +85,6 @@ class MadeOf(abc.ABC):
   is_prepared: Callable[[], bool]
 
   def __init__(self, **kwargs: object):
-    """Takes what `DatasetBuilder` does."""
     super().__init__(**kwargs)
     config = kwargs.get('config')
     if config is not None and not isinstance(config, str) and self.is_prepared():

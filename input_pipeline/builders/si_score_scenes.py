@@ -147,7 +147,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     self.info.metadata.update(
       {
         **self.settings(),
-        'pairs': plan.num_pairs,
+        'pairs': len(plan.objects),
         'levels': len(plan.design),
         'full_cross': plan.inside.size,
         'objects': [f'{c.class_name}/{c.path.name}' for c in plan.cutouts],
@@ -156,7 +156,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     )
     self.note_inputs(manual)
     examples = functools.partial(pair_examples, plan, config.encoding)
-    return {'test': self._generate_examples(range(plan.num_pairs), examples)}
+    return {'test': self._generate_examples(range(len(plan.objects)), examples)}
 
   def settings(self) -> dict[str, object]:
     """See `MadeOf`; the design by its name and a digest of its levels."""
@@ -214,27 +214,18 @@ class Plan:
   measure: str
 
   @property
-  def num_pairs(self) -> int:
-    """How many pairs there are."""
-    return len(self.objects)
-
-  @property
-  def image_ids(self) -> np.ndarray:
-    """The number of every scene of the full cross, int64 [P, L]."""
-    return self.design.image_ids(self.num_pairs)
-
-  @property
   def kept(self) -> np.ndarray:
     """Which scenes have enough of the object inside, bool [P, L]."""
     return self.inside >= np.float32(self.design.min_inside)
 
-  def columns(self) -> dict[str, np.ndarray]:
-    """Returns the columns of metadata.csv of the scenes that are kept, by image_id."""
+  def tables(self) -> dict[str, str]:
+    """Returns {file name: text} of the tables that the released generator writes; metadata.csv has
+    the scenes that are kept, by image_id."""
     level, pair = np.nonzero(self.kept.T)
     cutouts = [self.cutouts[index] for index in self.objects[pair]]
     design, side = self.design, np.full(len(pair), self.design.side)
-    return {
-      'image_id': self.image_ids[pair, level],
+    columns = {
+      'image_id': design.image_ids(len(self.objects))[pair, level],
       'x_coord': design.x[level],
       'y_coord': design.y[level],
       'area': design.area[level],
@@ -246,13 +237,10 @@ class Plan:
       'bg_resolution_height': side,
       'pct_inside_image': self.inside[pair, level],
     }
-
-  def tables(self) -> dict[str, str]:
-    """Returns {file name: text} of the tables that the released generator writes."""
     header = ('int', 'label')
     classes = list(dict.fromkeys((c.class_name, c.label) for c in self.cutouts))
     return {
-      'metadata.csv': metadata_text(self.columns()),
+      'metadata.csv': metadata_text(columns),
       'backgrounds.csv': csv_text(header, enumerate(path.name for path in self.backgrounds)),
       'foreground_classes.csv': csv_text(header, ((label, name) for name, label in classes)),
       'foreground_classes_metadata_indices.csv': csv_text(
@@ -291,7 +279,8 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
 def pair_examples(plan: Plan, encoding: str, pair: int) -> Iterator[Example]:
   """Yields (number, example) of the scenes of one pair that are kept, composed in chunks."""
   cutout, design = plan.cutouts[plan.objects[pair]], plan.design
-  pixels, numbers = read_cutout(cutout.path), plan.image_ids[pair]
+  numbers = design.image_ids(len(plan.objects))[pair]
+  pixels = read_cutout(cutout.path)
   height, width = pixels.shape[:2]
   room = -(-max(height, width) // ROOM) * ROOM
   factors = np.stack([*design.factors.values()])

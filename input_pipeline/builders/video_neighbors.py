@@ -40,11 +40,6 @@ it is in (`group_id`) with its distance from each set's anchor in frames (`offse
 elsewhere), and its boxes where they are known.
 """
 ARCHIVE = 'imagenet_vid_ytbb_robust'
-INSTRUCTIONS = f"""\
-Unpack the released archive in manual_dir, so that it holds imagenet-vid-robust or
-{ARCHIVE}/imagenet-vid-robust, with metadata/pmsets.json, metadata/labels.json and the
-frames in it; and ytbb-robust with its four files of annotations and ytbb_videos.
-"""
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -69,7 +64,11 @@ class VideoNeighborsConfig(tfds.core.BuilderConfig):
 class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
   """Frames of neighbor sets."""
 
-  MANUAL_DOWNLOAD_INSTRUCTIONS = INSTRUCTIONS
+  MANUAL_DOWNLOAD_INSTRUCTIONS = f"""\
+Unpack the released archive in manual_dir, so that it holds imagenet-vid-robust or
+{ARCHIVE}/imagenet-vid-robust, with metadata/pmsets.json, metadata/labels.json and the
+frames in it; and ytbb-robust with its four files of annotations and ytbb_videos.
+"""
   CONFIG = VideoNeighborsConfig
   BUILDER_CONFIGS: ClassVar[list[VideoNeighborsConfig]] = [
     VideoNeighborsConfig(

@@ -114,7 +114,6 @@ def _polar(count: int, radius: Callable[[float], float]) -> list[float]:
 
 
 def _dot(x: float, y: float, across: float, down: float, fill: Colour) -> Shape:
-  """Returns an ellipse about a point."""
   return 'ellipse', (x - across, y - down, x + across, y + down), {'fill': fill}
 
 

@@ -56,7 +56,7 @@ class ImagenetC(Source):
     facts = {'class_folders_left_out': len(left_out)} if left_out else {}
     paths = [str(folder) for folder in folders.values()]
     ''.join((*paths, *files)).encode()  # refuses what is no text
-    header = read_header(os.path.join(paths[0], files[0]))
+    size, _ = read_header(os.path.join(paths[0], files[0]))
 
     def path(part: int, index: int) -> str:
       return os.path.join(paths[part], files[index])
@@ -75,7 +75,7 @@ class ImagenetC(Source):
       read=functools.partial(read_file, channels=3),
       where=lambda index: f'{path(*divmod(index, len(files)))} (example {index})',
       # Millions of headers would take an hour: another size is noticed when its file is read.
-      sizes=lambda indices: [(header.height, header.width)] * len(indices),
+      sizes=lambda indices: [size] * len(indices),
       names=[file.replace(os.sep, '/') for file in files],
     )
 

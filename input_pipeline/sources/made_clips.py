@@ -26,14 +26,10 @@ _STREAM = 0xC119
 
 @dataclasses.dataclass(frozen=True)
 class Motion:
-  """How N digits move; every array has shape [N] or [N, 2], per frame where it is a speed."""
+  """How N digits move: angle, scale and place [N, 4] at time 0, and their change a frame."""
 
-  angle: np.ndarray
-  spin: np.ndarray
-  scale: np.ndarray
-  growth: np.ndarray
-  place: np.ndarray
-  drift: np.ndarray
+  middle: np.ndarray
+  change: np.ndarray
   contrast: np.ndarray
   fps: np.ndarray
 
@@ -83,16 +79,12 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
   def uniform(largest: float, *shape: int) -> np.ndarray:
     return generator.uniform(-largest, largest, (count, *shape))
 
-  return Motion(
-    angle=uniform(0.35),
-    spin=uniform(0.7) * per_frame,
-    scale=generator.uniform(0.75, 1.05, count),
-    growth=uniform(0.25) * per_frame,
-    place=uniform(2, 2),
-    drift=uniform(8, 2) * per_frame[:, None],
-    contrast=generator.uniform(0.5, 1, count),
-    fps=fps,
-  )
+  angle, spin = uniform(0.35), uniform(0.7)
+  scale, growth = generator.uniform(0.75, 1.05, count), uniform(0.25)
+  place, drift = uniform(2, 2), uniform(8, 2)
+  change = np.column_stack([spin, growth, drift]) * per_frame[:, None]
+  contrast = generator.uniform(0.5, 1, count)
+  return Motion(np.column_stack([angle, scale, place]), change, contrast, fps)
 
 
 def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -105,16 +97,14 @@ def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarray) -> np.ndarray:
   """Renders frames, uint8 [F, 28, 28, 1], of digits at times in frames from their clip's middle."""
-  angle = motion.angle[clip] + motion.spin[clip] * time
-  scale = motion.scale[clip] + motion.growth[clip] * time
-  place = motion.place[clip] + motion.drift[clip] * time[:, None]
+  poses = motion.middle[clip] + motion.change[clip] * time[:, None]
   flicker = motion.contrast[clip] * (1 + 0.15 * np.sin(2 * np.pi * 10 * time / motion.fps[clip]))
   frames = np.empty((len(clip), SIDE, SIDE, 1), np.uint8)
   center = (SIDE - 1) / 2
-  for index in range(len(clip)):
-    cosine, sine = np.cos(angle[index]), np.sin(angle[index])
-    matrix = np.array([[cosine, sine], [-sine, cosine]]) / scale[index]
-    shift = center - matrix @ (center + place[index])
+  for index, (angle, scale, *place) in enumerate(poses):
+    cosine, sine = np.cos(angle), np.sin(angle)
+    matrix = np.array([[cosine, sine], [-sine, cosine]]) / scale
+    shift = center - matrix @ (center + np.array(place))
     digit = digits[clip[index], ..., 0].astype(float)
     image = ndimage.affine_transform(digit, matrix, shift, order=1)
     frames[index, ..., 0] = np.clip(np.rint(image * flicker[index]), 0, 255)

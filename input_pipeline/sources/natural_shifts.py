@@ -35,9 +35,9 @@ from input_pipeline.image_files import (
   existing_folder,
   file_images,
   folders_in,
-  header_sizes,
   images_in,
   read_file,
+  read_header,
 )
 from input_pipeline.images import Images, padded_labels
 from input_pipeline.settings import DataSettings, Source
@@ -81,14 +81,16 @@ class NaturalShifts(Source):
     if by_tfds and not (settings.name == REAL and settings.metadata):
       return _from_tfds(settings)
     root = existing_folder(settings.path, f'give that of {settings.name} as released.')
-    paths, labels, facts = _READERS.get(settings.name, _by_class)(root, settings)
+    read = {REAL: _real, OBJECTNET: _objectnet}.get(settings.name, _by_class)
+    paths, labels, facts = read(root, settings)
     used = np.unique(labels[labels >= 0])
     _check_count(settings, facts.pop('objects', len(used)))
     framed: dict[str, Any] = {
       'read': lambda path: read_file(path, channels=3)[FRAME:-FRAME, FRAME:-FRAME],
-      'sizes': lambda indices: [
-        (height - 2 * FRAME, width - 2 * FRAME) for height, width in header_sizes(paths, indices)
-      ],
+      'sizes': lambda indices: (
+        (height - 2 * FRAME, width - 2 * FRAME)
+        for (height, width), _ in (read_header(paths[index]) for index in indices)
+      ),
     }
     return file_images(
       paths,
@@ -154,8 +156,7 @@ def _labels_of_real(settings: DataSettings) -> Labelled:
     )
   names = tuple(features['real_label'].feature.names)
   _check_wnids(names, builder.info.full_name)
-  if not builder.is_prepared():
-    tfds_sets.download(builder)
+  tfds_sets.download(builder)
   name = 'validation' if settings.split == DataSettings.split else settings.split
   split = tfds_sets.Split(builder, name, 'original_label')
   own = split.lists('real_label') if split.num_examples else []
@@ -262,6 +263,3 @@ def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
   if largest >= len(WNIDS):
     raise InputError(f'there is the label {largest}; those of ImageNet are 0..999.')
   return padded_labels(labels)
-
-
-_READERS = {REAL: _real, OBJECTNET: _objectnet}

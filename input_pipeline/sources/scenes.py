@@ -90,18 +90,17 @@ def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tup
   return tuple(files)
 
 
-def check_cutout(path: Path) -> image_files.Header:
-  """Returns the header of a cutout; no pixel is decoded, so that thousands are checked at once."""
+def check_cutout(path: Path) -> Size:
+  """Returns the size of a cutout; no pixel is decoded, so that thousands are checked at once."""
   with image_files.opened(str(path)) as image:
-    mode = image.mode
+    mode, size = image.mode, (image.height, image.width)
     alpha = 'A' in image.getbands() or 'transparency' in image.info
-    header = image_files.Header(image.height, image.width, grey=mode in ('L', 'LA'))
   if not alpha:
     raise InputError(
       f'cutout {path} has no alpha channel ({mode}); save the object as PNG with a transparent '
       'ground.'
     )
-  return header
+  return size
 
 
 def read_cutout(path: Path) -> np.ndarray:
@@ -126,11 +125,10 @@ def read_background(path: Path, side: int) -> np.ndarray:
 
 def check_background(path: Path, side: int) -> None:
   """Refuses a background that is much smaller than the canvas; reads its header only."""
-  header = image_files.read_header(str(path))
-  have = min(header.height, header.width)
-  if have * MAX_ENLARGEMENT < side:
+  (height, width), _ = image_files.read_header(str(path))
+  if min(height, width) * MAX_ENLARGEMENT < side:
     raise InputError(
-      f'background {path} is {header.width}×{header.height} pixels; the canvas has '
+      f'background {path} is {width}×{height} pixels; the canvas has '
       f'{side}×{side}, and a background is enlarged {MAX_ENLARGEMENT} times at '
       'most. Remove it or take a larger one.'
     )
@@ -148,11 +146,11 @@ class Scenes(Source):
     backgrounds = find_backgrounds(settings.backgrounds)
     for path in backgrounds:
       check_background(path, side)
-    headers = [check_cutout(cutout.path) for cutout in cutouts]
-    for cutout, header in zip(cutouts, headers, strict=True):
-      if max(header.height, header.width) > LONGEST * min(header.height, header.width):
+    sizes = [check_cutout(cutout.path) for cutout in cutouts]
+    for cutout, (height, width) in zip(cutouts, sizes, strict=True):
+      if max(height, width) > LONGEST * min(height, width):
         raise InputError(
-          f'cutout {cutout.path} is {header.width}×{header.height} pixels; it may be '
+          f'cutout {cutout.path} is {width}×{height} pixels; it may be '
           f'{LONGEST} times as long as wide at most. Remove it.'
         )
     return pairs(
@@ -160,7 +158,7 @@ class Scenes(Source):
       f'scenes of {settings.foregrounds!r}',
       {'foregrounds': settings.foregrounds, 'backgrounds': settings.backgrounds},
       labels=[cutout.label for cutout in cutouts],
-      sizes=[(h.height, h.width) for h in headers],
+      sizes=sizes,
       cutout=lambda index: read_cutout(cutouts[index].path),
       background=lambda index: read_background(backgrounds[index], side),
       names=([str(cutout.path) for cutout in cutouts], [path.name for path in backgrounds]),

@@ -51,8 +51,7 @@ FACTORS = {
 """Columns of rows by those of metadata.csv."""
 COLUMNS = ('image_id', 'area', 'angle', 'x', 'y', 'object', 'background', 'fraction_inside')
 _OBJECT = ('foreground_class', 'foreground_instance')
-_SIZE = ('bg_resolution_width', 'bg_resolution_height')
-WHOLE = ('image_id', *_OBJECT, 'background', *_SIZE)
+WHOLE = ('image_id', *_OBJECT, 'background', 'bg_resolution_width', 'bg_resolution_height')
 IN_FILE = ('image_id', 'x_coord', 'y_coord', 'area', 'rotation', *WHOLE[1:], 'pct_inside_image')
 
 

@@ -123,7 +123,6 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
 
 
 def _children(path: str) -> dict[str, list[str]]:
-  """Reads lines `parent child`."""
   if not path or not expanded(path).is_file():
     raise InputError(
       f'config.data.hierarchy is {path!r}, which is no file; subtrees of WordNet need one of '

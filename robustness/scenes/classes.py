@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from robustness.core.errors import InputError, nearest
 from robustness.models import imagenet_names
 
-_RELEASED = """
+_TABLE = """
 ambulance 407; artichoke 944; backpack 414; bagel 931; banana 954; beaker 438; binoculars 447;
 broccoli 937; burrito 965; candle 470; canoe 472; cello 486; cucumber 943; dumbbell 543;
 envelope 549; flowerpot 738; flute 558; goose 99; guacamole 924; hamster 333; hedgehog 334;
@@ -21,9 +21,7 @@ limousine 627; lipstick 629; magpie 18; miniskirt 655; missile 657; mushroom 947
 ostrich 9; otter 360; pig 341; pillow 721; pizza 963; pomegranate 957; pretzel 932; printer 742;
 racket 752; ruler 769; saxophone 776; screwdriver 784; skunk 361; snowmobile 802; sock 806;
 sombrero 808; starfish 327; strawberry 949; taxi 468; teapot 849; toaster 859; torch 862;
-vase 883; wok 909; zebra 340; zucchini 939
-"""
-_OTHERS = """
+vase 883; wok 909; zebra 340; zucchini 939;
 armadillo 363; balance beam 416; band-aid 419; bell pepper 945; billiard table 736;
 brown bear 294; cheetah 293; cocktail shaker 503; common fig 952; computer mouse 673;
 cowboy hat 515; diaper 529; digital clock 530; eraser 767; filing cabinet 553; frying pan 567;
@@ -37,16 +35,10 @@ washing machine 897
 """
 
 
-def _table(text: str) -> dict[str, int]:
-  entries = (' '.join(entry.split()).rpartition(' ') for entry in text.split(';'))
-  return {name: int(index) for name, _, index in entries}
-
-
-RELEASED: tuple[str, ...] = tuple(_table(_RELEASED))
-"""The 61 classes of the released sets, in the order of the labels of TFDS `siscore`."""
-
-IMAGENET_INDEX: Mapping[str, int] = {**_table(_RELEASED), **_table(_OTHERS)}
-"""The position in ImageNet's order of all 112 classes that the generator knows."""
+_ENTRIES = (' '.join(entry.split()).rpartition(' ') for entry in _TABLE.split(';'))
+IMAGENET_INDEX: Mapping[str, int] = {name: int(index) for name, _, index in _ENTRIES}
+"""The position in ImageNet's order of all 112 classes that the generator knows; the first 61 are
+those of the released sets."""
 
 
 def imagenet_index(name: str, where: str = 'class') -> int:

@@ -16,10 +16,8 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
-from robustness.core.errors import InputError, nearest
 from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import resize_pixels
 
@@ -31,62 +29,8 @@ REACH = 2
 """Neighbours lie at most so many pixels outside a cutout."""
 
 
-def compose(
-  foreground: ArrayLike,
-  background: ArrayLike,
-  area: ArrayLike,
-  angle: ArrayLike,
-  x: ArrayLike,
-  y: ArrayLike,
-  *,
-  size: ArrayLike | None = None,
-  measure: str = 'rectangle',
-  rotate: bool | None = None,
-) -> tuple[jax.Array, jax.Array]:
-  """Returns a scene and the share of the cutout that is in it; jit- and vmap-able in all factors.
-
-  Args:
-    foreground: float32 [h, w, 4] in [0, 1], straight (not premultiplied) alpha.
-    background: float32 [S, S, 3] in [0, 1].
-    area: of the resized cutout as a fraction of the canvas, > 0.
-    angle: degrees counter-clockwise.
-    x, y: place of the centre, fractions of the side from the left and from the top.
-    size: int [2], height and width of the cutout within a padded foreground; None takes all of it.
-    measure: 'rectangle' or 'mask', see `MEASURES`.
-    rotate: False skips the rotation whatever `angle` is, which is faster; None rotates unless
-      `angle` is a number that is a multiple of 360.
-
-  Returns:
-    float32 [S, S, 3] in [0, 1], and float32 [], the share of the rectangle, expanded by the
-    rotation, that lies on the canvas.
-  """
-  foreground, background = jnp.asarray(foreground), jnp.asarray(background)
-  _check(foreground, background, area, measure)
-  if rotate is None:
-    rotate = not isinstance(angle, int | float) or bool(angle % 360)
-  size = jnp.asarray(foreground.shape[:2] if size is None else size, jnp.int32)
-  cutout = premultiplied(foreground)
-  pixels = counted(cutout, measure)
-  factors = (area, angle, x, y)
-  return compose_premultiplied(cutout[None], 0, size, pixels, background, factors, rotate)
-
-
-def _check(foreground: jax.Array, background: jax.Array, area: ArrayLike, measure: str) -> None:
-  if foreground.ndim != 3 or foreground.shape[2] != 4 or not foreground.size:
-    raise InputError(
-      f'the foreground has shape {foreground.shape}; it must be [h, w, 4] with '
-      'alpha as the last channel.'
-    )
-  if background.ndim != 3 or background.shape[2] != 3 or len(background) != background.shape[1]:
-    raise InputError(f'the background has shape {background.shape}; it must be [S, S, 3].')
-  if not isinstance(area, jax.core.Tracer) and not np.all(np.asarray(area) > 0):
-    raise InputError(f'area = {area!r} is not positive: give a fraction of the canvas, as 0.2.')
-  if measure not in MEASURES:
-    raise InputError(f'measure = {measure!r}; {nearest(measure, MEASURES)}.')
-
-
 @functools.partial(jax.jit, static_argnames=('rotate', 'most'))
-def compose_premultiplied(
+def compose(
   cutouts: jax.Array,
   index: ArrayLike,
   size: jax.Array,
@@ -96,17 +40,22 @@ def compose_premultiplied(
   rotate: bool,
   most: float = math.inf,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns what `compose` does, from premultiplied cutouts.
+  """Returns a scene and the share of the cutout that is in it; jit- and vmap-able in all factors.
 
   Args:
-    cutouts: [N, h, w, 4], float32 in [0, 1] or uint8.
+    cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
     index: which of them is shown.
     size: int32 [2], its height and width.
     pixels: what the area measures, see `counted`.
-    background: float32 [S, S, 3].
-    factors: area, angle, x and y.
-    rotate: as in `compose`.
+    background: float32 [S, S, 3] in [0, 1].
+    factors: area of the resized cutout as a fraction of the canvas, > 0; angle, degrees
+      counter-clockwise; x and y, place of the centre, fractions of the side from the left and top.
+    rotate: False skips the rotation whatever the angle is, which is faster.
     most: how many times the cutout is reduced at most; see `resize.most_scale`.
+
+  Returns:
+    float32 [S, S, 3] in [0, 1], and float32 [], the share of the rectangle, expanded by the
+    rotation, that lies on the canvas.
   """
   area, angle, x, y = factors
   side = background.shape[0]

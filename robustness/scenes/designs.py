@@ -85,16 +85,13 @@ def published(name: str) -> Design:
   raise InputError(f'no design {name!r}; {nearest(name, FACTORS)}.')
 
 
-def grid(
-  cells: int, ends: bool = False, area: float = 0.2, side: int = 512, min_inside: float = 0.5
-) -> Design:
+def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float = 0.5) -> Design:
   """Returns cells × cells places, as in the paper's comparison of patches (56 × 56).
 
-  They are the centres of cells, (i + .5) / cells, or with `ends` the points i / (cells - 1), the
-  edges among them.
+  They are the centres of cells, (i + .5) / cells.
   """
-  require(cells >= 1 + ends, 'cells', cells, f'at least {1 + ends}')
-  steps = np.linspace(0, 1, cells) if ends else (np.arange(cells) + 0.5) / cells
+  require(cells >= 1, 'cells', cells, 'at least 1')
+  steps = (np.arange(cells) + 0.5) / cells
   return cross(f'grid{cells}', areas=(area,), xs=steps, ys=steps, side=side, min_inside=min_inside)
 
 

@@ -73,7 +73,10 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
 def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure: str) -> Shown:
   """Every scene resizes the cutout."""
   sequential = jax.default_backend() == 'cpu'
-  steps = area_steps(min(areas), max(areas)) if sequential else [0.0]
+  steps = [0.0]
+  if sequential:  # areas from just below the least on, each √2 times the one before
+    count = 1 + math.floor(2 * math.log2(max(areas) / min(areas)) + 1e-9)
+    steps = [min(areas) * (1 - 1e-5) * math.sqrt(2.0) ** step for step in range(count)]
 
   def prepare(row: Row) -> dict[str, jax.Array]:
     rest, cutout = _cutout(row)
@@ -88,9 +91,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
 
     def composed(least_area: float) -> jax.Array:
       most = most_scale(cutouts.shape[1:3], least_area, side) if sequential else math.inf
-      return compose.compose_premultiplied(
-        cutouts, index, size, pixels, background, factors, turning, most
-      )[0]
+      return compose.compose(cutouts, index, size, pixels, background, factors, turning, most)[0]
 
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
     return jax.lax.switch(branch, [functools.partial(composed, least) for least in steps])
@@ -144,12 +145,6 @@ def _sheet_side(area: float, side: int, turning: bool) -> int:
   if turning:
     return math.ceil(math.sqrt(2) * side) + 12
   return math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side
-
-
-def area_steps(least: float, most: float) -> list[float]:
-  """Returns areas from just below `least` on, each √2 times the one before, up to `most`."""
-  count = 1 + math.floor(2 * math.log2(most / least) + 1e-9)
-  return [least * (1 - 1e-5) * math.sqrt(2.0) ** step for step in range(count)]
 
 
 def _cutout(row: Row) -> tuple[dict[str, jax.Array], jax.Array]:

@@ -71,7 +71,6 @@ class SiScore(Study):
     areas, angles, xs, ys: for 'cross': fractions of the canvas, degrees counter-clockwise, and
       fractions of the side from the left and from the top. `areas` holds for 'grid' too.
     cells: for 'grid': places along a side.
-    ends: for 'grid': whether the places run from edge to edge, in place of the cells' centres.
     measure: whether an area is that of the object's 'rectangle', as published, or of its 'mask'.
     min_inside: a scene counts if at least this share of the object's rectangle is inside; -1 takes
       the published value: .95, and .5 where the place varies.
@@ -88,7 +87,6 @@ class SiScore(Study):
   xs: tuple[float, ...] = (0.5,)
   ys: tuple[float, ...] = (0.5,)
   cells: int = 56
-  ends: bool = False
   measure: str = 'rectangle'
   min_inside: float = -1.0
   stored: bool = False
@@ -110,7 +108,7 @@ class SiScore(Study):
   def design(self) -> Design:
     """The levels, with the share that must be inside."""
     if self.factor == GRID:
-      design = designs.grid(self.cells, self.ends, self.areas[0])
+      design = designs.grid(self.cells, self.areas[0])
     elif self.factor == CROSS:
       least = 0.5 if {*self.xs, *self.ys} != {0.5} else 0.95
       levels = self.areas, self.angles, self.xs, self.ys

@@ -121,7 +121,6 @@ class Systematic(Study):
     return {k: v for k, v in self.describe().items() if k != 'near_duplicates'}
 
   def _check_baseline(self, labels: Iterable[str]) -> None:
-    """Refuses a baseline that is none of the classifiers."""
     if self.baseline:
       self.choose('baseline', labels)
 

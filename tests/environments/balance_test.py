@@ -3,6 +3,7 @@
 import collections
 import functools
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import pytest
 
 from robustness.augment.policy import Policy
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows, Rows
+from robustness.core.rows import ArrayRows
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import by_name, with_groups
 from tests.refusals import refused
@@ -21,10 +22,9 @@ GROUPS = by_name((('a', 'b'), ('c', 'd')), NAMES)
 SETTINGS = {'transforms': ('rotation', 'contrast'), 'angles': (90, 180, 270)}
 
 
-def rows(size=60):
-  generator = np.random.default_rng(0)
-  images = generator.random((size, 8, 8, 3), np.float32)
-  return with_groups(ArrayRows(images, np.arange(size) % 6, NAMES), GROUPS)
+def rows(size=60, groups=GROUPS, **columns):
+  images = np.random.default_rng(0).random((size, 8, 8, 3), np.float32)
+  return with_groups(ArrayRows(images, np.arange(size) % 6, NAMES, columns=columns), groups)
 
 
 def test_every_row_has_its_class_group_and_one_label():
@@ -113,9 +113,8 @@ POLICY = Policy.of(environment={'transforms': TRANSFORMS, 'angles': (90,)})
 BATCH = 12
 
 
-def unequal(size: int = 48, **columns: np.ndarray) -> Rows:
-  images = np.random.default_rng(0).random((size, 4, 4, 1), np.float32)
-  return with_groups(ArrayRows(images, np.arange(size) % 6, NAMES, columns=columns), UNEQUAL)
+def unequal(size: int = 48, **columns: np.ndarray) -> Any:
+  return rows(size, UNEQUAL, **columns)
 
 
 def test_every_batch_shows_each_environment_equally_often_and_no_held_out_cell():

@@ -52,6 +52,7 @@ def settings_in(folder, values):
 @pytest.mark.parametrize('values', SETTINGS, ids=lambda values: '-'.join(map(str, values.values())))
 @pytest.mark.parametrize('channels', [None, 3])
 def test_arrays_give_the_rows_and_batches_of_tf_data(folder, values, channels):
+  """What these are `tests/core/rows_test.py` has."""
   settings = settings_in(folder, values)
   ours: Any = input_pipeline.load(settings, seed=2)
   theirs: Any = TfRows(select(open_images(settings), settings, seed=2))
@@ -60,7 +61,8 @@ def test_arrays_give_the_rows_and_batches_of_tf_data(folder, values, channels):
     ours, theirs = ours.with_channels(channels), theirs.with_channels(channels)
   assert list(ours.description.items()) == list(theirs.description.items())
   assert ours.class_names == theirs.class_names and ours.image_shape == theirs.image_shape
-  assert_equal(ours.batches(4), theirs.batches(4))
+  for size, blocks in ((1, None), (4, None), (100, None), (2, [1]), (3, [0, 1]), (3, [])):
+    assert_equal(ours.batches(size, blocks), theirs.batches(size, blocks))
   for rows in ((ours, theirs), (ours.at(np.array([0, 2])), theirs.at(np.array([0, 2])))):
     assert rows[0].description == rows[1].description
     taken = [itertools.islice(r.training_batches(6, 1, 3, 1, 2), 4) for r in rows]

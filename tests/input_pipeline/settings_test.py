@@ -46,11 +46,6 @@ def test_a_missing_path_is_named(source, path):
   refused(message, input_pipeline.load, DataSettings(source=source, path=path))
 
 
-def test_importing_the_package_does_not_import_tensorflow():
-  code = "import sys, input_pipeline; sys.exit('tensorflow' in sys.modules)"
-  subprocess.run([sys.executable, '-c', code], check=True)
-
-
 def test_a_source_in_a_file_of_ones_own_is_read(tmp_path):
   file = tmp_path / 'mine.py'
   file.write_text(SOURCE)

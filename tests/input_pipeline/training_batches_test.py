@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from input_pipeline.images import IndexedStore
 from robustness.core.rows import ArrayRows, as_float32
-from robustness.core.sampler import Balanced, held_out
+from robustness.core.sampler import Balanced, Epochs, held_out
 from tests.cases import cases
 from tests.input_pipeline.domains import assert_equal
 from tests.refusals import refused
@@ -23,13 +23,6 @@ def ids(batches):
   return np.concatenate([b['example_id'] for b in batches])
 
 
-def test_epochs_are_different_permutations_laid_end_to_end(make_rows):
-  order = ids(take(make_rows(23).training_batches(5, seed=0), 14))[:69].reshape(3, 23)
-  for epoch in order:
-    assert sorted(epoch) == list(range(23))
-  assert len({tuple(epoch) for epoch in order}) == 3
-
-
 def test_keys_shapes_and_dtypes(make_rows):
   rows = make_rows(23)
   whole = next(rows.batches(23, stored=True))
@@ -38,32 +31,6 @@ def test_keys_shapes_and_dtypes(make_rows):
   np.testing.assert_array_equal(batch['image'], whole['image'][batch['example_id']])
   np.testing.assert_array_equal(batch['label'], whole['label'][batch['example_id']])
   assert batch['label'].dtype == batch['example_id'].dtype == np.int32
-
-
-@pytest.mark.parametrize('step', [1, 4, 5, 12, 100])
-def test_resuming_at_a_step_equals_running_to_it(make_rows, step):
-  rows = make_rows(23)
-  run = take(rows.training_batches(5, seed=3), step + 3)[step:]
-  resumed = take(make_rows(23).training_batches(5, seed=3, start_step=step), 3)
-  assert_equal(run, resumed)
-
-
-def test_the_seed_alone_fixes_the_order_and_not_the_batch_size(make_rows):
-  first = ids(take(make_rows(23).training_batches(5, seed=0), 5))
-  np.testing.assert_array_equal(first, ids(take(make_rows(23).training_batches(5, seed=0), 5)))
-  assert (first != ids(take(make_rows(23).training_batches(5, seed=1), 5))).any()
-  sixes, tens = (ids(take(make_rows(23).training_batches(n, seed=0), 60 // n)) for n in (6, 10))
-  np.testing.assert_array_equal(sixes, tens)
-
-
-def test_processes_get_contiguous_slices_of_the_global_batch(make_rows):
-  rows = make_rows(23)
-  whole = take(rows.training_batches(6, seed=0, start_step=2), 8)
-  parts = [take(rows.training_batches(6, 0, 2, process, 3), 8) for process in range(3)]
-  for step, batch in enumerate(whole):
-    for key in batch:
-      joined = np.concatenate([part[step][key] for part in parts])
-      np.testing.assert_array_equal(batch[key], joined)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,14 +76,22 @@ def test_an_uneven_share_is_refused(make_rows, batch_size, settings, message):
   refused(message, make_rows().training_batches, batch_size, 0, **settings)
 
 
+@pytest.mark.parametrize('start', [0, 1, 5, 12, 100])
+@pytest.mark.parametrize('share', [(0, 1), (1, 2)])
 @pytest.mark.parametrize('balanced', [False, True])
-def test_the_order_is_that_of_rows_in_memory(make_rows, balanced):
+def test_the_order_is_that_of_rows_in_memory(make_rows, balanced, share, start):
+  """Whose epochs, seeds, any part and any share `tests/core/sampler_test.py` has."""
   rows = make_rows(23)
   whole = next(rows.batches(23, stored=True))
   arrays = ArrayRows(whole['image'], whole['label'], rows.class_names)
   groups = [np.arange(23), np.array([1, 4, 22])]
   order = Balanced(groups, 3, 'group') if balanced else None
-  ours, theirs = (take(r.training_batches(10, 3, 5, sampler=order), 9) for r in (rows, arrays))
+  given = (10, 3, start, *share, order)
+  ours, theirs = (take(r.training_batches(*given), 9) for r in (rows, arrays))
+  np.testing.assert_array_equal(
+    ids(ours),
+    np.concatenate([(order or Epochs(23, 3)).batch(start + k, 10, *share) for k in range(9)]),
+  )
   assert all(('group' in batch) == balanced for batch in ours)
   assert_equal(ours, theirs)
 

@@ -47,11 +47,10 @@ def test_numbers_follow_the_generators_loop():
     assert (level_pair, level_factors) == (pair, (x, y, area, angle))
 
 
-def test_a_grid_has_cell_centres_or_ends():
-  centres, ends = designs.grid(56), designs.grid(56, ends=True)
-  assert len(centres) == len(ends) == 56 * 56
+def test_a_grid_has_cell_centres():
+  centres = designs.grid(56)
+  assert len(centres) == 56 * 56
   assert centres.x.min() == pytest.approx(0.5 / 56) and centres.x.max() == pytest.approx(55.5 / 56)
-  assert (ends.x.min(), ends.x.max()) == (0, 1)
   patch = np.floor(centres.x * 14).astype(int)
   assert set(np.unique(patch, return_counts=True)[1]) == {4 * 56}, 'a patch of ViT/16 has 4 × 4'
 
@@ -81,4 +80,4 @@ def test_impossible_designs_are_refused():
   refused("did you mean 'location'", designs.published, 'locations')
   refused('finite', designs.cross, 'nan', xs=(np.nan,))
   refused('at least one', designs.cross, 'empty', angles=())
-  refused('cells is 1', designs.grid, 1, ends=True)
+  refused('cells is 0', designs.grid, 0)

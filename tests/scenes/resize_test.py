@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from robustness.scenes import designs, geometry, resize, views
-from robustness.scenes.compose import compose
 from robustness.scenes.designs import LONGEST
+from tests.scenes.compose_test import composed
 
 PIXELS = np.random.default_rng(0).random((400, 300, 2), np.float32)
 
@@ -71,5 +71,6 @@ def test_each_size_of_a_curve_is_composed_alone():
   shown = jax.jit(lambda area: show(jax.random.key(0), ready, {'area': area, 'x': 0.5, 'y': 0.5}))
   for area in np.array([0.01, 0.02, 0.16, 0.64, 1.0], np.float32):
     cutout, size = row['foreground'].astype(np.float32) / 255, row['foreground_size']
-    target, _ = compose(cutout, row['image'], area, 0.0, 0.5, 0.5, size=size, measure='mask')
+    given = {'rotate': False, 'size': size, 'measure': 'mask'}
+    target, _ = composed(cutout, row['image'], area, 0.0, 0.5, 0.5, **given)
     np.testing.assert_allclose(shown(area), target, atol=2 / 255)  # rounded three times

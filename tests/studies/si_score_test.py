@@ -184,7 +184,7 @@ def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tm
   assert len(SiScore(factor='location').design) == 441 and SiScore(factor='location').canvas == 500
   assert SiScore(factor='location').design.min_inside == 0.5
   assert len(SiScore(factor='grid').design) == 56**2
-  assert SiScore(factor='grid', cells=4, ends=True).design.x.max() == 1
+  assert SiScore(factor='grid', cells=4).design.x.max() == 7 / 8
   assert SiScore(factor='rotation', min_inside=0.7).design.min_inside == 0.7
   views = SiScore(factor='rotation').views((64, 64, 3))
   assert len(views) == 72 and views.image_shape == (64, 64, 3) and len(set(views.ids)) == 72

@@ -1,13 +1,24 @@
 """A small base data set, and corrupted sets built of it."""
 
+import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
 import input_pipeline.builders  # noqa: F401  (registers them)
 from input_pipeline.builders.corrupted import CorruptedConfig
-from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
 from tests.input_pipeline.domains import store_labelled
+
+SIDE = 16
+LABELS = np.arange(11, dtype=np.int64) % 3
+
+
+def pictures() -> np.ndarray:
+  """Smooth, coloured and all different, uint8 [11, SIDE, SIDE, 3]."""
+  y, x = np.mgrid[:SIDE, :SIDE] / SIDE
+  waves = np.stack([np.sin((3 + c) * x + y * (2 - c)) for c in range(3)], -1)
+  contrast = np.linspace(0.2, 1, len(LABELS))[:, None, None, None]
+  return np.rint(127 + 100 * waves[None] * contrast).astype(np.uint8)
 
 
 @pytest.fixture(scope='session')

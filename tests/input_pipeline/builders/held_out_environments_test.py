@@ -11,7 +11,7 @@ import tensorflow_datasets as tfds
 from input_pipeline.builders.held_out_environments import HeldOutConfig, parse_name
 from robustness.core import random_keys
 from robustness.studies.systematic import Systematic
-from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
+from tests.input_pipeline.builders.conftest import LABELS, SIDE, pictures
 from tests.refusals import refused
 
 ENVIRONMENTS, SEVERITIES = ('rotation', 'contrast'), (2, 4)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from tests.input_pipeline.builders.pictures import LABELS, SIDE, pictures
+from tests.input_pipeline.builders.conftest import LABELS, SIDE, pictures
 
 PAGE = pathlib.Path(__file__).resolve().parents[3] / 'docs/datasets.md'
 

@@ -11,12 +11,10 @@ from input_pipeline.builders.corrupted import CorruptedConfig
 from input_pipeline.builders.held_out_environments import HeldOutConfig
 from input_pipeline.builders.si_score_scenes import ScenesConfig
 from robustness.scenes import designs
-from tests.input_pipeline.builders.conftest import save_parts, store_pictures
-from tests.input_pipeline.builders.pictures import LABELS
+from tests.input_pipeline.builders.conftest import LABELS, SIDE, save_parts, store_pictures
 from tests.input_pipeline.builders.video_neighbors_test import released
 
 pytest.importorskip('dill', reason="TFDS's test case needs dill")
-SIDE = 16
 
 
 class MadeInputs(tfds.testing.DatasetBuilderTestCase):

@@ -14,7 +14,7 @@ from robustness.video import metadata
 from robustness.video.building import build
 from tests.refusals import refused
 from tests.video import small_archive
-from tests.video.small_videos import encode, number_of, save_frames
+from tests.video.small_videos import encode, number_of
 
 
 @pytest.fixture
@@ -71,25 +71,13 @@ def test_the_archive_may_lie_in_its_own_folder(tmp_path, prepared):
 def test_ytbb_robust_as_released(tmp_path, prepared):
   """Of three good anchors one is dropped by its pair; the CSV's class 22 is car, 23."""
   small_archive.ytbb_robust(tmp_path / 'manual')
-  rows = examples(prepared('ytbb_robust', tmp_path / 'manual'))
+  builder = prepared('ytbb_robust', tmp_path / 'manual')
+  assert builder.info.features['label'].int2str(23) == 'car'
+  rows = examples(builder)
   frames = ('a_3000/frame-44.jpg', 'a_3000/frame-45.jpg', 'b_3000/frame-45.jpg')
   assert [row['path'].decode() for row in rows] == [*frames]
   assert [row['labels'].tolist() for row in rows] == [[0, 23], [0, 23], [1, 23]]
   assert [row['offset'].tolist() for row in rows] == [[-1], [0], [0]]
-
-
-def test_the_layout_of_youtube_bb_labels_anchors_alone(tmp_path, prepared):
-  home = tmp_path / 'manual/ytbb-robust'
-  folder = save_frames(home / 'abc_3000', range(3), '.jpg')
-  for number in range(3):
-    (folder / f'{number:06d}.jpg').rename(folder / f'frame-{number}.jpg')
-  sets = {'abc_3000/frame-1.jpg': ['abc_3000/frame-0.jpg', 'abc_3000/frame-2.jpg']}
-  metadata.write(metadata.from_mappings(sets, {'abc_3000/frame-1.jpg': [23, 0]}), home)
-  builder = prepared('ytbb_robust', tmp_path / 'manual')
-  assert builder.info.features['label'].int2str(23) == 'car'
-  rows = examples(builder)
-  assert [row['labels'].tolist() for row in rows] == [[0, 23]] * 3
-  assert [row['offset'].tolist() for row in rows] == [[-1], [0], [1]]
 
 
 def test_own_sets_of_a_video_with_facts_and_boxes(tmp_path, prepared, open_builder):
@@ -141,7 +129,7 @@ def test_other_classes_than_the_config_says_are_refused(tmp_path, prepared):
   refused('use a VideoNeighborsConfig of your own', prepared, 'imagenet_vid_robust', root)
 
 
-def test_another_folder_under_the_same_name_is_refused(tmp_path, prepared):
+def test_another_folder_label_or_setting_under_the_same_name_is_refused(tmp_path, prepared):
   first, second = (small_archive.unpacked(tmp_path / name) for name in ('a', 'b'))
   frame = second / 'val/ILSVRC2015_val_00000000/000020.JPEG'
   frame.write_bytes((second / 'val/ILSVRC2015_val_00000000/000023.JPEG').read_bytes())
@@ -151,16 +139,11 @@ def test_another_folder_under_the_same_name_is_refused(tmp_path, prepared):
   refused(message, tfds.load, 'video_neighbors', **given)
   builder = prepared(own('other', second))
   assert [number_of(example['image']) for example in examples(builder)][0] == 23
-
-
-def test_other_labels_or_settings_under_the_same_name_are_refused(tmp_path, prepared):
-  home = small_archive.unpacked(tmp_path / 'a')
-  prepared(own('mine', home))
   message = r'settings\.allow_missing: False → True'
-  refused(message, prepared, own('mine', home, allow_missing=True))
-  labels = home / 'metadata/labels.json'
+  refused(message, prepared, own('mine', first, allow_missing=True))
+  labels = first / 'metadata/labels.json'
   labels.write_text(labels.read_text().replace('8', '9'))
-  refused(r'inputs_sha256\.metadata', prepared, own('mine', home))
+  refused(r'inputs_sha256\.metadata', prepared, own('mine', first))
 
 
 def test_the_same_folder_elsewhere_or_no_longer_there_is_taken(tmp_path, prepared, open_builder):

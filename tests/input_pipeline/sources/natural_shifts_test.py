@@ -61,8 +61,6 @@ def test_reassessed_labels_go_by_the_images_number(tmp_path):
   labels.write_text(json.dumps([[418]]))
   message = 'labels of 1 images; there is number 4'
   refused(message, open_rows, 'imagenet_real', tmp_path / 'val', metadata=str(labels))
-  message = "config.data.metadata is '', which is no file"
-  refused(message, open_rows, 'imagenet_real', tmp_path / 'val')
 
 
 def test_reassessed_labels_come_by_tfds_too(tmp_path):
@@ -141,7 +139,7 @@ def test_what_does_not_fit_is_named(tmp_path):
     (tmp_path / 'few' / part).mkdir()
   for part in ('mappings', 'images'):
     (tmp_path / 'few' / part).rmdir()
-  message = "metadata is '', which is no file: give real.json"
+  message = "config.data.metadata is '', which is no file: give real.json"
   refused(message, open_rows, 'imagenet_real', tmp_path / 'few')
   (tmp_path / 'real.json').write_text('[]')
   labels = str(tmp_path / 'real.json')

@@ -75,9 +75,6 @@ def test_splits_and_grey_images(tmp_path, opened):
   ({'labels': LABELS / 2}, "'labels' is float64 of shape"),
   ({'labels': LABELS - 1}, r'has -1 \(example 0\); labels start at 0'),
   ({'labels': np.eye(3, dtype=int)[LABELS]}, "'labels' has .* not one-hot"),
-  ({'labels': np.eye(2, dtype=int)[LABELS % 2]}, "'labels' has .* not one-hot"),
-  ({'labels': LABELS + 2**32}, r"'labels' has 4294967298 \(example 2\)"),
-  ({'labels': np.full((6, 2), -1)}, "'labels' has no label for example 0"),
   ({'class_names': np.array([*'aba'])}, "'class_names' call the classes 0 and 2 all 'a'"),
   (
     {'class_names': np.array([*'ab'])},
