@@ -65,10 +65,10 @@ def resized_by_pillow(levels: np.ndarray, settings: DataSettings) -> np.ndarray:
 def _by_pillow(
   levels: np.ndarray,
   size: Sequence[int],
-  box: tuple[float, float, float, float],
+  box: tuple[float, float, float, float] | None,
   settings: DataSettings,
 ) -> np.ndarray:
-  """Returns a box (left, top, right, bottom) of an image at a size (height, width)."""
+  """Returns a box (left, top, right, bottom), or all, of an image at a size (height, width)."""
   picture = Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels)
   height, width = (int(side) for side in size)
   resized = picture.resize((width, height), FILTERS[settings.interpolation], box)
@@ -96,11 +96,8 @@ def random_resized_crop(
   top, left, rows, columns = tf.unstack(_box(shape, settings.random_crop_area, seed))
   part = image[top : top + rows, left : left + columns]
   if settings.resized_by == 'pillow':
-
-    def by_pillow(levels: np.ndarray) -> np.ndarray:
-      return _by_pillow(levels, size, (0, 0, levels.shape[1], levels.shape[0]), settings)
-
-    return tf.ensure_shape(tf.numpy_function(by_pillow, [part], tf.uint8), [*size, image.shape[-1]])
+    levels = tf.numpy_function(lambda x: _by_pillow(x, size, None, settings), [part], tf.uint8)
+    return tf.ensure_shape(levels, [*size, image.shape[-1]])
   resized = tf.image.resize(part, size, method=settings.interpolation, antialias=True)
   return tf.clip_by_value(resized, 0.0, 1.0)
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import functools
 import io
 import re
 from collections.abc import Iterable, Mapping
@@ -73,13 +72,14 @@ class SiScore(Source):
       for name, values in factors.items()
     }
     pairs = _numbered(columns['object'], columns['background'])
-    facts = {'stored': True, 'pairs': int(pairs.max()) + 1, 'metadata': metadata}
+    count = int(pairs.max()) + 1
+    facts = {'stored': True, 'pairs': count, 'metadata': metadata}
     return dataclasses.replace(
       images,
       class_names=WNIDS,
       columns=columns,
       as_stored=True,
-      choose=functools.partial(choose_pairs, pairs),
+      choose=lambda *some: np.flatnonzero(np.isin(pairs, choose_subset(count, *some))),
       description={**images.description, **facts},
     )
 
@@ -149,15 +149,6 @@ def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], s
 def _numbered(*columns: np.ndarray) -> np.ndarray:
   """Returns the place of each row among the sorted different rows, int [N]."""
   return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
-
-
-def choose_pairs(pairs: np.ndarray, num_pairs: int, seed: int) -> np.ndarray:
-  """Returns the positions of all scenes of some pairs, ascending; 0 takes all pairs.
-
-  `pairs`, int [N], has the pair of every scene, 0 .. P - 1.
-  """
-  chosen = choose_subset(int(pairs.max()) + 1, num_pairs, seed)
-  return np.flatnonzero(np.isin(pairs, chosen))
 
 
 def _joined(path: str, image_ids: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:

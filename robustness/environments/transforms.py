@@ -100,16 +100,6 @@ def check_levels(where: str, severities: Sequence[int], angles: Sequence[int]) -
     require(distinct, f'{where}.{key}', tuple(levels), f'distinct {valid}')
 
 
-def check_right_angles(where: str, angles: Sequence[int]) -> None:
-  """Raises InputError for an angle by which pixels would be interpolated."""
-  for angle in angles:
-    if angle not in RIGHT_ANGLES:
-      raise InputError(
-        f'{where} has {angle}°; evaluation takes right angles only, of {RIGHT_ANGLES}: others '
-        'would also measure the interpolation of pixels.'
-      )
-
-
 def transform(
   key: jax.Array,
   image: jax.Array,

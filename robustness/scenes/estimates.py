@@ -81,13 +81,12 @@ class SceneTable:
 
   Attributes:
     design: the levels that occur, in the order of the generator's loop: x, y, area, angle.
-    objects, backgrounds: int [P], what each pair is made of.
+    objects: int [P], the object of each pair.
     pair, level: int [N], the place of each scene.
   """
 
   design: Design
   objects: np.ndarray
-  backgrounds: np.ndarray
   pair: np.ndarray
   level: np.ndarray
 
@@ -125,4 +124,4 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
     )
   x, y, area, angle = levels
   design = Design(name, side, float(columns['fraction_inside'].min()), area, angle, x, y)
-  return SceneTable(design, pairs[0], pairs[1], pair.ravel(), level.ravel())
+  return SceneTable(design, pairs[0], pair.ravel(), level.ravel())

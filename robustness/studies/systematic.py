@@ -109,7 +109,8 @@ class Systematic(Study):
     if self.source == GENERATED:
       transforms.check_names('config.study.environments', self.environments)
     transforms.check_levels(self.section, self.severities, self.angles)
-    transforms.check_right_angles('config.study.angles', self.angles)
+    right = f'of {transforms.RIGHT_ANGLES}: others would measure the interpolation of pixels too'
+    self.require({*self.angles} <= {*transforms.RIGHT_ANGLES}, 'angles', right)
     self.choose('formula', FORMULAS)
     self.choose('balance', BALANCES)
     self.require(self.samples >= 100, 'samples', 'at least 100')

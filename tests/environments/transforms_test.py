@@ -39,5 +39,4 @@ def test_bad_transforms_levels_and_shapes_are_named():
   refused('distinct', transforms.check_names, 'here', ['snow', 'snow'])
   refused('severities', transforms.check_levels, 'here', [0, 1], [90])
   refused('angles', transforms.check_levels, 'here', [1], [360])
-  refused('45°', transforms.check_right_angles, 'here', [90, 45])
   refused('square', transforms.get('rotation').check_shape, (16, 20, 3))

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from input_pipeline.images import IndexedStore
 from robustness.core.rows import ArrayRows, as_float32
-from robustness.core.sampler import Balanced, Epochs, held_out
+from robustness.core.sampler import Balanced, Epochs
 from tests.cases import cases
 from tests.input_pipeline.domains import assert_equal
 from tests.refusals import refused
@@ -21,16 +21,6 @@ def take(batches, count):
 
 def ids(batches):
   return np.concatenate([b['example_id'] for b in batches])
-
-
-def test_keys_shapes_and_dtypes(make_rows):
-  rows = make_rows(23)
-  whole = next(rows.batches(23, stored=True))
-  batch = next(rows.training_batches(5, seed=0))
-  assert set(batch) == {'image', 'label', 'example_id', 'epoch'}
-  np.testing.assert_array_equal(batch['image'], whole['image'][batch['example_id']])
-  np.testing.assert_array_equal(batch['label'], whole['label'][batch['example_id']])
-  assert batch['label'].dtype == batch['example_id'].dtype == np.int32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +46,6 @@ def test_a_process_fetches_its_own_rows_only(make_rows):
     seen = fetched.copy()  # more is read ahead meanwhile
     assert len(seen) >= 24
     np.testing.assert_array_equal(seen, order[:, process].ravel()[: len(seen)])
-
-
-def test_a_large_batch_spans_epochs_of_the_chosen_subset_only(make_rows):
-  order = next(make_rows(4).training_batches(10, seed=0))['example_id']
-  assert sorted(order[:4]) == sorted(order[4:8]) == [0, 1, 2, 3]
-  rows = make_rows(23, num_images=6)
-  order = next(rows.training_batches(12, seed=0))['example_id']
-  assert sorted(order[:6]) == sorted(order[6:]) == rows.indices.tolist()
 
 
 @cases(
@@ -102,15 +84,6 @@ def test_what_is_known_of_rows_without_their_images(make_rows):
   for name, values in known.items():
     np.testing.assert_array_equal(values, whole[name])
   np.testing.assert_array_equal(known['example_id'], [3, 4, 20])
-
-
-def test_a_part_of_the_rows_is_an_epoch_of_its_own(make_rows):
-  kept, held = held_out(23, 0.3)
-  rows = make_rows(23)
-  order = ids(take(rows.at(kept).training_batches(4, seed=0), 8))[:32].reshape(2, 16)
-  for epoch in order:
-    assert sorted(epoch) == list(kept)
-  assert sorted({*kept, *held}) == list(range(23)) and len(held) == 7
 
 
 def test_random_crops_are_those_of_the_position_for_any_batch_start_and_process(make_rows):

@@ -97,7 +97,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'testbed': 'vid'}, r'config\.study\.testbed'),
   ],
   'systematic': [
-    ({'environments': ('rotation',), 'angles': (30,)}, '30°'),
+    (
+      {'environments': ('rotation',), 'angles': (30,)},
+      'angles is .30,.; it must be of .90, 180, 270',
+    ),
     ({'environments': ('noise',)}, 'gaussian_noise'),
   ],
   'tradeoff': [
