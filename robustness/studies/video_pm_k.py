@@ -171,9 +171,7 @@ class VideoPmK(Study):
       logging.warning(
         'config.study.k is %d, but no neighbor is more than %d frames from its anchor: accuracy is '
         'given as pm-%d.',
-        self.k,
-        within.k,
-        within.k,
+        *(self.k, within.k, within.k),
       )
     right = within._outcomes(predictions)
     facts = len(sets.anchors), len(sets.pairs.group), self.k, within.k

@@ -103,6 +103,11 @@ class NeighborSets:
     )
 
   @functools.cached_property
+  def has_bare_neighbors(self) -> bool:
+    """Whether some neighbor has no labels of its own."""
+    return bool((self.labels[self.pairs.frame] < 0).all(1).any())
+
+  @functools.cached_property
   def digest(self) -> str:
     """SHA-256 of members and labels."""
     digest = hashlib.sha256('\n'.join(self.frames).encode())

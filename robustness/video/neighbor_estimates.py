@@ -95,6 +95,9 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   if predictions.shape[-1] != len(sets.frames):
     raise InputError(f'{predictions.shape[-1]} predictions for {len(sets.frames)} frames.')
   pairs = sets.pairs
+  if rule == FRAME and not sets.has_bare_neighbors:
+    right = is_right(predictions, sets.labels)
+    return SetOutcomes(right[..., sets.anchors], right[..., pairs.frame], pairs.group, pairs.offset)
   anchor = is_right(predictions[..., sets.anchors], sets.labels[sets.anchors])
   neighbor = is_right(predictions[..., pairs.frame], sets.pair_labels(rule))
   return SetOutcomes(anchor, neighbor, pairs.group, pairs.offset)
