@@ -4,7 +4,6 @@ import pathlib
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
@@ -15,6 +14,7 @@ from robustness.evaluation import one_view
 from robustness.evaluation.study import STUDIES
 from robustness.measure import measure
 from robustness.results import Results
+from tests.cases import cases
 from tests.networks import CLASSES, tiny_classifier
 from tests.refusals import refused
 
@@ -88,9 +88,7 @@ def by_view(results: Results) -> pd.DataFrame:
   return table[table['class'].isna()].reset_index(drop=True) if 'class' in table else table
 
 
-@pytest.mark.parametrize(
-  'name', ['corruption_error', 'tradeoff', 'corruption_spectrum', 'calibration']
-)
+@cases('name', 'corruption_error', 'tradeoff', 'corruption_spectrum', 'calibration')
 def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathlib.Path) -> None:
   """Blocks of 16 rows hold rows of four parts."""
   networks = [tiny_classifier(seed, f'net{seed}', SHAPE) for seed in (0, 1)]
