@@ -62,7 +62,6 @@ class AutoPGD(Attack):
     return jax.lax.stop_gradient(jax.lax.fori_loop(0, self.steps, step, state).worst['x'])
 
   def _moved(self, k: Array, state: _State, images: Array, epsilon: Scalar) -> Array:
-    """Returns x_(k+1)."""
     now, size = state.now, state.size.reshape(-1, 1, 1, 1)
     direction = jax.vmap(lambda g: balls.direction(g, self.norm))(now['gradient'])
     z = balls.clipped(images, now['x'] + size * direction - images, self.norm, epsilon)

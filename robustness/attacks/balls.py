@@ -48,32 +48,24 @@ def direction(gradient: jax.Array, norm: str) -> jax.Array:
   return scaled / jnp.maximum(jnp.linalg.norm(scaled.ravel()), SMALLEST)
 
 
-def projected(change: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
-  """Returns the point of the ball that is nearest, in ℓ2, to one image's perturbation."""
-  if norm == 'linf':
-    return optax.projections.projection_linf_ball(change, epsilon)
-  return optax.projections.projection_l2_ball(change, epsilon)
-
-
-def random_point(
-  key: jax.Array, shape: tuple[int, ...], norm: str, epsilon: jax.Array | float
-) -> jax.Array:
-  """Returns a point uniform in the cube ('linf') or in the ball ('l2')."""
-  if norm == 'linf':
-    return epsilon * jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
-  return epsilon * jax.random.ball(key, math.prod(shape)).reshape(shape)
-
-
 def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
-  """Returns images [B, H, W, C] moved to a random point of their balls, clipped to [0, 1]."""
+  """Returns images [B, H, W, C] moved to a random point, uniform in the cube ('linf') or the ball
+  ('l2') around each, clipped to [0, 1]."""
   shape = images.shape[1:]
-  moved = images + jax.vmap(lambda key: random_point(key, shape, norm, epsilon))(keys)
-  return jnp.clip(moved, 0, 1)
+
+  def point(key: jax.Array) -> jax.Array:
+    if norm == 'linf':
+      return epsilon * jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
+    return epsilon * jax.random.ball(key, math.prod(shape)).reshape(shape)
+
+  return jnp.clip(images + jax.vmap(point)(keys), 0, 1)
 
 
 def clipped(
   images: jax.Array, change: jax.Array, norm: str, epsilon: jax.Array | float
 ) -> jax.Array:
-  """Returns x + Π(δ) clipped to [0, 1], [B, H, W, C]."""
-  inside = jax.vmap(lambda single: projected(single, norm, epsilon))(change)
+  """Returns x + Π(δ) clipped to [0, 1], [B, H, W, C]; Π(δ) is the ball's nearest point in ℓ2."""
+  onto = optax.projections
+  project = onto.projection_linf_ball if norm == 'linf' else onto.projection_l2_ball
+  inside = jax.vmap(lambda single: project(single, epsilon))(change)
   return jnp.clip(images + inside, 0, 1)

@@ -123,7 +123,7 @@ class Step:
   level: int
 
 
-SubPolicy = tuple[Step, Step]
+SubPolicy = tuple[Step, ...]
 
 
 def parsed(lines: Iterable[str], where: str) -> tuple[SubPolicy, ...]:
@@ -134,18 +134,16 @@ def parsed(lines: Iterable[str], where: str) -> tuple[SubPolicy, ...]:
     InputError: another form, an unknown operation, a probability outside [0, 1], or a level that is
       no whole number of 0..10.
   """
-  return tuple(_sub_policy(line, where) for line in lines)
-
-
-def _sub_policy(line: str, where: str) -> SubPolicy:
-  steps = [part.split() for part in line.split(',')]
-  if len(steps) != 2 or {len(words) for words in steps} != {3}:
-    raise InputError(
-      f'{where} has {line!r}; a sub-policy is two operations, each with its probability and its '
-      "magnitude of 0..10: 'Rotate .7 2, TranslateX .3 9'."
-    )
-  first, second = (_step(words, f'{where} {line!r}') for words in steps)
-  return first, second
+  policies: list[SubPolicy] = []
+  for line in lines:
+    steps = [part.split() for part in line.split(',')]
+    if len(steps) != 2 or {len(words) for words in steps} != {3}:
+      raise InputError(
+        f'{where} has {line!r}; a sub-policy is two operations, each with its probability and its '
+        "magnitude of 0..10: 'Rotate .7 2, TranslateX .3 9'."
+      )
+    policies.append(tuple(_step(words, f'{where} {line!r}') for words in steps))
+  return tuple(policies)
 
 
 def _step(words: list[str], where: str) -> Step:

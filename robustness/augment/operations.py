@@ -104,7 +104,9 @@ def apply(
   """
   choice('name', name, NAMES)
   choice('interpolation', interpolation, INTERPOLATIONS)
-  check_magnitude(name, magnitude, 'magnitude')
+  if not isinstance(magnitude, jax.core.Tracer):
+    unit, low, high = UNITS[name]
+    require(bool(low <= float(magnitude) <= high), f'magnitude of {name}', magnitude, unit)
   image = jnp.asarray(image)
   check_channels(image.shape)
   middle = jnp.array(centre or (image.shape[0] // 2, image.shape[1] // 2))
@@ -251,14 +253,6 @@ def colour(fill: tuple[int, ...], channels: int) -> jax.Array:
   if channels == 1:
     fill = (round(sum(fill) / len(fill)),)
   return jnp.broadcast_to(jnp.array(fill, jnp.int32), (1, 1, channels))
-
-
-def check_magnitude(name: str, magnitude: object, where: str) -> None:
-  """Raises InputError where a magnitude that is known lies outside the operation's range."""
-  if isinstance(magnitude, jax.core.Tracer):
-    return
-  unit, low, high = UNITS[name]
-  require(bool(low <= float(magnitude) <= high), f'{where} of {name}', magnitude, unit)  # type: ignore[arg-type]
 
 
 def check_colour(colour: tuple[int, ...], where: str) -> None:

@@ -260,7 +260,6 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
 
 
 def _at(values: Any, *path: str) -> Any:
-  """Returns a value of nested sections, None where there is none."""
   for name in path:
     values = values.get(name) if isinstance(values, Mapping | ConfigDict) else None
   return values

@@ -183,8 +183,6 @@ def compiled_step(training: Training, parallel: Parallel, feed: Feed) -> Compile
 
 @dataclasses.dataclass
 class _Run:
-  """The steps of one call."""
-
   training: Training
   parallel: Parallel
   writer: ScalarWriter

@@ -156,9 +156,10 @@ class TrainStep:
     at the end, for weights may differ between micro-batches and devices.
     """
     batch, minimise = self._attacked(state, batch_stats, batch), self.pipeline.objective
+    moves = not self.settings.freeze_statistics
 
     def loss_of(params: PyTree) -> tuple[jax.Array, PyTree]:
-      outputs, changed = self._forward(params, batch_stats, batch['image'], self._training)
+      outputs, changed = self._forward(params, batch_stats, batch['image'], moves)
       losses, weights, after, metrics = minimise(outputs, batch, objective, self.total)
       weights = jax.lax.stop_gradient(weights)
       return (losses * weights).mean(), (outputs['logits'], changed, weights.mean(), after, metrics)
@@ -171,10 +172,6 @@ class TrainStep:
     metrics = {**metrics, **self.pipeline.policy.metrics(batch)}
     means = (gradients, weight, {'loss': loss, 'accuracy': accuracy, **metrics})
     return means, changed, after
-
-  @property
-  def _training(self) -> bool:
-    return not self.settings.freeze_statistics
 
   def _forward(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool
@@ -208,7 +205,7 @@ class TrainStep:
     labels = jnp.broadcast_to(
       batch['label'].reshape(-1, *[1] * (images.ndim - 4)), images.shape[:-3]
     )
-    train = attack.statistics == 'batch' and self._training
+    train = attack.statistics == 'batch' and not self.settings.freeze_statistics
 
     def logits(flat: jax.Array) -> jax.Array:
       return self._forward(state.params, batch_stats, flat, train)[0]['logits']

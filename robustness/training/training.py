@@ -26,9 +26,6 @@ from robustness.training.step import Pipeline, TrainStep
 REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'resident_bytes')
 """Settings that say what is written on the way and where rows are, and not what comes out."""
 
-LATER_SETTINGS = ('triangle', 'lookahead', 'bias_rate', 'stem_epochs')
-"""Settings that facts hold where they are not the default: older checkpoints do not have them."""
-
 
 class TrainingBatches(Protocol):
   """A function that opens an endless iterator of batches."""
@@ -154,12 +151,10 @@ class Training:
 
   def facts(self, more: Facts) -> Facts:
     """Returns the caller's facts and all that decides the outcome, as plain values."""
-    usual = dataclasses.asdict(TrainingSettings())
     settings = {
       name: value
       for name, value in dataclasses.asdict(self.settings).items()
-      if (name not in REPORTING or (name == 'evaluate_every_epochs' and self.settings.keep == BEST))
-      and not (name in LATER_SETTINGS and value == usual[name])
+      if name not in REPORTING or (name == 'evaluate_every_epochs' and self.settings.keep == BEST)
     }
     input_filter = self.inputs.input_filter
     return {

@@ -8,6 +8,7 @@ import pytest
 from robustness.attacks import auto_pgd, balls, cross_entropy, dlr, margin
 from robustness.attacks.auto_pgd import AutoPGD
 from robustness.attacks.pgd import FGSM, PGD
+from tests.cases import cases
 from tests.refusals import refused
 
 GENERATOR = np.random.default_rng(0)
@@ -65,14 +66,12 @@ def test_fgsm_is_one_step_of_length_epsilon(norm, epsilon):
   np.testing.assert_allclose(attacked(FGSM(norm, epsilon)), expected, atol=2e-6)
 
 
-@pytest.mark.parametrize(
+@cases(
   'attack',
-  [
-    PGD('linf', 0.1, steps=7, step_size=0.05),
-    PGD('l2', 0.7, steps=7, step_size=0.35),
-    AutoPGD('linf', 0.05, steps=20),
-    AutoPGD('l2', 0.5, steps=20),
-  ],
+  PGD('linf', 0.1, steps=7, step_size=0.05),
+  PGD('l2', 0.7, steps=7, step_size=0.35),
+  AutoPGD('linf', 0.05, steps=20),
+  AutoPGD('l2', 0.5, steps=20),
 )
 def test_perturbations_stay_in_ball_and_box(attack):
   made = attacked(attack)
@@ -106,8 +105,8 @@ def test_the_direction_of_a_gradient_does_not_depend_on_its_size():
   assert not np.asarray(direction(0 * g)).any()
 
 
-@pytest.mark.parametrize(
-  'attack', [PGD('linf', 0.1, steps=3), PGD('l2', 0.1, steps=3), AutoPGD('linf', 0.1, loss='dlr')]
+@cases(
+  'attack', PGD('linf', 0.1, steps=3), PGD('l2', 0.1, steps=3), AutoPGD('linf', 0.1, loss='dlr')
 )
 def test_a_row_depends_on_its_own_key_image_and_label(attack):
   whole = attacked(attack)
@@ -161,19 +160,17 @@ def test_dlr_ignores_shift_and_scale_and_is_above_zero_where_wrong():
   refused('has 2 classes', dlr, np.zeros((1, 2), np.float32), np.zeros(1, int))
 
 
-@pytest.mark.parametrize(
-  ('kind', 'settings', 'message'),
-  [
-    (PGD, {'norm': 'l1'}, r"pgd\.norm is 'l1'"),
-    (PGD, {'epsilon': 0.0}, r'pgd\.epsilon is 0\.0'),
-    (PGD, {'epsilon': 8.0}, r'pgd\.epsilon is 8\.0.*8/255'),
-    (PGD, {'steps': 0}, r'pgd\.steps is 0'),
-    (PGD, {'step_size': -1.0}, r'pgd\.step_size is -1\.0'),
-    (PGD, {'statistics': 'both'}, r"pgd\.statistics is 'both'"),
-    (FGSM, {'epsilon': 2.0}, r'fgsm\.epsilon is 2\.0'),
-    (AutoPGD, {'steps': 0}, r'auto_pgd\.steps is 0'),
-    (AutoPGD, {'loss': 'ce'}, r"auto_pgd\.loss is 'ce'"),
-  ],
+@cases(
+  'kind, settings, message',
+  (PGD, {'norm': 'l1'}, r"pgd\.norm is 'l1'"),
+  (PGD, {'epsilon': 0.0}, r'pgd\.epsilon is 0\.0'),
+  (PGD, {'epsilon': 8.0}, r'pgd\.epsilon is 8\.0.*8/255'),
+  (PGD, {'steps': 0}, r'pgd\.steps is 0'),
+  (PGD, {'step_size': -1.0}, r'pgd\.step_size is -1\.0'),
+  (PGD, {'statistics': 'both'}, r"pgd\.statistics is 'both'"),
+  (FGSM, {'epsilon': 2.0}, r'fgsm\.epsilon is 2\.0'),
+  (AutoPGD, {'steps': 0}, r'auto_pgd\.steps is 0'),
+  (AutoPGD, {'loss': 'ce'}, r"auto_pgd\.loss is 'ce'"),
 )
 def test_bad_settings_are_named(kind, settings, message):
   refused(r'config\.classifier\.attack\.' + message, kind, **settings)

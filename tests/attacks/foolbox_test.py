@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from robustness.estimates.comparison import mcnemar, paired_difference
+from tests.cases import cases
 
 IMAGES = 64
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  ('norm', 'epsilon', 'size'), [('linf', 1 / 255, 0.25 / 255), ('l2', 0.05, 0.0125)]
-)
+@cases('norm, epsilon, size', ('linf', 1 / 255, 0.25 / 255), ('l2', 0.05, 0.0125))
 @pytest.mark.filterwarnings('ignore::DeprecationWarning')  # the package's own
 def test_errors_agree_within_their_paired_interval(norm, epsilon, size, shared_dir, cifar10_dir):
   pytest.importorskip('torch', reason='compares with foolbox on PyTorch')

@@ -11,6 +11,7 @@ from robustness.augment import operations
 from robustness.augment.auto_augment import AutoAugment, RandAugment, parsed
 from tests.augment import pictures
 from tests.augment.operations_test import pillow
+from tests.cases import cases
 from tests.models import peers
 from tests.refusals import refused
 
@@ -18,9 +19,11 @@ WHERE = r'config\.classifier\.augment\.auto_augment'
 CONTRAST = ('Brightness', 'Contrast')
 
 
-@pytest.mark.parametrize(
-  ('name', 'count', 'remaining'),
-  [('cifar10', 25, 19), ('imagenet', 25, 23), ('cifar10_reference_95', 95, 78)],
+@cases(
+  'name, count, remaining',
+  ('cifar10', 25, 19),
+  ('imagenet', 25, 23),
+  ('cifar10_reference_95', 95, 78),
 )
 def test_the_lists_have_the_published_lengths(name, count, remaining):
   """With and without the sub-policies that hold brightness or contrast (Yin et al. 2019)."""
@@ -131,23 +134,21 @@ def test_the_released_code_fills_with_the_mean_colour_at_the_end():
   assert set(np.round(255 * inverted).astype(int).ravel()) == {248, 0}, 'torchvision fills at once'
 
 
-@pytest.mark.parametrize(
-  ('settings', 'message'),
-  [
-    ({'policy': 'cifar'}, rf"{WHERE}\.policy is 'cifar'; .*'cifar10'"),
-    ({'magnitudes': 'tf'}, rf"{WHERE}\.magnitudes is 'tf'"),
-    ({'without': ('Bright',)}, rf"{WHERE}\.without is 'Bright'; .*'Brightness'"),
-    ({'without': operations.NAMES}, rf'{WHERE}\.without .*leaves no sub-policy'),
-    ({'fill': (300,)}, rf'{WHERE}\.fill is \(300,\)'),
-    ({'sub_policies': ('Rotat .7 2, Invert .1 0',)}, r"names 'Rotat'; did you mean 'Rotate'"),
-    ({'sub_policies': ('Rotate 1.7 2, Invert .1 0',)}, r'probability of Rotate is 1\.7.*\[0, 1\]'),
-    ({'sub_policies': ('Rotate nan 2, Invert .1 0',)}, r'probability of Rotate is nan'),
-    ({'sub_policies': ('Rotate .7 11, Invert .1 0',)}, r'magnitude of Rotate is 11.*0\.\.10'),
-    ({'sub_policies': ('Rotate .7 10, Invert .1 0',)}, r'Rotate is 10; torchvision has 0\.\.9'),
-    ({'sub_policies': ('Rotate .7 x, Invert .1 0',)}, r"the magnitude 'x'"),
-    ({'sub_policies': ('Rotate .7 2',)}, r'two operations, each with its probability'),
-    ({'sub_policies': ('Cutout .7 2, Invert .1 0',)}, r'Cutout is no operation of torchvision'),
-  ],
+@cases(
+  'settings, message',
+  ({'policy': 'cifar'}, rf"{WHERE}\.policy is 'cifar'; .*'cifar10'"),
+  ({'magnitudes': 'tf'}, rf"{WHERE}\.magnitudes is 'tf'"),
+  ({'without': ('Bright',)}, rf"{WHERE}\.without is 'Bright'; .*'Brightness'"),
+  ({'without': operations.NAMES}, rf'{WHERE}\.without .*leaves no sub-policy'),
+  ({'fill': (300,)}, rf'{WHERE}\.fill is \(300,\)'),
+  ({'sub_policies': ('Rotat .7 2, Invert .1 0',)}, r"names 'Rotat'; did you mean 'Rotate'"),
+  ({'sub_policies': ('Rotate 1.7 2, Invert .1 0',)}, r'probability of Rotate is 1\.7.*\[0, 1\]'),
+  ({'sub_policies': ('Rotate nan 2, Invert .1 0',)}, r'probability of Rotate is nan'),
+  ({'sub_policies': ('Rotate .7 11, Invert .1 0',)}, r'magnitude of Rotate is 11.*0\.\.10'),
+  ({'sub_policies': ('Rotate .7 10, Invert .1 0',)}, r'Rotate is 10; torchvision has 0\.\.9'),
+  ({'sub_policies': ('Rotate .7 x, Invert .1 0',)}, r"the magnitude 'x'"),
+  ({'sub_policies': ('Rotate .7 2',)}, r'two operations, each with its probability'),
+  ({'sub_policies': ('Cutout .7 2, Invert .1 0',)}, r'Cutout is no operation of torchvision'),
 )
 def test_mistakes_are_named(settings, message):
   refused(message, AutoAugment, **settings)

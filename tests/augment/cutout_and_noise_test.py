@@ -8,6 +8,7 @@ import pytest
 from robustness.augment.cutout_and_noise import Cutout, Gaussian, PatchGaussian
 from robustness.environments import transforms
 from tests.augment.pictures import augmented
+from tests.cases import cases
 from tests.refusals import refused
 
 KEYS = jax.random.split(jax.random.key(0), 2000)
@@ -34,9 +35,7 @@ def test_the_centre_is_uniform_and_the_side_16():
   assert np.abs(share[0, 0] - (8 / 64) ** 2) < 4 * np.sqrt(1 / 64 / len(KEYS))
 
 
-@pytest.mark.parametrize(
-  ('channels', 'fill', 'levels'), [(3, (), (125, 123, 114)), (1, (), (121,)), (3, (7,), (7, 7, 7))]
-)
+@cases('channels, fill, levels', (3, (), (125, 123, 114)), (1, (), (121,)), (3, (7,), (7, 7, 7)))
 def test_the_colour_is_cifar10s_mean_unless_another_is_given(channels, fill, levels):
   image = augmented(Cutout(9, fill), KEYS[:1], jnp.ones((4, 4, channels)))[0]
   np.testing.assert_allclose(image * 255, np.broadcast_to(levels, image.shape), rtol=1e-6)

@@ -6,6 +6,7 @@ from robustness.attacks import ATTACKS
 from robustness.augment.environment import refuse_leaks
 from robustness.augment.policy import Policy
 from robustness.environments import transforms
+from tests.cases import cases
 from tests.refusals import refused
 
 
@@ -13,24 +14,22 @@ def parts(held_out, **augmentations):
   return Policy.of(**augmentations, environment={'transforms': (held_out,)}).augmentations
 
 
-@pytest.mark.parametrize(
-  ('name', 'settings', 'like', 'unlike'),
-  [
-    ('gaussian', {}, 'gaussian_noise', ''),
-    ('patch_gaussian', {}, 'speckle_noise', ''),
-    ('auto_augment', {}, 'rotation', 'gaussian_noise'),
-    ('auto_augment', {}, 'contrast', ''),
-    ('rand_augment', {}, 'gaussian_blur', ''),
-    ('rand_augment', {'without': ('Rotate',)}, '', 'rotation'),
-    ('augmix', {}, 'rotation', 'brightness'),
-    ('corruption', {'corruptions': ('snow', 'fog')}, 'snow', ''),
-    ('corruption', {'left_out': ('snow',)}, '', 'snow'),
-    ('fog_noise', {}, 'fog', ''),
-    ('cutout', {}, 'checkerboard_cutout', 'contrast'),
-    ('flip', {}, '', 'rotation'),
-    ('crop', {}, '', 'gaussian_noise'),
-    ('repeat', {}, '', 'contrast'),
-  ],
+@cases(
+  'name, settings, like, unlike',
+  ('gaussian', {}, 'gaussian_noise', ''),
+  ('patch_gaussian', {}, 'speckle_noise', ''),
+  ('auto_augment', {}, 'rotation', 'gaussian_noise'),
+  ('auto_augment', {}, 'contrast', ''),
+  ('rand_augment', {}, 'gaussian_blur', ''),
+  ('rand_augment', {'without': ('Rotate',)}, '', 'rotation'),
+  ('augmix', {}, 'rotation', 'brightness'),
+  ('corruption', {'corruptions': ('snow', 'fog')}, 'snow', ''),
+  ('corruption', {'left_out': ('snow',)}, '', 'snow'),
+  ('fog_noise', {}, 'fog', ''),
+  ('cutout', {}, 'checkerboard_cutout', 'contrast'),
+  ('flip', {}, '', 'rotation'),
+  ('crop', {}, '', 'gaussian_noise'),
+  ('repeat', {}, '', 'contrast'),
 )
 def test_what_resembles_a_held_out_transform_is_refused(name, settings, like, unlike):
   if like:

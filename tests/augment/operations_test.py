@@ -12,6 +12,7 @@ from robustness.augment import operations
 from robustness.augment.levels import histogram
 from robustness.augment.operations import NAMES, UNITS, Drawn, Operations
 from tests.augment import pictures
+from tests.cases import cases
 from tests.refusals import refused
 
 AFFINE, NEAREST = Image.Transform.AFFINE, Image.Resampling.NEAREST
@@ -158,16 +159,14 @@ def test_what_is_vacated_and_covered_takes_the_fill():
   assert float((hole == 0).mean()) == 4 / 64, 'cut at the border'
 
 
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    (('Rotat', np.zeros((4, 4, 3)), 1.0), r"name is 'Rotat'; did you mean 'Rotate'"),
-    (('Posterize', np.zeros((4, 4, 3)), 9), r'magnitude of Posterize is 9; .*bits.*\[0, 8\]'),
-    (('Color', np.zeros((4, 4, 3)), -0.1), r'magnitude of Color is -0\.1; .*factor'),
-    (('Solarize', np.zeros((4, 4, 3)), float('nan')), r'magnitude of Solarize is nan'),
-    (('Invert', np.zeros((4, 4, 2)), 0), r'shape \(4, 4, 2\).*1 or 3'),
-    (('Invert', np.zeros((4, 4)), 0), r'shape \(4, 4\)'),
-  ],
+@cases(
+  'arguments, message',
+  (('Rotat', np.zeros((4, 4, 3)), 1.0), r"name is 'Rotat'; did you mean 'Rotate'"),
+  (('Posterize', np.zeros((4, 4, 3)), 9), r'magnitude of Posterize is 9; .*bits.*\[0, 8\]'),
+  (('Color', np.zeros((4, 4, 3)), -0.1), r'magnitude of Color is -0\.1; .*factor'),
+  (('Solarize', np.zeros((4, 4, 3)), float('nan')), r'magnitude of Solarize is nan'),
+  (('Invert', np.zeros((4, 4, 2)), 0), r'shape \(4, 4, 2\).*1 or 3'),
+  (('Invert', np.zeros((4, 4)), 0), r'shape \(4, 4\)'),
 )
 def test_mistakes_are_named(arguments, message):
   refused(message, operations.apply, *arguments)

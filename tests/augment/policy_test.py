@@ -13,6 +13,7 @@ from robustness.augment import AUGMENTATIONS
 from robustness.augment.policy import Policy, from_section
 from robustness.core.sampler import EPOCH
 from robustness.parallel import BATCH, MeshParallel, PmapParallel
+from tests.cases import cases
 from tests.refusals import refused
 
 NAMES = tuple(AUGMENTATIONS.classes())
@@ -174,27 +175,25 @@ def test_values_out_of_range_are_named(setting):
   refused(message, from_section, {part: {name: ast.literal_eval(value)}}, 'config.c.augment')
 
 
-@pytest.mark.parametrize(
-  ('section', 'message'),
-  [
-    ({'policy': ('flip', 'flop')}, r"config\.c\.augment\.policy names 'flop'; did you mean 'flip'"),
-    ({'policy': ('flip', 'crop', 'flip')}, r"policy names 'flip' twice"),
-    ({'policy': 'flip'}, r"policy is 'flip'; it must be a tuple of names.*'crop'.*cutmix"),
-    ({'policy': ('',)}, r"policy is \('',\); it must be a tuple of names"),
-    ({'policy': (1,)}, r'policy is \(1,\)'),
-    ({'flipp': {}}, r"unknown key config\.c\.augment\.flipp: did you mean 'flip'"),
-    ({'crop': {'pading': 3}}, r"unknown key config\.c\.augment\.crop\.pading: .*'padding'"),
-    ({'crop': {'border': 'white'}}, r"augment\.crop\.border is 'white'"),
-    ({'gaussian': {'sigma': float('nan')}}, r'augment\.gaussian\.sigma is nan'),
-    ({'fog_noise': {'spectrum': 'none.npz'}}, r"spectrum is 'none\.npz', which does not exist"),
-    ({'corruption': {'corruptions': ('fogg',)}}, r"corruptions is 'fogg'; did you mean 'fog'"),
-    ({'corruption': {'left_out': ('spatter',)}}, r"left_out is 'spatter'; "),
-    ({'corruption': {'corruptions': ('fog',), 'left_out': ('fog',)}}, r'fewer than all'),
-    ({'rand_augment': {'magnitude': 31}}, r'rand_augment\.magnitude is 31.*0\.\.30'),
-    ({'rand_augment': {'magnitudes': 'tf'}}, r"rand_augment\.magnitudes is 'tf'"),
-    ({'rand_augment': {'without': ('Cutout',)}}, r"rand_augment\.without is 'Cutout'"),
-    ({'auto_augment': {'policy': 'cifar'}}, r"augment\.auto_augment\.policy is 'cifar'"),
-  ],
+@cases(
+  'section, message',
+  ({'policy': ('flip', 'flop')}, r"config\.c\.augment\.policy names 'flop'; did you mean 'flip'"),
+  ({'policy': ('flip', 'crop', 'flip')}, r"policy names 'flip' twice"),
+  ({'policy': 'flip'}, r"policy is 'flip'; it must be a tuple of names.*'crop'.*cutmix"),
+  ({'policy': ('',)}, r"policy is \('',\); it must be a tuple of names"),
+  ({'policy': (1,)}, r'policy is \(1,\)'),
+  ({'flipp': {}}, r"unknown key config\.c\.augment\.flipp: did you mean 'flip'"),
+  ({'crop': {'pading': 3}}, r"unknown key config\.c\.augment\.crop\.pading: .*'padding'"),
+  ({'crop': {'border': 'white'}}, r"augment\.crop\.border is 'white'"),
+  ({'gaussian': {'sigma': float('nan')}}, r'augment\.gaussian\.sigma is nan'),
+  ({'fog_noise': {'spectrum': 'none.npz'}}, r"spectrum is 'none\.npz', which does not exist"),
+  ({'corruption': {'corruptions': ('fogg',)}}, r"corruptions is 'fogg'; did you mean 'fog'"),
+  ({'corruption': {'left_out': ('spatter',)}}, r"left_out is 'spatter'; "),
+  ({'corruption': {'corruptions': ('fog',), 'left_out': ('fog',)}}, r'fewer than all'),
+  ({'rand_augment': {'magnitude': 31}}, r'rand_augment\.magnitude is 31.*0\.\.30'),
+  ({'rand_augment': {'magnitudes': 'tf'}}, r"rand_augment\.magnitudes is 'tf'"),
+  ({'rand_augment': {'without': ('Cutout',)}}, r"rand_augment\.without is 'Cutout'"),
+  ({'auto_augment': {'policy': 'cifar'}}, r"augment\.auto_augment\.policy is 'cifar'"),
 )
 def test_mistakes_are_named(section, message):
   refused(message, from_section, section, 'config.c.augment')

@@ -10,6 +10,7 @@ from robustness.corruptions import blur
 from robustness.corruptions.catalog import TABLES
 from robustness.corruptions.corruption import Strength
 from robustness.corruptions.names import SEVERITIES
+from tests.cases import cases
 from tests.corruptions import pictures
 
 
@@ -31,13 +32,11 @@ def defocused(picture: np.ndarray, radius: float, sigma: float) -> np.ndarray:
   return np.clip(np.stack(blurred, -1), 0, 1)
 
 
-@pytest.mark.parametrize(
-  ('name', 'reference', 'atol'),
-  [
-    ('gaussian_blur', pictures.smooth, 2e-6),
-    ('defocus_blur', defocused, 1e-5),
-    ('zoom_blur', lambda x, zooms: pictures.zoom_blur(x.astype(np.float64), zooms), 1e-5),
-  ],
+@cases(
+  'name, reference, atol',
+  ('gaussian_blur', pictures.smooth, 2e-6),
+  ('defocus_blur', defocused, 1e-5),
+  ('zoom_blur', lambda x, zooms: pictures.zoom_blur(x.astype(np.float64), zooms), 1e-5),
 )
 def test_blurs_without_draws_are_scipys(name, reference, atol, picture):
   for severity in SEVERITIES:

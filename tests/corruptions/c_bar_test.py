@@ -14,6 +14,7 @@ from robustness.corruptions import C_BAR, SETS, TABLES, corrupt, patterns
 from robustness.corruptions.catalog import CORRUPTIONS
 from robustness.corruptions.corruption import Constants, Strength
 from robustness.corruptions.pixels import to_levels
+from tests.cases import cases
 from tests.corruptions.pictures import natural, share_within
 from tests.refusals import refused
 
@@ -59,12 +60,10 @@ def made(name: str, severity: int, side: int = SIDE) -> tuple[np.ndarray, np.nda
 
 
 @pytest.mark.parametrize('severity', [FIRST, LAST])
-@pytest.mark.parametrize(
-  ('name', 'side'),
-  [
-    *((name, SIDE) for name in C_BAR),
-    *(pytest.param(name, LARGE, marks=pytest.mark.slow) for name in SETS['c_bar_imagenet']),
-  ],
+@cases(
+  'name, side',
+  *((name, SIDE) for name in C_BAR),
+  *(pytest.param(name, LARGE, marks=pytest.mark.slow) for name in SETS['c_bar_imagenet']),
 )
 def test_every_corruption_is_its_definition(name, side, severity):
   """And has what is known of it, whatever it draws."""

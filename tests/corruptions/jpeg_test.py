@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from robustness.corruptions import jpeg
+from tests.cases import cases
 from tests.corruptions.pictures import natural, photographs, share_within
 
 round_trip = jax.jit(jpeg.round_trip)
@@ -32,12 +33,10 @@ def test_real_pictures_come_back_as_from_a_file(shared_dir, side):
       assert share_within(ours, theirs, 0) >= 0.999
 
 
-@pytest.mark.parametrize(
-  ('height', 'width'),
-  [
-    *((1, 1), (2, 3), (3, 2), (4, 4), (5, 5), (8, 9), (16, 17)),
-    *((17, 16), (31, 33), (33, 45), (40, 40)),
-  ],
+@cases(
+  'height, width',
+  *((1, 1), (2, 3), (3, 2), (4, 4), (5, 5), (8, 9), (16, 17)),
+  *((17, 16), (31, 33), (33, 45), (40, 40)),
 )
 @pytest.mark.parametrize('channels', [1, 3])
 def test_any_size_quality_and_grey(height, width, channels):

@@ -12,6 +12,7 @@ from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.views import CorruptionViews, Provenance
 from robustness.evaluation.provenance import data_digest
 from robustness.evaluation.records import Layout, Records
+from tests.cases import cases
 from tests.corruptions.digital_test import reference
 from tests.corruptions.pictures import constants, natural, share_within, smooth, zoom_blur
 from tests.refusals import refused
@@ -124,29 +125,27 @@ SHORT = dataclasses.replace(FOLLOWED.settings, severities=(5,))
 UNKNOWN = 'the data are not known to be those of CIFAR-10-C and CIFAR-100-C'
 
 
-@pytest.mark.parametrize(
-  ('changes', 'reasons'),
-  [
-    ({'settings': CorruptionViews(photographs='x')}, [FLOATS]),
-    (DRAWN_FROST, [DRAWN]),
-    ({'settings': SHORT}, ['without severity 1, 2, 3, 4']),
-    ({'num_images': 1000}, ['1000 of 10000 images']),
-    ({'description': {'source': 'digits'}, 'num_images': 300}, [UNKNOWN, '300 of 10000 images']),
-    (
-      {'settings': CorruptionViews(), 'image_shape': (28, 28, 1)},
-      ['images are 28 × 28, not 32 × 32', DRAWN, FLOATS],
-    ),
-    ({'stored': True}, ['the source tfds is no released set']),
-    (
-      IMAGENET | {'settings': CorruptionViews()},
-      [DRAWN, FLOATS, 'images are not stored as JPEG, quality 85'],
-    ),
-    (IMAGENET, [DRAWN]),
-    (
-      IMAGENET | {'description': PREPARED | {'interpolation': 'bicubic'}},
-      ['images were prepared otherwise, without config.data.interpolation=bilinear', DRAWN],
-    ),
-  ],
+@cases(
+  'changes, reasons',
+  ({'settings': CorruptionViews(photographs='x')}, [FLOATS]),
+  (DRAWN_FROST, [DRAWN]),
+  ({'settings': SHORT}, ['without severity 1, 2, 3, 4']),
+  ({'num_images': 1000}, ['1000 of 10000 images']),
+  ({'description': {'source': 'digits'}, 'num_images': 300}, [UNKNOWN, '300 of 10000 images']),
+  (
+    {'settings': CorruptionViews(), 'image_shape': (28, 28, 1)},
+    ['images are 28 × 28, not 32 × 32', DRAWN, FLOATS],
+  ),
+  ({'stored': True}, ['the source tfds is no released set']),
+  (
+    IMAGENET | {'settings': CorruptionViews()},
+    [DRAWN, FLOATS, 'images are not stored as JPEG, quality 85'],
+  ),
+  (IMAGENET, [DRAWN]),
+  (
+    IMAGENET | {'description': PREPARED | {'interpolation': 'bicubic'}},
+    ['images were prepared otherwise, without config.data.interpolation=bilinear', DRAWN],
+  ),
 )
 def test_each_difference_is_said(changes, reasons):
   changed = dataclasses.replace(FOLLOWED, **changes)

@@ -9,6 +9,7 @@ import scipy.ndimage
 from robustness.corruptions import spatter
 from robustness.corruptions.catalog import TABLES
 from robustness.corruptions.names import SEVERITIES
+from tests.cases import cases
 from tests.corruptions.pictures import from_draws, natural, share_within, smooth
 
 EMBOSS = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
@@ -133,9 +134,7 @@ def plain_distance(mask: np.ndarray) -> np.ndarray:
     distance = shorter
 
 
-@pytest.mark.parametrize(
-  ('height', 'width', 'sigma'), [(32, 32, 0.7), (32, 32, 1.0), (40, 55, 4.0), (64, 64, 2.0)]
-)
+@cases('height, width, sigma', (32, 32, 0.7), (32, 32, 1.0), (40, 55, 4.0), (64, 64, 2.0))
 def test_canny_is_the_plain_one(height, width, sigma):
   levels = film(height, width, sigma)
   expected = plain_canny(levels)
@@ -155,9 +154,8 @@ def test_weak_edges_need_a_strong_one_and_a_plane_of_one_level_is_not_equalised(
   np.testing.assert_array_equal(spatter.equalise(jnp.full((3, 3), 20), 21), np.full((3, 3), 20))
 
 
-@pytest.mark.parametrize(
-  ('height', 'width', 'rate'),
-  [(1, 1, 0.0), (5, 9, 0.1), (60, 45, 0.002), (50, 50, 0.02), (45, 2, 0.05)],
+@cases(
+  'height, width, rate', (1, 1, 0.0), (5, 9, 0.1), (60, 45, 0.002), (50, 50, 0.02), (45, 2, 0.05)
 )
 def test_distance_is_the_shortest_path(height, width, rate):
   for seed in range(3):

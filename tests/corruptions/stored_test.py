@@ -4,11 +4,9 @@ import pathlib
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.corruptions.names import NAMES, NUMBERS
 from robustness.corruptions.stored import StoredOrMade, by_part, wanted_parts
@@ -16,7 +14,9 @@ from robustness.evaluation import one_view
 from robustness.evaluation.study import STUDIES
 from robustness.measure import measure
 from robustness.results import Results
+from tests.cases import cases
 from tests.networks import CLASSES, tiny_classifier
+from tests.refusals import refused
 
 FOG, SNOW = NAMES.index('fog'), NAMES.index('snow')
 PARTS = [(-1, 0), (SNOW, 2), (FOG, 1), (FOG, 2)]
@@ -41,20 +41,18 @@ def test_rows_become_a_table_whatever_their_order() -> None:
 
 def test_a_missing_or_double_row_is_refused() -> None:
   values, columns = shuffled_rows()
-  with pytest.raises(InputError, match='all 3 images must be there once in every part'):
-    by_part(values[1:], [column[1:] for column in columns], PARTS)
+  message = 'all 3 images must be there once in every part'
+  refused(message, by_part, values[1:], [column[1:] for column in columns], PARTS)
   twice = [np.append(column, column[0]) for column in columns]
-  with pytest.raises(InputError, match='has 4 rows of 3 images'):
-    by_part(np.append(values, values[0]), twice, PARTS)
+  refused('has 4 rows of 3 images', by_part, np.append(values, values[0]), twice, PARTS)
 
 
 def test_what_is_wanted_and_stored() -> None:
   assert wanted_parts(PARTS, ('snow', 'fog', 'frost'), (5, 2)) == (('snow', 'fog'), (2,))
   assert wanted_parts(PARTS, ('fog',), (2, 1)) == (('fog',), (2, 1))
-  with pytest.raises(InputError, match='snow 1 are wanted, but the set has snow 2, fog 1, fog 2'):
-    wanted_parts(PARTS, ('snow', 'fog'), (1, 2))
-  with pytest.raises(InputError, match='frost are wanted'):
-    wanted_parts(PARTS, ('frost',), (1,))
+  message = 'snow 1 are wanted, but the set has snow 2, fog 1, fog 2'
+  refused(message, wanted_parts, PARTS, ('snow', 'fog'), (1, 2))
+  refused('frost are wanted', wanted_parts, PARTS, ('frost',), (1,))
 
 
 SHOWN = {'corruptions': ('contrast', 'gaussian_noise', 'brightness'), 'severities': (1, 3)}
@@ -90,9 +88,7 @@ def by_view(results: Results) -> pd.DataFrame:
   return table[table['class'].isna()].reset_index(drop=True) if 'class' in table else table
 
 
-@pytest.mark.parametrize(
-  'name', ['corruption_error', 'tradeoff', 'corruption_spectrum', 'calibration']
-)
+@cases('name', 'corruption_error', 'tradeoff', 'corruption_spectrum', 'calibration')
 def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathlib.Path) -> None:
   """Blocks of 16 rows hold rows of four parts."""
   networks = [tiny_classifier(seed, f'net{seed}', SHAPE) for seed in (0, 1)]
@@ -117,19 +113,16 @@ def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathli
 def test_sets_without_what_is_measured_are_refused(tmp_path: pathlib.Path) -> None:
   """Errors need no clean image; what a corruption changes is measured against one."""
   for name in ('tradeoff', 'corruption_spectrum'):
-    with pytest.raises(InputError, match=f'{name} measures what .*arrays holds no clean images'):
-      study_of(name, source='stored').check(stored_rows(clean=False), {})
-    with pytest.raises(InputError, match='no corruption, severity, base_id'):
-      study_of(name, source='stored').check(ArrayRows(SIX, LABELS, CLASSES), {})
-  errors = study_of('corruption_error', source='stored')
-  results = measure(
-    errors, Execution(), [tiny_classifier(shape=SHAPE)], stored_rows(clean=False), tmp_path
-  )
+    check, without = study_of(name, source='stored').check, stored_rows(clean=False)
+    refused(f'{name} measures what .*arrays holds no clean images', check, without, {})
+    refused('no corruption, severity, base_id', check, ArrayRows(SIX, LABELS, CLASSES), {})
+  errors, networks = study_of('corruption_error', source='stored'), [tiny_classifier(shape=SHAPE)]
+  results = measure(errors, Execution(), networks, without, tmp_path)
   assert 'clean_error' not in set(results.table.quantity)
 
 
 def test_blocks_of_more_parts_than_are_kept_apart_are_refused(tmp_path: pathlib.Path, monkeypatch):
   monkeypatch.setattr('robustness.studies.corruption_spectrum.MOST_ROWS', 6)
   study = study_of('corruption_spectrum', source='stored')
-  with pytest.raises(InputError, match=r'batch_size=20 rows holds 4 corrup.*at most 6'):
-    measure(study, Execution(batch_size=20), [], stored_rows(), tmp_path)
+  message = r'batch_size=20 rows holds 4 corrup.*at most 6'
+  refused(message, measure, study, Execution(batch_size=20), [], stored_rows(), tmp_path)

@@ -8,17 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.models import (
-  bit_resnet,
-  catalog,
-  cifar_resnet,
-  efficientnet_lite,
-  from_file,
-  hub,
-  naming,
-  vgg,
-  weights,
-)
+from robustness.models import catalog, from_file, hub, naming, weights
+from robustness.models.bit_resnet import standardise
+from robustness.models.cifar_resnet import CifarResNet, shortcut
+from robustness.models.efficientnet_lite import rounded, stage_sizes
+from robustness.models.vgg import part_means
 from tests.cases import cases
 from tests.networks import normal_arrays, random_variables
 from tests.refusals import refused
@@ -98,7 +92,7 @@ def test_stage_outputs_are_rectified_and_no_image_sees_another():
 
 def test_shortcut_pads_both_sides_with_zeros():
   x = jnp.arange(2 * 5 * 4 * 16, dtype=jnp.float32).reshape(2, 5, 4, 16) + 1
-  y = cifar_resnet.shortcut(x, 32, 2)
+  y = shortcut(x, 32, 2)
   assert y.shape == (2, 3, 2, 32)
   np.testing.assert_array_equal(y[..., 8:24], x[:, ::2, ::2])
   assert not np.any(y[..., :8]) and not np.any(y[..., 24:])
@@ -118,7 +112,7 @@ def test_statistics_are_averaged_over_the_pmap_axis():
 
 
 def resnet_of(depth):
-  module = cifar_resnet.CifarResNet(10, depth)
+  module = CifarResNet(10, depth)
   return jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
 
 
@@ -136,24 +130,24 @@ def test_what_is_no_network_is_said_to_be_none(make, message):
 
 def test_standardised_kernels_have_mean_0_and_variance_1():
   kernel = 3 + 0.01 * jax.random.normal(jax.random.key(4), (3, 3, 8, 5))
-  standard = np.asarray(bit_resnet.standardise(kernel), np.float64).reshape(-1, 5)
+  standard = np.asarray(standardise(kernel), np.float64).reshape(-1, 5)
   np.testing.assert_allclose(standard.mean(0), 0, atol=1e-4)
   np.testing.assert_allclose(standard.var(0), 1, atol=1e-3)
 
 
 def test_part_means_are_those_of_overlapping_parts():
   x = np.random.default_rng(0).normal(size=(2, 10, 3, 4)).astype(np.float32)
-  means = np.asarray(vgg.part_means(jnp.asarray(x), 7))
+  means = np.asarray(part_means(jnp.asarray(x), 7))
   np.testing.assert_allclose(means[:, 2, 1], x[:, 2:5, 0:1].mean((1, 2)), rtol=1e-5, atol=1e-6)
   np.testing.assert_allclose(means[:, 6, 6], x[:, 8:10, 2:3].mean((1, 2)), rtol=1e-5, atol=1e-6)
 
 
 def test_stages_of_lite2_are_wider_and_deeper_but_for_the_ends():
-  sizes = efficientnet_lite.stage_sizes(2)
+  sizes = stage_sizes(2)
   assert [size.features for size in sizes] == [16, 24, 48, 88, 120, 208, 352]
   assert [size.num_blocks for size in sizes] == [1, 3, 3, 4, 4, 5, 1]
   for features, width, expected in ((16, 1.0, 16), (24, 1.1, 24), (80, 1.1, 88), (10, 1.0, 16)):
-    assert efficientnet_lite.rounded(features, width) == expected
+    assert rounded(features, width) == expected
 
 
 def numbered(*shape):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -23,14 +25,10 @@ class WideBlock(nn.Module):
     return y + (self.convShortcut(active) if hasattr(self, 'convShortcut') else x)
 
 
-class WideGroup(nn.Module):
-  def __init__(self, inputs: int, outputs: int, blocks: int, stride: int) -> None:
-    super().__init__()
-    first = WideBlock(inputs, outputs, stride)
-    self.layer = nn.Sequential(first, *[WideBlock(outputs, outputs, 1) for _ in range(blocks - 1)])
-
-  def forward(self, x: torch.Tensor) -> torch.Tensor:
-    return self.layer(x)
+def wide_group(inputs: int, outputs: int, blocks: int, stride: int) -> nn.Sequential:
+  sizes = [(inputs, outputs, stride), *[(outputs, outputs, 1)] * (blocks - 1)]
+  layer = nn.Sequential(*(WideBlock(*size) for size in sizes))
+  return nn.Sequential(collections.OrderedDict(layer=layer))
 
 
 class WideResNet(nn.Module):
@@ -38,9 +36,9 @@ class WideResNet(nn.Module):
     super().__init__()
     n, k = (depth - 4) // 6, 16 * width
     self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-    self.block1 = WideGroup(16, k, n, 1)
-    self.block2 = WideGroup(k, 2 * k, n, 2)
-    self.block3 = WideGroup(2 * k, 4 * k, n, 2)
+    self.block1 = wide_group(16, k, n, 1)
+    self.block2 = wide_group(k, 2 * k, n, 2)
+    self.block3 = wide_group(2 * k, 4 * k, n, 2)
     self.bn1 = nn.BatchNorm2d(4 * k)
     self.fc = nn.Linear(4 * k, num_classes)
 

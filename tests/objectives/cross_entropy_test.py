@@ -7,6 +7,7 @@ import pytest
 
 from robustness.objectives import cross_entropy as module
 from robustness.objectives.cross_entropy import JSD, CrossEntropy
+from tests.cases import cases
 from tests.refusals import refused
 
 LOGITS = jnp.array([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
@@ -70,14 +71,12 @@ def jsd(logits=IMAGES, weight=12.0):
   return JSD(weight)({'logits': logits}, {'target': TARGET}, {}, None)
 
 
-@pytest.mark.parametrize(
-  ('rows', 'expected'),
-  [
-    ([[60, 0, 0], [60, 0, 0], [60, 0, 0]], 0),
-    ([[60, 0, 0], [0, 60, 0], [0, 0, 60]], np.log(3)),
-    ([[60, 0, 0], [60, 0, 0], [0, 60, 0]], 2 / 3 * np.log(1.5) + np.log(3) / 3),
-    ([[2, 0, 0], [0, 2, 0], [0, 0, 0]], 0.23158),
-  ],
+@cases(
+  'rows, expected',
+  ([[60, 0, 0], [60, 0, 0], [60, 0, 0]], 0),
+  ([[60, 0, 0], [0, 60, 0], [0, 0, 60]], np.log(3)),
+  ([[60, 0, 0], [60, 0, 0], [0, 60, 0]], 2 / 3 * np.log(1.5) + np.log(3) / 3),
+  ([[2, 0, 0], [0, 2, 0], [0, 0, 0]], 0.23158),
 )
 def test_reference_values_of_the_divergence(rows, expected):
   divergence = module.jensen_shannon(jnp.float32(rows)[None])

@@ -12,6 +12,7 @@ from robustness.models import catalog
 from robustness.models.layers import sown_features
 from robustness.objectives.cross_entropy import cross_entropy
 from robustness.objectives.groups import IRM, Coral, GroupDRO
+from tests.cases import cases
 from tests.refusals import refused
 
 RANDOM = np.random.default_rng(0)
@@ -89,13 +90,11 @@ def test_equal_sets_and_sets_of_a_single_row_add_nothing():
   assert measured(Coral(), batch=single) == 0
 
 
-@pytest.mark.parametrize(
+@cases(
   'settings',
-  [
-    Coral(environments=3),
-    IRM3,
-    IRM(environments=3, penalty=7.0, anneal_steps=0, estimate='unbiased'),
-  ],
+  Coral(environments=3),
+  IRM3,
+  IRM(environments=3, penalty=7.0, anneal_steps=0, estimate='unbiased'),
 )
 def test_several_images_of_a_row_are_rows_of_its_environment(settings):
   several, features = (jnp.stack([x, x[::-1]], 1) for x in (LOGITS, FEATURES))
@@ -213,14 +212,12 @@ def test_the_penalty_counts_fully_after_the_annealing_and_may_scale_the_loss():
   np.testing.assert_allclose(loss(rescale=True), loss() / 7, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-  ('part', 'bad'),
-  [
-    *((Coral, {'environments': 1}), (Coral, {'penalty': -1.0}), (Coral, {'distance': 'mmd'})),
-    *((Coral, {'pairs': 'some'}), (Coral, {'column': ''}), (GroupDRO, {'column': ''})),
-    *((GroupDRO, {'groups': -1}), (GroupDRO, {'step_size': 0.0}), (IRM, {'environments': 0})),
-    *((IRM, {'penalty': -1.0}), (IRM, {'estimate': 'exact'}), (IRM, {'column': ''})),
-  ],
+@cases(
+  'part, bad',
+  *((Coral, {'environments': 1}), (Coral, {'penalty': -1.0}), (Coral, {'pairs': 'some'})),
+  *((Coral, {'column': ''}), (GroupDRO, {'column': ''})),
+  *((GroupDRO, {'groups': -1}), (GroupDRO, {'step_size': 0.0}), (IRM, {'environments': 0})),
+  *((IRM, {'penalty': -1.0}), (IRM, {'estimate': 'exact'}), (IRM, {'column': ''})),
 )
 def test_bad_settings_are_named(part, bad):
   refused(rf'objective\.{part.name}\.{next(iter(bad))}', part, **bad)

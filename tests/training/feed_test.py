@@ -15,6 +15,7 @@ from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.loop import ahead, open_feed
 from robustness.training.step import Pipeline
 from robustness.training.training import check_batch
+from tests.cases import cases
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_same
 
@@ -110,9 +111,7 @@ def _ids(rows, size, seed, start, count):
   return np.concatenate([batch['example_id'] for batch in batches])
 
 
-@pytest.mark.parametrize(
-  ('size', 'seed', 'start', 'count'), [(36, 3, 0, 8), (36, 3, 5, 4), (36, 4, 0, 1), (200, 0, 0, 1)]
-)
+@cases('size, seed, start, count', (36, 3, 0, 8), (36, 3, 5, 4), (36, 4, 0, 1), (200, 0, 0, 1))
 def test_rows_come_in_the_order_of_the_sampler_from_any_place_on(rows, size, seed, start, count):
   """36 does not divide 96, and 200 is more: batches span epochs."""
   expected = Epochs(96, seed).positions(start * size, (start + count) * size)
@@ -122,15 +121,13 @@ def test_rows_come_in_the_order_of_the_sampler_from_any_place_on(rows, size, see
   np.testing.assert_array_equal(batch['label'], rows.labels[batch['example_id']])
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    ({'image': np.zeros((2, 6, 6, 1), np.float32)}, r'\(6, 6, 3\); got float32 .*\(6, 6, 1\)'),
-    ({'image': np.zeros((2, 6, 6, 3), np.uint16)}, 'got uint16'),
-    ({'label': np.array([0, 3])}, 'example 12 has label 3; the classifier has classes 0 to 2'),
-    ({'label': np.array([-1, 0])}, 'example 11 has label -1'),
-    ({'label': np.array([[0, 1], [1, -1]])}, r'one label an image.*\(2, 2\)'),
-  ],
+@cases(
+  'change, message',
+  ({'image': np.zeros((2, 6, 6, 1), np.float32)}, r'\(6, 6, 3\); got float32 .*\(6, 6, 1\)'),
+  ({'image': np.zeros((2, 6, 6, 3), np.uint16)}, 'got uint16'),
+  ({'label': np.array([0, 3])}, 'example 12 has label 3; the classifier has classes 0 to 2'),
+  ({'label': np.array([-1, 0])}, 'example 11 has label -1'),
+  ({'label': np.array([[0, 1], [1, -1]])}, r'one label an image.*\(2, 2\)'),
 )
 def test_bad_batches_are_refused_by_name(change, message):
   images, ids = np.zeros((2, 6, 6, 3), np.float32), np.array([11, 12])

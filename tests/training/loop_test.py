@@ -15,6 +15,7 @@ from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.checkpoint import load_variables
 from robustness.training.loop import AHEAD, LAG, Meter
 from robustness.training.preemption import Preempted
+from tests.cases import cases
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_same, normalised
 
@@ -104,13 +105,11 @@ def test_an_undivided_batch_and_a_model_of_another_axis_are_refused(make_task, r
   assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    ({'inputs': Inputs(mean=(0.1, 0.2))}, 'mean has 2 values for images of 3 channels'),
-    ({'inputs': Inputs(std=(0.0,))}, r'std is \(0.0,\)'),
-    ({'num_examples': 0}, 'no rows to train on'),
-  ],
+@cases(
+  'change, message',
+  ({'inputs': Inputs(mean=(0.1, 0.2))}, 'mean has 2 values for images of 3 channels'),
+  ({'inputs': Inputs(std=(0.0,))}, r'std is \(0.0,\)'),
+  ({'num_examples': 0}, 'no rows to train on'),
 )
 def test_bad_tasks_are_refused(make_task, change, message):
   refused(message, make_task, task=change)
@@ -138,12 +137,10 @@ def test_means_since_the_last_summary_and_the_last_learning_rate():
     meter.pause()
 
 
-@pytest.mark.parametrize(
-  ('bad', 'message'),
-  [
-    (_metrics(np.nan), 'loss is nan at step 5 .learning rate 0.1.*Lower config.training.learning_'),
-    (_metrics(1.0, np.inf), 'gradient norm is inf at step 5'),
-  ],
+@cases(
+  'bad, message',
+  (_metrics(np.nan), 'loss is nan at step 5 .learning rate 0.1.*Lower config.training.learning_'),
+  (_metrics(1.0, np.inf), 'gradient norm is inf at step 5'),
 )
 def test_a_number_that_is_not_finite_names_step_and_fix_when_metrics_are_read(bad, message):
   for read in (Meter.flush, Meter.summary):

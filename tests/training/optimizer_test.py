@@ -11,6 +11,7 @@ from robustness.models import catalog
 from robustness.training.optimizer import create, decayed, in_body, rate_factor
 from robustness.training.schedule import learning_rate
 from robustness.training.settings import TrainingSettings
+from tests.cases import cases
 
 PARAMS = {
   'conv': {'kernel': jnp.array([[1.0, -2.0]]), 'bias': jnp.array([0.5])},
@@ -76,13 +77,11 @@ def test_rates_of_parameters_are_those_of_groups_of_pytorch():
     np.testing.assert_allclose(ours_leaf, peer.detach().numpy(), rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-  ('which', 'touched'),
-  [
-    ('none', set()),
-    ('kernels', {'conv/kernel'}),
-    ('all', {'conv/kernel', 'conv/bias', 'bn/scale', 'bn/bias'}),
-  ],
+@cases(
+  'which, touched',
+  ('none', set()),
+  ('kernels', {'conv/kernel'}),
+  ('all', {'conv/kernel', 'conv/bias', 'bn/scale', 'bn/bias'}),
 )
 def test_decay_touches_only_what_it_says(which, touched):
   settings = TrainingSettings(**PLAIN, weight_decay=0.5, decay=which)

@@ -8,6 +8,7 @@ import pytest
 
 from robustness.core import settings
 from robustness.training.settings import TrainingSettings
+from tests.cases import cases
 from tests.refusals import refused
 
 parse = functools.partial(settings.parse, TrainingSettings, where='config.training')
@@ -26,31 +27,29 @@ def test_values_out_of_range_are_named(setting):
   refused(message, parse, {name: ast.literal_eval(value)})
 
 
-@pytest.mark.parametrize(
-  ('section', 'message'),
-  [
-    ({'epochs': 1e300}, r'config\.training\.epochs is 1e\+300; it must be in \[0, 1000000\]'),
-    ({'batch_size': 100, 'accumulate': 3}, r'accumulate is 3.*divisor.*batch_size = 100'),
-    ({'learning_rate': float('nan')}, r'config\.training\.learning_rate is nan'),
-    ({'split': ''}, r"config\.training\.split is ''"),
-    ({'learning_rate': '0.1'}, r'config\.training\.learning_rate must be a float'),
-    ({'momentum': 0.0}, r'config\.training\.nesterov is True.*momentum is 0'),
-    ({'decay': 'kernel'}, r"config\.training\.decay is 'kernel'; did you mean 'kernels'"),
-    ({'schedule': 'plato'}, r"config\.training\.schedule is 'plato'; did you mean 'plateau'"),
-    ({'optimizer': 'adam'}, r"config\.training\.optimizer is 'adam'; did you mean 'adamw'"),
-    ({'schedule': 'step'}, r'config\.training\.step_epochs is \(\).*ascending'),
-    ({'step_epochs': (1.0,)}, r'config\.training\.step_epochs is \(1\.0,\).*every other'),
-    ({'schedule': 'step', 'step_epochs': (2.0, 1.0)}, r'step_epochs is \(2\.0, 1\.0\)'),
-    ({'schedule': 'step', 'step_epochs': (1.0,), 'step_factor': 1.0}, r'step_factor is 1\.0'),
-    ({'lookahead': 5, 'ema_decay': 0.9}, r'config\.training\.lookahead'),
-    ({'bias_rate': 64.0, 'optimizer': 'adamw'}, r'config\.training\.bias_rate'),
-    ({'schedule': 'triangular', 'triangle': (0.2, 1.0, 0.1)}, r'config\.training\.triangle'),
-    ({'schedule': 'triangular', 'triangle': (0.2, 0.1)}, r'config\.training\.triangle'),
-    ({'schedule': 'triangular', 'warmup_epochs': 1.0}, r'config\.training\.warmup_epochs'),
-    ({'keep': 'bst'}, r"config\.training\.keep is 'bst'; did you mean 'best'"),
-    ({'keep': 'best'}, r"config\.training\.keep is 'best'.*validation > 0"),
-    ({'lerning_rate': 0.1}, r"config\.training\.lerning_rate: did you mean 'learning_rate'"),
-  ],
+@cases(
+  'section, message',
+  ({'epochs': 1e300}, r'config\.training\.epochs is 1e\+300; it must be in \[0, 1000000\]'),
+  ({'batch_size': 100, 'accumulate': 3}, r'accumulate is 3.*divisor.*batch_size = 100'),
+  ({'learning_rate': float('nan')}, r'config\.training\.learning_rate is nan'),
+  ({'split': ''}, r"config\.training\.split is ''"),
+  ({'learning_rate': '0.1'}, r'config\.training\.learning_rate must be a float'),
+  ({'momentum': 0.0}, r'config\.training\.nesterov is True.*momentum is 0'),
+  ({'decay': 'kernel'}, r"config\.training\.decay is 'kernel'; did you mean 'kernels'"),
+  ({'schedule': 'plato'}, r"config\.training\.schedule is 'plato'; did you mean 'plateau'"),
+  ({'optimizer': 'adam'}, r"config\.training\.optimizer is 'adam'; did you mean 'adamw'"),
+  ({'schedule': 'step'}, r'config\.training\.step_epochs is \(\).*ascending'),
+  ({'step_epochs': (1.0,)}, r'config\.training\.step_epochs is \(1\.0,\).*every other'),
+  ({'schedule': 'step', 'step_epochs': (2.0, 1.0)}, r'step_epochs is \(2\.0, 1\.0\)'),
+  ({'schedule': 'step', 'step_epochs': (1.0,), 'step_factor': 1.0}, r'step_factor is 1\.0'),
+  ({'lookahead': 5, 'ema_decay': 0.9}, r'config\.training\.lookahead'),
+  ({'bias_rate': 64.0, 'optimizer': 'adamw'}, r'config\.training\.bias_rate'),
+  ({'schedule': 'triangular', 'triangle': (0.2, 1.0, 0.1)}, r'config\.training\.triangle'),
+  ({'schedule': 'triangular', 'triangle': (0.2, 0.1)}, r'config\.training\.triangle'),
+  ({'schedule': 'triangular', 'warmup_epochs': 1.0}, r'config\.training\.warmup_epochs'),
+  ({'keep': 'bst'}, r"config\.training\.keep is 'bst'; did you mean 'best'"),
+  ({'keep': 'best'}, r"config\.training\.keep is 'best'.*validation > 0"),
+  ({'lerning_rate': 0.1}, r"config\.training\.lerning_rate: did you mean 'learning_rate'"),
 )
 def test_bad_settings_are_named(section, message):
   refused(message, parse, section)

@@ -6,6 +6,7 @@ import pytest
 from robustness.augment.policy import Policy
 from robustness.objectives.groups import IRM, Coral, GroupDRO
 from robustness.training.step import Pipeline
+from tests.cases import cases
 from tests.refusals import refused
 
 FOUR = Policy.of(environment={'transforms': ('gaussian_noise', 'contrast', 'snow')})
@@ -17,14 +18,12 @@ def task_of(make_task, kind, policy, **settings):
 
 
 @pytest.mark.parametrize(('policy', 'columns'), [(FOUR, {}), (Policy(), STORED)])
-@pytest.mark.parametrize(
-  ('kind', 'settings', 'message'),
-  [
-    (IRM, {}, 'irm.environments is 2'),
-    (IRM, {'environments': 3}, 'irm.environments is 3'),
-    (Coral, {}, 'coral.environments is 2'),
-    (GroupDRO, {'column': 'environment'}, r'group_dro.groups is 0, the number of classes \(3\)'),
-  ],
+@cases(
+  'kind, settings, message',
+  (IRM, {}, 'irm.environments is 2'),
+  (IRM, {'environments': 3}, 'irm.environments is 3'),
+  (Coral, {}, 'coral.environments is 2'),
+  (GroupDRO, {'column': 'environment'}, r'group_dro.groups is 0, the number of classes \(3\)'),
 )
 def test_uncounted_groups_are_refused(make_task, kind, settings, message, policy, columns):
   """The network has three classes, and there are four environments."""
@@ -33,9 +32,7 @@ def test_uncounted_groups_are_refused(make_task, kind, settings, message, policy
 
 
 @pytest.mark.parametrize(('policy', 'columns'), [(FOUR, {}), (Policy(), STORED)])
-@pytest.mark.parametrize(
-  ('kind', 'key'), [(IRM, 'environments'), (Coral, 'environments'), (GroupDRO, 'groups')]
-)
+@cases('kind, key', (IRM, 'environments'), (Coral, 'environments'), (GroupDRO, 'groups'))
 def test_rows_of_groups_that_are_counted_are_not(make_task, kind, key, policy, columns):
   for count in (4, 9):
     task_of(make_task, kind, policy, column='environment', **{key: count}).check_columns(columns)

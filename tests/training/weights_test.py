@@ -45,8 +45,6 @@ def test_averaged_weights_are_those_of_the_recurrence(make_task, run, tmp_path, 
   saved, facts = load_variables(tmp_path / 'ema')
   assert_same(saved, averaged)
   assert facts['training']['ema_decay'] == 0.6
-  assert not {'lookahead', 'triangle'} & set(make_task().facts({})['training'])
-  assert make_task(lookahead=5).facts({})['training']['lookahead'] == 5
 
 
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
