@@ -33,10 +33,6 @@ _ROUNDING = 1e-9
 _TOUCHING = 1.0  # pixels by which boxes of letters may overlap
 
 
-def texts(results: Results) -> list[str]:
-  return [finding.text for finding in findings(results)]
-
-
 def complaints(results: Results) -> list[str]:
   """Returns what is wrong in the rows, sentences and tables of results."""
   found = findings(results)

@@ -19,11 +19,11 @@ from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.study import Evaluation
 from robustness.measure import evaluator_for, measure
 from robustness.present.notation import Notation
+from robustness.present.sentences import sentences
 from robustness.studies.attack_error import AttackError
 from robustness.studies.band_noise import BandNoise
 from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.fourier_heatmap import FourierHeatmap
-from tests import said
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.refusals import refused
 from tests.studies.conftest import classifier
@@ -151,7 +151,7 @@ def test_the_worst_cell_is_told_with_its_own_images(results):
   told = worst.copy()
   ends = clopper_pearson(round(worst.value * worst.n), worst.n, level)
   told[['low', 'high', 'family']] = *ends, len(errors)
-  by_cell = [text for text in said.texts(results) if 'by vertical frequency' in text]
+  by_cell = [text for text in sentences(results) if 'by vertical frequency' in text]
   (largest,) = [text for text in by_cell if 'difference' not in text]
   assert Notation(STUDY.quantities[0]).full(told) in largest
 

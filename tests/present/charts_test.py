@@ -10,7 +10,7 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select, with_facet
-from robustness.present import charts, style, tables
+from robustness.present import charts, sentences, style, tables
 from robustness.results import Results
 from tests import said
 from tests.present.made_results import made_results
@@ -193,7 +193,7 @@ def test_a_facet_may_have_any_name(name):
   [shown] = tables.tables(results)
   assert [row[0] for row in shown.table.rows] == ['b', 'a', 'c']
   assert set(charts.draw(results)) == {f'error_{name}'}
-  told = said.texts(results)
+  told = sentences.sentences(results)
   assert all(f'in {name.replace("_", " ")} ' in text for text in told) and told
 
 

@@ -52,7 +52,7 @@ def of_many_kinds(seed: int, n: int = 60) -> Results:
 @pytest.mark.parametrize('seed', range(4))
 def test_what_is_said_of_results_of_many_kinds_follows_from_their_rows(seed):
   results = of_many_kinds(seed)
-  assert len(said.texts(results)) >= 8
+  assert len(sentences.sentences(results)) >= 8
   assert said.complaints(results) == []
 
 

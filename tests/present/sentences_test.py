@@ -11,7 +11,6 @@ from robustness.estimates.table import assemble, select, with_facet
 from robustness.present import sentences
 from robustness.present.notation import Notation, verdict
 from robustness.results import Results
-from tests import said
 from tests.present.made_results import made_results
 
 SPACE = '\N{NO-BREAK SPACE}'
@@ -48,7 +47,7 @@ def test_the_worst_and_the_largest_difference_of_many_have_the_interval_of_all(r
   assert widened is not None and widened.low < row.low < row.high < widened.high
   told = f'{row.corruption}, {Notation(ERROR, True).full(widened)}: {verdict(widened, ERROR)}.'
   start = 'The largest difference in top-1 error by corruption: second minus first under'
-  assert f'{start} {told}' in said.texts(results)
+  assert f'{start} {told}' in sentences.sentences(results)
 
 
 @pytest.mark.parametrize('versus', ['', 'first'])
@@ -58,7 +57,7 @@ def test_a_largest_of_those_with_an_interval_alone_says_so(versus):
   made.table.loc[rows.value.abs().idxmax(), ['low', 'high']] = np.nan
   words = 'difference in top-1 error' if versus else 'top-1 error'
   starts = tuple(f'The largest {words} by corruption{mark}' for mark in ':,')
-  [told] = [text for text in said.texts(made) if text.startswith(starts)]
+  [told] = [text for text in sentences.sentences(made) if text.startswith(starts)]
   assert told.startswith(f'{starts[1]} of those with an interval: ')
 
 
@@ -70,7 +69,7 @@ def test_a_quantity_without_a_value_over_all_is_told_by_its_few_names_and_no_sin
   seeded = with_facet(results.table, 'seed', 3)
   both = assemble([seeded, results.table])
   again = Results('made', results.classifier, {}, {}, table=both, quantities=(ERROR,))
-  assert said.texts(again) == said.texts(results)
+  assert sentences.sentences(again) == sentences.sentences(results)
 
 
 def test_both_ends_of_an_axis_are_told_with_what_their_intervals_show():
@@ -80,6 +79,6 @@ def test_both_ends_of_an_axis_are_told_with_what_their_intervals_show():
   table = assemble([means(ERROR, outcomes, ('severity',))])
   labels = [{'label': 'net'}, {'label': 'same'}]
   results = Results('made', labels, {}, {}, table=table, quantities=(ERROR,))
-  told = said.texts(results)[-1]
+  told = sentences.sentences(results)[-1]
   assert told.startswith('Top-1 error at severity 1 and at severity 5: net ')
   assert 'higher there; same ' in told and told.endswith('the intervals overlap.')

@@ -18,9 +18,9 @@ from robustness.estimates.corruption_error import failure_point
 from robustness.estimates.published import BASELINES, TABLE_4
 from robustness.estimates.table import select
 from robustness.evaluation.study import Evaluation
+from robustness.present import sentences
 from robustness.results import Results
 from robustness.studies.corruption_error import CorruptionError
-from tests import said
 from tests.end_to_end import runs
 from tests.made_records import made
 from tests.refusals import refused
@@ -202,7 +202,7 @@ def test_a_corruption_that_is_added_is_drawn_and_told(tmp_path):
   results = Results('made', {'label': 'only'}, {}, {}, table=table, quantities=SMALL.quantities)
   figure, _ = SMALL.figures(results)['error_corruption']
   assert 'my own blur' in [text.get_text() for text in figure.axes[0].get_yticklabels()]
-  assert any('under my own blur' in text for text in said.texts(results))
+  assert any('under my own blur' in text for text in sentences.sentences(results))
 
 
 def test_twenty_images_all_right_have_no_interval_of_a_point(tmp_path):
