@@ -50,20 +50,36 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
   }
 
 
-def renamed(config: Section) -> dict[str, PlainValue]:
-  """Returns a config whose classifiers have the present names of keys: `input_filter` was called
-  `front_end`."""
+REMOVED: dict[str, object] = {
+  'training.beta1': 0.9,
+  'training.beta2': 0.999,
+  'training.plateau_factor': 0.1,
+  'training.plateau_patience': 1,
+  'random_resized_crop.aspect': 4 / 3,
+  'random_resized_crop.largest_area': 1.0,
+  'coral.distance': 'domain_bed',
+  'data.backgrounds_per_object': 2,
+  'data.pair_seed': 0,
+  'study.subsets': [],
+  'study.ends': False,
+  'study.balanced_share': -1.0,
+}
+"""Keys that configs of earlier versions have, with the values that are all that is left."""
 
-  def recipe(section: object) -> object:
-    if not isinstance(section, Mapping):
-      return section
-    return {'input_filter' if k == 'front_end' else k: value for k, value in section.items()}
 
-  after, several = dict(config), config.get('classifiers')
-  if 'classifier' in config:
-    after['classifier'] = recipe(config['classifier'])
-  if isinstance(several, Mapping):
-    after['classifiers'] = {label: recipe(section) for label, section in several.items()}
+def renamed(config: Section, name: str = 'config') -> dict[str, PlainValue]:
+  """Returns a config of an earlier version with the present keys: those of `REMOVED` are left out
+  where they have the value that is left, and `input_filter` was called `front_end`."""
+  after = {}
+  for key, value in config.items():
+    path = f'{name}.{key}'
+    if path in REMOVED and value in (None, REMOVED[path], ()):
+      continue
+    is_filter = key == 'front_end' and (name == 'classifier' or name.startswith('classifiers.'))
+    inside = path if name == 'classifiers' else key
+    after['input_filter' if is_filter else key] = (
+      renamed(value, inside) if isinstance(value, Mapping) else value
+    )
   return after
 
 

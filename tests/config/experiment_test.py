@@ -4,6 +4,7 @@ from robustness.config import experiment
 from robustness.config.defaults import default_battery, default_config
 from robustness.fourier.input_filters import LowPass
 from robustness.studies.fourier_heatmap import FourierHeatmap
+from robustness.training.settings import TrainingSettings
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -233,3 +234,11 @@ def test_what_was_called_front_end_is_read_as_the_input_filter():
   for classifiers in ({'classifier': section}, {'classifiers': {'front_end': section}}):
     read = experiment.from_config({'study': {'name': 'accuracy'}, **classifiers})
     assert [own.input_filter for own in read.classifiers.values()] == [LowPass(9)]
+
+
+def test_removed_keys_are_read_where_they_say_what_is_done():
+  values = {'study': {'name': 'accuracy'}, 'classifier': {'training': {'beta1': None}}}
+  read = experiment.from_config({**values, 'training': {'beta1': 0.9}, 'data': {'pair_seed': 0}})
+  assert next(iter(read.classifiers.values())).training == TrainingSettings()
+  message = 'unknown key config.training.beta1'
+  refused(message, experiment.from_config, {**values, 'training': {'beta1': 0.8}})
