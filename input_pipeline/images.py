@@ -38,7 +38,6 @@ class IndexedStore(Store):
     """Returns the element at an index, int64 []."""
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """See `Store`."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
@@ -70,7 +69,6 @@ class MemoryStore(IndexedStore):
       return tf.constant(self.stored), tf.constant(self.labels)
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """See `IndexedStore`."""
     import tensorflow as tf
 
     stored, labels = (tf.gather(tensor, index) for tensor in self._tensors)
@@ -90,7 +88,6 @@ class PartsStore(IndexedStore):
   shape: tuple[int, ...] = ()
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """See `IndexedStore`."""
     import tensorflow as tf
 
     count, kind = len(self.labels), tf.uint8 if self.shape else tf.string

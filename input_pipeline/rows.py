@@ -49,17 +49,14 @@ class TfRows:
 
   @property
   def description(self) -> Facts:
-    """See `Rows`."""
     shape = list(self.image_shape)
     return {**self._facts, 'num_examples': self.num_examples, 'image_shape': shape}
 
   @property
   def num_examples(self) -> int:
-    """See `Rows`."""
     return len(self.indices)
 
   def with_channels(self, channels: int) -> TfRows:
-    """See `Rows`."""
     if channels != self.image_shape[-1] and self._images.channels != 1:
       raise InputError(
         f'{self._images.title} holds images of {self._images.channels} channels; they cannot be '
@@ -70,7 +67,6 @@ class TfRows:
     return rows
 
   def at(self, positions: np.ndarray) -> TfRows | ArrayRows:
-    """See `Rows`."""
     if self._arrays:
       return self._arrays.at(positions)
     rows = copy.copy(self)
@@ -78,13 +74,11 @@ class TfRows:
     return rows
 
   def kept(self, most: int = MOST_KEPT) -> TfRows:
-    """See `Rows`."""
     rows = copy.copy(self)
     rows._most_kept = most
     return rows
 
   def in_memory(self, most: int) -> ArrayRows | None:
-    """See `Rows`."""
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
     [first] = self._batches(1, [0], stored=True)
@@ -100,7 +94,6 @@ class TfRows:
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """See `Rows`."""
     chosen = chosen_blocks(self.num_examples, batch_size, blocks)
     if self._most_kept and 2 * len(chosen) * batch_size > self.num_examples:
       self._arrays, self._most_kept = self.in_memory(self._most_kept), 0
@@ -138,7 +131,6 @@ class TfRows:
     process_count: int = 1,
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """See `Rows`."""
     order = sampler or Epochs(self.num_examples, seed)
     order.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
     if sampler is not None:

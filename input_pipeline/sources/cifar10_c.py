@@ -57,7 +57,6 @@ class Cifar10C(Source):
   classes: ClassVar[tuple[str, ...]] = CLASS_NAMES
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
     advice = f'give the folder of {self.title}, which holds labels.npy and one .npy file a '
     folder = existing_folder(settings.path, f'{advice}corruption.')
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}

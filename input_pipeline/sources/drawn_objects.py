@@ -42,7 +42,6 @@ class DrawnScenes(Source):
   resized_on_device = True
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
     names, side = list(DRAWINGS), settings.canvas or CANVAS
     cutouts = [draw(name) for name in names]
     grounds = [ground(index, side) for index in range(NUM_GROUNDS)]

@@ -27,7 +27,6 @@ class Npz(Source):
   """Arrays in a `.npz` file, read whole."""
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
     arrays, title = self.arrays(settings.path), settings.path
     images_key = _find(arrays, _IMAGES, settings.split, title)
     labels_key = _find(arrays, _LABELS, settings.split, title)

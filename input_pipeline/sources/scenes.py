@@ -140,7 +140,6 @@ class Scenes(Source):
   resized_on_device = True
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
     side = settings.canvas or CANVAS
     cutouts = find_cutouts(settings.foregrounds)
     backgrounds = find_backgrounds(settings.backgrounds)

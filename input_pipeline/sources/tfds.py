@@ -60,7 +60,6 @@ class TfdsCorrupted(Source):
   name = 'tfds_corrupted'
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
     from input_pipeline.tfds_sets import SplitsStore
 
     parts = _by_part(settings)

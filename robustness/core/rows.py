@@ -280,23 +280,19 @@ class ArrayRows:
 
   @property
   def description(self) -> Facts:
-    """See `Rows`."""
     known = {'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
     return {'source': self.source, **self.facts, **known}
 
   @property
   def num_examples(self) -> int:
-    """See `Rows`."""
     return len(self.images)
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
-    """See `Rows`."""
     height, width, channels = self.images.shape[1:]
     return height, width, channels
 
   def at(self, positions: np.ndarray) -> ArrayRows:
-    """See `Rows`."""
     return dataclasses.replace(
       self,
       images=self.images[positions],
@@ -311,7 +307,6 @@ class ArrayRows:
     return self
 
   def in_memory(self, most: int) -> ArrayRows | None:
-    """See `Rows`."""
     arrays = (self.images, self.labels, *self.columns.values())
     return self if sum(array.nbytes for array in arrays) <= most else None
 
@@ -337,7 +332,6 @@ class ArrayRows:
     process_count: int = 1,
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """See `Rows`."""
     order = sampler or Epochs(self.num_examples, seed)
     order.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
     return self._training_batches(order, start_step, batch_size, process_index, process_count)
@@ -347,13 +341,11 @@ class ArrayRows:
       yield {**self._batch(order.batch(step, *share)), **order.batch_columns(step, *share)}
 
   def without_images(self) -> Batch:
-    """See `Rows`."""
     return self._columns_at(slice(None))
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """See `Rows`."""
     for block in chosen_blocks(self.num_examples, batch_size, blocks):
       batch = self._batch(slice(block * batch_size, (block + 1) * batch_size))
       if not stored:

@@ -60,15 +60,12 @@ class Rotation(Transform):
   view_base = 1000
 
   def __call__(self, key: jax.Array, image: jax.Array, level: jax.Array) -> jax.Array:
-    """See `Transform`."""
     return rotate(image, level)
 
   def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
-    """See `Transform`."""
     return tuple(angles)
 
   def check_shape(self, image_shape: Sequence[int]) -> None:
-    """See `Transform`."""
     if image_shape[0] != image_shape[1]:
       raise InputError(
         f'images of {image_shape[0]} × {image_shape[1]} pixels do not stay in their frame when '

@@ -25,8 +25,6 @@ from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.study import Recipes
 
 COMPOSED, PUBLISHED = 'all_but_one', 'Yin et al. (2019)'
-Cell = tuple[str, int]
-"""The corruption that a training left out, and its severity."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,42 +44,36 @@ class AllButOne(StoredOrMade):
   source: str = GENERATED
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `StoredOrMade`; refuses a network that leaves no corruption, or several, out."""
+    """See `StoredOrMade`; refuses networks that are no such design."""
     super().check(rows, recipes)
-    self._cells(recipes)
+    self.cells(recipes)
 
-  def _cells(self, classifiers: Mapping[str, Facts]) -> dict[Cell, str]:
-    """Returns the network of each corruption and severity."""
-    cells: dict[Cell, str] = {}
+  def cells(self, classifiers: Mapping[str, Facts]) -> dict[tuple[str, int], str]:
+    """Returns the network that left out each corruption at each severity."""
+    found: dict[tuple[str, int], str] = {}
     for label, facts in classifiers.items():
-      policy = facts.get('augment') or ()
-      drawn = [own for own in policy if own['name'] == Corruption.name] or [{}]
-      left_out, severities = drawn[0].get('left_out', ()), drawn[0].get('severities', ())
-      where = f'the classifier {label}'
+      drawn = [own for own in facts.get('augment') or () if own['name'] == Corruption.name] or [{}]
+      left_out, severities = (tuple(drawn[0].get(key, ())) for key in ('left_out', 'severities'))
+      wrong = ''
       if len(drawn) > 1 or len(left_out) != 1 or len(severities) != 1:
+        wrong = 'give it the part corruption once, with one name in left_out and one severity'
+      elif left_out[0] not in self.names or severities[0] not in self.severities:
+        wrong = 'which is not shown: see config.study.corruptions and config.study.severities'
+      elif (*left_out, *severities) in found:
+        wrong = f'as {found[*left_out, *severities]} does: take one'
+      if wrong:
         raise InputError(
-          f'{where} leaves out the corruptions {tuple(left_out)} at the severities '
-          f'{tuple(severities)}: train it with the part corruption once, with one corruption in '
-          'left_out and one severity.'
+          f'the classifier {label} leaves out the corruptions {left_out} at the severities '
+          f'{severities}, {wrong}.'
         )
-      cell = left_out[0], int(severities[0])
-      if cell[0] not in self.names or cell[1] not in self.severities:
-        raise InputError(
-          f'{where} leaves out {cell[0]} at severity {cell[1]}, which is not shown: add them to '
-          'config.study.corruptions and config.study.severities.'
-        )
-      if cell in cells:
-        raise InputError(
-          f'{where} leaves out {cell[0]} at severity {cell[1]}, as {cells[cell]} does: take one.'
-        )
-      cells[cell] = label
-    return cells
+      found[*left_out, *severities] = label
+    return found
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields errors by corruption and severity, by corruption and on clean images; and published
     ones."""
     facts = {e.label: e.records.identity.get('classifier') or {} for e in recorded.evaluations}
-    cells, views = self._cells(facts), recorded.views
+    cells, views = self.cells(facts), recorded.views
     errors = recorded.outcomes(wrong).values
     shown = list(zip(views.corruption, views.severity, strict=True))
     clean = np.flatnonzero(views.corruption.isna())
@@ -95,17 +87,11 @@ class AllButOne(StoredOrMade):
     if len(clean):
       of_clean = np.concatenate([errors[label][:, clean] for label in cells.values()], 1)
       yield self.means(CLEAN_ERROR, Outcomes({COMPOSED: of_clean}, table))
-    yield self._published(set(table.corruption))
-
-  def _published(self, corruptions: set[str]) -> pd.DataFrame:
-    """Returns the column of table 3, without intervals."""
-    rows = []
+    rows, n = [], TABLE_3.images
     for name, accuracy in ALL_BUT_ONE.items():
-      quantity = CLEAN_ERROR if name == 'clean' else ERROR
-      facets = {} if name == 'clean' else {'corruption': name}
-      if name == 'clean' or name in corruptions:
-        stated = Estimate(
-          round(1 - accuracy, 4), np.nan, np.nan, TABLE_3.images, TABLE_3.images, ''
-        )
-        rows.append(row(PUBLISHED, '', quantity, facets, stated, np.nan))
-    return part(rows)
+      stated = Estimate(round(1 - accuracy, 4), np.nan, np.nan, n, n, '')
+      if name == 'clean':
+        rows.append(row(PUBLISHED, '', CLEAN_ERROR, {}, stated, np.nan))
+      elif name in set(table.corruption):
+        rows.append(row(PUBLISHED, '', ERROR, {'corruption': name}, stated, np.nan))
+    yield part(rows)

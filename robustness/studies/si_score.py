@@ -146,13 +146,11 @@ class SiScore(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `Study`."""
     made = 'as stored' if self.stored else 'composed here'
     least = f'scenes with {self.design.min_inside:g} of the object inside count'
     return {'scenes': f'{made}, by {self.factor}; {least}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`."""
     return [] if self.stored else ['scenes are composed here of other objects and backgrounds']
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:

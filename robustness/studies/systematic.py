@@ -238,7 +238,6 @@ class Systematic(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `Study`."""
     made = 'as stored' if self.source == STORED else ', '.join(self.environments)
     return {'environments': made, 'rho': f'{self.formula}, {self.balance} balance'}
 
@@ -405,7 +404,6 @@ class Systematic(Study):
 
   @property
   def compares_training_rows(self) -> bool:
-    """See `StudiesTrainings`."""
     return self.near_duplicates != near_duplicates.OFF
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:

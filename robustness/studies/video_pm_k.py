@@ -141,12 +141,10 @@ class VideoPmK(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """See `Study`."""
     anchor = 'with the anchor' if self.include_anchor else 'neighbors alone'
     return {'neighbors': f'within {self.k} frames, {anchor}; labels of the {self.label_rule}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`."""
     anchors = len(read_sets(records).anchors)
     known = anchors in testbed.ANCHORS.values()
     return [] if known else [f'{anchors} anchors, which no published set has']
@@ -423,7 +421,6 @@ class VideoPmK(Study):
     return {FAILURE_IMAGES: np.stack([np.stack([image[f] for f in p]) for p in pairs.tolist()])}
 
   def figures(self, results: Results) -> Figures:
-    """See `Study`."""
     return {**charts.draw(results), **testbed.draw(results), **_galleries(results)}
 
 

@@ -117,45 +117,35 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   return LinearFit(slope, intercept, line, line - half(at), line + half(at))
 
 
-class Own(NamedTuple):
-  """The classifiers of a run beside a testbed: its name, k, and by label the accuracies on anchors
-  and at pm-k, as rows of the table of results."""
-
-  testbed: str
-  k: int
-  accuracies: Mapping[str, tuple[pd.Series, pd.Series]]
-
-
-def own_of(table: pd.DataFrame, setting: str) -> Own | None:
-  """Returns the classifiers of a table of results beside the testbed that `config.study.testbed`
-  names; 'auto' is one of as many anchors at pm-10. None where there is none."""
+def _own(
+  table: pd.DataFrame, setting: str
+) -> tuple[str, int, dict[str, tuple[pd.Series, pd.Series]]]:
+  """Returns the testbed that a setting names, k, and by classifier its rows of the accuracies on
+  anchors and at pm-k; 'auto' is the testbed of as many anchors at pm-10, '' where there is none."""
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
   worst = select(table, 'accuracy_pm_k', k=...)
   if anchor.empty or worst.empty:
-    return None
+    return '', 0, {}
   k = int(worst.k.max())
   worst = worst[worst.k == k].set_index('classifier')
   name, n = setting, set(anchor.n)
   if name == 'auto':
     name = next((key for key, count in ANCHORS.items() if n == {count} and k == 10), '')
-  if not name:
-    return None
-  return Own(name, k, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index})
+  return name, k, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
 
 
 def beside(table: pd.DataFrame, setting: str) -> dict[str, Table]:
   """Returns {'published': table}: accuracies and drops, in percent, beside those of the published
   models that have the labels of classifiers (tables 5 and 6); {} where none has."""
-  own = own_of(table, setting)
+  name, k, own = _own(table, setting)
   rows = []
-  for entry in entries(own.testbed) if own else ():
-    if own and entry.name in own.accuracies:
-      anchor, worst = (each.value for each in own.accuracies[entry.name])
+  for entry in entries(name) if name else ():
+    if entry.name in own:
+      anchor, worst = (each.value for each in own[entry.name])
       pairs = (anchor, entry.anchor), (worst, entry.worst), (anchor - worst, entry.drop)
       rows.append([entry.name, *(f'{100 * value:.1f}' for pair in pairs for value in pair)])
-  named = ('anchors', f'pm-{own.k}', 'drop') if own else ()
-  columns = ('classifier', *(text for name in named for text in (f'{name} (%)', 'published')))
-  return {'published': Table(columns, rows)} if rows else {}
+  named = (text for each in ('anchors', f'pm-{k}', 'drop') for text in (f'{each} (%)', 'published'))
+  return {'published': Table(('classifier', *named), rows)} if rows else {}
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -163,16 +153,15 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 
   With `settings['testbed']` another name than 'auto' that testbed is taken; '' draws none.
   """
-  own = own_of(results.table, results.settings.get('testbed', ''))
-  if own is None:
+  name, k, own = _own(results.table, results.settings.get('testbed', ''))
+  if not name:
     return {}
-  further = ', with the line through these' if _has_line(own.accuracies) else ''
   caption = (
-    f'Accuracy on anchors and at pm-{own.k}: {len(entries(own.testbed))} published models on '
-    f'{own.testbed}, the line through them with its 95 % band (Student), and, in black, the '
-    f'classifiers of this run{further}.'
+    f'Accuracy on anchors and at pm-{k}: {len(entries(name))} published models on {name}, the line '
+    'through them with its 95 % band (Student), and, in black, the classifiers of this run'
+    f'{", with the line through these" if _has_line(own) else ""}.'
   )
-  return {'testbed': (testbed_fit(own.testbed, own.accuracies), caption)}
+  return {'testbed': (testbed_fit(name, own), caption)}
 
 
 def _has_line(own: Mapping[str, tuple[pd.Series, pd.Series]]) -> bool:
