@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from robustness.core import settings
 from robustness.core.errors import InputError
-from robustness.core.registry import Part, Registry
+from robustness.core.registry import Part, Registry, check_fields
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PlainValue
 from robustness.estimates.fixed_width import FixedWidth, fewest_trials, plan
@@ -83,6 +83,7 @@ class Study(Part):
   half_width: float = 0.0
 
   def __post_init__(self) -> None:
+    check_fields(self, self.section)
     settings.require_fractions(self, self.section, 'confidence', 'false_discovery_rate')
     valid = self.half_width == 0 or 0 < self.half_width < 0.5
     self.require(valid, 'half_width', 'in (0, .5), or 0 to show every view to all images')

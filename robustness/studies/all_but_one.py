@@ -42,6 +42,7 @@ class AllButOne(StoredOrMade):
   quantities = (ERROR, CLEAN_ERROR)
 
   source: str = GENERATED
+  confidence: float = 0.95
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `StoredOrMade`; refuses networks that are no such design."""
