@@ -45,7 +45,9 @@ python main.py --config=configs/systematic_corruptions.py:imagenet_finetuned \
   The same from a given f0, torchvision's ResNet-50 (flips and crops alone), 5 epochs: b is its
   accuracy after 5 clean epochs. An estimated 1.5 hours.
 
-Every variant can be followed by +methods, such as :cifar10+methods.
+Every variant can be followed by +methods, such as :cifar10+methods. Balanced batches need rows in
+files or in memory; of ImageNet by TFDS, :imagenet+methods, they are left out by
+--config.classifiers.balanced.training.balanced= and --config.classifiers.coral.training.balanced=.
 """
 
 import copy

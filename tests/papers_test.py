@@ -43,10 +43,13 @@ def data(tmp_path_factory):
   pictures = [(generator.integers(0, 256, (8, 8, 3), np.uint8), k % 1000) for k in range(5000)]
   splits = {'train': pictures[:1100], 'validation': pictures}
   domains.store_labelled(home / 'tfds', 'imagenet2012', splits, WNIDS, version='5.1.0', named=True)
-  small = [(generator.integers(0, 256, (32, 32, 3), np.uint8), k % 10) for k in range(1000)]
-  classes = tfds.builder('cifar10').info.features['label'].names
+  features = {**tfds.builder('cifar10').info.features}
+  small = [
+    {'id': f'{k:05}', 'image': generator.integers(0, 256, (32, 32, 3), np.uint8), 'label': k % 10}
+    for k in range(2000)
+  ]
   splits = {'train': small, 'test': small}
-  domains.store_labelled(home / 'tfds', 'cifar10', splits, classes, version='3.0.2')
+  domains.store(home / 'tfds', 'cifar10', features, splits, version='3.0.2')
   names = domainnet._CLASS_NAMES
   for style in STYLES:
     splits = {
@@ -61,9 +64,9 @@ def data(tmp_path_factory):
         listed.write(f'{file} {names.index(name)}\n')
   stored = home / 'CIFAR-10-C'
   stored.mkdir()
-  np.save(stored / 'labels.npy', np.tile([label for _, label in small], 5))
+  np.save(stored / 'labels.npy', np.tile([row['label'] for row in small], 5))
   for name in ('brightness', 'contrast', 'fog'):
-    np.save(stored / f'{name}.npy', np.zeros((5000, 32, 32, 3), np.uint8))
+    np.save(stored / f'{name}.npy', np.zeros((10_000, 32, 32, 3), np.uint8))
   for k, name in enumerate(('koala', 'lemon', 'vase')):
     cutout = np.full((20 + 7 * k, 30, 4), 255, np.uint8)
     runs.save_image(home / f'foregrounds/{name}/one.png', cutout)
@@ -146,6 +149,8 @@ def test_a_command_passes_a_dry_run(command, data, cifar10_dir, unmeasured, caps
     pytest.skip('TFDS makes this data set of a download')
   if config.data.name == 'imagenet2012' or 'CIFAR-10-C' in ' '.join(words):
     config.data.data_dir = str(data / 'tfds')
+    for task in ('errors', 'tradeoff') if 'battery' in config else ():
+      config.battery[task].data.data_dir = str(data / 'tfds')  # another source inherits none
   for label in [*config.get('classifiers', ())][4:]:
     with config.unlocked():
       del config.classifiers[label]  # of up to 65
