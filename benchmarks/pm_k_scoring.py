@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchmarks import timing
-from robustness.estimates.largest import predicted
 from robustness.video.metadata import NeighborSets, from_mappings
 from robustness.video.neighbor_estimates import SetOutcomes, outcomes, right_within
 
@@ -82,7 +81,7 @@ def measure(anchors: int, models: int, rounds: int, clock: str = 'wall') -> list
   lists = [dict(zip(sets.frames, model.tolist(), strict=True)) for model in scores]
   calls = {
     'loop': lambda: loop(members, labels, lists),
-    'scores': lambda: counts_of(outcomes(sets, predicted(scores))),
+    'scores': lambda: counts_of(outcomes(sets, scores.argmax(-1))),
     'recorded predictions': lambda: counts_of(outcomes(sets, recorded)),
   }
   if not calls['loop']() == calls['scores']() == calls['recorded predictions']():
