@@ -13,20 +13,25 @@ USAGE = """\
 robustness NAME[:VARIANT] --workdir=DIR [--config.KEY=VALUE ...]
                             runs a packaged config, or goes on with the run in DIR;
                             a file's path or config.json of a workdir stands for NAME too
+robustness NAME --help      the config's text, its variants, and its keys with their meaning
 robustness list [PART]      studies, configs, classifiers, data sources, each with a line
 robustness doctor           devices, versions, extras, data at hand, and what is missing
 robustness report WORKDIR   draws figures and report again from the results in WORKDIR
-robustness compare          finished workdirs side by side
+robustness table WORKDIR    a table of finished runs as LaTeX, Markdown or CSV
+robustness compare          finished workdirs side by side, with paired differences
+robustness export WORKDIR   result files for model hubs, and a paragraph for a paper's checklist
 robustness detection        scores a detector on neighbor sets of video frames
 robustness neighbor_sets    builds neighbor sets from videos
 robustness review           serves neighbor sets for review, and writes what was decided
 robustness cutouts          cuts objects out of annotated pictures
 robustness models           architectures and known weights, as a Markdown table
-robustness --helpfull       all flags of a run
+
+Each command has --help.
 """
 
-_NAMED = ('doctor', 'compare', 'detection', 'neighbor_sets', 'review', 'cutouts', 'models')
-COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _NAMED}}
+_NAMED = ('doctor', 'table', 'compare', 'export', 'detection', 'neighbor_sets', 'review')
+_MODULES = {'list': 'overview', 'report': 'redraw', **{n: n for n in (*_NAMED, 'cutouts', 'models')}}
+COMMANDS: Mapping[str, str] = _MODULES
 """Modules of `robustness.cli`, imported on demand; `main(arguments)` returns the exit status."""
 
 
