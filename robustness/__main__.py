@@ -30,7 +30,11 @@ Each command has --help.
 """
 
 _NAMED = ('doctor', 'table', 'compare', 'export', 'detection', 'neighbor_sets', 'review')
-_MODULES = {'list': 'overview', 'report': 'redraw', **{n: n for n in (*_NAMED, 'cutouts', 'models')}}
+_MODULES = {
+  'list': 'overview',
+  'report': 'redraw',
+  **{n: n for n in (*_NAMED, 'cutouts', 'models')},
+}
 COMMANDS: Mapping[str, str] = _MODULES
 """Modules of `robustness.cli`, imported on demand; `main(arguments)` returns the exit status."""
 

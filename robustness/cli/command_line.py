@@ -62,8 +62,8 @@ def reference(arguments: Sequence[str]) -> str | None:
 
 
 def _choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
-  """Adds classifiers whose names come under new labels (`--config.classifiers.LABEL.name=NAME`), and
-  keeps of all those that `--config.classifiers=LABEL,LABEL` lists; returns the other changes."""
+  """Adds the classifiers that `--config.classifiers.LABEL.name=NAME` names under new labels, keeps
+  of all those that `--config.classifiers=LABEL,LABEL` lists, and returns the other changes."""
   several, alone = config.get('classifiers'), config.get('classifier')
   named = [found[1] for found in map(_LABEL.match, changes) if found]
   if several is None and alone is not None and named:

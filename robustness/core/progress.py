@@ -63,7 +63,7 @@ class Progress:
 
   @property
   def rate(self) -> float:
-    """Units a second from the first `advance` on, when all is compiled; up to it, from the start."""
+    """Units a second from the first `advance` on, when all is compiled; until it from the start."""
     start, done = self._first or (self._start, self._initial)
     if done == self._done:
       start, done = self._start, self._initial
