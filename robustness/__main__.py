@@ -1,6 +1,7 @@
 """The command `robustness`, installed with the package; `python -m robustness` is the same."""
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,8 @@ _MODULES = {
 }
 COMMANDS: Mapping[str, str] = _MODULES
 """Modules of `robustness.cli`, imported on demand; `main(arguments)` returns the exit status."""
+_PLAIN = ('list', 'report', 'doctor', 'models')
+"""Commands without flags: the text of their module is their help."""
 
 
 def run() -> None:
@@ -62,9 +65,13 @@ def main(arguments: Sequence[str]) -> int:
     print(USAGE, end='')
     return 0 if arguments else 2
   first, *rest = arguments
+  name = first.replace('-', '_')
   try:
-    if first in COMMANDS:
-      command = importlib.import_module(f'robustness.cli.{COMMANDS[first]}')
+    if name in COMMANDS:
+      command = importlib.import_module(f'robustness.cli.{COMMANDS[name]}')
+      if name in _PLAIN and {'-h', '--help'} & set(rest):
+        print(inspect.getdoc(command))
+        return 0
       return command.main(rest)
     if not first.startswith('-'):
       packaged.find(first.partition(':')[0], COMMANDS)

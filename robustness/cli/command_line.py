@@ -42,7 +42,7 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
     return None, rest
   config = load_config(file)
   changes = [_OLD.sub(r'\1input_filter', change) for change in changes]
-  changes = _choose_classifiers(config, changes)
+  changes = choose_classifiers(config, changes)
   naming = [change for change in changes if _names_parts(change)]
   for some in (naming, [change for change in changes if change not in naming]):
     _apply(config, file, some)
@@ -61,7 +61,7 @@ def reference(arguments: Sequence[str]) -> str | None:
   return found
 
 
-def _choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
+def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   """Adds the classifiers that `--config.classifiers.LABEL.name=NAME` names under new labels, keeps
   of all those that `--config.classifiers=LABEL,LABEL` lists, and returns the other changes."""
   several, alone = config.get('classifiers'), config.get('classifier')

@@ -134,14 +134,10 @@ def hub_entry(
 
 def card(results: Results, label: str, environment: Facts) -> str:
   """Returns a section of a model card: a classifier's headlines with intervals, and the methods."""
-  alone = dataclasses.replace(
-    results,
-    classifier=[own for own in results.classifiers if own['label'] == label],
-    table=results.table[(results.table.classifier == label) & (results.table.versus == '')],
-  )
   shown = ['quantity'], ['classifier']
-  table, _ = side_by_side.arranged(alone.over_seeds.by_part, (), *shown, intervals=True)
-  how = methods.paragraph(alone, environment)
+  own = dataclasses.replace(results, table=results.table[results.table.classifier == label])
+  table, _ = side_by_side.arranged(own.over_seeds.by_part, (), *shown, intervals=True)
+  how = methods.paragraph(results, environment, label)
   return f'## Robustness\n\n{tables.to_markdown(table)}\n{how}\n'
 
 

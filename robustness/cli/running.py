@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import dataclasses
-import hashlib
 import itertools
 import json
 import os
@@ -14,7 +13,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -76,19 +75,19 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 
   `typed` are the words of the command as they were typed, for the report.
   """
-  flags.mark_flag_as_required('config')
-  flags.register_multi_flags_validator(
-    ['workdir', 'print_config', 'dry_run'],
-    lambda values: values['workdir'] is not None or values['print_config'] or values['dry_run'],
-    'Flag --workdir must have a value other than None.',
-  )
-  sys.unraisablehook = raise_interrupt_again
   try:
     config, rest = command_line.read(arguments)
     if config is not None and {'-h', '--help'} & set(rest):
       own = flags.FLAGS.get_flags_for_module(__name__)
       print(*explain(str(command_line.reference(rest)), config, own), sep='\n')
       sys.exit(0)
+    sys.unraisablehook = raise_interrupt_again
+    flags.mark_flag_as_required('config')
+    flags.register_multi_flags_validator(
+      ['workdir', 'print_config', 'dry_run'],
+      lambda values: values['workdir'] is not None or values['print_config'] or values['dry_run'],
+      'Flag --workdir must have a value other than None.',
+    )
     app.run(lambda _: _run(config, shlex.join(typed)), rest, flags_parser=_parse)
   except command_line.InputError as error:
     sys.exit(run.exit_with(run.BAD_INPUT, str(error)))
@@ -211,12 +210,11 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
   rows = run.OpenedRows(experiment)
   run.check_studies(experiment, rows)
   builder = run.builder_for(experiment, rows, UNUSED)
-  run.check_measurable(experiment, list(builder.planned.values()), rows)
   classifiers: list[Classifier] = []
-  trained, probes = builder.to_train(), Probes()
+  trained, known = builder.to_train(), dict[Hashable, Forecast]()
   for label, classifier in builder.planned.items():
     if label in trained:
-      classifier, pieces = _trained(builder, label, trained[label], probes)
+      classifier, pieces = _trained(builder, label, trained[label], known)
       yield from pieces
     classifiers.append(classifier)
   execution, recordings = experiment.execution, set()
@@ -234,34 +232,44 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
       design = study.sequential_design
       count = design.most_trials if design else own.num_examples
       layout = evaluator.layout(count, execution.batch_size, execution.views_per_step)
-      piece = _evaluation(evaluator, own, layout, probes)
-      label = piece.label if experiment.is_single else f'{evaluator.name}: {name}'
-      yield dataclasses.replace(piece, label=label)
+      recipe = experiment.classifiers.get(evaluator.name)
+      key = (recording, _network(recipe)) if recipe else recording
+      piece = _evaluation(evaluator, own, layout, known, key)
+      phase = evaluator.phase if experiment.is_single else name
+      yield dataclasses.replace(piece, label=f'{evaluator.name}: {phase}')
+
+
+def _network(recipe: ClassifierSettings) -> Hashable:
+  """Returns what the program of a classifier depends on: those of equal ones are measured once."""
+  weights = recipe.weights, recipe.initial_weights, recipe.positions, recipe.train
+  return recipe.name, *weights, recipe.label_space, recipe.merge, recipe.input_filter
 
 
 def _trained(
-  builder: ClassifierBuilder, label: str, recipe: ClassifierSettings, probes: Probes
+  builder: ClassifierBuilder,
+  label: str,
+  recipe: ClassifierSettings,
+  known: dict[Hashable, Forecast],
 ) -> tuple[Classifier, list[Forecast]]:
   initial = builder.initial(recipe)
   training, accuracy = builder.training(label, recipe, initial)
   state = training.initial_state()
   weights = jax.tree.map(np.asarray, state.variables)  # a step donates those of the state
   way = builder.parallel(recipe.training)
-  steps = _training(training, state, way, f'{label}: training', probes)
-  evaluator, measured = accuracy.open(weights)
-  once = _evaluation(evaluator, measured, evaluator.layout(measured.num_examples), probes)
+  steps = _training(training, state, way, f'{label}: training')
+  evaluator, shown = accuracy.open(weights)
+  key, layout = ('training', _network(recipe), recipe.data), evaluator.layout(shown.num_examples)
+  once = _evaluation(evaluator, shown, layout, known, key)
   settings, last = training.settings, training.total_steps
   times = 1 + sum(schedule.is_due(step, settings, training.num_examples) for step in range(1, last))
-  between = f'{label}: evaluations in between', f'{times} × {measured.num_examples:,} rows'
+  between = f'{label}: evaluations in between', f'{times} × {shown.num_examples:,} rows'
   evaluations = dataclasses.replace(
     once, label=between[0], amount=between[1], images=once.images * times, record_bytes=0
   )
   return builder.trained_network(label, recipe, initial, weights), [steps, evaluations]
 
 
-def _training(
-  training: Training, initial: TrainState, parallel: Parallel, label: str, probes: Probes
-) -> Forecast:
+def _training(training: Training, initial: TrainState, parallel: Parallel, label: str) -> Forecast:
   """Measures the first steps, reading included, from the initial weights."""
   training.check_layout(parallel)
   feed = open_feed(training, parallel, 0)
@@ -278,13 +286,18 @@ def _training(
 
   size, steps = training.settings.batch_size, training.total_steps
   most = min(MOST_REPEATS, steps - 1)
-  probe = probes.measure(take, most, step, (state, feed.resident, first))
+  probe = measured(take, most, step, (state, feed.resident, first))
   amount, rate = f'{steps:,} steps × {size:,} images', size / probe.seconds
   return Forecast(label, amount, steps * size, rate, probe.compiling, 0, probe.memory)
 
 
-def _evaluation(evaluator: Evaluator, rows: Rows, layout: Layout, probes: Probes) -> Forecast:
-  """Measures one step on the first rows in a few views, spread evenly over all."""
+def _evaluation(
+  evaluator: Evaluator, rows: Rows, layout: Layout, known: dict[Hashable, Forecast], key: Hashable
+) -> Forecast:
+  """Measures one step on the first rows in a few views, spread evenly over all; one that is `known`
+  is not measured again, and a run does not compile it again either."""
+  if key in known:
+    return dataclasses.replace(known[key], compile_seconds=0.0)
   views = evaluator.views
   count = min(PROBED_VIEWS, layout.chunk_views)
   spread = np.linspace(0, len(views) - 1, count).round().astype(int)
@@ -301,21 +314,22 @@ def _evaluation(evaluator: Evaluator, rows: Rows, layout: Layout, probes: Probes
   if not (probe.classifier and probe.classifier.host_function):
     chunk = replicate((few.ids, dict(few.parameters)))
     step, given = probe.compiled, (variables, blocks[0].parts[0], chunk)
-  measured = probes.measure(
+  taken = measured(
     lambda: [s for *_, s in probe.shards_of(blocks, part, {0: [0]})], MOST_REPEATS, step, given
   )
   blocks_of_rows = map(layout.rows, range(layout.num_blocks))
   steps = sum(-(-(rows.stop - rows.start) // size) for rows in blocks_of_rows)
   images = layout.num_rows * layout.num_views
-  return Forecast(
+  known[key] = Forecast(
     f'{evaluator.name}: {evaluator.phase}',
     f'{layout.num_rows:,} rows × {layout.num_views:,} views',
     images,
-    images / (steps * layout.num_views * measured.seconds / count),
-    measured.compiling,
-    _record_bytes(measured.made[0], layout),
-    measured.memory,
+    images / (steps * layout.num_views * taken.seconds / count),
+    taken.compiling,
+    _record_bytes(taken.made[0], layout),
+    taken.memory,
   )
+  return known[key]
 
 
 def _record_bytes(shard: Shard, layout: Layout) -> int:
@@ -345,33 +359,18 @@ class Probe:
   made: Any
 
 
-class Probes:
-  """Measures programs, each once: the networks of a run often differ in nothing but their weights,
-  and a run too finds the second one compiled."""
-
-  def __init__(self) -> None:
-    self._known: dict[str, Probe] = {}
-
-  def measure(
-    self, work: Callable[[], Any], most: int, step: Any = None, arguments: Sequence[Any] = ()
-  ) -> Probe:
-    """Does some work at most `most` times after the first (see `timed`), unless one with the same
-    program was measured: that of a `step` of `Parallel.compile` on these arguments; None for work
-    of another kind."""
-    begun, key, memory = time.perf_counter(), '', None
-    if step is not None:
-      lowered = step.lower(*arguments)
-      key = hashlib.sha256(lowered.as_text().encode()).hexdigest()
-      if key in self._known:
-        return dataclasses.replace(self._known[key], compiling=0.0)
-      memory = _memory(lowered.compile().memory_analysis())  # `work` then compiles nothing
-    compiling = time.perf_counter() - begun
-    made: list[Any] = []
-    first, later = timed(lambda: made.append(jax.block_until_ready(work())), most)
-    probe = Probe(memory, compiling + first, later, made[0])
-    if key:
-      self._known[key] = probe
-    return probe
+def measured(
+  work: Callable[[], Any], most: int, step: Any = None, arguments: Sequence[Any] = ()
+) -> Probe:
+  """Compiles the program of a `step` of `Parallel.compile` on these arguments, if there is one, and
+  then does the work at most `most` times after the first, which compiles nothing (see `timed`)."""
+  begun, memory = time.perf_counter(), None
+  if step is not None:
+    memory = _memory(step.lower(*arguments).compile().memory_analysis())
+  compiling = time.perf_counter() - begun
+  made: list[Any] = []
+  first, later = timed(lambda: made.append(jax.block_until_ready(work())), most)
+  return Probe(memory, compiling + first, later, made[0])
 
 
 def timed(work: Callable[[], Any], most: int = MOST_REPEATS) -> tuple[float, float]:

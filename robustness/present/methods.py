@@ -33,16 +33,18 @@ METHODS = {
 """What intervals are, by the column `method` of the table of results."""
 
 
-def paragraph(results: Results, environment: Facts) -> str:
+def paragraph(results: Results, environment: Facts, label: str = '') -> str:
   """Returns what was measured, what varies, which intervals are stated, and on what it ran.
 
   Args:
     results: of a finished workdir.
     environment: plain values of its `environment.json`.
+    label: of the one classifier that is meant; '' means all, and their differences.
   """
   sentences = [
-    f'We measure {_classifiers(results)} on {data_words(results.data)}.',
-    _intervals(results),
+    f'We measure {_classifiers(results, label)} on {data_words(results.data)}.',
+    _intervals(results, label),
+    _baseline(results),
     _varies(results, environment),
     _machine(environment),
     f'The command is `{environment["command"]}`.',
@@ -50,19 +52,21 @@ def paragraph(results: Results, environment: Facts) -> str:
   return ' '.join(filter(None, sentences))
 
 
-def _classifiers(results: Results) -> str:
+def _classifiers(results: Results, label: str) -> str:
   return '; '.join(
     ' '.join(filter(None, (own['label'], f'({told})' if (told := classifier_words(own)) else '')))
     for own in results.classifiers
+    if label in ('', own['label'])
   )
 
 
-def _intervals(results: Results) -> str:
+def _intervals(results: Results, label: str) -> str:
   """Returns which intervals the headlines have, with n and, where it differs, independent units."""
   kinds: dict[str, dict[str, list[pd.Series]]] = {}
   for headline in headlines.headlines(results.over_seeds.by_part):
     for _, row in headline.rows.iterrows():
-      if row.low == row.low and row.method != EXACT:  # such as the baseline's mCE, which is 1
+      meant = not label or (row.classifier == label and not row.versus)
+      if meant and row.low == row.low and row.method != EXACT:  # as the baseline's mCE, 1, is
         words = f'differences in {headline.name}' if row.versus else headline.name
         kinds.setdefault(row.method, {}).setdefault(words, []).append(row)
   clauses, levels = [], set()
@@ -73,6 +77,13 @@ def _intervals(results: Results) -> str:
     of = f'n = {n}' if units == n else f'n = {n} in {units} independent units'
     clauses.append(f'for {", ".join(by_words)}: {METHODS.get(method, method)} ({of})')
   return f'Intervals of {" and ".join(sorted(levels))} are {"; ".join(clauses)}.' if clauses else ''
+
+
+def _baseline(results: Results) -> str:
+  named = {str(of.settings.get('baseline', '')) for of in results.by_part.values()} - {''}
+  if 'first' in named:
+    named = {*(named - {'first'}), results.labels[0]}
+  return f'Ratios are to the errors of {" and ".join(sorted(named))}.' if named else ''
 
 
 def _span(counts: Sequence[int]) -> str:
