@@ -1,6 +1,11 @@
 """Top-1 and top-5 accuracy of any classifier on any source: the smallest study.
 
-python main.py --config=configs/accuracy.py --workdir=/tmp/accuracy \
+python main.py --config=configs/accuracy.py --workdir=/tmp/accuracy
+
+  No download. Trains a small CNN on 4000 MNIST digits and measures it on 1000 test digits; about
+  98 %, in a quarter of a minute on 2 cores.
+
+python main.py --config=configs/accuracy.py:own --workdir=/tmp/accuracy_cifar10 \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE \
     --config.data.source=tfds --config.data.name=cifar10 --config.data.split=test
 
@@ -9,7 +14,7 @@ python main.py --config=configs/accuracy.py --workdir=/tmp/accuracy \
   folders), or source=npz with a path to an archive. --config.data.num_images=1000 takes a seeded
   random subset.
 
-python main.py --config=configs/accuracy.py --workdir=/tmp/imagenet_r \
+python main.py --config=configs/accuracy.py:own --workdir=/tmp/imagenet_r \
     --config.classifier.name=efficientnet_lite0 --config.classifier.label_space=data \
     --config.data.source=natural_shifts --config.data.name=imagenet_r --config.data.path=DIR
 
@@ -20,9 +25,22 @@ python main.py --config=configs/accuracy.py --workdir=/tmp/imagenet_r \
   all 1000.
 """
 
-from robustness.config.defaults import ConfigDict, default_config
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
 
 
-def get_config() -> ConfigDict:
-  """Returns the config; the classifier's weights and the data are the user's."""
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits' or 'own'."""
+  return choose(variant, digits, own)
+
+
+def digits() -> ConfigDict:
+  """The default: a small CNN trained on MNIST digits."""
+  config = own()
+  config.data.source = 'digits'
+  train_small_networks(config)
+  return config
+
+
+def own() -> ConfigDict:
+  """Any classifier and data, which the user names."""
   return default_config('accuracy')

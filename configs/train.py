@@ -20,7 +20,13 @@ python main.py --config=configs/train.py:cifar10_fast --workdir=/tmp/train_fast
   --config.precision=bfloat16.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_airbench
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  train_airbench,
+  train_small_networks,
+)
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
@@ -32,13 +38,7 @@ def digits() -> ConfigDict:
   """The small CNN on MNIST digits."""
   config = default_config('accuracy')
   config.data.source = 'digits'
-  config.classifier.name = 'small_cnn'
-  config.classifier.train = True
-  config.classifier.augment.policy = ('crop',)
-  config.classifier.augment.crop.padding = 2
-  config.training.epochs = 12.0
-  config.training.learning_rate = 0.1
-  config.training.checkpoint_every_steps = 100
+  train_small_networks(config)
   return config
 
 

@@ -1,6 +1,7 @@
 """The command `robustness`, installed with the package; `python -m robustness` is the same."""
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,21 +14,32 @@ USAGE = """\
 robustness NAME[:VARIANT] --workdir=DIR [--config.KEY=VALUE ...]
                             runs a packaged config, or goes on with the run in DIR;
                             a file's path or config.json of a workdir stands for NAME too
+robustness NAME --help      the config's text, its variants, and its keys with their meaning
 robustness list [PART]      studies, configs, classifiers, data sources, each with a line
 robustness doctor           devices, versions, extras, data at hand, and what is missing
 robustness report WORKDIR   draws figures and report again from the results in WORKDIR
-robustness compare          finished workdirs side by side
+robustness table WORKDIR    a table of finished runs as LaTeX, Markdown or CSV
+robustness compare          finished workdirs side by side, with paired differences
+robustness export WORKDIR   result files for model hubs, and a paragraph for a paper's checklist
 robustness detection        scores a detector on neighbor sets of video frames
 robustness neighbor_sets    builds neighbor sets from videos
 robustness review           serves neighbor sets for review, and writes what was decided
 robustness cutouts          cuts objects out of annotated pictures
 robustness models           architectures and known weights, as a Markdown table
-robustness --helpfull       all flags of a run
+
+Each command has --help.
 """
 
-_NAMED = ('doctor', 'compare', 'detection', 'neighbor_sets', 'review', 'cutouts', 'models')
-COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _NAMED}}
+_NAMED = ('doctor', 'table', 'compare', 'export', 'detection', 'neighbor_sets', 'review')
+_MODULES = {
+  'list': 'overview',
+  'report': 'redraw',
+  **{n: n for n in (*_NAMED, 'cutouts', 'models')},
+}
+COMMANDS: Mapping[str, str] = _MODULES
 """Modules of `robustness.cli`, imported on demand; `main(arguments)` returns the exit status."""
+_PLAIN = ('list', 'report', 'doctor', 'models')
+"""Commands without flags: the text of their module is their help."""
 
 
 def run() -> None:
@@ -53,9 +65,13 @@ def main(arguments: Sequence[str]) -> int:
     print(USAGE, end='')
     return 0 if arguments else 2
   first, *rest = arguments
+  name = first.replace('-', '_')
   try:
-    if first in COMMANDS:
-      command = importlib.import_module(f'robustness.cli.{COMMANDS[first]}')
+    if name in COMMANDS:
+      command = importlib.import_module(f'robustness.cli.{COMMANDS[name]}')
+      if name in _PLAIN and {'-h', '--help'} & set(rest):
+        print(inspect.getdoc(command))
+        return 0
       return command.main(rest)
     if not first.startswith('-'):
       packaged.find(first.partition(':')[0], COMMANDS)

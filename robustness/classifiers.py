@@ -167,7 +167,7 @@ class ClassifierBuilder:
         'begun_with': weights.digest(initial.variables) if initial else '',
         'precision': self._precision,
       },
-      label=f'{label}: training',
+      label=f'{label}: training, seed {recipe.seed}',
     )
 
   def training(

@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import functools
 import os
+import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
@@ -69,21 +70,7 @@ def read_entries(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
     InputError: fewer than two classifiers, two of one label, workdirs of different studies or of
       different settings of what is shown, no task in common, or see `workdir.read`.
   """
-  named = {}
-  for given in workdirs:
-    label, equals, place = given.partition('=')
-    if equals and '/' not in label and label.strip() and not os.path.exists(given):
-      label, path = label.strip(), expanded(place)
-    else:
-      path = expanded(given)
-      label = path.resolve().name
-    check_name('the comparison', label, is_key=False)
-    named[label] = path
-  if len(named) < len(workdirs):
-    raise InputError(
-      f'two of the workdirs {", ".join(workdirs)} have one name: write a label before each, as in '
-      f'first={workdirs[0]}.'
-    )
+  named = named_workdirs(workdirs)
   tasks = {name: workdir.read(path) for name, path in named.items()}
   first = next(iter(tasks.values()))
   common = [task for task in first if all(task in of for of in tasks.values())]
@@ -93,7 +80,7 @@ def read_entries(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
       for name, of in tasks.items()
     )
     raise InputError(f'these workdirs have no study or task in common ({listed}).')
-  labels = _labels(
+  labels = distinct_labels(
     {name: {e.label for task in common for e in of[task].evaluations} for name, of in tasks.items()}
   )
   entries = {
@@ -111,7 +98,28 @@ def read_entries(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
   return entries
 
 
-def _labels(own: Mapping[str, set[str]]) -> dict[tuple[str, str], str]:
+def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
+  """Returns the paths of workdirs, PATH or LABEL=PATH, by label, or by the name of the folder;
+  refuses two of one name."""
+  named = {}
+  for given in workdirs:
+    label, equals, place = given.partition('=')
+    if equals and '/' not in label and label.strip() and not os.path.exists(given):
+      label, path = label.strip(), expanded(place)
+    else:
+      path = expanded(given)
+      label = path.resolve().name
+    check_name('the comparison', label, is_key=False)
+    named[label] = path
+  if len(named) < len(workdirs):
+    raise InputError(
+      f'two of the workdirs {", ".join(workdirs)} have one name: write a label before each, as in '
+      f'first={workdirs[0]}.'
+    )
+  return named
+
+
+def distinct_labels(own: Mapping[str, set[str]]) -> dict[tuple[str, str], str]:
   """Returns a label for each classifier, by its workdir and the label that it has there: that label
   where no other workdir has it; else the workdir's name if it has but one classifier, and else
   both."""

@@ -24,6 +24,7 @@ from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.core.registry import Part, Registry
 from robustness.core.settings import Section
+from robustness.core.typing import Facts
 from robustness.estimates import table as estimates
 from robustness.estimates.intervals import student_interval
 from robustness.estimates.quantity import AMOUNT, Quantity
@@ -136,6 +137,11 @@ class Results:
     return {classifier['label']: f'{classifier["label"]}/' for classifier in self.classifier}
 
   @property
+  def classifiers(self) -> list[Facts]:
+    """What describes each classifier, of one too."""
+    return [self.classifier] if isinstance(self.classifier, Mapping) else list(self.classifier)
+
+  @property
   def presented(self) -> tuple[Quantity, ...]:
     """The quantities that are shown by default: none of several tasks, which show their own."""
     return () if PART in self.table.columns else self.quantities
@@ -156,9 +162,8 @@ class Results:
   @property
   def labels(self) -> list[str]:
     """The classifiers of the table in the order of the config, the baseline first."""
-    given = [self.classifier] if isinstance(self.classifier, Mapping) else self.classifier
     there = dict.fromkeys(self.table['classifier'])
-    order = [own['label'] for own in given if own.get('label') in there]
+    order = [own['label'] for own in self.classifiers if own.get('label') in there]
     return list(dict.fromkeys([*order, *there]))
 
   def write(self, directory: str | os.PathLike[str]) -> None:
@@ -322,10 +327,7 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
     [estimates.with_facet(of.table, SEED, seed) for seed, of in by_seed.items()]
   )
   means = _means_over(each, list(by_seed), quantities, confidence)
-  described = {
-    seed: of.classifier if isinstance(of.classifier, list) else [of.classifier]
-    for seed, of in by_seed.items()
-  }
+  described = {seed: of.classifiers for seed, of in by_seed.items()}
   classifiers = [
     {'label': own['label'], 'seeds': {str(seed): of[i] for seed, of in described.items()}}
     for i, own in enumerate(next(iter(described.values())))

@@ -133,7 +133,9 @@ def _run(
     if jax.process_index() == 0:
       preview(experiment, rows, recipes, folders)
     each = []
-    for builder, folder in zip(builders, folders, strict=True):
+    for place, (builder, folder) in enumerate(zip(builders, folders, strict=True)):
+      if seeds:
+        logging.info('seed %d, %d of %d', seeds[place], place + 1, len(seeds))
       classifiers = builder.build()
       if builder is builders[-1]:
         peers.restore_sigterm()

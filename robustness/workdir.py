@@ -415,8 +415,13 @@ def shards(path: pathlib.Path) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class WorkdirPredictions:
-  """The top level of a config whose predictions are the records of a finished workdir, of a `part`
-  of its battery ('' for a single study)."""
+  """The top level of a config whose predictions are the records of a finished workdir.
+
+  Attributes:
+    predictions: the workdir.
+    part: a task of its battery; '' for a single study.
+    seed: of resampling.
+  """
 
   predictions: str = ''
   part: str = ''

@@ -6,6 +6,7 @@ import inspect
 import os
 import pathlib
 import re
+import shlex
 import shutil
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 import input_pipeline
 from input_pipeline import DataSettings
+from robustness.__main__ import main
 from robustness.attacks import ATTACKS
 from robustness.augment import AUGMENTATIONS
 from robustness.augment.policy import from_section
@@ -121,6 +123,7 @@ def test_commands_have_a_config_with_their_keys(command):
     assert f'--print_config > {file}' in ' '.join(commands('docs/training.md'))
     return
   config = load_config(file)
+  command_line.choose_classifiers(config, shlex.split(command))
   if 'predictions' in config:
     sections = {**config.to_dict(), 'predictions': 'FILE'}
     study.scores_of(study.from_config(sections.pop('study')), sections)
@@ -184,7 +187,26 @@ def test_keys_and_flags_of_the_page_about_running_exist():
   keys = set(re.findall(r'--config\.([\w.]+)=', text('docs/running.md'))) - {'KEY'}
   variants = ('digits', 'cifar10', 'cifar10_pair', 'imagenet')
   configs = [load_config(f'configs/fourier_heatmap.py:{variant}') for variant in variants]
+  command_line.choose_classifiers(configs[0], ['--config.classifiers.mine.name=mine.py:network'])
   assert keys and not {key for key in keys if not any(has_key(c, key) for c in configs)}
+
+
+def test_the_printed_tables_and_exports_are_of_finished_runs(
+  finished, tmp_path, monkeypatch, capsys
+):
+  """Those of docs/table.md, on the default experiment."""
+  monkeypatch.chdir(tmp_path)
+  printed = '\n'.join(blocks('docs/table.md', 'bash')).replace('\\\n', ' ')
+  for place in ('/tmp/heatmap', '/tmp/a', '/tmp/b'):
+    printed = printed.replace(f'{place} ', f'{finished} ').replace(f'{place}\n', f'{finished}\n')
+  lines = printed.replace('/tmp/hub', 'hub').splitlines()
+  assert len(lines) == 5
+  for line in lines:
+    if '/tmp/errors' not in line:  # of another study
+      assert main(shlex.split(line)[1:]) == 0, line
+  output = capsys.readouterr().out
+  assert '| natural | ' in output and '\\textbf{' in output and 'We measure natural' in output
+  assert (tmp_path / 'hub/.eval_results/NAME.yaml').is_file()
 
 
 def test_the_readme_names_every_documented_study():

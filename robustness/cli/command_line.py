@@ -19,11 +19,13 @@ from robustness.config.experiment import SUMMARY, TASKS
 from robustness.config.recipe import KINDS
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
-from robustness.core.registry import is_reference
+from robustness.core.registry import is_reference, part_name
 from robustness.core.settings import check_name, check_sections, renamed, without_inherited
 from robustness.evaluation.study import STUDIES, default_section
 
 _OLD = re.compile(r'^(--?config\.(?:classifier|classifiers\.[^.=]+)\.)front_end\b')
+_LABEL = re.compile(r'--?config\.classifiers\.([^.=]+)\.name=')
+_LIST = re.compile(r'--?config\.classifiers=(.*)', re.DOTALL)
 _STUDY_NAME = re.compile(r'--?config\.((battery\.[^.]+\.)?study)\.name=(.*)', re.DOTALL)
 
 
@@ -33,28 +35,61 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
 
   Returns the changed config, None where no file is given, and the arguments without the changes.
   """
-  rest, changes, file = [], [], None
-  waiting = list(arguments)
-  while waiting:
-    argument = waiting.pop(0)
-    if re.match(r'--?(no)?config\.', argument):
-      changes.append(argument)
-      continue
-    rest.append(argument)
-    if argument in ('-config', '--config') and waiting:
-      rest.append(waiting.pop(0))
-      file = rest[-1]
-    elif re.match('--?config=', argument):
-      file = argument.partition('=')[2]
+  changes = [argument for argument in arguments if re.match(r'--?(no)?config\.', argument)]
+  rest = [argument for argument in arguments if argument not in changes]
+  file = reference(rest)
   if file is None:
     return None, rest
   config = load_config(file)
   changes = [_OLD.sub(r'\1input_filter', change) for change in changes]
+  changes = choose_classifiers(config, changes)
   naming = [change for change in changes if _names_parts(change)]
   for some in (naming, [change for change in changes if change not in naming]):
     _apply(config, file, some)
     defaults.add_sections(config)  # of parts in files that are named by now
   return config, rest
+
+
+def reference(arguments: Sequence[str]) -> str | None:
+  """Returns the file of `--config=FILE` or `--config FILE`, the last one; None without it."""
+  found = None
+  for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
+    if argument in ('-config', '--config'):
+      found = following
+    elif re.match('--?config=', argument):
+      found = argument.partition('=')[2]
+  return found
+
+
+def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
+  """Adds the classifiers that `--config.classifiers.LABEL.name=NAME` names under new labels, keeps
+  of all those that `--config.classifiers=LABEL,LABEL` lists, and returns the other changes."""
+  several, alone = config.get('classifiers'), config.get('classifier')
+  named = [found[1] for found in map(_LABEL.match, changes) if found]
+  if several is None and alone is not None and named:
+    several = defaults.nested({part_name(alone.name): alone})
+    with config.unlocked():
+      config.classifiers = several
+      del config.classifier
+  if several is None:
+    return list(changes)
+  with several.unlocked():
+    for label in named:
+      if label not in several:
+        several[label] = defaults.nested(defaults.classifier())
+  for listed in filter(None, map(_LIST.fullmatch, changes)):
+    labels = [label.strip(' \'"') for label in listed[1].strip('()[] ').split(',')]
+    for label in filter(None, labels):
+      if label not in several:
+        raise InputError(f'--config.classifiers={listed[1]}: {nearest(label, several)}.')
+    kept = {label: several[label] for label in labels if label}
+    if not kept:
+      raise InputError(
+        f'--config.classifiers={listed[1]}: give labels to keep, of {", ".join(several)}.'
+      )
+    with config.unlocked():
+      config.classifiers = defaults.nested(kept)
+  return [change for change in changes if not _LIST.fullmatch(change)]
 
 
 def _names_parts(change: str) -> bool:

@@ -68,7 +68,9 @@ def _lines(results: Results, k: int) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(prog=PROGRAM)
+  parser = argparse.ArgumentParser(
+    prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
   needed = functools.partial(parser.add_argument, type=pathlib.Path, required=True)
   needed('--metadata', help='folder of the neighbor sets')
   needed('--truth', help='boxes: COCO annotations, or a folder of ILSVRC .xml files')

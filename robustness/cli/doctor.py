@@ -1,4 +1,7 @@
-"""`robustness doctor`: what this machine has for runs, and what each missing thing would give."""
+"""`robustness doctor`: what this machine has for runs, and what each missing thing would give.
+
+Devices and memory, versions, packages and extras, and the data that need no download.
+"""
 
 import importlib.util
 import os

@@ -1,4 +1,7 @@
-"""`robustness models list`: architectures and known weights, as a Markdown table."""
+"""`robustness models list`: architectures and known weights, as a Markdown table.
+
+A weights' name serves as config.classifier.weights, an architecture's as config.classifier.name.
+"""
 
 import itertools
 import math

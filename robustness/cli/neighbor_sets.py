@@ -44,7 +44,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(prog=PROGRAM)
+  parser = argparse.ArgumentParser(
+    prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
   commands = parser.add_subparsers(dest='command', required=True)
   build = commands.add_parser('build', help='choose an anchor in each video and frames around it')
   add = build.add_argument

@@ -1,4 +1,9 @@
-"""`robustness list`: what a config can name, each with a line."""
+"""`robustness list`: what a config can name, each with a line.
+
+robustness list [studies] [configs] [classifiers] [sources]
+
+  Without words it lists all. `robustness NAME --help` has the keys of a config.
+"""
 
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence

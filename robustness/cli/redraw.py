@@ -1,4 +1,7 @@
-"""`robustness report WORKDIR`: figures and reports again, from the results of a finished run."""
+"""`robustness report WORKDIR`: figures and reports again, from the results of a finished run.
+
+Of a run that was stopped it lists what is missing, and the command that goes on with it.
+"""
 
 import functools
 import pathlib

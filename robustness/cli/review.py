@@ -22,6 +22,11 @@ from robustness.video.candidates import Candidates, ReviewFrames
 from robustness.video.review_rounds import ReviewRounds
 from robustness.video.review_server import ReviewServer, is_loopback
 
+_SERVES = (
+  'Serves a page on which annotators review neighbor sets; `robustness review export --help` is '
+  'about what is written of their answers.'
+)
+
 
 def main(arguments: Sequence[str]) -> int:
   """Runs the command and returns 0."""
@@ -116,7 +121,7 @@ def _common(description: str, command: str) -> argparse.ArgumentParser:
 
 def serve_parser() -> argparse.ArgumentParser:
   """Returns the flags of the server."""
-  parser = _common('Serves a page on which annotators review neighbor sets.', 'robustness review')
+  parser = _common(_SERVES, 'robustness review')
   add = parser.add_argument
   add('--frames', required=True, metavar='DIR', help='where the paths of the metadata begin')
   add('--annotators_per_pair', type=int, metavar='N', help='who answer alone about a pair (2)')

@@ -13,7 +13,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -23,6 +23,7 @@ from absl import app, flags, logging
 from robustness import parallel, run
 from robustness.classifiers import ClassifierBuilder
 from robustness.cli import command_line
+from robustness.cli.explain import explain
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
@@ -41,6 +42,7 @@ from robustness.present import text
 from robustness.results import Table
 from robustness.training import schedule
 from robustness.training.loop import compiled_step, open_feed
+from robustness.training.state import TrainState
 from robustness.training.training import Training
 
 SOON = 0.01  # seconds
@@ -63,7 +65,7 @@ _KEPT = "Folder that keeps compiled programs; by default in the user's cache fol
 COMPILATION_CACHE = flags.DEFINE_string('compilation_cache', None, _KEPT)
 
 UNUSED = pathlib.Path('unused')  # where a training would leave its checkpoints
-PROBE_SECONDS, FEWEST_REPEATS, MOST_REPEATS = 1.0, 2, 20
+PROBE_SECONDS, FEWEST_REPEATS, MOST_REPEATS = 0.5, 2, 20
 PROBED_VIEWS = 4
 _MEMBER_BYTES = 128 + 76 + 20 + 2 * 4  # of an array in an .npz file, beside its values and name
 
@@ -73,15 +75,19 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 
   `typed` are the words of the command as they were typed, for the report.
   """
-  flags.mark_flag_as_required('config')
-  flags.register_multi_flags_validator(
-    ['workdir', 'print_config', 'dry_run'],
-    lambda values: values['workdir'] is not None or values['print_config'] or values['dry_run'],
-    'Flag --workdir must have a value other than None.',
-  )
-  sys.unraisablehook = raise_interrupt_again
   try:
     config, rest = command_line.read(arguments)
+    if config is not None and {'-h', '--help'} & set(rest):
+      own = flags.FLAGS.get_flags_for_module(__name__)
+      print(*explain(str(command_line.reference(rest)), config, own), sep='\n')
+      sys.exit(0)
+    sys.unraisablehook = raise_interrupt_again
+    flags.mark_flag_as_required('config')
+    flags.register_multi_flags_validator(
+      ['workdir', 'print_config', 'dry_run'],
+      lambda values: values['workdir'] is not None or values['print_config'] or values['dry_run'],
+      'Flag --workdir must have a value other than None.',
+    )
     app.run(lambda _: _run(config, shlex.join(typed)), rest, flags_parser=_parse)
   except command_line.InputError as error:
     sys.exit(run.exit_with(run.BAD_INPUT, str(error)))
@@ -178,6 +184,7 @@ def show_forecast(config: Section) -> None:
   if 'predictions' in config:
     raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')
   experiment = experiments.from_config(without_inherited(config))
+  logging.info('probing: each program is compiled and run for a moment …')
   times = max(1, len(experiment.execution.seeds))
   pieces = []
   for piece in forecasts(experiment):
@@ -203,12 +210,11 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
   rows = run.OpenedRows(experiment)
   run.check_studies(experiment, rows)
   builder = run.builder_for(experiment, rows, UNUSED)
-  run.check_measurable(experiment, list(builder.planned.values()), rows)
   classifiers: list[Classifier] = []
-  trained = builder.to_train()
+  trained, known = builder.to_train(), dict[Hashable, Forecast]()
   for label, classifier in builder.planned.items():
     if label in trained:
-      classifier, pieces = _trained(builder, label, trained[label])
+      classifier, pieces = _trained(builder, label, trained[label], known)
       yield from pieces
     classifiers.append(classifier)
   execution, recordings = experiment.execution, set()
@@ -226,38 +232,51 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
       design = study.sequential_design
       count = design.most_trials if design else own.num_examples
       layout = evaluator.layout(count, execution.batch_size, execution.views_per_step)
-      piece = _evaluation(evaluator, own, layout)
-      label = piece.label if experiment.is_single else f'{evaluator.name}: {name}'
-      yield dataclasses.replace(piece, label=label)
+      recipe = experiment.classifiers.get(evaluator.name)
+      key = (recording, _network(recipe)) if recipe else recording
+      piece = _evaluation(evaluator, own, layout, known, key)
+      phase = evaluator.phase if experiment.is_single else name
+      yield dataclasses.replace(piece, label=f'{evaluator.name}: {phase}')
+
+
+def _network(recipe: ClassifierSettings) -> Hashable:
+  """Returns what the program of a classifier depends on: those of equal ones are measured once."""
+  weights = recipe.weights, recipe.initial_weights, recipe.positions, recipe.train
+  return recipe.name, *weights, recipe.label_space, recipe.merge, recipe.input_filter
 
 
 def _trained(
-  builder: ClassifierBuilder, label: str, recipe: ClassifierSettings
+  builder: ClassifierBuilder,
+  label: str,
+  recipe: ClassifierSettings,
+  known: dict[Hashable, Forecast],
 ) -> tuple[Classifier, list[Forecast]]:
   initial = builder.initial(recipe)
   training, accuracy = builder.training(label, recipe, initial)
-  steps = _training(training, builder.parallel(recipe.training), f'{label}: training')
-  weights = jax.tree.map(np.asarray, training.initial_state().variables)
-  evaluator, measured = accuracy.open(weights)
-  once = _evaluation(evaluator, measured, evaluator.layout(measured.num_examples))
+  state = training.initial_state()
+  weights = jax.tree.map(np.asarray, state.variables)  # a step donates those of the state
+  way = builder.parallel(recipe.training)
+  steps = _training(training, state, way, f'{label}: training')
+  evaluator, shown = accuracy.open(weights)
+  key, layout = ('training', _network(recipe), recipe.data), evaluator.layout(shown.num_examples)
+  once = _evaluation(evaluator, shown, layout, known, key)
   settings, last = training.settings, training.total_steps
   times = 1 + sum(schedule.is_due(step, settings, training.num_examples) for step in range(1, last))
-  between = f'{label}: evaluations in between', f'{times} × {measured.num_examples:,} rows'
+  between = f'{label}: evaluations in between', f'{times} × {shown.num_examples:,} rows'
   evaluations = dataclasses.replace(
     once, label=between[0], amount=between[1], images=once.images * times, record_bytes=0
   )
   return builder.trained_network(label, recipe, initial, weights), [steps, evaluations]
 
 
-def _training(training: Training, parallel: Parallel, label: str) -> Forecast:
+def _training(training: Training, initial: TrainState, parallel: Parallel, label: str) -> Forecast:
   """Measures the first steps, reading included, from the initial weights."""
   training.check_layout(parallel)
   feed = open_feed(training, parallel, 0)
   step = compiled_step(training, parallel, feed)
-  state = parallel.replicate(training.initial_state())
+  state = parallel.replicate(initial)
   batches = feed.steps(0)
   first = next(batches)
-  memory = memory_of(step, state, feed.resident, first)
   waiting = itertools.chain([first], batches)
 
   def take() -> jax.Array:
@@ -265,15 +284,20 @@ def _training(training: Training, parallel: Parallel, label: str) -> Forecast:
     state, metrics = step(state, feed.resident, next(waiting))
     return metrics['loss']
 
-  compiling, seconds = timed(take, min(MOST_REPEATS, training.total_steps - 1))
   size, steps = training.settings.batch_size, training.total_steps
-  return Forecast(
-    label, f'{steps:,} steps × {size:,} images', steps * size, size / seconds, compiling, 0, memory
-  )
+  most = min(MOST_REPEATS, steps - 1)
+  probe = measured(take, most, step, (state, feed.resident, first))
+  amount, rate = f'{steps:,} steps × {size:,} images', size / probe.seconds
+  return Forecast(label, amount, steps * size, rate, probe.compiling, 0, probe.memory)
 
 
-def _evaluation(evaluator: Evaluator, rows: Rows, layout: Layout) -> Forecast:
-  """Measures one step on the first rows in a few views, spread evenly over all."""
+def _evaluation(
+  evaluator: Evaluator, rows: Rows, layout: Layout, known: dict[Hashable, Forecast], key: Hashable
+) -> Forecast:
+  """Measures one step on the first rows in a few views, spread evenly over all; one that is `known`
+  is not measured again, and a run does not compile it again either."""
+  if key in known:
+    return dataclasses.replace(known[key], compile_seconds=0.0)
   views = evaluator.views
   count = min(PROBED_VIEWS, layout.chunk_views)
   spread = np.linspace(0, len(views) - 1, count).round().astype(int)
@@ -285,26 +309,27 @@ def _evaluation(evaluator: Evaluator, rows: Rows, layout: Layout) -> Forecast:
   blocks = list(probe.placed(rows, part, [0]))
   replicate = probe.parallel.replicate
   variables = replicate(probe.classifier.variables) if probe.classifier else None
-  memory = None
+  step: Any = None
+  given: Sequence[Any] = ()
   if not (probe.classifier and probe.classifier.host_function):
     chunk = replicate((few.ids, dict(few.parameters)))
-    memory = memory_of(probe.compiled, variables, blocks[0].parts[0], chunk)
-  shards: list[Shard] = []
-  compiling, seconds = timed(
-    lambda: shards.extend(s for *_, s in probe.shards_of(blocks, part, {0: [0]}))
+    step, given = probe.compiled, (variables, blocks[0].parts[0], chunk)
+  taken = measured(
+    lambda: [s for *_, s in probe.shards_of(blocks, part, {0: [0]})], MOST_REPEATS, step, given
   )
   blocks_of_rows = map(layout.rows, range(layout.num_blocks))
   steps = sum(-(-(rows.stop - rows.start) // size) for rows in blocks_of_rows)
   images = layout.num_rows * layout.num_views
-  return Forecast(
+  known[key] = Forecast(
     f'{evaluator.name}: {evaluator.phase}',
     f'{layout.num_rows:,} rows × {layout.num_views:,} views',
     images,
-    images / (steps * layout.num_views * seconds / count),
-    compiling,
-    _record_bytes(shards[0], layout),
-    memory,
+    images / (steps * layout.num_views * taken.seconds / count),
+    taken.compiling,
+    _record_bytes(taken.made[0], layout),
+    taken.memory,
   )
+  return known[key]
 
 
 def _record_bytes(shard: Shard, layout: Layout) -> int:
@@ -323,8 +348,33 @@ def _record_bytes(shard: Shard, layout: Layout) -> int:
   return round(total)
 
 
+@dataclasses.dataclass(frozen=True)
+class Probe:
+  """A program measured: bytes that it needs on each device (None if XLA does not say), seconds that
+  the first call takes beyond a later one, seconds of a later one, and what it made."""
+
+  memory: int | None
+  compiling: float
+  seconds: float
+  made: Any
+
+
+def measured(
+  work: Callable[[], Any], most: int, step: Any = None, arguments: Sequence[Any] = ()
+) -> Probe:
+  """Compiles the program of a `step` of `Parallel.compile` on these arguments, if there is one, and
+  then does the work at most `most` times after the first, which compiles nothing (see `timed`)."""
+  begun, memory = time.perf_counter(), None
+  if step is not None:
+    memory = _memory(step.lower(*arguments).compile().memory_analysis())
+  compiling = time.perf_counter() - begun
+  made: list[Any] = []
+  first, later = timed(lambda: made.append(jax.block_until_ready(work())), most)
+  return Probe(memory, compiling + first, later, made[0])
+
+
 def timed(work: Callable[[], Any], most: int = MOST_REPEATS) -> tuple[float, float]:
-  """Does some work several times, at most `most` after the first, and waits for what it returns.
+  """Does some work several times, at most `most` after the first.
 
   Returns seconds of the first time beyond a later one, and of a later one: the median of those of
   about `PROBE_SECONDS`, at least `FEWEST_REPEATS` of them. Work done once counts as both.
@@ -332,16 +382,13 @@ def timed(work: Callable[[], Any], most: int = MOST_REPEATS) -> tuple[float, flo
   times: list[float] = []
   while len(times) <= most and (len(times) <= FEWEST_REPEATS or sum(times[1:]) < PROBE_SECONDS):
     begun = time.perf_counter()
-    jax.block_until_ready(work())
+    work()
     times.append(time.perf_counter() - begun)
   later = statistics.median(times[1:] or times)
   return max(0.0, times[0] - later), later
 
 
-def memory_of(step: Any, *arguments: Any) -> int | None:
-  """Returns the bytes that a step of `Parallel.compile` needs on each device; None if XLA does not
-  say. The call that follows compiles nothing."""
-  sizes = step.lower(*arguments).compile().memory_analysis()
+def _memory(sizes: Any) -> int | None:
   if sizes is None:
     return None
   held = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes

@@ -50,9 +50,15 @@ def choose(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
   return known[variant]()
 
 
+def recipes(config: ConfigDict) -> list[ConfigDict]:
+  """Returns the sections of all classifiers of a config, or of its only one."""
+  several = config.get('classifiers')
+  return [*several.values()] if several else [config.classifier]
+
+
 def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
   """Has every classifier of a config trained as a small CNN on digits, cropped at random."""
-  for classifier in config.classifiers.values():
+  for classifier in recipes(config):
     classifier.name = 'small_cnn'
     classifier.train = True
     classifier.augment.policy = ('crop',)
@@ -115,8 +121,7 @@ def train_airbench(config: ConfigDict, epochs: float = 12.0) -> None:
 
   What is set is `config.training` and, of each classifier, network, flip, crop and objective.
   """
-  several = config.get('classifiers')
-  for classifier in several.values() if several else (config.classifier,):
+  for classifier in recipes(config):
     classifier.name = 'airbench94'
     classifier.train = True
     classifier.augment.policy = ('alternating_flip', 'crop')

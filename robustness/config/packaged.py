@@ -1,7 +1,6 @@
 """The configs that come with the package, by name: those of `configs/`."""
 
 import ast
-import inspect
 import pathlib
 from collections.abc import Iterable
 
@@ -33,7 +32,11 @@ def find(name: str, further: Iterable[str] = ()) -> pathlib.Path:
   )
 
 
+def docstring(path: pathlib.Path) -> str:
+  """Returns the docstring of a Python file without running the file; '' for none."""
+  return ast.get_docstring(ast.parse(path.read_text(encoding='utf-8'))) or ''
+
+
 def first_line(path: pathlib.Path) -> str:
-  """Returns the first line of a Python file's docstring, without running the file; '' for none."""
-  docstring = ast.get_docstring(ast.parse(path.read_text(encoding='utf-8'))) or ''
-  return inspect.cleandoc(docstring).partition('\n')[0]
+  """Returns the first line of the docstring of a Python file; '' for none."""
+  return docstring(path).partition('\n')[0]

@@ -15,6 +15,7 @@ class Progress:
   """Counts work done and tells how fast it goes and how long it will take.
 
   Draws a bar on a terminal; elsewhere logs a line at most every `LINE_SECONDS`, and at the end.
+  The first step, which compiles, is no part of the rate.
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
@@ -31,18 +32,25 @@ class Progress:
     if sys.stderr.isatty():
       size = {'total': total, 'initial': initial}
       self._bar = tqdm(desc=label, unit=f' {unit}', unit_scale=True, dynamic_ncols=True, **size)
+      self._bar.set_postfix_str('compiling …' if initial < total else '')
+    elif initial < total:
+      logging.info('%s: compiling …', label)
 
   def advance(self, amount: int) -> None:
     """Adds work done."""
     self._done += amount
     if self._bar is not None:
+      if self._first is None:
+        self._bar.set_postfix_str(self._shown.removeprefix('; '), refresh=False)
       self._bar.update(amount)
     elif time.monotonic() - self._last_line >= LINE_SECONDS:
       self._last_line = time.monotonic()
-      rate, share = self.rate, 100 * self._done / max(self._total, 1)
-      left = (self._total - self._done) / rate if rate else float('inf')
-      known = self._head(), share, self._speed(), left, self._shown
-      logging.info('%s (%.0f %%), %s, %.0f s left%s', *known)
+      if self._first is None:
+        speed = f'the first step took {self._last_line - self._start:.0f} s'
+      else:
+        speed = f'{self._speed()}, {(self._total - self._done) / self.rate:.0f} s left'
+      share = 100 * self._done / max(self._total, 1)
+      logging.info('%s (%.0f %%), %s%s', self._head(), share, speed, self._shown)
     if self._first is None:
       self._first = time.monotonic(), self._done
 
@@ -55,7 +63,7 @@ class Progress:
 
   @property
   def rate(self) -> float:
-    """Units a second from the first `advance` on, when all is compiled; before, from the start."""
+    """Units a second from the first `advance` on, when all is compiled; until it from the start."""
     start, done = self._first or (self._start, self._initial)
     if done == self._done:
       start, done = self._start, self._initial
@@ -69,7 +77,9 @@ class Progress:
       end = ', done before' if self._done >= self._total else ' when it stopped'
       logging.info('%s%s', self._head(), end)
     else:
-      known = self._head(), time.monotonic() - self._start, self._speed(), self._shown
+      steady = self._first is not None and self._first[1] < self._done
+      speed = self._speed() if steady else 'compilation included'
+      known = self._head(), time.monotonic() - self._start, speed, self._shown
       logging.info('%s in %.1f s, %s%s', *known)
 
   def _head(self) -> str:

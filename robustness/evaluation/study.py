@@ -280,6 +280,10 @@ class HasSmallChanges(Protocol):
 class ScoresPredictions(Protocol):
   """A study that scores predictions made elsewhere too."""
 
+  @classmethod
+  def prediction_settings(cls) -> type:
+    """Returns the dataclass of the keys that such a config has beside `study`."""
+
   def prediction_scores(self, config: Facts) -> Callable[[pathlib.Path], Scored]:
     """Returns what scores the predictions that all of a config but its section `study` names; they
     are written in a folder if they are not records yet.

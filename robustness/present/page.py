@@ -150,22 +150,34 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
 
 def _card(results: Results, context: Context) -> str:
   environment = context.environment
-  described = results.classifier if isinstance(results.classifier, list) else [results.classifier]
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]
-  devices = [' '.join(dict.fromkeys(name.split())) for name in environment.get('devices', ())]
-  counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
-  seconds = environment.get('seconds', 0)
-  taken = f'{seconds:.0f} s' if seconds < 120 else f'{seconds / 60:.0f} min'
-  when = environment.get('started', '')[:10], taken if seconds else '', counted
+  when = environment.get('started', '')[:10], taken(environment), counted_devices(environment)
   lines = {
     'data': data_words(results.data),
-    **{f'classifier {own["label"]}': classifier_words(own) for own in described if 'label' in own},
+    **{
+      f'classifier {own["label"]}': classifier_words(own)
+      for own in results.classifiers
+      if 'label' in own
+    },
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
     'run': ', '.join(filter(None, when)),
     'commit': str(environment.get('git_commit') or ''),
     'command': context.command,
   }
   return _terms(((name, text) for name, text in lines.items() if text), ' class="card"')
+
+
+def counted_devices(environment: Facts) -> str:
+  """Returns the devices of a run, such as '2 × cpu'; '' if they are not known."""
+  devices = [' '.join(dict.fromkeys(name.split())) for name in environment.get('devices', ())]
+  return ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
+
+
+def taken(environment: Facts) -> str:
+  """Returns how long a run took, such as '40 s'; '' if it is not known."""
+  seconds = environment.get('seconds', 0)
+  told = f'{seconds:.0f} s' if seconds < 120 else f'{seconds / 60:.0f} min'
+  return told if seconds else ''
 
 
 def _terms(lines: Iterable[tuple[str, str]], kind: str = '') -> str:

@@ -3,7 +3,7 @@
 import csv
 import io
 import itertools
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -22,7 +22,14 @@ _LATEX = str.maketrans(
   | {c: f'${c}$' for c in '<>|'}
   | {'\\': '\\textbackslash{}', '^': '\\textasciicircum{}', '~': '\\textasciitilde{}'}
   | {'−': '$-$', '×': '$\\times$', '°': '$^\\circ$', '\n': ' '}
-  | {'ρ': '$\\rho$', 'ε': '$\\varepsilon$', 'ℓ': '$\\ell$', '∞': '$\\infty$'}
+  | {
+    '↓': '$\\downarrow$',
+    '↑': '$\\uparrow$',
+    'ρ': '$\\rho$',
+    'ε': '$\\varepsilon$',
+    'ℓ': '$\\ell$',
+    '∞': '$\\infty$',
+  }
 )
 _MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | {'\n': ' '})
 
@@ -86,28 +93,45 @@ def cell_text(value: Any, missing: str = '') -> str:
   return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
-def to_csv(table: Table) -> str:
-  """Returns a table as CSV."""
+Cell = tuple[int, int]
+"""Row and column of a cell of a table, the head not counted."""
+
+
+def to_csv(table: Table, bold: Container[Cell] = ()) -> str:
+  """Returns a table as CSV, in which nothing is bold."""
+  del bold
   buffer = io.StringIO()
   lines = (map(cell_text, line) for line in (table.columns, *table.rows))
   csv.writer(buffer, lineterminator='\n').writerows(lines)
   return buffer.getvalue()
 
 
-def to_markdown(table: Table) -> str:
-  """Returns a table in GitHub's Markdown."""
-  lines = [table.columns, ['---'] * len(table.columns), *table.rows]
-  cells = ([cell_text(cell).translate(_MARKDOWN) for cell in line] for line in lines)
-  return ''.join(f'| {" | ".join(line)} |\n' for line in cells)
+def to_markdown(table: Table, bold: Container[Cell] = ()) -> str:
+  """Returns a table in GitHub's Markdown; of its cells those that are named are bold."""
+
+  def line(cells: Iterable[str]) -> str:
+    return f'| {" | ".join(cells)} |\n'
+
+  rows = _marked(table, bold, _MARKDOWN, '**{}**')
+  return ''.join(map(line, [next(rows), ['---'] * len(table.columns), *rows]))
 
 
-def to_latex(table: Table) -> str:
-  """Returns a table as a LaTeX `tabular` with the rules of the package booktabs."""
-
-  def line(cells: Sequence[Any]) -> str:
-    return f'{" & ".join(cell_text(cell).translate(_LATEX) for cell in cells)} \\\\\n'
-
-  return (
-    f'\\begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}\n\\toprule\n{line(table.columns)}'
-    f'\\midrule\n{"".join(map(line, table.rows))}\\bottomrule\n\\end{{tabular}}\n'
+def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
+  """Returns a table as a LaTeX `tabular` with the rules of the package booktabs; of its cells those
+  that are named are bold."""
+  head, *rows = (
+    f'{" & ".join(cells)} \\\\\n' for cells in _marked(table, bold, _LATEX, '\\textbf{{{}}}')
   )
+  return (
+    f'\\begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}\n\\toprule\n{head}'
+    f'\\midrule\n{"".join(rows)}\\bottomrule\n\\end{{tabular}}\n'
+  )
+
+
+def _marked(
+  table: Table, bold: Container[Cell], escapes: Mapping[int, str], mark: str
+) -> Iterator[list[str]]:
+  """Yields the cells of the head and of each row as escaped text."""
+  for row, cells in enumerate([table.columns, *table.rows], -1):
+    texts = (cell_text(cell).translate(escapes) for cell in cells)
+    yield [mark.format(x) if (row, column) in bold else x for column, x in enumerate(texts)]

@@ -90,8 +90,13 @@ class Calibration(StoredOrMade):
     for key, count in (('bins', self.bins), ('resamples', self.resamples)):
       self.require(count >= 1, key, 'at least 1')
 
+  @classmethod
+  def prediction_settings(cls) -> type:
+    """See `ScoresPredictions`."""
+    return WorkdirPredictions
+
   def prediction_scores(self, config: Mapping[str, Any]) -> Callable[[object], Scored]:
-    """See `ScoresPredictions`; the keys are those of `WorkdirPredictions`."""
+    """See `ScoresPredictions`."""
     own = {key: getattr(self, key) for key in ('name', 'bins', 'resamples', 'confidence')}
     chosen = parse(WorkdirPredictions, config, 'config')
     return lambda _: chosen.scored(self.reduced, own)

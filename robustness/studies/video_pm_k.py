@@ -153,8 +153,13 @@ class VideoPmK(Study):
     """Refuses rows that are no frames of neighbor sets."""
     columns.check_names(next(rows.batches(1, [0])))
 
+  @classmethod
+  def prediction_settings(cls) -> type:
+    """See `ScoresPredictions`."""
+    return Rescoring
+
   def prediction_scores(self, config: Facts) -> Callable[[pathlib.Path], Scored]:
-    """See `ScoresPredictions`; the keys are those of `Rescoring`."""
+    """See `ScoresPredictions`."""
     return functools.partial(parse(Rescoring, config, 'config').scored, self, self.review)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:

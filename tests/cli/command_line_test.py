@@ -52,12 +52,34 @@ def test_a_packaged_config_is_found_by_its_name_and_other_arguments_are_left():
   assert rest == ['main.py', HEAT_MAP, '--workdir', 'x']
 
 
+MINE = ('--config.classifiers.mine.name=mine.py:network',)
+
+
+@cases(
+  'file, changes, labels',
+  (HEAT_MAP, MINE, ('natural', 'gaussian', 'mine')),
+  (HEAT_MAP, (*MINE, '--config.classifiers=mine,natural'), ('mine', 'natural')),
+  (HEAT_MAP, ("--config.classifiers=('gaussian',)",), ('gaussian',)),
+  (f'{HEAT_MAP}:cifar10', MINE, ('resnet20', 'mine')),
+  (f'{HEAT_MAP}:cifar10', ('--config.classifiers=mine', *MINE), ('mine',)),
+)
+def test_classifiers_are_added_and_left_out(file, changes, labels):
+  config = read(file, *changes, '--config.seed=5')
+  assert tuple(config.classifiers) == labels and 'classifier' not in config and config.seed == 5
+  for label, own in config.classifiers.items():
+    name = {'mine': 'mine.py:network', 'resnet20': 'resnet20'}.get(label, 'small_cnn')
+    assert own.name == name and list(own) == list(config.classifiers[labels[0]])
+
+
 @cases(
   'arguments, message',
   ([HEAT_MAP, '--config.study.nrm=4'], r"unknown key config\.study\.nrm: did you mean 'norm'"),
   ([HEAT_MAP, '--noconfig.study.clop'], r"config\.study\.clop: did you mean 'clip'"),
   ([HEAT_MAP, '--config.classifier.name=x'], r"config\.classifier: did you mean 'classifiers'"),
-  ([f'{HEAT_MAP}:cifar10', '--config.classifiers.natural.name=x'], r"did you mean 'classifier'"),
+  ([HEAT_MAP, '--config.classifiers.mine.seed=1'], r'unknown key config\.classifiers\.mine: .*nat'),
+  ([HEAT_MAP, '--config.classifiers=natral'], r"classifiers=natral: did you mean 'natural'"),
+  ([HEAT_MAP, '--config.classifiers='], 'config.classifiers=: give labels'),
+  (['--config=configs/corruption_spectrum.py', '--config.classifiers.a.name=x'], 'unknown key'),
   (['--config=configs/accuracy.py', '--config.study.top_k.x=1'], 'single value'),
   (['--config=configs/none.py'], r'config file configs/none\.py does not exist'),
   ([HEAT_MAP, '--config.study.norm=much'], 'config.study.norm=much: could not convert'),

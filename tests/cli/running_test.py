@@ -74,7 +74,7 @@ def test_it_prints_a_line_for_each_piece(empty, caplog):
 
 def test_what_a_run_refuses_is_refused(empty, capsys, monkeypatch):
   monkeypatch.setattr(running.run, 'set_devices', lambda processes: None)
-  config = runs.shrunk('accuracy', changes={'classifier.name': 'small_cnn'})
+  config = runs.shrunk('accuracy', 'own', changes={'classifier.name': 'small_cnn'})
   assert running.dry_run(config.to_dict()) == 2
   assert 'error: small_cnn has no weights: give' in capsys.readouterr().err
 

@@ -25,20 +25,23 @@ def test_lines_tell_rate_and_time_left(clock, caplog):
   with Progress(1000, 'natural', 'images', initial=200) as work:
     clock.now += 25
     work.advance(100)
-    assert caplog.messages == ['natural: 300/1000 images (30 %), 4 images/s, 175 s left']
+    begun = ['natural: compiling …', 'natural: 300/1000 images (30 %), the first step took 25 s']
+    assert caplog.messages == begun
     work.advance(100)
-    assert len(caplog.messages) == 1, 'lines keep their distance'
+    assert len(caplog.messages) == 2, 'lines keep their distance'
     clock.now += 25
     work.show({'loss': 0.5, 'accuracy': 0.96875})
     work.advance(600)
   told = 'natural: 1000/1000 images (100 %), 28 images/s, 0 s left; loss 0.5, accuracy 0.9688'
-  assert caplog.messages[1] == told, 'compiling, before the first advance, is no rate of the work'
+  assert caplog.messages[2] == told, 'compiling, before the first advance, is no rate of the work'
   told = 'natural: 1000/1000 images in 50.0 s, 28 images/s; loss 0.5, accuracy 0.9688'
-  assert caplog.messages[2] == told
+  assert caplog.messages[3] == told
   work = Progress(10, 'x', 'images', initial=8)  # which does not count for the rate
   clock.now += 2
   work.advance(1)
   assert work.rate == 0.5
+  work.close()
+  assert caplog.messages[-1] == 'x: 9/10 images in 2.0 s, compilation included'
 
 
 def test_nothing_to_do_is_told_and_work_that_stopped_before_it_began(clock, caplog):
@@ -48,7 +51,8 @@ def test_nothing_to_do_is_told_and_work_that_stopped_before_it_began(clock, capl
       raise KeyboardInterrupt
   ends = ('0/0 images, done before', '7/7 images, done before')
   ends += ('0/9 images when it stopped', '7/9 images when it stopped')
-  assert caplog.messages == [f'x: {end}' for end in ends]
+  assert caplog.messages[:2] == [f'x: {end}' for end in ends[:2]]
+  assert caplog.messages[2:] == [f'x: {x}' for end in ends[2:] for x in ('compiling …', end)]
 
 
 def test_a_terminal_gets_a_bar(monkeypatch, capsys):

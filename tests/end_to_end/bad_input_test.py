@@ -40,7 +40,6 @@ COMMANDS = (
   (ROBUST, '--config.data.path=nowhere', "config.data.path is 'nowhere', which is not a folder"),
   ('nowhere.py', '', 'config file configs/nowhere.py does not exist'),
   ('train.py:cifar100', '', "no variant 'cifar100'; did you mean 'cifar10' or 'cifar10_fast'?"),
-  ('accuracy.py:x', '', 'config file configs/accuracy.py: get_config cannot be called'),
 )
 
 
@@ -106,6 +105,7 @@ def shrunk(inputs: pathlib.Path, name: str = 'accuracy', variant: str = '', **ch
     'batch_size': 8,
   }
   own = {key.replace('__', '.'): value for key, value in changes.items()}
+  variant = variant or ('own' if name == 'accuracy' else '')
   return runs.shrunk(name, variant, {**good, **own})
 
 

@@ -101,7 +101,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], bool, Any]] = {
   'fourier_heatmap:digits': ({'study.layers': ('stages',)}, True, check_digits),
   'fourier_heatmap:cifar10': ({'study.window': 5}, True, check_maps),
   'fourier_heatmap:cifar10_pair': ({}, False, check_pair),
-  'accuracy:': ({}, True, check_accuracies),
+  'accuracy:own': ({}, True, check_accuracies),
   'train:digits': ({'training': LONGER}, True, check_learnt),
   'train:cifar10': ({'training.steps': 2, 'training.batch_size': 8}, False, check_accuracies),
 }
@@ -110,7 +110,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], bool, Any]] = {
 
 @pytest.mark.usefixtures('shallow_resnet')
 @pytest.mark.parametrize(
-  'name', [n if n == 'accuracy:' else pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS]
+  'name', [n if n == 'accuracy:own' else pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS]
 )
 def test_a_run_of_the_config(name, tmp_path, monkeypatch, request):
   changes, repeated, check = CONFIGS[name]

@@ -1,0 +1,159 @@
+"""`robustness export`: what a finished run says, in the formats of other places.
+
+robustness export WORKDIR --to=methods
+robustness export WORKDIR --to=hub --out=DIR --dataset=OWNER/NAME --task=ID
+
+  `methods` prints a paragraph for a paper: what is measured, what varies, which interval, n, seeds,
+  hardware. `hub` writes, for the repository of a model, DIR/.eval_results/NAME.yaml, which the hub
+  reads, and DIR/robustness.md, a section for its model card. docs/table.md shows more.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from robustness import workdir
+from robustness.core.atomic_files import write_atomically
+from robustness.core.errors import InputError, nearest
+from robustness.core.settings import choice
+from robustness.core.typing import Facts
+from robustness.estimates.quantity import Quantity
+from robustness.estimates.table import facets_of, select
+from robustness.present import headlines, methods, side_by_side, tables
+from robustness.present.page import data_words
+from robustness.results import Results
+
+FORMATS = ('hub', 'methods')
+CARD = 'robustness.md'
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Prints the paragraph, or writes the files and prints their paths; returns 0."""
+  given = _parser().parse_args(arguments)
+  choice('--to', given.to, FORMATS)
+  path, _, environment = workdir.find(given.workdir)
+  results = Results.read(path)
+  if given.to == 'methods':
+    print(methods.paragraph(results, environment))
+    return 0
+  if given.out is None or bool(given.dataset) != bool(given.task):
+    raise InputError(
+      'robustness export --to=hub needs --out=DIR, and --dataset and --task together: the ids of a '
+      'benchmark of the hub.'
+    )
+  label = given.classifier or (results.labels[0] if len(results.labels) == 1 else '')
+  if label not in results.labels:
+    raise InputError(
+      f'--classifier is {label!r}: a hub has one model; {nearest(label, results.labels)}.'
+    )
+  files = {CARD: card(results, label, environment)}
+  if given.dataset:
+    quantity, row = estimate(results, label, given.quantity, given.at)
+    entry = hub_entry(quantity, row, given, data_words(results.data), environment)
+    files[f'.eval_results/{given.dataset.rpartition("/")[2]}.yaml'] = entry
+  for name, text in files.items():
+    (given.out / name).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(given.out / name, text.encode())
+    print(given.out / name)
+  return 0
+
+
+def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity, pd.Series]:
+  """Returns the one estimate of a classifier that goes to a hub: of a quantity ('' for the first
+  headline), at values of facets, FACET=VALUE,FACET=VALUE.
+
+  Raises:
+    InputError: a quantity, facet or value that the results do not have, or none or several
+      estimates, whose facets are named.
+  """
+  known = {quantity.name: quantity for quantity in results.quantities}
+  heading = [quantity.name for quantity in results.quantities if quantity.headline]
+  name = name or (heading or list(known))[0]
+  if name not in known:
+    raise InputError(f'{name!r} is no quantity of these results; {nearest(name, known)}.')
+  table = results.over_seeds.table
+  table = table[table.classifier == label]
+  given: dict[str, Any] = {}
+  for facet, _, text in (word.partition('=') for word in at.split(',') if word):
+    if facet not in facets_of(table):
+      raise InputError(f'--at names {facet!r}; {nearest(facet, facets_of(table))}.')
+    values = {side_by_side.written(value): value for value in table[facet].dropna()}
+    if text not in values:
+      raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
+    given[facet] = values[text]
+  rows = select(table, name, '', **given) if given else _leading(table, name)
+  rows = rows[rows['value'].notna()]
+  if len(rows) != 1:
+    own = table[(table['quantity'] == name) & (table.versus == '')]
+    facets = [facet for facet in facets_of(own) if own[facet].notna().any()]
+    raise InputError(
+      f'{len(rows)} estimates of {name} are {f"at {at}" if at else "over all"}, and a hub takes '
+      f'one: give --at=FACET=VALUE,... with facets of {", ".join(facets) or "none"}.'
+    )
+  return known[name], rows.iloc[0]
+
+
+def _leading(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
+  rows = headlines.leading(table, quantity)
+  return rows[rows.versus == '']
+
+
+def hub_entry(
+  quantity: Quantity, row: pd.Series, given: argparse.Namespace, data: str, environment: Facts
+) -> str:
+  """Returns the YAML of one entry: dataset, task, value, date, source, and the rest as notes."""
+  scale = 100.0 if given.percent else 1.0
+  low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
+  interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
+  notes = [
+    f'{quantity.words}, {"percent" if given.percent else "a fraction"}'
+    if quantity.kind == 'share'
+    else quantity.words,
+    *([given.at] if given.at else []),
+    *([interval] if row.low == row.low else []),
+    f'n = {row.n} observations of {row.clusters} independent units',
+    data,
+    f'classifier-robustness {environment.get("robustness", "")}',
+  ]
+  lines = [
+    '- dataset:',
+    f'    id: {json.dumps(given.dataset)}',
+    f'    task_id: {json.dumps(given.task)}',
+    f'  value: {float(f"{scale * row.value:.6g}")!r}',
+    f'  date: "{str(environment.get("started", ""))[:10]}"',
+  ]
+  if given.url:
+    lines += ['  source:', f'    url: {json.dumps(given.url)}']
+  return '\n'.join([*lines, f'  notes: {json.dumps("; ".join(notes), ensure_ascii=False)}', ''])
+
+
+def card(results: Results, label: str, environment: Facts) -> str:
+  """Returns a section of a model card: a classifier's headlines with intervals, and the methods."""
+  shown = ['quantity'], ['classifier']
+  own = dataclasses.replace(results, table=results.table[results.table.classifier == label])
+  table, _ = side_by_side.arranged(own.over_seeds.by_part, (), *shown, intervals=True)
+  how = methods.paragraph(results, environment, label)
+  return f'## Robustness\n\n{tables.to_markdown(table)}\n{how}\n'
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    'robustness export', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  add = parser.add_argument
+  add('workdir', metavar='WORKDIR', help='of a finished run')
+  add('--to', required=True, metavar='FORMAT', help=', '.join(FORMATS))
+  add('--out', type=pathlib.Path, metavar='DIR', help='where the files for a hub go')
+  add('--classifier', default='', metavar='LABEL', help='which of several')
+  add('--dataset', default='', metavar='OWNER/NAME', help='the benchmark data set on the hub')
+  add('--task', default='', metavar='ID', help='the id of its task, from its eval.yaml')
+  add('--quantity', default='', metavar='NAME', help='of results.csv (the first headline)')
+  add('--at', default='', metavar='FACET=VALUE,...', help='which estimate, where there are several')
+  add('--percent', action='store_true', help='a share in percent; by default it is a fraction')
+  add('--url', default='', help='where the run is published')
+  return parser

@@ -1,0 +1,102 @@
+"""`robustness table`: finished runs as one table for a paper, a README or a spreadsheet.
+
+robustness table WORKDIR --format=latex
+robustness table first=WORKDIR second=WORKDIR --quantity=error --columns=corruption --intervals
+
+  Rows and columns are `classifier`, `quantity`, or facets of results.csv such as corruption and
+  severity; by default the headline quantities of each classifier. The best of the classifiers is
+  bold. docs/table.md shows more.
+"""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+
+from robustness import comparison
+from robustness.core.errors import InputError
+from robustness.core.settings import choice, differing_keys
+from robustness.estimates.table import assemble
+from robustness.present import side_by_side, tables
+from robustness.results import Results
+
+FORMATS = {'latex': tables.to_latex, 'markdown': tables.to_markdown, 'csv': tables.to_csv}
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Prints the table and returns 0; what a reader must know of the runs goes to stderr."""
+  given = _parser().parse_args(arguments)
+  if not given.workdirs:
+    raise InputError('robustness table needs the workdir of a finished run; none is given.')
+  choice('--format', given.format, FORMATS)
+  quantities, rows, columns = (
+    tuple(filter(None, names.split(','))) for names in (given.quantity, given.rows, given.columns)
+  )
+  parts = read(given.workdirs)
+  table, best = side_by_side.arranged(parts, quantities, rows, columns, given.intervals)
+  print(FORMATS[given.format](table, best), end='')
+  return 0
+
+
+def read(workdirs: Sequence[str]) -> dict[str, Results]:
+  """Returns the results of finished workdirs (PATH, or LABEL=PATH) by task, `SINGLE` for a study.
+
+  Classifiers of all are side by side, under distinct labels; of several seeds these are the means.
+  Notes on stderr which workdirs have other images.
+
+  Raises:
+    InputError: a workdir without results, or workdirs of different studies.
+  """
+  found = {name: Results.read(path) for name, path in comparison.named_workdirs(workdirs).items()}
+  labels = comparison.distinct_labels({name: set(own.labels) for name, own in found.items()})
+  tasks: dict[str, dict[str, Results]] = {}
+  for name, results in found.items():
+    for task, own in results.over_seeds.by_part.items():
+      own = own if own.study else dataclasses.replace(own, study=results.study)
+      tasks.setdefault(task, {})[name] = own
+  return {task: _joined(task, of, labels) for task, of in tasks.items()}
+
+
+def _joined(
+  task: str, several: Mapping[str, Results], labels: Mapping[tuple[str, str], str]
+) -> Results:
+  (first_name, first), *others = several.items()
+  for name, other in others:
+    if first.study != other.study:
+      raise InputError(
+        f'{first_name} is of the study {first.study} and {name} of {other.study}: give workdirs of '
+        'one study.'
+      )
+    if lines := differing_keys(first.data, other.data):
+      where = f'{task}: ' if task else ''
+      note = f'note: {where}{first_name} and {name} have other images ({"; ".join(lines[:3])})'
+      print(note, file=sys.stderr)
+  renamed = []
+  for name, own in several.items():
+    names = {label: labels[name, label] for label in own.labels}
+    ours = {
+      'classifier': own.table.classifier.map(names),
+      'versus': own.table.versus.replace(names),
+    }
+    renamed.append(own.table.assign(**ours))
+  declared = {q.name: q for own in several.values() for q in own.quantities}
+  return dataclasses.replace(
+    first,
+    classifier=[{'label': labels[name, k]} for name, own in several.items() for k in own.labels],
+    table=assemble(renamed),
+    quantities=tuple(declared.values()),
+  )
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    'robustness table', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  add = parser.add_argument
+  add('workdirs', nargs='*', metavar='WORKDIR', help='a finished workdir, or LABEL=WORKDIR')
+  add('--format', default='markdown', help=f'{", ".join(FORMATS)} (markdown)')
+  add('--quantity', default='', metavar='NAME,NAME', help='of results.csv (the headlines)')
+  add('--rows', default='', metavar='NAME,NAME', help='what rows are of (classifier)')
+  add('--columns', default='', metavar='NAME,NAME', help='what columns are of (quantity)')
+  add('--intervals', action='store_true', help='write the interval behind each value')
+  return parser

@@ -1,0 +1,119 @@
+"""How the numbers of a run were made, as a paragraph for a paper: what its checklists ask for."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from robustness.core.typing import Facts
+from robustness.estimates.intervals import (
+  BONETT_PRICE,
+  BOOTSTRAP,
+  CLOPPER_PEARSON,
+  EXACT,
+  KORN_GRAUBARD,
+  LOG_RATIO,
+  SEQUENTIAL,
+  STUDENT,
+)
+from robustness.estimates.table import OVER_SEEDS
+from robustness.present import headlines
+from robustness.present.page import classifier_words, counted_devices, data_words, taken
+from robustness.results import SEED, Results
+
+METHODS = {
+  CLOPPER_PEARSON: "Clopper and Pearson's exact binomial ones",
+  KORN_GRAUBARD: "Korn and Graubard's for clustered observations",
+  SEQUENTIAL: "Clopper and Pearson's at the level of the sequential design",
+  BONETT_PRICE: "Bonett and Price's for paired shares",
+  LOG_RATIO: 'by the delta method for the log ratio',
+  BOOTSTRAP: 'percentiles of a bootstrap over the units',
+  STUDENT: "Student's",
+  OVER_SEEDS: "Student's over trainings",
+}
+"""What intervals are, by the column `method` of the table of results."""
+
+
+def paragraph(results: Results, environment: Facts, label: str = '') -> str:
+  """Returns what was measured, what varies, which intervals are stated, and on what it ran.
+
+  Args:
+    results: of a finished workdir.
+    environment: plain values of its `environment.json`.
+    label: of the one classifier that is meant; '' means all, and their differences.
+  """
+  sentences = [
+    f'We measure {_classifiers(results, label)} on {data_words(results.data)}.',
+    _intervals(results, label),
+    _baseline(results),
+    _varies(results, environment),
+    _machine(environment),
+    f'The command is `{environment["command"]}`.',
+  ]
+  return ' '.join(filter(None, sentences))
+
+
+def _classifiers(results: Results, label: str) -> str:
+  return '; '.join(
+    ' '.join(filter(None, (own['label'], f'({told})' if (told := classifier_words(own)) else '')))
+    for own in results.classifiers
+    if label in ('', own['label'])
+  )
+
+
+def _intervals(results: Results, label: str) -> str:
+  """Returns which intervals the headlines have, with n and, where it differs, independent units."""
+  kinds: dict[str, dict[str, list[pd.Series]]] = {}
+  for headline in headlines.headlines(results.over_seeds.by_part):
+    for _, row in headline.rows.iterrows():
+      meant = not label or (row.classifier == label and not row.versus)
+      if meant and row.low == row.low and row.method != EXACT:  # as the baseline's mCE, 1, is
+        words = f'differences in {headline.name}' if row.versus else headline.name
+        kinds.setdefault(row.method, {}).setdefault(words, []).append(row)
+  clauses, levels = [], set()
+  for method, by_words in kinds.items():
+    rows = [row for several in by_words.values() for row in several]
+    levels |= {f'{100 * row.confidence:g} %' for row in rows}
+    n, units = _span([row.n for row in rows]), _span([row.clusters for row in rows])
+    of = f'n = {n}' if units == n else f'n = {n} in {units} independent units'
+    clauses.append(f'for {", ".join(by_words)}: {METHODS.get(method, method)} ({of})')
+  return f'Intervals of {" and ".join(sorted(levels))} are {"; ".join(clauses)}.' if clauses else ''
+
+
+def _baseline(results: Results) -> str:
+  named = {str(of.settings.get('baseline', '')) for of in results.by_part.values()} - {''}
+  if 'first' in named:
+    named = {*(named - {'first'}), results.labels[0]}
+  return f'Ratios are to the errors of {" and ".join(sorted(named))}.' if named else ''
+
+
+def _span(counts: Sequence[int]) -> str:
+  least, most = min(counts), max(counts)
+  return f'{least:,}' if least == most else f'{least:,} to {most:,}'
+
+
+def _varies(results: Results, environment: Facts) -> str:
+  seeds = results.settings.get('seeds') or ()
+  trained = any(own.get('weights') == 'trained here' for own in results.classifiers)
+  if seeds or SEED in results.table:
+    return (
+      f'Each classifier is trained {len(seeds)} times (seeds {", ".join(map(str, seeds))}); values '
+      'are means over these, intervals cover another training of the same recipe on the same '
+      'images, and leave out the choice of images.'
+    )
+  what = 'one training each' if trained else 'the given weights'
+  return (
+    f'Intervals cover the choice of images of the same kind; they hold for {what} and one draw of '
+    f'what is random (seed {environment.get("seed", 0)}), and leave out what another training '
+    'would change.'
+  )
+
+
+def _machine(environment: Facts) -> str:
+  versions: Mapping[str, str] = environment.get('versions', {})
+  code = f'classifier-robustness {environment.get("robustness", "")}'
+  if len(commit := str(environment.get('git_commit', ''))) == 40:
+    code = f'{code} (commit {commit[:12]})'
+  named = [f'{name} {versions[name]}' for name in ('jax', 'flax', 'numpy') if name in versions]
+  lasts = f'takes {time} on' if (time := taken(environment)) else 'uses'
+  software = ', '.join([f'Python {environment.get("python", "")}', *named])
+  return f'The run of {code} {lasts} {counted_devices(environment)} with {software}.'

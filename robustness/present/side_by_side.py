@@ -1,0 +1,160 @@
+"""A table of classifiers for a paper: rows and columns by classifier, quantity and facets."""
+
+import collections
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from robustness.core.errors import InputError, nearest
+from robustness.estimates.quantity import Quantity, facet
+from robustness.estimates.table import facets_of, select
+from robustness.present import headlines
+from robustness.present.notation import Notation, joined_words
+from robustness.present.tables import Cell
+from robustness.results import Results, Table
+
+CLASSIFIER, QUANTITY = 'classifier', 'quantity'
+ARROWS = {'lower': ' ↓', 'higher': ' ↑', '': ''}
+
+
+class Entry(NamedTuple):
+  """An estimate: the values of what rows and columns are of, its quantity, value and text."""
+
+  at: Mapping[str, str]
+  quantity: Quantity
+  value: float
+  text: str
+
+
+def arranged(
+  parts: Mapping[str, Results],
+  quantities: Sequence[str] = (),
+  rows: Sequence[str] = (),
+  columns: Sequence[str] = (),
+  intervals: bool = False,
+) -> tuple[Table, frozenset[Cell]]:
+  """Returns a table of classifiers' own estimates, and which cells are the best of several
+  classifiers, ties as written included; none where neither end of a quantity is better.
+
+  Args:
+    parts: results by task, see `Results.by_part`.
+    quantities: by name; () takes the headlines.
+    rows, columns: 'classifier', 'quantity' or facets, which the estimates have and no others; with
+      no facet they are those that head a report. Classifiers that are in neither are rows, and
+      several quantities columns.
+    intervals: whether they are written behind values.
+
+  Raises:
+    InputError: a quantity or facet that the results do not have, or no estimate by them.
+  """
+  named = [*rows, *columns]
+  facets = [name for name in named if name not in (CLASSIFIER, QUANTITY)]
+  _check_names(parts, quantities, named)
+  entries = list(_entries(parts, quantities, facets, intervals))
+  if not entries:
+    of = f' of {", ".join(quantities)}' if quantities else ''
+    by = f' by {joined_words(facets)} alone' if facets else ' over all'
+    raise InputError(f'there is no estimate{of}{by}: results.csv shows which facets there are.')
+  heads = dict.fromkeys(entry.at[QUANTITY] for entry in entries)
+  rows = [*rows, *([] if CLASSIFIER in named else [CLASSIFIER])]
+  one = len(heads) == 1 and bool(facets)
+  columns = [*columns, *([] if QUANTITY in named or (one and columns) else [QUANTITY])]
+
+  def keys(names: Sequence[str]) -> list[tuple[str, ...]]:
+    return [tuple(entry.at[name] for name in names) for entry in entries]
+
+  ranks = {name: _ranks(name, [entry.at[name] for entry in entries]) for name in entries[0].at}
+
+  def rank(names: Sequence[str]) -> Callable[[tuple[str, ...]], list[int]]:
+    return lambda key: [ranks[name][text] for name, text in zip(names, key, strict=True)]
+
+  down, across = (sorted(set(keys(names)), key=rank(names)) for names in (rows, columns))
+  cells = [[*key, *([''] * len(across))] for key in down]
+  rivals: dict[tuple[str, ...], list[tuple[Cell, Entry]]] = collections.defaultdict(list)
+  for entry, row, column in zip(entries, keys(rows), keys(columns), strict=True):
+    place = down.index(row), len(rows) + across.index(column)
+    cells[place[0]][place[1]] = entry.text
+    rivals[tuple(text for name, text in entry.at.items() if name != CLASSIFIER)].append(
+      (place, entry)
+    )
+  corner = [facet(name).words for name in rows]
+  if QUANTITY not in (*rows, *columns):
+    corner[0] = f'{next(iter(heads))}: {corner[0]}'
+  table = Table((*corner, *map(', '.join, across)), cells)
+  return table, frozenset(cell for several in rivals.values() for cell in _best(several))
+
+
+def _check_names(
+  parts: Mapping[str, Results], quantities: Sequence[str], named: Sequence[str]
+) -> None:
+  known = {quantity.name for of in parts.values() for quantity in of.quantities}
+  known &= {name for of in parts.values() for name in of.table['quantity']}
+  facets = {name for of in parts.values() for name in facets_of(of.table)}
+  for what, names, valid in (
+    ('quantity of these runs', quantities, known),
+    ('facet of these runs', named, {CLASSIFIER, QUANTITY, *facets}),
+  ):
+    for name in names:
+      if name not in valid:
+        raise InputError(f'{name!r} is no {what}; {nearest(name, valid)}.')
+  if len(set(named)) < len(named):
+    raise InputError(f'rows and columns are of {", ".join(named)}: name each once.')
+
+
+def _entries(
+  parts: Mapping[str, Results], quantities: Sequence[str], facets: Sequence[str], intervals: bool
+) -> Iterator[Entry]:
+  for part, of in parts.items():
+    declared = {quantity.name: quantity for quantity in of.quantities}
+    chosen = [declared[name] for name in quantities if name in declared]
+    if not facets:
+      found = (
+        [line for quantity in chosen for line in headlines.of_quantity(part, of.table, quantity)]
+        if quantities
+        else headlines.headlines({part: of})
+      )
+    else:
+      by: dict[str, Any] = dict.fromkeys(facets, ...)
+      found = [
+        headlines.Headline(
+          part, quantity, quantity.words, select(of.table, quantity.name, '', **by)
+        )
+        for quantity in chosen or [q for q in of.quantities if q.headline] or of.quantities
+      ]
+    for line in found:
+      notation = Notation(line.quantity)
+      unit = f' ({notation.unit})' if notation.unit else ''
+      head = f'{line.name}{unit}{ARROWS[line.quantity.better]}'
+      for row in line.own():
+        text = notation.bare(line.widened(row, line.choices))
+        at = {name: written(row[name]) for name in facets}
+        shown = text if intervals else text.partition(' ')[0]
+        yield Entry(
+          {CLASSIFIER: row.classifier, QUANTITY: head, **at}, line.quantity, row.value, shown
+        )
+
+
+def _ranks(name: str, texts: Sequence[str]) -> dict[str, int]:
+  """Returns the order of names: numbers of a facet ascending, all else as the results have it."""
+  order = list(dict.fromkeys(texts))
+  if name not in (CLASSIFIER, QUANTITY):
+    with contextlib.suppress(ValueError):
+      order.sort(key=float)
+  return {text: place for place, text in enumerate(order)}
+
+
+def written(value: object) -> str:
+  """Returns the value of a facet as text."""
+  return value.replace('_', ' ') if isinstance(value, str) else f'{value:g}'
+
+
+def _best(several: Sequence[tuple[Cell, Entry]]) -> Iterator[Cell]:
+  """Yields the best of the estimates that differ in the classifier alone, and what is written like
+  it."""
+  better = several[0][1].quantity.better
+  known = [(cell, entry) for cell, entry in several if entry.value == entry.value]
+  if better and len(known) > 1:
+    choose = min if better == 'lower' else max
+    first = choose(entry.value for _, entry in known)
+    texts = {entry.text.partition(' ')[0] for _, entry in known if entry.value == first}
+    yield from (cell for cell, entry in known if entry.text.partition(' ')[0] in texts)

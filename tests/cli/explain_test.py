@@ -1,0 +1,74 @@
+"""`robustness NAME --help`: every key of every config has a meaning."""
+
+import re
+
+import pytest
+
+from robustness.__main__ import COMMANDS, main
+from robustness.augment import AUGMENTATIONS
+from robustness.cli import command_line
+from robustness.cli.explain import explain, meanings
+from robustness.config import packaged
+from robustness.config.recipe import KINDS
+
+PREDICTIONS = ('calibration:workdir', 'video_pm_k:predictions')
+KEY = re.compile(r'  (\S+) = (.*)')
+
+
+def told(reference, *changes):
+  """Returns (section, key): (value, meaning) of what is printed of keys."""
+  config, _ = command_line.read([f'--config={reference}', *changes])
+  lines = '\n'.join(explain(reference, config, ())).partition('\nkeys, as')[2].splitlines()
+  found, section = {}, ''
+  for line, following in zip(lines, [*lines[1:], ''], strict=True):
+    section = line.partition(';')[0] if line.startswith('config') else section
+    if key := KEY.fullmatch(line):
+      found[section, key[1]] = key[2], following.removeprefix(' ' * 6)
+  return found
+
+
+@pytest.mark.parametrize('reference', [*packaged.files(), *PREDICTIONS])
+def test_every_key_of_a_config_has_a_meaning(reference):
+  keys = told(reference)
+  assert [key for key, (_, meaning) in keys.items() if not meaning or meaning[0] == ' '] == []
+  sections = {section for section, _ in keys}
+  assert 'config' in sections and any('study' in section for section in sections)
+  assert len({section for section in sections if section.startswith('config.data')}) < 2
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_every_setting_of_a_named_part_has_a_meaning(kind):
+  _, registry = KINDS[kind]
+  for part in registry.classes().values():
+    assert set(part.__dataclass_fields__) <= set(meanings(part)), part
+
+
+def test_what_the_command_line_changes_is_shown_with_the_parts_that_it_chooses():
+  both = 'config.classifiers.{natural,gaussian}.augment'
+  keys = told('fourier_heatmap', "--config.classifiers.natural.augment.policy=('mixup',)")
+  assert keys[both, 'policy'][0] == "('mixup',) | ('crop', 'gaussian')"
+  assert keys[f'{both}.mixup', 'alpha'][0] and keys[f'{both}.gaussian', 'sigma'][0] == '0.1 | 0.4'
+  assert (f'{both}.cutout', 'size') not in keys
+  names = keys[both, 'policy'][1]
+  assert all(name in names for name in list(AUGMENTATIONS.classes())[:2])
+
+
+def test_the_command_prints_text_variants_and_flags(capsys):
+  with pytest.raises(SystemExit) as ended:
+    main(['accuracy:own', '--help'])
+  output = capsys.readouterr().out
+  assert ended.value.code == 0
+  assert output.startswith('Top-1 and top-5 accuracy of any classifier on any source')
+  assert 'variants (accuracy:VARIANT), the default first: digits, own\nshown below: own' in output
+  assert '--workdir\n' in output and '  top_k = ' in output
+  assert main(['acuracy', '--help']) == 2
+
+
+@pytest.mark.parametrize('name', [*COMMANDS, 'neighbor-sets'])
+def test_every_command_has_a_help_that_begins_with_what_it_is(name, capsys):
+  try:
+    status = main([name, '--help'])
+  except SystemExit as ended:
+    status = ended.code
+  output = capsys.readouterr().out
+  assert status == 0 and f'robustness {name.replace("-", "_")}' in output and len(output) > 100

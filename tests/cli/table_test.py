@@ -1,0 +1,143 @@
+"""`robustness table` and `robustness export`: finished runs in the formats of other places."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from robustness.__main__ import main
+from robustness.cli import table
+from robustness.results import Results
+from tests import finished_runs
+from tests.cases import cases
+
+HALF, MOST = [True, False] * 20, [True] * 36 + [False] * 4
+ENVIRONMENT = {
+  'command': 'robustness accuracy --workdir=DIR',
+  'started': '2026-11-24T09:00:00+00:00',
+  'robustness': '0.1.0',
+  'git_commit': 40 * 'a',
+  'python': '3.11',
+  'devices': ['cpu cpu'] * 2,
+  'versions': {'jax': '0.10.2'},
+  'seconds': 30,
+}
+
+
+@pytest.fixture
+def runs(tmp_path):
+  """Two finished workdirs of the same study: `one` has `half` and `most`, `two` has `half`."""
+  one = finished_runs.write_corrupted(
+    tmp_path / 'one', {'half': HALF, 'most': MOST}, {'half': HALF, 'most': HALF}
+  )
+  finished_runs.write_corrupted(tmp_path / 'two', {'half': MOST}, {'half': HALF})
+  for file in tmp_path.glob('*/results.json'):
+    document = json.loads(file.read_text())
+    document['data']['num_examples'] = len(HALF)  # as a run has it
+    file.write_text(json.dumps(document))
+  (one / 'environment.json').write_text(json.dumps(ENVIRONMENT))
+  return tmp_path
+
+
+def test_workdirs_are_one_table_with_the_best_in_bold(runs, capsys):
+  folders = [str(runs / 'one'), f'other={runs / "two"}']
+  assert main(['table', *folders, '--quantity=clean_error']) == 0
+  assert capsys.readouterr() == (
+    '| classifier | top-1 error on clean images (%) ↓ |\n| --- | --- |\n'
+    '| one half | 50 |\n| most | **10** |\n| other | **10** |\n',
+    '',
+  )
+  which = ('--quantity=error', '--rows=quantity', '--columns=classifier,corruption,severity')
+  assert main(['table', *folders, *which, '--format=latex', '--intervals']) == 0
+  output = capsys.readouterr().out
+  assert ' & one half, fog, 1 & most, fog, 1 & other, fog, 1 \\\\' in output
+  cell = '\\textbf{50 (34 to 66)}'
+  assert f'top-1 error (\\%) $\\downarrow$ & {cell} & {cell} & {cell} \\\\' in output
+  assert main(['table', str(runs / 'one'), '--format=csv', '--quantity=clean_error,error']) == 0
+  lines = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+  assert [line[0] for line in lines] == ['classifier', 'half', 'most'] and lines[2][1] == '10'
+
+
+def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
+  few = finished_runs.write(runs / 'few', {'half': HALF}, data={'name': 'few'})
+  finished_runs.write(runs / 'more', {'half': HALF}, data={'name': 'more'})
+  table.read([str(few), str(runs / 'more')])
+  noted = capsys.readouterr().err
+  assert noted == "note: few and more have other images (name: 'few' → 'more')\n"
+  assert main(['table', str(few), str(runs / 'one')]) == 2
+  assert 'few is of the study accuracy and one of corruption_error' in capsys.readouterr().err
+
+
+HUB = ('export', 'one', '--to=hub', '--out=hub')
+MOST_OF_IT = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
+
+
+@cases(
+  'arguments, message',
+  (('table',), 'robustness table needs the workdir of a finished run'),
+  (('table', 'none'), 'no results.json in none: give the working directory of a finished run'),
+  (('table', 'one', '--format=html'), "--format is 'html'; valid: 'csv', 'latex', 'markdown'"),
+  (
+    ('table', 'one', '--quantity=eror'),
+    "'eror' is no quantity of these runs; did you mean 'error'",
+  ),
+  (('table', 'one', '--rows=severty'), "'severty' is no facet of these runs; did you mean 'sever"),
+  (('table', 'one', '--rows=severity', '--columns=severity'), 'name each once'),
+  (('table', 'one', '--rows=severity'), 'there is no estimate by severity alone'),
+  (('export', 'one', '--to=zip'), "--to is 'zip'; valid: 'hub', 'methods'"),
+  (('export', 'two', '--to=methods'), 'it has no config.json and environment.json'),
+  (('export', 'one', '--to=hub'), '--to=hub needs --out=DIR'),
+  ((*HUB, '--task=x'), '--dataset and --task together'),
+  (HUB, "--classifier is '': a hub has one model; valid: 'half', 'most'"),
+  ((*MOST_OF_IT, '--quantity=eror'), "'eror' is no quantity"),
+  ((*MOST_OF_IT, '--at=corupt=fog'), "--at names 'corupt'"),
+  ((*MOST_OF_IT, '--at=corruption=fogg'), "--at=corruption=fogg: did you mean 'fog'"),
+  ((*MOST_OF_IT, '--quantity=clean_error', '--at=severity=1'), '0 estimates of clean_error are at'),
+)
+def test_what_cannot_be_shown_is_one_line(arguments, message, runs, capsys, monkeypatch):
+  monkeypatch.chdir(runs)
+  assert main(arguments) == 2
+  error = capsys.readouterr().err
+  assert error.count('\n') == 1 and error.startswith('error: ') and message in error
+
+
+def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
+  runs, capsys, monkeypatch
+):
+  yaml = pytest.importorskip('yaml', reason='needs PyYAML')
+  monkeypatch.chdir(runs)
+  at = '--at=corruption=fog,severity=1'
+  given = ('--quantity=error', at, '--percent', '--url=https://example.org/run')
+  assert main((*MOST_OF_IT, *given)) == 0
+  assert capsys.readouterr().out == 'hub/robustness.md\nhub/.eval_results/fog.yaml\n'
+  [entry] = yaml.safe_load((runs / 'hub/.eval_results/fog.yaml').read_text())
+  notes = entry.pop('notes')
+  assert entry == {
+    'dataset': {'id': 'me/fog', 'task_id': 'top1'},
+    'value': 50.0,
+    'date': '2026-11-24',
+    'source': {'url': 'https://example.org/run'},
+  }
+  assert notes.startswith('top-1 error, percent; corruption=fog,severity=1; 95 % interval 33.8')
+  assert 'n = 40 observations of 40 independent units; 40 images of digits made' in notes
+  card = (runs / 'hub/robustness.md').read_text()
+  assert card.startswith('## Robustness\n\n| quantity | most |\n')
+  assert '| top-1 error on clean images (%) ↓ | 10 (3 to 24) |' in card and 'half' not in card[:300]
+  assert 'We measure most on 40 images' in card and 'differences' not in card
+
+
+def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
+  assert main(['export', str(runs / 'one'), '--to=methods']) == 0
+  told = capsys.readouterr().out
+  for part in (
+    'We measure half; most on 40 images of digits made, 28 × 28 pixels. Intervals of 95 % are',
+    "differences in top-1 error on clean images: Bonett and Price's for paired shares (n = 40)",
+    'Ratios are to the errors of half.',
+    'they hold for the given weights and one draw of what is random (seed 0)',
+    'The run of classifier-robustness 0.1.0 (commit aaaaaaaaaaaa) takes 30 s on 2 × cpu with',
+    'The command is `robustness accuracy --workdir=DIR`.',
+  ):
+    assert part in told, part
+  results = Results.read(runs / 'one')
+  assert told.count('\n') == 1 and all(label in told for label in results.labels)
