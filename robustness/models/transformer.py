@@ -18,6 +18,7 @@ from robustness.models.layers import Layer, at_least_float32
 from robustness.models.naming import OUTPUT_FIRST, Stored, Table
 
 Activation = Literal['gelu', 'quick_gelu']
+Positions = Literal['all', 'patches']
 
 
 def activation(name: Activation, x: jax.Array) -> jax.Array:
@@ -27,6 +28,9 @@ def activation(name: Activation, x: jax.Array) -> jax.Array:
 
 layer_norm = functools.partial(nn.LayerNorm, use_fast_variance=False)
 """Layer normalisation over the last axis, given ε, its variance taken in two passes."""
+
+LAYER_SCALE = 1e-5
+"""What layer scale begins with."""
 
 
 def attend(query: jax.Array, key: jax.Array, value: jax.Array, causal: bool = False) -> jax.Array:
@@ -75,42 +79,68 @@ class Perceptron(Layer):
 class Block(Layer):
   """Attention and perceptron, each of the normalised input and added to it.
 
-  With `causal` a position sees itself and those before it only.
+  With `causal` a position sees itself and those before it only. With `layer_scale` what is added is
+  first multiplied by a learned value a channel (Touvron et al., 2021, equation 4).
   """
 
   num_heads: int
   activation: Activation = 'gelu'
   epsilon: float = 1e-6
   causal: bool = False
+  layer_scale: bool = False
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, N, D] to [B, N, D]."""
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm1')(x)
-    x = x + SelfAttention(self.num_heads, self.causal, **self.common, name='attention')(y)
+    y = SelfAttention(self.num_heads, self.causal, **self.common, name='attention')(y)
+    x = x + self._scaled(y, 'scale1')
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm2')(x)
-    return x + Perceptron(self.activation, **self.common, name='mlp')(y)
+    y = Perceptron(self.activation, **self.common, name='mlp')(y)
+    return x + self._scaled(y, 'scale2')
+
+  def _scaled(self, y: jax.Array, name: str) -> jax.Array:
+    if not self.layer_scale:
+      return y
+    scale = self.param(name, nn.initializers.constant(LAYER_SCALE), y.shape[-1:])
+    return y * scale[None, None].astype(y.dtype)
 
 
 class PatchEmbedding(Layer):
-  """Linear maps of square patches, a class token before them, and learned positions added."""
+  """Linear maps of square patches, a class token and registers before them, positions added.
+
+  Registers have no positions; with `positions` 'patches' the class token has none either.
+  """
 
   patch: int
   width: int
   use_bias: bool = True
+  registers: int = 0
+  positions: Positions = 'all'
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps images [B, H, W, C] to tokens [B, 1 + (H // patch) (W // patch), width]."""
+    """Maps images [B, H, W, C] to tokens [B, 1 + registers + (H // patch) (W // patch), width]."""
     side = (self.patch, self.patch)
     x = nn.Conv(
       self.width, side, side, 'VALID', use_bias=self.use_bias, dtype=self.dtype, name='patches'
     )(x)
     x = x.reshape(x.shape[0], -1, self.width)
-    token = self.param('class_token', nn.initializers.zeros_init(), (1, 1, self.width))
-    position = self.param('position', nn.initializers.normal(0.02), (1, x.shape[1] + 1, self.width))
-    token = jnp.broadcast_to(token, (x.shape[0], 1, self.width)).astype(x.dtype)
-    return jnp.concatenate([token, x], axis=1) + position.astype(x.dtype)
+    tokens = [self._learned('class_token', nn.initializers.zeros_init(), 1, x)]
+    if self.registers:
+      start = nn.initializers.normal(0.02)
+      tokens.append(self._learned('registers', start, self.registers, x))
+    placed = int(self.positions == 'all')
+    position = self._learned('position', nn.initializers.normal(0.02), placed + x.shape[1], x)
+    if placed:
+      tokens[0] += position[:, :1]
+    tokens = [jnp.broadcast_to(token, (len(x), *token.shape[1:])) for token in tokens]
+    return jnp.concatenate([*tokens, x + position[:, placed:]], axis=1)
+
+  def _learned(
+    self, name: str, start: nn.initializers.Initializer, count: int, x: jax.Array
+  ) -> jax.Array:
+    return self.param(name, start, (1, count, self.width)).astype(x.dtype)
 
 
 class UnitLength(nn.Module):
