@@ -20,6 +20,7 @@ FAMILIES = (
   'bit_resnet',
   'squeezenet',
   'vgg',
+  'convnext',
   'vit',
   'dino',
   'clip',

@@ -34,7 +34,7 @@ class Case:
     name: of the architecture.
     ours: what its network is made with.
     make: returns the peer for images of a side with `CLASSES` classes.
-    sides: of the images that the weights are for, and of others.
+    sides: of the images that the weights are for, and of others where positions depend on it.
     positions: how the peer resamples.
     renamed: what takes the place of patterns in the peer's names, to have another project's.
   """
@@ -42,13 +42,17 @@ class Case:
   name: str
   ours: Mapping[str, Any]
   make: Callable[[int], Any]
-  sides: tuple[int, int] = (64, 96)
+  sides: tuple[int, ...] = (64, 96)
   positions: str = position_embedding.BICUBIC
   renamed: tuple[tuple[str, str], ...] = ()
 
 
 def timm(name, side, **options):
   return peer('timm').create_model(name, num_classes=CLASSES, img_size=side, **options)
+
+
+def convolutional(name, side, **options):
+  return peer('timm').create_model(name, num_classes=CLASSES, **options)
 
 
 def hugging_face(name, side, **options):
@@ -91,6 +95,24 @@ def _cases():
     made = part(hugging_face, f'Dinov2{hf}', patch_size=14, **HF_VIT)
     positions = 'bicubic' if suffix else 'bicubic_pytorch'
     yield Case(name, VIT, made, sides, positions)
+
+  ours, sizes = {'width': 8, 'depths': (1, 1, 2, 1)}, (8, 16, 32, 64)
+  renamed = (
+    (r'^stem\.', 'downsample_layers.0.'),
+    (r'^stages\.(\d)\.downsample', r'downsample_layers.\1'),
+    (r'blocks\.', ''),
+    ('conv_dw', 'dwconv'),
+    (r'mlp\.fc', 'pwconv'),
+    (r'^head\.norm', 'norm'),
+    (r'^head\.fc', 'head'),
+  )
+  for name, hf in (('convnext_tiny', 'ConvNext'), ('convnextv2_tiny', 'ConvNextV2')):
+    made = part(convolutional, name, depths=ours['depths'], dims=sizes)
+    yield Case(name, ours, made, (75,))
+    if hf == 'ConvNext':
+      yield Case(name, ours, made, (75,), renamed=renamed)
+    options = {'hidden_sizes': sizes, 'depths': ours['depths'], 'layer_norm_eps': 1e-6}
+    yield Case(name, ours, part(hugging_face, hf, **options), (75,))
 
 
 def _label(case):

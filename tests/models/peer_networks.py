@@ -154,6 +154,12 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
     layers |= {'stem': f'features.{stem}'} if stem else {}
     yield name, PeerNetwork('torchvision', part(_torchvision, name), layers)
 
+  layers = {'stem': 'stem', **_numbered('stage{}', 'stages.{}', range(4))}
+  layers |= {'stage3/block0/norm': 'stages.2.blocks.0.norm'}
+  for name in ('_tiny', '_small', '_base', '_large', 'v2_tiny', 'v2_base', 'v2_large'):
+    build = part(_timm, f'convnext{name}')
+    yield f'convnext{name}', PeerNetwork('timm', build, layers, (64, 96))
+
   layers = {'block0': 'blocks.0', 'block11/norm1': 'blocks.11.norm1', 'norm': 'norm'}
   for size in ('small', 'base', 'large'):
     for patch in (16, 32):
