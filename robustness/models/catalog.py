@@ -24,6 +24,7 @@ FAMILIES = (
   'vit',
   'dino',
   'clip',
+  'siglip',
 )
 """The modules beside this one that declare `ARCHITECTURES`, in the order of lists."""
 

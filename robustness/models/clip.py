@@ -121,31 +121,36 @@ class ClipResNet(layers.Network):
 class TextTower(layers.Layer):
   """CLIP's text tower: a causal transformer of 12 blocks, read out at the end of text.
 
-  The end-of-text token has the highest id of all. Embeddings are of `size`, as the image tower's.
+  The end-of-text token has the highest id of all. SigLIP's tower (`causal` is False) sees all
+  tokens, padding too, and is read out at the last. Embeddings are of `size`, as the image tower's.
   """
 
   size: int = 512
   activation: Activation = 'gelu'
   width: int = 512
   depth: int = 12
+  context: int = CONTEXT
+  vocabulary: int = VOCABULARY
+  epsilon: float = EPSILON
+  causal: bool = True
 
   @nn.compact
   def __call__(self, tokens: jax.Array) -> jax.Array:
-    """Maps token ids int32 [B, 77] to embeddings float32 [B, size], not of unit length."""
-    x = nn.Embed(VOCABULARY, self.width, dtype=self.dtype, name='tokens')(tokens)
-    position = self.param('position', nn.initializers.normal(0.01), (CONTEXT, self.width))
+    """Maps token ids int32 [B, context] to embeddings float32 [B, size], not of unit length."""
+    x = nn.Embed(self.vocabulary, self.width, dtype=self.dtype, name='tokens')(tokens)
+    position = self.param('position', nn.initializers.normal(0.01), (self.context, self.width))
     x = x + position[None].astype(x.dtype)
-    how = (self.width // HEAD_WIDTH, self.activation, EPSILON, True)
+    how = (self.width // HEAD_WIDTH, self.activation, self.epsilon, self.causal)
     for index in range(self.depth):
       x = Block(*how, **self.common, name=f'block{index}')(x)
-    x = layer_norm(EPSILON, dtype=self.dtype, name='norm')(x)
-    last = tokens.argmax(-1)
+    x = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(x)
+    last = tokens.argmax(-1) if self.causal else jnp.full(len(x), self.context - 1)
     x = jnp.take_along_axis(x, last[:, None, None], axis=1)[:, 0]
-    x = nn.Dense(self.size, use_bias=False, dtype=self.dtype, name='projection')(x)
+    x = nn.Dense(self.size, not self.causal, dtype=self.dtype, name='projection')(x)
     return x.astype(jnp.float32)
 
 
-def _blocks(tower: str) -> Table:
+def blocks(tower: str) -> Table:
   """Returns open_clip's names of the blocks of a tower, `visual.` or ''."""
   block = rf'{tower}transformer.resblocks.\1'
   return {
@@ -162,7 +167,7 @@ _TRANSFORMER: Table = {
   'embedding/position': Stored(('visual.positional_embedding',), reshaped(lambda s: s[1:])),
   'embedding/patches': 'visual.conv1',
   'pre_norm': 'visual.ln_pre',
-  **_blocks('visual.'),
+  **blocks('visual.'),
   'norm': 'visual.ln_post',
   'projection/kernel': 'visual.proj',
   'head/dense': HEAD,
@@ -181,7 +186,7 @@ _RESNET: Table = {
 _TEXT: Table = {
   'tokens/embedding': 'token_embedding.weight',
   'position': 'positional_embedding',
-  **_blocks(''),
+  **blocks(''),
   'norm': 'ln_final',
   'projection/kernel': 'text_projection',
 }
@@ -198,6 +203,7 @@ class Clip(Architecture):
   """An image tower of CLIP, with the text tower, which embeds into the same space."""
 
   text: TextTower = TextTower()
+  text_scheme: Scheme = TEXT_SCHEME
 
 
 class Size(NamedTuple):

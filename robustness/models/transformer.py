@@ -17,13 +17,15 @@ import jax.numpy as jnp
 from robustness.models.layers import Layer, at_least_float32
 from robustness.models.naming import OUTPUT_FIRST, Stored, Table
 
-Activation = Literal['gelu', 'quick_gelu']
-Positions = Literal['all', 'patches']
+Activation = Literal['gelu', 'quick_gelu', 'tanh_gelu']
+Positions = Literal['all', 'patches', 'no_token']
 
 
 def activation(name: Activation, x: jax.Array) -> jax.Array:
-  """Returns GELU(x) = x Φ(x) exactly, or its approximation x σ(1.702 x), `quick_gelu`."""
-  return nn.gelu(x, approximate=False) if name == 'gelu' else x * nn.sigmoid(1.702 * x)
+  """Returns GELU(x) = x Φ(x) exactly, or approximated by x σ(1.702 x), `quick_gelu`, or by tanh."""
+  if name == 'quick_gelu':
+    return x * nn.sigmoid(1.702 * x)
+  return nn.gelu(x, approximate=name == 'tanh_gelu')
 
 
 layer_norm = functools.partial(nn.LayerNorm, use_fast_variance=False)
@@ -109,7 +111,8 @@ class Block(Layer):
 class PatchEmbedding(Layer):
   """Linear maps of square patches, a class token and registers before them, positions added.
 
-  Registers have no positions; with `positions` 'patches' the class token has none either.
+  Registers have no positions; with `positions` 'patches' the class token has none either, and with
+  'no_token' there is none.
   """
 
   patch: int
@@ -126,7 +129,9 @@ class PatchEmbedding(Layer):
       self.width, side, side, 'VALID', use_bias=self.use_bias, dtype=self.dtype, name='patches'
     )(x)
     x = x.reshape(x.shape[0], -1, self.width)
-    tokens = [self._learned('class_token', nn.initializers.zeros_init(), 1, x)]
+    tokens = []
+    if self.positions != 'no_token':
+      tokens.append(self._learned('class_token', nn.initializers.zeros_init(), 1, x))
     if self.registers:
       start = nn.initializers.normal(0.02)
       tokens.append(self._learned('registers', start, self.registers, x))
@@ -141,6 +146,28 @@ class PatchEmbedding(Layer):
     self, name: str, start: nn.initializers.Initializer, count: int, x: jax.Array
   ) -> jax.Array:
     return self.param(name, start, (1, count, self.width)).astype(x.dtype)
+
+
+class AttentionPool(Layer):
+  """Attention of a learned query to all tokens, then a perceptron of what it gives, added to it."""
+
+  num_heads: int
+  activation: Activation = 'gelu'
+  epsilon: float = 1e-6
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, N, D] to [B, D]."""
+    count, _, width = x.shape
+    latent = self.param('latent', nn.initializers.normal(width**-0.5), (1, 1, width))
+    query = nn.Dense(width, dtype=self.dtype, name='query')(latent.astype(x.dtype))
+    query = jnp.broadcast_to(query, (count, 1, width)).reshape(count, 1, self.num_heads, -1)
+    both = nn.Dense(2 * width, dtype=self.dtype, name='key_value')(x)
+    key, value = jnp.moveaxis(both.reshape(count, x.shape[1], 2, self.num_heads, -1), 2, 0)
+    pooled = attend(query, key, value).reshape(count, width)
+    pooled = nn.Dense(width, dtype=self.dtype, name='out')(pooled)
+    y = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(pooled)
+    return pooled + Perceptron(self.activation, **self.common, name='mlp')(y)
 
 
 class UnitLength(nn.Module):

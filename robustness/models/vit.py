@@ -28,6 +28,7 @@ class VisionTransformer(Network):
   `attention`, `norm2` and `mlp`, then `norm` and `head`. All but `head` are [B, tokens, width]. The
   head is given the class token, or with `pool` 'token_and_mean' that and the mean of the patches.
 
+  SigLIP's have no class token; `attention_pool` gives the embedding, then come `unit` and `head`.
   CLIP's have `pre_norm` before the blocks, and for a head `projection` (the embedding of the image,
   of this size), `unit` (the same at length 1) and `head`.
   """
@@ -43,7 +44,7 @@ class VisionTransformer(Network):
   layer_scale: bool = False
   registers: int = 0
   positions: transformer.Positions = 'all'
-  pool: Literal['token', 'token_and_mean'] = 'token'
+  pool: Literal['token', 'token_and_mean', 'attention'] = 'token'
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -51,8 +52,8 @@ class VisionTransformer(Network):
     training: there is no dropout."""
     del train
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
-    how = (self.patch, self.width, not self.pre_norm, self.registers, self.positions)
-    x = transformer.PatchEmbedding(*how, **self.common, name='embedding')(x.astype(self.dtype))
+    tokens = (self.patch, self.width, not self.pre_norm, self.registers, self.positions)
+    x = transformer.PatchEmbedding(*tokens, **self.common, name='embedding')(x.astype(self.dtype))
     if self.pre_norm:
       x = norm(name='pre_norm')(x)
     block = functools.partial(
@@ -66,10 +67,15 @@ class VisionTransformer(Network):
     for index in range(self.depth):
       x = block(name=f'block{index}')(x)
     x = norm(name='norm')(x)
-    mean = [x[:, 1 + self.registers :].mean(1)] if self.pool == 'token_and_mean' else []
-    x = jnp.concatenate([x[:, 0], *mean], -1)
+    if self.pool == 'attention':
+      how = (self.num_heads, self.activation, self.epsilon)
+      x = transformer.AttentionPool(*how, **self.common, name='attention_pool')(x)
+    else:
+      mean = [x[:, 1 + self.registers :].mean(1)] if self.pool == 'token_and_mean' else []
+      x = jnp.concatenate([x[:, 0], *mean], -1)
     if self.projection:
       x = nn.Dense(self.projection, use_bias=False, dtype=self.dtype, name='projection')(x)
+    if self.projection or self.pool == 'attention':
       x = transformer.UnitLength(name='unit')(x)
     return LinearHead(self.num_classes, pool=False, name='head')(x)
 
@@ -85,6 +91,12 @@ TIMM: Table = {
   r'block(\d+)/mlp/(\w+)': r'blocks.\1.mlp.\2',
   r'block(\d+)/scale(\d)': r'blocks.\1.ls\2.gamma',
   'norm': 'norm',
+  'attention_pool/latent': 'attn_pool.latent',
+  'attention_pool/query': 'attn_pool.q',
+  'attention_pool/key_value': 'attn_pool.kv',
+  'attention_pool/out': 'attn_pool.proj',
+  'attention_pool/norm': 'attn_pool.norm',
+  r'attention_pool/mlp/(\w+)': r'attn_pool.mlp.\1',
   'head/dense': 'head',
 }
 """timm's names of a vision transformer's arrays, which other projects took over or began."""

@@ -75,6 +75,10 @@ def clip(side):
   return peer_networks.open_clip_tower(config, False, CLASSES, side)
 
 
+def siglip(side):
+  return peer_networks.siglip_tower(CLASSES, side, **THEIR_VIT)
+
+
 def clip_of_another_size(network, side):
   """Returns the same tower for another size, its positions resampled by open_clip."""
   other, state = clip(side).eval(), network.state_dict()
@@ -89,6 +93,7 @@ def _cases():
   yield Case('deit3_s16', VIT, deit)
   yield Case('deit3_s16', VIT, deit, renamed=((r'ls(\d).gamma', r'gamma_\1'),))
   yield Case('clip_vit_b16', {**VIT, 'projection': 16}, clip)
+  yield Case('siglip_b16', VIT, siglip)
   for suffix, theirs, hf in (('', '', ''), ('_registers', '_reg4', 'WithRegisters')):
     name, sides = f'dinov2_s14{suffix}', (70, 98)
     yield Case(name, VIT, part(dinov2, f'vit_small_patch14{theirs}_dinov2'), sides)
@@ -150,6 +155,8 @@ def test_logits_are_the_peers_at_the_size_of_the_weights_and_at_another(case, tm
     assert bool(notes) == (placed and side != case.sides[0])
     if case.make is clip:
       network = clip_of_another_size(network, side)
+    elif case.make is siglip:
+      network.visual['trunk'].set_input_size(img_size=(side, side))
     elif hasattr(network, 'set_input_size'):
       network.set_input_size(img_size=(side, side))
     with torch.no_grad():

@@ -42,8 +42,8 @@ def _timm(name: str, num_classes: int, side: int, **options: Any) -> Any:
   return peer('timm').create_model(name, num_classes=num_classes, **options)
 
 
-def _timm_vit(name: str, num_classes: int, side: int) -> Any:
-  return _timm(name, num_classes, side, img_size=side)
+def _timm_vit(name: str, num_classes: int, side: int, **options: Any) -> Any:
+  return _timm(name, num_classes, side, img_size=side, **options)
 
 
 def token_and_mean(network: Any, num_classes: int) -> Any:
@@ -89,6 +89,25 @@ def open_clip_tower(config: Any, quick_gelu: bool, num_classes: int, side: int) 
 
     def forward(self, x: Any) -> Any:
       return self.zero_shot_head(nn.functional.normalize(self.visual(x), dim=-1))
+
+  return Tower()
+
+
+def siglip_tower(num_classes: int, side: int, **options: Any) -> Any:
+  """Builds SigLIP's image tower with the names of open_clip, then our unit length and head."""
+  torch = peer('torch')
+  trunk = _timm_vit('vit_base_patch16_siglip_224', 0, side, **options)
+  nn = torch.nn
+
+  class Tower(nn.Module):
+    def __init__(self) -> None:
+      super().__init__()
+      self.visual = nn.ModuleDict({'trunk': trunk})
+      self.zero_shot_head = nn.Linear(trunk.embed_dim, num_classes)
+
+    def forward(self, x: Any) -> Any:
+      embedding = self.visual['trunk'](x)
+      return self.zero_shot_head(nn.functional.normalize(embedding, dim=-1))
 
   return Tower()
 
@@ -186,6 +205,11 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
       side = (84, 84) if 'L' in config else (96, 96)
       build, ends = part(_open_clip, config, bool(suffix)), r'visual\.layer\d\.\d+\.bn3\.weight'
       yield name + suffix, PeerNetwork('open_clip', build, layers, side, branch_ends=ends)
+
+  layers = {f'block{i}': f'visual.trunk.blocks.{i}' for i in (0, 11)}
+  layers |= {'attention_pool': 'visual.trunk.attn_pool'}
+  for name in ('siglip_b16', 'siglip2_b16'):
+    yield name, PeerNetwork('timm', siglip_tower, layers, (64, 64))
 
 
 PEERS: Mapping[str, PeerNetwork] = MappingProxyType(dict(_table()))
