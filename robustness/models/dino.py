@@ -1,12 +1,14 @@
-"""DINOv2: vision transformers trained without labels, with a linear map of what they give.
+"""DINOv2 and DINOv3: vision transformers trained without labels, and linear maps of their features.
 
-Their features are the class token and the mean of the patches after the last norm, which the
-published linear maps were fitted to. Registers are tokens that images have not; no part of the
-features. Positions are stored for 518 pixels. timm resamples them as all its own; the authors, and
-transformers, by PyTorch's bicubic kernel, which `config.classifier.positions` has too.
+Features are the class token and the mean of the patches after the last norm, which the published
+linear maps were fitted to (of DINOv3 that of the largest network alone). Registers are further
+tokens, no part of the features. DINOv2's positions are stored for 518 pixels: timm resamples them
+as all its own, the authors and transformers by PyTorch's bicubic kernel, which
+`config.classifier.positions` has too. DINOv3's rotate queries and keys.
 
 References: Oquab et al., DINOv2: Learning Robust Visual Features without Supervision, 2023,
-section 4; Darcet et al., Vision Transformers Need Registers, 2023.
+section 4; Darcet et al., Vision Transformers Need Registers, 2023; Siméoni et al., DINOv3, 2025,
+section 3.
 """
 
 from robustness.models.architecture import HF, Architecture, Weights
@@ -72,6 +74,64 @@ def _architecture(
   )
 
 
+_LAYER3 = r'layer.\1'
+_SCHEMES3 = (
+  Scheme(
+    'timm', {**TIMM, r'block(\d+)/scale(\d)': r'blocks.\1.gamma_\2'}, zeros=('*.q_bias', '*.v_bias')
+  ),
+  Scheme(
+    'facebookresearch/dinov3',
+    {**TIMM, 'embedding/registers': 'storage_tokens', 'head/dense': 'linear_head'},
+    ('mask_token', 'rope_embed.periods', '*.bias_mask', 'local_cls_norm.*'),
+    zeros=('*.qkv.bias',),
+    prefix='backbone.',
+  ),
+  Scheme(
+    'transformers',
+    {
+      'embedding/class_token': 'embeddings.cls_token',
+      'embedding/registers': 'embeddings.register_tokens',
+      'embedding/patches': 'embeddings.patch_embeddings',
+      r'block(\d+)/(norm\d)': rf'{_LAYER3}.\2',
+      r'block(\d+)/attention/qkv': Stored(
+        tuple(f'{_LAYER3}.attention.{part}_proj' for part in 'qkv'), OUTPUT_FIRST
+      ),
+      r'block(\d+)/attention/out': f'{_LAYER3}.attention.o_proj',
+      r'block(\d+)/mlp/fc1': f'{_LAYER3}.mlp.up_proj',
+      r'block(\d+)/mlp/fc2': f'{_LAYER3}.mlp.down_proj',
+      r'block(\d+)/scale(\d)': rf'{_LAYER3}.layer_scale\2.lambda1',
+      'norm': 'norm',
+      'head/dense': 'classifier',
+    },
+    ('embeddings.mask_token',),
+    zeros=('*.q_proj.bias', '*.v_proj.bias'),
+  ),
+)
+
+
+def _dinov3(size: str, width: int, depth: int, num_heads: int, parameters: int) -> Architecture:
+  """Returns a size of DINOv3; published are weights without a linear map."""
+  return Architecture(
+    f'dinov3_{size[0]}16',
+    VisionTransformer(
+      width=width,
+      depth=depth,
+      num_heads=num_heads,
+      epsilon=1e-5,
+      layer_scale=True,
+      registers=REGISTERS,
+      positions='rotary',
+      pool='token_and_mean',
+    ),
+    stages=stages(depth),
+    source='Siméoni et al., DINOv3, 2025',
+    licence='weights of facebookresearch/dinov3, also at timm: DINOv3 License',
+    schemes=_SCHEMES3,
+    parameters=parameters,
+    timm=f'vit_{size}_patch16_dinov3(_qkvb)?',
+  )
+
+
 ARCHITECTURES = tuple(
   _architecture(
     *size, parameters=count + REGISTERS * size[1] * bool(registers), registers=registers
@@ -82,4 +142,9 @@ ARCHITECTURES = tuple(
     (('base', 768, 12, 12), 87_261_928),
     (('large', 1024, 24, 16), 305_276_904),
   )
+)
+ARCHITECTURES += (
+  _dinov3('small', 384, 12, 6, 22_355_944),
+  _dinov3('base', 768, 12, 12, 87_178_216),
+  _dinov3('large', 1024, 24, 16, 305_128_424),
 )

@@ -106,6 +106,7 @@ class Scheme:
       r'embedding/position'; the first that matches is taken. `Stored` says another layout, which of
       a layer is its kernel's.
     ignored: patterns of names that no variable needs.
+    zeros: patterns of names that no variable needs because their values are zero, which is checked.
     headless: what some names of its files begin with, if these files have no head; '' if they do.
     suffixes: what follows the name of a layer, by Linen's name of the array.
     kernel: how the kernels of layers are laid out.
@@ -116,6 +117,7 @@ class Scheme:
   table: Table = dataclasses.field(hash=False)
   ignored: tuple[str, ...] = ('*.num_batches_tracked',)
   headless: str = ''
+  zeros: tuple[str, ...] = ()
   suffixes: Mapping[str, str] = dataclasses.field(default_factory=lambda: PYTORCH, hash=False)
   kernel: Layout = OUTPUT_FIRST
   prefix: str = ''
@@ -149,5 +151,15 @@ class Scheme:
     return {
       name: array
       for name, array in ((n.removeprefix(self.prefix), a) for n, a in arrays.items())
-      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self.ignored)
+      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in (*self.ignored, *self.zeros))
     }
+
+  def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises InputError where arrays that must be zero are not."""
+    found = [name for pattern in self.zeros for name in fnmatch.filter(arrays, pattern)]
+    wrong = [name for name in found if np.any(arrays[name])]
+    if wrong:
+      raise InputError(
+        f'{len(wrong)} arrays are not zero, as {self.name} published them, and the network has '
+        f'no place for them, first {wrong[0]}'
+      )

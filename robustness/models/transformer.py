@@ -13,12 +13,13 @@ from typing import Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from robustness.models.layers import Layer, at_least_float32
 from robustness.models.naming import OUTPUT_FIRST, Stored, Table
 
 Activation = Literal['gelu', 'quick_gelu', 'tanh_gelu']
-Positions = Literal['all', 'patches', 'no_token']
+Positions = Literal['all', 'patches', 'no_token', 'rotary']
 
 
 def activation(name: Activation, x: jax.Array) -> jax.Array:
@@ -49,19 +50,49 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array, causal: bool = Fa
   return jnp.einsum('bhqk,bkhd->bqhd', jax.nn.softmax(scores).astype(value.dtype), value)
 
 
+def rotary_angles(grid: tuple[int, int], before: int, size: int) -> np.ndarray:
+  """Returns DINOv3's angles of tokens, [before + rows × columns, size ÷ 2], of heads of a size.
+
+  A patch at y and x in (-1, 1) has 2π y ÷ p, then 2π x ÷ p, for periods p of 100^(4k ÷ size);
+  tokens before the patches are not turned.
+
+  Reference: Siméoni et al., DINOv3, 2025, section 3.2.
+  """
+  periods = 100.0 ** (4 * np.arange(size // 4) / size)
+  places = [(2 * np.arange(side) + 1) / side - 1 for side in grid]
+  y, x = np.meshgrid(*places, indexing='ij')
+  angles = 2 * np.pi * np.stack([y, x], -1).reshape(-1, 2, 1) / periods
+  return np.pad(angles.reshape(len(angles), -1), ((before, 0), (0, 0))).astype(np.float32)
+
+
+def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
+  """Returns heads [B, N, heads, d] with each pair (i, i + d ÷ 2) turned by `angles` [N, d ÷ 2]."""
+  first, second = jnp.split(at_least_float32(x), 2, axis=-1)
+  cosine, sine = jnp.cos(angles)[None, :, None], jnp.sin(angles)[None, :, None]
+  turned = [first * cosine - second * sine, second * cosine + first * sine]
+  return jnp.concatenate(turned, -1).astype(x.dtype)
+
+
 class SelfAttention(Layer):
-  """Multi-head attention of a sequence to itself; `qkv` comes first, `out` last."""
+  """Multi-head attention of a sequence to itself; `qkv` comes first, `out` last.
+
+  Given angles, queries and keys are rotated by them.
+  """
 
   num_heads: int
   causal: bool = False
+  qkv_bias: bool = True
 
   @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
+  def __call__(self, x: jax.Array, angles: jax.Array | None = None) -> jax.Array:
     """Maps [B, N, D] to [B, N, D]."""
     width = x.shape[-1]
-    x = nn.Dense(3 * width, dtype=self.dtype, name='qkv')(x)
+    x = nn.Dense(3 * width, self.qkv_bias, dtype=self.dtype, name='qkv')(x)
     x = x.reshape(*x.shape[:2], 3, self.num_heads, width // self.num_heads)
-    x = attend(x[:, :, 0], x[:, :, 1], x[:, :, 2], self.causal)
+    query, key = x[:, :, 0], x[:, :, 1]
+    if angles is not None:
+      query, key = rotate(query, angles), rotate(key, angles)
+    x = attend(query, key, x[:, :, 2], self.causal)
     return nn.Dense(width, dtype=self.dtype, name='out')(x.reshape(*x.shape[:2], width))
 
 
@@ -90,12 +121,14 @@ class Block(Layer):
   epsilon: float = 1e-6
   causal: bool = False
   layer_scale: bool = False
+  qkv_bias: bool = True
 
   @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, N, D] to [B, N, D]."""
+  def __call__(self, x: jax.Array, angles: jax.Array | None = None) -> jax.Array:
+    """Maps [B, N, D] to [B, N, D]; for `angles` see `SelfAttention`."""
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm1')(x)
-    y = SelfAttention(self.num_heads, self.causal, **self.common, name='attention')(y)
+    how = (self.num_heads, self.causal, self.qkv_bias)
+    y = SelfAttention(*how, **self.common, name='attention')(y, angles)
     x = x + self._scaled(y, 'scale1')
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm2')(x)
     y = Perceptron(self.activation, **self.common, name='mlp')(y)
@@ -111,8 +144,8 @@ class Block(Layer):
 class PatchEmbedding(Layer):
   """Linear maps of square patches, a class token and registers before them, positions added.
 
-  Registers have no positions; with `positions` 'patches' the class token has none either, and with
-  'no_token' there is none.
+  Registers have no positions. With `positions` 'patches' the class token has none either, with
+  'no_token' there is no such token, and with 'rotary' no token has any.
   """
 
   patch: int
@@ -135,12 +168,15 @@ class PatchEmbedding(Layer):
     if self.registers:
       start = nn.initializers.normal(0.02)
       tokens.append(self._learned('registers', start, self.registers, x))
-    placed = int(self.positions == 'all')
-    position = self._learned('position', nn.initializers.normal(0.02), placed + x.shape[1], x)
-    if placed:
-      tokens[0] += position[:, :1]
+    if self.positions != 'rotary':
+      placed = int(self.positions == 'all')
+      start = nn.initializers.normal(0.02)
+      position = self._learned('position', start, placed + x.shape[1], x)
+      if placed:
+        tokens[0] += position[:, :1]
+      x = x + position[:, placed:]
     tokens = [jnp.broadcast_to(token, (len(x), *token.shape[1:])) for token in tokens]
-    return jnp.concatenate([*tokens, x + position[:, placed:]], axis=1)
+    return jnp.concatenate([*tokens, x], axis=1)
 
   def _learned(
     self, name: str, start: nn.initializers.Initializer, count: int, x: jax.Array

@@ -28,6 +28,7 @@ class VisionTransformer(Network):
   `attention`, `norm2` and `mlp`, then `norm` and `head`. All but `head` are [B, tokens, width]. The
   head is given the class token, or with `pool` 'token_and_mean' that and the mean of the patches.
 
+  DINOv3's have `positions` 'rotary', and no bias for queries, keys and values.
   SigLIP's have no class token; `attention_pool` gives the embedding, then come `unit` and `head`.
   CLIP's have `pre_norm` before the blocks, and for a head `projection` (the embedding of the image,
   of this size), `unit` (the same at length 1) and `head`.
@@ -52,6 +53,13 @@ class VisionTransformer(Network):
     training: there is no dropout."""
     del train
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
+    rotary, angles = self.positions == 'rotary', None
+    if rotary:
+      grid, size = (
+        (x.shape[1] // self.patch, x.shape[2] // self.patch),
+        self.width // self.num_heads,
+      )
+      angles = jnp.asarray(transformer.rotary_angles(grid, 1 + self.registers, size))
     tokens = (self.patch, self.width, not self.pre_norm, self.registers, self.positions)
     x = transformer.PatchEmbedding(*tokens, **self.common, name='embedding')(x.astype(self.dtype))
     if self.pre_norm:
@@ -62,10 +70,11 @@ class VisionTransformer(Network):
       self.activation,
       self.epsilon,
       layer_scale=self.layer_scale,
+      qkv_bias=not rotary,
       **self.common,
     )
     for index in range(self.depth):
-      x = block(name=f'block{index}')(x)
+      x = block(name=f'block{index}')(x, angles)
     x = norm(name='norm')(x)
     if self.pool == 'attention':
       how = (self.num_heads, self.activation, self.epsilon)

@@ -135,6 +135,7 @@ def _fitted(
   positions: str,
 ) -> tuple[Variables, dict[str, str]]:
   """Returns the variables that the arrays hold for images of a shape, and notes."""
+  scheme.check_zeros(arrays)
   arrays = scheme.wanted(arrays)
   stored = _stored_classes(scheme, arrays)
   if None not in (stored, num_classes) and stored != num_classes:

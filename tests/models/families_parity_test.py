@@ -19,6 +19,7 @@ import pytest
 from robustness.models import catalog, position_embedding, weights
 from tests.models import peer_networks
 from tests.models.peers import peer
+from tests.refusals import refused
 
 CLASSES = 7
 VIT = {'width': 24, 'depth': 3, 'num_heads': 3}
@@ -65,7 +66,7 @@ def hugging_face(name, side, **options):
   return getattr(library, f'{name}ForImageClassification')(config)
 
 
-def dinov2(name, side):
+def dino(name, side):
   return peer_networks.token_and_mean(timm(name, side, **THEIR_VIT), CLASSES)
 
 
@@ -96,11 +97,19 @@ def _cases():
   yield Case('siglip_b16', VIT, siglip)
   for suffix, theirs, hf in (('', '', ''), ('_registers', '_reg4', 'WithRegisters')):
     name, sides = f'dinov2_s14{suffix}', (70, 98)
-    yield Case(name, VIT, part(dinov2, f'vit_small_patch14{theirs}_dinov2'), sides)
+    yield Case(name, VIT, part(dino, f'vit_small_patch14{theirs}_dinov2'), sides)
     made = part(hugging_face, f'Dinov2{hf}', patch_size=14, **HF_VIT)
     positions = 'bicubic' if suffix else 'bicubic_pytorch'
     yield Case(name, VIT, made, sides, positions)
 
+  made = part(dino, 'vit_small_patch16_dinov3')
+  yield Case('dinov3_s16', VIT, made, (64, 80))
+  renamed = (
+    ('reg_token', 'storage_tokens'),
+    (r'gamma_(\d)', r'ls\1.gamma'),
+    ('^head', 'linear_head'),
+  )
+  yield Case('dinov3_s16', VIT, made, (64,), renamed=renamed)
   ours, sizes = {'width': 8, 'depths': (1, 1, 2, 1)}, (8, 16, 32, 64)
   renamed = (
     (r'^stem\.', 'downsample_layers.0.'),
@@ -165,3 +174,28 @@ def test_logits_are_the_peers_at_the_size_of_the_weights_and_at_another(case, tm
     ours = np.asarray(jax.jit(architecture.build(CLASSES).apply)(variables, x))
     parity.assert_small({'logits': parity.difference(ours, theirs)})
     assert np.abs(theirs).max() > 1e-3
+
+
+def test_dinov3_has_the_features_of_transformers_and_refuses_biases_that_it_has_no_place_for():
+  torch, library = peer('torch'), peer('transformers')
+  from tests.models import parity
+
+  if not hasattr(library, 'DINOv3ViTModel'):
+    pytest.skip('this transformers has no DINOv3ViTModel')
+  sizes = {'intermediate_size': 96, 'num_register_tokens': 4, 'image_size': 64}
+  network = library.DINOv3ViTModel(library.DINOv3ViTConfig(**HF_VIT, **sizes))
+  arrays = parity.arrays(parity.randomise(network.eval()))
+  biases = [name for name in arrays if name.endswith(('q_proj.bias', 'v_proj.bias'))]
+  own = thin(Case('dinov3_s16', VIT, siglip))
+  given = {name.removeprefix('model.'): value for name, value in arrays.items()}
+  refused('6 arrays are not zero', weights.import_variables, own, given)
+  network.load_state_dict({n: torch.zeros(24) for n in biases}, strict=False)
+  given = {n.removeprefix('model.'): value for n, value in parity.arrays(network).items()}
+  variables, x = weights.import_variables(own, given), parity.images(2, 64, 80, 3)
+  with torch.no_grad():
+    tokens = network(parity.torch_images(x)).last_hidden_state.numpy()
+  theirs = np.concatenate([tokens[:, 0], tokens[:, 5:].mean(1)], 1)
+  variables['params']['head'] = {'dense': {'kernel': np.eye(48, dtype=np.float32)}}
+  variables['params']['head']['dense']['bias'] = np.zeros(48, np.float32)
+  ours = np.asarray(jax.jit(own.build(48).apply)(variables, x))
+  parity.assert_small({'features': parity.difference(ours, theirs)})

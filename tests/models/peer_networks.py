@@ -192,6 +192,9 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
       build = part(_timm_dino, f'vit_{size}_patch14{theirs}_dinov2')
       yield f'dinov2_{size[0]}14{suffix}', PeerNetwork('timm', build, layers, (56, 56))
 
+    build = part(_timm_dino, f'vit_{size}_patch16_dinov3')
+    yield f'dinov3_{size[0]}16', PeerNetwork('timm', build, layers, (64, 64))
+
   resnet = _numbered('stage{}', 'visual.layer{}', (1, 2, 3, 4))
   vit = {f'block{i}': f'visual.transformer.resblocks.{i}' for i in (0, 11)}
   for name, config, layers in (
