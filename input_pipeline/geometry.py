@@ -30,7 +30,8 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
     return tf.ensure_shape(levels, [None, None, None])
   if settings.resize:
     sides = tf.shape(image)[:2]
-    target = sides * settings.resize // tf.reduce_min(sides)
+    shorter = sides if settings.squash else tf.reduce_min(sides)
+    target = sides * settings.resize // shorter
     size = tf.constant([settings.crop] * 2) if settings.crop else target
     window = tf.raw_ops.ScaleAndTranslate(  # what lies outside is not computed
       images=image[None],
@@ -54,7 +55,7 @@ def resized_by_pillow(levels: np.ndarray, settings: DataSettings) -> np.ndarray:
   torchvision's `Resize` and `CenterCrop`, which compute the whole.
   """
   sides = levels.shape[:2]
-  target = [side * settings.resize // min(sides) for side in sides]
+  target = [side * settings.resize // (side if settings.squash else min(sides)) for side in sides]
   size = [settings.crop or side for side in target]
   first = [(side - window) // 2 for side, window in zip(target, size, strict=True)]
   top, left = (f * side / whole for f, side, whole in zip(first, sides, target, strict=True))

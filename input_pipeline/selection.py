@@ -165,6 +165,7 @@ def select(
         resize=preparation.side if images.cropped else preparation.resize,
         crop=preparation.side,
         interpolation=preparation.interpolation,
+        squash=preparation.squash,
       )
       facts['prepared_for'] = preparation.name
       if images.cropped:
@@ -176,6 +177,7 @@ def select(
     'num_classes': len(images.class_names),
     'image_shape': list(shape),
     'resize': settings.resize,
+    **({'squash': True} if settings.resize and settings.squash else {}),
     'crop': settings.crop,
     'interpolation': settings.interpolation if settings.resize else '',
     **({'resized_by': 'pillow'} if settings.pillow_resizes else {}),
@@ -187,7 +189,8 @@ def output_size(size: Size, settings: DataSettings) -> Size | None:
   """Returns height and width after resize and crop, or None where the crop does not fit."""
   height, width = size
   if settings.resize:
-    height, width = (side * settings.resize // min(size) for side in size)
+    shorter = size if settings.squash else (min(size),) * 2
+    height, width = (a * settings.resize // b for a, b in zip(size, shorter, strict=True))
   if not settings.crop:
     return height, width
   return (settings.crop, settings.crop) if min(height, width) >= settings.crop else None

@@ -74,6 +74,7 @@ class DataSettings:
     listed: a text file of `<class>/<file>`, one a line, which alone are read from class folders or
       stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet; '' reads all.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
+    squash: resizes both sides to `resize`, whatever the image's, not the shorter alone.
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
       prepared as the classifier's weights want it, if they are published weights that say so.
     interpolation: 'bilinear' or 'bicubic'.
@@ -106,6 +107,7 @@ class DataSettings:
   subset: str = RANDOM
   listed: str = ''
   resize: int = 0
+  squash: bool = False
   crop: int = 0
   interpolation: str = 'bicubic'
   resized_by: str = 'tensorflow'
@@ -168,12 +170,14 @@ class Preparation:
     side: of the square images it takes, pixels.
     resize: pixels of the shorter side before the centre is cropped.
     interpolation: 'bilinear' or 'bicubic'.
+    squash: whether both sides are resized to that.
   """
 
   name: str
   side: int
   resize: int
   interpolation: str
+  squash: bool = False
 
 
 def open_images(settings: DataSettings) -> Images:

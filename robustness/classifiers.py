@@ -24,7 +24,7 @@ from robustness.environments.balance import balanced
 from robustness.environments.class_groups import from_settings
 from robustness.evaluation.runner import check_fit
 from robustness.models import catalog, from_file, hub, label_space, weights
-from robustness.models.architecture import Weights
+from robustness.models.architecture import LOCAL, Weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.inputs import Inputs
 from robustness.models.projection import in_label_space, match_labels
@@ -319,7 +319,6 @@ class ClassifierBuilder:
     if entry:
       local = settings.weights and path.is_file()
       path, revision = hub.Fetched(path, 'a local file') if local else hub.fetch(entry)
-      names = label_space.get(label_space.IMAGENET).class_names
       shape = (entry.input_size, entry.input_size, shape[2])
       facts = {
         'weights': entry.name,
@@ -328,6 +327,8 @@ class ClassifierBuilder:
         'preprocessing': entry.preprocessing,
         'licence': entry.licence,
       }
+    if entry and entry.source != LOCAL:
+      names = label_space.get(label_space.IMAGENET).class_names
     elif own := weights.saved_class_names(path):
       names = own
     elif label_space.is_imagenet(names) or settings.label_space:
@@ -451,17 +452,19 @@ def preparation(experiment: Experiment) -> Preparation | None:
   data = experiment.data
   if data.resize or data.crop or data.resized_on_device:
     return None
-  preparations: dict[tuple[int, int, str], str] = {}
+  preparations: dict[tuple[int, int, str, bool], str] = {}
   for recipe in experiment.classifiers.values():
     entry, begun_with = published(recipe), recipe.initial_weights
     if not entry and begun_with:
       entry = hub.resolve(begun_with, recipe.name)
     if entry:
-      preparations.setdefault((entry.input_size, entry.resize, entry.interpolation), entry.name)
+      how = (entry.input_size, entry.resize, entry.interpolation, entry.squash)
+      record = f' ({entry.record})' if entry.record else ''
+      preparations.setdefault(how, entry.name + record)
   if len(preparations) > 1:
     sizes = ', '.join(
       f'{name}: {side} of {resize} pixels, {interpolation}'
-      for (side, resize, interpolation), name in preparations.items()
+      for (side, resize, interpolation, _), name in preparations.items()
     )
     raise InputError(
       f'the classifiers want their images prepared differently ({sizes}): run '

@@ -45,7 +45,8 @@ class ClassifierSettings:
     initial_weights: weights that the training begins with, named as `weights` are; the last layer
       is drawn unless the classes are the same. '' draws all from the seed.
     positions: how a vision transformer's position embedding is resampled for images of another
-      size than its weights were made for: 'bicubic' as timm does it, or 'bilinear' as big_vision.
+      size than its weights were made for: 'bicubic' as timm does it, 'bilinear' as big_vision,
+      'bicubic_pytorch' as transformers, or 'bicubic_dinov2' as DINOv2's authors.
     label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb'),
       or 'data' for the classes of the data alone, where the classifier has more;
       '' keeps the classes of the weights.

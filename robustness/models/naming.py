@@ -52,6 +52,10 @@ OUTPUT_FIRST_POINTWISE = Layout(lambda s: (s[1], s[0], 1, 1), lambda a, s: a.res
 POINTWISE = reshaped(lambda s: (1, 1, *s))
 # [height, width, in, out] is stored as [out, in × height × width].
 FLAT_IMAGE = Layout(lambda s: (s[3], s[2] * s[0] * s[1]), _from_flat_image)
+# [1, 1 + N, D] is stored as [1, N, D]; what comes first is zero.
+WITHOUT_FIRST = Layout(
+  lambda s: (s[0], s[1] - 1, *s[2:]), lambda a, s: np.pad(a, ((0, 0), (1, 0), (0, 0)))
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,17 +106,21 @@ class Scheme:
       r'embedding/position'; the first that matches is taken. `Stored` says another layout, which of
       a layer is its kernel's.
     ignored: patterns of names that no variable needs.
+    zeros: patterns of names that no variable needs because their values are zero, which is checked.
     headless: what some names of its files begin with, if these files have no head; '' if they do.
     suffixes: what follows the name of a layer, by Linen's name of the array.
     kernel: how the kernels of layers are laid out.
+    prefix: what names begin with in files that hold more than the network, taken off.
   """
 
   name: str
   table: Table = dataclasses.field(hash=False)
   ignored: tuple[str, ...] = ('*.num_batches_tracked',)
   headless: str = ''
+  zeros: tuple[str, ...] = ()
   suffixes: Mapping[str, str] = dataclasses.field(default_factory=lambda: PYTORCH, hash=False)
   kernel: Layout = OUTPUT_FIRST
+  prefix: str = ''
 
   def locate(self, path: Path) -> Stored:
     """Returns where the file has the variable at a path.
@@ -139,9 +147,19 @@ class Scheme:
     return {name: shape for shapes in located for name, shape in shapes.items()}
 
   def wanted(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the arrays without those that no variable needs."""
+    """Returns the arrays without those that no variable needs, by names without the prefix."""
     return {
       name: array
-      for name, array in arrays.items()
-      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self.ignored)
+      for name, array in ((n.removeprefix(self.prefix), a) for n, a in arrays.items())
+      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in (*self.ignored, *self.zeros))
     }
+
+  def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises InputError where arrays that must be zero are not."""
+    found = [name for pattern in self.zeros for name in fnmatch.filter(arrays, pattern)]
+    wrong = [name for name in found if np.any(arrays[name])]
+    if wrong:
+      raise InputError(
+        f'{len(wrong)} arrays are not zero, as {self.name} published them, and the network has '
+        f'no place for them, first {wrong[0]}'
+      )

@@ -1,15 +1,21 @@
 """Position embeddings of vision transformers for images of another size than the weights' own.
 
 The embeddings of the patches lie on a grid, which is resampled like a picture; that of the class
-token stays. Two ways are in use and disagree: timm and open_clip resample bicubically, with half a
-pixel at the borders and a wider kernel where the grid shrinks; big_vision and vision_transformer
-interpolate linearly between corners that stay where they are.
+token stays. The ways in use disagree:
+
+* `bicubic`, of timm and open_clip: half a pixel at the borders, a wider kernel where the grid
+  shrinks, a = -1/2;
+* `bilinear`, of big_vision and vision_transformer: linear between corners that stay in place;
+* `bicubic_pytorch`, of transformers: a = -3/4, borders repeated, the kernel never wider;
+* `bicubic_dinov2`, of DINOv2's authors: the same with pixels of old ÷ (new + .1).
 
 References: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, section 3.2; Keys, Cubic
-Convolution Interpolation for Digital Image Processing, 1981, equation 4 with a = -1/2.
+Convolution Interpolation for Digital Image Processing, 1981, equation 4, whose a is -1/2.
 """
 
+import functools
 import math
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -17,34 +23,43 @@ from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.models.naming import Path
 
-BICUBIC, BILINEAR = METHODS = ('bicubic', 'bilinear')
+BICUBIC = 'bicubic'
 PATH: Path = ('params', 'embedding', 'position')
 Grid = tuple[int, int]
 
 
-def resample(position: np.ndarray, grid: Grid, method: str = BICUBIC) -> np.ndarray:
-  """Returns the embedding [1, 1 + side², width], that of the class token first, for another grid of
-  rows and columns of patches.
+def resample(
+  position: np.ndarray, grid: Grid, method: str = BICUBIC, before: int = 1
+) -> np.ndarray:
+  """Returns the embedding [1, before + side², width] for another grid of rows and columns of
+  patches; `before` is 1 where the class token has a position, which comes first, else 0.
 
   Raises:
-    InputError: an unknown method, or positions that are no square grid and a class token.
+    InputError: an unknown method, or positions that are no square grid and those before it.
   """
   choice('config.classifier.positions', method, METHODS)
-  side = stored_side(position.shape[1])
+  side = stored_side(position.shape[1], before)
   if not side:
-    raise InputError(f'{position.shape[1]} positions are no square grid and a class token')
-  patches = position[0, 1:].reshape(side, side, -1).astype(np.float64)
-  weights = _bicubic_weights if method == BICUBIC else _bilinear_weights
-  rows, columns = (weights(side, new) for new in grid)
+    token = ' and a class token' if before else ''
+    raise InputError(f'{position.shape[1]} positions are no square grid{token}')
+  patches = position[0, before:].reshape(side, side, -1).astype(np.float64)
+  rows, columns = (_WEIGHTS[method](side, new) for new in grid)
   new = np.einsum('ri,ijw,cj->rcw', rows, patches, columns, optimize=True)
   flat = new.reshape(grid[0] * grid[1], -1).astype(np.float32)
-  return np.concatenate([position[:, :1], flat[None]], axis=1)
+  return np.concatenate([position[:, :before], flat[None]], axis=1)
 
 
-def stored_side(count: int) -> int:
-  """Returns the side of the square grid of `count` positions less a class token; 0 if none."""
-  side = math.isqrt(max(count - 1, 0))
-  return side if side * side + 1 == count else 0
+def stored_side(count: int, before: int = 1) -> int:
+  """Returns the side of the square grid of `count` positions less those before it; 0 if none."""
+  side = math.isqrt(max(count - before, 0))
+  return side if side * side + before == count else 0
+
+
+def _keys(distance: np.ndarray, a: float) -> np.ndarray:
+  """Returns Keys' kernel at distances in pixels, 0 or more."""
+  near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+  far = a * (((distance - 5) * distance + 8) * distance - 4)
+  return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
 
 
 def _bicubic_weights(old: int, new: int) -> np.ndarray:
@@ -52,13 +67,30 @@ def _bicubic_weights(old: int, new: int) -> np.ndarray:
   scale = old / new
   centres = (np.arange(new) + 0.5) * scale
   distance = np.abs(np.arange(old)[None] + 0.5 - centres[:, None]) / max(scale, 1.0)
-  near = (1.5 * distance - 2.5) * distance**2 + 1
-  far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
-  weights = np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+  weights = _keys(distance, -0.5)
   return weights / weights.sum(1, keepdims=True)
+
+
+def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
+  """Returns the matrix [new, old] of PyTorch's kernel for a scale of (new + offset) ÷ old."""
+  places = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
+  taps = np.floor(places)[:, None] + np.arange(-1, 3)[None]
+  weights = np.zeros((new, old))
+  rows, columns = np.arange(new)[:, None], np.clip(taps, 0, old - 1).astype(int)
+  np.add.at(weights, (rows, columns), _keys(np.abs(taps - places[:, None]), -0.75))
+  return weights
 
 
 def _bilinear_weights(old: int, new: int) -> np.ndarray:
   """Returns the matrix [new, old] that is linear between old pixels, first and last kept."""
   places = np.linspace(0, old - 1, new) if new > 1 else np.zeros(1)
   return np.maximum(0.0, 1 - np.abs(np.arange(old)[None] - places[:, None]))
+
+
+_WEIGHTS: Mapping[str, Callable[[int, int], np.ndarray]] = {
+  BICUBIC: _bicubic_weights,
+  'bilinear': _bilinear_weights,
+  'bicubic_pytorch': _pytorch_weights,
+  'bicubic_dinov2': functools.partial(_pytorch_weights, offset=0.1),
+}
+METHODS = tuple(_WEIGHTS)

@@ -1,28 +1,35 @@
 """Vision transformers: patches as tokens, a class token that is read out at the end.
 
 GELU is exact, as timm has it. The code that the official `.npz` weights were trained with
-approximates it by tanh, which differs by less than 5e-4 at any point.
+approximates it by tanh, which differs by less than 5e-4 at any point. DeiT III scales what blocks
+add, and gives its class token no position.
 
-Reference: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, section 3.1 and table 1.
+References: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, section 3.1 and table 1;
+Touvron et al., DeiT III: Revenge of the ViT, 2022, section 3.
 """
 
 import functools
+from typing import Literal
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
 from robustness.models import transformer
-from robustness.models.architecture import HALF, Architecture, timm
+from robustness.models.architecture import HALF, Architecture, Weights, timm
 from robustness.models.layers import LinearHead, Network
-from robustness.models.naming import AS_IS, Scheme, Stored, reshaped
+from robustness.models.naming import AS_IS, Scheme, Stored, Table, reshaped
 
 
 class VisionTransformer(Network):
   """A vision transformer with a class token.
 
   Layers: `embedding` (tokens with their positions), `block0`, `block1`, ..., in them `norm1`,
-  `attention`, `norm2` and `mlp`, then `norm` and `head`. All but `head` are [B, tokens, width].
+  `attention`, `norm2` and `mlp`, then `norm` and `head`. All but `head` are [B, tokens, width]. The
+  head is given the class token, or with `pool` 'token_and_mean' that and the mean of the patches.
 
+  DINOv3's have `positions` 'rotary', and no bias for queries, keys and values.
+  SigLIP's have no class token; `attention_pool` gives the embedding, then come `unit` and `head`.
   CLIP's have `pre_norm` before the blocks, and for a head `projection` (the embedding of the image,
   of this size), `unit` (the same at length 1) and `head`.
   """
@@ -35,6 +42,10 @@ class VisionTransformer(Network):
   epsilon: float = 1e-6
   pre_norm: bool = False
   projection: int = 0
+  layer_scale: bool = False
+  registers: int = 0
+  positions: transformer.Positions = 'all'
+  pool: Literal['token', 'token_and_mean', 'attention'] = 'token'
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -42,34 +53,64 @@ class VisionTransformer(Network):
     training: there is no dropout."""
     del train
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
-    embed = functools.partial(transformer.PatchEmbedding, self.patch, self.width, not self.pre_norm)
-    x = embed(**self.common, name='embedding')(x.astype(self.dtype))
+    rotary, angles = self.positions == 'rotary', None
+    if rotary:
+      grid, size = (
+        (x.shape[1] // self.patch, x.shape[2] // self.patch),
+        self.width // self.num_heads,
+      )
+      angles = jnp.asarray(transformer.rotary_angles(grid, 1 + self.registers, size))
+    tokens = (self.patch, self.width, not self.pre_norm, self.registers, self.positions)
+    x = transformer.PatchEmbedding(*tokens, **self.common, name='embedding')(x.astype(self.dtype))
     if self.pre_norm:
       x = norm(name='pre_norm')(x)
+    block = functools.partial(
+      transformer.Block,
+      self.num_heads,
+      self.activation,
+      self.epsilon,
+      layer_scale=self.layer_scale,
+      qkv_bias=not rotary,
+      **self.common,
+    )
     for index in range(self.depth):
-      block = functools.partial(transformer.Block, self.num_heads, self.activation, self.epsilon)
-      x = block(**self.common, name=f'block{index}')(x)
-    x = norm(name='norm')(x)[:, 0]
+      x = block(name=f'block{index}')(x, angles)
+    x = norm(name='norm')(x)
+    if self.pool == 'attention':
+      how = (self.num_heads, self.activation, self.epsilon)
+      x = transformer.AttentionPool(*how, **self.common, name='attention_pool')(x)
+    else:
+      mean = [x[:, 1 + self.registers :].mean(1)] if self.pool == 'token_and_mean' else []
+      x = jnp.concatenate([x[:, 0], *mean], -1)
     if self.projection:
       x = nn.Dense(self.projection, use_bias=False, dtype=self.dtype, name='projection')(x)
+    if self.projection or self.pool == 'attention':
       x = transformer.UnitLength(name='unit')(x)
     return LinearHead(self.num_classes, pool=False, name='head')(x)
 
 
-_TIMM = Scheme(
-  'timm',
-  {
-    'embedding/class_token': 'cls_token',
-    'embedding/position': 'pos_embed',
-    'embedding/patches': 'patch_embed.proj',
-    r'block(\d+)/(norm\d)': r'blocks.\1.\2',
-    r'block(\d+)/attention/qkv': r'blocks.\1.attn.qkv',
-    r'block(\d+)/attention/out': r'blocks.\1.attn.proj',
-    r'block(\d+)/mlp/(\w+)': r'blocks.\1.mlp.\2',
-    'norm': 'norm',
-    'head/dense': 'head',
-  },
-)
+TIMM: Table = {
+  'embedding/class_token': 'cls_token',
+  'embedding/registers': 'reg_token',
+  'embedding/position': 'pos_embed',
+  'embedding/patches': 'patch_embed.proj',
+  r'block(\d+)/(norm\d)': r'blocks.\1.\2',
+  r'block(\d+)/attention/qkv': r'blocks.\1.attn.qkv',
+  r'block(\d+)/attention/out': r'blocks.\1.attn.proj',
+  r'block(\d+)/mlp/(\w+)': r'blocks.\1.mlp.\2',
+  r'block(\d+)/scale(\d)': r'blocks.\1.ls\2.gamma',
+  'norm': 'norm',
+  'attention_pool/latent': 'attn_pool.latent',
+  'attention_pool/query': 'attn_pool.q',
+  'attention_pool/key_value': 'attn_pool.kv',
+  'attention_pool/out': 'attn_pool.proj',
+  'attention_pool/norm': 'attn_pool.norm',
+  r'attention_pool/mlp/(\w+)': r'attn_pool.mlp.\1',
+  'head/dense': 'head',
+}
+"""timm's names of a vision transformer's arrays, which other projects took over or began."""
+
+_TIMM = Scheme('timm', TIMM)
 _THEIRS = r'encoder.layers.encoder_layer_\1'
 _TORCHVISION = Scheme(
   'torchvision',
@@ -120,6 +161,14 @@ def schemes(num_heads: int) -> tuple[Scheme, ...]:
   return _TIMM, _TORCHVISION, _google(num_heads)
 
 
+_DEIT = Scheme('facebookresearch/deit', {**TIMM, r'block(\d+)/scale(\d)': r'blocks.\1.gamma_\2'})
+
+
+def stages(depth: int) -> tuple[str, ...]:
+  """Returns the embedding and the blocks that end each quarter of a transformer."""
+  return ('embedding', *(f'block{quarter * depth // 4 - 1}' for quarter in (1, 2, 3, 4)))
+
+
 def _architecture(
   size: str, patch: int, width: int, depth: int, num_heads: int, parameters: int, side: int = 224
 ) -> Architecture:
@@ -132,13 +181,36 @@ def _architecture(
     VisionTransformer(patch=patch, width=width, depth=depth, num_heads=num_heads),
     mean=HALF,
     std=HALF,
-    stages=('embedding', *(f'block{quarter * depth // 4 - 1}' for quarter in (1, 2, 3, 4))),
+    stages=stages(depth),
     source='Dosovitskiy et al., An Image is Worth 16x16 Words, 2021',
     licence='weights of google-research/vision_transformer and of timm: Apache-2.0',
     schemes=schemes(num_heads),
     weights=(timm(name, published, side=side, crop=crop, mean=HALF, std=HALF),),
     parameters=parameters,
     timm=rf'{theirs}_\d+',
+  )
+
+
+def _deit3(size: str, width: int, depth: int, num_heads: int, parameters: int) -> Architecture:
+  """Returns a size of DeiT III."""
+  name, theirs = f'deit3_{size[0]}16', f'deit3_{size}_patch16_224'
+  weights: tuple[Weights, ...] = (
+    timm(name, f'{theirs}.fb_in1k', crop=0.9),
+    timm(name, f'{theirs}.fb_in22k_ft_in1k', crop=1.0),
+  )
+  network = VisionTransformer(
+    width=width, depth=depth, num_heads=num_heads, layer_scale=True, positions='patches'
+  )
+  return Architecture(
+    name,
+    network,
+    stages=stages(depth),
+    source='Touvron et al., DeiT III: Revenge of the ViT, 2022',
+    licence='weights of facebookresearch/deit: Apache-2.0',
+    schemes=(_TIMM, _DEIT),
+    weights=weights,
+    parameters=parameters,
+    timm=rf'deit3_{size}_patch16_\d+',
   )
 
 
@@ -149,4 +221,7 @@ ARCHITECTURES = (
   _architecture('base', 32, 768, 12, 12, 88_224_232),
   _architecture('large', 16, 1024, 24, 16, 304_326_632),
   _architecture('large', 32, 1024, 24, 16, 306_632_680, side=384),
+  _deit3('small', 384, 12, 6, 22_059_496),
+  _deit3('base', 768, 12, 12, 86_585_320),
+  _deit3('large', 1024, 24, 16, 304_374_760),
 )

@@ -7,6 +7,7 @@ every shape equal, every value finite.
 import hashlib
 import json
 import logging
+import math
 import os
 from collections.abc import Iterable, Mapping
 
@@ -68,7 +69,8 @@ def load_with_notes(
   Args:
     path: a file that `save_variables` wrote, or one that `read_arrays` takes.
     architecture: the network they are for.
-    num_classes: how many logits are expected; None takes as many as the file has.
+    num_classes: how many logits are expected; None takes as many as the file has, and variables
+      without a head from a file without one.
     input_shape: height, width, channels of the images; None takes the architecture's.
     positions: how position embeddings of another image size are resampled, one of
       `position_embedding.METHODS`.
@@ -118,7 +120,10 @@ def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Sch
       ' that was saved here, or train it'
     )
   shapes = architecture.shapes(1)
-  return max(architecture.schemes, key=lambda scheme: len(scheme.shapes(shapes).keys() & arrays))
+  return max(
+    architecture.schemes,
+    key=lambda scheme: len(scheme.shapes(shapes).keys() & scheme.wanted(arrays).keys()),
+  )
 
 
 def _fitted(
@@ -130,6 +135,8 @@ def _fitted(
   positions: str,
 ) -> tuple[Variables, dict[str, str]]:
   """Returns the variables that the arrays hold for images of a shape, and notes."""
+  scheme.check_zeros(arrays)
+  arrays = scheme.wanted(arrays)
   stored = _stored_classes(scheme, arrays)
   if None not in (stored, num_classes) and stored != num_classes:
     raise InputError(
@@ -137,28 +144,34 @@ def _fitted(
       f' asked for: set num_classes to {stored}, or give weights trained on {num_classes} classes'
     )
   expected = architecture.shapes(num_classes or stored or 1, input_shape)
+  others = {path: shape for path, shape in expected.items() if path[:2] != HEAD_BIAS[:2]}
+  if num_classes is None and arrays.keys() == scheme.shapes(others).keys():
+    expected = others
   if position_embedding.PATH not in expected:
     return restore(architecture.name, expected, scheme, arrays), {}
-  position = arrays.get(scheme.locate(position_embedding.PATH).names[0])
-  if position is not None:
-    width = expected[position_embedding.PATH][-1]
-    if position_embedding.stored_side(count := position.size // width):
-      expected = {**expected, position_embedding.PATH: (1, count, width)}
-  variables = restore(architecture.name, expected, scheme, arrays)
+  located, own = scheme.locate(position_embedding.PATH), expected[position_embedding.PATH]
   height, width = (input_shape or architecture.input_shape)[:2]
   patch = expected['params', 'embedding', 'patches', 'kernel'][0]
   rows, columns = height // patch, width // patch
+  before = own[1] - rows * columns
+  position = arrays.get(located.names[0])
+  if position is not None:
+    left_out = own[1] - math.prod(located.shapes(own)[located.names[0]]) // own[2]
+    count = position.size // own[2] + left_out
+    if position_embedding.stored_side(count, before):
+      expected = {**expected, position_embedding.PATH: (1, count, own[2])}
+  variables = restore(architecture.name, expected, scheme, arrays)
   flat = flax.traverse_util.flatten_dict(variables)
   stored_positions = flat[position_embedding.PATH]
   # The grid of published weights is square; that of our own may be any with this many patches.
   any_grid = rows == columns or scheme is _SAVED_HERE
-  if stored_positions.shape[1] == 1 + rows * columns and any_grid:
+  if stored_positions.shape == own and any_grid:
     return variables, {}
-  side = position_embedding.stored_side(stored_positions.shape[1])
+  side = position_embedding.stored_side(stored_positions.shape[1], before)
   note = f'{side} × {side} resampled to {rows} × {columns}, {positions}'
   _log.warning('position embedding: %s', note)
   flat[position_embedding.PATH] = position_embedding.resample(
-    stored_positions, (rows, columns), positions
+    stored_positions, (rows, columns), positions, before
   )
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
 

@@ -1,7 +1,8 @@
 """Zero-shot classifiers: CLIP's image tower with class names for a head.
 
 Each class is described by prompts. Its embedding is the mean of the unit-length embeddings of its
-prompts, brought to length 1 again; a logit is CLIP's scale times the cosine of image and class.
+prompts, brought to length 1 again; a logit is CLIP's scale times the cosine of image and class,
+plus SigLIP's bias, where σ(logit) is the probability that the text is the image's.
 
 python -m robustness.models.zero_shot --architecture=clip_vit_b32 --weights=FILE \
     --classes=CLASSES.txt --templates=TEMPLATES.txt --out=OUT.safetensors
@@ -10,13 +11,15 @@ python -m robustness.models.zero_shot --architecture=clip_vit_b32 --weights=FILE
   and save its state_dict()). CLASSES.txt has one class a line, as the data call it,
   and after a tab what prompts call it where that is another word; TEMPLATES.txt one template a line
   ('a photo of a {}.'). OUT then serves as --config.classifier.weights. Needs open_clip for its
-  tokenizer (pip install '.[clip]').
+  tokenizer (pip install '.[clip]'); SigLIP's is --tokenizer=tokenizer.json, which lies beside the
+  weights (and needs the package tokenizers).
 
 Reference: Radford et al., Learning Transferable Visual Models From Natural Language Supervision,
 2021, section 3.1.4.
 """
 
 import argparse
+import string
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -30,8 +33,9 @@ from robustness.core.paths import expanded
 from robustness.core.typing import Variables
 from robustness.models import catalog, weights
 from robustness.models.architecture import Architecture
-from robustness.models.clip import CONTEXT, TEXT_SCHEME, VOCABULARY, Clip
+from robustness.models.clip import CONTEXT, Clip
 from robustness.models.naming import Path, Shape
+from robustness.models.siglip import END_OF_TEXT, SigLip
 from robustness.models.state_dict import read_arrays
 
 TEMPLATES: Sequence[str] = ('a photo of a {}.',)
@@ -71,6 +75,39 @@ def tokenize(texts: Sequence[str]) -> np.ndarray:
   return SimpleTokenizer()(list(texts), context_length=CONTEXT).numpy().astype(np.int32)
 
 
+def tokenize_by(file: str, architecture: Architecture, texts: Sequence[str]) -> np.ndarray:
+  """Returns token ids int32 [len(texts), context] for SigLIP by a `tokenizer.json`, or CLIP's.
+
+  Texts are in lower case, without punctuation; an end follows the tokens, then padding.
+
+  Raises:
+    InputError: the file is missing, or is none or one too many for the architecture; a package is
+      not installed.
+  """
+  if not isinstance(architecture, SigLip):
+    if file:
+      raise InputError(f'{architecture.name} has its own tokenizer: leave --tokenizer out.')
+    return tokenize(texts)
+  path, tower = expanded(file), architecture.text
+  if not file or not path.is_file():
+    raise InputError(
+      f'{architecture.name} needs --tokenizer=FILE, the tokenizer.json beside its weights; got '
+      f'{file or "none"}.'
+    )
+  try:
+    from tokenizers import Tokenizer
+  except ImportError as error:
+    raise InputError(f'{path} needs tokenizers: pip install tokenizers.') from error
+  tokenizer = Tokenizer.from_file(str(path))
+  removed = str.maketrans('_', ' ', string.punctuation.replace('_', ''))
+  ids = np.full((len(texts), tower.context), architecture.padding, np.int32)
+  for row, text in zip(ids, texts, strict=True):
+    plain = ' '.join(text.translate(removed).lower().split())
+    found = tokenizer.encode(plain, add_special_tokens=False).ids[: tower.context - 1]
+    row[: len(found) + 1] = [*found, END_OF_TEXT]
+  return ids
+
+
 def zero_shot(
   architecture: Architecture, arrays: Mapping[str, np.ndarray], tokens: np.ndarray
 ) -> Variables:
@@ -79,7 +116,7 @@ def zero_shot(
   Args:
     architecture: one of CLIP's image towers.
     arrays: a whole CLIP in open_clip's names, both towers.
-    tokens: int [classes, prompts, 77], the token ids of each class's prompts.
+    tokens: int [classes, prompts, context], the token ids of each class's prompts.
 
   Raises:
     InputError: another architecture, weights that do not fit it, or ids that are no tokens.
@@ -87,38 +124,39 @@ def zero_shot(
   if not isinstance(architecture, Clip):
     raise InputError(
       f'{architecture.name} has no text tower: zero-shot heads are for the '
-      'architectures whose names begin with clip_.'
+      'architectures whose names begin with clip_ or siglip.'
     )
-  if tokens.ndim != 3 or tokens.shape[2] != CONTEXT or not tokens.size:
-    raise InputError(f'tokens have shape {tokens.shape}, not [classes, prompts, {CONTEXT}].')
-  if tokens.dtype.kind not in 'iu' or tokens.min() < 0 or tokens.max() >= VOCABULARY:
+  tower, owner = architecture.text, f'the text tower of {architecture.name}'
+  if tokens.ndim != 3 or tokens.shape[2] != tower.context or not tokens.size:
+    raise InputError(f'tokens have shape {tokens.shape}, not [classes, prompts, {tower.context}].')
+  if tokens.dtype.kind not in 'iu' or tokens.min() < 0 or tokens.max() >= tower.vocabulary:
     raise InputError(
       f'tokens are {tokens.dtype} in [{tokens.min()}, {tokens.max()}]; they must be '
-      f'integers in [0, {VOCABULARY}).'
+      f'integers in [0, {tower.vocabulary}).'
     )
   if 'logit_scale' not in arrays:
     raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
   shapes = {path: s for path, s in architecture.shapes(1).items() if path[1] != 'head'}
   image = weights.restore(architecture.name, shapes, architecture.schemes[0], arrays)
-  tower, owner = architecture.text, f'the text tower of {architecture.name}'
-  variables = weights.restore(owner, text_shapes(architecture), TEXT_SCHEME, arrays)
+  variables = weights.restore(owner, text_shapes(architecture), architecture.text_scheme, arrays)
   apply, size = jax.jit(tower.apply), min(PROMPTS_A_STEP, tokens.shape[0] * tokens.shape[1])
-  flat = tokens.reshape(-1, CONTEXT).astype(np.int32)
+  flat = tokens.reshape(-1, tower.context).astype(np.int32)
   padded = np.pad(flat, ((0, -len(flat) % size), (0, 0)))
-  parts = [apply(variables, part) for part in padded.reshape(-1, size, CONTEXT)]
+  parts = [apply(variables, part) for part in padded.reshape(-1, size, tower.context)]
   embeddings = _unit(np.concatenate(parts)[: len(flat)])
   embeddings = _unit(embeddings.reshape(*tokens.shape[:2], tower.size).mean(1))
   scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))
+  bias = np.asarray(arrays.get('logit_bias', 0.0), np.float32).reshape(())
   head = {
     'kernel': np.ascontiguousarray(scale * embeddings.T),
-    'bias': np.zeros(len(embeddings), np.float32),
+    'bias': np.full(len(embeddings), bias, np.float32),
   }
   return {**image, 'params': {**image['params'], 'head': {'dense': head}}}
 
 
 def text_shapes(architecture: Clip) -> dict[Path, Shape]:
   """Returns the shape of every variable of an architecture's text tower by its path."""
-  ids = jnp.zeros((1, CONTEXT), jnp.int32)
+  ids = jnp.zeros((1, architecture.text.context), jnp.int32)
   tree = jax.eval_shape(architecture.text.init, jax.random.key(0), ids)
   return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
 
@@ -132,7 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
   parser = argparse.ArgumentParser(prog='python -m robustness.models.zero_shot')
   for name in ('architecture', 'weights', 'classes', 'out'):
     parser.add_argument(f'--{name}', required=True)
-  parser.add_argument('--templates', default='')
+  for name in ('templates', 'tokenizer'):
+    parser.add_argument(f'--{name}', default='')
   given = parser.parse_args(arguments)
   try:
     lines = _lines(given.classes)
@@ -140,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     architecture = catalog.get(given.architecture)
     names = [line.partition('\t')[0].strip() for line in lines]
     texts = prompts([line.rpartition('\t')[2].strip() for line in lines], templates)
-    tokens = np.stack([tokenize(own) for own in texts])
+    tokens = np.stack([tokenize_by(given.tokenizer, architecture, own) for own in texts])
     variables = zero_shot(architecture, read_arrays(given.weights), tokens)
     facts = {
       'architecture': architecture.name,

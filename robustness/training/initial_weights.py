@@ -12,6 +12,7 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts, Variables
 from robustness.models import catalog, hub, label_space, weights
+from robustness.models.architecture import LOCAL
 from robustness.models.naming import HEAD_BIAS
 from robustness.training.checkpoint import FACTS_NAME, load_variables, unfinished
 
@@ -86,7 +87,8 @@ def load(
   if not name:
     return None
   network, path = catalog.get(architecture), expanded(name)
-  if path.is_dir():
+  entry = hub.resolve(name, architecture)
+  if entry is None and path.is_dir():
     initial, facts = from_checkpoints(path)
     if facts['architecture'] != architecture:
       raise InputError(
@@ -94,14 +96,14 @@ def load(
         f'{architecture!r}: --config.classifier.name={facts["architecture"]}.'
       )
     return initial
-  entry = hub.resolve(name, architecture)
   if entry is None:
     variables = weights.load(path, network, None, input_shape, positions)
     names = weights.saved_class_names(path)
     return InitialWeights(path.name, variables, names, network.mean, network.std)
   file = path if path.is_file() else hub.fetch(entry).path
-  names = label_space.get(label_space.IMAGENET).class_names
-  variables = weights.load(file, network, len(names), input_shape, positions)
+  imagenet = label_space.get(label_space.IMAGENET).class_names
+  names = weights.saved_class_names(file) if entry.source == LOCAL else imagenet
+  variables = weights.load(file, network, len(names) or None, input_shape, positions)
   return InitialWeights(entry.name, variables, names, entry.mean, entry.std, entry.trained_with)
 
 

@@ -20,10 +20,12 @@ def smooth_image(height, width):
 
 @pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
 @pytest.mark.parametrize('size', [(60, 90), (91, 64), (20, 20)])
-def test_resize_agrees_with_pillow_to_a_grey_level(interpolation, size):
+@pytest.mark.parametrize('squash', [False, True])
+def test_resize_agrees_with_pillow_to_a_grey_level(interpolation, size, squash):
   image = smooth_image(*size)
-  settings = DataSettings(resize=32, interpolation=interpolation)
+  settings = DataSettings(resize=32, interpolation=interpolation, squash=squash)
   height, width = output_size(size, settings) or (0, 0)
+  assert not squash or (height, width) == (32, 32)
   method = getattr(Image.Resampling, interpolation.upper())
   expected = np.asarray(Image.fromarray(image).resize((width, height), method), np.float32) / 255
   got = resize_and_crop(tf.constant(image / np.float32(255)), settings).numpy()

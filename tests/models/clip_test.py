@@ -160,6 +160,7 @@ def test_the_command_writes_weights_that_load_without_torch(tmp_path, capsys, mo
 
 def test_what_is_missing_says_how_to_make_it(monkeypatch):
   message = r'2 missing: zero_shot_head.*robustness.models.zero_shot'
-  refused(message, weights.import_variables, RN50, zeros())
+  refused(message, weights.import_variables, RN50, zeros(), 3)
+  assert 'head' not in weights.import_variables(RN50, zeros())['params']
   monkeypatch.setitem(sys.modules, 'open_clip.tokenizer', None)
   refused(r"pip install '\.\[clip\]', or give token ids", zero_shot.tokenize, ['a cat'])

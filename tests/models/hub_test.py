@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from robustness.models import hub
+from robustness.models import hub, preprocessing
 from robustness.models.catalog import WEIGHTS
 from tests.cases import cases
 from tests.refusals import refused
@@ -125,13 +125,13 @@ def test_the_real_client_finds_what_lies_in_its_cache_and_tells_the_commit(monke
 @cases(
   'change, architecture, reason',
   ({'num_classes': 21843}, 'resnet34', '21843 classes'),
-  ({'crop_mode': 'squash'}, 'resnet34', "'squash'"),
+  ({'crop_mode': 'border'}, 'resnet34', "'border'"),
   ({'input_size': [3, 224, 320]}, 'resnet34', '224x320'),
-  ({}, 'convnext_tiny', "'convnext_tiny' is not among"),
+  ({}, 'convmixer_768_32', "'convmixer_768_32' is not among"),
 )
 def test_what_cannot_be_prepared_rightly_is_refused(change, architecture, reason):
   config = {**CONFIG, 'architecture': architecture, 'pretrained_cfg': {**FACTS, **change}}
-  refused(f'timm:x cannot be used.*{reason}', hub.from_timm_config, 'x', config)
+  refused(f'timm:x cannot be used.*{reason}', preprocessing.of_timm, 'x', config)
 
 
 @pytest.mark.parametrize('online', [True, False])

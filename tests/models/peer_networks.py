@@ -14,7 +14,6 @@ from typing import Any
 
 from tests.models.peers import peer
 
-_CLIP_WIDTHS = {'RN50': 1024, 'ViT-B-32': 512}
 _BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 
 
@@ -43,8 +42,21 @@ def _timm(name: str, num_classes: int, side: int, **options: Any) -> Any:
   return peer('timm').create_model(name, num_classes=num_classes, **options)
 
 
-def _timm_vit(name: str, num_classes: int, side: int) -> Any:
-  return _timm(name, num_classes, side, img_size=side)
+def _timm_vit(name: str, num_classes: int, side: int, **options: Any) -> Any:
+  return _timm(name, num_classes, side, img_size=side, **options)
+
+
+def token_and_mean(network: Any, num_classes: int) -> Any:
+  """Lets a network of timm read out the class token and the mean of the patches, as DINOs do."""
+  torch, first = peer('torch'), network.num_prefix_tokens
+  network.pool = lambda x, pool_type=None: torch.cat([x[:, 0], x[:, first:].mean(1)], 1)
+  network.fc_norm = torch.nn.Identity()
+  network.head = torch.nn.Linear(2 * network.embed_dim, num_classes)
+  return network
+
+
+def _timm_dino(name: str, num_classes: int, side: int) -> Any:
+  return token_and_mean(_timm_vit(name, num_classes, side), num_classes)
 
 
 def _timm_resnet_gn(depth: int, num_classes: int, side: int) -> Any:
@@ -60,9 +72,12 @@ def _torchvision(name: str, num_classes: int, side: int) -> Any:
 
 
 def _open_clip(name: str, quick_gelu: bool, num_classes: int, side: int) -> Any:
+  return open_clip_tower(peer('open_clip').get_model_config(name), quick_gelu, num_classes, side)
+
+
+def open_clip_tower(config: Any, quick_gelu: bool, num_classes: int, side: int) -> Any:
   """Builds CLIP's image tower, then our unit length and linear head."""
   torch, model = peer('torch'), peer('open_clip').model
-  config = peer('open_clip').get_model_config(name)
   vision = {**config['vision_cfg'], 'image_size': side}
   nn = torch.nn
 
@@ -70,10 +85,29 @@ def _open_clip(name: str, quick_gelu: bool, num_classes: int, side: int) -> Any:
     def __init__(self) -> None:
       super().__init__()
       self.visual = model._build_vision_tower(config['embed_dim'], vision, quick_gelu)
-      self.zero_shot_head = nn.Linear(_CLIP_WIDTHS[name], num_classes)
+      self.zero_shot_head = nn.Linear(config['embed_dim'], num_classes)
 
     def forward(self, x: Any) -> Any:
       return self.zero_shot_head(nn.functional.normalize(self.visual(x), dim=-1))
+
+  return Tower()
+
+
+def siglip_tower(num_classes: int, side: int, **options: Any) -> Any:
+  """Builds SigLIP's image tower with the names of open_clip, then our unit length and head."""
+  torch = peer('torch')
+  trunk = _timm_vit('vit_base_patch16_siglip_224', 0, side, **options)
+  nn = torch.nn
+
+  class Tower(nn.Module):
+    def __init__(self) -> None:
+      super().__init__()
+      self.visual = nn.ModuleDict({'trunk': trunk})
+      self.zero_shot_head = nn.Linear(trunk.embed_dim, num_classes)
+
+    def forward(self, x: Any) -> Any:
+      embedding = self.visual['trunk'](x)
+      return self.zero_shot_head(nn.functional.normalize(embedding, dim=-1))
 
   return Tower()
 
@@ -139,21 +173,46 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
     layers |= {'stem': f'features.{stem}'} if stem else {}
     yield name, PeerNetwork('torchvision', part(_torchvision, name), layers)
 
+  layers = {'stem': 'stem', **_numbered('stage{}', 'stages.{}', range(4))}
+  layers |= {'stage3/block0/norm': 'stages.2.blocks.0.norm'}
+  for name in ('_tiny', '_small', '_base', '_large', 'v2_tiny', 'v2_base', 'v2_large'):
+    build = part(_timm, f'convnext{name}')
+    yield f'convnext{name}', PeerNetwork('timm', build, layers, (64, 96))
+
   layers = {'block0': 'blocks.0', 'block11/norm1': 'blocks.11.norm1', 'norm': 'norm'}
   for size in ('small', 'base', 'large'):
     for patch in (16, 32):
       build = part(_timm_vit, f'vit_{size}_patch{patch}_224')
       yield f'vit_{size[0]}{patch}', PeerNetwork('timm', build, layers, (64, 64))
 
+  for size in ('small', 'base', 'large'):
+    build = part(_timm_vit, f'deit3_{size}_patch16_224')
+    yield f'deit3_{size[0]}16', PeerNetwork('timm', build, layers, (64, 64))
+    for suffix, theirs in (('', ''), ('_registers', '_reg4')):
+      build = part(_timm_dino, f'vit_{size}_patch14{theirs}_dinov2')
+      yield f'dinov2_{size[0]}14{suffix}', PeerNetwork('timm', build, layers, (56, 56))
+
+    build = part(_timm_dino, f'vit_{size}_patch16_dinov3')
+    yield f'dinov3_{size[0]}16', PeerNetwork('timm', build, layers, (64, 64))
+
   resnet = _numbered('stage{}', 'visual.layer{}', (1, 2, 3, 4))
   vit = {f'block{i}': f'visual.transformer.resblocks.{i}' for i in (0, 11)}
   for name, config, layers in (
     ('clip_rn50', 'RN50', {**resnet, 'attention_pool': 'visual.attnpool'}),
     ('clip_vit_b32', 'ViT-B-32', {'pre_norm': 'visual.ln_pre', **vit}),
+    ('clip_vit_b16', 'ViT-B-16', {'pre_norm': 'visual.ln_pre', **vit}),
+    ('clip_vit_l14', 'ViT-L-14', {'pre_norm': 'visual.ln_pre', **vit}),
+    ('clip_vit_l14_336', 'ViT-L-14-336', {'pre_norm': 'visual.ln_pre', **vit}),
   ):
     for suffix in ('', '_quickgelu'):
+      side = (84, 84) if 'L' in config else (96, 96)
       build, ends = part(_open_clip, config, bool(suffix)), r'visual\.layer\d\.\d+\.bn3\.weight'
-      yield name + suffix, PeerNetwork('open_clip', build, layers, (96, 96), branch_ends=ends)
+      yield name + suffix, PeerNetwork('open_clip', build, layers, side, branch_ends=ends)
+
+  layers = {f'block{i}': f'visual.trunk.blocks.{i}' for i in (0, 11)}
+  layers |= {'attention_pool': 'visual.trunk.attn_pool'}
+  for name in ('siglip_b16', 'siglip2_b16'):
+    yield name, PeerNetwork('timm', siglip_tower, layers, (64, 64))
 
 
 PEERS: Mapping[str, PeerNetwork] = MappingProxyType(dict(_table()))

@@ -128,6 +128,17 @@ def test_bicubic_positions_are_timms(grid):
   np.testing.assert_allclose(resample(POSITIONS, grid), theirs, atol=2e-6)
 
 
+@pytest.mark.parametrize('method, offset', [('bicubic_pytorch', 0), ('bicubic_dinov2', 0.1)])
+@pytest.mark.parametrize('grid', GRIDS)
+def test_other_bicubic_positions_are_pytorchs_by_size_or_by_scale(grid, method, offset):
+  torch = peer('torch')
+  patches = torch.from_numpy(POSITIONS[:, 1:]).reshape(1, 7, 7, -1).permute(0, 3, 1, 2)
+  how = {'scale_factor': [(n + offset) / 7 for n in grid]} if offset else {'size': list(grid)}
+  theirs = torch.nn.functional.interpolate(patches, mode='bicubic', **how).permute(0, 2, 3, 1)
+  ours = resample(POSITIONS, grid, method)[:, 1:].reshape(theirs.shape)
+  np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-5)
+
+
 @pytest.mark.parametrize('grid', GRIDS)
 def test_bilinear_positions_are_scipys_zoom(grid):
   patches = POSITIONS[0, 1:].reshape(7, 7, -1)

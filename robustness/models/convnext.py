@@ -1,0 +1,187 @@
+"""ConvNeXt and ConvNeXt V2: depthwise 7×7 convolutions and perceptrons, normalised over channels.
+
+V2 lets channels compete in the perceptrons (global response normalisation) in place of layer scale.
+
+References: Liu et al., A ConvNet for the 2020s, 2022, figures 4 and 9; Woo et al., ConvNeXt V2,
+2023, section 3 and algorithm 1.
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from robustness.models.architecture import STEM_AND_STAGES, Architecture, timm
+from robustness.models.layers import DepthwiseConv, Layer, LinearHead, Network, at_least_float32
+from robustness.models.naming import Scheme, Stored, Table, reshaped
+from robustness.models.transformer import LAYER_SCALE, layer_norm
+
+EPSILON = 1e-6
+FROM_FEW, FROM_MANY = (3, 3, 9, 3), (3, 3, 27, 3)  # blocks a stage
+
+
+class ResponseNorm(nn.Module):
+  """x + β + γ x n, where n is a channel's length over the image ÷ the mean of all channels'."""
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, H, W, C] to [B, H, W, C]."""
+    scale = self.param('scale', nn.initializers.zeros_init(), x.shape[-1:])[None, None, None]
+    bias = self.param('bias', nn.initializers.zeros_init(), x.shape[-1:])[None, None, None]
+    length = jnp.sqrt((at_least_float32(x) ** 2).sum((1, 2), keepdims=True))
+    share = (length / (length.mean(-1, keepdims=True) + EPSILON)).astype(x.dtype)
+    return x + bias.astype(x.dtype) + scale.astype(x.dtype) * x * share
+
+
+class Block(Layer):
+  """Depthwise convolution, norm and a perceptron over channels, added to the input."""
+
+  response: bool = False
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, H, W, C] to [B, H, W, C]."""
+    width = x.shape[-1]
+    y = DepthwiseConv(7, dtype=self.dtype, use_bias=True, name='depthwise')(x)
+    y = layer_norm(EPSILON, dtype=self.dtype, name='norm')(y)
+    y = nn.gelu(nn.Dense(4 * width, dtype=self.dtype, name='fc1')(y), approximate=False)
+    if self.response:
+      y = ResponseNorm(name='response')(y)
+    y = nn.Dense(width, dtype=self.dtype, name='fc2')(y)
+    if not self.response:
+      scale = self.param('scale', nn.initializers.constant(LAYER_SCALE), (width,))
+      y = y * scale[None, None, None].astype(y.dtype)
+    return x + y
+
+
+class Stage(Layer):
+  """Halves the image, unless it is the first, then has `block0`, `block1`, ..."""
+
+  num_blocks: int
+  width: int
+  halve: bool
+  response: bool
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, H, W, C] to [B, H // 2, W // 2, width], or keeps the shape."""
+    if self.halve:
+      x = layer_norm(EPSILON, dtype=self.dtype, name='halve_norm')(x)
+      x = nn.Conv(self.width, (2, 2), (2, 2), 'VALID', dtype=self.dtype, name='halve')(x)
+    for index in range(self.num_blocks):
+      x = Block(self.response, **self.common, name=f'block{index}')(x)
+    return x
+
+
+class ConvNext(Network):
+  """A ConvNeXt.
+
+  Layers: `stem` (normalised), `stage1` to `stage4`, in them `block0`, `block1`, ..., with
+  `depthwise`, `norm`, `fc1`, `response` (V2 only) and `fc2`; then `norm`, [B, width], and `head`.
+  """
+
+  width: int = 96
+  depths: tuple[int, ...] = FROM_FEW
+  response: bool = False
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """See `Network`; nothing is different in training: there is no stochastic depth."""
+    del train
+    x = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')(
+      x.astype(self.dtype)
+    )
+    x = layer_norm(EPSILON, dtype=self.dtype, name='stem')(x)
+    for index, depth in enumerate(self.depths):
+      how = (depth, self.width * 2**index, index > 0, self.response)
+      x = Stage(*how, **self.common, name=f'stage{index + 1}')(x)
+    x = at_least_float32(x).mean((1, 2))
+    x = layer_norm(EPSILON, dtype=x.dtype, name='norm')(x)
+    return LinearHead(self.num_classes, pool=False, name='head')(x)
+
+
+def _schemes(version: str) -> tuple[Scheme, ...]:
+  """Returns the names of timm, of the authors' two repositories and of transformers."""
+  as_image = reshaped(lambda s: (1, 1, 1, *s))
+  own: Table = {
+    'patches': 'downsample_layers.0.0',
+    'stem': 'downsample_layers.0.1',
+    'norm': 'norm',
+    'head/dense': 'head',
+  }
+  of_timm: Table = {'patches': 'stem.0', 'stem': 'stem.1', 'norm': 'head.norm'}
+  of_timm['head/dense'] = 'head.fc'
+  of_hub: Table = {
+    'patches': 'embeddings.patch_embeddings',
+    'stem': 'embeddings.layernorm',
+    'norm': 'layernorm',
+    'head/dense': 'classifier',
+  }
+  for stage in range(4):
+    block, halve = rf'stage{stage + 1}/block(\d+)', f'stage{stage + 1}/halve'
+    theirs, timms = rf'stages.{stage}.\1', rf'stages.{stage}.blocks.\1'
+    hubs, down = rf'encoder.stages.{stage}.layers.\1', f'encoder.stages.{stage}.downsampling_layer'
+    own |= {
+      f'{halve}_norm': f'downsample_layers.{stage}.0',
+      halve: f'downsample_layers.{stage}.1',
+      f'{block}/depthwise': f'{theirs}.dwconv',
+      f'{block}/norm': f'{theirs}.norm',
+      rf'{block}/fc(\d)': rf'{theirs}.pwconv\2',
+      f'{block}/response/scale': Stored((f'{theirs}.grn.gamma',), as_image),
+      f'{block}/response/bias': Stored((f'{theirs}.grn.beta',), as_image),
+      f'{block}/scale': f'{theirs}.gamma',
+    }
+    of_timm |= {
+      f'{halve}_norm': f'stages.{stage}.downsample.0',
+      halve: f'stages.{stage}.downsample.1',
+      f'{block}/depthwise': f'{timms}.conv_dw',
+      f'{block}/norm': f'{timms}.norm',
+      rf'{block}/(fc\d)': rf'{timms}.mlp.\2',
+      f'{block}/response': f'{timms}.mlp.grn',
+      f'{block}/scale': f'{timms}.gamma',
+    }
+    of_hub |= {
+      f'{halve}_norm': f'{down}.0',
+      halve: f'{down}.1',
+      f'{block}/depthwise': f'{hubs}.dwconv',
+      f'{block}/norm': f'{hubs}.layernorm',
+      rf'{block}/fc(\d)': rf'{hubs}.pwconv\2',
+      f'{block}/response/scale': Stored((f'{hubs}.grn.weight',), as_image),
+      f'{block}/response/bias': Stored((f'{hubs}.grn.bias',), as_image),
+      f'{block}/scale': f'{hubs}.layer_scale_parameter',
+    }
+  authors = f'facebookresearch/ConvNeXt{version and "-V2"}'
+  hub = Scheme('transformers', of_hub, prefix=f'convnext{version}.')
+  return Scheme('timm', of_timm), Scheme(authors, own), hub
+
+
+def _architecture(
+  size: str, width: int, depths: tuple[int, ...], parameters: int, version: str = ''
+) -> Architecture:
+  name = f'convnext{version}_{size}'
+  recipes = ('fcmae_ft_in1k', 'fcmae_ft_in22k_in1k') if version else ('fb_in1k', 'fb_in22k_ft_in1k')
+  licence = 'CC-BY-NC-4.0' if version else 'Apache-2.0'
+  weights = (timm(name, f'{name}.{r}', crop=0.875, licence=licence) for r in recipes)
+  return Architecture(
+    name,
+    ConvNext(width=width, depths=depths, response=bool(version)),
+    stages=(*STEM_AND_STAGES, 'stage4'),
+    source='Woo et al., ConvNeXt V2, 2023'
+    if version
+    else 'Liu et al., A ConvNet for the 2020s, 2022',
+    licence=f'weights of facebookresearch, also at timm: {licence}',
+    schemes=_schemes(version),
+    weights=tuple(weights),
+    parameters=parameters,
+    timm=name,
+  )
+
+
+ARCHITECTURES = (
+  _architecture('tiny', 96, FROM_FEW, 28_589_128),
+  _architecture('small', 96, FROM_MANY, 50_223_688),
+  _architecture('base', 128, FROM_MANY, 88_591_464),
+  _architecture('large', 192, FROM_MANY, 197_767_336),
+  _architecture('tiny', 96, FROM_FEW, 28_635_496, 'v2'),
+  _architecture('base', 128, FROM_MANY, 88_717_800, 'v2'),
+  _architecture('large', 192, FROM_MANY, 197_956_840, 'v2'),
+)

@@ -1,0 +1,181 @@
+"""How weights want their images, out of the record that their publishers put beside them.
+
+timm has `pretrained_cfg` in `config.json`, open_clip `preprocess_cfg` in `open_clip_config.json`,
+transformers `preprocessor_config.json`; these are read in this order, the first that is there.
+"""
+
+import pathlib
+from collections.abc import Callable
+
+from robustness.core import json_files
+from robustness.core.errors import InputError
+from robustness.core.typing import Facts
+from robustness.models import catalog
+from robustness.models.architecture import LOCAL, TIMM, Architecture, Weights
+from robustness.models.state_dict import NPZ_SUFFIX, SAFETENSORS_SUFFIX, TORCH_SUFFIXES
+
+CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
+OPEN_CLIP_FILE, TRANSFORMERS_FILE = 'open_clip_config.json', 'preprocessor_config.json'
+_RESAMPLING = {2: 'bilinear', 3: 'bicubic'}  # Pillow's numbers
+_ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'tanh_gelu'}
+
+
+def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
+  """Returns the facts of a weights file, or of a folder that holds one, by the record beside it;
+  None where there is no record.
+
+  Raises:
+    InputError: a record of other weights, or of images that cannot be prepared so here; a folder
+      with a record and not one weights file.
+  """
+  folder = path if path.is_dir() else path.parent
+  found = {name: _read(folder / name) for name in (CONFIG_FILE, OPEN_CLIP_FILE, TRANSFORMERS_FILE)}
+  for name, read in (
+    (CONFIG_FILE, _of_timm),
+    (OPEN_CLIP_FILE, _of_open_clip),
+    (TRANSFORMERS_FILE, _of_transformers),
+  ):
+    facts = found[name]
+    if not facts or (name == CONFIG_FILE and 'pretrained_cfg' not in facts):
+      continue
+    where = f'{folder / name}: '
+    theirs = catalog.of_timm_name(facts.get('architecture', '')) if name == CONFIG_FILE else ''
+    how = _prepared(where, read, facts)
+    _check_activation(where, architecture, found)
+    file = path if path.is_file() else _only_file(path)
+    own = theirs or architecture.name
+    return Weights(file.name, own, LOCAL, str(folder), file.name, record=name, **how)
+  return None
+
+
+def of_timm(name: str, config: Facts) -> Weights:
+  """Returns the facts of timm's weights `name` out of their `config.json`.
+
+  Raises:
+    InputError: an architecture that is not here, other classes than ImageNet's, images that are
+      not square or cut in another way.
+  """
+  architecture, facts = catalog.of_timm_name(config['architecture']), config.get('pretrained_cfg')
+  where = f'weights {TIMM}:{name} cannot be used: '
+  classes = (facts or config)['num_classes']
+  if not architecture:
+    raise InputError(f'{where}the architecture {config["architecture"]!r} is not among those here')
+  if classes != 1000:
+    raise InputError(f'{where}it tells {classes} classes apart, not the 1000 of ImageNet')
+  how = _prepared(where, _of_timm, config)
+  return Weights(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', WEIGHTS_FILE, **how)
+
+
+def _read(file: pathlib.Path) -> Facts:
+  return json_files.read(file) if file.is_file() else {}
+
+
+def _of_timm(config: Facts) -> Facts:
+  facts = config.get('pretrained_cfg', config)
+  _, height, width = facts['input_size']
+  mode = facts.get('crop_mode') or 'center'
+  if mode not in ('center', 'squash'):
+    raise InputError(f'its crop is {mode!r}, not at the centre')
+  return {
+    'input_size': _square(height, width),
+    'crop_fraction': facts['crop_pct'],
+    'interpolation': facts['interpolation'],
+    'squash': mode == 'squash',
+    'mean': tuple(facts['mean']),
+    'std': tuple(facts['std']),
+    'licence': facts.get('license') or 'see the hub',
+  }
+
+
+def _of_open_clip(config: Facts) -> Facts:
+  facts, side = config['preprocess_cfg'], config['model_cfg']['vision_cfg']['image_size']
+  mode = facts.get('resize_mode', 'shortest')
+  if mode not in ('shortest', 'squash'):
+    raise InputError(f'its resize_mode is {mode!r}, neither shortest nor squash')
+  return {
+    'input_size': _square(*_pair(side)),
+    'crop_fraction': 1.0,
+    'interpolation': facts.get('interpolation', 'bicubic'),
+    'squash': mode == 'squash',
+    'mean': tuple(facts['mean']),
+    'std': tuple(facts['std']),
+    'licence': 'see the hub',
+  }
+
+
+def _of_transformers(facts: Facts) -> Facts:
+  if not facts.get('do_resize', True) or not facts.get('do_normalize', True):
+    raise InputError('it neither resizes nor normalises')
+  if abs(facts.get('rescale_factor', 1 / 255) * 255 - 1) > 1e-6:
+    raise InputError(f'its rescale_factor is {facts["rescale_factor"]}, not 1/255')
+  given = facts['size'] if isinstance(facts['size'], dict) else {'shortest_edge': facts['size']}
+  shorter, crops = given.get('shortest_edge'), facts.get('do_center_crop', False)
+  resize = shorter or _square(given['height'], given['width'])
+  squash, side = not shorter, resize
+  if crops:
+    side = _square(*_pair(facts['crop_size']))
+  elif shorter and 'crop_pct' in facts:  # ConvNeXt's
+    squash, resize = shorter >= 384, shorter if shorter >= 384 else int(shorter / facts['crop_pct'])
+  elif shorter:
+    raise InputError(f'it resizes the shorter side to {shorter} and crops nothing: not square')
+  return {
+    'input_size': side,
+    'crop_fraction': side / resize,
+    'interpolation': _RESAMPLING.get(facts.get('resample', 2), f'resample {facts.get("resample")}'),
+    'squash': squash,
+    'mean': tuple(facts['image_mean']),
+    'std': tuple(facts['image_std']),
+    'licence': 'see the hub',
+  }
+
+
+def _pair(size: int | list[int] | dict[str, int]) -> tuple[int, int]:
+  if isinstance(size, dict):
+    return size['height'], size['width']
+  return (size, size) if isinstance(size, int) else (size[0], size[1])
+
+
+def _square(height: int, width: int) -> int:
+  if height != width:
+    raise InputError(f'its images are {height}x{width}, not square')
+  return height
+
+
+def _prepared(where: str, read: Callable[[Facts], Facts], record: Facts) -> Facts:
+  """Returns what `Weights` has of a record."""
+  try:
+    how = read(record)
+    if how['interpolation'] not in _RESAMPLING.values():
+      raise InputError(f'interpolation is {how["interpolation"]!r}, neither bilinear nor bicubic')
+    if not 0 < how['crop_fraction'] <= 1:
+      raise InputError(f'the crop is {how["crop_fraction"]:g} of the image')
+  except InputError as error:
+    raise InputError(f'{where}{error}') from error
+  except (KeyError, TypeError, ValueError, AttributeError) as error:
+    raise InputError(f'{where}it does not say how images are prepared ({error!r})') from error
+  return how
+
+
+def _check_activation(where: str, architecture: Architecture, found: dict[str, Facts]) -> None:
+  """Refuses a network with another GELU than the records beside its weights say."""
+  own = getattr(architecture.network, 'activation', '')
+  model, hub = found[OPEN_CLIP_FILE].get('model_cfg', {}), found[CONFIG_FILE]
+  stated = hub.get('vision_config', hub).get('hidden_act', '')
+  said = 'quick_gelu' if model.get('quick_gelu') else _ACTIVATIONS.get(stated, '')
+  if model and not said and 'timm_model_name' not in model.get('vision_cfg', {}):
+    said = 'gelu'
+  if own and said and own != said:
+    raise InputError(
+      f'{where}the weights are for {said!r} and {architecture.name} has {own!r}: take the '
+      'architecture with the other activation'
+    )
+
+
+def _only_file(folder: pathlib.Path) -> pathlib.Path:
+  suffixes = (SAFETENSORS_SUFFIX, NPZ_SUFFIX, *TORCH_SUFFIXES)
+  files = sorted(file for file in folder.iterdir() if file.suffix in suffixes)
+  usual = [file for file in files if file.name == WEIGHTS_FILE]
+  if len(files) != 1 and not usual:
+    names = ', '.join(file.name for file in files) or 'none'
+    raise InputError(f'{folder} holds {len(files)} weights files ({names}): name one of them')
+  return (usual or files)[0]

@@ -1,0 +1,201 @@
+"""Every family of newer networks, thin and short, against its peers: files as they write them, at
+the size they were made for and at another."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import io
+import pathlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from robustness.models import catalog, position_embedding, weights
+from tests.models import peer_networks
+from tests.models.peers import peer
+from tests.refusals import refused
+
+CLASSES = 7
+VIT = {'width': 24, 'depth': 3, 'num_heads': 3}
+THEIR_VIT = {'embed_dim': 24, 'depth': 3, 'num_heads': 3}
+HF_VIT = {'hidden_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A thin network of a family.
+
+  Attributes:
+    name: of the architecture.
+    ours: what its network is made with.
+    make: returns the peer for images of a side with `CLASSES` classes.
+    sides: of the images that the weights are for, and of others where positions depend on it.
+    positions: how the peer resamples.
+    renamed: what takes the place of patterns in the peer's names, to have another project's.
+  """
+
+  name: str
+  ours: Mapping[str, Any]
+  make: Callable[[int], Any]
+  sides: tuple[int, ...] = (64, 96)
+  positions: str = position_embedding.BICUBIC
+  renamed: tuple[tuple[str, str], ...] = ()
+
+
+def timm(name, side, **options):
+  return peer('timm').create_model(name, num_classes=CLASSES, img_size=side, **options)
+
+
+def convolutional(name, side, **options):
+  return peer('timm').create_model(name, num_classes=CLASSES, **options)
+
+
+def hugging_face(name, side, **options):
+  library = peer('transformers')
+  if not hasattr(library, f'{name}Config'):
+    pytest.skip(f'this transformers has no {name}')
+  config = getattr(library, f'{name}Config')(
+    image_size=side, num_labels=CLASSES, attn_implementation='eager', **options
+  )
+  return getattr(library, f'{name}ForImageClassification')(config)
+
+
+def dino(name, side):
+  return peer_networks.token_and_mean(timm(name, side, **THEIR_VIT), CLASSES)
+
+
+def clip(side):
+  vision = {'layers': 3, 'width': 24, 'head_width': 8, 'patch_size': 16}
+  config = {'embed_dim': 16, 'vision_cfg': vision, 'text_cfg': {}}
+  return peer_networks.open_clip_tower(config, False, CLASSES, side)
+
+
+def siglip(side):
+  return peer_networks.siglip_tower(CLASSES, side, **THEIR_VIT)
+
+
+def clip_of_another_size(network, side):
+  """Returns the same tower for another size, its positions resampled by open_clip."""
+  other, state = clip(side).eval(), network.state_dict()
+  peer('open_clip').model.resize_pos_embed(state, other, interpolation='bicubic', antialias=True)
+  other.load_state_dict(state)
+  return other
+
+
+def _cases():
+  part = functools.partial
+  deit = part(timm, 'deit3_small_patch16_224', **THEIR_VIT)
+  yield Case('deit3_s16', VIT, deit)
+  yield Case('deit3_s16', VIT, deit, renamed=((r'ls(\d).gamma', r'gamma_\1'),))
+  yield Case('clip_vit_b16', {**VIT, 'projection': 16}, clip)
+  yield Case('siglip_b16', VIT, siglip)
+  for suffix, theirs, hf in (('', '', ''), ('_registers', '_reg4', 'WithRegisters')):
+    name, sides = f'dinov2_s14{suffix}', (70, 98)
+    yield Case(name, VIT, part(dino, f'vit_small_patch14{theirs}_dinov2'), sides)
+    made = part(hugging_face, f'Dinov2{hf}', patch_size=14, **HF_VIT)
+    positions = 'bicubic' if suffix else 'bicubic_pytorch'
+    yield Case(name, VIT, made, sides, positions)
+
+  made = part(dino, 'vit_small_patch16_dinov3')
+  yield Case('dinov3_s16', VIT, made, (64, 80))
+  renamed = (
+    ('reg_token', 'storage_tokens'),
+    (r'gamma_(\d)', r'ls\1.gamma'),
+    ('^head', 'linear_head'),
+  )
+  yield Case('dinov3_s16', VIT, made, (64,), renamed=renamed)
+  ours, sizes = {'width': 8, 'depths': (1, 1, 2, 1)}, (8, 16, 32, 64)
+  renamed = (
+    (r'^stem\.', 'downsample_layers.0.'),
+    (r'^stages\.(\d)\.downsample', r'downsample_layers.\1'),
+    (r'blocks\.', ''),
+    ('conv_dw', 'dwconv'),
+    (r'mlp\.fc', 'pwconv'),
+    (r'^head\.norm', 'norm'),
+    (r'^head\.fc', 'head'),
+  )
+  for name, hf in (('convnext_tiny', 'ConvNext'), ('convnextv2_tiny', 'ConvNextV2')):
+    made = part(convolutional, name, depths=ours['depths'], dims=sizes)
+    yield Case(name, ours, made, (75,))
+    if hf == 'ConvNext':
+      yield Case(name, ours, made, (75,), renamed=renamed)
+    options = {'hidden_sizes': sizes, 'depths': ours['depths'], 'layer_norm_eps': 1e-6}
+    yield Case(name, ours, part(hugging_face, hf, **options), (75,))
+
+
+def _label(case):
+  function = case.make.func if isinstance(case.make, functools.partial) else case.make
+  return f'{case.name}-{function.__name__}'
+
+
+def thin(case):
+  architecture = catalog.get(case.name)
+  network = architecture.network.clone(**case.ours)
+  return dataclasses.replace(architecture, name=f'thin_{case.name}', network=network)
+
+
+@pytest.mark.parametrize('case', tuple(_cases()), ids=_label)
+def test_logits_are_the_peers_at_the_size_of_the_weights_and_at_another(case, tmp_path):
+  torch = peer('torch')
+  from tests.models import parity
+
+  architecture, network = thin(case), parity.randomise(case.make(case.sides[0]).eval())
+  if hasattr(network, 'save_pretrained'):
+    with contextlib.redirect_stderr(io.StringIO()):
+      network.save_pretrained(tmp_path)
+  else:
+    arrays = network.state_dict()
+    for pattern, theirs in case.renamed:
+      arrays = {re.sub(pattern, theirs, name): value for name, value in arrays.items()}
+    torch.save(arrays, tmp_path / 'network.pth')
+  (file,) = [f for f in pathlib.Path(tmp_path).iterdir() if f.suffix in ('.safetensors', '.pth')]
+  for side in case.sides:
+    x = parity.images(2, side, side, 3)
+    variables, notes = weights.load_with_notes(
+      file, architecture, CLASSES, x.shape[1:], case.positions
+    )
+    placed = position_embedding.PATH[2] in variables['params'].get('embedding', {})
+    assert bool(notes) == (placed and side != case.sides[0])
+    if case.make is clip:
+      network = clip_of_another_size(network, side)
+    elif case.make is siglip:
+      network.visual['trunk'].set_input_size(img_size=(side, side))
+    elif hasattr(network, 'set_input_size'):
+      network.set_input_size(img_size=(side, side))
+    with torch.no_grad():
+      theirs = network(parity.torch_images(x))
+    theirs = getattr(theirs, 'logits', theirs).numpy()
+    ours = np.asarray(jax.jit(architecture.build(CLASSES).apply)(variables, x))
+    parity.assert_small({'logits': parity.difference(ours, theirs)})
+    assert np.abs(theirs).max() > 1e-3
+
+
+def test_dinov3_has_the_features_of_transformers_and_refuses_biases_that_it_has_no_place_for():
+  torch, library = peer('torch'), peer('transformers')
+  from tests.models import parity
+
+  if not hasattr(library, 'DINOv3ViTModel'):
+    pytest.skip('this transformers has no DINOv3ViTModel')
+  sizes = {'intermediate_size': 96, 'num_register_tokens': 4, 'image_size': 64}
+  network = library.DINOv3ViTModel(library.DINOv3ViTConfig(**HF_VIT, **sizes))
+  arrays = parity.arrays(parity.randomise(network.eval()))
+  biases = [name for name in arrays if name.endswith(('q_proj.bias', 'v_proj.bias'))]
+  own = thin(Case('dinov3_s16', VIT, siglip))
+  given = {name.removeprefix('model.'): value for name, value in arrays.items()}
+  refused('6 arrays are not zero', weights.import_variables, own, given)
+  network.load_state_dict({n: torch.zeros(24) for n in biases}, strict=False)
+  given = {n.removeprefix('model.'): value for n, value in parity.arrays(network).items()}
+  variables, x = weights.import_variables(own, given), parity.images(2, 64, 80, 3)
+  with torch.no_grad():
+    tokens = network(parity.torch_images(x)).last_hidden_state.numpy()
+  theirs = np.concatenate([tokens[:, 0], tokens[:, 5:].mean(1)], 1)
+  variables['params']['head'] = {'dense': {'kernel': np.eye(48, dtype=np.float32)}}
+  variables['params']['head']['dense']['bias'] = np.zeros(48, np.float32)
+  ours = np.asarray(jax.jit(own.build(48).apply)(variables, x))
+  parity.assert_small({'features': parity.difference(ours, theirs)})

@@ -1,0 +1,118 @@
+"""Records beside weights: the three kinds, what cannot be prepared, what results say."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from robustness.classifiers import preparation
+from robustness.config import experiment
+from robustness.models import catalog, hub, preprocessing
+from tests.cases import cases
+from tests.refusals import refused
+
+MEAN, STD = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
+TIMM = {
+  'architecture': 'deit3_small_patch16_224',
+  'pretrained_cfg': {
+    'input_size': [3, 224, 224],
+    'crop_pct': 0.9,
+    'crop_mode': 'center',
+    'interpolation': 'bicubic',
+    'mean': MEAN,
+    'std': STD,
+    'license': 'mit',
+  },
+}
+OPEN_CLIP = {
+  'model_cfg': {'quick_gelu': False, 'vision_cfg': {'image_size': 224}},
+  'preprocess_cfg': {'mean': MEAN, 'std': STD, 'interpolation': 'bicubic', 'resize_mode': 'squash'},
+}
+HUB = {'size': {'shortest_edge': 256}, 'do_center_crop': True, 'resample': 3}
+HUB |= {'crop_size': {'height': 224, 'width': 224}, 'image_mean': MEAN, 'image_std': STD}
+HUB |= {'rescale_factor': 0.00392156862745098}
+CONVNEXT = {**HUB, 'size': {'shortest_edge': 224}, 'crop_pct': 0.875, 'do_center_crop': False}
+TIMM_FILE, OPEN_CLIP_FILE = preprocessing.CONFIG_FILE, preprocessing.OPEN_CLIP_FILE
+HUB_FILE = preprocessing.TRANSFORMERS_FILE
+
+
+def folder_with(tmp_path, records, weights=('model.safetensors',)):
+  for name, record in records.items():
+    (tmp_path / name).write_text(json.dumps(record))
+  for name in weights:
+    save_file({'head.bias': np.zeros(3, np.float32)}, tmp_path / name)
+  return tmp_path
+
+
+@cases(
+  'name, record, expected',
+  (TIMM_FILE, TIMM, (224, 248, 'bicubic', False)),
+  (OPEN_CLIP_FILE, OPEN_CLIP, (224, 224, 'bicubic', True)),
+  (HUB_FILE, HUB, (224, 256, 'bicubic', False)),
+  (HUB_FILE, CONVNEXT, (224, 256, 'bicubic', False)),
+  (HUB_FILE, {**CONVNEXT, 'size': {'shortest_edge': 384}}, (384, 384, 'bicubic', True)),
+  (
+    HUB_FILE,
+    {**HUB, 'size': {'height': 224, 'width': 224}, 'do_center_crop': False, 'resample': 2},
+    (224, 224, 'bilinear', True),
+  ),
+)
+@pytest.mark.parametrize('whole', [False, True])
+def test_a_file_or_folder_is_prepared_as_the_record_beside_it_says(
+  tmp_path, name, record, expected, whole
+):
+  folder = folder_with(tmp_path, {name: record})
+  given = str(folder if whole else folder / 'model.safetensors')
+  found = hub.resolve(given, 'deit3_s16')
+  assert (found.input_size, found.resize, found.interpolation, found.squash) == expected
+  assert (found.mean, found.std) == (tuple(MEAN), tuple(STD))
+  assert found.preprocessing['record'] == name
+  assert hub.fetch(found).path == folder / 'model.safetensors'
+  sections = {'mine': {'name': 'deit3_s16', 'weights': given}}
+  config = {'study': {'name': 'accuracy'}, 'classifiers': sections}
+  wanted = preparation(experiment.from_config(config))
+  assert wanted.name == f'model.safetensors ({name})' and wanted.squash == expected[3]
+
+
+def test_without_a_record_nothing_is_known_and_that_of_a_run_is_none(tmp_path):
+  folder = folder_with(tmp_path, {TIMM_FILE: {'classifier': {'name': 'resnet20'}}})
+  assert hub.resolve(str(folder / 'model.safetensors'), 'resnet20') is None
+  assert hub.resolve(str(folder), 'resnet20') is None
+
+
+def timm(**change):
+  return {TIMM_FILE: {**TIMM, 'pretrained_cfg': {**TIMM['pretrained_cfg'], **change}}}
+
+
+@cases(
+  'architecture, records, message',
+  ('deit3_b16', timm(), "of 'deit3_s16'.*'deit3_b16'.*name=deit3_s16"),
+  ('deit3_s16', timm(crop_mode='border'), "config.json: its crop is 'border'"),
+  ('deit3_s16', timm(input_size=[3, 224, 320]), '224x320, not square'),
+  ('deit3_s16', timm(interpolation='lanczos'), "'lanczos', neither bilinear nor bicubic"),
+  ('deit3_s16', timm(mean=None), 'does not say how images are prepared'),
+  ('deit3_s16', {HUB_FILE: {**HUB, 'rescale_factor': 1}}, 'rescale_factor is 1, not 1/255'),
+  ('deit3_s16', {HUB_FILE: {**HUB, 'do_center_crop': False}}, 'crops nothing: not square'),
+  ('deit3_s16', {HUB_FILE: {**HUB, 'resample': 1}}, "interpolation is 'resample 1'"),
+  ('deit3_s16', {HUB_FILE: {**HUB, 'do_normalize': False}}, 'neither resizes nor normalises'),
+  (
+    'clip_vit_b32_quickgelu',
+    {OPEN_CLIP_FILE: OPEN_CLIP},
+    "for 'gelu' and clip_vit_b32_quickgelu has 'quick_gelu'",
+  ),
+  (
+    'clip_vit_b32',
+    {HUB_FILE: HUB, TIMM_FILE: {'vision_config': {'hidden_act': 'quick_gelu'}}},
+    "for 'quick_gelu' and clip_vit_b32 has 'gelu'",
+  ),
+)
+def test_records_that_cannot_be_followed_are_refused(tmp_path, architecture, records, message):
+  folder = folder_with(tmp_path, records)
+  refused(message, hub.resolve, str(folder / 'model.safetensors'), architecture)
+
+
+def test_a_folder_of_several_weights_files_is_refused(tmp_path):
+  folder = folder_with(tmp_path, {HUB_FILE: HUB}, ('a.safetensors', 'b.safetensors'))
+  message = r'holds 2 weights files \(a.safetensors, b.safetensors\): name one'
+  refused(message, preprocessing.beside, folder, catalog.get('deit3_s16'))
