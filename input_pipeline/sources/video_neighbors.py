@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+from absl import logging
 
 from input_pipeline.image_files import existing_folder, file_images
 from input_pipeline.images import Images, padded_labels
@@ -48,6 +49,7 @@ class VideoNeighbors(Source):
         'path': settings.path,
         'metadata': settings.metadata,
         'split': settings.split,
+        'dataset': frames.title,
         'available_anchors': frames.num_anchors,
         **(missing if frames.missing else {}),
       },
@@ -74,6 +76,7 @@ class NeighborFrames:
     num_anchors: how many sets there are.
     missing: paths of the metadata that are not on disk and were left out.
     missing_anchors: how many of these are anchors, whose sets were left out whole.
+    title: of the sets, see `NeighborSets.title`.
   """
 
   paths: tuple[str, ...]
@@ -83,6 +86,7 @@ class NeighborFrames:
   num_anchors: int
   missing: tuple[str, ...]
   missing_anchors: int
+  title: str
 
   def choose(self, num_anchors: int, seed: int) -> np.ndarray:
     """Returns the positions of all frames of random sets, ascending; 0 takes all.
@@ -131,6 +135,7 @@ def load(
   'imagenet_vid' (''), or 'youtube_bb'. A set with a missing anchor is left out.
   """
   sets = read(metadata)
+  logging.info('%s', sets.title)
   root = frames_folder(frames, sets.frames[0])
   present = np.array([_is_file(root, path) for path in sets.frames])
   missing = tuple(path for path, there in zip(sets.frames, present, strict=True) if not there)
@@ -165,8 +170,8 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
     '(--config.data.allow_missing=True); sets without their anchor are left out.'
   )
   return InputError(
-    f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
-    f'{len(sets.anchors)} anchors): {listed}. {fix}'
+    f'{len(missing)} of {len(sets.frames)} frames of {sets.title} are not in {root} '
+    f'({len(anchors)} of {len(sets.anchors)} anchors): {listed}. {fix}'
   )
 
 
@@ -216,4 +221,5 @@ def _assemble(
     num_anchors=int(whole.sum()),
     missing=missing,
     missing_anchors=int((~whole).sum()),
+    title=sets.title,
   )

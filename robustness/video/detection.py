@@ -112,6 +112,7 @@ def score(
     {
       'metadata': inputs.files['metadata'],
       'truth': inputs.files['truth'],
+      'dataset': sets.title,
       'num_examples': len(sets.anchors),
       'frames': len(sets.frames),
     },

@@ -37,7 +37,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
-from robustness.video import ytbb_robust
+from robustness.video import releases, ytbb_robust
 
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
 CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
@@ -101,6 +101,11 @@ class NeighborSets:
       np.concatenate([empty, *self.neighbors]),
       np.concatenate([empty, *self.offsets]),
     )
+
+  @property
+  def title(self) -> str:
+    """Which published data set these are, if any, with the counts."""
+    return releases.title(self.class_names, len(self.anchors), len(self.pairs.frame))
 
   @functools.cached_property
   def has_bare_neighbors(self) -> bool:
@@ -266,9 +271,18 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
     reviewed: of annotations, see `ytbb_robust.read`.
 
   Raises:
-    InputError: a file is missing or no JSON, or see `from_mappings`.
+    InputError: a file is missing or no JSON, or see `from_mappings`; with what the folder, or a
+      file in it, looks like.
   """
   root = expanded(folder)
+  try:
+    return _read(root, reviewed)
+  except InputError as error:
+    remark = releases.remark(root)
+    raise InputError(f'{error} {remark}'.strip()) from error
+
+
+def _read(root: pathlib.Path, reviewed: bool) -> NeighborSets:
   home = find(root)
   if home is None:
     near = next((place for place in (*sorted(root.glob('*')), root.parent) if find(place)), None)
@@ -283,7 +297,11 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   labels = json_files.read(home / LABELS, dict, advice)
   known = (home / FRAMES).is_file()
   facts = json_files.read(home / FRAMES, {str: dict}, advice) if known else None
-  return from_mappings(sets, labels, _class_names(home), facts)
+  names = _class_names(home)
+  try:
+    return from_mappings(sets, labels, names, facts)
+  except InputError as error:
+    raise InputError(f'{home}: {error}') from error
 
 
 def find(root: pathlib.Path) -> pathlib.Path | None:
@@ -315,6 +333,13 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
   of such a space.
   """
   names = {path: _names(path, index) for path, index in indices.items()}
+  for path, own in names.items():
+    stated, space = path.name.removesuffix(f'_{CLASS_INDEX}'), label_space.coarse_space(own)
+    if stated in releases.RELEASES and (space is None or space.name != stated):
+      held = f'the {len(own)} classes of {space.name}' if space else f'{len(own)} other classes'
+      raise InputError(f'{path} holds {held}, and not those of {stated}.')
+    if len(names) == 1 and (path.parent / 'rev_wnid_map.json').is_file() and space is None:
+      raise InputError(f'{path.parent} has {path.name} alone, which its labels are not of.')
   if any(label_space.coarse_space(own) for own in names.values()):
     imagenet = label_space.IMAGENET
     fine = f'{imagenet}_{CLASS_INDEX}', label_space.get(imagenet).class_names

@@ -44,7 +44,8 @@ class Rescoring:
     metadata: folder of the neighbor sets; '' for records, which bring their own.
     unreviewed: folder of the sets before their review, for the review's impact; there are then
       predictions for their frames too. '' leaves it out.
-    label_space: the coarser space that 1000 scores a frame are projected onto.
+    label_space: the coarser space that 1000 scores a frame are projected onto, where the sets do
+      not name their classes.
     merge: 'max', 'sum' or 'mean', where scores are projected; `config.study.merge` goes before it.
     scores: what files hold, 'logits' or 'probabilities'; 'auto' tells by their values and refuses
       what it cannot tell (`score_kind`).
@@ -107,7 +108,8 @@ class Rescoring:
 
     `path` is its predictions file, or its records on sets that hold these frames.
     """
-    space = label_space.get(self.label_space)
+    space = label_space.coarse_space(sets.class_names) or label_space.get(self.label_space)
+    logging.info('%s', sets.title)
     if _is_records(path):
       moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
       return _written(directory / label, *moved)
@@ -127,9 +129,12 @@ class Rescoring:
         'predictions': str(path),
         'scores': kind,
         'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
-        **({'label_space': self.label_space, 'merge': self.merge} if projected else {}),
+        **({'label_space': space.name, 'merge': self.merge} if projected else {}),
       },
-      'data': {'source': 'metadata', 'path': self.metadata, 'num_examples': len(sets.frames)},
+      'data': {
+        **{'source': 'metadata', 'path': self.metadata, 'num_examples': len(sets.frames)},
+        'dataset': sets.title,
+      },
       'classes': list(classes),
     }
     return _written(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)

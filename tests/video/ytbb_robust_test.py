@@ -54,7 +54,7 @@ def release(tmp_path):
 def test_the_authors_rules_keep_good_anchors_and_unproblematic_pairs(release):
   sets, labels, names = ytbb_robust.read(release)
   assert sets == {A: [beside(A, 14)], B: []}
-  assert labels == {A: [0], B: [0, 2]} and names == ('dog', 'none', 'car')
+  assert labels == {A: [0], beside(A, 14): [0], B: [0, 2]} and names == ('dog', 'none', 'car')
   sets, _, _ = ytbb_robust.read(release, reviewed=False)  # has all anchors and pairs
   assert {a: len(members) for a, members in sets.items()} == {A: 3, B: 0, C: 1, D: 2, E: 0}
 
@@ -63,7 +63,7 @@ def test_the_folder_is_read_as_neighbor_sets(release):
   sets = metadata.read(release)
   assert len(sets.anchors) == 2 and len(sets.pairs.frame) == 1
   assert sets.class_names == ('dog', 'none', 'car')
-  assert sets.pair_labels('anchor').tolist() == [[0, -1]]
+  assert sets.pair_labels().tolist() == [[0, -1]], 'those of its anchor'
   assert len(metadata.read(release, reviewed=False).anchors) == 5
 
 
@@ -85,7 +85,7 @@ def test_other_files_are_refused_in_one_line(release, name, change, message):
   error = refused(message, ytbb_robust.read, release)
   assert '\n' not in error and str(release) in error
   (release / name).unlink()
-  refused(f'looks like YTBB-Robust, and {name} is missing', ytbb_robust.read, release)
+  refused(f'has no {name}; YTBB-Robust has', ytbb_robust.read, release)
 
 
 def test_the_released_anchors(shared_dir, tmp_path):
