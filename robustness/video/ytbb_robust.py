@@ -97,8 +97,9 @@ def read(
       dropped.add(anchor)
     if not reviewed or (SIMILAR in marked and not marked & PROBLEMS):
       sets[anchor].append(frame)
-      labels[frame] = labels[anchor]
-  return {anchor: sets[anchor] for anchor in sets if anchor not in dropped}, labels, names
+  kept = {anchor: members for anchor, members in sets.items() if anchor not in dropped}
+  of_frames = {f: labels[anchor] for anchor, members in kept.items() for f in (anchor, *members)}
+  return kept, of_frames, names
 
 
 def _annotations(path: pathlib.Path, needed: str) -> dict[str, frozenset[str]]:

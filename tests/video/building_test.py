@@ -63,7 +63,7 @@ def test_annotations_give_each_frame_its_own_classes(tmp_path, capsys):
   assert '1 anchors, 2 pairs' in capsys.readouterr().out
   labels = json.loads((tmp_path / 'out/metadata/labels.json').read_text())
   assert labels == {'a/000001.png': [8], 'a/000002.png': [6, 8], 'a/000004.png': [6]}
-  refused('holds no ILSVRC annotations', main, flags(tmp_path / 'videos', tmp_path / 'videos'))
+  refused('holds no ILSVRC annotations', main, flags(tmp_path, tmp_path / 'videos/a'))
 
 
 def test_anchors_are_uniform_and_each_video_has_its_own(videos):
