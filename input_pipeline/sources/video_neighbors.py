@@ -170,8 +170,8 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
     '(--config.data.allow_missing=True); sets without their anchor are left out.'
   )
   return InputError(
-    f'{len(missing)} of {len(sets.frames)} frames of {sets.title} are not in {root} '
-    f'({len(anchors)} of {len(sets.anchors)} anchors): {listed}. {fix}'
+    f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
+    f'{len(sets.anchors)} anchors): {listed}. These are {sets.title}. {fix}'
   )
 
 

@@ -338,7 +338,8 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
     if stated in releases.RELEASES and (space is None or space.name != stated):
       held = f'the {len(own)} classes of {space.name}' if space else f'{len(own)} other classes'
       raise InputError(f'{path} holds {held}, and not those of {stated}.')
-    if len(names) == 1 and (path.parent / 'rev_wnid_map.json').is_file() and space is None:
+    fine = len(names) == 1 and own == label_space.get(label_space.IMAGENET).class_names
+    if fine and (path.parent / 'rev_wnid_map.json').is_file():
       raise InputError(f'{path.parent} has {path.name} alone, which its labels are not of.')
   if any(label_space.coarse_space(own) for own in names.values()):
     imagenet = label_space.IMAGENET

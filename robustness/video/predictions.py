@@ -70,8 +70,8 @@ def read(
       raise InputError(f'{file}: frame {frame!r} has {len(scores)} scores; expected {valid}.')
     if len(scores) != width:
       raise InputError(
-        f'{file}: frame {frame!r} has {len(scores)} scores, {predicted[0]!r} has {len(first)}: give '
-        'one number of classes.'
+        f'{file}: frame {frame!r} has {len(scores)} scores, {predicted[0]!r} has {len(first)}: '
+        'give one number of classes.'
       )
   try:
     nothing = [-np.inf] * width

@@ -150,7 +150,9 @@ class Rescoring:
         **({'label_space': space.name, 'merge': self.merge} if projected else {}),
       },
       'data': {
-        **{'source': 'metadata', 'path': self.metadata, 'num_examples': len(sets.frames)},
+        'source': 'metadata',
+        'path': self.metadata,
+        'num_examples': len(sets.frames),
         'dataset': sets.title,
       },
       'classes': list(classes),

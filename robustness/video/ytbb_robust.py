@@ -69,7 +69,7 @@ def read(
     raise InputError(f'{folder} has no {" and ".join(missing)}; YTBB-Robust has {has}.')
   index = json_files.read(folder / CLASSES, {str: str}, _ADVICE)
   if not index or set(index) != set(map(str, range(len(index)))):
-    raise InputError(f'{folder / CLASSES} does not number its {len(index)} classes from 0 on.')
+    raise InputError(f'{folder / CLASSES} does not number its classes 0..{len(index) - 1}.')
   names = tuple(index[str(number)] for number in range(len(index)))
   marks = _annotations(folder / ANCHORS, GOOD)
   pairs = _annotations(folder / PAIRS, SIMILAR)
