@@ -11,8 +11,9 @@ python main.py --config=configs/video_testbed.py:resnet18,vgg16=FILE --workdir=/
   have a name (`robustness models list`): resnet18, resnet34, resnet50, squeezenet1_0,
   squeezenet1_1, vgg16, vgg16_bn, vgg19, vgg19_bn. The paper's weights of resnet101 and resnet152
   are given as files, resnet101=FILE, and networks that finetune_video.py trained as folders,
-  resnet50_finetuned=WORKDIR/checkpoints/resnet50 (vgg16bn_finetuned on ImageNet-Vid). Without a list after the colon all that need no file are
-  measured. On YTBB-Robust begin the list with ytbb: video_testbed.py:ytbb,resnet18,resnet50.
+  resnet50_finetuned=WORKDIR/checkpoints/resnet50 (vgg16bn_finetuned on ImageNet-Vid).
+  Without a list after the colon all that need no file are measured. On YTBB-Robust begin the list
+  with ytbb: video_testbed.py:ytbb,resnet18,resnet50.
 """
 
 from robustness.config.defaults import ConfigDict, check_variant, default_config

@@ -198,12 +198,8 @@ def _assemble(
     np.take_along_axis(np.where(member, columns[name], padding), first, 1)[rows]
     for name, padding in ((GROUP, -1), (OFFSET, 0))
   )
-  by_frame = []
-  for index, groups in zip(rows, group_id, strict=True):
-    own = sets.labels[index]
-    source = own if (own >= 0).any() else sets.labels[sets.anchors[groups[groups >= 0]]]
-    by_frame.append(np.unique(source[source >= 0]))
-  labels, paths = padded_labels(by_frame), tuple(sets.frames[row] for row in rows)
+  labels = padded_labels([np.unique(own[own >= 0]) for own in sets.labels[rows]])
+  paths = tuple(sets.frames[row] for row in rows)
   kinds = columns.get(FRAME_TYPE, np.full(len(present), -1, np.int32))
   fps = columns.get(FPS, np.full(len(present), np.nan))
   return NeighborFrames(

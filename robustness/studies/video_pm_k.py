@@ -385,11 +385,9 @@ class VideoPmK(Study):
     predictions = self._predictions(evaluations)
     sets = next(iter(predictions.values())).sets
     pairs = sets.pairs
-    if rows is not None and not self.frames:
-      images = metrics.row_images(rows)
-    else:
-      images = metrics.stored_images(self.frames, sets.frames)
-    far = distances(images, sets.anchors, pairs.frame, pairs.group)
+    shown = None if self.frames or rows is None else metrics.row_images(rows)
+    image_of = shown or metrics.stored_images(self.frames, sets.frames)
+    far = distances(image_of, sets.anchors, pairs.frame, pairs.group)
     near = far[..., None] <= DISTANCES
     every = np.ones(len(near), bool)
     known = passed(sets, metadata.read(self.reviewed)) if self.reviewed else every

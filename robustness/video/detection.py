@@ -86,7 +86,7 @@ class ScoredInputs(NamedTuple):
       places[category] = place
     scores = np.full((len(self.sets.frames), len(names)), -np.inf)
     columns = np.array([places[category] for category in boxes.category.tolist()], int)
-    np.maximum.at(scores, (boxes.image, columns), boxes.score)
+    np.maximum.at(scores, (boxes.image, columns), np.asarray(boxes.score))
     rows = zip(self.sets.frames, scores, strict=True)
     return {frame: own.tolist() if np.isfinite(own).any() else [] for frame, own in rows}
 

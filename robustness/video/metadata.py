@@ -4,7 +4,7 @@ A folder holds, directly or in `metadata/`, `pmsets.json` ({anchor path: [neighb
 `labels.json` ({frame path: [classes]}), as ImageNet-Vid-Robust was released. A path is
 `<video>/<frame>.<suffix>`, and the digits that end the frame's name are its number:
 `val/ILSVRC2015_val_00000000/000442.JPEG`, or `<ytid>_<ms>/frame-12.jpg`. Where only anchors have
-labels, as in YTBB-Robust, the labels of other frames are empty and the label rule is 'anchor'.
+labels, as in YTBB-Robust, neighbors have their anchors'.
 Optional are `frames.json` ({frame path: {"frame_type": "i", "fps": 29.97}}) and, here or in
 `misc/`, what names the classes:
 
@@ -73,7 +73,8 @@ class NeighborSets:
 
   Attributes:
     frames: distinct paths, sorted; F of them.
-    labels: int32 [F, L], the classes of each frame, padded with −1; all −1 where none are known.
+    labels: int32 [F, L], the classes of each frame, padded with −1; a neighbor without labels of
+      its own has those of its anchors.
     anchors: int32 [A], positions in `frames`, in the order of the file.
     neighbors: for each anchor the positions of its neighbors, int32.
     offsets: of the same shapes, signed differences of frame numbers, int32.
@@ -108,11 +109,6 @@ class NeighborSets:
     return releases.title(self.class_names, len(self.anchors), len(self.pairs.frame))
 
   @functools.cached_property
-  def has_bare_neighbors(self) -> bool:
-    """Whether some neighbor has no labels of its own."""
-    return bool((self.labels[self.pairs.frame] < 0).all(1).any())
-
-  @functools.cached_property
   def digest(self) -> str:
     """SHA-256 of members and labels."""
     digest = hashlib.sha256('\n'.join(self.frames).encode())
@@ -127,15 +123,7 @@ class NeighborSets:
     """
     if rule == ANCHOR:
       return self.labels[self.anchors][self.pairs.group]
-    labels = self.labels[self.pairs.frame]
-    without = np.flatnonzero((labels < 0).all(1))
-    if len(without):
-      raise InputError(
-        f'{len(without)} of {len(labels)} neighbors have no labels, first '
-        f'{self.frames[self.pairs.frame[without[0]]]!r}: add them to {LABELS}, or take their '
-        "anchors' with the label rule 'anchor'."
-      )
-    return labels
+    return self.labels[self.pairs.frame]
 
   def check_labels(self, space: str, num_classes: int, key: str) -> None:
     """Refuses labels beyond the classes of a label space, which `key` of the config names."""
@@ -185,7 +173,12 @@ def from_mappings(
     _check_set(anchor, members)
   frames = tuple(sorted(set(sets).union(*sets.values())))
   position = {frame: index for index, frame in enumerate(frames)}
-  table = padded([_labels(frame, labels.get(frame, ()), len(class_names)) for frame in frames])
+  own = {frame: list(_labels(frame, labels.get(frame, ()), len(class_names))) for frame in frames}
+  for anchor, members in sets.items():
+    for frame in members:
+      if not labels.get(frame):
+        own[frame] += [label for label in own[anchor] if label not in own[frame]]
+  table = padded([*own.values()])
   anchors = np.array([position[anchor] for anchor in sets], np.int32)
   bare = [frames[index] for index in anchors if (table[index] < 0).all()]
   if bare:
@@ -338,8 +331,8 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
     if stated in releases.RELEASES and (space is None or space.name != stated):
       held = f'the {len(own)} classes of {space.name}' if space else f'{len(own)} other classes'
       raise InputError(f'{path} holds {held}, and not those of {stated}.')
-    fine = len(names) == 1 and own == label_space.get(label_space.IMAGENET).class_names
-    if fine and (path.parent / 'rev_wnid_map.json').is_file():
+    alone = len(names) == 1 and own == label_space.get(label_space.IMAGENET).class_names
+    if alone and (path.parent / 'rev_wnid_map.json').is_file():
       raise InputError(f'{path.parent} has {path.name} alone, which its labels are not of.')
   if any(label_space.coarse_space(own) for own in names.values()):
     imagenet = label_space.IMAGENET

@@ -185,7 +185,7 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
   recorded, bad = not merge and PREDICTION in names, np.isnan(scores).any(1)
   if bad.any() and not recorded:
     raise InputError(f'scores of row {int(bad.argmax())} hold NaN: no class is the largest.')
-  nothing = np.isneginf(scores).all(1)
+  nothing: np.ndarray = (scores == -np.inf).all(1)
   prediction = records.column(PREDICTION) if recorded else scores.argmax(1)
   prediction = np.where(nothing, -1, prediction)
   scores = np.where(nothing[:, None], 0, scores)

@@ -53,7 +53,7 @@ def is_release(folder: pathlib.Path) -> bool:
 def read(
   folder: pathlib.Path, reviewed: bool = True
 ) -> tuple[dict[str, list[str]], dict[str, list[int]], tuple[str, ...]]:
-  """Returns {anchor: [neighbors]}, {frame: [classes]} and the names of the classes.
+  """Returns {anchor: [neighbors]}, {anchor: [classes]} and the names of the classes.
 
   Args:
     folder: holds the four files.
@@ -97,9 +97,9 @@ def read(
       dropped.add(anchor)
     if not reviewed or (SIMILAR in marked and not marked & PROBLEMS):
       sets[anchor].append(frame)
-  kept = {anchor: members for anchor, members in sets.items() if anchor not in dropped}
-  of_frames = {f: labels[anchor] for anchor, members in kept.items() for f in (anchor, *members)}
-  return kept, of_frames, names
+  for anchor in dropped:
+    del sets[anchor], labels[anchor]
+  return sets, labels, names
 
 
 def _annotations(path: pathlib.Path, needed: str) -> dict[str, frozenset[str]]:
