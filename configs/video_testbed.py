@@ -10,8 +10,10 @@ python main.py --config=configs/video_testbed.py:resnet18,vgg16=FILE --workdir=/
   The networks are those of the testbed that are here, with torchvision's first weights where these
   have a name (`robustness models list`): resnet18, resnet34, resnet50, squeezenet1_0,
   squeezenet1_1, vgg16, vgg16_bn, vgg19, vgg19_bn. The paper's weights of resnet101 and resnet152
-  are given as files, resnet101=FILE. Without a list after the colon all that need no file are
-  measured. On YTBB-Robust begin the list with ytbb: video_testbed.py:ytbb,resnet18,resnet50.
+  are given as files, resnet101=FILE, and networks that finetune_video.py trained as folders,
+  resnet50_finetuned=WORKDIR/checkpoints/resnet50 (vgg16bn_finetuned on ImageNet-Vid).
+  Without a list after the colon all that need no file are measured. On YTBB-Robust begin the list
+  with ytbb: video_testbed.py:ytbb,resnet18,resnet50.
 """
 
 from robustness.config.defaults import ConfigDict, check_variant, default_config
@@ -30,6 +32,9 @@ NETWORKS = {
   'vgg19_bn': 'timm:vgg19_bn.tv_in1k',
 }
 """Weights by architecture, the name of which is the published row's; '' are given as a file."""
+FINETUNED = '_finetuned'
+PRINTED = {'vgg16bn': 'vgg16_bn'}
+"""Architectures by what the paper calls fine-tuned ones."""
 YTBB = 'ytbb'
 
 
@@ -38,12 +43,18 @@ def get_config(variant: str = ','.join(name for name in NETWORKS if NETWORKS[nam
   first, _, further = variant.partition(',')
   space = 'youtube_bb' if first == YTBB else 'imagenet_vid'
   listed = [entry.partition('=') for entry in (further if first == YTBB else variant).split(',')]
-  for name, *_ in listed:
+  architectures = {name: _architecture(name) for name, *_ in listed}
+  for name in architectures.values():
     check_variant(name, (*NETWORKS, YTBB))
   config = default_config('video_pm_k', labels=tuple(name for name, *_ in listed))
   config.data.source = 'video_neighbors'
   for name, _, file in listed:
-    config.classifiers[name].name = name
-    config.classifiers[name].weights = file or NETWORKS[name]
-    config.classifiers[name].label_space = space
+    config.classifiers[name].name = architectures[name]
+    config.classifiers[name].weights = file or NETWORKS.get(name, '')
+    config.classifiers[name].label_space = '' if name.endswith(FINETUNED) else space
   return config
+
+
+def _architecture(name: str) -> str:
+  own = name.removesuffix(FINETUNED)
+  return own if own == name else PRINTED.get(own, own)

@@ -73,6 +73,8 @@ class DataSettings:
       them from CIFAR-10-C.
     listed: a text file of `<class>/<file>`, one a line, which alone are read from class folders or
       stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet; '' reads all.
+    label_space: of class folders of ImageNet, a coarser space ('imagenet_vid', 'youtube_bb') whose
+      classes have the images of their members; other folders are left out. '' keeps the classes.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     squash: resizes both sides to `resize`, whatever the image's, not the shorter alone.
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
@@ -106,6 +108,7 @@ class DataSettings:
   num_images: int = 0
   subset: str = RANDOM
   listed: str = ''
+  label_space: str = ''
   resize: int = 0
   squash: bool = False
   crop: int = 0
@@ -142,6 +145,9 @@ class DataSettings:
     choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
     choice('config.data.resized_by', self.resized_by, RESIZED_BY)
     choice('config.data.subset', self.subset, (RANDOM, FIRST))
+    if self.label_space:
+      folder = "'' unless config.data.source is 'folder'"
+      require(self.source == 'folder', 'config.data.label_space', self.label_space, folder)
     whole = ('num_images', 'resize', 'crop', 'canvas', 'random_class_groups')
     named = self.class_groups and self.random_class_groups
     for key, fits, valid in (

@@ -9,6 +9,7 @@ licence), files `imagenet_<number>_<class>.jpg`; `example_id` is the number.
 """
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ from input_pipeline import image_files
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
+from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
+from robustness.models.label_space import LabelSpace
 
 
 class Folder(Source):
@@ -30,6 +33,8 @@ class Folder(Source):
     if not classes:
       raise InputError(f'{root} holds no class folders; expected {root}/<class>/<image>.')
     files = {name: image_files.images_in(folder) for name, folder in classes.items()}
+    if settings.label_space:
+      files = merged(files, label_space.get(settings.label_space), root)
     paths = [str(path) for members in files.values() for path in members]
     if not paths:
       raise InputError(
@@ -38,12 +43,29 @@ class Folder(Source):
       )
     return image_files.file_images(
       paths,
-      np.repeat(np.arange(len(classes), dtype=np.int32), [*map(len, files.values())]),
-      tuple(classes),
+      np.repeat(np.arange(len(files), dtype=np.int32), [*map(len, files.values())]),
+      tuple(files),
       title=f'folder {str(root)!r}',
       description={'path': settings.path, 'split': settings.split},
       names=[f'{name}/{path.name}' for name, own in files.items() for path in own],
     )
+
+
+def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> dict[str, list[Path]]:
+  """Returns the files by class of a coarser space, in its order; folders are WordNet identifiers.
+
+  Folders of no member of a class are left out.
+  """
+  by_class: dict[str, list[Path]] = {name: [] for name in space.class_names}
+  for folder, own in files.items():
+    if folder in space.aliases:
+      by_class[space.class_names[space.aliases[folder]]] += own
+  if not any(by_class.values()):
+    raise InputError(
+      f'{root}: none of its {len(files)} class folders ({", ".join([*files][:3])}) is a member of '
+      f'{space.name}, such as {next(iter(space.aliases))}: give class folders of ImageNet.'
+    )
+  return by_class
 
 
 def find_root(path: str, split: str) -> Path:

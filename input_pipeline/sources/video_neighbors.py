@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+from absl import logging
 
 from input_pipeline.image_files import existing_folder, file_images
 from input_pipeline.images import Images, padded_labels
@@ -48,6 +49,7 @@ class VideoNeighbors(Source):
         'path': settings.path,
         'metadata': settings.metadata,
         'split': settings.split,
+        'dataset': frames.title,
         'available_anchors': frames.num_anchors,
         **(missing if frames.missing else {}),
       },
@@ -74,6 +76,7 @@ class NeighborFrames:
     num_anchors: how many sets there are.
     missing: paths of the metadata that are not on disk and were left out.
     missing_anchors: how many of these are anchors, whose sets were left out whole.
+    title: of the sets, see `NeighborSets.title`.
   """
 
   paths: tuple[str, ...]
@@ -83,6 +86,7 @@ class NeighborFrames:
   num_anchors: int
   missing: tuple[str, ...]
   missing_anchors: int
+  title: str
 
   def choose(self, num_anchors: int, seed: int) -> np.ndarray:
     """Returns the positions of all frames of random sets, ascending; 0 takes all.
@@ -131,6 +135,7 @@ def load(
   'imagenet_vid' (''), or 'youtube_bb'. A set with a missing anchor is left out.
   """
   sets = read(metadata)
+  logging.info('%s', sets.title)
   root = frames_folder(frames, sets.frames[0])
   present = np.array([_is_file(root, path) for path in sets.frames])
   missing = tuple(path for path, there in zip(sets.frames, present, strict=True) if not there)
@@ -166,7 +171,7 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
   )
   return InputError(
     f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
-    f'{len(sets.anchors)} anchors): {listed}. {fix}'
+    f'{len(sets.anchors)} anchors): {listed}. These are {sets.title}. {fix}'
   )
 
 
@@ -193,12 +198,8 @@ def _assemble(
     np.take_along_axis(np.where(member, columns[name], padding), first, 1)[rows]
     for name, padding in ((GROUP, -1), (OFFSET, 0))
   )
-  by_frame = []
-  for index, groups in zip(rows, group_id, strict=True):
-    own = sets.labels[index]
-    source = own if (own >= 0).any() else sets.labels[sets.anchors[groups[groups >= 0]]]
-    by_frame.append(np.unique(source[source >= 0]))
-  labels, paths = padded_labels(by_frame), tuple(sets.frames[row] for row in rows)
+  labels = padded_labels([np.unique(own[own >= 0]) for own in sets.labels[rows]])
+  paths = tuple(sets.frames[row] for row in rows)
   kinds = columns.get(FRAME_TYPE, np.full(len(present), -1, np.int32))
   fps = columns.get(FPS, np.full(len(present), np.nan))
   return NeighborFrames(
@@ -216,4 +217,5 @@ def _assemble(
     num_anchors=int(whole.sum()),
     missing=missing,
     missing_anchors=int((~whole).sum()),
+    title=sets.title,
   )

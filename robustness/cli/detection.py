@@ -4,7 +4,8 @@ robustness detection --metadata=DIR --truth=FILE --detections=FILE --out=DIR
 
   mAP of detection and of localisation on the anchors and on the worst frame of each set. FILEs are
   COCO annotations (or a folder of ILSVRC's) and COCO results. Writes DIR/results.json, DIR/figures
-  and DIR/report.html; with --frames=DIR also pictures of anchors and of the worst frames.
+  and DIR/report.html; with --frames=DIR also pictures of anchors and of the worst frames, and
+  with --predictions=FILE the detector as a classifier, which video_pm_k.py:predictions scores.
 """
 
 import argparse
@@ -24,6 +25,8 @@ from robustness.video import detection, detection_figures
 from robustness.video.average_precision import Scoring
 
 PROGRAM = 'robustness detection'
+RESULTS = 'out', 'predictions'
+"""Flags that say where results go."""
 PRESENTED = Presentation(
   'Detection on neighboring video frames', (detection.PAPER,), detection_figures.draw
 )
@@ -34,10 +37,13 @@ def main(arguments: Sequence[str]) -> int:
   given = _parser().parse_args(arguments)
   scoring = Scoring(given.k, given.threshold, given.recall_points, not given.neighbors_only)
   inputs = detection.read(given.metadata, given.truth, given.detections)
-  config = {name: str(value) for name, value in vars(given).items() if name != 'out'}
+  config = {name: str(value) for name, value in vars(given).items() if name not in RESULTS}
   config['sha256'] = inputs.digest
+  predictions = inputs.predictions() if given.predictions else {}
   with workdir.locked(given.out, flag='--out'):
     workdir.prepare(given.out, config, flag='--out')
+    if given.predictions:
+      workdir.write_json(given.predictions, predictions)
     results = detection.score(inputs, scoring, given.frames, given.shown)
     environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
     workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
@@ -78,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
   needed('--out', help='where the report goes')
   add = parser.add_argument
   add('--frames', default='', help='folder that the paths of the metadata begin in, for pictures')
+  file = 'where scores of classes are written, those of their most confident boxes'
+  add('--predictions', type=pathlib.Path, help=f'{file}, for video_pm_k.py:predictions')
   add('--shown', type=int, default=4, help='sets that are pictured (default: 4)')
   add('--k', type=int, default=10, help='frames on each side (default: 10)')
   add('--threshold', type=float, default=0.5, help='least IoU (default: 0.5)')

@@ -31,8 +31,7 @@ def main(arguments: Sequence[str]) -> int:
   if given.command == 'import':
     sets = metadata.read(given.metadata, reviewed=not given.unreviewed)
     metadata.write(sets, given.out)
-    kind = 'unreviewed' if given.unreviewed else 'reviewed'
-    print(f'{len(sets.anchors)} anchors, {len(sets.pairs.frame)} {kind} pairs; in {given.out}')
+    print(f'{sets.title}; in {given.out}')
     return 0
   names, words = building.vocabulary(given.classes)
   labels, frames = building.read_labels(given.labels, words), given.frames or given.out / 'frames'
@@ -52,7 +51,8 @@ def _parser() -> argparse.ArgumentParser:
   add = build.add_argument
   needed = functools.partial(add, type=pathlib.Path, required=True)
   needed('--videos', help='folder of video files, or of folders of numbered frames')
-  needed('--labels', help='the classes of each video: {video: class} in JSON, or CSV video,class')
+  classes = '{video: class} in JSON, CSV video,class, or a folder of ILSVRC annotations of frames'
+  needed('--labels', help=f'the classes of each video: {classes}')
   needed('--out', help='where the metadata go')
   add('--frames', type=pathlib.Path, help='where frames of videos go, as PNG (default: OUT/frames)')
   classes = 'imagenet_vid, youtube_bb, imagenet, or a text file, one class a line'

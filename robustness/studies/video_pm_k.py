@@ -80,6 +80,9 @@ INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
 WITHIN = Quantity('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart', drawn=True)
+WITHIN_RMS = Quantity(
+  'pairs_within_rms', 'pairs of frames at most a root-mean-square distance, of 1, apart', drawn=True
+)
 REVIEW_ANCHOR = Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1)
 REVIEW_WORST = Quantity('review_worst', 'change by review of accuracy pm-k', low=-1)
 REVIEW_DROP = Quantity('review_drop', 'change by review of the drop pm-k', low=-2, high=2)
@@ -106,7 +109,10 @@ class VideoPmK(Study):
     testbed: published models to draw the classifiers among, 'imagenet_vid_robust' or 'ytbb_robust';
       'auto' takes the one of as many anchors, if there is one, and '' none.
     failures: how many sets of each classifier with a right anchor and wrong neighbors are shown.
-    distances: whether ℓ∞ distances of pairs are computed, which reads all frames once more.
+    distances: whether ℓ∞ and root-mean-square distances of pairs are computed, which reads all
+      frames once more.
+    frames: the folder that the frames' paths lie under: distances are then of frames as they are
+      stored. '' takes them as they are shown, resized and cropped.
     reviewed: folder of the reviewed sets where the data are the candidates, '' for none: distances
       are then those of all, of the reviewed, and of mistakes on the reviewed pairs.
   """
@@ -118,7 +124,7 @@ class VideoPmK(Study):
   quantities = (
     *(PM_K, ANCHOR, DROP, NEIGHBORS_ONLY, OFFSET_ERROR, TURNED, CONDITIONAL),
     *(STATIC, MEDIAN_DROP, SLOPE, INTERCEPT),
-    *(WITHIN, REVIEW_ANCHOR, REVIEW_WORST, REVIEW_DROP),
+    *(WITHIN, WITHIN_RMS, REVIEW_ANCHOR, REVIEW_WORST, REVIEW_DROP),
   )
 
   k: int = 10
@@ -128,6 +134,7 @@ class VideoPmK(Study):
   testbed: str = AUTO
   failures: int = 6
   distances: bool = False
+  frames: str = ''
   reviewed: str = ''
   confidence: float = 0.95
 
@@ -160,7 +167,16 @@ class VideoPmK(Study):
 
   def prediction_scores(self, config: Facts) -> Callable[[pathlib.Path], Scored]:
     """See `ScoresPredictions`."""
-    return functools.partial(parse(Rescoring, config, 'config').scored, self, self.review)
+    rescoring = parse(Rescoring, config, 'config')
+
+    def scored(directory: pathlib.Path) -> Scored:
+      found = rescoring.scored(self, self.review, directory)
+      if self.distances:
+        self.require(bool(self.frames), 'frames', 'the folder of the frames')
+        found.findings.estimates.extend(self._distances(found.evaluations))
+      return found
+
+    return scored
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, and as tables of facts the sets and the most damaged of them.
@@ -360,17 +376,24 @@ class VideoPmK(Study):
       )
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
-    """Yields with `distances` the cumulative distributions of ℓ∞ distances (the paper's figure 10).
+    """Yields with `distances` the cumulative distributions of distances (the paper's figure 10).
 
     They are of all pairs, of those that passed the review where that is known, and of each
     classifier's mistakes: wrong neighbors of right anchors.
     """
-    if not self.distances:
-      return
+    if self.distances:
+      yield from self._distances(evaluations, rows)
+
+  def _distances(
+    self, evaluations: Sequence[Evaluation], rows: Rows | None = None
+  ) -> Iterator[pd.DataFrame]:
     predictions = self._predictions(evaluations)
     sets = next(iter(predictions.values())).sets
     pairs = sets.pairs
-    near = distances(rows, sets.anchors, pairs.frame, pairs.group)[:, None] <= DISTANCES
+    shown = None if self.frames or rows is None else metrics.row_images(rows)
+    image_of = shown or metrics.stored_images(self.frames, sets.frames)
+    far = distances(image_of, sets.anchors, pairs.frame, pairs.group)
+    near = far[..., None] <= DISTANCES
     every = np.ones(len(near), bool)
     known = passed(sets, metadata.read(self.reviewed)) if self.reviewed else every
     chosen = {(IMAGES, 'all pairs'): every}
@@ -381,8 +404,10 @@ class VideoPmK(Study):
       chosen[label, 'mistakes'] = mistakes & known
     views = pd.DataFrame({'distance': DISTANCES})
     for (label, name), some in chosen.items():
-      table = Values({label: near[some]}, views, clusters=pairs.group[some])
-      yield means(WITHIN, table, ('distance',), confidence=self.confidence, facets={'pairs': name})
+      for column, quantity in enumerate((WITHIN, WITHIN_RMS)):
+        table = Values({label: near[some, column]}, views, clusters=pairs.group[some])
+        facets = {'pairs': name}
+        yield means(quantity, table, ('distance',), confidence=self.confidence, facets=facets)
 
   def _failures(self, predictions: Mapping[str, FramePredictions], right: SetOutcomes) -> Table:
     """Returns each classifier's most damaged sets: a right anchor, and the largest share of wrong
@@ -408,7 +433,9 @@ class VideoPmK(Study):
           'labels': ', '.join(titles),
         }
         for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
-          cells[f'{name} predicted'] = class_name(int(own.prediction[frame]), sets.class_names)
+          predicted = int(own.prediction[frame])
+          word = class_name(predicted, sets.class_names) if predicted >= 0 else 'nothing'
+          cells[f'{name} predicted'] = word
           cells[f'{name} probability'] = float(own.confidence[frame])
           cells[f'{name} row'] = frame
         rows.append({**cells, 'neighbors wrong': int(count[group]), 'of': int(of[group])})

@@ -84,16 +84,21 @@ class TrainStep:
   def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, dict[str, jax.Array]]:
     """Takes one step.
 
-    Of a batch it takes `image` [B, H, W, C], uint8 or float32 in [0, 1], `label` int32 [B],
-    `example_id` int32 [B], and the columns that the parts need. It returns the state after, and
+    Of a batch it takes `image` [B, H, W, C], uint8 or float32 in [0, 1], `label` int32 [B], or
+    [B, L] padded with −1, `example_id` int32 [B], and the columns that the parts need. The target
+    of an image of several labels is shared equally among them, and the first one stands for it
+    where one label is needed. It returns the state after, and
     float32 scalars over the whole batch: `loss`, `accuracy` (top-1 of the images as they are
     trained on, against `label`), `gradient_norm` (before clipping and weight decay),
     `learning_rate`, and the objective's and the augmentations' own.
     """
     batch = with_scaled_image(batch)
+    labels = batch['label'].reshape(len(batch['label']), -1)
+    count = (labels >= 0).sum(1, keepdims=True)
     batch = {
       **batch,
-      'target': jax.nn.one_hot(batch['label'], self.num_classes),
+      'label': labels[:, 0],
+      'target': jax.nn.one_hot(labels, self.num_classes).sum(1) / count.astype(jnp.float32),
       OCCURRENCE: random_keys.occurrences(batch['example_id'], self.axis_name),
     }
     batch = self.pipeline.policy(batch, self.seed, state.step, self.parallel)

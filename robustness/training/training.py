@@ -254,16 +254,15 @@ class Training:
 
 def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> Batch:
   """Returns the numeric arrays of a batch, which a step takes; raises InputError for images of
-  another shape or type, several labels an image, and a label outside [0, num_classes)."""
+  another shape or type, and for an image without a label or with one of no class."""
   image, label = batch['image'], batch['label']
   if image.shape[1:] != image_shape or image.dtype not in (np.uint8, np.float32):
     raise InputError(
       f'training images must be uint8 or float32 of shape {image_shape}; got {image.dtype} '
       f'of shape {image.shape[1:]}.'
     )
-  if label.ndim != 1:
-    raise InputError(f'training takes one label an image; got labels of shape {label.shape}.')
-  outside = np.flatnonzero((label < 0) | (label >= num_classes))
+  each = label.reshape(len(label), -1)
+  outside = np.flatnonzero((each[:, 0] < 0) | (each.max(1) >= num_classes))
   if outside.size:
     raise InputError(
       f'example {batch["example_id"][outside[0]]} has label {label[outside[0]]}; the '

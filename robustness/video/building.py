@@ -3,7 +3,8 @@
 The classes of videos are in a file that a user writes. JSON: {video: class} or {video: [classes]}.
 CSV: a line a video and class, under the header `video,class`; a video with several classes has
 several lines. A class is a name, another word for it (such as its WordNet identifier), or its
-number.
+number. A folder of ILSVRC annotations, `<video>/<frame>.xml`, gives each frame the classes of its
+boxes; frames without a box are left out.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.1.
 """
@@ -24,10 +25,18 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import require
 from robustness.models import label_space
-from robustness.video import clips
-from robustness.video.metadata import FrameFacts, NeighborSets, from_mappings, video_of
+from robustness.video import boxes, clips
+from robustness.video.metadata import (
+  FrameFacts,
+  NeighborSets,
+  frame_number,
+  from_mappings,
+  video_of,
+)
 
 HEADER = ['video', 'class']
+VideoLabels = Mapping[str, Sequence[int] | Mapping[int, Sequence[int]]]
+"""Classes by video: of all its frames, or by the frame's number."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +59,7 @@ class Built:
 
 def build(
   videos: pathlib.Path,
-  labels: Mapping[str, Sequence[int]],
+  labels: VideoLabels,
   frames: pathlib.Path,
   class_names: Sequence[str] = (),
   *,
@@ -65,7 +74,8 @@ def build(
 
   Args:
     videos: holds video files or folders of frames; see `robustness.video.clips.find`.
-    labels: {video: classes}, which all frames of its set get.
+    labels: {video: classes}, which all frames of its set get, or {video: {frame number: classes}},
+      where frames without classes are left out.
     frames: where frames of video files are written, as PNG; those of folders stay where they are.
     class_names: in the order of the classes.
     k: largest distance from the anchor, in frames.
@@ -89,19 +99,26 @@ def build(
     )
   sets: dict[str, list[str]] = {}
   known: dict[str, FrameFacts] = {}
+  of_frames: dict[str, Sequence[int]] = {}
+  left_out = [name for name in found if name not in labels]
   for name in sorted(labels):
-    numbers = found[name].numbers()
+    numbers, own = found[name].numbers(), labels[name]
+    by_number = own if isinstance(own, Mapping) else dict.fromkeys(numbers, own)
+    numbers = [number for number in numbers if by_number.get(number)]
+    if not numbers:
+      left_out.append(name)
+      continue
     anchor = numbers[anchor_position(name, len(numbers), seed)]
     near = [number for number in numbers if abs(number - anchor) <= k]
     taken = found[name].take(near, frames)
     known |= taken
     paths = list(taken)
+    of_frames |= {path: by_number[number] for path, number in zip(paths, near, strict=True)}
     sets[paths.pop(near.index(anchor))] = paths
-  of_frames = {path: labels[video_of(path)] for path in known}
   return Built(
     from_mappings(sets, of_frames, class_names, known if facts else None),
     videos if kinds == {clips.FrameFolder} else frames,
-    tuple(name for name in found if name not in labels),
+    tuple(left_out),
   )
 
 
@@ -126,8 +143,11 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
   return names, label_space.words(names)
 
 
-def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, list[int]]:
-  """Returns the distinct classes of each video in a `.json` or `.csv` file, ascending."""
+def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
+  """Returns the distinct classes of each video in a `.json` or `.csv` file, ascending, or those of
+  each frame of the videos in a folder of ILSVRC annotations."""
+  if path.is_dir():
+    return _from_annotations(path, classes)
   if not path.is_file():
     raise InputError(f'{path} is missing: give a .json or .csv file with the classes of videos.')
   if path.suffix.lower() == '.csv':
@@ -142,6 +162,19 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> dict[str, lis
     labels[video] = sorted({_position(path, video, word, classes) for word in words})
     if not words:
       raise InputError(f'{path} gives video {video!r} no class.')
+  return labels
+
+
+def _from_annotations(
+  folder: pathlib.Path, classes: Mapping[str, int]
+) -> dict[str, dict[int, list[int]]]:
+  files = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob('*.xml'))]
+  if not files:
+    raise InputError(f'{folder} holds no ILSVRC annotations, <video>/<frame>.xml.')
+  labels: dict[str, dict[int, list[int]]] = {}
+  for file, own in boxes.read(folder, files, classes)[0].items():
+    of_video = labels.setdefault(video_of(file), {})
+    of_video[frame_number(file)] = sorted({box.label for box in own})
   return labels
 
 

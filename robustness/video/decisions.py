@@ -123,8 +123,7 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
   """Returns the sets that a review leaves.
 
   Accepted anchors stay, even with no neighbor left, as in ImageNet-Vid-Robust. Labels that an
-  anchor gains go to its neighbors too; neighbors without labels of their own stay so, and take
-  their anchor's by the label rule 'anchor'.
+  anchor gains go to its neighbors too.
   """
   sets = candidates.sets
   anchors = np.flatnonzero(decisions.anchor_accepted)
@@ -135,8 +134,7 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
   labels = list(candidates.labels)
   for anchor, added in enumerate(decisions.added):
     for frame in (candidates.anchor_frame(anchor), *frames[group == anchor]) if added else ():
-      if labels[frame]:
-        labels[frame] = tuple(sorted({*labels[frame], *added}))
+      labels[frame] = tuple(sorted({*labels[frame], *added}))
   members = [np.flatnonzero(decisions.pair_accepted & (group == anchor)) for anchor in anchors]
   kept = np.unique(np.concatenate([sets.anchors[anchors], *(frames[chosen] for chosen in members)]))
   place = np.full(len(sets.frames), -1, np.int32)

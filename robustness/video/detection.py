@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, nearest
 from robustness.core.settings import require
 from robustness.estimates.means import Row, part, row
 from robustness.estimates.quantity import Quantity
@@ -63,6 +63,32 @@ class ScoredInputs(NamedTuple):
       for array in (boxes.image, boxes.category, boxes.corners, boxes.score):
         digest.update(b'' if array is None else np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+  def predictions(self) -> dict[str, list[float]]:
+    """Returns {frame: scores} of the detector as a classifier: of a class the largest score of its
+    boxes, −∞ without any, so that the class of the most confident box is predicted (table 2); []
+    for a frame without boxes.
+
+    Raises:
+      InputError: a detected class that is none of the sets'.
+    """
+    names = self.sets.class_names or label_space.get('imagenet_vid').class_names
+    known, boxes = label_space.words(names), self.detections
+    places = {}
+    for category in np.unique(boxes.category).tolist():
+      word = self.truth.names.get(category, '')
+      place = known.get(word, -1) if word else category
+      if not 0 <= place < len(names):
+        raise InputError(
+          f'{self.files["detections"]}: category_id {category} {word!r} is none of the '
+          f'{len(names)} classes of the sets; {nearest(word, known)}.'
+        )
+      places[category] = place
+    scores = np.full((len(self.sets.frames), len(names)), -np.inf)
+    columns = np.array([places[category] for category in boxes.category.tolist()], int)
+    np.maximum.at(scores, (boxes.image, columns), np.asarray(boxes.score))
+    rows = zip(self.sets.frames, scores, strict=True)
+    return {frame: own.tolist() if np.isfinite(own).any() else [] for frame, own in rows}
 
   def remarks(self) -> list[tuple[str, int, int, str]]:
     """Returns what is unusual about the boxes: (what, boxes, of how many, the first)."""
@@ -112,6 +138,7 @@ def score(
     {
       'metadata': inputs.files['metadata'],
       'truth': inputs.files['truth'],
+      'dataset': sets.title,
       'num_examples': len(sets.anchors),
       'frames': len(sets.frames),
     },

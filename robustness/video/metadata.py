@@ -4,7 +4,7 @@ A folder holds, directly or in `metadata/`, `pmsets.json` ({anchor path: [neighb
 `labels.json` ({frame path: [classes]}), as ImageNet-Vid-Robust was released. A path is
 `<video>/<frame>.<suffix>`, and the digits that end the frame's name are its number:
 `val/ILSVRC2015_val_00000000/000442.JPEG`, or `<ytid>_<ms>/frame-12.jpg`. Where only anchors have
-labels, as in YTBB-Robust, the labels of other frames are empty and the label rule is 'anchor'.
+labels, as in YTBB-Robust, neighbors have their anchors'.
 Optional are `frames.json` ({frame path: {"frame_type": "i", "fps": 29.97}}) and, here or in
 `misc/`, what names the classes:
 
@@ -37,7 +37,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
-from robustness.video import ytbb_robust
+from robustness.video import releases, ytbb_robust
 
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
 CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
@@ -73,7 +73,8 @@ class NeighborSets:
 
   Attributes:
     frames: distinct paths, sorted; F of them.
-    labels: int32 [F, L], the classes of each frame, padded with −1; all −1 where none are known.
+    labels: int32 [F, L], the classes of each frame, padded with −1; a neighbor without labels of
+      its own has those of its anchors.
     anchors: int32 [A], positions in `frames`, in the order of the file.
     neighbors: for each anchor the positions of its neighbors, int32.
     offsets: of the same shapes, signed differences of frame numbers, int32.
@@ -102,10 +103,10 @@ class NeighborSets:
       np.concatenate([empty, *self.offsets]),
     )
 
-  @functools.cached_property
-  def has_bare_neighbors(self) -> bool:
-    """Whether some neighbor has no labels of its own."""
-    return bool((self.labels[self.pairs.frame] < 0).all(1).any())
+  @property
+  def title(self) -> str:
+    """Which published data set these are, if any, with the counts."""
+    return releases.title(self.class_names, len(self.anchors), len(self.pairs.frame))
 
   @functools.cached_property
   def digest(self) -> str:
@@ -122,15 +123,7 @@ class NeighborSets:
     """
     if rule == ANCHOR:
       return self.labels[self.anchors][self.pairs.group]
-    labels = self.labels[self.pairs.frame]
-    without = np.flatnonzero((labels < 0).all(1))
-    if len(without):
-      raise InputError(
-        f'{len(without)} of {len(labels)} neighbors have no labels, first '
-        f'{self.frames[self.pairs.frame[without[0]]]!r}: add them to {LABELS}, or take their '
-        "anchors' with the label rule 'anchor'."
-      )
-    return labels
+    return self.labels[self.pairs.frame]
 
   def check_labels(self, space: str, num_classes: int, key: str) -> None:
     """Refuses labels beyond the classes of a label space, which `key` of the config names."""
@@ -180,7 +173,12 @@ def from_mappings(
     _check_set(anchor, members)
   frames = tuple(sorted(set(sets).union(*sets.values())))
   position = {frame: index for index, frame in enumerate(frames)}
-  table = padded([_labels(frame, labels.get(frame, ()), len(class_names)) for frame in frames])
+  own = {frame: list(_labels(frame, labels.get(frame, ()), len(class_names))) for frame in frames}
+  for anchor, members in sets.items():
+    for frame in members:
+      if not labels.get(frame):
+        own[frame] += [label for label in own[anchor] if label not in own[frame]]
+  table = padded([*own.values()])
   anchors = np.array([position[anchor] for anchor in sets], np.int32)
   bare = [frames[index] for index in anchors if (table[index] < 0).all()]
   if bare:
@@ -266,9 +264,18 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
     reviewed: of annotations, see `ytbb_robust.read`.
 
   Raises:
-    InputError: a file is missing or no JSON, or see `from_mappings`.
+    InputError: a file is missing or no JSON, or see `from_mappings`; with what the folder, or a
+      file in it, looks like.
   """
   root = expanded(folder)
+  try:
+    return _read(root, reviewed)
+  except InputError as error:
+    remark = releases.remark(root)
+    raise InputError(f'{error} {remark}'.strip()) from error
+
+
+def _read(root: pathlib.Path, reviewed: bool) -> NeighborSets:
   home = find(root)
   if home is None:
     near = next((place for place in (*sorted(root.glob('*')), root.parent) if find(place)), None)
@@ -283,7 +290,11 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   labels = json_files.read(home / LABELS, dict, advice)
   known = (home / FRAMES).is_file()
   facts = json_files.read(home / FRAMES, {str: dict}, advice) if known else None
-  return from_mappings(sets, labels, _class_names(home), facts)
+  names = _class_names(home)
+  try:
+    return from_mappings(sets, labels, names, facts)
+  except InputError as error:
+    raise InputError(f'{home}: {error}') from error
 
 
 def find(root: pathlib.Path) -> pathlib.Path | None:
@@ -315,6 +326,14 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
   of such a space.
   """
   names = {path: _names(path, index) for path, index in indices.items()}
+  for path, own in names.items():
+    stated, space = path.name.removesuffix(f'_{CLASS_INDEX}'), label_space.coarse_space(own)
+    if stated in releases.RELEASES and (space is None or space.name != stated):
+      held = f'the {len(own)} classes of {space.name}' if space else f'{len(own)} other classes'
+      raise InputError(f'{path} holds {held}, and not those of {stated}.')
+    alone = len(names) == 1 and own == label_space.get(label_space.IMAGENET).class_names
+    if alone and (path.parent / 'rev_wnid_map.json').is_file():
+      raise InputError(f'{path.parent} has {path.name} alone, which its labels are not of.')
   if any(label_space.coarse_space(own) for own in names.values()):
     imagenet = label_space.IMAGENET
     fine = f'{imagenet}_{CLASS_INDEX}', label_space.get(imagenet).class_names

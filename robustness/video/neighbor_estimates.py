@@ -16,15 +16,19 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, s
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from PIL import Image
 
 from robustness.core.errors import InputError
-from robustness.core.rows import Rows, num_blocks
+from robustness.core.paths import expanded
+from robustness.core.rows import Rows, as_float32
 from robustness.video.metadata import FRAME, FRAME_TYPES, NeighborSets
+from robustness.video.ytbb_robust import VIDEOS
 
-BLOCK = 64  # rows that `distances` reads at once
+BLOCK = 64  # rows that are read at once
 _NEVER = np.iinfo(np.int32).max
 
 
@@ -95,7 +99,7 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   if predictions.shape[-1] != len(sets.frames):
     raise InputError(f'{predictions.shape[-1]} predictions for {len(sets.frames)} frames.')
   pairs = sets.pairs
-  if rule == FRAME and not sets.has_bare_neighbors:
+  if rule == FRAME:
     right = is_right(predictions, sets.labels)
     return SetOutcomes(right[..., sets.anchors], right[..., pairs.frame], pairs.group, pairs.offset)
   anchor = is_right(predictions[..., sets.anchors], sets.labels[sets.anchors])
@@ -204,34 +208,56 @@ def static_right(outcomes: SetOutcomes) -> np.ndarray:
 
 
 def distances(
-  rows: Rows, anchor_row: np.ndarray, pair_row: np.ndarray, pair_group: np.ndarray
+  image_of: Callable[[int], np.ndarray],
+  anchor_row: np.ndarray,
+  pair_row: np.ndarray,
+  pair_group: np.ndarray,
 ) -> np.ndarray:
-  """Returns the largest absolute difference of any value of each pair's images, float32 [P].
-
-  Rows of images in [0, 1] are read once, in order; an image is held until the last set that it is
-  in has been read, so memory holds a few sets where the frames of a set lie near each other.
+  """Returns how far each pair's images are apart, float32 [P, 2]: the largest absolute difference
+  of any value (ℓ∞), and the root of the mean squared difference (ℓ2 over the root of their number).
 
   Args:
-    rows: of the images.
+    image_of: from a row to its image in [0, 1]; see `row_images` and `stored_images`.
     anchor_row, pair_row: [A] and [P], the rows of anchors and of neighbors.
     pair_group: [P], the position of each pair's anchor.
   """
-  first, second = anchor_row[pair_group], pair_row
-  ready = np.maximum(first, second)
-  order = np.argsort(ready, kind='stable')
-  last = np.full(rows.num_examples, -1)
-  np.maximum.at(last, first, ready)
-  np.maximum.at(last, second, ready)
-  distance = np.zeros(len(pair_row), np.float32)
-  held: dict[int, np.ndarray] = {}
-  waiting = 0
-  for batch in rows.batches(BLOCK, range(num_blocks(rows.num_examples, BLOCK))):
-    for place in np.flatnonzero(batch['mask']):
-      row = batch['block'] * BLOCK + int(place)
-      held[row] = batch['image'][place]
-      while waiting < len(order) and ready[order[waiting]] == row:
-        pair = order[waiting]
-        distance[pair] = np.abs(held[int(first[pair])] - held[int(second[pair])]).max()
-        waiting += 1
-      held = {index: image for index, image in held.items() if last[index] > row}
+  distance = np.zeros((len(pair_row), 2), np.float32)
+  for pair, (group, row) in enumerate(zip(pair_group, pair_row.tolist(), strict=True)):
+    one, other = image_of(int(anchor_row[group])), image_of(row)
+    if one.shape != other.shape:
+      raise InputError(
+        f'the frames {anchor_row[group]} and {row} of one set have the shapes {one.shape} and '
+        f'{other.shape}: give all frames of a video at one size.'
+      )
+    change = one - other
+    distance[pair] = np.abs(change).max(), np.sqrt(np.mean(change**2))
   return distance
+
+
+def row_images(rows: Rows) -> Callable[[int], np.ndarray]:
+  """Returns what gives the images of rows as they are shown; a few blocks are kept, as the frames
+  of a set lie near each other."""
+
+  @functools.lru_cache(4)
+  def block(number: int) -> np.ndarray:
+    images: np.ndarray = next(rows.batches(BLOCK, [number]))['image']
+    return images
+
+  return lambda row: block(row // BLOCK)[row % BLOCK]
+
+
+def stored_images(folder: str, paths: Sequence[str]) -> Callable[[int], np.ndarray]:
+  """Returns what gives frames as they are stored, before any resize or crop; the folder may hold
+  `ytbb_videos` that they lie under."""
+  root = expanded(folder)
+  root = root / VIDEOS if (root / VIDEOS).is_dir() else root
+
+  @functools.lru_cache(64)
+  def image(row: int) -> np.ndarray:
+    try:
+      with Image.open(root / paths[row]) as frame:
+        return as_float32(np.asarray(frame.convert('RGB')))
+    except OSError as error:
+      raise InputError(f'{root / paths[row]} cannot be read: {error}') from error
+
+  return image

@@ -2,7 +2,8 @@
 
 A file is JSON, {frame path: [scores]}. Its scores are logits or probabilities, which project
 differently onto coarser classes: `sum` and `mean` add exp z of logits and p of probabilities, so
-that probabilities taken for logits make every class nearly equal.
+that probabilities taken for logits make every class nearly equal. A frame without a prediction,
+where a detector found nothing, has [] for scores.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ AUTO = 'auto'
 KINDS = (AUTO, *SCORES)
 SUM_TOLERANCE = 0.01
 """How far from 1 a row of probabilities may sum to: files are often rounded to a few digits."""
+REFUSED, WRONG = UNPREDICTED = ('refused', 'wrong')
+"""What becomes of frames without a prediction."""
 PREDICTION = 'prediction'
 OUTPUTS = ('output/unprojected_logits', 'output/logits')
 
 
-def read(path: Path, frames: Sequence[str], widths: Sequence[int] = ()) -> np.ndarray:
+def read(
+  path: Path, frames: Sequence[str], widths: Sequence[int] = (), unpredicted: str = REFUSED
+) -> np.ndarray:
   """Reads the scores of frames from a JSON file, float64 [F, C] in their order.
 
   Frames that are not asked for are passed over. Double precision keeps the file's own order of
@@ -47,8 +52,15 @@ def read(path: Path, frames: Sequence[str], widths: Sequence[int] = ()) -> np.nd
       f'{file}: predictions are missing for {len(missing)} of {len(frames)} frames, first '
       f'{missing[0]!r}. Give {{frame: [scores]}} for every frame of the sets.'
     )
-  width, first = 0, scores_of[frames[0]]
-  for frame in frames:
+  none = [frame for frame in frames if scores_of[frame] == []]
+  if none and unpredicted == REFUSED:
+    raise InputError(
+      f'{file}: {len(none)} of {len(frames)} frames have no scores, first {none[0]!r}: '
+      "config.unpredicted='wrong' counts them as wrong, if a detector found nothing there."
+    )
+  predicted = [frame for frame in frames if scores_of[frame] != []] or list(frames)
+  width, first = 0, scores_of[predicted[0]]
+  for frame in predicted:
     scores = scores_of[frame]
     if not isinstance(scores, list) or not scores:
       raise InputError(f'{file}: frame {frame!r} has {scores!r}; give a list of scores.')
@@ -58,17 +70,19 @@ def read(path: Path, frames: Sequence[str], widths: Sequence[int] = ()) -> np.nd
       raise InputError(f'{file}: frame {frame!r} has {len(scores)} scores; expected {valid}.')
     if len(scores) != width:
       raise InputError(
-        f'{file}: frame {frame!r} has {len(scores)} scores, {frames[0]!r} has {len(first)}: give '
-        'one number of classes.'
+        f'{file}: frame {frame!r} has {len(scores)} scores, {predicted[0]!r} has {len(first)}: '
+        'give one number of classes.'
       )
   try:
-    table = np.array([scores_of[frame] for frame in frames], np.float64)
+    nothing = [-np.inf] * width
+    table = np.array([scores_of[frame] or nothing for frame in frames], np.float64)
     table = table.reshape(len(frames), width)
   except (TypeError, ValueError):
     bad = next(f for f in frames if not all(type(v) in (int, float) for v in scores_of[f]))
     raise InputError(f'{file}: frame {bad!r} has a score that is no number.') from None
   unusable = np.isnan(table) | (table == np.inf)
-  bad_rows = unusable.any(1) | ~np.isfinite(table).any(1)
+  empty = np.array([scores_of[frame] == [] for frame in frames])
+  bad_rows = unusable.any(1) | (~np.isfinite(table).any(1) & ~empty)
   if bad_rows.any():
     row = int(np.argmax(bad_rows))
     place = int(np.argmax(unusable[row]))
@@ -129,7 +143,8 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
 class FramePredictions(NamedTuple):
   """Predictions [F] of one classifier on the frames of sets, the rows of its records.
 
-  `confidence` is the probability of the predicted class among those of the sets.
+  `confidence` is the probability of the predicted class among those of the sets. Where nothing is
+  predicted, `prediction` is −1, which no label is.
   """
 
   sets: NeighborSets
@@ -170,7 +185,10 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
   recorded, bad = not merge and PREDICTION in names, np.isnan(scores).any(1)
   if bad.any() and not recorded:
     raise InputError(f'scores of row {int(bad.argmax())} hold NaN: no class is the largest.')
+  nothing: np.ndarray = (scores == -np.inf).all(1)
   prediction = records.column(PREDICTION) if recorded else scores.argmax(1)
+  prediction = np.where(nothing, -1, prediction)
+  scores = np.where(nothing[:, None], 0, scores)
   shares = scores if kind == PROBABILITIES else special.softmax(scores, axis=1)
   confidence = shares[np.arange(len(shares)), prediction].astype(np.float32)
   return FramePredictions(read_sets(records), prediction, confidence)

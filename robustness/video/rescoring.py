@@ -27,7 +27,15 @@ from robustness.models.label_space import MERGES
 from robustness.video import metadata, predictions
 from robustness.video.columns import PATH, to_columns
 from robustness.video.metadata import NeighborSets
-from robustness.video.predictions import AUTO, KINDS, OUTPUTS, score_kind, transferred
+from robustness.video.predictions import (
+  AUTO,
+  KINDS,
+  OUTPUTS,
+  REFUSED,
+  UNPREDICTED,
+  score_kind,
+  transferred,
+)
 
 BLOCK = 4096
 Review = Callable[[Sequence[Evaluation], Sequence[Evaluation]], Iterable[pd.DataFrame]]
@@ -44,10 +52,13 @@ class Rescoring:
     metadata: folder of the neighbor sets; '' for records, which bring their own.
     unreviewed: folder of the sets before their review, for the review's impact; there are then
       predictions for their frames too. '' leaves it out.
-    label_space: the coarser space that 1000 scores a frame are projected onto.
+    label_space: the coarser space that 1000 scores a frame are projected onto, where the sets do
+      not name their classes.
     merge: 'max', 'sum' or 'mean', where scores are projected; `config.study.merge` goes before it.
     scores: what files hold, 'logits' or 'probabilities'; 'auto' tells by their values and refuses
       what it cannot tell (`score_kind`).
+    unpredicted: what becomes of frames without scores, [] in a file, where a detector found no box:
+      'refused', or 'wrong', they count as wrong.
     seed: recorded with the run.
   """
 
@@ -57,6 +68,7 @@ class Rescoring:
   label_space: str = 'imagenet_vid'
   merge: str = 'max'
   scores: str = AUTO
+  unpredicted: str = REFUSED
   seed: int = 0
 
   def __post_init__(self) -> None:
@@ -64,6 +76,7 @@ class Rescoring:
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
     choice('config.merge', self.merge, MERGES)
     choice('config.scores', self.scores, KINDS)
+    choice('config.unpredicted', self.unpredicted, UNPREDICTED)
 
   @property
   def paths(self) -> dict[str, Path]:
@@ -107,7 +120,8 @@ class Rescoring:
 
     `path` is its predictions file, or its records on sets that hold these frames.
     """
-    space = label_space.get(self.label_space)
+    space = label_space.coarse_space(sets.class_names) or label_space.get(self.label_space)
+    logging.info('%s', sets.title)
     if _is_records(path):
       moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
       return _written(directory / label, *moved)
@@ -117,7 +131,12 @@ class Rescoring:
       sets.check_labels(self.label_space, len(classes), 'config.label_space')
     own = not sets.class_names or len(classes) == len(space.class_names)
     widths = (len(classes), *((len(source.class_names),) if own else ()))
-    scores = predictions.read(path, sets.frames, widths)
+    scores = predictions.read(path, sets.frames, widths, self.unpredicted)
+    empty = int(np.isneginf(scores).all(1).sum())
+    if empty:
+      logging.warning(
+        '%s: %d of %d frames have no scores and count as wrong', path, empty, len(scores)
+      )
     kind = score_kind(scores, sets.frames, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)
     projected = own and scores.shape[1] == len(source.class_names) != len(classes)
@@ -126,10 +145,16 @@ class Rescoring:
         'label': label,
         'predictions': str(path),
         'scores': kind,
+        **({'frames_without_scores': empty} if empty else {}),
         'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
-        **({'label_space': self.label_space, 'merge': self.merge} if projected else {}),
+        **({'label_space': space.name, 'merge': self.merge} if projected else {}),
       },
-      'data': {'source': 'metadata', 'path': self.metadata, 'num_examples': len(sets.frames)},
+      'data': {
+        'source': 'metadata',
+        'path': self.metadata,
+        'num_examples': len(sets.frames),
+        'dataset': sets.title,
+      },
       'classes': list(classes),
     }
     return _written(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)

@@ -31,6 +31,7 @@ VIDEOS = 'ytbb_videos'
 """The folder of frames, beside the annotations or their folder `metadata`."""
 CLASSES, CSV = 'ytbb_class_index.json', 'ytbb_robustness_test_anchors_full.csv'
 FILES = (ANCHORS, PAIRS, CSV, CLASSES)
+HEADER = ['ytid', 'time_ms', 'label']
 GOOD, NOT_GOOD = 'good', frozenset({'unsure', 'bad'})
 SIMILAR, BAD_ANCHOR = 'similar', 'bad-anchor'
 PROBLEMS = frozenset(
@@ -64,12 +65,10 @@ def read(
   """
   missing = [name for name in FILES if not (folder / name).is_file()]
   if missing:
-    raise InputError(
-      f'{folder} looks like YTBB-Robust, and {" and ".join(missing)} '
-      f'{"is" if len(missing) == 1 else "are"} missing: the release has {", ".join(FILES)}.'
-    )
+    has = ', '.join(FILES)
+    raise InputError(f'{folder} has no {" and ".join(missing)}; YTBB-Robust has {has}.')
   index = json_files.read(folder / CLASSES, {str: str}, _ADVICE)
-  if set(index) != set(map(str, range(len(index)))):
+  if not index or set(index) != set(map(str, range(len(index)))):
     raise InputError(f'{folder / CLASSES} does not number its classes 0..{len(index) - 1}.')
   names = tuple(index[str(number)] for number in range(len(index)))
   marks = _annotations(folder / ANCHORS, GOOD)
@@ -130,19 +129,19 @@ def _frame(key: str, path: pathlib.Path) -> str:
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
-  with path.open(newline='', encoding='utf-8') as file:
-    rows = csv.DictReader(file)
-    if rows.fieldnames != ['ytid', 'time_ms', 'label']:
+  rows = csv.DictReader(path.read_text('utf-8', errors='replace').splitlines())
+  if rows.fieldnames != HEADER:
+    begins = ','.join(rows.fieldnames or ())
+    raise InputError(
+      f'{path} begins with {begins[:80]!r}; the header of the release is {",".join(HEADER)}.'
+    )
+  classes = {}
+  for row in rows:
+    label = row['label'] or ''
+    if not label.isdecimal() or int(label) >= count:
       raise InputError(
-        f'{path} begins with {rows.fieldnames}; the header of the release is ytid,time_ms,label.'
+        f'{path}, line {rows.line_num}: label {label!r} is none of the {count} classes, 0..'
+        f'{count - 1}; the file may be cut short.'
       )
-    classes = {}
-    for row in rows:
-      label = row['label'] or ''
-      if not label.isdecimal() or int(label) >= count:
-        raise InputError(
-          f'{path}, line {rows.line_num}: label {label!r} is none of the {count} classes, 0..'
-          f'{count - 1}; the file may be cut short.'
-        )
-      classes[f'{row["ytid"]}_{row["time_ms"]}'] = EXCHANGED.get(int(label), int(label))
+    classes[f'{row["ytid"]}_{row["time_ms"]}'] = EXCHANGED.get(int(label), int(label))
   return classes

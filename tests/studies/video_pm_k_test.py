@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from scipy import stats
 
 from robustness.core import random_keys
@@ -270,6 +271,7 @@ def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(evaluations,
   pairs, right = sets.pairs, right_by_frame(evaluations[0].records, sets)
   change = rows.images[sets.anchors][pairs.group] - rows.images[pairs.frame]
   distance = np.abs(change).max((1, 2, 3))
+  rms = np.sqrt((change**2).mean((1, 2, 3)))
   reviewed = np.concatenate([np.arange(len(n)) < 2 for n in sets.neighbors])
   mistake = [
     right[sets.frames[sets.anchors[g]]] and not right[sets.frames[f]]
@@ -284,6 +286,23 @@ def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(evaluations,
       row = estimate(table, label, 'pairs_within', pairs=name, distance=at)
       assert (row.value, row.n) == (pytest.approx((distance[chosen] <= at).mean()), chosen.sum())
       assert row.low <= row.value <= row.high
+      row = estimate(table, label, 'pairs_within_rms', pairs=name, distance=at)
+      assert row.value == pytest.approx((rms[chosen] <= at).mean())
+
+
+def test_distances_are_of_frames_as_they_are_stored(evaluations, tmp_path):
+  sets, rows = made_sets(), made_rows(made_sets())
+  for row in range(len(sets.frames)):  # of another size than what was shown
+    Image.new('RGB', (9, 5), (row, row, row)).save(tmp_path / f'row {row}', 'PNG')
+  study = VideoPmK(distances=True, frames=str(tmp_path))
+  table = assemble(list(study.row_estimates(rows, evaluations[:1])))
+  pairs = sets.pairs
+  far = np.abs(sets.anchors[pairs.group] - pairs.frame) / 255
+  for name in ('pairs_within', 'pairs_within_rms'):
+    row = estimate(table, 'images', name, pairs='all pairs', distance=0.01)
+    assert row.value == pytest.approx((far <= 0.01).mean()) and 0 < row.value < 1
+  (tmp_path / 'row 3').unlink()
+  refused('row 3 cannot be read', lambda: list(study.row_estimates(rows, evaluations)))
 
 
 def test_a_review_changes_accuracies_by_what_is_counted(evaluations, monkeypatch):

@@ -140,6 +140,19 @@ def test_frozen_statistics_are_used_and_kept(make_task, start):
   assert float(metrics['loss']) == pytest.approx(float(loss), rel=1e-5)
 
 
+def test_the_target_of_several_labels_is_shared_among_them(make_task, start):
+  task = make_task(TinyNet(norm=False))
+  batch, step = next(task.batches(32, 0, 0)), jax.jit(task.step())
+  first, other = batch['label'], (batch['label'] + 1) % 3
+  losses = [
+    float(step(start(task), {**batch, 'label': np.stack(labels, -1)})[1]['loss'])
+    for labels in ((first, other), (other, first), (first, -np.ones_like(first)), (other,))
+  ]
+  both, turned, *alone = losses
+  assert both == pytest.approx(turned, rel=1e-6) == pytest.approx(np.mean(alone), rel=1e-5)
+  assert alone[0] == pytest.approx(float(step(start(task), batch)[1]['loss']), rel=1e-6)
+
+
 def test_a_training_begins_with_what_is_given(make_task, start):
   drawn = start(make_task())
   kernel = np.full_like(drawn.params['conv']['kernel'], 0.25)

@@ -11,6 +11,7 @@ from robustness.cli.neighbor_sets import main
 from robustness.video import metadata
 from robustness.video.building import anchor_position, build
 from tests.refusals import refused
+from tests.video import small_archive
 from tests.video.small_videos import encode, number_of, save_frames
 
 
@@ -47,6 +48,22 @@ def test_numbers_count_not_places(tmp_path):
     assert all(abs(offset) <= 3 for offset in sets.offsets[0])
     number = metadata.frame_number(sets.frames[sets.anchors[0]])
     assert len(sets.offsets[0]) == {10: 1, 11: 2, 14: 2, 15: 1, 30: 0}[number]
+
+
+def test_annotations_give_each_frame_its_own_classes(tmp_path, capsys):
+  for name, numbers in {'a': range(6), 'b': [3]}.items():
+    save_frames(tmp_path / 'videos' / name, numbers)
+  for frame, word in {'a/1': 'n02084071', 'a/2': 'dog', 'a/4': 'car', 'b/3': 'car'}.items():
+    small_archive.save_xml(tmp_path / 'xml', [frame], word, (32, 32), (1, 1, 9, 9))
+  two, none = (tmp_path / f'xml/{frame}.xml' for frame in ('a/2', 'b/3'))
+  head, sign, box = two.read_text().removesuffix('</annotation>').partition('<object>')
+  two.write_text(f'{head}{sign}{box}{sign}{box.replace("dog", "car")}</annotation>')
+  none.write_text(f'{head}</annotation>')
+  assert main([*flags(tmp_path / 'videos', tmp_path / 'xml'), '--k=9']) == 0
+  assert '1 anchors, 2 pairs' in capsys.readouterr().out
+  labels = json.loads((tmp_path / 'out/metadata/labels.json').read_text())
+  assert labels == {'a/000001.png': [8], 'a/000002.png': [6, 8], 'a/000004.png': [6]}
+  refused('holds no ILSVRC annotations', main, flags(tmp_path, tmp_path / 'videos/a'))
 
 
 def test_anchors_are_uniform_and_each_video_has_its_own(videos):

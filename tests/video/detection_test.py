@@ -67,6 +67,19 @@ def test_detection_and_localisation(tmp_path, capsys, flags):
   assert (tmp_path / 'out/results.json').read_bytes() == before
 
 
+def test_the_detector_as_a_classifier_predicts_the_class_of_its_most_confident_box(tmp_path, flags):
+  found = json.loads((tmp_path / 'found.json').read_text())
+  found.append({**found[0], 'category_id': 2, 'score': 0.95})  # on v0/4.jpg
+  (tmp_path / 'found.json').write_text(json.dumps(found))
+  assert command.main([*flags, f'--predictions={tmp_path / "classes.json"}']) == 0
+  scores = json.loads((tmp_path / 'classes.json').read_text())
+  best = {frame: own.index(max(own)) if own else None for frame, own in scores.items()}
+  assert best == {**dict.fromkeys(FRAMES, 1), 'v0/4.jpg': 2, 'v0/6.jpg': 2, 'v1/4.jpg': None}
+  assert scores['v0/4.jpg'][1:3] == [0.9, 0.95] and len(scores['v0/4.jpg']) == 30
+  change(tmp_path / 'found.json', 0, category_id=30)
+  refused('category_id 30 .* none of the 30', command.main, [*flags, '--predictions=x', '--k=2'])
+
+
 def test_figures_and_report(tmp_path, flags):
   for index, frame in enumerate(FRAMES):
     (tmp_path / 'frames' / frame).parent.mkdir(parents=True, exist_ok=True)

@@ -55,6 +55,18 @@ def test_bad_files(tmp_path):
     refused('is no file', predictions.read, path, FRAMES)
 
 
+def test_frames_without_a_prediction_are_refused_or_wrong(tmp_path):
+  path = saved(tmp_path, {**GOOD, 'v/2.jpg': []})
+  refused("1 of 3 frames have no scores, first 'v/2.jpg'", predictions.read, path, FRAMES)
+  scores = predictions.read(path, FRAMES, (2,), 'wrong')
+  assert scores.tolist() == [[0, 1], [-np.inf] * 2, [0, 1]]
+  records = Records(tmp_path / 'r', Layout(3, 1, 3, 1), {'classifier': {}, 'classes': ['a', 'b']})
+  sets = from_mappings({FRAMES[1]: [FRAMES[0], FRAMES[2]]}, dict.fromkeys(FRAMES, [1]))
+  records.write(0, 0, {**to_columns(sets), predictions.OUTPUTS[0]: scores[:, None]})
+  own = read_predictions(records)
+  assert own.prediction.tolist() == [1, -1, 1] and np.isfinite(own.confidence).all()
+
+
 LOGITS = np.random.default_rng(0).normal(size=(3, 50))
 SHARES = special.softmax(LOGITS, axis=1)
 

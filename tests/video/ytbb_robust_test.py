@@ -63,7 +63,7 @@ def test_the_folder_is_read_as_neighbor_sets(release):
   sets = metadata.read(release)
   assert len(sets.anchors) == 2 and len(sets.pairs.frame) == 1
   assert sets.class_names == ('dog', 'none', 'car')
-  assert sets.pair_labels('anchor').tolist() == [[0, -1]]
+  assert sets.pair_labels().tolist() == [[0, -1]], 'those of its anchor'
   assert len(metadata.read(release, reviewed=False).anchors) == 5
 
 
@@ -85,7 +85,7 @@ def test_other_files_are_refused_in_one_line(release, name, change, message):
   error = refused(message, ytbb_robust.read, release)
   assert '\n' not in error and str(release) in error
   (release / name).unlink()
-  refused(f'looks like YTBB-Robust, and {name} is missing', ytbb_robust.read, release)
+  refused(f'has no {name}; YTBB-Robust has', ytbb_robust.read, release)
 
 
 def test_the_released_anchors(shared_dir, tmp_path):
