@@ -36,12 +36,10 @@ from robustness.evaluation.views import Arrays, Views, ViewTable, identity
 from robustness.present import images
 from robustness.results import Results
 from robustness.scenes import designs
-from robustness.scenes import estimates as metrics
 from robustness.scenes import views as scene_views
 from robustness.scenes.classes import IMAGENET_INDEX
 from robustness.scenes.compose import MEASURES
-from robustness.scenes.designs import FACTORS, Design
-from robustness.scenes.estimates import COLUMNS, tabulate
+from robustness.scenes.designs import COLUMNS, FACTORS, Design, tabulate
 
 GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160
@@ -237,14 +235,14 @@ class SiScore(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all, by class, level and factor, the others pooled, with differences.
 
-    Objects are the units. The balanced mix of a factor is its own, see `metrics.balanced`.
+    Objects are the units. The balanced mix of a factor is its own, see `designs.balanced`.
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
     assert first.table.counted is not None
     right = {label: own.records.table('rank') == 0 for label, own in pairs.items()}
     shown = dict.fromkeys(right, first.table.counted)
-    views = metrics.levels_of(first.design)
+    views = designs.levels_of(first.design)
     outcomes = Outcomes(right, views, shown, first.table.units)
     if not first.table.counted.any():
       raise self._no_scene()
@@ -253,7 +251,7 @@ class SiScore(Study):
 
   def _estimates(self, published: Outcomes, classes: np.ndarray) -> Iterator[pd.DataFrame]:
     """Yields the rows of the table of results; `classes` are those of the pairs, int [P]."""
-    factors = metrics.varying(published.views)
+    factors = designs.varying(published.views)
     yield self.means(SCENE_ACCURACY, published)
     balanced = self._balanced(published)
     if _shown(balanced).any():
@@ -269,7 +267,7 @@ class SiScore(Study):
         own = self._balanced(published, factor)
         yield self.means(BALANCED_ACCURACY, own, keys, paired=False)
       normalised = functools.partial(of_means, each=True, confidence=self.confidence)
-      yield normalised(NORMALISED_ACCURACY, published, lambda own, _: metrics.normalised(own), keys)
+      yield normalised(NORMALISED_ACCURACY, published, lambda own, _: designs.normalised(own), keys)
     for index in np.unique(classes).tolist():
       facets = {'class': CLASS_NAMES.get(index, f'class {index}')}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
@@ -281,13 +279,13 @@ class SiScore(Study):
     pair too large to be turned at one size still counts at the others.
     """
     levels, shown = published.views, _shown(published)
-    factors = metrics.varying(levels)
-    share = AMONG_PLACES if metrics.LOCATION in factors else 0.0
-    by = factor or (metrics.ROTATION if metrics.ROTATION in factors else '')
-    compared = metrics.KEYS.get(by, designs.LEVEL)
+    factors = designs.varying(levels)
+    share = AMONG_PLACES if designs.LOCATION in factors else 0.0
+    by = factor or (designs.ROTATION if designs.ROTATION in factors else '')
+    compared = designs.KEYS.get(by, designs.LEVEL)
     pooled = [key for key in designs.LEVEL if key not in compared]
-    groups, strata = (metrics.places(levels, keys) for keys in (compared, pooled))
-    kept = metrics.balanced(shown, groups, strata, share)
+    groups, strata = (designs.places(levels, keys) for keys in (compared, pooled))
+    kept = designs.balanced(shown, groups, strata, share)
     return dataclasses.replace(published, shown=dict.fromkeys(published.labels, shown & kept))
 
   def _fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
