@@ -122,8 +122,8 @@ def corrupt(
       most .001 is rounding and is clipped.
     name: one of `NAMES` or `C_BAR`.
     severity: 1..5, a scalar, or [B] with one for each image; integers may be traced. Numbers
-      between the five take constants between theirs (`ConstantsTable.with_between`); every set of them is
-      compiled once.
+      between the five take constants between theirs (`ConstantsTable.with_between`); every
+      set of them is compiled once.
     quantize: None leaves floats; 'floor' or 'round' gives 8-bit levels / 255. The released sets
       were truncated ('floor').
     side: the size whose constants are used, one of 32, 64, 224, 299; None takes the nearest.

@@ -196,7 +196,9 @@ class FourierHeatmap(Study):
       part = self.means(error, missed, by, where=perturbed)
       if by != ('radius',):
         names = part['band'] if by else ['all'] * len(part)
-        part['note'] = [_cut(self.window, *cells[name]) for name in names]
+        window = f'the window of {self.window} × {self.window} shows'
+        counts = (cells[name] for name in names)
+        part['note'] = [f'{window} {n} of {of} cells' if n < of else '' for n, of in counts]
       yield part
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -237,10 +239,3 @@ class FourierHeatmap(Study):
       'sample_images': basis.sample_figure(*shown, caption),
       'basis': (images.basis(pictures['basis_images']), 'Basis images around zero frequency.'),
     }
-
-
-def _cut(window: int, shown: int, whole: int) -> str:
-  """Returns what a reader must know of a band that the window cuts."""
-  return (
-    f'the window of {window} × {window} shows {shown} of {whole} cells' if shown < whole else ''
-  )

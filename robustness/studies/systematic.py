@@ -438,9 +438,13 @@ class Systematic(Study):
     """Returns environments, titles of class groups, and which cells training shows [G, E]."""
     members = data['class_groups']
     groups = {number: own for number, own in enumerate(_in_order(members)) if members[own]}
-    environments = self._environments(data)
+    environments, titles = self._environments(data), []
     seen = [[_is_seen(group, k) for k in range(len(environments))] for group in groups]
-    return environments, [_title(own, members[own]) for own in groups.values()], np.array(seen)
+    for own in groups.values():
+      listed = ', '.join(members[own])
+      short = 0 < len(listed) <= LONGEST_TITLE
+      titles.append(f'{own}: {listed}' if short else f'{own} ({len(members[own])} classes)')
+    return environments, titles, np.array(seen)
 
 
 def _in_order(titles: Iterable[str]) -> list[str]:
@@ -451,13 +455,6 @@ def _in_order(titles: Iterable[str]) -> list[str]:
 def _is_seen(group: int, environment: int) -> bool:
   """Returns whether training shows a cell: clean images, and each group its own environment."""
   return environment == 0 or group == environment
-
-
-def _title(group: str, classes: Sequence[str]) -> str:
-  """Returns what a class group is called: by its classes, if they are few and short."""
-  listed = ', '.join(classes)
-  short = 0 < len(listed) <= LONGEST_TITLE
-  return f'{group}: {listed}' if short else f'{group} ({len(classes)} classes)'
 
 
 def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -> bool:
