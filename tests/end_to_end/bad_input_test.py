@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from configs import video_pm_k
-from robustness import run, workdir
+from robustness import run
 from robustness.classifiers import ClassifierBuilder
 from robustness.core.errors import InputError
 from tests.end_to_end import runs
@@ -119,13 +119,6 @@ def message_of(tmp_path, capsys, monkeypatch):
 def refused(inputs, message_of):
   """Returns the one message of the good run with changes."""
   return lambda *name, **changes: message_of(shrunk(inputs, *name, **changes))
-
-
-def test_a_second_run_in_a_workdir_is_one_line(tmp_path, refused):
-  with workdir.locked(tmp_path / 'run'):
-    said = refused()
-  assert said.startswith(f'another run works in the workdir {tmp_path / "run"} (process ')
-  assert [file.name for file in (tmp_path / 'run').iterdir()] == ['.lock']
 
 
 MISSPELT = {'study': {'baseline': 'uprigth'}}

@@ -241,24 +241,6 @@ def test_steps_of_large_images_are_full(rows, block, steps):
   assert sum(-(-(size.stop - size.start) // taken) for size in sizes) == steps
 
 
-def test_a_run_goes_on_with_other_devices(tmp_path):
-  rows, layout = tiny_rows(21), evaluator().layout(21, 6, 5)
-  whole = Records(tmp_path / 'whole', layout, {})
-  evaluator().evaluate(rows, whole)
-  parts = Records(tmp_path / 'parts', layout, {})
-  for create, shards in zip(PARALLELS, (3, 2, 4, 3, 100), strict=True):
-    for block, chunk, shard in evaluator(create()).shards(rows, layout, parts.missing()):
-      parts.write(block, chunk, shard.arrays)
-      shards -= 1
-      if not shards:
-        break
-  assert not parts.missing()
-  for name in ('prediction', 'rank', 'example_id'):
-    np.testing.assert_array_equal(whole.column(name), parts.column(name))
-  np.testing.assert_array_equal(whole.table('rank'), parts.table('rank'))
-  np.testing.assert_allclose(whole.table('probability'), parts.table('probability'), rtol=2e-5)
-
-
 def test_several_labels_count_as_right_if_any_is_and_ties_go_to_the_lower_class():
   ties = summarise(jnp.asarray([[1.0, 1.0, 0.0, 0.0]] * 4), jnp.arange(4))
   np.testing.assert_array_equal(ties['rank'], [0, 1, 2, 3], 'rank zero is a right prediction')
