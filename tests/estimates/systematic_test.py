@@ -17,6 +17,7 @@ from robustness.estimates.systematic import (
   rho,
   rho_case,
 )
+from tests.cases import cases
 from tests.refusals import refused
 
 
@@ -203,12 +204,10 @@ def test_a_stratified_share_of_equal_strata_is_the_mean_over_images():
   assert balanced.high - balanced.low == pytest.approx(plain.high - plain.low, rel=0.03)
 
 
-@pytest.mark.parametrize(
-  ('images', 'views', 'rate', 'runs', 'least'),
-  [
-    *(([10, 20, 40, 80], 1, rate, 1000, 0.935) for rate in (0.5, 0.95)),
-    *(([1] * 10, 5, rate, 300, 0.95) for rate in (0.6, 0.9)),
-  ],
+@cases(
+  'images, views, rate, runs, least',
+  *(([10, 20, 40, 80], 1, rate, 1000, 0.935) for rate in (0.5, 0.95)),
+  *(([1] * 10, 5, rate, 300, 0.95) for rate in (0.6, 0.9)),
 )
 def test_intervals_cover_with_unequal_classes_and_of_one_image_each(
   images, views, rate, runs, least

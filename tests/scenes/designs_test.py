@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from robustness.scenes import designs
+from tests.cases import cases
 from tests.refusals import refused
 
 PAIRS = 614 * designs.BACKGROUNDS_PER_OBJECT  # of the published objects
 
 
-@pytest.mark.parametrize(
-  ('name', 'levels', 'scenes'),
-  [('size', 100, 122_800), ('rotation', 72, 88_416), ('location', 441, 541_548)],
+@cases(
+  'name, levels, scenes',
+  ('size', 100, 122_800),
+  ('rotation', 72, 88_416),
+  ('location', 441, 541_548),
 )
 def test_published_designs_count_as_published(name, levels, scenes):
   design = designs.published(name)
