@@ -24,8 +24,7 @@ from scipy import special
 from robustness.core.settings import choice
 from robustness.estimates.comparison import paired_difference
 from robustness.estimates.intervals import effective_trials, proportion_interval, t_value
-from robustness.estimates.means import Estimate
-from robustness.estimates.spectra import known_mean
+from robustness.estimates.means import Estimate, known_mean
 
 STRATIFIED, PAIRED = 'korn-graubard, stratified', 'paired bonett-price, stratified'
 _ROUNDING = 1e-12  # distances from a mean below this are none

@@ -19,10 +19,9 @@ from robustness.attacks import ATTACKS, LOSSES, Attack, Logits, balls
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.registry import part_name
 from robustness.core.rows import Rows
-from robustness.estimates.means import arrays
+from robustness.estimates.means import arrays, energy_fraction
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
-from robustness.estimates.spectra import energy_fraction
 from robustness.estimates.table import select
 from robustness.evaluation.measurements import summarise
 from robustness.evaluation.outcomes import Evaluation, Recorded, wrong

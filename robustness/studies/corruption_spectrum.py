@@ -26,9 +26,9 @@ from robustness.corruptions.stored import (
   with_clean_images,
 )
 from robustness.corruptions.views import CLEAN, change, gallery_figure
+from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
-from robustness.estimates.spectra import energy_fraction, known_mean
 from robustness.estimates.table import select
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import IMAGES, Evaluation, Figures, Findings, ImageShape

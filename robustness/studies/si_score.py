@@ -25,11 +25,10 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
-from robustness.estimates.means import Row, part, row
+from robustness.estimates.means import Row, known_mean, part, row
 from robustness.estimates.of_means import bootstrap, of_means, units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
-from robustness.estimates.spectra import known_mean
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable, identity
