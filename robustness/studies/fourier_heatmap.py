@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.estimates.comparison import benjamini_hochberg
 from robustness.estimates.means import arrays
@@ -65,20 +66,14 @@ class FourierHeatmap(Study):
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   half_width: float = 0.0
-  norm: float = 4.0
-  phase: str = 'reference'
+  norm: float = setting(4.0, 'a finite number above 0', lambda x: 0 < x < float('inf'))
+  phase: str = word('reference', basis.PHASES)
   clip: bool = False
   window: int = 0
   layers: tuple[str, ...] = ()
-  top_k: int = 5
+  top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require(0 < self.norm < float('inf'), 'norm', 'a finite number above 0')
-    self.choose('phase', basis.PHASES)
-    self.require(self.top_k >= 1, 'top_k', 'at least 1')
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.core.registry import word
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
@@ -78,13 +79,13 @@ class SiScore(Study):
   papers: ClassVar[tuple[str, ...]] = ('yung2021si', 'djolonga2021robustness')
   quantities = (SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY)
 
-  factor: str = 'size'
+  factor: str = word('size', (*FACTORS, GRID, CROSS))
   areas: tuple[float, ...] = (0.2,)
   angles: tuple[float, ...] = (0.0,)
   xs: tuple[float, ...] = (0.5,)
   ys: tuple[float, ...] = (0.5,)
   cells: int = 56
-  measure: str = 'rectangle'
+  measure: str = word('rectangle', MEASURES)
   min_inside: float = -1.0
   stored: bool = False
   confidence: float = 0.95
@@ -92,8 +93,6 @@ class SiScore(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.choose('factor', (*FACTORS, GRID, CROSS))
-    self.choose('measure', MEASURES)
     fits = self.min_inside == -1 or 0 <= self.min_inside <= 1
     self.require(fits, 'min_inside', 'in [0, 1], or -1 for the published value')
     given = {'areas': self.areas, 'angles': self.angles, 'xs': self.xs, 'ys': self.ys}
