@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
-from robustness.core.registry import word
+from robustness.core.registry import setting, word
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
@@ -86,15 +86,15 @@ class SiScore(Study):
   ys: tuple[float, ...] = (0.5,)
   cells: int = 56
   measure: str = word('rectangle', MEASURES)
-  min_inside: float = -1.0
+  min_inside: float = setting(
+    -1.0, 'in [0, 1], or -1 for the published value', lambda x: x == -1 or 0 <= x <= 1
+  )
   stored: bool = False
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    fits = self.min_inside == -1 or 0 <= self.min_inside <= 1
-    self.require(fits, 'min_inside', 'in [0, 1], or -1 for the published value')
     given = {'areas': self.areas, 'angles': self.angles, 'xs': self.xs, 'ys': self.ys}
     for key, levels in given.items():
       self.require(bool(levels) and len(set(levels)) == len(levels), key, 'distinct')
