@@ -15,7 +15,7 @@ python main.py --config=configs/corruption_spectrum.py:cifar10 --workdir=/tmp/sp
 python main.py --config=configs/corruption_spectrum.py:imagenet --workdir=/tmp/spectra_imagenet
 
   20 ImageNet pictures that come with `pip install '.[imagenet]'`, with the constants of ImageNet-C.
-  A folder of pictures of one's own (class folders), with a seeded choice of 1000 of them:
+  Your own folder of pictures (class folders), with a seeded choice of 1000 of them:
 
 python main.py --config=configs/corruption_spectrum.py:imagenet --workdir=/tmp/spectra_folder \
     --config.data.source=folder --config.data.path=DIR --config.data.num_images=1000

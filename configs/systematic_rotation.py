@@ -79,7 +79,7 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """ResNet-50 on ImageNet, half of whose classes are shown rotated."""
+  """ResNet-50 on ImageNet; half of the classes are shown rotated."""
   config = _base('resnet50')
   config.data.classes_per_group = 500
   train_on_imagenet(config)

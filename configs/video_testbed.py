@@ -5,7 +5,7 @@ python main.py --config=configs/video_testbed.py:resnet18,vgg16=FILE --workdir=/
 
   Tables 5 and 6 and figure 3: each network's accuracies on anchors and at pm-10 beside those that
   the paper printed for it (the table `published`), all of them among the published models, and the
-  line through one's own. SETS and FRAMES are the folder imagenet-vid-robust or ytbb-robust.
+  line through yours. SETS and FRAMES are the folder imagenet-vid-robust or ytbb-robust.
 
   The networks are those of the testbed that are here, with torchvision's first weights where these
   have a name (`robustness models list`): resnet18, resnet34, resnet50, squeezenet1_0,

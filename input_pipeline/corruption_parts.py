@@ -19,7 +19,7 @@ _ALIASES = {'elastic': 'elastic_transform', 'frosted_glass_blur': 'glass_blur'}
 _CONFIG = re.compile(rf'({"|".join([*NAMES, *_ALIASES])})_([1-5])')
 
 
-class Part(NamedTuple):
+class StoredPart(NamedTuple):
   """A corruption's number (-1: clean) and a severity (0: clean)."""
 
   corruption: int
@@ -29,11 +29,11 @@ class Part(NamedTuple):
     return 'clean' if self.corruption == CLEAN else f'{NAMED[self.corruption]} {self.severity}'
 
 
-CLEAN_PART = Part(CLEAN, 0)
+CLEAN_PART = StoredPart(CLEAN, 0)
 
 
 def of_parts(
-  parts: Sequence[Part], num_base: int, title: str, description: Facts, **fields: Any
+  parts: Sequence[StoredPart], num_base: int, title: str, description: Facts, **fields: Any
 ) -> Images:
   """Returns stored corrupted images of whole parts.
 
@@ -74,10 +74,10 @@ def of_parts(
   )
 
 
-def part_of_config(config: str) -> Part | None:
+def part_of_config(config: str) -> StoredPart | None:
   """Returns the part that a config's name says, such as 'frosted_glass_blur_5'; None if none."""
   named = _CONFIG.fullmatch(config)
-  return named and Part(NUMBERS[_ALIASES.get(named[1], named[1])], int(named[2]))
+  return named and StoredPart(NUMBERS[_ALIASES.get(named[1], named[1])], int(named[2]))
 
 
 def check_names(named: Collection[str], where: str) -> None:

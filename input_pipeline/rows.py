@@ -167,9 +167,8 @@ class TfRows:
   def _refuse_streamed(self) -> None:
     if not isinstance(self._images.store, IndexedStore):
       raise InputError(
-        f'{self._images.title} is too large for memory and is read from front to back, in which no '
-        "order of one's own is possible: set config.training.balanced='', or take a slice of the "
-        'split.'
+        f'{self._images.title} is too large for memory: it is read from front to back and in no '
+        "other order. Set config.training.balanced='', or take a slice of the split."
       )
 
   def _refuse_more_than_8_bits(self) -> None:

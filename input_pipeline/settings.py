@@ -7,12 +7,13 @@ import dataclasses
 from typing import ClassVar
 
 from input_pipeline.images import Images
-from robustness.core.registry import Part, Registry
+from robustness.core.registry import Part, Registry, check_fields, setting, word
 from robustness.core.settings import choice, require
 
 RANDOM, FIRST = 'random', 'first'
 INTERPOLATIONS = ('bilinear', 'bicubic')
 RESIZED_BY = ('tensorflow', 'pillow')
+COUNT = 'at least 0 (0 turns it off)'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Source(Part, abc.ABC):
 
 
 SOURCES: Registry[Source] = Registry('input_pipeline.sources', Source)  # type: ignore[type-abstract]
+
+
+def is_count(number: int) -> bool:
+  """Whether a setting is `COUNT`."""
+  return number >= 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,26 +109,26 @@ class DataSettings:
   path: str = ''
   metadata: str = ''
   allow_missing: bool = False
-  test_share: float = 0.25
+  test_share: float = setting(0.25, 'in (0, 1)', lambda x: 0 < x < 1)
   data_dir: str = ''
-  num_images: int = 0
-  subset: str = RANDOM
+  num_images: int = setting(0, COUNT, is_count)
+  subset: str = word(RANDOM, (RANDOM, FIRST))
   listed: str = ''
   label_space: str = ''
-  resize: int = 0
+  resize: int = setting(0, COUNT, is_count)
   squash: bool = False
-  crop: int = 0
-  interpolation: str = 'bicubic'
-  resized_by: str = 'tensorflow'
-  random_crop_area: float = 0.0
+  crop: int = setting(0, COUNT, is_count)
+  interpolation: str = word('bicubic', INTERPOLATIONS)
+  resized_by: str = word('tensorflow', RESIZED_BY)
+  random_crop_area: float = setting(0.0, 'in [0, 1]; 0 cuts no random crop', lambda x: 0 <= x <= 1)
   class_groups: tuple[tuple[str, ...], ...] = ()
   hierarchy: str = ''
-  random_class_groups: int = 0
-  classes_per_group: int = 0
-  class_group_seed: int = 0
+  random_class_groups: int = setting(0, COUNT, is_count)
+  classes_per_group: int = setting(0, COUNT, is_count)
+  class_group_seed: int = setting(0, COUNT, is_count)
   foregrounds: str = ''
   backgrounds: str = ''
-  canvas: int = 0
+  canvas: int = setting(0, COUNT, is_count)
 
   @property
   def resized_on_device(self) -> bool:
@@ -142,29 +148,15 @@ class DataSettings:
 
   def __post_init__(self) -> None:
     SOURCES.find(self.source, 'config.data.source')
-    choice('config.data.interpolation', self.interpolation, INTERPOLATIONS)
-    choice('config.data.resized_by', self.resized_by, RESIZED_BY)
-    choice('config.data.subset', self.subset, (RANDOM, FIRST))
+    check_fields(self, 'config.data')
     if self.label_space:
       folder = "'' unless config.data.source is 'folder'"
       require(self.source == 'folder', 'config.data.label_space', self.label_space, folder)
-    whole = ('num_images', 'resize', 'crop', 'canvas', 'random_class_groups')
-    named = self.class_groups and self.random_class_groups
-    for key, fits, valid in (
-      *(
-        (key, vars(self)[key] >= 0, 'at least 0 (0 turns it off)')
-        for key in (*whole, 'classes_per_group', 'class_group_seed')
-      ),
-      ('random_crop_area', 0 <= self.random_crop_area <= 1, 'in [0, 1]; 0 cuts no random crop'),
-      ('test_share', 0 < self.test_share < 1, 'in (0, 1)'),
-      ('random_class_groups', not named, '0 where config.data.class_groups names the classes'),
-      (
-        'crop',
-        not self.resize or self.crop <= self.resize,
-        f'at most config.data.resize = {self.resize}',
-      ),
-    ):
-      require(fits, f'config.data.{key}', vars(self)[key], valid)
+    alone = not (self.class_groups and self.random_class_groups)
+    valid = '0 where config.data.class_groups names the classes'
+    require(alone, 'config.data.random_class_groups', self.random_class_groups, valid)
+    valid = f'at most config.data.resize = {self.resize}'
+    require(self.crop <= (self.resize or self.crop), 'config.data.crop', self.crop, valid)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from absl import logging
 
-from input_pipeline.corruption_parts import Part, part_of_config
+from input_pipeline.corruption_parts import StoredPart, part_of_config
 from input_pipeline.images import Images, MemoryStore, StreamedStore
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
@@ -31,11 +31,11 @@ OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors
 """The data sets of `BUILDERS`, which computes with JAX and is imported where one is asked for."""
 
 
-def stored_part(builder: tfds.core.DatasetBuilder) -> Part | None:
+def stored_part(builder: tfds.core.DatasetBuilder) -> StoredPart | None:
   """Returns the corruption and severity that a builder noted or its config's name says, if any."""
   noted = builder.info.metadata or {}
   if 'corruption_number' in noted:
-    return Part(int(noted['corruption_number']), int(noted['severity']))
+    return StoredPart(int(noted['corruption_number']), int(noted['severity']))
   config = builder.builder_config.name if builder.builder_config else ''
   return part_of_config(os.path.basename(config))
 

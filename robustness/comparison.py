@@ -19,7 +19,7 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import check_name, differing_keys
 from robustness.core.typing import Facts
-from robustness.estimates.effective_robustness import FEWEST, effective_robustness
+from robustness.estimates.comparison import FEWEST, effective_robustness
 from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests import commands
+from tests.cases import cases
 from tests.models import peers
 from tests.refusals import refused
 
@@ -201,15 +202,13 @@ def test_predictions_of_two_machines_are_compared(tmp_path, printed, tables):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  ('module', 'arguments'),
-  [
-    ('gpu_throughput', f'{ACCELERATOR} --precisions float32 --studies scenes training'),
-    ('gpu_alternatives', '--batch 1 --rounds 1 --precisions float32'),
-    ('corrupted_evaluation', '--networks small_cnn --images 2 --rounds 1 --corruptions contrast'),
-    ('training_throughput', '--networks small_cnn --only loop --batches 4 --steps 2'),
-    ('equal_predictions', '--networks small_cnn --images 2 --save FILE'),
-  ],
+@cases(
+  'module, arguments',
+  ('gpu_throughput', f'{ACCELERATOR} --precisions float32 --studies scenes training'),
+  ('gpu_alternatives', '--batch 1 --rounds 1 --precisions float32'),
+  ('corrupted_evaluation', '--networks small_cnn --images 2 --rounds 1 --corruptions contrast'),
+  ('training_throughput', '--networks small_cnn --only loop --batches 4 --steps 2'),
+  ('equal_predictions', '--networks small_cnn --images 2 --save FILE'),
 )
 def test_an_accelerators_benchmarks_need_no_tensorflow(module, arguments, tmp_path):
   given = arguments.replace('FILE', str(tmp_path / 'file.npz')).split()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from robustness.results import Results, Table
+from tests.cases import cases
 from tests.refusals import refused
 
 
@@ -74,13 +75,11 @@ def test_prefixes_name_classifiers_only_where_there_are_several():
   assert several.prefixes == {'plain': 'plain/', 'gaussian': 'gaussian/'}
 
 
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
-    ({'settings': {'norm': {'v': math.inf}}}, r'results\.settings\.norm\.v is inf'),
-    ({'data': {'rows': [1, object()]}}, r'results\.data\.rows\[1\] is a object'),
-    ({'arrays': {'bad': np.array([None])}}, "array 'bad' has dtype object"),
-  ],
+@cases(
+  'changes, message',
+  ({'settings': {'norm': {'v': math.inf}}}, r'results\.settings\.norm\.v is inf'),
+  ({'data': {'rows': [1, object()]}}, r'results\.data\.rows\[1\] is a object'),
+  ({'arrays': {'bad': np.array([None])}}, "array 'bad' has dtype object"),
 )
 def test_what_files_cannot_hold_is_refused_by_name(tmp_path, changes, message):
   refused(message, dataclasses.replace(example(), **changes).write, tmp_path)

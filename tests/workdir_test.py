@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from robustness import workdir
 from robustness.config.defaults import at_defaults, default_battery, default_config
+from tests.cases import cases
 from tests.refusals import refused
 
 CONFIG = {'seed': 0, 'study': {'name': 'accuracy', 'layers': ('a', 'b')}}
@@ -101,9 +102,11 @@ DAMAGED = r'config\.json is truncated or no JSON'
 NO_SECTION = r'config\.json: battery is 5; expected an object'
 
 
-@pytest.mark.parametrize(
-  ('content', 'message'),
-  [(b'{"seed":', DAMAGED), (b'\xff\xfe{}', DAMAGED), (b'{"battery": 5}', NO_SECTION)],
+@cases(
+  'content, message',
+  (b'{"seed":', DAMAGED),
+  (b'\xff\xfe{}', DAMAGED),
+  (b'{"battery": 5}', NO_SECTION),
 )
 def test_damaged_config_is_named(tmp_path, content, message):
   (tmp_path / 'results.json').touch()

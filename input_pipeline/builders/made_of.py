@@ -157,7 +157,7 @@ class MadeOf(abc.ABC):
         f'{self.data_path} holds data of the same name, made with other settings or inputs. '
         'Differences (there → in this config):\n  '
         + '\n  '.join(lines)
-        + '\nGive the config another name, or delete that folder to prepare it anew.'
+        + '\nGive the config another name, or delete that folder to prepare it again.'
       )
 
 

@@ -6,8 +6,8 @@ tfds.builder('si_score_scenes', config=config).download_and_prepare()
 tfds.load('si_score_scenes/size', split='test')  # from now on, anywhere
 ```
 
-Configs are size, location and rotation, the published designs, and any other name with a design of
-one's own. The tables of the released sets, metadata.csv first, lie beside the data.
+Configs are size, location and rotation, the published designs, and any other name with your own
+design. The tables of the released sets, metadata.csv first, lie beside the data.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ how a classifier's accuracy depends on each of these factors alone. An example i
 `image`, the object's `label` in ImageNet's order, the released generator's number `image_id`, the
 factors `area` (share of the scene), `angle` (degrees), `x` and `y` (of the object's centre, shares
 of the scene), the numbers of `object` and `background`, and `fraction_inside`, the share of the
-object's rectangle inside the scene. It is made of two folders of one's own; the tables of the
+object's rectangle inside the scene. It is made of two folders of yours; the tables of the
 released sets lie beside the data.
 """
 Example = tuple[int, dict[str, object]]
@@ -68,7 +68,7 @@ class ScenesConfig(tfds.core.BuilderConfig):
   """Which scenes are made, and of what.
 
   Attributes:
-    name: 'size', 'location', 'rotation', or the name of a design of one's own.
+    name: 'size', 'location', 'rotation', or the name of your own design.
     foregrounds: folder of class folders of cutouts with alpha; '' is MANUAL_DIR/foregrounds.
     backgrounds: folder of backgrounds; '' is MANUAL_DIR/backgrounds.
     design: the levels; None takes the published design of that name. A design also says which
@@ -191,7 +191,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class ScenePlan:
   """Which scenes a data set holds, before any is composed: P pairs at L levels.
 
   Numbers of images and the columns of metadata.csv are the released generator's.
@@ -249,7 +249,7 @@ class Plan:
     }
 
 
-def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: str) -> Plan:
+def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: str) -> ScenePlan:
   """Returns the plan of a design with the files of two folders, `foregrounds` and `backgrounds`.
 
   Every cutout is read, and the header of every background that was drawn, so that a bad file is
@@ -266,7 +266,7 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
   pixels = [int((alpha >= 128).sum()) if of_mask else alpha.size for alpha in alphas]
   inside = scene_views.fractions_inside(design, sizes, np.array(pixels), design.side)
   objects = np.arange(len(cutouts)).repeat(drawn.shape[1])
-  plan = Plan(design, cutouts, files, objects, drawn.ravel(), inside[objects], measure)
+  plan = ScenePlan(design, cutouts, files, objects, drawn.ravel(), inside[objects], measure)
   if not plan.kept.any():
     raise InputError(
       f'no scene of design {design.name!r} has {design.min_inside:g} of its object '
@@ -276,7 +276,7 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
   return plan
 
 
-def pair_examples(plan: Plan, encoding: str, pair: int) -> Iterator[Example]:
+def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example]:
   """Yields (number, example) of the scenes of one pair that are kept, composed in chunks."""
   cutout, design = plan.cutouts[plan.objects[pair]], plan.design
   numbers = design.image_ids(len(plan.objects))[pair]

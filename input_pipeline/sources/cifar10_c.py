@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from input_pipeline.corruption_parts import CLEAN_PART, Part, check_names, of_parts
+from input_pipeline.corruption_parts import CLEAN_PART, StoredPart, check_names, of_parts
 from input_pipeline.image_files import existing_folder
 from input_pipeline.images import Images, PartsStore, array_images
 from input_pipeline.settings import DataSettings, Source
@@ -65,7 +65,7 @@ class Cifar10C(Source):
     labels = read_labels(files.pop(LABELS), classes=len(self.classes))
     clean_file = files.pop(CLEAN_FILE, None)
     check_names(files, settings.path)
-    arrays: dict[Part, np.ndarray] = {}
+    arrays: dict[StoredPart, np.ndarray] = {}
     if clean_file:
       arrays[CLEAN_PART] = read_images(clean_file, len(labels))
     elif settings.name:
@@ -73,7 +73,7 @@ class Cifar10C(Source):
     for name in (name for name in NAMES if name in files):
       images = read_images(files[name], len(SEVERITIES) * len(labels))
       for severity, own in zip(SEVERITIES, np.split(images, len(SEVERITIES)), strict=True):
-        arrays[Part(NUMBERS[name], severity)] = own
+        arrays[StoredPart(NUMBERS[name], severity)] = own
     images_of = list(arrays.values())
     return of_parts(
       [*arrays],

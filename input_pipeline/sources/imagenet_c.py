@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from input_pipeline.corruption_parts import CLEAN_PART, Part, check_names, of_parts
+from input_pipeline.corruption_parts import CLEAN_PART, StoredPart, check_names, of_parts
 from input_pipeline.image_files import (
   EXTENSIONS,
   existing_folder,
@@ -88,7 +88,7 @@ class TinyImagenetC(ImagenetC):
   has_more_frost = True
 
 
-def _parts(root: Path) -> dict[Part, Path]:
+def _parts(root: Path) -> dict[StoredPart, Path]:
   folders = folders_in(root)
   clean = folders.pop(CLEAN_FOLDER, None)
   check_names(folders, str(root))
@@ -101,7 +101,7 @@ def _parts(root: Path) -> dict[Part, Path]:
         f'{folders[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
         f'named after severities: {", ".join(map(str, SEVERITIES))}.'
       )
-    parts.update({Part(NUMBERS[name], int(s)): path for s, path in severities.items()})
+    parts.update({StoredPart(NUMBERS[name], int(s)): path for s, path in severities.items()})
   return parts
 
 

@@ -22,7 +22,6 @@ import io
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,9 +33,6 @@ from input_pipeline.sources.tfds import Tfds
 from robustness.core.errors import InputError
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
-
-if TYPE_CHECKING:
-  pass
 
 FACTORS = {
   'image_id': 'image_id',

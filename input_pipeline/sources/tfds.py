@@ -20,7 +20,7 @@ import dataclasses
 import fnmatch
 from typing import TYPE_CHECKING
 
-from input_pipeline.corruption_parts import Part, of_parts
+from input_pipeline.corruption_parts import StoredPart, of_parts
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
@@ -76,10 +76,10 @@ class TfdsCorrupted(Source):
     return of_parts([*parts], first.num_examples, title, description, **given)
 
 
-def _by_part(settings: DataSettings) -> dict[Part, Split]:
+def _by_part(settings: DataSettings) -> dict[StoredPart, Split]:
   from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
 
-  opened: dict[Part, Split] = {}
+  opened: dict[StoredPart, Split] = {}
   for name in _names(settings):
     builder = prepared_builder(name, settings.data_dir)
     part = stored_part(builder)

@@ -33,7 +33,7 @@ CORRUPTIONS: dict[str, Corruption] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class ConstantsTable:
   """The constants of one image size.
 
   Attributes:
@@ -53,7 +53,7 @@ class Table:
       )
     return self.constants[name]
 
-  def with_between(self, severities: Sequence[float]) -> Table:
+  def with_between(self, severities: Sequence[float]) -> ConstantsTable:
     """Returns the table with further severities in [1, 5], numbers 6, 7, ..., after the five.
 
     The five stay as they are, and bounds over all severities too, so that their images do.
@@ -66,16 +66,18 @@ class Table:
       }
       for name, own in self.constants.items()
     }
-    return Table(self.side, further)
+    return ConstantsTable(self.side, further)
 
 
 TABLES = {
-  side: Table(side, {n: c.constants[side] for n, c in CORRUPTIONS.items() if side in c.constants})
+  side: ConstantsTable(
+    side, {n: c.constants[side] for n, c in CORRUPTIONS.items() if side in c.constants}
+  )
   for side in SIDES
 }
 
 
-def table_for(height: int, width: int, side: int | None = None) -> Table:
+def table_for(height: int, width: int, side: int | None = None) -> ConstantsTable:
   """Returns the constants for images of a size.
 
   These are those of the side with the smallest |log(side / shorter side of the image)|; of two at
@@ -120,8 +122,8 @@ def corrupt(
       most .001 is rounding and is clipped.
     name: one of `NAMES` or `C_BAR`.
     severity: 1..5, a scalar, or [B] with one for each image; integers may be traced. Numbers
-      between the five take constants between theirs (`Table.with_between`); every set of them is
-      compiled once.
+      between the five take constants between theirs (`ConstantsTable.with_between`); every
+      set of them is compiled once.
     quantize: None leaves floats; 'floor' or 'round' gives 8-bit levels / 255. The released sets
       were truncated ('floor').
     side: the size whose constants are used, one of 32, 64, 224, 299; None takes the nearest.
@@ -313,7 +315,7 @@ def checked_table(
   side: int | None,
   options: Mapping[str, Options],
   between: Sequence[float] = (),
-) -> Table:
+) -> ConstantsTable:
   """Returns the constants for images of a shape (H, W) after checking the arguments of `apply`: all
   but the image's values, index and severity."""
   if quantize is not None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from robustness.estimates import intervals
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
@@ -209,3 +210,18 @@ def share_difference(
   return Estimate(
     float(value), float(low), float(high), gained.n, count, intervals.BONETT_PRICE, p_value
   )
+
+
+def energy_fraction(part: ArrayLike, whole: ArrayLike) -> np.ndarray:
+  """The fraction part/whole of energies ≥ 0, in [0, 1]; NaN where there is no energy at all (Yin et
+  al. 2019, section 4.2, with part ‖H(C(x) - x)‖² and whole ‖C(x) - x‖²)."""
+  numerator, energy = np.asarray(part, float), np.asarray(whole, float)
+  return np.minimum(numerator / np.where(energy > 0, energy, np.nan), 1.0)
+
+
+def known_mean(values: ArrayLike) -> np.ndarray:
+  """Returns means over the last axis that leave NaN out; NaN where nothing is known."""
+  array = np.asarray(values, float)
+  known = ~np.isnan(array)
+  count = known.sum(-1)
+  return np.asarray(np.where(known, array, 0).sum(-1) / np.where(count > 0, count, np.nan))

@@ -164,7 +164,7 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
   except (OSError, ValueError, TypeError) as error:
     raise InputError(
       f'{path} cannot be read as a table of results ({error}). Run the same command again: it is '
-      'made anew from the records.'
+      'made again from the records.'
     ) from error
 
 

@@ -97,7 +97,7 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
     (logits[:, None, :] > own[:, :, None])
     | ((logits[:, None, :] == own[:, :, None]) & (classes < index[:, :, None]))
   )
-  # XLA may compute cheap logits anew for each use, with other last digits: argmax decides.
+  # XLA may compute cheap logits again for each use, with other last digits: argmax decides.
   prediction = logits.argmax(-1).astype(jnp.int32)
   rank = jnp.where(index == prediction[:, None], 0, jnp.maximum(above.sum(-1), 1))
   rank = jnp.where(real, rank, num_classes).min(1)

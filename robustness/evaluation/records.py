@@ -112,7 +112,7 @@ class Shard:
     if name == CONFIDENCE and name not in self.arrays and 'probability' in self.arrays:
       raise InputError(
         'these records were made before the probability of the predicted class was kept: delete '
-        "the workdir's folder records and run the same command again, which trains nothing anew."
+        "the workdir's folder records and run the same command again, which trains nothing again."
       )
     if name not in self.arrays:
       raise InputError(f'records have no field {name!r}; {nearest(name, self.arrays)}.')
@@ -294,7 +294,7 @@ class Records(RecordsReader):
     except ValueError as error:
       raise InputError(
         f'{path} cannot be read ({error}). Delete it and run the same command '
-        'again: only this shard is computed anew.'
+        'again: only this shard is computed again.'
       ) from error
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
 

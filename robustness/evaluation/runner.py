@@ -151,8 +151,6 @@ class Evaluator:
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
     """Yields (block, chunk, shard) for a table {block: chunks} of wanted shards, by default all."""
-    if self.classifier:
-      check_fit(self.classifier, rows, self.views)
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
     if table:

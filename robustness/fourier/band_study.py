@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from robustness.core.registry import setting
 from robustness.core.rows import Rows
 from robustness.estimates.quantity import ACCURACY
 from robustness.evaluation import one_view
@@ -38,8 +39,8 @@ class BandStudy(Study):
   """
 
   half_width: float = 0.0
-  kinds: tuple[str, ...] = tuple(KINDS)
-  bandwidths: tuple[int, ...] = ()
+  kinds: tuple[str, ...] = setting(tuple(KINDS), 'not empty', bool)
+  bandwidths: tuple[int, ...] = setting((), 'at least 1', lambda bs: all(b >= 1 for b in bs))
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
 
@@ -48,8 +49,6 @@ class BandStudy(Study):
     self.choose('kinds', KINDS)
     for key, values in (('kinds', self.kinds), ('bandwidths', self.bandwidths)):
       self.require(len({*values}) == len(values), key, 'distinct')
-    self.require(bool(self.kinds), 'kinds', 'not empty')
-    self.require(all(b >= 1 for b in self.bandwidths), 'bandwidths', 'at least 1')
 
   def bands(self, image_shape: ImageShape) -> list[tuple[str, int]]:
     """Returns kind and bandwidth of every band, kind by kind, ascending."""

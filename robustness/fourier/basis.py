@@ -92,7 +92,7 @@ def basis_image(
   scale = jnp.where(own_mirror, 1.0, np.sqrt(2.0)) / np.sqrt(height * width)
   angle_y, angle_x = 2 * np.pi * turn_y + offset, 2 * np.pi * turn_x
   # A product of matrices is not fused into what uses it; a fused cosine of the sum is computed
-  # anew for every row of a batch.
+  # again for every row of a batch.
   columns = jnp.stack([jnp.cos(angle_y), -jnp.sin(angle_y)], 1)
   wave = jnp.matmul(columns, jnp.stack([jnp.cos(angle_x), jnp.sin(angle_x)]), precision='highest')
   return (scale * wave).astype(jnp.float32)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pandas as pd
 
+from robustness.core.registry import setting
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation.outcomes import Recorded, right
 from robustness.evaluation.study import Study
@@ -27,12 +28,8 @@ class Accuracy(Study):
 
   title: ClassVar[str] = 'Accuracy'
 
-  top_k: int = 5
+  top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
   confidence: float = 0.95
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require(self.top_k >= 1, 'top_k', 'at least 1')
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:

@@ -17,12 +17,11 @@ import pandas as pd
 
 from robustness.attacks import ATTACKS, LOSSES, Attack, Logits, balls
 from robustness.core.pixels import BFLOAT16_STEP
-from robustness.core.registry import part_name
+from robustness.core.registry import part_name, setting
 from robustness.core.rows import Rows
-from robustness.estimates.means import arrays
+from robustness.estimates.means import arrays, energy_fraction
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
-from robustness.estimates.spectra import energy_fraction
 from robustness.estimates.table import select
 from robustness.evaluation.measurements import summarise
 from robustness.evaluation.outcomes import Evaluation, Recorded, wrong
@@ -96,10 +95,10 @@ class AttackError(Study):
   norm: str = 'linf'
   epsilon: float = 8 / 255
   epsilons: tuple[float, ...] = ()
-  steps: int = 10
-  step_size: float = 2 / 255
+  steps: int = setting(10, 'at least 1', lambda x: x >= 1)
+  step_size: float = setting(2 / 255, 'above 0', lambda x: x > 0)
   random_start: bool = True
-  restarts: int = 1
+  restarts: int = setting(1, 'at least 1', lambda x: x >= 1)
   bandwidth: int = 0
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
@@ -114,9 +113,6 @@ class AttackError(Study):
     for epsilon in self.radii:
       balls.check(self.section, self.norm, epsilon)
     self.require(len(set(self.radii)) == len(self.radii), 'epsilons', 'distinct radii')
-    for key, count in (('steps', self.steps), ('restarts', self.restarts)):
-      self.require(count >= 1, key, 'at least 1')
-    self.require(self.step_size > 0, 'step_size', 'above 0')
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
     """See `Study`: what is rounded away looks like robustness."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from robustness.core.registry import setting
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR
 from robustness.evaluation.views import Arrays
 from robustness.fourier.band_study import BandStudy
@@ -30,12 +31,8 @@ class BandNoise(BandStudy):
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
   quantities = (ERROR, CLEAN_ERROR)
 
-  norm: float = 8.0
+  norm: float = setting(8.0, 'a finite number above 0', lambda x: 0 < x < float('inf'))
   clip: bool = False
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require(0 < self.norm < float('inf'), 'norm', 'a finite number above 0')
 
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
     """Returns x + v n/‖n‖ with n the filtered noise, channel by channel; x in the clean view."""

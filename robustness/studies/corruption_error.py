@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.corruptions.catalog import table_for
 from robustness.corruptions.names import SEVERITIES, whole_sets
@@ -59,8 +60,8 @@ class CorruptionError(StoredOrMade):
       mCE then.
     top_k: k of the second error, if there are more classes than that.
     between: further severities between those of 1..5, such as 1.5, whose constants are interpolated
-      (`robustness.corruptions.catalog.Table.with_between`). They have errors of their own; means
-      and mCE are over `severities`.
+      (`corruptions.catalog.ConstantsTable.with_between`). They have errors of their own; means and
+      mCE are over `severities`.
     failure_share: of clean accuracy, at which a failure severity is sought; 0 for none.
   """
 
@@ -71,19 +72,16 @@ class CorruptionError(StoredOrMade):
 
   half_width: float = 0.0
   source: str = GENERATED
-  baseline: str = FIRST
-  top_k: int = 5
+  baseline: str = word(FIRST, (FIRST, *BASELINES))
+  top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
   between: tuple[float, ...] = ()
-  failure_share: float = 0.0
+  failure_share: float = setting(0.0, 'in [0, 1); 0 looks for no failure', lambda x: 0 <= x < 1)
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.choose('baseline', (FIRST, *BASELINES))
-    self.require(self.top_k >= 1, 'top_k', 'at least 1')
     check_between('config.study.between', self.between)
-    self.require(0 <= self.failure_share < 1, 'failure_share', 'in [0, 1); 0 looks for no failure')
     if self.published:
       self._check_published(self.published)
 

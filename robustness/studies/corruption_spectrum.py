@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.core.registry import word
 from robustness.core.rows import Batch, Rows, with_column
 from robustness.corruptions.stored import (
   CLEAN_IMAGE,
@@ -26,9 +27,9 @@ from robustness.corruptions.stored import (
   with_clean_images,
 )
 from robustness.corruptions.views import CLEAN, change, gallery_figure
+from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
-from robustness.estimates.spectra import energy_fraction, known_mean
 from robustness.estimates.table import select
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import IMAGES, Evaluation, Figures, Findings, ImageShape
@@ -80,16 +81,11 @@ class CorruptionSpectrum(StoredOrMade):
   needs_clean: ClassVar[bool] = True
   quantities = (*CHANGES, *IMAGES_THEMSELVES)
 
-  channels: str = 'each'
-  normalisation: str = 'orthonormal'
+  channels: str = word('each', spectrum.CHANNELS)
+  normalisation: str = word('orthonormal', NORMALISATIONS)
   severity: int = 3
   source: str = GENERATED
   confidence: float = 0.95
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.choose('channels', spectrum.CHANNELS)
-    self.choose('normalisation', NORMALISATIONS)
 
   @property
   def recording(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from robustness.core.registry import setting
 from robustness.corruptions.catalog import apply, checked_table, numbered
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
 from robustness.estimates.corruption_error import PAPER, mean_ratio
@@ -65,8 +66,8 @@ class FlipRate(Study):
 
   corruptions: tuple[str, ...] = ('official',)
   frames: int = 9
-  lowest: float = 1.0
-  highest: float = 5.0
+  lowest: float = setting(1.0, 'in [1, 5]', lambda x: 1 <= x <= 5)
+  highest: float = setting(5.0, 'in [1, 5]', lambda x: 1 <= x <= 5)
   constants: int = 0
   confidence: float = 0.95
 
@@ -74,8 +75,6 @@ class FlipRate(Study):
     super().__post_init__()
     self.choose('corruptions', (*SETS, *KNOWN))
     self.require(bool(self.corruptions), 'corruptions', 'not empty')
-    for key, severity in (('lowest', self.lowest), ('highest', self.highest)):
-      self.require(1 <= severity <= 5, key, 'in [1, 5]')
     self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
     most = int((self.highest - self.lowest) * FINEST) + 1
     self.require(2 <= self.frames <= most, 'frames', f'in 2..{most}')

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.settings import require
 from robustness.estimates.outcomes import Outcomes
@@ -52,19 +53,13 @@ class FourierAttack(BeginsWithMap):
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   heat_map: str = ''
-  norm: float = 24.0
-  queries: int = 10
-  phase: str = 'reference'
+  norm: float = setting(24.0, 'a finite number above 0', lambda x: 0 < x < float('inf'))
+  queries: int = setting(10, 'at least 1', lambda x: x >= 1)
+  phase: str = word('reference', basis.PHASES)
   clip: bool = False
   window: int = 0
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require(0 < self.norm < float('inf'), 'norm', 'a finite number above 0')
-    self.require(self.queries >= 1, 'queries', 'at least 1')
-    self.choose('phase', basis.PHASES)
 
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
     window = self._map.window if self._map else self.window

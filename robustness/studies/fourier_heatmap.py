@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.estimates.comparison import benjamini_hochberg
 from robustness.estimates.means import arrays
@@ -65,20 +66,14 @@ class FourierHeatmap(Study):
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
 
   half_width: float = 0.0
-  norm: float = 4.0
-  phase: str = 'reference'
+  norm: float = setting(4.0, 'a finite number above 0', lambda x: 0 < x < float('inf'))
+  phase: str = word('reference', basis.PHASES)
   clip: bool = False
   window: int = 0
   layers: tuple[str, ...] = ()
-  top_k: int = 5
+  top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require(0 < self.norm < float('inf'), 'norm', 'a finite number above 0')
-    self.choose('phase', basis.PHASES)
-    self.require(self.top_k >= 1, 'top_k', 'at least 1')
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""
@@ -196,7 +191,9 @@ class FourierHeatmap(Study):
       part = self.means(error, missed, by, where=perturbed)
       if by != ('radius',):
         names = part['band'] if by else ['all'] * len(part)
-        part['note'] = [_cut(self.window, *cells[name]) for name in names]
+        window = f'the window of {self.window} × {self.window} shows'
+        counts = (cells[name] for name in names)
+        part['note'] = [f'{window} {n} of {of} cells' if n < of else '' for n, of in counts]
       yield part
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -237,10 +234,3 @@ class FourierHeatmap(Study):
       'sample_images': basis.sample_figure(*shown, caption),
       'basis': (images.basis(pictures['basis_images']), 'Basis images around zero frequency.'),
     }
-
-
-def _cut(window: int, shown: int, whole: int) -> str:
-  """Returns what a reader must know of a band that the window cuts."""
-  return (
-    f'the window of {window} × {window} shows {shown} of {whole} cells' if shown < whole else ''
-  )

@@ -22,26 +22,24 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.core.registry import setting, word
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
-from robustness.estimates.means import Row, part, row
+from robustness.estimates.means import Row, known_mean, part, row
 from robustness.estimates.of_means import bootstrap, of_means, units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
-from robustness.estimates.spectra import known_mean
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable, identity
 from robustness.present import images
 from robustness.results import Results
 from robustness.scenes import designs
-from robustness.scenes import estimates as metrics
 from robustness.scenes import views as scene_views
 from robustness.scenes.classes import IMAGENET_INDEX
 from robustness.scenes.compose import MEASURES
-from robustness.scenes.designs import FACTORS, Design
-from robustness.scenes.estimates import COLUMNS, tabulate
+from robustness.scenes.designs import COLUMNS, FACTORS, Design, tabulate
 
 GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160
@@ -81,24 +79,22 @@ class SiScore(Study):
   papers: ClassVar[tuple[str, ...]] = ('yung2021si', 'djolonga2021robustness')
   quantities = (SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY)
 
-  factor: str = 'size'
+  factor: str = word('size', (*FACTORS, GRID, CROSS))
   areas: tuple[float, ...] = (0.2,)
   angles: tuple[float, ...] = (0.0,)
   xs: tuple[float, ...] = (0.5,)
   ys: tuple[float, ...] = (0.5,)
   cells: int = 56
-  measure: str = 'rectangle'
-  min_inside: float = -1.0
+  measure: str = word('rectangle', MEASURES)
+  min_inside: float = setting(
+    -1.0, 'in [0, 1], or -1 for the published value', lambda x: x == -1 or 0 <= x <= 1
+  )
   stored: bool = False
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.choose('factor', (*FACTORS, GRID, CROSS))
-    self.choose('measure', MEASURES)
-    fits = self.min_inside == -1 or 0 <= self.min_inside <= 1
-    self.require(fits, 'min_inside', 'in [0, 1], or -1 for the published value')
     given = {'areas': self.areas, 'angles': self.angles, 'xs': self.xs, 'ys': self.ys}
     for key, levels in given.items():
       self.require(bool(levels) and len(set(levels)) == len(levels), key, 'distinct')
@@ -237,14 +233,14 @@ class SiScore(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all, by class, level and factor, the others pooled, with differences.
 
-    Objects are the units. The balanced mix of a factor is its own, see `metrics.balanced`.
+    Objects are the units. The balanced mix of a factor is its own, see `designs.balanced`.
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
     assert first.table.counted is not None
     right = {label: own.records.table('rank') == 0 for label, own in pairs.items()}
     shown = dict.fromkeys(right, first.table.counted)
-    views = metrics.levels_of(first.design)
+    views = designs.levels_of(first.design)
     outcomes = Outcomes(right, views, shown, first.table.units)
     if not first.table.counted.any():
       raise self._no_scene()
@@ -253,7 +249,7 @@ class SiScore(Study):
 
   def _estimates(self, published: Outcomes, classes: np.ndarray) -> Iterator[pd.DataFrame]:
     """Yields the rows of the table of results; `classes` are those of the pairs, int [P]."""
-    factors = metrics.varying(published.views)
+    factors = designs.varying(published.views)
     yield self.means(SCENE_ACCURACY, published)
     balanced = self._balanced(published)
     if _shown(balanced).any():
@@ -269,7 +265,7 @@ class SiScore(Study):
         own = self._balanced(published, factor)
         yield self.means(BALANCED_ACCURACY, own, keys, paired=False)
       normalised = functools.partial(of_means, each=True, confidence=self.confidence)
-      yield normalised(NORMALISED_ACCURACY, published, lambda own, _: metrics.normalised(own), keys)
+      yield normalised(NORMALISED_ACCURACY, published, lambda own, _: designs.normalised(own), keys)
     for index in np.unique(classes).tolist():
       facets = {'class': CLASS_NAMES.get(index, f'class {index}')}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
@@ -281,13 +277,13 @@ class SiScore(Study):
     pair too large to be turned at one size still counts at the others.
     """
     levels, shown = published.views, _shown(published)
-    factors = metrics.varying(levels)
-    share = AMONG_PLACES if metrics.LOCATION in factors else 0.0
-    by = factor or (metrics.ROTATION if metrics.ROTATION in factors else '')
-    compared = metrics.KEYS.get(by, designs.LEVEL)
+    factors = designs.varying(levels)
+    share = AMONG_PLACES if designs.LOCATION in factors else 0.0
+    by = factor or (designs.ROTATION if designs.ROTATION in factors else '')
+    compared = designs.KEYS.get(by, designs.LEVEL)
     pooled = [key for key in designs.LEVEL if key not in compared]
-    groups, strata = (metrics.places(levels, keys) for keys in (compared, pooled))
-    kept = metrics.balanced(shown, groups, strata, share)
+    groups, strata = (designs.places(levels, keys) for keys in (compared, pooled))
+    kept = designs.balanced(shown, groups, strata, share)
     return dataclasses.replace(published, shown=dict.fromkeys(published.labels, shown & kept))
 
   def _fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:

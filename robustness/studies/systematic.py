@@ -19,6 +19,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
+from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PlainValue
 from robustness.environments import near_duplicates, transforms
@@ -91,29 +92,25 @@ class Systematic(Study):
   title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
   papers: ClassVar[tuple[str, ...]] = (PAPER,)
 
-  source: str = GENERATED
+  source: str = word(GENERATED, (GENERATED, STORED))
   environments: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
   severities: tuple[int, ...] = (1, 2, 3, 4, 5)
   angles: tuple[int, ...] = (90, 180, 270)
   baseline: str = ''
   baseline_by_cell: bool = False
-  formula: str = 'clipped'
-  balance: str = 'class'
-  samples: int = 2000
+  formula: str = word('clipped', FORMULAS)
+  balance: str = word('class', BALANCES)
+  samples: int = setting(2000, 'at least 100', lambda x: x >= 100)
   confidence: float = 0.95
   near_duplicates: int = near_duplicates.OFF
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.choose('source', (GENERATED, STORED))
     if self.source == GENERATED:
       transforms.check_names('config.study.environments', self.environments)
     transforms.check_levels(self.section, self.severities, self.angles)
     right = f'of {transforms.RIGHT_ANGLES}: others would measure the interpolation of pixels too'
     self.require({*self.angles} <= {*transforms.RIGHT_ANGLES}, 'angles', right)
-    self.choose('formula', FORMULAS)
-    self.choose('balance', BALANCES)
-    self.require(self.samples >= 100, 'samples', 'at least 100')
     near_duplicates.check(self.near_duplicates)
 
   @property
@@ -438,9 +435,13 @@ class Systematic(Study):
     """Returns environments, titles of class groups, and which cells training shows [G, E]."""
     members = data['class_groups']
     groups = {number: own for number, own in enumerate(_in_order(members)) if members[own]}
-    environments = self._environments(data)
+    environments, titles = self._environments(data), []
     seen = [[_is_seen(group, k) for k in range(len(environments))] for group in groups]
-    return environments, [_title(own, members[own]) for own in groups.values()], np.array(seen)
+    for own in groups.values():
+      listed = ', '.join(members[own])
+      short = 0 < len(listed) <= LONGEST_TITLE
+      titles.append(f'{own}: {listed}' if short else f'{own} ({len(members[own])} classes)')
+    return environments, titles, np.array(seen)
 
 
 def _in_order(titles: Iterable[str]) -> list[str]:
@@ -451,13 +452,6 @@ def _in_order(titles: Iterable[str]) -> list[str]:
 def _is_seen(group: int, environment: int) -> bool:
   """Returns whether training shows a cell: clean images, and each group its own environment."""
   return environment == 0 or group == environment
-
-
-def _title(group: str, classes: Sequence[str]) -> str:
-  """Returns what a class group is called: by its classes, if they are few and short."""
-  listed = ', '.join(classes)
-  short = 0 < len(listed) <= LONGEST_TITLE
-  return f'{group}: {listed}' if short else f'{group} ({len(classes)} classes)'
 
 
 def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -> bool:

@@ -13,9 +13,9 @@ from typing import ClassVar
 import pandas as pd
 
 from robustness.corruptions.stored import GENERATED, StoredOrMade
+from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
-from robustness.estimates.spectra import energy_fraction, known_mean
 from robustness.estimates.table import select
 from robustness.estimates.tradeoff import LINE, QUANTITIES, RESIDUAL, SLOPE, trade_off
 from robustness.evaluation.outcomes import Recorded, right

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from robustness.core import disk
+from tests.cases import cases
 
 
 def caused(error, cause):
@@ -12,20 +13,18 @@ def caused(error, cause):
   return error
 
 
-@pytest.mark.parametrize(
-  ('error', 'message'),
-  [
-    (OSError(errno.ENOSPC, 'No space left on device', 'a.npz'), 'no space left on disk (a.npz)'),
-    (OSError(errno.EDQUOT, 'Disk quota exceeded'), 'no space left on disk (work)'),
-    (ValueError("RESOURCE_EXHAUSTED: No space left on device [os_error_code='28']"), 'no space'),
-    (caused(RuntimeError('cannot save'), OSError(errno.ENOSPC, 'No space')), 'no space left'),
-    (OSError(errno.EROFS, 'Read-only file system', 'b'), 'b: read-only file system. Give'),
-    (PermissionError(errno.EACCES, 'Permission denied', 'c'), 'c: permission denied. Give'),
-    (ValueError('UNKNOWN: Read-only file system'), 'work: read-only file system'),
-    (ValueError('out of memory'), None),
-    (FileNotFoundError(errno.ENOENT, 'No such file', 'x'), None),
-    (RuntimeError('cudaErrorNotPermitted: operation not permitted'), None),
-  ],
+@cases(
+  'error, message',
+  (OSError(errno.ENOSPC, 'No space left on device', 'a.npz'), 'no space left on disk (a.npz)'),
+  (OSError(errno.EDQUOT, 'Disk quota exceeded'), 'no space left on disk (work)'),
+  (ValueError("RESOURCE_EXHAUSTED: No space left on device [os_error_code='28']"), 'no space'),
+  (caused(RuntimeError('cannot save'), OSError(errno.ENOSPC, 'No space')), 'no space left'),
+  (OSError(errno.EROFS, 'Read-only file system', 'b'), 'b: read-only file system. Give'),
+  (PermissionError(errno.EACCES, 'Permission denied', 'c'), 'c: permission denied. Give'),
+  (ValueError('UNKNOWN: Read-only file system'), 'work: read-only file system'),
+  (ValueError('out of memory'), None),
+  (FileNotFoundError(errno.ENOENT, 'No such file', 'x'), None),
+  (RuntimeError('cudaErrorNotPermitted: operation not permitted'), None),
 )
 def test_faults_of_a_disk_alone_have_advice(error, message):
   advice = disk.advice(error, 'work')

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from robustness.core import json_files
+from tests.cases import cases
 from tests.refusals import refused
 
 DAMAGED = {
@@ -44,24 +45,22 @@ def test_a_value_of_its_form_passes_and_further_keys_do():
   json_files.check(1, 'x', float)
 
 
-@pytest.mark.parametrize(
-  ('changes', 'told'),
-  [
-    ({'numbers': []}, 'results: numbers is a list; expected an object.'),
-    ({'numbers': {'accuracy': 5}}, 'results: numbers.accuracy is 5; expected an object.'),
-    ({'numbers': {'accuracy': {'n': 1}}}, 'numbers.accuracy.value is missing; expected a number'),
-    (
-      {'numbers': {'accuracy': {'value': 'x', 'n': 1}}},
-      "results: numbers.accuracy.value is 'x'; expected a number or null.",
-    ),
-    (
-      {'numbers': {'accuracy': {'value': None, 'n': True}}},
-      'results: numbers.accuracy.n is True; expected a whole number.',
-    ),
-    ({'names': ['a', None]}, 'results: names[1] is None; expected a text.'),
-    ({'names': 'ab'}, "results: names is 'ab'; expected a list."),
-    ({'names': 'x' * 10_000}, 'xxx'),
-  ],
+@cases(
+  'changes, told',
+  ({'numbers': []}, 'results: numbers is a list; expected an object.'),
+  ({'numbers': {'accuracy': 5}}, 'results: numbers.accuracy is 5; expected an object.'),
+  ({'numbers': {'accuracy': {'n': 1}}}, 'numbers.accuracy.value is missing; expected a number'),
+  (
+    {'numbers': {'accuracy': {'value': 'x', 'n': 1}}},
+    "results: numbers.accuracy.value is 'x'; expected a number or null.",
+  ),
+  (
+    {'numbers': {'accuracy': {'value': None, 'n': True}}},
+    'results: numbers.accuracy.n is True; expected a whole number.',
+  ),
+  ({'names': ['a', None]}, 'results: names[1] is None; expected a text.'),
+  ({'names': 'ab'}, "results: names is 'ab'; expected a list."),
+  ({'names': 'x' * 10_000}, 'xxx'),
 )
 def test_the_place_of_another_form_is_named(changes, told):
   said = refused(re.escape(told), json_files.check, {**GOOD, **changes}, 'results', FORM)

@@ -9,6 +9,7 @@ from robustness.attacks import ATTACKS
 from robustness.augment import AUGMENTATIONS, policy
 from robustness.core import random_images, random_keys
 from robustness.evaluation import study as studies
+from tests.cases import cases
 from tests.refusals import refused
 
 
@@ -50,15 +51,13 @@ def test_streams_keep_their_names():
   assert {name: studies.from_config({'name': name}).stream for name in streams} == streams
 
 
-@pytest.mark.parametrize(
-  ('study', 'ids'),
-  [
-    ({'name': 'attack_error', 'attacks': ('pgd', 'fgsm')}, [0, 40161840, 439317356]),
-    ({'name': 'band_noise', 'kinds': ('low_pass',), 'bandwidths': (1, 3)}, [0, 2, 6]),
-    ({'name': 'band_noise', 'kinds': ('high_pass',), 'bandwidths': (2, 4)}, [0, 5, 9]),
-    ({'name': 'fourier_heatmap', 'window': 3}, [0, 25, 21, 22, 5, 1]),
-    ({'name': 'systematic', 'environments': ('rotation', 'fog')}, [0, 1090, 1180, 1270, 46]),
-  ],
+@cases(
+  'study, ids',
+  ({'name': 'attack_error', 'attacks': ('pgd', 'fgsm')}, [0, 40161840, 439317356]),
+  ({'name': 'band_noise', 'kinds': ('low_pass',), 'bandwidths': (1, 3)}, [0, 2, 6]),
+  ({'name': 'band_noise', 'kinds': ('high_pass',), 'bandwidths': (2, 4)}, [0, 5, 9]),
+  ({'name': 'fourier_heatmap', 'window': 3}, [0, 25, 21, 22, 5, 1]),
+  ({'name': 'systematic', 'environments': ('rotation', 'fog')}, [0, 1090, 1180, 1270, 46]),
 )
 def test_ids_of_views_stay(study, ids):
   """Those of corruptions are in tests/corruptions/corruption_test.py."""

@@ -8,6 +8,7 @@ from robustness.augment import AUGMENTATIONS
 from robustness.core import registry
 from robustness.core.registry import Part, Registry
 from robustness.fourier.input_filters import INPUT_FILTERS
+from tests.cases import cases
 from tests.refusals import refused
 
 WHERE = 'config.classifier.augment'
@@ -42,18 +43,16 @@ def test_a_part_in_a_file_is_parsed_and_described(file):
   assert described == {'name': 'Invert', 'strength': 0.5}
 
 
-@pytest.mark.parametrize(
-  ('name', 'own', 'message'),
-  [
-    ('{file}:Invert', {'Invert': {'strength': 2.0}}, 'strength is 2.0; it must be in [0, 1]'),
-    ('{file}:Invert', {'Invert': {'strenght': 1.0}}, 'unknown key'),
-    ('{file}:Invert', {'invert': {}}, 'unknown key config.classifier.augment.invert'),
-    ('{file}:Inver', {}, "has no 'Inver': did you mean 'Invert'"),
-    ('{file}:other', {}, 'is no subclass of robustness.core.registry.Part'),
-    ('{file}', {}, 'say which name in it is meant, as mine.py:NAME'),
-    ('none.py:Invert', {}, 'there is no file'),
-    ('invert', {}, 'FILE.py:NAME takes one of your own'),
-  ],
+@cases(
+  'name, own, message',
+  ('{file}:Invert', {'Invert': {'strength': 2.0}}, 'strength is 2.0; it must be in [0, 1]'),
+  ('{file}:Invert', {'Invert': {'strenght': 1.0}}, 'unknown key'),
+  ('{file}:Invert', {'invert': {}}, 'unknown key config.classifier.augment.invert'),
+  ('{file}:Inver', {}, "has no 'Inver': did you mean 'Invert'"),
+  ('{file}:other', {}, 'is no subclass of robustness.core.registry.Part'),
+  ('{file}', {}, 'say which name in it is meant, as mine.py:NAME'),
+  ('none.py:Invert', {}, 'there is no file'),
+  ('invert', {}, 'FILE.py:NAME takes one of your own'),
 )
 def test_bad_names_and_keys(file, name, own, message):
   refused(re.escape(message), PARTS.optional, {'name': name.format(file=file), **own}, WHERE)
@@ -88,16 +87,14 @@ def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections()
   assert part == FILTERS.select('low_pass', section, OWN)
 
 
-@pytest.mark.parametrize(
-  ('section', 'message'),
-  [
-    ({'name': 'lowpass'}, r"filter\.name names 'lowpass'; did you mean 'low_pass'"),
-    ({'lowpass': {}}, r"unknown key .*filter\.lowpass: did you mean 'low_pass'"),
-    ({'nam': ''}, r"unknown key .*filter\.nam: did you mean 'name'"),
-    ({'low_pass': {'width': 3}}, r'unknown key .*filter\.low_pass\.width'),
-    ({'low_pass': {'bandwidth': '9'}}, r'filter\.low_pass\.bandwidth must be an int'),
-    ({'high_pass': 9}, r'filter\.high_pass must be a section of keys'),
-  ],
+@cases(
+  'section, message',
+  ({'name': 'lowpass'}, r"filter\.name names 'lowpass'; did you mean 'low_pass'"),
+  ({'lowpass': {}}, r"unknown key .*filter\.lowpass: did you mean 'low_pass'"),
+  ({'nam': ''}, r"unknown key .*filter\.nam: did you mean 'name'"),
+  ({'low_pass': {'width': 3}}, r'unknown key .*filter\.low_pass\.width'),
+  ({'low_pass': {'bandwidth': '9'}}, r'filter\.low_pass\.bandwidth must be an int'),
+  ({'high_pass': 9}, r'filter\.high_pass must be a section of keys'),
 )
 def test_mistakes_are_named_even_in_sections_that_are_not_used(section, message):
   refused(message, FILTERS.optional, section, OWN)

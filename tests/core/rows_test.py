@@ -2,10 +2,10 @@
 
 import jax
 import numpy as np
-import pytest
 
 from robustness.core import rows
 from robustness.core.rows import ArrayRows
+from tests.cases import cases
 from tests.refusals import refused
 
 IMAGES = np.linspace(0, 1, 7 * 4 * 3 * 1, dtype=np.float32).reshape(7, 4, 3, 1)
@@ -40,37 +40,33 @@ def test_dtypes_own_example_ids_and_several_labels():
   assert ArrayRows(IMAGES[:3], both, NAMES).at(np.arange(2)).labels.tolist() == [[0, 1], [1, 0]]
 
 
-@pytest.mark.parametrize(
-  ('labels', 'message'),
-  [
-    (np.eye(7, dtype=np.int64), r'has \[1, 0, 0, 0, 0, 0, 0\] \(example 0\).* not one-hot'),
-    (np.eye(2, dtype=np.uint8)[LABELS], r'has \[1, 0\] \(example 0\).* not one-hot'),
-    (np.stack([LABELS, LABELS], 1), r'has \[0, 0\] \(example 0\); the labels of an image are diff'),
-    (LABELS + 2**32, r'labels has 4294967297 \(example 1\); labels end at 2147483647'),
-    (LABELS.astype(np.uint64) + 2**63, r'labels has 9223372036854775809 \(example 1\)'),
-    (LABELS - 1, r'labels has -1 \(example 0\); labels start at 0'),
-    (np.full((7, 2), -1), 'labels has no label for example 0'),
-    (np.zeros((7, 0), int), r'labels is int64 of shape \(7, 0\)'),
-    (LABELS / 2, 'labels is float64 of shape'),
-    (LABELS > 0, 'labels is bool of shape'),
-    (LABELS[:, None, None], r'labels is int64 of shape \(7, 1, 1\)'),
-  ],
+@cases(
+  'labels, message',
+  (np.eye(7, dtype=np.int64), r'has \[1, 0, 0, 0, 0, 0, 0\] \(example 0\).* not one-hot'),
+  (np.eye(2, dtype=np.uint8)[LABELS], r'has \[1, 0\] \(example 0\).* not one-hot'),
+  (np.stack([LABELS, LABELS], 1), r'has \[0, 0\] \(example 0\); the labels of an image are diff'),
+  (LABELS + 2**32, r'labels has 4294967297 \(example 1\); labels end at 2147483647'),
+  (LABELS.astype(np.uint64) + 2**63, r'labels has 9223372036854775809 \(example 1\)'),
+  (LABELS - 1, r'labels has -1 \(example 0\); labels start at 0'),
+  (np.full((7, 2), -1), 'labels has no label for example 0'),
+  (np.zeros((7, 0), int), r'labels is int64 of shape \(7, 0\)'),
+  (LABELS / 2, 'labels is float64 of shape'),
+  (LABELS > 0, 'labels is bool of shape'),
+  (LABELS[:, None, None], r'labels is int64 of shape \(7, 1, 1\)'),
 )
 def test_bad_labels_are_refused(labels, message):
   refused(message, ArrayRows, IMAGES, labels, NAMES)
 
 
-@pytest.mark.parametrize(
-  ('images', 'labels', 'message'),
-  [
-    (IMAGES.astype(np.float64), LABELS, 'must be uint8 or float32 .* got float64'),
-    (IMAGES[0], LABELS, r'must be uint8 or float32 \[N, H, W, C\]'),
-    (IMAGES[:0], LABELS[:0], 'the arrays are empty'),
-    (IMAGES, LABELS[:3], '3 labels for 7 images'),
-    (IMAGES * 2, LABELS, r'lie in \[0, 2\]'),
-    (IMAGES * np.float32(np.nan), LABELS, r'must lie in \[0, 1\]'),
-    (IMAGES, LABELS, "call the classes 0 and 2 all 'a'"),
-  ],
+@cases(
+  'images, labels, message',
+  (IMAGES.astype(np.float64), LABELS, 'must be uint8 or float32 .* got float64'),
+  (IMAGES[0], LABELS, r'must be uint8 or float32 \[N, H, W, C\]'),
+  (IMAGES[:0], LABELS[:0], 'the arrays are empty'),
+  (IMAGES, LABELS[:3], '3 labels for 7 images'),
+  (IMAGES * 2, LABELS, r'lie in \[0, 2\]'),
+  (IMAGES * np.float32(np.nan), LABELS, r'must lie in \[0, 1\]'),
+  (IMAGES, LABELS, "call the classes 0 and 2 all 'a'"),
 )
 def test_bad_arrays_are_refused(images, labels, message):
   refused(message, ArrayRows, images, labels, NAMES if message[0] != 'c' else ('a', 'b', 'a'))

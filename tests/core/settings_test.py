@@ -6,6 +6,7 @@ import pytest
 
 from robustness.core import settings
 from robustness.core.errors import nearest
+from tests.cases import cases
 from tests.refusals import refused
 
 
@@ -29,20 +30,18 @@ def test_parses_nested_sections_and_keeps_defaults():
   assert isinstance(parsed.norm, float)
 
 
-@pytest.mark.parametrize(
-  ('section', 'message'),
-  [
-    ({'norm': 1.0, 'nrom': 2}, "config.s.nrom: did you mean 'norm'"),
-    ({}, 'config.s.norm is not given'),
-    ({'norm': '4'}, "config.s.norm must be a float; got '4'"),
-    ({'norm': True}, 'config.s.norm must be a float; got True'),
-    ({'norm': 1.0, 'count': 1.5}, 'config.s.count must be an int; got 1.5'),
-    ({'norm': 1.0, 'count': True}, 'config.s.count must be an int'),
-    ({'norm': 1.0, 'layers': 'stage1'}, 'config.s.layers must be a tuple of str'),
-    ({'norm': 1.0, 'layers': (1,)}, 'config.s.layers must be a str; got 1'),
-    ({'norm': 1.0, 'inner': 3}, 'config.s.inner must be a section'),
-    ({'norm': 1.0, 'inner': {'flip': 1}}, 'config.s.inner.flip must be True or False; got 1'),
-  ],
+@cases(
+  'section, message',
+  ({'norm': 1.0, 'nrom': 2}, "config.s.nrom: did you mean 'norm'"),
+  ({}, 'config.s.norm is not given'),
+  ({'norm': '4'}, "config.s.norm must be a float; got '4'"),
+  ({'norm': True}, 'config.s.norm must be a float; got True'),
+  ({'norm': 1.0, 'count': 1.5}, 'config.s.count must be an int; got 1.5'),
+  ({'norm': 1.0, 'count': True}, 'config.s.count must be an int'),
+  ({'norm': 1.0, 'layers': 'stage1'}, 'config.s.layers must be a tuple of str'),
+  ({'norm': 1.0, 'layers': (1,)}, 'config.s.layers must be a str; got 1'),
+  ({'norm': 1.0, 'inner': 3}, 'config.s.inner must be a section'),
+  ({'norm': 1.0, 'inner': {'flip': 1}}, 'config.s.inner.flip must be True or False; got 1'),
 )
 def test_refuses(section, message):
   refused(message, settings.parse, Outer, section, 'config.s')

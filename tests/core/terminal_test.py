@@ -6,9 +6,8 @@ import subprocess
 import sys
 import warnings
 
-import pytest
-
 from robustness.core import terminal
+from tests.cases import cases
 from tests.end_to_end.runs import ROOT
 
 OWN = (f'{ROOT}/robustness/',)
@@ -18,16 +17,14 @@ def record(path, level, message='said'):
   return logging.LogRecord('absl', level, path, 1, message, None, None)
 
 
-@pytest.mark.parametrize(
-  ('path', 'least'),
-  [
-    (f'{ROOT}/robustness/run.py', logging.INFO),
-    (f'{ROOT}/robustness/core/progress.py', logging.INFO),
-    ('/site-packages/orbax/checkpoint/manager.py', logging.ERROR),
-    ('/site-packages/tensorflow_datasets/core/reader.py', logging.ERROR),
-    ('/site-packages/jax/_src/xla_bridge.py', logging.WARNING),
-    ('/home/user/mine.py', logging.WARNING),
-  ],
+@cases(
+  'path, least',
+  (f'{ROOT}/robustness/run.py', logging.INFO),
+  (f'{ROOT}/robustness/core/progress.py', logging.INFO),
+  ('/site-packages/orbax/checkpoint/manager.py', logging.ERROR),
+  ('/site-packages/tensorflow_datasets/core/reader.py', logging.ERROR),
+  ('/site-packages/jax/_src/xla_bridge.py', logging.WARNING),
+  ('/home/user/mine.py', logging.WARNING),
 )
 def test_who_is_shown_from_which_level_on(path, least):
   levels = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)

@@ -14,9 +14,10 @@ import pandas as pd
 import pytest
 
 from configs import video_pm_k
-from robustness import run, workdir
+from robustness import run
 from robustness.classifiers import ClassifierBuilder
 from robustness.core.errors import InputError
+from tests.cases import cases
 from tests.end_to_end import runs
 from tests.table_rows import estimate
 
@@ -121,13 +122,6 @@ def refused(inputs, message_of):
   return lambda *name, **changes: message_of(shrunk(inputs, *name, **changes))
 
 
-def test_a_second_run_in_a_workdir_is_one_line(tmp_path, refused):
-  with workdir.locked(tmp_path / 'run'):
-    said = refused()
-  assert said.startswith(f'another run works in the workdir {tmp_path / "run"} (process ')
-  assert [file.name for file in (tmp_path / 'run').iterdir()] == ['.lock']
-
-
 MISSPELT = {'study': {'baseline': 'uprigth'}}
 STORED = {'study': {'source': 'stored', 'constants': 0}}
 OF_VIDEO = {'study': {'name': 'video_pm_k'}}
@@ -135,17 +129,15 @@ OWN = {'classifiers': {'adversarial': {'name': 'own.py:network'}}}
 NO_COLUMN = {'classifiers': {'gaussian': {'train': True, 'objective': {'name': 'irm'}}}}
 
 
-@pytest.mark.parametrize(
-  ('name', 'changes', 'message'),
-  [
-    ('systematic_rotation', MISSPELT, "baseline is 'uprigth'; did you mean 'upright'"),
-    ('corruption_error', STORED, 'the rows have no corruption, severity, base_id'),
-    ('fourier_heatmap', OF_VIDEO, "no column 'group_id': they are no fram"),
-    ('fourier_heatmap', {'study': {'layers': ('stage4',)}}, "natural has no layer 'stage4'"),
-    ('fourier_heatmap', {'study': {'half_width': 0.14}}, 'at least 48 of them; there are 24'),
-    ('attack_error', OWN, 'adversarial is a callable, which has no gradient'),
-    ('fourier_heatmap', NO_COLUMN, "'irm' needs the column 'environment'"),
-  ],
+@cases(
+  'name, changes, message',
+  ('systematic_rotation', MISSPELT, "baseline is 'uprigth'; did you mean 'upright'"),
+  ('corruption_error', STORED, 'the rows have no corruption, severity, base_id'),
+  ('fourier_heatmap', OF_VIDEO, "no column 'group_id': they are no fram"),
+  ('fourier_heatmap', {'study': {'layers': ('stage4',)}}, "natural has no layer 'stage4'"),
+  ('fourier_heatmap', {'study': {'half_width': 0.14}}, 'at least 48 of them; there are 24'),
+  ('attack_error', OWN, 'adversarial is a callable, which has no gradient'),
+  ('fourier_heatmap', NO_COLUMN, "'irm' needs the column 'environment'"),
 )
 def test_all_that_is_refused_is_refused_before_the_first_training(
   tmp_path, monkeypatch, name, changes, message
@@ -179,20 +171,18 @@ WITHOUT = {'classifier__weights': '', 'classifier__train': False}
 GIVE = 'small_cnn has no weights: give --config.classifier.weights=FILE, or train'
 
 
-@pytest.mark.parametrize(
-  ('name', 'changes', 'message'),
-  [
-    ((), {'classifier__name': 'resnet21'}, "unknown architecture 'resnet21': did you mean 'resnet"),
-    ((), {'data__source': 'np'}, "config.data.source names 'np'; did you mean 'npz'"),
-    ((), {'data__path': 'no.npz'}, "config.data.path is 'no.npz', which is no file"),
-    ((), {'classifier__weights': 'no.th'}, 'weights file no.th does not exist'),
-    ((), WITHOUT, GIVE),
-    (MAP, {'study__norm': 0.0}, 'config.study.norm is 0.0; it must be a finite number above 0'),
-    (MAP, {'study__norm': float('nan')}, 'config.study.norm is nan'),
-    (MAP, {'study__window': 29}, 'window is 29; it must lie in 1..28 for images of 28 × 28 pixels'),
-    (MAP, {'study__layers': ('stage4',)}, "small_cnn has no layer 'stage4'; did you mean 'stage"),
-    (MAP, {'study__confidence': 95.0}, 'config.study.confidence is 95.0; it must be in (0, 1)'),
-  ],
+@cases(
+  'name, changes, message',
+  ((), {'classifier__name': 'resnet21'}, "unknown architecture 'resnet21': did you mean 'resnet"),
+  ((), {'data__source': 'np'}, "config.data.source names 'np'; did you mean 'npz'"),
+  ((), {'data__path': 'no.npz'}, "config.data.path is 'no.npz', which is no file"),
+  ((), {'classifier__weights': 'no.th'}, 'weights file no.th does not exist'),
+  ((), WITHOUT, GIVE),
+  (MAP, {'study__norm': 0.0}, 'config.study.norm is 0.0; it must be a finite number above 0'),
+  (MAP, {'study__norm': float('nan')}, 'config.study.norm is nan'),
+  (MAP, {'study__window': 29}, 'window is 29; it must lie in 1..28 for images of 28 × 28 pixels'),
+  (MAP, {'study__layers': ('stage4',)}, "small_cnn has no layer 'stage4'; did you mean 'stage"),
+  (MAP, {'study__confidence': 95.0}, 'config.study.confidence is 95.0; it must be in (0, 1)'),
 )
 def test_settings(refused, name, changes, message):
   assert message in refused(*name, **changes)
@@ -303,9 +293,8 @@ def frames_config(folder: pathlib.Path, **given: Any) -> Any:
 
 
 @pytest.mark.parametrize('frame', ['clip1/5.png', 'clip1/4.png'], ids=['anchor', 'neighbor'])
-@pytest.mark.parametrize(
-  ('config_of', 'key'),
-  [(predictions_config, 'config.label_space'), (frames_config, 'config.data.name')],
+@cases(
+  'config_of, key', (predictions_config, 'config.label_space'), (frames_config, 'config.data.name')
 )
 def test_labels_outside_of_the_vocabulary(tmp_path, message_of, config_of, key, frame):
   scores = {f: [0.5] * 29 + [2] for f in FRAMES}

@@ -16,6 +16,7 @@ from robustness.core.settings import without_inherited
 from robustness.models import weights
 from robustness.results import SINGLE, Results
 from tests import commands
+from tests.cases import cases
 from tests.classifiers_test import builder, rows
 from tests.docs_test import recipe
 from tests.end_to_end import runs
@@ -54,14 +55,12 @@ def test_records_of_other_weights_of_the_same_file_are_refused(config, tmp_path)
   pd.testing.assert_frame_equal(runs.run(config, tmp_path / 'run').table, results.table)
 
 
-@pytest.mark.parametrize(
-  ('key', 'value', 'message'),
-  [
-    ('study.layers', ('stages',), r'gaussian is a callable, whose layers cannot be seen'),
-    ('classifiers.gaussian.train', True, 'brings its own weights'),
-    ('classifiers.gaussian.name', 'none.py:network', 'there is no file none.py'),
-    ('classifiers.gaussian.label_space', 'imagenet_vid', 'gaussian tells 10 classes apart'),
-  ],
+@cases(
+  'key, value, message',
+  ('study.layers', ('stages',), r'gaussian is a callable, whose layers cannot be seen'),
+  ('classifiers.gaussian.train', True, 'brings its own weights'),
+  ('classifiers.gaussian.name', 'none.py:network', 'there is no file none.py'),
+  ('classifiers.gaussian.label_space', 'imagenet_vid', 'gaussian tells 10 classes apart'),
 )
 def test_what_it_cannot_do_is_refused(config, key, value, message, tmp_path):
   config.update_from_flattened_dict({key: value})

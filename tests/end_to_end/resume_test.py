@@ -78,14 +78,3 @@ def test_sigterm_and_ctrl_c_say_how_to_go_on(start, finished, tmp_path):
     assert said in output and 'the same command goes on' in output
   runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
   _assert_same_files(tmp_path, finished)
-
-
-def test_workdir_of_another_config_is_refused(start, finished):
-  content = (finished / 'config.json').read_bytes()
-  sigma = 'classifiers.gaussian.augment.gaussian.sigma'
-  changes = {**DEFAULT_CHANGES, 'study.norm': 3.0, sigma: 0.2}
-  output = runs.finish(start(finished, DEFAULT, changes), status=2)
-  for shown in ('config.study.norm: 8.0 → 3.0', f'config.{sigma}: 0.4 → 0.2'):
-    assert shown in output
-  assert 'Use another --workdir' in output
-  assert (finished / 'config.json').read_bytes() == content

@@ -22,6 +22,7 @@ from robustness.models import catalog
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes import designs
 from robustness.scenes.classes import imagenet_index
+from tests.cases import cases
 from tests.end_to_end import runs
 from tests.refusals import refused
 
@@ -123,13 +124,11 @@ EMPTY = {'study.factor': 'cross', 'study.areas': (0.2,), 'study.xs': (0.0,)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  ('variant', 'changes', 'message'),
-  [
-    ('drawn', {'data.source': 'digits', 'data.canvas': 0}, 'none of the 1000 classes'),
-    ('drawn', {'study.factor': 'place'}, "config.study.factor is 'place'"),
-    ('folder', {**EMPTY, 'study.min_inside': 0.9}, 'no scene has 0.9 of its object inside'),
-  ],
+@cases(
+  'variant, changes, message',
+  ('drawn', {'data.source': 'digits', 'data.canvas': 0}, 'none of the 1000 classes'),
+  ('drawn', {'study.factor': 'place'}, "config.study.factor is 'place'"),
+  ('folder', {**EMPTY, 'study.min_inside': 0.9}, 'no scene has 0.9 of its object inside'),
 )
 def test_what_cannot_be_meant_is_refused_before_the_evaluation(
   variant, changes, message, folders, tmp_path

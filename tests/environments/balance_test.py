@@ -15,6 +15,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import by_name, with_groups
+from tests.cases import cases
 from tests.refusals import refused
 
 NAMES = tuple('abcdef')
@@ -165,14 +166,12 @@ def test_stored_environments_and_classes_are_balanced_by_their_column():
   assert balanced('', unequal(), TRANSFORMS, 0) is None
 
 
-@pytest.mark.parametrize(
-  ('column', 'given', 'message'),
-  [
-    ('enviroment', unequal(), "'enviroment'.*class_group"),
-    ('weight', unequal(weight=np.ones(48, np.float32)), "'weight'"),
-    ('environment', unequal().rows, 'needs class groups'),
-    ('environment', unequal(3), "'contrast' has no training images"),
-  ],
+@cases(
+  'column, given, message',
+  ('enviroment', unequal(), "'enviroment'.*class_group"),
+  ('weight', unequal(weight=np.ones(48, np.float32)), "'weight'"),
+  ('environment', unequal().rows, 'needs class groups'),
+  ('environment', unequal(3), "'contrast' has no training images"),
 )
 def test_what_cannot_be_balanced_is_refused(column, given, message):
   refused(message, balanced, column, given, TRANSFORMS, 0)

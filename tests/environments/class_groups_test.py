@@ -1,9 +1,9 @@
 """Class groups: by name, by WordNet subtree, random; disjoint, with classes left over."""
 
 import numpy as np
-import pytest
 
 from robustness.environments.class_groups import ClassGroups, balanced, by_name
+from tests.cases import cases
 from tests.refusals import refused
 
 DIGITS = tuple('0123456789')
@@ -17,15 +17,13 @@ def test_named_groups_leave_the_other_classes_over():
   assert ClassGroups(((0,),), ('a', 'b')).describe() == {'C1': ['a'], 'left over': ['b']}
 
 
-@pytest.mark.parametrize(
-  ('groups', 'message'),
-  [
-    ((('1', '2'), ('2', '3')), "'2' is in the class groups 1 and 2"),
-    ((('1', '1'),), "'1' is in the class groups 1, twice"),
-    ((('1',), ()), 'class group 2 is empty'),
-    ((('one',),), "names 'one'"),
-    ((('wordnet:n1',),), 'config.data.hierarchy'),
-  ],
+@cases(
+  'groups, message',
+  ((('1', '2'), ('2', '3')), "'2' is in the class groups 1 and 2"),
+  ((('1', '1'),), "'1' is in the class groups 1, twice"),
+  ((('1',), ()), 'class group 2 is empty'),
+  ((('one',),), "names 'one'"),
+  ((('wordnet:n1',),), 'config.data.hierarchy'),
 )
 def test_bad_groups_are_named(groups, message):
   refused(message, by_name, groups, DIGITS)

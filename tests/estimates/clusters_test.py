@@ -10,7 +10,7 @@ from robustness.estimates.means import means
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY
-from robustness.scenes.estimates import normalised
+from robustness.scenes.designs import normalised
 from tests.refusals import refused
 
 SIX = pd.DataFrame({'level': range(6), 'group': [0, 1, 2, 0, 1, 2]})

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from robustness.estimates.fixed_width import FixedWidth, fewest_trials, fixed_size, plan
+from tests.cases import cases
 from tests.refusals import refused
 
 SMALL = FixedWidth(half_width=0.2, confidence=0.9, level=0.92, trials=6, looks=5)
@@ -57,9 +58,11 @@ def test_intervals_hold_often_enough_for_every_proportion(half_width, confidence
   assert coverage.min() < confidence + 0.6 * (1 - confidence), 'not wider than it must be'
 
 
-@pytest.mark.parametrize(
-  ('half_width', 'confidence'),
-  [(0.1, 0.99), (0.05, 0.95), pytest.param(0.03, 0.95, marks=pytest.mark.slow)],
+@cases(
+  'half_width, confidence',
+  (0.1, 0.99),
+  (0.05, 0.95),
+  pytest.param(0.03, 0.95, marks=pytest.mark.slow),
 )
 def test_just_outside_every_end_of_every_look_intervals_hold_often_enough(half_width, confidence):
   """Levels that some ends alone had been tested for held in .98887, .9485 and .9498."""

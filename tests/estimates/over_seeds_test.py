@@ -15,6 +15,7 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble
 from robustness.results import NO_SPREAD, Results, over_seeds
+from tests.cases import cases
 from tests.refusals import refused
 from tests.table_rows import estimate
 
@@ -73,19 +74,17 @@ def test_what_seeds_lack_is_the_mean_of_the_others_and_of_one_alone_there_is_non
   assert np.isnan(own.value) and np.isnan(own.low)
 
 
-@pytest.mark.parametrize(
-  ('quantity', 'versus', 'least', 'most'),
-  [
-    (RHO, '', 0, 1),
-    (RHO, 'first', -1, 1),
-    (GAP, '', -1, 1),
-    (ECE, '', 0, 1),
-    (ECE, 'first', -1, 1),
-    (SLOPE, '', -math.inf, math.inf),
-    (MCE, '', 0, math.inf),
-    (MCE, 'first', -math.inf, math.inf),
-    (Quantity('new', 'not declared'), '', -math.inf, math.inf),
-  ],
+@cases(
+  'quantity, versus, least, most',
+  (RHO, '', 0, 1),
+  (RHO, 'first', -1, 1),
+  (GAP, '', -1, 1),
+  (ECE, '', 0, 1),
+  (ECE, 'first', -1, 1),
+  (SLOPE, '', -math.inf, math.inf),
+  (MCE, '', 0, math.inf),
+  (MCE, 'first', -math.inf, math.inf),
+  (Quantity('new', 'not declared'), '', -math.inf, math.inf),
 )
 def test_a_mean_stays_in_the_range_of_its_quantity(quantity, versus, least, most):
   """Two seeds at 3 and 53 % have Student's −290 to 346 %."""

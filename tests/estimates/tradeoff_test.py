@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from robustness.estimates.intervals import percentile_interval
+from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.published import TABLE_3
-from robustness.estimates.spectra import energy_fraction, known_mean
 from robustness.estimates.table import assemble, select
 from robustness.estimates.tradeoff import fit_lines, slope_over_points, trade_off
 from tests.refusals import refused

@@ -15,6 +15,7 @@ from robustness.models import catalog, weights
 from robustness.models.cifar_resnet import CifarResNet
 from robustness.models.classifier import Classifier, from_linen
 from robustness.parallel import MeshParallel, PmapParallel
+from tests.cases import cases
 from tests.evaluation.runner_test import evaluator
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 from tests.refusals import refused
@@ -144,16 +145,14 @@ def failing(answer, message, rows=None, **changes):
   refused(message, list, runner.shards(rows or tiny_rows(), runner.layout(21, 8, 7)))
 
 
-@pytest.mark.parametrize(
-  ('answer', 'message'),
-  [
-    (lambda x: np.zeros((len(x), 5), np.float32), r'returned shape \(8, 5\).*not \(8, 4\)'),
-    (lambda x: x.sum((1, 2, 3)), r'returned shape \(8,\)'),
-    (lambda x: np.zeros((len(x), 4), int), 'returned int64; logits are floats'),
-    (lambda x: np.full((len(x), 4), 0.25), "probabilities.*outputs='probabilities'"),
-    (lambda x: 1 / 0, 'ZeroDivisionError: division by zero'),
-    (lambda x: None, r'returned shape \(\)'),
-  ],
+@cases(
+  'answer, message',
+  (lambda x: np.zeros((len(x), 5), np.float32), r'returned shape \(8, 5\).*not \(8, 4\)'),
+  (lambda x: x.sum((1, 2, 3)), r'returned shape \(8,\)'),
+  (lambda x: np.zeros((len(x), 4), int), 'returned int64; logits are floats'),
+  (lambda x: np.full((len(x), 4), 0.25), "probabilities.*outputs='probabilities'"),
+  (lambda x: 1 / 0, 'ZeroDivisionError: division by zero'),
+  (lambda x: None, r'returned shape \(\)'),
 )
 def test_what_a_callable_does_wrong_is_said_with_examples_and_view(answer, message):
   failing(answer, r'mine failed on examples 0 to 7, view 0 \(fy=.*' + message)

@@ -1,23 +1,20 @@
 """The table of what numbers are numbers of: what was done to the images."""
 
-import pytest
-
 import input_pipeline
 from input_pipeline import DataSettings
 from robustness.evaluation.provenance import data_lines
+from tests.cases import cases
 
 
-@pytest.mark.parametrize(
-  ('settings', 'expected'),
-  [
-    ({}, 'as stored; 28 × 28 pixels'),
-    ({'resized_by': 'pillow'}, 'as stored; 28 × 28 pixels'),
-    ({'resize': 20}, 'shorter side to 20 (bicubic); 20 × 20 pixels'),
-    (
-      {'resize': 32, 'crop': 24, 'interpolation': 'bilinear', 'resized_by': 'pillow'},
-      'shorter side to 32 (bilinear, by Pillow), centre of 24; 24 × 24 pixels',
-    ),
-  ],
+@cases(
+  'settings, expected',
+  ({}, 'as stored; 28 × 28 pixels'),
+  ({'resized_by': 'pillow'}, 'as stored; 28 × 28 pixels'),
+  ({'resize': 20}, 'shorter side to 20 (bicubic); 20 × 20 pixels'),
+  (
+    {'resize': 32, 'crop': 24, 'interpolation': 'bilinear', 'resized_by': 'pillow'},
+    'shorter side to 32 (bilinear, by Pillow), centre of 24; 24 × 24 pixels',
+  ),
 )
 def test_preprocessing_names_size_interpolation_and_what_resizes(settings, expected):
   rows = input_pipeline.load(DataSettings(source='digits', num_images=3, **settings))

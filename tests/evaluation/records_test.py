@@ -6,9 +6,9 @@ import shutil
 from unittest import mock
 
 import numpy as np
-import pytest
 
 from robustness.evaluation.records import Layout, Records
+from tests.cases import cases
 from tests.made_records import made
 from tests.refusals import refused
 
@@ -137,18 +137,16 @@ ALTERED = [
 ]
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    (cut_short, ''),
-    (
-      lambda records: shutil.copy(records.path(0, 1), records.path(0, 0)),
-      'copy of the shard of row block 0, view chunk 1',
-    ),
-    (of_another_run, 'belongs to other records'),
-    (lambda records: rewritten(records, lambda arrays: arrays.pop('_seal')), 'has no seal'),
-    *[(lambda records, x=x: rewritten(records, x), 'altered') for x in ALTERED],
-  ],
+@cases(
+  'change, message',
+  (cut_short, ''),
+  (
+    lambda records: shutil.copy(records.path(0, 1), records.path(0, 0)),
+    'copy of the shard of row block 0, view chunk 1',
+  ),
+  (of_another_run, 'belongs to other records'),
+  (lambda records: rewritten(records, lambda arrays: arrays.pop('_seal')), 'has no seal'),
+  *[(lambda records, x=x: rewritten(records, x), 'altered') for x in ALTERED],
 )
 def test_a_shard_that_is_not_the_one_written_is_named_with_the_fix(tmp_path, change, message):
   records, _ = full(tmp_path)

@@ -19,6 +19,7 @@ from robustness.models.classifier import Classifier
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.studies import corruption_error
 from robustness.studies.fourier_heatmap import FourierHeatmap
+from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 from tests.refusals import refused
 
@@ -241,24 +242,6 @@ def test_steps_of_large_images_are_full(rows, block, steps):
   assert sum(-(-(size.stop - size.start) // taken) for size in sizes) == steps
 
 
-def test_a_run_goes_on_with_other_devices(tmp_path):
-  rows, layout = tiny_rows(21), evaluator().layout(21, 6, 5)
-  whole = Records(tmp_path / 'whole', layout, {})
-  evaluator().evaluate(rows, whole)
-  parts = Records(tmp_path / 'parts', layout, {})
-  for create, shards in zip(PARALLELS, (3, 2, 4, 3, 100), strict=True):
-    for block, chunk, shard in evaluator(create()).shards(rows, layout, parts.missing()):
-      parts.write(block, chunk, shard.arrays)
-      shards -= 1
-      if not shards:
-        break
-  assert not parts.missing()
-  for name in ('prediction', 'rank', 'example_id'):
-    np.testing.assert_array_equal(whole.column(name), parts.column(name))
-  np.testing.assert_array_equal(whole.table('rank'), parts.table('rank'))
-  np.testing.assert_allclose(whole.table('probability'), parts.table('probability'), rtol=2e-5)
-
-
 def test_several_labels_count_as_right_if_any_is_and_ties_go_to_the_lower_class():
   ties = summarise(jnp.asarray([[1.0, 1.0, 0.0, 0.0]] * 4), jnp.arange(4))
   np.testing.assert_array_equal(ties['rank'], [0, 1, 2, 3], 'rank zero is a right prediction')
@@ -288,18 +271,16 @@ def test_views_may_use_the_classifier():
   assert (probability[:, 1] < probability[:, 0]).all()
 
 
-@pytest.mark.parametrize(
-  ('answer', 'message'),
-  [
-    (lambda z: (z[:, :3], {}), r'gives \(8, 3\) for 8 images and 4 class names.* give \(8, 4\)'),
-    (lambda z: (jnp.pad(z, ((0, 0), (0, 1))), {}), r'gives \(8, 5\) for 8 images'),
-    (lambda z: (z[:5], {}), r'gives \(5, 4\) for 8 images'),
-    (lambda z: (z.astype(jnp.int32), {}), 'gives int32; logits are floats'),
-    (lambda z: (jax.nn.softmax(z), {}), 'gives probabilities .* where logits are expected'),
-    (lambda z: (jax.nn.softmax(z).astype(jnp.bfloat16), {}), 'gives probabilities'),
-    (lambda z: z, 'forward of tiny returned .*; it must return the pair'),
-    (lambda z: (z, None), 'forward of tiny returned tuple; it must return the pair'),
-  ],
+@cases(
+  'answer, message',
+  (lambda z: (z[:, :3], {}), r'gives \(8, 3\) for 8 images and 4 class names.* give \(8, 4\)'),
+  (lambda z: (jnp.pad(z, ((0, 0), (0, 1))), {}), r'gives \(8, 5\) for 8 images'),
+  (lambda z: (z[:5], {}), r'gives \(5, 4\) for 8 images'),
+  (lambda z: (z.astype(jnp.int32), {}), 'gives int32; logits are floats'),
+  (lambda z: (jax.nn.softmax(z), {}), 'gives probabilities .* where logits are expected'),
+  (lambda z: (jax.nn.softmax(z).astype(jnp.bfloat16), {}), 'gives probabilities'),
+  (lambda z: z, 'forward of tiny returned .*; it must return the pair'),
+  (lambda z: (z, None), 'forward of tiny returned tuple; it must return the pair'),
 )
 def test_a_function_in_jax_that_gives_no_logits_is_refused(answer, message, tmp_path):
   rows = tiny_rows(21)
@@ -374,14 +355,12 @@ def with_one_hot_labels():
 TALL = ArrayRows(np.zeros((3, 8, 5, 3), np.float32), np.zeros(3, int), CLASSES)
 
 
-@pytest.mark.parametrize(
-  ('rows', 'message'),
-  [
-    (with_value('labels', 17, 4), r'example 17 has label 4; tiny has classes 0\.\.3'),
-    (with_one_hot_labels(), 'example 0 has label .* an image has each once'),
-    (TALL, 'takes images of 6 × 5 × 3 .* have 8 × 5 × 3'),
-    (with_value('images', (13, 2, 2, 1), 255), r'example 13 has values in \[.*, 255\].*divide'),
-  ],
+@cases(
+  'rows, message',
+  (with_value('labels', 17, 4), r'example 17 has label 4; tiny has classes 0\.\.3'),
+  (with_one_hot_labels(), 'example 0 has label .* an image has each once'),
+  (TALL, 'takes images of 6 × 5 × 3 .* have 8 × 5 × 3'),
+  (with_value('images', (13, 2, 2, 1), 255), r'example 13 has values in \[.*, 255\].*divide'),
 )
 @pytest.mark.parametrize('native', [True, False])
 def test_bad_rows_are_refused(rows, message, native):

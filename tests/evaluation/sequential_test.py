@@ -24,6 +24,7 @@ from robustness.studies.attack_error import AttackError
 from robustness.studies.band_noise import BandNoise
 from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.fourier_heatmap import FourierHeatmap
+from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.refusals import refused
 from tests.studies.conftest import classifier
@@ -202,14 +203,12 @@ def test_without_rounds_records_say_what_they_said_before():
     assert sequential.recording['confidence'] == 0.95
 
 
-@pytest.mark.parametrize(
-  ('half_width', 'count', 'needed'),
-  [
-    (0.05, 4, 'at least 384 of'),
-    (0.05, 400, f'up to {plan(0.05, 0.95).most_trials} of'),
-    (1e-4, 4, 'at least 96,036,470 of'),
-    (1e-30, 4, r'9\.6e\+59 of'),
-  ],
+@cases(
+  'half_width, count, needed',
+  (0.05, 4, 'at least 384 of'),
+  (0.05, 400, f'up to {plan(0.05, 0.95).most_trials} of'),
+  (1e-4, 4, 'at least 96,036,470 of'),
+  (1e-30, 4, r'9\.6e\+59 of'),
 )
 def test_too_few_images_are_refused_with_how_many_are_needed(half_width, count, needed):
   study = dataclasses.replace(STUDY, half_width=half_width)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from robustness.fourier.basis import PHASES, basis_image, distinct_frequencies, perturb
+from tests.cases import cases
 from tests.refusals import refused
 
 SIZES = [(8, 8), (7, 7), (8, 5), (5, 8), (1, 6), (9, 12)]
@@ -33,9 +34,14 @@ def released_basis(height: int, width: int) -> np.ndarray:
   return basis
 
 
-@pytest.mark.parametrize(
-  ('size', 'window', 'count'),
-  [(32, 0, 514), (28, 0, 394), (224, 63, 1985), (224, 0, 25090), (31, 0, 481), (63, 0, 1985)],
+@cases(
+  'size, window, count',
+  (32, 0, 514),
+  (28, 0, 394),
+  (224, 63, 1985),
+  (224, 0, 25090),
+  (31, 0, 481),
+  (63, 0, 1985),
 )
 def test_counts_of_distinct_frequencies(size, window, count):
   assert len(distinct_frequencies(size, size, window)) == count

@@ -8,6 +8,7 @@ import pytest
 from robustness.core.errors import InputError
 from robustness.fourier.filters import KINDS, high_pass, lowest_kept
 from robustness.fourier.input_filters import HighPass, LowPass
+from tests.cases import cases
 from tests.refusals import refused
 
 
@@ -36,16 +37,14 @@ def test_it_is_symmetric_and_scales_with_the_longer_side():
   assert lowest_kept(32, 64, 27) == (3, 6)
 
 
-@pytest.mark.parametrize(
-  ('kind', 'side', 'bandwidth', 'message'),
-  [
-    ('high_pass', 32, 26, 'takes an odd number in 1..31'),
-    ('high_pass', 31, 27, 'takes an even number'),
-    ('high_pass', 32, 33, 'bandwidth is 33'),
-    ('high_pass', 32, -1, 'or 0 for 27 of 32'),
-    ('low_pass', 32, 14, 'a low pass on 32 pixels takes an odd number in 1..32'),
-    ('low_pass', 32, 33, 'bandwidth is 33'),
-  ],
+@cases(
+  'kind, side, bandwidth, message',
+  ('high_pass', 32, 26, 'takes an odd number in 1..31'),
+  ('high_pass', 31, 27, 'takes an even number'),
+  ('high_pass', 32, 33, 'bandwidth is 33'),
+  ('high_pass', 32, -1, 'or 0 for 27 of 32'),
+  ('low_pass', 32, 14, 'a low pass on 32 pixels takes an odd number in 1..32'),
+  ('low_pass', 32, 33, 'bandwidth is 33'),
 )
 def test_no_symmetric_square_is_refused(kind, side, bandwidth, message):
   refused(message, KINDS[kind], side, side, bandwidth)

@@ -56,18 +56,6 @@ def test_blocks_and_channels_that_are_not_there_are_refused(make_rows):
   assert make_rows(channels=1).with_channels(3).with_channels(1).image_shape == (4, 6, 1)
 
 
-def test_resize_and_crop_give_the_stated_shape(make_rows):
-  for settings, shape in [
-    ({'resize': 8}, (8, 12, 3)),
-    ({'crop': 3}, (3, 3, 3)),
-    ({'resize': 8, 'crop': 7}, (7, 7, 3)),
-  ]:
-    rows = make_rows(**settings)
-    batch = next(rows.batches(23))['image']
-    assert rows.image_shape == shape == batch.shape[1:]
-    assert batch.min() >= 0 and batch.max() <= 1
-
-
 @pytest.mark.parametrize('random_crop_area', [0.0, 0.5])
 def test_what_pillow_resizes_travels_as_8_bits(make_rows, random_crop_area):
   settings = {'resize': 8, 'crop': 8, 'interpolation': 'bilinear'}
@@ -93,13 +81,6 @@ def test_description_is_plain(make_rows):
   counts = {'num_examples': 3, 'available_examples': 23, 'num_classes': 5}
   description = make_rows(num_images=3, resize=8).description
   assert description == {'source': 'numbers', 'subset_seed': 0, **counts, **sizes}
-
-
-def test_several_labels_an_image_pass_through(make_rows):
-  labels = np.array([[0, 2], [1, -1], [2, -1]], np.int32)
-  source = array_images(np.zeros((3, 2, 2, 1), np.uint8), labels, tuple('abc'), 'several', {})
-  batch = next(TfRows(select(source, DataSettings())).batches(2))
-  np.testing.assert_array_equal(batch['label'], labels[:2])
 
 
 def test_a_source_may_have_columns_a_choice_and_further_images(make_rows):

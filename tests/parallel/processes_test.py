@@ -8,6 +8,7 @@ import pytest
 
 from robustness.parallel import processes
 from robustness.parallel.processes import ALONE, Processes, check_config, check_workdir, exchange
+from tests.cases import cases
 from tests.parallel.pairs import run_two
 from tests.refusals import refused
 
@@ -69,13 +70,11 @@ def _lose() -> int:
   raise RuntimeError('UNKNOWN: Gloo all-reduce failed: Connection closed by peer')
 
 
-@pytest.mark.parametrize(
-  ('work', 'status', 'printed'),
-  [
-    (lambda: 130, 130, ''),
-    (lambda: 1 // 0, 1, 'ZeroDivisionError'),
-    (_lose, 75, 'another process of this run ended, so process 0 ends too; see its output'),
-  ],
+@cases(
+  'work, status, printed',
+  (lambda: 130, 130, ''),
+  (lambda: 1 // 0, 1, 'ZeroDivisionError'),
+  (_lose, 75, 'another process of this run ended, so process 0 ends too; see its output'),
 )
 def test_one_that_fails_waits_for_others_that_do_and_ends_at_once(
   join, monkeypatch, capsys, work, status, printed
@@ -129,16 +128,14 @@ def test_a_workdir_that_a_process_does_not_see_or_cannot_make_is_refused(join, t
   refused(message, check_workdir, tmp_path / 'file')
 
 
-@pytest.mark.parametrize(
-  ('bad', 'message'),
-  [
-    *[
-      (Processes(*found), r'--coordinator=HOST:PORT and --process_id in 0\.\.1')
-      for found in (('', 2, 0), ('host', 2, 0), ('host:1', 2, 2), ('host:1', 2, -1))
-    ],
-    (Processes(index=1), '--process_id=1 is one of several processes'),
-    (Processes('host:1', 2, 0, detect=True), 'leave out --coordinator'),
+@cases(
+  'bad, message',
+  *[
+    (Processes(*found), r'--coordinator=HOST:PORT and --process_id in 0\.\.1')
+    for found in (('', 2, 0), ('host', 2, 0), ('host:1', 2, 2), ('host:1', 2, -1))
   ],
+  (Processes(index=1), '--process_id=1 is one of several processes'),
+  (Processes('host:1', 2, 0, detect=True), 'leave out --coordinator'),
 )
 def test_bad_flags_are_refused(bad, message):
   refused(message, bad.join)

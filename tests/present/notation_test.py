@@ -3,33 +3,31 @@
 import dataclasses
 
 import numpy as np
-import pytest
 
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present.notation import MINUS, Notation, place_words, value_words, verdict
+from tests.cases import cases
 from tests.estimates.means_test import CHANGE
 
 SPACE = '\N{NO-BREAK SPACE}'
 MCE = Quantity('mCE', 'mCE', 'ratio')
 
 
-@pytest.mark.parametrize(
-  ('quantity', 'difference', 'ends', 'text'),
-  [
-    (ERROR, False, (0.312, 0.301, 0.324), f'31.2{SPACE}% (30.1 to 32.4)'),
-    (ERROR, True, (-0.21, -0.24, 0.001), f'{MINUS}21{SPACE}points ({MINUS}24 to 0)'),
-    (Quantity('gain', 'gain', low=-1), False, (0.2, 0.1, 0.3), f'+20{SPACE}points (+10 to +30)'),
-    (CHANGE, False, (1.5, 1.25, 1.75), '1.5 (1.2 to 1.8)'),
-    (MCE, True, (0.0512, 0.049, 0.0534), '+0.0512 (+0.0490 to +0.0534)'),
-    (CHANGE, False, (1.5e-7, 1e-7, 2e-7), '0.00000015 (0.00000010 to 0.00000020)'),
-    (ERROR, False, (0.5, np.nan, np.nan), f'50.0{SPACE}%'),
-    (ERROR, False, (0.0004, np.nan, np.nan), f'0.040{SPACE}%'),
-    (CHANGE, False, (0.00312, np.nan, np.nan), '0.0031'),
-    (CHANGE, False, (0.00312, 0.00312, 0.00312), '0.0031 (0.0031 to 0.0031)'),
-    (CHANGE, False, (0.0, np.nan, np.nan), '0.00'),
-    (*(CHANGE, True, (-0.03, -0.07, -0.0004)), f'{MINUS}0.0300 ({MINUS}0.0700 to {MINUS}0.0004)'),
-  ],
+@cases(
+  'quantity, difference, ends, text',
+  (ERROR, False, (0.312, 0.301, 0.324), f'31.2{SPACE}% (30.1 to 32.4)'),
+  (ERROR, True, (-0.21, -0.24, 0.001), f'{MINUS}21{SPACE}points ({MINUS}24 to 0)'),
+  (Quantity('gain', 'gain', low=-1), False, (0.2, 0.1, 0.3), f'+20{SPACE}points (+10 to +30)'),
+  (CHANGE, False, (1.5, 1.25, 1.75), '1.5 (1.2 to 1.8)'),
+  (MCE, True, (0.0512, 0.049, 0.0534), '+0.0512 (+0.0490 to +0.0534)'),
+  (CHANGE, False, (1.5e-7, 1e-7, 2e-7), '0.00000015 (0.00000010 to 0.00000020)'),
+  (ERROR, False, (0.5, np.nan, np.nan), f'50.0{SPACE}%'),
+  (ERROR, False, (0.0004, np.nan, np.nan), f'0.040{SPACE}%'),
+  (CHANGE, False, (0.00312, np.nan, np.nan), '0.0031'),
+  (CHANGE, False, (0.00312, 0.00312, 0.00312), '0.0031 (0.0031 to 0.0031)'),
+  (CHANGE, False, (0.0, np.nan, np.nan), '0.00'),
+  (*(CHANGE, True, (-0.03, -0.07, -0.0004)), f'{MINUS}0.0300 ({MINUS}0.0700 to {MINUS}0.0004)'),
 )
 def test_numbers_have_one_notation(quantity, difference, ends, text):
   row = dataclasses.make_dataclass('Row', ['value', 'low', 'high', 'family'])(*ends, 1)

@@ -13,6 +13,7 @@ from robustness.present import tables, text
 from robustness.present.notation import Notation
 from robustness.present.text import lines, summary
 from robustness.results import Results, Table
+from tests.cases import cases
 from tests.present.headlines_test import made as headlined
 from tests.present.made_results import made_results
 
@@ -54,16 +55,14 @@ def test_a_table_is_copied_as_csv_markdown_and_latex():
   assert 'error (\\%) & 1.0 (0.5 to 2.0) & $-$0.5 \\\\\n' in latex
 
 
-@pytest.mark.parametrize(
-  ('cell', 'markdown', 'latex'),
-  [
-    ('a\\|b', 'a\\\\\\|b', 'a\\textbackslash{}$|$b'),
-    ('<b>*`', '\\<b>\\*\\`', '$<$b$>${*}`'),
-    ('[1] 50%', '[1] 50%', '{[}1{]} 50\\%'),
-    ('x^~y', 'x^~y', 'x\\textasciicircum{}\\textasciitilde{}y'),
-    ('two\nlines', 'two lines', 'two lines'),
-    ('ℓ∞ 4×5°', 'ℓ∞ 4×5°', '$\\ell$$\\infty$ 4$\\times$5$^\\circ$'),
-  ],
+@cases(
+  'cell, markdown, latex',
+  ('a\\|b', 'a\\\\\\|b', 'a\\textbackslash{}$|$b'),
+  ('<b>*`', '\\<b>\\*\\`', '$<$b$>${*}`'),
+  ('[1] 50%', '[1] 50%', '{[}1{]} 50\\%'),
+  ('x^~y', 'x^~y', 'x\\textasciicircum{}\\textasciitilde{}y'),
+  ('two\nlines', 'two lines', 'two lines'),
+  ('ℓ∞ 4×5°', 'ℓ∞ 4×5°', '$\\ell$$\\infty$ 4$\\times$5$^\\circ$'),
 )
 def test_odd_text_stays_in_its_cell(cell, markdown, latex):
   table = Table((cell, ''), [[cell, 1]])

@@ -12,6 +12,7 @@ from PIL import Image
 from input_pipeline.sources.scenes import read_background
 from robustness.scenes.compose import compose, counted, premultiplied
 from robustness.scenes.geometry import place
+from tests.cases import cases
 
 UPRIGHT = (
   *((area, 0, 0.5, 0.5) for area in (0.01, 0.6, 1.0)),
@@ -107,14 +108,12 @@ def close(scene: jax.Array, expected: np.ndarray) -> float:
   return float((np.abs(np.asarray(scene) * 255 - expected) <= 2).all(-1).mean())
 
 
-@pytest.mark.parametrize(
-  ('name', 'ground', 'side'),
-  [
-    ('koala/koala1', 'forest1.jpeg', 224),
-    ('vase/vase1', 'grass1.jpg', 224),
-    ('strawberry/strawberry1', 'ocean1.jpg', 500),
-    ('starfish/starfish1', 'field1.jpg', 224),
-  ],
+@cases(
+  'name, ground, side',
+  ('koala/koala1', 'forest1.jpeg', 224),
+  ('vase/vase1', 'grass1.jpg', 224),
+  ('strawberry/strawberry1', 'ocean1.jpg', 500),
+  ('starfish/starfish1', 'field1.jpg', 224),
 )
 def test_agrees_with_pillow_on_real_cutouts(shared_dir, name, ground, side):
   folder = shared_dir / 'data/si_score'

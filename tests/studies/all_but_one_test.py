@@ -7,6 +7,7 @@ from configs.all_but_one import CORRUPTIONS, get_config
 from robustness.estimates.published import ALL_BUT_ONE
 from robustness.estimates.table import assemble
 from robustness.studies.all_but_one import COMPOSED, PUBLISHED, AllButOne
+from tests.cases import cases
 from tests.end_to_end import runs
 from tests.made_records import made
 from tests.refusals import refused
@@ -58,15 +59,13 @@ def test_some_severities_have_no_mean(tmp_path):
   assert list(own.corruption) == ['fog']
 
 
-@pytest.mark.parametrize(
-  ('recipes', 'message'),
-  [
-    ({'one': {}}, r'one leaves out the corruptions \(\) at the severities \(\)'),
-    ({'one': {'augment': recipe('fog', 1)['augment'] * 2}}, 'part corruption once'),
-    ({'one': recipe('snow', 1)}, r"'snow',\) .* \(1,\), which is not shown"),
-    ({'one': recipe('fog', 2)}, r"'fog',\) .* \(2,\), which is not shown"),
-    ({'one': recipe('fog', 1), 'two': recipe('fog', 1)}, 'two leaves out .*, as one does'),
-  ],
+@cases(
+  'recipes, message',
+  ({'one': {}}, r'one leaves out the corruptions \(\) at the severities \(\)'),
+  ({'one': {'augment': recipe('fog', 1)['augment'] * 2}}, 'part corruption once'),
+  ({'one': recipe('snow', 1)}, r"'snow',\) .* \(1,\), which is not shown"),
+  ({'one': recipe('fog', 2)}, r"'fog',\) .* \(2,\), which is not shown"),
+  ({'one': recipe('fog', 1), 'two': recipe('fog', 1)}, 'two leaves out .*, as one does'),
 )
 def test_networks_that_are_no_such_design_are_refused(recipes, message):
   refused(message, STUDY.cells, recipes)

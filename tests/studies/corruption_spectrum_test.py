@@ -13,6 +13,7 @@ from robustness.fourier.filters import high_pass
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from robustness.studies.corruption_spectrum import CorruptionSpectrum
+from tests.cases import cases
 from tests.refusals import refused
 from tests.studies.conftest import recorded, shown
 from tests.table_rows import estimate
@@ -100,9 +101,11 @@ def test_amplitudes_by_radius_are_means_over_rings(tmp_path):
   np.testing.assert_allclose(by_corruption.value, expected[5:7].mean(0), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-  ('create', 'batch_size', 'chunk'),
-  [(MeshParallel, 16, 7), (lambda: MeshParallel(jax.devices()[:3]), 6, 2), (PmapParallel, 8, 4)],
+@cases(
+  'create, batch_size, chunk',
+  (MeshParallel, 16, 7),
+  (lambda: MeshParallel(jax.devices()[:3]), 6, 2),
+  (PmapParallel, 8, 4),
 )
 def test_totals_are_the_same_for_any_cut_and_devices(create, batch_size, chunk, tmp_path):
   """Bit for bit, as these corruptions round in one way; what is measured by row, to rounding.

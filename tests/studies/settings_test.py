@@ -8,6 +8,7 @@ import pytest
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.study import STUDIES, from_config
 from robustness.fourier.filters import KINDS
+from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.refusals import refused
 
@@ -138,12 +139,10 @@ UNFIT: list[tuple[str, dict[str, Any], tuple[int, int, int], str]] = [
 """Study, settings, shape of images, and what is refused of them."""
 
 
-@pytest.mark.parametrize(
-  ('name', 'settings', 'message'),
-  [
-    *((name, *each) for name in REFUSED for each in REFUSED[name]),
-    *((name, {'confidence': 1.0}, r'config\.study\.confidence is 1') for name in STUDIES.classes()),
-  ],
+@cases(
+  'name, settings, message',
+  *((name, *each) for name in REFUSED for each in REFUSED[name]),
+  *((name, {'confidence': 1.0}, r'config\.study\.confidence is 1') for name in STUDIES.classes()),
 )
 def test_bad_settings_are_refused(name, settings, message):
   refused(message, from_config, {'name': name, **settings})

@@ -10,7 +10,7 @@ import pytest
 
 from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
-from robustness.core.sampler import Balanced, Epochs
+from robustness.core.sampler import Balanced
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.loop import ahead, open_feed
 from robustness.training.step import Pipeline
@@ -109,16 +109,6 @@ def test_elements_are_taken_ahead_and_none_beyond_the_last():
 def _ids(rows, size, seed, start, count):
   batches = itertools.islice(rows.training_batches(size, seed, start), count)
   return np.concatenate([batch['example_id'] for batch in batches])
-
-
-@cases('size, seed, start, count', (36, 3, 0, 8), (36, 3, 5, 4), (36, 4, 0, 1), (200, 0, 0, 1))
-def test_rows_come_in_the_order_of_the_sampler_from_any_place_on(rows, size, seed, start, count):
-  """36 does not divide 96, and 200 is more: batches span epochs."""
-  expected = Epochs(96, seed).positions(start * size, (start + count) * size)
-  np.testing.assert_array_equal(_ids(rows, size, seed, start, count), expected)
-  batch = next(rows.training_batches(size, seed, start))
-  np.testing.assert_array_equal(batch['image'], rows.images[batch['example_id']])
-  np.testing.assert_array_equal(batch['label'], rows.labels[batch['example_id']])
 
 
 @cases(

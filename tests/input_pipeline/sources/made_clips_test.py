@@ -4,8 +4,7 @@ import numpy as np
 
 from input_pipeline import DataSettings, load
 from input_pipeline.sources import made_clips
-from robustness.core.sampler import held_out
-from robustness.video.columns import clips, from_columns
+from robustness.video.columns import from_columns
 from robustness.video.metadata import frame_number, video_of
 from tests.refusals import refused
 
@@ -54,12 +53,3 @@ def test_training_frames_are_of_other_digits_and_have_no_sets():
   batch = columns(DataSettings(source='made_clips', split='train', num_images=50))
   assert 'group_id' not in batch and len(batch['image']) == 50
   refused('config.data.split', load, DataSettings(source='made_clips', split='validation'))
-
-
-def test_no_clip_is_on_both_sides_of_a_validation():
-  own = columns(DataSettings(source='made_clips'))
-  units = clips(own)
-  assert units is not None and len(np.unique(units)) == 200
-  kept, held = held_out(len(units), 0.2, units)
-  assert not {*own['group_id'][kept].ravel()} & {*own['group_id'][held].ravel()}
-  assert abs(len(held) - 0.2 * len(units)) < 21

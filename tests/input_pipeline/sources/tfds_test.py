@@ -8,7 +8,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from input_pipeline import DataSettings, Preparation, load
-from input_pipeline.corruption_parts import Part, part_of_config
+from input_pipeline.corruption_parts import StoredPart, part_of_config
 from input_pipeline.sources import tfds as tfds_source
 from robustness.corruptions.names import NAMES
 from tests.cases import cases
@@ -162,8 +162,8 @@ def test_parts_go_by_corruption_then_severity_in_subsets_and_blocks_too(folder):
 
 
 def test_names_of_configs():
-  assert part_of_config('brightness_1') == Part(NAMES.index('brightness'), 1)
-  assert part_of_config('elastic_4') == Part(NAMES.index('elastic_transform'), 4)
+  assert part_of_config('brightness_1') == StoredPart(NAMES.index('brightness'), 1)
+  assert part_of_config('elastic_4') == StoredPart(NAMES.index('elastic_transform'), 4)
   assert part_of_config('brightness_6') is None and part_of_config('brightness') is None
 
 

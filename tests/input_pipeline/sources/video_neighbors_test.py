@@ -83,13 +83,6 @@ def test_results_state_what_was_missing(settings):
   assert rows.description['available_anchors'] == 2
 
 
-def test_a_frame_that_cannot_be_decoded_is_named(settings):
-  sets = metadata.read(settings.metadata)
-  file = pathlib.Path(settings.path) / sets.frames[2]
-  file.write_bytes(file.read_bytes()[:80])
-  refused(rf'{file}', list, load(settings).batches(4))
-
-
 def test_training_reads_the_split(settings, tmp_path):
   videos = pathlib.Path(settings.path)
   train = build(videos, {'a': [0], 'b': [1]}, videos, k=20).sets
