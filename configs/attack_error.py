@@ -14,6 +14,9 @@ python main.py --config=configs/attack_error.py:cifar10 --workdir=/tmp/attacks_c
   ResNet-20 has no image left (200 of 200 wrong), and 69 % of the energy of what the attack adds is
   at high frequency: white noise has 71 %, clean images 1 %.
 
+  Figure 7 a and b from one run, of a natural and an adversarial network (any labels):
+  :cifar10,natural,adversarial --config.classifiers.natural.weights=FILE and so on.
+
   For ℓ2 --config.study.norm=l2 --config.study.epsilon=.5 --config.study.step_size=.1; the worst of
   several attacks --config.study.attacks="('pgd','auto_pgd')" with
   --config.study.losses="('cross_entropy','dlr')"; more radii --config.study.epsilons="(.004,.016)";
@@ -33,7 +36,10 @@ STUDY = 'attack_error'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10'."""
+  """Returns the variant 'digits' or 'cifar10', the latter with labels after commas."""
+  name, *labels = variant.split(',')
+  if name == 'cifar10' and labels and all(labels):
+    return cifar10(tuple(labels))
   return choose(variant, digits, cifar10)
 
 
@@ -53,9 +59,13 @@ def digits() -> ConfigDict:
   return config
 
 
-def cifar10() -> ConfigDict:
-  """One network on 1000 CIFAR-10 test images, the field's usual attack."""
-  config = default_config(STUDY)
+def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
+  """One network, or several, on 1000 CIFAR-10 test images, the field's usual attack."""
+  config = default_config(STUDY, labels=labels)
   read_cifar10(config)
-  config.classifier.name = 'resnet20'
+  for classifier in config.classifiers.values() if labels else (config.classifier,):
+    classifier.name = 'resnet20'
+    classifier.augment.policy = ('flip', 'crop')
+  if 'adversarial' in labels:
+    config.classifiers.adversarial.attack.name = 'pgd'
   return config

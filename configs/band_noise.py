@@ -12,8 +12,9 @@ python main.py --config=configs/band_noise.py:cifar10 --workdir=/tmp/band_noise_
     --config.classifiers.natural.weights=FILE --config.classifiers.gaussian.weights=FILE
 
   Two networks on the same noise, 1000 CIFAR-10 test images by TFDS, norm 8 as in the paper; without
-  weights --config.classifiers.natural.train=True trains one. --config.study.bandwidths="(3,15,31)"
-  takes fewer bandwidths (odd ones, for sides of an even number of pixels).
+  weights --config.classifiers.natural.train=True trains one. Any labels, as many as there are
+  networks: :cifar10,natural,gaussian,adversarial. --config.study.bandwidths="(3,15,31)" takes fewer
+  bandwidths (odd ones, for sides of an even number of pixels).
 """
 
 from robustness.config.defaults import (
@@ -28,7 +29,10 @@ STUDY = 'band_noise'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10'."""
+  """Returns the variant 'digits' or 'cifar10', the latter with labels after commas."""
+  name, *labels = variant.split(',')
+  if name == 'cifar10' and labels and all(labels):
+    return cifar10(tuple(labels))
   return choose(variant, digits, cifar10)
 
 
@@ -39,15 +43,18 @@ def digits() -> ConfigDict:
   return config
 
 
-def cifar10() -> ConfigDict:
-  """Two networks on CIFAR-10, as in figure 5."""
-  config = default_config(STUDY, labels=('natural', 'gaussian'))
+def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
+  """Networks on CIFAR-10, as in figure 5."""
+  config = default_config(STUDY, labels=labels)
   read_cifar10(config)
   for classifier in config.classifiers.values():
     classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')
-  config.classifiers.gaussian.augment.policy = ('flip', 'crop', 'gaussian')
-  config.classifiers.gaussian.augment.gaussian.sigma = 0.1
+    classifier.augment.gaussian.sigma = 0.1
+  if 'gaussian' in labels:
+    config.classifiers.gaussian.augment.policy = ('flip', 'crop', 'gaussian')
+  if 'adversarial' in labels:
+    config.classifiers.adversarial.attack.name = 'pgd'
   config.training.epochs = 200.0
   config.training.batch_size = 128
   return config

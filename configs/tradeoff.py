@@ -14,8 +14,9 @@ python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifa
     --config.classifiers.second.name=resnet56 --config.classifiers.second.weights=FILE
 
   1000 CIFAR-10 test images by TFDS under the paper's 15 corruptions. FILE is a published state dict
-  or a checkpoint folder of a run here; the first classifier is the one that changes are from. The
-  six trainings of the paper in one run, with this figure: configs/fourier_table.py.
+  or a checkpoint folder of a run here; the first classifier is the one that changes are from. More
+  of any labels: :cifar10,natural,mine,theirs. The six trainings of the paper in one run, with this
+  figure: configs/fourier_table.py.
 """
 
 from robustness.config.defaults import (
@@ -30,7 +31,10 @@ STUDY = 'tradeoff'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10'."""
+  """Returns the variant 'digits' or 'cifar10', the latter with labels after commas."""
+  name, *labels = variant.split(',')
+  if name == 'cifar10' and labels and all(labels):
+    return cifar10(tuple(labels))
   return choose(variant, digits, cifar10)
 
 
@@ -43,9 +47,9 @@ def digits() -> ConfigDict:
   return config
 
 
-def cifar10() -> ConfigDict:
-  """Two networks on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
-  config = default_config(STUDY, labels=('first', 'second'))
+def cifar10(labels: tuple[str, ...] = ('first', 'second')) -> ConfigDict:
+  """Networks on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
+  config = default_config(STUDY, labels=labels)
   config.study.corruptions = ('fourier_cifar',)
   read_cifar10(config)
   for classifier in config.classifiers.values():

@@ -283,9 +283,8 @@ class ClassifierBuilder:
       )
     initial = self.initial(settings)
     _warn_unfinished(label, initial)
-    network = catalog.get(settings.name).build(len(self.class_names(settings)))
-    images = jax.ShapeDtypeStruct((1, *self.rows.image_shape), jnp.float32)
-    shapes = jax.eval_shape(network.init, jax.random.key(0), images)
+    classes = len(self.class_names(settings))
+    shapes = catalog.get(settings.name).variables(classes, self.rows.image_shape)
     return self._wrap(label, settings, shapes, None, initial)
 
   # Weights that are loaded.

@@ -171,10 +171,15 @@ class Architecture:
       raise InputError(f'{self.name} with {num_classes} classes: num_classes is 1 or more')
     return self.network.clone(num_classes=num_classes, dtype=dtype, axis_name=axis_name)
 
+  def variables(self, num_classes: int, input_shape: Shape | None = None) -> Variables:
+    """Returns shapes for the variables, without computing any, for images of a shape [H, W, C];
+    None takes the architecture's."""
+    return _variables(self, num_classes, input_shape or self.input_shape)
+
   def shapes(self, num_classes: int, input_shape: Shape | None = None) -> dict[Path, Shape]:
-    """Returns the shape of every variable by its path, without computing any, for images of a shape
-    [H, W, C]; None takes the architecture's."""
-    return _shapes(self, num_classes, input_shape or self.input_shape)
+    """Returns the shapes of `variables` by path."""
+    flat = flax.traverse_util.flatten_dict(self.variables(num_classes, input_shape))
+    return {path: leaf.shape for path, leaf in flat.items()}
 
   @property
   def default_weights(self) -> Weights | None:
@@ -183,7 +188,7 @@ class Architecture:
 
 
 @functools.lru_cache(maxsize=64)
-def _shapes(architecture: Architecture, num_classes: int, input_shape: Shape) -> dict[Path, Shape]:
+def _variables(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
   image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
-  tree = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)
-  return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
+  shapes: Variables = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)
+  return shapes
