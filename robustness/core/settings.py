@@ -68,18 +68,20 @@ REMOVED: dict[str, object] = {
 
 
 def renamed(config: Section, name: str = 'config') -> dict[str, PlainValue]:
-  """Returns a config of an earlier version with the present keys: those of `REMOVED` are left out
-  where they have the value that is left, and `input_filter` was called `front_end`."""
-  after = {}
+  """Returns a config, or facts, of an earlier version with the present keys: those of `REMOVED` are
+  left out where they have the value that is left, and `input_filter` was called `front_end`."""
+  after: dict[str, PlainValue] = {}
   for key, value in config.items():
-    path = f'{name}.{key}'
-    if path in REMOVED and value in (None, REMOVED[path], ()):
+    paths = f'{name}.{key}', f'{config.get("name")}.{key}'  # in facts a part holds its name
+    if any(path in REMOVED and value in (None, REMOVED[path], ()) for path in paths):
       continue
     is_filter = key == 'front_end' and (name == 'classifier' or name.startswith('classifiers.'))
-    inside = path if name == 'classifiers' else key
-    after['input_filter' if is_filter else key] = (
-      renamed(value, inside) if isinstance(value, Mapping) else value
-    )
+    inside = paths[0] if name == 'classifiers' else key
+    if isinstance(value, Mapping):
+      value = renamed(value, inside)
+    elif isinstance(value, list):
+      value = [renamed(one, inside) if isinstance(one, Mapping) else one for one in value]
+    after['input_filter' if is_filter else key] = value
   return after
 
 

@@ -25,7 +25,7 @@ from robustness.core import json_files
 from robustness.core.array_files import digest_of, read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
-from robustness.core.settings import differing_keys
+from robustness.core.settings import differing_keys, renamed
 from robustness.core.typing import Facts
 
 Arrays = Mapping[str, np.ndarray]
@@ -223,8 +223,9 @@ class Records(RecordsReader):
           f'{path} is of format {version!r}, and this version reads formats 1 to {FORMAT}: use '
           'the version that wrote it, or another workdir.'
         )
-      now = {**header, 'format': before.get('format')}
-      lines = differing_keys(before, now, tolerances=TOLERANCES)
+      there = {**before, 'identity': _present(before['identity'])}
+      now = {**header, 'format': before.get('format'), 'identity': _present(header['identity'])}
+      lines = differing_keys(there, now, tolerances=TOLERANCES)
       if lines and any(directory.glob('*.npz')):
         raise InputError(
           f'{directory} holds records of something else. Differences:\n  '
@@ -236,7 +237,7 @@ class Records(RecordsReader):
       directory.mkdir(parents=True, exist_ok=True)
       write_atomically(path, json.dumps(header, indent=2, sort_keys=True).encode())
     self._header = before or header
-    self.identity = self._header['identity']
+    self.identity = _present(self._header['identity'])
 
   @classmethod
   def open(cls, directory: str | os.PathLike[str]) -> Records:
@@ -340,6 +341,12 @@ class SelectedRows(RecordsReader):
 def _is_of_views(name: str) -> bool:
   """Whether a field is kept of every row in every view; else it is a column of the rows."""
   return name in PREDICTIONS or '/' in name
+
+
+def _present(identity: Facts) -> Facts:
+  """Returns an identity that an earlier version wrote as this one writes it."""
+  names = {'study': 'study', 'data': 'data', 'classifier': 'provenance'}  # the section of the keys
+  return {**identity, **{k: renamed(identity[k], names[k]) for k in names if identity.get(k)}}
 
 
 def _read_header(directory: pathlib.Path) -> Facts:

@@ -7,6 +7,7 @@ is read; checkpoints of earlier versions have none. What is read are numpy array
 of one machine, number of devices or of processes opens on any other.
 """
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -22,9 +23,11 @@ from robustness.core import disk, json_files
 from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.core.settings import renamed
 from robustness.core.typing import Facts, PlainValue, PyTree, Variables
 from robustness.parallel.processes import barrier, exchange
 from robustness.training.preemption import interrupt_deferred
+from robustness.training.settings import TrainingSettings
 from robustness.training.state import TrainState, chosen_variables
 
 FACTS_NAME = 'classifier.json'
@@ -127,9 +130,11 @@ class Checkpoints:
   def _claim(self, facts: Facts) -> None:
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():
-      _check_same(
-        _flat(facts), _flat(_load_json(path)), f'{self._directory} holds another training'
-      )
+      there, defaults = renamed(_load_json(path)), dataclasses.asdict(TrainingSettings())
+      later = {k: defaults[k] for k in facts.get('training', {}) if k in defaults}
+      later = json.loads(json.dumps(later))  # of an earlier version's training
+      there['training'] = {**later, **there.get('training', {})}
+      _check_same(_flat(facts), _flat(there), f'{self._directory} holds another training')
     elif jax.process_index() == 0:
       write_atomically(path, (json.dumps(facts, indent=2, sort_keys=True) + '\n').encode())
 

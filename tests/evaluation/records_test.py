@@ -101,6 +101,23 @@ def test_records_of_format_1_are_read_and_resumed_but_have_no_confidence(tmp_pat
   refused('delete', resumed.table, 'confidence')
 
 
+def test_records_of_an_earlier_version_go_on_where_removed_settings_have_what_is_left(tmp_path):
+  present = {'study': {'name': 'si_score'}, 'data': {'name': 'drawn'}}
+  present |= {'classifier': {'front_end': {'name': 'low_pass'}, 'objective': {'name': 'coral'}}}
+  earlier = {key: dict(value) for key, value in present.items()}
+  earlier['study'] |= {'ends': False, 'balanced_share': -1.0}
+  earlier['data'] |= {'pair_seed': 0}
+  earlier['classifier'] |= {'objective': {'name': 'coral', 'distance': 'domain_bed'}}
+  rank = np.zeros((7, 5), np.int32)
+  written = made(tmp_path, {'rank': rank}, 3, 2, **earlier).records.directory
+  for records in (Records(written, LAYOUT, present), Records.open(written)):
+    assert records.identity == present
+    np.testing.assert_array_equal(records.table('rank'), rank)
+  message = r'study\.ends: absent → True|study\.ends.*True'
+  other = {**present, 'study': {**present['study'], 'ends': True}}
+  refused(message, Records, written, LAYOUT, other)
+
+
 def test_full_disk_keeps_what_was_written(tmp_path, monkeypatch):
   records, _ = full(tmp_path)
   records.path(0, 0).unlink()

@@ -152,6 +152,21 @@ def test_altered_weights_are_refused(tmp_path, state, make_task, monkeypatch):
   refused('it was altered', _restored, tmp_path, make_task())
 
 
+def test_a_training_of_an_earlier_version_goes_on_with_the_settings_that_are_left(
+  tmp_path, state, make_task
+):
+  crop = {'name': 'random_resized_crop', 'smallest_area': 0.1, 'aspect': 4 / 3}
+  coral = {'name': 'coral', 'distance': 'domain_bed'}
+  removed = {'augment': [crop], 'objective': coral, 'beta1': 0.9, 'plateau_patience': 1}
+  _save(tmp_path, [state], {**FACTS, 'training': {**FACTS['training'], **removed}})
+  crop = {'name': 'random_resized_crop', 'smallest_area': 0.1}
+  now = {**FACTS['training'], 'augment': [crop], 'objective': {'name': 'coral'}, 'lookahead': 0}
+  with Checkpoints(tmp_path, {**FACTS, 'training': now}, {}) as checkpoints:
+    assert_same(checkpoints.restore(make_task().state_shapes()), state)
+  later = {**FACTS, 'training': {**now, 'lookahead': 5}}
+  refused(r'training\.lookahead: 0 there, 5 here', Checkpoints, tmp_path, later, {})
+
+
 def test_a_checkpoint_of_an_earlier_version_has_no_digest_and_is_read(saved, state):
   position = saved / 'checkpoints/4/position/metadata'
   entries = json.loads(position.read_text())
