@@ -174,7 +174,7 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
     yield name, PeerNetwork('torchvision', part(_torchvision, name), layers)
 
   layers = {'stem': 'stem', **_numbered('stage{}', 'stages.{}', range(4))}
-  layers |= {'stage3/block0/norm': 'stages.2.blocks.0.norm'}
+  layers |= {'stage3/block0/depthwise': 'stages.2.blocks.0.conv_dw'}
   for name in ('_tiny', '_small', '_base', '_large', 'v2_tiny', 'v2_base', 'v2_large'):
     build = part(_timm, f'convnext{name}')
     yield f'convnext{name}', PeerNetwork('timm', build, layers, (64, 96))
