@@ -75,7 +75,9 @@ def data(tmp_path_factory):
   write_scenes(home / 'siscore/area', scenes)
   placed = {'x_coord': scenes['area'], 'area': scenes['area'] * 0 + 0.2}
   write_scenes(home / 'siscore/location', {**scenes, **placed})
-  runs.save_image(home / 'ilsvrc/train/n02085620/1.png', np.full((256, 256, 3), 99, np.uint8))
+  for k in range(12):
+    picture = np.full((256, 256, 3), 99, np.uint8)
+    runs.save_image(home / f'ilsvrc/train/n02085620/{k}.png', picture)
   small_archive.ytbb_robust(home)
   small_archive.unpacked(home)
   paths = [*small_archive.LABELS][::-1]  # the first has two classes
