@@ -5,7 +5,8 @@ python main.py --config=configs/finetune_video.py --workdir=/tmp/finetune_video 
 
   FRAMES is a folder of frames, SETS holds neighbor sets for training in SETS/train and for the
   accuracy in SETS/test, each as `robustness neighbor_sets build` writes it; a large --k
-  takes all frames of a video. Frames to train on have one class each. The last layer is new, the
+  takes all frames of a video. A frame of several classes has a target shared among them, and
+  `--config.training.validation=.1` holds out whole clips. The last layer is new, the
   others begin with the published weights; after each epoch the log gives the accuracy on the test
   frames. `<workdir>/checkpoints/<name>` then serves as --config.classifier.weights elsewhere.
 
@@ -14,8 +15,9 @@ python main.py --config=configs/finetune_video.py:resnet50 ...
   The networks that Shankar et al. fine-tune with a learning rate of 1e-4 are :resnet50 and
   :resnet152, with 1e-5 :vgg16 (AlexNet is not here); the default, EfficientNet-Lite0, needs no
   hub. Batches of 32, 10 epochs and a rate that falls on plateaus are theirs (Table 10). They name
-  neither optimizer, momentum nor patience: here stochastic gradient descent with momentum .9
-  without weight decay, and one epoch without a lower training loss.
+  neither optimizer, momentum nor patience, and nothing else for YouTube-BB: here stochastic
+  gradient descent with momentum .9 without weight decay, and one epoch without a lower training
+  loss, for both data sets.
 """
 
 from robustness.config.defaults import ConfigDict, check_variant, default_config

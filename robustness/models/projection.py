@@ -14,7 +14,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import choice
 from robustness.core.typing import PyTree
-from robustness.models import label_space
+from robustness.models import imagenet_names, label_space
 from robustness.models.callables import CheckedFunction
 from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Outputs
 from robustness.models.label_space import MERGES, LabelSpace
@@ -95,7 +95,8 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
   """
   space = label_space.get(name)
   choice('config.classifier.merge', merge, MERGES)
-  if not space.source or tuple(classifier.class_names) != label_space.get(space.source).class_names:
+  known = (label_space.get(space.source).class_names, imagenet_names.WNIDS) if space.source else ()
+  if tuple(classifier.class_names) not in known:
     raise InputError(
       f'{classifier.name} tells {classifier.num_classes} classes apart; label space '
       f'{name!r} is made of the classes of {space.source or "no other space"}.'

@@ -22,8 +22,13 @@ COUNTS = {
 }
 """Whether sets are before their review, by the numbers of anchors and pairs."""
 FILES = {
-  VID: ('pmsets.json', 'labels.json', 'imagenet_vid_class_index.json', 'imagenet_class_index.json'),
-  YTBB: ('anchor_labels.json', 'pmk_labels.json', 'ytbb_class_index.json'),
+  'pmsets.json': VID,
+  'labels.json': VID,
+  'imagenet_vid_class_index.json': VID,
+  'imagenet_class_index.json': VID,
+  'anchor_labels.json': YTBB,
+  'pmk_labels.json': YTBB,
+  'ytbb_class_index.json': YTBB,
 }
 
 
@@ -45,34 +50,30 @@ def remark(root: pathlib.Path) -> str:
   folders = [root, root / 'metadata', root / 'misc', root.parent / 'misc']
   files = [file for folder in folders for file in sorted(folder.glob('*.json'))]
   for file in files:
-    name, release = identified(file)
-    if name and name != file.name:
-      return f'{file} looks like {name} of {release}.'
-  names = {file.name for file in files}
-  release = max(FILES, key=lambda release: len(names & set(FILES[release])))
-  if not names & set(FILES[release]):
+    name = identified(file)
+    if name not in ('', file.name):
+      return f'{file} looks like {name} of {FILES[name]}.'
+  found = [FILES[file.name] for file in files if file.name in FILES]
+  if not found:
     return ''
-  missing = [name for name in FILES[release] if name not in names]
+  release, there = max(found, key=found.count), {file.name for file in files}
+  missing = [name for name in FILES if FILES[name] == release and name not in there]
   return f'{root} looks like {release}{f" without {missing[0]}" if missing else ""}.'
 
 
-def identified(file: pathlib.Path) -> tuple[str, str]:
-  """Returns what a file is called in which release, by its content; ('', '') if in none."""
+def identified(file: pathlib.Path) -> str:
+  """Returns which of `FILES` a file is by its content, '' if none."""
   try:
     document = json_files.read(file)
   except InputError:
-    return '', ''
-  first = next((value for value in document.values() if value), None)
-  kind = type(first[0]) if isinstance(first, list) else type(first)
-  name, release = '', VID
-  if 'annotations' in document and isinstance(document.get('labels'), list):
+    return ''
+  if 'annotations' in document:
     marks = {'good': 'anchor_labels.json', 'similar': 'pmk_labels.json'}
-    name = next((marks[mark] for mark in document['labels'] if mark in marks), '')
-    release = YTBB
-  elif all('/' in key for key in document):
-    name = {str: 'pmsets.json', int: 'labels.json'}.get(kind, '') if first else ''
-  elif kind is str and all(key.isdecimal() for key in document):
-    of_size = {1000: FILES[VID][3], 30: FILES[VID][2], 24: FILES[YTBB][2]}
-    name = of_size.get(len(document), '')
-    release = YTBB if len(document) == 24 else VID
-  return (name, release) if name else ('', '')
+    return next((name for mark, name in marks.items() if mark in document.get('labels', ())), '')
+  first = next(filter(None, document.values()), '')
+  kind = type(first[0]) if isinstance(first, list) else type(first)
+  if document and all('/' in key for key in document):
+    return {str: 'pmsets.json', int: 'labels.json'}.get(kind, '') if first else ''
+  spaces = {1000: 'imagenet', 30: 'imagenet_vid', 24: 'ytbb'}
+  space = spaces.get(len(document), '') if all(map(str.isdecimal, document)) else ''
+  return f'{space}_class_index.json' if space and kind is str else ''

@@ -73,6 +73,7 @@ def test_a_class_index_is_called_by_the_classes_it_holds(tmp_path, space):
 
 def test_the_released_metadata(shared_dir):
   sets = metadata.read(shared_dir / 'data/imagenet_vid_robust')
+  assert sets.title == 'ImageNet-Vid-Robust, reviewed: 1109 anchors, 21070 pairs'
   assert sets.class_names == VID.class_names
   sizes = np.array([len(members) for members in sets.neighbors])
   assert (len(sets.frames), len(sets.anchors), sizes.sum()) == (22179, 1109, 21070)
@@ -131,6 +132,24 @@ def test_a_folder_beside_the_sets_is_answered_with_theirs(tmp_path):
     refused('no pmk_labels.json and .* looks like YTBB-Robust w', metadata.read, folder)
   nowhere = r'nowhere/metadata: give a folder of neighbor sets\.$'
   refused(nowhere, metadata.read, tmp_path / 'nowhere')
+
+
+def test_a_file_of_another_release_or_name_is_told_by_its_content(tmp_path):
+  vid, ytbb = small_archive.unpacked(tmp_path), small_archive.ytbb_robust(tmp_path)
+  anchors, index = ytbb / 'anchor_labels.json', vid / 'misc/imagenet_vid_class_index.json'
+  for file, content, told in (
+    (vid / 'metadata/pmsets.json', anchors, 'anchor_labels.json of YTBB-Robust'),
+    (vid / 'metadata/labels.json', vid / 'metadata/pmsets.json', 'pmsets.json of ImageNet-Vid'),
+    (index, ytbb / 'ytbb_class_index.json', 'holds the 24 classes of youtube_bb'),
+    (anchors, ytbb / 'pmk_labels.json', "no label 'good'.*pmk_labels.json of YTBB-Robust"),
+  ):
+    before = file.read_bytes()
+    file.write_bytes(content.read_bytes())
+    refused(rf'{file}.* {told}', metadata.read, file.parents['ytbb' not in str(file)])
+    file.write_bytes(before)
+  assert metadata.read(vid).title.startswith('neighbor sets of imagenet_vid: 3 anchors, 3 pairs')
+  anchors.rename(ytbb / 'marks.json')
+  refused('marks.json looks like anchor_labels.json of YTBB', metadata.read, ytbb)
 
 
 VID, YTBB = (label_space.get(name) for name in ('imagenet_vid', 'youtube_bb'))

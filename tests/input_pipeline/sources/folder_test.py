@@ -33,6 +33,19 @@ def test_classes_and_files_come_sorted_by_name(tmp_path, save_image):
     np.testing.assert_array_equal(batch['image'][position], expected)
 
 
+def test_classes_of_a_coarser_space_have_the_images_of_their_members(tmp_path, save_image):
+  for folder in ('n01440764', 'n02085620', 'n02099601', 'n01530575'):  # a tench, two dogs, a bird
+    save_image(tmp_path / folder / '1.png')
+  rows = open_folder(tmp_path, label_space='imagenet_vid')
+  assert len(rows.class_names) == 30
+  names = [rows.class_names[label] for label in next(rows.batches(3))['label']]
+  assert rows.num_examples == 3 and names == ['bird', 'dog', 'dog']
+  nothing = 'none of its 1 class folders .deep. is a member of youtube_bb'
+  refused(
+    nothing, open_folder, save_image(tmp_path / 'x/deep/1.png').parents[1], label_space='youtube_bb'
+  )
+
+
 def test_all_grey_stays_grey_and_a_mixture_is_rgb(tmp_path, save_image):
   save_image(tmp_path / 'a/1.png', 'L')
   save_image(tmp_path / 'a/2.png', 'L')
