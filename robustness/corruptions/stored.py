@@ -44,7 +44,7 @@ class StoredOrMade(CorruptionViews):
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
-      reports those of `corruptions` and `severities` that are there.
+      reports the severities, and the members of a set, that are there.
     not_stored: settings of made images alone, beside `MADE_WITH`.
     needs_clean: whether a stored set must hold the clean images.
   """
