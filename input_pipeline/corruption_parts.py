@@ -6,10 +6,12 @@ holds the examples [p * n, (p + 1) * n). Clean images, where there are any, are 
 
 import re
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from input_pipeline.image_files import looks_like
 from input_pipeline.images import Images
 from robustness.core.errors import InputError, nearest
 from robustness.core.typing import Facts
@@ -80,13 +82,14 @@ def part_of_config(config: str) -> StoredPart | None:
   return named and StoredPart(NUMBERS[_ALIASES.get(named[1], named[1])], int(named[2]))
 
 
-def check_names(named: Collection[str], where: str) -> None:
-  """Refuses names of files or folders that are no corruption."""
+def check_names(named: Collection[str], where: Path) -> None:
+  """Refuses names of files or folders in a folder that are no corruption."""
   for name in named:
     if name not in NAMES:
-      raise InputError(
-        f'{where} holds {name!r}, which is no corruption: {nearest(name, NAMES)}. '
-        'Rename it or move it elsewhere.'
-      )
+      release = looks_like(where)
+      fix = f': {nearest(name, NAMES)}. Rename it or move it elsewhere'
+      own = '' if f"with '{name}" in release else fix
+      raise InputError(f'{where} holds {name!r}, which is no corruption{own}{release}.')
   if not named:
-    raise InputError(f'{where} holds no corruption; expected some of: {", ".join(NAMES)}.')
+    expected = f'expected some of: {", ".join(NAMES)}.'
+    raise InputError(f'{where} holds no corruption{looks_like(where)}; {expected}')

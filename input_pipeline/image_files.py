@@ -6,6 +6,7 @@ the first frame is read.
 """
 
 import functools
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,10 +20,26 @@ from input_pipeline.images import Images, MemoryStore, Size
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
+from robustness.corruptions.names import C_BAR, NAMES
 
 EXTENSIONS = ('.jpg', '.jpeg', '.png', '.bmp') + (('.webp',) if features.check('webp') else ())
 _OF_PILLOW = (Image.DecompressionBombError, struct.error)
 _UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, *_OF_PILLOW)
+_RELEASES = {
+  'ImageNet-3DCC': 'near_focus|far_focus|bit_error|color_quant|flash|fog_3d|h265_.*|xy_.*',
+  'ImageNet-C-bar or CIFAR-10-C-bar': rf'({"|".join(C_BAR)})(\.npy)?',
+  'ImageNet-P or CIFAR-10-P': r'(translate|rotate|tilt|scale|shear)(\.npy)?',
+  'ImageNet-C, whose archives belong in one folder': 'blur|digital|extra|noise|weather',
+  'ImageNet-C': '|'.join(NAMES),
+  'CIFAR-10-C': rf'({"|".join(NAMES)})\.npy',
+  'CIFAR-10.1': r'cifar10\.1_.*',
+  'CIFAR-10, of which nothing is corrupted': '(data|test)_batch.*',
+  'ImageNet, of which nothing is corrupted': r'n\d{8}',
+  'SI-Score': 'area|rotation|location.*|object_.*|foregrounds|backgrounds',
+  'DomainNet': 'clipart.*|infograph.*|painting.*|quickdraw.*',
+  'an archive that is not unpacked': r'.*\.(tar|zip|gz)',
+}
+"""Releases by what files and folders in them are called."""
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 
 
@@ -31,6 +48,16 @@ def existing_folder(path: str, advice: str, where: str = 'config.data.path') -> 
   if not path or not expanded(path).is_dir():
     raise InputError(f'{where} is {path!r}, which is not a folder; {advice}')
   return expanded(path)
+
+
+def looks_like(folder: Path) -> str:
+  """Returns `; with 'x' in it it looks like ...`, the release that a folder holds; '' if none is
+  known by its names."""
+  names = sorted(path.name for path in folder.iterdir())
+  for release, pattern in _RELEASES.items():
+    if own := [name for name in names if re.fullmatch(pattern, name)]:
+      return f'; with {own[0]!r} in it, it looks like {release}'
+  return ''
 
 
 def folders_in(root: Path) -> dict[str, Path]:

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from input_pipeline.corruption_parts import CLEAN_PART, StoredPart, check_names, of_parts
-from input_pipeline.image_files import existing_folder
+from input_pipeline.image_files import existing_folder, looks_like
 from input_pipeline.images import Images, PartsStore, array_images
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.npz import read_npy
@@ -61,10 +61,11 @@ class Cifar10C(Source):
     folder = existing_folder(settings.path, f'{advice}corruption.')
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
     if LABELS not in files:
-      raise InputError(f'{folder} has no labels.npy; give the folder of {self.title} as released.')
+      fix = f'give the folder of {self.title} as released.'
+      raise InputError(f'{folder} has no labels.npy{looks_like(folder)}; {fix}')
     labels = read_labels(files.pop(LABELS), classes=len(self.classes))
     clean_file = files.pop(CLEAN_FILE, None)
-    check_names(files, settings.path)
+    check_names(files, folder)
     arrays: dict[StoredPart, np.ndarray] = {}
     if clean_file:
       arrays[CLEAN_PART] = read_images(clean_file, len(labels))
@@ -128,7 +129,8 @@ def read_images(path: Path, count: int) -> np.ndarray:
   if images.dtype != np.uint8 or images.shape[1:] != IMAGE_SHAPE:
     raise InputError(
       f'{path} is {images.dtype} of shape {images.shape}; expected uint8 '
-      f'[{count}, {", ".join(map(str, IMAGE_SHAPE))}].'
+      f'[{count}, {", ".join(map(str, IMAGE_SHAPE))}]'
+      f'{", as in CIFAR-10-C. It looks like CIFAR-10-P" if images.ndim == 5 else ""}.'
     )
   if len(images) != count:
     raise InputError(
@@ -144,9 +146,12 @@ def read_labels(
   labels = np.asarray(read_npy(path))
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')
-  if labels.min() < 0 or labels.max() >= classes:
+  low, high = labels.min(), labels.max()
+  if low < 0 or high >= classes or high < 10 < classes:
+    other = f' It looks like CIFAR-{110 - classes}: see config.data.source.'
     raise InputError(
-      f'{path} has labels {labels.min()}..{labels.max()}; CIFAR-{classes} has 0..{classes - 1}.'
+      f'{path} has labels {low}..{high}; CIFAR-{classes} has 0..{classes - 1}.'
+      f'{other if 0 <= low <= high < 100 else ""}'
     )
   first = labels[: len(labels) // repeats]
   if len(labels) % repeats or (labels.reshape(repeats, -1) != first).any():

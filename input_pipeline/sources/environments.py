@@ -31,13 +31,14 @@ import functools
 import itertools
 import os
 import pathlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
 
-from input_pipeline.image_files import file_images, folders_in, images_in
+from input_pipeline.image_files import file_images, folders_in, images_in, looks_like
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
@@ -105,14 +106,17 @@ def read(settings: DataSettings) -> dict[str, Cells]:
   """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}."""
   path = expanded(settings.path)
   if settings.path and path.is_dir():
-    if any(path.glob(f'*_{TRAIN}.txt')):
+    if any(path.glob('*_train.txt')) or any(path.glob('*_test.txt')):
       return _of_lists(path)
     cells = {
       environment: {name: [*map(str, images_in(own))] for name, own in folders_in(folder).items()}
       for environment, folder in folders_in(path).items()
     }
     if not any(cells.values()):
-      raise InputError(f'{path} holds no images; expected {path}/<environment>/<class>/<image>.')
+      release, layout = looks_like(path), '<environment>/<class>/<image>'
+      raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
+    if 'DomainNet' in looks_like(path):
+      logging.warning('%s has no lists: DomainNet is split anew, and not as released', path)
     return _split(cells, settings.test_share)
   if not settings.path or not path.is_file():
     raise InputError(
@@ -130,21 +134,29 @@ def read(settings: DataSettings) -> dict[str, Cells]:
 
 def _of_lists(path: pathlib.Path) -> dict[str, Cells]:
   """Reads the lists of a folder as DomainNet is released."""
-  names = sorted(file.name.removesuffix(f'_{TRAIN}.txt') for file in path.glob(f'*_{TRAIN}.txt'))
+  found = (re.fullmatch('(.+)_(train|test).txt', file.name) for file in path.iterdir())
+  names = sorted({match[1] for match in found if match})
   splits: dict[str, Cells] = {TRAIN: {}, TEST: {}}
+  numbers: dict[str, str] = {}
   for split, name in itertools.product(splits, names):
     file, own = path / f'{name}_{split}.txt', dict[str, list[str]]()
     if not file.is_file():
-      raise InputError(f'{file} is missing beside {name}_{TRAIN}.txt: fetch this list too.')
+      raise InputError(f'{file} is missing beside the other list of {name}: fetch this one too.')
     if not (path / name).is_dir():
       raise InputError(f'{path} has lists but no folder of {name}: unpack {name}.zip there.')
-    for number, line in enumerate(file.read_text(encoding='utf-8').splitlines(), 1):
-      image = pathlib.PurePosixPath(line.rpartition(' ')[0])
-      if len(image.parts) != 3:
-        raise InputError(
-          f'{file}, line {number} is {line!r}; it must be {name}/<class>/<image> and a number.'
-        )
+    for place, line in enumerate(file.read_text('utf-8', 'replace').splitlines(), 1):
+      listed, _, number = line.rpartition(' ')
+      image = pathlib.PurePosixPath(listed)
+      known = numbers.setdefault(image.parent.name, number)
+      if len(image.parts) != 3 or image.parts[0] != name or not number.isdecimal():
+        must = f'it must be {name}/<class>/<image> and a number: fetch the list again.'
+        raise InputError(f'{file}, line {place} is {line!r}; {must}')
+      if number != known:
+        other = f'lists before have {known}: it looks like one of another release than DomainNet.'
+        raise InputError(f'{file}, line {place} is {line!r}; {other}')
       own.setdefault(image.parts[1], []).append(str(image))
+    if not own:
+      raise InputError(f'{file} lists no images: fetch the list again.')
     splits[split] |= _of_document({name: own}, file)
   _check_once(splits, path)
   return splits
@@ -163,7 +175,14 @@ def _of_document(document: Facts, path: pathlib.Path) -> Cells:
   every = (file for own in cells.values() for files in own.values() for file in files)
   missing = [file for file in every if not os.path.isfile(file)]
   if missing:
-    raise InputError(f'{path} names {len(missing)} files that do not exist: {_listed(missing)}.')
+    of = (
+      '; of DomainNet, list and zip are of one release, cleaned or not'
+      if path.suffix != '.json'
+      else ''
+    )
+    raise InputError(
+      f'{path} names {len(missing)} files that do not exist: {_listed(missing)}{of}.'
+    )
   return cells
 
 

@@ -57,6 +57,9 @@ class ImagenetC(Source):
     paths = [str(folder) for folder in folders.values()]
     ''.join((*paths, *files)).encode()  # refuses what is no text
     size, _ = read_header(os.path.join(paths[0], files[0]))
+    if size[:2] == (64, 64) and not self.has_more_frost:
+      where, fix = os.path.join(paths[0], files[0]), 'set config.data.source=tiny_imagenet_c.'
+      raise InputError(f'{where} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
 
     def path(part: int, index: int) -> str:
       return os.path.join(paths[part], files[index])
@@ -91,7 +94,7 @@ class TinyImagenetC(ImagenetC):
 def _parts(root: Path) -> dict[StoredPart, Path]:
   folders = folders_in(root)
   clean = folders.pop(CLEAN_FOLDER, None)
-  check_names(folders, str(root))
+  check_names(folders, root)
   parts = {CLEAN_PART: clean} if clean else {}
   for name in (name for name in NAMES if name in folders):
     severities = folders_in(folders[name])
@@ -99,7 +102,7 @@ def _parts(root: Path) -> dict[StoredPart, Path]:
     if unknown or not severities:
       raise InputError(
         f'{folders[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
-        f'named after severities: {", ".join(map(str, SEVERITIES))}.'
+        f'named after severities: {", ".join(map(str, SEVERITIES))} (ImageNet-P has none).'
       )
     parts.update({StoredPart(NUMBERS[name], int(s)): path for s, path in severities.items()})
   return parts

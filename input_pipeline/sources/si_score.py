@@ -24,8 +24,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
+from absl import logging
 
-from input_pipeline.image_files import existing_folder, file_images, folders_in, images_in
+from input_pipeline.image_files import (
+  existing_folder,
+  file_images,
+  folders_in,
+  images_in,
+  looks_like,
+)
 from input_pipeline.images import Images
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings, Source
@@ -120,7 +127,7 @@ def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], s
         raise InputError(f'{file} is not called after the number of an image, or another one is.')
       numbers[int(file.stem)] = file, label
   if not numbers:
-    raise InputError(f'{root} holds no <class>/<image id>.jpg: {advice}')
+    raise InputError(f'{root} holds no <class>/<image id>.jpg{looks_like(root)}: {advice}')
   places = [root / 'metadata.csv', root.parent / 'metadata.csv']
   found = [place for place in places if place.is_file()]
   if not settings.metadata and not found:
@@ -167,12 +174,6 @@ def _joined(path: str, image_ids: np.ndarray, labels: np.ndarray) -> dict[str, n
 def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
   """Returns the columns, [N] each: int64 where numbers are whole, else float64; by image_id."""
   header, table = _numbers(Path(path))
-  missing = [name for name in IN_FILE if name not in header]
-  if missing:
-    raise InputError(
-      f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}. '
-      f'Expected: {", ".join(IN_FILE)}.'
-    )
   table = table[np.argsort(table[:, header.index('image_id')], kind='stable')]
   columns = {name: table[:, header.index(name)] for name in IN_FILE}
   ids, inside = columns['image_id'], columns['pct_inside_image']
@@ -204,14 +205,21 @@ def _numbers(path: Path) -> tuple[list[str], np.ndarray]:
     ) from error
   if not body.strip():
     raise InputError(f'{path} holds no lines below its header.')
+  missing = [name for name in IN_FILE if name not in header]
+  if missing:
+    raise InputError(
+      f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}. '
+      f'Expected: {", ".join(IN_FILE)}.'
+    )
   try:
     return header, np.loadtxt(io.StringIO(body), delimiter=',', ndmin=2)
   except ValueError as error:
-    raise InputError(f'{path} cannot be read: {error}. Is it cut short? Fetch it again.') from error
+    line = str(error).partition(';')[0]  # what follows is for callers of NumPy
+    raise InputError(f'{path} cannot be read: {line}. Is it cut short? Fetch it again.') from error
 
 
 def join_metadata(path: str | Path, image_ids: np.ndarray) -> dict[str, np.ndarray]:
-  """Returns the columns of `read_metadata` for some images, in their order."""
+  """Returns the columns of `read_metadata` for some images, in their order; logs how many lack."""
   table = read_metadata(path)
   known = table['image_id']
   places = np.minimum(np.searchsorted(known, image_ids), len(known) - 1)
@@ -221,6 +229,9 @@ def join_metadata(path: str | Path, image_ids: np.ndarray) -> dict[str, np.ndarr
       f'{path} does not name {int(unknown.sum())} of {len(image_ids)} images, first '
       f'image_id {int(image_ids[unknown][0])}. Is it the table of another factor?'
     )
+  if len(lacking := np.setdiff1d(known, image_ids)):
+    said = '%s names %d images that are not here, first %d.jpg: unpack the archive again'
+    logging.warning(said, path, len(lacking), lacking[0])
   return {name: values[places] for name, values in table.items()}
 
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
+from absl import logging
 
 from robustness.core.errors import InputError
 from robustness.core.rows import MOST_KEPT, Batch, Rows, with_column
@@ -43,7 +44,7 @@ class StoredOrMade(CorruptionViews):
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
-      reports those of `corruptions` and `severities` that are there.
+      reports the severities, and the members of a set, that are there.
     not_stored: settings of made images alone, beside `MADE_WITH`.
     needs_clean: whether a stored set must hold the clean images.
   """
@@ -78,11 +79,21 @@ class StoredOrMade(CorruptionViews):
     return shared if self.is_stored else super().recording
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `Study`; refuses rows that are no stored corrupted images where these are wanted."""
+    """See `Study`; refuses rows that are no stored corrupted images where these are wanted, and
+    logs corruptions of a set that are not there."""
     super().check(rows, recipes)
     if not self.is_stored:
       return
     _require_stored(rows)
+    if count := rows.description.get('parts'):
+      first = rows.at(np.arange(count) * (rows.num_examples // count)).without_images()
+      stored = zip(first['corruption'].tolist(), first['severity'].tolist(), strict=True)
+      shown = self.of_stored([*stored]).names
+      if lacking := [name for name in self.names if name not in shown]:
+        said = f'{rows.description.get("path") or "the set"} lacks {", ".join(lacking)}'
+        if set(lacking) & set(self.corruptions):
+          raise InputError(f'{said}: fetch it, or leave it out of config.study.corruptions.')
+        logging.warning('%s: results are of the others', said)
     if self.needs_clean and not rows.description['clean_images']:
       raise InputError(
         f'the study {self.name} measures what corruptions change, and {rows.description["source"]} '

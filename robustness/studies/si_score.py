@@ -190,7 +190,15 @@ class SiScore(Study):
     return np.asarray(fraction, np.float32) >= np.float32(self.design.min_inside)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses levels at which no scene of the rows counts; reads until one does."""
+    """Refuses levels at which no scene of the rows counts; reads until one does. Stored scenes must
+    be of the factor."""
+    if self.stored and self.factor in metrics.KEYS:
+      some = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
+      columns = rows.at(some).without_images()
+      varied = {f for f, of in metrics.KEYS.items() if any(np.ptp(columns.get(k, 0)) for k in of)}
+      if varied and self.factor not in varied:
+        alike = f'config.study.factor is {self.factor!r}, of which all scenes have one'
+        raise InputError(f'{alike}: they look like the set of {" and ".join(sorted(varied))}.')
     for batch in rows.batches(min(8, rows.num_examples)):
       if self.stored:
         fraction = batch.get('fraction_inside', np.ones(len(batch['mask'])))

@@ -1,5 +1,6 @@
 """Stored corrupted rows: as a table, whatever their order; the numbers of made ones; refusals."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -117,6 +118,8 @@ def test_sets_without_what_is_measured_are_refused(tmp_path: pathlib.Path) -> No
     refused(f'{name} measures what .*arrays holds no clean images', check, without, {})
     refused('no corruption, severity, base_id', check, ArrayRows(SIX, LABELS, CLASSES), {})
   errors, networks = study_of('corruption_error', source='stored'), [tiny_classifier(shape=SHAPE)]
+  more = dataclasses.replace(errors, corruptions=(*errors.corruptions, 'fog'))
+  refused('the set lacks fog: fetch it', more.check, without, {})
   results = measure(errors, Execution(), networks, without, tmp_path)
   assert 'clean_error' not in set(results.table.quantity)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from robustness.core.rows import ArrayRows
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
@@ -149,6 +150,10 @@ def test_stored_scenes_give_the_same_table(tmp_path):
   stored = made(tmp_path / 'stored' / 'one', single, 7)
   study = SiScore(factor='location', stored=True)
   assert len(study.views((224, 224, 3))) == 1
+  images = np.zeros((len(pair), 4, 4, 1), np.uint8)
+  scenes = ArrayRows(images, rows['label'], (), columns={'area': rows['area'], 'x': rows['x']})
+  message = "factor is 'size', of which all scenes have one: they look like the set of location"
+  refused(message, SiScore(stored=True).check, scenes, {})
   found, expected = table_of(study, stored), table_of(PLACES, composed)
   order = ['quantity', 'class', 'y', 'x']
   tables = [own.sort_values(order, ignore_index=True) for own in (found, expected)]

@@ -77,7 +77,7 @@ def test_cifar100_c_has_the_same_layout_and_a_hundred_classes(write):
   named = [rows.class_names[k] for k in whole(rows)['label'][:N]]
   assert named == ['apple', 'worm', 'boy', 'woman']
   assert rows.description['source'] == 'cifar100_c'
-  refused(r'labels 0..99; CIFAR-10 has 0..9', open_rows, folder)
+  refused(r'labels 0..99; CIFAR-10 has 0..9. It looks like CIFAR-100', open_rows, folder)
 
 
 def test_clean_images_of_the_folder_come_first(write):

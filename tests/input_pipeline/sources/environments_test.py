@@ -95,10 +95,15 @@ def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
     cells = environments.read(settings(tmp_path))[split].values()
     assert {file for own in cells for files in own.values() for file in files} == expected
   path = tmp_path / f'{style}_test.txt'
-  path.write_text(path.read_text() + 'one.png 3\n')
-  refused(r"_test\.txt, line \d+ is 'one.png 3'; it must be", environments.read, settings(tmp_path))
-  path.write_text(f'{style}/dog/none.png 3\n')
-  refused('names 1 files that do not exist', environments.read, settings(tmp_path))
+  for line, message in (
+    ('one.png 7', r"_test\.txt, line 1 is 'one.png 7'; it must be"),
+    ('photo/dog/0.png 7', r"line 1 is 'photo/dog/0.png 7'; it must be"),
+    (f'{style}/dog/none.png 7', 'names 1 files that do not exist: .*of one release'),
+    (f'{style}/dog/none.png 3', 'lists before have 7'),
+    ('', 'lists no images'),
+  ):
+    path.write_text(line)
+    refused(message, environments.read, settings(tmp_path))
   path.unlink()
   refused(f'{style}_test.txt is missing', environments.read, settings(tmp_path))
   shutil.rmtree(tmp_path / style)

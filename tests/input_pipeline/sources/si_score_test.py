@@ -86,7 +86,7 @@ def test_every_scene_of_a_split_or_a_part_has_the_factors_of_its_number(released
   assert batch['image_id'].tolist() == next(rows.batches(5))['image_id'].tolist()
 
 
-def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
+def test_a_folder_is_read_as_it_unpacks(released, tmp_path, caplog):
   """The rows of TFDS, by number; the table lies beside the folder or is named."""
   given = {'name': '', 'path': released / 'archive/area'}
   named = {**given, 'metadata': str(released / 'metadata.csv')}
@@ -102,6 +102,9 @@ def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
   refused('holds the sets area: give the folder', scenes, released, name='', path=beside)
   (tmp_path / 'none').mkdir()
   refused('none holds no <class>/<image id>.jpg', scenes, released, name='', path=tmp_path / 'none')
+  next((beside / 'area').rglob('1.jpg')).unlink()
+  assert scenes(released, name='', path=beside / 'area').num_examples == 16
+  assert 'names 1 images that are not here, first 1.jpg' in caplog.text
   (beside / 'area/koala/0.jpg').write_bytes((beside / 'area/bagel/0.jpg').read_bytes())
   refused('koala/0.jpg is not called after', scenes, released, name='', path=beside / 'area')
 
