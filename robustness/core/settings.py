@@ -155,16 +155,14 @@ def differing_keys(
 
   Numbers in a list may differ by a share of the largest, `tolerances` by the last word of a key.
   """
-  tolerances = tolerances or {}
   if isinstance(old, Mapping) and isinstance(new, Mapping):
-    keys = sorted(set(old) | set(new))
-    dot = f'{prefix}.' if prefix else ''
+    path = f'{prefix}.' if prefix else ''
     return [
       line
-      for key in keys
-      for line in differing_keys(old.get(key), new.get(key), f'{dot}{key}', tolerances)
+      for key in sorted({*old, *new})
+      for line in differing_keys(old.get(key), new.get(key), f'{path}{key}', tolerances)
     ]
-  tolerance = tolerances.get(prefix.rpartition('.')[2])
+  tolerance = (tolerances or {}).get(prefix.rpartition('.')[2])
   if old == new or (tolerance is not None and _close(old, new, tolerance)):
     return []
   return [f'{prefix}: {old!r} → {new!r}']

@@ -211,7 +211,7 @@ class Records(RecordsReader):
     header: dict[str, Any] = {
       'format': FORMAT,
       'layout': dataclasses.asdict(layout),
-      'identity': dict(identity),
+      'identity': _present(identity),
     }
     header = json.loads(json.dumps(header, sort_keys=True))
     path = directory / HEADER
@@ -224,7 +224,7 @@ class Records(RecordsReader):
           'the version that wrote it, or another workdir.'
         )
       there = {**before, 'identity': _present(before['identity'])}
-      now = {**header, 'format': before.get('format'), 'identity': _present(header['identity'])}
+      now = {**header, 'format': before.get('format')}
       lines = differing_keys(there, now, tolerances=TOLERANCES)
       if lines and any(directory.glob('*.npz')):
         raise InputError(

@@ -23,7 +23,7 @@ from robustness.core import disk, json_files
 from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.core.settings import renamed
+from robustness.core.settings import differing_keys, renamed
 from robustness.core.typing import Facts, PlainValue, PyTree, Variables
 from robustness.parallel.processes import barrier, exchange
 from robustness.training.preemption import interrupt_deferred
@@ -85,11 +85,8 @@ class Checkpoints:
     if step is None:
       return None
     saved = _read(self._directory / FOLDER_NAME / str(step))
-    _check_same(
-      _shapes(serialization.to_state_dict(template)),
-      _shapes(saved),
-      f'the checkpoint of step {step} in {self._directory} is of another architecture',
-    )
+    what = f'the checkpoint of step {step} in {self._directory} is of another architecture'
+    _check_same(_shapes(serialization.to_state_dict(template)), _shapes(saved), what)
     return serialization.from_state_dict(template, saved)
 
   def save(self, state: TrainState, examples_seen: int) -> None:
@@ -130,11 +127,11 @@ class Checkpoints:
   def _claim(self, facts: Facts) -> None:
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():
-      there, defaults = renamed(_load_json(path)), dataclasses.asdict(TrainingSettings())
-      later = {k: defaults[k] for k in facts.get('training', {}) if k in defaults}
-      later = json.loads(json.dumps(later))  # of an earlier version's training
+      there = renamed(_load_json(path))  # perhaps of a version that had fewer settings
+      defaults = json.loads(json.dumps(dataclasses.asdict(TrainingSettings())))
+      later = {key: defaults[key] for key in facts.get('training', {}) if key in defaults}
       there['training'] = {**later, **there.get('training', {})}
-      _check_same(_flat(facts), _flat(there), f'{self._directory} holds another training')
+      _check_same(facts, there, f'{self._directory} holds another training')
     elif jax.process_index() == 0:
       write_atomically(path, (json.dumps(facts, indent=2, sort_keys=True) + '\n').encode())
 
@@ -256,14 +253,9 @@ def _shapes(tree: Mapping[str, PyTree]) -> dict[str, str]:
 
 
 def _check_same(here: Facts, there: Facts, what: str) -> None:
-  keys = [key for key in sorted({**here, **there}) if here.get(key) != there.get(key)]
-  if keys:
-    lines = [
-      f'{key}: {there.get(key, "absent")} there, {here.get(key, "absent")} here'
-      for key in keys[:SHOWN]
-    ]
-    more = f' and {len(keys) - SHOWN} more' if len(keys) > SHOWN else ''
+  if lines := differing_keys(there, here):
+    more = f' and {len(lines) - SHOWN} more' if len(lines) > SHOWN else ''
     raise InputError(
-      f'{what}: {"; ".join(lines)}{more}. Give another directory, or the settings '
-      'it was begun with.'
+      f'{what} (there → here; None where it is absent): {"; ".join(lines[:SHOWN])}{more}. Give '
+      'another directory, or the settings it was begun with.'
     )

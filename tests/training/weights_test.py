@@ -103,7 +103,7 @@ def test_the_best_weights_are_not_those_that_a_training_began_with(make_task, ru
 
 def test_another_recipe_is_refused_with_the_keys_that_differ(make_task, run, tmp_path):
   run(make_task(steps=2), tmp_path)
-  message = r'holds another training.*training\.ema_decay: 0\.0 there'
+  message = r'holds another training.*training\.ema_decay: 0\.0 → '
   refused(message, run, make_task(steps=2, ema_decay=0.5), tmp_path)
   other = make_task(task={'data': {'source': 'npz'}}, steps=2)
-  refused(r'data\.source: absent there, npz here', run, other, tmp_path)
+  refused(r"data\.source: None → 'npz'", run, other, tmp_path)
