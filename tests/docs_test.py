@@ -199,7 +199,7 @@ def test_the_printed_tables_and_exports_are_of_finished_runs(
   printed = '\n'.join(blocks('docs/table.md', 'bash')).replace('\\\n', ' ')
   for place in ('/tmp/heatmap', '/tmp/a', '/tmp/b'):
     printed = printed.replace(f'{place} ', f'{finished} ').replace(f'{place}\n', f'{finished}\n')
-  lines = printed.replace('/tmp/hub', 'hub').splitlines()
+  lines = [*filter(None, printed.replace('/tmp/hub', 'hub').split('\n'))]
   assert len(lines) == 5
   for line in lines:
     if '/tmp/errors' not in line:  # of another study

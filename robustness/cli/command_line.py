@@ -167,6 +167,8 @@ def load_config(reference: str) -> ConfigDict:
 
 def variants(file: str) -> tuple[str, ...]:
   """Returns the variants of a config file, the default first; () for a config without them."""
+  if file.endswith('.json'):
+    return ()
   get_config = _get_config(file, [])
   default = [parameter.default for parameter in inspect.signature(get_config).parameters.values()]
   if not default:

@@ -13,7 +13,6 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from input_pipeline.settings import DataSettings
-from robustness.cli import command_line
 from robustness.config import packaged
 from robustness.config.experiment import Execution
 from robustness.config.recipe import KINDS, ClassifierSettings
@@ -28,11 +27,14 @@ _ATTRIBUTE = re.compile(r'^  (\w[\w, ]*): (.*(?:\n+    .*)*)', re.MULTILINE)
 _CHOICE = 'a name, or FILE.py:NAME for one of yours'
 
 
-def explain(reference: str, config: ConfigDict, of_run: Iterable[flags.Flag]) -> Iterator[str]:
+def explain(
+  reference: str, variants: Sequence[str], config: ConfigDict, of_run: Iterable[flags.Flag]
+) -> Iterator[str]:
   """Yields lines: what a config file says, its variants, flags, and every key with its meaning.
 
   Args:
     reference: the config as it is named: `NAME[:VARIANT]`, or a file.
+    variants: of the file, the default first.
     config: its values, with what the command line changes; of the named parts that it can have,
       those that it chooses are shown with their keys.
     of_run: the flags of a run.
@@ -41,10 +43,9 @@ def explain(reference: str, config: ConfigDict, of_run: Iterable[flags.Flag]) ->
   file = packaged.find(name)
   if file.suffix == '.py':
     yield packaged.docstring(file)
-    if variants := command_line.variants(str(file)):
-      shown = variant or variants[0]
-      yield f'\nvariants ({name}:VARIANT), the default first: {", ".join(variants)}'
-      yield f'shown below: {shown}'
+  if variants:
+    yield f'\nvariants ({name}:VARIANT), the default first: {", ".join(variants)}'
+    yield f'shown below: {variant or variants[0]}'
   yield '\nflags'
   for flag in of_run:
     yield from _entry(f'--{flag.name}', flag.help)

@@ -25,6 +25,7 @@ from robustness.classifiers import ClassifierBuilder
 from robustness.cli import command_line
 from robustness.cli.explain import explain
 from robustness.config import experiment as experiments
+from robustness.config import packaged
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core.errors import InputError
@@ -78,8 +79,9 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   try:
     config, rest = command_line.read(arguments)
     if config is not None and {'-h', '--help'} & set(rest):
-      own = flags.FLAGS.get_flags_for_module(__name__)
-      print(*explain(str(command_line.reference(rest)), config, own), sep='\n')
+      reference, own = str(command_line.reference(rest)), flags.FLAGS.get_flags_for_module(__name__)
+      variants = command_line.variants(str(packaged.find(reference.partition(':')[0])))
+      print(*explain(reference, variants, config, own), sep='\n')
       sys.exit(0)
     sys.unraisablehook = raise_interrupt_again
     flags.mark_flag_as_required('config')

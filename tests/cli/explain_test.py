@@ -18,7 +18,7 @@ KEY = re.compile(r'  (\S+) = (.*)')
 def told(reference, *changes):
   """Returns (section, key): (value, meaning) of what is printed of keys."""
   config, _ = command_line.read([f'--config={reference}', *changes])
-  lines = '\n'.join(explain(reference, config, ())).partition('\nkeys, as')[2].splitlines()
+  lines = '\n'.join(explain(reference, (), config, ())).partition('\nkeys, as')[2].splitlines()
   found, section = {}, ''
   for line, following in zip(lines, [*lines[1:], ''], strict=True):
     section = line.partition(';')[0] if line.startswith('config') else section
