@@ -10,7 +10,6 @@ from collections.abc import Callable
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
-from robustness.models import catalog
 from robustness.models.architecture import LOCAL, TIMM, Architecture, Weights
 from robustness.models.state_dict import NPZ_SUFFIX, SAFETENSORS_SUFFIX, TORCH_SUFFIXES
 
@@ -20,9 +19,11 @@ _RESAMPLING = {2: 'bilinear', 3: 'bicubic'}  # Pillow's numbers
 _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'tanh_gelu'}
 
 
-def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
+def beside(
+  path: pathlib.Path, architecture: Architecture, own_name: Callable[[str], str]
+) -> Weights | None:
   """Returns the facts of a weights file, or of a folder that holds one, by the record beside it;
-  None where there is no record.
+  None where there is no record. `own_name` gives what timm's architectures are called here.
 
   Raises:
     InputError: a record of other weights, or of images that cannot be prepared so here; a folder
@@ -39,7 +40,7 @@ def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
     if not facts or (name == CONFIG_FILE and 'pretrained_cfg' not in facts):
       continue
     where = f'{folder / name}: '
-    theirs = catalog.of_timm_name(facts.get('architecture', '')) if name == CONFIG_FILE else ''
+    theirs = own_name(facts.get('architecture', '')) if name == CONFIG_FILE else ''
     how = _prepared(where, read, facts)
     _check_activation(where, architecture, found)
     file = path if path.is_file() else _only_file(path)
@@ -48,14 +49,14 @@ def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
   return None
 
 
-def of_timm(name: str, config: Facts) -> Weights:
+def of_timm(name: str, config: Facts, own_name: Callable[[str], str]) -> Weights:
   """Returns the facts of timm's weights `name` out of their `config.json`.
 
   Raises:
     InputError: an architecture that is not here, other classes than ImageNet's, images that are
       not square or cut in another way.
   """
-  architecture, facts = catalog.of_timm_name(config['architecture']), config.get('pretrained_cfg')
+  architecture, facts = own_name(config['architecture']), config.get('pretrained_cfg')
   where = f'weights {TIMM}:{name} cannot be used: '
   classes = (facts or config)['num_classes']
   if not architecture:

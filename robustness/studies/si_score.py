@@ -192,10 +192,10 @@ class SiScore(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses levels at which no scene of the rows counts; reads until one does. Stored scenes must
     be of the factor."""
-    if self.stored and self.factor in metrics.KEYS:
+    if self.stored and self.factor in designs.KEYS:
       some = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
       columns = rows.at(some).without_images()
-      varied = {f for f, of in metrics.KEYS.items() if any(np.ptp(columns.get(k, 0)) for k in of)}
+      varied = {f for f, of in designs.KEYS.items() if any(np.ptp(columns.get(k, 0)) for k in of)}
       if varied and self.factor not in varied:
         alike = f'config.study.factor is {self.factor!r}, of which all scenes have one'
         raise InputError(f'{alike}: they look like the set of {" and ".join(sorted(varied))}.')

@@ -106,7 +106,8 @@ class NeighborSets:
   @property
   def title(self) -> str:
     """Which published data set these are, if any, with the counts."""
-    return releases.title(self.class_names, len(self.anchors), len(self.pairs.frame))
+    space = label_space.coarse_space(self.class_names)
+    return releases.title(space.name if space else '', len(self.anchors), len(self.pairs.frame))
 
   @functools.cached_property
   def digest(self) -> str:

@@ -7,11 +7,9 @@ folders as they unpack.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
 
 from robustness.core import json_files
 from robustness.core.errors import InputError
-from robustness.models import label_space
 
 VID, YTBB = 'ImageNet-Vid-Robust', 'YTBB-Robust'
 RELEASES = {'imagenet_vid': VID, 'youtube_bb': YTBB}
@@ -32,17 +30,18 @@ FILES = {
 }
 
 
-def title(class_names: Sequence[str], anchors: int, pairs: int) -> str:
-  """Returns which data set sets of these classes are, or which they differ from, and counts."""
-  space, counted = label_space.coarse_space(class_names), f'{anchors} anchors, {pairs} pairs'
-  if space is None:
+def title(space: str, anchors: int, pairs: int) -> str:
+  """Returns which data set sets of a label space are, or which they differ from, and counts; `space`
+  is '' for other classes."""
+  counted = f'{anchors} anchors, {pairs} pairs'
+  if not space:
     return f'neighbor sets: {counted}'
-  name = RELEASES[space.name]
+  name = RELEASES[space]
   known = COUNTS[name].get((anchors, pairs))
   if known:
     return f'{name}, {known}: {counted}'
   published = ' or '.join(f'{a} and {p}' for a, p in COUNTS[name])
-  return f'neighbor sets of {space.name}: {counted} ({name} has {published})'
+  return f'neighbor sets of {space}: {counted} ({name} has {published})'
 
 
 def remark(root: pathlib.Path) -> str:

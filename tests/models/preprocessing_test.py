@@ -115,4 +115,5 @@ def test_records_that_cannot_be_followed_are_refused(tmp_path, architecture, rec
 def test_a_folder_of_several_weights_files_is_refused(tmp_path):
   folder = folder_with(tmp_path, {HUB_FILE: HUB}, ('a.safetensors', 'b.safetensors'))
   message = r'holds 2 weights files \(a.safetensors, b.safetensors\): name one'
-  refused(message, preprocessing.beside, folder, catalog.get('deit3_s16'))
+  one = catalog.get('deit3_s16')
+  refused(message, preprocessing.beside, folder, one, catalog.of_timm_name)
