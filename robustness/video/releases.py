@@ -31,8 +31,8 @@ FILES = {
 
 
 def title(space: str, anchors: int, pairs: int) -> str:
-  """Returns which data set sets of a label space are, or which they differ from, and counts; `space`
-  is '' for other classes."""
+  """Returns which data set the sets of a label space are, or which they differ from, and counts;
+  '' stands for other classes."""
   counted = f'{anchors} anchors, {pairs} pairs'
   if not space:
     return f'neighbor sets: {counted}'
