@@ -116,7 +116,7 @@ def read(settings: DataSettings) -> dict[str, Cells]:
       release, layout = looks_like(path), '<environment>/<class>/<image>'
       raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
     if 'DomainNet' in looks_like(path):
-      logging.warning('%s has no lists: DomainNet is split anew, and not as released', path)
+      logging.warning('%s has no lists: DomainNet is split here, and not as released', path)
     return _split(cells, settings.test_share)
   if not settings.path or not path.is_file():
     raise InputError(
