@@ -346,7 +346,8 @@ def _is_of_views(name: str) -> bool:
 def _present(identity: Facts) -> Facts:
   """Returns an identity that an earlier version wrote as this one writes it."""
   names = {'study': 'study', 'data': 'data', 'classifier': 'provenance'}  # the section of the keys
-  return {**identity, **{k: renamed(identity[k], names[k]) for k in names if identity.get(k)}}
+  sections = {k: name for k, name in names.items() if isinstance(identity.get(k), Mapping)}
+  return {**identity, **{k: renamed(identity[k], name) for k, name in sections.items()}}
 
 
 def _read_header(directory: pathlib.Path) -> Facts:
