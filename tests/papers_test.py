@@ -153,7 +153,7 @@ def unmeasured():
       check(own, row)
       checked.add(key)
 
-  def evaluated(evaluator, rows, layout):
+  def evaluated(evaluator, rows, layout, *known):
     return Forecast(evaluator.name, '', layout.num_rows * layout.num_views, 1.0, 0.0, 0, None)
 
   with pytest.MonkeyPatch.context() as patched:
@@ -163,7 +163,7 @@ def unmeasured():
     patched.setattr(Training, 'check', check_once)
     patched.setattr(training, 'num_classes', functools.cache(training.num_classes))
     patched.setattr(input_pipeline, 'load', functools.cache(input_pipeline.load))
-    patched.setattr(running, '_trained', lambda builder, label, _: (builder.planned[label], []))
+    patched.setattr(running, '_trained', lambda builder, label, *_: (builder.planned[label], []))
     patched.setattr(running, '_evaluation', evaluated)
     patched.setattr(running.run, 'set_devices', lambda processes: None)
     yield
