@@ -45,7 +45,7 @@ def data(tmp_path_factory):
   """Folders by the words that stand for them in the page, and the TFDS folder."""
   home = tmp_path_factory.mktemp('papers')
   generator = np.random.default_rng(0)
-  pictures = [(generator.integers(0, 256, (8, 8, 3), np.uint8), k % 1000) for k in range(1100)]
+  pictures = [(generator.integers(0, 256, (8, 8, 3), np.uint8), k % 1000) for k in range(1200)]
   splits = {'train': pictures, 'validation': pictures}
   domains.store_labelled(home / 'tfds', 'imagenet2012', splits, WNIDS, version='5.1.0', named=True)
   features = {**tfds.builder('cifar10').info.features}
