@@ -78,7 +78,7 @@ class Progress:
       logging.info('%s%s', self._head(), end)
     else:
       steady = self._first is not None and self._first[1] < self._done
-      speed = self._speed() if steady else 'compilation included'
+      speed = self._speed() + ('' if steady else ' with compilation')
       known = self._head(), time.monotonic() - self._start, speed, self._shown
       logging.info('%s in %.1f s, %s%s', *known)
 

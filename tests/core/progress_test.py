@@ -41,7 +41,7 @@ def test_lines_tell_rate_and_time_left(clock, caplog):
   work.advance(1)
   assert work.rate == 0.5
   work.close()
-  assert caplog.messages[-1] == 'x: 9/10 images in 2.0 s, compilation included'
+  assert caplog.messages[-1] == 'x: 9/10 images in 2.0 s, 0.5 images/s with compilation'
 
 
 def test_nothing_to_do_is_told_and_work_that_stopped_before_it_began(clock, caplog):
