@@ -212,6 +212,7 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
   rows = run.OpenedRows(experiment)
   run.check_studies(experiment, rows)
   builder = run.builder_for(experiment, rows, UNUSED)
+  run.check_measurable(experiment, list(builder.planned.values()), rows)
   classifiers: list[Classifier] = []
   trained, known = builder.to_train(), dict[Hashable, Forecast]()
   for label, classifier in builder.planned.items():
