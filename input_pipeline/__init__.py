@@ -58,7 +58,7 @@ def _refusals(purpose: str) -> Iterator[None]:
     ) from error
   except ModuleNotFoundError as error:
     missing = (error.name or '').partition('.')[0]
-    if missing not in ('tensorflow', 'tensorflow_datasets'):
+    if missing not in ('tensorflow', 'tensorflow_datasets', 'pyarrow'):
       raise
     raise InputError(
       f'{purpose} needs {missing}, which is not installed: pip install tensorflow '

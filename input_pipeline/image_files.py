@@ -6,6 +6,7 @@ the first frame is read.
 """
 
 import functools
+import io
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -75,27 +76,29 @@ def images_in(
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Image.Image]:
-  """Opens an image file with Pillow."""
+def opened(file: str | bytes) -> Iterator[Image.Image]:
+  """Opens an image with Pillow: a path, or the bytes of an encoded file."""
   try:
-    with Image.open(path) as image:
+    with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as image:
       yield image
   except _UNREADABLE as error:
-    raise InputError(f'unreadable image {path}: {error}. Replace or remove the file.') from error
+    if isinstance(file, bytes):
+      raise InputError(f'{len(file)} bytes are no readable image of a known format.') from error
+    raise InputError(f'unreadable image {file}: {error}. Replace or remove the file.') from error
 
 
-def read_header(path: str) -> tuple[Size, bool]:
+def read_header(file: str | bytes) -> tuple[Size, bool]:
   """Returns height and width in pixels, and whether an image is grey; nothing is decoded."""
-  with opened(path) as image:
+  with opened(file) as image:
     return (image.height, image.width), _is_grey(image)
 
 
-def read_image(path: str, channels: int) -> np.ndarray:
-  """Decodes a JPEG, PNG, BMP or WebP file to uint8 [H, W, channels].
+def read_image(file: str | bytes, channels: int) -> np.ndarray:
+  """Decodes a JPEG, PNG, BMP or WebP file, or its bytes, to uint8 [H, W, channels].
 
   It may be grey (8 or 16 bits), palette, RGB, RGBA or CMYK; 3 channels repeat a grey one.
   """
-  with opened(path) as image:
+  with opened(file) as image:
     grey = _is_grey(image)
     if grey and image.mode.startswith('I'):  # 16 bits: Pillow's own conversion would saturate
       pixels = np.rint(np.asarray(image, np.float64) / 257).astype(np.uint8)[..., None]
@@ -105,7 +108,8 @@ def read_image(path: str, channels: int) -> np.ndarray:
       transparent = image.mode == 'P' and 'transparency' in image.info
       pixels = np.asarray((image.convert('RGBA') if transparent else image).convert('RGB'))
   if channels == 1 and not grey:
-    raise InputError(f'{path} is in colour; a grey image was expected.')
+    which = 'an image' if isinstance(file, bytes) else file
+    raise InputError(f'{which} is in colour; a grey image was expected.')
   return np.repeat(pixels, channels, axis=-1) if grey and channels > 1 else pixels
 
 

@@ -60,14 +60,15 @@ class DataSettings:
       'cifar10_c' and 'cifar100_c' the TFDS name of the clean images, or '' for none; of neighbor
       sets without a class index the label space, 'imagenet_vid' (for '') or 'youtube_bb'; of
       'environments' the one that all classes are trained in, the first for ''; of 'natural_shifts'
-      the set, such as 'imagenet_r'.
+      the set, such as 'imagenet_r'; of 'file_list', 'parquet' and 'webdataset' the column with the
+      label, '' for the first called as labels usually are.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
     path: the folder of class folders, the `.npz` file, the folder of `.npy` files or of a released
       set, of scenes of TFDS their metadata.csv, or the folder that the frames of neighbor sets lie
       under; of 'environments' a folder, a JSON file, or 'tfds:NAME'.
     metadata: the folder with the metadata of neighbor sets; '' is `path`; of 'imagenet_real' its
-      file real.json; of a folder of scenes its metadata.csv.
+      file real.json; of a folder of scenes its metadata.csv; of 'file_list' the table.
     allow_missing: whether frames of neighbor sets, cells of environments or classes may be missing;
       results then say how many.
     test_share: of 'environments' without splits, the share of every cell that is tested on.

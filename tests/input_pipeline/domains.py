@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from PIL import Image
 
 from input_pipeline import DataSettings, load
 from robustness.core.rows import Batch, Rows
@@ -113,3 +116,31 @@ def write_domain(
     for split, own in pictures.items()
   }
   store_labelled(folder, name, splits, class_names, config=config, **kind)
+
+
+NUMBER, CLASSES = 30, ('ant', 'bee', 'cat')
+PIXELS = np.random.default_rng(0).integers(0, 256, (NUMBER, 6, 5, 3), dtype=np.uint8)
+
+
+def png(pixels: np.ndarray) -> bytes:
+  """Returns an encoded image."""
+  file = io.BytesIO()
+  Image.fromarray(pixels).save(file, 'png')
+  return file.getvalue()
+
+
+def assert_reads_pixels(rows: Rows, poses: bool = True) -> None:
+  """Checks that rows are `PIXELS`, labelled 0, 1, 2, 0, ..., with a column `pose` of x and y, and
+  that a training reads every one once an epoch, resumed and shared by processes alike."""
+  batch = whole(rows)
+  np.testing.assert_array_equal(np.rint(batch['image'] * 255), PIXELS)
+  assert batch['label'].tolist() == [i % 3 for i in range(NUMBER)]
+  assert not poses or batch['pose'].tolist() == ['x', 'y'] * (NUMBER // 2)
+  some = rows.batches(4, [2])
+  assert next(some)['example_id'].tolist() == [8, 9, 10, 11]
+  steps = [*itertools.islice(rows.training_batches(10, 3), 6)]
+  epochs = np.concatenate([step['example_id'] for step in steps]).reshape(2, NUMBER)
+  assert (np.sort(epochs) == np.arange(NUMBER)).all() and (epochs[0] != epochs[1]).any()
+  assert_equal(steps[4:], itertools.islice(rows.training_batches(10, 3, 4), 2))
+  shares = [next(rows.training_batches(10, 3, 4, p, 2))['example_id'] for p in (0, 1)]
+  assert np.concatenate(shares).tolist() == steps[4]['example_id'].tolist()

@@ -72,6 +72,10 @@ RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str,
     *({}, SPECTRA, {'spectrum': (2, 2, 224, 224)}),
   ),
   (
+    *('accuracy_by_factor digits', {'study.fewest': 2, 'study.bins': 2, 'study.pairs': True}),
+    *({'accuracy brightness': 2}, ('accuracy_brightness',), {}),
+  ),
+  (
     *('flip_rate digits', {'study.corruptions': ('brightness', 'ripple'), 'study.frames': 3}),
     *({'flip_rate corruption frame': 8}, ('flip_rate_corruption',), {}),
   ),

@@ -14,6 +14,12 @@ from tests.refusals import refused
 
 REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
   'accuracy': [({'top_k': 0}, r'config\.study\.top_k')],
+  'accuracy_by_factor': [
+    ({'factors': ('pose', 'pose')}, r'config\.study\.factors is .*each once'),
+    ({'factors': ()}, r'config\.study\.factors is \(\)'),
+    ({'bins': 1}, r'config\.study\.bins is 1; it must be 0, or at least 2'),
+    ({'fewest': 0}, r'config\.study\.fewest is 0'),
+  ],
   'attack_error': [
     ({'epsilon': 0.0}, r'config\.study\.epsilon is 0\.0'),
     ({'epsilon': 8.0}, r'config\.study\.epsilon is 8\.0.*pixels are in \[0, 1\]'),

@@ -1,0 +1,36 @@
+r"""Accuracy by what is known of each image, such as pose, background, light or site.
+
+python main.py --config=configs/accuracy_by_factor.py --workdir=/tmp/by_factor
+
+  No download. A small CNN on MNIST digits by class, and by brightness, which tells how heavy the
+  strokes are: the thinnest fifth has the lowest accuracy. Half a minute on 2 cores.
+
+python main.py --config=configs/accuracy_by_factor.py:own --workdir=/tmp/by_pose \
+    --config.classifier.name=efficientnet_lite0 --config.data.source=file_list \
+    --config.data.path=DIR --config.data.metadata=TABLE \
+    --config.study.factors="('pose','background')" --config.study.pairs=True \
+    --config.study.clusters=object
+
+  Any data set with columns beside the label (docs/datasets.md): files that a CSV or JSON table
+  names, Parquet, WebDataset or ArrayRecord. Intervals are over the values of the column `object`.
+"""
+
+from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+
+
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits' or 'own'."""
+  return choose(variant, digits, own)
+
+
+def digits() -> ConfigDict:
+  """The default: a small CNN trained on MNIST digits."""
+  config = own()
+  config.data.source = 'digits'
+  train_small_networks(config)
+  return config
+
+
+def own() -> ConfigDict:
+  """Any classifier and data, which the user names."""
+  return default_config('accuracy_by_factor')

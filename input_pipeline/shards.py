@@ -1,0 +1,176 @@
+"""Files that hold many encoded images each: which there are, and images that are read from them.
+
+A table with a row an image says what else is known of each: its column of the label, and columns of
+numbers or words, which rows then have beside image and label.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from input_pipeline import image_files
+from input_pipeline.images import Images, Store
+from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
+from robustness.core.typing import Facts
+
+LABELS = ('label', 'labels', 'class', 'class_name', 'wnid', 'synset', 'fine_label')
+"""Columns that are taken for the label, the first there is."""
+SPLITS = ('train', 'training', 'test', 'val', 'valid', 'validation', 'dev')
+RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored')
+
+
+def shards_in(path: str, split: str, suffix: str) -> list[Path]:
+  """Returns the files of a suffix at a path, a file or a folder, sorted.
+
+  Where files or their folders say splits, as in `train-00000-of-00014.parquet`, those of `split`.
+
+  Raises:
+    InputError: there is none, or none of the split.
+  """
+  root = expanded(path) if path else None
+  if root is not None and root.is_file():
+    return [root]
+  root = image_files.existing_folder(path, f'give a {suffix} file or a folder of them.')
+  files = sorted(f for f in root.rglob(f'*{suffix}') if not f.name.startswith('.'))
+  if not files:
+    raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')
+  own = [_split_of(file, root, split) for file in files]
+  if not any(own) and split in ('', 'test'):
+    return files
+  chosen = [file for file, name in zip(files, own, strict=True) if name == split]
+  if not chosen:
+    known = sorted({name for name in own if name})
+    fix = nearest(split, known) if known else "its files say no split: set it to ''"
+    raise InputError(
+      f'config.data.split is {split!r}, of which {root} holds no {suffix} file; {fix}.'
+    )
+  return chosen
+
+
+def _split_of(file: Path, root: Path, wanted: str) -> str:
+  """Returns the split that the name of a file or of its folder says; '' for none."""
+  folder = file.parent.name if file.parent != root else ''
+  for name in (re.split('[-.]', file.name)[0], folder):
+    if name in (*SPLITS, wanted):
+      return name
+  return ''
+
+
+def read_table(file: Path) -> pd.DataFrame:
+  """Returns a table of CSV, JSON (a list of objects), JSON lines or Parquet; words stay words.
+
+  Raises:
+    InputError: the file is missing, empty, truncated, or of another kind.
+  """
+  readers: dict[str, Callable[[Path], pd.DataFrame]] = {
+    '.csv': functools.partial(pd.read_csv, keep_default_na=False, na_values=['']),
+    '.json': lambda file: pd.DataFrame(json.loads(file.read_text())),
+    '.jsonl': lambda file: pd.DataFrame(map(json.loads, file.read_text().splitlines())),
+    '.parquet': pd.read_parquet,
+  }
+  if file.suffix.lower() not in readers:
+    raise InputError(f'{file} is no table: give a file ending in {", ".join(readers)}.')
+  try:
+    table = readers[file.suffix.lower()](file)
+  except (OSError, ValueError) as error:  # those of pandas, json and Arrow are ValueErrors
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    raise InputError(f'{file} cannot be read as a table: {reason}.') from error
+  if table.empty:
+    raise InputError(f'{file} has no row.')
+  return table.rename(columns=str)
+
+
+def labels_of(
+  table: pd.DataFrame, column: str, class_names: Sequence[str], title: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+  """Returns the labels, int32 [N], and the names of the classes in their order.
+
+  Args:
+    table: a row an image.
+    column: of the label: numbers from 0 or names; '' takes the first of `LABELS`.
+    class_names: of numbers; () calls them '0', '1', ... up to the largest.
+    title: what messages call the images.
+
+  Raises:
+    InputError: there is no such column, or it has no label for an image.
+  """
+  chosen = column or next((name for name in LABELS if name in table), '')
+  if chosen not in table:
+    wanted = f'config.data.name is {column!r}' if column else 'no column is called label or class'
+    raise InputError(f'{title}: {wanted}; give one of {", ".join(table)} as config.data.name.')
+  values = table[chosen]
+  if values.isna().any():
+    raise InputError(f'{title}: row {int(values.isna().to_numpy().argmax())} has no {chosen}.')
+  if values.dtype.kind in 'iu':
+    numbers = values.to_numpy(np.int64)
+    if numbers.min() < 0 or (class_names and numbers.max() >= len(class_names)):
+      row = int(((numbers < 0) | (numbers >= (len(class_names) or np.inf))).argmax())
+      valid = f'0 to {len(class_names) - 1}' if class_names else 'numbers from 0'
+      raise InputError(f'{title}: row {row} has {chosen} {numbers[row]}; labels are {valid}.')
+    names = tuple(class_names) or tuple(map(str, range(int(numbers.max()) + 1)))
+    return numbers.astype(np.int32), names
+  if not all(isinstance(value, str) for value in values):
+    raise InputError(
+      f'{title}: {chosen} is of {values.dtype}; labels are integers from 0 or names of classes.'
+    )
+  known, numbers = np.unique(values.to_numpy(str), return_inverse=True)
+  return numbers.astype(np.int32), tuple(known.tolist())
+
+
+def columns_of(table: pd.DataFrame, without: Sequence[str] = ()) -> dict[str, np.ndarray]:
+  """Returns the columns of numbers and of words, [N]; a missing word is '', a missing number NaN.
+
+  What has other values, such as lists, and names that rows have themselves are left out.
+  """
+  columns = {}
+  for name in table:
+    values = table[name]
+    if name in (*RESERVED, *without):
+      continue
+    if values.dtype.kind in 'biuf':
+      columns[name] = values.to_numpy()
+    elif pd.api.types.infer_dtype(values, skipna=True) == 'string':
+      columns[name] = values.fillna('').to_numpy(str)
+  return columns
+
+
+def encoded_images(
+  store: Store, class_names: Sequence[str], title: str, description: Facts, **further: Any
+) -> Images:
+  """Returns images whose `stored` is the bytes of an encoded file; for the arguments see `Images`.
+
+  They are grey where the first is, else RGB; a later one in colour is then refused.
+  """
+  [first] = store.elements(np.zeros(1, np.int64)).as_numpy_iterator()
+  try:
+    channels = 1 if image_files.read_header(first['stored'])[1] else 3
+  except InputError as error:
+    raise InputError(f'{title}, example 0: {error}') from error
+  fields: dict[str, Any] = {
+    'read': functools.partial(_read, channels=channels),
+    'sizes': lambda indices: None,
+    'where': lambda index: f'{title}, example {index}',
+    **further,
+  }
+  return Images(
+    title=title,
+    description=description,
+    class_names=tuple(class_names),
+    channels=channels,
+    store=store,
+    **fields,
+  )
+
+
+def _read(stored: bytes | np.ndarray, channels: int) -> np.ndarray:
+  """Returns an image, of bytes in a graph, of an array when eager (`np.asarray` of bytes would drop
+  zeros at their end)."""
+  encoded = stored if isinstance(stored, bytes) else stored.item()
+  return image_files.read_image(encoded, channels)

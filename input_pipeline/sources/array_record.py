@@ -1,0 +1,71 @@
+"""A folder of a TFDS data set in ArrayRecord files, read in any order.
+
+`config.data.path` is the folder with `dataset_info.json` and `features.json`; the package
+array-record reads its files. An example has the features `image` and `label`; further numbers and
+words are columns of the rows. `example_id` is the place in the files of the split.
+"""
+
+from typing import Any
+
+import pandas as pd
+
+from input_pipeline import image_files, shards
+from input_pipeline.images import Images, PartsStore
+from input_pipeline.settings import DataSettings, Source
+from robustness.core.errors import InputError
+
+
+class ArrayRecord(Source):
+  """A TFDS data set in ArrayRecord files."""
+
+  name = 'array_record'
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; everything but the images is read at once."""
+    import tensorflow_datasets as tfds
+
+    from input_pipeline import tfds_sets
+
+    folder = image_files.existing_folder(
+      settings.path, 'give the folder with dataset_info.json and features.json.'
+    )
+    if not (folder / 'dataset_info.json').is_file():
+      raise InputError(
+        f'{folder} holds no dataset_info.json{image_files.looks_like(folder)}; give the folder of '
+        'a version, such as NAME/CONFIG/1.0.0.'
+      )
+    builder = tfds.builder_from_directory(str(folder))
+    _, names = tfds_sets.check_features(builder)
+    num_examples = tfds_sets.Split(builder, settings.split).num_examples
+    decoders = {'image': tfds.decode.SkipDecoding()}
+    try:
+      examples = builder.as_data_source(settings.split, decoders=decoders)
+      table = pd.DataFrame([_beside(examples[i]) for i in range(num_examples)])
+    except NotImplementedError as error:
+      raise InputError(
+        f'{folder} holds {builder.info.file_format.value} files, which are read with '
+        f'config.data.source="tfds" and config.data.name={builder.info.name!r}.'
+      ) from error
+    except ImportError as error:
+      raise InputError(
+        'config.data.source="array_record" needs array-record: pip install array-record.'
+      ) from error
+    title = f'array_record {settings.path!r}, split {settings.split!r}'
+    labels, _ = shards.labels_of(table, 'label', names, title)
+    return shards.encoded_images(
+      PartsStore(lambda part, index: examples[index]['image'], labels),
+      names,
+      title,
+      {'path': settings.path, 'split': settings.split, 'name': builder.info.full_name},
+      num_examples=num_examples,
+      columns=shards.columns_of(table),
+    )
+
+
+def _beside(example: dict[str, Any]) -> dict[str, Any]:
+  """Returns the features of an example but its image, words decoded."""
+  return {
+    name: value.decode() if isinstance(value, bytes) else value
+    for name, value in example.items()
+    if name != 'image'
+  }

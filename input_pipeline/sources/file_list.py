@@ -1,0 +1,97 @@
+"""Image files that a table names: CSV, JSON, JSON lines or Parquet, with any columns beside.
+
+`config.data.metadata` is the table; '' is `metadata.csv`, `.jsonl`, `.json` or `.parquet` in
+`config.data.path`, as in the Hub's image folders. Its column `file_name` (or `filename`, `file`,
+`path`, `image`) has paths below `config.data.path`, or names of files that lie anywhere below it.
+The label is the column `config.data.name`, else the first called as labels usually are, else the
+name of the file's folder. Of a column `split` the rows of `config.data.split` are read.
+
+All further columns of numbers and words are columns of the rows, by which
+`config.study.name='accuracy_by_factor'` groups. `example_id` is the row among those of the split.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from input_pipeline import image_files, shards
+from input_pipeline.images import Images
+from input_pipeline.settings import DataSettings, Source
+from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
+
+FILES = ('file_name', 'filename', 'file', 'path', 'image')
+TABLES = ('metadata.csv', 'metadata.jsonl', 'metadata.json', 'metadata.parquet')
+
+
+class FileList(Source):
+  """Image files that a table names."""
+
+  name = 'file_list'
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; every file must be there."""
+    listing = _table_file(settings)
+    title = f'{listing}'
+    table = shards.read_table(listing)
+    if 'split' in table and settings.split:
+      known = sorted(set(table['split'].astype(str)))
+      table = table[table['split'].astype(str) == settings.split].reset_index(drop=True)
+      if table.empty:
+        raise InputError(
+          f'config.data.split is {settings.split!r}: {title} has {nearest(settings.split, known)}.'
+        )
+    column = next((name for name in FILES if name in table), '')
+    if not column:
+      raise InputError(
+        f'{title} has no column of files ({", ".join(FILES)}), only {", ".join(table)}.'
+      )
+    root = expanded(settings.path) if settings.path else listing.parent
+    paths = _found(table[column], root, title)
+    if not settings.name and not any(name in table for name in shards.LABELS):
+      table = table.assign(label=[Path(path).parent.name for path in paths])
+    labels, names = shards.labels_of(table, settings.name, (), title)
+    return image_files.file_images(
+      paths,
+      labels,
+      names,
+      title=f'files listed in {title}',
+      description={'path': settings.path, 'metadata': str(listing), 'split': settings.split},
+      columns=shards.columns_of(table, (column, settings.name)),
+    )
+
+
+def _table_file(settings: DataSettings) -> Path:
+  """Returns the table; refuses none, and several in one folder."""
+  if settings.metadata:
+    return expanded(settings.metadata)
+  root = image_files.existing_folder(
+    settings.path, 'give the folder of the images, or config.data.metadata=TABLE.'
+  )
+  found = [root / name for name in TABLES if (root / name).is_file()]
+  if len(found) != 1:
+    have = ' and '.join(file.name for file in found) or f'none of {", ".join(TABLES)}'
+    raise InputError(f'{root} holds {have}: name the table with config.data.metadata.')
+  return found[0]
+
+
+def _found(names: pd.Series, root: Path, title: str) -> list[str]:
+  """Returns the path of every file: below the root as listed, else the one so called anywhere."""
+  if not all(isinstance(name, str) for name in names):
+    row = int((~names.map(lambda name: isinstance(name, str))).to_numpy().argmax())
+    raise InputError(f'{title}: row {row} names no file.')
+  paths = [root / name for name in names]
+  missing = [row for row, path in enumerate(paths) if not path.is_file()]
+  anywhere: dict[str, list[Path]] = {}
+  for file in image_files.images_in(root) if missing else ():
+    anywhere.setdefault(file.name, []).append(file)
+  for row in missing:
+    alike = anywhere.get(paths[row].name, [])
+    if len(alike) != 1:
+      count = f'{len(alike)} files are so called' if alike else 'no file is so called'
+      raise InputError(
+        f'{title}: row {row} names {names[row]!r}, which is not in {root}, where {count}. '
+        'Set config.data.path to the folder that the names begin at.'
+      )
+    paths[row] = alike[0]
+  return [str(path) for path in paths]

@@ -1,0 +1,215 @@
+"""Parquet files as hubs store images: a column of encoded files, a label, and any columns beside.
+
+`config.data.path` is a file or a folder of shards, in which names such as
+`data/train-00000-of-00014.parquet` or `<config>/<split>/0000.parquet` say the split. The images are
+the column `image` or `img`, or the only one with bytes: `struct<bytes, path>` or binary. The label
+is the column `config.data.name`, else the first called as labels usually are; the names of classes
+are those of the hub's features in the file's metadata. `example_id` is the row over all shards.
+
+Images of up to 1 GiB are read at once. More are streamed by row group, and shuffled for a training
+in windows of row groups: an epoch's order depends on the seed and the epoch alone, and a resumed
+training reads no row group that it does not need.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from input_pipeline import shards
+from input_pipeline.images import Images, MemoryStore, StreamedStore
+from input_pipeline.settings import DataSettings, Source
+from robustness.core.errors import InputError
+
+if TYPE_CHECKING:
+  import pyarrow as pa
+  import pyarrow.parquet as pq
+  import tensorflow as tf
+
+IMAGES = ('image', 'img')
+MOST_IN_MEMORY = 2**30
+WINDOW = 4  # row groups that an epoch is shuffled in together
+
+
+class Parquet(Source):
+  """Parquet files with a column of encoded images."""
+
+  name = 'parquet'
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
+    files = shards.shards_in(settings.path, settings.split, '.parquet')
+    opened = [_opened(file) for file in files]
+    schema = opened[0].schema_arrow
+    for file, each in zip(files, opened, strict=True):
+      if each.schema_arrow.names != schema.names:
+        raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
+    column = _image_column(schema, files[0])
+    title = f'parquet {settings.path!r}, split {settings.split!r}'
+    beside = [name for name in schema.names if name != column]
+    table = pd.concat([each.read(beside).to_pandas() for each in opened], ignore_index=True)
+    names = _class_names(schema, settings.name)
+    labels, class_names = shards.labels_of(table, settings.name, names, title)
+    groups = _Groups(tuple(map(str, files)), column)
+    small = groups.stored_bytes <= MOST_IN_MEMORY
+    return shards.encoded_images(
+      MemoryStore(groups.all(), labels) if small else ParquetStore(groups, labels),
+      class_names,
+      title,
+      {'path': settings.path, 'split': settings.split, 'shards': len(files)},
+      num_examples=len(table),
+      columns=shards.columns_of(table, (settings.name, *shards.LABELS[:1])),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Groups:
+  """The row groups of some files, in order, and their column of images."""
+
+  files: tuple[str, ...]
+  column: str
+
+  @functools.cached_property
+  def _metadata(self) -> list[Any]:
+    return [_opened(Path(file)).metadata for file in self.files]
+
+  @functools.cached_property
+  def places(self) -> list[tuple[int, int]]:
+    """File and number of every row group."""
+    return [(i, g) for i, m in enumerate(self._metadata) for g in range(m.num_row_groups)]
+
+  @functools.cached_property
+  def first(self) -> np.ndarray:
+    """The index of each row group's first row, and how many rows there are, int64 [groups + 1]."""
+    counts = [self._metadata[i].row_group(g).num_rows for i, g in self.places]
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+  @property
+  def stored_bytes(self) -> int:
+    """The size of all row groups, not compressed."""
+    return sum(self._metadata[i].row_group(g).total_byte_size for i, g in self.places)
+
+  def read(self, group: int) -> list[bytes]:
+    """Returns the encoded images of a row group."""
+    number, own = self.places[group]
+    file = Path(self.files[number])
+    column = _opened(file).read_row_group(own, [self.column]).column(self.column)
+    column = column.combine_chunks()
+    if hasattr(column.type, 'get_field_index') and column.type.num_fields:
+      column = column.field('bytes')
+    if column.null_count:
+      row = column.is_null().to_pylist().index(True)
+      raise InputError(
+        f'{file}: row {row} of row group {own} has no bytes of an image; files that '
+        "lie beside are read with config.data.source='file_list'."
+      )
+    images: list[bytes] = column.to_pylist()
+    return images
+
+  def all(self) -> np.ndarray:
+    """Returns the encoded images of all rows, object [N]."""
+    return np.array([image for g in range(len(self.places)) for image in self.read(g)], object)
+
+
+@dataclasses.dataclass(frozen=True)
+class ParquetStore(StreamedStore):
+  """Images of Parquet files that are read by row group."""
+
+  groups: _Groups
+  labels: np.ndarray
+
+  def elements(self, indices: np.ndarray) -> tf.data.Dataset:
+    """See `Store`."""
+    return self._read(lambda: iter([np.asarray(indices, np.int64)]))
+
+  def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
+    """See `StreamedStore`: row groups are permuted, and rows within windows of `WINDOW` groups."""
+    indices = np.asarray(indices, np.int64)
+    epoch, offset = divmod(start, len(indices))
+
+    def windows() -> Iterator[np.ndarray]:
+      number, skipped = epoch, offset
+      while True:
+        for window in self._epoch(indices, seed, number):
+          if skipped < len(window):
+            yield window[skipped:]
+          skipped = max(0, skipped - len(window))
+        number += 1
+
+    return self._read(windows)
+
+  def _epoch(self, indices: np.ndarray, seed: int, epoch: int) -> Iterator[np.ndarray]:
+    """Yields the indices of an epoch in windows."""
+    rng = np.random.default_rng((seed, epoch))
+    own = np.searchsorted(self.groups.first, indices, side='right') - 1
+    order = rng.permutation(np.unique(own))
+    for begin in range(0, len(order), WINDOW):
+      yield rng.permutation(indices[np.isin(own, order[begin : begin + WINDOW])])
+
+  def _read(self, windows: Any) -> tf.data.Dataset:
+    import tensorflow as tf
+
+    def elements() -> Iterator[dict[str, Any]]:
+      for window in windows():
+        held: Mapping[int, list[bytes]] = {}
+        for index in window.tolist():
+          group = int(np.searchsorted(self.groups.first, index, side='right')) - 1
+          if group not in held:
+            ordered = np.all(np.diff(window) > 0)  # rows of one group come together: keep one
+            held = {**({} if ordered else held), group: self.groups.read(group)}
+          stored = held[group][index - int(self.groups.first[group])]
+          yield {'example_id': index, 'label': self.labels[index], 'stored': stored}
+
+    label = tf.TensorSpec((), tf.int32)
+    signature = {'example_id': tf.TensorSpec((), tf.int64), 'label': label}
+    signature['stored'] = tf.TensorSpec((), tf.string)
+    return tf.data.Dataset.from_generator(elements, output_signature=signature)
+
+
+def _opened(file: Path) -> pq.ParquetFile:
+  import pyarrow as pa
+  import pyarrow.parquet as pq
+
+  try:
+    return pq.ParquetFile(file)
+  except (OSError, pa.ArrowException) as error:
+    raise InputError(f'{file} is truncated or no Parquet file: {error}.') from error
+
+
+def _image_column(schema: pa.Schema, file: Path) -> str:
+  """Returns the name of the column of images."""
+  import pyarrow as pa
+
+  def holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+      return bool(kind.get_field_index('bytes') >= 0)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+  able = [field.name for field in schema if holds_bytes(field.type)]
+  named = [name for name in IMAGES if name in able]
+  if len(named or able) != 1:
+    columns = ', '.join(f'{field.name} ({field.type})' for field in schema)
+    raise InputError(
+      f'{file}: one column of encoded images is expected, called image or img; it has {columns}.'
+    )
+  return (named or able)[0]
+
+
+def _class_names(schema: pa.Schema, column: str) -> Sequence[str]:
+  """Returns the names of the classes that the hub's features say; () if they say none."""
+  stated = (schema.metadata or {}).get(b'huggingface')
+  if not stated:
+    return ()
+  features = json.loads(stated).get('info', {}).get('features', {})
+  for name in (column,) if column else shards.LABELS:
+    names = features.get(name, {}).get('names')
+    if names:
+      return tuple(names)
+  return ()

@@ -1,0 +1,53 @@
+"""TFDS data sets in ArrayRecord files: rows, columns, slices, and what is refused."""
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from tests.input_pipeline.domains import CLASSES, NUMBER, PIXELS, assert_reads_pixels, read, store
+from tests.refusals import refused
+
+FEATURES = {
+  'image': tfds.features.Image(shape=(6, 5, 3)),
+  'label': tfds.features.ClassLabel(names=CLASSES),
+  'pose': tfds.features.Text(),
+}
+EXAMPLES = [
+  {'image': PIXELS[i], 'label': np.int64(i % 3), 'pose': 'xy'[i % 2]} for i in range(NUMBER)
+]
+
+
+class Made(tfds.core.GeneratorBasedBuilder):
+  """The examples as a builder writes them."""
+
+  VERSION = tfds.core.Version('1.0.0')
+
+  def _info(self):
+    return tfds.core.DatasetInfo(
+      builder=self, features=tfds.features.FeaturesDict(FEATURES), disable_shuffling=True
+    )
+
+  def _split_generators(self, dl_manager):
+    return {'test': self._generate_examples()}
+
+  def _generate_examples(self):
+    yield from enumerate(EXAMPLES)
+
+
+def test_rows_of_array_records(tmp_path):
+  pytest.importorskip('array_record', reason='array-record is not installed')
+  builder = Made(data_dir=tmp_path, file_format='array_record')
+  builder.download_and_prepare()
+  folder = builder.data_path
+  rows = read('array_record', folder)
+  assert rows.class_names == CLASSES
+  assert_reads_pixels(rows)
+  assert read('array_record', folder, split='test[:7]').num_examples == 7
+  refused("config.data.split is 'dev'", read, 'array_record', folder, split='dev')
+
+
+def test_other_folders_are_refused(tmp_path):
+  refused('holds no dataset_info.json', read, 'array_record', tmp_path)
+  store(tmp_path, 'made', FEATURES, {'test': EXAMPLES[:2]})
+  message = 'holds tfrecord files, which are read with config.data.source="tfds"'
+  refused(message, read, 'array_record', tmp_path / 'made/1.0.0')

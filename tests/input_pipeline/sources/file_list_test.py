@@ -1,0 +1,81 @@
+"""Files that a table names: every kind of table, where files are looked for, what is refused."""
+
+import pandas as pd
+import pytest
+
+from tests.cases import cases
+from tests.input_pipeline.domains import CLASSES, NUMBER, PIXELS, assert_reads_pixels, png, read
+from tests.refusals import refused
+
+NAMES = [f'{i:02}.png' for i in range(NUMBER)]
+TABLE = pd.DataFrame(
+  {
+    'file_name': [f'images/{name}' for name in NAMES],
+    'label': [CLASSES[i % 3] for i in range(NUMBER)],
+    'pose': ['x', 'y'] * (NUMBER // 2),
+    'angle': [i / 2 for i in range(NUMBER)],
+  }
+)
+WRITERS = {
+  'csv': lambda table, file: table.to_csv(file, index=False),
+  'json': lambda table, file: table.to_json(file, orient='records'),
+  'jsonl': lambda table, file: table.to_json(file, orient='records', lines=True),
+  'parquet': lambda table, file: table.to_parquet(file),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+  for name, pixels in zip(NAMES, PIXELS, strict=True):
+    file = tmp_path / 'images' / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(png(pixels))
+  return tmp_path
+
+
+@pytest.mark.parametrize('kind', WRITERS)
+def test_every_kind_of_table_gives_the_same_rows(folder, kind):
+  WRITERS[kind](TABLE, folder / f'metadata.{kind}')
+  rows = read('file_list', folder)
+  assert rows.class_names == CLASSES
+  assert next(rows.batches(3))['angle'].tolist() == [0, 0.5, 1]
+  assert_reads_pixels(rows)
+
+
+def test_names_are_found_anywhere_and_folders_are_labels(folder):
+  listing = folder / 'list.csv'
+  table = TABLE.assign(file_name=NAMES, split=['train', 'test', 'test'] * 10)
+  table.drop(columns='label').to_csv(listing, index=False)
+  rows = read('file_list', folder, metadata=str(listing))
+  assert rows.num_examples == 20 and rows.class_names == ('images',)
+  by_pose = read('file_list', folder, metadata=str(listing), name='pose', split='train')
+  assert by_pose.class_names == ('x', 'y') and by_pose.num_examples == 10
+
+
+@cases(
+  'change, message',
+  (lambda t: t.drop(columns='file_name'), 'has no column of files .*only label, pose, angle'),
+  (lambda t: t.assign(label=-1), r'row 0 has label -1; labels are numbers from 0'),
+  (lambda t: t.assign(label=0.5), r'label is of float64; labels are integers'),
+  (lambda t: t.assign(label=[None, *t.label[1:]]), 'row 0 has no label'),
+  (lambda t: t.assign(file_name='images/77.png'), r"row 0 names 'images/77.png'.*no file is so"),
+  (lambda t: t.assign(split='train'), "config.data.split is 'test': .*'train'"),
+  (lambda t: t[:0], 'has no row'),
+)
+def test_a_bad_table_is_refused_in_one_line(folder, change, message):
+  change(TABLE).to_csv(folder / 'metadata.csv', index=False)
+  refused(message, read, 'file_list', folder)
+
+
+def test_a_table_that_is_none_or_two_is_refused(folder):
+  refused('holds none of metadata.csv', read, 'file_list', folder)
+  refused('is no table: give a file ending in', read, 'file_list', metadata=str(folder / 'a.txt'))
+  refused('cannot be read as a table', read, 'file_list', metadata=str(folder / 'gone.csv'))
+  for name in ('metadata.jsonl', 'metadata.parquet'):
+    (folder / name).write_bytes(b'{"a": ')
+  refused('holds metadata.jsonl and metadata.parquet: name', read, 'file_list', folder)
+  for name in ('metadata.jsonl', 'metadata.parquet'):
+    refused('cannot be read as a table', read, 'file_list', metadata=str(folder / name))
+  TABLE.to_csv(folder / 'own.csv', index=False)
+  unknown = "config.data.name is 'colour'; give one of file_name, label"
+  refused(unknown, read, 'file_list', folder, metadata=str(folder / 'own.csv'), name='colour')

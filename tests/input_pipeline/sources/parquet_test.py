@@ -1,0 +1,88 @@
+"""Parquet as hubs store images: in memory, streamed, splits, names of classes, what is refused."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from input_pipeline.sources import parquet
+from tests.input_pipeline.domains import CLASSES, NUMBER, PIXELS, assert_reads_pixels, png, read
+from tests.refusals import refused
+
+KIND = pa.struct([('bytes', pa.binary()), ('path', pa.string())])
+FEATURES = {'info': {'features': {'label': {'names': CLASSES, '_type': 'ClassLabel'}}}}
+
+
+def table(**changes):
+  images = [{'bytes': png(pixels), 'path': None} for pixels in PIXELS]
+  columns = {
+    'image': pa.array(images, KIND),
+    'label': pa.array([i % 3 for i in range(NUMBER)]),
+    'pose': pa.array(['x', 'y'] * (NUMBER // 2)),
+    'boxes': pa.array([[1, 2]] * NUMBER),
+    **changes,
+  }
+  return pa.table({k: v for k, v in columns.items() if v is not None}).replace_schema_metadata(
+    {'huggingface': json.dumps(FEATURES)}
+  )
+
+
+@pytest.fixture
+def hub(tmp_path):
+  (tmp_path / 'data').mkdir()
+  for number, rows in enumerate((slice(0, 17), slice(17, NUMBER))):
+    part = table().slice(rows.start, rows.stop - rows.start)
+    pq.write_table(part, tmp_path / f'data/test-0000{number}-of-00002.parquet', row_group_size=4)
+  return tmp_path
+
+
+@pytest.mark.parametrize('most', [parquet.MOST_IN_MEMORY, 0])
+def test_shards_are_read_in_order_in_memory_and_streamed(hub, monkeypatch, most):
+  monkeypatch.setattr(parquet, 'MOST_IN_MEMORY', most)
+  rows = read('parquet', hub)
+  assert rows.class_names == CLASSES and set(next(rows.batches(1))) >= {'pose'}
+  assert 'boxes' not in next(rows.batches(1))
+  assert_reads_pixels(rows)
+
+
+def test_a_resumed_training_reads_only_row_groups_that_it_needs(hub, monkeypatch):
+  monkeypatch.setattr(parquet, 'MOST_IN_MEMORY', 0)
+  read_groups = []
+  real = parquet._Groups.read
+
+  def counted(self, group):
+    read_groups.append(group)
+    return real(self, group)
+
+  rows = read('parquet', hub)
+  monkeypatch.setattr(parquet._Groups, 'read', counted)
+  next(iter(rows._images.store.shuffled(rows.indices, 0, 28).as_numpy_iterator()))
+  assert len(set(read_groups)) <= parquet.WINDOW
+
+
+def test_binary_columns_and_splits_by_folder(tmp_path):
+  for split in ('train', 'validation'):
+    (tmp_path / split).mkdir()
+    images = pa.array([png(pixels) for pixels in PIXELS])
+    pq.write_table(table(image=None, img=images), tmp_path / split / '0000.parquet')
+  assert_reads_pixels(read('parquet', tmp_path, split='validation'))
+  refused("split is 'test', of which .*'train'", read, 'parquet', tmp_path)
+
+
+def test_bad_files_are_refused_by_name(tmp_path):
+  refused('holds no .parquet file', read, 'parquet', tmp_path)
+  file = tmp_path / 'a.parquet'
+  file.write_bytes(b'PAR1 and nothing')
+  refused('a.parquet is truncated or no Parquet file', read, 'parquet', file)
+  for change, message in (
+    ({'image': None}, 'one column of encoded images .* has label'),
+    ({'label': pa.array([7] * NUMBER)}, 'row 0 has label 7; labels are 0 to 2'),
+    ({'image': pa.array([{'bytes': None, 'path': 'x.png'}] * NUMBER, KIND)}, 'row 0 .* no bytes'),
+    ({'image': pa.array([b'nothing'] * NUMBER)}, 'example 0: 7 bytes are no readable image'),
+  ):
+    pq.write_table(table(**change), file)
+    refused(message, read, 'parquet', file)
+  pq.write_table(table(), file)
+  pq.write_table(table(pose=None), tmp_path / 'b.parquet')
+  refused('b.parquet has other columns than', read, 'parquet', tmp_path)

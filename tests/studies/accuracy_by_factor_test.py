@@ -1,0 +1,96 @@
+"""The study `accuracy_by_factor`: groups by hand, bins, clusters, pairs, and what is refused."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from robustness.core.rows import ArrayRows, as_float32
+from robustness.estimates.intervals import clopper_pearson
+from robustness.evaluation.study import Evaluation
+from robustness.studies.accuracy_by_factor import AccuracyByFactor
+from tests.cases import cases
+from tests.refusals import refused
+from tests.studies.conftest import classifier, recorded, rows, table_of
+from tests.table_rows import estimate
+
+GIVEN = rows()
+COUNT = GIVEN.num_examples
+POSES = np.array(['left', 'right', ''])[np.arange(COUNT) % 3]
+SITES = np.arange(COUNT) // 4
+RIGHT = np.argmax(classifier('', 0).predict(GIVEN.images), 1) == GIVEN.labels
+WITH_COLUMNS = dataclasses.replace(
+  GIVEN, columns={'pose': POSES, 'site': SITES, 'hour': np.linspace(0, 24, COUNT)}
+)
+
+
+def table(folder, study: AccuracyByFactor, given: ArrayRows = WITH_COLUMNS):
+  study.check(given, {})
+  return table_of(
+    study,
+    [
+      Evaluation(label, recorded(folder / label, study, classifier(label, seed), given))
+      for seed, label in enumerate(('first', 'second'))
+    ],
+  )
+
+
+def test_groups_by_word_are_those_counted_by_hand(tmp_path):
+  found = table(tmp_path, AccuracyByFactor(factors=('pose',), fewest=2))
+  for pose in ('left', 'right', ''):
+    own = RIGHT[pose == POSES]
+    row = estimate(found, 'first', 'accuracy', pose=pose)
+    assert (row.value, row.n) == (own.mean(), len(own))
+    low, high = clopper_pearson(own.sum(), len(own))
+    np.testing.assert_allclose([row.low, row.high], [low, high])
+    ratio = estimate(found, 'first', 'error_ratio', pose=pose).value
+    assert ratio == pytest.approx((1 - own.mean()) / (1 - RIGHT.mean()))
+  assert estimate(found, 'first', 'overall_accuracy').value == RIGHT.mean()
+  assert not (found['pose'] == 'all images').any()
+  difference = estimate(found, 'second', 'accuracy', 'first', pose='left')
+  second = np.argmax(classifier('', 1).predict(GIVEN.images), 1) == GIVEN.labels
+  assert difference.value == pytest.approx((second * 1.0 - RIGHT)[POSES == 'left'].mean())
+
+
+def test_numbers_are_cut_at_quantiles_and_small_groups_left_out(tmp_path):
+  found = table(tmp_path, AccuracyByFactor(factors=('hour',), bins=4, fewest=2))
+  hours = found[(found.quantity == 'accuracy') & (found.versus == '')]
+  assert sorted(set(hours.n)) == [COUNT // 4] and hours.hour.nunique() == 4
+  every = AccuracyByFactor(factors=('site',), bins=0, fewest=4)
+  assert table(tmp_path / 'sites', every)['site'].nunique() == COUNT // 4
+  few = AccuracyByFactor(factors=('pose',), fewest=14)
+  message = 'pose has 1 groups of at least 14 images; accuracy by it needs two'
+  refused(message, table, tmp_path / 'few', few)
+
+
+def test_brightness_is_measured_in_the_images(tmp_path):
+  study = AccuracyByFactor(factors=('brightness', 'contrast'), bins=2, fewest=2)
+  records = recorded(tmp_path, study, classifier('first', 0), GIVEN)
+  images = as_float32(GIVEN.images)
+  np.testing.assert_allclose(records.column('brightness'), images.mean((1, 2, 3)), rtol=1e-5)
+  np.testing.assert_allclose(records.column('contrast'), images.std((1, 2, 3)), rtol=1e-5)
+
+
+def test_clusters_widen_intervals_and_pairs_are_given(tmp_path):
+  alone = AccuracyByFactor(factors=('pose', 'class'), pairs=True, fewest=1)
+  alike = dataclasses.replace(alone, clusters='site')
+  found, joined = table(tmp_path / 'alone', alone), table(tmp_path / 'alike', alike)
+  assert estimate(found, 'first', 'overall_accuracy').clusters == COUNT
+  assert estimate(joined, 'first', 'overall_accuracy').clusters == COUNT // 4
+  own = (POSES == 'left') & (GIVEN.labels == 1)
+  pair = estimate(found, 'first', 'accuracy', pose='left', **{'class': '1'})
+  assert (pair.value, pair.n) == (RIGHT[own].mean(), own.sum())
+
+
+@cases(
+  'settings, message',
+  ({'factors': ('poise',)}, "factors has 'poise', which is no column .*'pose'"),
+  ({'factors': ('pose',), 'clusters': 'object'}, "clusters has 'object', which is no column"),
+)
+def test_columns_that_the_data_lack_are_refused(settings, message):
+  refused(message, AccuracyByFactor(**settings).check, WITH_COLUMNS, {})
+
+
+def test_the_class_is_no_factor_of_images_with_several_labels():
+  several = dataclasses.replace(GIVEN, labels=np.stack([GIVEN.labels, -np.ones(COUNT, int)], 1))
+  refused('several labels', AccuracyByFactor(factors=('class',)).check, several, {})
