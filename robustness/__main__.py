@@ -20,6 +20,7 @@ robustness doctor           devices, versions, extras, data at hand, and what is
 robustness report WORKDIR   draws figures and report again from the results in WORKDIR
 robustness table WORKDIR    a table of finished runs as LaTeX, Markdown or CSV
 robustness compare          finished workdirs side by side, with paired differences
+robustness leaderboard DIR  checks and ranks the finished runs in a folder, as one page
 robustness export WORKDIR   result files for model hubs, and a paragraph for a paper's checklist
 robustness detection        scores a detector on neighbor sets of video frames
 robustness neighbor_sets    builds neighbor sets from videos
@@ -30,7 +31,9 @@ robustness models           architectures and known weights, as a Markdown table
 Each command has --help.
 """
 
-_NAMED = ('doctor', 'table', 'compare', 'export', 'detection', 'neighbor_sets', 'review')
+_NAMED = (
+  *('doctor', 'table', 'compare', 'leaderboard', 'export', 'detection', 'neighbor_sets', 'review'),
+)
 _MODULES = {
   'list': 'overview',
   'report': 'redraw',

@@ -4,8 +4,14 @@ import dataclasses
 
 from robustness.core.errors import InputError
 
-SHARE, RATIO, AMOUNT = 'share', 'ratio', 'amount'
-RANGES = {SHARE: (0.0, 1.0), RATIO: (0.0, float('inf')), AMOUNT: (float('-inf'), float('inf'))}
+SHARE, RATIO, AMOUNT, COUNT = 'share', 'ratio', 'amount', 'count'
+_INFINITY = float('inf')
+RANGES = {
+  SHARE: (0.0, 1.0),
+  RATIO: (0.0, _INFINITY),
+  AMOUNT: (-_INFINITY, _INFINITY),
+  COUNT: (0.0, _INFINITY),
+}
 """The least and the largest value of each kind, where a quantity does not say otherwise."""
 
 
@@ -17,7 +23,8 @@ class Quantity:
     name: key in the column `quantity` of the table of results.
     words: the name in plain words, such as 'top-1 error'.
     kind: 'share' for a fraction of images in [0, 1], printed in percent; 'ratio' for a number
-      relative to 1, such as mCE; 'amount' for any other number, in `unit`.
+      relative to 1, such as mCE; 'count' for a whole number, such as a rank; 'amount' for any
+      other, in `unit`.
     better: 'lower', 'higher', or '' where neither is better.
     unit: of an amount, such as 'frames'; '' for none.
     low, high: the least and the largest possible value; None is that of the kind.
@@ -142,6 +149,7 @@ FACETS = {
     Facet('view', 'view, or views averaged over', place='in view {}'),
     Facet('coverage', 'share of images answered', ordered=True),
     Facet('bin', 'bin of confidence', ordered=True),
+    Facet('ranked_by', 'quantity', place='by {}'),
     Facet('part', 'part of the battery', place='in {}'),
     Facet('seed', 'seed', ordered=True),
   )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from robustness.estimates.quantity import SHARE, Quantity, facet
+from robustness.estimates.quantity import COUNT, SHARE, Quantity, facet
 from robustness.estimates.table import OVER_SEEDS
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
@@ -44,7 +44,9 @@ class Notation:
     return f'{words} ({self.unit})' if self.unit else words
 
   def digits(self, width: float) -> int:
-    """Returns the decimals that an interval of a width leaves meaning to."""
+    """Returns the decimals that an interval of a width leaves meaning to; of a count 0."""
+    if self.quantity.kind == COUNT and not self.difference:
+      return 0
     scaled = self.scale * width
     if not scaled > 0:
       return 1 if self.scale > 1 else 2

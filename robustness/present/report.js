@@ -1,5 +1,5 @@
-// Sorts tables by the column that is pressed, copies text, and unfolds the tasks of a battery for
-// print. Without scripts the page is the same.
+// Sorts tables by the column that is pressed, filters long ones, copies text, and unfolds the tasks
+// of a battery for print. Without scripts the page is the same.
 for (const table of document.querySelectorAll('table')) {
   const body = table.tBodies[0];
   if (body.rows.length < 2) continue;
@@ -21,6 +21,18 @@ for (const table of document.querySelectorAll('table')) {
     if (order != 'none') rows.sort((a, b) => compare(a.cells[column], b.cells[column], order));
     body.append(...rows);
   }
+}
+for (const table of document.querySelectorAll('table')) {
+  if (table.tBodies[0].rows.length < 8) continue;
+  const filter = document.createElement('input');
+  filter.type = 'search';
+  filter.placeholder = 'show rows with …';
+  filter.addEventListener('input', () => {
+    const wanted = filter.value.toLowerCase();
+    for (const row of table.tBodies[0].rows)
+      row.hidden = !row.textContent.toLowerCase().includes(wanted);
+  });
+  table.parentElement.before(filter);
 }
 addEventListener('beforeprint', () => {
   for (const part of document.querySelectorAll('details.part')) part.open = true;

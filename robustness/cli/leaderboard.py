@@ -1,0 +1,280 @@
+"""`robustness leaderboard`: the finished runs in a folder, checked and ranked on one static page.
+
+robustness leaderboard DIR --check
+robustness leaderboard DIR --out=SITE
+
+  Every folder DIR/NAME with results.csv, results.json and results.npz is an entry; one with a whole
+  workdir adds paired differences. Entries of the same study, settings and images are on one board.
+  --check says what is wrong with any, and ends with 1 if something is. --out writes report.html,
+  results.csv and figures. docs/comparing.md shows how to add an entry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from robustness import comparison, workdir
+from robustness.core.errors import InputError
+from robustness.estimates.intervals import z_value
+from robustness.estimates.means import Estimate, Row, part, row
+from robustness.estimates.quantity import COUNT, Quantity
+from robustness.estimates.ranks import METHOD, ranks
+from robustness.estimates.table import assemble
+from robustness.present import tables, text
+from robustness.present.headlines import leading
+from robustness.present.page import classifier_words
+from robustness.present.publish import Presentation, captioned, publish
+from robustness.results import JSON_NAME, WHICH_NUMBERS, Results, Table, joined
+
+PRESENTED = Presentation('Leaderboard')
+RANK = Quantity('rank', 'rank', kind=COUNT, better='lower', low=1, headline=True)
+DIGEST = 'digest of the images'
+PROVENANCE = 'where every number comes from'
+TOLD = ('classifier', 'entry', 'network and training', 'weights', 'images', 'version', 'commit')
+OF_THE_MACHINE = ('parallel', 'precision', 'batch_size', 'views_per_step', 'seed', 'seeds')
+"""Settings that are no part of a protocol; results name them."""
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Checks the entries, writes the page, and prints ranks; returns 0, or 1 if an entry is wrong."""
+  given = _parser().parse_args(arguments)
+  entries, wrong = read(given.folder)
+  for line in wrong:
+    print(f'error: {line}', file=sys.stderr)
+  if given.out is None:
+    print(f'{len(entries)} entries are as they should be, {len(wrong)} are not.')
+    return int(bool(wrong))
+  boards = boards_of(entries)
+  environment = workdir.environment(0, shlex.join(['robustness', 'leaderboard', *arguments]))
+  config = {'entries': [entry.name for entry in entries]}
+  if len(boards) == 1:
+    [whole] = boards.values()
+    publish(given.out, whole, PRESENTED, environment, config)
+  else:
+    figures = {
+      name: publish(workdir.task_folder(given.out, name), board, PRESENTED, environment, config)
+      for name, board in boards.items()
+    }
+    whole = joined(boards, {'parts': list(boards)}, 'leaderboard')
+    publish(given.out, whole, PRESENTED, environment, config, captioned(figures))
+  for name, board in boards.items():
+    print(name)
+    for own in tables.tables(board):
+      print(own.title, *text.lines(own.table), '', sep='\n')
+  print(f'written to {given.out}')
+  return int(bool(wrong))
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """One folder of a board: its name, results, and whether records of every answer lie beside."""
+
+  name: str
+  folder: pathlib.Path
+  results: Results
+  has_records: bool
+
+  @property
+  def digest(self) -> str:
+    """Of the images; '' where the results do not say it."""
+    table = self.results.tables.get(WHICH_NUMBERS, Table((), ()))
+    known = dict(map(tuple, table.rows)).get(DIGEST, '')
+    return '' if known == 'not recorded' else str(known)
+
+  @property
+  def protocol(self) -> str:
+    """What must be alike for numbers to be compared, as JSON: study, settings and images."""
+    settings = {k: v for k, v in self.results.settings.items() if k not in OF_THE_MACHINE}
+    images = self.digest or self.results.data
+    return json.dumps([self.results.study, settings, images], sort_keys=True)
+
+
+def read(folder: pathlib.Path) -> tuple[list[Entry], list[str]]:
+  """Returns the entries of a folder, sorted by name, and what is wrong with others, a line each.
+
+  An entry needs readable results of a single study, that say the digest of the images, whose
+  estimates lie within the ranges of their quantities and whose quantities are declared as those of
+  the other entries of their study.
+
+  Raises:
+    InputError: the folder does not exist, or holds no results.
+  """
+  if not folder.is_dir():
+    raise InputError(f'{folder} is no folder; give one with a folder for every entry.')
+  places = sorted(path.parent for path in folder.glob(f'*/{JSON_NAME}'))
+  if not places:
+    raise InputError(
+      f'{folder} holds no entry: expected {folder}/NAME/{JSON_NAME} of finished runs.'
+    )
+  entries, wrong = list[Entry](), list[str]()
+  for place in places:
+    try:
+      entry = _entry(place)
+      _check_alike(entry, entries)
+    except InputError as error:
+      wrong.append(f'{place.name}: {error}')
+    else:
+      entries.append(entry)
+  return entries, wrong
+
+
+def _entry(place: pathlib.Path) -> Entry:
+  results = Results.read(place)
+  if results.parts:
+    raise InputError('a battery; give the folder parts/TASK of each of its tasks.')
+  try:
+    finished = workdir.read(place)
+  except InputError:  # results alone are enough for all but paired differences
+    finished = {}
+  entry = Entry(place.name, place, results, bool(finished))
+  if not entry.digest:
+    raise InputError('its results do not say which images it saw: run it with this version.')
+  for quantity in results.quantities:
+    own = results.table[results.table['quantity'] == quantity.name]
+    low, high = quantity.range
+    bad = own[(own.versus == '') & ((own.value < low) | (own.value > high))]
+    if len(bad):
+      value = bad.value.iloc[0]
+      raise InputError(f'{quantity.name} is {value:g}, outside [{low:g}, {high:g}]: damaged.')
+  return entry
+
+
+def _check_alike(entry: Entry, others: Sequence[Entry]) -> None:
+  own = {quantity.name: quantity for quantity in entry.results.quantities}
+  for other in others:
+    if other.results.study != entry.results.study:
+      continue
+    for quantity in other.results.quantities:
+      if own.get(quantity.name, quantity) != quantity:
+        raise InputError(
+          f'it declares the quantity {quantity.name} otherwise than {other.name}: another version '
+          'measured it. Run the same command again with one version.'
+        )
+
+
+def boards_of(entries: Sequence[Entry]) -> dict[str, Results]:
+  """Returns a board for each protocol, by a short name: classifiers of all entries with values,
+  intervals and ranks; paired differences from the best where all entries kept their records.
+
+  The quantities are the headlines of the study that have one value a classifier.
+  """
+  by_protocol: dict[str, list[Entry]] = {}
+  for entry in entries:
+    by_protocol.setdefault(entry.protocol, []).append(entry)
+  counts: dict[str, int] = {}
+  named = {}
+  for several in by_protocol.values():
+    study = several[0].results.study
+    counts[study] = counts.get(study, 0) + 1
+    number = f' {counts[study]}' if counts[study] > 1 else ''
+    named[f'{study}{number}'] = _board(several)
+  return named
+
+
+def _board(entries: Sequence[Entry]) -> Results:
+  first = entries[0].results
+  labels = comparison.distinct_labels({e.name: set(e.results.labels) for e in entries})
+  used, parts = list[Quantity](), list[pd.DataFrame]()
+  for quantity in first.quantities:
+    if quantity.headline and quantity.better:
+      own = pd.concat([_values(entry, quantity, labels) for entry in entries])
+      if len(own):
+        used.append(quantity)
+        parts.append(own)
+  for quantity, own in zip(used, [*parts], strict=True):
+    by = {'ranked_by': quantity.words} if len(used) > 1 else {}
+    parts.append(part([*_ranked(quantity, own, by)]))
+  if not used:
+    raise InputError(
+      f'{entries[0].name}: no headline of the study {first.study} ranks classifiers.'
+    )
+  compared = _compared(entries) if all(entry.has_records for entry in entries) else []
+  provenance = [line for entry in entries for line in _provenance(entry, labels)]
+  return dataclasses.replace(
+    first,
+    classifier=[
+      {**own, 'label': labels[entry.name, own['label']]}
+      for entry in entries
+      for own in entry.results.classifiers
+    ],
+    tables={PROVENANCE: Table(TOLD, provenance), WHICH_NUMBERS: first.tables[WHICH_NUMBERS]},
+    arrays={},
+    table=assemble([*parts, *compared]),
+    quantities=(RANK, *dict.fromkeys([*used, comparison.ACCURACY, comparison.EFFECTIVE])),
+  )
+
+
+def _values(
+  entry: Entry, quantity: Quantity, labels: Mapping[tuple[str, str], str]
+) -> pd.DataFrame:
+  """Returns an entry's own values of a quantity, one a classifier, under the board's labels."""
+  rows = leading(entry.results.over_seeds.table, quantity.name)
+  own = rows[(rows.versus == '') & rows.value.notna()]
+  own = own[~own.duplicated('classifier', keep=False)]
+  return own.assign(classifier=[labels[entry.name, label] for label in own.classifier])
+
+
+def _ranked(quantity: Quantity, own: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
+  """Yields the ranks of values with intervals; those that cannot be told apart share one.
+
+  A rank is 1 + the number of classifiers that are better for sure. Errors of values, half an
+  interval over its quantile, are taken to be independent; those on the same images go together, so
+  that classifiers are told apart less often here than they could be.
+  """
+  known = own[own.low.notna()]
+  if len(known) < 2:
+    return
+  quantile = np.array([z_value(confidence) for confidence in known.confidence])
+  errors = (known.high - known.low).to_numpy(float) / 2 / quantile
+  sign = 1 if quantity.better == 'higher' else -1
+  confidence = float(known.confidence.min())
+  found = ranks(sign * known.value.to_numpy(float), np.diag(errors**2), confidence)
+  for label, n, low, high in zip(known.classifier, known.n, found.low, found.high, strict=True):
+    estimate = Estimate(float(low), float(low), float(high), int(n), int(n), METHOD)
+    yield row(label, '', RANK, facets, estimate, confidence)
+
+
+def _compared(entries: Sequence[Entry]) -> list[pd.DataFrame]:
+  """Returns paired differences in accuracy from the first entry, and effective robustness."""
+  if sum(len(entry.results.labels) for entry in entries) < 2:
+    return []
+  [several] = comparison.read_entries([f'{e.name}={e.folder}' for e in entries]).values()
+  table = comparison.compare(several, common=False, baseline=several[0].label).table
+  differences = leading(table, comparison.ACCURACY.name)
+  above = table[table['quantity'] == comparison.EFFECTIVE.name]
+  return [differences[differences.versus != ''], above]
+
+
+def _provenance(entry: Entry, labels: Mapping[tuple[str, str], str]) -> Iterator[list[str]]:
+  environment = entry.results.environment
+  for own in entry.results.classifiers:
+    yield [
+      labels[entry.name, own['label']],
+      entry.name,
+      classifier_words(own),
+      str(own.get('sha256', ''))[:12],
+      entry.digest,
+      str(environment.get('robustness', '')),
+      str(environment.get('git_commit') or '')[:12],
+    ]
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    'robustness leaderboard',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument('folder', type=pathlib.Path, metavar='DIR', help='a folder an entry')
+  parser.add_argument('--check', action='store_true', help='check the entries (without --out)')
+  parser.add_argument('--out', type=pathlib.Path, metavar='SITE', help='where the page goes')
+  return parser

@@ -1,0 +1,88 @@
+"""`robustness leaderboard`: which entries are taken, boards by protocol, ranks, and the page."""
+
+import json
+import shutil
+
+import pytest
+
+from robustness.__main__ import main
+from robustness.results import WHICH_NUMBERS, Results
+from tests import finished_runs
+
+RIGHT, COUNT = {'poor': 10, 'fair': 32, 'good': 34}, 40
+
+
+@pytest.fixture
+def board(tmp_path):
+  """Three whole workdirs on the same images, and one without records on others."""
+  for name, number in RIGHT.items():
+    right = {name: [place < number for place in range(COUNT)]}
+    finished_runs.write(tmp_path / name, right, digests=range(COUNT))
+    change(tmp_path / name, lambda document: stated(document, 'aaa'))
+  shutil.copytree(tmp_path / 'good', tmp_path / 'elsewhere')
+  shutil.rmtree(tmp_path / 'elsewhere/records')
+  change(tmp_path / 'elsewhere', lambda document: stated(document, 'bbb'))
+  return tmp_path
+
+
+def change(folder, edit):
+  file = folder / 'results.json'
+  document = json.loads(file.read_text())
+  edit(document)
+  file.write_text(json.dumps(document))
+
+
+def stated(document, digest):
+  document['data']['num_examples'] = COUNT
+  rows = [['digest of the images', digest]]
+  document['tables'][WHICH_NUMBERS] = {'columns': ['what', 'value'], 'rows': rows}
+
+
+def test_entries_on_the_same_images_are_ranked_and_paired(board, tmp_path_factory, capsys):
+  out = tmp_path_factory.mktemp('site')
+  assert main(['leaderboard', str(board), f'--out={out}']) == 0
+  parts = Results.read(out).by_part
+  assert {name: len(of.labels) for name, of in parts.items()} == {'accuracy': 1, 'accuracy 2': 3}
+  own = parts['accuracy 2']
+  ranked = own.table[own.table['quantity'] == 'rank']
+  ends = {row.classifier: (row.value, row.low, row.high) for row in ranked.itertuples()}
+  assert ends == {'fair': (1, 1, 2), 'good': (1, 1, 2), 'poor': (3, 3, 3)}
+  paired = own.table[own.table.versus != '']
+  differences = dict(zip(paired.classifier, paired.value, strict=True))
+  assert differences == pytest.approx({'good': 2 / COUNT, 'poor': -22 / COUNT})
+  page = (out / 'report.html').read_text()
+  assert page.count('Where every number comes from') == 2
+  assert 'written to' in capsys.readouterr().out
+
+
+def test_a_check_names_what_is_wrong_with_an_entry(board, capsys):
+  assert main(['leaderboard', str(board), '--check']) == 0
+  assert capsys.readouterr().out == '4 entries are as they should be, 0 are not.\n'
+  change(board / 'good', lambda document: document['tables'].pop(WHICH_NUMBERS))
+  (board / 'fair/results.csv').write_text('classifier,value\n')
+  change(board / 'elsewhere', lambda document: document['quantities'][0].update(words='another'))
+  assert main(['leaderboard', str(board), '--check']) == 1
+  output = capsys.readouterr()
+  assert output.out == '1 entries are as they should be, 3 are not.\n'
+  fair, good, poor = output.err.splitlines()
+  assert 'poor: it declares the quantity top1_accuracy otherwise than elsewhere' in poor
+  assert fair.startswith('error: fair: ') and 'results.csv' in fair
+  assert good.startswith('error: good: its results do not say which images it saw')
+
+
+def test_values_out_of_range_are_refused(board, capsys):
+  file = board / 'poor/results.csv'
+  lines = file.read_text().splitlines()
+  head = lines[0].split(',')
+  cells = lines[1].split(',')
+  cells[head.index('value')] = '1.5'
+  file.write_text('\n'.join([lines[0], ','.join(cells), *lines[2:]]) + '\n')
+  assert main(['leaderboard', str(board), '--check']) == 1
+  assert 'is 1.5, outside [0, 1]' in capsys.readouterr().err
+
+
+def test_folders_without_entries_are_refused(tmp_path, capsys):
+  assert main(['leaderboard', str(tmp_path), '--check']) == 2
+  assert 'holds no entry' in capsys.readouterr().err
+  assert main(['leaderboard', str(tmp_path / 'none'), '--check']) == 2
+  assert 'is no folder' in capsys.readouterr().err
