@@ -85,7 +85,7 @@ class Stored:
     return (*linen_shape[:-1], linen_shape[-1] // len(self.names))
 
 
-Table = dict[str, str | Stored]
+Names = dict[str, str | Stored]
 PYTORCH = {
   'kernel': '.weight',
   'scale': '.weight',
@@ -114,7 +114,7 @@ class Scheme:
   """
 
   name: str
-  table: Table = dataclasses.field(hash=False)
+  table: Names = dataclasses.field(hash=False)
   ignored: tuple[str, ...] = ('*.num_batches_tracked',)
   headless: str = ''
   zeros: tuple[str, ...] = ()
