@@ -32,7 +32,7 @@ from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel, create
 from robustness.training import initial_weights, schedule
 from robustness.training.checkpoint import FACTS_NAME, newest_step, progress
-from robustness.training.evaluation import Accuracy, columns_of, split_validation
+from robustness.training.evaluation import AccuracyOnRows, columns_of, split_validation
 from robustness.training.initial_weights import InitialWeights
 from robustness.training.loop import train
 from robustness.training.settings import BEST, TrainingSettings
@@ -172,7 +172,7 @@ class ClassifierBuilder:
 
   def training(
     self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None
-  ) -> tuple[Training, Accuracy]:
+  ) -> tuple[Training, AccuracyOnRows]:
     """Returns the training of a recipe, and what evaluates its weights: on held-out training rows
     the network with all its classes, else on the rows of the study the classifier of the run."""
     rows = self.open_rows(recipe)
@@ -186,7 +186,7 @@ class ClassifierBuilder:
       return classifier, match_labels(self.rows, classifier)
 
     parallel, seed = self.parallel(recipe.training, False), self.experiment.execution.seed
-    accuracy = Accuracy(label, measured, seed, parallel, recipe.training.resident_bytes)
+    accuracy = AccuracyOnRows(label, measured, seed, parallel, recipe.training.resident_bytes)
     return self._training(recipe, initial, rows.at(kept) if len(held) else rows), accuracy
 
   def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:

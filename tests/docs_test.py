@@ -39,7 +39,7 @@ DOCUMENTS = (
 )
 FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap'
 SECOND = "pip install '.[test]' && python -m pytest -n auto"
-RECIPE_FILES = ('robustness/studies/shift.py', 'configs/shift.py', 'tests/studies/shift_test.py')
+RECIPE_FILES = ('robustness/studies/shift.py', 'tests/studies/shift_test.py')
 PART_FILE = 'robustness/augment/invert.py'
 OWN_FLAGS = {
   *('config', 'workdir', 'print_config', 'dry_run', 'compilation_cache', 'join_timeout'),
@@ -285,10 +285,10 @@ def test_every_file_of_a_recipe_has_a_test():
 
 
 @pytest.mark.slow
-def test_the_study_of_the_recipe_runs_by_the_command_of_its_config(copy_with_recipe, tmp_path):
-  (command,) = re.findall(r'^python (main\.py .*)$', recipe()['configs/shift.py'], re.MULTILINE)
-  assert command.endswith('--workdir=/tmp/shift')
-  arguments = command.replace('/tmp/shift', str(tmp_path / 'run')).split()
+def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, tmp_path):
+  (command,) = commands('CONTRIBUTING.md')
+  assert command.endswith(' --config.study.name=shift --workdir=/tmp/shift')
+  arguments = command.removeprefix('python ').replace('/tmp/shift', str(tmp_path / 'run')).split()
   few = ('training.steps=5', 'training.batch_size=32', 'data.num_images=60')
   given = (*arguments, *(f'--config.{value}' for value in few))
   output = python(*given, cwd=copy_with_recipe, PYTHONPATH='')

@@ -27,7 +27,7 @@ from PIL import Image
 
 from input_pipeline.builders.made_of import ENDS, Feature, MadeOf, digest_of_files
 from input_pipeline.sources.scenes import (
-  Cutout,
+  CutoutFile,
   check_background,
   find_backgrounds,
   find_cutouts,
@@ -206,7 +206,7 @@ class ScenePlan:
   """
 
   design: Design
-  cutouts: tuple[Cutout, ...]
+  cutouts: tuple[CutoutFile, ...]
   backgrounds: tuple[Path, ...]
   objects: np.ndarray
   grounds: np.ndarray

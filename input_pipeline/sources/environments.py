@@ -55,7 +55,7 @@ TRAIN, TEST = 'train', 'test'
 _SPLIT_STREAM = 0x5B117  # the random stream of the split into training and test images
 _LISTED = 8  # files or cells named in a message
 _FORM = 'It must hold {environment: {class: [files]}}.'
-Cells = dict[str, dict[str, list[str]]]
+CellFiles = dict[str, dict[str, list[str]]]
 
 
 class Environments(Source):
@@ -102,7 +102,7 @@ def _of_files(settings: DataSettings) -> Images:
   )
 
 
-def read(settings: DataSettings) -> dict[str, Cells]:
+def read(settings: DataSettings) -> dict[str, CellFiles]:
   """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}."""
   path = expanded(settings.path)
   if settings.path and path.is_dir():
@@ -132,11 +132,11 @@ def read(settings: DataSettings) -> dict[str, Cells]:
   return splits if '' not in splits else _split(splits[''], settings.test_share)
 
 
-def _of_lists(path: pathlib.Path) -> dict[str, Cells]:
+def _of_lists(path: pathlib.Path) -> dict[str, CellFiles]:
   """Reads the lists of a folder as DomainNet is released."""
   found = (re.fullmatch('(.+)_(train|test).txt', file.name) for file in path.iterdir())
   names = sorted({match[1] for match in found if match})
-  splits: dict[str, Cells] = {TRAIN: {}, TEST: {}}
+  splits: dict[str, CellFiles] = {TRAIN: {}, TEST: {}}
   numbers: dict[str, str] = {}
   for split, name in itertools.product(splits, names):
     file, own = path / f'{name}_{split}.txt', dict[str, list[str]]()
@@ -162,7 +162,7 @@ def _of_lists(path: pathlib.Path) -> dict[str, Cells]:
   return splits
 
 
-def _of_document(document: Facts, path: pathlib.Path) -> Cells:
+def _of_document(document: Facts, path: pathlib.Path) -> CellFiles:
   """Checks one split of a JSON file; its paths become absolute."""
   json_files.check(document, str(path), {str: {str: [str]}}, _FORM)
   cells = {
@@ -191,7 +191,7 @@ def _listed(missing: Sequence[str]) -> str:
   return ', '.join(missing[:_LISTED]) + more
 
 
-def _check_once(splits: Mapping[str, Cells], path: pathlib.Path) -> None:
+def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
   """Refuses a file that is listed twice, by whatever paths and links."""
   places: dict[str, list[str]] = {}
   for split, cells in splits.items():
@@ -210,9 +210,9 @@ def _check_once(splits: Mapping[str, Cells], path: pathlib.Path) -> None:
     )
 
 
-def _split(cells: Cells, share: float) -> dict[str, Cells]:
+def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
   """Draws the test images of every cell; at least one of two or more stays on either side."""
-  parts: dict[str, Cells] = {split: {e: {} for e in cells} for split in (TRAIN, TEST)}
+  parts: dict[str, CellFiles] = {split: {e: {} for e in cells} for split in (TRAIN, TEST)}
   for environment, own in cells.items():
     for name, files in own.items():
       order = np.random.default_rng(_SPLIT_STREAM).permutation(len(files))

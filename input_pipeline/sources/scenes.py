@@ -37,7 +37,7 @@ Read = Callable[[int], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Cutout:
+class CutoutFile:
   """A file of an object with alpha, as metadata.csv of SI-Score names it.
 
   Attributes:
@@ -55,7 +55,7 @@ class Cutout:
   instance: int
 
 
-def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[Cutout, ...]:
+def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[CutoutFile, ...]:
   """Returns the cutouts <class>/<object>.png of a folder of class folders.
 
   Classes are those of `robustness.scenes.classes`; `where` is the key that names the folder.
@@ -74,7 +74,7 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
         f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
         'the folder or fill it.'
       )
-    cutouts += [Cutout(file, name, label, class_index, i) for i, file in enumerate(files)]
+    cutouts += [CutoutFile(file, name, label, class_index, i) for i, file in enumerate(files)]
   return tuple(cutouts)
 
 

@@ -14,7 +14,7 @@ from robustness.corruptions.names import KNOWN, SETS, SEVERITIES, spelt_out
 
 
 @dataclasses.dataclass(frozen=True)
-class Corruption(Augmentation):
+class RandomCorruption(Augmentation):
   """Corrupts the image by one corruption at one severity, both drawn uniformly.
 
   The corruptions are those of the study `corruption_error`, but drawn for every example and step;

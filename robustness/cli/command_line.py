@@ -1,9 +1,7 @@
 """Reads the config and its overrides; a mistake ends in one line that says how to fix it."""
 
-import functools
 import importlib.util
 import inspect
-import operator
 import os
 import pathlib
 import re
@@ -18,15 +16,15 @@ from robustness.config import defaults, packaged
 from robustness.config.experiment import SUMMARY, TASKS
 from robustness.config.recipe import KINDS
 from robustness.core import json_files
-from robustness.core.errors import InputError, nearest
-from robustness.core.registry import is_reference, part_name
+from robustness.core.errors import InputError, naming, nearest
+from robustness.core.registry import part_name
 from robustness.core.settings import check_name, check_sections, renamed, without_inherited
 from robustness.evaluation.study import STUDIES, default_section
 
 _OLD = re.compile(r'^(--?config\.(?:classifier|classifiers\.[^.=]+)\.)front_end\b')
 _LABEL = re.compile(r'--?config\.classifiers\.([^.=]+)\.name=')
 _LIST = re.compile(r'--?config\.classifiers=(.*)', re.DOTALL)
-_STUDY_NAME = re.compile(r'--?config\.((battery\.[^.]+\.)?study)\.name=(.*)', re.DOTALL)
+_STUDY_NAME = re.compile(r'--?config\.((?:battery\.([^.]+)\.)?study)\.name=(.*)', re.DOTALL)
 
 
 def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
@@ -42,9 +40,10 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
     return None, rest
   config = load_config(file)
   changes = [_OLD.sub(r'\1input_filter', change) for change in changes]
+  config, changes = choose_studies(config, changes)
   changes = choose_classifiers(config, changes)
-  naming = [change for change in changes if _names_parts(change)]
-  for some in (naming, [change for change in changes if change not in naming]):
+  parts = [change for change in changes if _names_parts(change)]
+  for some in (parts, [change for change in changes if change not in parts]):
     _apply(config, file, some)
     defaults.add_sections(config)  # of parts in files that are named by now
   return config, rest
@@ -59,6 +58,26 @@ def reference(arguments: Sequence[str]) -> str | None:
     elif re.match('--?config=', argument):
       found = argument.partition('=')[2]
   return found
+
+
+def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDict, list[str]]:
+  """Returns the config with the studies that `--config.study.name=NAME` and
+  `--config.battery.TASK.study.name=NAME` choose, and the other changes.
+
+  Another study than that of the config has every key at its default; the keys of the study before
+  it are gone. What a study needs beside its section, such as a classifier, comes and goes with it.
+  """
+  for chosen in filter(None, map(_STUDY_NAME.fullmatch, changes)):
+    where, task, name = chosen.groups()
+    _check_key(config, f'{where}.name', f'={name}')
+    if task:
+      with naming('config.study', f'config.{where}'):
+        section = defaults.nested(default_section(name))
+      if config.battery[task].study.name != name:
+        config.battery[task].study = section
+    elif config.study.name != name:
+      config = defaults.with_study(config, name)
+  return config, [change for change in changes if not _STUDY_NAME.fullmatch(change)]
 
 
 def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
@@ -93,9 +112,7 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
 
 
 def _names_parts(change: str) -> bool:
-  """Whether a change is of a key that names a study, or parts of a training."""
-  if _STUDY_NAME.fullmatch(change):
-    return True
+  """Whether a change is of a key that names parts of a training."""
   section, _, last = change.partition('=')[0].rpartition('.')
   return KINDS.get(section.rpartition('.')[2], ('',))[0] == last
 
@@ -111,14 +128,6 @@ def _apply(config: ConfigDict, file: str, changes: Sequence[str]) -> None:
     config.update_from_flattened_dict(config_flags.get_override_values(parsed['config']))
   except (flags.Error, TypeError, ValueError) as error:
     raise InputError(str(error)) from error
-  for named in filter(None, map(_STUDY_NAME.fullmatch, changes)):
-    if is_reference(named[3]):  # its settings take the place of those of the study before it
-      section = functools.reduce(operator.getitem, named[1].split('.'), config)
-      values = defaults.nested(default_section(named[3]))
-      with section.unlocked():
-        for old in [name for name in section if name not in values]:
-          del section[old]
-        section.update(values)
 
 
 def _check_key(config: ConfigDict, path: str, written: str) -> None:

@@ -16,7 +16,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.evaluation import study
 from robustness.models import catalog
 
-Lines = Iterable[tuple[str, str]]
+Listing = Iterable[tuple[str, str]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,14 +35,14 @@ def main(arguments: Sequence[str]) -> int:
   return 0
 
 
-def studies() -> Lines:
+def studies() -> Listing:
   """Yields every study and what it asks."""
   folder = pathlib.Path(robustness.studies.__file__ or '').parent
   for name in study.STUDIES.classes():
     yield name, packaged.first_line(folder / f'{name}.py')
 
 
-def configs() -> Lines:
+def configs() -> Listing:
   """Yields every packaged config with its variants, the default first."""
   for name, file in packaged.files().items():
     yield name, packaged.first_line(file)
@@ -51,7 +51,7 @@ def configs() -> Lines:
       yield '', 'variants: ' + ', '.join(variants)
 
 
-def classifiers() -> Lines:
+def classifiers() -> Listing:
   """Yields every architecture: what it was made for, and which weights are known by name."""
   for name, architecture in catalog.ARCHITECTURES.items():
     known = [entry.name for entry in architecture.weights]
@@ -59,13 +59,13 @@ def classifiers() -> Lines:
     yield name, f'{"×".join(map(str, architecture.input_shape))}; {weights}'
 
 
-def sources() -> Lines:
+def sources() -> Listing:
   """Yields every source of images."""
   for name, source in SOURCES.classes().items():
     yield name, (source.__doc__ or '').partition('\n')[0]
 
 
-PARTS: Mapping[str, tuple[str, Callable[[], Lines]]] = {
+PARTS: Mapping[str, tuple[str, Callable[[], Listing]]] = {
   'studies': ('studies (config.study.name)', studies),
   'configs': ('configs (robustness NAME[:VARIANT] --workdir=DIR)', configs),
   'classifiers': ('classifiers (config.classifier.name)', classifiers),

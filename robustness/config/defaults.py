@@ -188,6 +188,21 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
   return nested({'study': study.default_section(study_name), **shared})
 
 
+def with_study(config: ConfigDict, name: str) -> ConfigDict:
+  """Returns the config with another study, its keys at their defaults.
+
+  Classifiers and a training, which a study of images alone does not have, come at their defaults or
+  are left out.
+  """
+  if 'predictions' in config:  # scores files: there is nothing else
+    config.study = nested(study.default_section(name))
+    return config
+  changed = default_config(name, tuple(config.get('classifiers', ())))
+  for key in set(changed) & set(config) - {'study'}:
+    changed[key] = config[key]
+  return changed
+
+
 def default_battery(
   tasks: Mapping[str, str], labels: tuple[str, ...] = (), summary: str = ''
 ) -> ConfigDict:

@@ -36,7 +36,7 @@ def set_up(own: Sequence[str], is_told_elsewhere: Callable[[logging.LogRecord], 
   absl_logging.set_verbosity(absl_logging.INFO)
   handler = absl_logging.get_absl_handler()
   assert handler is not None
-  handler.setFormatter(Lines())
+  handler.setFormatter(LineFormatter())
   handler.addFilter(lambda record: is_shown(record, own) and not is_told_elsewhere(record))
   warnings.filterwarnings('ignore', module=rf'({"|".join(CHATTY)})(\.|$)')
   warnings.filterwarnings('ignore', message=NOT_ACTIONABLE)
@@ -50,7 +50,7 @@ def is_shown(record: logging.LogRecord, own: Sequence[str]) -> bool:
   return record.levelno >= (logging.ERROR if chatty else logging.WARNING)
 
 
-class Lines(logging.Formatter):
+class LineFormatter(logging.Formatter):
   """Writes a line as it is, and before warnings and errors what they are."""
 
   def format(self, record: logging.LogRecord) -> str:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from robustness.models import layers
 from robustness.models.architecture import HALF, STEM_AND_STAGES, Architecture, timm
-from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, Scheme, Stored, Table
+from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, Names, Scheme, Stored
 
 BLOCKS_PER_STAGE = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 STEM_FEATURES = 64
@@ -98,7 +98,7 @@ class BitResNet(layers.Network):
     return layers.LinearHead(self.num_classes, name='head')(x)
 
 
-_TIMM: Table = {
+_TIMM: Names = {
   'stem': 'stem.conv',
   'final': 'norm',
   'head/dense': Stored(('head.fc',), OUTPUT_FIRST_POINTWISE),

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from robustness.models import layers
 from robustness.models.architecture import STEM_AND_STAGES, Architecture
-from robustness.models.naming import Scheme, Stored, Table, reshaped
+from robustness.models.naming import Names, Scheme, Stored, reshaped
 from robustness.models.transformer import (
   Activation,
   Block,
@@ -150,7 +150,7 @@ class TextTower(layers.Layer):
     return x.astype(jnp.float32)
 
 
-def blocks(tower: str) -> Table:
+def blocks(tower: str) -> Names:
   """Returns open_clip's names of the blocks of a tower, `visual.` or ''."""
   block = rf'{tower}transformer.resblocks.\1'
   return {
@@ -162,7 +162,7 @@ def blocks(tower: str) -> Table:
   }
 
 
-_TRANSFORMER: Table = {
+_TRANSFORMER: Names = {
   'embedding/class_token': Stored(('visual.class_embedding',), reshaped(lambda s: s[2:])),
   'embedding/position': Stored(('visual.positional_embedding',), reshaped(lambda s: s[1:])),
   'embedding/patches': 'visual.conv1',
@@ -172,7 +172,7 @@ _TRANSFORMER: Table = {
   'projection/kernel': 'visual.proj',
   'head/dense': HEAD,
 }
-_RESNET: Table = {
+_RESNET: Names = {
   r'stem/layer(\d)/(conv|bn)': r'visual.\2\1',
   r'stage(\d)/block(\d+)/layer(\d)/(conv|bn)': r'visual.layer\1.\2.\4\3',
   r'stage(\d)/block(\d+)/(conv3|bn3)': r'visual.layer\1.\2.\3',
@@ -183,7 +183,7 @@ _RESNET: Table = {
   'attention_pool/out': 'visual.attnpool.c_proj',
   'head/dense': HEAD,
 }
-_TEXT: Table = {
+_TEXT: Names = {
   'tokens/embedding': 'token_embedding.weight',
   'position': 'positional_embedding',
   **blocks(''),

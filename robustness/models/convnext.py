@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from robustness.models.architecture import STEM_AND_STAGES, Architecture, timm
 from robustness.models.layers import DepthwiseConv, Layer, LinearHead, Network, at_least_float32
-from robustness.models.naming import Scheme, Stored, Table, reshaped
+from robustness.models.naming import Names, Scheme, Stored, reshaped
 from robustness.models.transformer import LAYER_SCALE, layer_norm
 
 EPSILON = 1e-6
@@ -102,15 +102,15 @@ class ConvNext(Network):
 def _schemes(version: str) -> tuple[Scheme, ...]:
   """Returns the names of timm, of the authors' two repositories and of transformers."""
   as_image = reshaped(lambda s: (1, 1, 1, *s))
-  own: Table = {
+  own: Names = {
     'patches': 'downsample_layers.0.0',
     'stem': 'downsample_layers.0.1',
     'norm': 'norm',
     'head/dense': 'head',
   }
-  of_timm: Table = {'patches': 'stem.0', 'stem': 'stem.1', 'norm': 'head.norm'}
+  of_timm: Names = {'patches': 'stem.0', 'stem': 'stem.1', 'norm': 'head.norm'}
   of_timm['head/dense'] = 'head.fc'
-  of_hub: Table = {
+  of_hub: Names = {
     'patches': 'embeddings.patch_embeddings',
     'stem': 'embeddings.layernorm',
     'norm': 'layernorm',

@@ -12,13 +12,13 @@ section 3.
 """
 
 from robustness.models.architecture import HF, Architecture, Weights
-from robustness.models.naming import OUTPUT_FIRST, WITHOUT_FIRST, Scheme, Stored, Table
+from robustness.models.naming import OUTPUT_FIRST, WITHOUT_FIRST, Names, Scheme, Stored
 from robustness.models.vit import TIMM, VisionTransformer, stages
 
 REGISTERS = 4
 _LAYER = r'encoder.layer.\1'
 _ATTENTION = f'{_LAYER}.attention.attention'
-_TRANSFORMERS: Table = {
+_TRANSFORMERS: Names = {
   'embedding/class_token': 'embeddings.cls_token',
   'embedding/registers': 'embeddings.register_tokens',
   'embedding/position': 'embeddings.position_embeddings',
@@ -36,9 +36,9 @@ _TRANSFORMERS: Table = {
 
 
 def _schemes(registers: int) -> tuple[Scheme, ...]:
-  theirs: Table = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
+  theirs: Names = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
   # With registers timm has added the class token's position to the token.
-  placed: Table = {'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
+  placed: Names = {'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
   prefix = 'dinov2_with_registers.' if registers else 'dinov2.'
   return (
     Scheme('transformers', _TRANSFORMERS, ('embeddings.mask_token',), prefix=prefix),

@@ -17,7 +17,7 @@ import jax
 
 from robustness.models import layers
 from robustness.models.architecture import HALF, PYPI, Architecture, Weights, timm
-from robustness.models.naming import Scheme, Table
+from robustness.models.naming import Names, Scheme
 
 EPSILON = 1e-3
 MOMENTUM = 0.99
@@ -141,7 +141,7 @@ class EfficientNetLite(layers.Network):
 
 def _package(member: int) -> Scheme:
   """Returns the names of the authors' packages, which count blocks through all stages."""
-  table: Table = {
+  table: Names = {
     'stem/conv': '_conv_stem',
     'stem/bn': '_bn0',
     'top/conv': '_conv_head',
@@ -162,7 +162,7 @@ def _package(member: int) -> Scheme:
 
 def _timm() -> Scheme:
   """Returns timm's names; in the first stage, which does not expand, they differ."""
-  table: Table = {
+  table: Names = {
     'stem/conv': 'conv_stem',
     'stem/bn': 'bn1',
     'top/conv': 'conv_head',

@@ -20,7 +20,7 @@ HEAD_BIAS = ('params', 'head', 'dense', 'bias')
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class AxisOrder:
   """The order of an array's axes in a file.
 
   Attributes:
@@ -32,9 +32,9 @@ class Layout:
   restored: Callable[[np.ndarray, Shape], np.ndarray]
 
 
-def reshaped(stored: Callable[[Shape], Shape]) -> Layout:
+def reshaped(stored: Callable[[Shape], Shape]) -> AxisOrder:
   """Returns the layout of an array whose values are in Linen's order, in another shape."""
-  return Layout(stored, lambda array, shape: array.reshape(shape))
+  return AxisOrder(stored, lambda array, shape: array.reshape(shape))
 
 
 def _from_flat_image(array: np.ndarray, shape: Shape) -> np.ndarray:
@@ -44,16 +44,16 @@ def _from_flat_image(array: np.ndarray, shape: Shape) -> np.ndarray:
 
 AS_IS = reshaped(lambda shape: shape)
 # [in, out] or [height, width, in, out] is stored as [out, in] or [out, in, height, width].
-OUTPUT_FIRST = Layout(
+OUTPUT_FIRST = AxisOrder(
   lambda s: (s[-1], s[-2], *s[:-2]), lambda a, s: np.moveaxis(a, (1, 0), (-2, -1))
 )
 # A dense layer's [in, out] is stored as a 1×1 convolution: [out, in, 1, 1] or [1, 1, in, out].
-OUTPUT_FIRST_POINTWISE = Layout(lambda s: (s[1], s[0], 1, 1), lambda a, s: a.reshape(s[::-1]).T)
+OUTPUT_FIRST_POINTWISE = AxisOrder(lambda s: (s[1], s[0], 1, 1), lambda a, s: a.reshape(s[::-1]).T)
 POINTWISE = reshaped(lambda s: (1, 1, *s))
 # [height, width, in, out] is stored as [out, in × height × width].
-FLAT_IMAGE = Layout(lambda s: (s[3], s[2] * s[0] * s[1]), _from_flat_image)
+FLAT_IMAGE = AxisOrder(lambda s: (s[3], s[2] * s[0] * s[1]), _from_flat_image)
 # [1, 1 + N, D] is stored as [1, N, D]; what comes first is zero.
-WITHOUT_FIRST = Layout(
+WITHOUT_FIRST = AxisOrder(
   lambda s: (s[0], s[1] - 1, *s[2:]), lambda a, s: np.pad(a, ((0, 0), (1, 0), (0, 0)))
 )
 
@@ -69,7 +69,7 @@ class Stored:
   """
 
   names: tuple[str, ...]
-  layout: Layout = AS_IS
+  layout: AxisOrder = AS_IS
 
   def shapes(self, linen_shape: Shape) -> dict[str, Shape]:
     """Returns the shape of every named array, given that of the variable."""
@@ -85,7 +85,7 @@ class Stored:
     return (*linen_shape[:-1], linen_shape[-1] // len(self.names))
 
 
-Table = dict[str, str | Stored]
+Names = dict[str, str | Stored]
 PYTORCH = {
   'kernel': '.weight',
   'scale': '.weight',
@@ -114,12 +114,12 @@ class Scheme:
   """
 
   name: str
-  table: Table = dataclasses.field(hash=False)
+  table: Names = dataclasses.field(hash=False)
   ignored: tuple[str, ...] = ('*.num_batches_tracked',)
   headless: str = ''
   zeros: tuple[str, ...] = ()
   suffixes: Mapping[str, str] = dataclasses.field(default_factory=lambda: PYTORCH, hash=False)
-  kernel: Layout = OUTPUT_FIRST
+  kernel: AxisOrder = OUTPUT_FIRST
   prefix: str = ''
 
   def locate(self, path: Path) -> Stored:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from robustness.models.architecture import STEM_AND_STAGES, Architecture, torchvision
 from robustness.models.layers import FEATURES, Layer, Network, at_least_float32, he_normal, max_pool
-from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Scheme, Stored, Table
+from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Names, Scheme, Stored
 
 SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)  # channels of fire2 to fire9; expanded: 8 times
 
@@ -113,7 +113,7 @@ class SqueezeNet(Network):
 
 def _scheme(version: str) -> Scheme:
   """Returns torchvision's names, which count the poolings and the ReLU of the stem too."""
-  table: Table = {
+  table: Names = {
     'stem/conv': 'features.0',
     'head/dense': Stored(('classifier.1',), OUTPUT_FIRST_POINTWISE),
   }

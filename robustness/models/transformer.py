@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.models.layers import Layer, at_least_float32
-from robustness.models.naming import OUTPUT_FIRST, Stored, Table
+from robustness.models.naming import OUTPUT_FIRST, Names, Stored
 
 Activation = Literal['gelu', 'quick_gelu', 'tanh_gelu']
 Positions = Literal['all', 'patches', 'no_token', 'rotary']
@@ -216,7 +216,7 @@ class UnitLength(nn.Module):
     return x / jnp.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def attention_names(ours: str, theirs: str) -> Table:
+def attention_names(ours: str, theirs: str) -> Names:
   """Returns the rows of a `Scheme` for queries, keys and values as PyTorch's attention names them:
   `in_proj_weight` and `in_proj_bias`."""
   return {

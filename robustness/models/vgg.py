@@ -13,7 +13,7 @@ import numpy as np
 
 from robustness.models import layers
 from robustness.models.architecture import Architecture, timm, torchvision
-from robustness.models.naming import FLAT_IMAGE, OUTPUT_FIRST_POINTWISE, Scheme, Stored, Table
+from robustness.models.naming import FLAT_IMAGE, OUTPUT_FIRST_POINTWISE, Names, Scheme, Stored
 
 CONVOLUTIONS_PER_STAGE = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 WIDTHS = (64, 128, 256, 512, 512)
@@ -100,7 +100,7 @@ def part_means(x: jax.Array, parts: int) -> jax.Array:
 
 def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
   """Returns torchvision's and timm's names, which count ReLUs and poolings too."""
-  features: Table = {}
+  features: Names = {}
   index = 0
   for stage, number in enumerate(CONVOLUTIONS_PER_STAGE[depth], start=1):
     for convolution in range(number):
@@ -108,12 +108,12 @@ def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
       features[f'stage{stage}/norm{convolution}'] = f'features.{index + 1}'
       index += 3 if with_norm else 2
     index += 1
-  torchvision: Table = {
+  torchvision: Names = {
     'head/fc1': Stored(('classifier.0',), FLAT_IMAGE),
     'head/fc2': 'classifier.3',
     'head/dense': 'classifier.6',
   }
-  timm: Table = {
+  timm: Names = {
     'head/fc1': 'pre_logits.fc1',
     'head/fc2': Stored(('pre_logits.fc2',), OUTPUT_FIRST_POINTWISE),
     'head/dense': 'head.fc',

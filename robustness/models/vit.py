@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from robustness.models import transformer
 from robustness.models.architecture import HALF, Architecture, Weights, timm
 from robustness.models.layers import LinearHead, Network
-from robustness.models.naming import AS_IS, Scheme, Stored, Table, reshaped
+from robustness.models.naming import AS_IS, Names, Scheme, Stored, reshaped
 
 
 class VisionTransformer(Network):
@@ -89,7 +89,7 @@ class VisionTransformer(Network):
     return LinearHead(self.num_classes, pool=False, name='head')(x)
 
 
-TIMM: Table = {
+TIMM: Names = {
   'embedding/class_token': 'cls_token',
   'embedding/registers': 'reg_token',
   'embedding/position': 'pos_embed',

@@ -121,7 +121,7 @@ def labels_of(parts: Mapping[str, Results]) -> list[str]:
   return list(dict.fromkeys(label for of in parts.values() for label in of.table.classifier))
 
 
-class Cells(NamedTuple):
+class HeadlineText(NamedTuple):
   """A headline as text: name with unit; values and notes by classifier and `versus`."""
 
   name: str
@@ -129,14 +129,14 @@ class Cells(NamedTuple):
   notes: dict[tuple[str, str], str]
 
 
-def cells(parts: Mapping[str, Results]) -> list[Cells]:
+def cells(parts: Mapping[str, Results]) -> list[HeadlineText]:
   """Returns the headlines as text. Above several parts the worst share of each classifier is
   marked, with the interval for all that it was chosen from."""
   found, told = headlines(parts), []
   marked = {} if '' in parts else {label: worst(found, label)[:1] for label in labels_of(parts)}
   for headline in found:
     unit = Notation(headline.quantity).unit
-    line = Cells(headline.name + (f' ({unit})' if unit else ''), {}, {})
+    line = HeadlineText(headline.name + (f' ({unit})' if unit else ''), {}, {})
     for _, row in headline.rows.iterrows():
       notation = Notation(headline.quantity, difference=bool(row.versus))
       text, where = notation.bare(headline.widened(row, headline.choices)), place(headline, row)

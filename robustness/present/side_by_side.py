@@ -17,7 +17,7 @@ CLASSIFIER, QUANTITY = 'classifier', 'quantity'
 ARROWS = {'lower': ' ↓', 'higher': ' ↑', '': ''}
 
 
-class Entry(NamedTuple):
+class Formatted(NamedTuple):
   """An estimate: the values of what rows and columns are of, its quantity, value and text."""
 
   at: Mapping[str, str]
@@ -70,7 +70,7 @@ def arranged(
 
   down, across = (sorted(set(keys(names)), key=rank(names)) for names in (rows, columns))
   cells = [[*key, *([''] * len(across))] for key in down]
-  rivals: dict[tuple[str, ...], list[tuple[Cell, Entry]]] = collections.defaultdict(list)
+  rivals: dict[tuple[str, ...], list[tuple[Cell, Formatted]]] = collections.defaultdict(list)
   for entry, row, column in zip(entries, keys(rows), keys(columns), strict=True):
     place = down.index(row), len(rows) + across.index(column)
     cells[place[0]][place[1]] = entry.text
@@ -103,7 +103,7 @@ def _check_names(
 
 def _entries(
   parts: Mapping[str, Results], quantities: Sequence[str], facets: Sequence[str], intervals: bool
-) -> Iterator[Entry]:
+) -> Iterator[Formatted]:
   for part, of in parts.items():
     declared = {quantity.name: quantity for quantity in of.quantities}
     chosen = [declared[name] for name in quantities if name in declared]
@@ -129,7 +129,7 @@ def _entries(
         text = notation.bare(line.widened(row, line.choices))
         at = {name: written(row[name]) for name in facets}
         shown = text if intervals else text.partition(' ')[0]
-        yield Entry(
+        yield Formatted(
           {CLASSIFIER: row.classifier, QUANTITY: head, **at}, line.quantity, row.value, shown
         )
 
@@ -148,7 +148,7 @@ def written(value: object) -> str:
   return value.replace('_', ' ') if isinstance(value, str) else f'{value:g}'
 
 
-def _best(several: Sequence[tuple[Cell, Entry]]) -> Iterator[Cell]:
+def _best(several: Sequence[tuple[Cell, Formatted]]) -> Iterator[Cell]:
   """Yields the best of the estimates that differ in the classifier alone, and what is written like
   it."""
   better = several[0][1].quantity.better

@@ -31,7 +31,7 @@ def summary(results: Results) -> list[str]:
   return [*lines(Table(heads, table)), *below] if rows else []
 
 
-def _marked(row: headlines.Cells, key: tuple[str, str], notes: Sequence[str]) -> str:
+def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]) -> str:
   note = row.notes.get(key)
   return row.values.get(key, '') + (f' [{notes.index(note) + 1}]' if note else '')
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from robustness.augment.corruption import Corruption
+from robustness.augment.corruption import RandomCorruption
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
@@ -53,7 +53,9 @@ class AllButOne(StoredOrMade):
     """Returns the network that left out each corruption at each severity."""
     found: dict[tuple[str, int], str] = {}
     for label, facts in classifiers.items():
-      drawn = [own for own in facts.get('augment') or () if own['name'] == Corruption.name] or [{}]
+      drawn = [
+        own for own in facts.get('augment') or () if own['name'] == RandomCorruption.name
+      ] or [{}]
       left_out, severities = (tuple(drawn[0].get(key, ())) for key in ('left_out', 'severities'))
       wrong = ''
       if len(drawn) > 1 or len(left_out) != 1 or len(severities) != 1:

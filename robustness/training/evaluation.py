@@ -22,7 +22,7 @@ BASE = 'base_id'
 """The column of the image that stored corrupted images were made of."""
 
 
-class Accuracy:
+class AccuracyOnRows:
   """Measures the accuracy of weights on rows, each of which counts once.
 
   Several processes count a share of the blocks each.

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.augment.corruption import Corruption
+from robustness.augment.corruption import RandomCorruption
 from robustness.corruptions import corrupt
 from robustness.corruptions.names import OFFICIAL
 from tests.augment import pictures
@@ -13,20 +13,22 @@ KEYS = jax.random.split(jax.random.key(0), 3000)
 
 
 def test_all_but_one():
-  augmentation = Corruption(left_out=('fog',), severities=(3,))
+  augmentation = RandomCorruption(left_out=('fog',), severities=(3,))
   assert augmentation.names == tuple(name for name in OFFICIAL if name != 'fog')
   assert augmentation.branches == 15, '14 at one severity, and none'
 
 
 def test_corruptions_and_severities_are_drawn_alike():
-  augmentation = Corruption(('contrast', 'brightness', 'saturate'), (), (1, 5), probability=0.6)
+  augmentation = RandomCorruption(
+    ('contrast', 'brightness', 'saturate'), (), (1, 5), probability=0.6
+  )
   drawn = jax.vmap(lambda key: augmentation.draw_branch(key, {}))(KEYS)
   shares = np.bincount(drawn, minlength=7) / len(KEYS)
   np.testing.assert_allclose(shares, [0.1] * 6 + [0.4], atol=0.045)  # five standard deviations
 
 
 def test_images_are_those_of_the_catalog():
-  augmentation = Corruption(('contrast', 'brightness'), (), (2, 4), probability=0.8)
+  augmentation = RandomCorruption(('contrast', 'brightness'), (), (2, 4), probability=0.8)
   image = jnp.asarray(pictures.batch(pictures.seeded(32, 32))[0])
   seen = set()
   for key, made in zip(KEYS, pictures.augmented(augmentation, KEYS[:40], image), strict=False):

@@ -6,7 +6,9 @@
 import json
 
 from robustness.cli import command_line
+from robustness.config import experiment
 from robustness.core.settings import without_inherited
+from robustness.evaluation.study import default_section
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -71,8 +73,46 @@ def test_classifiers_are_added_and_left_out(file, changes, labels):
     assert own.name == name and list(own) == list(config.classifiers[labels[0]])
 
 
+SPECTRUM = '--config=configs/corruption_spectrum.py'
+
+
+@cases(
+  'file, changes, own',
+  (HEAT_MAP, ('name=accuracy',), {'name': 'accuracy', 'top_k': 5, 'confidence': 0.95}),
+  (HEAT_MAP, ('top_k=1', 'name=accuracy'), {'name': 'accuracy', 'top_k': 1, 'confidence': 0.95}),
+  (HEAT_MAP, ('name=accuracy', 'name=tradeoff'), {'name': 'tradeoff'}),
+  (SPECTRUM, ('name=accuracy',), {'name': 'accuracy', 'top_k': 5, 'confidence': 0.95}),
+  (f'{HEAT_MAP}:cifar10', ('name=fourier_heatmap', 'norm=5'), {'norm': 5.0}),
+  ('--config=video_pm_k:predictions', ('name=calibration',), {'bins': 15}),
+)
+def test_another_study_has_its_settings_at_their_defaults(file, changes, own):
+  before, config = read(file), read(file, *(f'--config.study.{change}' for change in changes))
+  assert own.items() <= config.study.to_dict().items()
+  if config.study.name != before.study.name:
+    assert list(config.study) == list(default_section(config.study.name))
+  for key in {*before} & {*config} - {'study'}:
+    assert config[key] == before[key]
+  if 'predictions' not in config:
+    experiment.from_config(config.to_dict())
+
+
+def test_another_study_of_a_task_of_a_battery():
+  change = '--config.battery.clean.study.'
+  battery = read('--config=battery', f'{change}norm=3', f'{change}name=fourier_heatmap').battery
+  assert battery.clean.study.to_dict() == {**default_section('fourier_heatmap'), 'norm': 3.0}
+  assert battery.heat_map == read('--config=battery').battery.heat_map
+  message = r"battery\.clean\.study\.name names 'acuracy'; did you mean 'accuracy'"
+  refused(message, read, '--config=battery', f'{change}name=acuracy')
+
+
 @cases(
   'arguments, message',
+  (
+    [HEAT_MAP, '--config.study.norm=4', '--config.study.name=accuracy'],
+    r"valid: 'confidence', 'na",
+  ),
+  ([HEAT_MAP, '--config.study.name='], r"config\.study\.name names ''; valid: 'accuracy'"),
+  (['--config=battery', '--config.study.name=accuracy'], r'unknown key config\.study: '),
   ([HEAT_MAP, '--config.study.nrm=4'], r"unknown key config\.study\.nrm: did you mean 'norm'"),
   ([HEAT_MAP, '--noconfig.study.clop'], r"config\.study\.clop: did you mean 'clip'"),
   ([HEAT_MAP, '--config.classifier.name=x'], r"config\.classifier: did you mean 'classifiers'"),

@@ -33,7 +33,7 @@ def test_who_is_shown_from_which_level_on(path, least):
 
 
 def test_lines_are_bare_and_warnings_say_that_they_are_one():
-  lines = terminal.Lines()
+  lines = terminal.LineFormatter()
   assert lines.format(record('x.py', logging.INFO)) == 'said'
   assert lines.format(record('x.py', logging.WARNING)) == 'warning: said'
 
