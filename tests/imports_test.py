@@ -124,27 +124,12 @@ def test_only_the_run_reaches_tensorflow(module):
     assert 'robustness.run' not in names, 'the run stands above all but the command'
 
 
-def makes_data(module: str) -> bool:
-  return module.startswith('input_pipeline.builders')
-
-
-@pytest.mark.parametrize('module', [m for m in inside('input_pipeline') if not makes_data(m)])
-def test_the_input_pipeline_knows_no_jax_and_no_classifier(module):
-  names = reached(module, whole=True)
-  assert not outside(names) & JAX
-  assert {name for name in names if name.split('.')[0] == 'robustness'} <= FROM_ROBUSTNESS
-
-
-@pytest.mark.parametrize('module', [m for m in inside('input_pipeline') if makes_data(m)])
-def test_builders_of_data_sets_know_pure_jax_and_no_classifier(module):
-  names = reached(module, whole=True)
-  assert not outside(names) & (JAX - {'jax'})
-  ours = {name for name in names if name.split('.')[0] == 'robustness'}
-  assert not [name for name in ours - FROM_ROBUSTNESS if not name.startswith(PURE_JAX)]
-
-
-def test_importing_the_input_pipeline_is_light():
-  assert not loaded_by('input_pipeline') & (TENSORFLOW | JAX)
+@pytest.mark.parametrize('module', inside('input_pipeline'))
+def test_the_input_pipeline_knows_no_classifier_and_jax_only_to_make_data(module):
+  names, makes = reached(module, whole=True), module.startswith('input_pipeline.builders')
+  assert not outside(names) & (JAX - {'jax'} if makes else JAX)
+  further = {name for name in names if name.split('.')[0] == 'robustness'} - FROM_ROBUSTNESS
+  assert all(makes and name.startswith(PURE_JAX) for name in further), further
 
 
 @pytest.mark.parametrize('module', inside('robustness.studies'))
@@ -236,12 +221,9 @@ assert jax.device_count() == 3, 'a backend was started'
     assert printed.rpartition('HERE\n')[2] == ''
 
 
-def test_computing_does_not_load_tensorflow():
+def test_importing_the_pipeline_or_what_redraws_is_light_and_computing_needs_no_tensorflow():
+  drawn = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records')
+  for needed in (['input_pipeline'], drawn):
+    assert not loaded_by(*needed) & (TENSORFLOW | JAX)
   rooms = ('studies', 'evaluation.runner', 'classifiers', 'training.loop')
-  needed = inside(*(f'robustness.{room}' for room in rooms))
-  assert not loaded_by(*needed) & TENSORFLOW
-
-
-def test_redrawing_loads_neither_jax_nor_tensorflow():
-  needed = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records')
-  assert not loaded_by(*needed) & (TENSORFLOW | JAX)
+  assert not loaded_by(*inside(*(f'robustness.{room}' for room in rooms))) & TENSORFLOW

@@ -132,13 +132,17 @@ def test_environment_tells_versions_devices_and_seed():
   json.dumps(described)
 
 
-def test_a_second_run_in_a_workdir_is_refused(tmp_path):
+def test_a_second_run_in_a_workdir_is_refused_and_only_the_first_process_locks(
+  tmp_path, monkeypatch
+):
   path = tmp_path / 'run'
   message = rf'another run works in .*/run \(process {os.getpid()} on'
   with workdir.locked(path):
     refused(message, workdir.locked(path).__enter__)
   with workdir.locked(path):
-    pass
+    monkeypatch.setattr(jax, 'process_index', lambda: 1)
+    with workdir.locked(path):
+      pass
 
 
 def test_a_killed_run_holds_its_workdir_no_longer(tmp_path):
@@ -155,13 +159,6 @@ with workdir.locked({str(tmp_path)!r}):
     refused(rf'process {other.pid} ', workdir.locked(tmp_path).__enter__)
     other.kill()
     other.wait()
-    with workdir.locked(tmp_path):
-      pass
-
-
-def test_only_the_first_of_several_processes_locks(tmp_path, monkeypatch):
-  with workdir.locked(tmp_path):
-    monkeypatch.setattr(jax, 'process_index', lambda: 1)
     with workdir.locked(tmp_path):
       pass
 

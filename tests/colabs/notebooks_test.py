@@ -145,16 +145,6 @@ def of_places(folder):
   return config
 
 
-def of_environments(folder):
-  config = runs.shrunk('systematic_corruptions', 'digits', {'study.samples': 100})
-  config.study.environments = ('gaussian_noise', 'contrast')
-  config.study.severities = (5,)
-  config.data.random_class_groups = 2
-  for classifier in config.classifiers.values():
-    classifier.augment.environment.transforms = config.study.environments
-  return config
-
-
 def of_predictions(folder):
   config = video_pm_k.get_config('predictions')
   config.predictions, config.metadata = str(saved(folder)), str(folder / 'sets')
@@ -181,7 +171,7 @@ DRAWN = {
   'fourier_heatmap': (None, ('clean_error', 'gaussian: clean error')),
   'si_score': (of_places, ('balanced_accuracy', 'gap', 'of 9 places differ', 'second: accuracy ')),
   'systematic': (
-    of_environments,
+    lambda folder: runs.two_environments(),
     ('unseen_gain', 'erm, b of the first classifier, by cell: ρ', 'clean, contr'),
   ),
   'tradeoff': (

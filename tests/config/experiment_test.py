@@ -37,12 +37,6 @@ def test_defaults_are_a_valid_config_and_keys_left_out_keep_them():
   assert isinstance(checked.studies[''], FourierHeatmap)
 
 
-def test_the_config_of_an_earlier_workdir_opens_with_a_removed_key_at_its_default():
-  assert experiment.from_config(config(parallel_labels=False)).execution == experiment.Execution()
-  message = r'unknown key config\.parallel_labels'
-  refused(message, experiment.from_config, config(parallel_labels=True))
-
-
 @cases(
   'changes, message',
   ({'batchsize': 3}, r"unknown key config\.batchsize: did you mean 'batch_size'"),
@@ -145,13 +139,16 @@ def parsed(**changes):
   return experiment.from_config(config.to_dict())
 
 
-def test_what_a_recipe_leaves_out_is_the_runs():
+def test_what_a_recipe_leaves_out_is_the_runs_and_a_seed_is_that_of_every_training():
   checked = parsed(training__epochs=3.0, seed=5, data__source='npz', data__path='x.npz')
   for recipe in checked.classifiers.values():
     assert (recipe.training.epochs, recipe.seed) == (3.0, 5)
     assert (recipe.data.source, recipe.data.path, recipe.data.split) == ('npz', 'x.npz', 'train')
     assert recipe.attack is None and recipe.input_filter is None
     assert recipe.objective.name == 'cross_entropy' and not recipe.augment.augmentations
+  checked = parsed(**BOTH, seeds=(3, 4))
+  assert {recipe.seed for recipe in checked.with_seed(4).classifiers.values()} == {4}
+  assert checked.with_seed(4).execution.seed == 0
 
 
 def test_a_recipe_changes_its_own_values_alone():
@@ -223,20 +220,14 @@ def test_several_seeds_need_trainings_without_seeds_of_their_own(changes, messag
   refused(message, parsed, **changes)
 
 
-def test_a_seed_is_that_of_every_training():
-  checked = parsed(**BOTH, seeds=(3, 4))
-  assert {recipe.seed for recipe in checked.with_seed(4).classifiers.values()} == {4}
-  assert checked.with_seed(4).execution.seed == 0
-
-
-def test_what_was_called_front_end_is_read_as_the_input_filter():
+def test_what_was_called_front_end_and_removed_keys_are_read_where_they_say_what_is_done():
   section = {'front_end': {'name': 'low_pass', 'low_pass': {'bandwidth': 9}}}
   for classifiers in ({'classifier': section}, {'classifiers': {'front_end': section}}):
     read = experiment.from_config({'study': {'name': 'accuracy'}, **classifiers})
     assert [own.input_filter for own in read.classifiers.values()] == [LowPass(9)]
-
-
-def test_removed_keys_are_read_where_they_say_what_is_done():
+  assert experiment.from_config(config(parallel_labels=False)).execution == experiment.Execution()
+  message = r'unknown key config\.parallel_labels'
+  refused(message, experiment.from_config, config(parallel_labels=True))
   values = {'study': {'name': 'accuracy'}, 'classifier': {'training': {'beta1': None}}}
   read = experiment.from_config({**values, 'training': {'beta1': 0.9}, 'data': {'pair_seed': 0}})
   assert next(iter(read.classifiers.values())).training == TrainingSettings()

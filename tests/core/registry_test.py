@@ -36,13 +36,6 @@ def file(tmp_path):
   return path
 
 
-def test_a_part_in_a_file_is_parsed_and_described(file):
-  part = PARTS.optional({'name': f'{file}:Invert', 'Invert': {'strength': 0.5}}, WHERE)
-  described = part.describe()
-  assert described.pop('file_sha256') and described.pop('file') == 'mine.py'
-  assert described == {'name': 'Invert', 'strength': 0.5}
-
-
 @cases(
   'name, own, message',
   ('{file}:Invert', {'Invert': {'strength': 2.0}}, 'strength is 2.0; it must be in [0, 1]'),
@@ -68,7 +61,11 @@ def test_no_name_is_no_part_and_a_file_that_raises_or_takes_a_name_is_refused(tm
   refused("'crop' is a part that is here already", AUGMENTATIONS.find, f'{taken}:crop', WHERE)
 
 
-def test_a_file_is_run_again_when_it_changed_or_was_forgotten(file):
+def test_a_part_in_a_file_is_described_and_run_again_when_it_changed_or_was_forgotten(file):
+  part = PARTS.optional({'name': f'{file}:Invert', 'Invert': {'strength': 0.5}}, WHERE)
+  described = part.describe()
+  assert described.pop('file_sha256') and described.pop('file') == 'mine.py'
+  assert described == {'name': 'Invert', 'strength': 0.5}
   first = registry.load(f'{file}:Invert', WHERE)
   assert registry.load(f'{file}:Invert', WHERE).value is first.value
   registry.forget()

@@ -51,6 +51,16 @@ def shrunk(
   return config
 
 
+def two_environments() -> ml_collections.ConfigDict:
+  """The config of systematic robustness on digits, made small, with two environments."""
+  changes = {'study.samples': 100, 'study.severities': (5,), 'data.random_class_groups': 2}
+  config = shrunk('systematic_corruptions', 'digits', changes)
+  config.study.environments = ('gaussian_noise', 'contrast')
+  for classifier in config.classifiers.values():
+    classifier.augment.environment.transforms = config.study.environments
+  return config
+
+
 def flat(changes: Mapping[str, Any] | None) -> dict[str, Any]:
   return traverse_util.flatten_dict(dict(changes or {}), sep='.')
 

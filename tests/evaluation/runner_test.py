@@ -223,23 +223,18 @@ def test_the_layout_does_not_depend_on_the_devices(create):
 LARGE = dataclasses.replace(HEATMAP, image_shape=(224, 224, 3))
 
 
-def test_a_map_of_imagenet_leaves_some_thousand_files():
+def test_a_map_of_imagenet_leaves_some_thousand_files_and_steps_of_large_images_are_full():
   views = FourierHeatmap(norm=15.7, window=63).views(LARGE.image_shape)
   runner = evaluator(views=dataclasses.replace(views, image_shape=LARGE.image_shape))
   layout, few = runner.layout(50_000), runner.layout(20)
   assert layout.num_views == 1986 and 4096 <= layout.num_blocks * layout.num_chunks < 5000
   assert few.block_rows * few.chunk_views <= 32768 * 32**2 / 224**2
-
-
-@pytest.mark.parametrize(
-  ('rows', 'block', 'steps'), [(420, 64, 53), (20, 20, 3), (50_000, 64, 6250)]
-)
-def test_steps_of_large_images_are_full(rows, block, steps):
-  runner = evaluator(views=LARGE)
-  layout = runner.layout(rows)
-  taken, sizes = runner.step_rows(layout), map(layout.rows, range(layout.num_blocks))
-  assert layout.block_rows == block and taken <= 8
-  assert sum(-(-(size.stop - size.start) // taken) for size in sizes) == steps
+  for rows, block, steps in ((420, 64, 53), (20, 20, 3), (50_000, 64, 6250)):
+    runner = evaluator(views=LARGE)
+    layout = runner.layout(rows)
+    taken, sizes = runner.step_rows(layout), map(layout.rows, range(layout.num_blocks))
+    assert layout.block_rows == block and taken <= 8
+    assert sum(-(-(size.stop - size.start) // taken) for size in sizes) == steps
 
 
 def test_several_labels_count_as_right_if_any_is_and_ties_go_to_the_lower_class():
@@ -301,11 +296,13 @@ def test_a_function_that_leaves_jax_or_leaves_out_a_layer_is_refused():
   refused(message, table, runner, tiny_rows(8), 8, 5)
 
 
-def test_a_function_in_jax_need_not_know_that_its_logits_are_a_layer(tmp_path):
-  logits = ('logits',)
-  runner = answering(lambda forward, images, _: (forward(images, ())[0], {}), outputs=logits)
-  records = recorded_by(runner, tiny_rows(21), tmp_path)
+def test_a_function_in_jax_need_not_know_its_layer_and_a_row_may_look_like_probabilities(tmp_path):
+  def one_hot_first(forward, images, _):
+    return forward(images, ())[0].at[0].set(jnp.array([1.0, 0, 0, 0])), {}
+
+  records = recorded_by(answering(one_hot_first, outputs=('logits',)), tiny_rows(21), tmp_path)
   assert records.column('output/logits').shape == (21, 4)
+  assert (records.table('prediction')[0] == 0).all()
 
 
 def test_logits_that_are_computed_twice_have_one_rank():
@@ -321,14 +318,6 @@ def test_logits_that_are_computed_twice_have_one_rank():
   right = found['prediction'][:, 0] == rows.labels
   np.testing.assert_array_equal(found['rank'][:, 0] == 0, right)
   assert right.any() and not right.all()
-
-
-def test_one_row_of_logits_that_looks_like_probabilities_is_no_reason_to_refuse():
-  def one_hot_first(forward, images, layers):
-    return forward(images, layers)[0].at[0].set(jnp.array([1.0, 0, 0, 0])), {}
-
-  runner = answering(one_hot_first)
-  assert (table(runner, tiny_rows(8), 8, 5)['prediction'][0] == 0).all()
 
 
 def test_rows_are_traced_and_not_computed():

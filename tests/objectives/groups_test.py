@@ -57,15 +57,12 @@ def measured(settings, **given) -> jax.Array:
   return run(settings, **given)[-1]['feature_distance']
 
 
-def test_two_sets_of_features_by_hand():
+def test_coral_of_two_sets_by_hand_and_of_environments_is_their_mean_loss_and_that_of_pairs():
   features = jnp.array([[0.0, 0], [2, 0], [0, 0], [0, 2]])
   batch = {'target': jnp.eye(3)[jnp.array([0, 1, 2, 0])], 'environment': jnp.array([0, 0, 1, 1])}
   _, losses, *_, metrics = run(Coral(penalty=2.0), batch, jnp.zeros((4, 3)), features)
   np.testing.assert_allclose(metrics['feature_distance'], 3.0)
   np.testing.assert_allclose(losses, np.log(3) + 2 * 3.0, rtol=1e-6)
-
-
-def test_coral_is_the_mean_loss_of_environments_and_the_mean_distance_of_pairs():
   sets = [np.asarray(FEATURES)[k == ENVIRONMENT] for k in range(3)]
   expected = np.mean([distance(a, b) for a, b in itertools.combinations(sets, 2)])
   loss, *_, metrics = run(Coral(environments=3, penalty=4.0))

@@ -6,29 +6,19 @@ import numpy as np
 import pytest
 
 from robustness.scenes import designs
-from tests.cases import cases
 from tests.refusals import refused
 
 PAIRS = 614 * designs.BACKGROUNDS_PER_OBJECT  # of the published objects
 
 
-@cases(
-  'name, levels, scenes',
-  ('size', 100, 122_800),
-  ('rotation', 72, 88_416),
-  ('location', 441, 541_548),
-)
-def test_published_designs_count_as_published(name, levels, scenes):
-  design = designs.published(name)
-  assert PAIRS == 1228
-  assert len(design) == levels
-  ids = design.image_ids(PAIRS)
-  assert ids.shape == (PAIRS, levels)
-  np.testing.assert_array_equal(np.sort(ids.ravel()), np.arange(scenes))
-
-
-def test_levels_of_the_published_designs():
+def test_published_designs_have_as_many_scenes_and_the_levels_as_published():
   size, rotation, location = map(designs.published, ('size', 'rotation', 'location'))
+  assert PAIRS == 1228
+  counts = (size, 100, 122_800), (rotation, 72, 88_416), (location, 441, 541_548)
+  for design, levels, scenes in counts:
+    ids = design.image_ids(PAIRS)
+    assert len(design) == levels and ids.shape == (PAIRS, levels)
+    np.testing.assert_array_equal(np.sort(ids.ravel()), np.arange(scenes))
   np.testing.assert_allclose(size.area, [k / 100 for k in range(1, 101)], rtol=0, atol=0)
   assert (size.side, size.min_inside) == (rotation.side, rotation.min_inside) == (512, 0.95)
   assert rotation.angle[:18].tolist() == [*range(1, 342, 20)]
@@ -58,16 +48,13 @@ def test_a_grid_has_cell_centres():
   assert set(np.unique(patch, return_counts=True)[1]) == {4 * 56}, 'a patch of ViT/16 has 4 × 4'
 
 
-def test_backgrounds_differ_within_an_object_and_repeat_with_the_seed():
+def test_backgrounds_differ_within_an_object_repeat_with_the_seed_and_are_the_generators():
   drawn = designs.draw_backgrounds(50, 5, seed=1)
   assert drawn.shape == (50, 2)
   assert all(len(set(row)) == 2 for row in drawn.tolist())
   assert set(drawn.ravel()) == set(range(5))
   np.testing.assert_array_equal(drawn, designs.draw_backgrounds(50, 5, seed=1))
   assert (drawn != designs.draw_backgrounds(50, 5, seed=2)).any()
-
-
-def test_the_draw_is_the_generators():
   state = np.random.get_state()
   try:
     np.random.seed(0)
@@ -91,7 +78,7 @@ DESIGN = designs.cross('places', areas=(0.2, 0.5), angles=(0, 90), xs=(0.1, 0.35
 OBJECTS, BACKGROUNDS = np.array([0, 0, 4]), np.array([2, 7, 2])
 
 
-def test_balanced_scenes_are_the_same_mix_in_every_group():
+def test_balanced_scenes_are_the_same_mix_in_every_group_but_levels_of_few_pairs():
   shown = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], bool)
   np.testing.assert_array_equal(designs.balanced(shown, EACH, POOLED).sum(0), [1, 1, 1, 1])
   hidden = np.append(shown, np.zeros((3, 1), bool), 1)
@@ -104,9 +91,6 @@ def test_balanced_scenes_are_the_same_mix_in_every_group():
   np.testing.assert_array_equal(kept, [[1, 1, 0, 0]] * 3, 'the second size is not at every angle')
   kept = designs.balanced(shown[:, :3], [0, 1, 0], [0, 0, 1])
   np.testing.assert_array_equal(kept, [[1, 1, 0], [1, 1, 0], [0, 0, 0]])
-
-
-def test_levels_of_few_pairs_need_not_be_balanced():
   shown = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1]], bool)
   assert not designs.balanced(shown, EACH[:3], POOLED[:3]).any()
   kept = designs.balanced(shown, EACH[:3], POOLED[:3], share=0.5)
@@ -115,7 +99,7 @@ def test_levels_of_few_pairs_need_not_be_balanced():
   np.testing.assert_array_equal(kept, [[1, 0, 0]] * 3)
 
 
-def test_levels_are_told_apart_by_the_factors_that_vary():
+def test_levels_are_told_apart_by_the_factors_that_vary_and_normalised_by_the_largest():
   angles = (1.0, 161.0, 180.0, 181.0, 341.0, -180.0)
   levels = designs.levels_of(designs.cross('made', areas=(0.2, 0.5), angles=angles))
   np.testing.assert_allclose(levels.angle, [1, 161, 180, -179, -19, 180] * 2)
@@ -123,9 +107,6 @@ def test_levels_are_told_apart_by_the_factors_that_vary():
   place = designs.places(levels, ('angle', 'x'))
   np.testing.assert_array_equal(place, [2, 3, 4, 0, 1, 4] * 2)
   assert not designs.places(levels, ()).any()
-
-
-def test_normalised():
   np.testing.assert_allclose(designs.normalised([0.2, np.nan, 0.8]), [0.25, np.nan, 1])
   assert np.isnan(designs.normalised([0.0, 0.0])).all()
 

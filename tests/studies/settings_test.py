@@ -79,9 +79,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'phase': 'sine'}, r"config\.study\.phase is 'sine'"),
   ],
   'fourier_heatmap': [
-    ({'norm': 0.0}, 'config.study.norm'),
-    ({'norm': -1.0}, 'config.study.norm'),
-    ({'norm': float('inf')}, 'config.study.norm'),
+    *(({'norm': bad}, 'config.study.norm') for bad in (0.0, -1.0, float('inf'))),
+    *(({'half_width': bad}, 'config.study.half_width') for bad in (-0.1, 0.5, float('nan'))),
     ({'phase': 'sine'}, "did you mean 'cosine'"),
     ({'top_k': 0}, 'config.study.top_k'),
     ({'false_discovery_rate': 0.0}, 'config.study.false_discovery_rate'),

@@ -272,13 +272,7 @@ PICTURES = {
 
 @pytest.mark.slow
 def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
-  config = runs.shrunk('systematic_corruptions', 'digits', {'study.samples': 100})
-  config.study.environments = ('gaussian_noise', 'contrast')
-  config.study.severities = (5,)
-  config.data.random_class_groups = 2
-  for classifier in config.classifiers.values():
-    classifier.augment.environment.transforms = config.study.environments
-  drawn, train = [], ClassifierBuilder.train
+  config, drawn, train = runs.two_environments(), [], ClassifierBuilder.train
 
   def watched(*arguments):
     drawn.append({path.stem for path in (tmp_path / 'figures').glob('*.png')})

@@ -150,7 +150,8 @@ def test_a_number_that_is_not_finite_names_step_and_fix_when_metrics_are_read(ba
     refused(message, read, meter)
 
 
-def test_metrics_are_fetched_once_and_for_all_steps():
+def test_metrics_are_fetched_once_and_the_host_waits_for_the_step_before_the_last_two():
+  """A transfer would be seen; waiting is all that `add` does with what is on a device."""
   fetch = mock.Mock(side_effect=lambda metrics: metrics)
   meter = Meter(10, fetch)
   for step in range(5):
@@ -158,10 +159,6 @@ def test_metrics_are_fetched_once_and_for_all_steps():
   fetch.assert_not_called()
   assert meter.summary()['loss'] == pytest.approx(2.0)
   assert [len(call.args[0]) for call in fetch.call_args_list] == [5]
-
-
-def test_the_host_waits_for_the_step_before_the_last_two():
-  """A transfer would be seen; waiting is all that `add` does with what is on a device."""
   meter, step = Meter(10), jax.jit(lambda x: {'loss': x, 'gradient_norm': x, 'learning_rate': x})
   with jax.transfer_guard('disallow_explicit'):
     for number in range(LAG + 2):

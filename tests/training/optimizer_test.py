@@ -139,7 +139,7 @@ def test_the_lowered_rate_is_the_one_that_steps():
   assert float(rate_factor(create(TrainingSettings(), lambda step: 0.2).init(PARAMS))) == 1.0
 
 
-def test_adamw_against_steps_written_out():
+def test_adamw_against_steps_written_out_and_lamb_whose_trust_ratio_scales_an_array():
   settings = TrainingSettings(optimizer='adamw', weight_decay=0.05)
   params = _updates(settings, [GRADIENT, jax.tree.map(jnp.negative, GRADIENT)])
   for layer, name, decay in (('conv', 'kernel', 0.05), ('bn', 'scale', 0.0)):
@@ -149,9 +149,6 @@ def test_adamw_against_steps_written_out():
       ratio = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
       theta = theta - 0.1 * (ratio + decay * theta)
     np.testing.assert_allclose(params[layer][name], theta, rtol=1e-5)
-
-
-def test_lamb_scales_an_array_by_its_trust_ratio():
   settings = TrainingSettings(optimizer='lamb', weight_decay=0.0)
   params = _updates(settings, [GRADIENT])
   kernel = np.asarray(PARAMS['conv']['kernel'], np.float64)

@@ -57,17 +57,11 @@ def test_a_box_over_the_edge_is_cut_and_counted_if_by_more_than_a_pixel(tmp_path
   assert clipped == (() if x == -0.5 else ('v/1.jpg',))
 
 
-@pytest.mark.parametrize(
-  'bbox',
-  [(10, 20, 0, 40), (10, 20, 30, -5), (200, 20, 30, 40)]
-  + [(-30, 20, 30, 40), (10, 120, 30, 40), (10, 20, np.nan, 40)],
-)
-def test_bad_boxes_are_refused(tmp_path, bbox):
-  where = r'entry 0, v/1\.jpg: box .* is inverted, empty or wholly outside'
-  refused(where, read, coco(tmp_path, bbox))
-
-
-def test_what_cannot_be_read_is_refused(tmp_path):
+def test_bad_boxes_and_what_cannot_be_read_are_refused(tmp_path):
+  inverted = (10, 20, 0, 40), (10, 20, 30, -5), (10, 20, np.nan, 40)
+  for bbox in (*inverted, (200, 20, 30, 40), (-30, 20, 30, 40), (10, 120, 30, 40)):
+    where = r'entry 0, v/1\.jpg: box .* is inverted, empty or wholly outside'
+    refused(where, read, coco(tmp_path, bbox))
   refused(r"v/1\.jpg has .* class 'dgo'; did you mean 'dog'", read, coco(tmp_path, name='dgo'))
   refused('is inverted', read, voc(tmp_path, x_max=5))
   refused("object of class 'n1'", read, voc(tmp_path, 'n1'))

@@ -131,14 +131,11 @@ def test_an_own_vocabulary_with_or_without_a_byte_order_mark(videos, tmp_path, n
   assert sets.class_names == ('animal', 'vehicle') and sets.labels.tolist() == [[1]] * 3
 
 
-def test_an_unknown_class_names_the_nearest_three(videos, tmp_path):
+def test_bad_labels_are_named_an_unknown_class_with_the_nearest_three(videos, tmp_path):
   (tmp_path / 'l.csv').write_text('video,class\nb,giant pandda\n')
   message = "the class 'giant pandda'.*did you mean 'giant_panda' or"
   error = refused(message, main, flags(videos, tmp_path / 'l.csv'))
   assert len(error) < 300 + len(str(tmp_path)) and error.count("'") == 10
-
-
-def test_bad_labels_are_named(videos, tmp_path):
   for name, content, message in (
     ('l.csv', b'video,class\nb,caf\xe9\n', 'l.csv is no text in UTF-8'),
     ('l.json', b'{"val/a": "dgo"}', "class 'dgo', which is no class: did you mean 'dog'"),

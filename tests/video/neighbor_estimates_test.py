@@ -71,14 +71,10 @@ def test_pm_k_by_hand():
     np.testing.assert_array_equal(right_within(outcomes, 3, include)[..., 0], outcomes.anchor)
   assert (included[..., 1:] <= included[..., :-1]).all()
   assert (right_within(outcomes, 10, include_anchor=False) >= included).all()
-
-
-def test_models_together_are_models_one_by_one():
-  several = random_outcomes(2)
-  for model in range(3):
-    own = several.anchor[model], several.neighbor[model]
-    single = SetOutcomes(*own, several.group, several.offset)
-    np.testing.assert_array_equal(right_within(single, 10), right_within(several, 10)[model])
+  for model in range(3):  # models together are models one by one
+    own = outcomes.anchor[model], outcomes.neighbor[model]
+    single = SetOutcomes(*own, outcomes.group, outcomes.offset)
+    np.testing.assert_array_equal(right_within(single, 10), included[model])
 
 
 def test_a_set_without_near_neighbors_is_judged_by_its_anchor():
@@ -140,13 +136,9 @@ def test_frame_types_leave_anchors_and_neighbors_out_and_rates_are_cut_to_whole_
   assert metrics.without_frame_types(outcomes, sets) == metrics.by_fps(outcomes, sets) == {}
 
 
-def test_positions_of_anchors():
+def test_positions_of_anchors_and_a_wrong_number_of_predictions():
   before, _ = facts_and_outcomes()
   after = metadata.from_mappings(dict(list(SETS.items())[1:]), dict.fromkeys(FACTS, [0]))
   assert metrics.positions(before, after).tolist() == [1, 2]
   refused("1 of 3 reviewed anchors .* first 'a/1.jpg'", metrics.positions, after, before)
-
-
-def test_a_wrong_number_of_predictions():
-  sets = metadata.from_mappings({'v/1.jpg': []}, {'v/1.jpg': [0]})
-  refused('2 predictions for 1 frames', metrics.outcomes, sets, np.array([0, 0]))
+  refused('2 predictions for 7 frames', metrics.outcomes, before, np.array([0, 0]))

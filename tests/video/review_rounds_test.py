@@ -109,10 +109,7 @@ def test_what_is_not_plainly_similar_comes_up_jointly_once_all_have_answered_alo
   assert work(rounds, 'ann') == ['joint pair:1', 'joint pair:4']
   assert work(rounds, 'cid') == []
   assert settled(rounds)[2:] == ALL_PAIRS
-
-
-def test_more_votes_in_the_joint_round():
-  rounds = started(annotators_per_pair=1, joint_votes=3)
+  rounds = started(annotators_per_pair=1, joint_votes=3)  # more votes in the joint round
   assert work(rounds, 'ann', 'pair:2') == [*ALL_PAIRS, 'joint pair:2']
   for annotator in ('bob', 'cid'):
     assert 'pair:2' not in settled(rounds)
