@@ -20,7 +20,7 @@ from robustness.__main__ import main
 from robustness.attacks import ATTACKS
 from robustness.augment import AUGMENTATIONS
 from robustness.augment.policy import from_section
-from robustness.cli import command_line
+from robustness.cli import command_line, trackers
 from robustness.config import experiment
 from robustness.config.defaults import ConfigDict
 from robustness.estimates.table import select
@@ -200,10 +200,17 @@ def test_the_printed_tables_and_exports_are_of_finished_runs(
   for place in ('/tmp/heatmap', '/tmp/a', '/tmp/b'):
     printed = printed.replace(f'{place} ', f'{finished} ').replace(f'{place}\n', f'{finished}\n')
   lines = [*filter(None, printed.replace('/tmp/hub', 'hub').split('\n'))]
-  assert len(lines) == 5
+  assert len(lines) == 7
+  sent = []
+  monkeypatch.setattr(
+    trackers, 'TRACKERS', dict.fromkeys(trackers.TRACKERS, lambda *given: sent.append(given))
+  )
   for line in lines:
     if '/tmp/errors' not in line:  # of another study
       assert main(shlex.split(line)[1:]) == 0, line
+  assert [(of.name.split()[-1], project) for of, project, *_ in sent] == [
+    *2 * [('natural', 'robust'), ('gaussian', 'robust')]
+  ]
   output = capsys.readouterr().out
   assert '| natural | ' in output and '\\textbf{' in output and 'We measure natural' in output
   assert (tmp_path / 'hub/.eval_results/NAME.yaml').is_file()

@@ -2,10 +2,13 @@
 
 robustness export WORKDIR --to=methods
 robustness export WORKDIR --to=hub --out=DIR --dataset=OWNER/NAME --task=ID
+robustness export WORKDIR --to=wandb --project=NAME
 
   `methods` prints a paragraph for a paper: what is measured, what varies, which interval, n, seeds,
   hardware. `hub` writes, for the repository of a model, DIR/.eval_results/NAME.yaml, which the hub
-  reads, and DIR/robustness.md, a section for its model card. docs/table.md shows more.
+  reads, and DIR/robustness.md, a section for its model card. `wandb` and `mlflow` send the log of
+  the trainings and the results to a tracker, a run a classifier; sent again, what is new since.
+  docs/table.md shows more.
 """
 
 import argparse
@@ -18,6 +21,7 @@ from typing import Any
 import pandas as pd
 
 from robustness import workdir
+from robustness.cli import trackers
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import choice
@@ -28,7 +32,7 @@ from robustness.present import headlines, methods, side_by_side, tables
 from robustness.present.page import data_words
 from robustness.results import Results
 
-FORMATS = ('hub', 'methods')
+FORMATS = ('hub', 'methods', *trackers.TRACKERS)
 CARD = 'robustness.md'
 
 
@@ -36,7 +40,9 @@ def main(arguments: Sequence[str]) -> int:
   """Prints the paragraph, or writes the files and prints their paths; returns 0."""
   given = _parser().parse_args(arguments)
   choice('--to', given.to, FORMATS)
-  path, _, environment = workdir.find(given.workdir)
+  path, config, environment = workdir.find(given.workdir)
+  if given.to in trackers.TRACKERS:
+    return track(path, given.to, given.project, config)
   results = Results.read(path)
   if given.to == 'methods':
     print(methods.paragraph(results, environment))
@@ -60,6 +66,21 @@ def main(arguments: Sequence[str]) -> int:
     (given.out / name).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(given.out / name, text.encode())
     print(given.out / name)
+  return 0
+
+
+def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
+  """Sends what a workdir logged to a tracker, and prints where each run is; returns 0."""
+  try:
+    for of in trackers.logged(path):
+      print(f'{of.name}: {trackers.TRACKERS[to](of, project, path, config)}')
+  except ModuleNotFoundError as error:
+    raise InputError(f'--to={to} needs {error.name}: pip install {to}.') from error
+  except InputError:
+    raise
+  except Exception as error:  # trackers fail in their own ways; the cause is chained and quoted
+    reason = str(error).partition('\n')[0] or type(error).__name__
+    raise InputError(f'{to} refused what was sent: {reason}') from error
   return 0
 
 
@@ -156,4 +177,5 @@ def _parser() -> argparse.ArgumentParser:
   add('--at', default='', metavar='FACET=VALUE,...', help='which estimate, where there are several')
   add('--percent', action='store_true', help='a share in percent; by default it is a fraction')
   add('--url', default='', help='where the run is published')
+  add('--project', default='robustness', metavar='NAME', help='of a tracker (robustness)')
   return parser

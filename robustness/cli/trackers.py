@@ -1,0 +1,147 @@
+"""Logs of trainings and results of a workdir, for experiment trackers: a run a classifier.
+
+Sending the same workdir again, also while it trains, goes on after the last step that was sent: the
+identity of a run is that of the workdir's path and the classifier's label.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from robustness.core.errors import InputError
+from robustness.core.typing import Facts
+
+LOG, RESULTS = 'log.jsonl', 'results/'
+NOT_METRICS = ('step', 'time', 'classifier')
+BATCH = 1000  # metrics that MLflow takes at once
+LONGEST = 500  # letters of a parameter's value
+
+
+class Logged(NamedTuple):
+  """What was logged of a classifier: its tracker's identity and name, the numbers of each step of
+  its training in order, and its results."""
+
+  identity: str
+  name: str
+  steps: list[tuple[int, float, dict[str, float]]]
+  results: dict[str, float]
+
+
+def logged(path: pathlib.Path) -> Iterator[Logged]:
+  """Yields what the log of a workdir says of each classifier, the last of what it says twice.
+
+  Raises:
+    InputError: there is no log, or a line of it is damaged.
+  """
+  file = path / LOG
+  if not file.is_file():
+    raise InputError(f'{path} has no {LOG}: nothing was trained or measured there yet.')
+  steps: dict[str, dict[int, tuple[float, dict[str, float]]]] = {}
+  results: dict[str, dict[str, float]] = {}
+  for number, text in enumerate(file.read_text('utf-8').splitlines(), 1):
+    try:
+      line = json.loads(text)
+      step, when = int(line['step']), float(line['time'])
+    except (ValueError, TypeError, KeyError) as error:
+      raise InputError(f'{file}: line {number} is damaged: {text[:60]!r}.') from error
+    values = {k: v for k, v in line.items() if k not in NOT_METRICS and v is not None}
+    if label := line.get('classifier'):
+      _, before = steps.setdefault(label, {}).get(step, (when, {}))
+      steps[label][step] = when, {**before, **values}
+    for name, value in values.items():
+      if name.startswith(RESULTS):
+        label = name.split('/')[1].partition(' minus ')[0]
+        results.setdefault(label, {})[name] = value
+  for label in dict.fromkeys((*steps, *results)):
+    identity = hashlib.sha256(f'{path.resolve()} {label}'.encode()).hexdigest()[:12]
+    own = [(step, *entry) for step, entry in sorted(steps.get(label, {}).items())]
+    yield Logged(identity, f'{path.name} {label}', own, results.get(label, {}))
+
+
+def flattened(config: Facts, prefix: str = '') -> dict[str, object]:
+  """Returns the keys of a config with dots, to plain values."""
+  flat: dict[str, object] = {}
+  for name, value in config.items():
+    if isinstance(value, Mapping):
+      flat |= flattened(value, f'{prefix}{name}.')
+    else:
+      flat[f'{prefix}{name}'] = value
+  return flat
+
+
+def to_wandb(of: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
+  """Sends what was logged to Weights & Biases, to a server or as WANDB_MODE says; returns where."""
+  import wandb
+
+  run = wandb.init(
+    project=project,
+    id=of.identity,
+    name=of.name,
+    group=folder.name,
+    config=dict(config),
+    dir=os.fspath(folder),
+    resume='allow',
+    reinit='finish_previous',
+  )
+  for step, _, values in of.steps:
+    if step >= run.step:
+      run.log(values, step=step)
+  run.summary.update(of.results)
+  place = str(run.url or run.dir)
+  run.finish()
+  return place
+
+
+def to_mlflow(of: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
+  """Sends what was logged to MLflow, where MLFLOW_TRACKING_URI says; returns where."""
+  import mlflow
+  from mlflow.entities import Metric, Param, RunTag
+
+  client = mlflow.MlflowClient()
+  experiment = mlflow.set_experiment(project)
+  known = client.search_runs(
+    [experiment.experiment_id], f"tags.robustness_id = '{of.identity}'", max_results=1
+  )
+  tags = {'robustness_id': of.identity, 'mlflow.runName': of.name, 'workdir': str(folder)}
+  run = known[0] if known else client.create_run(experiment.experiment_id, tags=tags)
+  sent = int(run.data.tags.get('robustness_step', -1))
+  metrics = [
+    Metric(_allowed(name), float(value), int(1000 * when), step)
+    for step, when, values in of.steps
+    if step > sent
+    for name, value in values.items()
+  ]
+  last = of.steps[-1][:2] if of.steps else (0, 0.0)
+  metrics += [
+    Metric(_allowed(name), float(value), int(1000 * last[1]), last[0])
+    for name, value in of.results.items()
+    if run.data.metrics.get(_allowed(name)) != value
+  ]
+  params = [
+    Param(_allowed(name), str(value)[:LONGEST])
+    for name, value in flattened(config).items()
+    if _allowed(name) not in run.data.params
+  ]
+  run_id = run.info.run_id
+  for start in range(0, len(metrics), BATCH):
+    client.log_batch(run_id, metrics=metrics[start : start + BATCH])
+  for start in range(0, len(params), BATCH // 10):
+    client.log_batch(run_id, params=params[start : start + BATCH // 10])
+  client.log_batch(run_id, tags=[RunTag('robustness_step', str(last[0]))])
+  client.set_terminated(run_id)
+  return f'{mlflow.get_tracking_uri()}, experiment {project!r}, run {run_id}'
+
+
+def _allowed(name: str) -> str:
+  """Returns a name with the characters that MLflow takes."""
+  return name.replace('=', ' ')
+
+
+TRACKERS: Mapping[str, Callable[[Logged, str, pathlib.Path, Any], str]] = {
+  'wandb': to_wandb,
+  'mlflow': to_mlflow,
+}
+"""By the name of the package that each needs."""
