@@ -24,6 +24,7 @@ from robustness.studies.attack_error import AttackError
 from robustness.studies.band_noise import BandNoise
 from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.fourier_heatmap import FourierHeatmap
+from robustness.studies.video_pm_k import VideoPmK
 from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.refusals import refused
@@ -195,12 +196,14 @@ def test_processes_share_the_chunks_of_a_round(folder, tmp_path):
   np.testing.assert_array_equal(records.table('rank'), first.table('rank'))
 
 
-def test_without_rounds_records_say_what_they_said_before():
+def test_without_rounds_or_frames_records_say_what_they_said_before():
   for kind in (FourierHeatmap, BandNoise, CorruptionError, AttackError):
     fixed, sequential = kind(), kind(half_width=0.05)
     assert 'half_width' not in json.dumps(fixed.recording)
     assert sequential.recording['half_width'] == 0.05
     assert sequential.recording['confidence'] == 0.95
+  recorded = [VideoPmK(frames=folder).recording for folder in ('', 'FRAMES')]
+  assert 'frames' not in recorded[0] and recorded[1]['frames'] == 'FRAMES'
 
 
 @cases(

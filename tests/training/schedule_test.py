@@ -14,10 +14,14 @@ from tests.refusals import refused
 WARM = {'epochs': 10, 'warmup_epochs': 2, 'batch_size': 10, 'learning_rate': 0.4}
 
 
-def test_epochs_become_steps_and_steps_take_their_place():
+def test_epochs_become_steps_or_steps_take_their_place_and_evaluations_fall_on_the_last_of_each():
   assert total_steps(TrainingSettings(epochs=10, batch_size=128), 50_000) == 3906
   assert total_steps(TrainingSettings(epochs=0.5, batch_size=10), 100) == 5
   assert total_steps(TrainingSettings(epochs=10, steps=7), 50_000) == 7
+  settings = TrainingSettings(batch_size=32, evaluate_every_epochs=1.5)  # 4.6875 steps
+  assert [step for step in range(1, 16) if is_due(step, settings, 100)] == [5, 10, 15]
+  never = TrainingSettings(evaluate_every_epochs=0.0)
+  assert not any(is_due(step, never, 100) for step in range(1, 100))
 
 
 def test_reference_values_with_and_without_a_warm_up():
@@ -51,14 +55,7 @@ def test_spans_that_are_too_long_or_too_short_are_refused(settings, message):
   refused(message, total_steps if settings.epochs < 1 else learning_rate, settings, 100)
 
 
-def test_evaluations_fall_on_the_step_that_ends_each_period():
-  settings = TrainingSettings(batch_size=32, evaluate_every_epochs=1.5)  # 4.6875 steps
-  assert [step for step in range(1, 16) if is_due(step, settings, 100)] == [5, 10, 15]
-  never = TrainingSettings(evaluate_every_epochs=0.0)
-  assert not any(is_due(step, never, 100) for step in range(1, 100))
-
-
-def test_steps_and_a_constant_rate_after_a_warm_up():
+def test_steps_and_a_constant_rate_after_a_warm_up_and_a_triangle_as_numpy_interpolates():
   warm = {**WARM, 'warmup_epochs': 1}  # 10 steps an epoch
   settings = TrainingSettings(**warm, schedule='step', step_epochs=(4.0, 8.0), step_factor=0.1)
   rate = learning_rate(settings, 100)
@@ -66,9 +63,6 @@ def test_steps_and_a_constant_rate_after_a_warm_up():
     assert float(rate(step)) == pytest.approx(value, rel=1e-5, abs=1e-9), step
   constant = learning_rate(dataclasses.replace(settings, schedule='constant', step_epochs=()), 100)
   assert [round(float(constant(step)), 6) for step in (0, 5, 10, 99)] == [0.0, 0.2, 0.4, 0.4]
-
-
-def test_the_triangle_is_numpys_interpolation():
   steps, settings = 40, {'schedule': 'triangular', 'learning_rate': 0.3, 'batch_size': 10}
   rate = learning_rate(TrainingSettings(steps=steps, **settings), 100)
   corners = np.interp(np.arange(steps + 1), [0, int(0.23 * steps), steps], [0.2, 1, 0.07])

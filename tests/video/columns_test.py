@@ -15,14 +15,11 @@ def pairs_of(sets: NeighborSets) -> set[tuple[int, int, int]]:
   return {(int(sets.anchors[g]), int(f), int(o)) for g, f, o in zip(*sets.pairs, strict=True)}
 
 
-def test_columns_by_hand():
+def test_columns_by_hand_there_and_back():
   columns = to_columns(metadata.from_mappings(SETS, LABELS))
   assert columns['group_id'].tolist() == [[0, -1], [0, 1], [0, 1], [2, -1]]
   assert columns['offset'].tolist() == [[-1, 0], [0, -2], [2, 0], [0, 0]]
   assert set(columns) == {'label', 'group_id', 'offset'}
-
-
-def test_there_and_back():
   facts = {'a/1.jpg': {'frame_type': 'b', 'fps': 25}, 'b/7.jpg': {'frame_type': 'i'}}
   sets = metadata.from_mappings(SETS, LABELS, ('x', 'y', 'z'), facts)
   again = from_columns(to_columns(sets), sets.frames, sets.class_names)
