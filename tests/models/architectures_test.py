@@ -11,7 +11,7 @@ import pytest
 from robustness.models import catalog, from_file, hub, naming, weights
 from robustness.models.bit_resnet import standardise
 from robustness.models.cifar_resnet import CifarResNet, shortcut
-from robustness.models.efficientnet_lite import rounded, stage_sizes
+from robustness.models.efficientnet import rounded, stage_sizes
 from robustness.models.vgg import part_means
 from tests.cases import cases
 from tests.networks import normal_arrays, random_variables
