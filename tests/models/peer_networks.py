@@ -195,8 +195,7 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
     build = part(_timm, f'convnext{name}')
     yield f'convnext{name}', PeerNetwork('timm', build, layers, (64, 96))
 
-  layers = {'stem': 'patch_embed', **_numbered('stage{}', 'layers.{}', range(4))}
-  layers |= {'stage1/block1/norm2': 'layers.0.blocks.1.norm2', 'norm': 'norm'}
+  layers = {**_numbered('stage{}', 'layers.{}', range(4)), 'norm': 'norm'}
   for size in ('tiny', 'small', 'base'):
     build = part(_timm_vit, f'swin_{size}_patch4_window7_224')
     yield f'swin_{size}', PeerNetwork('timm', build, layers, (160, 160))
