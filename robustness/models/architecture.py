@@ -100,22 +100,47 @@ def timm(
   licence: str = 'Apache-2.0',
   mean: tuple[float, ...] = IMAGENET_MEAN,
   std: tuple[float, ...] = IMAGENET_STD,
+  squash: bool = False,
 ) -> Weights:
   """Returns what timm has on the Hugging Face hub under `name`."""
-  file = 'model.safetensors'
-  how = mean, std, side, crop, interpolation, licence
-  return Weights(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', file, *how)
-
-
-def torchvision(architecture: str, digest: str, version: int = 1, resize: int = 256) -> Weights:
-  """Returns a version of torchvision's weights; their file's name holds its digest."""
   return Weights(
-    f'{TORCHVISION}:{architecture}.IMAGENET1K_V{version}',
+    f'{TIMM}:{name}',
+    architecture,
+    TIMM,
+    f'timm/{name}',
+    'model.safetensors',
+    mean,
+    std,
+    side,
+    crop,
+    interpolation,
+    licence,
+    squash=squash,
+  )
+
+
+def torchvision(
+  architecture: str,
+  digest: str,
+  version: int = 1,
+  resize: int = 256,
+  *,
+  theirs: str = '',
+  side: int = 224,
+  interpolation: str = 'bilinear',
+) -> Weights:
+  """Returns a version of torchvision's weights; their file's name holds its digest. `theirs` is
+  what torchvision calls the architecture, where that is something else."""
+  theirs = theirs or architecture
+  return Weights(
+    f'{TORCHVISION}:{theirs}.IMAGENET1K_V{version}',
     architecture,
     TORCHVISION,
     'https://download.pytorch.org/models/',
-    f'{architecture}-{digest}.pth',
-    crop_fraction=224 / resize,
+    f'{theirs}-{digest}.pth',
+    input_size=side,
+    crop_fraction=side / resize,
+    interpolation=interpolation,
     licence='BSD-3-Clause',
   )
 

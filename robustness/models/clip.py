@@ -12,6 +12,7 @@ Reference: Radford et al., Learning Transferable Visual Models From Natural Lang
 """
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -24,6 +25,8 @@ from robustness.models.naming import Names, Scheme, Stored, reshaped
 from robustness.models.transformer import (
   Activation,
   Block,
+  Perceptron,
+  SelfAttention,
   UnitLength,
   attend,
   attention_names,
@@ -129,6 +132,8 @@ class TextTower(layers.Layer):
   activation: Activation = 'gelu'
   width: int = 512
   depth: int = 12
+  num_heads: int = 8
+  hidden: int = 0
   context: int = CONTEXT
   vocabulary: int = VOCABULARY
   epsilon: float = EPSILON
@@ -140,8 +145,10 @@ class TextTower(layers.Layer):
     x = nn.Embed(self.vocabulary, self.width, dtype=self.dtype, name='tokens')(tokens)
     position = self.param('position', nn.initializers.normal(0.01), (self.context, self.width))
     x = x + position[None].astype(x.dtype)
-    how = (self.width // HEAD_WIDTH, self.activation, self.epsilon, self.causal)
+    attention = functools.partial(SelfAttention, self.num_heads, self.causal)
+    perceptron = functools.partial(Perceptron, self.activation, self.hidden)
     for index in range(self.depth):
+      how = (attention, perceptron, self.epsilon)
       x = Block(*how, **self.common, name=f'block{index}')(x)
     x = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(x)
     last = tokens.argmax(-1) if self.causal else jnp.full(len(x), self.context - 1)
@@ -243,7 +250,8 @@ def _architecture(name: str, activation: Activation) -> Clip:
       projection=size.embedding,
     )
     # The text tower is as wide as the embedding.
-    text = TextTower(size.embedding, activation, size.embedding)
+    heads = size.embedding // HEAD_WIDTH
+    text = TextTower(size.embedding, activation, size.embedding, num_heads=heads)
   else:
     network, text = ClipResNet(), TextTower(RESNET_SIZE, activation)
   side = size.side if size else 224

@@ -146,7 +146,8 @@ class DepthwiseConv(nn.Module):
 
   y[i, j, c] = Σ_{u, v} k[u, v, c] x[s i + u, s j + v, c] is written as K² products of a shifted
   image and one value a channel, which XLA makes one loop of. Its grouped convolution takes 12 to 60
-  times as long on a CPU. Padding is TensorFlow's 'SAME': an odd pixel lies at the end.
+  times as long on a CPU. Padding is TensorFlow's 'SAME', where an odd pixel lies at the end, or
+  without `same` (K − 1) / 2 on every side.
 
   The sum is taken in float32, or in the kernel's own type if that is wider.
   """
@@ -155,13 +156,16 @@ class DepthwiseConv(nn.Module):
   stride: int = 1
   dtype: DTypeLike = jnp.float32
   use_bias: bool = False
+  same: bool = True
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), C]."""
     side, step, sides = self.kernel, self.stride, x.shape[1:3]
     weights = self.param('kernel', he_normal, (side, side, 1, x.shape[-1]))
-    pads = jax.lax.padtype_to_pads(sides, (side, side), (step, step), 'SAME')
+    pads = [(side // 2, side // 2)] * 2
+    if self.same:
+      pads = jax.lax.padtype_to_pads(sides, (side, side), (step, step), 'SAME')
     padded = jnp.pad(x.astype(weights.dtype), ((0, 0), *pads, (0, 0)))
     height, width = (step * ((size - 1) // step) + 1 for size in sides)
     products = (

@@ -9,6 +9,9 @@ token stays. The ways in use disagree:
 * `bicubic_pytorch`, of transformers: a = -3/4, borders repeated, the kernel never wider;
 * `bicubic_dinov2`, of DINOv2's authors: the same with pixels of old ÷ (new + .1).
 
+The offsets within Swin's windows are resampled by `bicubic_pytorch`, as its authors do, or for
+`bicubic` as timm does, whose old offsets grow from the middle by 1.01 and more each.
+
 References: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, section 3.2; Keys, Cubic
 Convolution Interpolation for Digital Image Processing, 1981, equation 4, whose a is -1/2.
 """
@@ -25,6 +28,7 @@ from robustness.models.naming import Path
 
 BICUBIC = 'bicubic'
 PATH: Path = ('params', 'embedding', 'position')
+WINDOW_BIAS = 'window_bias'
 Grid = tuple[int, int]
 
 
@@ -53,6 +57,34 @@ def stored_side(count: int, before: int = 1) -> int:
   """Returns the side of the square grid of `count` positions less those before it; 0 if none."""
   side = math.isqrt(max(count - before, 0))
   return side if side * side + before == count else 0
+
+
+def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.ndarray:
+  """Returns what offsets within a window add, [old², heads], for `side`² offsets.
+
+  Raises:
+    InputError: a method that is not for windows.
+  """
+  ways = {BICUBIC: _stretched_weights, 'bicubic_pytorch': _pytorch_weights}
+  choice("config.classifier.positions of Swin's windows", method, tuple(ways))
+  old = math.isqrt(len(table))
+  weights = ways[method](old, side)
+  grid = table.reshape(old, old, -1).astype(np.float64)
+  new = np.einsum('ri,ijh,cj->rch', weights, grid, weights, optimize=True)
+  return new.reshape(side * side, -1).astype(np.float32)
+
+
+def _stretched_weights(old: int, new: int) -> np.ndarray:
+  """Returns the matrix [new, old] that is linear between old offsets, the steps between which grow
+  by a factor, in 1.01..1.5, with which the last is the new one's."""
+  half, low, high = old // 2, 1.01, 1.5
+  while high - low > 1e-6:
+    factor = (low + high) / 2
+    low, high = (low, factor) if (factor**half - 1) / (factor - 1) > new // 2 else (factor, high)
+  places = np.cumsum(factor ** np.arange(half))
+  places = np.concatenate([-places[::-1], [0.0], places])
+  wanted = np.arange(new) - new // 2
+  return np.stack([np.interp(wanted, places, row) for row in np.eye(old)], axis=1)
 
 
 def _keys(distance: np.ndarray, a: float) -> np.ndarray:

@@ -11,13 +11,14 @@ Tschannen et al., SigLIP 2, 2025, section 2.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 from robustness.models.architecture import HALF
 from robustness.models.clip import HEAD, Clip, TextTower, blocks
 from robustness.models.naming import OUTPUT_FIRST, Scheme, Stored
 from robustness.models.vit import TIMM, VisionTransformer, stages
 
-WIDTH, DEPTH, NUM_HEADS, CONTEXT = 768, 12, 12, 64
+CONTEXT = 64
 END_OF_TEXT = 1
 _IMAGE = Scheme(
   'open_clip, plus a head that python -m robustness.models.zero_shot makes',
@@ -45,27 +46,52 @@ class SigLip(Clip):
   padding: int = END_OF_TEXT
 
 
-def _architecture(version: int) -> SigLip:
-  name, second = f'siglip{"2" if version == 2 else ""}_b16', version == 2
+class Size(NamedTuple):
+  """Both towers' patches (of the image), width, depth, heads and values within perceptrons."""
+
+  patch: int
+  width: int
+  depth: int
+  num_heads: int
+  hidden: int
+
+
+SIZES = {'b16': Size(16, 768, 12, 12, 3072), 'so400m14': Size(14, 1152, 27, 16, 4304)}
+
+
+def _architecture(
+  version: int, size: str, side: int = 224, context: int = CONTEXT, suffix: str = ''
+) -> SigLip:
+  name, second = f'siglip{"2" if version == 2 else ""}_{size}{suffix}', version == 2
+  patch, width, depth, num_heads, hidden = SIZES[size]
   return SigLip(
     name,
     VisionTransformer(
-      width=WIDTH, depth=DEPTH, num_heads=NUM_HEADS, positions='no_token', pool='attention'
+      patch=patch,
+      width=width,
+      depth=depth,
+      num_heads=num_heads,
+      hidden=hidden,
+      positions='no_token',
+      pool='attention',
     ),
+    input_shape=(side, side, 3),
     mean=HALF,
     std=HALF,
-    stages=stages(DEPTH),
+    stages=stages(depth),
     source='Tschannen et al., SigLIP 2, 2025'
     if second
     else 'Zhai et al., Sigmoid Loss for Language Image Pre-Training, 2023',
     licence='weights of big_vision, also at open_clip: Apache-2.0',
     schemes=(_IMAGE,),
     text=TextTower(
-      size=WIDTH,
+      size=width,
       activation='tanh_gelu' if second else 'gelu',
-      width=WIDTH,
-      depth=DEPTH,
-      context=CONTEXT,
+      width=width,
+      depth=depth,
+      num_heads=num_heads,
+      hidden=hidden,
+      context=context,
       vocabulary=256_000 if second else 32_000,
       epsilon=1e-6,
       causal=False,
@@ -75,4 +101,11 @@ def _architecture(version: int) -> SigLip:
   )
 
 
-ARCHITECTURES = (_architecture(1), _architecture(2))
+ARCHITECTURES = (
+  _architecture(1, 'b16'),
+  _architecture(2, 'b16'),
+  _architecture(1, 'so400m14', context=16),
+  _architecture(1, 'so400m14', 384, suffix='_384'),  # of which patches see 378 pixels
+  _architecture(2, 'so400m14'),
+  _architecture(2, 'so400m14', 378, suffix='_378'),
+)

@@ -8,6 +8,7 @@ References: Vaswani et al., Attention Is All You Need, 2017; Dosovitskiy et al.,
 """
 
 import functools
+from collections.abc import Callable
 from typing import Literal
 
 import flax.linen as nn
@@ -19,14 +20,19 @@ from robustness.models.layers import Layer, at_least_float32
 from robustness.models.naming import OUTPUT_FIRST, Names, Stored
 
 Activation = Literal['gelu', 'quick_gelu', 'tanh_gelu']
-Positions = Literal['all', 'patches', 'no_token', 'rotary']
+Positions = Literal['all', 'patches', 'no_token', 'none']
+Rotary = Literal['', 'halves', 'pairs']
+QkvBias = Literal['all', 'no_key', 'none']
 
 
 def activation(name: Activation, x: jax.Array) -> jax.Array:
   """Returns GELU(x) = x Φ(x) exactly, or approximated by x σ(1.702 x), `quick_gelu`, or by tanh."""
   if name == 'quick_gelu':
     return x * nn.sigmoid(1.702 * x)
-  return nn.gelu(x, approximate=name == 'tanh_gelu')
+  if name == 'tanh_gelu':
+    return nn.gelu(x)
+  wide = at_least_float32(x)
+  return (wide * (0.5 + 0.5 * jax.lax.erf(wide * 0.5**0.5))).astype(x.dtype)
 
 
 layer_norm = functools.partial(nn.LayerNorm, use_fast_variance=False)
@@ -36,103 +42,139 @@ LAYER_SCALE = 1e-5
 """What layer scale begins with."""
 
 
-def attend(query: jax.Array, key: jax.Array, value: jax.Array, causal: bool = False) -> jax.Array:
-  """Returns softmax(q kᵀ / √d) v for every head, [B, Q, heads, d].
+def attend(
+  query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | None = None
+) -> jax.Array:
+  """Returns softmax(q kᵀ / √d + bias) v for every head, [..., Q, heads, d].
 
-  Queries are [B, Q, heads, d], keys and values [B, K, heads, d]. The softmax is taken in float32 or
-  wider. With `causal` position q sees keys 0..q only.
+  Queries are [..., Q, heads, d], keys and values [..., K, heads, d], `bias` as many axes of which
+  the last are [heads, Q, K], or 1 in place of any. The softmax is taken in float32 or wider.
   """
-  scores = jnp.einsum('bqhd,bkhd->bhqk', query * query.shape[-1] ** -0.5, key)
+  scores = jnp.einsum('...qhd,...khd->...hqk', query * query.shape[-1] ** -0.5, key)
   scores = at_least_float32(scores)
-  if causal:
-    visible = jnp.tril(jnp.ones(scores.shape[-2:], bool))
-    scores = jnp.where(visible[None, None], scores, -jnp.inf)
-  return jnp.einsum('bhqk,bkhd->bqhd', jax.nn.softmax(scores).astype(value.dtype), value)
+  if bias is not None:
+    scores += bias
+  return jnp.einsum('...hqk,...khd->...qhd', jax.nn.softmax(scores).astype(value.dtype), value)
 
 
-def rotary_angles(grid: tuple[int, int], before: int, size: int) -> np.ndarray:
-  """Returns DINOv3's angles of tokens, [before + rows × columns, size ÷ 2], of heads of a size.
+def hide_later(count: int) -> jax.Array:
+  """Returns the bias with which each of `count` positions sees itself and those before it only."""
+  visible = jnp.tril(jnp.ones((count, count), bool))
+  return jnp.where(visible, 0.0, -jnp.inf)[None, None]
 
-  A patch at y and x in (-1, 1) has 2π y ÷ p, then 2π x ÷ p, for periods p of 100^(4k ÷ size);
-  tokens before the patches are not turned.
 
-  Reference: Siméoni et al., DINOv3, 2025, section 3.2.
+def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -> np.ndarray:
+  """Returns the angles of tokens, [before + rows × columns, size ÷ 2], for heads of a size.
+
+  A patch at y and x has y f, then x f for frequencies f; tokens before the patches are not turned.
+  DINOv3's ('halves') lie in (-1, 1) and have f of 2π ÷ 100^(4k ÷ size). EVA-02's ('pairs') lie on
+  16 × 16 patches, whatever the grid's own size, and have f of 1 ÷ 10000^(4k ÷ size).
+
+  References: Siméoni et al., DINOv3, 2025, section 3.2; Fang et al., EVA-02, 2023, section 2.
   """
-  periods = 100.0 ** (4 * np.arange(size // 4) / size)
-  places = [(2 * np.arange(side) + 1) / side - 1 for side in grid]
+  exponents = 4 * np.arange(size // 4) / size
+  if kind == 'halves':
+    frequencies = 2 * np.pi * 100.0**-exponents
+    places = [(2 * np.arange(side) + 1) / side - 1 for side in grid]
+  else:
+    frequencies = 10000.0**-exponents
+    places = [16 * np.arange(side) / side for side in grid]
   y, x = np.meshgrid(*places, indexing='ij')
-  angles = 2 * np.pi * np.stack([y, x], -1).reshape(-1, 2, 1) / periods
+  angles = np.stack([y, x], -1).reshape(-1, 2, 1) * frequencies
   return np.pad(angles.reshape(len(angles), -1), ((before, 0), (0, 0))).astype(np.float32)
 
 
-def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
-  """Returns heads [B, N, heads, d] with each pair (i, i + d ÷ 2) turned by `angles` [N, d ÷ 2]."""
-  first, second = jnp.split(at_least_float32(x), 2, axis=-1)
+def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
+  """Returns heads [B, N, heads, d] with each pair of values turned by `angles` [N, d ÷ 2].
+
+  Pairs are (i, i + d ÷ 2), or neighbours ('pairs'), which come out as pairs of the first kind: the
+  products of queries and keys stay the same.
+  """
+  x = at_least_float32(x)
+  first, second = (x[..., ::2], x[..., 1::2]) if kind == 'pairs' else jnp.split(x, 2, axis=-1)
   cosine, sine = jnp.cos(angles)[None, :, None], jnp.sin(angles)[None, :, None]
-  turned = [first * cosine - second * sine, second * cosine + first * sine]
-  return jnp.concatenate(turned, -1).astype(x.dtype)
+  return jnp.concatenate([first * cosine - second * sine, second * cosine + first * sine], -1)
 
 
 class SelfAttention(Layer):
   """Multi-head attention of a sequence to itself; `qkv` comes first, `out` last.
 
-  Given angles, queries and keys are rotated by them.
+  With `causal` a position sees itself and those before it only. Given angles, queries and keys are
+  rotated by them, in the way that `rotary` says. With `bias` 'no_key' keys have none.
   """
 
   num_heads: int
   causal: bool = False
-  qkv_bias: bool = True
+  qkv_bias: QkvBias = 'all'
+  rotary: Rotary = ''
 
   @nn.compact
-  def __call__(self, x: jax.Array, angles: jax.Array | None = None) -> jax.Array:
-    """Maps [B, N, D] to [B, N, D]."""
+  def __call__(
+    self, x: jax.Array, angles: jax.Array | None = None, bias: jax.Array | None = None
+  ) -> jax.Array:
+    """Maps [..., N, D] to the same shape; `bias` is added to the scores, see `attend`."""
     width = x.shape[-1]
-    x = nn.Dense(3 * width, self.qkv_bias, dtype=self.dtype, name='qkv')(x)
-    x = x.reshape(*x.shape[:2], 3, self.num_heads, width // self.num_heads)
-    query, key = x[:, :, 0], x[:, :, 1]
+    heads = (*x.shape[:-1], 3, self.num_heads, width // self.num_heads)
+    both = nn.Dense(3 * width, self.qkv_bias == 'all', dtype=self.dtype, name='qkv')(x)
+    if self.qkv_bias == 'no_key':
+      zeros = nn.initializers.zeros_init()
+      query, value = (self.param(f'{part}_bias', zeros, (width,)) for part in ('query', 'value'))
+      added = jnp.concatenate([query, jnp.zeros(width), value])
+      both += added.reshape((1,) * (both.ndim - 1) + (-1,)).astype(both.dtype)
+    query, key, value = (both.reshape(heads)[..., index, :, :] for index in range(3))
     if angles is not None:
-      query, key = rotate(query, angles), rotate(key, angles)
-    x = attend(query, key, x[:, :, 2], self.causal)
-    return nn.Dense(width, dtype=self.dtype, name='out')(x.reshape(*x.shape[:2], width))
+      query, key = (rotate(self.rotary, part, angles).astype(x.dtype) for part in (query, key))
+    if self.causal:
+      bias = hide_later(x.shape[-2])
+    attended = attend(query, key, value, bias).reshape(x.shape)
+    return nn.Dense(width, dtype=self.dtype, name='out')(attended)
 
 
 class Perceptron(Layer):
-  """Two linear maps, `fc1` to four times the width and `fc2` back, an activation between."""
+  """Two linear maps, `fc1` to `hidden` values (0: four times the width) and `fc2` back.
+
+  Between them is an activation, or with `gated` the product of silu(first half) and second half,
+  normalised if there is an `epsilon`.
+  """
 
   activation: Activation = 'gelu'
+  hidden: int = 0
+  gated: bool = False
+  epsilon: float = 0
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, N, D] to [B, N, D]."""
+    """Maps [..., D] to the same shape."""
     width = x.shape[-1]
-    x = nn.Dense(4 * width, dtype=self.dtype, name='fc1')(x)
-    return nn.Dense(width, dtype=self.dtype, name='fc2')(activation(self.activation, x))
+    hidden = self.hidden or 4 * width
+    x = nn.Dense((1 + self.gated) * hidden, dtype=self.dtype, name='fc1')(x)
+    first, second = x[..., :hidden], x[..., hidden:]
+    x = nn.silu(first) * second if self.gated else activation(self.activation, x)
+    if self.epsilon:
+      x = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(x)
+    return nn.Dense(width, dtype=self.dtype, name='fc2')(x)
 
 
 class Block(Layer):
   """Attention and perceptron, each of the normalised input and added to it.
 
-  With `causal` a position sees itself and those before it only. With `layer_scale` what is added is
-  first multiplied by a learned value a channel (Touvron et al., 2021, equation 4).
+  `attention` and `perceptron` make them, given `name` and what all layers share. With `layer_scale`
+  what is added is first multiplied by a learned value a channel (Touvron et al., 2021, equation 4).
   """
 
-  num_heads: int
-  activation: Activation = 'gelu'
+  attention: Callable[..., nn.Module]
+  perceptron: Callable[..., nn.Module] = Perceptron
   epsilon: float = 1e-6
-  causal: bool = False
   layer_scale: bool = False
-  qkv_bias: bool = True
 
   @nn.compact
   def __call__(self, x: jax.Array, angles: jax.Array | None = None) -> jax.Array:
     """Maps [B, N, D] to [B, N, D]; for `angles` see `SelfAttention`."""
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm1')(x)
-    how = (self.num_heads, self.causal, self.qkv_bias)
-    y = SelfAttention(*how, **self.common, name='attention')(y, angles)
+    y = self.attention(**self.common, name='attention')(y, angles)
     x = x + self._scaled(y, 'scale1')
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm2')(x)
-    y = Perceptron(self.activation, **self.common, name='mlp')(y)
-    return x + self._scaled(y, 'scale2')
+    return x + self._scaled(self.perceptron(**self.common, name='mlp')(y), 'scale2')
 
   def _scaled(self, y: jax.Array, name: str) -> jax.Array:
     if not self.layer_scale:
@@ -145,7 +187,7 @@ class PatchEmbedding(Layer):
   """Linear maps of square patches, a class token and registers before them, positions added.
 
   Registers have no positions. With `positions` 'patches' the class token has none either, with
-  'no_token' there is no such token, and with 'rotary' no token has any.
+  'no_token' there is no such token, and with 'none' no token has any.
   """
 
   patch: int
@@ -168,7 +210,7 @@ class PatchEmbedding(Layer):
     if self.registers:
       start = nn.initializers.normal(0.02)
       tokens.append(self._learned('registers', start, self.registers, x))
-    if self.positions != 'rotary':
+    if self.positions != 'none':
       placed = int(self.positions == 'all')
       start = nn.initializers.normal(0.02)
       position = self._learned('position', start, placed + x.shape[1], x)
@@ -188,7 +230,7 @@ class AttentionPool(Layer):
   """Attention of a learned query to all tokens, then a perceptron of what it gives, added to it."""
 
   num_heads: int
-  activation: Activation = 'gelu'
+  perceptron: Callable[..., nn.Module] = Perceptron
   epsilon: float = 1e-6
 
   @nn.compact
@@ -203,7 +245,7 @@ class AttentionPool(Layer):
     pooled = attend(query, key, value).reshape(count, width)
     pooled = nn.Dense(width, dtype=self.dtype, name='out')(pooled)
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(pooled)
-    return pooled + Perceptron(self.activation, **self.common, name='mlp')(y)
+    return pooled + self.perceptron(**self.common, name='mlp')(y)
 
 
 class UnitLength(nn.Module):

@@ -28,7 +28,8 @@ class VisionTransformer(Network):
   `attention`, `norm2` and `mlp`, then `norm` and `head`. All but `head` are [B, tokens, width]. The
   head is given the class token, or with `pool` 'token_and_mean' that and the mean of the patches.
 
-  DINOv3's have `positions` 'rotary', and no bias for queries, keys and values.
+  DINOv3's and EVA-02's rotate queries and keys (`rotary`). EVA-02's perceptrons are `gated`, and
+  `norm` comes after the mean of the patches (`pool` 'mean').
   SigLIP's have no class token; `attention_pool` gives the embedding, then come `unit` and `head`.
   CLIP's have `pre_norm` before the blocks, and for a head `projection` (the embedding of the image,
   of this size), `unit` (the same at length 1) and `head`.
@@ -38,6 +39,7 @@ class VisionTransformer(Network):
   width: int = 768
   depth: int = 12
   num_heads: int = 12
+  hidden: int = 0
   activation: transformer.Activation = 'gelu'
   epsilon: float = 1e-6
   pre_norm: bool = False
@@ -45,7 +47,11 @@ class VisionTransformer(Network):
   layer_scale: bool = False
   registers: int = 0
   positions: transformer.Positions = 'all'
-  pool: Literal['token', 'token_and_mean', 'attention'] = 'token'
+  rotary: transformer.Rotary = ''
+  qkv_bias: transformer.QkvBias = 'all'
+  gated: bool = False
+  gate_norm: bool = False
+  pool: Literal['token', 'token_and_mean', 'mean', 'attention'] = 'token'
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -53,34 +59,42 @@ class VisionTransformer(Network):
     training: there is no dropout."""
     del train
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
-    rotary, angles = self.positions == 'rotary', None
-    if rotary:
-      grid, size = (
-        (x.shape[1] // self.patch, x.shape[2] // self.patch),
-        self.width // self.num_heads,
-      )
-      angles = jnp.asarray(transformer.rotary_angles(grid, 1 + self.registers, size))
+    first, angles = 1 + self.registers, None
+    if self.rotary:
+      grid = x.shape[1] // self.patch, x.shape[2] // self.patch
+      size = self.width // self.num_heads
+      angles = jnp.asarray(transformer.rotary_angles(self.rotary, grid, first, size))
     tokens = (self.patch, self.width, not self.pre_norm, self.registers, self.positions)
     x = transformer.PatchEmbedding(*tokens, **self.common, name='embedding')(x.astype(self.dtype))
     if self.pre_norm:
       x = norm(name='pre_norm')(x)
+    perceptron = functools.partial(
+      transformer.Perceptron,
+      self.activation,
+      self.hidden,
+      self.gated,
+      self.epsilon if self.gate_norm else 0,
+    )
     block = functools.partial(
       transformer.Block,
-      self.num_heads,
-      self.activation,
+      functools.partial(
+        transformer.SelfAttention, self.num_heads, qkv_bias=self.qkv_bias, rotary=self.rotary
+      ),
+      perceptron,
       self.epsilon,
-      layer_scale=self.layer_scale,
-      qkv_bias=not rotary,
+      self.layer_scale,
       **self.common,
     )
     for index in range(self.depth):
       x = block(name=f'block{index}')(x, angles)
+    if self.pool == 'mean':
+      x = x[:, first:].mean(1)
     x = norm(name='norm')(x)
     if self.pool == 'attention':
-      how = (self.num_heads, self.activation, self.epsilon)
+      how = (self.num_heads, perceptron, self.epsilon)
       x = transformer.AttentionPool(*how, **self.common, name='attention_pool')(x)
-    else:
-      mean = [x[:, 1 + self.registers :].mean(1)] if self.pool == 'token_and_mean' else []
+    elif self.pool != 'mean':
+      mean = [x[:, first:].mean(1)] if self.pool == 'token_and_mean' else []
       x = jnp.concatenate([x[:, 0], *mean], -1)
     if self.projection:
       x = nn.Dense(self.projection, use_bias=False, dtype=self.dtype, name='projection')(x)

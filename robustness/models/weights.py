@@ -147,6 +147,10 @@ def _fitted(
   others = {path: shape for path, shape in expected.items() if path[:2] != HEAD_BIAS[:2]}
   if num_classes is None and arrays.keys() == scheme.shapes(others).keys():
     expected = others
+  windows = _other_windows(scheme, arrays, expected)
+  if windows:
+    variables = restore(architecture.name, {**expected, **windows}, scheme, arrays)
+    return _resampled_windows(variables, windows, expected, positions)
   if position_embedding.PATH not in expected:
     return restore(architecture.name, expected, scheme, arrays), {}
   located, own = scheme.locate(position_embedding.PATH), expected[position_embedding.PATH]
@@ -174,6 +178,39 @@ def _fitted(
     stored_positions, (rows, columns), positions, before
   )
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
+
+
+def _other_windows(
+  scheme: Scheme, arrays: Mapping[str, np.ndarray], expected: Mapping[Path, Shape]
+) -> dict[Path, Shape]:
+  """Returns the shapes that a file has of square windows' tables, if they are not as expected."""
+  found = {
+    path: array.shape
+    for path in expected
+    if path[-1] == position_embedding.WINDOW_BIAS
+    and (array := arrays.get(scheme.locate(path).names[0])) is not None
+  }
+  return {
+    path: shape
+    for path, shape in found.items()
+    if shape != (own := expected[path])
+    and shape[1:] == own[1:]
+    and all(position_embedding.stored_side(count, 0) % 2 for count in (shape[0], own[0]))
+  }
+
+
+def _resampled_windows(
+  variables: Variables, stored: Mapping[Path, Shape], expected: Mapping[Path, Shape], method: str
+) -> tuple[Variables, dict[str, str]]:
+  """Returns the variables with the `stored` tables as large as expected, and a note."""
+  flat, said = flax.traverse_util.flatten_dict(variables), set()
+  for path in stored:
+    old, new = math.isqrt(stored[path][0]), math.isqrt(expected[path][0])
+    flat[path] = position_embedding.resample_window(flat[path], new, method)
+    said.add(f'{old} × {old} resampled to {new} × {new}, {method}')
+  note = '; '.join(sorted(said))
+  _log.warning('offsets within windows: %s', note)
+  return flax.traverse_util.unflatten_dict(flat), {position_embedding.WINDOW_BIAS: note}
 
 
 def restore(

@@ -11,9 +11,10 @@ import pytest
 from robustness.models import catalog, from_file, hub, naming, weights
 from robustness.models.bit_resnet import standardise
 from robustness.models.cifar_resnet import CifarResNet, shortcut
-from robustness.models.efficientnet_lite import rounded, stage_sizes
+from robustness.models.efficientnet import rounded, stage_sizes
 from robustness.models.vgg import part_means
 from tests.cases import cases
+from tests.models import networks_page
 from tests.networks import normal_arrays, random_variables
 from tests.refusals import refused
 
@@ -40,6 +41,14 @@ def test_parameter_counts_are_the_published_ones(name):
   shapes = architecture.shapes(architecture.network.num_classes, (side, side, 3))
   counts = [math.prod(shape) for path, shape in shapes.items() if path[0] == 'params']
   assert sum(counts) == PUBLISHED[name]
+
+
+def test_the_page_of_networks_is_what_the_catalogue_says():
+  def count(architecture):
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(network(architecture.name)[1]['params']))
+
+  remade = 'run python -m tests.models.networks_page'
+  assert networks_page.table(count) in networks_page.PAGE.read_text(encoding='utf-8'), remade
 
 
 @pytest.mark.parametrize('name', NAMES)

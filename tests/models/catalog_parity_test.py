@@ -27,7 +27,7 @@ QUICK = (*QUICK_TRAINING, 'resnet50', 'resnet34_gn', 'resnet50_gn', 'bit_r50x1')
 QUICK += ('squeezenet1_0', 'squeezenet1_1', 'vit_s32')  # other tests compare VGG and CLIP
 WITHOUT_STATISTICS = re.compile(
   r'resnet\d+_gn|bit_\w+|squeezenet\w+|vgg\d+|(clip_)?vit_\w+|'
-  r'(convnext|deit3|dino|siglip)\w+'
+  r'(convnext|swin|deit3|dino|eva|siglip)\w+'
 )
 WITH_STATISTICS = [name for name in PEERS if not WITHOUT_STATISTICS.fullmatch(name)]
 """By their names: to trace all networks takes 15 s, and tests are collected in every session."""

@@ -52,10 +52,12 @@ def torch_outputs(
   """Returns logits of images [B, H, W, C] in evaluation mode, and outputs with channels last of the
   modules that `layers` names, by the keys of it."""
   outputs: dict[str, np.ndarray] = {}
+  turned = getattr(network, 'output_fmt', 'NCHW') == 'NCHW'  # timm's Swin has channels last
 
   def keep(key: str, value: torch.Tensor) -> None:
     # A later module may write in place.
-    outputs[key] = (value.permute(0, 2, 3, 1) if value.ndim == 4 else value).clone().numpy()
+    own = value.permute(0, 2, 3, 1) if turned and value.ndim == 4 else value
+    outputs[key] = own.clone().numpy()
 
   modules = dict(network.named_modules())
   hooks = [

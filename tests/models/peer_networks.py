@@ -67,8 +67,9 @@ def _timm_resnet_gn(depth: int, num_classes: int, side: int) -> Any:
   return timm.models.resnet.ResNet(block, _BLOCKS[depth], **how)
 
 
-def _torchvision(name: str, num_classes: int, side: int) -> Any:
-  return getattr(peer('torchvision').models, name)(num_classes=num_classes, dropout=0.0)
+def _torchvision(name: str, num_classes: int, side: int, **options: Any) -> Any:
+  options = {'dropout': 0.0} | options
+  return getattr(peer('torchvision').models, name)(num_classes=num_classes, **options)
 
 
 def _open_clip(name: str, quick_gelu: bool, num_classes: int, side: int) -> Any:
@@ -93,10 +94,12 @@ def open_clip_tower(config: Any, quick_gelu: bool, num_classes: int, side: int) 
   return Tower()
 
 
-def siglip_tower(num_classes: int, side: int, **options: Any) -> Any:
+def siglip_tower(
+  num_classes: int, side: int, name: str = 'vit_base_patch16_siglip_224', **options: Any
+) -> Any:
   """Builds SigLIP's image tower with the names of open_clip, then our unit length and head."""
   torch = peer('torch')
-  trunk = _timm_vit('vit_base_patch16_siglip_224', 0, side, **options)
+  trunk = _timm_vit(name, 0, side, **options)
   nn = torch.nn
 
   class Tower(nn.Module):
@@ -147,6 +150,19 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
     build = part(_timm, f'tf_efficientnet_lite{member}', bn_momentum=0.01)
     yield f'efficientnet_lite{member}', PeerNetwork('timm', build, layers, momentum=0.01)
 
+  for name, theirs in (('s', 'tf_efficientnetv2_s'), ('rw_s', 'efficientnetv2_rw_s')):
+    build = part(_timm, theirs)
+    layers = {'stem': 'bn1', **_numbered('stage{}', 'blocks.{}', range(6)), 'top': 'bn2'}
+    layers |= {'stage4/block1/squeeze': 'blocks.3.1.se', 'stage5/block0/expand': 'blocks.4.0.bn1'}
+    ends = rf'blocks\.(0\.\d+\.bn{2 if "rw" in name else 1}|[12]\.\d+\.bn2|[3-5]\.\d+\.bn3)\.weight'
+    yield f'efficientnetv2_{name}', PeerNetwork('timm', build, layers, branch_ends=ends)
+  build = part(_torchvision, 'efficientnet_v2_s', stochastic_depth_prob=0.0)
+  layers = {'stem': 'features.0', **_numbered('stage{}', 'features.{}', range(1, 7))}
+  layers |= {'stage4/block1/squeeze': 'features.4.1.block.2', 'top': 'features.7'}
+  ends = r'features\.(1\.\d+\.block\.0|[23]\.\d+\.block\.1|[4-6]\.\d+\.block\.3)\.1\.weight'
+  name = 'efficientnetv2_s_torchvision'
+  yield name, PeerNetwork('torchvision', build, layers, branch_ends=ends)
+
   layers = {'stem': 'act1', **_numbered('stage{}', 'layer{}', (1, 2, 3, 4))}
   layers |= {'stage2/block0': 'layer2.0', 'stage3/block1/layer1/conv': 'layer3.1.conv1'}
   for depth in (18, 34, 50, 101, 152):
@@ -178,6 +194,16 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
   for name in ('_tiny', '_small', '_base', '_large', 'v2_tiny', 'v2_base', 'v2_large'):
     build = part(_timm, f'convnext{name}')
     yield f'convnext{name}', PeerNetwork('timm', build, layers, (64, 96))
+
+  layers = {**_numbered('stage{}', 'layers.{}', range(4)), 'norm': 'norm'}
+  for size in ('tiny', 'small', 'base'):
+    build = part(_timm_vit, f'swin_{size}_patch4_window7_224')
+    yield f'swin_{size}', PeerNetwork('timm', build, layers, (160, 160))
+
+  layers = {'block0': 'blocks.0', 'block11/mlp': 'blocks.11.mlp', 'norm': 'fc_norm'}
+  for size in ('small', 'base'):
+    build = part(_timm_vit, f'eva02_{size}_patch14_224')
+    yield f'eva02_{size[0]}14', PeerNetwork('timm', build, layers, (56, 56))
 
   layers = {'block0': 'blocks.0', 'block11/norm1': 'blocks.11.norm1', 'norm': 'norm'}
   for size in ('small', 'base', 'large'):
@@ -213,6 +239,9 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
   layers |= {'attention_pool': 'visual.trunk.attn_pool'}
   for name in ('siglip_b16', 'siglip2_b16'):
     yield name, PeerNetwork('timm', siglip_tower, layers, (64, 64))
+  build = part(siglip_tower, name='vit_so400m_patch14_siglip_224')
+  for version, suffix in (('', ''), ('', '_384'), ('2', ''), ('2', '_378')):
+    yield f'siglip{version}_so400m14{suffix}', PeerNetwork('timm', build, layers, (56, 56))
 
 
 PEERS: Mapping[str, PeerNetwork] = MappingProxyType(dict(_table()))

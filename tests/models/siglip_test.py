@@ -12,16 +12,19 @@ from tests.models.peers import peer
 from tests.refusals import refused
 
 WIDTH = 64
+SIGLIPS = [name for name in catalog.ARCHITECTURES if name.startswith('siglip')]
 
 
 def thin(name):
   own = catalog.get(name)
-  network = own.network.clone(width=WIDTH, depth=2, num_heads=2)
-  text = own.text.clone(size=WIDTH, width=WIDTH, depth=2, vocabulary=50)
+  hidden = int(WIDTH * own.network.hidden / own.network.width)
+  network = own.network.clone(width=WIDTH, depth=2, num_heads=2, hidden=hidden)
+  sizes = {'size': WIDTH, 'width': WIDTH, 'depth': 2, 'num_heads': 1, 'hidden': hidden}
+  text = own.text.clone(vocabulary=50, **sizes)
   return dataclasses.replace(own, name=f'thin_{name}', network=network, text=text)
 
 
-@pytest.mark.parametrize('name', ['siglip_b16', 'siglip2_b16'])
+@pytest.mark.parametrize('name', SIGLIPS)
 def test_zero_shot_logits_are_scale_times_cosine_plus_bias_of_both_towers(name):
   torch = peer('torch')
   from tests.models import parity, peer_networks
@@ -30,7 +33,8 @@ def test_zero_shot_logits_are_scale_times_cosine_plus_bias_of_both_towers(name):
   tanh = own.text.activation == 'tanh_gelu'
   make = torch.nn.GELU(approximate='tanh' if tanh else 'none')
   text = tower.TextTransformer(
-    context_length=64,
+    context_length=own.text.context,
+    mlp_ratio=own.network.hidden / own.network.width,
     vocab_size=50,
     width=WIDTH,
     heads=1,
@@ -42,13 +46,16 @@ def test_zero_shot_logits_are_scale_times_cosine_plus_bias_of_both_towers(name):
     act_layer=lambda: make,
     norm_layer=lambda width: torch.nn.LayerNorm(width, eps=1e-6),
   )
-  image = peer_networks.siglip_tower(3, 224, embed_dim=WIDTH, depth=2, num_heads=2).eval()
+  side = own.input_shape[0]
+  size, theirs = 'so400m' if 'so400m' in name else 'base', f'_patch{own.network.patch}_siglip_224'
+  thinner = {'embed_dim': WIDTH, 'depth': 2, 'num_heads': 2}
+  image = peer_networks.siglip_tower(3, side, f'vit_{size}{theirs}', **thinner).eval()
   text, image = parity.randomise(text.eval(), 1), parity.randomise(image, 2)
   arrays = {f'text.{key}': value for key, value in parity.arrays(text).items()}
   arrays |= {k: v for k, v in parity.arrays(image).items() if k.startswith('visual.')}
   arrays |= {'logit_scale': np.float32(2.0), 'logit_bias': np.float32(-9.5)}
-  ids = np.random.default_rng(0).integers(0, 50, (3, 2, 64)).astype(np.int32)
-  x, unit = parity.images(2, 224, 224, 3), torch.nn.functional.normalize
+  ids = np.random.default_rng(0).integers(0, 50, (3, 2, own.text.context)).astype(np.int32)
+  x, unit = parity.images(2, side, side, 3), torch.nn.functional.normalize
   with torch.inference_mode():
     classes = [
       unit(unit(text(torch.from_numpy(own).long()), dim=-1).mean(0), dim=-1) for own in ids
@@ -57,7 +64,9 @@ def test_zero_shot_logits_are_scale_times_cosine_plus_bias_of_both_towers(name):
     theirs = (np.exp(2.0) * images @ torch.stack(classes).T - 9.5).numpy()
   ours = jax.jit(own.build(3).apply)(zero_shot.zero_shot(own, arrays, ids), x)
   parity.assert_small({'logits': parity.difference(np.asarray(ours) + 9.5, theirs + 9.5)})
-  refused(r'\[classes, prompts, 64\]', zero_shot.zero_shot, own, arrays, ids[..., :63])
+  refused(
+    rf'\[classes, prompts, {own.text.context}\]', zero_shot.zero_shot, own, arrays, ids[..., :-1]
+  )
 
 
 def tokenizer(tmp_path):

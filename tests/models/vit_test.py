@@ -9,7 +9,7 @@ import pytest
 import scipy.ndimage
 
 from robustness.models import catalog, position_embedding, weights
-from robustness.models.transformer import attend
+from robustness.models.transformer import attend, hide_later
 from robustness.models.vit import VisionTransformer, schemes
 from tests.cases import cases
 from tests.models.peers import peer
@@ -108,8 +108,8 @@ def test_a_bfloat16_network_keeps_float32_logits_near_the_others():
 
 def test_a_causal_position_sees_itself_and_those_before_it_only():
   query, key, value = jax.random.normal(jax.random.key(0), (3, 1, 5, 2, 4))
-  before = attend(query, key, value, causal=True)
-  after = attend(query, key.at[:, 3].add(9.0), value.at[:, 3].add(9.0), causal=True)
+  before = attend(query, key, value, hide_later(5))
+  after = attend(query, key.at[:, 3].add(9.0), value.at[:, 3].add(9.0), hide_later(5))
   np.testing.assert_array_equal(before[:, :3], after[:, :3])
   assert np.abs(before[:, 3:] - after[:, 3:]).min() > 0
   np.testing.assert_allclose(before[:, 0], value[:, 0], rtol=1e-6)

@@ -78,6 +78,8 @@ SLOW = pytest.mark.slow
   'name, given',
   ('resnet20', 'resnet32'),
   ('vit_s16', 'vit_s32'),
+  pytest.param('swin_tiny', 'swin_small', marks=SLOW),
+  pytest.param('eva02_s14', 'eva02_b14', marks=SLOW),
   *(pytest.param('resnet18', n, marks=SLOW) for n in ('resnet34', 'bit_r50x1', 'vgg16_bn')),
 )
 def test_the_architecture_that_fits_is_named(name, given):

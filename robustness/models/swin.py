@@ -1,0 +1,229 @@
+"""Swin transformers: attention within windows, which every other block shifts by half a window.
+
+Windows are of 7 × 7 patches, or as large as the image where that has fewer. A learned table holds
+what each offset within a window adds to the scores. Other window sizes than the weights' resample
+it, see `robustness.models.position_embedding.resample_window`.
+
+Reference: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows,
+2021, sections 3.1 to 3.3.
+"""
+
+import functools
+from typing import TypeVar
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.models.architecture import STEM_AND_STAGES, Architecture, timm, torchvision
+from robustness.models.layers import Layer, LinearHead, Network
+from robustness.models.naming import OUTPUT_FIRST, Scheme, Stored
+from robustness.models.position_embedding import WINDOW_BIAS
+from robustness.models.transformer import Perceptron, SelfAttention, layer_norm
+
+EPSILON = 1e-5
+WINDOW = 7
+APART = -100.0  # added to the scores of patches that only the shift brought together
+Array = TypeVar('Array', np.ndarray, jax.Array)
+norm = functools.partial(layer_norm, EPSILON)
+
+
+def offsets(sides: tuple[int, int]) -> np.ndarray:
+  """Returns the row of the table, [N, N], of each query and key of a window of N = h × w patches:
+  (y + h − 1)(2w − 1) + x + w − 1 for y, x from key to query."""
+  height, width = sides
+  y, x = np.indices(sides).reshape(2, -1)
+  down, right = y[:, None] - y[None] + height - 1, x[:, None] - x[None] + width - 1
+  return down * (2 * width - 1) + right
+
+
+def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, int]) -> np.ndarray:
+  """Returns what is added to the scores in each window of a shifted image, [windows, 1, N, N]."""
+  labels = np.zeros(padded, int)
+  for axis, (side, size, by) in enumerate(zip(padded, window, shift, strict=True)):
+    place = np.arange(side)
+    own = (place >= side - size).astype(int) + (place >= side - by) if by else 0 * place
+    labels = 3 * labels + np.expand_dims(own, 1 - axis)
+  label = windows(labels[None, :, :, None], window)[0, :, :, 0]
+  apart = label[:, None, :] != label[:, :, None]
+  return (apart * np.float32(APART))[:, None]
+
+
+def windows(x: Array, sides: tuple[int, int]) -> Array:
+  """Returns the windows of [B, H, W, C] as sequences, [B, windows, N, C]."""
+  (count, height, width, channels), (h, w) = x.shape, sides
+  x = x.reshape(count, height // h, h, width // w, w, channels).transpose(0, 1, 3, 2, 4, 5)
+  return x.reshape(count, -1, h * w, channels)
+
+
+class Block(Layer):
+  """Attention within windows and a perceptron, each of the normalised input and added to it.
+
+  What leaves the image on one side by the shift comes back on the other, where it is kept apart.
+  """
+
+  num_heads: int
+  window: int
+  shifted: bool
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, H, W, C] to [B, H, W, C]."""
+    image = x.shape[1], x.shape[2]
+    height, width = sides = min(image[0], self.window), min(image[1], self.window)
+    down, right = (self.window // 2 if self.shifted and side > self.window else 0 for side in image)
+    start, rows = nn.initializers.normal(0.02), (2 * height - 1) * (2 * width - 1)
+    table = self.param(WINDOW_BIAS, start, (rows, self.num_heads))
+    padded = image[0] + -image[0] % height, image[1] + -image[1] % width
+    bias = jnp.moveaxis(table[offsets(sides)], -1, 0)[None, None]
+    y = norm(dtype=self.dtype, name='norm1')(x)
+    if down or right:
+      y = jnp.roll(y, (-down, -right), (1, 2))
+      bias += jnp.asarray(parted(padded, sides, (down, right)))[None]
+    y = jnp.pad(y, ((0, 0), (0, padded[0] - image[0]), (0, padded[1] - image[1]), (0, 0)))
+    y = SelfAttention(self.num_heads, **self.common, name='attention')(windows(y, sides), bias=bias)
+    y = y.reshape(-1, padded[0] // height, padded[1] // width, height, width, x.shape[-1])
+    y = y.transpose(0, 1, 3, 2, 4, 5).reshape(-1, *padded, x.shape[-1])
+    x = x + jnp.roll(y[:, : image[0], : image[1]], (down, right), (1, 2))
+    y = norm(dtype=self.dtype, name='norm2')(x)
+    return x + Perceptron(**self.common, name='mlp')(y)
+
+
+class Stage(Layer):
+  """Joins squares of four patches, unless it is the first, then has `block0`, `block1`, ..."""
+
+  num_blocks: int
+  num_heads: int
+  window: int
+  join: bool
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps [B, H, W, C] to [B, ceil(H / 2), ceil(W / 2), 2C], or keeps the shape."""
+    if self.join:
+      count, height, width, channels = x.shape
+      x = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
+      x = x.reshape(count, (height + 1) // 2, 2, (width + 1) // 2, 2, channels)
+      x = x.transpose(0, 1, 3, 4, 2, 5).reshape(*x.shape[:2], x.shape[3], -1)
+      x = norm(dtype=self.dtype, name='join_norm')(x)
+      x = nn.Dense(2 * channels, use_bias=False, dtype=self.dtype, name='join')(x)
+    for index in range(self.num_blocks):
+      how = (self.num_heads, self.window, index % 2 == 1)
+      x = Block(*how, **self.common, name=f'block{index}')(x)
+    return x
+
+
+class Swin(Network):
+  """A Swin transformer.
+
+  Layers: `stem` (normalised), `stage1` to `stage4`, in them `block0`, `block1`, ..., with `norm1`,
+  `attention` (of windows), `norm2` and `mlp`; then `norm` and `head`.
+  """
+
+  width: int = 96
+  depths: tuple[int, ...] = (2, 2, 6, 2)
+  num_heads: int = 3
+  window: int = WINDOW
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """See `Network`; nothing is different in training: there is no stochastic depth."""
+    del train
+    patches = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')
+    x = norm(dtype=self.dtype, name='stem')(patches(x.astype(self.dtype)))
+    for index, depth in enumerate(self.depths):
+      how = (depth, self.num_heads * 2**index, self.window, index > 0)
+      x = Stage(*how, **self.common, name=f'stage{index + 1}')(x)
+    x = norm(dtype=self.dtype, name='norm')(x)
+    return LinearHead(self.num_classes, name='head')(x)
+
+
+def _schemes() -> tuple[Scheme, ...]:
+  """Returns the names of timm, of the authors, of torchvision and of transformers."""
+  common: Names = {'patches': 'patch_embed.proj', 'stem': 'patch_embed.norm', 'norm': 'norm'}
+  of_timm: Names = {**common, 'head/dense': 'head.fc'}
+  own: Names = {**common, 'head/dense': 'head'}
+  of_torch: Names = {
+    'patches': 'features.0.0', 'stem': 'features.0.2', 'norm': 'norm', 'head/dense': 'head'
+  }  # fmt: skip
+  of_hub: Names = {
+    'patches': 'embeddings.patch_embeddings.projection',
+    'stem': 'embeddings.norm',
+    'norm': 'layernorm',
+    'head/dense': 'classifier',
+  }
+  table = 'relative_position_bias_table'
+  for stage in range(4):
+    join, block = f'stage{stage + 1}/join', rf'stage{stage + 1}/block(\d+)'
+    for names, theirs, merging, fc in (
+      (of_timm, rf'layers.{stage}.blocks.\1', f'layers.{stage}.downsample', ('fc1', 'fc2')),
+      (own, rf'layers.{stage}.blocks.\1', f'layers.{stage - 1}.downsample', ('fc1', 'fc2')),
+      (of_torch, rf'features.{2 * stage + 1}.\1', f'features.{2 * stage}', ('0', '3')),
+    ):
+      names |= {
+        join: f'{merging}.reduction',
+        f'{join}_norm': f'{merging}.norm',
+        rf'{block}/(norm\d)': rf'{theirs}.\2',
+        f'{block}/attention/qkv': f'{theirs}.attn.qkv',
+        f'{block}/attention/out': f'{theirs}.attn.proj',
+        f'{block}/{WINDOW_BIAS}': f'{theirs}.attn.{table}',
+        f'{block}/mlp/fc1': f'{theirs}.mlp.{fc[0]}',
+        f'{block}/mlp/fc2': f'{theirs}.mlp.{fc[1]}',
+      }
+    theirs, merging = rf'encoder.layers.{stage}.blocks.\1', f'encoder.layers.{stage - 1}.downsample'
+    attention = f'{theirs}.attention.self'
+    qkv = tuple(f'{attention}.{part}' for part in ('query', 'key', 'value'))
+    of_hub |= {
+      join: f'{merging}.reduction',
+      f'{join}_norm': f'{merging}.norm',
+      f'{block}/norm1': f'{theirs}.layernorm_before',
+      f'{block}/norm2': f'{theirs}.layernorm_after',
+      f'{block}/attention/qkv': Stored(qkv, OUTPUT_FIRST),
+      f'{block}/attention/out': f'{theirs}.attention.output.dense',
+      f'{block}/{WINDOW_BIAS}': f'{attention}.{table}',
+      f'{block}/mlp/fc1': f'{theirs}.intermediate.dense',
+      f'{block}/mlp/fc2': f'{theirs}.output.dense',
+    }
+  dropped = ('*relative_position_index', '*.attn_mask')
+  return (
+    Scheme('timm', of_timm, dropped),
+    Scheme('microsoft/Swin-Transformer', own, dropped),
+    Scheme('torchvision', of_torch, dropped),
+    Scheme('transformers', of_hub, dropped, prefix='swin.'),
+  )
+
+
+def _architecture(
+  size: str,
+  width: int,
+  depths: tuple[int, ...],
+  num_heads: int,
+  parameters: int,
+  digest: str,
+  resize: int,
+) -> Architecture:
+  name, theirs = f'swin_{size}', f'swin_{size}_patch4_window7_224'
+  of_torch = torchvision(
+    name, digest, resize=resize, theirs=f'swin_{size[0]}', interpolation='bicubic'
+  )
+  recipes = ('ms_in1k', 'ms_in22k_ft_in1k')
+  weights = (timm(name, f'{theirs}.{r}', crop=0.9, licence='MIT') for r in recipes)
+  return Architecture(
+    name,
+    Swin(width=width, depths=depths, num_heads=num_heads),
+    stages=(*STEM_AND_STAGES, 'stage4'),
+    source='Liu et al., Swin Transformer, 2021',
+    licence='weights of microsoft/Swin-Transformer and timm: MIT; of torchvision: BSD-3-Clause',
+    schemes=_schemes(),
+    weights=(*weights, of_torch),
+    parameters=parameters,
+    timm=theirs,
+  )
+
+
+ARCHITECTURES = (
+  _architecture('tiny', 96, (2, 2, 6, 2), 3, 28_288_354, '704ceda3', 232),
+  _architecture('small', 96, (2, 2, 18, 2), 3, 49_606_258, '5e29d889', 246),
+  _architecture('base', 128, (2, 2, 18, 2), 4, 87_768_224, '68c6b09e', 238),
+)
