@@ -23,7 +23,7 @@ from robustness.core.typing import Facts, PyTree, Variables
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import from_settings
 from robustness.evaluation.runner import check_fit
-from robustness.models import catalog, from_file, hub, label_space, weights
+from robustness.models import catalog, from_file, hub, label_space, torch_library, weights
 from robustness.models.architecture import LOCAL, Weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.inputs import Inputs
@@ -290,6 +290,17 @@ class ClassifierBuilder:
   # Weights that are loaded.
 
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
+    if settings.name.startswith(catalog.TORCH_LIBRARIES):
+      side = torch_library.describe(settings.name, settings.weights).input_size
+      return torch_library.load(
+        settings.name,
+        settings.weights,
+        label,
+        self.rows.image_shape if self.experiment.data.crop else (side, side, 3),
+        self.rows.class_names,
+        seed=settings.seed,
+        input_filter=settings.input_filter,
+      )
     if from_file.is_classifier(settings.name):
       if settings.weights or settings.train:
         raise InputError(
@@ -429,6 +440,8 @@ def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple
 
 def channels(settings: ClassifierSettings) -> int:
   """Returns how many channels the images of a classifier have."""
+  if settings.name.startswith(catalog.TORCH_LIBRARIES):
+    return 3
   is_own = from_file.is_classifier(settings.name)
   one = from_file.load(settings.name, '') if is_own else catalog.get(settings.name)
   return one.input_shape[2]
@@ -438,6 +451,8 @@ def published(settings: ClassifierSettings) -> Weights | None:
   """Returns the published weights that the settings mean, or None."""
   if settings.train and not settings.weights:
     return None
+  if settings.name.startswith(catalog.TORCH_LIBRARIES):
+    return torch_library.describe(settings.name, settings.weights)
   return hub.resolve(settings.weights, settings.name)
 
 
