@@ -14,7 +14,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.typing import Facts, PyTree
 from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, shape_or_kind
 from robustness.models.inputs import InputFilter, Inputs
-from robustness.models.layers import first_calls
+from robustness.models.layers import FEATURES, first_calls, has_features, sown_features
 
 Layers = dict[str, jax.Array]
 Outputs = tuple[jax.Array, Layers]
@@ -313,7 +313,8 @@ def from_linen(
     input_filter: what is done to the images before.
 
   Returns:
-    A `Classifier` whose layers are all module paths (such as 'stage1/block0') and 'logits'.
+    A `Classifier` whose layers are all module paths (such as 'stage1/block0'), 'features', which
+    the last linear map is given, where the network sows them, and 'logits'.
   """
 
   def network(weights: PyTree, inputs: jax.Array, layers: Collection[str]) -> Outputs:
@@ -325,7 +326,10 @@ def from_linen(
       mutable=['intermediates'],
       capture_intermediates=lambda m, _: '/'.join(m.path) in layers,
     )
-    return logits, first_calls(state['intermediates'])
+    found = first_calls(state['intermediates'])
+    if FEATURES in layers and FEATURES not in found:
+      found[FEATURES] = sown_features(state['intermediates'])
+    return logits, found
 
   images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   _, state = jax.eval_shape(
@@ -333,14 +337,17 @@ def from_linen(
     variables,
     images,
   )
-  layers = first_calls(state['intermediates']).items()
+  calls = first_calls(state['intermediates'])
+  layers = [path for path, x in calls.items() if path and isinstance(x, jax.ShapeDtypeStruct)]
+  if has_features(state['intermediates']) and FEATURES not in layers:
+    layers.append(FEATURES)
   return Classifier(
     name,
     _forward(network, Inputs(tuple(mean), tuple(std), input_filter)),
     variables,
     input_shape,
     tuple(class_names),
-    (*(path for path, x in layers if path and isinstance(x, jax.ShapeDtypeStruct)), LOGITS),
+    (*layers, LOGITS),
     (*stages, LOGITS),
     dict(provenance or {}),
   )
