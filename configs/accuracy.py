@@ -23,14 +23,20 @@ python main.py --config=configs/accuracy.py:own --workdir=/tmp/imagenet_r \
   all but objectnet by TFDS too, without a path. With label_space=data the network chooses among the
   classes that the set has, as is usual for imagenet_a, imagenet_r and objectnet; without it, among
   all 1000.
+
+python main.py --config=configs/accuracy.py:both_ways --workdir=/tmp/both_ways \
+    --config.classifiers.among_all.weights=FILE --config.classifiers.among_own.weights=FILE \
+    --config.data.source=natural_shifts --config.data.name=imagenet_r --config.data.path=DIR
+
+  The same network among all 1000 classes and among those of the data, side by side.
 """
 
 from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'own'."""
-  return choose(variant, digits, own)
+  """Returns the variant 'digits', 'own' or 'both_ways'."""
+  return choose(variant, digits, own, both_ways)
 
 
 def digits() -> ConfigDict:
@@ -44,3 +50,12 @@ def digits() -> ConfigDict:
 def own() -> ConfigDict:
   """Any classifier and data, which the user names."""
   return default_config('accuracy')
+
+
+def both_ways() -> ConfigDict:
+  """CLIP, or another network, among all classes of its weights and among those of the data."""
+  config = default_config('accuracy', ('among_all', 'among_own'))
+  for classifier in config.classifiers.values():
+    classifier.name = 'clip_vit_b32_quickgelu'
+  config.classifiers.among_own.label_space = 'data'
+  return config

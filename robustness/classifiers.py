@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import hashlib
+import json
 import pathlib
 from collections.abc import Callable, Mapping
 
@@ -15,6 +17,7 @@ from robustness.attacks import balls
 from robustness.augment.environment import selective
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
+from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.pixels import BFLOAT16_STEP, with_scaled_image
@@ -22,14 +25,17 @@ from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PyTree, Variables
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import from_settings
-from robustness.evaluation.runner import check_fit
-from robustness.models import catalog, from_file, hub, label_space, weights
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator, check_fit
+from robustness.evaluation.views import identity
+from robustness.models import catalog, from_file, hub, label_space, probes, torch_library, weights
 from robustness.models.architecture import LOCAL, Weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.inputs import Inputs
 from robustness.models.projection import in_label_space, match_labels
 from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel, create
+from robustness.parallel.processes import barrier
 from robustness.training import initial_weights, schedule
 from robustness.training.checkpoint import FACTS_NAME, newest_step, progress
 from robustness.training.evaluation import AccuracyOnRows, columns_of, split_validation
@@ -55,6 +61,7 @@ class ClassifierBuilder:
     writer: returns the metric writer of a training, given its label.
     opened: the rows of the parts of a battery by their settings; parts that are not in it have the
       rows to be evaluated.
+    features: the folder of what probes are fitted to, `features` beside the checkpoints by default.
   """
 
   experiment: Experiment
@@ -63,6 +70,7 @@ class ClassifierBuilder:
   directory: pathlib.Path
   writer: Callable[[str], ScalarWriter]
   opened: Mapping[DataSettings, Rows] = dataclasses.field(default_factory=dict)
+  features: pathlib.Path | None = None
 
   def build(self) -> list[Classifier]:
     """Loads or trains every classifier of the config, in its order.
@@ -74,6 +82,10 @@ class ClassifierBuilder:
       initial = self.initial(recipe)
       variables = self.train(label, recipe, initial)
       built[label] = self.trained_network(label, recipe, initial, variables)
+    for label, recipe in self.experiment.classifiers.items():
+      if recipe.probe:
+        network = built[label] if label in trained else self._load(label, recipe)
+        built[label] = self._in_label_space(self._fitted(label, recipe, network), recipe)
     return list(built.values())
 
   def to_train(self) -> dict[str, ClassifierSettings]:
@@ -111,7 +123,10 @@ class ClassifierBuilder:
       _check_input_filter(label, recipe, self.rows.image_shape)
       _check_attack(recipe, self._precision, self.rows.image_shape)
       load = self._with_shapes if label in trained else self._load
-      planned[label] = self._in_label_space(load(label, recipe), recipe)
+      network = load(label, recipe)
+      if recipe.probe:
+        network = self._with_empty_probe(label, recipe, network)
+      planned[label] = self._in_label_space(network, recipe)
     for classifier in planned.values():
       for part in self.experiment.measurements.values():
         rows = self.opened.get(part.data, self.rows)
@@ -221,7 +236,50 @@ class ClassifierBuilder:
       **({'kept': 'best by validation accuracy'} if settings.keep == BEST else {}),
     }
     network = self._wrap(label, recipe, weights, provenance, initial)
-    return self._in_label_space(network, recipe)
+    return network if recipe.probe else self._in_label_space(network, recipe)
+
+  # Probes on the features of a network.
+
+  def _with_empty_probe(
+    self, label: str, recipe: ClassifierSettings, network: Classifier
+  ) -> Classifier:
+    """Returns a network with a probe that is not fitted yet; refuses what the fit would."""
+    probe, rows = recipe.probe, self.open_rows(recipe)
+    assert probe is not None
+    names, labels = self.class_names(recipe), rows.without_images()['label']
+    if not names:
+      raise InputError(f'the training rows of {label} have no class names, which its probe needs.')
+    size = probes.num_features(network, probe.layer)
+    kept, _ = probes.drawn(probe, labels, names, recipe.seed)
+    empty = probe.empty(len(kept), size, len(names))
+    return probes.probed(network, probe, empty, names, {})
+
+  def _fitted(self, label: str, recipe: ClassifierSettings, network: Classifier) -> Classifier:
+    """Returns a network with its probe, fitted to features that are recorded unless they are."""
+    probe, rows, names = recipe.probe, self.open_rows(recipe), self.class_names(recipe)
+    assert probe is not None
+    shown = probes.features_of(network, probe.layer, names)
+    key, way = random_keys.stream(0, probes.FEATURES), create(self.experiment.execution.parallel)
+    outputs = (probes.FEATURES,)
+    evaluator = Evaluator(shown, identity(), key, way, outputs=outputs, phase='features')
+    facts: Facts = {
+      'network': dict(network.provenance),
+      'layer': probe.layer,
+      'data': dict(rows.description),
+      'classes': list(names),
+    }
+    plain = json.dumps(facts, sort_keys=True, default=str)
+    folder = self.features or self.directory.parent / 'features'
+    place = folder / f'{label}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}'
+    records = Records(place, evaluator.layout(rows.num_examples), facts)
+    evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
+    barrier(f'the features of {label}')
+    features, labels = (records.column(name) for name in (f'output/{probes.FEATURES}', 'label'))
+    arrays, chosen = probes.fit(probe, features, labels, names, recipe.seed)
+    data = {'training_split': recipe.data.split, 'training_rows': len(labels)}
+    chosen = {**chosen, **data, 'sha256': weights.digest(arrays)}
+    logging.info('%s: %s probe of %d features, %s', label, probe.name, features.shape[1], chosen)
+    return probes.probed(network, probe, arrays, names, chosen)
 
   def _training(
     self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
@@ -290,6 +348,18 @@ class ClassifierBuilder:
   # Weights that are loaded.
 
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
+    if settings.name.startswith(catalog.TORCH_LIBRARIES):
+      side = torch_library.describe(settings.name, settings.weights).input_size
+      return torch_library.load(
+        settings.name,
+        settings.weights,
+        label,
+        self.rows.image_shape if self.experiment.data.crop else (side, side, 3),
+        self.rows.class_names,
+        seed=settings.seed,
+        headless=settings.probe is not None,
+        input_filter=settings.input_filter,
+      )
     if from_file.is_classifier(settings.name):
       if settings.weights or settings.train:
         raise InputError(
@@ -297,6 +367,8 @@ class ClassifierBuilder:
           'empty and config.classifier.train False.'
         )
       return from_file.load(settings.name, label)
+    if settings.weights == catalog.RANDOM:
+      return self._drawn(label, settings)
     path, entry = expanded(settings.weights), published(settings)
     if entry or not path.is_dir():
       return self._load_file(label, settings, path, entry)
@@ -306,6 +378,15 @@ class ClassifierBuilder:
     known, shape = {'weights': path.name, **progress(facts)}, tuple(facts['image_shape'])
     variables, names = trained.variables, trained.class_names
     return self._wrap(label, settings, variables, known, trained, shape, names)
+
+  def _drawn(self, label: str, settings: ClassifierSettings) -> Classifier:
+    """Returns a network with weights that its own initialisers draw from the seed."""
+    module = catalog.get(settings.name).build(len(self.rows.class_names) or 1)
+    image = jnp.zeros((1, *self.rows.image_shape))
+    variables = jax.jit(module.init)(jax.random.key(settings.seed), image)
+    variables = {name: variables[name] for name in variables if name != 'intermediates'}
+    facts, names = {'weights': f'random, seed {settings.seed}'}, self.rows.class_names
+    return self._wrap(label, settings, variables, facts, None, None, names or ('',))
 
   def _load_file(
     self, label: str, settings: ClassifierSettings, path: pathlib.Path, entry: Weights | None
@@ -334,9 +415,12 @@ class ClassifierBuilder:
       names = label_space.get(label_space.IMAGENET).class_names
     if self.experiment.data.crop:  # the user decides what all networks see
       shape = self.rows.image_shape
-    variables, notes = weights.load_with_notes(
-      path, architecture, len(names), shape, settings.positions
-    )
+    count = None if settings.probe else len(names)  # features need no classes, nor a head
+    variables, notes = weights.load_with_notes(path, architecture, count, shape, settings.positions)
+    if settings.probe:
+      variables = weights.with_head(architecture, variables, shape)
+      count = variables['params']['head']['dense']['bias'].size
+      names = names if len(names) == count else tuple(map(str, range(count)))
     return self._wrap(label, settings, variables, {**facts, **notes}, entry, shape, names)
 
   # Both.
@@ -429,6 +513,8 @@ def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple
 
 def channels(settings: ClassifierSettings) -> int:
   """Returns how many channels the images of a classifier have."""
+  if settings.name.startswith(catalog.TORCH_LIBRARIES):
+    return 3
   is_own = from_file.is_classifier(settings.name)
   one = from_file.load(settings.name, '') if is_own else catalog.get(settings.name)
   return one.input_shape[2]
@@ -438,6 +524,8 @@ def published(settings: ClassifierSettings) -> Weights | None:
   """Returns the published weights that the settings mean, or None."""
   if settings.train and not settings.weights:
     return None
+  if settings.name.startswith(catalog.TORCH_LIBRARIES):
+    return torch_library.describe(settings.name, settings.weights)
   return hub.resolve(settings.weights, settings.name)
 
 

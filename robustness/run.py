@@ -126,7 +126,8 @@ def _run(
     folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
     by_seed = [experiment.with_seed(seed) for seed in seeds] or [experiment]
     builders = [
-      builder_for(seeded, rows, folder) for seeded, folder in zip(by_seed, folders, strict=True)
+      builder_for(seeded, rows, folder, path / 'features')
+      for seeded, folder in zip(by_seed, folders, strict=True)
     ]
     if builders[0].begins:
       check_measurable(experiment, list(builders[0].planned.values()), rows)
@@ -347,8 +348,10 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self[data]
 
 
-def builder_for(experiment: Experiment, rows: OpenedRows, path: pathlib.Path) -> ClassifierBuilder:
-  """Returns what builds the classifiers in a folder."""
+def builder_for(
+  experiment: Experiment, rows: OpenedRows, path: pathlib.Path, features: pathlib.Path | None = None
+) -> ClassifierBuilder:
+  """Returns what builds the classifiers in a folder; `features` is that of what probes see."""
 
   def writer(label: str) -> ScalarWriter:
     return NO_WRITER if jax.process_index() else TrainingWriter(path, label)
@@ -360,6 +363,7 @@ def builder_for(experiment: Experiment, rows: OpenedRows, path: pathlib.Path) ->
     path / 'checkpoints',
     writer,
     rows,
+    features,
   )
 
 

@@ -245,7 +245,7 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
 def _network(recipe: ClassifierSettings) -> Hashable:
   """Returns what the program of a classifier depends on: those of equal ones are measured once."""
   weights = recipe.weights, recipe.initial_weights, recipe.positions, recipe.train
-  return recipe.name, *weights, recipe.label_space, recipe.merge, recipe.input_filter
+  return recipe.name, *weights, recipe.label_space, recipe.merge, recipe.input_filter, recipe.probe
 
 
 def _trained(

@@ -238,7 +238,7 @@ def _classifiers(
   where = 'config.classifiers'
   if 'classifier' in sections:
     recipe = parsed(sections['classifier'], 'config.classifier')
-    label = recipe.name.rpartition(':')[2]
+    label = recipe.name.rpartition(':')[2].rstrip('/').rpartition('/')[2]
     settings.check_name('config.classifier.name', label)
     return {label: recipe}
   several = sections['classifiers']
@@ -261,7 +261,7 @@ def _check_seeds(sections: Section, experiment: Experiment) -> None:
   several = sections.get('classifiers', {'': sections.get('classifier', {})})
   for label, recipe in zip(several, experiment.classifiers.values(), strict=True):
     where = f'config.classifiers.{label}' if label else 'config.classifier'
-    if not recipe.is_trained_here:
+    if not (recipe.is_trained_here or recipe.probe):
       raise InputError(
         f'{given}, but {where} has given weights, which no seed changes: set {where}.train=True '
         'and no weights, or leave config.seeds ().'

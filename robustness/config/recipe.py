@@ -14,12 +14,13 @@ from robustness.core.typing import Facts
 from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.models.inputs import InputFilter
 from robustness.models.position_embedding import METHODS
+from robustness.models.probes import PROBES, Probe
 from robustness.objectives import OBJECTIVES, Objective
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import Pipeline
 
-SECTIONS = ('training', 'data', 'augment', 'attack', 'input_filter', 'objective')
+SECTIONS = ('training', 'data', 'augment', 'attack', 'input_filter', 'objective', 'probe')
 """Keys of a classifier that are sections; the first two hold what differs from the run."""
 
 KINDS: dict[str, tuple[str, Registry]] = {
@@ -27,6 +28,7 @@ KINDS: dict[str, tuple[str, Registry]] = {
   'attack': ('name', ATTACKS),
   'input_filter': ('name', INPUT_FILTERS),
   'objective': ('name', OBJECTIVES),
+  'probe': ('name', PROBES),
 }
 """Sections of named parts, the key that chooses, and where the parts are."""
 
@@ -36,11 +38,12 @@ class ClassifierSettings:
   """A section of `config.classifiers`, or `config.classifier`.
 
   Attributes:
-    name: an architecture of `robustness.models.catalog`, or `FILE.py:NAME` for an architecture or a
-      classifier in a Python file of the user's (see `robustness.models.from_file`).
+    name: an architecture of `robustness.models.catalog`, `FILE.py:NAME` for an architecture or a
+      classifier in a Python file of the user's (see `robustness.models.from_file`), or `timm:NAME`
+      or `hf:REPOSITORY` for a network in PyTorch (see `robustness.models.torch_library`).
     weights: file with weights (.th, .pt, .pth, .safetensors, .npz), a checkpoint folder of a run
       here, or the name of published ones (`robustness models list`); '' takes those that
-      come with the architecture, if any do.
+      come with the architecture, if any do; 'random' draws them from the seed.
     train: whether to train the network in this workdir if no weights are given.
     initial_weights: weights that the training begins with, named as `weights` are; the last layer
       is drawn unless the classes are the same. '' draws all from the seed.
@@ -55,6 +58,8 @@ class ClassifierSettings:
     attack: makes adversarial examples of them; None trains on the images.
     objective: what the training minimises.
     input_filter: what is done to images before normalisation, in training and evaluation.
+    probe: what takes the place of the network's logits, fitted to the features of the training rows
+      (see `robustness.models.probes`); None keeps them.
     training: how long, by which optimizer; keys left out are those of `config.training`.
     data: the rows to train on; keys left out are those of `config.data`, except `num_images` (all)
       and `split` (`training.split`).
@@ -72,6 +77,7 @@ class ClassifierSettings:
   attack: Attack | None = None
   objective: Objective = CrossEntropy()
   input_filter: InputFilter | None = None
+  probe: Probe | None = None
   training: TrainingSettings = TrainingSettings()
   data: DataSettings = DataSettings()
   seed: int = setting(0, 'in [0, 2**32)', lambda x: 0 <= x < 2**32)
@@ -129,6 +135,7 @@ def parse_classifier(
     'attack': attack,
     'objective': objective or CrossEntropy(),
     'input_filter': input_filter,
+    'probe': PROBES.optional(own['probe'], f'{where}.probe'),
     'training': own_training,
     'data': own_data,
   }

@@ -60,7 +60,8 @@ class Evaluator:
     classifier: the network; None for a study of images alone.
     views: how each row is shown.
     key: root of the study's random stream.
-    parallel: how the step runs on the devices.
+    parallel: how the step runs on the devices; on the first alone where the classifier calls back
+      to the host.
     layers: names of layers whose output change ‖z_h(x) - z_h(x̃)‖₂ is recorded.
     outputs: names of layers whose output is recorded as it is.
     phase: what the evaluation is part of, for its line of progress.
@@ -78,6 +79,10 @@ class Evaluator:
   phase: str = 'evaluation'
   rows_at_once: int = 0
   views_at_once: int = 1
+
+  def __post_init__(self) -> None:
+    if self.classifier and self.classifier.calls_host and self.parallel.num_devices > 1:
+      object.__setattr__(self, 'parallel', type(self.parallel)(self.parallel.devices[:1]))
 
   @property
   def name(self) -> str:

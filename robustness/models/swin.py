@@ -18,7 +18,7 @@ import numpy as np
 
 from robustness.models.architecture import STEM_AND_STAGES, Architecture, timm, torchvision
 from robustness.models.layers import Layer, LinearHead, Network
-from robustness.models.naming import OUTPUT_FIRST, Scheme, Stored
+from robustness.models.naming import OUTPUT_FIRST, Names, Scheme, Stored
 from robustness.models.position_embedding import WINDOW_BIAS
 from robustness.models.transformer import Perceptron, SelfAttention, layer_norm
 

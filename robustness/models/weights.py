@@ -213,6 +213,18 @@ def _resampled_windows(
   return flax.traverse_util.unflatten_dict(flat), {position_embedding.WINDOW_BIAS: note}
 
 
+def with_head(
+  architecture: Architecture, variables: Variables, input_shape: Shape | None = None
+) -> Variables:
+  """Returns variables that lack a head with one of zeros, for one class; others as they are."""
+  flat = flax.traverse_util.flatten_dict(variables)
+  missing = architecture.shapes(1, input_shape)
+  if HEAD_BIAS in flat:
+    return variables
+  zeros = {path: np.zeros(shape, np.float32) for path, shape in missing.items() if path not in flat}
+  return flax.traverse_util.unflatten_dict({**flat, **zeros})
+
+
 def restore(
   owner: str, expected: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
 ) -> Variables:

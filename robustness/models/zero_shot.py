@@ -8,17 +8,20 @@ python -m robustness.models.zero_shot --architecture=clip_vit_b32 --weights=FILE
     --classes=CLASSES.txt --templates=TEMPLATES.txt --out=OUT.safetensors
 
   FILE is a state dict in open_clip's names (OpenAI's own files hold code: load them with open_clip
-  and save its state_dict()). CLASSES.txt has one class a line, as the data call it,
-  and after a tab what prompts call it where that is another word; TEMPLATES.txt one template a line
-  ('a photo of a {}.'). OUT then serves as --config.classifier.weights. Needs open_clip for its
-  tokenizer (pip install '.[clip]'); SigLIP's is --tokenizer=tokenizer.json, which lies beside the
-  weights (and needs the package tokenizers).
+  and save its state_dict()). CLASSES.txt has one class a line, as the data call it, and after a tab
+  what prompts call it where that is another word; 'imagenet' and 'cifar10' take those classes, of
+  which open_clip has the words that CLIP's authors chose for ImageNet. TEMPLATES.txt has one
+  template a line ('a photo of a {}.'); 'imagenet_80', 'imagenet_7' and 'cifar10_18' are the lists
+  that CLIP's authors published. OUT then serves as --config.classifier.weights. Needs open_clip for
+  its tokenizer (pip install '.[clip]'); SigLIP's is --tokenizer=tokenizer.json, which lies beside
+  the weights (and needs the package tokenizers).
 
 Reference: Radford et al., Learning Transferable Visual Models From Natural Language Supervision,
 2021, section 3.1.4.
 """
 
 import argparse
+import pathlib
 import string
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,10 +31,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.typing import Variables
-from robustness.models import catalog, weights
+from robustness.models import catalog, label_space, weights
 from robustness.models.architecture import Architecture
 from robustness.models.clip import CONTEXT, Clip
 from robustness.models.naming import Path, Shape
@@ -39,7 +42,48 @@ from robustness.models.siglip import END_OF_TEXT, SigLip
 from robustness.models.state_dict import read_arrays
 
 TEMPLATES: Sequence[str] = ('a photo of a {}.',)
+CIFAR10: Sequence[str] = (
+  *('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck'),
+)
 PROMPTS_A_STEP = 32
+
+
+def template_list(name: str) -> list[str]:
+  """Returns the templates of a published list, or the lines of a text file.
+
+  Lines of `prompt_templates.txt` are those of the notebooks of openai/CLIP: all 80 of ImageNet, the
+  seven of them that its authors found best together, and CIFAR-10's 18.
+
+  Raises:
+    InputError: neither a list nor a file.
+  """
+  text = pathlib.Path(__file__).with_name('prompt_templates.txt').read_text(encoding='utf-8')
+  lists: dict[str, list[str]] = {}
+  for owner, _, template in (line.partition(' | ') for line in text.splitlines()):
+    lists.setdefault(owner, []).append(template)
+  if name not in lists and not expanded(name).is_file():
+    raise InputError(f'templates {name!r} are neither a file nor a list: {nearest(name, lists)}.')
+  return lists[name] if name in lists else _lines(name)
+
+
+def class_list(name: str) -> tuple[list[str], list[str]]:
+  """Returns class names and what prompts call them: of 'imagenet', 'cifar10' or a text file.
+
+  Raises:
+    InputError: no such file; open_clip, which has ImageNet's words, is not installed.
+  """
+  if name == label_space.IMAGENET:
+    try:
+      from open_clip import IMAGENET_CLASSNAMES
+    except (ImportError, RuntimeError) as error:
+      raise InputError(
+        "the words of ImageNet's classes in prompts come with open_clip: pip install '.[clip]' "
+        f'({error}).'
+      ) from error
+    return list(label_space.get(name).class_names), list(IMAGENET_CLASSNAMES)
+  lines = list(CIFAR10) if name == 'cifar10' else _lines(name)
+  names = [line.partition('\t')[0].strip() for line in lines]
+  return names, [line.rpartition('\t')[2].strip() for line in lines]
 
 
 def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) -> list[list[str]]:
@@ -174,11 +218,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(f'--{name}', default='')
   given = parser.parse_args(arguments)
   try:
-    lines = _lines(given.classes)
-    templates = _lines(given.templates) if given.templates else TEMPLATES
+    templates = template_list(given.templates) if given.templates else TEMPLATES
     architecture = catalog.get(given.architecture)
-    names = [line.partition('\t')[0].strip() for line in lines]
-    texts = prompts([line.rpartition('\t')[2].strip() for line in lines], templates)
+    names, words = class_list(given.classes)
+    known = given.classes == label_space.IMAGENET  # in which two pairs of classes share their words
+    different = list(dict.fromkeys(words)) if known else words
+    texts_of = dict(zip(different, prompts(different, templates), strict=True))
+    texts = [texts_of[word] for word in words]
     tokens = np.stack([tokenize_by(given.tokenizer, architecture, own) for own in texts])
     variables = zero_shot(architecture, read_arrays(given.weights), tokens)
     facts = {

@@ -17,6 +17,7 @@ from tests.refusals import refused
 NETWORKS = {'clip_rn50': 'RN50', 'clip_vit_b32_quickgelu': 'ViT-B-32-quickgelu'}
 NAMES = ('cat', 'fire truck', 'cauliflower')
 TEMPLATES = ('a photo of a {}.', 'art of the {}')
+QUICK = 'clip_vit_b32_quickgelu'
 RN50 = catalog.get('clip_rn50')
 
 
@@ -63,6 +64,45 @@ def test_zero_shot_logits_equal_those_of_open_clip(name):
   ours = np.asarray(jax.jit(catalog.get(name).build(3).apply)(variables, x))
   assert ours.shape == theirs.shape
   assert np.abs(ours - theirs).max() <= 1e-4 * np.abs(theirs).max()
+
+
+def test_weights_of_prompt_ensembles_equal_those_of_open_clip():
+  own, network = peer('open_clip'), open_clip_network(QUICK)
+  names, templates = ['tabby cat', 'sports car', 'jay'], zero_shot.template_list('imagenet_7')
+  given = (network, own.get_tokenizer('ViT-B-32-quickgelu'), names)
+  theirs = own.build_zero_shot_classifier(*given, own.SIMPLE_IMAGENET_TEMPLATES).numpy()
+  ids = np.stack([zero_shot.tokenize(texts) for texts in zero_shot.prompts(names, templates)])
+  variables = zero_shot.zero_shot(catalog.get(QUICK), arrays(network), ids)
+  scale = network.logit_scale.exp().item()
+  ours = variables['params']['head']['dense']['kernel'] / scale
+  assert ours.shape == theirs.shape == (512, 3) and np.ptp(theirs) > 0.01
+  np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_the_published_lists_are_those_of_open_clip():
+  own = peer('open_clip')
+  published = (own.OPENAI_IMAGENET_TEMPLATES, own.SIMPLE_IMAGENET_TEMPLATES)
+  for name, templates in zip(('imagenet_80', 'imagenet_7'), published, strict=True):
+    assert zero_shot.template_list(name) == [template('{}') for template in templates]
+  names, words = zero_shot.class_list('imagenet')
+  assert words == list(own.IMAGENET_CLASSNAMES) and len(set(names)) == 1000
+  assert (names[0], words[0], words[281]) == ('tench', 'tench', 'tabby cat')
+
+
+def test_lists_are_known_by_name_and_own_ones_by_file(tmp_path):
+  of_cifar10 = zero_shot.template_list('cifar10_18')
+  assert len(set(of_cifar10)) == 18 and all(text.count('{}') == 1 for text in of_cifar10)
+  assert set(of_cifar10[9:]) == {
+    text.replace('a photo of a', 'a photo of the', 1).replace('photo of a', 'photo of the', 1)
+    for text in of_cifar10[:9]
+  }
+  file = tmp_path / 'own.txt'
+  file.write_text('a {}\n\nthe {}\n')
+  assert zero_shot.template_list(str(file)) == ['a {}', 'the {}']
+  assert zero_shot.class_list('cifar10')[0][:2] == ['airplane', 'automobile']
+  refused(
+    "neither a file nor a list: did you mean 'imagenet_80'", zero_shot.template_list, 'imagenet80'
+  )
 
 
 def test_the_tokenizer_and_prompts_make_token_ids():

@@ -1,0 +1,49 @@
+"""Probes on frozen features: a linear map, nearest neighbors and class means, under corruptions.
+
+python main.py --config=configs/probe.py --workdir=/tmp/probe
+
+  No download. Fits three probes to the features of a small CNN with random weights, on 1000 MNIST
+  digits, and measures them on 200 test digits under two corruptions; a minute on 2 cores.
+
+python main.py --config=configs/probe.py:own --workdir=/tmp/probe_dinov2 \
+    --config.classifiers.linear.name=dinov2_s14 --config.classifiers.linear.weights=FILE \
+    --config.data.source=tfds --config.data.name=cifar10 --config.data.split=test \
+    --config.training.split=train --config.data.resize=224
+
+  Any backbone: an architecture with weights (a head is not needed), FILE.py:NAME, timm:NAME or
+  hf:REPOSITORY. It is fitted to config.training.split of the data, or to the rows of
+  --config.classifiers.linear.data; features are recorded once, in the workdir's `features`.
+  --config.classifiers.linear.probe.linear.layer=stage3 takes another layer, means over positions;
+  --config.classifiers.linear.probe.linear.rows_per_class=16 a part of the rows, drawn by the seed,
+  and --config.seeds='(0,1,2)' fits it anew with each: errors of one seed have the interval over
+  images, their mean that over seeds.
+"""
+
+from robustness.config.defaults import ConfigDict, choose, default_config
+
+PROBES = ('linear', 'knn', 'prototype')
+
+
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits' or 'own'."""
+  return choose(variant, digits, own)
+
+
+def digits() -> ConfigDict:
+  """The default: three probes on random features of MNIST digits."""
+  config = default_config('corruption_error', PROBES)
+  for name, classifier in config.classifiers.items():
+    classifier.weights = 'random'
+    classifier.probe.name = name
+    classifier.probe[name].rows_per_class = 100
+  config.study.corruptions = ('gaussian_noise', 'contrast')
+  config.data.source = 'digits'
+  config.data.num_images = 200
+  return config
+
+
+def own() -> ConfigDict:
+  """A linear probe of a network and data that the user names."""
+  config = default_config('corruption_error', ('linear',))
+  config.classifiers.linear.probe.name = 'linear'
+  return config

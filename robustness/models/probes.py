@@ -1,0 +1,361 @@
+"""Probes: small classifiers on the frozen features of a network, fitted to labelled rows.
+
+The features of every training row are recorded once; a probe is fitted to them, its strength chosen
+on rows that were held out, and network and probe together are a classifier like every other.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.optimize
+
+from robustness.core.errors import InputError
+from robustness.core.registry import Part, Registry, setting, word
+from robustness.core.typing import Facts, PlainValue, PyTree
+from robustness.models.classifier import LOGITS, Classifier, Outputs
+from robustness.models.layers import FEATURES
+
+Arrays = dict[str, np.ndarray]
+_SMALL = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe(Part):
+  """Base class: the fields are the keys of the section `config.classifier.probe.<name>`.
+
+  Attributes:
+    layer: of the network, whose output is the features, means over positions where it has some;
+      'features' is what its last linear map is given.
+    rows_per_class: training rows of each class, drawn by the seed; 0 takes all.
+    held_out: share of the rows on which settings are chosen; the probe is then fitted to all.
+  """
+
+  section: ClassVar[str] = 'config.classifier.probe'
+
+  layer: str = FEATURES
+  rows_per_class: int = setting(0, 'at least 1, or 0 for all', lambda x: x >= 0)
+  held_out: float = setting(0.2, 'above 0 and below 1', lambda x: 0 < x < 1)
+
+  @abc.abstractmethod
+  def candidates(self) -> Sequence[float]:
+    """Returns the settings that the held-out rows choose among; one is not chosen."""
+
+  @abc.abstractmethod
+  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, chosen: float) -> Arrays:
+    """Returns the arrays of the probe for features [N, F] with labels [N] and one candidate."""
+
+  @abc.abstractmethod
+  def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
+    """Returns logits [B, classes] of features [B, F]."""
+
+  @abc.abstractmethod
+  def empty(self, rows: int, features: int, classes: int) -> Arrays:
+    """Returns arrays of the shapes that `fitted` gives."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear(Probe):
+  """Multinomial logistic regression: the minimum of mean loss + penalty / 2 · ‖W‖².
+
+  Features are standardised by the mean and deviation of the training rows, which the map W takes
+  in. The bias is not penalised. scikit-learn calls 1 / (N · penalty) C.
+
+  Attributes:
+    penalties: to choose among.
+  """
+
+  name = 'linear'
+
+  penalties: tuple[float, ...] = setting(
+    (1e-4, 1e-3, 1e-2, 1e-1, 1.0), 'not empty, all above 0', lambda x: min(x, default=0) > 0
+  )
+
+  def candidates(self) -> Sequence[float]:
+    """The penalties."""
+    return self.penalties
+
+  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, chosen: float) -> Arrays:
+    """See `Probe`; L-BFGS from zero."""
+    mean, std = features.mean(0), features.std(0)
+    std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)
+    x, y = jnp.asarray((features - mean) / std), jnp.asarray(_one_hot(labels, classes))
+    shape = (x.shape[1] + 1, classes)
+
+    def both(flat: np.ndarray) -> tuple[float, np.ndarray]:
+      value, gradient = _loss_and_gradient(
+        jnp.asarray(flat.reshape(shape), jnp.float32), x, y, chosen
+      )
+      return float(value), np.asarray(gradient, np.float64).ravel()
+
+    how = {'maxiter': 500, 'gtol': 1e-5, 'ftol': 1e-8}
+    found = scipy.optimize.minimize(
+      both, np.zeros(np.prod(shape)), jac=True, method='L-BFGS-B', options=how
+    )
+    flat = found.x.reshape(shape)
+    kernel = flat[:-1] / std[:, None]
+    return _float32(kernel=kernel, bias=flat[-1] - mean @ kernel)
+
+  def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
+    """See `Probe`."""
+    return features @ arrays['kernel'] + arrays['bias'][None]
+
+  def empty(self, rows: int, features: int, classes: int) -> Arrays:
+    """See `Probe`."""
+    return _float32(kernel=np.zeros((features, classes)), bias=np.zeros(classes))
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbors(Probe):
+  """The k training rows of the largest cosine vote: logits are the logarithms of their shares.
+
+  Attributes:
+    neighbors: k to choose among.
+    votes: 'softmax' weighs a vote by exp(cosine / temperature), as DINO's authors do; 'uniform'
+      counts, which has no gradient and is refused by attacks.
+    temperature: of 'softmax'.
+  """
+
+  name = 'knn'
+
+  neighbors: tuple[int, ...] = setting(
+    (1, 5, 10, 20), 'not empty, all at least 1', lambda x: min(x, default=0) > 0
+  )
+  votes: str = word('softmax', ('softmax', 'uniform'))
+  temperature: float = setting(0.07, 'above 0', lambda x: x > 0)
+
+  def candidates(self) -> Sequence[float]:
+    """The numbers of neighbors."""
+    return self.neighbors
+
+  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, chosen: float) -> Arrays:
+    """See `Probe`; keeps all features."""
+    if chosen > len(features):
+      raise InputError(
+        f'{self.key("neighbors")} has {chosen:g}, and there are {len(features)} training rows.'
+      )
+    # k is the length of an array, so that it is known when a step is compiled
+    ranks = np.zeros(int(chosen))
+    return {**_float32(rows=_unit(features), ranks=ranks), 'votes': _one_hot(labels, classes)}
+
+  def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
+    """See `Probe`; a share is at least 1e-6."""
+    unit = features / jnp.maximum(jnp.linalg.norm(features, axis=-1, keepdims=True), _SMALL)
+    cosines, places = jax.lax.top_k(unit @ arrays['rows'].T, len(arrays['ranks']))
+    if self.votes == 'softmax':
+      weights = jax.nn.softmax(cosines / self.temperature)
+    else:
+      weights = _no_gradient(1 + 0 * cosines)
+    shares = (weights[..., None] * arrays['votes'][places]).sum(-2)
+    shares = shares / weights.sum(-1, keepdims=True)
+    return jnp.log(jnp.maximum(shares, _SMALL))
+
+  def empty(self, rows: int, features: int, classes: int) -> Arrays:
+    """See `Probe`."""
+    most = min(max(self.neighbors), rows)
+    return _float32(
+      rows=np.zeros((rows, features)), ranks=np.zeros(most), votes=np.zeros((rows, classes))
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Prototype(Probe):
+  """The nearest class mean: logits are scale · cosine of an image's features and a class's mean, of
+  features of length 1.
+
+  Attributes:
+    scale: of the logits; it changes probabilities alone.
+  """
+
+  name = 'prototype'
+
+  scale: float = setting(20.0, 'above 0', lambda x: x > 0)
+
+  def candidates(self) -> Sequence[float]:
+    """One: nothing is chosen."""
+    return (0,)
+
+  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, chosen: float) -> Arrays:
+    """See `Probe`."""
+    return _float32(means=_unit(_one_hot(labels, classes).T @ _unit(features)))
+
+  def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
+    """See `Probe`."""
+    unit = features / jnp.maximum(jnp.linalg.norm(features, axis=-1, keepdims=True), _SMALL)
+    return self.scale * unit @ arrays['means'].T
+
+  def empty(self, rows: int, features: int, classes: int) -> Arrays:
+    """See `Probe`."""
+    return _float32(means=np.zeros((classes, features)))
+
+
+@jax.jit
+@jax.value_and_grad
+def _loss_and_gradient(
+  map_and_bias: jax.Array, x: jax.Array, one_hot: jax.Array, penalty: float
+) -> jax.Array:
+  """Returns the penalised mean loss of a map [F + 1, classes], whose last row is the bias."""
+  logits = x @ map_and_bias[:-1] + map_and_bias[-1:]
+  fits = (jax.nn.log_softmax(logits) * one_hot).sum(-1).mean()
+  return penalty / 2 * (map_and_bias[:-1] ** 2).sum() - fits
+
+
+PROBES = Registry('robustness.models.probes', Probe)  # type: ignore[type-abstract]
+
+
+def fit(
+  probe: Probe, features: np.ndarray, labels: np.ndarray, class_names: Sequence[str], seed: int
+) -> tuple[Arrays, Facts]:
+  """Returns a fitted probe and what was chosen, in plain values.
+
+  Rows are drawn and held out class by class, by the seed.
+
+  Args:
+    probe: its kind and settings.
+    features: float32 [N, F].
+    labels: int [N], positions in `class_names`.
+    class_names: all need rows.
+    seed: of the draws.
+
+  Raises:
+    InputError: a class without rows, or with one where a setting has to be chosen; features with
+      NaN; labels that are not one a row.
+  """
+  if not np.isfinite(features).all():
+    raise InputError(f'{probe.section}: the features of the training rows have NaN or infinity.')
+  everything, outside = drawn(probe, labels, class_names, seed)
+  inside, classes = np.setdiff1d(everything, outside), len(class_names)
+  several = len(probe.candidates()) > 1
+  scores: dict[float, float] = {}
+  for candidate in probe.candidates() if several else ():
+    if isinstance(probe, Neighbors) and candidate > len(inside):
+      continue
+    arrays = probe.fitted(features[inside], labels[inside], classes, candidate)
+    scores[candidate] = accuracy(probe, arrays, features[outside], labels[outside])
+  chosen = max(scores, key=lambda one: scores[one]) if scores else probe.candidates()[0]
+  facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(everything), 'seed': seed}
+  if scores:
+    facts['chosen'], facts['held_out_accuracy'] = chosen, scores[chosen]
+    facts['held_out_rows'] = len(outside)
+  return probe.fitted(features[everything], labels[everything], classes, chosen), facts
+
+
+def drawn(
+  probe: Probe, labels: np.ndarray, class_names: Sequence[str], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns which rows a probe is fitted to, and which of them choose its settings, ascending.
+
+  Raises:
+    InputError: see `fit`.
+  """
+  if labels.ndim != 1:
+    raise InputError(f'{probe.section}: the training rows have several labels each.')
+  generator = np.random.default_rng(seed)
+  least = max(probe.rows_per_class, 2 if len(probe.candidates()) > 1 else 1)
+  kept, held, lacking = [], [], dict[str, int]()
+  for index, name in enumerate(class_names):
+    own = generator.permutation(np.flatnonzero(labels == index))[: probe.rows_per_class or None]
+    if len(own) < least:
+      lacking[name] = len(own)
+    kept.append(own)
+    held.append(own[: max(1, round(len(own) * probe.held_out))])
+  if lacking:
+    first = next(iter(lacking))
+    raise InputError(
+      f'{probe.section}.{probe.name} needs {least} training rows of each class; '
+      f'{len(lacking)} of {len(class_names)} classes have fewer, first {first!r} with '
+      f'{lacking[first]}.'
+    )
+  return np.sort(np.concatenate(kept)), np.sort(np.concatenate(held))
+
+
+def accuracy(probe: Probe, arrays: Arrays, features: np.ndarray, labels: np.ndarray) -> float:
+  """Returns the share of features [N, F] whose label has the largest logit."""
+  right = [
+    np.asarray(probe(arrays, jnp.asarray(features[i : i + 1024]))).argmax(1) == labels[i : i + 1024]
+    for i in range(0, len(features), 1024)
+  ]
+  return float(np.concatenate(right).mean())
+
+
+def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> Classifier:
+  """Returns the network with 'features', those of a probe, for a layer; its logits are zero, one a
+  class of the rows that are shown.
+
+  Raises:
+    InputError: it has no such layer; the nearest are listed.
+  """
+  (name,) = network.select_layers((layer,))
+
+  def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
+    features = pooled(network.apply(variables, images, (name,))[1][name])
+    return jnp.zeros((len(images), len(class_names))), {FEATURES: features}
+
+  return dataclasses.replace(
+    network, forward=forward, class_names=tuple(class_names), aliases={}, layers=(FEATURES, LOGITS)
+  )
+
+
+def num_features(network: Classifier, layer: str) -> int:
+  """Returns F of a layer's features [B, F], without computing any."""
+  shown = features_of(network, layer, ('',))
+  images = jax.ShapeDtypeStruct((2, *network.input_shape), jnp.float32)
+  outputs = jax.eval_shape(lambda v, x: shown.forward(v, x, ())[1], network.variables, images)
+  return int(outputs[FEATURES].shape[1])
+
+
+def probed(
+  network: Classifier, probe: Probe, arrays: Arrays, class_names: Sequence[str], facts: Facts
+) -> Classifier:
+  """Returns the network with the probe's logits in place of its own; its layers stay."""
+  (layer,) = network.select_layers((probe.layer,))
+
+  def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
+    inside = tuple(name for name in layers if name != LOGITS)
+    wanted = tuple(dict.fromkeys((*inside, layer)))
+    _, outputs = network.apply(variables['network'], images, wanted)
+    logits = probe(variables['probe'], pooled(outputs[layer]))
+    return logits, {name: outputs[name] for name in inside}
+
+  return dataclasses.replace(
+    network,
+    forward=forward,
+    variables={'network': network.variables, 'probe': jax.tree.map(jnp.asarray, arrays)},
+    class_names=tuple(class_names),
+    aliases={},
+    provenance={**network.provenance, 'probe': facts} if facts else network.provenance,
+  )
+
+
+def pooled(x: jax.Array) -> jax.Array:
+  """Returns features [B, F] of [B, F], [B, positions, F] or [B, H, W, F], means over positions."""
+  return jnp.mean(x, axis=tuple(range(1, x.ndim - 1))).astype(jnp.float32) if x.ndim > 2 else x
+
+
+@jax.custom_jvp
+def _no_gradient(x: jax.Array) -> jax.Array:
+  return x
+
+
+@_no_gradient.defjvp
+def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
+  raise InputError(
+    "config.classifier.probe.knn.votes is 'uniform', and counts have no gradient: set it to "
+    "'softmax'."
+  )
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+  return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), _SMALL)
+
+
+def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
+  return (labels[:, None] == np.arange(classes)).astype(np.float32)
+
+
+def _float32(**arrays: np.ndarray) -> Arrays:
+  return {name: np.asarray(array, np.float32) for name, array in arrays.items()}

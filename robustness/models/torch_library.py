@@ -1,0 +1,296 @@
+"""Any image classifier of timm or transformers by its name, run by PyTorch with gradients.
+
+`config.classifier.name` is `timm:NAME`, such as 'timm:convnext_tiny.fb_in1k', or `hf:REPOSITORY`,
+such as 'hf:google/vit-base-patch16-224', or `hf:FOLDER` with the files of one.
+`config.classifier.weights` is '' for the hub's (or the folder's), a file, a folder with a file and
+its record, or 'random', drawn from the seed. Images are prepared as the weights' record says.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from absl import logging
+
+from robustness.core import json_files
+from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
+from robustness.core.typing import Facts
+from robustness.models import catalog, hub, label_space, preprocessing
+from robustness.models.architecture import HF, LOCAL, TIMM, Weights
+from robustness.models.catalog import RANDOM
+from robustness.models.classifier import Classifier
+from robustness.models.inputs import InputFilter
+from robustness.models.preprocessing import CONFIG_FILE, TRANSFORMERS_FILE, WEIGHTS_FILE
+from robustness.models.state_dict import NPZ_SUFFIX, read_arrays
+
+if TYPE_CHECKING:
+  import torch
+
+_PACKAGES = {TIMM: 'timm', HF: 'transformers'}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Source:
+  """Where a classifier comes from.
+
+  Attributes:
+    entry: how images are prepared, and what the weights are called.
+    file: with the weights; None where they are drawn.
+    facts: timm's `pretrained_cfg`, or transformers' `config.json`.
+  """
+
+  entry: Weights
+  file: pathlib.Path | None
+  facts: Facts
+
+
+@dataclasses.dataclass(frozen=True)
+class _Built:
+  """A module in evaluation mode, the name of its last linear map, the number of its outputs, their
+  names if known, and whether the weights lack the last linear map."""
+
+  module: 'torch.nn.Module'
+  head: str
+  outputs: int
+  names: tuple[str, ...]
+  headless: bool
+
+
+def describe(name: str, weights: str) -> Weights:
+  """Returns how the images of a config's `name` and `weights` are prepared, by the weights' record.
+
+  Raises:
+    InputError: an unknown name (the nearest are listed), a package that is not installed, files
+      that are not there, or a record that cannot be followed.
+  """
+  return _source(name, weights).entry
+
+
+@functools.lru_cache(maxsize=8)
+def _source(name: str, weights: str) -> _Source:
+  library, _, identity = name.partition(':')
+  return (_of_timm if library == TIMM else _of_transformers)(name, identity, weights)
+
+
+def _of_timm(name: str, identity: str, weights: str) -> _Source:
+  timm = _package('timm', name)
+  base, _, tag = identity.partition('.')
+  if not timm.is_model(base):
+    raise InputError(f'{name} is no model of timm: {nearest(base, timm.list_models())}')
+  if tag and not timm.models.is_model_pretrained(identity):
+    known = [one for one in timm.list_pretrained() if one.startswith(f'{base}.')]
+    raise InputError(f'{name} is no tag of {base} in timm: {nearest(identity, known)}')
+  found = timm.get_pretrained_cfg(identity)
+  facts: Facts = found.to_dict() if found else {}
+  path = expanded(weights) if weights not in ('', RANDOM) else None
+  if not weights:
+    repository = facts.get('hf_hub_id')
+    if not repository:
+      raise InputError(f'timm has no weights for {identity}: give weights=FILE or weights=random.')
+    hub.from_hugging_face(repository, CONFIG_FILE, name)
+    path = hub.from_hugging_face(repository, WEIGHTS_FILE, name).path.parent
+  record = (path if path.is_dir() else path.parent) / CONFIG_FILE if path else None
+  if record and record.is_file() and (own := json_files.read(record)).get('pretrained_cfg'):
+    if (theirs := own.get('architecture', base)) != base:
+      raise InputError(f'{record} is of {theirs!r}: set --config.classifier.name={TIMM}:{theirs}')
+    facts = {**facts, **own['pretrained_cfg']}
+  how = preprocessing.prepared_as(TIMM, facts, f'{record or name}: ')
+  return _from(name, path, record, how, facts)
+
+
+def _of_transformers(name: str, identity: str, weights: str) -> _Source:
+  _package('transformers', name)
+  folder = expanded(identity)
+  if not folder.is_dir():
+    if identity.startswith(('/', '~', '.')) or identity.count('/') != 1:
+      raise InputError(f'{name} is neither a folder here nor a repository OWNER/NAME of the hub.')
+    files = [CONFIG_FILE, TRANSFORMERS_FILE, *([] if weights else [WEIGHTS_FILE])]
+    folder = [hub.from_hugging_face(identity, file, name).path for file in files][0].parent
+  for file in (CONFIG_FILE, TRANSFORMERS_FILE):
+    if not (folder / file).is_file():
+      raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
+  record, path = folder / TRANSFORMERS_FILE, expanded(weights) if weights else folder
+  how = preprocessing.prepared_as(HF, json_files.read(record), f'{record}: ')
+  facts = json_files.read(folder / CONFIG_FILE)
+  return _from(name, None if weights == RANDOM else path, record, how, facts)
+
+
+def _from(
+  name: str, path: pathlib.Path | None, record: pathlib.Path | None, how: Facts, facts: Facts
+) -> _Source:
+  """Returns the source of weights in a file or folder; `path` is None where they are drawn."""
+  if path and not path.exists():
+    raise InputError(f'{name}: there is no {path}: give a file, a folder, or weights=random.')
+  file = preprocessing.only_file(path) if path and path.is_dir() else path
+  where = (str(file.parent), file.name) if file else ('', '')
+  said = record.name if record and record.is_file() else ''
+  return _Source(Weights(name, name, LOCAL, *where, record=said, **how), file, facts)
+
+
+def load(
+  name: str,
+  weights: str,
+  label: str,
+  input_shape: tuple[int, int, int],
+  class_names: Sequence[str],
+  *,
+  seed: int = 0,
+  headless: bool = False,
+  input_filter: InputFilter | None = None,
+) -> Classifier:
+  """Returns the classifier; its layer 'features' is what its last linear map is given.
+
+  Args:
+    name: `timm:NAME` or `hf:REPOSITORY`.
+    weights: '', a file, a folder, or 'random'.
+    label: what tables call it.
+    input_shape: (H, W, C) of the images; a network with positions of one size is resampled to it.
+    class_names: of the data: the network's where its record has none for as many classes.
+    seed: of random weights.
+    headless: whether the weights may lack the last linear map.
+    input_filter: what is done to images before.
+
+  Raises:
+    InputError: see `describe`; weights that do not fit, or classes without names.
+  """
+  source, library = _source(name, weights), name.partition(':')[0]
+  known = label_space.get(label_space.IMAGENET)
+  own = len(class_names)
+  drawn = len(known.class_names) if label_space.is_imagenet(class_names) or not own else own
+  build = _build_timm if library == TIMM else _build_transformers
+  with _seeded(seed):
+    try:
+      built = build(source, input_shape, drawn)
+    except InputError as error:
+      raise InputError(f'{name}: {error}') from error
+    except Exception as error:  # libraries fail in their own ways; the cause is chained and quoted
+      reason = (str(error).splitlines() or [''])[0]
+      raise InputError(
+        f'{name} cannot be built with {source.entry.file or "random weights"} for images '
+        f'{input_shape}: {type(error).__name__}: {reason}'
+      ) from error
+  names, count = built.names, built.outputs
+  aliases: Mapping[str, int] = {}
+  if built.headless and not headless:
+    raise InputError(
+      f'{name}: {source.entry.file or "its record"} has no last linear map, so it gives features '
+      "and no classes: set config.classifier.probe.name to 'linear', 'knn' or 'prototype'."
+    )
+  if count == len(known.class_names) and (not names or names[0].startswith('tench')):
+    names, aliases = known.class_names, known.aliases
+  elif not names:
+    names = (
+      tuple(class_names) if count == own else tuple(map(str, range(count)) if headless else ())
+    )
+  if not names:
+    raise InputError(
+      f'{name} tells {count} classes apart, which its record does not name; the data have {own}.'
+    )
+  package = _package(_PACKAGES[library], name)
+  facts = {
+    'architecture': name,
+    'library': f'{package.__name__} {package.__version__}',
+    'weights': source.entry.file or f'random, seed {seed}',
+    'preprocessing': source.entry.preprocessing,
+    'licence': source.entry.licence,
+  }
+  classifier = Classifier.from_torch(
+    built.module,
+    input_shape,
+    names,
+    name=label,
+    mean=source.entry.mean,
+    std=source.entry.std,
+    head=built.head,
+    provenance=facts,
+    input_filter=input_filter,
+  )
+  return dataclasses.replace(classifier, aliases=aliases)
+
+
+def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:
+  facts, file, timm = source.facts, source.file, _package('timm', source.entry.name)
+  base = source.entry.name.partition(':')[2].partition('.')[0]
+  head = facts.get('classifier') or ''
+  head = head if isinstance(head, str) else head[0]
+  if ours := catalog.of_timm_name(base):
+    logging.info('%s runs in PyTorch; %s is the same network in JAX', source.entry.name, ours)
+  if file and file.suffix != NPZ_SUFFIX:
+    arrays = read_arrays(file)
+    classes = next((len(arrays[k]) for k in (f'{head}.bias', f'{head}.weight') if k in arrays), 0)
+  elif file:
+    classes = facts['num_classes']
+  size = {'img_size': input_shape[:2]} if facts.get('fixed_input_size') else {}
+  module = timm.create_model(base, pretrained=False, num_classes=classes, **size)
+  if file:
+    timm.models.load_checkpoint(module, str(file), strict=True)
+  names = tuple(facts.get('label_names') or ())
+  subset = timm.data.infer_imagenet_subset(facts) if not names and classes != 1000 else None
+  if subset and classes == facts.get('num_classes'):
+    names = tuple(timm.data.ImageNetInfo(subset).label_names())
+  outputs = classes or module.num_features
+  return _Built(module.eval(), head, outputs, names if classes else (), not classes)
+
+
+def _build_transformers(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:
+  import torch
+
+  transformers = _package('transformers', source.entry.name)
+
+  class Logits(torch.nn.Module):
+    """The module with its logits alone."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+      super().__init__()
+      self.model = model
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+      return self.model(pixel_values=images).logits
+
+  found, file = transformers.AutoModelForImageClassification, source.file
+  facts = {k: v for k, v in source.facts.items() if k not in ('torch_dtype', 'dtype')}
+  config = transformers.AutoConfig.for_model(**facts)
+  if not file:
+    config.num_labels = classes
+  model = found.from_config(config)
+  missing: list[str] = []
+  if file:
+    state = {k: torch.from_numpy(np.array(v)) for k, v in read_arrays(file).items()}
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    body = [name for name in missing if not name.startswith('classifier')]
+    if body or unexpected:
+      raise InputError(
+        f'{file} does not fit it: {len(body)} arrays are missing, {len(unexpected)} left over, '
+        f'first {(body or unexpected)[0]}'
+      )
+  labels = tuple(config.id2label[index] for index in range(config.num_labels))
+  generic = not file or labels[0] in ('LABEL_0', '0')
+  head = 'model.classifier' if 'classifier' in dict(model.named_children()) else ''
+  return _Built(
+    Logits(model).eval(), head, config.num_labels, () if generic else labels, bool(missing)
+  )
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+  """Lets what PyTorch draws follow from a seed, and leaves its generator as it was."""
+  import torch
+
+  with torch.random.fork_rng(devices=[]):
+    torch.manual_seed(seed)
+    yield
+
+
+def _package(package: str, name: str) -> ModuleType:
+  try:
+    importlib.import_module('torch')
+    return importlib.import_module(package)
+  except ImportError as error:
+    raise InputError(f"{name} needs {package}: pip install '.[{package}]'") from error

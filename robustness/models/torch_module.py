@@ -1,0 +1,239 @@
+"""A PyTorch module as a function that JAX compiles around: outputs and gradients by the host.
+
+A step hands the module its images through `jax.pure_callback`, and PyTorch's autograd gives the
+vector-Jacobian products, so that attacks of a study see a gradient. Under `vmap` all images come at
+once; the module gets them in pieces of `batch_size`.
+"""
+
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.core.array_files import digest_of
+from robustness.core.errors import InputError, nearest
+from robustness.core.typing import Facts, PyTree
+from robustness.models.callables import shape_or_kind
+from robustness.models.layers import FEATURES
+
+if TYPE_CHECKING:
+  import torch
+
+LOGITS = 'logits'
+Shape = tuple[int, ...]
+_ONE_AT_A_TIME = threading.Lock()  # hooks of two calls would mix
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchModule:
+  """A module `module(images [B, C, H, W]) -> logits`, checked.
+
+  Attributes:
+    module: the module, in evaluation mode, all its arrays on one device.
+    shapes: shape of an image's output by layer, without the batch; those of four axes are given
+      channels last. A layer is the name of a module inside, whose first call counts.
+    classes: number of logits.
+    batch_size: images a call.
+    head: name of the module whose input is the layer 'features'; '' for none.
+  """
+
+  module: 'torch.nn.Module'
+  shapes: dict[str, Shape]
+  classes: int
+  batch_size: int
+  head: str = ''
+
+  def __call__(
+    self, variables: PyTree, inputs: jax.Array, layers: Collection[str]
+  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns logits of inputs [B, H, W, C], and the output of some layers, with gradients."""
+    names = tuple(sorted(layers))
+    logits, *outputs = self._differentiable(names)(inputs.astype(jnp.float32))
+    return logits, dict(zip(names, outputs, strict=True))
+
+  def _differentiable(
+    self, layers: tuple[str, ...]
+  ) -> Callable[[jax.Array], tuple[jax.Array, ...]]:
+    shapes = [(self.classes,), *(self.shapes[name] for name in layers)]
+
+    @jax.custom_vjp
+    def apply(images: jax.Array) -> tuple[jax.Array, ...]:
+      wanted = [jax.ShapeDtypeStruct((len(images), *shape), jnp.float32) for shape in shapes]
+      function = functools.partial(self.outputs, layers)
+      return tuple(jax.pure_callback(function, wanted, images, vmap_method='expand_dims'))
+
+    def backward(images: jax.Array, cotangents: tuple[jax.Array, ...]) -> tuple[jax.Array]:
+      function = functools.partial(self.products, layers)
+      wanted = jax.ShapeDtypeStruct(images.shape, jnp.float32)
+      method = 'broadcast_all'
+      return (jax.pure_callback(function, wanted, images, *cotangents, vmap_method=method),)
+
+    apply.defvjp(lambda images: (apply(images), images), backward)
+    return apply
+
+  def outputs(self, layers: tuple[str, ...], images: np.ndarray) -> list[np.ndarray]:
+    """Returns logits [..., classes] and what layers give for images [..., H, W, C]."""
+    pieces = []
+    for piece in self._pieces(images):
+      outputs = self._run(piece, layers, gradient=False)[1]
+      pieces.append([outputs[k].float().cpu().numpy() for k in (LOGITS, *layers)])
+    return [_joined(images, parts) for parts in zip(*pieces, strict=True)]
+
+  def products(
+    self, layers: tuple[str, ...], images: np.ndarray, *cotangents: np.ndarray
+  ) -> np.ndarray:
+    """Returns Σ_k vᵏ ∂zᵏ/∂x [..., H, W, C] of images x; v are cotangents of logits and layers z."""
+    import torch
+
+    axes = np.ndim(images) - 3
+    flat = [np.asarray(v).reshape(-1, *np.shape(v)[axes:]) for v in cotangents]
+    pieces, start = [], 0
+    for piece in self._pieces(images):
+      x, outputs = self._run(piece, layers, gradient=True)
+      of_piece = [v[start : start + len(piece)] for v in flat]
+      start += len(piece)
+      pairs = [
+        (outputs[k], torch.tensor(v, dtype=outputs[k].dtype, device=x.device))
+        for k, v in zip((LOGITS, *layers), of_piece, strict=True)
+        if outputs[k].requires_grad
+      ]
+      (product,) = torch.autograd.grad([z for z, _ in pairs], x, [v for _, v in pairs])
+      pieces.append(product.permute(0, 2, 3, 1).cpu().numpy())
+    return _joined(images, pieces)
+
+  def _pieces(self, images: np.ndarray) -> list[np.ndarray]:
+    flat = np.asarray(images)
+    flat = flat.reshape(-1, *flat.shape[-3:])
+    return [flat[i : i + self.batch_size] for i in range(0, len(flat), self.batch_size)]
+
+  def _run(
+    self, images: np.ndarray, layers: Collection[str], gradient: bool
+  ) -> tuple['torch.Tensor', dict[str, 'torch.Tensor']]:
+    """Returns the module's input [B, C, H, W], and the outputs of layers, with 'logits'."""
+    import torch
+
+    found: dict[str, torch.Tensor] = {}
+
+    def keep(name: str, value: object) -> None:
+      if isinstance(value, torch.Tensor):
+        found.setdefault(name, value.permute(0, 2, 3, 1) if value.ndim == 4 else value)
+
+    x = torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order='C'))
+    x = x.to(next(self.module.parameters(), x).device)
+    before, handles, modules = x._version, [], dict(self.module.named_modules())
+    deterministic = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
+    with _ONE_AT_A_TIME, torch.set_grad_enabled(gradient), deterministic:
+      for name in layers:
+        if name == FEATURES and self.head:
+          hook = modules[self.head].register_forward_pre_hook
+          handles.append(hook(lambda own, inputs: keep(FEATURES, inputs[0])))
+        else:
+          after = functools.partial(lambda n, own, inputs, output: keep(n, output), name)
+          handles.append(modules[name].register_forward_hook(after))
+      try:
+        logits = self.module(x.requires_grad_(gradient))
+      finally:
+        for handle in handles:
+          handle.remove()
+    if x._version != before:
+      raise InputError('it changes its images in place: have it begin with images.clone().')
+    return x, {LOGITS: logits, **found}
+
+
+def wrap(
+  module: object, images: np.ndarray, classes: int, name: str, batch_size: int, head: str = ''
+) -> TorchModule:
+  """Returns a checked module; images [B, H, W, C], normalised, are what it is tried on.
+
+  Raises:
+    InputError: not a PyTorch module in evaluation mode, with float32 arrays on one device, that
+      gives finite logits [B, classes] and a gradient, the same twice, and lets its images be.
+  """
+  try:
+    import torch
+  except ImportError as error:
+    raise InputError(f"{name} needs PyTorch: pip install '.[torch]'") from error
+  if not isinstance(module, torch.nn.Module):
+    raise InputError(
+      f'{name} is a {type(module).__name__}, not a torch.nn.Module: functions are wrapped by '
+      'Classifier.from_callable.'
+    )
+  if batch_size < 1:
+    raise InputError(f'batch_size of {name} is {batch_size}; it must be at least 1.')
+  modules, arrays = dict(module.named_modules()), _arrays(module)
+  if training := [path or 'the module' for path, own in modules.items() if own.training]:
+    raise InputError(f'{name} is in training mode (first {training[0]}): call module.eval().')
+  devices = sorted({str(array.device) for array in arrays.values()})
+  if len(devices) > 1 or devices == ['meta']:
+    raise InputError(
+      f'{name} has arrays on {" and ".join(devices)}: they must all be on one device that '
+      "computes, as after module.to('cpu')."
+    )
+  floats = {k: str(x.dtype) for k, x in arrays.items() if x.is_floating_point()}
+  if other := [f'{k} is {dtype}' for k, dtype in floats.items() if dtype != 'torch.float32']:
+    raise InputError(f'{name} computes in float32 here, and {other[0]}: call module.float().')
+  if head and head not in modules:
+    raise InputError(f'{name} has no module {head!r}; {nearest(head, filter(None, modules))}.')
+  made = TorchModule(module, {}, classes, batch_size, head)
+  layers = [*filter(None, modules), *([FEATURES] if head else [])]
+  try:
+    outputs = made._run(images, layers, gradient=False)[1]
+    _check(outputs[LOGITS], len(images), classes)
+    fewer = made._run(images[1:], layers, gradient=False)[1]
+    _check(fewer[LOGITS], len(images) - 1, classes)
+    if not torch.equal(outputs[LOGITS], made._run(images, (), gradient=False)[1][LOGITS]):
+      raise InputError('it gives other logits when it is called again: switch what it draws off.')
+    if not made._run(images, (), gradient=True)[1][LOGITS].requires_grad:
+      raise InputError('its logits have no gradient: wrap it by Classifier.from_callable.')
+    made.products((), images, np.ones((len(images), classes), np.float32))
+  except InputError as error:
+    raise InputError(f'{name}: {error}') from error
+  except Exception as error:  # the module is the user's and may raise anything
+    raise InputError(
+      f'{name} failed on images [{len(images)}, {", ".join(map(str, images.shape[1:]))}]: '
+      f'{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ""}'
+    ) from error
+  shapes = {
+    layer: tuple(output.shape[1:])
+    for layer, output in outputs.items()
+    if layer != LOGITS and layer in fewer and output.is_floating_point()
+    if tuple(output.shape) == (len(images), *fewer[layer].shape[1:]) and output.ndim > 1
+  }
+  return dataclasses.replace(made, shapes=shapes)
+
+
+def facts(module: TorchModule) -> Facts:
+  """Returns what identifies the weights: their number and SHA-256, with the buffers."""
+  arrays = {name: array.detach().cpu().numpy() for name, array in _arrays(module.module).items()}
+  count = sum(parameter.numel() for parameter in module.module.parameters())
+  return {'kind': 'torch', 'parameters': count, 'sha256': digest_of(arrays)}
+
+
+def _arrays(module: 'torch.nn.Module') -> dict[str, 'torch.Tensor']:
+  return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _check(logits: object, count: int, classes: int) -> None:
+  """Refuses logits of another shape or kind, or with NaN."""
+  import torch
+
+  if not isinstance(logits, torch.Tensor) or logits.shape != (count, classes):
+    given = shape_or_kind(logits)
+    raise InputError(
+      f'it gives {given} for {count} images and {classes} class names; it must give '
+      f'{(count, classes)}.'
+    )
+  if not logits.is_floating_point():
+    raise InputError(f'it gives {logits.dtype}; logits are floats, one a class.')
+  if not bool(torch.isfinite(logits).all()):
+    raise InputError('it gives NaN or infinity for images of noise in [0, 1]: check its weights.')
+
+
+def _joined(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
+  """Returns the pieces as one array, with the leading axes of the images [..., H, W, C]."""
+  return np.concatenate(pieces).reshape(*np.shape(images)[:-3], *pieces[0].shape[1:])

@@ -1,0 +1,183 @@
+"""Probes agree with scikit-learn on the same features, and are classifiers like every other."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.attacks.pgd import PGD
+from robustness.core.rows import ArrayRows
+from robustness.models import probes
+from robustness.models.probes import PROBES, Linear, Neighbors, Prototype
+from tests.cases import cases
+from tests.classifiers_test import builder
+from tests.networks import SHAPE, tiny_classifier
+from tests.refusals import refused
+
+NAMES = tuple('abcde')
+
+
+def made(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+  """Features of five overlapping classes."""
+  generator, centres = np.random.default_rng(seed), np.random.default_rng(9).normal(size=(5, 20))
+  labels = np.arange(count) % 5
+  return (centres[labels] + generator.normal(size=(count, 20)) * 1.5).astype(np.float32), labels
+
+
+TRAINING, TEST = made(500, 0), made(2000, 1)
+
+
+def right(probe, arrays) -> np.ndarray:
+  return np.asarray(probe(arrays, jnp.asarray(TEST[0]))).argmax(1) == TEST[1]
+
+
+@cases('penalty', 1e-3, 0.1)
+def test_a_linear_probe_is_scikit_learns_logistic_regression(penalty):
+  linear = pytest.importorskip('sklearn.linear_model', reason='compares with scikit-learn')
+  probe = Linear(penalties=(penalty,))
+  arrays, facts = probes.fit(probe, *TRAINING, NAMES, 0)
+  mean, std = TRAINING[0].mean(0), TRAINING[0].std(0)
+  peer = linear.LogisticRegression(C=1 / (500 * penalty), max_iter=1000, tol=1e-8)
+  peer.fit((TRAINING[0] - mean) / std, TRAINING[1])
+  theirs = peer.predict((TEST[0] - mean) / std) == TEST[1]
+  assert 0.5 < theirs.mean() < 0.95
+  assert abs(right(probe, arrays).mean() - theirs.mean()) <= 0.002
+  assert facts['rows'] == 500 and 'chosen' not in facts
+
+
+@cases('k', 1, 5, 20)
+def test_nearest_neighbors_are_scikit_learns(k):
+  neighbors = pytest.importorskip('sklearn.neighbors', reason='compares with scikit-learn')
+  probe = Neighbors(neighbors=(k,), votes='uniform')
+  arrays, _ = probes.fit(probe, *TRAINING, NAMES, 0)
+  peer = neighbors.KNeighborsClassifier(k, metric='cosine').fit(*TRAINING)
+  theirs = peer.predict(TEST[0]) == TEST[1]
+  assert 0.4 < theirs.mean() < 0.95
+  assert abs(right(probe, arrays).mean() - theirs.mean()) <= 0.002
+
+
+def test_prototypes_are_the_nearest_class_means():
+  probe = Prototype()
+  arrays, _ = probes.fit(probe, *TRAINING, NAMES, 0)
+  unit = TRAINING[0] / np.linalg.norm(TRAINING[0], axis=1, keepdims=True)
+  means = np.stack([unit[TRAINING[1] == c].mean(0) for c in range(5)])
+  cosines = TEST[0] @ (means / np.linalg.norm(means, axis=1, keepdims=True)).T
+  np.testing.assert_array_equal(right(probe, arrays), cosines.argmax(1) == TEST[1])
+
+
+@cases('probe', Linear(penalties=(1e-4, 1e-2, 10.0)), Neighbors(neighbors=(1, 5, 20)))
+def test_settings_are_chosen_on_rows_that_the_fit_does_not_see(probe):
+  _, facts = probes.fit(probe, *TRAINING, NAMES, 0)
+  kept, held = probes.drawn(probe, TRAINING[1], NAMES, 0)
+  assert len(kept) == 500 and len(held) == facts['held_out_rows'] == 100
+  inside = np.setdiff1d(kept, held)
+  scores = {}
+  for one in probe.candidates():
+    arrays = probe.fitted(TRAINING[0][inside], TRAINING[1][inside], 5, one)
+    scores[one] = probes.accuracy(probe, arrays, TRAINING[0][held], TRAINING[1][held])
+  assert len(set(scores.values())) > 1
+  assert scores[facts['chosen']] == max(scores.values()) == facts['held_out_accuracy']
+
+
+def test_seeds_draw_other_rows_of_each_class():
+  probe = Prototype(rows_per_class=8)
+  first, again, other = (probes.drawn(probe, TRAINING[1], NAMES, seed)[0] for seed in (0, 0, 1))
+  np.testing.assert_array_equal(first, again)
+  assert len(other) == 40 and len(np.setdiff1d(other, first)) > 10
+  np.testing.assert_array_equal(np.bincount(TRAINING[1][first]), [8] * 5)
+
+
+@cases(
+  'labels, names, probe, message',
+  (TRAINING[1] % 4, NAMES, Prototype(), "1 of 5 classes have fewer, first 'e' with 0"),
+  (np.arange(500) // 499, NAMES[:2], Linear(), "needs 2 training rows .*first 'b' with 1"),
+  (TRAINING[1], NAMES, Prototype(rows_per_class=101), "needs 101 .*first 'a' with 100"),
+  (TRAINING[1][:, None], NAMES, Prototype(), 'several labels'),
+  (TRAINING[1], NAMES, Neighbors(neighbors=(501,)), 'neighbors has 501, and there are 500'),
+)
+def test_rows_that_do_not_do_are_refused(labels, names, probe, message):
+  refused(message, probes.fit, probe, TRAINING[0], labels, names, 0)
+
+
+def network_with(probe):
+  network = tiny_classifier()
+  size = probes.num_features(network, 'stage1')
+  labels = np.arange(30) % 3
+  features = np.random.default_rng(0).random((30, size), np.float32) + labels[:, None] * 0.1
+  arrays, facts = probes.fit(probe, features.astype(np.float32), labels, NAMES[:3], 0)
+  return probes.probed(network, probe, arrays, NAMES[:3], facts)
+
+
+@cases('name', 'linear', 'knn', 'prototype')
+def test_attacks_see_through_a_probe_and_the_layers_of_its_network_stay(name):
+  ours = network_with(dataclasses.replace(PROBES.classes()[name](), layer='stage1'))
+  images = np.random.default_rng(1).random((4, *SHAPE), np.float32)
+  assert ours.predict(images).shape == (4, 3) and 'stage1' in ours.layers
+  attack = PGD(norm='linf', epsilon=0.1, steps=2, step_size=0.05)
+  keys, labels = jax.random.split(jax.random.key(0), 4), jnp.arange(4) % 3
+
+  def logits(x):
+    return ours.apply(ours.variables, x, ())[0]
+
+  attacked = np.asarray(jax.jit(lambda x: attack(keys, logits, x, labels))(images))
+
+  def loss(x):
+    return -np.mean(np.asarray(jax.nn.log_softmax(logits(x)))[np.arange(4), labels])
+
+  assert loss(attacked) > loss(images)
+
+
+def test_counted_votes_have_no_gradient():
+  ours = network_with(Neighbors(layer='stage1', votes='uniform'))
+  images = jnp.zeros((1, *SHAPE))
+  refused(
+    "'uniform'.*no gradient.*'softmax'",
+    jax.grad(lambda x: ours.apply(ours.variables, x, ())[0].sum()),
+    images,
+  )
+
+
+def rows(side: int = 28) -> ArrayRows:
+  generator, labels = np.random.default_rng(0), np.arange(64) % 3
+  images = generator.random((64, side, side, 1), np.float32) * 0.5 + labels[:, None, None, None] / 6
+  return ArrayRows(images.astype(np.float32), labels, ('ant', 'bee', 'cat'))
+
+
+def probe_section(**changes):
+  return {'name': 'small_cnn', 'weights': 'random', **changes}
+
+
+def test_a_config_gives_a_probe_whose_features_are_kept(tmp_path, monkeypatch):
+  own = {'probe': {'name': 'linear'}}
+  sections = {'a': probe_section(**own), 'b': probe_section()}
+  made_by = builder(tmp_path / 'checkpoints', sections, rows())
+  assert made_by.planned['a'].class_names == ('ant', 'bee', 'cat')
+  first, plain = made_by.build()
+  assert first.provenance['probe']['name'] == 'linear'
+  assert first.provenance['probe']['held_out_rows'] > 0
+  assert first.provenance['sha256'] == plain.provenance['sha256'], 'the backbone is the same'
+  images = rows().images
+  score = np.mean(first.predict(images).argmax(1) == rows().labels)
+  assert score > 0.9 > np.mean(plain.predict(images).argmax(1) == rows().labels)
+  (folder,) = (tmp_path / 'features').iterdir()
+  before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
+  again = builder(tmp_path / 'checkpoints', sections, rows()).build()[0]
+  assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
+  np.testing.assert_array_equal(again.predict(images), first.predict(images))
+
+
+@cases(
+  'changes, message',
+  ({'probe': {'name': 'linaer'}}, "did you mean 'linear'"),
+  ({'probe': {'name': 'linear', 'linear': {'layer': 'stage9'}}}, "no layer 'stage9'.*valid"),
+  ({'probe': {'name': 'linear', 'linear': {'penalties': ()}}}, 'penalties'),
+  ({'probe': {'name': 'knn', 'knn': {'votes': 'most'}}}, "votes.*'uniform'"),
+)
+def test_bad_settings_are_refused_before_anything_is_computed(changes, message, tmp_path):
+  def planned():
+    return builder(tmp_path / 'checkpoints', {'a': probe_section(**changes)}, rows()).planned
+
+  refused(message, planned)
+  assert not (tmp_path / 'features').exists()

@@ -1,0 +1,147 @@
+"""Classifiers of timm and transformers by name: their logits, records, labels and refusals."""
+
+import json
+
+import numpy as np
+import pytest
+
+from robustness.models import torch_library
+from robustness.models.imagenet_names import NAMES, WNIDS
+from tests.cases import cases
+from tests.models.peers import peer
+from tests.refusals import refused
+
+torch = pytest.importorskip('torch', reason='runs networks in PyTorch')
+safetensors = pytest.importorskip('safetensors.torch')
+MEAN, STD = np.float32((0.485, 0.456, 0.406)), np.float32((0.229, 0.224, 0.225))
+NAME = 'timm:resnet10t'
+CLASSES = ('ant', 'bee', 'cat')
+IMAGES = np.random.default_rng(0).random((2, 64, 64, 3), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def afresh():
+  torch_library._source.cache_clear()
+
+
+@pytest.fixture(scope='module')
+def timm():
+  return peer('timm')
+
+
+def answers(module, mean=MEAN, std=STD, images=IMAGES):
+  inputs = torch.from_numpy(((images - mean) / std).transpose(0, 3, 1, 2).copy())
+  with torch.no_grad():
+    return module.eval()(inputs)
+
+
+def test_random_weights_follow_from_the_seed_and_have_the_classes_of_the_data(timm):
+  first, again, other = (
+    torch_library.load(NAME, 'random', 'mine', (64, 64, 3), CLASSES, seed=seed)
+    for seed in (3, 3, 4)
+  )
+  assert first.class_names == CLASSES and first.provenance['weights'] == 'random, seed 3'
+  assert first.provenance['library'].startswith('timm ')
+  np.testing.assert_array_equal(first.predict(IMAGES), again.predict(IMAGES))
+  assert first.provenance['sha256'] == again.provenance['sha256'] != other.provenance['sha256']
+  assert {'layer1', 'layer2.0', 'features', 'logits'} < set(first.layers)
+
+
+@cases('in_a_folder', False, True)
+def test_local_weights_give_timms_logits_with_the_preprocessing_of_their_record(
+  timm, in_a_folder, tmp_path
+):
+  torch.manual_seed(1)
+  module = timm.create_model('resnet10t', num_classes=1000)
+  safetensors.save_file(module.state_dict(), tmp_path / 'model.safetensors')
+  mean, std, size = MEAN, STD, 176
+  if in_a_folder:
+    facts = {'mean': [0.1, 0.2, 0.3], 'std': [0.4, 0.5, 0.6], 'input_size': [3, 96, 96]}
+    config = {'architecture': 'resnet10t', 'pretrained_cfg': {'crop_pct': 1.0, **facts}}
+    (tmp_path / 'config.json').write_text(json.dumps(config))
+    mean, std, size = np.float32(facts['mean']), np.float32(facts['std']), 96
+  weights = str(tmp_path if in_a_folder else tmp_path / 'model.safetensors')
+  entry = torch_library.describe(NAME, weights)
+  assert (entry.input_size, entry.record) == (size, 'config.json' if in_a_folder else '')
+  ours = torch_library.load(NAME, weights, 'mine', (64, 64, 3), WNIDS[:5])
+  assert ours.class_names == NAMES and ours.aliases[WNIDS[7]] == 7
+  expected = answers(module, mean, std).numpy()
+  np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_transformer_is_made_for_the_size_of_the_images(timm):
+  small = torch_library.load('timm:vit_tiny_patch16_224', 'random', 'v', (64, 64, 3), CLASSES)
+  assert small.predict(IMAGES).shape == (2, 3)
+  assert 'blocks.0.attn' in small.layers
+
+
+def folder_of(transformers, folder, *, labels=None, prefix='', **changes):
+  sizes = {'hidden_sizes': [8, 16], 'depths': [1, 1], 'embedding_size': 8, 'num_labels': 3}
+  config = transformers.ResNetConfig(layer_type='basic', **sizes)
+  if labels:
+    config.id2label = dict(enumerate(labels))
+  torch.manual_seed(2)
+  model = transformers.ResNetForImageClassification(config).eval()
+  model.save_pretrained(folder)
+  size = {'size': {'height': 64, 'width': 64}, 'do_resize': True, 'resample': 3}
+  scale = {'image_mean': [0.5, 0.4, 0.3], 'image_std': [0.2, 0.2, 0.3], 'rescale_factor': 1 / 255}
+  (folder / 'preprocessor_config.json').write_text(json.dumps({**size, **scale, **changes}))
+  return model
+
+
+@cases('labels, names', (None, CLASSES), (('x', 'y', 'z'), ('x', 'y', 'z')))
+def test_a_folder_of_transformers_gives_its_logits_and_names(labels, names, tmp_path):
+  transformers = pytest.importorskip('transformers', reason='needs transformers')
+  peer('timm')  # lets torchvision, which transformers imports, be imported
+  model = folder_of(transformers, tmp_path, labels=labels)
+  name = f'hf:{tmp_path}'
+  entry = torch_library.describe(name, '')
+  assert (entry.input_size, entry.squash, entry.record) == (64, True, 'preprocessor_config.json')
+  ours = torch_library.load(name, '', 'mine', (64, 64, 3), CLASSES)
+  assert ours.class_names == names
+  expected = answers(model, np.float32((0.5, 0.4, 0.3)), np.float32((0.2, 0.2, 0.3))).logits.numpy()
+  np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_without_a_last_map_are_for_probes_alone(timm, tmp_path):
+  name, body = 'timm:vit_tiny_patch16_224', timm.create_model('vit_tiny_patch16_224', num_classes=0)
+  safetensors.save_file(body.state_dict(), tmp_path / 'model.safetensors')
+  given = (name, str(tmp_path), 'mine', (224, 224, 3), CLASSES)
+  refused('has no last linear map.*config.classifier.probe', torch_library.load, *given)
+  bare = torch_library.load(*given, headless=True)
+  assert 'features' in bare.layers
+
+
+@cases(
+  'name, weights, message',
+  ('timm:resnet18x', 'random', r"no model of timm: did you mean 'resnet18'"),
+  ('timm:resnet18.a1_in2k', 'random', r"no tag of resnet18.*'resnet18.a1_in1k'"),
+  ('timm:resnet18', '/nowhere/a.safetensors', 'there is no /nowhere/a.safetensors'),
+  ('hf:./nowhere', '', 'neither a folder here nor a repository OWNER/NAME'),
+)
+def test_unknown_names_are_refused_with_the_nearest(name, weights, message, timm):
+  pytest.importorskip('transformers', reason='needs transformers')
+  assert '\n' not in refused(message, torch_library.describe, name, weights)
+
+
+def test_bad_folders_are_refused(timm, tmp_path):
+  transformers = pytest.importorskip('transformers', reason='needs transformers')
+  (tmp_path / 'empty').mkdir()
+  refused('no config.json', torch_library.describe, f'hf:{tmp_path / "empty"}', '')
+  folder_of(transformers, tmp_path, do_normalize=False)
+  refused('neither resizes nor normalises', torch_library.describe, f'hf:{tmp_path}', '')
+  config = {'architecture': 'resnet18', 'pretrained_cfg': {'mean': [0.5] * 3}}
+  (tmp_path / 'config.json').write_text(json.dumps(config))
+  refused("is of 'resnet18'", torch_library.describe, NAME, str(tmp_path))
+  other = timm.create_model('resnet18', num_classes=3)
+  safetensors.save_file(other.state_dict(), tmp_path / 'other.safetensors')
+  file = str(tmp_path / 'other.safetensors')
+  torch_library._source.cache_clear()
+  (tmp_path / 'config.json').unlink()
+  given = (NAME, file, 'mine', (64, 64, 3), CLASSES)
+  assert '\n' not in refused('cannot be built with other.safetensors', torch_library.load, *given)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+  monkeypatch.setitem(__import__('sys').modules, 'timm', None)
+  refused(r"needs timm: pip install '\.\[timm\]'", torch_library.describe, NAME, 'random')

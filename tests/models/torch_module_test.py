@@ -1,0 +1,237 @@
+"""A PyTorch module in JAX: its logits, layers and gradients, and the attacks of foolbox."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness import parallel
+from robustness.attacks.pgd import PGD
+from robustness.evaluation.records import Records
+from robustness.models.classifier import Classifier
+from robustness.parallel import MeshParallel, PmapParallel
+from tests.cases import cases
+from tests.networks import CLASSES, SHAPE, tiny_rows
+from tests.refusals import refused
+
+torch = pytest.importorskip('torch', reason='wraps PyTorch modules')
+nn = torch.nn
+
+IMAGES = np.random.default_rng(0).random((7, *SHAPE), np.float32)
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
+
+
+def module(classes: int = 4) -> nn.Module:
+  torch.manual_seed(0)
+  layers = (nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+  pooled = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, classes))
+  return nn.Sequential(*layers, *pooled).eval()
+
+
+def wrapped(own: nn.Module, **changes) -> Classifier:
+  return Classifier.from_torch(own, SHAPE, CLASSES, **changes)
+
+
+def as_torch(images: np.ndarray) -> torch.Tensor:
+  return ((torch.from_numpy(images) - torch.tensor(MEAN)) / torch.tensor(STD)).permute(0, 3, 1, 2)
+
+
+def assert_close(given, expected) -> None:
+  assert np.ptp(expected) > 1e-4
+  np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+@cases('batch_size', 2, 64)
+def test_logits_and_layers_are_those_of_the_module(batch_size):
+  own = module()
+  ours = wrapped(own, mean=MEAN, std=STD, batch_size=batch_size, head='5')
+  inputs = as_torch(IMAGES)
+  assert_close(ours.predict(IMAGES), own(inputs).detach().numpy())
+  assert ours.layers == ('0', '1', '2', '3', '4', 'features', '5', 'logits')
+  names = ours.select_layers(('0', 'features', 'logits'))
+  _, outputs = jax.jit(lambda x: ours.apply(None, x, names))(IMAGES)
+  assert_close(outputs['0'], own[0](inputs).permute(0, 2, 3, 1).detach().numpy())
+  assert_close(outputs['features'], own[:5](inputs).detach().numpy())
+  refused("no layer '8'", ours.select_layers, ('8',))
+
+
+@cases('layers', (), ('0', 'features'))
+def test_gradients_are_those_of_autograd_under_vmap_and_in_pieces(layers):
+  own, weights = module(), torch.arange(28.0).reshape(7, 4)
+  ours = wrapped(own, batch_size=3, head='5')
+
+  def value(image, weight):
+    logits, outputs = ours.apply(None, image[None], layers)
+    return (logits[0] * weight).sum() + sum((outputs[name] ** 2).sum() for name in layers)
+
+  given = jax.jit(jax.vmap(jax.grad(value)))(IMAGES, weights.numpy())
+  x = torch.tensor(IMAGES, requires_grad=True)
+  inputs = x.permute(0, 3, 1, 2)
+  expected = (own(inputs) * weights).sum()
+  if layers:
+    expected = expected + (own[0](inputs) ** 2).sum() + (own[:5](inputs) ** 2).sum()
+  expected.backward()
+  assert_close(given, x.grad.numpy())
+
+
+@pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
+def test_records_are_the_same_whatever_the_devices_and_batches(kind, tmp_path):
+  from tests.evaluation.runner_test import evaluator
+
+  recorded = []
+  for number, batch_size in enumerate((3, 64)):
+    own = module()
+    own[5].weight.data *= 50  # so that classes differ
+    ours = wrapped(own, mean=MEAN, std=STD, batch_size=batch_size)
+    runner = evaluator(kind(), classifier=ours, layers=('3',))
+    assert runner.parallel.num_devices == 1, 'threads of several devices would wait for each other'
+    records = Records(tmp_path / str(number), runner.layout(21, 8, 7), {})
+    runner.evaluate(tiny_rows(), records)
+    recorded.append({k: records.column(k) for k in ('prediction', 'probability', 'layer_change/3')})
+  assert len(np.unique(recorded[0]['prediction'])) > 1
+  for name, values in recorded[0].items():
+    np.testing.assert_allclose(recorded[1][name], values, rtol=1e-5, atol=1e-6)
+
+
+def test_large_images_on_one_of_eight_devices_do_not_wait_for_ever():
+  big = np.random.default_rng(0).random((16, 224, 224, 3), np.float32)
+  own = nn.Sequential(nn.Conv2d(3, 4, 7, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
+  ours = Classifier.from_torch(own, big.shape[1:], CLASSES)
+  way = parallel.create('jit', 1)
+
+  def step(images):
+    return jax.vmap(jax.grad(lambda x: ours.apply(None, x[None], ())[0][0, 1]))(images)
+
+  compiled = way.compile(step, ('batch',), 'batch')
+  given = [way.gather(compiled(way.put_batch(big))) for _ in range(3)]
+  assert np.ptp(given[0]) > 0
+  np.testing.assert_array_equal(given[0], given[2])
+
+
+class InPlace(nn.Module):
+  def __init__(self) -> None:
+    super().__init__()
+    self.rest = module()
+
+  def forward(self, images):
+    return self.rest(images.mul_(2))
+
+
+class Spoilt(nn.Module):
+  def __init__(self, spoil) -> None:
+    super().__init__()
+    self.rest, self.spoil = module(), spoil
+
+  def forward(self, images):
+    return self.spoil(self.rest(images))
+
+
+def on_two_devices() -> nn.Module:
+  return nn.Sequential(module(), nn.Linear(4, 4, device='meta')).eval()
+
+
+@cases(
+  'make, message',
+  (lambda: module().train(), r'torch is in training mode \(first the module\): call module.eval'),
+  (lambda: nn.Sequential(*module()[:5], nn.Linear(8, 4)), 'training mode'),
+  (lambda: InPlace().eval(), r'changes its images in place.*images\.clone'),
+  (lambda: nn.Sequential(nn.ReLU(inplace=True), module()).eval(), 'changes its images in place'),
+  (lambda: module(5), r'gives \(3, 5\) for 3 images and 4 class names; it must give \(3, 4\)'),
+  (lambda: Spoilt(lambda x: x * torch.nan).eval(), 'NaN or infinity'),
+  (lambda: Spoilt(lambda x: x.argmax(1, True).expand(-1, 4)).eval(), 'int64; logits are floats'),
+  (lambda: Spoilt(lambda x: x.detach()).eval(), 'no gradient.*from_callable'),
+  (lambda: Spoilt(lambda x: x + torch.rand(1)).eval(), 'other logits when it is called again'),
+  (lambda: Spoilt(lambda x: x[:, None][:3, 0, :, 9]).eval(), 'failed on images .*IndexError'),
+  (on_two_devices, 'arrays on cpu and meta.*one device'),
+  (lambda: module().double(), r'0\.weight is torch.float64: call module\.float'),
+  (lambda: len, 'builtin_function_or_method, not a torch.nn.Module.*from_callable'),
+)
+def test_what_gives_no_sound_numbers_is_refused_in_one_line(make, message):
+  said = refused(message, wrapped, make())
+  assert '\n' not in said
+
+
+def test_bad_arguments_are_refused():
+  refused('batch_size of torch is 0', wrapped, module(), batch_size=0)
+  refused("no module 'fc'", wrapped, module(), head='fc')
+
+
+def test_weights_are_identified_with_their_buffers():
+  own = module()
+  first, again = wrapped(own).provenance, wrapped(module()).provenance
+  assert first == again and first['parameters'] == 8 * 27 + 8 + 16 + 36
+  own[1].running_mean += 1
+  assert wrapped(own).provenance['sha256'] != first['sha256']
+
+
+class Normalised(nn.Module):
+  def __init__(self, network, mean, std) -> None:
+    super().__init__()
+    self.network = network
+    self.register_buffer('mean', torch.tensor(mean).reshape(3, 1, 1))
+    self.register_buffer('std', torch.tensor(std).reshape(3, 1, 1))
+
+  def forward(self, images):
+    return self.network((images - self.mean) / self.std)
+
+
+@pytest.fixture(scope='module')
+def resnet20(shared_dir):
+  """The published ResNet-20 as a PyTorch module with its normalisation, and as ours."""
+  from benchmarks.heatmap_against_pytorch import networks
+  from robustness.models import catalog
+
+  (file,) = (shared_dir / 'data/weights').glob('cifar10_resnet20-*.th')
+  peer, native = networks(str(file))
+  how = catalog.get('resnet20')
+  return Normalised(peer, how.mean, how.std).eval(), native
+
+
+CIFAR10 = ('plane', 'car', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck')
+
+
+@cases(
+  'norm, epsilon, steps, size',
+  ('linf', 2 / 255, 1, 2 / 255),
+  ('linf', 2 / 255, 5, 0.5 / 255),
+  ('l2', 0.1, 5, 0.025),
+)
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')  # foolbox's own
+def test_attacks_are_those_of_foolbox_on_the_same_module(norm, epsilon, steps, size, resnet20):
+  foolbox = pytest.importorskip('foolbox', reason='compares with foolbox')
+  own, _ = resnet20
+  peer = foolbox.PyTorchModel(own, bounds=(0, 1), device=torch.device('cpu'))
+  images, labels = foolbox.utils.samples(peer, dataset='cifar10', batchsize=20)
+  kind = foolbox.attacks.LinfPGD if norm == 'linf' else foolbox.attacks.L2PGD
+  theirs = kind(abs_stepsize=size, steps=steps, random_start=False)
+  _, (expected,), (success,) = theirs(peer, images, labels, epsilons=[epsilon])
+  expected = expected.permute(0, 2, 3, 1).numpy()
+  ours = Classifier.from_torch(own, (32, 32, 3), CIFAR10)
+  attack = PGD(norm=norm, epsilon=epsilon, steps=steps, step_size=size, random_start=False)
+  keys, clean = jax.random.split(jax.random.key(0), 20), images.permute(0, 2, 3, 1).numpy()
+
+  def logits(x):
+    return ours.apply(None, x, ())[0]
+
+  targets = jnp.asarray(labels.numpy(), jnp.int32)
+  attacked = np.asarray(jax.jit(lambda x: attack(keys, logits, x, targets))(clean))
+  assert np.abs(attacked - clean).max() > epsilon / 10
+  # steps of the ball's length, by gradients that rounding changes: differences grow with each
+  np.testing.assert_allclose(attacked, expected, atol=1e-6 if norm == 'linf' else 2e-5)
+  fooled = ours.predict(attacked).argmax(1) != labels.numpy()
+  np.testing.assert_array_equal(fooled, success.numpy())
+  assert 5 <= fooled.sum() <= 20
+
+
+def test_the_published_resnet20_is_right_where_ours_is(resnet20, cifar10_dir):
+  from input_pipeline import load
+  from input_pipeline.settings import DataSettings
+
+  own, native = resnet20
+  settings = DataSettings(source='tfds', name='cifar10', data_dir=str(cifar10_dir), num_images=500)
+  batch = next(load(settings, 0).batches(500))
+  ours = Classifier.from_torch(own, (32, 32, 3), CIFAR10)
+  given, expected = ours.predict(batch['image']), native.predict(batch['image'])
+  np.testing.assert_allclose(given, expected, atol=1e-3)
+  right = [np.mean(logits.argmax(1) == batch['label']) for logits in (given, expected)]
+  assert right[0] == right[1] and 0.89 < right[0] < 0.95
