@@ -212,5 +212,5 @@ def test_predictions_of_two_machines_are_compared(tmp_path, printed, tables):
 )
 def test_an_accelerators_benchmarks_need_no_tensorflow(module, arguments, tmp_path):
   given = arguments.replace('FILE', str(tmp_path / 'file.npz')).split()
-  bare = ('tests/end_to_end/bare_machine.py', 'bare', '-m', f'benchmarks.{module}')
+  bare = ('tests/end_to_end/machine.py', 'bare', '-m', f'benchmarks.{module}')
   assert 'ratio' in commands.python(*bare, *given) or (tmp_path / 'file.npz').exists()

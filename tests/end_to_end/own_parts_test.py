@@ -79,7 +79,7 @@ def test_saved_class_names_are_matched_by_name(tmp_path):
     builder(tmp_path, sections, rows(class_names=('ant', 'bee', 'dog'))).build()
 
 
-FILTERED = f'--config={runs.ROOT / "configs/filtered_accuracy.py"}'
+ACCURACY = f'--config={runs.ROOT / "configs/accuracy.py"}'
 SMALL = ('--config.data.num_images=8', '--config.training.steps=1', '--config.study.largest=2')
 
 
@@ -92,7 +92,7 @@ def name(tmp_path):
 @pytest.mark.parametrize('program', [['main.py'], ['-m', 'robustness']])
 def test_a_study_in_a_file_is_run(tmp_path, name, program):
   workdir = tmp_path / 'out'
-  commands.python(*program, FILTERED, *SMALL, name, f'--workdir={workdir}')
+  commands.python(*program, ACCURACY, *SMALL, name, f'--workdir={workdir}')
   results = Results.read(workdir)
   assert results.study == 'Shift' and results.settings['largest'] == 2
   assert results.settings['file'] == 'mine.py' and len(results.settings['file_sha256']) == 64
@@ -106,9 +106,9 @@ def test_a_study_in_a_file_is_run(tmp_path, name, program):
 
 
 def test_its_settings_are_checked(name):
-  with pytest.raises(InputError, match='unknown key config.study.bandwidths'):
-    command_line.read(['x', FILTERED, name, '--config.study.bandwidths=(1,)'])
-  refused('has no .Shifts.', command_line.read, ['x', FILTERED, f'{name}s'])
+  with pytest.raises(InputError, match='unknown key config.study.top_k'):
+    command_line.read(['x', ACCURACY, name, '--config.study.top_k=1'])
+  refused('has no .Shifts.', command_line.read, ['x', ACCURACY, f'{name}s'])
 
 
 PARTS = """
@@ -212,9 +212,9 @@ def test_a_training_with_own_parts_runs_resumes_and_is_another_when_the_file_cha
   results = json.loads((workdir / 'results.json').read_text())
   assert '"strength": 0.5' in json.dumps(results) and '"mine.py"' in json.dumps(results)
   (workdir / 'results.json').unlink()
-  again = (f'--config={workdir}/config.json', f'--workdir={workdir}')
-  commands.python('-m', 'robustness', *again)
+  runs.run(command_line.load_config(str(workdir / 'config.json')), workdir)
   assert json.loads((workdir / 'results.json').read_text())['settings'] == results['settings']
   file.write_text(PARTS.replace('1 - 2 * x', '0.9 - 2 * x'))
   (workdir / 'results.json').unlink()
-  assert 'file_sha256' in commands.python('main.py', *given, status=2)
+  config, _ = command_line.read(['main.py', *given])
+  refused('file_sha256', launch.run, without_inherited(config.to_dict()), workdir)

@@ -239,9 +239,11 @@ def start(
   changes: Mapping[str, Any] | None = None,
   flags: tuple[str, ...] = (),
   small: bool = True,
-  program: tuple[str, ...] = ('main.py',),
+  machine: str = 'own',
 ) -> subprocess.Popen[str]:
-  command = [sys.executable, *program, *arguments(workdir, config, changes, flags, small)]
+  """Starts main.py with a config in a process, on a machine of `machine.py`."""
+  program = (sys.executable, 'tests/end_to_end/machine.py', machine)
+  command = [*program, *arguments(workdir, config, changes, flags, small)]
   if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; inherited
     signal.signal(signal.SIGINT, signal.default_int_handler)
   return commands.start(*command)

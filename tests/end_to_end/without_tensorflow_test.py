@@ -6,7 +6,6 @@ import pytest
 from tests.end_to_end import runs
 
 CHANGES = {'data.source': 'npz', 'study.window': 5, 'data.num_images': 20, 'seed': 3}
-SCRIPT = 'tests/end_to_end/bare_machine.py'
 
 
 @pytest.mark.slow
@@ -20,7 +19,7 @@ def test_a_run_without_tensorflow_is_the_run_with_it(tmp_path, start):
   changes = {**CHANGES, 'data.path': tmp_path / 'data.npz'}
   output = {}
   for machine in ('bare', 'tf.data'):
-    begun = start(tmp_path / machine, runs.DEFAULT, changes, program=(SCRIPT, machine))
+    begun = start(tmp_path / machine, runs.DEFAULT, changes, machine=machine)
     output[machine] = runs.finish(begun)
   bare, full = tmp_path / 'bare', tmp_path / 'tf.data'
   runs.assert_same_findings(bare, full)

@@ -1,12 +1,13 @@
-"""Runs main.py as on another machine: `bare_machine.py bare|tf.data FLAGS...`.
+"""Runs main.py, with coarse PNG figures, on a machine: `machine.py own|bare|tf.data FLAGS...`.
 
-`bare_machine.py bare -m MODULE FLAGS...` runs a module in its place.
+`machine.py bare -m MODULE FLAGS...` runs a module in its place.
 
-`bare` has only JAX, Flax, Optax, Matplotlib, ml_collections, pandas and tqdm, with what they
-require: of all other packages that are installed none can be imported. `tf.data` has everything and
-reads all rows by tf.data.
+`own` is this machine. `bare` has only JAX, Flax, Optax, Matplotlib, ml_collections, pandas and
+tqdm, with what they require: of all other packages that are installed none can be imported.
+`tf.data` has everything and reads all rows by tf.data.
 """
 
+import importlib
 import importlib.metadata
 import pathlib
 import re
@@ -72,11 +73,13 @@ if __name__ == '__main__':
     hidden = missing()
     assert hidden >= {'tensorflow', 'tensorflow_datasets', 'tensorboard', 'clu'}
     hide(hidden)
-  else:
+  elif machine == 'tf.data':
     read_by_tf_data()
   if sys.argv[1:2] == ['-m']:
     del sys.argv[1]
     runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)
   else:
+    style = importlib.import_module('robustness.present.style')
+    style.VECTOR_FORMATS, style.DPI = (), 50.0  # a third of a small run's time
     sys.argv[0] = str(ROOT / 'main.py')
     runpy.run_path(sys.argv[0], run_name='__main__')
