@@ -23,9 +23,9 @@ HALF = (0.5, 0.5, 0.5)
 STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')  # figure 8 of Yin et al. (2019)
 _TRAINED_WITH = (
   (r'\.a1h?_in1k$', ('rand_augment', 'mixup', 'cutmix')),  # ResNet strikes back, table 2
-  (r'\.tv_in1k$|IMAGENET1K_V1$', ()),  # torchvision's reference recipes of flips and crops
   # torchvision's second recipe; TrivialAugment draws one of rand_augment's operations
-  (r'IMAGENET1K_V2$', ('rand_augment', 'mixup', 'cutmix')),
+  (r'IMAGENET1K_V2$|^torchvision:(swin|efficientnet_v2)_', ('rand_augment', 'mixup', 'cutmix')),
+  (r'\.tv_in1k$|IMAGENET1K_V1$', ()),  # torchvision's reference recipes of flips and crops
   (r'^timm:vit_.*\.augreg_', ('rand_augment', 'mixup')),  # How to train your ViT?, section 3
   (r'^timm:vit_.*\.orig_', ()),
   (r'_bit\.goog_', ('mixup',)),  # Big Transfer, section 3

@@ -36,7 +36,8 @@ def test_facts_are_those_of_timms_own_table(name):
   assert own.input_size == (3, entry.input_size, entry.input_size)
   assert (tuple(own.mean), tuple(own.std)) == (entry.mean, entry.std)
   assert own.crop_pct == pytest.approx(entry.crop_fraction)
-  assert own.interpolation == entry.interpolation and own.crop_mode == 'center'
+  assert own.interpolation == entry.interpolation
+  assert own.crop_mode == ('squash' if entry.squash else 'center')
   assert own.license == entry.licence.lower()
   assert own.hf_hub_id == entry.package
   assert catalog.of_timm_name(own.architecture) == entry.architecture
@@ -63,6 +64,9 @@ def test_facts_are_those_of_torchvisions_own_table(name):
   ('tf_efficientnet_lite2', 'efficientnet_lite2'),
   ('efficientnet_lite0', ''),
   ('resnet50d', ''),
+  ('swin_base_patch4_window12_384', ''),
+  ('eva02_base_patch14_448', 'eva02_b14'),
+  ('tf_efficientnetv2_s', 'efficientnetv2_s'),
   ('resnet20', ''),
 )
 def test_names_of_timm(theirs, ours):
@@ -85,8 +89,9 @@ def test_what_weights_were_trained_with_is_known_or_said_to_be_unknown():
   assert 'rand_augment' in recipes['timm:resnet50.a1_in1k']
   assert recipes['torchvision:resnet50.IMAGENET1K_V1'] == recipes['timm:vgg16.tv_in1k'] == ()
   assert 'rand_augment' in recipes['torchvision:resnet50.IMAGENET1K_V2']
+  assert recipes['torchvision:swin_t.IMAGENET1K_V1'] == ('rand_augment', 'mixup', 'cutmix')
   unknown = {name for name, recipe in recipes.items() if recipe is None}
-  families = ('lite', 'convnext', 'deit3', 'dinov2')
+  families = ('lite', 'convnext', 'deit3', 'dinov2', 'swin_', 'eva02', 'efficientnetv2')
   assert {next(f for f in families if f in name) for name in unknown} == {*families}
   facts = {recipe: InitialWeights('w', {}, (), (), (), recipe).facts for recipe in (None, (), RAND)}
   assert facts[None]['initial_weights_resemble'] is None
