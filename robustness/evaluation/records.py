@@ -33,6 +33,8 @@ HEADER = 'header.json'
 CONFIDENCE = 'confidence'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
 """Of `robustness.models.from_file`: what one function may differ by between devices."""
+UNTITLED = 'identity.data.dataset: None'
+"""The difference of records that do not state which release their data are of."""
 HEADER_FORM: json_files.Form = {
   'layout': dict.fromkeys(('num_rows', 'num_views', 'block_rows', 'chunk_views'), int),
   'identity': dict,
@@ -226,6 +228,7 @@ class Records(RecordsReader):
       there = {**before, 'identity': _present(before['identity'])}
       now = {**header, 'format': before.get('format')}
       lines = differing_keys(there, now, tolerances=TOLERANCES)
+      lines = [line for line in lines if not line.startswith(UNTITLED)]
       if lines and any(directory.glob('*.npz')):
         raise InputError(
           f'{directory} holds records of something else. Differences:\n  '

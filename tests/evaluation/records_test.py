@@ -110,7 +110,8 @@ def test_records_of_an_earlier_version_go_on_where_removed_settings_have_what_is
   earlier['classifier'] |= {'objective': {'name': 'coral', 'distance': 'domain_bed'}}
   rank = np.zeros((7, 5), np.int32)
   written = made(tmp_path, {'rank': rank}, 3, 2, **earlier).records.directory
-  for records in (Records(written, LAYOUT, present), Records.open(written)):
+  titled = {**present, 'data': {**present['data'], 'dataset': 'which release it is'}}
+  for records in (*(Records(written, LAYOUT, x) for x in (present, titled)), Records.open(written)):
     assert records.identity == present
     np.testing.assert_array_equal(records.table('rank'), rank)
   message = r'study\.ends: absent → True|study\.ends.*True'
