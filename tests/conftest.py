@@ -82,7 +82,7 @@ def shallow_resnet(monkeypatch):
   """Gives `resnet20` one block a stage, for tests of what surrounds a network."""
   from tests.networks import shallow_catalog
 
-  monkeypatch.setattr('robustness.models.catalog.ARCHITECTURES', shallow_catalog())
+  monkeypatch.setattr('robustness.models.catalog.ARCHITECTURES', shallow_catalog(resnet20=8))
 
 
 @pytest.fixture(scope='session')

@@ -78,8 +78,11 @@ def random_variables(name: str, num_classes: int = 10, seed: int = 0) -> Variabl
   )
 
 
-def shallow_catalog() -> Mapping[str, Architecture]:
-  """The catalog, in which `resnet20` has one block a stage: a third to compile, the same parts."""
-  own = catalog.ARCHITECTURES['resnet20']
-  shallow = dataclasses.replace(own, network=own.network.clone(depth=8))
-  return MappingProxyType({**catalog.ARCHITECTURES, own.name: shallow})
+def shallow_catalog(**depths: int) -> Mapping[str, Architecture]:
+  """The catalog, in which some networks have other depths: a third to compile, the same parts."""
+  own = {name: catalog.ARCHITECTURES[name] for name in depths}
+  shallow = {
+    name: dataclasses.replace(own[name], network=own[name].network.clone(depth=depth))
+    for name, depth in depths.items()
+  }
+  return MappingProxyType({**catalog.ARCHITECTURES, **shallow})

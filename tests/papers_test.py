@@ -32,11 +32,13 @@ from tests.docs_test import commands
 from tests.end_to_end import runs
 from tests.input_pipeline import domains
 from tests.input_pipeline.sources import si_score_test
+from tests.networks import shallow_catalog
 from tests.video import small_archive
 
 pytestmark = pytest.mark.slow
 
 COMMANDS = sorted(set(commands('docs/papers.md')))
+SHALLOW = {'resnet20': 8, 'wide_resnet_28_10': 10, **dict.fromkeys(('resnet50', 'resnet152'), 18)}
 STYLES = ('real', 'clipart', 'quickdraw', 'infograph', 'sketch', 'painting')
 
 
@@ -156,7 +158,9 @@ def unmeasured():
   def evaluated(evaluator, rows, layout, *known):
     return Forecast(evaluator.name, '', layout.num_rows * layout.num_views, 1.0, 0.0, 0, None)
 
+  shallow = shallow_catalog(**SHALLOW)
   with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(catalog, 'ARCHITECTURES', shallow)
     patched.setattr(ClassifierBuilder, '_load_file', shapes)
     patched.setattr(ClassifierBuilder, 'initial', lambda builder, recipe: None)
     patched.setattr(classifiers, 'from_linen', wrap_once)
