@@ -138,6 +138,9 @@ def _of_lists(path: pathlib.Path) -> dict[str, Cells]:
   names = sorted({match[1] for match in found if match})
   splits: dict[str, Cells] = {TRAIN: {}, TEST: {}}
   numbers: dict[str, str] = {}
+  if unlisted := [name for name in folders_in(path) if name not in names]:
+    lists = f'{unlisted[0]}_train.txt and {unlisted[0]}_test.txt'
+    raise InputError(f'{path} has no {lists}: fetch these lists of DomainNet, or move the folder.')
   for split, name in itertools.product(splits, names):
     file, own = path / f'{name}_{split}.txt', dict[str, list[str]]()
     if not file.is_file():
@@ -313,8 +316,10 @@ def _ordered(names: Sequence[str], settings: DataSettings) -> tuple[str, ...]:
   if not settings.name:
     _log_choice(first, every)
   if first not in every:
+    folder = expanded(settings.path)
     raise InputError(
-      f'config.data.name is {first!r}, the environment of all classes; {nearest(first, every)}.'
+      f'config.data.name is {first!r}, the environment of all classes; {nearest(first, every)}'
+      f'{looks_like(folder) if folder.is_dir() else ""}.'
     )
   return (first, *(name for name in every if name != first))
 

@@ -104,6 +104,9 @@ def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
   ):
     path.write_text(line)
     refused(message, environments.read, settings(tmp_path))
+  (tmp_path / 'infograph').mkdir()
+  refused('has no infograph_train.txt and info', environments.read, settings(tmp_path))
+  (tmp_path / 'infograph').rmdir()
   path.unlink()
   refused(f'{style}_test.txt is missing', environments.read, settings(tmp_path))
   shutil.rmtree(tmp_path / style)
@@ -115,6 +118,9 @@ def test_what_is_wrong_is_named(styles, tmp_path):
   refused("config.data.name is 'foto'.*photo", load, settings(styles, name='foto'))
   refused('config.data.path', load, settings(tmp_path / 'none'))
   refused('holds no images', load, settings(tmp_path))
+  (tmp_path / 'foregrounds/koala').mkdir(parents=True)
+  shutil.copy(next(styles.rglob('*.png')), tmp_path / 'foregrounds/koala')
+  refused('is .real.*looks like SI-Score', load, settings(tmp_path, name='real'))
   refused("names 'cow'", load, settings(styles, class_groups=(('cow',),)))
   refused('config.data.split', load, settings(styles, split='validation'))
   listed = tmp_path / 'styles.json'
