@@ -138,9 +138,6 @@ def _of_lists(path: pathlib.Path) -> dict[str, Cells]:
   names = sorted({match[1] for match in found if match})
   splits: dict[str, Cells] = {TRAIN: {}, TEST: {}}
   numbers: dict[str, str] = {}
-  if unlisted := [name for name in folders_in(path) if name not in names]:
-    lists = f'{unlisted[0]}_train.txt and {unlisted[0]}_test.txt'
-    raise InputError(f'{path} has no {lists}: fetch these lists of DomainNet, or move the folder.')
   for split, name in itertools.product(splits, names):
     file, own = path / f'{name}_{split}.txt', dict[str, list[str]]()
     if not file.is_file():
@@ -161,6 +158,9 @@ def _of_lists(path: pathlib.Path) -> dict[str, Cells]:
     if not own:
       raise InputError(f'{file} lists no images: fetch the list again.')
     splits[split] |= _of_document({name: own}, file)
+  if unlisted := [name for name in folders_in(path) if name not in names]:
+    lists = f'{unlisted[0]}_train.txt and {unlisted[0]}_test.txt'
+    raise InputError(f'{path} has no {lists}: fetch these lists of DomainNet, or move the folder.')
   _check_once(splits, path)
   return splits
 

@@ -284,10 +284,10 @@ def _read(root: pathlib.Path, reviewed: bool) -> NeighborSets:
     raise InputError(f'no {SETS} in {root} or {root / "metadata"}{fix}')
   if not (home / SETS).is_file():
     annotated = ytbb_robust.read(home, reviewed)
-    if annotated[-1] != (known := label_space.get('youtube_bb').class_names):
+    if annotated[-1] != (names := label_space.get('youtube_bb').class_names):
       raise InputError(
-        f'{home / ytbb_robust.CLASSES} does not hold the {len(known)} classes of YTBB-Robust in '
-        f'their order: {", ".join(known[:3])}, ...'
+        f'{home / ytbb_robust.CLASSES} does not hold the {len(names)} classes of YTBB-Robust in '
+        f'their order: {", ".join(names[:3])}, ...'
       )
     return from_mappings(*annotated)
   if not reviewed:

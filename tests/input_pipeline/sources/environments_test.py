@@ -94,6 +94,9 @@ def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
   for split, expected in listed.items():
     cells = environments.read(settings(tmp_path))[split].values()
     assert {file for own in cells for files in own.values() for file in files} == expected
+  (tmp_path / 'infograph').mkdir()
+  refused('has no infograph_train.txt and info', environments.read, settings(tmp_path))
+  (tmp_path / 'infograph').rmdir()
   path = tmp_path / f'{style}_test.txt'
   for line, message in (
     ('one.png 7', r"_test\.txt, line 1 is 'one.png 7'; it must be"),
@@ -104,9 +107,6 @@ def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
   ):
     path.write_text(line)
     refused(message, environments.read, settings(tmp_path))
-  (tmp_path / 'infograph').mkdir()
-  refused('has no infograph_train.txt and info', environments.read, settings(tmp_path))
-  (tmp_path / 'infograph').rmdir()
   path.unlink()
   refused(f'{style}_test.txt is missing', environments.read, settings(tmp_path))
   shutil.rmtree(tmp_path / style)
