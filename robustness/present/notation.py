@@ -63,9 +63,7 @@ class Notation:
     that leaves out 0 has the decimals that show it."""
     width = row.high - row.low
     wide = width > 1e-12 * abs(row.value)  # wider than rounding of floats makes it
-    digits = (
-      self.digits(width) if wide else max(self.digits(0), self.digits(abs(row.value) / 2))
-    )
+    digits = self.digits(width) if wide else max(self.digits(0), self.digits(abs(row.value) / 2))
     if self.difference and (row.low > 0 or row.high < 0):
       nearest = self.scale * min(abs(row.low), abs(row.high))
       digits = min(12, max(digits, math.ceil(-math.log10(2 * nearest))))
