@@ -69,8 +69,8 @@ class DataSettings:
       under; of 'environments' a folder, a JSON file, or 'tfds:NAME'.
     metadata: the folder with the metadata of neighbor sets; '' is `path`; of 'imagenet_real' its
       file real.json; of a folder of scenes its metadata.csv; of 'file_list' the table.
-    allow_missing: whether frames of neighbor sets, cells of environments or classes may be missing;
-      results then say how many.
+    allow_missing: whether frames of neighbor sets, cells of environments, classes or stored scenes
+      may be missing; results then say how many.
     test_share: of 'environments' without splits, the share of every cell that is tested on.
     data_dir: where TFDS keeps its data; '' is TFDS's own default.
     num_images: 0 reads all; k > 0 a random subset of k, chosen by the seed; a smaller subset of

@@ -19,7 +19,7 @@ from tensorflow_datasets.image_classification.domainnet import domainnet
 
 import input_pipeline
 from input_pipeline.sources import si_score
-from robustness import classifiers
+from robustness import __main__, classifiers
 from robustness.classifiers import ClassifierBuilder
 from robustness.cli import command_line, running
 from robustness.cli.running import Forecast
@@ -28,7 +28,7 @@ from robustness.models.imagenet_names import WNIDS
 from robustness.training import training
 from robustness.training.training import Training
 from robustness.video import metadata
-from tests.docs_test import commands
+from tests.docs_test import commands, text
 from tests.end_to_end import runs
 from tests.input_pipeline import domains
 from tests.input_pipeline.sources import si_score_test
@@ -171,6 +171,16 @@ def unmeasured():
     patched.setattr(running, '_evaluation', evaluated)
     patched.setattr(running.run, 'set_devices', lambda processes: None)
     yield
+
+
+@pytest.mark.parametrize('command', re.findall('`robustness ([^`]+)`', text('docs/papers.md')))
+def test_a_program_has_the_flags_that_the_page_gives_it(command, capsys):
+  words = command.split()
+  names = [word for word in words if not word.startswith('--')]
+  with pytest.raises(SystemExit, match='0'):
+    __main__.main([*names, '--help'])
+  flags = re.findall(r'--\w+', capsys.readouterr().out)
+  assert {word.partition('=')[0] for word in words} - {*names} <= {*flags}
 
 
 @pytest.mark.parametrize('command', COMMANDS)

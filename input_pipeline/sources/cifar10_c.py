@@ -61,7 +61,8 @@ class Cifar10C(Source):
     folder = existing_folder(settings.path, f'{advice}corruption.')
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
     if LABELS not in files:
-      fix = f'give the folder of {self.title} as released.'
+      inside = [path.parent for path in sorted(folder.glob(f'*/{LABELS}.npy'))]
+      fix = f'give {inside[0] if inside else f"the folder of {self.title} as released"}.'
       raise InputError(f'{folder} has no labels.npy{looks_like(folder)}; {fix}')
     labels = read_labels(files.pop(LABELS), classes=len(self.classes))
     clean_file = files.pop(CLEAN_FILE, None)

@@ -158,6 +158,9 @@ def _of_lists(path: pathlib.Path) -> dict[str, CellFiles]:
     if not own:
       raise InputError(f'{file} lists no images: fetch the list again.')
     splits[split] |= _of_document({name: own}, file)
+  if unlisted := [name for name in folders_in(path) if name not in names]:
+    lists = f'{unlisted[0]}_train.txt and {unlisted[0]}_test.txt'
+    raise InputError(f'{path} has no {lists}: fetch these lists of DomainNet, or move the folder.')
   _check_once(splits, path)
   return splits
 
@@ -313,8 +316,10 @@ def _ordered(names: Sequence[str], settings: DataSettings) -> tuple[str, ...]:
   if not settings.name:
     _log_choice(first, every)
   if first not in every:
+    folder = expanded(settings.path)
     raise InputError(
-      f'config.data.name is {first!r}, the environment of all classes; {nearest(first, every)}.'
+      f'config.data.name is {first!r}, the environment of all classes; {nearest(first, every)}'
+      f'{looks_like(folder) if folder.is_dir() else ""}.'
     )
   return (first, *(name for name in every if name != first))
 

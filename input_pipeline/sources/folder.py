@@ -31,7 +31,8 @@ class Folder(Source):
     root = find_root(settings.path, settings.split)
     classes = image_files.folders_in(root)
     if not classes:
-      raise InputError(f'{root} holds no class folders; expected {root}/<class>/<image>.')
+      release = image_files.looks_like(root)
+      raise InputError(f'{root} holds no class folders{release}; expected {root}/<class>/<image>.')
     files = {name: image_files.images_in(folder) for name, folder in classes.items()}
     if settings.label_space:
       files = merged(files, label_space.get(settings.label_space), root)

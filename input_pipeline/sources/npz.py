@@ -56,11 +56,15 @@ class Npy(Npz):
 def read_npy(path: Path) -> np.ndarray:
   """Maps a `.npy` file into memory; nothing in it is executed."""
   try:
-    return np.load(path, mmap_mode='r', allow_pickle=False)
+    array = np.load(path, mmap_mode='r', allow_pickle=False)
   except Exception as error:  # headers of NumPy fail in their own ways
     raise InputError(
       f'{path} cannot be read as .npy: {error}. It may be truncated: fetch it again.'
     ) from error
+  if not isinstance(array, np.ndarray):
+    array.close()
+    raise InputError(f'{path} is a zip archive and no .npy file: fetch it again.')
+  return array
 
 
 def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:

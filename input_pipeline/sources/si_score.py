@@ -20,11 +20,10 @@ import csv
 import dataclasses
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from absl import logging
 
 from input_pipeline.image_files import (
   existing_folder,
@@ -76,7 +75,10 @@ class SiScore(Source):
     }
     pairs = _numbered(columns['object'], columns['background'])
     count = int(pairs.max()) + 1
-    facts = {'stored': True, 'pairs': count, 'metadata': metadata}
+    facts: dict[str, object] = {'stored': True, 'pairs': count, 'metadata': metadata}
+    if settings.allow_missing and metadata:
+      named = read_metadata(metadata)['image_id']
+      facts['missing_scenes'] = len(named) - images.num_examples
     return dataclasses.replace(
       images,
       class_names=WNIDS,
@@ -107,8 +109,8 @@ def _of_tfds(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str
     raise InputError(
       f'config.data.path is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
     )
-  stored = split.numbers(('image_id', 'label'))
-  return images, _joined(path, stored['image_id'], stored['label']), path
+  stored = split.numbers(('image_id', 'label'))  # a slice lacks what others have
+  return images, _joined(path, stored['image_id'], stored['label'], True), path
 
 
 def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str]:
@@ -138,6 +140,7 @@ def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], s
   metadata = settings.metadata or str(found[0])
   ids = np.array(sorted(numbers))
   labels = np.array([numbers[number][1] for number in ids.tolist()], np.int32)
+  named = [numbers[number][0].relative_to(root).parts[0] for number in ids.tolist()]
   images = file_images(
     [str(numbers[number][0]) for number in ids.tolist()],
     labels,
@@ -146,7 +149,7 @@ def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], s
     description={'path': settings.path},
     channels=3,
   )
-  return images, _joined(metadata, ids, labels), metadata
+  return images, _joined(metadata, ids, labels, settings.allow_missing, named), metadata
 
 
 def _numbered(*columns: np.ndarray) -> np.ndarray:
@@ -154,9 +157,15 @@ def _numbered(*columns: np.ndarray) -> np.ndarray:
   return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
 
 
-def _joined(path: str, image_ids: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+def _joined(
+  path: str,
+  image_ids: np.ndarray,
+  labels: np.ndarray,
+  allow_missing: bool,
+  folders: Sequence[str] = (),
+) -> dict[str, np.ndarray]:
   """Returns the columns of images from metadata.csv; refuses one whose classes are not theirs."""
-  factors = join_metadata(path, image_ids)
+  factors = join_metadata(path, image_ids, allow_missing)
   classes = factors['foreground_class']
   met = np.unique(np.stack([classes, labels]), axis=1)
   several = met[0, 1:][met[0, 1:] == met[0, :-1]]
@@ -165,6 +174,13 @@ def _joined(path: str, image_ids: np.ndarray, labels: np.ndarray) -> dict[str, n
     raise InputError(
       f'{path}: images of foreground_class {int(several[0])} have the labels '
       f'{labels_met}. Is it the table of another factor?'
+    )
+  folder_of = dict(zip(classes.tolist(), folders, strict=False))
+  listed = [folder_of[number] for number in sorted(folder_of)]
+  if wrong := [name for name, place in zip(listed, sorted(listed), strict=True) if name != place]:
+    raise InputError(
+      f'{path} numbers classes of SI-Score in the order of their names, which those of the folders '
+      f'{", ".join(wrong)} are not in. Was a class folder renamed?'
     )
   columns = {ours: factors[theirs] for ours, theirs in FACTORS.items()}
   columns['object'] = _numbered(*(factors[column] for column in _OBJECT))
@@ -218,8 +234,11 @@ def _numbers(path: Path) -> tuple[list[str], np.ndarray]:
     raise InputError(f'{path} cannot be read: {line}. Is it cut short? Fetch it again.') from error
 
 
-def join_metadata(path: str | Path, image_ids: np.ndarray) -> dict[str, np.ndarray]:
-  """Returns the columns of `read_metadata` for some images, in their order; logs how many lack."""
+def join_metadata(
+  path: str | Path, image_ids: np.ndarray, allow_missing: bool = False
+) -> dict[str, np.ndarray]:
+  """Returns the columns of `read_metadata` for some images, in their order; refuses a table that
+  names others too, unless these may be missing."""
   table = read_metadata(path)
   known = table['image_id']
   places = np.minimum(np.searchsorted(known, image_ids), len(known) - 1)
@@ -229,9 +248,12 @@ def join_metadata(path: str | Path, image_ids: np.ndarray) -> dict[str, np.ndarr
       f'{path} does not name {int(unknown.sum())} of {len(image_ids)} images, first '
       f'image_id {int(image_ids[unknown][0])}. Is it the table of another factor?'
     )
-  if len(lacking := np.setdiff1d(known, image_ids)):
-    said = '%s names %d images that are not here, first %d.jpg: unpack the archive again'
-    logging.warning(said, path, len(lacking), lacking[0])
+  lacking = np.setdiff1d(known, image_ids)
+  if len(lacking) and not allow_missing:
+    raise InputError(
+      f'{path} names {len(lacking)} of {len(known)} images of SI-Score that are not here, first '
+      f'{lacking[0]}.jpg: unpack the archive again, or set config.data.allow_missing=True.'
+    )
   return {name: values[places] for name, values in table.items()}
 
 

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from absl import logging
 
-from input_pipeline.image_files import existing_folder, file_images
+from input_pipeline.image_files import existing_folder, file_images, looks_like
 from input_pipeline.images import Images, padded_labels
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
@@ -123,6 +123,8 @@ def find_metadata(path: str, split: str) -> Path:
       f'config.data.split is {split!r}, but {root} has no folder of that name with '
       f'neighbor sets: {nearest(split, splits)}.'
     )
+  if not find(root) and (release := looks_like(root)):
+    raise InputError(f'{root} holds no neighbor sets{release}; {advice}')
   return root
 
 

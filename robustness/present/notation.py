@@ -64,9 +64,8 @@ class Notation:
     """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'; the interval of a difference
     that leaves out 0 has the decimals that show it."""
     width = row.high - row.low
-    digits = (
-      self.digits(width) if width > 0 else max(self.digits(0), self.digits(abs(row.value) / 2))
-    )
+    wide = width > 1e-12 * abs(row.value)  # wider than rounding of floats makes it
+    digits = self.digits(width) if wide else max(self.digits(0), self.digits(abs(row.value) / 2))
     if self.difference and (row.low > 0 or row.high < 0):
       nearest = self.scale * min(abs(row.low), abs(row.high))
       digits = min(12, max(digits, math.ceil(-math.log10(2 * nearest))))

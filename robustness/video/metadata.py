@@ -283,7 +283,13 @@ def _read(root: pathlib.Path, reviewed: bool) -> NeighborSets:
     fix = f', but in {near}: give that folder.' if near else ': give a folder of neighbor sets.'
     raise InputError(f'no {SETS} in {root} or {root / "metadata"}{fix}')
   if not (home / SETS).is_file():
-    return from_mappings(*ytbb_robust.read(home, reviewed))
+    annotated = ytbb_robust.read(home, reviewed)
+    if annotated[-1] != (names := label_space.get('youtube_bb').class_names):
+      raise InputError(
+        f'{home / ytbb_robust.CLASSES} does not hold the {len(names)} classes of YTBB-Robust in '
+        f'their order: {", ".join(names[:3])}, ...'
+      )
+    return from_mappings(*annotated)
   if not reviewed:
     raise InputError(f'{root} holds no annotations of YTBB-Robust, which alone has both reviews.')
   advice = f'Give an object that has each frame once, beside {SETS}.'
@@ -292,6 +298,7 @@ def _read(root: pathlib.Path, reviewed: bool) -> NeighborSets:
   known = (home / FRAMES).is_file()
   facts = json_files.read(home / FRAMES, {str: dict}, advice) if known else None
   names = _class_names(home)
+  _check_wnid_maps(home)
   try:
     return from_mappings(sets, labels, names, facts)
   except InputError as error:
@@ -317,6 +324,30 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
       if names:
         return names
   return ()
+
+
+def _check_wnid_maps(home: pathlib.Path) -> None:
+  """Refuses maps of ImageNet-Vid-Robust between WordNet identifiers that are damaged, or send one
+  to another class than the label space, which is what projects classes here."""
+  entries = label_space.coarse_entries('imagenet_vid')
+  members = label_space.get('imagenet_vid').members
+  known = {
+    WNIDS[fine]: coarse
+    for (_, coarse, _), own in zip(entries, members, strict=True)
+    for fine in own
+  }
+  advice = 'Fetch the file again, or leave it out: classes are projected without it.'
+  for place in (home, home / 'misc', home.parent / 'misc'):
+    forward, back = place / 'wnid_map.json', place / 'rev_wnid_map.json'
+    table = json_files.read(forward, {str: str}, advice) if forward.is_file() else {}
+    lists = json_files.read(back, {str: [str]}, advice) if back.is_file() else {}
+    reverse = [(fine, coarse) for coarse, own in lists.items() for fine in own]
+    for file, pairs in ((forward, table.items()), (back, reverse)):
+      for fine, coarse in pairs:
+        if known.get(fine, coarse) != coarse:
+          raise InputError(
+            f'{file} sends {fine} to {coarse}, and ImageNet-Vid-Robust to {known[fine]}. {advice}'
+          )
 
 
 def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:

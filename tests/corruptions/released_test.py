@@ -102,6 +102,12 @@ def test_what_follows_the_protocol_or_is_released_compares_and_tiny_imagenet_mad
   stored = dataclasses.replace(stored, description={'source': 'cifar10_c'})
   assert value(stored, what) == 'yes'
   assert 'protocol' not in dict(stored.table().rows)
+  paper = dataclasses.replace(settings, corruptions=('fourier_cifar',))
+  assert value(dataclasses.replace(stored, settings=paper), what) == 'yes'
+  paper = dataclasses.replace(settings, corruptions=('fourier_imagenet',))
+  assert value(dataclasses.replace(stored, settings=paper), what).startswith(
+    'no: without motion_blur, s'
+  )
   subset = {'source': 'imagenet_c', 'listed': 'robustbench'}
   chosen = dataclasses.replace(stored, description=subset, image_shape=(224, 224, 3))
   chosen = dataclasses.replace(chosen, num_images=5000)

@@ -148,6 +148,11 @@ def test_a_file_of_another_release_or_name_is_told_by_its_content(tmp_path):
     refused(rf'{file}.* {told}', metadata.read, file.parents['ytbb' not in str(file)])
     file.write_bytes(before)
   assert metadata.read(vid).title.startswith('neighbor sets of imagenet_vid: 3 anchors, 3 pairs')
+  classes = ytbb / 'ytbb_class_index.json'
+  numbered = json.loads(classes.read_text())
+  classes.write_text(json.dumps({**numbered, '3': numbered['4'], '4': numbered['3']}))
+  refused('ytbb_class_index.json does not hold the 24 classes of YTBB', metadata.read, ytbb)
+  classes.write_text(json.dumps(numbered))
   anchors.rename(ytbb / 'marks.json')
   refused('marks.json looks like anchor_labels.json of YTBB', metadata.read, ytbb)
 
@@ -175,6 +180,17 @@ def test_the_archive_has_the_thirty_classes_that_its_labels_are_of(tmp_path):
   home = small_archive.unpacked(tmp_path)
   for folder in (home, home / 'metadata'):
     assert metadata.read(folder).class_names == VID.class_names
+  for name, wrong in (
+    ('wnid_map', '{"n02690373": "n02084071"}'),
+    ('rev_wnid_map', '{"n02691156": ["n02085620"]}'),
+  ):
+    file = home / f'misc/{name}.json'
+    whole = file.read_text()
+    file.write_text(whole[:-9])
+    refused(f'{name}.json is truncated', metadata.read, home)
+    file.write_text(wrong)
+    refused(f'{name}.json sends n0.* to n0.*, and ImageNet-Vid-Robust to', metadata.read, home)
+    file.write_text(whole)
   (home / 'misc/my_class_index.json').write_text('{"0": "x"}')
   refused('differ .imagenet_vid_class_index.json, my_class_index.js', metadata.read, home)
   for name in ('my', 'imagenet_vid'):

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from robustness.models import label_space
 from robustness.video import metadata, ytbb_robust
 from tests.refusals import refused
 
@@ -20,7 +21,7 @@ PAIRS = {  # by anchor and frame number
   (D, 59): ['similar'],
   (D, 61): ['similar', 'bad-anchor'],
 }
-CLASSES = ['dog', 'none', 'car']
+CLASSES = label_space.get('youtube_bb').class_names
 
 
 def beside(anchor: str, number: int) -> str:
@@ -54,7 +55,7 @@ def release(tmp_path):
 def test_the_authors_rules_keep_good_anchors_and_unproblematic_pairs(release):
   sets, labels, names = ytbb_robust.read(release)
   assert sets == {A: [beside(A, 14)], B: []}
-  assert labels == {A: [0], B: [0, 2]} and names == ('dog', 'none', 'car')
+  assert labels == {A: [0], B: [0, 19, 23]} and names == CLASSES
   sets, _, _ = ytbb_robust.read(release, reviewed=False)  # has all anchors and pairs
   assert {a: len(members) for a, members in sets.items()} == {A: 3, B: 0, C: 1, D: 2, E: 0}
 
@@ -62,8 +63,8 @@ def test_the_authors_rules_keep_good_anchors_and_unproblematic_pairs(release):
 def test_the_folder_is_read_as_neighbor_sets(release):
   sets = metadata.read(release)
   assert len(sets.anchors) == 2 and len(sets.pairs.frame) == 1
-  assert sets.class_names == ('dog', 'none', 'car')
-  assert sets.pair_labels().tolist() == [[0, -1]], 'those of its anchor'
+  assert sets.class_names == CLASSES
+  assert sets.pair_labels().tolist() == [[0, -1, -1]], 'those of its anchor'
   assert len(metadata.read(release, reviewed=False).anchors) == 5
 
 
@@ -75,9 +76,9 @@ def test_the_folder_is_read_as_neighbor_sets(release):
     (ytbb_robust.ANCHORS, lambda text: text.replace('[0]', '[6]'), 'has 6 labels, 0..5'),
     (ytbb_robust.PAIRS, lambda text: text.replace(',/data/a_1000', ';a'), "'<anchor>,<frame>'"),
     (ytbb_robust.CSV, lambda text: text.replace('ytid', 'video'), 'ytid,time_ms,label'),
-    (ytbb_robust.CSV, lambda text: text[:-3], "label '' is none of the 3 classes"),
+    (ytbb_robust.CSV, lambda text: text[:-3], "label '' is none of the 24 classes"),
     (ytbb_robust.CSV, lambda text: text.replace('b_'[0] + ',2000', 'x,1'), 'no row for the anchor'),
-    (ytbb_robust.CLASSES, lambda text: text.replace('"2"', '"7"'), 'number its classes 0..2'),
+    (ytbb_robust.CLASSES, lambda text: text.replace('"2"', '"77"'), 'number its classes 0..23'),
   ],
 )
 def test_other_files_are_refused_in_one_line(release, name, change, message):

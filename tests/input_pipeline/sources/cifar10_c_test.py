@@ -129,6 +129,12 @@ def test_truncated_files_and_missing_folders_and_labels_are_named(write, tmp_pat
   file = write('fog') / 'fog.npy'
   file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
   refused(r'fog\.npy cannot be read.*truncated', open_rows, tmp_path)
+  np.savez(tmp_path / 'fog', images=PICTURES)
+  (tmp_path / 'fog.npz').replace(file)
+  refused(r'fog\.npy is a zip archive', open_rows, tmp_path)
+  (tmp_path / 'archive/inside').mkdir(parents=True)
+  (tmp_path / 'labels.npy').rename(tmp_path / 'archive/inside/labels.npy')
+  refused(r'archive has no labels\.npy; give .*inside', open_rows, tmp_path / 'archive')
 
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)

@@ -94,6 +94,9 @@ def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
   for split, expected in listed.items():
     cells = environments.read(settings(tmp_path))[split].values()
     assert {file for own in cells for files in own.values() for file in files} == expected
+  (tmp_path / 'infograph').mkdir()
+  refused('has no infograph_train.txt and info', environments.read, settings(tmp_path))
+  (tmp_path / 'infograph').rmdir()
   path = tmp_path / f'{style}_test.txt'
   for line, message in (
     ('one.png 7', r"_test\.txt, line 1 is 'one.png 7'; it must be"),
@@ -115,6 +118,9 @@ def test_what_is_wrong_is_named(styles, tmp_path):
   refused("config.data.name is 'foto'.*photo", load, settings(styles, name='foto'))
   refused('config.data.path', load, settings(tmp_path / 'none'))
   refused('holds no images', load, settings(tmp_path))
+  (tmp_path / 'foregrounds/koala').mkdir(parents=True)
+  shutil.copy(next(styles.rglob('*.png')), tmp_path / 'foregrounds/koala')
+  refused('is .real.*looks like SI-Score', load, settings(tmp_path, name='real'))
   refused("names 'cow'", load, settings(styles, class_groups=(('cow',),)))
   refused('config.data.split', load, settings(styles, split='validation'))
   listed = tmp_path / 'styles.json'

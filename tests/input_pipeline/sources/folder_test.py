@@ -107,7 +107,8 @@ def test_a_truncated_image_is_named_when_it_is_reached(tmp_path, save_image, tra
 def test_empty_folders_and_what_is_no_image_are_refused(tmp_path, save_image):
   refused('holds no class folders', open_folder, tmp_path)
   save_image(tmp_path / 'loose.png')
-  refused('holds no class folders', open_folder, tmp_path)
+  (tmp_path / 'ILSVRC2012_img_val.tar').touch()
+  refused('no class folders; .*looks like an archive that is not', open_folder, tmp_path)
   (tmp_path / 'a').mkdir()
   refused('none of its 1 class folders holds an image', open_folder, tmp_path)
   (tmp_path / 'a/1.png').write_text('hello')

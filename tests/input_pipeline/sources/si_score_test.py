@@ -86,7 +86,7 @@ def test_every_scene_of_a_split_or_a_part_has_the_factors_of_its_number(released
   assert batch['image_id'].tolist() == next(rows.batches(5))['image_id'].tolist()
 
 
-def test_a_folder_is_read_as_it_unpacks(released, tmp_path, caplog):
+def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
   """The rows of TFDS, by number; the table lies beside the folder or is named."""
   given = {'name': '', 'path': released / 'archive/area'}
   named = {**given, 'metadata': str(released / 'metadata.csv')}
@@ -103,8 +103,15 @@ def test_a_folder_is_read_as_it_unpacks(released, tmp_path, caplog):
   (tmp_path / 'none').mkdir()
   refused('none holds no <class>/<image id>.jpg', scenes, released, name='', path=tmp_path / 'none')
   next((beside / 'area').rglob('1.jpg')).unlink()
-  assert scenes(released, name='', path=beside / 'area').num_examples == 16
-  assert 'names 1 images that are not here, first 1.jpg' in caplog.text
+  missing = {**given, 'path': beside / 'area'}
+  refused(
+    'names 1 of 17 images of SI-Score that are not here, first 1.jpg', scenes, released, **missing
+  )
+  some = scenes(released, **missing, allow_missing=True)
+  assert some.num_examples == 16 and some.description['missing_scenes'] == 1
+  (beside / 'area/koala').rename(beside / 'area/vase')
+  refused('folders vase, lemon are not in', scenes, released, **missing, allow_missing=True)
+  (beside / 'area/vase').rename(beside / 'area/koala')
   (beside / 'area/koala/0.jpg').write_bytes((beside / 'area/bagel/0.jpg').read_bytes())
   refused('koala/0.jpg is not called after', scenes, released, name='', path=beside / 'area')
 
@@ -167,7 +174,7 @@ def test_what_is_written_is_read_by_number_and_so_are_lines_of_the_released_gene
   np.testing.assert_allclose(table['area'], 0.2, rtol=0, atol=1e-15)
   np.testing.assert_allclose(table['pct_inside_image'], 0.1235)
   assert table['background'].dtype == np.int64
-  joined = si_score.join_metadata(path, np.array([3, 7, 3]))
+  joined = si_score.join_metadata(path, np.array([3, 7, 3]), allow_missing=True)
   assert joined['rotation'].tolist() == [40, 0, 40]
   line = '13,0.35000000000000003,0.05,0.2,0,4,2,511,500,500,0.8743'
   path = saved(tmp_path, f'{",".join(si_score.IN_FILE)}\r\n{line}\r\n')
