@@ -6,7 +6,8 @@ python -m benchmarks.forward_against_pytorch --networks vit_b16 bit_r101x3 --ima
 Ours is one jit over all devices (one a core on a CPU); PyTorch gets all cores and the better of its
 two memory formats. Both get the same batch, of `--images` pictures of the architecture's size, and
 take turns. The second table gives import time and peak memory, each in a process of its own, the
-memory from a file with PyTorch's weights of the largest network to its prediction of one picture.
+memory from a file with PyTorch's weights of the largest network to its prediction of one picture;
+`--largest ''` leaves it out.
 On a machine with other work,
 `taskset -c 0 python -m benchmarks.forward_against_pytorch --clock processor` compares the seconds
 that one core computes.
@@ -149,8 +150,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ('architecture', 'ours, images/s', 'PyTorch, images/s', "PyTorch's format", 'ratio'),
     filter(None, map(row, given.networks)),
   )
-  print()
-  timing.print_table(('', 'ours', 'PyTorch', 'ratio'), footprint(given.largest))
+  if given.largest:
+    print()
+    timing.print_table(('', 'ours', 'PyTorch', 'ratio'), footprint(given.largest))
 
 
 if __name__ == '__main__':

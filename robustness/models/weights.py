@@ -149,6 +149,13 @@ def _fitted(
     expected = others
   windows = _other_windows(scheme, arrays, expected)
   if windows:
+    height, width = (input_shape or architecture.input_shape)[:2]
+    if height != width:
+      raise InputError(
+        f'images of {height} × {width} pixels give {architecture.name} windows of another size '
+        'than its weights have, which are resampled for square images only: resize to a square, '
+        f'or to {architecture.input_shape[0]} pixels or more on both sides'
+      )
     variables = restore(architecture.name, {**expected, **windows}, scheme, arrays)
     return _resampled_windows(variables, windows, expected, positions)
   if position_embedding.PATH not in expected:
@@ -183,7 +190,7 @@ def _fitted(
 def _other_windows(
   scheme: Scheme, arrays: Mapping[str, np.ndarray], expected: Mapping[Path, Shape]
 ) -> dict[Path, Shape]:
-  """Returns the shapes that a file has of square windows' tables, if they are not as expected."""
+  """Returns the shapes of the tables that a file has for square windows of another size."""
   found = {
     path: array.shape
     for path in expected
@@ -195,7 +202,7 @@ def _other_windows(
     for path, shape in found.items()
     if shape != (own := expected[path])
     and shape[1:] == own[1:]
-    and all(position_embedding.stored_side(count, 0) % 2 for count in (shape[0], own[0]))
+    and position_embedding.stored_side(shape[0], 0) % 2
   }
 
 

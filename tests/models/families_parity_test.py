@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 
 from robustness.models import catalog, efficientnet, position_embedding, weights
+from tests.cases import cases
 from tests.models import peer_networks
 from tests.models.peers import peer
+from tests.networks import normal_arrays
 from tests.refusals import refused
 
 CLASSES = 7
@@ -284,6 +286,28 @@ def test_gradients_are_finite_and_bfloat16_is_near(case):
   loss = jax.jit(jax.grad(lambda v, x: (network.apply(v, x) ** 2).sum(), (0, 1)))
   gradients = jax.tree.leaves(loss(variables, x))
   assert all(np.isfinite(leaf).all() and np.any(leaf) for leaf in gradients)
+
+
+@cases(
+  'shape, method, message',
+  ((72, 40, 3), 'bicubic', 'images of 72 × 40 pixels give thin_swin_tiny windows of another size'),
+  ((40, 40, 3), 'bilinear', "Swin's windows is 'bilinear'; valid: 'bicubic', 'bicubic_pytorch'"),
+)
+def test_windows_that_cannot_be_resampled_are_refused(shape, method, message):
+  own = thin(NEWEST['swin_tiny'])
+  given = normal_arrays(own, CLASSES, input_shape=(96, 96, 3))
+  refused(message, weights.import_variables, own, given, CLASSES, shape, method)
+
+
+@cases('window, new', (7, 5), (7, 6), (5, 7))
+def test_windows_are_resampled_as_swins_authors_do(window, new):
+  torch = peer('torch')
+  table = np.random.default_rng(0).normal(size=((2 * window - 1) ** 2, 3)).astype(np.float32)
+  old, side = 2 * window - 1, 2 * new - 1
+  square = torch.from_numpy(table.T.reshape(1, 3, old, old))
+  theirs = torch.nn.functional.interpolate(square, size=(side, side), mode='bicubic')
+  ours = position_embedding.resample_window(table, side, 'bicubic_pytorch')
+  np.testing.assert_allclose(ours, theirs.numpy().reshape(3, -1).T, atol=1e-5)
 
 
 def test_dinov3_has_the_features_of_transformers_and_refuses_biases_that_it_has_no_place_for():
