@@ -270,7 +270,9 @@ class ClassifierBuilder:
     }
     plain = json.dumps(facts, sort_keys=True, default=str)
     folder = self.features or self.directory.parent / 'features'
-    place = folder / f'{label}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}'
+    place = (
+      folder / hashlib.sha256(plain.encode()).hexdigest()[:8]
+    )  # probes of one network share it
     records = Records(place, evaluator.layout(rows.num_examples), facts)
     evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
     barrier(f'the features of {label}')

@@ -57,9 +57,9 @@ def blocks(name: str, language: str) -> list[str]:
 
 def commands(name: str) -> list[str]:
   """Returns the `python main.py` commands of a document, a line each, and those of the cells of
-  docs/papers.md."""
+  docs/papers.md and docs/backbones.md."""
   lines = '\n'.join(blocks(name, 'bash')).replace('\\\n', ' ').splitlines()
-  if name == 'docs/papers.md':
+  if name in ('docs/papers.md', 'docs/backbones.md'):
     lines += [f'main.py --config={cell}' for cell in re.findall(r'`(configs/[^`]+)`', text(name))]
   return [line for line in lines if 'main.py' in line]
 

@@ -4,6 +4,7 @@ import pathlib
 import re
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -58,19 +59,6 @@ def test_pytorch():
   module = space['module']()
   torch.save(module.state_dict(), 'network.pt')
   assert_close(load(source).predict(IMAGES), torch_answers(module, normalised(IMAGES)))
-
-
-def test_timm(monkeypatch):
-  timm = pytest.importorskip('timm', reason='needs timm')
-  (source,) = files('timm')
-  module = timm.create_model('resnet18.a1_in1k', pretrained=False)
-  monkeypatch.setattr(timm, 'create_model', lambda name, pretrained: module)  # fetches nothing
-  classifier = load(source)
-  assert classifier.input_shape == (224, 224, 3) and classifier.class_names[0] == 'n01440764'
-  images = np.random.default_rng(0).random((2, 224, 224, 3), np.float32)
-  mean, std = np.float32((0.485, 0.456, 0.406)), np.float32((0.229, 0.224, 0.225))
-  expected = torch_answers(module, normalised(images, mean, std))
-  assert_close(classifier.predict(images), expected)
 
 
 def test_onnx():
@@ -150,7 +138,7 @@ def test_flax(section):
     statistics, affine = ({k: norm[k] for k in ks} for ks in (('mean', 'var'), ('scale', 'bias')))
     stored = {'params': {**weights, 'norm': affine}, 'batch_stats': {'norm': statistics}}
   pathlib.Path('network.msgpack').write_bytes(serialization.msgpack_serialize(stored))
-  (source,) = files(section)
+  source = files(section)[0]
   classifier = load(source)
   assert {'conv', 'norm', 'head', 'logits'} <= set(classifier.layers)
   padded = np.pad(normalised(IMAGES), ((0, 0), (1, 1), (1, 1), (0, 0))).astype(np.float64)
@@ -163,5 +151,32 @@ def test_flax(section):
 
 def test_every_section_has_a_test():
   sections = re.findall(r'^## (.*)$', PAGE.read_text(encoding='utf-8'), re.MULTILINE)
-  assert sections == ['PyTorch', 'timm', 'ONNX', 'Keras 3', 'Flax Linen', 'Flax NNX']
-  assert [len(files(section)) for section in sections] == [1, 1, 1, 2, 1, 1]
+  by_name, flax = 'timm and transformers by name', ('Flax Linen', 'Flax NNX')
+  assert sections == ['PyTorch', by_name, 'ONNX', 'Keras 3', *flax, 'Equinox']
+  assert [len(files(section)) for section in sections] == [1, 0, 1, 2, 1, 2, 1]
+
+
+def test_an_nnx_model_of_a_library_stands_in_a_module_of_logits():
+  nnx = pytest.importorskip('flax.nnx')
+  source = files('Flax NNX')[1]
+  classifier = load(source)
+  space: dict[str, Any] = {'__name__': 'mine'}
+  exec(compile(source, 'mine.py', 'exec'), space)
+  model = space['Theirs'](nnx.Rngs(0))
+  expected = model((IMAGES - 0.5) / 0.5, return_features=False)['logits']
+  assert_close(classifier.predict(IMAGES), np.asarray(expected))
+  assert 'model/patches' in classifier.layers
+
+
+def test_equinox():
+  eqx = pytest.importorskip('equinox', reason='needs equinox')
+  (source,) = files('Equinox')
+  space: dict[str, Any] = {'__name__': 'mine'}
+  exec(compile(source, 'mine.py', 'exec'), space)
+  model = space['module'](jax.random.key(3))
+  eqx.tree_serialise_leaves('network.eqx', model)
+  expected = np.stack([model(one) for one in ((IMAGES - 0.5) / 0.5).transpose(0, 3, 1, 2)])
+  classifier = load(source)
+  assert_close(classifier.predict(IMAGES), expected)
+  gradient = jax.grad(lambda x: classifier.apply(classifier.variables, x, ())[0][:, 0].sum())
+  assert np.abs(gradient(IMAGES)).max() > 0

@@ -238,7 +238,9 @@ def _classifiers(
   where = 'config.classifiers'
   if 'classifier' in sections:
     recipe = parsed(sections['classifier'], 'config.classifier')
-    label = recipe.name.rpartition(':')[2].rstrip('/').rpartition('/')[2]
+    label = recipe.name.rpartition(':')[2]
+    if recipe.name.startswith('hf:'):
+      label = label.rstrip('/').rpartition('/')[2]  # of OWNER/NAME, or a folder
     settings.check_name('config.classifier.name', label)
     return {label: recipe}
   several = sections['classifiers']

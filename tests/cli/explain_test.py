@@ -59,7 +59,8 @@ def test_the_command_prints_text_variants_and_flags(capsys):
   output = capsys.readouterr().out
   assert ended.value.code == 0
   assert output.startswith('Top-1 and top-5 accuracy of any classifier on any source')
-  assert 'variants (accuracy:VARIANT), the default first: digits, own\nshown below: own' in output
+  variants = 'variants (accuracy:VARIANT), the default first: digits, own, both_ways'
+  assert f'{variants}\nshown below: own' in output
   assert '--workdir\n' in output and '  top_k = ' in output
   assert main(['acuracy', '--help']) == 2
 
