@@ -181,3 +181,25 @@ def test_bad_settings_are_refused_before_anything_is_computed(changes, message, 
 
   refused(message, planned)
   assert not (tmp_path / 'features').exists()
+
+
+def test_weights_without_a_head_are_probed(tmp_path):
+  from safetensors.numpy import save_file
+
+  from robustness.models import catalog
+  from tests.networks import normal_arrays
+
+  arrays = normal_arrays(catalog.get('resnet20'))
+  bare = {
+    name: np.abs(x) if 'var' in name else x / 5
+    for name, x in arrays.items()
+    if not name.startswith(('linear', 'fc'))
+  }
+  assert len(bare) == len(arrays) - 2
+  save_file(bare, tmp_path / 'bare.safetensors')
+  section = {'name': 'resnet20', 'weights': str(tmp_path / 'bare.safetensors')}
+  own = rows(32).with_channels(3)
+  refused('linear.bias|fc.bias', lambda: builder(tmp_path / 'a', {'a': section}, own).planned)
+  (probed,) = builder(tmp_path / 'b', {'a': {**section, 'probe': {'name': 'knn'}}}, own).build()
+  assert probed.class_names == ('ant', 'bee', 'cat')
+  assert probed.predict(own.images).shape == (64, 3)
