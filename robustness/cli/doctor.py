@@ -34,7 +34,13 @@ EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
   'notebook': (('ipykernel', 'jupyterlab'), 'the notebooks of colabs/'),
   'parity': (('keras', 'onnxruntime', 'timm', 'torchvision'), 'what tests compare with'),
   'test': (('nbclient', 'pytest', 'xdist'), 'the tests'),
+  'timm': (('timm', 'torch'), 'any classifier of timm by name, such as timm:resnet50'),
   'torch': (('torch',), 'weights in .th and .pt files'),
+  'trackers': (('mlflow', 'wandb'), 'where `robustness export` sends logs and results'),
+  'transformers': (
+    ('torch', 'transformers'),
+    'any image classifier of transformers by name, such as hf:REPOSITORY',
+  ),
   'video': (('av',), 'video files as sources of frames'),
 }
 """By extra of pyproject.toml, the modules that show that it is installed, and what it gives."""
