@@ -11,6 +11,7 @@ import pytest
 from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from tests import commands
+from tests.cases import cases
 
 PAGE = commands.ROOT / 'docs/your_model.md'
 MEAN, STD = np.float32((0.4914, 0.4822, 0.4465)), np.float32((0.2470, 0.2435, 0.2616))
@@ -104,9 +105,7 @@ print(keras.backend.backend(), classifier.host_function is None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  ('number', 'backend', 'native'), [(0, 'tensorflow', False), (0, 'jax', False), (1, 'jax', True)]
-)
+@cases('number, backend, native', (0, 'tensorflow', False), (0, 'jax', False), (1, 'jax', True))
 def test_keras(number, backend, native):
   """In a process of its own: Keras chooses its backend once."""
   pytest.importorskip('keras', minversion='3', reason='needs Keras 3')

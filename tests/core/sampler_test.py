@@ -1,9 +1,9 @@
 """The order of training rows: permutations, seekable, shared by processes."""
 
 import numpy as np
-import pytest
 
 from robustness.core.sampler import Balanced, Epochs, held_out
+from tests.cases import cases
 from tests.refusals import refused
 
 
@@ -17,12 +17,8 @@ def test_epochs_are_different_permutations_that_depend_on_the_seed():
   refused('seed is -1', Epochs, 3, -1)
 
 
-@pytest.mark.parametrize(
-  'create', [lambda: Epochs(23, 4), lambda: Balanced([np.arange(10), np.arange(4)], 1, 'group')]
-)
-@pytest.mark.parametrize(
-  ('begin', 'end'), [(0, 5), (20, 31), (46, 46), (5, 100), (1000, 1001), (3070, 3080), (9000, 9007)]
-)
+@cases('create', lambda: Epochs(23, 4), lambda: Balanced([np.arange(10), np.arange(4)], 1, 'group'))
+@cases('begin, end', (0, 5), (20, 31), (46, 46), (5, 100), (1000, 1001), (3070, 3080), (9000, 9007))
 def test_any_part_of_the_sequence_is_reached_at_once(create, begin, end):
   whole, part = create(), create()
   np.testing.assert_array_equal(part.positions(begin, end), whole.positions(0, 9999)[begin:end])

@@ -14,6 +14,7 @@ from robustness.estimates.means import Estimate, row, share, share_difference
 from robustness.estimates.outcomes import Sums
 from robustness.estimates.quantity import AMOUNT, ERROR, RATIO, Quantity
 from robustness.estimates.simultaneous import for_all
+from tests.cases import cases
 from tests.refusals import refused
 
 SIZE = Quantity('size', 'size', AMOUNT)
@@ -65,9 +66,7 @@ def test_of_clusters_it_is_nearly_what_the_joint_confidence_gives(views):
   assert ends(for_all(shared(shares, views), 15, ERROR)) == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.parametrize(
-  ('clusters', 'trials', 'spread', 'runs'), [(5, 40, 2, 200), (8, 20, 2, 200), (5, 10, 0.5, 100)]
-)
+@cases('clusters, trials, spread, runs', (5, 40, 2, 200), (8, 20, 2, 200), (5, 10, 0.5, 100))
 def test_the_largest_of_many_is_covered_with_few_clusters(clusters, trials, spread, runs):
   """Normal quantiles of the joint confidence, in place of Student's, held in .88 of 5 clusters."""
   random, levels, held = np.random.default_rng(0), 64, 0

@@ -9,6 +9,7 @@ from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.published import TABLE_3
 from robustness.estimates.table import assemble, select
 from robustness.estimates.tradeoff import fit_lines, slope_over_points, trade_off
+from tests.cases import cases
 from tests.refusals import refused
 from tests.table_rows import estimate
 
@@ -32,9 +33,7 @@ def test_the_line_and_its_student_interval_are_scipys():
   refused('through 2 points has no residual', fit_lines, [0.1, 0.2], [0.3, 0.4])
 
 
-@pytest.mark.parametrize(
-  ('label', 'sign'), [('gaussian', 1), ('adversarial', 1), ('low_pass', 1), ('high_pass', -1)]
-)
+@cases('label, sign', ('gaussian', 1), ('adversarial', 1), ('low_pass', 1), ('high_pass', -1))
 def test_the_published_accuracies_have_the_slopes_that_the_paper_states(label, sign):
   """Section 4.2: gains at high and losses at low frequencies, and the reverse for a high pass."""
   natural, other = TABLE_3.corrupted['natural'], TABLE_3.corrupted[label]

@@ -21,9 +21,7 @@ def test_the_published_high_pass_keeps_three_cycles_and_more():
   assert high_pass(32, 32, 31).sum() == 32**2 - 63, 'only the row and column of zero go'
 
 
-@pytest.mark.parametrize(
-  ('side', 'bandwidth'), [(28, 23), (32, 27), (64, 53), (224, 183), (299, 244), (5, 4)]
-)
+@cases('side, bandwidth', (28, 23), (32, 27), (64, 53), (224, 183), (299, 244), (5, 4))
 def test_other_sides_in_proportion_symmetric_and_by_the_longer_side(side, bandwidth):
   assert high_pass(side, side).sum() == bandwidth**2
   np.testing.assert_array_equal(high_pass(side, side, bandwidth), high_pass(side, side))

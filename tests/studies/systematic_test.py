@@ -18,6 +18,7 @@ from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
 from robustness.studies.systematic import Systematic
+from tests.cases import cases
 from tests.end_to_end import runs
 from tests.made_records import made
 from tests.refusals import refused
@@ -140,9 +141,7 @@ def test_the_configs_compensate_for_the_network_trained_without_environments():
   assert runs.shrunk('systematic_rotation', 'digits').study.baseline == 'upright'
 
 
-@pytest.mark.parametrize(
-  'variant', ['corruptions:cifar10', 'rotation:imagenet', 'renditions:folder']
-)
+@cases('variant', 'corruptions:cifar10', 'rotation:imagenet', 'renditions:folder')
 def test_every_variant_has_the_further_methods(variant):
   name, plain = variant.split(':')
   config = runs.shrunk(f'systematic_{name}', f'{plain}+methods')

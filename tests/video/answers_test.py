@@ -11,6 +11,7 @@ import pytest
 from robustness.video import answers as answer_log
 from robustness.video.answers import Answer, AnswerLog, ReviewPlan, check_name
 from robustness.video.candidates import Item
+from tests.cases import cases
 from tests.refusals import refused
 from tests.video.review_frames import answer, candidates
 
@@ -36,28 +37,26 @@ def test_a_line_is_read_back_and_says_whether_it_accepts():
     assert not Answer.from_json({**PAIR, **change}).accepts
 
 
-@pytest.mark.parametrize(
-  ('said', 'message'),
-  [
-    ({**PAIR, 'similar': 'similiar'}, "did you mean 'similar'"),
-    ({**PAIR, 'similar': None}, 'similar = None is not an answer'),
-    ({**PAIR, 'label': 'yes'}, "label = 'yes' is not an answer"),
-    ({**PAIR, 'round': 'third'}, "round = 'third'"),
-    ({**PAIR, 'similar': 'dissimilar'}, 'needs a reason'),
-    ({**PAIR, 'similar': 'dissimilar', 'reasons': ['zoom']}, "reason = 'zoom'"),
-    ({**PAIR, 'reasons': ['motion']}, "'similar' has a reason"),
-    ({**PAIR, 'feature': True}, 'visible in only one frame'),
-    ({**PAIR, 'similar': 'unsure', 'feature': True}, "mark it 'dissimilar'"),
-    ({**PAIR, 'added': [1]}, 'leave the neighbor out'),
-    ({**ANCHOR, 'similar': 'similar'}, 'name the neighbor'),
-    ({**ANCHOR, 'added': [True]}, r'added\[0\] is True; expected a whole number'),
-    ({**ANCHOR, 'added': 3}, 'added is 3; expected a list'),
-    ({**PAIR, 'feature': 1}, 'feature is 1; expected true or false'),
-    ({**PAIR, 'reasons': 'motion'}, 'expected a list'),
-    ({**PAIR, 'anchor': 3}, 'anchor is 3; expected a text'),
-    ({**PAIR, 'reason': []}, "did you mean 'reasons'"),
-    ({'annotator': 'ann', 'round': 'joint'}, 'anchor is missing'),
-  ],
+@cases(
+  'said, message',
+  ({**PAIR, 'similar': 'similiar'}, "did you mean 'similar'"),
+  ({**PAIR, 'similar': None}, 'similar = None is not an answer'),
+  ({**PAIR, 'label': 'yes'}, "label = 'yes' is not an answer"),
+  ({**PAIR, 'round': 'third'}, "round = 'third'"),
+  ({**PAIR, 'similar': 'dissimilar'}, 'needs a reason'),
+  ({**PAIR, 'similar': 'dissimilar', 'reasons': ['zoom']}, "reason = 'zoom'"),
+  ({**PAIR, 'reasons': ['motion']}, "'similar' has a reason"),
+  ({**PAIR, 'feature': True}, 'visible in only one frame'),
+  ({**PAIR, 'similar': 'unsure', 'feature': True}, "mark it 'dissimilar'"),
+  ({**PAIR, 'added': [1]}, 'leave the neighbor out'),
+  ({**ANCHOR, 'similar': 'similar'}, 'name the neighbor'),
+  ({**ANCHOR, 'added': [True]}, r'added\[0\] is True; expected a whole number'),
+  ({**ANCHOR, 'added': 3}, 'added is 3; expected a list'),
+  ({**PAIR, 'feature': 1}, 'feature is 1; expected true or false'),
+  ({**PAIR, 'reasons': 'motion'}, 'expected a list'),
+  ({**PAIR, 'anchor': 3}, 'anchor is 3; expected a text'),
+  ({**PAIR, 'reason': []}, "did you mean 'reasons'"),
+  ({'annotator': 'ann', 'round': 'joint'}, 'anchor is missing'),
 )
 def test_contradictions_and_unknown_words_are_refused(said, message):
   refused(message, Answer.from_json, said)

@@ -5,10 +5,10 @@ import pathlib
 from typing import Any
 
 import numpy as np
-import pytest
 
 from robustness.video import boxes
 from robustness.video.boxes import Box, read_detections, read_truth
+from tests.cases import cases
 from tests.refusals import refused
 from tests.video.small_archive import save_xml
 
@@ -45,9 +45,7 @@ def test_both_forms_give_the_same_box(tmp_path):
   assert boxes.read(voc(tmp_path), frames, CLASSES) == ({'v/1.jpg': expected}, ())
 
 
-@pytest.mark.parametrize(
-  'bbox', [(-0.5, 0, 201, 100.5), (190, 20, 30, 40), (-5, 20, 30, 40), (10, 80, 30, 40)]
-)
+@cases('bbox', (-0.5, 0, 201, 100.5), (190, 20, 30, 40), (-5, 20, 30, 40), (10, 80, 30, 40))
 def test_a_box_over_the_edge_is_cut_and_counted_if_by_more_than_a_pixel(tmp_path, bbox):
   known, clipped = read(coco(tmp_path, bbox))
   x, y, width, height = bbox
@@ -112,25 +110,23 @@ def test_boxes_over_the_border_are_cut_and_counted(tmp_path):
   assert clipped.number == 1, 'a pixel of rounding is not counted'
 
 
-@pytest.mark.parametrize(
+@cases(
   'content, message',
-  [
-    ({}, 'Give COCO results'),
-    ([{'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 3, 4]}], r'\[0\]\.score is missing'),
-    ([{**GOOD, 'image_id': 70}], 'image 70, which is no image'),
-    ([{**GOOD, 'bbox': [1, 2, 3]}], r'has bbox \[1, 2, 3\]'),
-    ([GOOD, {**GOOD, 'bbox': [1, 2, -3, 4]}], "1 of 2 boxes are inverted .* entry 1 of .* on 'v/1"),
-    ([{**GOOD, 'bbox': [1, 2, 0, 4]}], 'are inverted or empty'),
-    ([{**GOOD, 'bbox': [-9, 2, 9, 4]}], 'wholly outside of their images'),
-    ([{**GOOD, 'bbox': [1, 2, np.nan, 4]}], 'a coordinate that is no finite number'),
-    ([{**GOOD, 'bbox': [100, 2, 3, 4]}], "wholly outside .* first entry 0 of .* on 'v/1.jpg'"),
-    ([{**GOOD, 'bbox': [1, None, 3, 4]}], r'\[0\]\.bbox\[1\] is None'),
-    ([GOOD, {**GOOD, 'score': np.nan}], "a score that is no .* entry 1 of .* 'v/1.*score nan"),
-    ([{**GOOD, 'score': '0.5'}], r"\[0\]\.score is '0.5'; expected a number"),
-    ([GOOD, 7], r'\[1\] is 7; expected an object'),
-    ([{**GOOD, 'category_id': 'dog'}], r"\[0\]\.category_id is 'dog'"),
-    ([{**GOOD, 'image_id': [7]}], 'image_id is a list'),
-  ],
+  ({}, 'Give COCO results'),
+  ([{'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 3, 4]}], r'\[0\]\.score is missing'),
+  ([{**GOOD, 'image_id': 70}], 'image 70, which is no image'),
+  ([{**GOOD, 'bbox': [1, 2, 3]}], r'has bbox \[1, 2, 3\]'),
+  ([GOOD, {**GOOD, 'bbox': [1, 2, -3, 4]}], "1 of 2 boxes are inverted .* entry 1 of .* on 'v/1"),
+  ([{**GOOD, 'bbox': [1, 2, 0, 4]}], 'are inverted or empty'),
+  ([{**GOOD, 'bbox': [-9, 2, 9, 4]}], 'wholly outside of their images'),
+  ([{**GOOD, 'bbox': [1, 2, np.nan, 4]}], 'a coordinate that is no finite number'),
+  ([{**GOOD, 'bbox': [100, 2, 3, 4]}], "wholly outside .* first entry 0 of .* on 'v/1.jpg'"),
+  ([{**GOOD, 'bbox': [1, None, 3, 4]}], r'\[0\]\.bbox\[1\] is None'),
+  ([GOOD, {**GOOD, 'score': np.nan}], "a score that is no .* entry 1 of .* 'v/1.*score nan"),
+  ([{**GOOD, 'score': '0.5'}], r"\[0\]\.score is '0.5'; expected a number"),
+  ([GOOD, 7], r'\[1\] is 7; expected an object'),
+  ([{**GOOD, 'category_id': 'dog'}], r"\[0\]\.category_id is 'dog'"),
+  ([{**GOOD, 'image_id': [7]}], 'image_id is a list'),
 )
 def test_bad_detections(tmp_path, content, message):
   truth = truth_of(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from robustness.video.clips import EBML, SEGMENT, VideoFile, frame_rate, require_whole
+from tests.cases import cases
 from tests.refusals import refused
 from tests.video.small_videos import encode, number_of
 
@@ -75,9 +76,8 @@ def test_the_frames_asked_for_come_out_with_their_types_and_a_damaged_one_is_nam
   refused(r'clip\.mp4 cannot be opened as a video', VideoFile(tmp_path, path).numbers)
 
 
-@pytest.mark.parametrize(
-  'name, codec',
-  [('a.mp4', 'libx264'), ('a.mkv', 'mpeg4'), ('a.webm', 'libvpx'), ('a.avi', 'mpeg4')],
+@cases(
+  'name, codec', ('a.mp4', 'libx264'), ('a.mkv', 'mpeg4'), ('a.webm', 'libvpx'), ('a.avi', 'mpeg4')
 )
 def test_a_video_that_was_cut_off_is_refused(tmp_path, name, codec):
   path = encode(tmp_path / name, 60, codec)

@@ -9,6 +9,7 @@ from PIL import Image
 from robustness.cli import detection as command
 from robustness.results import Results
 from robustness.video import metadata
+from tests.cases import cases
 from tests.refusals import refused
 from tests.table_rows import estimate
 from tests.video import small_archive
@@ -158,15 +159,13 @@ def test_a_detector_that_finds_nothing_scores_zero_by_the_settings_of_the_comman
   assert results.settings == {**expected, 'confidence': 0.95}
 
 
-@pytest.mark.parametrize(
+@cases(
   'flag, message',
-  [
-    ('--k=0', 'k is 0'),
-    ('--shown=-1', 'shown is -1'),
-    ('--frames=nowhere', "'v0/5.jpg' is no file in"),
-    ('--threshold=1.5', 'IoU threshold is 1.5'),
-    ('--detections=none.json', 'none.json is no file'),
-  ],
+  ('--k=0', 'k is 0'),
+  ('--shown=-1', 'shown is -1'),
+  ('--frames=nowhere', "'v0/5.jpg' is no file in"),
+  ('--threshold=1.5', 'IoU threshold is 1.5'),
+  ('--detections=none.json', 'none.json is no file'),
 )
 def test_bad_input(flag, message, flags):
   refused(message, command.main, [*flags, flag])

@@ -11,6 +11,7 @@ from robustness.models import label_space
 from robustness.models.label_space import LabelSpace
 from robustness.video import metadata
 from robustness.video.metadata import from_mappings, passed
+from tests.cases import cases
 from tests.refusals import refused
 from tests.video import small_archive
 
@@ -89,21 +90,19 @@ def test_the_released_metadata(shared_dir):
 ALONE = {'a/1.jpg': []}
 
 
-@pytest.mark.parametrize(
+@cases(
   'sets, labels, message',
-  [
-    ({}, LABELS, 'holds no sets'),
-    (SETS, {'a/000010.JPEG': [1]}, "1 of 2 anchors have no label, first 'b/frame-3.jpg'"),
-    ({'a/1.jpg': ['b/2.jpg']}, {}, "'b/2.jpg' is no neighbor of anchor 'a/1.jpg'.*another video"),
-    ({'a/1.jpg': ['a/2.jpg', 'a/2.jpg']}, {}, 'holds frame 2 2 times'),
-    ({'a/1.jpg': ['a/01.jpg']}, {}, 'holds frame 1 2 times'),
-    ({'a/1.jpg': ['a/x.jpg']}, {}, "'a/x.jpg' has no number"),
-    ({'a/1.jpg': 'a/2.jpg'}, {}, 'give a list of frame paths'),
-    (ALONE, {'a/1.jpg': [3]}, r'labels \[3\].*0\.\.2'),
-    (ALONE, {'a/1.jpg': [1, 1]}, 'distinct classes'),
-    (ALONE, {'a/1.jpg': [-1]}, 'distinct classes'),
-    (ALONE, {'a/1.jpg': 2}, 'give a list'),
-  ],
+  ({}, LABELS, 'holds no sets'),
+  (SETS, {'a/000010.JPEG': [1]}, "1 of 2 anchors have no label, first 'b/frame-3.jpg'"),
+  ({'a/1.jpg': ['b/2.jpg']}, {}, "'b/2.jpg' is no neighbor of anchor 'a/1.jpg'.*another video"),
+  ({'a/1.jpg': ['a/2.jpg', 'a/2.jpg']}, {}, 'holds frame 2 2 times'),
+  ({'a/1.jpg': ['a/01.jpg']}, {}, 'holds frame 1 2 times'),
+  ({'a/1.jpg': ['a/x.jpg']}, {}, "'a/x.jpg' has no number"),
+  ({'a/1.jpg': 'a/2.jpg'}, {}, 'give a list of frame paths'),
+  (ALONE, {'a/1.jpg': [3]}, r'labels \[3\].*0\.\.2'),
+  (ALONE, {'a/1.jpg': [1, 1]}, 'distinct classes'),
+  (ALONE, {'a/1.jpg': [-1]}, 'distinct classes'),
+  (ALONE, {'a/1.jpg': 2}, 'give a list'),
 )
 def test_bad_sets(sets, labels, message):
   refused(message, metadata.from_mappings, sets, labels, ('x', 'y', 'z'))

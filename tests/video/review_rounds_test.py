@@ -9,6 +9,7 @@ from robustness.video.answers import ReviewPlan
 from robustness.video.candidates import Item
 from robustness.video.decisions import RULES
 from robustness.video.review_rounds import HELD_SECONDS, Ballot, OutdatedAnswerError, ReviewRounds
+from tests.cases import cases
 from tests.refusals import refused
 from tests.video.review_frames import answer, candidates
 
@@ -47,9 +48,12 @@ def test_everything_not_plainly_similar_is_contested_and_later_answers_replace_e
   assert [vote.accepts for vote in on_pair.votes] == [True]
 
 
-@pytest.mark.parametrize(
-  ('additions', 'added'),
-  [([(2,), (2,)], (2,)), ([(2,), ()], ()), ([(1, 2), (2,), (1, 2)], (1, 2)), ([()], ())],
+@cases(
+  'additions, added',
+  ([(2,), (2,)], (2,)),
+  ([(2,), ()], ()),
+  ([(1, 2), (2,), (1, 2)], (1, 2)),
+  ([()], ()),
 )
 def test_labels_are_added_by_strict_majority(additions, added):
   on_anchor = Ballot()

@@ -15,6 +15,7 @@ from robustness.video import answers as answer_log
 from robustness.video.candidates import Item
 from robustness.video.review_rounds import ReviewRounds
 from robustness.video.review_server import MAX_BODY, ReviewServer, is_loopback, is_own_host
+from tests.cases import cases
 from tests.refusals import refused
 from tests.video.review_frames import candidates, path, save_frames
 from tests.video.review_serving import ABOUT, PAIR, SETS, Client, served, written
@@ -291,9 +292,14 @@ def test_no_other_file_is_served(client, tmp_path):
   assert status == 404 and content != b'secret'
 
 
-@pytest.mark.parametrize(
+@cases(
   'host',
-  ['evil.example:{port}', '127.0.0.1', '127.0.0.1:1', '192.0.2.7:{port}', '', 'localhost:{port}.e'],
+  'evil.example:{port}',
+  '127.0.0.1',
+  '127.0.0.1:1',
+  '192.0.2.7:{port}',
+  '',
+  'localhost:{port}.e',
 )
 @pytest.mark.parametrize('method', ['GET', 'POST'])
 def test_requests_under_another_host_name_are_refused(server, client, method, host):
@@ -302,13 +308,11 @@ def test_requests_under_another_host_name_are_refused(server, client, method, ho
   assert server.log.answers == []
 
 
-@pytest.mark.parametrize(
+@cases(
   'header, values',
-  [
-    ('Content-Type', ['text/plain', 'application/x-www-form-urlencoded', '']),
-    ('Origin', ['http://evil.example', 'null', 'http://127.0.0.1:1']),
-    ('Sec-Fetch-Site', ['cross-site', 'same-site']),
-  ],
+  ('Content-Type', ['text/plain', 'application/x-www-form-urlencoded', '']),
+  ('Origin', ['http://evil.example', 'null', 'http://127.0.0.1:1']),
+  ('Sec-Fetch-Site', ['cross-site', 'same-site']),
 )
 def test_answers_of_another_site_are_refused(client, header, values, tmp_path):
   before = (tmp_path / 'answers.jsonl').read_bytes()

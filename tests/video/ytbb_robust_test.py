@@ -7,6 +7,7 @@ import pytest
 
 from robustness.models import label_space
 from robustness.video import metadata, ytbb_robust
+from tests.cases import cases
 from tests.refusals import refused
 
 MARKS = ['good', 'unsure', 'bad', 'dog', 'car', 'none']
@@ -68,18 +69,16 @@ def test_the_folder_is_read_as_neighbor_sets(release):
   assert len(metadata.read(release, reviewed=False).anchors) == 5
 
 
-@pytest.mark.parametrize(
-  ('name', 'change', 'message'),
-  [
-    (ytbb_robust.ANCHORS, lambda text: text[:-20], 'truncated or no JSON'),
-    (ytbb_robust.ANCHORS, lambda text: text.replace('"good"', '"fine"'), "no label 'good'"),
-    (ytbb_robust.ANCHORS, lambda text: text.replace('[0]', '[6]'), 'has 6 labels, 0..5'),
-    (ytbb_robust.PAIRS, lambda text: text.replace(',/data/a_1000', ';a'), "'<anchor>,<frame>'"),
-    (ytbb_robust.CSV, lambda text: text.replace('ytid', 'video'), 'ytid,time_ms,label'),
-    (ytbb_robust.CSV, lambda text: text[:-3], "label '' is none of the 24 classes"),
-    (ytbb_robust.CSV, lambda text: text.replace('b_'[0] + ',2000', 'x,1'), 'no row for the anchor'),
-    (ytbb_robust.CLASSES, lambda text: text.replace('"2"', '"77"'), 'number its classes 0..23'),
-  ],
+@cases(
+  'name, change, message',
+  (ytbb_robust.ANCHORS, lambda text: text[:-20], 'truncated or no JSON'),
+  (ytbb_robust.ANCHORS, lambda text: text.replace('"good"', '"fine"'), "no label 'good'"),
+  (ytbb_robust.ANCHORS, lambda text: text.replace('[0]', '[6]'), 'has 6 labels, 0..5'),
+  (ytbb_robust.PAIRS, lambda text: text.replace(',/data/a_1000', ';a'), "'<anchor>,<frame>'"),
+  (ytbb_robust.CSV, lambda text: text.replace('ytid', 'video'), 'ytid,time_ms,label'),
+  (ytbb_robust.CSV, lambda text: text[:-3], "label '' is none of the 24 classes"),
+  (ytbb_robust.CSV, lambda text: text.replace('b_'[0] + ',2000', 'x,1'), 'no row for the anchor'),
+  (ytbb_robust.CLASSES, lambda text: text.replace('"2"', '"77"'), 'number its classes 0..23'),
 )
 def test_other_files_are_refused_in_one_line(release, name, change, message):
   (release / name).write_text(change((release / name).read_text()))
