@@ -278,6 +278,8 @@ def copy_with_recipe(tmp_path_factory):
     table = folder / 'robustness' / name
     head, end, rest = table.read_text(encoding='utf-8').partition(closing)
     table.write_text(f'{head}\n  {line}{end}{rest}', encoding='utf-8')
+  (page,) = re.findall(r'`python -m ([\w.]+)`', text('docs/recipes.md'))
+  python('-m', page, cwd=folder, PYTHONPATH='')
   return folder
 
 
