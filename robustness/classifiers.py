@@ -270,9 +270,7 @@ class ClassifierBuilder:
     }
     plain = json.dumps(facts, sort_keys=True, default=str)
     folder = self.features or self.directory.parent / 'features'
-    place = (
-      folder / hashlib.sha256(plain.encode()).hexdigest()[:8]
-    )  # probes of one network share it
+    place = folder / hashlib.sha256(plain.encode()).hexdigest()[:8]  # shared by a network's probes
     records = Records(place, evaluator.layout(rows.num_examples), facts)
     evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
     barrier(f'the features of {label}')

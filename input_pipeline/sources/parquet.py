@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,13 +158,14 @@ class ParquetStore(StreamedStore):
 
     def elements() -> Iterator[dict[str, Any]]:
       for window in windows():
-        held: Mapping[int, list[bytes]] = {}
-        for index in window.tolist():
-          group = int(np.searchsorted(self.groups.first, index, side='right')) - 1
+        own = np.searchsorted(self.groups.first, window, side='right') - 1
+        ordered = bool((np.diff(own) >= 0).all())  # rows of a group come together: keep one
+        held: dict[int, list[bytes]] = {}
+        places = window - self.groups.first[own]
+        for index, group, place in zip(*(x.tolist() for x in (window, own, places)), strict=True):
           if group not in held:
-            ordered = np.all(np.diff(window) > 0)  # rows of one group come together: keep one
             held = {**({} if ordered else held), group: self.groups.read(group)}
-          stored = held[group][index - int(self.groups.first[group])]
+          stored = held[group][place]
           yield {'example_id': index, 'label': self.labels[index], 'stored': stored}
 
     label = tf.TensorSpec((), tf.int32)

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class BoardEntry:
   """One folder of a board: its name, results, and whether records of every answer lie beside."""
 
   name: str
@@ -98,7 +98,7 @@ class Entry:
     return json.dumps([self.results.study, settings, images], sort_keys=True)
 
 
-def read(folder: pathlib.Path) -> tuple[list[Entry], list[str]]:
+def read(folder: pathlib.Path) -> tuple[list[BoardEntry], list[str]]:
   """Returns the entries of a folder, sorted by name, and what is wrong with others, a line each.
 
   An entry needs readable results of a single study, that say the digest of the images, whose
@@ -115,7 +115,7 @@ def read(folder: pathlib.Path) -> tuple[list[Entry], list[str]]:
     raise InputError(
       f'{folder} holds no entry: expected {folder}/NAME/{JSON_NAME} of finished runs.'
     )
-  entries, wrong = list[Entry](), list[str]()
+  entries, wrong = list[BoardEntry](), list[str]()
   for place in places:
     try:
       entry = _entry(place)
@@ -127,7 +127,7 @@ def read(folder: pathlib.Path) -> tuple[list[Entry], list[str]]:
   return entries, wrong
 
 
-def _entry(place: pathlib.Path) -> Entry:
+def _entry(place: pathlib.Path) -> BoardEntry:
   results = Results.read(place)
   if results.parts:
     raise InputError('a battery; give the folder parts/TASK of each of its tasks.')
@@ -135,7 +135,7 @@ def _entry(place: pathlib.Path) -> Entry:
     finished = workdir.read(place)
   except InputError:  # results alone are enough for all but paired differences
     finished = {}
-  entry = Entry(place.name, place, results, bool(finished))
+  entry = BoardEntry(place.name, place, results, bool(finished))
   if not entry.digest:
     raise InputError('its results do not say which images it saw: run it with this version.')
   for quantity in results.quantities:
@@ -148,7 +148,7 @@ def _entry(place: pathlib.Path) -> Entry:
   return entry
 
 
-def _check_alike(entry: Entry, others: Sequence[Entry]) -> None:
+def _check_alike(entry: BoardEntry, others: Sequence[BoardEntry]) -> None:
   own = {quantity.name: quantity for quantity in entry.results.quantities}
   for other in others:
     if other.results.study != entry.results.study:
@@ -161,13 +161,13 @@ def _check_alike(entry: Entry, others: Sequence[Entry]) -> None:
         )
 
 
-def boards_of(entries: Sequence[Entry]) -> dict[str, Results]:
+def boards_of(entries: Sequence[BoardEntry]) -> dict[str, Results]:
   """Returns a board for each protocol, by a short name: classifiers of all entries with values,
   intervals and ranks; paired differences from the best where all entries kept their records.
 
   The quantities are the headlines of the study that have one value a classifier.
   """
-  by_protocol: dict[str, list[Entry]] = {}
+  by_protocol: dict[str, list[BoardEntry]] = {}
   for entry in entries:
     by_protocol.setdefault(entry.protocol, []).append(entry)
   counts: dict[str, int] = {}
@@ -180,7 +180,7 @@ def boards_of(entries: Sequence[Entry]) -> dict[str, Results]:
   return named
 
 
-def _board(entries: Sequence[Entry]) -> Results:
+def _board(entries: Sequence[BoardEntry]) -> Results:
   first = entries[0].results
   labels = comparison.distinct_labels({e.name: set(e.results.labels) for e in entries})
   used, parts = list[Quantity](), list[pd.DataFrame]()
@@ -214,7 +214,7 @@ def _board(entries: Sequence[Entry]) -> Results:
 
 
 def _values(
-  entry: Entry, quantity: Quantity, labels: Mapping[tuple[str, str], str]
+  entry: BoardEntry, quantity: Quantity, labels: Mapping[tuple[str, str], str]
 ) -> pd.DataFrame:
   """Returns an entry's own values of a quantity, one a classifier, under the board's labels."""
   rows = leading(entry.results.over_seeds.table, quantity.name)
@@ -243,7 +243,7 @@ def _ranked(quantity: Quantity, own: pd.DataFrame, facets: Mapping[str, str]) ->
     yield row(label, '', RANK, facets, estimate, confidence)
 
 
-def _compared(entries: Sequence[Entry]) -> list[pd.DataFrame]:
+def _compared(entries: Sequence[BoardEntry]) -> list[pd.DataFrame]:
   """Returns paired differences in accuracy from the first entry, and effective robustness."""
   if sum(len(entry.results.labels) for entry in entries) < 2:
     return []
@@ -254,7 +254,7 @@ def _compared(entries: Sequence[Entry]) -> list[pd.DataFrame]:
   return [differences[differences.versus != ''], above]
 
 
-def _provenance(entry: Entry, labels: Mapping[tuple[str, str], str]) -> Iterator[list[str]]:
+def _provenance(entry: BoardEntry, labels: Mapping[tuple[str, str], str]) -> Iterator[list[str]]:
   environment = entry.results.environment
   for own in entry.results.classifiers:
     yield [

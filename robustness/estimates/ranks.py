@@ -54,13 +54,15 @@ def ranks(
   variances = np.diag(covariance)
   errors = np.sqrt(np.maximum(variances[:, None] + variances - 2 * covariance, 0))
   draws = np.random.default_rng(seed).standard_normal((DRAWS, p)) @ _root(covariance).T
-  scaled = np.zeros((DRAWS, p, p), np.float32)
   moving = errors > 0
-  np.divide(draws[:, :, None] - draws[:, None], errors, out=scaled, where=moving)
   difference = values[:, None] - values  # i minus j
   open_pairs, better = ~np.eye(p, dtype=bool), np.zeros((p, p), bool)
   while open_pairs.any():
-    largest = np.where(open_pairs & moving, scaled, 0).max((1, 2))
+    largest = np.zeros(DRAWS)
+    for i, j in np.argwhere(
+      open_pairs & moving
+    ):  # one pair at a time: all would take p² · draws numbers
+      np.maximum(largest, (draws[:, i] - draws[:, j]) / errors[i, j], out=largest)
     bound = np.quantile(largest, confidence, method='higher')
     found = open_pairs & (difference > bound * errors)
     if not found.any():

@@ -114,8 +114,8 @@ class Study(Part):
     Studies of one run whose recordings are equal reduce the same records, made once. By default
     all that describes the study, so that it shares them with none.
     """
-    later = ('half_width', 'frames')  # which records of earlier versions do not state
-    return {k: v for k, v in self.describe().items() if k not in later or v}
+    described = self.describe().items()
+    return {k: v for k, v in described if k != 'half_width' or v}  # earlier versions had none
 
   @property
   def stream(self) -> str:

@@ -45,6 +45,10 @@ class Probe(Part):
   def candidates(self) -> Sequence[float]:
     """Returns the settings that the held-out rows choose among; one is not chosen."""
 
+  def takes(self, chosen: float, rows: int) -> bool:
+    """Returns whether a candidate can be fitted to so many rows."""
+    return True
+
   @abc.abstractmethod
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, chosen: float) -> Arrays:
     """Returns the arrays of the probe for features [N, F] with labels [N] and one candidate."""
@@ -132,9 +136,13 @@ class Neighbors(Probe):
     """The numbers of neighbors."""
     return self.neighbors
 
+  def takes(self, chosen: float, rows: int) -> bool:
+    """See `Probe`; there are no more neighbors than rows."""
+    return chosen <= rows
+
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, chosen: float) -> Arrays:
     """See `Probe`; keeps all features."""
-    if chosen > len(features):
+    if not self.takes(chosen, len(features)):
       raise InputError(
         f'{self.key("neighbors")} has {chosen:g}, and there are {len(features)} training rows.'
       )
@@ -144,8 +152,9 @@ class Neighbors(Probe):
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """See `Probe`; a share is at least 1e-6."""
-    unit = features / jnp.maximum(jnp.linalg.norm(features, axis=-1, keepdims=True), _SMALL)
-    cosines, places = jax.lax.top_k(unit @ arrays['rows'].T, len(arrays['ranks']))
+    cosines, places = jax.lax.top_k(
+      _unit_on_device(features) @ arrays['rows'].T, len(arrays['ranks'])
+    )
     if self.votes == 'softmax':
       weights = jax.nn.softmax(cosines / self.temperature)
     else:
@@ -185,8 +194,7 @@ class Prototype(Probe):
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """See `Probe`."""
-    unit = features / jnp.maximum(jnp.linalg.norm(features, axis=-1, keepdims=True), _SMALL)
-    return self.scale * unit @ arrays['means'].T
+    return self.scale * _unit_on_device(features) @ arrays['means'].T
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
     """See `Probe`."""
@@ -232,7 +240,7 @@ def fit(
   several = len(probe.candidates()) > 1
   scores: dict[float, float] = {}
   for candidate in probe.candidates() if several else ():
-    if isinstance(probe, Neighbors) and candidate > len(inside):
+    if not probe.takes(candidate, len(inside)):
       continue
     arrays = probe.fitted(features[inside], labels[inside], classes, candidate)
     scores[candidate] = accuracy(probe, arrays, features[outside], labels[outside])
@@ -351,6 +359,10 @@ def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
 
 def _unit(x: np.ndarray) -> np.ndarray:
   return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), _SMALL)
+
+
+def _unit_on_device(x: jax.Array) -> jax.Array:
+  return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), _SMALL)
 
 
 def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:

@@ -130,8 +130,9 @@ class AccuracyByFactor(Study):
   ) -> Iterator[pd.DataFrame]:
     yield self.means(OVERALL, outcomes, test=True)
     for name in self.factors:
-      yield self.means(BY_FACTOR, self._grouped(outcomes, columns, (name,)), by=(name,), test=True)
-      yield self._error_ratios(outcomes, columns, name)
+      grouped = self._grouped(outcomes, columns, (name,))
+      yield self.means(BY_FACTOR, grouped, by=(name,), test=True)
+      yield self._error_ratios(outcomes, grouped, name)
     for pair in itertools.combinations(self.factors, 2) if self.pairs else ():
       yield self.means(BY_FACTOR, self._grouped(outcomes, columns, pair), by=pair)
 
@@ -162,15 +163,12 @@ class AccuracyByFactor(Study):
       shown=dict.fromkeys(spread, counted),
     )
 
-  def _error_ratios(
-    self, outcomes: Outcomes, columns: dict[str, np.ndarray], name: str
-  ) -> pd.DataFrame:
+  def _error_ratios(self, outcomes: Outcomes, grouped: Outcomes, name: str) -> pd.DataFrame:
     """Returns the error of each group relative to that on all images."""
-    grouped = self._grouped(outcomes, columns, (name,))
     levels = grouped.views[name]
     assert grouped.shown is not None
     wrong = {k: ~np.concatenate([v, outcomes.values[k]], 1) for k, v in grouped.values.items()}
-    everywhere = np.ones((len(columns[name]), 1), bool)
+    everywhere = np.ones((len(outcomes.values[outcomes.labels[0]]), 1), bool)
     whole = dataclasses.replace(
       grouped,
       values=wrong,

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 
 from robustness.core.rows import Rows
 from robustness.core.settings import parse
-from robustness.core.typing import Facts
+from robustness.core.typing import Facts, PlainValue
 from robustness.estimates.means import Estimate, means, part, row
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
@@ -145,6 +145,11 @@ class VideoPmK(Study):
     self.choose('label_rule', LABEL_RULES)
     self.choose('merge', ('', *MERGES))
     self.choose('testbed', ('', AUTO, *testbed.ANCHORS))
+
+  @property
+  def recording(self) -> dict[str, PlainValue]:
+    """See `Study`; records of earlier versions do not state `frames`."""
+    return {k: v for k, v in super().recording.items() if k != 'frames' or v}
 
   @property
   def shown_as(self) -> dict[str, str]:
