@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import traverse_util
 
 from robustness.models import catalog, from_file, hub, naming, weights
 from robustness.models.bit_resnet import standardise
@@ -27,40 +28,49 @@ PUBLISHED |= {name: one.parameters for name, one in catalog.ARCHITECTURES.items(
 
 @functools.cache
 def network(name):
-  """A network in bfloat16, and its variables' shapes: tracing a deep one takes a second."""
+  """Shapes of a network in bfloat16: variables, stages' outputs, and logits of two images.
+
+  They are of one trace, since that of a deep network takes a second.
+  """
   architecture = catalog.get(name)
   module = architecture.build(architecture.network.num_classes, jnp.bfloat16)
-  image = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
-  return module, jax.eval_shape(module.init, jax.random.key(0), image)
+  image = jax.ShapeDtypeStruct((2, *architecture.input_shape), jnp.float32)
+  init = functools.partial(module.init_with_output, mutable=True, capture_intermediates=True)
+  logits, variables = jax.eval_shape(init, jax.random.key(0), image)
+  outputs = variables.pop('intermediates')
+  return variables, [outputs[stage]['__call__'][0] for stage in architecture.stages], logits
+
+
+def shapes_of(name):
+  flat = traverse_util.flatten_dict(network(name)[0])
+  return {path: leaf.shape for path, leaf in flat.items()}
+
+
+def parameters(shapes):
+  return sum(math.prod(shape) for path, shape in shapes.items() if path[0] == 'params')
 
 
 @pytest.mark.parametrize('name', PUBLISHED)
 def test_parameter_counts_are_the_published_ones(name):
-  architecture = catalog.get(name)
+  architecture, shapes = catalog.get(name), shapes_of(name)
   side = next((w.input_size for w in architecture.weights), architecture.input_shape[0])
-  shapes = architecture.shapes(architecture.network.num_classes, (side, side, 3))
-  counts = [math.prod(shape) for path, shape in shapes.items() if path[0] == 'params']
-  assert sum(counts) == PUBLISHED[name]
+  if side != architecture.input_shape[0]:
+    shapes = architecture.shapes(architecture.network.num_classes, (side, side, 3))
+  assert parameters(shapes) == PUBLISHED[name]
 
 
 def test_the_page_of_networks_is_what_the_catalogue_says():
-  def count(architecture):
-    return sum(math.prod(x.shape) for x in jax.tree.leaves(network(architecture.name)[1]['params']))
-
   remade = 'run python -m tests.models.networks_page'
-  assert networks_page.table(count) in networks_page.PAGE.read_text(encoding='utf-8'), remade
+  table = networks_page.table(lambda architecture: parameters(shapes_of(architecture.name)))
+  assert table in networks_page.PAGE.read_text(encoding='utf-8'), remade
 
 
 @pytest.mark.parametrize('name', NAMES)
 def test_stages_are_captured_layers_and_logits_are_float32(name):
-  architecture, (module, variables) = catalog.get(name), network(name)
-  image = jax.ShapeDtypeStruct((2, *architecture.input_shape), jnp.float32)
-  apply = functools.partial(module.apply, **CAPTURE)
-  logits, state = jax.eval_shape(apply, variables, image)
-  assert logits.shape == (2, module.num_classes) and logits.dtype == jnp.float32
+  architecture, (variables, outputs, logits) = catalog.get(name), network(name)
+  assert logits.shape == (2, architecture.network.num_classes) and logits.dtype == jnp.float32
   assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
-  assert ('batch_stats' in variables) == any('var' in str(path) for path in architecture.shapes(7))
-  outputs = [state['intermediates'][stage]['__call__'][0] for stage in architecture.stages]
+  assert ('batch_stats' in variables) == any('var' in str(path) for path in shapes_of(name))
   assert all(output.dtype == jnp.bfloat16 for output in outputs)
   if outputs[0].ndim == 4:  # images; transformers keep their number of tokens
     sides = [output.shape[1] for output in outputs]
@@ -76,7 +86,7 @@ def test_facts_are_complete_and_every_scheme_stores_every_value_once(name):
   assert len(architecture.mean) == len(architecture.std) == channels
   assert min(architecture.std) > 0 and architecture.source and architecture.licence
   assert bool(architecture.schemes) == (architecture.licence != 'no published weights')
-  shapes = architecture.shapes(7)
+  shapes = shapes_of(name)
   for scheme in architecture.schemes:
     whole = {p: s for p, s in shapes.items() if scheme.locate(p).layout != naming.WITHOUT_FIRST}
     stored = scheme.shapes(whole).values()
