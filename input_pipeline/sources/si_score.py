@@ -68,7 +68,7 @@ class SiScore(Source):
     factors. Without, `settings.path` is a folder of scenes and `settings.metadata` its
     metadata.csv; '' takes the one in the folder or beside it.
     """
-    images, factors, metadata = (_of_tfds if settings.name else _of_folder)(settings)
+    images, factors, metadata, missing = (_of_tfds if settings.name else _of_folder)(settings)
     columns = {
       name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)
       for name, values in factors.items()
@@ -77,8 +77,7 @@ class SiScore(Source):
     count = int(pairs.max()) + 1
     facts: dict[str, object] = {'stored': True, 'pairs': count, 'metadata': metadata}
     if settings.allow_missing and metadata:
-      named = read_metadata(metadata)['image_id']
-      facts['missing_scenes'] = len(named) - images.num_examples
+      facts['missing_scenes'] = missing
     return dataclasses.replace(
       images,
       class_names=WNIDS,
@@ -89,9 +88,9 @@ class SiScore(Source):
     )
 
 
-def _of_tfds(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str]:
-  """Returns the images of a TFDS set, their factors, and where these stand: in the set itself, or
-  in its metadata.csv."""
+def _of_tfds(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
+  """Returns the images of a TFDS set, their factors, where these stand, in the set itself or in its
+  metadata.csv, and how many scenes that names besides."""
   from input_pipeline import tfds_sets
 
   images, path = Tfds().open(settings), settings.path
@@ -99,7 +98,7 @@ def _of_tfds(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str
   split = tfds_sets.Split(builder, settings.split)
   features, name = builder.info.features, builder.info.full_name
   if set(COLUMNS) <= set(features):
-    return images, split.numbers(COLUMNS), path
+    return images, split.numbers(COLUMNS), path, 0
   if 'image_id' not in features:
     raise InputError(
       f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
@@ -110,12 +109,12 @@ def _of_tfds(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str
       f'config.data.path is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
     )
   stored = split.numbers(('image_id', 'label'))  # a slice lacks what others have
-  return images, _joined(path, stored['image_id'], stored['label'], True), path
+  columns, missing = _joined(path, stored['image_id'], stored['label'], True)
+  return images, columns, path, missing
 
 
-def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str]:
-  """Returns the images of a released folder, ascending by number, their factors, and where these
-  stand."""
+def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
+  """Returns the images of a released folder, ascending by number, and the rest as `_of_tfds`."""
   advice = 'give a folder of scenes, <class>/<image id>.jpg, or config.data.name=siscore/FACTOR.'
   root = existing_folder(settings.path, advice)
   folders = folders_in(root)
@@ -149,7 +148,8 @@ def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], s
     description={'path': settings.path},
     channels=3,
   )
-  return images, _joined(metadata, ids, labels, settings.allow_missing, named), metadata
+  columns, missing = _joined(metadata, ids, labels, settings.allow_missing, named)
+  return images, columns, metadata, missing
 
 
 def _numbered(*columns: np.ndarray) -> np.ndarray:
@@ -163,9 +163,10 @@ def _joined(
   labels: np.ndarray,
   allow_missing: bool,
   folders: Sequence[str] = (),
-) -> dict[str, np.ndarray]:
-  """Returns the columns of images from metadata.csv; refuses one whose classes are not theirs."""
-  factors = join_metadata(path, image_ids, allow_missing)
+) -> tuple[dict[str, np.ndarray], int]:
+  """Returns the columns of images from metadata.csv, and how many scenes it names besides; refuses
+  one whose classes are not theirs."""
+  factors, missing = join_metadata(path, image_ids, allow_missing)
   classes = factors['foreground_class']
   met = np.unique(np.stack([classes, labels]), axis=1)
   several = met[0, 1:][met[0, 1:] == met[0, :-1]]
@@ -184,7 +185,7 @@ def _joined(
     )
   columns = {ours: factors[theirs] for ours, theirs in FACTORS.items()}
   columns['object'] = _numbered(*(factors[column] for column in _OBJECT))
-  return {name: columns[name] for name in COLUMNS}
+  return {name: columns[name] for name in COLUMNS}, missing
 
 
 def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
@@ -236,9 +237,9 @@ def _numbers(path: Path) -> tuple[list[str], np.ndarray]:
 
 def join_metadata(
   path: str | Path, image_ids: np.ndarray, allow_missing: bool = False
-) -> dict[str, np.ndarray]:
-  """Returns the columns of `read_metadata` for some images, in their order; refuses a table that
-  names others too, unless these may be missing."""
+) -> tuple[dict[str, np.ndarray], int]:
+  """Returns the columns of `read_metadata` for some images, in their order, and how many others it
+  names; refuses a table that names any, unless these may be missing."""
   table = read_metadata(path)
   known = table['image_id']
   places = np.minimum(np.searchsorted(known, image_ids), len(known) - 1)
@@ -254,7 +255,7 @@ def join_metadata(
       f'{path} names {len(lacking)} of {len(known)} images of SI-Score that are not here, first '
       f'{lacking[0]}.jpg: unpack the archive again, or set config.data.allow_missing=True.'
     )
-  return {name: values[places] for name, values in table.items()}
+  return {name: values[places] for name, values in table.items()}, len(known) - len(image_ids)
 
 
 def metadata_text(columns: Mapping[str, np.ndarray]) -> str:

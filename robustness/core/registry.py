@@ -59,10 +59,6 @@ class Part(abc.ABC):
     """Raises InputError naming the key, its value and the valid ones unless `condition` holds."""
     settings.require(condition, self.key(key), dataclasses.asdict(self)[key], valid)
 
-  def choice(self, key: str, valid: Iterable[str]) -> None:
-    """Raises InputError naming the nearest valid words unless a setting is one of them."""
-    settings.choice(self.key(key), dataclasses.asdict(self)[key], valid)
-
   def key(self, key: str) -> str:
     """Returns the whole name of a setting, for messages."""
     return f'{self.section}.{self.name}.{key}'

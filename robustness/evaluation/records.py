@@ -33,8 +33,6 @@ HEADER = 'header.json'
 CONFIDENCE = 'confidence'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
 """Of `robustness.models.from_file`: what one function may differ by between devices."""
-UNTITLED = 'identity.data.dataset: None'
-"""The difference of records that do not state which release their data are of."""
 HEADER_FORM: json_files.Form = {
   'layout': dict.fromkeys(('num_rows', 'num_views', 'block_rows', 'chunk_views'), int),
   'identity': dict,
@@ -225,10 +223,9 @@ class Records(RecordsReader):
           f'{path} is of format {version!r}, and this version reads formats 1 to {FORMAT}: use '
           'the version that wrote it, or another workdir.'
         )
-      there = {**before, 'identity': _present(before['identity'])}
+      there = {**before, 'identity': _present(before['identity'], identity)}
       now = {**header, 'format': before.get('format')}
       lines = differing_keys(there, now, tolerances=TOLERANCES)
-      lines = [line for line in lines if not line.startswith(UNTITLED)]
       if lines and any(directory.glob('*.npz')):
         raise InputError(
           f'{directory} holds records of something else. Differences:\n  '
@@ -346,11 +343,16 @@ def _is_of_views(name: str) -> bool:
   return name in PREDICTIONS or '/' in name
 
 
-def _present(identity: Facts) -> Facts:
-  """Returns an identity that an earlier version wrote as this one writes it."""
+def _present(identity: Facts, now: Facts | None = None) -> Facts:
+  """Returns an identity that an earlier version wrote as this one writes it. Where it does not
+  state which release its data are of, it is that of the identity `now`."""
   names = {'study': 'study', 'data': 'data', 'classifier': 'provenance'}  # the section of the keys
   sections = {k: name for k, name in names.items() if isinstance(identity.get(k), Mapping)}
-  return {**identity, **{k: renamed(identity[k], name) for k, name in sections.items()}}
+  present = {k: renamed(identity[k], name) for k, name in sections.items()}
+  stated = now.get('data') if now else None
+  if 'data' in present and isinstance(stated, Mapping) and 'dataset' in stated:
+    present['data'].setdefault('dataset', stated['dataset'])
+  return {**identity, **present}
 
 
 def _read_header(directory: pathlib.Path) -> Facts:

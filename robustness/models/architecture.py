@@ -212,7 +212,7 @@ class Architecture:
     return next((weights for weights in self.weights if weights.default), None)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)  # more than there are architectures
 def _variables(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
   image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   shapes: Variables = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)

@@ -187,8 +187,10 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: float | None = None)
 def _lay_out(figure: Figure, dpi: float) -> None:
   """Places all of a figure for good; in a larger file legends would move to the file's edge."""
   own = figure.dpi
+  engine = figure.get_layout_engine()
   figure.dpi = dpi
-  figure.draw_without_rendering()
+  if engine is not None:
+    engine.execute(figure)
   figure.dpi = own
   figure.set_layout_engine(None)  # 'none' would have each format drawn twice
   for legend in figure.legends:

@@ -178,11 +178,11 @@ def views_of(table):
   return list(dict.fromkeys(' '.join(map(str, row.dropna())) for _, row in facets.iterrows()))
 
 
-def change_severity(workdir, old, new):
-  """Changes a severity of stored rows."""
+def change(workdir, column, old, new):
+  """Changes a value of a column of stored rows."""
   records = Records.open(workdir / 'records' / 'net')
   arrays = dict(records.read(0, 0).arrays)
-  arrays['severity'] = np.where(arrays['severity'] == old, new, arrays['severity'])
+  arrays[column] = np.where(arrays[column] == old, new, arrays[column])
   records.write(0, 0, arrays)
 
 
@@ -193,11 +193,15 @@ def test_only_views_that_all_have_are_compared(tmp_path):
   finished_runs.write_versions(tmp_path / 'c', {'net': versions(2)}, True, False, 2000)
   compare(tmp_path, 'ab')
   assert views_of(compared(tmp_path / 'out')) == ['fog', 'contrast', '1', '5', 'shown']
-  change_severity(tmp_path / 'b', 5, 3)
+  change(tmp_path / 'b', 'severity', 5, 3)
   compare(tmp_path, 'ab')
   assert views_of(compared(tmp_path / 'out')) == ['1']
-  change_severity(tmp_path / 'c', 1, 3)
+  change(tmp_path / 'c', 'severity', 1, 3)
   refused(r'b, .*c have no group of views in common', compare, tmp_path, 'bc')
+  finished_runs.write_versions(tmp_path / 'd', {'net': versions(3)}, True)
+  change(tmp_path / 'd', 'base_id', 0, COUNT)
+  message = 'a and d share stored images, but not which are versions of one image'
+  refused(message, compare, tmp_path, 'ad')
 
 
 def scenes(folder, stored):

@@ -148,3 +148,9 @@ def test_a_facet_that_views_lack_or_that_is_named_like_a_column_of_the_table_is_
     outcomes = Outcomes({'net': np.eye(2, dtype=bool)}, pd.DataFrame({name: [1, 2]}))
     refused(f"facet '{name}' has the name of a column", means, ERROR, outcomes, (name,))
   refused("no facet 'severities'; .*severity", means, ERROR, made(), ('severities',))
+
+
+def test_outcomes_of_other_rows_or_views_than_the_first_classifiers_are_refused():
+  for shape in ((3, 6), (2, 7), (3,)):
+    values = {'first': np.zeros((3, 7)), 'second': np.zeros(shape)}
+    refused(r'outcomes of second have shape .*give \[3 rows, 7 views\]', Outcomes, values, VIEWS)

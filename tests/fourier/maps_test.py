@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.estimates.means import arrays
 from robustness.estimates.quantity import ERROR
 from robustness.estimates.table import assemble
 from robustness.fourier.basis import distinct_frequencies
-from robustness.fourier.maps import BANDS, bands, centred_map
+from robustness.fourier.maps import BANDS, FinishedMap, bands, centred_map
 from robustness.results import Results
 from robustness.studies.fourier_heatmap import FourierHeatmap
+from tests.refusals import refused
 
 
 def centred(n: int) -> np.ndarray:
@@ -34,7 +34,7 @@ def test_cells_of_bands_that_a_window_shows():
 
 
 @pytest.mark.parametrize(('size', 'window'), [((6, 5), 0), ((7, 8), 0), ((8, 8), 3), ((8, 9), 4)])
-def test_every_cell_has_the_value_of_its_frequency(size, window):
+def test_every_cell_has_the_value_of_its_frequency(tmp_path, size, window):
   f = distinct_frequencies(*size, window)
   values = np.random.default_rng(0).random(len(f))
   places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
@@ -47,5 +47,10 @@ def test_every_cell_has_the_value_of_its_frequency(size, window):
   assert (centred_map(results, 'error', 'net', column='n')[2] == 9).all()
   results.table = table[:-1]
   assert np.isnan(centred_map(results, 'error', 'net')[2]).sum() in (1, 2)
-  with pytest.raises(InputError, match=r"no error by frequency of 'other'.*are \['net'\]"):
-    centred_map(results, 'error', 'other')
+  refused(
+    r"no error by frequency of 'other'.*are \['net'\]", centred_map, results, 'error', 'other'
+  )
+  results.table = pd.concat([table, table.assign(classifier='second')])
+  refused(
+    "here has heat maps of net, second, none of 'x'", FinishedMap(tmp_path, results, 'here').of, 'x'
+  )

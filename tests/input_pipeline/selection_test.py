@@ -109,6 +109,11 @@ def test_what_needs_a_package_that_is_not_installed_is_said(folder, monkeypatch,
   refused(message, input_pipeline.load, settings_in(folder, values))
 
 
+def test_images_that_belong_together_are_not_chosen_one_by_one():
+  settings = DataSettings(source='made_clips', num_images=3, subset='first')
+  refused("subset is 'first', but images of .* belong together", input_pipeline.load, settings)
+
+
 WANTED = Preparation('weights', side=4, resize=6, interpolation='bilinear')
 
 

@@ -179,7 +179,7 @@ def test_weights_and_tokens_that_do_not_fit_are_refused(change, message):
 
 
 @pytest.mark.slow
-def test_the_command_writes_weights_that_load_without_torch(tmp_path, capsys, monkeypatch):
+def test_the_command_writes_weights_that_load_without_torch(tmp_path, monkeypatch):
   monkeypatch.setattr(zero_shot, 'tokenize', lambda texts: tokens(len(texts))[0])
   generator = np.random.default_rng(0)
   given = {name: 0.02 * generator.normal(size=value.shape) for name, value in zeros().items()}
@@ -194,7 +194,11 @@ def test_the_command_writes_weights_that_load_without_torch(tmp_path, capsys, mo
   lengths = np.linalg.norm(variables['params']['head']['dense']['kernel'], axis=0)
   np.testing.assert_allclose(lengths, np.exp(given['logit_scale']), rtol=1e-5)
   assert weights.load_variables(out)[1]['class_names'] == list(NAMES)
-  assert zero_shot.main([*arguments, '--classes=none.txt']) == 2
+
+
+def test_the_command_says_what_it_cannot_read(capsys):
+  given = ('--architecture=clip_rn50', '--weights=none', '--classes=none.txt', '--out=none')
+  assert zero_shot.main(given) == 2
   assert 'none.txt is no text file' in capsys.readouterr().err
 
 

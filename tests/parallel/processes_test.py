@@ -81,6 +81,7 @@ def test_one_that_fails_waits_for_others_that_do_and_ends_at_once(
 ):
   waited, ended = join([]), list[int]()
   monkeypatch.setattr('os._exit', ended.append)
+  monkeypatch.setattr(processes, 'LAST_SECONDS', 0.0)
   Processes('host:1', 2, 0).end_together(work)
   assert ended == [status] and waited == ['the end of all that fail']
   errors = capsys.readouterr().err
@@ -136,6 +137,8 @@ def test_a_workdir_that_a_process_does_not_see_or_cannot_make_is_refused(join, t
   ],
   (Processes(index=1), '--process_id=1 is one of several processes'),
   (Processes('host:1', 2, 0, detect=True), 'leave out --coordinator'),
+  (Processes(detect=True), '--distributed finds no cluster here: .* needs SLURM'),
 )
-def test_bad_flags_are_refused(bad, message):
+def test_bad_flags_are_refused(bad, message, monkeypatch):
+  monkeypatch.setattr(jax.config, 'update', lambda *unused: None)
   refused(message, bad.join)

@@ -82,7 +82,7 @@ def test_sizes_corners_and_fractions_are_exact(side):
   placed = jax.device_get(jax.jit(jax.vmap(lambda f: place(**f, side=side)))(single))
   for index in range(300):
     row = {k: v[index].tolist() for k, v in factors.items()}
-    cutout = Image.new('RGBA', tuple(row['size'][::-1]))
+    cutout = Image.new('L', tuple(row['size'][::-1]))
     try:
       layer = turned(cutout, side, row['area'], row['angle'])
     except ValueError:  # Pillow refuses a side of no pixels

@@ -259,6 +259,8 @@ def test_the_grid_of_cells_is_known_before_anything_is_trained():
   stored = SimpleNamespace(description=described)
   preview = Systematic(source='stored').preview(stored, {'own': recipe})
   assert next(iter(preview.tables.values())).columns[1] == 'clean (photo)'
+  message = "source is 'stored', but the rows have no column environment"
+  refused(message, Systematic(source='stored').preview, rows(), {'own': recipe})
   nothing = STUDY.preview(rows(), {'plain': {'augment': []}})
   assert not nothing.tables and not nothing.figures
 

@@ -121,6 +121,8 @@ def test_bad_files_and_folders_are_named(folder, tmp_path):
   for path in list(folder.iterdir()):
     shutil.rmtree(path)
   refused('holds no corruption', open_rows, folder)
+  (folder / 'fog' / '1').mkdir(parents=True)
+  refused('fog/1 holds no <class>/<image>; expected files ending in', open_rows, folder)
 
 
 def test_stored_images_keep_their_border_for_a_classifier_of_another_size(tmp_path):

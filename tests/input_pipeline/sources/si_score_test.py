@@ -174,7 +174,7 @@ def test_what_is_written_is_read_by_number_and_so_are_lines_of_the_released_gene
   np.testing.assert_allclose(table['area'], 0.2, rtol=0, atol=1e-15)
   np.testing.assert_allclose(table['pct_inside_image'], 0.1235)
   assert table['background'].dtype == np.int64
-  joined = si_score.join_metadata(path, np.array([3, 7, 3]), allow_missing=True)
+  joined, _ = si_score.join_metadata(path, np.array([3, 7, 3]), allow_missing=True)
   assert joined['rotation'].tolist() == [40, 0, 40]
   line = '13,0.35000000000000003,0.05,0.2,0,4,2,511,500,500,0.8743'
   path = saved(tmp_path, f'{",".join(si_score.IN_FILE)}\r\n{line}\r\n')

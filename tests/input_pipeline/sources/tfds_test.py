@@ -174,6 +174,10 @@ def test_what_is_refused(folder, tmp_path):
   write_config(tmp_path, 'snow_1', 0)
   write_config(tmp_path, 'snow_2', 0, count=2)
   refused('snow_1/1.0.0 and .*snow_2/1.0.0 differ .*3 and 2', open_corrupted, tmp_path)
+  for name in ('glass_blur_1', 'frosted_glass_blur_1'):
+    write_config(tmp_path, name, 0)
+  twice = 'frosted_glass_blur_1/1.0.0 and .*/glass_blur_1/1.0.0 both hold .*: give a narrower'
+  refused(twice, open_corrupted, tmp_path, 'some_corrupted/*glass_blur_1')
   write_config(tmp_path, 'snowy', 0)
   refused('snowy/1.0.0. says of no corruption', open_corrupted, tmp_path, 'some_corrupted/snowy')
 
