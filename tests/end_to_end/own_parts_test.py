@@ -89,7 +89,7 @@ def name(tmp_path):
   return f'--config.study.name={tmp_path / "mine.py"}:Shift'
 
 
-@pytest.mark.parametrize('program', [['main.py'], ['-m', 'robustness']])
+@cases('program', pytest.param(['main.py'], marks=pytest.mark.slow), ['-m', 'robustness'])
 def test_a_study_in_a_file_is_run(tmp_path, name, program):
   workdir = tmp_path / 'out'
   commands.python(*program, ACCURACY, *SMALL, name, f'--workdir={workdir}')

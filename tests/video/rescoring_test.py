@@ -263,7 +263,7 @@ def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path):
 
 def test_several_classifiers_from_records_and_files(tmp_path):
   files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
-  runs.run(config_of(files[0], tmp_path), tmp_path / 'before')
+  accuracies(of_sets(files[0], tmp_path), tmp_path / 'before')
   alone = runs.run(saved_review(files[0], tmp_path), tmp_path / 'alone')
   both = f'{tmp_path / "before/records/one"},{files[1]}'
   results = runs.run(saved_review(both, tmp_path), tmp_path / 'both')
