@@ -47,10 +47,8 @@ def test_every_cell_has_the_value_of_its_frequency(tmp_path, size, window):
   assert (centred_map(results, 'error', 'net', column='n')[2] == 9).all()
   results.table = table[:-1]
   assert np.isnan(centred_map(results, 'error', 'net')[2]).sum() in (1, 2)
-  refused(
-    r"no error by frequency of 'other'.*are \['net'\]", centred_map, results, 'error', 'other'
-  )
+  message = r"no error by frequency of 'other'.*are \['net'\]"
+  refused(message, centred_map, results, 'error', 'other')
   results.table = pd.concat([table, table.assign(classifier='second')])
-  refused(
-    "here has heat maps of net, second, none of 'x'", FinishedMap(tmp_path, results, 'here').of, 'x'
-  )
+  finished = FinishedMap(tmp_path, results, 'here')
+  refused("here has heat maps of net, second, none of 'x'", finished.of, 'x')
