@@ -32,10 +32,6 @@ def wrapped(own: nn.Module, **changes) -> Classifier:
   return Classifier.from_torch(own, SHAPE, CLASSES, **changes)
 
 
-def as_torch(images: np.ndarray) -> torch.Tensor:
-  return ((torch.from_numpy(images) - torch.tensor(MEAN)) / torch.tensor(STD)).permute(0, 3, 1, 2)
-
-
 def assert_close(given, expected) -> None:
   assert np.ptp(expected) > 1e-4
   np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
@@ -45,7 +41,7 @@ def assert_close(given, expected) -> None:
 def test_logits_and_layers_are_those_of_the_module(batch_size):
   own = module()
   ours = wrapped(own, mean=MEAN, std=STD, batch_size=batch_size, head='5')
-  inputs = as_torch(IMAGES)
+  inputs = torch.from_numpy((IMAGES - np.float32(MEAN)) / np.float32(STD)).permute(0, 3, 1, 2)
   assert_close(ours.predict(IMAGES), own(inputs).detach().numpy())
   assert ours.layers == ('0', '1', '2', '3', '4', 'features', '5', 'logits')
   names = ours.select_layers(('0', 'features', 'logits'))
