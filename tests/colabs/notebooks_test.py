@@ -142,7 +142,9 @@ def test_the_cell_that_installs_takes_the_wheel_beside_the_notebook(installed, t
   shutil.copy(wheel, tmp_path)
   notebook = nbformat.v4.new_notebook(cells=[tagged(read('battery'), 'install')])
   pip = {'PIP_TARGET': str(tmp_path / 'site'), 'PIP_NO_DEPS': '1'}
-  NotebookClient(notebook, kernel_name='python3').execute(cwd=str(tmp_path), env={**os.environ, **pip})
+  NotebookClient(notebook, kernel_name='python3').execute(
+    cwd=str(tmp_path), env={**os.environ, **pip}
+  )
   assert (tmp_path / 'site/robustness/run.py').exists()
 
 
