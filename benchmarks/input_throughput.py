@@ -7,7 +7,9 @@
 The files are photographs of 500 × 375 pixels, made if no folder of class folders is given. A source
 delivers 224 × 224 pixels in the blocks of a run: `folder` decodes, resizes to 256 and crops, by
 TensorFlow in float32 or by Pillow in 8 bits (`config.data.resized_by`); `npz` and `npy` hold the
-pictures at 224 × 224, uint8, in memory and mapped from disk. torchvision opens the same files with
+pictures at 224 × 224, uint8, in memory and mapped from disk; `parquet` and `webdataset` hold the
+files themselves, and their `ratio to torchvision` is that to pyarrow's and tarfile's reading of the
+same shard, with torchvision's preparation. torchvision opens the same files with
 Pillow and prepares them likewise, one after another; without torchvision the column stays empty.
 Grain, where it is installed, reads the files by this project's functions for Pillow, in threads.
 
@@ -21,10 +23,14 @@ max(f, s) / (f + s).
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
+import io
 import pathlib
+import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -43,6 +49,7 @@ from robustness.evaluation.views import identity
 
 SIDE, RESIZE = 224, 256
 PEER, GRAIN = 'torchvision', 'grain'
+SHARDS = {'parquet': 'all.parquet', 'webdataset': 'all.tar'}
 WIDTH, HEIGHT = 500, 375
 
 
@@ -67,6 +74,7 @@ def sources(folder: pathlib.Path, stored: pathlib.Path, count: int) -> dict[str,
   }
   [batch] = folders['folder, pillow'].batches(count, stored=True)
   names = np.array(folders['folder, pillow'].class_names)
+  write_shards(folder, stored, count)
   np.savez(stored / 'all.npz', image=batch['image'], label=batch['label'], class_names=names)
   np.save(stored / 'images.npy', batch['image'])
   np.save(stored / 'labels.npy', batch['label'])
@@ -75,7 +83,55 @@ def sources(folder: pathlib.Path, stored: pathlib.Path, count: int) -> dict[str,
     **folders,
     'npz': input_pipeline.load(DataSettings(source='npz', path=str(stored / 'all.npz'))),
     'npy': input_pipeline.load(DataSettings(source='npy', path=str(stored))),
+    **{
+      source: input_pipeline.load(
+        DataSettings(source=source, path=str(stored / name), **prepared, resized_by='pillow')
+      )
+      for source, name in SHARDS.items()
+    },
   }
+
+
+def files_of(folder: pathlib.Path, count: int) -> list[pathlib.Path]:
+  """Returns the first files."""
+  return sorted(path for path in folder.rglob('*') if path.is_file())[:count]
+
+
+def write_shards(folder: pathlib.Path, stored: pathlib.Path, count: int) -> None:
+  """Writes the files into a shard of each format of `SHARDS`, all of one class."""
+  import pyarrow as pa
+  import pyarrow.parquet as pq
+
+  files = files_of(folder, count)
+  images = [{'bytes': file.read_bytes(), 'path': file.name} for file in files]
+  table = pa.table({'image': images, 'label': [0] * len(files)})
+  pq.write_table(table, stored / SHARDS['parquet'])
+  with tarfile.open(stored / SHARDS['webdataset'], 'w') as archive:
+    for index, image in enumerate(images):
+      for field, content in (('jpg', image['bytes']), ('cls', b'0')):
+        member = tarfile.TarInfo(f'{index:06d}.{field}')
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+
+
+def by_pyarrow(shard: pathlib.Path) -> Iterator[bytes]:
+  """Yields the encoded images of a Parquet file."""
+  import pyarrow.parquet as pq
+
+  for batch in pq.ParquetFile(shard).iter_batches(columns=['image']):
+    yield from (image['bytes'] for image in batch.column('image').to_pylist())
+
+
+def by_tarfile(shard: pathlib.Path) -> Iterator[bytes]:
+  """Yields the encoded images of a tar file."""
+  with tarfile.open(shard) as archive:
+    for member in archive:
+      file = archive.extractfile(member)
+      if file and member.name.endswith('.jpg'):
+        yield file.read()
+
+
+READERS = {'parquet': by_pyarrow, 'webdataset': by_tarfile}
 
 
 def delivered(rows: Rows, block: int) -> subject.Candidate:
@@ -88,7 +144,7 @@ def delivered(rows: Rows, block: int) -> subject.Candidate:
   return call, rows.num_examples
 
 
-def per_image(folder: pathlib.Path, count: int) -> subject.Candidate:
+def per_image(files: Callable[[], Iterable[Any]], count: int) -> subject.Candidate:
   """Returns torchvision's preparation of one file after another, and their number."""
   from tests.models.peers import peer
 
@@ -104,14 +160,13 @@ def per_image(folder: pathlib.Path, count: int) -> subject.Candidate:
       transforms.ToTensor(),
     ]
   )
-  paths = sorted(path for path in folder.rglob('*') if path.is_file())[:count]
 
   def call() -> None:
-    for path in paths:
-      with Image.open(path) as picture:
+    for file in files():
+      with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as picture:
         prepare(picture.convert('RGB'))
 
-  return call, len(paths)
+  return call, count
 
 
 def by_grain(folder: pathlib.Path, count: int, block: int) -> subject.Candidate:
@@ -119,7 +174,7 @@ def by_grain(folder: pathlib.Path, count: int, block: int) -> subject.Candidate:
   import grain
 
   settings = DataSettings(resize=RESIZE, crop=SIDE, resized_by='pillow')
-  paths = sorted(str(path) for path in folder.rglob('*') if path.is_file())[:count]
+  paths = [str(path) for path in files_of(folder, count)]
   rows = grain.MapDataset.source(paths).map(
     lambda path: resized_by_pillow(read_image(path, 3), settings)
   )
@@ -147,7 +202,11 @@ def measure(given: argparse.Namespace, folder: pathlib.Path, stored: pathlib.Pat
   best = timing.fastest(forwards, clock=clock)
   candidates = {'forward': forwards[best]}
   if importlib.util.find_spec('torchvision'):
-    candidates[PEER] = per_image(folder, given.images)
+    files = files_of(folder, given.images)
+    candidates[PEER] = per_image(lambda: files, len(files))
+    for name, read in READERS.items():
+      shard = stored / SHARDS[name]
+      candidates[f'{PEER} of {name}'] = per_image(functools.partial(read, shard), len(files))
   if importlib.util.find_spec('grain'):
     candidates[GRAIN] = by_grain(folder, given.images, block)
   for name, source in rows.items():
@@ -158,7 +217,8 @@ def measure(given: argparse.Namespace, folder: pathlib.Path, stored: pathlib.Pat
   table = [[PEER, f'{timings.rate(PEER):.4g}', '1', '', '']] if PEER in candidates else []
   for name in (*rows, *({GRAIN} & {*candidates})):
     slower = min(('forward', name), key=timings.rate)
-    ratios = [(name, PEER), (name, 'forward'), (f'evaluation of {name}', slower)]
+    peer = f'{PEER} of {name}' if name in READERS else PEER
+    ratios = [(name, peer), (name, 'forward'), (f'evaluation of {name}', slower)]
     ratios = ratios[: 3 if name in rows else 2]
     described = [
       timing.describe_ratio(timings.ratio(*pair)) if pair[1] in candidates else ''

@@ -1,8 +1,10 @@
-"""Writes the repository's address into the badge and the install cell of every notebook.
+"""Writes the line that opens a notebook in Colab, and the cell that installs, into every notebook.
 
 python colabs/address.py
 
-The address is `tool.colabs.repository` in pyproject.toml, OWNER/NAME on GitHub: change it there.
+The line needs the repository's address on GitHub, `tool.colabs.repository` in pyproject.toml; without
+one it is left out. The cell installs the newest wheel in the notebook's folder, and the package of
+the index where there is none.
 """
 
 from __future__ import annotations
@@ -14,30 +16,29 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COLAB = 'https://colab.research.google.com'
+INSTALL = """import pathlib
+
+wheels = sorted(pathlib.Path().glob('classifier_robustness-*.whl'), key=lambda p: p.stat().st_mtime)
+package = wheels[-1] if wheels else 'classifier-robustness'
+%pip install --quiet {package}"""
 
 
 def repository() -> str:
-  """Returns OWNER/NAME."""
+  """Returns the address, such as 'owner/name', or ''."""
   settings = tomllib.loads((ROOT / 'pyproject.toml').read_text(encoding='utf-8'))
   return settings['tool']['colabs']['repository']
 
 
-def badge(name: str, address: str) -> str:
-  """Returns the line that every notebook begins with, which opens it in Colab."""
-  page = f'{COLAB}/github/{address}/blob/main/colabs/{name}.ipynb'
-  return f'[![Open in Colab]({COLAB}/assets/colab-badge.svg)]({page})\n'
-
-
-def installation(address: str) -> str:
-  """Returns the source of the cell that installs the package."""
-  return f'%pip install --quiet "git+https://github.com/{address}"'
-
-
 def with_address(notebook: dict[str, Any], name: str, address: str) -> dict[str, Any]:
-  """Returns a notebook, as JSON holds it, with an address in its first two cells."""
+  """Returns a notebook, as JSON holds it, with the line of an address and the cell that installs."""
   first, install, *others = notebook['cells']
-  first = {**first, 'source': [badge(name, address), *first['source'][1:]]}
-  install = {**install, 'source': [installation(address)]}
+  text = ''.join(first['source'])
+  text = text[text.index('# ') :]
+  if address:
+    page = f'{COLAB}/github/{address}/blob/main/colabs/{name}.ipynb'
+    text = f'[![Open in Colab]({COLAB}/assets/colab-badge.svg)]({page})\n\n{text}'
+  first = {**first, 'source': text.splitlines(keepends=True)}
+  install = {**install, 'source': INSTALL.splitlines(keepends=True)}
   return {**notebook, 'cells': [first, install, *others]}
 
 

@@ -1,7 +1,8 @@
 """Hooks of MkDocs: the pages that lie outside of docs/ belong to the site.
 
 Pages are written for the repository, where links are paths between files. README.md becomes the
-home page, other files of `OUTSIDE` pages or downloads, and links to them are translated.
+home page, with the first picture of every page as a gallery, other files of `OUTSIDE` pages or
+downloads, and links to them are translated.
 """
 
 from __future__ import annotations
@@ -37,7 +38,20 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
   """Translates a page's links from the repository's folders to the site's."""
   names = {name: path for path, name in OUTSIDE.items()}
   uri = page.file.src_uri
+  if uri == 'index.md':
+    markdown = markdown.replace('\n## ', f'\n## Gallery\n\n{gallery()}\n\n## ', 1)
   return translated(markdown, names.get(uri, f'docs/{uri}'), uri)
+
+
+def gallery() -> str:
+  """Returns the first picture of every page that has one, as a link to the page."""
+  cells = []
+  for path in sorted((ROOT / 'docs').rglob('*.md')):
+    picture = re.search(r'!(\[[^\]]+\])\([./]*(images/[^)]+)\)', path.read_text(encoding='utf-8'))
+    if picture:
+      image = f'!{picture[1]}(docs/{picture[2]}){{ width=340 }}'
+      cells.append(f'[{image}]({path.relative_to(ROOT).as_posix()})')
+  return '\n'.join(cells)
 
 
 def translated(markdown: str, path: str, uri: str) -> str:

@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -54,6 +54,15 @@ class StreamedStore(Store):
     """
 
 
+@runtime_checkable
+class HostStore(Protocol):
+  """Elements that Python reads one by one, without tf.data."""
+
+  def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
+    """Returns what is stored at an index, and its label."""
+    ...
+
+
 @dataclasses.dataclass(frozen=True)
 class MemoryStore(IndexedStore):
   """Elements held in memory: pixels [N, ...], or encoded bytes or paths [N]."""
@@ -73,6 +82,10 @@ class MemoryStore(IndexedStore):
 
     stored, labels = (tf.gather(tensor, index) for tensor in self._tensors)
     return {'example_id': index, 'label': labels, 'stored': stored}
+
+  def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
+    """See `HostStore`."""
+    return self.stored[index], self.labels[index]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +107,11 @@ class PartsStore(IndexedStore):
     stored = tf.numpy_function(lambda i: self.fetch(*divmod(int(i), count)), [index], kind)
     label = tf.gather(tf.constant(self.labels), index % count)
     return {'example_id': index, 'label': label, 'stored': tf.ensure_shape(stored, self.shape)}
+
+  def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
+    """See `HostStore`."""
+    part, own = divmod(index, len(self.labels))
+    return self.fetch(part, own), self.labels[own]
 
 
 @dataclasses.dataclass(frozen=True)

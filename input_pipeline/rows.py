@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline import geometry
-from input_pipeline.images import IndexedStore, MemoryStore, StreamedStore
+from input_pipeline.images import HostStore, IndexedStore, StreamedStore
 from input_pipeline.selection import Selection, delivered_size
 from robustness.core.errors import InputError
 from robustness.core.host import usable_cores
@@ -110,8 +110,7 @@ class TfRows:
     if not chosen:
       return
     rows: Iterator[Batch]
-    in_memory = isinstance(self._images.store, MemoryStore)
-    if self._settings.pillow_resizes and self._images.read and in_memory:
+    if self._by_pillow and self._images.read and isinstance(self._images.store, HostStore):
       rows = map(self._checked, self._file_batches(parts))
     else:
       whole = elements(np.concatenate(parts))
@@ -214,6 +213,11 @@ class TfRows:
 
     return tf.data.Dataset.counter(number).flat_map(epoch).skip(offset)
 
+  @property
+  def _by_pillow(self) -> bool:
+    """Whether nothing but Pillow would touch the pixels of an evaluated image file."""
+    return self._settings.pillow_resizes or not (self._settings.resize or self._settings.crop)
+
   def _columns(self, example_ids: np.ndarray) -> Batch:
     """Returns what the source knows of some examples beside images and labels."""
     return {name: values[example_ids] for name, values in self._images.columns.items()}
@@ -255,30 +259,38 @@ class TfRows:
     tf.data, which would call Pillow for every element, takes a third more of the processor's time.
     """
     store, read, threads = self._images.store, self._images.read, usable_cores()
-    assert read is not None and isinstance(store, MemoryStore)
+    assert read is not None and isinstance(store, HostStore)
 
-    def image(index: int) -> np.ndarray:
+    def image(index: int, stored: bytes | np.ndarray) -> np.ndarray:
       try:
-        levels = read(store.stored[index])
+        levels = read(stored)
       except InputError as error:
         raise InputError(f'{self._images.where(index)} cannot be decoded: {error}') from error
       size = levels.shape[0], levels.shape[1]
       delivered_size(self._images, self._settings, index, size, self.image_shape[:2])
-      return geometry.resized_by_pillow(levels, self._settings)
+      resized = self._settings.resize
+      return geometry.resized_by_pillow(levels, self._settings) if resized else levels
 
-    waiting: collections.deque[Future[np.ndarray]] = collections.deque()
+    waiting: collections.deque[tuple[Future[np.ndarray], int | np.ndarray]] = collections.deque()
     with ThreadPoolExecutor(threads) as pool:
       coming = itertools.chain.from_iterable(blocks)
+
+      def start(most: int) -> None:
+        for index in itertools.islice(coming, most):
+          stored, label = store.host_element(int(index))
+          waiting.append((pool.submit(image, int(index), stored), label))
+
       try:
-        for index in itertools.islice(coming, IN_FLIGHT * threads):
-          waiting.append(pool.submit(image, index))
+        start(IN_FLIGHT * threads)
         for block in blocks:
-          images = np.empty((len(block), *self.image_shape), np.uint8)
+          images, labels = np.empty((len(block), *self.image_shape), np.uint8), []
           for row in images:
-            row[:] = waiting.popleft().result()
-            waiting.extend(pool.submit(image, i) for i in itertools.islice(coming, 1))
-          labels, ids = store.labels[block].astype(np.int32), block.astype(np.int32)
-          yield {'image': images, 'label': labels, 'example_id': ids}
+            future, label = waiting.popleft()
+            row[:] = future.result()
+            labels.append(label)
+            start(1)
+          label, ids = np.asarray(labels, np.int32), block.astype(np.int32)
+          yield {'image': images, 'label': label, 'example_id': ids}
       finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

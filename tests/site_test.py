@@ -39,8 +39,17 @@ def test_every_page_of_the_repository_is_there(site):
 def test_the_home_page_is_the_readme_with_its_picture(site):
   page = (site / 'index.html').read_text()
   assert 'fourier_heatmap.py --workdir' in re.sub(r'<[^>]+>', '', page)
-  (picture,) = re.findall(r'<img[^>]+src="([^"]+)"', page)
-  assert (site / picture).exists()
+  pictures = re.findall(r'<img[^>]+src="([^"]+)"', page)
+  assert all((site / picture).exists() for picture in pictures)
+  shown = re.findall(r'<a href="([^"]+)"><img', page)
+  pages = [
+    path
+    for path in (ROOT / 'docs').rglob('*.md')
+    if '](images/' in path.read_text() or '](../images/' in path.read_text()
+  ]
+  assert len(shown) == len(pages) == len(pictures) - 1 and all(
+    (site / name).exists() for name in shown
+  )
   assert 'href="intervals.html"' in page and 'href="contributing.html"' in page
 
 

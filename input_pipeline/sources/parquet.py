@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 IMAGES = ('image', 'img')
 MOST_IN_MEMORY = 2**30
 WINDOW = 4  # row groups that an epoch is shuffled in together
+AT_ONCE = 256  # rows that Python hands to tf.data
 
 
 class Parquet(Source):
@@ -125,6 +126,15 @@ class ParquetStore(StreamedStore):
   groups: _Groups
   labels: np.ndarray
 
+  @functools.cached_property
+  def _latest(self) -> Callable[[int], list[bytes]]:
+    return functools.lru_cache(maxsize=1)(self.groups.read)
+
+  def host_element(self, index: int) -> tuple[bytes, np.ndarray]:
+    """See `HostStore`; the row group is kept for the next."""
+    group = int(np.searchsorted(self.groups.first, index, side='right')) - 1
+    return self._latest(group)[index - int(self.groups.first[group])], self.labels[index]
+
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """See `Store`."""
     return self._read(lambda: iter([np.asarray(indices, np.int64)]))
@@ -162,16 +172,18 @@ class ParquetStore(StreamedStore):
         ordered = bool((np.diff(own) >= 0).all())  # rows of a group come together: keep one
         held: dict[int, list[bytes]] = {}
         places = window - self.groups.first[own]
-        for index, group, place in zip(*(x.tolist() for x in (window, own, places)), strict=True):
-          if group not in held:
-            held = {**({} if ordered else held), group: self.groups.read(group)}
-          stored = held[group][place]
-          yield {'example_id': index, 'label': self.labels[index], 'stored': stored}
+        for begin in range(0, len(window), AT_ONCE):
+          some, stored = slice(begin, begin + AT_ONCE), []
+          for group, place in zip(own[some].tolist(), places[some].tolist(), strict=True):
+            if group not in held:
+              held = {**({} if ordered else held), group: self.groups.read(group)}
+            stored.append(held[group][place])
+          ids = window[some]
+          yield {'example_id': ids, 'label': self.labels[ids], 'stored': np.array(stored, object)}
 
-    label = tf.TensorSpec((), tf.int32)
-    signature = {'example_id': tf.TensorSpec((), tf.int64), 'label': label}
-    signature['stored'] = tf.TensorSpec((), tf.string)
-    return tf.data.Dataset.from_generator(elements, output_signature=signature)
+    kinds = {'example_id': tf.int64, 'label': tf.int32, 'stored': tf.string}
+    signature = {name: tf.TensorSpec((None,), kind) for name, kind in kinds.items()}
+    return tf.data.Dataset.from_generator(elements, output_signature=signature).unbatch()
 
 
 def _opened(file: Path) -> pq.ParquetFile:

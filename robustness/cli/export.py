@@ -1,7 +1,7 @@
 """`robustness export`: what a finished run says, in the formats of other places.
 
 robustness export WORKDIR --to=methods
-robustness export WORKDIR --to=hub --out=DIR --dataset=OWNER/NAME --task=ID
+robustness export WORKDIR --to=hub --out=DIR --dataset=ACCOUNT/NAME --task=ID
 robustness export WORKDIR --to=wandb --project=NAME
 
   `methods` prints a paragraph for a paper: what is measured, what varies, which interval, n, seeds,
@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
   add('--to', required=True, metavar='FORMAT', help=', '.join(FORMATS))
   add('--out', type=pathlib.Path, metavar='DIR', help='where the files for a hub go')
   add('--classifier', default='', metavar='LABEL', help='which of several')
-  add('--dataset', default='', metavar='OWNER/NAME', help='the benchmark data set on the hub')
+  add('--dataset', default='', metavar='ACCOUNT/NAME', help='the benchmark data set on the hub')
   add('--task', default='', metavar='ID', help='the id of its task, from its eval.yaml')
   add('--quantity', default='', metavar='NAME', help='of results.csv (the first headline)')
   add('--at', default='', metavar='FACET=VALUE,...', help='which estimate, where there are several')

@@ -240,7 +240,7 @@ def _classifiers(
     recipe = parsed(sections['classifier'], 'config.classifier')
     label = recipe.name.rpartition(':')[2]
     if recipe.name.startswith('hf:'):
-      label = label.rstrip('/').rpartition('/')[2]  # of OWNER/NAME, or a folder
+      label = label.rstrip('/').rpartition('/')[2]  # of ACCOUNT/NAME, or a folder
     settings.check_name('config.classifier.name', label)
     return {label: recipe}
   several = sections['classifiers']

@@ -110,7 +110,7 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
   folder = expanded(identity)
   if not folder.is_dir():
     if identity.startswith(('/', '~', '.')) or identity.count('/') != 1:
-      raise InputError(f'{name} is neither a folder here nor a repository OWNER/NAME of the hub.')
+      raise InputError(f'{name} is neither a folder here nor a repository ACCOUNT/NAME of the hub.')
     files = [CONFIG_FILE, TRANSFORMERS_FILE, *([] if weights else [WEIGHTS_FILE])]
     folder = [hub.from_hugging_face(identity, file, name).path for file in files][0].parent
   for file in (CONFIG_FILE, TRANSFORMERS_FILE):

@@ -1,7 +1,9 @@
 """Every notebook installs, makes a run in any folder, and draws a finished one."""
 
 import json
+import os
 import re
+import shutil
 
 import nbformat
 import pytest
@@ -103,10 +105,13 @@ def test_every_notebook_is_here():
 
 
 @pytest.mark.parametrize('name', CONFIGS)
-def test_it_has_the_badge_the_install_cell_and_the_command_and_no_outputs(name):
+def test_it_has_the_install_cell_and_the_command_and_no_outputs(name):
   path = ROOT / 'colabs' / f'{name}.ipynb'
   stored = json.loads(path.read_text(encoding='utf-8'))
   assert stored == address.with_address(stored, name, address.repository())
+  opened = address.with_address(stored, name, 'someone/project')['cells'][0]['source']
+  assert f'/github/someone/project/blob/main/colabs/{name}.ipynb)' in opened[0]
+  assert opened[2:] == stored['cells'][0]['source'][2 * bool(address.repository()) :]
   cells = read(name).cells
   assert cells[1] == tagged(read(name), 'install')
   text = '\n'.join(cell.source for cell in cells)
@@ -129,6 +134,18 @@ def test_in_an_empty_folder_it_makes_a_run_and_draws_it(name, installed, tmp_pat
   drawn = len(list((workdir / 'figures').glob('*.png')))
   own = name != 'battery'  # which shows the overview of the run, the others a picture of their own
   assert len(pictures(cells)) >= drawn + own
+
+
+@pytest.mark.slow
+def test_the_cell_that_installs_takes_the_wheel_beside_the_notebook(installed, tmp_path):
+  (wheel,) = (installed / 'wheel').glob('*.whl')
+  shutil.copy(wheel, tmp_path)
+  notebook = nbformat.v4.new_notebook(cells=[tagged(read('battery'), 'install')])
+  pip = {'PIP_TARGET': str(tmp_path / 'site'), 'PIP_NO_DEPS': '1'}
+  NotebookClient(notebook, kernel_name='python3').execute(
+    cwd=str(tmp_path), env={**os.environ, **pip}
+  )
+  assert (tmp_path / 'site/robustness/run.py').exists()
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ def test_weights_without_a_last_map_are_for_probes_alone(timm, tmp_path):
   ('timm:resnet18x', 'random', r"no model of timm: did you mean 'resnet18'"),
   ('timm:resnet18.a1_in2k', 'random', r"no tag of resnet18.*'resnet18.a1_in1k'"),
   ('timm:resnet18', '/nowhere/a.safetensors', 'there is no /nowhere/a.safetensors'),
-  ('hf:./nowhere', '', 'neither a folder here nor a repository OWNER/NAME'),
+  ('hf:./nowhere', '', 'neither a folder here nor a repository ACCOUNT/NAME'),
 )
 def test_unknown_names_are_refused_with_the_nearest(name, weights, message, timm):
   pytest.importorskip('transformers', reason='needs transformers')

@@ -1,0 +1,77 @@
+"""Draws the pictures of the documentation, which are figures of the runs that its pages print.
+
+python docs/pictures.py --workdirs=/tmp/pictures [CONFIG ...]
+
+The link images/CONFIG/FIGURE.png in a page means figures/FIGURE.png of the first command that a page
+prints with configs/CONFIG.py. Every such command is run with its folders in `--workdirs`, where a
+finished run is not repeated. An hour on two cores draws all; some need `pip install '.[imagenet]'`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+from PIL import Image
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+IMAGES = ROOT / 'docs/images'
+LINK = r'!\[([^\]]*)\]\([./\w]*images/(\w+)/(\w+)\.png\)'
+
+
+def pages() -> list[pathlib.Path]:
+  """Returns README.md and the pages of docs/."""
+  return [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
+
+
+def linked() -> dict[str, set[str]]:
+  """Returns the figures that pages show, by config."""
+  found: dict[str, set[str]] = {}
+  for page in pages():
+    for _, config, figure in re.findall(LINK, page.read_text(encoding='utf-8')):
+      found.setdefault(config, set()).add(figure)
+  return found
+
+
+def command(config: str) -> list[str]:
+  """Returns the arguments of main.py in the first command printed with a config.
+
+  Raises:
+    ValueError: no page prints one.
+  """
+  for page in pages():
+    text = page.read_text(encoding='utf-8').replace('\\\n', ' ')
+    printed = re.search(rf'python main\.py (--config=configs/{config}\.py .*)', text)
+    if printed:
+      return shlex.split(printed[1])
+  raise ValueError(f'No page prints `python main.py --config=configs/{config}.py ...`.')
+
+
+def keep(workdir: pathlib.Path, config: str, figures: set[str], images: pathlib.Path) -> None:
+  """Copies figures of a finished run, in 256 colours, which is a third of their size."""
+  (images / config).mkdir(parents=True, exist_ok=True)
+  for figure in sorted(figures):
+    with Image.open(workdir / 'figures' / f'{figure}.png') as drawn:
+      picture = drawn.convert('RGB').quantize(256, dither=Image.Dither.NONE)
+    picture.save(images / config / f'{figure}.png', optimize=True)
+
+
+def main() -> None:
+  """Runs what is asked for, and keeps its pictures."""
+  parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0] if __doc__ else '')
+  parser.add_argument('configs', nargs='*', help='those of all pages, unless some are named')
+  parser.add_argument('--workdirs', default='/tmp/pictures', help='the folder of the runs')
+  given = parser.parse_args()
+  for config in given.configs or sorted(linked()):
+    arguments = [word.replace('=/tmp/', f'={given.workdirs}/') for word in command(config)]
+    subprocess.run([sys.executable, 'main.py', *arguments], cwd=ROOT, check=True)
+    (workdir,) = (word.partition('=')[2] for word in arguments if word.startswith('--workdir='))
+    keep(pathlib.Path(workdir), config, linked()[config], IMAGES)
+
+
+if __name__ == '__main__':
+  main()
