@@ -204,6 +204,15 @@ def test_a_training_begins_with_imported_weights_and_a_new_last_layer(trained, t
   refused('begun_with', builder(tmp_path, {'net': {'train': True}}, other).build)
 
 
+def test_weights_of_imagenet_keep_the_last_layer_where_the_data_say_wnids():
+  variables = {'params': {'stem': 0, 'head': {'dense': {'bias': 0}}}}
+  start = initial_weights.InitialWeights('f0', variables, NAMES, (), ())
+  kept = [NAMES, WNIDS]
+  assert all(start.for_classes(names) == variables for names in kept)
+  other = [WNIDS[::-1], WNIDS[:7], ('animal', 'vehicle')]
+  assert all(start.for_classes(names) == {'params': {'stem': 0}} for names in other)
+
+
 def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trained):
   start = initial_weights.load(str(trained), 'small_cnn', (28, 28, 1))
   assert start is not None and start.class_names == CLASSES
