@@ -2,9 +2,9 @@
 
 python colabs/address.py
 
-The line needs the repository's address on GitHub, `tool.colabs.repository` in pyproject.toml; without
-one it is left out. The cell installs the newest wheel in the notebook's folder, and the package of
-the index where there is none.
+The line needs the repository's address on GitHub, `tool.colabs.repository` in pyproject.toml;
+without one it is left out. The cell installs the newest wheel in the notebook's folder, and the
+package of the index where there is none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def repository() -> str:
 
 
 def with_address(notebook: dict[str, Any], name: str, address: str) -> dict[str, Any]:
-  """Returns a notebook, as JSON holds it, with the line of an address and the cell that installs."""
+  """Returns a notebook, as JSON holds it, with an address and the cell that installs."""
   first, install, *others = notebook['cells']
   text = ''.join(first['source'])
   text = text[text.index('# ') :]

