@@ -3,8 +3,9 @@
 python docs/pictures.py --workdirs=/tmp/pictures [CONFIG ...]
 
 The link images/CONFIG/FIGURE.png in a page means figures/FIGURE.png of the first command that a
-page prints with configs/CONFIG.py. Every such command is run with its folders in `--workdirs`, where a
-finished run is not repeated. An hour on two cores draws all; some need `pip install '.[imagenet]'`.
+page prints with configs/CONFIG.py. Every such command is run with its folders in `--workdirs`,
+where a finished run is not repeated. An hour on two busy cores draws all; `si_score` needs
+`pip install '.[imagenet]'`.
 """
 
 from __future__ import annotations
