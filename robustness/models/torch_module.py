@@ -226,7 +226,7 @@ def _one_line(images: np.ndarray) -> Iterator[None]:
     said = ' '.join(str(error).split('\n', 1)[0].split())
     raise InputError(
       f'it failed on images [{", ".join(map(str, images.shape))}]: {type(error).__name__}: {said} '
-      "(Call it on such images by itself to see where; where memory is short, give from_torch a "
+      '(Call it on such images by itself to see where; where memory is short, give from_torch a '
       'smaller batch_size.)'
     ) from error
 

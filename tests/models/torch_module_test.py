@@ -188,7 +188,7 @@ def test_what_a_module_raises_in_a_run_is_said_in_one_line(when, step, tmp_path,
     'records': lambda: runner.evaluate(tiny_rows(), Records(tmp_path, runner.layout(21), {})),
     'gradient': gradient,
   }
-  message = r'^mine: it failed on images \[\d+, \d+, \d+, 3\]: RuntimeError: no memory \(Call it on '
+  message = r'^mine: it failed on images \[\d+, \d+, \d+, 3\]: RuntimeError: no memory \(Call it '
   assert '\n' not in refused(message, calls[step])
   assert not caplog.records
 
