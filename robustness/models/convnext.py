@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from robustness.models.architecture import STEM_AND_STAGES, Architecture, timm
 from robustness.models.layers import DepthwiseConv, Layer, LinearHead, Network, at_least_float32
 from robustness.models.naming import Names, Scheme, Stored, reshaped
-from robustness.models.transformer import LAYER_SCALE, layer_norm
+from robustness.models.transformer import LAYER_SCALE, activation, layer_norm
 
 EPSILON = 1e-6
 FROM_FEW, FROM_MANY = (3, 3, 9, 3), (3, 3, 27, 3)  # blocks a stage
@@ -43,7 +43,7 @@ class Block(Layer):
     width = x.shape[-1]
     y = DepthwiseConv(7, dtype=self.dtype, use_bias=True, name='depthwise')(x)
     y = layer_norm(EPSILON, dtype=self.dtype, name='norm')(y)
-    y = nn.gelu(nn.Dense(4 * width, dtype=self.dtype, name='fc1')(y), approximate=False)
+    y = activation('gelu', nn.Dense(4 * width, dtype=self.dtype, name='fc1')(y))
     if self.response:
       y = ResponseNorm(name='response')(y)
     y = nn.Dense(width, dtype=self.dtype, name='fc2')(y)
