@@ -4,6 +4,7 @@ A compiled step takes a block of rows on the devices and a chunk of views, and r
 views]; perturbed images never leave the device.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -187,16 +188,17 @@ class Evaluator:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
     waiting = None
-    for placed in blocks:
-      batch = placed.columns
-      for chunk in table[batch['block']] if table else range(layout.num_chunks):
-        views = self._chunk(layout, chunk)
-        outputs = [self.run(variables, part, views) for part in placed.parts]
-        if waiting is not None:
-          yield self._collect(layout, *waiting)
-        waiting = (batch, chunk, outputs)
-    if waiting is not None:
-      yield self._collect(layout, *waiting)
+    with self.classifier.host_errors() if self.classifier else contextlib.nullcontext():
+      for placed in blocks:
+        batch = placed.columns
+        for chunk in table[batch['block']] if table else range(layout.num_chunks):
+          views = self._chunk(layout, chunk)
+          outputs = [self.run(variables, part, views) for part in placed.parts]
+          if waiting is not None:
+            yield self._collect(layout, *waiting)
+          waiting = (batch, chunk, outputs)
+      if waiting is not None:
+        yield self._collect(layout, *waiting)
 
   def check(self, rows: Rows) -> None:
     """Refuses rows that the views cannot show, and views that the classifier does not allow."""

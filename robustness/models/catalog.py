@@ -7,13 +7,11 @@ from types import MappingProxyType
 
 from robustness.core import registry
 from robustness.core.errors import InputError, nearest
-from robustness.models import wide_resnet
+from robustness.models import small_images
 from robustness.models.architecture import Architecture, Weights
 
 FAMILIES = (
-  'small_cnn',
-  'cifar_resnet',
-  'wide_resnet',
+  'small_images',
   'airbench',
   'efficientnet',
   'resnet',
@@ -23,10 +21,8 @@ FAMILIES = (
   'convnext',
   'swin',
   'vit',
-  'dino',
-  'eva',
+  'self_supervised',
   'clip',
-  'siglip',
 )
 """The modules beside this one that declare `ARCHITECTURES`, in the order of lists."""
 
@@ -57,7 +53,7 @@ def find(name: str) -> Architecture | None:
     return value if isinstance(value, Architecture) else None
   wide = re.fullmatch(r'wide_resnet_(\d+)_(\d+)', name)
   if wide and name not in ARCHITECTURES:
-    return wide_resnet.architecture(int(wide[1]), int(wide[2]))
+    return small_images.wide_resnet(int(wide[1]), int(wide[2]))
   return ARCHITECTURES.get(name)
 
 

@@ -1,8 +1,9 @@
 """A classifier as studies see it: images in [0, 1] in, logits and named layer outputs out."""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Self, cast
 
 import jax
@@ -211,7 +212,8 @@ class Classifier:
       )
     if self.host_function:
       return self.host_function(images)
-    logits = np.asarray(self.apply(self.variables, jnp.asarray(images), ())[0])
+    with self.host_errors():
+      logits = np.asarray(self.apply(self.variables, jnp.asarray(images), ())[0])
     if self.num_classes > 1 and len(logits) and are_distributions(logits).all():
       raise InputError(f'{self.name} {NO_LOGITS}')
     return logits
@@ -255,6 +257,17 @@ class Classifier:
         f'{self.name} was asked for the layer {missing[0]!r} and gives {[*outputs]}.'
       )
     return jnp.asarray(logits, jnp.float32), outputs
+
+  @contextlib.contextmanager
+  def host_errors(self) -> Iterator[None]:
+    """Raises the InputError of a callback as it was, where JAX gives its own traceback as text."""
+    try:
+      yield
+    except jax.errors.JaxRuntimeError as error:
+      said = str(error).rpartition(f'{InputError.__name__}: ')[2]
+      if not self.calls_host or said == str(error):
+        raise
+      raise InputError(f'{self.name}: {said}') from error
 
   def select_layers(self, requested: Sequence[str]) -> tuple[str, ...]:
     """Replaces 'stages' by the stage names and refuses names the network does not have.

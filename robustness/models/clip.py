@@ -1,4 +1,5 @@
-"""CLIP's towers; the image towers as classifiers: a unit-length embedding, then a linear map.
+"""CLIP's and SigLIP's towers; the image towers as classifiers: a unit-length embedding, then a
+linear map.
 
 For a zero-shot classifier (`robustness.models.zero_shot`) the map's kernel holds the embedding of
 each class, times CLIP's scale. A linear probe has the same form.
@@ -7,21 +8,26 @@ The ResNet-50 has three convolutions for a stem. Every stride is an average pool
 convolution of stride 1, so that halving aliases less. The pool at the end is attention, of which
 the only query is the mean of all positions.
 
-Reference: Radford et al., Learning Transferable Visual Models From Natural Language Supervision,
-2021, section 2.4 and figure 3.
+SigLIP and SigLIP 2 have patches alone as tokens; a learned query pools them. Texts are seen whole,
+padding too. Both were trained with a sigmoid for each pair of image and text, so that files hold a
+bias beside the scale. GELU in the image tower is exact, as timm has it for these; the authors' code
+approximates it by tanh. open_clip does so in the text tower of SigLIP 2 only.
+
+References: Radford et al., Learning Transferable Visual Models From Natural Language Supervision,
+2021, section 2.4 and figure 3; Zhai et al., Sigmoid Loss for Language Image Pre-Training, 2023,
+sections 3.2 and 4; Tschannen et al., SigLIP 2, 2025, section 2.
 """
 
 import dataclasses
 import functools
-from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from robustness.models import layers
-from robustness.models.architecture import STEM_AND_STAGES, Architecture
-from robustness.models.naming import Names, Scheme, Stored, reshaped
+from robustness.models.architecture import CLIP_MEAN, CLIP_STD, HALF, STEM_AND_STAGES, Architecture
+from robustness.models.naming import OUTPUT_FIRST, Names, Scheme, Stored, reshaped
 from robustness.models.transformer import (
   Activation,
   Block,
@@ -32,7 +38,7 @@ from robustness.models.transformer import (
   attention_names,
   layer_norm,
 )
-from robustness.models.vit import VisionTransformer, stages
+from robustness.models.vit import TIMM, VisionTransformer, stages
 
 EPSILON = 1e-5
 RESNET_SIZE = 1024  # of its embedding
@@ -40,6 +46,8 @@ BLOCKS_PER_STAGE, STEM_FEATURES = (3, 4, 6, 3), 64
 CONTEXT, VOCABULARY = 77, 49408
 HEAD_WIDTH = 64
 HEAD = 'zero_shot_head'
+WITH_HEAD = 'open_clip, plus a head that python -m robustness.models.zero_shot makes'
+SIGLIP_CONTEXT, END_OF_TEXT = 64, 1
 
 
 def average_pool(x: jax.Array, side: int) -> jax.Array:
@@ -203,6 +211,24 @@ _TEXT_ARRAYS = (
 )
 TEXT_SCHEME = Scheme('open_clip', _TEXT, ('visual.*', 'logit_scale', 'attn_mask'))
 """The names in state dicts of open_clip; the image tower's arrays are left out."""
+_BESIDE = ('logit_scale', 'logit_bias')
+_SIGLIP_IMAGE = Scheme(
+  WITH_HEAD,
+  {**{ours: f'visual.trunk.{theirs}' for ours, theirs in TIMM.items()}, 'head/dense': HEAD},
+  ('text.*', *_BESIDE),
+  headless='visual.',
+)
+_SIGLIP_TEXT = Scheme(
+  'open_clip',
+  {
+    'tokens/embedding': 'text.token_embedding.weight',
+    'position': 'text.positional_embedding',
+    **blocks('text.'),
+    'norm': 'text.ln_final',
+    'projection': Stored(('text.text_projection',), OUTPUT_FIRST),
+  },
+  ('visual.*', *_BESIDE),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,64 +239,112 @@ class Clip(Architecture):
   text_scheme: Scheme = TEXT_SCHEME
 
 
-class Size(NamedTuple):
-  """A tower's patches, images, width and depth, and the width of both towers' embeddings."""
+@dataclasses.dataclass(frozen=True)
+class SigLip(Clip):
+  """A pair of towers of SigLIP; `padding` is the token that follows the end of a text."""
 
-  patch: int
-  side: int
-  width: int
-  depth: int
-  embedding: int
+  padding: int = END_OF_TEXT
 
 
-SIZES = {
-  'vit_b32': Size(32, 224, 768, 12, 512),
-  'vit_b16': Size(16, 224, 768, 12, 512),
-  'vit_l14': Size(14, 224, 1024, 24, 768),
-  'vit_l14_336': Size(14, 336, 1024, 24, 768),
+CLIP_SIZES = {
+  'vit_b32': (32, 224, 768, 12, 512),
+  'vit_b16': (16, 224, 768, 12, 512),
+  'vit_l14': (14, 224, 1024, 24, 768),
+  'vit_l14_336': (14, 336, 1024, 24, 768),
 }
+"""Patches, images, width and depth of the image tower, and the width of both towers' embeddings."""
+SIGLIP_SIZES = {'b16': (16, 768, 12, 12, 3072), 'so400m14': (14, 1152, 27, 16, 4304)}
+"""Both towers' patches (of the image), width, depth, heads and values within perceptrons."""
 
 
-def _architecture(name: str, activation: Activation) -> Clip:
+def _clip(name: str, activation: Activation) -> Clip:
   """Returns a tower with the names of open_clip, and a name for the head that they lack.
 
   The text tower's arrays are left out; `robustness.models.zero_shot` makes the head from them.
   """
-  quick, size = activation == 'quick_gelu', SIZES.get(name)
-  project = 'open_clip, plus a head that python -m robustness.models.zero_shot makes'
-  if size:
+  quick, side = activation == 'quick_gelu', 224
+  ends: tuple[str, ...] = (*STEM_AND_STAGES, 'stage4')
+  if name in CLIP_SIZES:
+    patch, side, width, depth, embedding = CLIP_SIZES[name]
     network: layers.Network = VisionTransformer(
-      patch=size.patch,
-      width=size.width,
-      depth=size.depth,
-      num_heads=size.width // HEAD_WIDTH,
+      patch=patch,
+      width=width,
+      depth=depth,
+      num_heads=width // HEAD_WIDTH,
       activation=activation,
       epsilon=EPSILON,
       pre_norm=True,
-      projection=size.embedding,
+      projection=embedding,
     )
     # The text tower is as wide as the embedding.
-    heads = size.embedding // HEAD_WIDTH
-    text = TextTower(size.embedding, activation, size.embedding, num_heads=heads)
+    text = TextTower(embedding, activation, embedding, num_heads=embedding // HEAD_WIDTH)
+    names, ends = _TRANSFORMER, stages(depth)
   else:
-    network, text = ClipResNet(), TextTower(RESNET_SIZE, activation)
-  side = size.side if size else 224
+    network, text, names = ClipResNet(), TextTower(RESNET_SIZE, activation), _RESNET
   return Clip(
     f'clip_{name}' + ('_quickgelu' if quick else ''),
     network,
     input_shape=(side, side, 3),
-    mean=(0.48145466, 0.4578275, 0.40821073),
-    std=(0.26862954, 0.26130258, 0.27577711),
-    stages=stages(size.depth) if size else (*STEM_AND_STAGES, 'stage4'),
+    mean=CLIP_MEAN,
+    std=CLIP_STD,
+    stages=ends,
     source='Radford et al., Learning Transferable Visual Models From Natural Language '
     f'Supervision, 2021 ({"as OpenAI trained it" if quick else "with GELU"})',
     licence='weights of OpenAI and of open_clip: MIT',
-    schemes=(Scheme(project, _TRANSFORMER if size else _RESNET, _TEXT_ARRAYS, headless='visual.'),),
+    schemes=(Scheme(WITH_HEAD, names, _TEXT_ARRAYS, headless='visual.'),),
     text=text,
   )
 
 
+def _siglip(
+  version: int, size: str, side: int = 224, context: int = SIGLIP_CONTEXT, suffix: str = ''
+) -> SigLip:
+  second = version == 2
+  patch, width, depth, num_heads, hidden = SIGLIP_SIZES[size]
+  return SigLip(
+    f'siglip{"2" if second else ""}_{size}{suffix}',
+    VisionTransformer(
+      patch=patch,
+      width=width,
+      depth=depth,
+      num_heads=num_heads,
+      hidden=hidden,
+      positions='no_token',
+      pool='attention',
+    ),
+    input_shape=(side, side, 3),
+    mean=HALF,
+    std=HALF,
+    stages=stages(depth),
+    source='Tschannen et al., SigLIP 2, 2025'
+    if second
+    else 'Zhai et al., Sigmoid Loss for Language Image Pre-Training, 2023',
+    licence='weights of big_vision, also at open_clip: Apache-2.0',
+    schemes=(_SIGLIP_IMAGE,),
+    text=TextTower(
+      size=width,
+      activation='tanh_gelu' if second else 'gelu',
+      width=width,
+      depth=depth,
+      num_heads=num_heads,
+      hidden=hidden,
+      context=context,
+      vocabulary=256_000 if second else 32_000,
+      epsilon=1e-6,
+      causal=False,
+    ),
+    text_scheme=_SIGLIP_TEXT,
+    padding=0 if second else END_OF_TEXT,
+  )
+
+
 _ACTIVATIONS: tuple[Activation, ...] = ('gelu', 'quick_gelu')
-ARCHITECTURES = tuple(
-  _architecture(name, activation) for name in ('rn50', *SIZES) for activation in _ACTIVATIONS
+ARCHITECTURES = (
+  *(_clip(name, activation) for name in ('rn50', *CLIP_SIZES) for activation in _ACTIVATIONS),
+  _siglip(1, 'b16'),
+  _siglip(2, 'b16'),
+  _siglip(1, 'so400m14', context=16),
+  _siglip(1, 'so400m14', 384, suffix='_384'),  # of which patches see 378 pixels
+  _siglip(2, 'so400m14'),
+  _siglip(2, 'so400m14', 378, suffix='_378'),
 )

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from robustness.models.architecture import STEM_AND_STAGES, Architecture, timm
 from robustness.models.layers import DepthwiseConv, Layer, LinearHead, Network, at_least_float32
 from robustness.models.naming import Names, Scheme, Stored, reshaped
-from robustness.models.transformer import LAYER_SCALE, layer_norm
+from robustness.models.transformer import LAYER_SCALE, activation, layer_norm
 
 EPSILON = 1e-6
 FROM_FEW, FROM_MANY = (3, 3, 9, 3), (3, 3, 27, 3)  # blocks a stage
@@ -43,7 +43,7 @@ class Block(Layer):
     width = x.shape[-1]
     y = DepthwiseConv(7, dtype=self.dtype, use_bias=True, name='depthwise')(x)
     y = layer_norm(EPSILON, dtype=self.dtype, name='norm')(y)
-    y = nn.gelu(nn.Dense(4 * width, dtype=self.dtype, name='fc1')(y), approximate=False)
+    y = activation('gelu', nn.Dense(4 * width, dtype=self.dtype, name='fc1')(y))
     if self.response:
       y = ResponseNorm(name='response')(y)
     y = nn.Dense(width, dtype=self.dtype, name='fc2')(y)
@@ -99,59 +99,44 @@ class ConvNext(Network):
     return LinearHead(self.num_classes, pool=False, name='head')(x)
 
 
+# Ours, and the names of timm, of the authors' two repositories and of transformers.
+_OUTSIDE = {
+  'patches': ('stem.0', 'downsample_layers.0.0', 'embeddings.patch_embeddings'),
+  'stem': ('stem.1', 'downsample_layers.0.1', 'embeddings.layernorm'),
+  'norm': ('head.norm', 'norm', 'layernorm'),
+  'head/dense': ('head.fc', 'head', 'classifier'),
+}
+_HALVE = ('stages.{}.downsample', 'downsample_layers.{}', 'encoder.stages.{}.downsampling_layer')
+_BLOCKS = ('stages.{}.blocks', 'stages.{}', 'encoder.stages.{}.layers')
+_BLOCK = {
+  'depthwise': ('conv_dw', 'dwconv', 'dwconv'),
+  'norm': ('norm', 'norm', 'layernorm'),
+  'fc1': ('mlp.fc1', 'pwconv1', 'pwconv1'),
+  'fc2': ('mlp.fc2', 'pwconv2', 'pwconv2'),
+  'response/scale': ('mlp.grn.weight', 'grn.gamma', 'grn.weight'),
+  'response/bias': ('mlp.grn.bias', 'grn.beta', 'grn.bias'),
+  'scale': ('gamma', 'gamma', 'layer_scale_parameter'),
+}
+
+
 def _schemes(version: str) -> tuple[Scheme, ...]:
-  """Returns the names of timm, of the authors' two repositories and of transformers."""
-  as_image = reshaped(lambda s: (1, 1, 1, *s))
-  own: Names = {
-    'patches': 'downsample_layers.0.0',
-    'stem': 'downsample_layers.0.1',
-    'norm': 'norm',
-    'head/dense': 'head',
-  }
-  of_timm: Names = {'patches': 'stem.0', 'stem': 'stem.1', 'norm': 'head.norm'}
-  of_timm['head/dense'] = 'head.fc'
-  of_hub: Names = {
-    'patches': 'embeddings.patch_embeddings',
-    'stem': 'embeddings.layernorm',
-    'norm': 'layernorm',
-    'head/dense': 'classifier',
-  }
+  projects = ('timm', f'facebookresearch/ConvNeXt{version and "-V2"}', 'transformers')
+  return tuple(
+    Scheme(project, _names(column), prefix=f'convnext{version}.' if column == 2 else '')
+    for column, project in enumerate(projects)
+  )
+
+
+def _names(column: int) -> Names:
+  as_image = reshaped(lambda s: (1, 1, 1, *s) if column else s)
+  table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   for stage in range(4):
-    block, halve = rf'stage{stage + 1}/block(\d+)', f'stage{stage + 1}/halve'
-    theirs, timms = rf'stages.{stage}.\1', rf'stages.{stage}.blocks.\1'
-    hubs, down = rf'encoder.stages.{stage}.layers.\1', f'encoder.stages.{stage}.downsampling_layer'
-    own |= {
-      f'{halve}_norm': f'downsample_layers.{stage}.0',
-      halve: f'downsample_layers.{stage}.1',
-      f'{block}/depthwise': f'{theirs}.dwconv',
-      f'{block}/norm': f'{theirs}.norm',
-      rf'{block}/fc(\d)': rf'{theirs}.pwconv\2',
-      f'{block}/response/scale': Stored((f'{theirs}.grn.gamma',), as_image),
-      f'{block}/response/bias': Stored((f'{theirs}.grn.beta',), as_image),
-      f'{block}/scale': f'{theirs}.gamma',
-    }
-    of_timm |= {
-      f'{halve}_norm': f'stages.{stage}.downsample.0',
-      halve: f'stages.{stage}.downsample.1',
-      f'{block}/depthwise': f'{timms}.conv_dw',
-      f'{block}/norm': f'{timms}.norm',
-      rf'{block}/(fc\d)': rf'{timms}.mlp.\2',
-      f'{block}/response': f'{timms}.mlp.grn',
-      f'{block}/scale': f'{timms}.gamma',
-    }
-    of_hub |= {
-      f'{halve}_norm': f'{down}.0',
-      halve: f'{down}.1',
-      f'{block}/depthwise': f'{hubs}.dwconv',
-      f'{block}/norm': f'{hubs}.layernorm',
-      rf'{block}/fc(\d)': rf'{hubs}.pwconv\2',
-      f'{block}/response/scale': Stored((f'{hubs}.grn.weight',), as_image),
-      f'{block}/response/bias': Stored((f'{hubs}.grn.bias',), as_image),
-      f'{block}/scale': f'{hubs}.layer_scale_parameter',
-    }
-  authors = f'facebookresearch/ConvNeXt{version and "-V2"}'
-  hub = Scheme('transformers', of_hub, prefix=f'convnext{version}.')
-  return Scheme('timm', of_timm), Scheme(authors, own), hub
+    ours, halve = f'stage{stage + 1}', _HALVE[column].format(stage)
+    table |= {f'{ours}/halve_norm': f'{halve}.0', f'{ours}/halve': f'{halve}.1'}
+    for part, names in _BLOCK.items():
+      name = rf'{_BLOCKS[column].format(stage)}.\1.{names[column]}'
+      table[rf'{ours}/block(\d+)/{part}'] = Stored((name,), as_image) if '/' in part else name
+  return table
 
 
 def _architecture(

@@ -139,59 +139,54 @@ class Swin(Network):
     return LinearHead(self.num_classes, name='head')(x)
 
 
-def _schemes() -> tuple[Scheme, ...]:
-  """Returns the names of timm, of the authors, of torchvision and of transformers."""
-  common: Names = {'patches': 'patch_embed.proj', 'stem': 'patch_embed.norm', 'norm': 'norm'}
-  of_timm: Names = {**common, 'head/dense': 'head.fc'}
-  own: Names = {**common, 'head/dense': 'head'}
-  of_torch: Names = {
-    'patches': 'features.0.0', 'stem': 'features.0.2', 'norm': 'norm', 'head/dense': 'head'
-  }  # fmt: skip
-  of_hub: Names = {
-    'patches': 'embeddings.patch_embeddings.projection',
-    'stem': 'embeddings.norm',
-    'norm': 'layernorm',
-    'head/dense': 'classifier',
-  }
-  table = 'relative_position_bias_table'
+# Ours, and the names of timm, of the authors, of torchvision and of transformers.
+_EMBEDDINGS, _TABLE = 'embeddings.patch_embeddings.projection', 'relative_position_bias_table'
+_QKV = ' '.join(f'attention.self.{part}' for part in ('query', 'key', 'value'))
+_OUTSIDE = {
+  'patches': ('patch_embed.proj', 'patch_embed.proj', 'features.0.0', _EMBEDDINGS),
+  'stem': ('patch_embed.norm', 'patch_embed.norm', 'features.0.2', 'embeddings.norm'),
+  'norm': ('norm', 'norm', 'norm', 'layernorm'),
+  'head/dense': ('head.fc', 'head', 'head', 'classifier'),
+}
+_BLOCK = {
+  'norm1': ('norm1', 'norm1', 'norm1', 'layernorm_before'),
+  'norm2': ('norm2', 'norm2', 'norm2', 'layernorm_after'),
+  'attention/qkv': ('attn.qkv', 'attn.qkv', 'attn.qkv', _QKV),
+  'attention/out': ('attn.proj', 'attn.proj', 'attn.proj', 'attention.output.dense'),
+  WINDOW_BIAS: (*(f'attn.{_TABLE}',) * 3, f'attention.self.{_TABLE}'),
+  'mlp/fc1': ('mlp.fc1', 'mlp.fc1', 'mlp.0', 'intermediate.dense'),
+  'mlp/fc2': ('mlp.fc2', 'mlp.fc2', 'mlp.3', 'output.dense'),
+}
+
+
+def _names(column: int) -> Names:
+  table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
+  layers = 'encoder.layers' if column == 3 else 'layers'
   for stage in range(4):
-    join, block = f'stage{stage + 1}/join', rf'stage{stage + 1}/block(\d+)'
-    for names, theirs, merging, fc in (
-      (of_timm, rf'layers.{stage}.blocks.\1', f'layers.{stage}.downsample', ('fc1', 'fc2')),
-      (own, rf'layers.{stage}.blocks.\1', f'layers.{stage - 1}.downsample', ('fc1', 'fc2')),
-      (of_torch, rf'features.{2 * stage + 1}.\1', f'features.{2 * stage}', ('0', '3')),
-    ):
-      names |= {
-        join: f'{merging}.reduction',
-        f'{join}_norm': f'{merging}.norm',
-        rf'{block}/(norm\d)': rf'{theirs}.\2',
-        f'{block}/attention/qkv': f'{theirs}.attn.qkv',
-        f'{block}/attention/out': f'{theirs}.attn.proj',
-        f'{block}/{WINDOW_BIAS}': f'{theirs}.attn.{table}',
-        f'{block}/mlp/fc1': f'{theirs}.mlp.{fc[0]}',
-        f'{block}/mlp/fc2': f'{theirs}.mlp.{fc[1]}',
-      }
-    theirs, merging = rf'encoder.layers.{stage}.blocks.\1', f'encoder.layers.{stage - 1}.downsample'
-    attention = f'{theirs}.attention.self'
-    qkv = tuple(f'{attention}.{part}' for part in ('query', 'key', 'value'))
-    of_hub |= {
-      join: f'{merging}.reduction',
-      f'{join}_norm': f'{merging}.norm',
-      f'{block}/norm1': f'{theirs}.layernorm_before',
-      f'{block}/norm2': f'{theirs}.layernorm_after',
-      f'{block}/attention/qkv': Stored(qkv, OUTPUT_FIRST),
-      f'{block}/attention/out': f'{theirs}.attention.output.dense',
-      f'{block}/{WINDOW_BIAS}': f'{attention}.{table}',
-      f'{block}/mlp/fc1': f'{theirs}.intermediate.dense',
-      f'{block}/mlp/fc2': f'{theirs}.output.dense',
-    }
-  dropped = ('*relative_position_index', '*.attn_mask')
-  return (
-    Scheme('timm', of_timm, dropped),
-    Scheme('microsoft/Swin-Transformer', own, dropped),
-    Scheme('torchvision', of_torch, dropped),
-    Scheme('transformers', of_hub, dropped, prefix='swin.'),
+    # timm joins at a stage's beginning, the others at the end of the one before
+    join = f'{layers}.{stage - (column > 0)}.downsample'
+    blocks = f'{layers}.{stage}.blocks'
+    if column == 2:
+      join, blocks = f'features.{2 * stage}', f'features.{2 * stage + 1}'
+    ours = f'stage{stage + 1}'
+    table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
+    for part, names in _BLOCK.items():
+      found = tuple(rf'{blocks}.\1.{name}' for name in names[column].split())
+      stored = found[0] if len(found) == 1 else Stored(found, OUTPUT_FIRST)
+      table[rf'{ours}/block(\d+)/{part}'] = stored
+  return table
+
+
+_PROJECTS = ('timm', 'microsoft/Swin-Transformer', 'torchvision', 'transformers')
+_SCHEMES = tuple(
+  Scheme(
+    project,
+    _names(column),
+    ('*relative_position_index', '*.attn_mask'),
+    prefix='swin.' if project == 'transformers' else '',
   )
+  for column, project in enumerate(_PROJECTS)
+)
 
 
 def _architecture(
@@ -215,7 +210,7 @@ def _architecture(
     stages=(*STEM_AND_STAGES, 'stage4'),
     source='Liu et al., Swin Transformer, 2021',
     licence='weights of microsoft/Swin-Transformer and timm: MIT; of torchvision: BSD-3-Clause',
-    schemes=_schemes(),
+    schemes=_SCHEMES,
     weights=(*weights, of_torch),
     parameters=parameters,
     timm=theirs,

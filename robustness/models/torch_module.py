@@ -5,10 +5,12 @@ vector-Jacobian products, so that attacks of a study see a gradient. Under `vmap
 once; the module gets them in pieces of `batch_size`.
 """
 
+import contextlib
 import dataclasses
 import functools
+import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 LOGITS = 'logits'
 Shape = tuple[int, ...]
 _ONE_AT_A_TIME = threading.Lock()  # hooks of two calls would mix
+# JAX logs what a callback raises, pages of its own traceback, before it raises it.
+logging.getLogger('jax._src.callback').addFilter(
+  lambda record: not (record.exc_info and isinstance(record.exc_info[1], InputError))
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +108,8 @@ class TorchModule:
         for k, v in zip((LOGITS, *layers), of_piece, strict=True)
         if outputs[k].requires_grad
       ]
-      (product,) = torch.autograd.grad([z for z, _ in pairs], x, [v for _, v in pairs])
+      with _one_line(piece):
+        (product,) = torch.autograd.grad([z for z, _ in pairs], x, [v for _, v in pairs])
       pieces.append(product.permute(0, 2, 3, 1).cpu().numpy())
     return _joined(images, pieces)
 
@@ -136,7 +143,8 @@ class TorchModule:
           after = functools.partial(lambda n, own, inputs, output: keep(n, output), name)
           handles.append(modules[name].register_forward_hook(after))
       try:
-        logits = self.module(x.requires_grad_(gradient))
+        with _one_line(images):
+          logits = self.module(x.requires_grad_(gradient))
       finally:
         for handle in handles:
           handle.remove()
@@ -193,11 +201,6 @@ def wrap(
     made.products((), images, np.ones((len(images), classes), np.float32))
   except InputError as error:
     raise InputError(f'{name}: {error}') from error
-  except Exception as error:  # the module is the user's and may raise anything
-    raise InputError(
-      f'{name} failed on images [{len(images)}, {", ".join(map(str, images.shape[1:]))}]: '
-      f'{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ""}'
-    ) from error
   shapes = {
     layer: tuple(output.shape[1:])
     for layer, output in outputs.items()
@@ -212,6 +215,20 @@ def facts(module: TorchModule) -> Facts:
   arrays = {name: array.detach().cpu().numpy() for name, array in _arrays(module.module).items()}
   count = sum(parameter.numel() for parameter in module.module.parameters())
   return {'kind': 'torch', 'parameters': count, 'sha256': digest_of(arrays)}
+
+
+@contextlib.contextmanager
+def _one_line(images: np.ndarray) -> Iterator[None]:
+  """Raises what the module raises as an InputError of one line."""
+  try:
+    yield
+  except Exception as error:  # the module is the user's and may raise anything
+    said = ' '.join(str(error).split('\n', 1)[0].split())
+    raise InputError(
+      f'it failed on images [{", ".join(map(str, images.shape))}]: {type(error).__name__}: {said} '
+      '(Call it on such images by itself to see where; where memory is short, give from_torch a '
+      'smaller batch_size.)'
+    ) from error
 
 
 def _arrays(module: 'torch.nn.Module') -> dict[str, 'torch.Tensor']:

@@ -36,9 +36,8 @@ from robustness.core.paths import expanded
 from robustness.core.typing import Variables
 from robustness.models import catalog, label_space, weights
 from robustness.models.architecture import Architecture
-from robustness.models.clip import CONTEXT, Clip
+from robustness.models.clip import CONTEXT, END_OF_TEXT, Clip, SigLip
 from robustness.models.naming import Path, Shape
-from robustness.models.siglip import END_OF_TEXT, SigLip
 from robustness.models.state_dict import read_arrays
 
 TEMPLATES: Sequence[str] = ('a photo of a {}.',)

@@ -12,8 +12,8 @@ from scipy import special
 from robustness.evaluation.records import Records
 from robustness.evaluation.views import Views, identity
 from robustness.models import catalog, weights
-from robustness.models.cifar_resnet import CifarResNet
 from robustness.models.classifier import Classifier, from_linen
+from robustness.models.small_images import CifarResNet
 from robustness.parallel import MeshParallel, PmapParallel
 from tests.cases import cases
 from tests.evaluation.runner_test import evaluator

@@ -11,8 +11,8 @@ from flax import traverse_util
 
 from robustness.models import catalog, from_file, hub, naming, weights
 from robustness.models.bit_resnet import standardise
-from robustness.models.cifar_resnet import CifarResNet, shortcut
 from robustness.models.efficientnet import rounded, stage_sizes
+from robustness.models.small_images import CifarResNet, shortcut
 from robustness.models.vgg import part_means
 from tests.cases import cases
 from tests.models import networks_page
@@ -210,7 +210,7 @@ def test_patterns_name_layers_and_arrays_and_parts_follow_each_other():
 OWN = """
 from robustness.models.architecture import Architecture, timm
 from robustness.models.naming import Scheme
-from robustness.models.small_cnn import SmallCNN
+from robustness.models.small_images import SmallCNN
 
 names = {r'stage(.)/(conv|bn)': r'\\2\\1', 'head/dense': 'fc'}
 thin = Architecture(

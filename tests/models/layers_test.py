@@ -25,17 +25,18 @@ def shifted(x, kernel, stride, dtype=jnp.float32):
 
 
 @cases(
-  'size, side, stride',
-  ((8, 8), 3, 1),
-  ((8, 8), 3, 2),
-  ((7, 10), 5, 1),
-  ((7, 10), 5, 2),
-  ((7, 10), 1, 2),
-  ((2, 1), 5, 2),
-  ((2, 1), 3, 3),
+  'size, side, stride, channels',
+  ((8, 8), 3, 1, 6),
+  ((8, 8), 3, 2, 6),
+  ((7, 10), 5, 1, 6),
+  ((7, 10), 5, 2, 6),
+  ((7, 10), 1, 2, 6),
+  ((2, 1), 5, 2, 6),
+  ((2, 1), 3, 3, 6),
+  ((7, 5), 3, 2, 128),
 )
-def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, stride):
-  x, kernel = drawn(2, *size, 6), drawn(side, side, 1, 6, seed=1)
+def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, stride, channels):
+  x, kernel = drawn(2, *size, channels), drawn(side, side, 1, channels, seed=1)
 
   def both(function):
     def total(x, kernel):
@@ -46,9 +47,16 @@ def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, s
     return (values, *gradients)
 
   ours_both, expected = both(shifted), both(grouped)
-  assert ours_both[0].shape == (2, -(-size[0] // stride), -(-size[1] // stride), 6)
+  assert ours_both[0].shape == (2, -(-size[0] // stride), -(-size[1] // stride), channels)
   for ours, theirs in zip(ours_both, expected, strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_images_further_apart_on_a_cpu_are_the_same_under_vmap():
+  x, kernel = drawn(3, 2, 6, 6, 128), drawn(5, 5, 1, 128, seed=1)
+  ours = jax.jit(jax.vmap(lambda one: shifted(one, kernel, 1)))(x)
+  expected = grouped(x.reshape(6, 6, 6, 128), kernel, 1)
+  np.testing.assert_allclose(ours.reshape(expected.shape), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_bfloat16_result_is_the_float32_sum_rounded_once():

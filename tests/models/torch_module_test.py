@@ -147,6 +147,48 @@ def test_what_gives_no_sound_numbers_is_refused_in_one_line(make, message):
   assert '\n' not in said
 
 
+class Failing(nn.Module):
+  """Raises once it is told to, when it is called or when autograd goes back through it."""
+
+  def __init__(self) -> None:
+    super().__init__()
+    self.rest, self.when = module(), ''
+
+  def forward(self, images):
+    self.fail('forward')
+    logits = self.rest(images)
+    if logits.requires_grad:
+      logits.register_hook(lambda _: self.fail('backward'))
+    return logits
+
+  def fail(self, when):
+    if self.when == when:
+      raise RuntimeError('no memory\nand pages more')
+
+
+@cases('when, step', ('forward', 'predict'), ('forward', 'records'), ('backward', 'gradient'))
+def test_what_a_module_raises_in_a_run_is_said_in_one_line(when, step, tmp_path, caplog):
+  from tests.evaluation.runner_test import evaluator
+
+  own = Failing().eval()
+  ours = wrapped(own, name='mine')
+  own.when = when
+  runner = evaluator(MeshParallel(), classifier=ours)
+
+  def gradient():
+    with ours.host_errors():
+      return np.asarray(jax.jit(jax.grad(lambda x: ours.apply(None, x, ())[0].sum()))(IMAGES))
+
+  calls = {
+    'predict': lambda: ours.predict(IMAGES),
+    'records': lambda: runner.evaluate(tiny_rows(), Records(tmp_path, runner.layout(21), {})),
+    'gradient': gradient,
+  }
+  message = r'^mine: it failed on images \[\d+, \d+, \d+, 3\]: RuntimeError: no memory \(Call it '
+  assert '\n' not in refused(message, calls[step])
+  assert not caplog.records
+
+
 def test_bad_arguments_are_refused():
   refused('batch_size of torch is 0', wrapped, module(), batch_size=0)
   refused("no module 'fc'", wrapped, module(), head='fc')

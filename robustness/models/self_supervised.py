@@ -1,17 +1,21 @@
-"""DINOv2 and DINOv3: vision transformers trained without labels, and linear maps of their features.
+"""DINOv2, DINOv3 and EVA-02: vision transformers trained without labels first.
 
-Features are the class token and the mean of the patches after the last norm, which the published
-linear maps were fitted to (of DINOv3 that of the largest network alone). Registers are further
-tokens, no part of the features. DINOv2's positions are stored for 518 pixels: timm resamples them
-as all its own, the authors and transformers by PyTorch's bicubic kernel, which
+DINO's features are the class token and the mean of the patches after the last norm, which the
+published linear maps were fitted to (of DINOv3 that of the largest network alone). Registers are
+further tokens, no part of the features. DINOv2's positions are stored for 518 pixels: timm
+resamples them as all its own, the authors and transformers by PyTorch's bicubic kernel, which
 `config.classifier.positions` has too. DINOv3's rotate queries and keys.
+
+EVA-02's add positions to all tokens, and rotate patches' queries and keys by their place on 16 × 16
+patches, whatever the image's size. Keys have no bias, perceptrons are gated, and the mean of the
+patches is classified. The base network normalises what the gates let through.
 
 References: Oquab et al., DINOv2: Learning Robust Visual Features without Supervision, 2023,
 section 4; Darcet et al., Vision Transformers Need Registers, 2023; Siméoni et al., DINOv3, 2025,
-section 3.
+section 3; Fang et al., EVA-02: A Visual Representation for Neon Genesis, 2023, section 2.
 """
 
-from robustness.models.architecture import HF, Architecture, Weights
+from robustness.models.architecture import CLIP_MEAN, CLIP_STD, HF, Architecture, Weights, timm
 from robustness.models.naming import OUTPUT_FIRST, WITHOUT_FIRST, Names, Scheme, Stored
 from robustness.models.vit import TIMM, VisionTransformer, stages
 
@@ -35,7 +39,7 @@ _TRANSFORMERS: Names = {
 }
 
 
-def _schemes(registers: int) -> tuple[Scheme, ...]:
+def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
   theirs: Names = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
   # With registers timm has added the class token's position to the token.
   placed: Names = {'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
@@ -47,7 +51,7 @@ def _schemes(registers: int) -> tuple[Scheme, ...]:
   )
 
 
-def _architecture(
+def _dinov2(
   size: str, width: int, depth: int, num_heads: int, parameters: int, registers: int = 0
 ) -> Architecture:
   """Returns a size for images of 224 pixels, the published linear maps among its weights."""
@@ -68,7 +72,7 @@ def _architecture(
     source='Oquab et al., DINOv2, 2023'
     + ('; Darcet et al., Vision Transformers Need Registers, 2023' if registers else ''),
     licence='weights of facebookresearch/dinov2: Apache-2.0',
-    schemes=_schemes(registers),
+    schemes=_dinov2_schemes(registers),
     weights=(Weights(f'{HF}:{hub}', name, HF, hub, 'model.safetensors', interpolation='bicubic'),),
     parameters=parameters,
   )
@@ -134,19 +138,88 @@ def _dinov3(size: str, width: int, depth: int, num_heads: int, parameters: int) 
   )
 
 
-ARCHITECTURES = tuple(
-  _architecture(
-    *size, parameters=count + REGISTERS * size[1] * bool(registers), registers=registers
+_EVA_NAMES: Names = {**TIMM, 'norm': 'fc_norm'}
+_MLP, _ATTN = r'blocks.\1.mlp', r'blocks.\1.attn'
+_PACKED: Names = {r'block(\d+)/attention/([qv])\w+_bias': rf'{_ATTN}.\2_bias'}
+_APART: Names = {
+  r'block(\d+)/attention/qkv': Stored(tuple(f'{_ATTN}.{part}_proj' for part in 'qkv'), OUTPUT_FIRST)
+}
+# Names of the authors' small network and of their base; their files hold more, such as `rope`.
+_SMALL: Names = {r'block(\d+)/mlp/fc1': f'{_MLP}.w12', r'block(\d+)/mlp/fc2': f'{_MLP}.w3'}
+_BASE: Names = {
+  r'block(\d+)/mlp/fc1': Stored((f'{_MLP}.w1', f'{_MLP}.w2'), OUTPUT_FIRST),
+  r'block(\d+)/mlp/norm': f'{_MLP}.ffn_ln',
+  r'block(\d+)/mlp/fc2': f'{_MLP}.w3',
+}
+
+
+def _eva_schemes(base: bool) -> tuple[Scheme, ...]:
+  """Returns the names of timm and of the authors; narrow patterns come before wide ones."""
+  dropped = ('rope.*', '*.rope.*', 'mask_token', 'lm_head.*')
+  if not base:
+    timms, theirs = {**_PACKED, **_EVA_NAMES}, {**_PACKED, **_SMALL, **_EVA_NAMES}
+  else:
+    bias: Names = {r'block(\d+)/attention/([qv])\w+_bias': rf'{_ATTN}.\2_proj.bias'}
+    gates = Stored((f'{_MLP}.fc1_g', f'{_MLP}.fc1_x'), OUTPUT_FIRST)
+    timms = {**bias, r'block(\d+)/mlp/fc1': gates, **_EVA_NAMES, **_APART}
+    theirs = {**_PACKED, **_BASE, **_EVA_NAMES, **_APART}
+  return Scheme('timm', timms), Scheme('baaivision/EVA', theirs, dropped)
+
+
+def _eva02(
+  size: str, width: int, num_heads: int, hidden: int, side: int, parameters: int
+) -> Architecture:
+  """Returns a size; its weights are for images of `side` pixels."""
+  name, base = f'eva02_{size[0]}14', size == 'base'
+  recipe = 'mim_in22k_ft_in22k_in1k' if base else 'mim_in22k_ft_in1k'
+  published = timm(
+    name,
+    f'eva02_{size}_patch14_{side}.{recipe}',
+    side=side,
+    crop=1.0,
+    licence='MIT',
+    mean=CLIP_MEAN,
+    std=CLIP_STD,
+    squash=base,
   )
-  for registers in (0, REGISTERS)
-  for size, count in (
-    (('small', 384, 12, 6), 22_397_800),
-    (('base', 768, 12, 12), 87_261_928),
-    (('large', 1024, 24, 16), 305_276_904),
+  return Architecture(
+    name,
+    VisionTransformer(
+      patch=14,
+      width=width,
+      num_heads=num_heads,
+      hidden=hidden,
+      rotary='pairs',
+      qkv_bias='no_key',
+      gated=True,
+      gate_norm=base,
+      pool='mean',
+    ),
+    mean=CLIP_MEAN,
+    std=CLIP_STD,
+    stages=stages(12),
+    source='Fang et al., EVA-02: A Visual Representation for Neon Genesis, 2023',
+    licence='weights of baaivision/EVA, also at timm: MIT',
+    schemes=_eva_schemes(base),
+    weights=(published,),
+    parameters=parameters,
+    timm=rf'eva02_{size}_patch14_\d+',
   )
-)
-ARCHITECTURES += (
+
+
+ARCHITECTURES = (
+  *(
+    _dinov2(*size, parameters=count + REGISTERS * size[1] * bool(registers), registers=registers)
+    for registers in (0, REGISTERS)
+    for size, count in (
+      (('small', 384, 12, 6), 22_397_800),
+      (('base', 768, 12, 12), 87_261_928),
+      (('large', 1024, 24, 16), 305_276_904),
+    )
+  ),
   _dinov3('small', 384, 12, 6, 22_355_944),
   _dinov3('base', 768, 12, 12, 87_178_216),
   _dinov3('large', 1024, 24, 16, 305_128_424),
+  _eva02('small', 384, 6, 1024, 336, 22_129_000),
+  _eva02('base', 768, 12, 2048, 448, 87_117_544),
 )

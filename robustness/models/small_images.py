@@ -1,0 +1,218 @@
+"""Networks for small images: a CNN for digits, the ResNets of CIFAR-10, and Wide ResNets.
+
+Where a stage of a CIFAR ResNet halves the image, the shortcut takes every second pixel and adds
+zero channels, half of them before and half after those that are there. A Wide ResNet normalises and
+rectifies before each convolution; where the width changes, its shortcut is a 1×1 convolution of the
+rectified input, elsewhere the input itself.
+
+References: He et al., Deep Residual Learning for Image Recognition, 2016, section 4.2 (option A);
+Zagoruyko and Komodakis, Wide Residual Networks, 2016, section 2 and table 1 (no dropout).
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from robustness.core.errors import InputError
+from robustness.models import layers
+from robustness.models.architecture import STEM_AND_STAGES, Architecture
+from robustness.models.naming import Scheme
+
+CNN_WIDTHS = (16, 32, 64)
+RESNET_WIDTH = 16  # of the first stage, before it is widened
+
+
+class SmallCNN(layers.Network):
+  """Three strided convolutions with batch norm and ReLU, then a linear map of all positions.
+
+  Layers: `stage1` (5×5 kernel), `stage2` and `stage3` (3×3), each after its ReLU and each halving
+  the image, and `head`. The head sees where a feature lies, so trained weights belong to one image
+  size: on digits that is worth a point and a half of accuracy over the mean of the positions.
+  """
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """See `Network`."""
+    x = x.astype(self.dtype)
+    for index, features in enumerate(CNN_WIDTHS):
+      kernel = 5 if index == 0 else 3
+      x = layers.ConvNormRelu(features, kernel, 2, **self.common, name=f'stage{index + 1}')(
+        x, train
+      )
+    return layers.LinearHead(self.num_classes, pool=False, name='head')(x)
+
+
+def shortcut(x: jax.Array, features: int, stride: int) -> jax.Array:
+  """Returns every `stride`-th pixel of `x` [B, H, W, C], zero-padded to `features` channels."""
+  missing = features - x.shape[-1]
+  before = missing // 2
+  x = x[:, ::stride, ::stride]
+  return jnp.pad(x, ((0, 0), (0, 0), (0, 0), (before, missing - before)))
+
+
+class Block(layers.Layer):
+  """Two 3×3 convolutions with batch norm, added to the shortcut; ReLU comes last."""
+
+  features: int
+  stride: int = 1
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    y = layers.convolution(self.features, 3, self.stride, dtype=self.dtype, name='conv1')(x)
+    y = nn.relu(layers.batch_norm(not train, **self.common, name='bn1')(y))
+    y = layers.convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
+    y = layers.batch_norm(not train, **self.common, name='bn2')(y)
+    if self.stride != 1 or x.shape[-1] != self.features:
+      x = shortcut(x, self.features, self.stride)
+    return nn.relu(x + y)
+
+
+class CifarResNet(layers.Network):
+  """A residual network for small images.
+
+  Layers: `stem`, `stage1` to `stage3` (each after its last ReLU), in them `block0`, `block1`, ...,
+  and `head`.
+
+  Attributes:
+    depth: 6n + 2 weighted layers, n blocks a stage.
+  """
+
+  depth: int = 20
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """See `Network`.
+
+    Raises:
+      InputError: there is no n ≥ 1 with depth = 6n + 2.
+    """
+    if self.depth < 8 or self.depth % 6 != 2:
+      raise InputError(
+        f'depth {self.depth} is no CIFAR ResNet: the depth is 6n + 2, for example 20, 32, 44, 56 '
+        'or 110'
+      )
+    num_blocks = (self.depth - 2) // 6
+    x = layers.ConvNormRelu(RESNET_WIDTH, **self.common, name='stem')(x.astype(self.dtype), train)
+    x = layers.residual_stages(x, train, Block, RESNET_WIDTH, 3 * (num_blocks,), **self.common)
+    return layers.LinearHead(self.num_classes, name='head')(x)
+
+
+_RESNET_SCHEME = Scheme(
+  'akamaster/pytorch_resnet_cifar10',
+  {
+    'stem/(conv|bn)': r'\g<1>1',
+    r'stage(\d)/block(\d+)/(\w+)': r'layer\1.\2.\3',
+    'head/dense': 'linear',
+  },
+)
+
+
+class WideBlock(layers.Layer):
+  """Norm, ReLU and 3×3 convolution, twice, added to the shortcut; the sum is not rectified."""
+
+  features: int
+  stride: int = 1
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    active = layers.NormRelu(**self.common, name='norm1')(x, train)
+    y = layers.convolution(self.features, 3, self.stride, dtype=self.dtype, name='conv1')(active)
+    y = layers.NormRelu(**self.common, name='norm2')(y, train)
+    y = layers.convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
+    if x.shape[-1] != self.features:
+      x = layers.convolution(self.features, 1, self.stride, dtype=self.dtype, name='shortcut')(
+        active
+      )
+    return x + y
+
+
+class WideResNet(layers.Network):
+  """A wide residual network for small images.
+
+  Layers: `stem` (the first convolution alone), `stage1` to `stage3` (sums before the next norm,
+  as pre-activation has it), in them `block0`, `block1`, ..., then `final` (the last norm and
+  ReLU) and `head`.
+
+  Attributes:
+    depth: 6n + 4 weighted layers, n blocks a stage.
+    width: k, which widens the stages to 16k, 32k and 64k channels; at least 2.
+  """
+
+  depth: int = 28
+  width: int = 10
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """See `Network`.
+
+    Raises:
+      InputError: there is no n ≥ 1 with depth = 6n + 4, or the width is below 2.
+    """
+    if self.depth < 10 or self.depth % 6 != 4:
+      raise InputError(
+        f'depth {self.depth} is no Wide ResNet: the depth is 6n + 4, for example 16, 28 or 40'
+      )
+    if self.width < 2:
+      raise InputError(f'width {self.width} is no Wide ResNet: the widening factor is 2 or more')
+    x = layers.convolution(RESNET_WIDTH, 3, dtype=self.dtype, name='stem')(x.astype(self.dtype))
+    num_blocks = 3 * ((self.depth - 4) // 6,)
+    x = layers.residual_stages(
+      x, train, WideBlock, RESNET_WIDTH * self.width, num_blocks, **self.common
+    )
+    x = layers.NormRelu(**self.common, name='final')(x, train)
+    return layers.LinearHead(self.num_classes, name='head')(x)
+
+
+_WIDE_SCHEME = Scheme(
+  'xternalz/WideResNet-pytorch',
+  {
+    'stem': 'conv1',
+    r'stage(\d)/block(\d+)/conv(\d)': r'block\1.layer.\2.conv\3',
+    r'stage(\d)/block(\d+)/norm(\d)/bn': r'block\1.layer.\2.bn\3',
+    r'stage(\d)/block(\d+)/shortcut': r'block\1.layer.\2.convShortcut',
+    'final/bn': 'bn1',
+    'head/dense': 'fc',
+  },
+)
+
+
+def wide_resnet(depth: int, width: int) -> Architecture:
+  """Returns the Wide ResNet of `depth` layers widened `width` times."""
+  return Architecture(
+    f'wide_resnet_{depth}_{width}',
+    WideResNet(10, depth, width),
+    input_shape=(32, 32, 3),
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2470, 0.2435, 0.2616),
+    stages=STEM_AND_STAGES,
+    source='Zagoruyko and Komodakis, Wide Residual Networks, 2016 (no dropout)',
+    licence="state dicts with the names conv1, block1.layer.0, ..., fc: their authors' terms",
+    schemes=(_WIDE_SCHEME,),
+  )
+
+
+_SMALL_CNN = Architecture(
+  'small_cnn',
+  SmallCNN(10),
+  input_shape=(28, 28, 1),
+  mean=(0.0,),
+  std=(1.0,),
+  stages=('stage1', 'stage2', 'stage3'),
+  source='made for this repository',
+  licence='no published weights',
+)
+_RESNETS = tuple(
+  Architecture(
+    f'resnet{depth}',
+    CifarResNet(10, depth),
+    input_shape=(32, 32, 3),
+    stages=STEM_AND_STAGES,
+    source='He et al., Deep Residual Learning for Image Recognition, 2016 (option A shortcuts)',
+    licence='weights of akamaster/pytorch_resnet_cifar10: BSD-2-Clause',
+    schemes=(_RESNET_SCHEME,),
+  )
+  for depth in (20, 32, 44, 56, 110)
+)
+ARCHITECTURES = (_SMALL_CNN, *_RESNETS, wide_resnet(28, 10))
