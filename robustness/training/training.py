@@ -188,7 +188,9 @@ class Training:
     axis = getattr(self.model, 'axis_name', None)
     lead = (1, size) if axis else (size,)
     batch = {
-      name: jax.ShapeDtypeStruct((*lead, *value.shape[1:]), value.dtype)
+      name: jax.ShapeDtypeStruct(
+        (*lead, *value.shape[1:]), jax.dtypes.canonicalize_dtype(value.dtype)
+      )
       for name, value in columns.items()
     }
     step = jax.vmap(self.step(), (None, 0), axis_name=axis) if axis else self.step()

@@ -56,10 +56,10 @@ def test_the_bootstrap_interval_is_near_the_asymptotic_one():
 
 def test_raters_who_did_not_rate_are_left_out():
   more = np.append(FIRST, [0, -1]), np.append(SECOND, [-1, 1])
-  assert cohen_kappa(*more) == cohen_kappa(FIRST, SECOND)
+  assert str(cohen_kappa(*more)) == str(cohen_kappa(FIRST, SECOND))  # p is NaN
   single = np.pad(TEXTBOOK, ((0, 1), (0, 2)), constant_values=-1)
   single[-1, 0] = 3
-  assert fleiss_kappa(single) == fleiss_kappa(TEXTBOOK)
+  assert str(fleiss_kappa(single)) == str(fleiss_kappa(TEXTBOOK))
   assert percent_agreement(single).n == 10
 
 
