@@ -17,7 +17,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.typing import Variables
 from robustness.models import layers
-from robustness.models.architecture import STEM_AND_STAGES, Architecture
+from robustness.models.architecture import CIFAR10_MEAN, CIFAR10_STD, STEM_AND_STAGES, Architecture
 from robustness.models.convolution_gradients import DIMENSIONS
 from robustness.models.layers import FEATURES, Layer, Network, at_least_float32
 
@@ -219,8 +219,8 @@ ARCHITECTURES = tuple(
     name,
     Airbench(10, widths),
     input_shape=(32, 32, 3),
-    mean=(0.4914, 0.4822, 0.4465),
-    std=(0.2470, 0.2435, 0.2616),
+    mean=CIFAR10_MEAN,
+    std=CIFAR10_STD,
     stages=STEM_AND_STAGES,
     source='Jordan, 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, 2024',
     licence='no published weights',
