@@ -90,12 +90,12 @@ def test_fog_on_real_pictures_agrees(shared_dir, side, map_side):
 def test_fog_has_tfds_clouds_covers_any_aspect_ratio_and_is_rougher_where_it_decays_less():
   image, own, key = pictures.natural(32, 32, 1), TABLES[32]['fog'], jax.random.key(5)
   draws = jax.random.uniform(key, (512**2 - 1,), minval=-1, maxval=1)
-  expected = weather.fog.function(draws, image, Strength(own, 3))
-  shown = weather.fog(key, image, 3, own, cloud='tfds')
+  expected = pictures.from_draws('fog', 32)(draws, image, 3)
+  shown = jax.jit(lambda x: weather.fog(key, x, 3, own, cloud='tfds'))(image)
   np.testing.assert_allclose(shown, expected, atol=1e-6)
-  black, own = np.zeros((40, 33, 3), np.float32), TABLES[32]['fog']
-  np.testing.assert_array_equal(weather.fog(KEY, black, 5, own), black)
-  shown = weather.fog(KEY, np.full((33, 100, 1), 0.5, np.float32), 5, own)
+  black, fog = np.zeros((40, 33, 3), np.float32), jax.jit(lambda x: weather.fog(KEY, x, 5, own))
+  np.testing.assert_array_equal(fog(black), black)
+  shown = fog(np.full((33, 100, 1), 0.5, np.float32))
   assert shown.shape == (33, 100, 1) and float(shown.std()) > 0.02
   # Share of energy in the high pass of reach 3, mean of 20 maps.
   draws = jax.random.uniform(jax.random.key(0), (20, 32**2 - 1), minval=-1, maxval=1)

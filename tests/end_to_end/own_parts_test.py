@@ -43,16 +43,17 @@ def test_results_are_those_of_the_native_network(config, tmp_path):
 def test_records_of_other_weights_of_the_same_file_are_refused(config, tmp_path):
   """The file reads its weights from another one, whose content its own digest does not see."""
   del config.classifiers['natural']
-  results = runs.run(config, tmp_path / 'run')
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   (tmp_path / 'run/results.json').unlink()
   shards = sorted((tmp_path / 'run/records').glob('*/*.npz'))
   shards[0].unlink()
   runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn', seed=1)
   with pytest.raises(InputError, match=r'(?s)classifier\.outputs_on_fixed_images: \[.*Use another'):
-    runs.run(config, tmp_path / 'run')
+    runs.run(config, tmp_path / 'run', drawn=False)
   assert not shards[0].exists()
   runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn', seed=0)
-  pd.testing.assert_frame_equal(runs.run(config, tmp_path / 'run').table, results.table)
+  again = runs.run(config, tmp_path / 'run', drawn=False)
+  pd.testing.assert_frame_equal(again.table, results.table)
 
 
 @cases(
@@ -89,7 +90,8 @@ def name(tmp_path):
   return f'--config.study.name={tmp_path / "mine.py"}:Shift'
 
 
-@cases('program', pytest.param(['main.py'], marks=pytest.mark.slow), ['-m', 'robustness'])
+@pytest.mark.slow
+@cases('program', ['main.py'], ['-m', 'robustness'])
 def test_a_study_in_a_file_is_run(tmp_path, name, program):
   workdir = tmp_path / 'out'
   commands.python(*program, ACCURACY, *SMALL, name, f'--workdir={workdir}')
@@ -203,6 +205,7 @@ def test_sections_of_own_parts_are_keys_wherever_they_stand(file):
     refused(message, parsed, arguments(file, change))
 
 
+@pytest.mark.slow
 def test_a_training_with_own_parts_runs_resumes_and_is_another_when_the_file_changes(
   file, tmp_path
 ):
@@ -212,7 +215,7 @@ def test_a_training_with_own_parts_runs_resumes_and_is_another_when_the_file_cha
   results = json.loads((workdir / 'results.json').read_text())
   assert '"strength": 0.5' in json.dumps(results) and '"mine.py"' in json.dumps(results)
   (workdir / 'results.json').unlink()
-  runs.run(command_line.load_config(str(workdir / 'config.json')), workdir)
+  runs.run(command_line.load_config(str(workdir / 'config.json')), workdir, drawn=False)
   assert json.loads((workdir / 'results.json').read_text())['settings'] == results['settings']
   file.write_text(PARTS.replace('1 - 2 * x', '0.9 - 2 * x'))
   (workdir / 'results.json').unlink()

@@ -37,7 +37,7 @@ def test_recipes_that_differ_in_every_part(tmp_path):
     'seed': 5,
   }
   written = config('plain', 'other', classifiers={'other': other})
-  results = runs.run(written, tmp_path)
+  results = runs.run(written, tmp_path, drawn=False)
   plain, other = results.classifier
   assert other['front_end'] == {'name': 'low_pass', 'bandwidth': 9}
   assert [part['name'] for part in other['augment']] == list(MIXED)
@@ -64,7 +64,7 @@ def test_policies_for_robustness_and_the_objective_of_augmix(tmp_path):
   written = config(
     'policies', 'augmix', classifiers={'policies.augment': policies, 'augmix': augmix}
   )
-  results = runs.run(written, tmp_path)
+  results = runs.run(written, tmp_path, drawn=False)
   first = results.classifier[0]['augment'][0]
   assert (first['name'], *first['without']) == ('auto_augment', 'Brightness', 'Contrast')
   lines = runs.log(tmp_path, 'train/divergence')
@@ -75,13 +75,13 @@ def test_policies_for_robustness_and_the_objective_of_augmix(tmp_path):
 def test_a_trained_input_filter_is_part_of_the_classifier(tmp_path):
   written = config('net', classifiers__net__input_filter__name='high_pass')
   written.classifiers.net.input_filter.high_pass.bandwidth = 23
-  first = runs.run(written, tmp_path / 'trained')
+  first = runs.run(written, tmp_path / 'trained', drawn=False)
   weights = str(tmp_path / 'trained/checkpoints/net')
   again = config('net', classifiers__net__train=False, classifiers__net__weights=weights)
   message = 'was trained with the input filter .*23.*the config has none'
   refused(message, runs.run, again, tmp_path / 'refused')
   again.classifiers.net.input_filter = written.classifiers.net.input_filter
-  second = runs.run(again, tmp_path / 'loaded')
+  second = runs.run(again, tmp_path / 'loaded', drawn=False)
   pd.testing.assert_frame_equal(second.table, first.table)
   written.classifiers.net.input_filter.high_pass.bandwidth = 22
   refused('a high pass on 28 pixels takes an odd number', runs.run, written, tmp_path / 'even')
@@ -90,10 +90,10 @@ def test_a_trained_input_filter_is_part_of_the_classifier(tmp_path):
 
 def test_several_seeds_give_each_and_their_mean(tmp_path):
   written = config('net', seeds=(0, 3))
-  results = runs.run(written, tmp_path / 'both')
+  results = runs.run(written, tmp_path / 'both', drawn=False)
   values = []
   for seed in (0, 3):
-    single = runs.run(config('net', classifiers__net__seed=seed), tmp_path / str(seed))
+    single = runs.run(config('net', classifiers__net__seed=seed), tmp_path / str(seed), drawn=False)
     values.append(estimate(single.table, 'net', 'top1_accuracy').value)
   mean = estimate(results.table, 'net', 'top1_accuracy')
   assert (mean.value, mean.n) == (pytest.approx(np.mean(values)), 2)
@@ -113,7 +113,7 @@ def test_several_seeds_give_each_and_their_mean(tmp_path):
 def test_validation_rows_are_held_out_and_choose_the_weights(tmp_path):
   written = config('net', training__validation=0.25, training__keep='best', training__steps=6)
   written.training.evaluate_every_epochs = 0.01
-  results = runs.run(written, tmp_path)
+  results = runs.run(written, tmp_path, drawn=False)
   assert results.classifier['kept'] == 'best by validation accuracy'
   facts = load_variables(tmp_path / 'checkpoints/net')[1]
   assert facts['training']['num_examples'] == 3000, '1000 of the 4000 training digits are held out'
@@ -126,6 +126,6 @@ def test_other_data_to_train_on(tmp_path):
   np.savez(tmp_path / 'own.npz', images=images, labels=np.arange(48) % 10)
   data = {'source': 'npz', 'path': str(tmp_path / 'own.npz'), 'split': ''}
   written = config('net', classifiers={'net': {'data': data}})
-  runs.run(written, tmp_path / 'run')
+  runs.run(written, tmp_path / 'run', drawn=False)
   facts = load_variables(tmp_path / 'run/checkpoints/net')[1]
   assert (facts['data']['source'], facts['training']['num_examples']) == ('npz', 48)

@@ -1,5 +1,6 @@
 """Small runs of the real configs: in this process, or of `main.py` in processes of their own."""
 
+import contextlib
 import importlib
 import json
 import pathlib
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import ml_collections
 import numpy as np
@@ -20,6 +22,7 @@ from PIL import Image
 
 from robustness import run as run_module
 from robustness.models import weights
+from robustness.present import publish
 from robustness.results import DAMAGED_IMAGES, Results
 from tests import commands, said
 from tests.commands import ROOT
@@ -65,9 +68,13 @@ def flat(changes: Mapping[str, Any] | None) -> dict[str, Any]:
   return traverse_util.flatten_dict(dict(changes or {}), sep='.')
 
 
-def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> Results:
-  """Runs a config, and checks what is said and shown of it and of its parts and seeds."""
-  with said.watched() as overlapping:
+def run(config: ml_collections.ConfigDict, workdir: pathlib.Path, drawn: bool = True) -> Results:
+  """Runs a config, and checks what is said and shown of it and of its parts and seeds; without
+  figures and reports, which take most of a small run's time, if not `drawn`."""
+  with contextlib.ExitStack() as during:
+    overlapping = during.enter_context(said.watched())
+    if not drawn:
+      during.enter_context(mock.patch.object(publish, 'illustrate', lambda *_: []))
     results = run_module.run(config.to_dict(), workdir, 'python main.py')
   assert overlapping == [], overlapping
   for path in workdir.rglob('results.json'):

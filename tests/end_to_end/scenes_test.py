@@ -106,7 +106,7 @@ def test_a_grid_of_places_for_two_networks(folders, tmp_path):
   np.testing.assert_allclose(minus, two - one)
   assert (tmp_path / 'run/figures/accuracy_y_x.png').exists()
   config.update_from_flattened_dict({'batch_size': 16, 'views_per_step': 2})
-  runs.run(config, tmp_path / 'again')
+  runs.run(config, tmp_path / 'again', drawn=False)
   runs.assert_same_findings(tmp_path / 'run', tmp_path / 'again')
 
 
@@ -157,7 +157,7 @@ def test_stored_and_composed_scenes_give_the_same_numbers(tmp_path):
     return config
 
   composed = config_of(source='scenes', canvas=side, **where)
-  wanted = runs.run(composed, tmp_path / 'composed')
+  wanted = runs.run(composed, tmp_path / 'composed', drawn=False)
   study = composed.study
   design = designs.cross('mine', study.areas, study.angles, study.xs, study.ys, side, 0.85)
   of_design = ScenesConfig('mine', design=design, **where)

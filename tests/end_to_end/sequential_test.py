@@ -33,7 +33,7 @@ def test_a_heat_map_in_rounds(tmp_path):
   shutil.rmtree(sorted(records.glob('round*'))[-1])
   (tmp_path / 'again/results.json').unlink()
   assert any('complete' in line for line in workdir.shards(tmp_path / 'again'))
-  runs.run(config, tmp_path / 'again')
+  runs.run(config, tmp_path / 'again', drawn=False)
   runs.assert_same_findings(tmp_path / 'run', tmp_path / 'again')
 
   study = workdir.read_task(tmp_path / 'run', '')
@@ -54,7 +54,7 @@ def check_comparison(config: Any, folder: pathlib.Path, results: Results) -> Non
   """A fixed design of the same networks gives the same answers on the images that both have."""
   weights = runs.trained(folder / 'run', results.prefixes)
   config.update_from_flattened_dict({**weights, 'study.half_width': 0.0})
-  runs.run(config, folder / 'fixed')
+  runs.run(config, folder / 'fixed', drawn=False)
   pair = [f'{name}={folder / name}' for name in ('run', 'fixed')]
   table = compare.run(pair, folder / 'compared', True, '').table
   own = (table['quantity'] == 'accuracy') & (table.classifier == 'fixed natural')

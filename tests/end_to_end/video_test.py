@@ -53,7 +53,7 @@ def test_made_clips(tmp_path, monkeypatch):
   own = results.table[~results.table.quantity.isin(('pairs_within', 'pairs_within_rms'))]
   assert to_csv(own[scored.table.columns]) == to_csv(scored.table), 'from records alone'
   again.study.k = 4
-  nearer = runs.run(again, tmp_path / 'nearer')
+  nearer = runs.run(again, tmp_path / 'nearer', drawn=False)
   at_4 = estimate(results.table, 'small_cnn', 'accuracy_pm_k', k=4)
   assert accuracies(nearer, 'small_cnn', 4)[1].value == at_4.value
 

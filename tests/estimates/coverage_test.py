@@ -14,6 +14,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('quantity', 'level', 'n'), [(q, *of) for q in CASES for of in CASES[q]])
 def test_coverage_is_near_its_confidence_for_few_images(quantity, level, n):
   """In 1000 samples a coverage of .95 is seen above .93, three standard errors below it."""

@@ -104,7 +104,7 @@ def test_it_is_pytorchs_network_in_training_and_evaluation():
   torch = pytest.importorskip('torch', reason='PyTorch is not installed')
   network = catalog.get('airbench94_half').build(10)
   pictures = images(16)
-  variables = network.init(jax.random.key(1), pictures[:1])
+  variables = jax.jit(network.init)(jax.random.key(1), pictures[:1])
   fitted = airbench.whitening_filters(jnp.asarray(pictures))
   variables = {**variables, 'batch_stats': {**variables['batch_stats'], **fitted['batch_stats']}}
   other = peer(torch, variables)
@@ -115,7 +115,7 @@ def test_it_is_pytorchs_network_in_training_and_evaluation():
     logits, changed = network.apply(given, pictures, train=True, mutable=['batch_stats'])
     return (logits**2).mean(), (logits, changed['batch_stats'])
 
-  gradient = jax.value_and_grad(mean_square, has_aux=True)
+  gradient = jax.jit(jax.value_and_grad(mean_square, has_aux=True))
   (_, (logits, statistics)), gradients = gradient(variables['params'])
   expected = other.train()(tensor) / 9
   (expected**2).mean().backward()

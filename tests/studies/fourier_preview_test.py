@@ -91,7 +91,7 @@ def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(evaluat
 
 @pytest.mark.slow
 def test_the_config_of_digits_runs_beside_a_heat_map(tmp_path):
-  runs.run(runs.shrunk('fourier_heatmap', 'digits'), tmp_path / 'map')
+  runs.run(runs.shrunk('fourier_heatmap', 'digits'), tmp_path / 'map', drawn=False)
   folder, labels = tmp_path / 'map/checkpoints', ('natural', 'gaussian')
   changes = {f'classifiers.{label}.weights': str(folder / label) for label in labels}
   changes['study.heat_map'] = str(tmp_path / 'map')

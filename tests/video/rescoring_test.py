@@ -124,7 +124,7 @@ def test_probabilities_in_a_file_are_not_taken_for_logits(tmp_path, merge):
   for name, kind in (('one', 'logits'), ('shares', 'probabilities')):
     config = config_of(tmp_path / f'{name}.json', tmp_path)
     config.study.merge = merge
-    results = runs.run(config, tmp_path / f'run_{name}')
+    results = runs.run(config, tmp_path / f'run_{name}', drawn=False)
     assert results.classifier['scores'] == kind
     found.append({n: v for n, v in values(results.table).items() if n.endswith(('anchor', '_2'))})
   assert found[0] == found[1]
@@ -134,7 +134,7 @@ def test_probabilities_in_a_file_are_not_taken_for_logits(tmp_path, merge):
 def test_a_k_beyond_the_sets_is_called_by_what_they_reach(tmp_path, caplog):
   config = config_of(saved(tmp_path), tmp_path)
   config.study.k = 2
-  reached = runs.run(config, tmp_path / 'reached')
+  reached = runs.run(config, tmp_path / 'reached', drawn=False)
   config.study.k = 1_000_000
   results = runs.run(config, tmp_path / 'beyond')
   assert 'no neighbor is more than 2 frames from its anchor' in caplog.text
@@ -149,7 +149,7 @@ def test_several_files_are_labelled_by_their_names(tmp_path):
   rescoring = of_sets(','.join(map(str, files)), tmp_path)
   numbers = accuracies(rescoring, tmp_path)
   assert {name.split('/')[0] for name in numbers} == {'one', 'two'}
-  results = runs.run(config_of(rescoring.predictions, tmp_path), tmp_path / 'run')
+  results = runs.run(config_of(rescoring.predictions, tmp_path), tmp_path / 'run', drawn=False)
   assert [c['label'] for c in results.classifier] == ['one', 'two']
   assert results.data['class_names'] == list(get('imagenet_vid').class_names)
 
@@ -164,7 +164,7 @@ def test_runs_that_called_theirs_alike_are_scored_together(tmp_path):
   alone = [accuracies(Rescoring(str(path)), tmp_path) for path in paths]
   config = video_pm_k.get_config('predictions')
   config.predictions = f'clean={paths[0]},{paths[1]}'
-  results = runs.run(config, tmp_path / 'run')
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   own = values(results.table)
   for label, numbers in zip(('clean', 'net'), alone, strict=True):
     assert {name: own[f'{label}/{name}'] for name in numbers} == numbers
@@ -264,7 +264,7 @@ def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path):
 def test_several_classifiers_from_records_and_files(tmp_path):
   files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
   accuracies(of_sets(files[0], tmp_path), tmp_path / 'before')
-  alone = runs.run(saved_review(files[0], tmp_path), tmp_path / 'alone')
+  alone = runs.run(saved_review(files[0], tmp_path), tmp_path / 'alone', drawn=False)
   both = f'{tmp_path / "before/records/one"},{files[1]}'
   results = runs.run(saved_review(both, tmp_path), tmp_path / 'both')
   own = results.table[(results.table.classifier == 'one') & (results.table.versus == '')]
