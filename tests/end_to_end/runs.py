@@ -240,17 +240,10 @@ def forked(arguments: Sequence[list[str]]) -> list[tuple[int, str]]:
   return [(status, output) for status, output in json.loads(answer.stdout)]
 
 
-def start(
-  workdir: pathlib.Path,
-  config: str,
-  changes: Mapping[str, Any] | None = None,
-  flags: tuple[str, ...] = (),
-  small: bool = True,
-  machine: str = 'own',
-) -> subprocess.Popen[str]:
-  """Starts main.py with a config in a process, on a machine of `machine.py`."""
+def start(*given: Any, machine: str = 'own', **further: Any) -> subprocess.Popen[str]:
+  """Starts main.py with some `arguments` in a process, on a machine of `machine.py`."""
   program = (sys.executable, 'tests/end_to_end/machine.py', machine)
-  command = [*program, *arguments(workdir, config, changes, flags, small)]
+  command = [*program, *arguments(*given, **further)]
   if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; inherited
     signal.signal(signal.SIGINT, signal.default_int_handler)
   return commands.start(*command)

@@ -78,18 +78,21 @@ def _open_clip(name: str, quick_gelu: bool, num_classes: int, side: int) -> Any:
 
 def open_clip_tower(config: Any, quick_gelu: bool, num_classes: int, side: int) -> Any:
   """Builds CLIP's image tower, then our unit length and linear head."""
-  torch, model = peer('torch'), peer('open_clip').model
-  vision = {**config['vision_cfg'], 'image_size': side}
-  nn = torch.nn
+  vision, features = {**config['vision_cfg'], 'image_size': side}, config['embed_dim']
+  tower = peer('open_clip').model._build_vision_tower(features, vision, quick_gelu)
+  return _headed(tower, lambda visual, x: visual(x), features, num_classes)
+
+
+def _headed(visual: Any, embed: Callable[[Any, Any], Any], features: int, num_classes: int) -> Any:
+  nn = peer('torch').nn
 
   class Tower(nn.Module):
     def __init__(self) -> None:
       super().__init__()
-      self.visual = model._build_vision_tower(config['embed_dim'], vision, quick_gelu)
-      self.zero_shot_head = nn.Linear(config['embed_dim'], num_classes)
+      self.visual, self.zero_shot_head = visual, nn.Linear(features, num_classes)
 
     def forward(self, x: Any) -> Any:
-      return self.zero_shot_head(nn.functional.normalize(self.visual(x), dim=-1))
+      return self.zero_shot_head(nn.functional.normalize(embed(self.visual, x), dim=-1))
 
   return Tower()
 
@@ -98,21 +101,9 @@ def siglip_tower(
   num_classes: int, side: int, name: str = 'vit_base_patch16_siglip_224', **options: Any
 ) -> Any:
   """Builds SigLIP's image tower with the names of open_clip, then our unit length and head."""
-  torch = peer('torch')
   trunk = _timm_vit(name, 0, side, **options)
-  nn = torch.nn
-
-  class Tower(nn.Module):
-    def __init__(self) -> None:
-      super().__init__()
-      self.visual = nn.ModuleDict({'trunk': trunk})
-      self.zero_shot_head = nn.Linear(trunk.embed_dim, num_classes)
-
-    def forward(self, x: Any) -> Any:
-      embedding = self.visual['trunk'](x)
-      return self.zero_shot_head(nn.functional.normalize(embedding, dim=-1))
-
-  return Tower()
+  visual = peer('torch').nn.ModuleDict({'trunk': trunk})
+  return _headed(visual, lambda visual, x: visual['trunk'](x), trunk.embed_dim, num_classes)
 
 
 def _cifar_resnet(depth: int, num_classes: int, side: int) -> Any:

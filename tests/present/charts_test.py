@@ -13,14 +13,8 @@ from robustness.estimates.table import assemble, select, with_facet
 from robustness.present import charts, sentences, style, tables
 from robustness.results import Results
 from tests import said
-from tests.present.made_results import made_results
 
 CHANGE = Quantity('change', 'change', 'amount')
-
-
-@pytest.fixture(scope='module')
-def results():
-  return made_results()
 
 
 def made(views: dict, *by, quantity: Quantity = ERROR, values=None, labels=('net',)) -> Results:

@@ -16,11 +16,6 @@ from tests.present.made_results import made_results
 SPACE = '\N{NO-BREAK SPACE}'
 
 
-@pytest.fixture(scope='module')
-def results():
-  return made_results()
-
-
 def test_the_level_and_its_difference_are_one_sentence(results):
   found = sentences.findings(results)[0]
   own = select(results.table, 'error').set_index('classifier')

@@ -5,7 +5,6 @@ import io
 import math
 
 import pandas as pd
-import pytest
 
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import select
@@ -16,11 +15,6 @@ from robustness.results import Results, Table
 from tests.cases import cases
 from tests.present.headlines_test import made as headlined
 from tests.present.made_results import made_results
-
-
-@pytest.fixture(scope='module')
-def results():
-  return made_results()
 
 
 def test_tables_have_classifiers_as_columns_and_what_is_too_long_for_one_is_named(results):
