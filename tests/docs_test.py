@@ -26,7 +26,6 @@ from robustness.config.defaults import ConfigDict
 from robustness.estimates.table import select
 from robustness.evaluation import study
 from robustness.fourier.input_filters import INPUT_FILTERS
-from robustness.models import catalog
 from robustness.objectives import OBJECTIVES
 from robustness.results import Results
 from tests import said
@@ -367,11 +366,3 @@ def test_the_training_page_names_parts_that_exist():
   for line, registry in zip(lines, registries, strict=True):
     named = set(re.findall(r'`(\w+)`', line.split('|')[3]))
     assert named and named <= set(registry.classes())
-
-
-def test_the_table_of_networks_names_every_family():
-  table = text('docs/networks.md').split('\n\n')[1]
-  lines = [line.split('|')[1] for line in table.splitlines()[2:]]
-  named = {re.sub(r'\d.*$', '', name) for line in lines for name in re.findall(r'`(\w+)`', line)}
-  printed = {pathlib.Path(name).stem for name in recipes()}
-  assert {re.sub(r'\d.*$', '', name) for name in catalog.ARCHITECTURES} <= named | printed

@@ -16,3 +16,10 @@ def refused(
   with pytest.raises(InputError, match=message) as raised:
     function(*args, **kwargs)
   return str(raised.value)
+
+
+def in_one_line_or_not_at_all(function: Callable[..., Any], *args: Any) -> None:
+  try:
+    function(*args)
+  except InputError as error:
+    assert '\n' not in str(error), error

@@ -13,6 +13,7 @@ from robustness.config import experiment
 from robustness.core.errors import InputError
 from tests import finished_runs
 from tests.json_faults import DAMAGE, changed
+from tests.refusals import in_one_line_or_not_at_all, refused
 
 CHOSEN = 400
 HEADER = 'records/first/header.json'
@@ -54,9 +55,7 @@ def test_another_value_in_any_place_is_no_traceback(run, name):
 def test_a_damaged_file_is_named(run, name, damage):
   file = run / name
   file.write_bytes(DAMAGE[damage](file.read_bytes()))
-  with pytest.raises(InputError) as told:
-    DOORS[name](run)
-  assert file.name in str(told.value) and '\n' not in str(told.value)
+  assert '\n' not in refused(file.name, DOORS[name], run)
 
 
 def test_another_value_in_any_place_of_a_config_is_no_traceback(tmp_path):
@@ -64,8 +63,5 @@ def test_another_value_in_any_place_of_a_config_is_no_traceback(tmp_path):
   file = tmp_path / 'own.json'
   for _, value in random.Random(0).sample(list(changed(document)), CHOSEN):
     file.write_text(json.dumps(value))
-    for read, given in ((experiment.from_config, value), (command_line.from_json, file)):
-      try:
-        read(given)
-      except InputError as error:
-        assert '\n' not in str(error), error
+    in_one_line_or_not_at_all(experiment.from_config, value)
+    in_one_line_or_not_at_all(command_line.from_json, file)

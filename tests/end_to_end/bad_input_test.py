@@ -16,7 +16,7 @@ import pytest
 from configs import video_pm_k
 from robustness import run
 from robustness.classifiers import ClassifierBuilder
-from robustness.core.errors import InputError
+from tests import refusals
 from tests.cases import cases
 from tests.end_to_end import runs
 from tests.table_rows import estimate
@@ -152,8 +152,7 @@ def test_all_that_is_refused_is_refused_before_the_first_training(
   good, bad = (runs.shrunk(name).to_dict() for _ in range(2))
   for section, changed in changes.items():
     bad[section] = changed if 'name' in changed else {**bad[section], **changed}
-  with pytest.raises(InputError, match=message):
-    run.run(bad, tmp_path / 'run')
+  refusals.refused(message, run.run, bad, tmp_path / 'run')
   with pytest.raises(AssertionError, match='a training began'):  # the corrected config is taken
     run.run(good, tmp_path / 'run')
 
@@ -161,8 +160,8 @@ def test_all_that_is_refused_is_refused_before_the_first_training(
 def test_nothing_is_written_before_the_config_is_read(tmp_path):
   config = runs.shrunk('fourier_heatmap').to_dict()
   config['training']['nesterov'] = 1
-  with pytest.raises(InputError, match=r'training\.nesterov must be True or False; got 1'):
-    run.run(config, tmp_path / 'run')
+  message = r'training\.nesterov must be True or False; got 1'
+  refusals.refused(message, run.run, config, tmp_path / 'run')
   assert not list(tmp_path.iterdir())
 
 

@@ -11,7 +11,6 @@ from robustness import run as launch
 from robustness import workdir as workdirs
 from robustness.cli import command_line
 from robustness.config import experiment
-from robustness.core.errors import InputError
 from robustness.core.settings import without_inherited
 from robustness.models import weights
 from robustness.results import SINGLE, Results
@@ -48,8 +47,8 @@ def test_records_of_other_weights_of_the_same_file_are_refused(config, tmp_path)
   shards = sorted((tmp_path / 'run/records').glob('*/*.npz'))
   shards[0].unlink()
   runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn', seed=1)
-  with pytest.raises(InputError, match=r'(?s)classifier\.outputs_on_fixed_images: \[.*Use another'):
-    runs.run(config, tmp_path / 'run', drawn=False)
+  message = r'(?s)classifier\.outputs_on_fixed_images: \[.*Use another'
+  refused(message, runs.run, config, tmp_path / 'run')
   assert not shards[0].exists()
   runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn', seed=0)
   again = runs.run(config, tmp_path / 'run', drawn=False)
@@ -76,8 +75,8 @@ def test_saved_class_names_are_matched_by_name(tmp_path):
   sections = {'net': {'name': 'small_cnn', 'weights': str(path)}}
   (classifier,) = builder(tmp_path, sections).build()
   assert classifier.class_names == ('cat', 'ant', 'bee')
-  with pytest.raises(InputError, match="first 'dog'.*matched by name"):
-    builder(tmp_path, sections, rows(class_names=('ant', 'bee', 'dog'))).build()
+  other = builder(tmp_path, sections, rows(class_names=('ant', 'bee', 'dog')))
+  refused("first 'dog'.*matched by name", other.build)
 
 
 ACCURACY = f'--config={runs.ROOT / "configs/accuracy.py"}'
@@ -108,8 +107,8 @@ def test_a_study_in_a_file_is_run(tmp_path, name, program):
 
 
 def test_its_settings_are_checked(name):
-  with pytest.raises(InputError, match='unknown key config.study.top_k'):
-    command_line.read(['x', ACCURACY, name, '--config.study.top_k=1'])
+  given = ['x', ACCURACY, name, '--config.study.top_k=1']
+  refused('unknown key config.study.top_k', command_line.read, given)
   refused('has no .Shifts.', command_line.read, ['x', ACCURACY, f'{name}s'])
 
 

@@ -16,7 +16,6 @@ from input_pipeline.sources import drawn_objects
 from robustness.classifiers import preparation
 from robustness.config import experiment
 from robustness.config.defaults import default_config
-from robustness.core.errors import InputError
 from robustness.estimates.table import facets_of, select
 from robustness.models import catalog
 from robustness.models.imagenet_names import WNIDS
@@ -60,8 +59,8 @@ def test_a_cutout_without_alpha_is_refused_before_any_work(folders, tmp_path, mo
 
   monkeypatch.setattr('robustness.classifiers.ClassifierBuilder.build', None)  # cannot be called
   config = shrunk('folder', tmp_path, **folders)
-  with pytest.raises(InputError, match=r'^cutout \S*two\.png has no alpha channel \(RGB\); save'):
-    runs.run(config, tmp_path / 'run')
+  message = r'^cutout \S*two\.png has no alpha channel \(RGB\); save'
+  refused(message, runs.run, config, tmp_path / 'run')
   assert not (tmp_path / 'run/records').exists()
 
 
