@@ -127,13 +127,17 @@ class ParquetStore(StreamedStore):
   labels: np.ndarray
 
   @functools.cached_property
-  def _latest(self) -> Callable[[int], list[bytes]]:
-    return functools.lru_cache(maxsize=1)(self.groups.read)
+  def _group(self) -> Callable[[int], list[bytes]]:
+    return functools.lru_cache(maxsize=WINDOW)(self.groups.read)
+
+  def _encoded(self, index: int) -> bytes:
+    """Returns a row's image; the latest row groups are kept."""
+    group = int(np.searchsorted(self.groups.first, index, side='right')) - 1
+    return self._group(group)[index - int(self.groups.first[group])]
 
   def host_element(self, index: int) -> tuple[bytes, np.ndarray]:
-    """See `HostStore`; the row group is kept for the next."""
-    group = int(np.searchsorted(self.groups.first, index, side='right')) - 1
-    return self._latest(group)[index - int(self.groups.first[group])], self.labels[index]
+    """See `HostStore`."""
+    return self._encoded(index), self.labels[index]
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """See `Store`."""
@@ -168,18 +172,10 @@ class ParquetStore(StreamedStore):
 
     def elements() -> Iterator[dict[str, Any]]:
       for window in windows():
-        own = np.searchsorted(self.groups.first, window, side='right') - 1
-        ordered = bool((np.diff(own) >= 0).all())  # rows of a group come together: keep one
-        held: dict[int, list[bytes]] = {}
-        places = window - self.groups.first[own]
         for begin in range(0, len(window), AT_ONCE):
-          some, stored = slice(begin, begin + AT_ONCE), []
-          for group, place in zip(own[some].tolist(), places[some].tolist(), strict=True):
-            if group not in held:
-              held = {**({} if ordered else held), group: self.groups.read(group)}
-            stored.append(held[group][place])
-          ids = window[some]
-          yield {'example_id': ids, 'label': self.labels[ids], 'stored': np.array(stored, object)}
+          ids = window[begin : begin + AT_ONCE]
+          stored = np.array([self._encoded(index) for index in ids.tolist()], object)
+          yield {'example_id': ids, 'label': self.labels[ids], 'stored': stored}
 
     kinds = {'example_id': tf.int64, 'label': tf.int32, 'stored': tf.string}
     signature = {name: tf.TensorSpec((None,), kind) for name, kind in kinds.items()}
