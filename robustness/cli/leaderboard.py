@@ -149,18 +149,21 @@ def add(folder: pathlib.Path, given: str) -> Iterator[str]:
     if place.exists():
       raise InputError(f'{place} exists: name the entry otherwise, as in --add=NAME={path}.')
     dataclasses.replace(finished.results, arrays={}).write(place)
-    written = f'{place}: the results'
+    written = 'the results'
     if finished.study.needs_classifier and not finished.study.sequential_design:
       for evaluation in finished.evaluations:
         _write_ranks(place / workdir.RECORDS / evaluation.label, evaluation.records)
-      workdir.write_json(place / workdir.CONFIG, {'study': finished.study.describe()})
+      study = finished.study
+      section = {key: value for key, value in study.describe().items() if key not in study.facts}
+      workdir.write_json(place / workdir.CONFIG, {'study': section})
       try:
         _check_answers(workdir.read(place)[SINGLE])
         written += ', and the rank of the true class for every answer'
-      except InputError:
+      except InputError as error:
+        written = f'the results alone: ranks are not enough ({error})'
         shutil.rmtree(place / workdir.RECORDS)
         (place / workdir.CONFIG).unlink()
-    yield written
+    yield f'{place}: {written}'
 
 
 def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
