@@ -34,9 +34,9 @@ from robustness.estimates.ranks import METHOD, ranks
 from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.records import Layout, Records, RecordsReader, is_of_views
 from robustness.present import tables, text
-from robustness.present.headlines import leading
 from robustness.present.page import classifier_words
 from robustness.present.publish import Presentation, captioned, publish
+from robustness.present.sentences import leading, level_groups
 from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table, joined
 
 PRESENTED = Presentation('Leaderboard')
@@ -228,7 +228,7 @@ def boards_of(entries: Sequence[BoardEntry]) -> dict[str, Results]:
   """Returns a board for each protocol, by a short name: classifiers of all entries with values,
   intervals and ranks; paired differences from the best where all entries kept their records.
 
-  The quantities are the headlines of the study that have one value a classifier.
+  The quantities are the headlines of the study, each level of them ranked.
   """
   by_protocol: dict[str, list[BoardEntry]] = {}
   for entry in entries:
@@ -247,14 +247,16 @@ def _board(entries: Sequence[BoardEntry]) -> Results:
   first = entries[0].results
   labels = comparison.distinct_labels({e.name: set(e.results.labels) for e in entries})
   used, parts = list[Quantity](), list[pd.DataFrame]()
+  ranked: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
     if quantity.headline and quantity.better:
       own = pd.concat([_values(entry, quantity, labels) for entry in entries])
       if len(own):
         used.append(quantity)
         parts.append(own)
-  for quantity, own in zip(used, [*parts], strict=True):
-    by = {'ranked_by': quantity.words} if len(used) > 1 else {}
+        ranked |= {words: (quantity, rows) for words, rows, _ in level_groups(own, quantity)}
+  for words, (quantity, own) in ranked.items():
+    by = {'ranked_by': words} if len(ranked) > 1 else {}
     parts.append(part([*_ranked(quantity, own, by)]))
   if not used:
     raise InputError(
@@ -279,11 +281,10 @@ def _board(entries: Sequence[BoardEntry]) -> Results:
 def _values(
   entry: BoardEntry, quantity: Quantity, labels: Mapping[tuple[str, str], str]
 ) -> pd.DataFrame:
-  """Returns an entry's own values of a quantity, one a classifier, under the board's labels."""
+  """Returns an entry's own values of a quantity over the most, under the board's labels."""
   rows = leading(entry.results.over_seeds.table, quantity.name)
   known = rows.value.notna() & ~(rows.note == ITSELF).any()  # each run has a baseline of its own
   own = rows[(rows.versus == '') & known]
-  own = own[~own.duplicated('classifier', keep=False)]
   return own.assign(classifier=[labels[entry.name, label] for label in own.classifier])
 
 

@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 
 from robustness.__main__ import main
+from robustness.estimates.table import select
 from robustness.results import WHICH_NUMBERS, Results
 from tests import finished_runs
+from tests.commands import ROOT
 
 RIGHT, COUNT = {'poor': 10, 'fair': 32, 'good': 34}, 40
 
@@ -70,6 +72,21 @@ def test_a_check_names_what_is_wrong_with_an_entry(board, capsys):
   assert 'poor: it declares the quantity top1_accuracy otherwise than elsewhere' in poor
   assert fair.startswith('error: fair: ') and 'results.csv' in fair
   assert good.startswith('error: good: its results do not say which images it saw')
+
+
+def test_the_entries_of_the_repository_are_as_they_should_be(tmp_path, capsys):
+  assert main(['leaderboard', str(ROOT / 'leaderboard'), f'--out={tmp_path}']) == 0
+  assert not capsys.readouterr().err
+  own = Results.read(tmp_path)
+  ranked = own.table[own.table['quantity'] == 'rank']
+  levels = [f'top-1 error over the {name} corruptions' for name in ('official', 'fourier imagenet')]
+  assert {*levels} < {*ranked.ranked_by}
+  errors = select(own.table, 'error', versus=None, corruption_set='official')
+  assert dict(zip(errors.classifier + errors.versus, errors.value.round(3), strict=True)) == {
+    'resnet20': 0.309,
+    'resnet56': 0.284,
+    'resnet56resnet20': -0.025,
+  }
 
 
 def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_factory, capsys):
