@@ -7,11 +7,12 @@
 The files are photographs of 500 × 375 pixels, made if no folder of class folders is given. A source
 delivers 224 × 224 pixels in the blocks of a run: `folder` decodes, resizes to 256 and crops, by
 TensorFlow in float32 or by Pillow in 8 bits (`config.data.resized_by`); `npz` and `npy` hold the
-pictures at 224 × 224, uint8, in memory and mapped from disk; `parquet` and `webdataset` hold the
-files themselves, and their `ratio to torchvision` is that to pyarrow's and tarfile's reading of the
-same shard, with torchvision's preparation. torchvision opens the same files with
-Pillow and prepares them likewise, one after another; without torchvision the column stays empty.
-Grain, where it is installed, reads the files by this project's functions for Pillow, in threads.
+pictures at 224 × 224, uint8, in memory and mapped from disk; `parquet`, `webdataset` and
+`array_record` hold the files themselves, and their `ratio to torchvision` is that to pyarrow's,
+tarfile's and Grain's reading of the same shard, with torchvision's preparation. torchvision opens
+the same files with Pillow and prepares them likewise, one after another; without torchvision the
+column stays empty. Grain, where it is installed, reads the files by this project's functions for
+Pillow, in threads.
 
 `ratio to forward` is that to the plain forward rate of a network on the same cores: above 1 a
 device of its own that is as quick as these cores would never wait. `evaluation ÷ slower` divides
@@ -49,7 +50,7 @@ from robustness.evaluation.views import identity
 
 SIDE, RESIZE = 224, 256
 PEER, GRAIN = 'torchvision', 'grain'
-SHARDS = {'parquet': 'all.parquet', 'webdataset': 'all.tar'}
+SHARDS = {'parquet': 'all.parquet', 'webdataset': 'all.tar', 'array_record': 'all/1.0.0'}
 WIDTH, HEIGHT = 500, 375
 
 
@@ -85,7 +86,9 @@ def sources(folder: pathlib.Path, stored: pathlib.Path, count: int) -> dict[str,
     'npy': input_pipeline.load(DataSettings(source='npy', path=str(stored))),
     **{
       source: input_pipeline.load(
-        DataSettings(source=source, path=str(stored / name), **prepared, resized_by='pillow')
+        DataSettings(
+          source=source, path=str(stored / name), split='train', **prepared, resized_by='pillow'
+        )
       )
       for source, name in SHARDS.items()
     },
@@ -101,6 +104,7 @@ def write_shards(folder: pathlib.Path, stored: pathlib.Path, count: int) -> None
   """Writes the files into a shard of each format of `SHARDS`, all of one class."""
   import pyarrow as pa
   import pyarrow.parquet as pq
+  import tensorflow_datasets as tfds
 
   files = files_of(folder, count)
   images = [{'bytes': file.read_bytes(), 'path': file.name} for file in files]
@@ -112,6 +116,17 @@ def write_shards(folder: pathlib.Path, stored: pathlib.Path, count: int) -> None
         member = tarfile.TarInfo(f'{index:06d}.{field}')
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))
+  name, _, version = SHARDS['array_record'].partition('/')
+  features = {'image': tfds.features.Image(), 'label': tfds.features.ClassLabel(num_classes=1)}
+  tfds.dataset_builders.store_as_tfds_dataset(
+    name,
+    version,
+    tfds.features.FeaturesDict(features),
+    {'train': [(index, {'image': str(file), 'label': 0}) for index, file in enumerate(files)]},
+    data_dir=stored,
+    file_format='array_record',
+    disable_shuffling=True,
+  )
 
 
 def by_pyarrow(shard: pathlib.Path) -> Iterator[bytes]:
@@ -131,7 +146,23 @@ def by_tarfile(shard: pathlib.Path) -> Iterator[bytes]:
         yield file.read()
 
 
-READERS = {'parquet': by_pyarrow, 'webdataset': by_tarfile}
+def by_grain_source(shard: pathlib.Path) -> Iterator[bytes]:
+  """Yields the encoded images of a TFDS data set in ArrayRecord files."""
+  import grain
+  import tensorflow_datasets as tfds
+
+  features = tfds.builder_from_directory(shard).info.features
+  skip = {'image': tfds.decode.SkipDecoding()}
+  records = grain.sources.ArrayRecordDataSource(
+    [str(file) for file in shard.glob('*array_record*')]
+  )
+  rows = grain.MapDataset.source(records).map(
+    lambda record: features.deserialize_example_np(record, decoders=skip)['image']
+  )
+  yield from rows.to_iter_dataset(grain.ReadOptions(num_threads=2 * usable_cores()))
+
+
+READERS = {'parquet': by_pyarrow, 'webdataset': by_tarfile, 'array_record': by_grain_source}
 
 
 def delivered(rows: Rows, block: int) -> subject.Candidate:
@@ -205,6 +236,8 @@ def measure(given: argparse.Namespace, folder: pathlib.Path, stored: pathlib.Pat
     files = files_of(folder, given.images)
     candidates[PEER] = per_image(lambda: files, len(files))
     for name, read in READERS.items():
+      if name == 'array_record' and not importlib.util.find_spec('grain'):
+        continue
       shard = stored / SHARDS[name]
       candidates[f'{PEER} of {name}'] = per_image(functools.partial(read, shard), len(files))
   if importlib.util.find_spec('grain'):

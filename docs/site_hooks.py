@@ -2,7 +2,7 @@
 
 Pages are written for the repository, where links are paths between files. README.md becomes the
 home page, with the first picture of every page as a gallery, other files of `OUTSIDE` pages or
-downloads, and links to them are translated.
+downloads, leaderboard/ its static page, and links to them are translated.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import os
 import pathlib
 import posixpath
 import re
+import subprocess
+import sys
+import tempfile
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -25,10 +28,17 @@ OUTSIDE = {
   **{f'colabs/{path.name}': f'colabs/{path.name}' for path in ROOT.glob('colabs/*.ipynb')},
 }
 """Files of the repository, and what they are called in the site."""
+BOARD, BOARD_PAGE = 'leaderboard', 'leaderboard/report.html'
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-  """Adds the files that lie outside of docs/."""
+  """Adds the files that lie outside of docs/, and the page of the leaderboard."""
+  with tempfile.TemporaryDirectory() as made:
+    command = [sys.executable, '-m', 'robustness', 'leaderboard', BOARD, f'--out={made}']
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    for path in sorted(pathlib.Path(made).rglob('*.*')):
+      name = f'{BOARD}/{path.relative_to(made).as_posix()}'
+      files.append(File.generated(config, name, content=path.read_bytes()))
   for path, name in OUTSIDE.items():
     files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding='utf-8')))
   return files
@@ -68,7 +78,7 @@ def translated(markdown: str, path: str, uri: str) -> str:
     if not target or '://' in target:
       return match[0]
     file = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    name = OUTSIDE.get(file, file.removeprefix('docs/'))
+    name = BOARD_PAGE if file == BOARD else OUTSIDE.get(file, file.removeprefix('docs/'))
     return f']({os.path.relpath(name, posixpath.dirname(uri) or ".")}{hash_sign}{anchor})'
 
   return re.sub(r'\]\(([^)\s]+)\)', link, markdown)

@@ -78,3 +78,9 @@ def test_links_are_translated_from_files_to_pages(hooks):
   assert hooks.translated(source, 'docs/api/a.md', 'api/a.md') == (
     '[a](../index.md#x) [b](../intervals.md) [c](other.md)'
   )
+
+
+def test_the_leaderboard_is_a_page_with_its_files(site):
+  assert 'Leaderboard' in (site / 'leaderboard/report.html').read_text()
+  assert 'href="leaderboard/report.html"' in (site / 'comparing.html').read_text()
+  assert (site / 'leaderboard/results.csv').exists()

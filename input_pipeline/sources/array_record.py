@@ -1,8 +1,9 @@
 """A folder of a TFDS data set in ArrayRecord files, read in any order.
 
-`config.data.path` is the folder with `dataset_info.json` and `features.json`; the package
-array-record reads its files. An example has the features `image` and `label`; further numbers and
-words are columns of the rows. `example_id` is the place in the files of the split.
+`config.data.path` is the folder with `dataset_info.json` and `features.json`. The package
+array-record reads its files, as it does below Grain, whose source is a subclass with tracing. An
+example has the features `image` and `label`; further numbers and words are columns of the rows.
+`example_id` is the place in the files of the split.
 """
 
 from typing import Any

@@ -92,6 +92,11 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
       del config.classifier
   if several is None:
     return list(changes)
+  if any('config.classifier.' in change.partition('=')[0] for change in changes):
+    raise InputError(
+      f'this config has the classifiers {", ".join(several)}, and no config.classifier: name yours '
+      'by --config.classifiers.mine.name=NAME, and leave those out by --config.classifiers=mine.'
+    )
   with several.unlocked():
     for label in named:
       if label not in several:

@@ -1,12 +1,13 @@
 """`robustness leaderboard`: the finished runs in a folder, checked and ranked on one static page.
 
+robustness leaderboard DIR --add=WORKDIR
 robustness leaderboard DIR --check
 robustness leaderboard DIR --out=SITE
 
-  Every folder DIR/NAME with results.csv, results.json and results.npz is an entry; one with a whole
-  workdir adds paired differences. Entries of the same study, settings and images are on one board.
-  --check says what is wrong with any, and ends with 1 if something is. --out writes report.html,
-  results.csv and figures. docs/comparing.md shows how to add an entry.
+  Every folder DIR/NAME with results.csv, results.json and results.npz is an entry; one with records
+  adds paired differences. Entries of the same study, settings and images are on one board. --add
+  writes the entry of a finished run, or of NAME=WORKDIR under another name. --check says what is
+  wrong with any, and ends with 1 if something is. --out writes the page.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import dataclasses
 import json
 import pathlib
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -26,14 +28,16 @@ from robustness import comparison, workdir
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import z_value
 from robustness.estimates.means import Estimate, Row, part, row
+from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import COUNT, Quantity
 from robustness.estimates.ranks import METHOD, ranks
-from robustness.estimates.table import assemble
+from robustness.estimates.table import SUBJECT, assemble, facets_of
+from robustness.evaluation.records import Layout, Records, RecordsReader, is_of_views
 from robustness.present import tables, text
-from robustness.present.headlines import leading
 from robustness.present.page import classifier_words
 from robustness.present.publish import Presentation, captioned, publish
-from robustness.results import JSON_NAME, WHICH_NUMBERS, Results, Table, joined
+from robustness.present.sentences import leading, level_groups
+from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table, joined
 
 PRESENTED = Presentation('Leaderboard')
 RANK = Quantity('rank', 'rank', kind=COUNT, better='lower', low=1, headline=True)
@@ -47,6 +51,9 @@ OF_THE_MACHINE = ('parallel', 'precision', 'batch_size', 'views_per_step', 'seed
 def main(arguments: Sequence[str]) -> int:
   """Checks the entries, writes the page, and prints ranks; returns 0, or 1 if an entry is wrong."""
   given = _parser().parse_args(arguments)
+  for workdir_given in given.add:
+    for line in add(given.folder, workdir_given):
+      print(line)
   entries, wrong = read(given.folder)
   for line in wrong:
     print(f'error: {line}', file=sys.stderr)
@@ -127,6 +134,60 @@ def read(folder: pathlib.Path) -> tuple[list[BoardEntry], list[str]]:
   return entries, wrong
 
 
+def add(folder: pathlib.Path, given: str) -> Iterator[str]:
+  """Writes an entry for each study of a finished workdir, PATH or NAME=PATH, and says where.
+
+  An entry has the results without pictures, and for every answer the rank of the true class, with
+  which entries are paired and the table is checked. A study that needs more has the results alone.
+
+  Raises:
+    InputError: the entry is there already, or see `workdir.read`.
+  """
+  [(name, path)] = comparison.named_workdirs([given]).items()
+  for task, finished in workdir.read(path).items():
+    place = folder / '-'.join(filter(None, (name, task)))
+    if place.exists():
+      raise InputError(f'{place} exists: name the entry otherwise, as in --add=NAME={path}.')
+    dataclasses.replace(finished.results, arrays={}).write(place)
+    written = 'the results'
+    if finished.study.needs_classifier and not finished.study.sequential_design:
+      for evaluation in finished.evaluations:
+        _write_ranks(place / workdir.RECORDS / evaluation.label, evaluation.records)
+      study = finished.study
+      section = {key: value for key, value in study.describe().items() if key not in study.facts}
+      workdir.write_json(place / workdir.CONFIG, {'study': section})
+      try:
+        _check_answers(workdir.read(place)[SINGLE])
+        written += ', and the rank of the true class for every answer'
+      except InputError as error:
+        written = f'the results alone: ranks are not enough ({error})'
+        shutil.rmtree(place / workdir.RECORDS)
+        (place / workdir.CONFIG).unlink()
+    yield f'{place}: {written}'
+
+
+def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
+  """Writes records in one compressed shard with the columns of the rows and `rank` alone."""
+  names = records.read(0, 0).arrays
+  columns = {name: records.column(name) for name in names if not is_of_views(name)}
+  ranks = records.table('rank')
+  own = Records(folder, Layout(*ranks.shape, *ranks.shape), records.identity)
+  own.write(0, 0, {**columns, 'rank': ranks.astype(np.min_scalar_type(ranks.max()))}, compress=True)
+
+
+def _check_answers(finished: workdir.FinishedStudy) -> None:
+  """Refuses headlines that the answers beside them do not give."""
+  reduced = finished.study.reduce(finished.evaluations, finished.image_shape)
+  found, stated = assemble(reduced.estimates), finished.results.table
+  for quantity in finished.results.quantities:
+    own = [leading(table, quantity.name) for table in (stated, found) if quantity.headline]
+    if own and len(own[1]):
+      keys = [*SUBJECT, *facets_of(own[1])]
+      both = own[0].merge(own[1], 'outer', keys)
+      if not np.allclose(both.value_x, both.value_y, rtol=1e-6, equal_nan=True):
+        raise InputError(f'its answers do not give its {quantity.name}: damaged, or altered.')
+
+
 def _entry(place: pathlib.Path) -> BoardEntry:
   results = Results.read(place)
   if results.parts:
@@ -145,6 +206,8 @@ def _entry(place: pathlib.Path) -> BoardEntry:
     if len(bad):
       value = bad.value.iloc[0]
       raise InputError(f'{quantity.name} is {value:g}, outside [{low:g}, {high:g}]: damaged.')
+  for of in finished.values():
+    _check_answers(of)
   return entry
 
 
@@ -165,7 +228,7 @@ def boards_of(entries: Sequence[BoardEntry]) -> dict[str, Results]:
   """Returns a board for each protocol, by a short name: classifiers of all entries with values,
   intervals and ranks; paired differences from the best where all entries kept their records.
 
-  The quantities are the headlines of the study that have one value a classifier.
+  The quantities are the headlines of the study, each level of them ranked.
   """
   by_protocol: dict[str, list[BoardEntry]] = {}
   for entry in entries:
@@ -184,20 +247,22 @@ def _board(entries: Sequence[BoardEntry]) -> Results:
   first = entries[0].results
   labels = comparison.distinct_labels({e.name: set(e.results.labels) for e in entries})
   used, parts = list[Quantity](), list[pd.DataFrame]()
+  ranked: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
     if quantity.headline and quantity.better:
       own = pd.concat([_values(entry, quantity, labels) for entry in entries])
       if len(own):
         used.append(quantity)
         parts.append(own)
-  for quantity, own in zip(used, [*parts], strict=True):
-    by = {'ranked_by': quantity.words} if len(used) > 1 else {}
+        ranked |= {words: (quantity, rows) for words, rows, _ in level_groups(own, quantity)}
+  for words, (quantity, own) in ranked.items():
+    by = {'ranked_by': words} if len(ranked) > 1 else {}
     parts.append(part([*_ranked(quantity, own, by)]))
   if not used:
     raise InputError(
       f'{entries[0].name}: no headline of the study {first.study} ranks classifiers.'
     )
-  compared = _compared(entries) if all(entry.has_records for entry in entries) else []
+  compared = _compared(entries, used) if all(entry.has_records for entry in entries) else []
   provenance = [line for entry in entries for line in _provenance(entry, labels)]
   return dataclasses.replace(
     first,
@@ -216,10 +281,10 @@ def _board(entries: Sequence[BoardEntry]) -> Results:
 def _values(
   entry: BoardEntry, quantity: Quantity, labels: Mapping[tuple[str, str], str]
 ) -> pd.DataFrame:
-  """Returns an entry's own values of a quantity, one a classifier, under the board's labels."""
+  """Returns an entry's own values of a quantity over the most, under the board's labels."""
   rows = leading(entry.results.over_seeds.table, quantity.name)
-  own = rows[(rows.versus == '') & rows.value.notna()]
-  own = own[~own.duplicated('classifier', keep=False)]
+  known = rows.value.notna() & ~(rows.note == ITSELF).any()  # each run has a baseline of its own
+  own = rows[(rows.versus == '') & known]
   return own.assign(classifier=[labels[entry.name, label] for label in own.classifier])
 
 
@@ -243,15 +308,16 @@ def _ranked(quantity: Quantity, own: pd.DataFrame, facets: Mapping[str, str]) ->
     yield row(label, '', RANK, facets, estimate, confidence)
 
 
-def _compared(entries: Sequence[BoardEntry]) -> list[pd.DataFrame]:
-  """Returns paired differences in accuracy from the first entry, and effective robustness."""
+def _compared(entries: Sequence[BoardEntry], used: Sequence[Quantity]) -> list[pd.DataFrame]:
+  """Returns paired differences from the first entry, in accuracy and the quantities that are used,
+  and effective robustness."""
   if sum(len(entry.results.labels) for entry in entries) < 2:
     return []
-  [several] = comparison.read_entries([f'{e.name}={e.folder}' for e in entries]).values()
-  table = comparison.compare(several, common=False, baseline=several[0].label).table
-  differences = leading(table, comparison.ACCURACY.name)
+  [own] = comparison.read_entries([f'{e.name}={e.folder}' for e in entries]).values()
+  table = comparison.compare(own, common=False, baseline=own[0].label).table
+  several = [leading(table, of.name) for of in dict.fromkeys([*used, comparison.ACCURACY])]
   above = table[table['quantity'] == comparison.EFFECTIVE.name]
-  return [differences[differences.versus != ''], above]
+  return [*(each[each.versus != ''] for each in several), above]
 
 
 def _provenance(entry: BoardEntry, labels: Mapping[tuple[str, str], str]) -> Iterator[list[str]]:
@@ -275,6 +341,8 @@ def _parser() -> argparse.ArgumentParser:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   parser.add_argument('folder', type=pathlib.Path, metavar='DIR', help='a folder an entry')
+  entry = 'add the entry of a finished run'
+  parser.add_argument('--add', action='append', default=[], metavar='WORKDIR', help=entry)
   parser.add_argument('--check', action='store_true', help='check the entries (without --out)')
   parser.add_argument('--out', type=pathlib.Path, metavar='SITE', help='where the page goes')
   return parser

@@ -241,7 +241,7 @@ def _classifiers(
     label = recipe.name.rpartition(':')[2]
     if recipe.name.startswith('hf:'):
       label = label.rstrip('/').rpartition('/')[2]  # of ACCOUNT/NAME, or a folder
-    settings.check_name('config.classifier.name', label)
+    settings.check_name('config.classifier.name', label, is_key=False)
     return {label: recipe}
   several = sections['classifiers']
   if not several:

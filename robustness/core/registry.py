@@ -166,6 +166,19 @@ class Registry(Generic[P]):
         f'{where} names {reference!r}, which is no subclass of {self.base.__module__}.'
         f'{self.base.__name__}.'
       )
+    fields = {field.name for field in dataclasses.fields(value)}
+    for name, kind in inspect.get_annotations(value).items():
+      if name not in fields and 'ClassVar' not in str(kind):
+        raise InputError(
+          f'{where} names {reference!r}, whose {name} is no setting: write '
+          '@dataclasses.dataclass(frozen=True) above the class.'
+        )
+    if inspect.isabstract(value):
+      lacks = ', '.join(sorted(value.__abstractmethods__))
+      raise InputError(
+        f'{where} names {reference!r}, which does not define {lacks}: see '
+        f'{self.base.__module__}.{self.base.__name__}.'
+      )
     known = self.classes()
     if found.name in known or value in known.values():
       raise InputError(

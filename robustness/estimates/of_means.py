@@ -16,6 +16,8 @@ from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 
+ITSELF = 'the baseline itself'
+"""The note of a value that is 1 because it is divided by itself."""
 RESAMPLES = 1000
 _AT_ONCE = 100  # bootstrap samples that are computed together
 _STEP = 1e-30  # of a derivative along the imaginary axis, which has no rounding error
@@ -96,7 +98,7 @@ def of_means(
     base = own[against or label]
     if label == against:
       n, units_of = own[label].n, len(own[label].weight)
-      itself = Estimate(1.0, 1.0, 1.0, n, units_of, EXACT, note='the baseline itself')
+      itself = Estimate(1.0, 1.0, 1.0, n, units_of, EXACT, note=ITSELF)
       estimates[label, ''] = [itself]
     elif method == LOG_RATIO:
       estimates[label, ''] = [log_ratio(function, own[label], base, confidence)]

@@ -193,7 +193,7 @@ class RecordsReader(abc.ABC):
     if name not in shards[0].arrays:
       known = nearest(name, shards[0].arrays)
       raise InputError(f'{self.directory} has no column {name!r}; {known}.')
-    per_view = _is_of_views(name)
+    per_view = is_of_views(name)
     return np.concatenate([s[name][:, offset] if per_view else s[name] for s in shards])
 
 
@@ -266,11 +266,11 @@ class Records(RecordsReader):
     }
     return {block: chunks for block, chunks in table.items() if chunks}
 
-  def write(self, block: int, chunk: int, arrays: Arrays) -> None:
+  def write(self, block: int, chunk: int, arrays: Arrays, compress: bool = False) -> None:
     """Writes a shard atomically; raises InputError where the disk is full."""
     path, content = self.path(block, chunk), io.BytesIO()
     sealed = {**arrays, SEAL: _seal(block, chunk, self._header, arrays)}
-    np.savez(content, allow_pickle=False, **sealed)
+    (np.savez_compressed if compress else np.savez)(content, allow_pickle=False, **sealed)
     try:
       write_atomically(path, content.getvalue())
     except OSError as error:
@@ -326,7 +326,7 @@ class SelectedRows(RecordsReader):
     for name in [name for name in shards[0].arrays if not name.startswith('total/')]:
       values, places = np.concatenate([shard[name] for shard in shards]), self._rows
       if places.ndim > 1:
-        values, places = (values[:, 0], places) if _is_of_views(name) else (values, places.max(1))
+        values, places = (values[:, 0], places) if is_of_views(name) else (values, places.max(1))
       arrays[name] = values[places]
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
 
@@ -338,7 +338,7 @@ class SelectedRows(RecordsReader):
     )
 
 
-def _is_of_views(name: str) -> bool:
+def is_of_views(name: str) -> bool:
   """Whether a field is kept of every row in every view; else it is a column of the rows."""
   return name in PREDICTIONS or '/' in name
 

@@ -411,10 +411,12 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
   shown = views.image_shape or rows.image_shape
   free = 2 if views.image_shape else 0
   if tuple(shown[free:]) != tuple(classifier.input_shape[free:]):
+    side = classifier.input_shape[0]
     want, have = (' × '.join(map(str, s)) for s in (classifier.input_shape, shown))
     raise InputError(
       f'{classifier.name} takes images of {want} (height × width × channels); the data have '
-      f'{have}. Resize or crop: --config.data.resize=SHORTER_SIDE --config.data.crop=SIDE.'
+      f'{have}. Resize the shorter side and crop: --config.data.resize={side} '
+      f'--config.data.crop={side}.'
     )
   if rows.class_names and len(rows.class_names) > classifier.num_classes:
     raise InputError(

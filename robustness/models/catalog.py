@@ -63,7 +63,10 @@ def get(name: str) -> Architecture:
     raise InputError(f'{name} runs in PyTorch and is not trained here: give its weights.')
   found = find(name)
   if found is None:
-    raise InputError(f'unknown architecture {name!r}: {nearest(name, ARCHITECTURES)}')
+    raise InputError(
+      f'unknown architecture {name!r}: {nearest(name, ARCHITECTURES)}; yours is named FILE.py:NAME '
+      '(docs/your_model.md).'
+    )
   return found
 
 

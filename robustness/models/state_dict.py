@@ -64,7 +64,10 @@ def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
   if not file.is_file():
     raise InputError(f'weights file {file} is a folder: name one file in it')
   if file.suffix not in suffixes:
-    raise InputError(f'weights file {file} ends in {file.suffix!r}; valid: {", ".join(suffixes)}')
+    raise InputError(
+      f'weights file {file} ends in {file.suffix!r}; valid: {", ".join(suffixes)}. A file of '
+      'ONNX or Keras runs by a Python file of yours, see docs/your_model.md.'
+    )
   return file
 
 

@@ -136,7 +136,8 @@ class Systematic(Study):
     if len(groups) - 1 != len(names):
       raise InputError(
         f'there are {len(groups) - 1} class groups for {len(names)} environments '
-        f'({", ".join(names)}); give one group for each.'
+        f'({", ".join(names)}): set config.data.random_class_groups={len(names)}, or one group for '
+        'each in config.data.class_groups.'
       )
     for label, recipe in recipes.items():
       self._check_groups(label, recipe, rows.description)

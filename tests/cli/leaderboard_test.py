@@ -3,11 +3,15 @@
 import json
 import shutil
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from robustness.__main__ import main
+from robustness.estimates.table import select
 from robustness.results import WHICH_NUMBERS, Results
 from tests import finished_runs
+from tests.commands import ROOT
 
 RIGHT, COUNT = {'poor': 10, 'fair': 32, 'good': 34}, 40
 
@@ -68,6 +72,62 @@ def test_a_check_names_what_is_wrong_with_an_entry(board, capsys):
   assert 'poor: it declares the quantity top1_accuracy otherwise than elsewhere' in poor
   assert fair.startswith('error: fair: ') and 'results.csv' in fair
   assert good.startswith('error: good: its results do not say which images it saw')
+
+
+def test_the_entries_of_the_repository_are_as_they_should_be(tmp_path, capsys):
+  assert main(['leaderboard', str(ROOT / 'leaderboard'), f'--out={tmp_path}']) == 0
+  assert not capsys.readouterr().err
+  own = Results.read(tmp_path)
+  ranked = own.table[own.table['quantity'] == 'rank']
+  levels = [f'top-1 error over the {name} corruptions' for name in ('official', 'fourier imagenet')]
+  assert {*levels} < {*ranked.ranked_by}
+  errors = select(own.table, 'error', versus=None, corruption_set='official')
+  assert dict(zip(errors.classifier + errors.versus, errors.value.round(3), strict=True)) == {
+    'resnet20': 0.309,
+    'resnet56': 0.284,
+    'resnet56resnet20': -0.025,
+  }
+
+
+def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_factory, capsys):
+  small, sites = tmp_path_factory.mktemp('small'), tmp_path_factory.mktemp('sites')
+  names = ('poor', 'fair', 'good')
+  added = [f'--add={board / name}' for name in names]
+  assert main(['leaderboard', str(small), *added, f'--out={sites / "small"}']) == 0
+  assert capsys.readouterr().out.count('rank of the true class for every answer') == len(names)
+  assert main(['leaderboard', str(board), f'--out={sites / "whole"}']) == 0
+  whole = Results.read(sites / 'whole').by_part['accuracy 2'].table
+  pd.testing.assert_frame_equal(Results.read(sites / 'small').table, whole)
+  assert not Results.read(small / 'good').arrays
+  assert main(['leaderboard', str(small), f'--add={board / "good"}']) == 2
+  assert f'as in --add=NAME={board / "good"}' in capsys.readouterr().err
+  assert main(['leaderboard', str(small), f'--add=again={board / "good"}']) == 0
+
+
+def test_studies_that_need_more_than_ranks_are_added_without_them(tmp_path, capsys):
+  right = {'one': np.arange(60).reshape(12, 5) % 3 > 0}
+  study = finished_runs.write_versions(tmp_path / 'run', right, stored=False, name='calibration')
+  change(study, lambda document: stated(document, 'aaa'))
+  assert main(['leaderboard', str(tmp_path / 'board'), f'--add={study}']) == 0
+  assert 'run: the results alone: ranks are not enough (records have no ' in capsys.readouterr().out
+  assert not (tmp_path / 'board/run/records').exists()
+
+
+def test_results_that_the_answers_do_not_give_are_refused(board, capsys):
+  file = board / 'poor/results.csv'
+  assert ',0.25,' in file.read_text()
+  file.write_text(file.read_text().replace(',0.25,', ',0.95,'))
+  assert main(['leaderboard', str(board), '--check']) == 1
+  assert 'poor: its answers do not give its top1_accuracy' in capsys.readouterr().err
+
+
+def test_ratios_to_the_own_first_classifier_of_a_run_have_no_rank(tmp_path, capsys):
+  for name in ('one', 'two'):
+    own = {name: np.arange(60).reshape(12, 5) % 3 > 0}
+    finished_runs.write_versions(tmp_path / 'board' / name, own, stored=False)
+    change(tmp_path / 'board' / name, lambda document: stated(document, 'aaa'))
+  assert main(['leaderboard', str(tmp_path / 'board'), f'--out={tmp_path / "site"}']) == 0
+  assert {*Results.read(tmp_path / 'site').table['quantity']} == {'rank', 'error', 'accuracy'}
 
 
 def test_values_out_of_range_are_refused(board, capsys):

@@ -77,6 +77,11 @@ def test_a_label_that_names_no_folder_is_refused(label):
   assert '\n' not in told and len(told) < 400
 
 
+def test_a_single_classifier_may_have_a_name_with_dots():
+  checked = experiment.from_config(config(classifier={'name': 'timm:resnet18.a1_in1k'}))
+  assert [*checked.classifiers] == ['resnet18.a1_in1k']
+
+
 def test_tasks_run_in_the_order_that_is_given_and_inherit_the_rows_of_their_source():
   tasks = {'parts': ('line', 'maps', 'plain'), 'plain__data__source': 'made_clips'}
   given = {f'battery__{key}': value for key, value in tasks.items()}

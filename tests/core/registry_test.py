@@ -14,6 +14,7 @@ from tests.refusals import refused
 WHERE = 'config.classifier.augment'
 FILTERS, OWN = INPUT_FILTERS, 'config.classifier.input_filter'
 FILE = """
+import abc
 import dataclasses
 from robustness.core.registry import Part
 
@@ -23,6 +24,13 @@ class Invert(Part):
 
   def __post_init__(self):
     self.require(0 <= self.strength <= 1, 'strength', 'in [0, 1]')
+
+class Bare(Part):
+  strength: float = 1.0
+
+class Unfinished(Part):
+  @abc.abstractmethod
+  def strength_of(self): ...
 
 other = 3
 """
@@ -44,6 +52,8 @@ def file(tmp_path):
   ('{file}:Inver', {}, "has no 'Inver': did you mean 'Invert'"),
   ('{file}:other', {}, 'is no subclass of robustness.core.registry.Part'),
   ('{file}', {}, 'say which name in it is meant, as mine.py:NAME'),
+  ('{file}:Bare', {'Bare': {'strength': 2.0}}, 'whose strength is no setting: write @dataclasses'),
+  ('{file}:Unfinished', {}, 'does not define strength_of: see robustness.core.registry.Part'),
   ('none.py:Invert', {}, 'there is no file'),
   ('invert', {}, 'FILE.py:NAME takes one of your own'),
 )
