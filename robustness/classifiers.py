@@ -18,7 +18,7 @@ from robustness.augment.environment import selective
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core import random_keys
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, naming
 from robustness.core.paths import expanded
 from robustness.core.pixels import BFLOAT16_STEP, with_scaled_image
 from robustness.core.rows import Rows
@@ -126,13 +126,15 @@ class ClassifierBuilder:
       network = load(label, recipe)
       if recipe.probe:
         network = self._with_empty_probe(label, recipe, network)
-      planned[label] = self._in_label_space(network, recipe)
-    for classifier in planned.values():
+      planned[label] = classifier = self._in_label_space(network, recipe)
       for part in self.experiment.measurements.values():
         rows = self.opened.get(part.data, self.rows)
         if part.study.needs_classifier:
           check_fit(classifier, match_labels(rows, classifier), part.study.views(rows.image_shape))
           classifier.select_layers(part.study.layers)
+      if recipe.probe:
+        with naming('config.data', self.experiment.section_of(recipe.data)):
+          check_fit(network, self.open_rows(recipe), identity())
     for label, recipe in trained.items():
       if not recipe.training.validation:
         match_labels(self.rows, planned[label])  # as the training measures it
@@ -285,9 +287,10 @@ class ClassifierBuilder:
     self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
   ) -> Training:
     if tuple(rows.image_shape) != tuple(self.rows.image_shape):
+      section = self.experiment.section_of(recipe.data)
       raise InputError(
         f'training images have shape {rows.image_shape}, the evaluated ones '
-        f'{self.rows.image_shape}; set config.data.resize and config.data.crop.'
+        f'{self.rows.image_shape}; set {section}.resize and {section}.crop.'
       )
     architecture = catalog.get(recipe.name)
     normalisation = initial or architecture
