@@ -1,5 +1,6 @@
 """From a config's section to classifiers: weights loaded, or a network trained in the workdir."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -118,31 +119,48 @@ class ClassifierBuilder:
         that a network does not have, a layer that the study asks for and a network does not have,
         or a training that would be refused when it begins.
     """
-    planned, trained = {}, self.to_train()
+    trained = self.to_train()
+    planned = {}
     for label, recipe in self.experiment.classifiers.items():
-      _check_input_filter(label, recipe, self.rows.image_shape)
-      _check_attack(recipe, self._precision, self.rows.image_shape)
-      load = self._with_shapes if label in trained else self._load
-      network = load(label, recipe)
-      if recipe.probe:
-        network = self._with_empty_probe(label, recipe, network)
-      planned[label] = classifier = self._in_label_space(network, recipe)
-      for part in self.experiment.measurements.values():
-        rows = self.opened.get(part.data, self.rows)
-        if part.study.needs_classifier:
-          check_fit(classifier, match_labels(rows, classifier), part.study.views(rows.image_shape))
-          classifier.select_layers(part.study.layers)
-      if recipe.probe:
-        with naming('config.data', self.experiment.section_of(recipe.data)):
-          check_fit(network, self.open_rows(recipe), identity())
+      with self._section(label):
+        planned[label] = self._planned(label, recipe, label in trained)
     for label, recipe in trained.items():
-      if not recipe.training.validation:
-        match_labels(self.rows, planned[label])  # as the training measures it
-      if not self._is_begun(label):  # one that has begun was not refused
-        training, _ = self.training(label, recipe, self.initial(recipe))
-        training.check_layout(self.parallel(recipe.training))
-        training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
+      with self._section(label):
+        self._check_training(label, recipe, planned[label])
     return planned
+
+  def _section(self, label: str) -> contextlib.AbstractContextManager[None]:
+    """Names the section of a classifier in errors."""
+    alone = 'config.classifier.'
+    own = f'config.classifiers.{label}.' if self.experiment.has_labels else alone
+    return naming(alone, own)
+
+  def _planned(self, label: str, recipe: ClassifierSettings, trained: bool) -> Classifier:
+    """Returns a classifier with what is known before a training, checked on all rows."""
+    _check_input_filter(label, recipe, self.rows.image_shape)
+    _check_attack(recipe, self._precision, self.rows.image_shape)
+    network = (self._with_shapes if trained else self._load)(label, recipe)
+    if recipe.probe:
+      network = self._with_empty_probe(label, recipe, network)
+    classifier = self._in_label_space(network, recipe)
+    for part in self.experiment.measurements.values():
+      rows = self.opened.get(part.data, self.rows)
+      if part.study.needs_classifier:
+        check_fit(classifier, match_labels(rows, classifier), part.study.views(rows.image_shape))
+        classifier.select_layers(part.study.layers)
+    if recipe.probe:
+      with naming('config.data', self.experiment.section_of(recipe.data)):
+        check_fit(network, self.open_rows(recipe), identity())
+    return classifier
+
+  def _check_training(self, label: str, recipe: ClassifierSettings, classifier: Classifier) -> None:
+    """Refuses what a training would be refused for."""
+    if not recipe.training.validation:
+      match_labels(self.rows, classifier)  # as the training measures it
+    if not self._is_begun(label):  # one that has begun was not refused
+      training, _ = self.training(label, recipe, self.initial(recipe))
+      training.check_layout(self.parallel(recipe.training))
+      training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
 
   def class_names(self, recipe: ClassifierSettings) -> tuple[str, ...]:
     """Returns the classes of a recipe's training rows, which its network will have."""
