@@ -119,14 +119,18 @@ class ClassifierBuilder:
         that a network does not have, a layer that the study asks for and a network does not have,
         or a training that would be refused when it begins.
     """
-    trained = self.to_train()
-    planned = {}
+    planned, trained = {}, self.to_train()
     for label, recipe in self.experiment.classifiers.items():
       with self._section(label):
         planned[label] = self._planned(label, recipe, label in trained)
     for label, recipe in trained.items():
       with self._section(label):
-        self._check_training(label, recipe, planned[label])
+        if not recipe.training.validation:
+          match_labels(self.rows, planned[label])  # as the training measures it
+        if not self._is_begun(label):  # one that has begun was not refused
+          training, _ = self.training(label, recipe, self.initial(recipe))
+          training.check_layout(self.parallel(recipe.training))
+          training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
     return planned
 
   def _section(self, label: str) -> contextlib.AbstractContextManager[None]:
@@ -152,15 +156,6 @@ class ClassifierBuilder:
       with naming('config.data', self.experiment.section_of(recipe.data)):
         check_fit(network, self.open_rows(recipe), identity())
     return classifier
-
-  def _check_training(self, label: str, recipe: ClassifierSettings, classifier: Classifier) -> None:
-    """Refuses what a training would be refused for."""
-    if not recipe.training.validation:
-      match_labels(self.rows, classifier)  # as the training measures it
-    if not self._is_begun(label):  # one that has begun was not refused
-      training, _ = self.training(label, recipe, self.initial(recipe))
-      training.check_layout(self.parallel(recipe.training))
-      training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
 
   def class_names(self, recipe: ClassifierSettings) -> tuple[str, ...]:
     """Returns the classes of a recipe's training rows, which its network will have."""

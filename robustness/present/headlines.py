@@ -149,7 +149,7 @@ def cells(parts: Mapping[str, Results]) -> list[HeadlineText]:
     line = HeadlineText(headline.name + (f' ({unit})' if unit else ''), {}, {})
     for _, row in with_undefined(headline, parts[headline.part].table).iterrows():
       if math.isnan(row.value):
-        line.values[row.classifier, row.versus] = row.note
+        line.values[row.classifier, row.versus] = row.note.partition(';')[0]
         continue
       notation = Notation(headline.quantity, difference=bool(row.versus))
       text, where = notation.bare(headline.widened(row, headline.choices)), place(headline, row)

@@ -50,7 +50,7 @@ def test_a_classifier_whose_value_is_undefined_has_its_note_in_the_row():
   rows = results.table
   lost = (rows.classifier == 'b') & (rows.versus == '') & (rows['quantity'] == ACCURACY.name)
   results.table.loc[lost, ['value', 'low', 'high']] = np.nan
-  results.table.loc[lost, 'note'] = 'undefined'
+  results.table.loc[lost, 'note'] = 'undefined; b compensates'
   table = headlines.table({'': results})
   assert table.columns[:4] == ('', 'a', 'b', 'c')
   assert table.rows[0][2] == 'undefined' and table.rows[0][3].startswith('60')
