@@ -46,8 +46,9 @@ python main.py --config=configs/systematic_corruptions.py:imagenet_finetuned \
   accuracy after 5 clean epochs. An estimated 1.5 hours.
 
 Every variant can be followed by +methods, such as :cifar10+methods. Balanced batches need rows in
-files or in memory; of ImageNet by TFDS, :imagenet+methods, they are left out by
---config.classifiers.balanced.training.balanced= and --config.classifiers.coral.training.balanced=.
+files or in memory. :imagenet+methods and :imagenet_finetuned+methods read class folders, the same
+1000 in IMAGENET/train and IMAGENET/val: --config.data.source=folder --config.data.name=
+--config.data.path=IMAGENET --config.data.split=val.
 """
 
 import copy

@@ -21,7 +21,8 @@ python main.py --config=configs/systematic_rotation.py:imagenet --workdir=/tmp/r
   and takes 5 epochs.
 
 Every variant can be followed by +methods, such as :digits+methods: every environment equally often
-in a batch, Group DRO, IRM and CORAL beside plain training, `erm`.
+in a batch, Group DRO, IRM and CORAL beside plain training, `erm`. ImageNet is then read from class
+folders, as in systematic_corruptions.py.
 """
 
 from robustness.config.defaults import (

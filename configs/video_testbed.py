@@ -10,8 +10,9 @@ python main.py --config=configs/video_testbed.py:resnet18,vgg16=FILE --workdir=/
   The networks are those of the testbed that are here, with torchvision's first weights where these
   have a name (`robustness models list`): resnet18, resnet34, resnet50, squeezenet1_0,
   squeezenet1_1, vgg16, vgg16_bn, vgg19, vgg19_bn. The paper's weights of resnet101 and resnet152
-  are given as files, resnet101=FILE, and networks that finetune_video.py trained as folders,
-  resnet50_finetuned=WORKDIR/checkpoints/resnet50 (vgg16bn_finetuned on ImageNet-Vid).
+  are given as files, resnet101=FILE, and networks trained by finetune_video.py and
+  video_training.py as folders: resnet50_finetuned=WORKDIR/checkpoints/resnet50 (vgg16bn_finetuned
+  on ImageNet-Vid), resnet50_augment_shot_noise=WORKDIR/checkpoints/resnet50_augment_shot_noise.
   Without a list after the colon all that need no file are measured. On YTBB-Robust begin the list
   with ytbb: video_testbed.py:ytbb,resnet18,resnet50.
 """
@@ -56,5 +57,5 @@ def get_config(variant: str = ','.join(name for name in NETWORKS if NETWORKS[nam
 
 
 def _architecture(name: str) -> str:
-  own = name.removesuffix(FINETUNED)
-  return own if own == name else PRINTED.get(own, own)
+  own, *trained = name.removesuffix(FINETUNED).split('_augment_')
+  return own if own == name or trained else PRINTED.get(own, own)

@@ -167,7 +167,8 @@ class TfRows:
     if not isinstance(self._images.store, IndexedStore):
       raise InputError(
         f'{self._images.title} is too large for memory: it is read from front to back and in no '
-        "other order. Set config.training.balanced='', or take a slice of the split."
+        "other order. Set training.balanced='' of the run or the classifier, take a slice of the "
+        "split, or read class folders by config.data.source='folder'."
       )
 
   def _refuse_more_than_8_bits(self) -> None:

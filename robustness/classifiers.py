@@ -1,5 +1,6 @@
 """From a config's section to classifiers: weights loaded, or a network trained in the workdir."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -18,7 +19,7 @@ from robustness.augment.environment import selective
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import ClassifierSettings
 from robustness.core import random_keys
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, naming
 from robustness.core.paths import expanded
 from robustness.core.pixels import BFLOAT16_STEP, with_scaled_image
 from robustness.core.rows import Rows
@@ -120,27 +121,41 @@ class ClassifierBuilder:
     """
     planned, trained = {}, self.to_train()
     for label, recipe in self.experiment.classifiers.items():
-      _check_input_filter(label, recipe, self.rows.image_shape)
-      _check_attack(recipe, self._precision, self.rows.image_shape)
-      load = self._with_shapes if label in trained else self._load
-      network = load(label, recipe)
-      if recipe.probe:
-        network = self._with_empty_probe(label, recipe, network)
-      planned[label] = self._in_label_space(network, recipe)
-    for classifier in planned.values():
-      for part in self.experiment.measurements.values():
-        rows = self.opened.get(part.data, self.rows)
-        if part.study.needs_classifier:
-          check_fit(classifier, match_labels(rows, classifier), part.study.views(rows.image_shape))
-          classifier.select_layers(part.study.layers)
+      with self._section(label):
+        planned[label] = self._planned(label, recipe, label in trained)
     for label, recipe in trained.items():
-      if not recipe.training.validation:
-        match_labels(self.rows, planned[label])  # as the training measures it
-      if not self._is_begun(label):  # one that has begun was not refused
-        training, _ = self.training(label, recipe, self.initial(recipe))
-        training.check_layout(self.parallel(recipe.training))
-        training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
+      with self._section(label):
+        if not recipe.training.validation:
+          match_labels(self.rows, planned[label])  # as the training measures it
+        if not self._is_begun(label):  # one that has begun was not refused
+          training, _ = self.training(label, recipe, self.initial(recipe))
+          training.check_layout(self.parallel(recipe.training))
+          training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
     return planned
+
+  def _section(self, label: str) -> contextlib.AbstractContextManager[None]:
+    """Names the section of a classifier in errors."""
+    alone = 'config.classifier.'
+    own = f'config.classifiers.{label}.' if self.experiment.has_labels else alone
+    return naming(alone, own)
+
+  def _planned(self, label: str, recipe: ClassifierSettings, trained: bool) -> Classifier:
+    """Returns a classifier with what is known before a training, checked on all rows."""
+    _check_input_filter(label, recipe, self.rows.image_shape)
+    _check_attack(recipe, self._precision, self.rows.image_shape)
+    network = (self._with_shapes if trained else self._load)(label, recipe)
+    if recipe.probe:
+      network = self._with_empty_probe(label, recipe, network)
+    classifier = self._in_label_space(network, recipe)
+    for part in self.experiment.measurements.values():
+      rows = self.opened.get(part.data, self.rows)
+      if part.study.needs_classifier:
+        check_fit(classifier, match_labels(rows, classifier), part.study.views(rows.image_shape))
+        classifier.select_layers(part.study.layers)
+    if recipe.probe:
+      with naming('config.data', self.experiment.section_of(recipe.data)):
+        check_fit(network, self.open_rows(recipe), identity())
+    return classifier
 
   def class_names(self, recipe: ClassifierSettings) -> tuple[str, ...]:
     """Returns the classes of a recipe's training rows, which its network will have."""
@@ -285,9 +300,10 @@ class ClassifierBuilder:
     self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
   ) -> Training:
     if tuple(rows.image_shape) != tuple(self.rows.image_shape):
+      section = self.experiment.section_of(recipe.data)
       raise InputError(
         f'training images have shape {rows.image_shape}, the evaluated ones '
-        f'{self.rows.image_shape}; set config.data.resize and config.data.crop.'
+        f'{self.rows.image_shape}; set {section}.resize and {section}.crop.'
       )
     architecture = catalog.get(recipe.name)
     normalisation = initial or architecture

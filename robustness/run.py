@@ -331,7 +331,8 @@ class OpenedRows(dict[DataSettings, Rows]):
     """Returns the rows that a recipe trains on."""
     if data not in self._training:
       experiment, evaluated = self._experiment, self[self._experiment.data]
-      rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
+      with naming('config.data', experiment.section_of(data)):
+        rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
       rows = rows.with_channels(evaluated.image_shape[2])
       self._training[data] = with_groups(rows, from_settings(data, rows.class_names))
     return self._training[data]

@@ -224,7 +224,7 @@ def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trai
 
 @cases(
   'bad, message',
-  ({}, 'bad has no weights'),
+  ({}, r'bad has no weights: give --config\.classifiers\.bad\.weights=FILE'),
   ({'weights': 'none.th'}, 'none.th does not exist'),
   ({'name': 'resnet20', 'train': True, 'weights': 'none.th'}, 'none.th does not exist'),
   ({'initial_weights': 'x.th'}, r"classifier\.initial_weights is 'x\.th'.*train=True"),

@@ -83,6 +83,7 @@ class Experiment:
     classifiers: whole recipes by label, in the order of the config; the first is the baseline of
       comparisons. Empty for a study of images alone.
     execution: seeds, devices, precision and sizes of steps.
+    has_labels: whether the config has `classifiers`, by label, and not a single `classifier`.
   """
 
   measurements: Mapping[str, Measurement]
@@ -90,6 +91,7 @@ class Experiment:
   data: DataSettings
   classifiers: Mapping[str, ClassifierSettings]
   execution: Execution
+  has_labels: bool
 
   @property
   def is_single(self) -> bool:
@@ -104,8 +106,12 @@ class Experiment:
   def section_of(self, data: DataSettings) -> str:
     """Returns the section of the config that gives some rows, such as 'config.data'."""
     tasks = [name for name, task in self.measurements.items() if task.data == data]
-    shared = data == self.data or self.is_single or not tasks
-    return 'config.data' if shared else f'{BATTERY}.{tasks[0]}.data'
+    labels = [label for label, recipe in self.classifiers.items() if recipe.data == data]
+    if data == self.data or not (tasks or labels):
+      return 'config.data'
+    if tasks:
+      return f'{BATTERY}.{tasks[0]}.data'
+    return f'config.classifiers.{labels[0]}.data' if self.has_labels else 'config.classifier.data'
 
   def with_seed(self, seed: int) -> Self:
     """Returns the experiment whose classifiers are all trained with this seed."""
@@ -141,7 +147,8 @@ def from_config(config: Section) -> Experiment:
   execution = settings.parse(Execution, values, 'config')
   chosen = [task.study for task in measurements.values()]
   classifiers = _classifiers(sections, chosen, execution)
-  experiment = Experiment(measurements, summary, parsed_data, classifiers, execution)
+  has_labels = 'classifiers' in sections
+  experiment = Experiment(measurements, summary, parsed_data, classifiers, execution, has_labels)
   _check_seeds(sections, experiment)
   for study in chosen:
     refuse_what_is_lost(study, execution)

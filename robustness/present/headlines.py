@@ -121,6 +121,16 @@ def labels_of(parts: Mapping[str, Results]) -> list[str]:
   return list(dict.fromkeys(label for of in parts.values() for label in of.table.classifier))
 
 
+def with_undefined(headline: Headline, table: pd.DataFrame) -> pd.DataFrame:
+  """Returns the rows of a headline, and of those over all of everything, with a note in place of a
+  value, such as 'undefined', those of the other classifiers."""
+  whole = leading(table, headline.quantity.name)
+  if headline.choices > 1 or whole[facets_of(whole)].notna().any(axis=None):
+    return headline.rows
+  noted = whole['value'].isna() & (whole.versus == '') & (whole.note != '')
+  return whole[whole['value'].notna() | noted]
+
+
 class HeadlineText(NamedTuple):
   """A headline as text: name with unit; values and notes by classifier and `versus`."""
 
@@ -137,7 +147,10 @@ def cells(parts: Mapping[str, Results]) -> list[HeadlineText]:
   for headline in found:
     unit = Notation(headline.quantity).unit
     line = HeadlineText(headline.name + (f' ({unit})' if unit else ''), {}, {})
-    for _, row in headline.rows.iterrows():
+    for _, row in with_undefined(headline, parts[headline.part].table).iterrows():
+      if math.isnan(row.value):
+        line.values[row.classifier, row.versus] = row.note.partition(';')[0]
+        continue
       notation = Notation(headline.quantity, difference=bool(row.versus))
       text, where = notation.bare(headline.widened(row, headline.choices)), place(headline, row)
       for of, widest in marked.get(row.classifier, ()) if not row.versus else ():

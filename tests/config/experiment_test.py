@@ -99,6 +99,18 @@ def test_tasks_run_in_the_order_that_is_given_and_inherit_the_rows_of_their_sour
 
 
 @cases(
+  'changes, section',
+  ({}, 'config.classifier'),
+  ({'classifiers': {'a': {'weights': 'W'}}, 'classifier': None}, 'config.classifiers.a'),
+)
+def test_rows_of_a_training_are_named_by_the_section_of_their_classifier(changes, section):
+  checked = experiment.from_config(config(**changes))
+  (recipe,) = checked.classifiers.values()
+  assert checked.section_of(recipe.data) == f'{section}.data'
+  assert checked.section_of(checked.data) == 'config.data'
+
+
+@cases(
   'changes, message',
   ({'parts': ('plian',)}, r"config\.battery\.parts names 'plian'; did you mean 'plain'"),
   ({'parts': ()}, r'config\.battery\.parts is \(\); .* plain, maps, line'),

@@ -183,6 +183,15 @@ def test_bad_settings_are_refused_before_anything_is_computed(changes, message, 
   assert not (tmp_path / 'features').exists()
 
 
+def test_rows_of_another_size_are_refused_before_a_fit_by_the_key_of_their_classifier(tmp_path):
+  section = probe_section(probe={'name': 'knn'}, data={'resize': 20})
+  made_by = builder(tmp_path / 'checkpoints', {'a': section}, rows(), training=rows(20))
+  message = (
+    r'have 20 × 20 × 1\. .*--config\.classifiers\.a\.data\.resize=.* --config\.classifiers\.a'
+  )
+  refused(message, lambda: made_by.planned)
+
+
 def test_weights_without_a_head_are_probed(tmp_path):
   from safetensors.numpy import save_file
 

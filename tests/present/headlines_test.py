@@ -45,6 +45,17 @@ PARTS = {
 }
 
 
+def test_a_classifier_whose_value_is_undefined_has_its_note_in_the_row():
+  results = made({ACCURACY: {'a': (0.9,), 'b': (0.5,), 'c': (0.6,)}, ERROR: {'a': (0.2, 0.4)}})
+  rows = results.table
+  lost = (rows.classifier == 'b') & (rows.versus == '') & (rows['quantity'] == ACCURACY.name)
+  results.table.loc[lost, ['value', 'low', 'high']] = np.nan
+  results.table.loc[lost, 'note'] = 'undefined; b compensates'
+  table = headlines.table({'': results})
+  assert table.columns[:4] == ('', 'a', 'b', 'c')
+  assert table.rows[0][2] == 'undefined' and table.rows[0][3].startswith('60')
+
+
 def test_few_values_are_a_row_each_and_of_many_the_worst_is():
   few = made({ERROR: {'a': (0.2, 0.4), 'b': (0.2, 0.2)}})
   table = headlines.table({'': few})

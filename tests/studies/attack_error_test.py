@@ -136,5 +136,5 @@ def test_a_small_l2_ball_is_refused_with_bfloat16_before_anything_is_trained(tmp
   config.study.norm, config.study.epsilon, config.study.epsilons = 'l2', 1.0 if trained else 0.1, ()
   config.classifiers.adversarial.attack.pgd.norm = 'l2'
   config.classifiers.adversarial.attack.pgd.epsilon = 0.1
-  names = 'config.classifier.attack.pgd.epsilon' if trained else 'config.study.epsilon'
+  names = 'config.classifiers.adversarial.attack.pgd.epsilon' if trained else 'config.study.epsilon'
   refused(f'{names} .*at least 0.109375', runs.run, config, tmp_path)

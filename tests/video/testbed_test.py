@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from configs import video_testbed
+from configs import video_testbed, video_training
 from robustness.config import experiment
 from robustness.estimates.intervals import clopper_pearson, korn_graubard
 from robustness.estimates.means import means
@@ -213,6 +213,18 @@ def test_a_line_through_three_classifiers_of_a_run_is_drawn():
   assert caption.endswith('the classifiers of this run, with the line through these.')
   said = [text.get_text() for text in figure.legends[0].get_texts()]
   assert 'fit of this run, slope 1.00' in said
+
+
+@pytest.mark.parametrize(('first', 'name', 'count'), [('', VID, 7), ('ytbb,', YTBB, 8)])
+def test_networks_trained_on_a_corruption_have_their_published_row(first, name, count):
+  trained = [video_training.get_config(first + own) for own in video_training.CORRUPTIONS]
+  labels = {label for config in trained for label in config.classifiers}
+  rows = {entry.name for entry in entries(name) if '_augment_' in entry.name}
+  assert len(rows) == count and rows <= labels
+  listed = first + ','.join(f'{label}=FOLDER' for label in sorted(rows))
+  classifiers = video_testbed.get_config(listed).classifiers
+  assert set(classifiers) == rows
+  assert {(own.name, own.weights) for own in classifiers.values()} == {('resnet50', 'FOLDER')}
 
 
 @pytest.mark.parametrize('listed', ['', 'resnet18,vgg16=FILE', 'ytbb,resnet18'])

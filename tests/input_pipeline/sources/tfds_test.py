@@ -10,6 +10,7 @@ import tensorflow_datasets as tfds
 from input_pipeline import DataSettings, Preparation, load
 from input_pipeline.corruption_parts import StoredPart, part_of_config
 from input_pipeline.sources import tfds as tfds_source
+from robustness.core.sampler import Epochs
 from robustness.corruptions.names import NAMES
 from tests.cases import cases
 from tests.input_pipeline.domains import levels, read, whole, write_domain
@@ -60,6 +61,14 @@ def test_training_epochs_resume_and_processes(tiny_tfds, storage):
   np.testing.assert_array_equal(np.concatenate(parts, axis=1), run[2:5])
   other = next(rows.training_batches(8, seed=1))['example_id']
   assert (other != run[0]).any()
+
+
+def test_streamed_rows_in_an_order_of_their_own_are_refused(tiny_tfds, monkeypatch):
+  monkeypatch.setattr(tfds_source, 'MAX_EXAMPLES_IN_MEMORY', 0)
+  rows = open_tfds(tiny_tfds)
+  message = r"too large for memory.*training\.balanced=''.*config\.data\.source='folder'"
+  refused(message, rows.without_images)
+  refused(message, rows.training_batches, 8, 0, sampler=Epochs(30, 0))
 
 
 def test_a_slice_of_a_split(tiny_tfds):
