@@ -192,10 +192,8 @@ def _entry(place: pathlib.Path) -> BoardEntry:
   results = Results.read(place)
   if results.parts:
     raise InputError('a battery; give the folder parts/TASK of each of its tasks.')
-  try:
-    finished = workdir.read(place)
-  except InputError:  # results alone are enough for all but paired differences
-    finished = {}
+  # Results alone are enough for all but paired differences.
+  finished = workdir.read(place) if (place / workdir.RECORDS).is_dir() else {}
   entry = BoardEntry(place.name, place, results, bool(finished))
   if not entry.digest:
     raise InputError('its results do not say which images it saw: run it with this version.')

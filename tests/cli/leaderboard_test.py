@@ -119,6 +119,9 @@ def test_results_that_the_answers_do_not_give_are_refused(board, capsys):
   file.write_text(file.read_text().replace(',0.25,', ',0.95,'))
   assert main(['leaderboard', str(board), '--check']) == 1
   assert 'poor: its answers do not give its top1_accuracy' in capsys.readouterr().err
+  next((board / 'good/records').rglob('*.npz')).unlink()
+  assert main(['leaderboard', str(board), '--check']) == 1
+  assert 'good: ' in (lost := capsys.readouterr().err) and 'lacks shards' in lost
 
 
 def test_ratios_to_the_own_first_classifier_of_a_run_have_no_rank(tmp_path, capsys):
