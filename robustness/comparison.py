@@ -19,11 +19,12 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import check_name, differing_keys
 from robustness.core.typing import Facts
+from robustness.estimates import consistency
 from robustness.estimates.comparison import FEWEST, effective_robustness
 from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
-from robustness.estimates.quantity import ACCURACY, Quantity
+from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.records import RecordsReader, SelectedRows
@@ -37,6 +38,9 @@ NEWCOMBE = 'newcombe'
 CLEAN = 'clean'
 EFFECTIVE = Quantity(
   'effective_robustness', 'accuracy above the line through the classifiers', better='higher', low=-1
+)
+CONSISTENCY = Quantity(
+  'error_consistency', 'error consistency with the first (κ)', AMOUNT, low=-1, high=1
 )
 WHY_NOT = 'not compared by the study itself'
 """The fact that the study finds nothing of all classifiers together, with the reason."""
@@ -265,6 +269,15 @@ class Answers:
     gained, lost = (both.sums(name, self.group(group)) for name in ('gained', 'lost'))
     return share_difference(gained, lost, CONFIDENCE, test=True)
 
+  def consistency(self, first: Answers, groups: Sequence[str]) -> list[Estimate]:
+    """Returns the error consistency with the first on the same images in each group of views, over
+    images or what they are clustered in."""
+    right = {'first': first.right, 'second': self.right, 'same': first.right == self.right}
+    outcomes = self.outcomes(**right)
+    columns = [outcomes.columns(name, self.group(group)) for name in right for group in groups]
+    total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
+    return consistency.estimates(Units(total, weight, outcomes.observations('same')), CONFIDENCE)
+
   def shares(self, group: str) -> np.ndarray:
     """Returns the share of the group's views in which each image is right, [N]."""
     return self.right[:, list(self.table.groups[group])].mean(1)
@@ -334,7 +347,7 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
     first.finished.results.data,
     first.finished.results.settings,
     table=assemble([part(_estimates(_common_groups(entries, shared), shared))]),
-    quantities=(ACCURACY, EFFECTIVE),
+    quantities=(ACCURACY, EFFECTIVE, CONSISTENCY),
   )
   try:
     return _with_findings(compared, entries, pairings)
@@ -361,6 +374,12 @@ def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:
     for each, estimate in zip(shared, effective, strict=False):
       if not np.isnan(estimate.value):
         rows.append(row(each.label, '', EFFECTIVE, facets, estimate, CONFIDENCE))
+  for each in shared[1:]:
+    found = each.both[1].consistency(each.both[0], groups) if each.both else []
+    for group, estimate in zip(groups, found, strict=False):
+      note = '; '.join(filter(None, (estimate.note, each.note)))
+      noted, facets = dataclasses.replace(estimate, note=note), first.own.table.facets_of(group)
+      rows.append(row(each.label, '', CONSISTENCY, facets, noted, CONFIDENCE))
   return rows
 
 

@@ -68,6 +68,10 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
   assert results.study == 'comparison' and not results.parts
   study = estimate(results.table, 'other', 'top1_accuracy', 'one')
   assert study.value == pytest.approx(difference.value), 'what the study itself finds'
+  kappa = estimate(results.table, 'other', 'error_consistency', view='as stored')
+  same, chance = (first == second).mean(), first.mean() * second.mean()
+  chance += (1 - first.mean()) * (1 - second.mean())
+  assert kappa.value == pytest.approx((same - chance) / (1 - chance)) and kappa.low < 0 < kappa.high
   assert 'Top-1 accuracy' in (out / 'report.html').read_text()
 
 
