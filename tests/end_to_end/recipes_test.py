@@ -90,7 +90,7 @@ def test_a_trained_input_filter_is_part_of_the_classifier(tmp_path):
 
 def test_several_seeds_give_each_and_their_mean(tmp_path):
   written = config('net', seeds=(0, 3))
-  results = runs.run(written, tmp_path / 'both', drawn=False)
+  results = runs.run(written, tmp_path / 'both')
   values = []
   for seed in (0, 3):
     single = runs.run(config('net', classifiers__net__seed=seed), tmp_path / str(seed), drawn=False)
