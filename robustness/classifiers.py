@@ -135,9 +135,7 @@ class ClassifierBuilder:
 
   def _section(self, label: str) -> contextlib.AbstractContextManager[None]:
     """Names the section of a classifier in errors."""
-    alone = 'config.classifier.'
-    own = f'config.classifiers.{label}.' if self.experiment.has_labels else alone
-    return naming(alone, own)
+    return naming('config.classifier.', f'{self.experiment.section_of_classifier(label)}.')
 
   def _planned(self, label: str, recipe: ClassifierSettings, trained: bool) -> Classifier:
     """Returns a classifier with what is known before a training, checked on all rows."""

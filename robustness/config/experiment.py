@@ -111,7 +111,11 @@ class Experiment:
       return 'config.data'
     if tasks:
       return f'{BATTERY}.{tasks[0]}.data'
-    return f'config.classifiers.{labels[0]}.data' if self.has_labels else 'config.classifier.data'
+    return f'{self.section_of_classifier(labels[0])}.data'
+
+  def section_of_classifier(self, label: str) -> str:
+    """Returns the section of the config that gives a classifier."""
+    return f'config.classifiers.{label}' if self.has_labels else 'config.classifier'
 
   def with_seed(self, seed: int) -> Self:
     """Returns the experiment whose classifiers are all trained with this seed."""

@@ -18,6 +18,13 @@ _CELLS = np.array([[1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
 """First right, second right, and the same, of an image that both, one or none is right on."""
 
 
+def beyond_chance(observed: np.ndarray, expected: np.ndarray) -> np.ndarray:
+  """Returns κ = (p_o − p_e)/(1 − p_e) of observed and expected agreement; NaN where p_e = 1."""
+  rest, kappa = 1 - np.asarray(expected, float), np.full(np.shape(expected), np.nan)
+  np.divide(observed - expected, rest, out=kappa, where=rest > 1e-12)
+  return kappa
+
+
 def error_consistency(first: ArrayLike, second: ArrayLike, same: ArrayLike) -> np.ndarray:
   """Returns Cohen's κ of two classifiers' right and wrong answers, [...] in [-1, 1].
 
@@ -31,9 +38,7 @@ def error_consistency(first: ArrayLike, second: ArrayLike, same: ArrayLike) -> n
     same: how often both are right or both are wrong, [...].
   """
   p, q, agreed = (np.asarray(value, float) for value in (first, second, same))
-  chance = p * q + (1 - p) * (1 - q)
-  with np.errstate(invalid='ignore', divide='ignore'):
-    return np.where(chance < 1, (agreed - chance) / (1 - chance), np.nan)
+  return beyond_chance(agreed, p * q + (1 - p) * (1 - q))
 
 
 def estimates(of: Units, confidence: float = 0.95, seed: int = 0) -> list[Estimate]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from robustness.estimates.consistency import beyond_chance
 from robustness.estimates.intervals import BOOTSTRAP
 from robustness.estimates.means import Estimate, share
 from robustness.estimates.of_means import Units, bootstrap
@@ -56,7 +57,7 @@ def cohen_kappa(
     total = tables.sum((-2, -1))
     observed = _ratio(np.trace(tables, axis1=-2, axis2=-1), total)
     expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
-    return _ratio(observed - expected, 1 - expected)
+    return beyond_chance(observed, expected)
 
   return _bootstrapped(tables, kappa, len(both))
 
@@ -81,7 +82,7 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
   def kappa(sums: np.ndarray) -> np.ndarray:
     observed, counts = _ratio(sums[..., 0], sums[..., 1]), sums[..., 2:]
     expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
-    return _ratio(observed - expected, 1 - expected)
+    return beyond_chance(observed, expected)
 
   return _bootstrapped(sums, kappa, len(counts))
 
