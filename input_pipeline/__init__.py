@@ -7,10 +7,12 @@ builders of this project are registered by `import input_pipeline.builders`.
 import contextlib
 from collections.abc import Iterator
 
+import numpy as np
+
 from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation, open_images
 from robustness.core.errors import InputError
-from robustness.core.rows import Rows
+from robustness.core.rows import Rows, with_labels
 
 __all__ = ['DataSettings', 'Preparation', 'load']
 
@@ -36,14 +38,16 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
     images = open_images(settings)
     ''.join(images.class_names).encode()
     selection = select(images, settings, seed, preparation)
-  arrays = selection.array_rows()
-  if arrays is not None:
-    return arrays
-  if images.arrays is not None:
-    purpose = 'resizing or cropping images (config.data.resize, crop, random_crop_area)'
-  with _refusals(purpose):
-    from input_pipeline.rows import TfRows
-  return TfRows(selection)
+  rows: Rows | None = selection.array_rows()
+  if rows is None:
+    if images.arrays is not None:
+      purpose = 'resizing or cropping images (config.data.resize, crop, random_crop_area)'
+    with _refusals(purpose):
+      from input_pipeline.rows import TfRows
+    rows = TfRows(selection)
+  if settings.known_classes:
+    return rows
+  return with_labels(rows, np.zeros(len(rows.class_names), np.int32), ())
 
 
 @contextlib.contextmanager

@@ -80,6 +80,8 @@ class DataSettings:
       them from CIFAR-10-C.
     listed: a text file of `<class>/<file>`, one a line, which alone are read from class folders or
       stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet; '' reads all.
+    known_classes: False for images of no class that classifiers know (out of distribution): their
+      classes are left out, and every label is 0.
     label_space: of class folders of ImageNet, a coarser space ('imagenet_vid', 'youtube_bb') whose
       classes have the images of their members; other folders are left out. '' keeps the classes.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
@@ -115,6 +117,7 @@ class DataSettings:
   num_images: int = setting(0, COUNT, is_count)
   subset: str = word(RANDOM, (RANDOM, FIRST))
   listed: str = ''
+  known_classes: bool = True
   label_space: str = ''
   resize: int = setting(0, COUNT, is_count)
   squash: bool = False

@@ -429,11 +429,13 @@ class ClassifierBuilder:
       names = label_space.get(label_space.IMAGENET).class_names
     if self.experiment.data.crop:  # the user decides what all networks see
       shape = self.rows.image_shape
-    count = None if settings.probe else len(names)  # features need no classes, nor a head
+    # features need no classes, nor a head; images of no known class name none
+    count = None if settings.probe else len(names) or None
     variables, notes = weights.load_with_notes(path, architecture, count, shape, settings.positions)
-    if settings.probe:
-      variables = weights.with_head(architecture, variables, shape)
-      count = variables['params']['head']['dense']['bias'].size
+    if count is None:
+      if settings.probe:
+        variables = weights.with_head(architecture, variables, shape)
+      count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
       names = names if len(names) == count else tuple(map(str, range(count)))
     return self._wrap(label, settings, variables, {**facts, **notes}, entry, shape, names)
 

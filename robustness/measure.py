@@ -156,6 +156,7 @@ def evaluator_for(
     parallel,
     classifier.select_layers(study.layers) if classifier else (),
     classifier.select_outputs(study.outputs) if classifier else (),
+    study.summarise_output,
     study.name,
   )
 

@@ -20,6 +20,8 @@ from robustness.core.settings import require
 from robustness.core.typing import Facts
 
 Batch = dict[str, Any]
+UNKNOWN_CLASSES = 'of no known class'
+"""What the description of such rows says of their `labels`."""
 MOST_KEPT = 2**31
 """Bytes of images and columns that rows keep in the host's memory."""
 
@@ -380,9 +382,11 @@ def with_column(
 def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...]) -> Rows:
   """Returns the rows with labels that are positions among other class names.
 
-  `positions`, int32 [classes of the rows], are the new labels of the old ones.
+  `positions`, int32 [classes of the rows], are the new labels of the old ones; `class_names` are ()
+  where none of them is known.
   """
-  facts = {'labels': 'matched by class name', 'classes_present': len(set(positions.tolist()))}
+  kind = 'matched by class name' if class_names else UNKNOWN_CLASSES
+  facts = {'labels': kind, 'classes_present': len(set(positions.tolist()))}
 
   def change(batch: Batch) -> Batch:
     label = batch['label']

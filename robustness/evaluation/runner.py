@@ -64,7 +64,8 @@ class Evaluator:
     parallel: how the step runs on the devices; on the first alone where the classifier calls back
       to the host.
     layers: names of layers whose output change ‖z_h(x) - z_h(x̃)‖₂ is recorded.
-    outputs: names of layers whose output is recorded as it is.
+    outputs: names of layers whose output is recorded.
+    summarise_output: what is kept of an output, see `Study.summarise_output`.
     phase: what the evaluation is part of, for its line of progress.
     rows_at_once: rows that a step takes on each device; 0 takes up to 64 on a CPU, 8 large ones,
       and 512 on accelerators. Records do not depend on it, nor on the next.
@@ -77,6 +78,7 @@ class Evaluator:
   parallel: Parallel
   layers: tuple[str, ...] = ()
   outputs: tuple[str, ...] = ()
+  summarise_output: Callable[[str, jax.Array], jax.Array] = lambda _, output: output
   phase: str = 'evaluation'
   rows_at_once: int = 0
   views_at_once: int = 1
@@ -267,7 +269,7 @@ class Evaluator:
     return {
       **summarise(logits, batch['label']),
       DISTRIBUTION: are_distributions(logits),
-      **{f'output/{name}': outputs[name] for name in self.outputs},
+      **{f'output/{n}': self.summarise_output(n, outputs[n]) for n in self.outputs},
       **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean},
     }
 

@@ -57,7 +57,7 @@ class Study(Part):
     title: what it measures in plain words, the title of its report; '' is the name.
     papers: what to cite beside this software: keys of `robustness.present.page.PAPERS`.
     layers: whose output change is recorded; ('stages',) stands for all residual stages.
-    outputs: layers whose output is recorded as it is, such as ('logits',).
+    outputs: layers whose output is recorded, such as ('logits',); see `summarise_output`.
     needs_classifier: False for one that measures images alone: its config has no classifier, and it
       reduces one evaluation with the label `IMAGES`.
     fewest_classifiers: 2 for one that has nothing to say of a single classifier.
@@ -158,6 +158,10 @@ class Study(Part):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the views for images of this shape; refuses settings that do not fit it."""
     return identity()
+
+  def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
+    """Returns what is recorded of the output [B, ...] of one of the `outputs`, [B, ...]; pure."""
+    return output
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns what the views are called, and which are averaged over, such as one corruption."""

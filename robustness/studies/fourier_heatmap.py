@@ -14,8 +14,10 @@ import jax
 import numpy as np
 import pandas as pd
 
+from robustness.core import settings
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
+from robustness.core.typing import PlainValue
 from robustness.estimates.comparison import benjamini_hochberg
 from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
@@ -23,7 +25,7 @@ from robustness.estimates.quantity import Quantity, errors_at
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Study
+from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import basis
 from robustness.fourier.basis import CLEAN, Frequencies
@@ -42,11 +44,16 @@ LAYER_CHANGE = Quantity(
   drawn=True,
   paper='yin2019fourier',
 )
+CLASS_ERROR = Quantity('class_error', 'top-1 error on a class', better='lower', drawn=True)
+IN_BAND = Quantity(
+  'class_error_in_band', 'top-1 error on a class, mean over a band', better='lower', drawn=True
+)
 SIGNIFICANT = Quantity(
   'significant_frequencies',
   "share of frequencies whose error differs significantly from the first classifier's",
 )
 FREQUENCY = ('frequency_y', 'frequency_x')
+ALL = 'all'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +67,7 @@ class FourierHeatmap(Study):
     window: side of the centred square of frequencies; 0 for all (paper: 63 for ImageNet).
     layers: layers whose output change is measured, or ('stages',) for all residual stages.
     top_k: k of the second error map, if there are more classes than that.
+    classes: names of classes with maps of their own, or ('all',).
   """
 
   title: ClassVar[str] = 'Fourier heat maps'
@@ -72,8 +80,25 @@ class FourierHeatmap(Study):
   window: int = 0
   layers: tuple[str, ...] = ()
   top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
+  classes: tuple[str, ...] = ()
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    alone = not (self.classes and self.half_width)
+    self.require(alone, 'classes', '() with config.study.half_width, which shows images in rounds')
+
+  @property
+  def recording(self) -> dict[str, PlainValue]:
+    """See `Study`; maps of classes are of the same records."""
+    return {k: v for k, v in super().recording.items() if k != 'classes'}
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """See `Study`; refuses classes that the rows do not have."""
+    super().check(rows, recipes)
+    for name in self.classes:
+      settings.choice('config.study.classes', name, (ALL, *rows.class_names))
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""
@@ -135,7 +160,8 @@ class FourierHeatmap(Study):
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     further = self._errors(self.top_k) if self.top_k > 1 else ()
-    return (*self._errors(1), SIGNIFICANT, LAYER_CHANGE, *further)
+    by_class = (CLASS_ERROR, IN_BAND) if self.classes else ()
+    return (*self._errors(1), SIGNIFICANT, *by_class, LAYER_CHANGE, *further)
 
   def _errors(self, k: int) -> tuple[Quantity, Quantity]:
     """Returns the top-k errors on perturbed and on clean images."""
@@ -171,6 +197,7 @@ class FourierHeatmap(Study):
     for k in evaluations[0].top_k(self.top_k):
       missed = recorded.outcomes(functools.partial(wrong, k=k), weight)
       estimates += self._of_errors(k, missed, cells)
+    estimates += self._by_class(recorded)
     counts = [[name, *shown_and_whole] for name, shown_and_whole in cells.items()]
     table = Table(('frequencies', 'cells shown', 'cells of the image'), counts)
     return Findings(tables={'bands': table}, estimates=[*estimates, *self._of_layers(recorded)])
@@ -207,6 +234,20 @@ class FourierHeatmap(Study):
       rate = f'at a false-discovery rate of {self.false_discovery_rate:g}'
       part['note'] = [f'{count} of {len(own)} frequencies, {rate}' for count in counts]
       yield part
+
+  def _by_class(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields top-1 errors on the images of each class by frequency, and by band."""
+    if not self.classes:
+      return
+    missed, records = recorded.outcomes(wrong), recorded.evaluations[0].records
+    perturbed = np.arange(len(missed.views)) != CLEAN
+    names = list(records.identity['classes'])
+    labels = records.column('label').reshape(records.layout.num_rows, -1)
+    for name in names if self.classes == (ALL,) else self.classes:
+      of_class = missed.of_rows((labels == names.index(name)).any(1))
+      facets = {'class': name}
+      yield self.means(CLASS_ERROR, of_class, FREQUENCY, facets=facets)
+      yield self.means(IN_BAND, of_class, ('band',), where=perturbed, facets=facets)
 
   def _of_layers(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields the mean ‖z_h(x) − z_h(x̃)‖₂ of each layer h of each classifier by frequency."""

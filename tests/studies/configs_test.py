@@ -80,6 +80,21 @@ RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str,
     *({'flip_rate corruption frame': 8}, ('flip_rate_corruption',), {}),
   ),
   (
+    *('recalibration digits', {**corrupted('fog', (5,)), 'data.num_images': 80}),
+    {'ece scaling severity': 8, 'set_coverage score corruption': 3, 'temperature': 1},
+    *(('set_coverage_severity_score',), {}),
+  ),
+  (
+    'recalibration cifar10',
+    {**corrupted('fog', (5,)), 'data.num_images': 40, 'study.scalings': ()},
+    *({'ece scaling severity': 2, 'set_size score corruption': 3}, (), {}),
+  ),
+  (
+    *('feature_spectrum digits', {}, {'high_frequency_log_amplitude layer': 3}),
+    *(('relative_log_amplitude_layer_frequency',), {}),
+  ),
+  ('feature_spectrum cifar10', {}, {'high_frequency_log_amplitude layer': 4}, (), {}),
+  (
     *('fourier_attack digits', {'study.queries': 3}, {'error queries': 6}),
     *(('error_queries', 'sample_images'), {}),
   ),

@@ -16,6 +16,7 @@ from robustness.fourier.maps import centred_map
 from robustness.results import Results
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import SHAPE, tiny_rows
+from tests.refusals import refused
 from tests.studies import conftest
 from tests.studies.conftest import COUNT, table_of
 from tests.table_rows import estimate
@@ -201,3 +202,19 @@ def test_perturbation_is_plus_or_minus_v_times_the_basis(phase):
       signs.append(sign)
   counts = np.unique(np.stack(signs), axis=0)
   assert len(counts) == 8, 'every combination of signs over the three channels occurs'
+
+
+def test_maps_of_classes_are_those_of_their_images(evaluate):
+  study = dataclasses.replace(STUDY, classes=('all',))
+  (only,) = evaluate(STUDY, ('first',))
+  names = tiny_rows(COUNT).class_names
+  only.records.identity = {'classes': names}
+  results = reduced(study, [only])
+  wrong, labels = only.records.table('rank') > 0, only.records.column('label')
+  for label, name in enumerate(names):
+    _, _, own = centred_map(results, 'class_error', **{'class': name})
+    expected = wrong[labels == label].mean(0)
+    np.testing.assert_allclose(own, by_frequency(study, expected))
+  assert study.recording == STUDY.recording, 'they are of the same records'
+  refused("'lynx'", dataclasses.replace(STUDY, classes=('lynx',)).check, tiny_rows(COUNT), {})
+  refused('half_width', FourierHeatmap, classes=('all',), half_width=0.1)

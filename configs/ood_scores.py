@@ -1,0 +1,65 @@
+r"""Which images are of no known class? AUROC and FPR95 of scores, in and out of distribution.
+
+python main.py --config=configs/ood_scores.py --workdir=/tmp/known \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE
+
+  2000 CIFAR-10 test images by TFDS: logits and features are recorded.
+
+python main.py --config=configs/ood_scores.py:unknown --workdir=/tmp/unknown \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.path=DIR
+
+  The same of images of no class that the network knows: a folder of class folders, whose images are
+  resized to 32 pixels.
+
+python main.py --config=configs/ood_scores.py:workdirs --workdir=/tmp/ood \
+    --config.predictions=/tmp/known --config.out_of_distribution="('/tmp/unknown',)"
+
+  How well each score tells one from the other. For 'knn' run the first command with
+  --config.data.split=train, and add --config.bank=WORKDIR
+  --config.study.scores="('msp','knn')"; workdirs of corrupted images of the known classes in
+  --config.shifted are counted as known (full-spectrum).
+"""
+
+from robustness.config.defaults import ConfigDict, choose, default_config, nested, read_cifar10
+from robustness.evaluation import study
+
+STUDY = 'ood_scores'
+
+
+def get_config(variant: str = 'cifar10') -> ConfigDict:
+  """Returns the variant 'cifar10', 'unknown' or 'workdirs'."""
+  return choose(variant, cifar10, unknown, workdirs)
+
+
+def cifar10() -> ConfigDict:
+  """One network on CIFAR-10 test images."""
+  config = default_config(STUDY)
+  read_cifar10(config, 2000)
+  config.classifier.name = 'resnet20'
+  return config
+
+
+def unknown() -> ConfigDict:
+  """The same network on images of a folder."""
+  config = default_config(STUDY)
+  config.data.source = 'folder'
+  config.data.known_classes = False
+  config.data.resize = 32
+  config.data.crop = 32
+  config.classifier.name = 'resnet20'
+  return config
+
+
+def workdirs() -> ConfigDict:
+  """Finished workdirs of the others."""
+  return nested(
+    {
+      'study': study.default_section(STUDY),
+      'predictions': '',
+      'out_of_distribution': (),
+      'shifted': (),
+      'bank': '',
+      'part': '',
+      'seed': 0,
+    }
+  )

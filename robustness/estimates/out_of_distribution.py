@@ -1,0 +1,108 @@
+r"""Scores that tell images of known classes from others, and how well they do.
+
+A score is large for images in distribution (ID). With logits z, their softmax p and features f of
+length 1:
+
+  'msp'        max p                                  (Hendrycks & Gimpel 2017)
+  'max_logit'  max z                                  (Hendrycks et al. 2022)
+  'energy'     log Σ exp z, temperature 1             (Liu et al. 2020)
+  'knn'        minus the distance of f to the K-th nearest feature of training images
+                                                      (Sun et al. 2022)
+
+AUROC is the probability that an ID image scores higher than one out of distribution (OOD), ties
+counting ½. FPR95 depends on which are the positives: with OOD images as positives it is the share
+of ID images that are flagged at the threshold that flags 95 % of the OOD images (OpenOOD 1.5); with
+ID images as positives the share of OOD images that are accepted where 95 % of ID images are (most
+papers before).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
+
+MSP, MAX_LOGIT, ENERGY, KNN = 'msp', 'max_logit', 'energy', 'knn'
+SCORES = (MSP, MAX_LOGIT, ENERGY, KNN)
+POSITIVES = ('ood', 'id')
+RECALL = 0.95
+_AT_ONCE = 2**24  # distances
+
+
+def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
+  """Returns 'msp', 'max_logit' or 'energy' of logits [N, K], [N]."""
+  choice('score', name, (MSP, MAX_LOGIT, ENERGY))
+  z = np.asarray(logits, float)
+  if name == MAX_LOGIT:
+    return np.asarray(z.max(1))
+  total = special.logsumexp(z, 1)
+  return np.asarray(total if name == ENERGY else np.exp(z.max(1) - total))
+
+
+def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) -> np.ndarray:
+  """Returns minus the distance of features [N, D] to the K-th nearest of a bank [M, D], [N].
+
+  All are scaled to length 1 first.
+
+  Raises:
+    InputError: K is not in 1..M, or lengths differ.
+  """
+  if not 1 <= neighbours <= len(bank) or features.shape[1:] != bank.shape[1:]:
+    raise InputError(
+      f'K = {neighbours} neighbours among {len(bank)} features of length {bank.shape[1:]} for '
+      f'features of length {features.shape[1:]}: give K from 1 to their number, and equal lengths.'
+    )
+  own, known = (_unit(x) for x in (features, bank))
+  parts = np.array_split(own, max(1, len(own) * len(known) // _AT_ONCE + 1))
+  similarity = [
+    np.partition(part @ known.T, len(known) - neighbours, 1)[:, len(known) - neighbours]
+    for part in parts
+  ]
+  return np.asarray(-np.sqrt(np.maximum(2 - 2 * np.concatenate(similarity), 0)))
+
+
+def _unit(features: np.ndarray) -> np.ndarray:
+  x = np.asarray(features, float)
+  return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
+
+
+class Separation:
+  """How well a score tells ID images from OOD images, at weights of the images."""
+
+  def __init__(self, of_id: np.ndarray, of_ood: np.ndarray, positives: str = 'ood'):
+    """Sorts scores of ID images [N] and of OOD images [M].
+
+    Raises:
+      InputError: there are none of either, a score is NaN, or another word for the positives.
+    """
+    choice('positives', positives, POSITIVES)
+    values = np.concatenate([of_id, of_ood])
+    if not len(of_id) or not len(of_ood) or np.isnan(values).any():
+      raise InputError(
+        f'{len(of_id)} scores of ID images and {len(of_ood)} of OOD images: give at least one of '
+        'each, none NaN.'
+      )
+    self.positives = positives
+    _, places = np.unique(values, return_inverse=True)
+    self._order = np.argsort(places, kind='stable')
+    self._starts = np.flatnonzero(np.diff(places[self._order], prepend=-1))
+    self._is_id = self._order < len(of_id)
+
+  def __call__(self, weights: np.ndarray) -> np.ndarray:
+    """Returns AUROC and FPR95, [B, 2], at weights [B, N + M] of the ID images and then the OOD
+    images."""
+    w = weights[:, self._order]
+    own, other = (
+      np.add.reduceat(w * mask, self._starts, 1) for mask in (self._is_id, ~self._is_id)
+    )
+    own, other = (x / x.sum(1, keepdims=True) for x in (own, other))
+    below = np.cumsum(other, 1)
+    area = (own * (below - other / 2)).sum(1)
+    if self.positives == 'ood':
+      caught, missed = below, np.cumsum(own, 1)  # flagged from the lowest score on
+    else:
+      caught, missed = (np.cumsum(x[:, ::-1], 1) for x in (own, other))
+    first = (caught >= RECALL - 1e-9).argmax(1)
+    return np.stack([area, np.take_along_axis(missed, first[:, None], 1)[:, 0]], 1)

@@ -1,0 +1,114 @@
+r"""Rescaled logits: temperature, vector and matrix scaling, fitted on images held out.
+
+Logits z become W z + b, with W and b of the least negative log-likelihood. It is convex in both:
+temperature scaling, W = 1/T and b = 0, leaves every prediction as it is; vector scaling has a
+diagonal W; matrix scaling any W, whose off-diagonal elements and biases are penalised, because it
+overfits where classes are many.
+
+Reference:
+  Guo et al., On calibration of modern neural networks, ICML 2017, section 4.2; Kull et al., Beyond
+  temperature scaling, NeurIPS 2019, section 3.2, for the penalty.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from scipy import optimize, special
+
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
+
+NONE, TEMPERATURE, VECTOR, MATRIX = 'none', 'temperature', 'vector', 'matrix'
+KINDS = (TEMPERATURE, VECTOR, MATRIX)
+LARGEST = 100.0
+"""Of 1/T and of the diagonal: no number is the best where all predictions are right."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+  """Maps logits z to W z + b.
+
+  Attributes:
+    weight: W, a number, its diagonal [K], or a matrix [K, K].
+    bias: b, [K], or 0.
+  """
+
+  weight: np.ndarray | float = 1.0
+  bias: np.ndarray | float = 0.0
+
+  def __call__(self, logits: np.ndarray) -> np.ndarray:
+    """Returns rescaled logits [..., K]."""
+    whole = np.ndim(self.weight) == 2
+    return np.asarray(
+      (logits @ np.transpose(self.weight) if whole else logits * self.weight) + self.bias
+    )
+
+
+def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0) -> Scaling:
+  """Returns the scaling of a kind with the least mean negative log-likelihood.
+
+  Args:
+    kind: of `KINDS`.
+    logits: [N, K].
+    labels: int [N], in 0..K − 1.
+    penalty: λ of matrix scaling, which adds λ (mean of squared off-diagonal elements + mean of
+      squared biases).
+
+  Raises:
+    InputError: an unknown kind, no image, logits that are not finite, or a label out of range.
+  """
+  choice('scaling', kind, KINDS)
+  z, y = np.asarray(logits, float), np.asarray(labels)
+  if z.ndim != 2 or not len(z) or y.shape != z.shape[:1]:
+    raise InputError(
+      f'logits have shape {z.shape} and labels {y.shape}: give [N, K] and [N], N ≥ 1.'
+    )
+  if not np.isfinite(z).all():
+    raise InputError(
+      'a logit is not finite, which no scaling fits: leave classes out whose logits are.'
+    )
+  classes = z.shape[1]
+  if y.min() < 0 or y.max() >= classes:
+    raise InputError(f'labels reach from {y.min()} to {y.max()}: give 0 to {classes - 1}.')
+  target = np.eye(classes)[y]
+  size = {TEMPERATURE: 1, VECTOR: classes, MATRIX: classes**2}[kind]
+  off_diagonal = 1 - np.eye(classes)
+  shrunk = penalty if kind == MATRIX else 0.0
+
+  def scaling(parameters: np.ndarray) -> Scaling:
+    weight, bias = parameters[:size], parameters[size:]
+    if kind == TEMPERATURE:
+      return Scaling(float(weight[0]))
+    return Scaling(weight.reshape(classes, classes) if kind == MATRIX else weight, bias)
+
+  def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+    scaled = scaling(parameters)
+    logarithm = special.log_softmax(scaled(z), 1)
+    change = (np.exp(logarithm) - target) / len(z)
+    by_weight = change.T @ z if kind == MATRIX else (change * z).sum(0)
+    value, by_bias = -(logarithm * target).sum() / len(z), change.sum(0)
+    if shrunk:
+      off, pairs = off_diagonal * scaled.weight, max(classes * (classes - 1), 1)
+      value += shrunk * ((off**2).sum() / pairs + np.mean(scaled.bias**2))
+      by_weight = by_weight + 2 * shrunk * off / pairs
+      by_bias = by_bias + 2 * shrunk * scaled.bias / classes
+    if kind == TEMPERATURE:
+      return float(value), by_weight.sum(keepdims=True)
+    return float(value), np.concatenate([by_weight.ravel(), by_bias])
+
+  identity = np.eye(classes).ravel() if kind == MATRIX else np.ones(size)
+  begin = np.concatenate([identity, np.zeros(0 if kind == TEMPERATURE else classes)])
+  bounds = [(1 / LARGEST if kind == TEMPERATURE else -LARGEST, LARGEST)] * len(begin)
+  options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': 1e-13, 'gtol': 1e-8}
+  found = optimize.minimize(
+    loss, begin, jac=True, bounds=bounds, method='L-BFGS-B', options=options
+  )
+  return scaling(found.x)
+
+
+def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+  """Returns −log softmax(z)_y in nats, [...], of logits [..., K] and labels int [...]."""
+  own = np.take_along_axis(logits, np.asarray(labels)[..., None], -1)[..., 0]
+  return np.asarray(special.logsumexp(logits, -1) - own)

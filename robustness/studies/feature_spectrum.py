@@ -1,0 +1,113 @@
+r"""Spectra of feature maps through a network: which frequencies each layer keeps.
+
+Of the output of a layer, a map of H × W places and C channels, the log-amplitude is
+ln(|F(k)| + 1e-6), F the Fourier transform of a channel, its mean over channels and images. It is
+drawn along the half diagonal k = (j, j), j = 0 .. J − 1 with J = ⌈min(H, W)/2⌉, at the frequency
+π j / J, minus its value at zero frequency (Park and Kim, How do vision transformers work?, ICLR
+2022, figure 2). Where it falls from layer to layer the network is a low pass.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import InputError
+from robustness.core.typing import PlainValue
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import AMOUNT, Quantity
+from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.study import Study
+
+OUTPUT = 'output/'
+FLOOR = 1e-6
+RELATIVE = Quantity(
+  'relative_log_amplitude', 'log-amplitude minus that of zero frequency', AMOUNT, drawn=True
+)
+HIGHEST = Quantity(
+  'high_frequency_log_amplitude', 'log-amplitude of the highest frequency, relative', AMOUNT
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSpectrum(Study):
+  """Settings.
+
+  Attributes:
+    of_layers: layers, or ('stages',); those that give a vector are left out.
+    first_tokens: tokens of a transformer that stand for no place, such as the class token, which
+      come first and are dropped; −1 drops as many as leave a square number.
+  """
+
+  title: ClassVar[str] = 'Spectra of feature maps'
+  papers: ClassVar[tuple[str, ...]] = ('park2022how',)
+  lists_failures: ClassVar[bool] = False
+  quantities = (RELATIVE, HIGHEST)
+
+  of_layers: tuple[str, ...] = ('stages',)
+  first_tokens: int = -1
+  confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.require(bool(self.of_layers), 'of_layers', 'not empty')
+    self.require(self.first_tokens >= -1, 'first_tokens', 'at least 0, or -1')
+
+  @property
+  def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
+    return self.of_layers
+
+  def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
+    """Returns the log-amplitude along the half diagonal, [B, J]; [B, 0] of vectors [B, D]."""
+    x = output.astype(jnp.float32)
+    if x.ndim == 3:
+      x = self._placed(layer, x)
+    if x.ndim != 4:
+      return jnp.zeros((len(x), 0))
+    along = jnp.arange(-(-min(x.shape[1:3]) // 2))
+    amplitude = jnp.abs(jnp.fft.fft2(x, axes=(1, 2))[:, along, along])
+    return jnp.log(amplitude + FLOOR).mean(-1)
+
+  def _placed(self, layer: str, tokens: jax.Array) -> jax.Array:
+    """Returns tokens [B, T, D] as a square map [B, H, H, D]."""
+    count = tokens.shape[1]
+    side = math.isqrt(count - max(self.first_tokens, 0))
+    first = count - side**2
+    if first != self.first_tokens and self.first_tokens >= 0:
+      raise InputError(
+        f'config.study.first_tokens is {self.first_tokens}, and {layer} gives {count} tokens: the '
+        'rest is no square number.'
+      )
+    return tokens[:, first:].reshape(len(tokens), side, side, -1)
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields the mean relative log-amplitude of each layer by frequency, in units of π, and that of
+    the highest frequency."""
+    shown = 0
+    for evaluation in recorded.evaluations:
+      fields = evaluation.records.read(0, 0).arrays
+      for name in (n for n in fields if n.startswith(OUTPUT) and fields[n].shape[-1] > 1):
+        values = evaluation.records.column(name).astype(float)
+        count = values.shape[1]
+        places = pd.DataFrame({'frequency': np.round(np.arange(count) / count, 6)})
+        relative = Outcomes({evaluation.label: values - values[:, :1]}, places)
+        layer = {'layer': name.removeprefix(OUTPUT)}
+        yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
+        last = np.arange(count) == count - 1
+        yield self.means(HIGHEST, relative, where=last, facets=layer)
+        shown += 1
+    if not shown:
+      raise InputError(
+        f'config.study.of_layers is {self.of_layers}, of which none gives a map of several places: '
+        'choose others.'
+      )
+
+  @property
+  def recording(self) -> dict[str, PlainValue]:
+    """See `Study`."""
+    return {'name': self.name, 'of_layers': list(self.of_layers), 'tokens': self.first_tokens}

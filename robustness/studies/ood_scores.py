@@ -1,0 +1,198 @@
+"""Which images are of no known class? Scores of finished runs, in and out of distribution.
+
+A run on images records logits and features, and says how sure the classifier is. A config with
+`predictions` reads such workdirs, of test images and of images of no known class, and says how well
+each score of `robustness.estimates.out_of_distribution` tells them apart: from the records alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import InputError
+from robustness.core.paths import expanded
+from robustness.core.registry import setting, word
+from robustness.core.rows import UNKNOWN_CLASSES
+from robustness.core.settings import differing_keys, parse
+from robustness.estimates import out_of_distribution as ood
+from robustness.estimates.means import part, row
+from robustness.estimates.of_means import Units, bootstrap
+from robustness.estimates.out_of_distribution import KNN, MSP, POSITIVES, SCORES, Separation
+from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
+from robustness.evaluation.outcomes import Evaluation, Recorded, right
+from robustness.evaluation.study import Findings, Scored, Study
+from robustness.workdir import FinishedStudy, WorkdirPredictions, read_task
+
+AUROC = Quantity('auroc', 'area under the ROC curve', SHARE, 'higher', headline=True)
+FPR95 = Quantity('fpr95', 'false positives at 95 % recall', SHARE, 'lower')
+CONFIDENCE = Quantity('mean_confidence', 'mean confidence', AMOUNT, low=0, high=1)
+FEATURES = 'features'
+TEST, SHIFTED = 'test images', 'test and shifted images'
+
+
+@dataclasses.dataclass(frozen=True)
+class Workdirs(WorkdirPredictions):
+  """The top level of a config that compares finished workdirs of this study.
+
+  Attributes:
+    predictions: the workdir of the test images.
+    out_of_distribution: workdirs of images of no known class.
+    shifted: workdirs of corrupted or otherwise shifted images of the known classes; with them,
+      estimates are given for test images and for both together (full-spectrum).
+    bank: the workdir of training images, whose features 'knn' needs.
+  """
+
+  out_of_distribution: tuple[str, ...] = ()
+  shifted: tuple[str, ...] = ()
+  bank: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class OodScores(Study):
+  """Settings.
+
+  Attributes:
+    scores: of 'msp', 'max_logit', 'energy' and 'knn'.
+    positives: 'ood' or 'id', see `robustness.estimates.out_of_distribution`.
+    neighbours: K of 'knn'.
+  """
+
+  title: ClassVar[str] = 'Images of no known class'
+  papers: ClassVar[tuple[str, ...]] = ('zhang2023openood',)
+  outputs: ClassVar[tuple[str, ...]] = ('logits', FEATURES)
+  lists_failures: ClassVar[bool] = False
+  quantities = (AUROC, FPR95, dataclasses.replace(ACCURACY, headline=True), CONFIDENCE)
+
+  scores: tuple[str, ...] = (MSP, 'max_logit', 'energy')
+  positives: str = word('ood', POSITIVES)
+  neighbours: int = setting(50, 'at least 1', lambda x: x >= 1)
+  confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.choose('scores', SCORES)
+
+  @property
+  def recording(self) -> dict[str, Any]:
+    """See `Study`; what is recorded does not depend on the scores."""
+    return {'name': self.name, 'outputs': list(self.outputs)}
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields the mean confidence, and the accuracy on images of known classes."""
+    data = recorded.evaluations[0].records.identity['data']
+    if data.get('labels') != UNKNOWN_CLASSES:
+      yield self.means(ACCURACY, recorded.outcomes(right))
+    yield self.means(CONFIDENCE, recorded.outcomes(lambda shard: shard['confidence'].astype(float)))
+
+  @classmethod
+  def prediction_settings(cls) -> type:
+    """See `ScoresPredictions`."""
+    return Workdirs
+
+  def prediction_scores(self, config: Mapping[str, Any]) -> Callable[[pathlib.Path], Scored]:
+    """See `ScoresPredictions`."""
+    chosen = parse(Workdirs, config, 'config')
+    if not chosen.out_of_distribution:
+      raise InputError(
+        'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
+        'class, as in --config.out_of_distribution="(\'WORKDIR\',)".'
+      )
+    if (KNN in self.scores) != bool(chosen.bank):
+      raise InputError(
+        f'config.bank is {chosen.bank!r} and config.study.scores {self.scores}: the score '
+        "'knn' needs the workdir of a run on training images, and nothing else does."
+      )
+    settings = {**self.describe(), **dataclasses.asdict(chosen)}
+    return lambda _: Scored(*self._separated(chosen), settings)
+
+  def _separated(self, of: Workdirs) -> tuple[list[Evaluation], Findings]:
+    first = _read(of.predictions)
+    further = {path: _read(path, first) for path in (*of.out_of_distribution, *of.shifted)}
+    bank = _read(of.bank, first) if of.bank else None
+    names = _names(of.out_of_distribution)
+    rows = []
+    for evaluation in first.evaluations:
+      label = evaluation.label
+      near = self._features(bank, label) if bank else None
+
+      def scored(
+        task: FinishedStudy, label: str = label, near: Any = near
+      ) -> dict[str, np.ndarray]:
+        return self._scored(_of(task, label), near)
+
+      test = scored(first)
+      shifted = [scored(further[path]) for path in of.shifted]
+      kinds = {TEST: [test]} | ({SHIFTED: [test, *shifted]} if shifted else {})
+      for path, name in zip(of.out_of_distribution, names, strict=True):
+        out = scored(further[path])
+        for kind, parts in kinds.items():
+          for score in self.scores:
+            inside = np.concatenate([p[score] for p in parts])
+            facets = {'score': score, 'ood_set': name, **({'id_set': kind} if shifted else {})}
+            rows += self._rows(label, facets, inside, out[score])
+    return first.evaluations, Findings(estimates=[part(rows)])
+
+  def _rows(
+    self, label: str, facets: Mapping[str, object], inside: np.ndarray, outside: np.ndarray
+  ) -> list[dict[str, Any]]:
+    count = len(inside) + len(outside)
+    units = Units(np.zeros((count, 1)), np.ones((count, 1)), count)
+    separation = Separation(inside, outside, self.positives)
+    found = bootstrap(separation, units, self.confidence)
+    return [
+      row(label, '', quantity, facets, estimate, self.confidence)
+      for quantity, estimate in zip((AUROC, FPR95), found, strict=True)
+    ]
+
+  def _features(self, task: FinishedStudy, label: str) -> np.ndarray:
+    return _of(task, label).records.column(f'output/{FEATURES}')
+
+  def _scored(self, evaluation: Evaluation, bank: np.ndarray | None) -> dict[str, np.ndarray]:
+    logits = evaluation.records.column('output/logits')
+    scored = {name: ood.of_logits(name, logits) for name in self.scores if name != KNN}
+    if bank is not None:
+      features = evaluation.records.column(f'output/{FEATURES}')
+      scored[KNN] = ood.nearest_neighbours(features, bank, self.neighbours)
+    return scored
+
+
+def _read(path: str, first: FinishedStudy | None = None) -> FinishedStudy:
+  """Returns a finished workdir of this study; refuses other studies, and other classifiers than the
+  first's."""
+  task = read_task(path, '')
+  if not isinstance(task.study, OodScores):
+    raise InputError(
+      f'{path} is of the study {task.study.name}, which keeps no logits and features: give a '
+      'workdir of configs/ood_scores.py.'
+    )
+  for own in first.evaluations if first else ():
+    before, now = (
+      {'classifier': e.records.identity['classifier']} for e in (own, _of(task, own.label))
+    )
+    lines = differing_keys(before, now)
+    if lines:
+      raise InputError(
+        f'{path} and {first.folder if first else path} have other classifiers under '
+        f'{own.label!r}: {"; ".join(lines)}. Run the same on both.'
+      )
+  return task
+
+
+def _of(task: FinishedStudy, label: str) -> Evaluation:
+  for evaluation in task.evaluations:
+    if evaluation.label == label:
+      return evaluation
+  known = ', '.join(e.label for e in task.evaluations)
+  raise InputError(f'{task.folder} has no classifier {label!r}; it has {known}.')
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+  """Returns the names of the folders, the whole paths where two are alike."""
+  names = [expanded(path).resolve().name for path in paths]
+  return names if len(set(names)) == len(names) else list(paths)

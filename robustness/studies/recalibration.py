@@ -1,0 +1,279 @@
+"""What images held out buy under corruption: rescaled confidence, and sets with a stated coverage.
+
+A share of the images, as they are, fits the scalings of `robustness.estimates.scaling` and the
+thresholds of `robustness.estimates.prediction_sets`; all others measure them, clean and corrupted
+(Ovadia et al. 2019, figure 2, has temperature scaling under shift).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from robustness.core.errors import InputError
+from robustness.core.registry import setting
+from robustness.corruptions.stored import GENERATED, StoredOrMade
+from robustness.estimates import calibration, prediction_sets, scaling
+from robustness.estimates.calibration import BINS, Draws, Predictions, Scores
+from robustness.estimates.means import Estimate, Row, arrays, part, row
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.prediction_sets import SCORES
+from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
+from robustness.estimates.scaling import KINDS, NONE, TEMPERATURE, Scaling
+from robustness.evaluation.outcomes import Evaluation, Recorded
+from robustness.evaluation.records import Shard
+
+LOGITS = 'output/logits'
+SEED = 0  # of the split, of U and of the bootstrap
+FEWEST = 20
+"""Images held out, and others."""
+ECE = Quantity(
+  'ece', 'debiased expected calibration error', AMOUNT, 'lower', '', 0, 1, True, biased=True
+)
+LIKELIHOOD = Quantity('nll', 'negative log-likelihood', AMOUNT, 'lower', 'nats', 0)
+RIGHT = dataclasses.replace(ACCURACY, headline=False, reference='')
+COVERED = Quantity('set_coverage', 'images whose prediction set holds the class', headline=True)
+SIZE = Quantity('set_size', 'classes in a prediction set', AMOUNT, '', 'classes', 0, drawn=True)
+STRATIFIED = Quantity(
+  'size_stratified_violation', 'largest gap of coverage over strata of set size', better='lower'
+)
+BY_CLASS = Quantity('class_coverage_gap', 'mean gap of coverage over classes', better='lower')
+FITTED = Quantity('temperature', 'temperature fitted on the images held out', AMOUNT, low=0)
+GROUPS = (('severity',), ('corruption',), ('corruption', 'severity'))
+"""Facets that estimates are by; the clean view has severity 0 and no corruption."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Recalibration(StoredOrMade):
+  """Settings, beside those of `StoredOrMade`.
+
+  Attributes:
+    held_out: share of the images, drawn at random, that are fitted on: half of them for the
+      scalings, half for the thresholds of sets.
+    scalings: of 'temperature', 'vector' and 'matrix'.
+    penalty: λ of matrix scaling.
+    scores: of prediction sets, 'lac', 'aps' and 'raps', of the probabilities after temperature
+      scaling where that is fitted.
+    alpha: α; on images like those held out sets hold the true class with probability 1 − α.
+    raps_penalty: λ of 'raps'.
+    raps_rank: k of 'raps'.
+    bins: M, of confidence.
+    resamples: bootstrap samples of the images, for calibration errors.
+  """
+
+  title: ClassVar[str] = 'Rescaled confidence and prediction sets'
+  papers: ClassVar[tuple[str, ...]] = (
+    'guo2017calibration',
+    'ovadia2019can',
+    'angelopoulos2021uncertainty',
+  )
+  outputs: ClassVar[tuple[str, ...]] = ('logits',)
+  needs_clean: ClassVar[bool] = True
+  quantities = (ECE, COVERED, SIZE, LIKELIHOOD, RIGHT, STRATIFIED, BY_CLASS, FITTED)
+
+  source: str = GENERATED
+  held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
+  scalings: tuple[str, ...] = KINDS
+  penalty: float = setting(0.1, 'at least 0', lambda x: x >= 0)
+  scores: tuple[str, ...] = SCORES
+  alpha: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
+  raps_penalty: float = setting(0.01, 'at least 0', lambda x: x >= 0)
+  raps_rank: int = setting(5, 'at least 0', lambda x: x >= 0)
+  bins: int = setting(BINS, 'at least 1', lambda x: x >= 1)
+  resamples: int = setting(200, 'at least 1', lambda x: x >= 1)
+  confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.choose('scalings', KINDS)
+    self.choose('scores', SCORES)
+
+  @property
+  def recording(self) -> dict[str, Any]:
+    """See `CorruptionViews`; logits are kept beside."""
+    return {**super().recording, 'outputs': list(self.outputs)}
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields every quantity of the images that are not held out, by `GROUPS`."""
+    clean = int(np.flatnonzero(recorded.views.corruption.isna())[0])
+    views = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
+    split = self._split(recorded.evaluations[0].records.layout.num_rows)
+    fits = {e.label: self._fitted(e, clean, *split[:2]) for e in recorded.evaluations}
+    for label, own in fits.items():
+      if TEMPERATURE in own.scalings:
+        value, n = 1 / float(own.scalings[TEMPERATURE].weight), len(split[0])
+        estimate = Estimate(value, np.nan, np.nan, n, n, '')
+        yield part([row(label, '', FITTED, {}, estimate, self.confidence)])
+    measured = {
+      e.label: e.records.values(fits[e.label].measured)[split[2]] for e in recorded.evaluations
+    }
+    labels = {e.label: _labels(e)[split[2]] for e in recorded.evaluations}
+    draws = Draws.of(len(split[2]), self.resamples, SEED)
+    for name in (NONE, *self.scalings):
+      at = 3 * (NONE, *self.scalings).index(name)
+      nll, confidence, right = (
+        {label: x[..., at + field] for label, x in measured.items()} for field in range(3)
+      )
+      own_facets = {'scaling': name}
+      for by in GROUPS:
+        yield self.means(LIKELIHOOD, Outcomes(nll, views), by, facets=own_facets)
+        is_right = Outcomes({label: x > 0 for label, x in right.items()}, views)
+        yield self.means(RIGHT, is_right, by, facets=own_facets)
+      yield self._calibration(confidence, right, views, draws, own_facets)
+    for name in self.scores:
+      at = 3 * (1 + len(self.scalings)) + 2 * self.scores.index(name)
+      covered = {label: x[..., at] > 0 for label, x in measured.items()}
+      size = {label: x[..., at + 1].astype(float) for label, x in measured.items()}
+      own_facets = {'score': name}
+      for by in GROUPS:
+        yield self.means(COVERED, Outcomes(covered, views), by, facets=own_facets)
+        yield self.means(SIZE, Outcomes(size, views), by, facets=own_facets)
+      for label in measured:
+        gaps = {
+          STRATIFIED: prediction_sets.size_stratified_violation(
+            covered[label], size[label], self.alpha
+          ),
+          BY_CLASS: prediction_sets.class_coverage_gap(covered[label], labels[label], self.alpha),
+        }
+        for quantity, by_view in gaps.items():
+          shown = views.assign(**own_facets)
+          yield arrays(quantity, label, shown, by_view, n=len(split[2]))
+
+  def _split(self, num_images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the images that scalings are fitted on, those that decide thresholds, and the others:
+    places, ascending."""
+    fitted = round(self.held_out * num_images)
+    if min(fitted, num_images - fitted) < FEWEST:
+      raise InputError(
+        f'config.study.held_out is {self.held_out:g}, of {num_images} images {fitted}: at least '
+        f'{FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
+        '(config.data.num_images).'
+      )
+    order = np.random.default_rng(SEED).permutation(num_images)
+    ends = fitted // 2, fitted
+    first, second, rest = (np.sort(places) for places in np.split(order, ends))
+    return first, second, rest
+
+  def _fitted(
+    self, evaluation: Evaluation, clean: int, fitting: np.ndarray, deciding: np.ndarray
+  ) -> _Fitted:
+    logits, labels = evaluation.records.column(LOGITS, clean), _labels(evaluation)
+    known = np.isfinite(logits).all(0)
+    if not known[labels].all():
+      raise InputError(
+        f'{evaluation.label} cannot predict the class of some images, which no scaling mends: '
+        'measure it on images of the classes that it has.'
+      )
+    scalings = {NONE: Scaling()} | {
+      kind: scaling.fit(
+        kind, logits[fitting][:, known], (known.cumsum() - 1)[labels[fitting]], self.penalty
+      )
+      for kind in self.scalings
+    }
+    rows = len(labels)
+    own = _Fitted(self, scalings, known, np.random.default_rng(SEED).random(rows), labels, {})
+    decided = own.set_scores(logits[deciding], own.uniform[deciding])
+    true = labels[deciding][:, None]
+    thresholds = {
+      name: prediction_sets.threshold(np.take_along_axis(s, true, 1)[:, 0], self.alpha)
+      for name, s in decided.items()
+    }
+    return dataclasses.replace(own, thresholds=thresholds)
+
+  def _calibration(
+    self,
+    confidence: Mapping[str, np.ndarray],
+    right: Mapping[str, np.ndarray],
+    views: pd.DataFrame,
+    draws: Draws,
+    facets: Mapping[str, object],
+  ) -> pd.DataFrame:
+    """Returns ECE by group, and differences from the first classifier's."""
+    rows: list[Row] = []
+    base: dict[int, tuple[str, Scores]] = {}
+    groups = [g for by in GROUPS for g in Outcomes(confidence, views).groups(by)]
+    for label in confidence:
+      by_view = [
+        calibration.scores(Predictions.of(p, y > 0), draws, self.bins)
+        for p, y in zip(confidence[label].T, right[label].T, strict=True)
+      ]
+      for place, group in enumerate(groups):
+        own = Scores.mean([by_view[view] for view in group.views])
+        given = ECE, {**facets, **group.facets}
+        estimate = own.estimate(ECE.name, self.confidence)
+        rows.append(row(label, '', *given, estimate, self.confidence))
+        first = base.setdefault(place, (label, own))
+        if first[0] != label:
+          estimate = own.minus(first[1], ECE.name, self.confidence)
+          rows.append(row(label, first[0], *given, estimate, self.confidence))
+    return part(rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fitted:
+  """What images held out give of one classifier.
+
+  Attributes:
+    study: its settings.
+    scalings: by name.
+    known: bool [K], classes that can be predicted.
+    uniform: U of each row, [N].
+    labels: int [N].
+    thresholds: q by score.
+  """
+
+  study: Recalibration
+  scalings: Mapping[str, Scaling]
+  known: np.ndarray
+  uniform: np.ndarray
+  labels: np.ndarray
+  thresholds: Mapping[str, float]
+
+  def rescaled(self, name: str, logits: np.ndarray) -> np.ndarray:
+    """Returns logits [..., K] rescaled, those of unknown classes -∞."""
+    scaled = np.full(logits.shape, -np.inf)
+    scaled[..., self.known] = self.scalings[name](logits[..., self.known].astype(float))
+    return scaled
+
+  def set_scores(self, logits: np.ndarray, uniform: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the scores of all classes, [..., K], by kind."""
+    name = TEMPERATURE if TEMPERATURE in self.scalings else NONE
+    probabilities = special.softmax(self.rescaled(name, logits), -1)
+    own = self.study.raps_penalty, self.study.raps_rank
+    return {
+      kind: prediction_sets.scores(kind, probabilities, uniform, *own) for kind in self.study.scores
+    }
+
+  def measured(self, shard: Shard) -> np.ndarray:
+    """Returns float32 [n, v, F]: for each scaling −log p_y, confidence, and whether the prediction
+    is right; for each score whether the set holds the true class, and its size."""
+    logits = shard[LOGITS]
+    labels = np.broadcast_to(self.labels[shard.rows, None], logits.shape[:2])
+    uniform = np.broadcast_to(self.uniform[shard.rows, None], logits.shape[:2])
+    fields = []
+    for name in self.scalings:
+      scaled = self.rescaled(name, logits)
+      fields += [
+        scaling.negative_log_likelihood(scaled, labels),
+        special.softmax(scaled, -1).max(-1),
+        scaled.argmax(-1) == labels,
+      ]
+    for name, scores in self.set_scores(logits, uniform).items():
+      inside = (scores <= self.thresholds[name]) & self.known
+      fields += [np.take_along_axis(inside, labels[..., None], -1)[..., 0], inside.sum(-1)]
+    return np.stack(fields, -1).astype(np.float32)
+
+
+def _labels(evaluation: Evaluation) -> np.ndarray:
+  """Returns the class of each image; refuses images of several, of which no likelihood is given."""
+  labels = evaluation.records.column('label').reshape(evaluation.records.layout.num_rows, -1)
+  if (labels[:, 1:] >= 0).any():
+    raise InputError(
+      'some images have several labels, and a scaling is fitted on one: choose rows of one label.'
+    )
+  return labels[:, 0]

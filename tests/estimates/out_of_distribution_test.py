@@ -1,0 +1,51 @@
+"""Scores and how well they separate: by counting, at weights, bad input."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from robustness.estimates import out_of_distribution as ood
+from tests.refusals import refused
+
+GENERATOR = np.random.default_rng(0)
+KNOWN, OTHER = np.round(GENERATOR.normal(1, 1, 60), 1), np.round(GENERATOR.normal(0, 1, 40), 1)
+
+
+def test_scores_of_logits():
+  z = GENERATOR.normal(size=(5, 4))
+  p = special.softmax(z, 1)
+  np.testing.assert_allclose(ood.of_logits('msp', z), p.max(1))
+  np.testing.assert_allclose(ood.of_logits('energy', z), np.log(np.exp(z).sum(1)))
+  np.testing.assert_array_equal(ood.of_logits('max_logit', z), z.max(1))
+  refused("'odin'", ood.of_logits, 'odin', z)
+
+
+def test_nearest_neighbours_are_of_unit_length():
+  features, bank = GENERATOR.normal(size=(7, 3)), GENERATOR.normal(size=(9, 3))
+  a, b = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (features, bank))
+  distance = np.sort(np.linalg.norm(a[:, None] - b, axis=-1), 1)
+  for k in (1, 4, 9):
+    np.testing.assert_allclose(ood.nearest_neighbours(5 * features, bank, k), -distance[:, k - 1])
+  for k, few in ((0, bank), (10, bank), (1, bank[:, :2])):
+    refused(f'K = {k}', ood.nearest_neighbours, features, few, k)
+
+
+@pytest.mark.parametrize('positives', ood.POSITIVES)
+def test_separation_is_that_of_counting(positives):
+  counts = GENERATOR.integers(0, 3, 100)
+  own, other = np.repeat(KNOWN, counts[:60]), np.repeat(OTHER, counts[60:])
+  area = ((own[:, None] > other) + 0.5 * (own[:, None] == other)).mean()
+  if positives == 'ood':
+    threshold = np.sort(other)[int(np.ceil(0.95 * len(other) - 1e-9)) - 1]
+    rate = (own <= threshold).mean()
+  else:
+    threshold = np.sort(own)[::-1][int(np.ceil(0.95 * len(own) - 1e-9)) - 1]
+    rate = (other >= threshold).mean()
+  found = ood.Separation(KNOWN, OTHER, positives)(counts[None] / counts.sum())
+  np.testing.assert_allclose(found, [[area, rate]])
+
+
+def test_bad_scores():
+  refused('0 scores of ID', ood.Separation, KNOWN[:0], OTHER)
+  refused('none NaN', ood.Separation, KNOWN, OTHER * np.nan)
+  refused("'in'", ood.Separation, KNOWN, OTHER, 'in')

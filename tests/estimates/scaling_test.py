@@ -1,0 +1,71 @@
+"""Scalings of logits: the least likelihood, what is known of each kind, bad input."""
+
+import numpy as np
+import pytest
+from scipy import optimize, special
+
+from robustness.estimates import scaling
+from tests.refusals import refused
+
+GENERATOR = np.random.default_rng(0)
+TRUE = GENERATOR.normal(size=(400, 4)) * 2
+LABELS = np.array([GENERATOR.choice(4, p=p) for p in special.softmax(TRUE, 1)])
+
+
+def loss(scaled: scaling.Scaling, logits: np.ndarray) -> float:
+  return float(scaling.negative_log_likelihood(scaled(logits), LABELS).mean())
+
+
+def test_temperature_is_that_of_the_least_likelihood_and_keeps_predictions():
+  logits = 3 * TRUE
+  fitted = scaling.fit('temperature', logits, LABELS)
+  best = optimize.minimize_scalar(lambda t: loss(scaling.Scaling(1 / t), logits), (1, 3), tol=1e-10)
+  assert 1 / fitted.weight == pytest.approx(best.x, rel=1e-4)
+  assert 2 < 1 / fitted.weight < 4
+  np.testing.assert_array_equal(fitted(logits).argmax(1), logits.argmax(1))
+
+
+def test_each_kind_has_the_gradient_zero_and_is_no_worse_than_the_one_before():
+  logits = TRUE @ GENERATOR.normal(size=(4, 4)) + [0, 1, -2, 0.5]
+  losses = [loss(scaling.Scaling(), logits)]
+  for kind in scaling.KINDS:
+    fitted = scaling.fit(kind, logits, LABELS)
+    losses.append(loss(fitted, logits))
+    for shift in (1e-4, -1e-4):
+      assert (
+        losses[-1]
+        <= loss(
+          scaling.Scaling(
+            fitted.weight, fitted.bias + shift * np.eye(4)[0] * (kind != 'temperature')
+          ),
+          logits,
+        )
+        + 1e-9
+      )
+      assert (
+        losses[-1] <= loss(scaling.Scaling(fitted.weight * (1 + shift), fitted.bias), logits) + 1e-7
+      )
+  assert losses == sorted(losses, reverse=True)
+  penalised = scaling.fit('matrix', logits, LABELS, penalty=1e3)
+  off = penalised.weight[~np.eye(4, dtype=bool)]
+  assert np.abs(off).max() < 0.01 > np.abs(penalised.bias).max()
+
+
+def test_likelihood_is_the_logarithm_of_the_softmax():
+  own = -np.log(special.softmax(TRUE, 1)[np.arange(400), LABELS])
+  np.testing.assert_allclose(scaling.negative_log_likelihood(TRUE, LABELS), own)
+  separable = scaling.fit('temperature', np.eye(3), np.arange(3))
+  assert 10 < separable.weight <= scaling.LARGEST, 'no number is the best'
+
+
+@pytest.mark.parametrize(
+  'kind, logits, labels, message',
+  [
+    ('platt', TRUE, LABELS, "'platt'.*temperature"),
+    ('vector', TRUE, LABELS[:9], r'\(400, 4\).*\(9,\)'),
+    ('vector', np.where(TRUE > 4, -np.inf, TRUE), LABELS, 'not finite'),
+    ('vector', TRUE, LABELS + 1, '1 to 4: give 0 to 3'),
+  ],
+)
+def test_bad_input(kind, logits, labels, message):
+  refused(message, scaling.fit, kind, logits, labels)

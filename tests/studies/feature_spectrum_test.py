@@ -1,0 +1,41 @@
+"""Spectra of feature maps: plain NumPy on known maps, tokens, and what gives no map."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from robustness.studies.feature_spectrum import FeatureSpectrum
+from tests.made_records import made
+from tests.refusals import refused
+from tests.studies.conftest import table_of
+from tests.table_rows import estimate
+
+MAPS = np.random.default_rng(0).normal(size=(3, 6, 6, 4)).astype(np.float32)
+STUDY = FeatureSpectrum()
+
+
+def test_spectra_are_those_of_numpy_whether_maps_or_tokens():
+  amplitude = np.abs(np.fft.fft2(MAPS, axes=(1, 2)))[:, range(3), range(3)]
+  expected = np.log(amplitude + 1e-6).mean(-1)
+  found = STUDY.summarise_output('stage', jnp.asarray(MAPS))
+  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+  tokens = np.concatenate([np.ones((3, 1, 4)), MAPS.reshape(3, 36, 4)], 1)
+  of_tokens = STUDY.summarise_output('block', jnp.asarray(tokens))
+  np.testing.assert_allclose(of_tokens, found, rtol=1e-5)
+  stated = FeatureSpectrum(first_tokens=2)
+  refused('2, and block gives 37', stated.summarise_output, 'block', jnp.asarray(tokens))
+  assert STUDY.summarise_output('logits', jnp.ones((3, 10))).shape == (3, 0)
+
+
+def test_estimates_are_relative_to_zero_frequency(tmp_path):
+  values = np.array([[[5, 4, 1]], [[7, 4, 3.0]]])
+  fields = {'output/stage1': values, 'output/logits': values[..., :0], 'rank': np.zeros((2, 1))}
+  table = table_of(STUDY, [made(tmp_path / 'net', fields)])
+  means = [
+    estimate(table, 'net', 'relative_log_amplitude', layer='stage1', frequency=f).value
+    for f in (0, round(1 / 3, 6), round(2 / 3, 6))
+  ]
+  assert means == pytest.approx([0, -2, -4])
+  assert estimate(table, 'net', 'high_frequency_log_amplitude', layer='stage1').value == -4
+  vector = {'output/logits': values[..., :0], 'rank': np.zeros((2, 1))}
+  refused('none gives a map', table_of, STUDY, [made(tmp_path / 'vector', vector)])

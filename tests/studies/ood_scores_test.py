@@ -1,0 +1,74 @@
+"""Scores of finished runs: what is read from several workdirs, and what is refused."""
+
+import pytest
+
+from robustness.estimates.table import select
+from robustness.results import Results
+from tests.end_to_end import runs
+from tests.refusals import refused
+
+SMALL = {'data.num_images': 60, 'data.resize': 0, 'data.crop': 0}
+
+
+@pytest.fixture(scope='module')
+def folders(tmp_path_factory):
+  """Workdirs of a network with random weights on digits: known, of no known class, and training."""
+  root = tmp_path_factory.mktemp('ood')
+  weights = runs.save_weights(root / 'weights.safetensors', 'small_cnn')
+  network = {'data.source': 'digits', 'classifier.name': 'small_cnn', 'classifier.weights': weights}
+  other = runs.save_weights(root / 'other.safetensors', 'small_cnn', 1)
+  kinds = {
+    'known': {},
+    'unknown': {'data.known_classes': False, 'data.path': ''},
+    'training': {'data.split': 'train'},
+    'other': {'classifier.weights': other},
+  }
+  for name, changes in kinds.items():
+    variant = 'unknown' if name == 'unknown' else 'cifar10'
+    config = runs.shrunk('ood_scores', variant, {**SMALL, **network, 'data.name': '', **changes})
+    runs.run(config, root / name, drawn=False)
+  return root
+
+
+def scored(folders, out, **changes) -> Results:
+  given = {
+    'predictions': str(folders / 'known'),
+    'out_of_distribution': (str(folders / 'unknown'),),
+    **changes,
+  }
+  return runs.run(runs.shrunk('ood_scores', 'workdirs', given), out, drawn=False)
+
+
+def test_each_score_separates_workdirs(folders, tmp_path):
+  further = {
+    'shifted': (str(folders / 'training'),),
+    'bank': str(folders / 'training'),
+    'study.scores': ('msp', 'knn'),
+    'study.neighbours': 3,
+  }
+  table = scored(folders, tmp_path / 'ood', **further).table
+  rows = select(table, 'auroc', score=..., ood_set=..., id_set=...)
+  assert len(rows) == 4 and set(rows.ood_set) == {'unknown'}
+  assert (rows.low <= rows.value).all() and (rows.value <= rows.high).all()
+  same = rows[(rows.score == 'msp') & (rows.id_set == 'test images')]
+  assert same.value.item() == pytest.approx(0.5), 'the same digits under another name'
+  assert not len(select(Results.read(folders / 'unknown').table, 'accuracy'))
+  assert len(select(Results.read(folders / 'known').table, 'accuracy'))
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    ({'out_of_distribution': ()}, 'config.out_of_distribution is empty'),
+    ({'study.scores': ('knn',)}, "'knn' needs the workdir of a run on training images"),
+    ({'out_of_distribution': ('other',)}, "other classifiers under '.*sha256"),
+    ({'predictions': 'none'}, 'is no workdir'),
+  ],
+)
+def test_bad_input(folders, tmp_path, changes, message):
+  for key in ('out_of_distribution', 'predictions'):
+    if isinstance(changes.get(key), str):
+      changes = {**changes, key: str(folders / changes[key])}
+    elif changes.get(key):
+      changes = {**changes, key: tuple(str(folders / name) for name in changes[key])}
+  refused(message, scored, folders, tmp_path / 'ood', **changes)

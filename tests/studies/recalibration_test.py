@@ -1,0 +1,70 @@
+"""The study of scalings and prediction sets: what is fitted, what sets cover, bad input."""
+
+import numpy as np
+import pytest
+
+from robustness.estimates.table import select
+from robustness.studies.recalibration import Recalibration
+from tests.made_records import made
+from tests.refusals import refused
+from tests.studies.conftest import table_of
+from tests.table_rows import estimate
+
+ROWS, CLASSES = 400, 5
+STUDY = Recalibration(
+  corruptions=('fog',), severities=(1, 5), scalings=('temperature',), resamples=5
+)
+
+
+def logits_of(scale: float, rows: int = ROWS) -> tuple[np.ndarray, np.ndarray]:
+  """Returns logits [N, 3, K], three times as sure as they are right on clean images, and labels;
+  views are ever noisier."""
+  generator = np.random.default_rng(0)
+  labels = generator.integers(0, CLASSES, rows)
+  signal = 2 * np.eye(CLASSES)[labels][:, None]
+  noise = generator.normal(size=(rows, 3, CLASSES)) * np.array([1, 2, 4])[:, None]
+  return (scale * (signal + noise)).astype(np.float32), labels
+
+
+def written(folder, scale=3.0, **fields):
+  logits, labels = logits_of(scale)
+  given = {'output/logits': logits, 'rank': logits.argmax(-1) != labels[:, None], 'label': labels}
+  return made(folder, {**given, **fields})
+
+
+def test_scalings_and_sets_are_fitted_on_clean_images_held_out(tmp_path):
+  table = table_of(STUDY, [written(tmp_path / 'net'), written(tmp_path / 'surer', 6.0)])
+  first, second = (estimate(table, label, 'temperature').value for label in ('net', 'surer'))
+  assert second == pytest.approx(2 * first, rel=1e-3)
+  ece = {s: estimate(table, 'net', 'ece', scaling=s, severity=0) for s in ('none', 'temperature')}
+  assert ece['temperature'].value < ece['none'].value
+  assert ece['none'].n == ROWS // 2
+  for score in STUDY.scores:
+    covered, sizes = (
+      [estimate(table, 'net', name, score=score, severity=s) for s in (0, 1, 5)]
+      for name in ('set_coverage', 'set_size')
+    )
+    assert covered[0].low <= 0.9 <= covered[0].high
+    assert covered[0].value > covered[1].value > covered[2].value
+    assert all(size.low <= size.value <= size.high for size in sizes)
+    same = estimate(table, 'surer', 'set_coverage', 'net', score=score, severity=5)
+    assert same.value == pytest.approx(0, abs=0.01), 'temperature undoes the scale'
+  accuracy = select(table, 'accuracy', scaling=..., severity=...)
+  own = accuracy[accuracy.classifier == 'net']
+  by_scaling = own.pivot(index='severity', columns='scaling', values='value')
+  np.testing.assert_array_equal(by_scaling['none'], by_scaling['temperature'])
+
+
+def test_a_class_that_is_never_predicted_is_left_out(tmp_path):
+  logits, labels = logits_of(3.0)
+  unknown = np.concatenate([logits, np.full((ROWS, 3, 1), -np.inf, np.float32)], -1)
+  table = table_of(STUDY, [written(tmp_path / 'net', **{'output/logits': unknown})])
+  plain = table_of(STUDY, [written(tmp_path / 'plain')])
+  np.testing.assert_array_equal(table.value, plain.value)
+  several = np.stack([labels, labels], 1)
+  refused('several labels', table_of, STUDY, [written(tmp_path / 'two', label=several)])
+  other = np.where(labels == 0, CLASSES, labels)
+  bad = written(tmp_path / 'bad', **{'output/logits': unknown}, label=other)
+  refused('cannot predict the class', table_of, STUDY, [bad])
+  few = Recalibration(corruptions=('fog',), severities=(1, 5), held_out=0.01)
+  refused(r'of 400 images 4: at least 20', table_of, few, [written(tmp_path / 'few')])
