@@ -14,6 +14,7 @@ corruption: of frost the classes of the others are read; results say how many ar
 
 import functools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -49,7 +50,7 @@ class ImagenetC(Source):
     folders = _parts(root)
     others = [folder for part, folder in folders.items() if part[0] != NUMBERS['frost']]
     classes = set(folders_in(others[0])) if self.has_more_frost and others else None
-    files = _same_files(list(folders.values()), classes)
+    files = same_files(list(folders.values()), classes)
     of_files = [os.path.dirname(file) for file in files]
     number = {name: label for label, name in enumerate(sorted(set(of_files)))}
     left_out = set().union(*map(folders_in, folders.values())) - classes if classes else ()
@@ -108,15 +109,17 @@ def _parts(root: Path) -> dict[StoredPart, Path]:
   return parts
 
 
-def _same_files(folders: list[Path], classes: set[str] | None) -> list[str]:
+def same_files(
+  folders: list[Path], classes: set[str] | None = None, extensions: Sequence[str] = EXTENSIONS
+) -> list[str]:
   """Returns the sorted paths <class>/<image> of some classes, the same below every folder."""
-  first = _listed(folders[0], classes)
+  first = _listed(folders[0], classes, extensions)
   if not first:
     raise InputError(
-      f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(EXTENSIONS)}.'
+      f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(extensions)}.'
     )
   for folder in folders[1:]:
-    files = _listed(folder, classes)
+    files = _listed(folder, classes, extensions)
     if files != first:
       name = min(set(files) ^ set(first))
       lacking, having = (folder, folders[0]) if name in set(first) else (folders[0], folder)
@@ -127,11 +130,11 @@ def _same_files(folders: list[Path], classes: set[str] | None) -> list[str]:
   return first
 
 
-def _listed(folder: Path, classes: set[str] | None) -> list[str]:
+def _listed(folder: Path, classes: set[str] | None, extensions: Sequence[str]) -> list[str]:
   return sorted(
     os.path.join(entry.name, file)
     for entry in folders_in(folder).values()
     if classes is None or entry.name in classes
     for file in os.listdir(entry)
-    if file.lower().endswith(EXTENSIONS) and not file.startswith('.')
+    if file.lower().endswith(tuple(extensions)) and not file.startswith('.')
   )

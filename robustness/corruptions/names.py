@@ -83,6 +83,19 @@ SETS = {
 }
 SEVERITIES = (1, 2, 3, 4, 5)
 
+_SEQUENCES = """
+  gaussian_noise shot_noise motion_blur zoom_blur snow brightness translate rotate tilt scale
+  speckle_noise gaussian_blur spatter shear
+  gaussian_noise_2 gaussian_noise_3 shot_noise_2 shot_noise_3 speckle_noise_2 speckle_noise_3
+"""
+PERTURBATIONS = {name: number for number, name in enumerate(_SEQUENCES.split())}
+"""The numbers of the sequences of ImageNet-P and CIFAR-10-P, in columns of stored rows."""
+PERTURBATION_SETS = {
+  'imagenet_p': tuple(PERTURBATIONS)[:10],
+  'cifar10_p': tuple('spatter' if n == 'snow' else n for n in tuple(PERTURBATIONS)[:10]),
+}
+"""What published means are over: CIFAR-10-P has spatter where ImageNet-P has snow."""
+
 CLEAN = -1
 """Stands for no corruption where stored rows have their corruption's number."""
 

@@ -41,6 +41,27 @@ perturbations (2019), and the values printed with their released code.
 ALEXNET_CLEAN_ERROR = 0.43478
 """Top-1 error of the same AlexNet, torchvision's, on the ImageNet validation set."""
 
+_SEQUENCES = _columns("""
+                flips  top5
+gaussian_noise  .2365  4.765
+shot_noise      .3006  5.758
+motion_blur     .0930  1.930
+zoom_blur       .0594  1.340
+snow            .1193  2.418
+brightness      .0489  1.193
+translate       .1101  2.625
+rotate          .1310  2.952
+tilt            .0705  1.745
+scale           .2353  4.478
+""")
+ALEXNET_FLIPS = _SEQUENCES['flips']
+"""Flip probability of AlexNet on ImageNet-P by perturbation, the denominators of mFR."""
+ALEXNET_TOP5_DISTANCES = _SEQUENCES['top5']
+"""Its top-5 distance, the denominators of mT5D.
+
+Source: Hendrycks and Dietterich (2019), appendix B, as rounded there.
+"""
+
 CIFAR10_STANDARD_ERRORS = _ERRORS['standard']
 """Top-1 error on CIFAR-10-C of a plainly trained WideResNet-28-10, mean over severities.
 

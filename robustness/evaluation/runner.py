@@ -27,7 +27,7 @@ from robustness.evaluation.records import Layout, Records, Shard
 from robustness.evaluation.study import IMAGES
 from robustness.evaluation.views import DRAWS, Arrays, Views
 from robustness.models.callables import NO_LOGITS, are_distributions
-from robustness.models.classifier import Classifier
+from robustness.models.classifier import BEST_CLASSES, LOGITS, Classifier, best_classes
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 
@@ -290,13 +290,12 @@ class Evaluator:
         shown = self._shown(variables, batch, self.parallel.replicate(following))
       logits.append(self._answer(images, batch, view[0]))
       measured.append(values)
-    placed, recorded = self.parallel.put_batch(
-      (
-        _filled(logits, len(ids)),
-        {name: _filled([values[name] for values in measured], len(ids)) for name in measured[0]},
-      )
-    )
-    recorded.update({f'output/{name}': placed for name in self.outputs})
+    whole = _filled(logits, len(ids))
+    values = {name: _filled([each[name] for each in measured], len(ids)) for name in measured[0]}
+    if BEST_CLASSES in self.outputs:
+      values[f'output/{BEST_CLASSES}'] = np.asarray(best_classes(whole))
+    placed, recorded = self.parallel.put_batch((whole, values))
+    recorded.update({f'output/{name}': placed for name in self.outputs if name == LOGITS})
     return {**self._reduced(placed, batch['label']), **recorded}
 
   @functools.cached_property

@@ -22,6 +22,8 @@ Outputs = tuple[jax.Array, Layers]
 Forward = Callable[[PyTree, jax.Array, tuple[str, ...]], Outputs]
 LOGITS = 'logits'
 UNPROJECTED = 'unprojected_logits'
+BEST_CLASSES = 'best_classes'
+"""The five best classes in order, int32 [B, 5], in place of all logits."""
 STAGES = 'stages'
 _NO_GRADIENT = (
   'callable, which has no gradient: this study needs a network in JAX or PyTorch (see '
@@ -228,7 +230,8 @@ class Classifier:
     if self.host_function:
       raise InputError(f'{self.name} is a {_NO_GRADIENT}')
     try:
-      answer: object = self.forward(variables, images, layers)
+      inside = tuple(name for name in layers if name != BEST_CLASSES)
+      answer: object = self.forward(variables, images, inside)
     except jax.errors.JAXTypeError as error:
       reason = str(error).splitlines()[0]
       raise InputError(
@@ -251,6 +254,8 @@ class Classifier:
       raise InputError(f'{self.name} gives {logits.dtype}; logits are floats, one a class.')
     if LOGITS in layers:
       outputs = {LOGITS: logits, **outputs}
+    if BEST_CLASSES in layers:
+      outputs = {BEST_CLASSES: best_classes(logits), **outputs}
     missing = [name for name in layers if name not in outputs]
     if missing:
       raise InputError(
@@ -291,11 +296,19 @@ class Classifier:
     """Returns the layers whose output a study records; for what is refused see `select_layers`.
 
     'unprojected_logits' are those of the classes of the weights where predictions are projected
-    onto a coarser label space, and the logits elsewhere. Of a callable only logits can be had.
+    onto a coarser label space, and the logits elsewhere; 'best_classes' are the five of largest
+    logits. Of a callable only these can be had.
     """
     known = self.layers or (LOGITS,)
     names = [LOGITS if w == UNPROJECTED and w not in known else w for w in requested]
-    return tuple(names) if set(names) <= {LOGITS} else self.select_layers(names)
+    alone = set(names) <= {LOGITS, BEST_CLASSES}
+    return tuple(names) if alone else self.select_layers(names)
+
+
+def best_classes(logits: jax.Array | np.ndarray) -> jax.Array:
+  """Returns the five classes of the largest logits [..., classes], the best first, int32 [..., 5];
+  of two with equal ones the first. Fewer classes are all returned."""
+  return jax.lax.top_k(logits, min(5, logits.shape[-1]))[1].astype(jnp.int32)
 
 
 def from_linen(
