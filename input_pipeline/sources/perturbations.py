@@ -149,7 +149,7 @@ class ImagenetP(Source):
     folders = folders_in(root)
     check_names(folders, root, tuple(PERTURBATIONS), 'perturbation')
     paths = {name: folders[name] for name in PERTURBATIONS if name in folders}
-    files = same_files(list(paths.values()), extensions=VIDEOS)
+    files = same_files(list(paths.values()), extensions=VIDEOS)[0]
     classes = [os.path.dirname(file) for file in files]
     number = {name: label for label, name in enumerate(sorted(set(classes)))}
     firsts = {name: read_video(str(path / files[0])) for name, path in paths.items()}
