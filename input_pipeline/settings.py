@@ -80,7 +80,7 @@ class DataSettings:
       them from CIFAR-10-C.
     listed: a text file of `<class>/<file>`, one a line, which alone are read from class folders or
       stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet; '' reads all.
-    label_space: of class folders of ImageNet, a coarser space ('imagenet_vid', 'youtube_bb') whose
+    label_space: of class folders of ImageNet, a coarser space, such as 'laion_c', whose
       classes have the images of their members; other folders are left out. '' keeps the classes.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     squash: resizes both sides to `resize`, whatever the image's, not the shorter alone.

@@ -68,13 +68,13 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
   height, width = levels.shape[:2]
   each = [glitches(level, height, width) for level in strength.constants['level']]
   shift, moved = (strength.of(np.array(part)) for part in zip(*each, strict=True))
-  columns = (jnp.arange(width) - shift[:, None]) % width
+  columns = (jnp.arange(width)[None] - shift[:, None]) % width
   shifted = jnp.take_along_axis(levels, columns[:, :, None], axis=1)
   channel, right, down = moved
   rolled = jnp.roll(levels, down, axis=0)
   first = jnp.arange(height)[:, None, None] == down % height
   whole = jnp.where(first, jnp.roll(rolled, right, axis=1), rolled)
-  made = jnp.where(jnp.arange(3) == channel, whole, shifted)
+  made = jnp.where(jnp.arange(3)[None, None] == channel, whole, shifted)
   return jnp.where(jnp.arange(height)[:, None, None] % 2 == 0, 0, made)
 
 
@@ -119,7 +119,8 @@ def mosaic(
     pads = [(b, -size % side - b) for b, size in zip(before, levels.shape[:2], strict=True)]
     padded = jnp.pad(levels, (*pads, (0, 0)), mode='edge')
     colours = shrunk(padded, side)
-    distance = jnp.square(colours[:, :, None] - pictures.mean((1, 2), np.float32)).sum(-1)
+    means = pictures.mean((1, 2), np.float32)
+    distance = jnp.square(colours[:, :, None] - means[None, None]).sum(-1)
     tiles = jnp.asarray(pictures)[distance.argmin(-1)].astype(jnp.int32)
     whole = tiles.transpose(0, 2, 1, 3, 4).reshape(padded.shape)
     return whole[before[0] :, before[1] :][: levels.shape[0], : levels.shape[1]]
@@ -161,7 +162,7 @@ def _draw_stickers(
   key_corner, key_picture = jax.random.split(key)
   count = max(constants['count'])
   room = jnp.array(shape[:2]) - STICKER
-  corner = jax.random.randint(key_corner, (count, 2), 0, room)
+  corner = jax.random.randint(key_corner, (count, 2), 0, room[None])
   return {'corner': corner, 'picture': jax.random.bits(key_picture, (count,), jnp.uint32)}
 
 
@@ -181,11 +182,13 @@ def stickers(
   count, corner = len(draws['corner']), draws['corner']
   square = jnp.ones((count, STICKER, STICKER), bool)
   last = last_over(levels.shape, corner, square, jnp.arange(count) < strength['count'])
-  y, x = jnp.indices(levels.shape[:2])
-  place = corner[last]
+  first = corner[last]
   picture = (draws['picture'] % len(pictures)).astype(jnp.int32)[last]
-  inside = jnp.clip(jnp.stack([y, x], -1) - place, 0, STICKER - 1)
-  pasted = jnp.asarray(pictures)[picture, inside[..., 0], inside[..., 1]].astype(jnp.int32)
+  y, x = (
+    jnp.clip(own - first[..., axis], 0, STICKER - 1)
+    for axis, own in enumerate(jnp.indices(levels.shape[:2]))
+  )
+  pasted = jnp.asarray(pictures)[picture, y, x].astype(jnp.int32)
   return jnp.where(last[..., None] < 0, levels, pasted)
 
 
@@ -197,11 +200,9 @@ def last_over(
   `corner` int [N, 2] are rows and columns of the stamps' first pixels, `stamps` bool [N, K, K],
   and `counts` bool [N] which of them are there.
   """
-  reach = jnp.arange(stamps.shape[1])
-  y = corner[:, 0, None, None] + reach[:, None]
-  x = corner[:, 1, None, None] + reach
+  number, down, right = jnp.indices(stamps.shape)
+  y, x = (corner[:, axis, None, None] + own for axis, own in enumerate((down, right)))
   there = stamps & counts[:, None, None] & (y >= 0) & (x >= 0)
-  number = jnp.broadcast_to(jnp.arange(len(corner))[:, None, None], stamps.shape)
   empty = jnp.full(shape[:2], -1, jnp.int32)
   return empty.at[jnp.where(there, y, shape[0]), x].max(number, mode='drop')
 
@@ -212,7 +213,7 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
   keys, count = jax.random.split(key, 5), max(constants['count'])
   return {
     'kind': jax.random.randint(keys[0], (count,), 0, 4),
-    'place': jax.random.randint(keys[1], (count, 2), 0, jnp.array(shape[:2])),
+    'place': jax.random.randint(keys[1], (count, 2), 0, jnp.array(shape[:2])[None]),
     'size': jax.random.randint(keys[2], (count,), SIZES[0], SIZES[-1] + 1),
     'colour': jax.random.randint(keys[3], (count, 3), 0, 256),
     'turn': jax.random.randint(keys[4], (count,), 0, TURNS),
@@ -305,7 +306,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
     x0 = jnp.roll(x1, 1).at[0].set(start[line])
     y1, y0 = top, jnp.maximum(top - step, 0)
     y, x = bresenham(x0, y0, x1, y1)
-    inside = (x >= 0) & (x < width) & (top < height)[:, None]
+    inside = (x >= 0) & (x < width) & (top[:, None] < height)
     order = jnp.broadcast_to((line * height + number)[:, None], y.shape)
     return last.at[jnp.where(inside, y, height), x].max(order, mode='drop')
 
@@ -331,7 +332,7 @@ def bresenham(
   is repeated."""
   dx, dy = x1 - x0, y1 - y0
   across = jnp.maximum(jnp.abs(dx), jnp.abs(dy))[:, None]
-  steps = jnp.minimum(jnp.arange(BEND + 2), across)
+  steps = jnp.minimum(jnp.arange(BEND + 2)[None], across)
 
   def along(start: jax.Array, change: jax.Array) -> jax.Array:
     moved = (2 * steps * jnp.abs(change)[:, None] + across) // jnp.maximum(2 * across, 1)
