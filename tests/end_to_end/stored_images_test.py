@@ -113,10 +113,8 @@ def test_imagenet_3dcc_is_divided_by_its_own_errors_of_alexnet(tmp_path):
   mce = select(results.table, 'mCE', corruption_set='imagenet_3dcc')
   assert mce.value.item() == pytest.approx(1 / ALEXNET_3DCC_ERRORS['fog_3d'] / 12)
   stated = dict(results.tables[WHICH_NUMBERS].rows)
-  assert (
-    stated['comparable with published tables'] == 'no: images are 128 × 128, not 224 × 224; '
-    '2 of 50000 images'
-  )
+  differs = 'no: images are 128 × 128, not 224 × 224; 2 of 50000 images'
+  assert stated['comparable with published tables'] == differs
   config.study.source = 'generated'
   refused("those made here without config.study.source='stored'", runs.run, config, tmp_path / 'b')
 
