@@ -82,14 +82,16 @@ def part_of_config(config: str) -> StoredPart | None:
   return named and StoredPart(NUMBERS[_ALIASES.get(named[1], named[1])], int(named[2]))
 
 
-def check_names(named: Collection[str], where: Path) -> None:
-  """Refuses names of files or folders in a folder that are no corruption."""
+def check_names(
+  named: Collection[str], where: Path, names: Sequence[str] = NAMES, kind: str = 'corruption'
+) -> None:
+  """Refuses names of files or folders in a folder that are no corruption, or none of `names`."""
   for name in named:
-    if name not in NAMES:
+    if name not in names:
       release = looks_like(where)
-      fix = f': {nearest(name, NAMES)}. Rename it or move it elsewhere'
+      fix = f': {nearest(name, names)}. Rename it or move it elsewhere'
       own = '' if f"with '{name}" in release else fix
-      raise InputError(f'{where} holds {name!r}, which is no corruption{own}{release}.')
+      raise InputError(f'{where} holds {name!r}, which is no {kind}{own}{release}.')
   if not named:
-    expected = f'expected some of: {", ".join(NAMES)}.'
-    raise InputError(f'{where} holds no corruption{looks_like(where)}; {expected}')
+    expected = f'expected some of: {", ".join(names)}.'
+    raise InputError(f'{where} holds no {kind}{looks_like(where)}; {expected}')

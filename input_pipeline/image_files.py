@@ -28,6 +28,7 @@ _OF_PILLOW = (Image.DecompressionBombError, struct.error)
 _UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, *_OF_PILLOW)
 _RELEASES = {
   'ImageNet-3DCC': 'near_focus|far_focus|bit_error|color_quant|flash|fog_3d|h265_.*|xy_.*',
+  'LAION-C': 'glitched|stickers|luminance_checkerboard',
   'ImageNet-C-bar or CIFAR-10-C-bar': rf'({"|".join(C_BAR)})(\.npy)?',
   'ImageNet-P or CIFAR-10-P': r'(translate|rotate|tilt|scale|shear)(\.npy)?',
   'ImageNet-C, whose archives belong in one folder': 'blur|digital|extra|noise|weather',

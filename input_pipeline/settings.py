@@ -82,7 +82,7 @@ class DataSettings:
       stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet; '' reads all.
     known_classes: False for images of no class that classifiers know (out of distribution): their
       classes are left out, and every label is 0.
-    label_space: of class folders of ImageNet, a coarser space ('imagenet_vid', 'youtube_bb') whose
+    label_space: of class folders of ImageNet, a coarser space, such as 'laion_c', whose
       classes have the images of their members; other folders are left out. '' keeps the classes.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     squash: resizes both sides to `resize`, whatever the image's, not the shorter alone.

@@ -164,7 +164,19 @@ def read_labels(
 
 
 def _clean_from_tfds(settings: DataSettings, labels: np.ndarray, source: str) -> np.ndarray:
-  """Returns the clean images in the released order, which TFDS keeps in the feature `id`."""
+  """Returns the clean images in the released order."""
+  images, own = clean_test_set(settings, source)
+  if own.tolist() != labels.tolist():
+    raise InputError(
+      f'the test labels of {settings.name!r} are not those of {settings.path}: its '
+      "images are others. Set config.data.name='' to read no clean images."
+    )
+  return images
+
+
+def clean_test_set(settings: DataSettings, source: str) -> tuple[np.ndarray, np.ndarray]:
+  """Returns images and labels of a test set of TFDS in the order that its authors released, which
+  TFDS keeps in the feature `id`."""
   from input_pipeline.tfds_sets import prepared_builder
 
   builder = prepared_builder(settings.name, settings.data_dir)
@@ -175,9 +187,5 @@ def _clean_from_tfds(settings: DataSettings, labels: np.ndarray, source: str) ->
     )
   stored = builder.as_dataset(split='test').as_numpy_iterator()
   examples = sorted(stored, key=lambda example: example['id'])
-  if [int(example['label']) for example in examples] != labels.tolist():
-    raise InputError(
-      f'the test labels of {settings.name!r} are not those of {settings.path}: its '
-      "images are others. Set config.data.name='' to read no clean images."
-    )
-  return np.stack([example['image'] for example in examples])
+  labels = np.array([example['label'] for example in examples], np.int32)
+  return np.stack([example['image'] for example in examples]), labels

@@ -1,9 +1,10 @@
-"""ImageNet-C and Tiny-ImageNet-C as they were released.
+"""ImageNet-C, Tiny-ImageNet-C, ImageNet-3DCC and LAION-C as they were released.
 
-Files are PATH/<corruption>/<severity>/<WordNet identifier>/<image>.JPEG.
+Files are PATH/<corruption>/<severity>/<WordNet identifier>/<image>.JPEG; those of LAION-C are
+PATH/<distortion>/intensity_level_<severity>/<superclass>/<image>_<distortion>_<severity>.JPEG.
 
-Any of the 19 corruptions and any severities may be there, each with the same images. Rows are
-ordered by corruption (as in `robustness.corruptions.names.NAMES`), then severity, then class and
+Any corruptions of the set and any severities may be there, each with the same images. Rows are
+ordered by corruption (as in `robustness.corruptions.names.NUMBERS`), then severity, then class and
 file name; `base_id` is the position among the images of one severity. Clean images, which the
 release lacks, come first if there is a folder PATH/clean/<WordNet identifier>/; they must be
 prepared as the corrupted ones were (resize to 256, crop to 224).
@@ -13,7 +14,10 @@ corruption: of frost the classes of the others are read; results say how many ar
 """
 
 import functools
+import itertools
 import os
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,9 +34,13 @@ from input_pipeline.image_files import (
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
-from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
+from robustness.corruptions.names import NAMES, NUMBERS, SETS, SEVERITIES, STORED_SETS
 
 CLEAN_FOLDER = 'clean'
+_DISTORTION = re.compile(
+  r'_(glitched|mosaic|stickers?|vertical_lines|geometric_shapes|luminance(_checkerboard)?)_[1-5]'
+  r'(?=\.\w+$)'
+)
 
 
 class ImagenetC(Source):
@@ -41,28 +49,36 @@ class ImagenetC(Source):
   splits = ('test',)
   title: ClassVar[str] = 'ImageNet-C'
   has_more_frost: ClassVar[bool] = False
+  corruptions: ClassVar[tuple[str, ...]] = NAMES
+  severity_folder: ClassVar[str] = '{}'
+
+  def base_name(self, file: str) -> str:
+    """Returns what the path <class>/<image> of an image is in all corruptions and severities."""
+    return file
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; RGB."""
-    layout = '<corruption>/<severity>/<class>/<image>.'
+    layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
     root = existing_folder(settings.path, f'give the folder of {self.title}: {layout}')
-    folders = _parts(root)
+    folders = self._parts(root)
     others = [folder for part, folder in folders.items() if part[0] != NUMBERS['frost']]
     classes = set(folders_in(others[0])) if self.has_more_frost and others else None
-    files = _same_files(list(folders.values()), classes)
+    several = same_files(list(folders.values()), classes, base_name=self.base_name)
+    files = several[0]
     of_files = [os.path.dirname(file) for file in files]
     number = {name: label for label, name in enumerate(sorted(set(of_files)))}
     left_out = set().union(*map(folders_in, folders.values())) - classes if classes else ()
     facts = {'class_folders_left_out': len(left_out)} if left_out else {}
     paths = [str(folder) for folder in folders.values()]
-    ''.join((*paths, *files)).encode()  # refuses what is no text
+    distinct = {id(own): own for own in several}.values()
+    ''.join(itertools.chain(paths, *distinct)).encode()  # refuses what is no text
     size, _ = read_header(os.path.join(paths[0], files[0]))
     if size[:2] == (64, 64) and not self.has_more_frost:
       where, fix = os.path.join(paths[0], files[0]), 'set config.data.source=tiny_imagenet_c.'
       raise InputError(f'{where} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
 
     def path(part: int, index: int) -> str:
-      return os.path.join(paths[part], files[index])
+      return os.path.join(paths[part], several[part][index])
 
     return of_parts(
       [*folders],
@@ -79,8 +95,25 @@ class ImagenetC(Source):
       where=lambda index: f'{path(*divmod(index, len(files)))} (example {index})',
       # Millions of headers would take an hour: another size is noticed when its file is read.
       sizes=lambda indices: [size] * len(indices),
-      names=[file.replace(os.sep, '/') for file in files],
+      names=[self.base_name(file).replace(os.sep, '/') for file in files],
     )
+
+  def _parts(self, root: Path) -> dict[StoredPart, Path]:
+    folders = folders_in(root)
+    clean = folders.pop(CLEAN_FOLDER, None)
+    check_names(folders, root, self.corruptions)
+    parts = {CLEAN_PART: clean} if clean else {}
+    for name in (name for name in self.corruptions if name in folders):
+      severities = folders_in(folders[name])
+      known = {self.severity_folder.format(s): s for s in SEVERITIES}
+      unknown = sorted(set(severities) - set(known))
+      if unknown or not severities:
+        raise InputError(
+          f'{folders[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
+          f'named after severities: {", ".join(known)} (ImageNet-P has none).'
+        )
+      parts.update({StoredPart(NUMBERS[name], known[s]): path for s, path in severities.items()})
+    return parts
 
 
 class TinyImagenetC(ImagenetC):
@@ -91,47 +124,60 @@ class TinyImagenetC(ImagenetC):
   has_more_frost = True
 
 
-def _parts(root: Path) -> dict[StoredPart, Path]:
-  folders = folders_in(root)
-  clean = folders.pop(CLEAN_FOLDER, None)
-  check_names(folders, root)
-  parts = {CLEAN_PART: clean} if clean else {}
-  for name in (name for name in NAMES if name in folders):
-    severities = folders_in(folders[name])
-    unknown = sorted(set(severities) - {str(s) for s in SEVERITIES})
-    if unknown or not severities:
-      raise InputError(
-        f'{folders[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
-        f'named after severities: {", ".join(map(str, SEVERITIES))} (ImageNet-P has none).'
-      )
-    parts.update({StoredPart(NUMBERS[name], int(s)): path for s, path in severities.items()})
-  return parts
+class Imagenet3DCC(ImagenetC):
+  """ImageNet-3DCC as it was released: <corruption>/<severity>/<class>/<image>."""
+
+  name = 'imagenet_3dcc'
+  title = 'ImageNet-3DCC'
+  corruptions = STORED_SETS['imagenet_3dcc']
 
 
-def _same_files(folders: list[Path], classes: set[str] | None) -> list[str]:
-  """Returns the sorted paths <class>/<image> of some classes, the same below every folder."""
-  first = _listed(folders[0], classes)
+class LaionC(ImagenetC):
+  """LAION-C: <distortion>/intensity_level_<severity>/<superclass>/<image>."""
+
+  name = 'laion_c'
+  title = 'LAION-C'
+  corruptions = SETS['laion_c']
+  severity_folder = 'intensity_level_{}'
+
+  def base_name(self, file: str) -> str:
+    """See `ImagenetC`; the generator ends names with the distortion and the severity."""
+    return _DISTORTION.sub('', file)
+
+
+def same_files(
+  folders: list[Path],
+  classes: set[str] | None = None,
+  extensions: Sequence[str] = EXTENSIONS,
+  base_name: Callable[[str], str] = lambda file: file,
+) -> list[list[str]]:
+  """Returns the paths <class>/<image> of some classes below every folder, in the order of their
+  base names, which are the same everywhere; equal paths are one list."""
+  first = sorted(_listed(folders[0], classes, extensions), key=base_name)
+  bases, found = list(map(base_name, first)), [first]
   if not first:
     raise InputError(
-      f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(EXTENSIONS)}.'
+      f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(extensions)}.'
     )
   for folder in folders[1:]:
-    files = _listed(folder, classes)
-    if files != first:
-      name = min(set(files) ^ set(first))
-      lacking, having = (folder, folders[0]) if name in set(first) else (folders[0], folder)
+    files = sorted(_listed(folder, classes, extensions), key=base_name)
+    names = list(map(base_name, files))
+    if names != bases:
+      name = min(set(names) ^ set(bases) or {names[0]})
+      lacking, having = (folder, folders[0]) if name in set(bases) else (folders[0], folder)
       raise InputError(
         f'{lacking} lacks {name}, which {having} has: every corruption and severity '
         'must hold the same images. Unpack the archive again.'
       )
-  return first
+    found.append(first if files == first else files)
+  return found
 
 
-def _listed(folder: Path, classes: set[str] | None) -> list[str]:
-  return sorted(
+def _listed(folder: Path, classes: set[str] | None, extensions: Sequence[str]) -> list[str]:
+  return [
     os.path.join(entry.name, file)
     for entry in folders_in(folder).values()
     if classes is None or entry.name in classes
     for file in os.listdir(entry)
-    if file.lower().endswith(EXTENSIONS) and not file.startswith('.')
-  )
+    if file.lower().endswith(tuple(extensions)) and not file.startswith('.')
+  ]

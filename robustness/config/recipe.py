@@ -50,8 +50,8 @@ class ClassifierSettings:
     positions: how a vision transformer's position embedding is resampled for images of another
       size than its weights were made for: 'bicubic' as timm does it, 'bilinear' as big_vision,
       'bicubic_pytorch' as transformers, or 'bicubic_dinov2' as DINOv2's authors.
-    label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb'),
-      or 'data' for the classes of the data alone, where the classifier has more;
+    label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb',
+      'laion_c'), or 'data' for the classes of the data alone, where the classifier has more;
       '' keeps the classes of the weights.
     merge: 'max', 'sum' or 'mean' of the members' probabilities, where predictions are projected.
     augment: how training images are varied.

@@ -1,5 +1,5 @@
-"""The 19 common corruptions of ImageNet-C and CIFAR-10-C, and the 15 of ImageNet-C-bar and
-CIFAR-10-C-bar, as pure functions on the device.
+"""The 19 common corruptions of ImageNet-C and CIFAR-10-C, the 15 of ImageNet-C-bar and
+CIFAR-10-C-bar and the six of LAION-C, as pure functions on the device.
 
 `corrupt` takes images or batches, `corrupt_each` a batch in which every image has its corruption,
 and `apply` one image inside a compiled step. docs/corruptions.md shows their use. `NAMES` is the

@@ -127,7 +127,8 @@ def corrupt(
     quantize: None leaves floats; 'floor' or 'round' gives 8-bit levels / 255. The released sets
       were truncated ('floor').
     side: the size whose constants are used, one of 32, 64, 224, 299; None takes the nearest.
-    photographs: of frost, for `frost`: a folder, 'imagecorruptions', or arrays (see
+    photographs: for `mosaic` and `stickers` a folder of pictures (`laion_c.tiles_of`); for `frost`
+      those of frost: a folder, 'imagecorruptions', or arrays (see
       `weather.frost`); None draws procedural frost.
     **options: a corruption's own named variants, for example exchange='swap' of glass_blur.
 
@@ -139,7 +140,10 @@ def corrupt(
       integer, out of range, of a wrong shape, or too small for this corruption; no key.
   """
   choice('name', name, KNOWN)
-  if photographs is not None and name == 'frost':
+  if photographs is not None and 'photographs' in CORRUPTIONS[name].options:
+    if name != 'frost' and not isinstance(photographs, (str, os.PathLike)):
+      got = type(photographs).__name__
+      raise InputError(f'photographs of {name} must be a folder of pictures; got a {got}.')
     options['photographs'] = photographs
   return _checked_and_corrupted(
     key, as_images(images), 0, severity, (name,), quantize, side, {name: options}

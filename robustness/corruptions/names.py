@@ -37,6 +37,12 @@ CATALOGUE: dict[str, tuple[int, str]] = {
   'single_frequency_greyscale': (31, 'patterns'),
   'sparkles': (32, 'patterns'),
   'transverse_chromatic_abberation': (33, 'warps'),
+  'glitched': (34, 'laion_c'),
+  'mosaic': (35, 'laion_c'),
+  'stickers': (36, 'laion_c'),
+  'vertical_lines': (37, 'laion_c'),
+  'geometric_shapes': (38, 'laion_c'),
+  'luminance_checkerboard': (39, 'laion_c'),
 }
 """The number of every corruption, and the file that declares it in `robustness/corruptions`.
 
@@ -44,9 +50,15 @@ Random keys and the columns of stored rows are made of the numbers. A new corrup
 one, below 200 (`robustness.environments.transforms.view_base`); none is changed or given again, so
 that the draws of the others stay as they are.
 """
-NUMBERS = {name: number for name, (number, _) in CATALOGUE.items()}
-KNOWN = tuple(NUMBERS)
-"""All corruptions."""
+_THREE_D = """
+  near_focus far_focus fog_3d flash color_quant low_light
+  xy_motion_blur z_motion_blur iso_noise bit_error h265_abr h265_crf
+"""
+STORED = {name: 40 + place for place, name in enumerate(_THREE_D.split())}
+"""The numbers of those of ImageNet-3DCC, which need depth or a codec and are read, not made."""
+NUMBERS = {**{name: number for name, (number, _) in CATALOGUE.items()}, **STORED}
+KNOWN = tuple(CATALOGUE)
+"""All corruptions that are made here."""
 NAMED = {number: name for name, number in NUMBERS.items()}
 
 OFFICIAL, EXTRA, C_BAR = (
@@ -80,8 +92,25 @@ SETS = {
   # Mintun et al. (2021): not the same ten.
   'c_bar_imagenet': tuple(n for n in C_BAR if n not in _CIFAR_ONLY),
   'c_bar_cifar': tuple(n for n in C_BAR if n not in _IMAGENET_ONLY),
+  # Li et al. (2025).
+  'laion_c': tuple(NAMED[number] for number in range(34, 40)),
 }
+STORED_SETS = {'imagenet_3dcc': tuple(STORED)}
+"""Sets of corruptions that are read alone."""
 SEVERITIES = (1, 2, 3, 4, 5)
+
+_SEQUENCES = """
+  gaussian_noise shot_noise motion_blur zoom_blur snow brightness translate rotate tilt scale
+  speckle_noise gaussian_blur spatter shear
+  gaussian_noise_2 gaussian_noise_3 shot_noise_2 shot_noise_3 speckle_noise_2 speckle_noise_3
+"""
+PERTURBATIONS = {name: number for number, name in enumerate(_SEQUENCES.split())}
+"""The numbers of the sequences of ImageNet-P and CIFAR-10-P, in columns of stored rows."""
+PERTURBATION_SETS = {
+  'imagenet_p': tuple(PERTURBATIONS)[:10],
+  'cifar10_p': tuple('spatter' if n == 'snow' else n for n in tuple(PERTURBATIONS)[:10]),
+}
+"""What published means are over: CIFAR-10-P has spatter where ImageNet-P has snow."""
 
 CLEAN = -1
 """Stands for no corruption where stored rows have their corruption's number."""
@@ -105,14 +134,16 @@ def view_id(corruption: str, severity: float) -> int:
 
 
 def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
-  """Returns corruptions and the members of sets of `SETS`, each once, in the order of `KNOWN`."""
-  included = {name for entry in entries for name in SETS.get(entry, (entry,))}
-  return tuple(name for name in KNOWN if name in included)
+  """Returns corruptions and the members of sets, each once, in the order of `NUMBERS`."""
+  sets = {**SETS, **STORED_SETS}
+  included = {name for entry in entries for name in sets.get(entry, (entry,))}
+  return tuple(name for name in NUMBERS if name in included)
 
 
 def whole_sets(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-  """Returns the sets of `SETS` all of whose corruptions are among `names`, and 'shown', which is
+  """Returns the sets all of whose corruptions are among `names`, and 'shown', which is
   `names`, if none of them is all of these."""
-  sets = {label: members for label, members in SETS.items() if set(members) <= set(names)}
+  known = {**SETS, **STORED_SETS}.items()
+  sets = {label: members for label, members in known if set(members) <= set(names)}
   whole = any(set(members) == set(names) for members in sets.values())
   return sets if whole else {**sets, 'shown': tuple(names)}

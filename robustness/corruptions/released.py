@@ -12,9 +12,13 @@ import dataclasses
 from collections.abc import Mapping
 
 from robustness.core.errors import InputError
+from robustness.corruptions.names import OFFICIAL, SETS, STORED_SETS
 
 AS_RELEASED = 'as_released'
-SOURCES = ('cifar10_c', 'cifar100_c', 'imagenet_c', 'tiny_imagenet_c')
+SOURCES = (
+  *('cifar10_c', 'cifar100_c', 'imagenet_c', 'tiny_imagenet_c'),
+  *('imagenet_3dcc', 'laion_c'),
+)
 """Sources of data that read the released sets."""
 
 
@@ -27,8 +31,9 @@ class ReleasedSet:
     jpeg_quality: of its files; 0 for arrays of 8-bit values.
     clean: {words in the name of the clean images: their split}; empty where those that the set was
       made of were not released.
-    num_images: clean images.
+    num_images: clean images; 0 where it is not known.
     prepared: how its clean images were prepared, by the key of `config.data`.
+    corruptions: whose errors published means are over.
   """
 
   name: str
@@ -37,6 +42,7 @@ class ReleasedSet:
   clean: Mapping[str, str]
   num_images: int
   prepared: Mapping[str, object] = dataclasses.field(default_factory=dict)
+  corruptions: tuple[str, ...] = OFFICIAL
 
   @property
   def storage(self) -> str:
@@ -64,6 +70,15 @@ RELEASED = {
 }
 """By side. Tiny-ImageNet-C was made of images of ImageNet that were cut out by their bounding boxes
 and resized to 64 × 64, and not of Tiny-ImageNet's own (its authors, and their generator)."""
+
+
+BY_SOURCE = {
+  'imagenet_3dcc': ReleasedSet(
+    'ImageNet-3DCC', 224, 85, {}, 50_000, corruptions=STORED_SETS['imagenet_3dcc']
+  ),
+  'laion_c': ReleasedSet('LAION-C', 224, 100, {}, 0, corruptions=SETS['laion_c']),
+}
+"""Of others by the source that reads them."""
 
 
 def following(image_shape: tuple[int, int, int], constants: int) -> ReleasedSet:

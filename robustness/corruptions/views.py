@@ -21,21 +21,29 @@ from robustness.core.registry import word
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
-from robustness.corruptions import jpeg
+from robustness.corruptions import jpeg, laion_c
 from robustness.corruptions.catalog import CORRUPTIONS, apply, checked_table, table_for
 from robustness.corruptions.names import (
   FINEST,
   KNOWN,
-  OFFICIAL,
+  NUMBERS,
   SETS,
   SEVERITIES,
+  STORED_SETS,
   STREAM,
   spelt_out,
   view_id,
   whole_sets,
 )
 from robustness.corruptions.pixels import QUANTIZE, to_levels
-from robustness.corruptions.released import AS_RELEASED, RELEASED, SOURCES, ReleasedSet, following
+from robustness.corruptions.released import (
+  AS_RELEASED,
+  BY_SOURCE,
+  RELEASED,
+  SOURCES,
+  ReleasedSet,
+  following,
+)
 from robustness.corruptions.textures import describe, load_photographs
 from robustness.evaluation import one_view, provenance
 from robustness.evaluation.records import RecordsReader
@@ -89,7 +97,8 @@ class CorruptionViews(Study):
   Attributes:
     corruptions: names, or one name of a set: 'official' (15), 'extra' (4), 'all' (19),
       'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table 4),
-      'c_bar_cifar', 'c_bar_imagenet' (the ten of either set of Mintun et al.).
+      'c_bar_cifar', 'c_bar_imagenet' (the ten of either set of Mintun et al.), 'laion_c' (the six
+      of Li et al.); of stored images 'imagenet_3dcc' (the 12 of Kar et al.) too.
     severities: of 1..5.
     protocol: 'exact' corrupts the floats of the rows at their own size; 'as_released' makes images
       as the released sets were made (`robustness.corruptions.released`): 8-bit images of 32, 64 or
@@ -99,7 +108,8 @@ class CorruptionViews(Study):
       TFDS makes them.
     constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
     photographs: '' draws procedural frost; a folder with the released photographs of frost, or the
-      installed package 'imagecorruptions', gives the released frost.
+      installed package 'imagecorruptions', gives the released frost. Of LAION-C a folder of
+      pictures that mosaics and stickers are made of; '' takes procedural ones.
     bandwidth: of the high pass that tells high frequencies apart, on the shorter side; 0 takes the
       paper's 27 of 32 pixels in proportion.
     options: variants of single corruptions.
@@ -118,8 +128,10 @@ class CorruptionViews(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.choose('corruptions', (*SETS, *KNOWN))
+    self.choose('corruptions', (*SETS, *STORED_SETS, *NUMBERS))
     self.require(bool(self.corruptions), 'corruptions', 'not empty')
+    made = self.is_stored or set(self.names) <= set(KNOWN)
+    self.require(made, 'corruptions', "of those made here without config.study.source='stored'")
     severities = set(self.severities)
     known = bool(severities) and severities <= set(SEVERITIES)
     distinct = len(severities) == len(self.severities)
@@ -137,8 +149,13 @@ class CorruptionViews(Study):
     return 'floor' if self.protocol == AS_RELEASED else self.quantize
 
   @property
+  def is_stored(self) -> bool:
+    """Whether corrupted images are read and not made."""
+    return False
+
+  @property
   def names(self) -> tuple[str, ...]:
-    """The corruptions, sets spelt out, each once, in the order of `KNOWN`."""
+    """The corruptions, sets spelt out, each once, in the order of `NUMBERS`."""
     return spelt_out(self.corruptions)
 
   @property
@@ -154,8 +171,14 @@ class CorruptionViews(Study):
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """Plain values that results say beside the settings: what frost was drawn from."""
-    return {'frost': describe(self.photographs)} if 'frost' in self.names else {}
+    """Plain values that results say beside the settings: what frost was drawn from, and what
+    mosaics and stickers were made of."""
+    facts: dict[str, PlainValue] = (
+      {'frost': describe(self.photographs)} if 'frost' in self.names else {}
+    )
+    if set(self.names) & set(laion_c.PICTURES):
+      facts['pictures'] = laion_c.describe(self.photographs)
+    return facts
 
   @property
   def recording(self) -> dict[str, PlainValue]:
@@ -249,6 +272,7 @@ class CorruptionViews(Study):
     as_files = self.protocol == AS_RELEASED or not released.jpeg_quality
     return {
       'frost is drawn, not photographed': 'frost' in self.names and not self.photographs,
+      "pictures of mosaics and stickers are not LAION's": 'pictures' in self.facts,
       'values are not rounded to 8 bits as released': self.rounding != 'floor',
       f'images are not stored as {released.storage}': not as_files,
       f'constants are those of {constants} pixels': constants != released.side,
@@ -262,6 +286,8 @@ class CorruptionViews(Study):
     options: dict[str, Mapping[str, object]] = {**self.options.chosen()}
     if self.photographs and 'frost' in self.names:
       options['frost'] = {'photographs': load_photographs(self.photographs)}
+    if self.photographs:
+      options |= {name: {'photographs': self.photographs} for name in laion_c.PICTURES}
     options = {name: options[name] for name in options if name in self.names}
 
     shown = functools.partial(
@@ -351,18 +377,22 @@ class Provenance:
   @property
   def released(self) -> ReleasedSet:
     """The released set of the images' kind."""
-    return RELEASED[min(table_for(*self.image_shape[:2]).side, max(RELEASED))]
+    source = str(self.description.get('source', ''))
+    return (
+      BY_SOURCE[source]
+      if source in BY_SOURCE
+      else RELEASED[min(table_for(*self.image_shape[:2]).side, max(RELEASED))]
+    )
 
   @property
   def differences(self) -> list[str]:
     """What differs from the released set of the images' kind, beyond the random draws."""
     released, settings, source = self.released, self.settings, self.description.get('source', '')
     of_paper = released.side == 32 and set(SETS['fourier_cifar']) <= set(settings.names)
-    missing = [name for name in OFFICIAL if name not in settings.names and not of_paper]
+    missing = [n for n in released.corruptions if n not in settings.names and not of_paper]
     severities = [str(s) for s in SEVERITIES if s not in settings.severities]
-    few = {
-      f'{self.num_images} of {released.num_images} images': self.num_images != released.num_images
-    }
+    whole = released.num_images or self.num_images
+    few = {f'{self.num_images} of {whole} images': self.num_images != whole}
     own = released.size_differs(self.image_shape)
     if not self.stored:
       own |= self._data_differs() | few | settings.settings_differ(released, self.image_shape)
@@ -391,7 +421,7 @@ class Provenance:
   def _of_robustbench(self) -> bool:
     """Whether these are the images of ImageNet-C that RobustBench has chosen."""
     source, listed = (self.description.get(key) for key in ('source', 'listed'))
-    chosen = source == 'imagenet_c' and listed == provenance.ROBUSTBENCH
+    chosen = source in ('imagenet_c', 'imagenet_3dcc') and listed == provenance.ROBUSTBENCH
     return self.stored and chosen and self.num_images == provenance.ROBUSTBENCH_IMAGES
 
   def table(self) -> Table:

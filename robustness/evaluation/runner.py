@@ -292,14 +292,11 @@ class Evaluator:
         shown = self._shown(variables, batch, self.parallel.replicate(following))
       logits.append(self._answer(images, batch, view[0]))
       measured.append(values)
-    placed, recorded = self.parallel.put_batch(
-      (
-        _filled(logits, len(ids)),
-        {name: _filled([values[name] for values in measured], len(ids)) for name in measured[0]},
-      )
-    )
-    recorded.update({f'output/{name}': placed for name in self.outputs})
-    return {**self._reduced(placed, batch['label']), **recorded}
+    whole = _filled(logits, len(ids))
+    values = {name: _filled([each[name] for each in measured], len(ids)) for name in measured[0]}
+    placed, recorded = self.parallel.put_batch((whole, values))
+    kept = {f'output/{name}': self.summarise_output(name, placed) for name in self.outputs}
+    return {**self._reduced(placed, batch['label']), **recorded, **kept}
 
   @functools.cached_property
   def _shown(self) -> Compiled:

@@ -2,12 +2,13 @@
 
 Labels of data and outputs of a classifier are brought together by name, never by position.
 
-A line of `video_classes.txt` is a space, a class, its WordNet identifier (of the synset that it
+A line of `coarse_classes.txt` is a space, a class, its WordNet identifier (of the synset that it
 collects the hyponyms of, or none) and the positions of its members in ImageNet's order. A class
 without members cannot be predicted.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 3.1 and the
-released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB.
+released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB; Li et al.,
+LAION-C, 2025, and the released map: 285 classes.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ DATA = 'data'
 """What a config calls the classes that the data have."""
 MERGES = ('max', 'sum', 'mean')
 LOGITS, PROBABILITIES = SCORES = ('logits', 'probabilities')
-_COARSE = ('imagenet_vid', 'youtube_bb')
+_COARSE = ('imagenet_vid', 'youtube_bb', 'laion_c')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,7 @@ class LabelSpace:
 
 @functools.cache
 def get(name: str) -> LabelSpace:
-  """Returns 'imagenet' (1000 classes), 'imagenet_vid' (30) or 'youtube_bb' (24).
+  """Returns 'imagenet' (1000 classes), 'imagenet_vid' (30), 'youtube_bb' (24) or 'laion_c' (16).
 
   Raises:
     InputError: there is no such space; the valid ones are listed.
@@ -76,7 +77,7 @@ def get(name: str) -> LabelSpace:
 
 def coarse_entries(space: str) -> list[tuple[str, str, str]]:
   """Returns name, WordNet identifier and ranges of members of every class of a coarse space."""
-  text = pathlib.Path(__file__).with_name('video_classes.txt').read_text(encoding='utf-8')
+  text = pathlib.Path(__file__).with_name('coarse_classes.txt').read_text(encoding='utf-8')
   lines = [[part.strip() for part in line.split('|')] for line in text.splitlines()]
   return [(name, wnid, ranges) for owner, name, wnid, ranges in lines if owner == space]
 

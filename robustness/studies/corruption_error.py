@@ -55,9 +55,9 @@ class CorruptionError(StoredOrMade):
   Attributes:
     source: without stored clean images there is no clean error and no relative mCE.
     baseline: whose errors mCE divides by: 'first' (the first classifier of the config), or
-      published ones of the official 15 at all severities, 'alexnet' (ImageNet-C) or
-      'cifar10_standard' (CIFAR-10-C). Further corruptions may be shown; sets that hold one have no
-      mCE then.
+      published ones at all severities: of the official 15 'alexnet' (ImageNet-C) or
+      'cifar10_standard' (CIFAR-10-C), of ImageNet-3DCC's 12 'alexnet_3dcc'. Further corruptions may
+      be shown; sets that hold one have no mCE then.
     top_k: k of the second error, if there are more classes than that.
     between: further severities between those of 1..5, such as 1.5, whose constants are interpolated
       (`corruptions.catalog.ConstantsTable.with_between`). They have errors of their own; means and
@@ -92,8 +92,9 @@ class CorruptionError(StoredOrMade):
 
   def _check_published(self, published: PublishedErrors) -> None:
     """Refuses less than the errors were published for, key by key."""
+    whole = tuple(whole_sets(tuple(published.corrupted)))[:1]
     for key, value, valid, needed in (
-      ('corruptions', self.corruptions, set(self.names) >= set(published.corrupted), ('official',)),
+      ('corruptions', self.corruptions, set(self.names) >= set(published.corrupted), whole),
       ('severities', self.severities, set(self.severities) == set(SEVERITIES), SEVERITIES),
     ):
       if not valid:

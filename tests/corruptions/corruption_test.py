@@ -6,7 +6,16 @@ import pytest
 
 from robustness.corruptions.catalog import CORRUPTIONS, TABLES, table_for
 from robustness.corruptions.corruption import Strength
-from robustness.corruptions.names import KNOWN, NAMED, NAMES, NUMBERS, OFFICIAL, SETS, view_id
+from robustness.corruptions.names import (
+  KNOWN,
+  NAMED,
+  NAMES,
+  NUMBERS,
+  OFFICIAL,
+  SETS,
+  STORED_SETS,
+  view_id,
+)
 from robustness.environments.transforms import ROTATION, get
 from robustness.studies import corruption_error, flip_rate, systematic
 from tests.refusals import refused
@@ -41,6 +50,7 @@ fog brightness contrast elastic_transform pixelate jpeg_compression speckle_nois
 spatter saturate blue_noise_sample brownish_noise caustic_refraction checkerboard_cutout
 circular_motion_blur cocentric_sine_waves inverse_sparkles lines perlin_noise pinch_and_twirl
 plasma_noise ripple single_frequency_greyscale sparkles transverse_chromatic_abberation
+glitched mosaic stickers vertical_lines geometric_shapes luminance_checkerboard
 """
 PUBLISHED = {name: number for number, name in enumerate(_IN_ORDER.split())}
 
@@ -126,6 +136,7 @@ def test_every_corruption_has_its_published_number_by_which_views_and_studies_dr
   assert {name: NUMBERS.get(name) for name in PUBLISHED} == PUBLISHED
   assert {name: one.name for name, one in CORRUPTIONS.items()} == {name: name for name in KNOWN}
   assert {number: name for name, number in NUMBERS.items()} == NAMED
+  assert [NUMBERS[name] for name in STORED_SETS['imagenet_3dcc']] == list(range(40, 52))
   assert len(NAMED) == len(NUMBERS) and max(NAMED) < 200, 'rotations have 1000 + degrees'
   for name, number in PUBLISHED.items():
     assert view_id(name, 3) == 5 * number + 3 == get(name).view_base + 3

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.corruptions.names import OFFICIAL
-from robustness.estimates.published import ALEXNET_ERRORS
+from robustness.corruptions.names import OFFICIAL, PERTURBATION_SETS, SETS, STORED_SETS
+from robustness.estimates.published import ALEXNET_3DCC_ERRORS, ALEXNET_ERRORS
 from robustness.estimates.table import select
 from robustness.models import catalog, hub, weights
 from robustness.models.imagenet_names import WNIDS
@@ -47,11 +47,13 @@ def test_a_border_of_imagenet_c_reaches_a_network_of_240_pixels(tmp_path, monkey
   assert 'cropped before they were stored' in results.data['crop_margin']
 
 
-def write_imagenet_c(folder: pathlib.Path, labels: list[int], red: str) -> list[str]:
-  """All 15 corruptions at all severities, an image a class, 10 levels of grey its number; one
+def write_imagenet_c(
+  folder: pathlib.Path, labels: list[int], red: str, corruptions: tuple[str, ...] = OFFICIAL
+) -> list[str]:
+  """All corruptions at all severities, an image a class, 10 levels of grey its number; one
   corruption's first pixel is red. Returns the images' names."""
   names = [f'{WNIDS[label]}/ILSVRC2012_val_{label:08d}.JPEG' for label in labels]
-  for corruption in OFFICIAL:
+  for corruption in corruptions:
     for severity in range(1, 6):
       for label, name in zip(labels, names, strict=True):
         pixels = np.full((128, 128, 3), 10 * label, np.uint8)
@@ -99,6 +101,71 @@ def test_robustbench_that_is_not_installed_says_how_to_get_it(tmp_path, monkeypa
   config = runs.shrunk('corruption_error', 'robustbench', {'data.path': str(tmp_path / 'data')})
   message = 'is not installed: pip install --no-deps robustbench, or'
   refused(message, runs.run, config, tmp_path / 'run')
+
+
+def test_imagenet_3dcc_is_divided_by_its_own_errors_of_alexnet(tmp_path):
+  write_imagenet_c(tmp_path / 'data', [3, 7], 'fog_3d', STORED_SETS['imagenet_3dcc'])
+  network = runs.write_network(tmp_path / 'mine.py', RIGHT_IN_FOG, (128, 128, 3))
+  data = {'path': str(tmp_path / 'data'), 'num_images': 0}
+  changes = {'data': data, 'classifier.name': network}
+  config = runs.shrunk('corruption_error', 'imagenet_3dcc', changes)
+  results = runs.run(config, tmp_path / 'run', drawn=False)
+  mce = select(results.table, 'mCE', corruption_set='imagenet_3dcc')
+  assert mce.value.item() == pytest.approx(1 / ALEXNET_3DCC_ERRORS['fog_3d'] / 12)
+  stated = dict(results.tables[WHICH_NUMBERS].rows)
+  differs = 'no: images are 128 × 128, not 224 × 224; 2 of 50000 images'
+  assert stated['comparable with published tables'] == differs
+  config.study.source = 'generated'
+  refused("those made here without config.study.source='stored'", runs.run, config, tmp_path / 'b')
+
+
+ALL_CATS = """
+def scores(images):
+  # one dog is the best class, and cats are more probable in the mean
+  logits = np.zeros((len(images), 1000), np.float32)
+  logits[:, 281:287], logits[:, 151] = 1.5, 2
+  return logits
+"""
+
+
+def test_laion_c_is_scored_by_the_mean_probability_of_superclasses(tmp_path):
+  for name in SETS['laion_c']:
+    for severity in range(1, 6):
+      for label in ('cat', 'dog', 'bird', 'fish'):
+        folder = tmp_path / 'data' / name / f'intensity_level_{severity}' / label
+        runs.save_image(folder / f'a_{name}_{severity}.JPEG', np.full((16, 16, 3), 90, np.uint8))
+  network = runs.write_network(tmp_path / 'mine.py', ALL_CATS, (16, 16, 3))
+  data = {'path': str(tmp_path / 'data'), 'num_images': 0}
+  config = runs.shrunk('corruption_error', 'laion_c', {'data': data, 'classifier.name': network})
+  results = runs.run(config, tmp_path / 'run', drawn=False)
+  error = select(results.table, 'error', corruption_set='laion_c')
+  assert (error.n.item(), error.value.item()) == (4, 0.75)
+
+
+@pytest.mark.usefixtures('shallow_resnet')
+def test_sequences_of_cifar10_p_through_a_whole_run(tmp_path):
+  draw, folder = np.random.default_rng(0), tmp_path / 'data'
+  folder.mkdir()
+  for name in PERTURBATION_SETS['cifar10_p']:
+    still = np.repeat(draw.integers(0, 256, (6, 1, 32, 32, 3), np.uint8), 3, axis=1)
+    if name == 'tilt':
+      still[:3, 1:] = still[3:, 1:]
+    np.save(folder / f'{name}.npy', still)
+  np.save(folder / 'labels.npy', np.arange(6))
+  changes = {'data': {'path': str(folder), 'num_images': 0, 'name': ''}}
+  file = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
+  config = runs.shrunk(
+    'perturbation_stability', 'cifar10_p', {**changes, 'classifier.weights': file}
+  )
+  results = runs.run(config, tmp_path / 'run')
+  rates = (
+    select(results.table, 'flip_probability', perturbation=...).set_index('perturbation').value
+  )
+  assert rates.drop('tilt').max() == 0 and set(rates.index) == set(PERTURBATION_SETS['cifar10_p'])
+  distances = select(results.table, 'top5_distance', perturbation=...).set_index('perturbation')
+  assert 0 < distances.value['tilt'] <= 15 / 4, 'of three of six sequences the second frame differs'
+  stated = dict(results.tables[WHICH_NUMBERS].rows)
+  assert stated['comparable with published tables'] == 'no: 6 of 10000 images'
 
 
 LAST_CLASS = """

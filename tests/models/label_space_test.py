@@ -100,7 +100,9 @@ def test_coarse_spaces_are_the_released_tables(shared_dir):
 
 
 @pytest.mark.parametrize('merge', label_space.MERGES)
-@cases('name, classes, members', ('imagenet_vid', 30, 288), ('youtube_bb', 24, 231))
+@cases(
+  'name, classes, members', ('imagenet_vid', 30, 288), ('youtube_bb', 24, 231), ('laion_c', 16, 285)
+)
 def test_scores_are_projected_as_on_the_device_logits_and_probabilities_alike(
   name, classes, members, merge
 ):

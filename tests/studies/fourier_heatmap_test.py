@@ -212,7 +212,7 @@ def test_maps_of_classes_are_those_of_their_images(evaluate):
   results = reduced(study, [only])
   wrong, labels = only.records.table('rank') > 0, only.records.column('label')
   for label, name in enumerate(names):
-    _, _, own = centred_map(results, 'class_error', **{'class': name})
+    _, _, own = centred_map(results, 'class_error', 'first', **{'class': name})
     expected = wrong[labels == label].mean(0)
     np.testing.assert_allclose(own, by_frequency(study, expected))
   assert study.recording == STUDY.recording, 'they are of the same records'

@@ -85,6 +85,12 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'top_k': 0}, 'config.study.top_k'),
     ({'false_discovery_rate': 0.0}, 'config.study.false_discovery_rate'),
   ],
+  'perturbation_stability': [
+    ({'perturbations': ('tild',)}, "did you mean 'tilt'"),
+    ({'perturbations': ()}, 'perturbations is .*not empty'),
+    ({'baseline': 'resnet'}, "baseline is 'resnet'"),
+    ({'baseline': 'alexnet', 'perturbations': ('tilt',)}, r"\('imagenet_p',\) with .*'alexnet'"),
+  ],
   'si_score': [
     ({'factor': 'sizes'}, "did you mean 'size'"),
     ({'factor': 'cross', 'areas': (0.0,)}, 'above 0'),

@@ -11,7 +11,7 @@ from PIL import Image
 
 from input_pipeline import DataSettings, Preparation, load
 from input_pipeline.selection import read_names
-from robustness.corruptions.names import NAMES
+from robustness.corruptions.names import NAMES, NUMBERS
 from robustness.models.imagenet_names import WNIDS
 from tests.input_pipeline.domains import levels, read, whole
 from tests.refusals import refused
@@ -94,6 +94,37 @@ def test_tiny_imagenet_c_is_read_where_frost_has_more_classes(folder):
   refused('frost/1 has', open_rows, folder)
   shutil.rmtree(folder / 'fog' / '3' / CLASSES[1])
   refused(f'fog/3 lacks {CLASSES[1]}', read, 'tiny_imagenet_c', folder)
+
+
+def test_imagenet_3dcc_has_corruptions_of_its_own(folder):
+  for path in list(folder.iterdir()):
+    path.rename(folder / {'snow': 'fog_3d', 'fog': 'near_focus'}[path.name])
+  batch = whole(read('imagenet_3dcc', folder))
+  assert batch['corruption'].tolist() == [NUMBERS['near_focus']] * 8 + [NUMBERS['fog_3d']] * 8
+  np.testing.assert_allclose(levels(batch['image'])[:4], [50, 70, 90, 110], atol=1)
+  refused("'fog_3d', which .* it looks like ImageNet-3DCC", open_rows, folder)
+  (folder / 'fog_3d').rename(folder / 'fog3d')
+  refused("'fog3d', which is no corruption: did you mean 'fog_3d'", read, 'imagenet_3dcc', folder)
+
+
+def test_files_of_laion_c_are_matched_without_what_their_names_end_with(folder):
+  for name, ends, level in (('stickers', 'sticker', 10), ('mosaic', 'mosaic', 70)):
+    for severity in (1, 2):
+      for k, label in enumerate(('dog', 'cat')):
+        own = folder / 'laion' / name / f'intensity_level_{severity}' / label
+        own.mkdir(parents=True)
+        pixels = np.full((SIDE, SIDE, 3), level + 10 * k + severity, np.uint8)
+        Image.fromarray(pixels).save(own / f'z{k}_{ends}_{severity}.JPEG', quality=95)
+  rows = read('laion_c', folder / 'laion')
+  batch = whole(rows)
+  assert rows.class_names == ('cat', 'dog') and batch['label'].tolist() == [0, 1] * 4
+  assert batch['corruption'].tolist() == [NUMBERS['mosaic']] * 4 + [NUMBERS['stickers']] * 4
+  np.testing.assert_allclose(levels(batch['image']), [81, 71, 82, 72, 21, 11, 22, 12], atol=1)
+  (folder / 'laion/mosaic/intensity_level_2/cat/z1_mosaic_2.JPEG').unlink()
+  message = 'intensity_level_2 lacks cat/z1.JPEG, which .*intensity_level_1 has'
+  refused(message, read, 'laion_c', folder / 'laion')
+  (folder / 'laion/mosaic/2').mkdir()
+  refused('mosaic holds 2; expected .* intensity_level_1, ', read, 'laion_c', folder / 'laion')
 
 
 def test_clean_images_come_first(folder):

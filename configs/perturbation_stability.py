@@ -1,0 +1,45 @@
+"""How often predictions change along the sequences of ImageNet-P and CIFAR-10-P (mFP, mFR, mT5D).
+
+python main.py --config=configs/perturbation_stability.py --workdir=/tmp/imagenet_p \
+    --config.classifier.name=resnet50 --config.classifier.weights=FILE --config.data.path=DIR
+
+  ImageNet-P as released (DIR/<perturbation>/<class>/<image>.mp4, decoded by PyAV:
+  pip install '.[video]'), against AlexNet's published figures. A ResNet-50 has a mean flip rate of
+  .58 and a mean top-5 distance of .784, which papers print times 100.
+
+python main.py --config=configs/perturbation_stability.py:cifar10_p --workdir=/tmp/cifar10_p \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.path=DIR
+
+  CIFAR-10-P as released (a folder of .npy files), with the labels of TFDS's test set: the mean flip
+  probability, which papers print without a baseline. Several classifiers are divided by the first.
+
+Perturbations of the folder that are not wanted are read too: keep those in another folder.
+"""
+
+from robustness.config.defaults import ConfigDict, choose, default_config
+
+STUDY = 'perturbation_stability'
+
+
+def get_config(variant: str = 'imagenet_p') -> ConfigDict:
+  """Returns the variant 'imagenet_p' or 'cifar10_p'."""
+  return choose(variant, imagenet_p, cifar10_p)
+
+
+def imagenet_p() -> ConfigDict:
+  """The default: EfficientNet-Lite0 on ImageNet-P, against AlexNet."""
+  config = default_config(STUDY)
+  config.study.baseline = 'alexnet'
+  config.data.source = 'imagenet_p'
+  config.classifier.name = 'efficientnet_lite0'
+  return config
+
+
+def cifar10_p() -> ConfigDict:
+  """One network on CIFAR-10-P."""
+  config = default_config(STUDY)
+  config.study.perturbations = ('cifar10_p',)
+  config.data.source = 'cifar10_p'
+  config.data.name = 'cifar10'
+  config.classifier.name = 'resnet20'
+  return config

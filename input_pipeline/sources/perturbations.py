@@ -1,0 +1,216 @@
+"""CIFAR-10-P and ImageNet-P as they were released: sequences of ever further perturbed images.
+
+CIFAR-10-P is PATH/<perturbation>.npy, uint8 [n, frames, 32, 32, 3]. The release has no labels:
+they are of PATH/labels.npy, or of the test split of the TFDS set that `name` gives, whose feature
+`id` tells the order. ImageNet-P (and Tiny-ImageNet-P) is
+PATH/<perturbation>/<WordNet identifier>/<image>.mp4, a video an image, which PyAV decodes.
+
+A frame is a row. Rows go by perturbation (as in `robustness.corruptions.names.PERTURBATIONS`),
+then image, then frame; `perturbation` is its number, `base_id` the position of the image and
+`frame` that in the sequence. Perturbations have different numbers of frames, and each the same
+images. A subset takes whole sequences of the same images from every perturbation.
+"""
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from input_pipeline.corruption_parts import check_names
+from input_pipeline.image_files import existing_folder, folders_in
+from input_pipeline.images import Images, PartsStore
+from input_pipeline.selection import choose_subset
+from input_pipeline.settings import DataSettings, Source
+from input_pipeline.sources.cifar10_c import (
+  CLASS_NAMES,
+  IMAGE_SHAPE,
+  LABELS,
+  clean_test_set,
+  read_labels,
+)
+from input_pipeline.sources.imagenet_c import same_files
+from input_pipeline.sources.npz import read_npy
+from robustness.core.errors import InputError
+from robustness.corruptions.names import PERTURBATIONS
+
+VIDEOS = ('.mp4',)
+KEPT = 16  # decoded videos, 5 MB each: threads ask for frames in order
+_DECODING = threading.Lock()  # or several threads decode the same video
+
+
+def of_sequences(
+  frames: Mapping[str, int],
+  labels: np.ndarray,
+  fetch: Callable[[str, int, int], np.ndarray | bytes],
+  settings: DataSettings,
+  title: str,
+  shape: tuple[int, ...] = (),
+  **fields: Any,
+) -> Images:
+  """Returns the sequences of images with labels [n]; for further fields see `Images`.
+
+  `frames` are those of a sequence by perturbation, in order; `fetch` takes a perturbation and the
+  numbers of an image and a frame, and returns what `PartsStore` stores.
+  """
+  names, count = list(frames), len(labels)
+  starts = np.cumsum([0, *(count * length for length in frames.values())])
+  columns = {
+    'perturbation': np.repeat([PERTURBATIONS[name] for name in names], np.diff(starts)),
+    'base_id': np.concatenate([np.arange(count).repeat(n) for n in frames.values()]),
+    'frame': np.concatenate([np.tile(np.arange(n), count) for n in frames.values()]),
+  }
+  columns = {name: values.astype(np.int32) for name, values in columns.items()}
+
+  def place(index: int) -> tuple[str, int, int]:
+    name = names[int(np.searchsorted(starts, index, 'right')) - 1]
+    return name, int(columns['base_id'][index]), int(columns['frame'][index])
+
+  def choose(num_images: int, seed: int) -> np.ndarray:
+    bases = choose_subset(count, num_images, seed)
+    return np.flatnonzero(np.isin(columns['base_id'], bases))
+
+  def where(index: int) -> str:
+    name, image, frame = place(index)
+    return f'{title}, {name}, image {image}, frame {frame} (example {index})'
+
+  return Images(
+    title=title,
+    description={'path': settings.path, 'perturbations': names, 'base_images': count},
+    num_examples=int(starts[-1]),
+    channels=IMAGE_SHAPE[2],
+    store=PartsStore(lambda _, i: fetch(*place(i)), labels[columns['base_id']], shape),
+    columns=columns,
+    choose=choose,
+    cropped=True,
+    **{'where': where, **fields},
+  )
+
+
+class Cifar10P(Source):
+  """CIFAR-10-P as it was released: a .npy file of sequences a perturbation."""
+
+  name = 'cifar10_p'
+  splits = ('test',)
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
+    advice = 'give the folder of CIFAR-10-P, which holds one .npy file a perturbation.'
+    folder = existing_folder(settings.path, advice)
+    files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
+    given = files.pop(LABELS, None)
+    check_names(files, folder, tuple(PERTURBATIONS), 'perturbation')
+    arrays = {name: _read_sequences(files[name]) for name in PERTURBATIONS if name in files}
+    first, sequences = next(iter(arrays.items()))
+    for name, array in arrays.items():
+      if len(array) != len(sequences):
+        raise InputError(
+          f'{files[name]} holds {len(array)} sequences and {files[first]} {len(sequences)}; every '
+          'perturbation must be of the same images. Fetch the files again.'
+        )
+    if not (given or settings.name):
+      raise InputError(
+        f'{folder} has no labels.npy, as released: set config.data.name="cifar10", whose test set '
+        'of TFDS has the labels.'
+      )
+    labels = read_labels(given, 1) if given else clean_test_set(settings, self.name)[1]
+    if len(labels) != len(sequences):
+      raise InputError(
+        f'{folder} holds {len(sequences)} sequences of each perturbation, and '
+        f'{given or settings.name} has {len(labels)} labels: one an image is needed.'
+      )
+    return of_sequences(
+      {name: array.shape[1] for name, array in arrays.items()},
+      labels,
+      lambda name, image, frame: np.array(arrays[name][image, frame]),
+      settings,
+      f'CIFAR-10-P in {settings.path}',
+      IMAGE_SHAPE,
+      class_names=CLASS_NAMES,
+      decode=lambda image: image,
+      sizes=lambda indices: [IMAGE_SHAPE[:2]] * len(indices),
+    )
+
+
+class ImagenetP(Source):
+  """ImageNet-P as it was released: <perturbation>/<class>/<image>.mp4."""
+
+  name = 'imagenet_p'
+  splits = ('test',)
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; the first video of a perturbation says how many frames all have."""
+    layout = '<perturbation>/<class>/<image>.mp4.'
+    root = existing_folder(settings.path, f'give the folder of ImageNet-P: {layout}')
+    folders = folders_in(root)
+    check_names(folders, root, tuple(PERTURBATIONS), 'perturbation')
+    paths = {name: folders[name] for name in PERTURBATIONS if name in folders}
+    files = same_files(list(paths.values()), extensions=VIDEOS)[0]
+    classes = [os.path.dirname(file) for file in files]
+    number = {name: label for label, name in enumerate(sorted(set(classes)))}
+    firsts = {name: read_video(str(path / files[0])) for name, path in paths.items()}
+    frames = {name: len(video) for name, video in firsts.items()}
+    sizes = {name: video.shape[1:3] for name, video in firsts.items()}
+
+    def fetch(name: str, image: int, frame: int) -> bytes:
+      return f'{paths[name] / files[image]}\0{frame}\0{frames[name]}'.encode()
+
+    return of_sequences(
+      frames,
+      np.array([number[name] for name in classes], np.int32),
+      fetch,
+      settings,
+      f'ImageNet-P in {settings.path}',
+      class_names=tuple(number),
+      read=_read_frame,
+      sizes=lambda indices: [next(iter(sizes.values()))] * len(indices),
+    )
+
+
+@functools.lru_cache(maxsize=KEPT)
+def read_video(path: str) -> np.ndarray:
+  """Returns the frames of a video file, uint8 [frames, H, W, 3]."""
+  av = _av()
+  try:
+    with av.open(path) as container:
+      reformat = functools.partial(av.VideoFrame.to_ndarray, format='rgb24')
+      frames = [reformat(frame) for frame in container.decode(video=0)]
+  except (av.error.FFmpegError, OSError, IndexError) as error:
+    raise InputError(f'{path} cannot be decoded ({error}): fetch it again.') from error
+  if not frames:
+    raise InputError(f'{path} holds no frames: fetch it again.')
+  return np.stack(frames)
+
+
+def _av() -> ModuleType:
+  try:
+    import av
+  except ImportError as error:
+    raise InputError("ImageNet-P's videos are decoded by PyAV: pip install '.[video]'.") from error
+  return av
+
+
+def _read_frame(stored: bytes | np.ndarray) -> np.ndarray:
+  """Returns a frame, uint8 [H, W, 3], of a video that must have as many frames as others."""
+  path, frame, count = np.asarray(stored).item().decode().split('\0')
+  with _DECODING:
+    video = read_video(path)
+  if len(video) != int(count):
+    raise InputError(f'{path} has {len(video)} frames, and others {count}: fetch it again.')
+  return np.asarray(video[int(frame)])
+
+
+def _read_sequences(path: Path) -> np.ndarray:
+  """Maps a file of sequences, uint8 [n, frames, 32, 32, 3]."""
+  array = read_npy(path)
+  if array.dtype != np.uint8 or array.ndim != 5 or array.shape[2:] != IMAGE_SHAPE:
+    release = '. It looks like CIFAR-10-C' if array.ndim == 4 else ''
+    raise InputError(
+      f'{path} is {array.dtype} of shape {array.shape}; expected uint8 '
+      f'[N, frames, {", ".join(map(str, IMAGE_SHAPE))}]{release}.'
+    )
+  return array

@@ -1,0 +1,205 @@
+"""Perturbation stability: flip probability and top-5 distance along stored sequences, mFR and mT5D.
+
+A sequence has m frames of one image, ever further perturbed. Each frame is compared with the one
+before it, under noise with the first, which is clean: noise does not grow along a sequence.
+
+  FP = mean over sequences and j = 2..m of [f(x_j) ≠ f(x_ref)],
+  T5D = mean of Σ_{i=1..5} |(i - 1) - min(σ(i) - 1, 5)|, 0 to 15,
+
+with σ(i) the rank in x_j of the class that has rank i in x_ref. Each is the mean over perturbations
+of FP or T5D by perturbation; mFR and mT5D are means of their ratios to a baseline's. All are of
+fractions or ratios: papers print FP, mFR and mT5D times 100.
+
+Reference:
+  Hendrycks & Dietterich (2019), Benchmarking Neural Network Robustness to Common Corruptions and
+  Perturbations, section 4.2, and their released evaluation of ImageNet-P and CIFAR-10-P.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import InputError
+from robustness.core.registry import word
+from robustness.core.rows import Rows
+from robustness.corruptions.names import PERTURBATION_SETS, PERTURBATIONS
+from robustness.estimates.corruption_error import PAPER, mean_ratio
+from robustness.estimates.intervals import LOG_RATIO
+from robustness.estimates.of_means import of_means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.published import ALEXNET_FLIPS, ALEXNET_TOP5_DISTANCES
+from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
+from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import ImageShape, Recipes, Study
+
+FIRST, ALEXNET = 'first', 'alexnet'
+COLUMNS = ('perturbation', 'base_id', 'frame')
+NUM_IMAGES = {'imagenet_p': 50_000, 'cifar10_p': 10_000}
+FLIP_PROBABILITY = Quantity(
+  'flip_probability', 'flip probability', better='lower', headline=True, paper=PAPER
+)
+MFR = Quantity('mFR', 'mean flip rate', RATIO, 'lower', paper=PAPER)
+TOP5_DISTANCE = Quantity(
+  'top5_distance', 'top-5 distance', AMOUNT, 'lower', low=0, high=15, paper=PAPER
+)
+MT5D = Quantity('mT5D', 'mean top-5 distance relative to a baseline', RATIO, 'lower', paper=PAPER)
+PUBLISHED = {FLIP_PROBABILITY.name: ALEXNET_FLIPS, TOP5_DISTANCE.name: ALEXNET_TOP5_DISTANCES}
+
+
+@dataclasses.dataclass(frozen=True)
+class PerturbationStability(Study):
+  """Settings.
+
+  Attributes:
+    perturbations: names, or a set: 'imagenet_p' or 'cifar10_p', the ten of published means.
+    baseline: whose FP and T5D those of mFR and mT5D are divided by: 'first' (the first classifier
+      of the config), or 'alexnet', published on ImageNet-P.
+    confidence: of intervals.
+  """
+
+  title: ClassVar[str] = 'How often predictions change along sequences of perturbed images'
+  papers: ClassVar[tuple[str, ...]] = (PAPER,)
+  quantities = (FLIP_PROBABILITY, MFR, TOP5_DISTANCE, MT5D)
+  outputs: ClassVar[tuple[str, ...]] = ('logits',)
+  lists_failures: ClassVar[bool] = False
+
+  perturbations: tuple[str, ...] = ('imagenet_p',)
+  baseline: str = word(FIRST, (FIRST, ALEXNET))
+  confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.choose('perturbations', (*PERTURBATION_SETS, *PERTURBATIONS))
+    self.require(bool(self.perturbations), 'perturbations', 'not empty')
+    published = self.baseline == FIRST or set(self.names) == set(ALEXNET_FLIPS)
+    self.require(published, 'perturbations', "('imagenet_p',) with config.study.baseline='alexnet'")
+
+  def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
+    """Returns the five best classes, the best first, int32 [..., 5]; of two equal logits the first.
+    Fewer classes are all returned."""
+    return jax.lax.top_k(output, min(5, output.shape[-1]))[1].astype(jnp.int32)
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """The perturbations, sets spelt out, each once, in the order of `PERTURBATIONS`."""
+    wanted = {n for each in self.perturbations for n in PERTURBATION_SETS.get(each, (each,))}
+    return tuple(name for name in PERTURBATIONS if name in wanted)
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """See `Study`; refuses rows that are no sequences, and sets that lack a perturbation."""
+    super().check(rows, recipes)
+    stored = rows.description.get('perturbations')
+    if not stored:
+      raise InputError(
+        f'the study {self.name} reads stored sequences, and {rows.description.get("source")} has '
+        f'none: set config.data.source to one of {", ".join(NUM_IMAGES)}.'
+      )
+    if lacking := [name for name in self.names if name not in stored]:
+      raise InputError(
+        f'{rows.description["path"]} lacks {", ".join(lacking)}: fetch it, or set '
+        f'config.study.perturbations to some of {", ".join(stored)}.'
+      )
+
+  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`; means are published over the ten perturbations of the whole sets."""
+    source = str(records.identity.get('data', {}).get('source', ''))
+    if source not in NUM_IMAGES:
+      return [f'the source {source} is no released set']
+    count, whole = len(np.unique(records.column('base_id'))), NUM_IMAGES[source]
+    few = [f'{count} of {whole} images'] if count != whole else []
+    others = set(self.names) ^ set(PERTURBATION_SETS[source])
+    return [*few, *([f'not the ten perturbations of {source}'] if others else [])]
+
+  @property
+  def shown_as(self) -> dict[str, str]:
+    of = 'AlexNet on ImageNet-P (published)' if self.baseline == ALEXNET else 'the first classifier'
+    return {'sequences': 'read as they are stored', 'mFR and mT5D divide by': of}
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields FP and T5D over all, by perturbation and by frame, and mFR and mT5D. With fewer than
+    five classes there is no T5D."""
+    flips, distances = {}, {}
+    for label, records in ((e.label, e.records) for e in recorded.evaluations):
+      places = [compared(records, name) for name in self.names]
+      prediction, best = records.column('prediction'), records.column('output/logits')
+      flips[label] = _by_frame(prediction, places, np.not_equal)
+      if best.shape[-1] == 5:
+        distances[label] = _by_frame(best, places, top5_distance)
+    frames = [place.shape[-1] for place in places]
+    views = pd.DataFrame(
+      {
+        'perturbation': np.repeat(self.names, frames),
+        'frame': np.concatenate([np.arange(1, count + 1) for count in frames]),
+      }
+    )
+    weight = np.repeat(1 / np.array(frames), frames)
+    yield from self._of_distance(FLIP_PROBABILITY, MFR, Outcomes(flips, views, weight=weight))
+    if distances:
+      yield from self._of_distance(TOP5_DISTANCE, MT5D, Outcomes(distances, views, weight=weight))
+
+  def _of_distance(
+    self, each: Quantity, ratio: Quantity, outcomes: Outcomes
+  ) -> Iterator[pd.DataFrame]:
+    """Yields a distance between frames over all, by perturbation and by frame, and the mean over
+    perturbations of its ratio to the baseline's."""
+    yield self.means(each, outcomes)
+    yield self.means(each, outcomes, ('perturbation',))
+    yield self.means(each, outcomes, ('perturbation', 'frame'), paired=False)
+    if self.baseline == FIRST:
+      yield of_means(
+        ratio,
+        outcomes,
+        mean_ratio,
+        ('perturbation',),
+        against=outcomes.labels[0],
+        method=LOG_RATIO,
+        confidence=self.confidence,
+      )
+      return
+    relative = {name: 1 / value for name, value in PUBLISHED[each.name].items()}
+    weight = outcomes.views.perturbation.map(relative).to_numpy() * outcomes.weight
+    scale = float(np.mean([relative[name] for name in self.names]))
+    yield self.means(ratio, dataclasses.replace(outcomes, weight=weight), scale=scale)
+
+
+def compared(records: RecordsReader, name: str) -> np.ndarray:
+  """Returns the rows of a perturbation that are compared, int64 [2, sequences, frames - 1]: those
+  of the reference, the first frame under noise and else the one before, and of each later frame.
+
+  Raises:
+    InputError: sequences of different lengths.
+  """
+  perturbation, base_id, frame = (records.column(column) for column in COLUMNS)
+  rows = np.flatnonzero(perturbation == PERTURBATIONS[name])
+  rows = rows[np.lexsort((frame[rows], base_id[rows]))]
+  count = len(np.unique(base_id[rows]))
+  table = rows.reshape(count, -1) if len(rows) % count == 0 else rows[None]
+  if (base_id[table] != base_id[table[:, :1]]).any() or (frame[table] != frame[table[0]]).any():
+    raise InputError(f'sequences of {name} have different frames: all must be there once.')
+  reference = table[:, :1] if 'noise' in name else table[:, :-1]
+  return np.stack(np.broadcast_arrays(reference, table[:, 1:]))
+
+
+def top5_distance(reference: np.ndarray, best: np.ndarray) -> np.ndarray:
+  """Returns Σ_i |i - min(place of the i-th class, 5)| of the five best classes [..., 5], i and
+  places from 0; a class that is no longer among the best has the place 5."""
+  same = reference[..., :, None] == best[..., None, :]
+  place = np.where(same.any(-1), same.argmax(-1), 5)
+  return np.abs(np.arange(5) - place).sum(-1).astype(float)
+
+
+def _by_frame(
+  values: np.ndarray,
+  places: Sequence[np.ndarray],
+  distance: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+  """Returns the distance of each later frame to its reference, [sequences, all later frames]."""
+  return np.concatenate([distance(*values[place]) for place in places], axis=1)

@@ -1,0 +1,93 @@
+"""The study `perturbation_stability`: FP, T5D, mFR and mT5D by definition; what is refused."""
+
+import numpy as np
+import pytest
+
+from robustness.core.rows import ArrayRows
+from robustness.corruptions.names import PERTURBATION_SETS, PERTURBATIONS
+from robustness.estimates.published import ALEXNET_FLIPS, ALEXNET_TOP5_DISTANCES
+from robustness.studies.perturbation_stability import PerturbationStability, top5_distance
+from tests.made_records import made
+from tests.refusals import refused
+from tests.studies.conftest import table_of
+from tests.table_rows import estimate
+
+NAMES = PERTURBATION_SETS['imagenet_p']
+SEQUENCES, CLASSES = 3, 12
+
+
+def drawn(seed: int) -> dict[str, np.ndarray]:
+  """Logits [sequences, frames, classes] by perturbation; of `translate` there are more frames."""
+  rng = np.random.default_rng(seed)
+  shapes = {name: (SEQUENCES, 6 if name == 'translate' else 4, CLASSES) for name in NAMES}
+  return {
+    name: rng.normal(size=(SEQUENCES, 1, CLASSES)) + rng.normal(size=shape)
+    for name, shape in shapes.items()
+  }
+
+
+def recorded(folder, logits, seed=0, drop=0):
+  """Records of the frames in a random order."""
+  parts = []
+  for name, z in logits.items():
+    of_image, frame = np.indices(z.shape[:2]).reshape(2, -1)
+    parts.append((np.full(of_image.size, PERTURBATIONS[name]), of_image + 5, frame))
+  columns, flat = np.concatenate(parts, 1), np.concatenate([*map(np.vstack, logits.values())])
+  order = np.random.default_rng(seed).permutation(len(flat))[drop:]
+  names = dict(zip(('perturbation', 'base_id', 'frame'), columns[:, order], strict=True))
+  best = np.asarray(
+    PerturbationStability().summarise_output('logits', flat[order].astype(np.float32))
+  )[:, None]
+  return made(folder, {'prediction': best[..., 0], 'output/logits': best, **names})
+
+
+def by_definition(name: str, z: np.ndarray) -> tuple[float, float]:
+  """FP and T5D with loops over sequences and frames, and all ranks of all classes."""
+  flips, distances = [], []
+  for sequence in z:
+    rank = np.argsort(np.argsort(-sequence, 1), 1) + 1
+    for j in range(1, len(sequence)):
+      reference = 0 if 'noise' in name else j - 1
+      flips.append(rank[j].argmin() != rank[reference].argmin())
+      sigma = rank[j][np.argsort(rank[reference])]
+      distances.append(sum(abs((i - 1) - min(sigma[i - 1] - 1, 5)) for i in range(1, 6)))
+  return float(np.mean(flips)), float(np.mean(distances))
+
+
+def test_distances_of_one_pair_of_frames():
+  five = np.arange(5)
+  assert top5_distance(five, five) == 0 and top5_distance(five, five + 5) == 15
+  assert top5_distance(five, np.array([1, 0, 2, 3, 9])) == 1 + 1 + 1
+
+
+def test_means_and_ratios_follow_the_definitions(tmp_path):
+  logits = {label: drawn(seed) for seed, label in enumerate('ab')}
+  evaluations = [recorded(tmp_path / label, z, seed=3) for label, z in logits.items()]
+  table = table_of(PerturbationStability(baseline='alexnet'), evaluations)
+  against_first = table_of(PerturbationStability(), evaluations)
+  known = {label: {n: by_definition(n, z[n]) for n in NAMES} for label, z in logits.items()}
+  for place, (quantity, ratio, published) in enumerate(
+    (('flip_probability', 'mFR', ALEXNET_FLIPS), ('top5_distance', 'mT5D', ALEXNET_TOP5_DISTANCES))
+  ):
+    own = {label: np.array([v[n][place] for n in NAMES]) for label, v in known.items()}
+    for label, values in own.items():
+      found = [estimate(table, label, quantity, perturbation=name).value for name in NAMES]
+      np.testing.assert_allclose(found, values, atol=1e-12)
+      assert estimate(table, label, quantity).value == pytest.approx(values.mean())
+      expected = (values / np.array([published[name] for name in NAMES])).mean()
+      assert estimate(table, label, ratio).value == pytest.approx(expected)
+    assert estimate(against_first, 'a', ratio).value == 1
+    expected = (own['b'] / own['a']).mean()
+    assert estimate(against_first, 'b', ratio).value == pytest.approx(expected)
+  assert estimate(table, 'a', 'mFR').n == SEQUENCES
+
+
+def test_what_is_no_set_of_whole_sequences_is_refused(tmp_path):
+  study = PerturbationStability()
+  lacking = recorded(tmp_path / 'a', drawn(0), drop=1)
+  refused(r'sequences of \w+ have different frames', table_of, study, [lacking])
+  rows = ArrayRows(np.zeros((1, 8, 8, 3), np.float32), np.zeros(1, int), ('a',))
+  refused('reads stored sequences, .*imagenet_p, cifar10_p', study.check, rows, {})
+  facts = {'perturbations': list(NAMES[:-1]), 'path': 'p'}
+  few = ArrayRows(rows.images, rows.labels, ('a',), facts=facts)
+  refused('p lacks scale: fetch it, or', study.check, few, {})
