@@ -64,8 +64,8 @@ def with_waves(
   """Returns an image [H, W, C] in [0, 1] with waves of given draws [V, C], [V, H, W, C]; see
   `FourierBasis`. Directions are in radians; 0 varies from row to row."""
   height, width = image.shape[:2]
-  y = jnp.linspace(-height / 2, height / 2, height)[:, None, None]
-  x = jnp.linspace(-width / 2, width / 2, width)[None, :, None]
+  y = jnp.linspace(-height / 2, height / 2, height)[None, :, None, None]
+  x = jnp.linspace(-width / 2, width / 2, width)[None, None, :, None]
   along = y * jnp.cos(direction)[:, None, None] + x * jnp.sin(direction)[:, None, None]
   turns = frequency[:, None, None] / max(height, width) * along
   wave = jnp.sin(2 * jnp.pi * turns - jnp.pi / 4)
