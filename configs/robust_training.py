@@ -17,9 +17,10 @@ python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust
 python main.py --config=configs/robust_training.py:fourier --workdir=/tmp/fourier_trainings
 
   Trainings in the Fourier domain beside natural, Gaussian and AugMix: waves that are added (AFA),
-  and amplitudes and phases recombined (APR-P, APR-S). A small CNN, 4 epochs of 4000 training images
-  of CIFAR-10 for each, to see what a run leaves; errors under the 15 corruptions at severity 3,
-  heat maps and noise of bands. All images: --config.classifiers.afa.data.num_images=0, for each.
+  and amplitudes and phases recombined (APR-P, APR-S). A small CNN, 6 epochs of 10,000 training
+  images of CIFAR-10 for each, to see what a run leaves; errors under the 15 corruptions at
+  severity 3, heat maps and noise of bands. All images:
+  --config.classifiers.afa.data.num_images=0, for each.
 
 python main.py --config=configs/robust_training.py:folder --workdir=/tmp/robust_folder \
     --config.data.path=PICTURES
@@ -101,12 +102,12 @@ def fourier() -> ConfigDict:
   config.battery.bands.data.num_images = 200
   for label, classifier in config.classifiers.items():
     classifier.train = True
-    classifier.data.num_images = 4000
+    classifier.data.num_images = 10000
     own = () if label == 'natural' else (label,)
     classifier.augment.policy = ('flip', 'crop', *own)
     classifier.augment.crop.padding = 4
   config.classifiers.augmix.objective.name = 'jsd'
-  config.training.epochs = 4.0
+  config.training.epochs = 6.0
   config.training.batch_size = 100
   return config
 
