@@ -6,7 +6,7 @@ before it. `robustness.evaluation.adapting` fixes which these are.
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -19,9 +19,10 @@ from flax import traverse_util
 from robustness.core.registry import Part, Registry, setting, word
 from robustness.core.typing import PyTree
 
-Layers = dict[str, jax.Array]
-Apply = Callable[[PyTree], tuple[jax.Array, Layers]]
-"""From variables to logits [B, classes] and outputs of layers, of the images of a batch."""
+Outputs = tuple[jax.Array, dict[str, jax.Array]]
+"""Logits [B, classes] of a batch, and outputs of layers."""
+Apply = Callable[[PyTree], Outputs]
+"""From variables to the outputs of a batch."""
 STATISTICS = 'batch_stats'
 _LEAST = -1e30  # of a logit; classes without members have −∞
 
@@ -34,6 +35,7 @@ class Adaptation(Part):
   λ σ²_s + (1 − λ) σ²_t, with s of the training and t over the images and positions of a batch.
 
   Attributes:
+    unbiased: whether σ²_t is over the number of values less 1.
     batch_size: n, images that are shown together; the last batch of a stream has what is left.
     source_weight: λ; 0 takes the statistics of the batch alone, 1 those of the training.
 
@@ -60,28 +62,23 @@ class Adaptation(Part):
   @abc.abstractmethod
   def __call__(
     self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array
-  ) -> tuple[tuple[jax.Array, Layers], PyTree]:
+  ) -> tuple[Outputs, PyTree]:
     """Returns what `apply` gives of one batch, and the state that the next begins with.
 
     `mask`, bool [B], is False on rows of the batch that are padding.
     """
 
-  def normalised(
-    self, apply: Apply, variables: PyTree, mask: jax.Array
-  ) -> tuple[jax.Array, Layers]:
+  def normalised(self, apply: Apply, variables: PyTree, mask: jax.Array) -> Outputs:
     """Returns what `apply` gives where batch normalisation has the statistics of this class."""
     if self.source_weight == 1:
       return apply(variables)
 
-    def normalise(
-      call: Callable[..., Any], args: Any, kwargs: Any, context: nn.module.InterceptorContext
-    ) -> Any:
+    def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
       layer = context.module
       if not isinstance(layer, nn.BatchNorm) or not layer.path:  # the one below has no path
         return call(*args, **kwargs)
-      given = layer.variables
-      mean, variance = moments(args[0], mask, int(self.unbiased))
-      own, weight = {'mean': mean, 'var': variance}, self.source_weight
+      given, weight = layer.variables, self.source_weight
+      own = dict(zip(('mean', 'var'), moments(args[0], mask, int(self.unbiased)), strict=True))
       mixed = {k: weight * given[STATISTICS][k] + (1 - weight) * own[k] for k in own}
       fixed = layer.clone(parent=None, use_running_average=True)
       return fixed.apply({'params': given.get('params', {}), STATISTICS: mixed}, args[0])
@@ -102,7 +99,7 @@ class Statistics(Adaptation):
 
   def __call__(
     self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array
-  ) -> tuple[tuple[jax.Array, Layers], PyTree]:
+  ) -> tuple[Outputs, PyTree]:
     """See `Adaptation`."""
     return self.normalised(apply, variables, mask), state
 
@@ -143,20 +140,21 @@ class Tent(Adaptation):
 
   def begin(self, variables: PyTree) -> PyTree:
     """Returns scales and biases by path, and the optimizer's state."""
+    places = {
+      tuple('params' if k == STATISTICS else k for k in own) for own in adapted_layers(variables)
+    }
     flat = traverse_util.flatten_dict(variables)
-    layers = {path[:-1] for path in flat if STATISTICS in path}
-    places = {tuple('params' if key == STATISTICS else key for key in layer) for layer in layers}
     learnt = {path: jnp.asarray(x) for path, x in flat.items() if path[:-1] in places}
     return learnt, self._steps.init(learnt)
 
   def __call__(
     self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array
-  ) -> tuple[tuple[jax.Array, Layers], PyTree]:
+  ) -> tuple[Outputs, PyTree]:
     """See `Adaptation`."""
     learnt, steps = state
     flat = traverse_util.flatten_dict(variables)
 
-    def entropy(learnt: PyTree) -> tuple[jax.Array, tuple[jax.Array, Layers]]:
+    def entropy(learnt: PyTree) -> tuple[jax.Array, Outputs]:
       own = traverse_util.unflatten_dict({**flat, **learnt})
       logits, outputs = self.normalised(apply, own, mask)
       log_p = jax.nn.log_softmax(jnp.maximum(logits, _LEAST))
@@ -171,6 +169,12 @@ class Tent(Adaptation):
 ADAPTATIONS = Registry('robustness.models.adaptation', Adaptation)  # type: ignore[type-abstract]
 
 
+def adapted_layers(variables: PyTree) -> set[tuple[str, ...]]:
+  """Returns the paths of the running statistics of batch normalisation in variables of Linen."""
+  flat = traverse_util.flatten_dict(variables) if isinstance(variables, Mapping) else {}
+  return {path[:-1] for path in flat if STATISTICS in path}
+
+
 def moments(x: jax.Array, mask: jax.Array, ddof: int) -> tuple[jax.Array, jax.Array]:
   """Returns mean and variance of each channel, float32 [C], over the rows of `x` [B, ..., C] that
   `mask`, bool [B], has and over all positions, the variance over their number less `ddof`."""
@@ -181,18 +185,3 @@ def moments(x: jax.Array, mask: jax.Array, ddof: int) -> tuple[jax.Array, jax.Ar
   mean = (weight * x).sum(axes) / count
   squares = (weight * (x - mean.reshape(*[1] * len(axes), -1)) ** 2).sum(axes)
   return mean, squares / jnp.maximum(count - ddof, 1)
-
-
-def has_batch_norm(apply: Apply, variables: PyTree) -> bool:
-  """Whether `apply` calls a layer of batch normalisation that can be adapted; computes nothing."""
-  called = []
-
-  def note(
-    call: Callable[..., Any], args: Any, kwargs: Any, context: nn.module.InterceptorContext
-  ) -> Any:
-    called.append(isinstance(context.module, nn.BatchNorm))
-    return call(*args, **kwargs)
-
-  with nn.intercept_methods(note):
-    jax.eval_shape(apply, variables)
-  return any(called)

@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.typing import Facts, PyTree
-from robustness.models.adaptation import Adaptation, has_batch_norm
+from robustness.models.adaptation import Adaptation, adapted_layers
 from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, shape_or_kind
 from robustness.models.inputs import InputFilter, Inputs
 from robustness.models.layers import FEATURES, first_calls, has_features, sown_features
@@ -298,10 +298,7 @@ class Classifier:
     """
     if adaptation is None:
       return self
-    images = jnp.zeros((1, *self.input_shape))
-    if self.host_function or not has_batch_norm(
-      lambda variables: self.apply(variables, images, ()), self.variables
-    ):
+    if not adapted_layers(self.variables):
       raise InputError(
         f'config.classifier.adaptation.name is {adaptation.name!r}, which adapts batch '
         f"normalisation, and {self.name} has none (in Flax Linen): set it to '', or choose a "
