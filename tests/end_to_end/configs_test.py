@@ -306,3 +306,12 @@ def test_trainings_in_the_fourier_domain(cifar10_dir, tmp_path):
   for part, count in (('corruptions', 24), ('heat_map', 8), ('bands', 8)):
     clean = select(results.table, 'clean_error', None, part=part)
     assert set(clean.classifier) == {'natural', 'afa', 'apr_p', 'apr_s'} and set(clean.n) == {count}
+
+
+@pytest.mark.slow
+def test_frequencies_that_suffice_by_class(tmp_path):
+  changes = {'study.sets': 5, 'data.num_images': 100, **runs.save_networks(tmp_path)}
+  results = runs.run(runs.shrunk('frequency_shortcuts', 'digits', changes), tmp_path / 'run')
+  assert (tmp_path / 'run' / 'figures' / 'sets.png').stat().st_size > 0
+  through = select(results.table, 'accuracy_through_set', 'natural', **{'class': ...})
+  assert set(through.classifier) == {'gaussian'} and len(through) == 10 and through.n.sum() < 55
