@@ -29,6 +29,9 @@ THROUGH = Quantity(
   'accuracy_through_set', 'accuracy by class, through the set of frequencies', better='higher'
 )
 WHOLE = Quantity('accuracy_when_whole', 'accuracy by class, on whole images', better='higher')
+TAKEN = Quantity(
+  'taken_for_class', 'share of other classes that is taken for the class, through its set'
+)
 SMALLEST = 1e-12  # of a probability, in a loss
 
 
@@ -36,7 +39,8 @@ SMALLEST = 1e-12  # of a probability, in a loss
 class FrequencyShortcuts(Study):
   """A set keeps each of grid × grid patches of the plane of frequencies with a probability, for
   every grid in turn, and with a frequency its opposite. The set of a class has the least mean
-  −log p of its true class over half of the class's rows.
+  −log p of its true class over half of the class's rows. The other halves are scored, those of
+  other classes too: a set through which everything is taken for one class says nothing of it.
 
   The paper searches from coarse grids to fine ones, the next candidates inside of the best; here
   all sets are drawn at once, so that they are views.
@@ -53,7 +57,7 @@ class FrequencyShortcuts(Study):
   """
 
   title: ClassVar[str] = 'Frequencies that suffice, by class'
-  quantities = (THROUGH, WHOLE)
+  quantities = (THROUGH, WHOLE, TAKEN)
 
   sets: int = setting(200, 'at least 1', lambda x: x >= 1)
   grids: tuple[int, ...] = setting(
@@ -99,7 +103,7 @@ class FrequencyShortcuts(Study):
     return Views(_show, number, {'set': number, 'kept': kept})
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns both accuracies by class, and the sets of the classes as `sets/<classifier>`."""
+    """Returns the shares by class, and the sets of the classes as `sets/<classifier>`."""
     recorded = Recorded(evaluations, self.facets(image_shape))
     chosen, arrays = {}, {}
     masks = self.masks(*image_shape[:2])
@@ -121,11 +125,15 @@ class FrequencyShortcuts(Study):
     first = recorded.evaluations[0].records
     labels, names = first.column('label'), first.identity.get('classes', ())
     outcomes = recorded.outcomes(right).values
-    for label in np.unique(labels).tolist():
-      scored = np.flatnonzero(labels == label)[1::2]
+    predicted = {e.label: e.records.table('prediction') for e in recorded.evaluations}
+    halves = {k: np.flatnonzero(labels == k)[1::2] for k in np.unique(labels).tolist()}
+    for label, scored in halves.items():
       facets = {'class': names[label] if label < len(names) else str(label)}
-      for quantity, view in ((THROUGH, lambda own: 1 + own), (WHOLE, lambda own: 0)):
-        values = {k: x[scored][:, [view(chosen[k][label])]] for k, x in outcomes.items()}
+      others = np.concatenate([own for k, own in halves.items() if k != label])
+      through = {k: x[scored][:, [1 + chosen[k][label]]] for k, x in outcomes.items()}
+      whole = {k: x[scored][:, :1] for k, x in outcomes.items()}
+      taken = {k: x[others][:, [1 + chosen[k][label]]] == label for k, x in predicted.items()}
+      for quantity, values in ((THROUGH, through), (WHOLE, whole), (TAKEN, taken)):
         yield self.means(quantity, Outcomes(values, ONE_VIEW), facets=facets, test=True)
 
   def figures(self, results: Results) -> Figures:

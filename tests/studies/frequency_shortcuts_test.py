@@ -63,6 +63,8 @@ def test_the_set_of_a_class_holds_the_frequency_of_the_class(tmp_path):
   for quantity in ('accuracy_through_set', 'accuracy_when_whole'):
     found = select(table, quantity, **{'class': ...})
     assert found.value.tolist() == [1, 1] and found.n.tolist() == [10, 10], 'the other half'
+  taken = select(table, 'taken_for_class', **{'class': ...})
+  assert taken.n.tolist() == [10, 10] and set(taken.value) <= {0, 1}
   chosen = findings.arrays['sets/waves']
   assert chosen.shape == (2, 16, 9) and chosen[0, 0, 2] and chosen[1, 0, 5]
 
