@@ -12,6 +12,7 @@ from robustness.augment.operations import Operations
 from robustness.core.registry import setting, word
 
 AXES = (-3, -2, -1)
+DIRECTIONS = 448
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,6 @@ class FourierBasis(Augmentation):
 
   name: ClassVar[str] = 'afa'
   resembles = ()
-  directions: ClassVar[int] = 448
   smallest: float = setting(0.0, 'at least 0', lambda x: x >= 0)
   mean: float = setting(10.0, 'above 0', lambda x: x > 0)
   waves: int = setting(1, 'at least 1', lambda x: x >= 1)
@@ -50,8 +50,8 @@ class FourierBasis(Augmentation):
     shape, count = (image.shape[0], image.shape[1]), (self.waves, image.shape[2])
     key_frequency, key_direction, key_strength = jax.random.split(key, 3)
     frequency = jax.random.randint(key_frequency, count, 1, max(shape) + 1)
-    direction = -jnp.linspace(0, jnp.pi, self.directions)[
-      jax.random.randint(key_direction, count, 0, self.directions)
+    direction = -jnp.linspace(0, jnp.pi, DIRECTIONS)[
+      jax.random.randint(key_direction, count, 0, DIRECTIONS)
     ]
     strength = self.smallest + self.mean * jax.random.exponential(key_strength, count)
     made = with_waves(image, frequency, direction, strength)
