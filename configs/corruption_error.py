@@ -17,7 +17,7 @@ python main.py --config=configs/corruption_error.py:adapted --workdir=/tmp/adapt
 
   Test-time adaptation: one ResNet-20 as it was trained, with batch normalisation by the statistics
   of each batch of 200 images, and with TENT, on 2000 CIFAR-10 test images at severity 5. Of the
-  published weights, statistics and TENT halve the error under noise and contrast.
+  published weights the error is 48.3 % as trained, 28.8 with statistics and 28.5 with TENT.
 
 python main.py --config=configs/corruption_error.py:cifar10_c --workdir=/tmp/cifar10_c \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.path=DIR
