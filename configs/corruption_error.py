@@ -11,6 +11,14 @@ python main.py --config=configs/corruption_error.py:cifar10 --workdir=/tmp/corru
 
   CIFAR-10 test images by TFDS, with the constants of CIFAR-10-C, made on the device.
 
+python main.py --config=configs/corruption_error.py:adapted --workdir=/tmp/adapted \
+    --config.classifiers.source.weights=FILE --config.classifiers.statistics.weights=FILE \
+    --config.classifiers.tent.weights=FILE
+
+  Test-time adaptation: one ResNet-20 as it was trained, with batch normalisation by the statistics
+  of each batch of 200 images, and with TENT, on 2000 CIFAR-10 test images at severity 5. Of the
+  published weights the error is 48.3 % as trained, 28.8 with statistics and 28.5 with TENT.
+
 python main.py --config=configs/corruption_error.py:cifar10_c --workdir=/tmp/cifar10_c \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.path=DIR
 
@@ -84,7 +92,7 @@ STUDY = 'corruption_error'
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant; their names are those of the functions below."""
   stored = cifar10_c, imagenet_c, imagenet_3dcc, laion_c, robustbench
-  return choose(variant, digits, cifar10, *stored, imagenet)
+  return choose(variant, digits, cifar10, adapted, *stored, imagenet)
 
 
 def digits() -> ConfigDict:
@@ -102,6 +110,17 @@ def cifar10() -> ConfigDict:
   config.study.corruptions = ('fourier_cifar',)
   read_cifar10(config)
   config.classifier.name = 'resnet20'
+  return config
+
+
+def adapted() -> ConfigDict:
+  """One network as it was trained, and adapting, on CIFAR-10 under the official 15 corruptions."""
+  config = default_config(STUDY, labels=('source', 'statistics', 'tent'))
+  config.study.severities = (5,)
+  read_cifar10(config, 2000)
+  for label, classifier in config.classifiers.items():
+    classifier.name = 'resnet20'
+    classifier.adaptation.name = '' if label == 'source' else label
   return config
 
 

@@ -14,6 +14,14 @@ python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust
   PGD. Several seeds: --config.seeds="(0,1,2)"; the whole width:
   --config.classifiers.augmix.name=airbench94, for each. Not run yet.
 
+python main.py --config=configs/robust_training.py:fourier --workdir=/tmp/fourier_trainings
+
+  Trainings in the Fourier domain beside natural, Gaussian and AugMix: waves that are added (AFA),
+  and amplitudes and phases recombined (APR-P, APR-S). A small CNN, 6 epochs of 10,000 training
+  images of CIFAR-10 for each; errors under the 15 corruptions at severity 3, heat maps and noise of
+  bands. Ten minutes on 2 cores: all lose clean accuracy, AFA withstands waves and low noise best
+  (docs/training.md). All images: --config.classifiers.afa.data.num_images=0, for each.
+
 python main.py --config=configs/robust_training.py:folder --workdir=/tmp/robust_folder \
     --config.data.path=PICTURES
 
@@ -38,12 +46,13 @@ TASKS = {
   'attack': 'attack_error',
 }
 RECIPES = ('natural', 'auto_augment', 'rand_augment', 'augmix', 'patch_gaussian', 'adversarial')
+IN_FOURIER = ('natural', 'gaussian', 'augmix', 'afa', 'apr_p', 'apr_s')
 FINE_TUNED = ('plain', 'gaussian', 'augmix')
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10' or 'folder'."""
-  return choose(variant, digits, cifar10, folder)
+  """Returns the variant 'digits', 'cifar10', 'fourier' or 'folder'."""
+  return choose(variant, digits, cifar10, fourier, folder)
 
 
 def digits() -> ConfigDict:
@@ -79,6 +88,27 @@ def cifar10() -> ConfigDict:
   config.classifiers.auto_augment.augment.auto_augment.policy = 'cifar10_reference_95'
   config.classifiers.adversarial.attack.pgd.steps = 1
   config.classifiers.adversarial.attack.pgd.step_size = 10 / 255
+  return config
+
+
+def fourier() -> ConfigDict:
+  """A small CNN on CIFAR-10, by trainings of which some are in the Fourier domain."""
+  tasks = {'corruptions': 'corruption_error', 'heat_map': 'fourier_heatmap', 'bands': 'band_noise'}
+  config = default_battery(tasks, IN_FOURIER, 'overview')
+  read_cifar10(config, num_images=500)
+  config.battery.corruptions.study.severities = (3,)
+  config.battery.heat_map.study.window = 15
+  config.battery.heat_map.data.num_images = 200
+  config.battery.bands.data.num_images = 200
+  for label, classifier in config.classifiers.items():
+    classifier.train = True
+    classifier.data.num_images = 10000
+    own = () if label == 'natural' else (label,)
+    classifier.augment.policy = ('flip', 'crop', *own)
+    classifier.augment.crop.padding = 4
+  config.classifiers.augmix.objective.name = 'jsd'
+  config.training.epochs = 6.0
+  config.training.batch_size = 100
   return config
 
 

@@ -86,7 +86,7 @@ class ClassifierBuilder:
     for label, recipe in self.experiment.classifiers.items():
       if recipe.probe:
         network = built[label] if label in trained else self._load(label, recipe)
-        built[label] = self._in_label_space(self._fitted(label, recipe, network), recipe)
+        built[label] = self._as_measured(self._fitted(label, recipe, network), recipe)
     return list(built.values())
 
   def to_train(self) -> dict[str, ClassifierSettings]:
@@ -144,7 +144,7 @@ class ClassifierBuilder:
     network = (self._with_shapes if trained else self._load)(label, recipe)
     if recipe.probe:
       network = self._with_empty_probe(label, recipe, network)
-    classifier = self._in_label_space(network, recipe)
+    classifier = self._as_measured(network, recipe)
     for part in self.experiment.measurements.values():
       rows = self.opened.get(part.data, self.rows)
       if part.study.needs_classifier:
@@ -210,7 +210,7 @@ class ClassifierBuilder:
       network = self._wrap(label, recipe, variables, {}, initial)
       if len(held):
         return network, rows.at(held)
-      classifier = self._in_label_space(network, recipe)
+      classifier = self._as_measured(network, recipe)
       return classifier, match_labels(self.rows, classifier)
 
     parallel, seed = self.parallel(recipe.training, False), self.experiment.execution.seed
@@ -249,7 +249,7 @@ class ClassifierBuilder:
       **({'kept': 'best by validation accuracy'} if settings.keep == BEST else {}),
     }
     network = self._wrap(label, recipe, weights, provenance, initial)
-    return network if recipe.probe else self._in_label_space(network, recipe)
+    return network if recipe.probe else self._as_measured(network, recipe)
 
   # Probes on the features of a network.
 
@@ -484,8 +484,10 @@ class ClassifierBuilder:
     known = classifier.class_names == imagenet.class_names
     return dataclasses.replace(classifier, aliases=imagenet.aliases if known else {})
 
-  def _in_label_space(self, classifier: Classifier, recipe: ClassifierSettings) -> Classifier:
-    return in_label_space(classifier, recipe.label_space, recipe.merge, self.rows.class_names)
+  def _as_measured(self, classifier: Classifier, recipe: ClassifierSettings) -> Classifier:
+    names = self.rows.class_names
+    projected = in_label_space(classifier, recipe.label_space, recipe.merge, names)
+    return projected.with_adaptation(recipe.adaptation)
 
   @property
   def _precision(self) -> str:

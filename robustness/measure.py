@@ -22,6 +22,7 @@ from robustness.estimates.fixed_width import FixedWidth, fixed_size
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
 from robustness.estimates.table import assemble, select
 from robustness.evaluation import failures, one_view
+from robustness.evaluation.adapting import AdaptingEvaluator
 from robustness.evaluation.outcomes import Evaluation, of_recorded
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import SequentialRecords
@@ -149,7 +150,9 @@ def evaluator_for(
   execution: Execution, study: Study, classifier: Classifier | None, rows: Rows, parallel: Parallel
 ) -> Evaluator:
   """Returns what makes the records of a study."""
-  return Evaluator(
+  adapts = classifier is not None and classifier.adaptation is not None
+  stream = {'stream_rows': rows.num_examples // rows.description.get('parts', 1)} if adapts else {}
+  return (AdaptingEvaluator if adapts else Evaluator)(
     classifier,
     study.views(rows.image_shape),
     random_keys.stream(execution.seed, study.stream),
@@ -158,6 +161,7 @@ def evaluator_for(
     classifier.select_outputs(study.outputs) if classifier else (),
     study.summarise_output,
     study.name,
+    **stream,
   )
 
 

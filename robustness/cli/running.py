@@ -245,7 +245,8 @@ def forecasts(experiment: Experiment) -> Iterator[Forecast]:
 def _network(recipe: ClassifierSettings) -> Hashable:
   """Returns what the program of a classifier depends on: those of equal ones are measured once."""
   weights = recipe.weights, recipe.initial_weights, recipe.positions, recipe.train
-  return recipe.name, *weights, recipe.label_space, recipe.merge, recipe.input_filter, recipe.probe
+  parts = recipe.input_filter, recipe.probe, recipe.adaptation
+  return recipe.name, *weights, recipe.label_space, recipe.merge, *parts
 
 
 def _trained(
@@ -314,7 +315,7 @@ def _evaluation(
   variables = replicate(probe.classifier.variables) if probe.classifier else None
   step: Any = None
   given: Sequence[Any] = ()
-  if not (probe.classifier and probe.classifier.host_function):
+  if not (probe.classifier and (probe.classifier.host_function or probe.classifier.adaptation)):
     chunk = replicate((few.ids, dict(few.parameters)))
     step, given = probe.compiled, (variables, blocks[0].parts[0], chunk)
   taken = measured(

@@ -154,6 +154,7 @@ def from_config(config: Section) -> Experiment:
   has_labels = 'classifiers' in sections
   experiment = Experiment(measurements, summary, parsed_data, classifiers, execution, has_labels)
   _check_seeds(sections, experiment)
+  _check_adaptations(experiment)
   for study in chosen:
     refuse_what_is_lost(study, execution)
   if summary:
@@ -261,6 +262,28 @@ def _classifiers(
   for label in several:
     settings.check_name(where, label)
   return {label: parsed(section, f'{where}.{label}') for label, section in several.items()}
+
+
+def _check_adaptations(experiment: Experiment) -> None:
+  """Refuses a classifier that adapts where each answer has to be that of its image alone, or where
+  streams of images would be cut."""
+  adapting = [label for label, one in experiment.classifiers.items() if one.adaptation]
+  if not adapting:
+    return
+  where = f'{experiment.section_of_classifier(adapting[0])}.adaptation'
+  for name, study in experiment.studies.items():
+    section = 'config.study' if name == SINGLE else f'{BATTERY}.{name}.study'
+    if not study.allows_adaptation:
+      raise InputError(
+        f'{section}.name is {study.name!r}, which needs answers that do not depend on the images '
+        f"shown together; the classifier of {where} adapts to these: set {where}.name=''."
+      )
+    for key, none in (('layers', ()), ('half_width', 0.0)):
+      value = getattr(study, key)
+      require(value == none, f'{section}.{key}', value, f'{none!r} where {where} is given')
+  for key in ('batch_size', 'views_per_step'):
+    value, why = getattr(experiment.execution, key), f'{where} is given, whose streams it would cut'
+    require(value == 0, f'config.{key}', value, f'0 where {why}')
 
 
 def _check_seeds(sections: Section, experiment: Experiment) -> None:

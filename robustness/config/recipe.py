@@ -12,6 +12,7 @@ from robustness.core.registry import Registry, check_fields, setting, word
 from robustness.core.settings import require
 from robustness.core.typing import Facts
 from robustness.fourier.input_filters import INPUT_FILTERS
+from robustness.models.adaptation import ADAPTATIONS, Adaptation
 from robustness.models.inputs import InputFilter
 from robustness.models.position_embedding import METHODS
 from robustness.models.probes import PROBES, Probe
@@ -20,7 +21,9 @@ from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import Pipeline
 
-SECTIONS = ('training', 'data', 'augment', 'attack', 'input_filter', 'objective', 'probe')
+SECTIONS = (
+  *('training', 'data', 'augment', 'attack', 'input_filter', 'objective', 'probe', 'adaptation'),
+)
 """Keys of a classifier that are sections; the first two hold what differs from the run."""
 
 KINDS: dict[str, tuple[str, Registry]] = {
@@ -29,6 +32,7 @@ KINDS: dict[str, tuple[str, Registry]] = {
   'input_filter': ('name', INPUT_FILTERS),
   'objective': ('name', OBJECTIVES),
   'probe': ('name', PROBES),
+  'adaptation': ('name', ADAPTATIONS),
 }
 """Sections of named parts, the key that chooses, and where the parts are."""
 
@@ -60,6 +64,8 @@ class ClassifierSettings:
     input_filter: what is done to images before normalisation, in training and evaluation.
     probe: what takes the place of the network's logits, fitted to the features of the training rows
       (see `robustness.models.probes`); None keeps them.
+    adaptation: how the classifier adapts to the images that a study shows (see
+      `robustness.models.adaptation`); None keeps each answer to its image.
     training: how long, by which optimizer; keys left out are those of `config.training`.
     data: the rows to train on; keys left out are those of `config.data`, except `num_images` (all)
       and `split` (`training.split`).
@@ -78,6 +84,7 @@ class ClassifierSettings:
   objective: Objective = CrossEntropy()
   input_filter: InputFilter | None = None
   probe: Probe | None = None
+  adaptation: Adaptation | None = None
   training: TrainingSettings = TrainingSettings()
   data: DataSettings = DataSettings()
   seed: int = setting(0, 'in [0, 2**32)', lambda x: 0 <= x < 2**32)
@@ -136,6 +143,7 @@ def parse_classifier(
     'objective': objective or CrossEntropy(),
     'input_filter': input_filter,
     'probe': PROBES.optional(own['probe'], f'{where}.probe'),
+    'adaptation': ADAPTATIONS.optional(own['adaptation'], f'{where}.adaptation'),
     'training': own_training,
     'data': own_data,
   }

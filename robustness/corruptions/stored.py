@@ -49,6 +49,7 @@ class StoredOrMade(CorruptionViews):
     needs_clean: whether a stored set must hold the clean images.
   """
 
+  allows_adaptation: ClassVar[bool] = True
   not_stored: ClassVar[tuple[str, ...]] = ()
   needs_clean: ClassVar[bool] = False
   source: str

@@ -189,18 +189,25 @@ class Evaluator:
     if self.classifier and variables is None:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
-    waiting = None
+    state, waiting = None, None
     with self.classifier.host_errors() if self.classifier else contextlib.nullcontext():
       for placed in blocks:
         batch = placed.columns
         for chunk in table[batch['block']] if table else range(layout.num_chunks):
           views = self._chunk(layout, chunk)
-          outputs = [self.run(variables, part, views) for part in placed.parts]
+          outputs, state = self.answers(variables, placed.parts, views, state)
           if waiting is not None:
             yield self._collect(layout, *waiting)
           waiting = (batch, chunk, outputs)
       if waiting is not None:
         yield self._collect(layout, *waiting)
+
+  def answers(
+    self, variables: PyTree, parts: Sequence[Arrays], views: PyTree, state: PyTree
+  ) -> tuple[list[dict[str, jax.Array]], PyTree]:
+    """Returns the fields of each part of a block in a chunk of views, and a state that the next
+    shard is given: None, for a classifier that learns nothing from what it is shown."""
+    return [self.run(variables, part, views) for part in parts], state
 
   def check(self, rows: Rows) -> None:
     """Refuses rows that the views cannot show, and views that the classifier does not allow."""
@@ -254,7 +261,8 @@ class Evaluator:
     def one_view(view: tuple[jax.Array, Arrays]) -> dict[str, jax.Array]:
       images, measured = self.show(variables, batch, view)
       if self.classifier:
-        measured |= self._predictions(variables, batch, images, clean)
+        answered = self._network.apply(variables, images, (*self.layers, *self.outputs))
+        measured |= self._predictions(batch, *answered, clean)
       return measured
 
     at_once = self.views_at_once if self.views_at_once > 1 else None
@@ -262,10 +270,9 @@ class Evaluator:
     return {name: jnp.moveaxis(x, 0, 1) for name, x in shown.items()}
 
   def _predictions(
-    self, variables: PyTree, batch: Arrays, images: jax.Array, clean: Arrays
+    self, batch: Arrays, logits: jax.Array, outputs: Arrays, clean: Arrays
   ) -> dict[str, jax.Array]:
     """Returns what is recorded of the classifier's logits and layers, each field [rows, ...]."""
-    logits, outputs = self._network.apply(variables, images, (*self.layers, *self.outputs))
     return {
       **summarise(logits, batch['label']),
       DISTRIBUTION: are_distributions(logits),

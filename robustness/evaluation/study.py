@@ -62,6 +62,8 @@ class Study(Part):
       reduces one evaluation with the label `IMAGES`.
     fewest_classifiers: 2 for one that has nothing to say of a single classifier.
     lists_failures: whether results have the most affected classes and the most damaged images.
+    allows_adaptation: whether answers may depend on the images that are shown with each, as those
+      of a classifier that adapts do.
     confidence: of all intervals.
     false_discovery_rate: of the paired tests of two classifiers.
     half_width: shows rows in rounds, in a random order of the config's seed, and each view only
@@ -78,6 +80,7 @@ class Study(Part):
   needs_classifier: ClassVar[bool] = True
   fewest_classifiers: ClassVar[int] = 1
   lists_failures: ClassVar[bool] = True
+  allows_adaptation: ClassVar[bool] = False
   confidence: float = 0.95
   false_discovery_rate: float = 0.05
   half_width: float = 0.0

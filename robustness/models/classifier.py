@@ -13,6 +13,7 @@ from flax import linen as nn
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.typing import Facts, PyTree
+from robustness.models.adaptation import Adaptation, adapted_layers
 from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, shape_or_kind
 from robustness.models.inputs import InputFilter, Inputs
 from robustness.models.layers import FEATURES, first_calls, has_features, sown_features
@@ -48,6 +49,7 @@ class Classifier:
     aliases: position of a class by another word for it, such as its WordNet identifier.
     calls_host: whether `forward` calls back to the host; a step of several devices, whose threads
       wait for each other, may then never end, so that the runner takes one (see `from_torch`).
+    adaptation: how studies have it adapt to what it is shown; see `with_adaptation`.
   """
 
   name: str
@@ -61,6 +63,7 @@ class Classifier:
   host_function: CheckedFunction | None = None
   aliases: Mapping[str, int] = dataclasses.field(default_factory=dict)
   calls_host: bool = False
+  adaptation: Adaptation | None = None
 
   @classmethod
   def from_callable(
@@ -286,6 +289,24 @@ class Classifier:
         valid = nearest(name, (STAGES, *self.layers))
         raise InputError(f'{self.name} has no layer {name!r}; {valid}.')
     return tuple(dict.fromkeys(expanded))
+
+  def with_adaptation(self, adaptation: Adaptation | None) -> Self:
+    """Returns the classifier as studies have it adapt; None changes nothing.
+
+    Raises:
+      InputError: it has no layer of batch normalisation in Linen.
+    """
+    if adaptation is None:
+      return self
+    if not adapted_layers(self.variables):
+      raise InputError(
+        f'config.classifier.adaptation.name is {adaptation.name!r}, which adapts batch '
+        f"normalisation, and {self.name} has none (in Flax Linen): set it to '', or choose a "
+        'network that has, such as resnet50.'
+      )
+    facts = {**adaptation.describe(), 'order': 'random, by seed, study and example'}
+    provenance = {**self.provenance, 'adaptation': facts} if self.provenance else {}
+    return dataclasses.replace(self, adaptation=adaptation, provenance=provenance)
 
   def select_outputs(self, requested: Sequence[str]) -> tuple[str, ...]:
     """Returns the layers whose output a study records; for what is refused see `select_layers`.

@@ -27,6 +27,7 @@ class Accuracy(Study):
   """
 
   title: ClassVar[str] = 'Accuracy'
+  allows_adaptation: ClassVar[bool] = True
 
   top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
   confidence: float = 0.95

@@ -273,3 +273,45 @@ def test_auto_augment_is_applied_in_the_order_of_the_released_code():
   assert {variant: tuple(own) for variant, own in parts.items()} == order
   assert parts['full']['crop'] == Crop(4, 'mean_colour')
   assert parts['full']['cutout'] == Cutout(16)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('shallow_resnet')
+def test_networks_that_adapt_are_compared_with_the_source(cifar10_dir, tmp_path):
+  labels = ('source', 'statistics', 'tent')
+  changes = {'data.data_dir': str(cifar10_dir), 'batch_size': 0, 'views_per_step': 0}
+  changes |= {'study.corruptions': ('fog',), **runs.save_networks(tmp_path, labels, 'resnet20')}
+  config = runs.shrunk('corruption_error', 'adapted', changes)
+  config.classifiers.tent.adaptation.tent.batch_size = 8
+  results = runs.run(config, tmp_path / 'run')
+  adapted = [one.get('adaptation', {}).get('batch_size') for one in results.classifier]
+  assert adapted == [None, 200, 8]
+  errors = select(results.table, 'error', 'source', corruption='fog', severity=5)
+  assert set(errors.classifier) == {'statistics', 'tent'} and errors.p.notna().all()
+
+
+@pytest.mark.slow
+def test_trainings_in_the_fourier_domain(cifar10_dir, tmp_path):
+  corruptions = {
+    'corruptions.study': FOG,
+    'heat_map.study.window': 3,
+    'bands.study': {'bandwidths': (3,)},
+  }
+  changes = {'data.data_dir': str(cifar10_dir), 'battery': corruptions}
+  config = runs.shrunk('robust_training', 'fourier', changes)
+  for label in ('gaussian', 'augmix'):
+    del config.classifiers[label]
+  config.battery.heat_map.data.num_images = config.battery.bands.data.num_images = 8
+  results = runs.run(config, tmp_path / 'run', drawn=False)
+  for part, count in (('corruptions', 24), ('heat_map', 8), ('bands', 8)):
+    clean = select(results.table, 'clean_error', None, part=part)
+    assert set(clean.classifier) == {'natural', 'afa', 'apr_p', 'apr_s'} and set(clean.n) == {count}
+
+
+@pytest.mark.slow
+def test_frequencies_that_suffice_by_class(tmp_path):
+  changes = {'study.sets': 5, 'data.num_images': 100, **runs.save_networks(tmp_path)}
+  results = runs.run(runs.shrunk('frequency_shortcuts', 'digits', changes), tmp_path / 'run')
+  assert (tmp_path / 'run' / 'figures' / 'sets.png').stat().st_size > 0
+  through = select(results.table, 'accuracy_through_set', 'natural', **{'class': ...})
+  assert set(through.classifier) == {'gaussian'} and len(through) == 10 and through.n.sum() < 55

@@ -1,0 +1,45 @@
+"""Which frequencies alone suffice to recognise a class, by class.
+
+python main.py --config=configs/frequency_shortcuts.py --workdir=/tmp/shortcuts
+
+  No download. Trains the two small CNNs of the heat maps on MNIST digits and shows 1000 test digits
+  through 200 random sets of frequencies. Half of the digits of a class choose its set; accuracies
+  through it and on whole images are of the other half. Of the plain network, 28 % of the
+  frequencies suffice for .94 of fives, and make fives of .2 % of the others.
+
+python main.py --config=configs/frequency_shortcuts.py:cifar10 --workdir=/tmp/shortcuts_cifar10 \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE
+
+  One network on 1000 CIFAR-10 test images by TFDS. Of 500, half of the frequencies suffice the
+  published ResNet-20 for .96 of deer; through the cat's set it takes .88 of all others for cats.
+"""
+
+from robustness.config.defaults import (
+  ConfigDict,
+  choose,
+  default_config,
+  read_cifar10,
+  train_natural_and_gaussian,
+)
+
+STUDY = 'frequency_shortcuts'
+
+
+def get_config(variant: str = 'digits') -> ConfigDict:
+  """Returns the variant 'digits' or 'cifar10'."""
+  return choose(variant, digits, cifar10)
+
+
+def digits() -> ConfigDict:
+  """The default: two small CNNs on MNIST digits."""
+  config = default_config(STUDY, labels=('natural', 'gaussian'))
+  train_natural_and_gaussian(config)
+  return config
+
+
+def cifar10() -> ConfigDict:
+  """One network on CIFAR-10."""
+  config = default_config(STUDY)
+  read_cifar10(config)
+  config.classifier.name = 'resnet20'
+  return config

@@ -1,0 +1,187 @@
+"""Test-time adaptation: a network's batch normalisation follows the images that it is shown.
+
+An answer then depends on the other images of its batch and, where weights are adapted, on those
+before it. `robustness.evaluation.adapting` fixes which these are.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+from flax import traverse_util
+
+from robustness.core.registry import Part, Registry, setting, word
+from robustness.core.typing import PyTree
+
+Outputs = tuple[jax.Array, dict[str, jax.Array]]
+"""Logits [B, classes] of a batch, and outputs of layers."""
+Apply = Callable[[PyTree], Outputs]
+"""From variables to the outputs of a batch."""
+STATISTICS = 'batch_stats'
+_LEAST = -1e30  # of a logit; classes without members have −∞
+
+
+@dataclasses.dataclass(frozen=True)
+class Adaptation(Part):
+  """Base class: the fields are the keys of the section `config.classifier.adaptation.<name>`.
+
+  Every layer of batch normalisation takes the mean λ μ_s + (1 − λ) μ_t and the variance
+  λ σ²_s + (1 − λ) σ²_t, with s of the training and t over the images and positions of a batch.
+
+  Attributes:
+    unbiased: whether σ²_t is over the number of values less 1.
+    batch_size: n, images that are shown together; the last batch of a stream has what is left.
+    source_weight: λ; 0 takes the statistics of the batch alone, 1 those of the training.
+
+  Reference:
+    Schneider et al. (2020), Improving robustness against common corruptions by covariate shift
+    adaptation, section 3; their N images of the training are λ = N / (N + n).
+  """
+
+  section: ClassVar[str] = 'config.classifier.adaptation'
+  unbiased: ClassVar[bool] = False
+
+  batch_size: int = setting(200, 'at least 1', lambda x: x >= 1)
+  source_weight: float = setting(0.0, 'in [0, 1]', lambda x: 0 <= x <= 1)
+
+  @property
+  def is_continual(self) -> bool:
+    """Whether what is learnt under one view is kept under the next."""
+    return False
+
+  def begin(self, variables: PyTree) -> PyTree:
+    """Returns what is adapted, as a stream of batches begins with it."""
+    return ()
+
+  @abc.abstractmethod
+  def __call__(
+    self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array
+  ) -> tuple[Outputs, PyTree]:
+    """Returns what `apply` gives of one batch, and the state that the next begins with.
+
+    `mask`, bool [B], is False on rows of the batch that are padding.
+    """
+
+  def normalised(self, apply: Apply, variables: PyTree, mask: jax.Array) -> Outputs:
+    """Returns what `apply` gives where batch normalisation has the statistics of this class."""
+    if self.source_weight == 1:
+      return apply(variables)
+
+    def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+      layer = context.module
+      if not isinstance(layer, nn.BatchNorm) or not layer.path:  # the one below has no path
+        return call(*args, **kwargs)
+      given, weight = layer.variables, self.source_weight
+      own = dict(zip(('mean', 'var'), moments(args[0], mask, int(self.unbiased)), strict=True))
+      mixed = {k: weight * given[STATISTICS][k] + (1 - weight) * own[k] for k in own}
+      fixed = layer.clone(parent=None, use_running_average=True)
+      return fixed.apply({'params': given.get('params', {}), STATISTICS: mixed}, args[0])
+
+    with nn.intercept_methods(normalise):
+      return apply(variables)
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics(Adaptation):
+  """Takes the statistics of the batch, mixed with those of the training; learns nothing.
+
+  The variance of the batch is unbiased, as the authors' code has it.
+  """
+
+  name = 'statistics'
+  unbiased = True
+
+  def __call__(
+    self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array
+  ) -> tuple[Outputs, PyTree]:
+    """See `Adaptation`."""
+    return self.normalised(apply, variables, mask), state
+
+
+@dataclasses.dataclass(frozen=True)
+class Tent(Adaptation):
+  """After each batch, one step of scale and bias of batch normalisation along the gradient of the
+  mean entropy of the predictions, −Σ_c p_c log p_c.
+
+  A batch is answered before its own step.
+
+  Attributes:
+    optimizer: 'adam', or 'sgd' with a momentum of .9.
+    learning_rate: of each step.
+    reset: 'view' begins every view, or every stored corruption and severity, with the weights as
+      they were trained; 'never' goes on with what is learnt, view after view.
+
+  Reference:
+    Wang et al. (2021), Tent: Fully Test-Time Adaptation by Entropy Minimization, section 3.
+  """
+
+  name = 'tent'
+
+  optimizer: str = word('adam', ('adam', 'sgd'))
+  learning_rate: float = setting(1e-3, 'above 0', lambda x: 0 < x < np.inf)
+  reset: str = word('view', ('view', 'never'))
+
+  @property
+  def is_continual(self) -> bool:
+    """See `Adaptation`."""
+    return self.reset == 'never'
+
+  @property
+  def _steps(self) -> optax.GradientTransformation:
+    if self.optimizer == 'sgd':
+      return optax.sgd(self.learning_rate, momentum=0.9)
+    return optax.adam(self.learning_rate)
+
+  def begin(self, variables: PyTree) -> PyTree:
+    """Returns scales and biases by path, and the optimizer's state."""
+    places = {
+      tuple('params' if k == STATISTICS else k for k in own) for own in adapted_layers(variables)
+    }
+    flat = traverse_util.flatten_dict(variables)
+    learnt = {path: jnp.asarray(x) for path, x in flat.items() if path[:-1] in places}
+    return learnt, self._steps.init(learnt)
+
+  def __call__(
+    self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array
+  ) -> tuple[Outputs, PyTree]:
+    """See `Adaptation`."""
+    learnt, steps = state
+    flat = traverse_util.flatten_dict(variables)
+
+    def entropy(learnt: PyTree) -> tuple[jax.Array, Outputs]:
+      own = traverse_util.unflatten_dict({**flat, **learnt})
+      logits, outputs = self.normalised(apply, own, mask)
+      log_p = jax.nn.log_softmax(jnp.maximum(logits, _LEAST))
+      entropies = -(jnp.exp(log_p) * log_p).sum(-1)
+      return jnp.where(mask, entropies, 0).sum() / mask.sum(), (logits, outputs)
+
+    gradient, answered = jax.grad(entropy, has_aux=True)(learnt)
+    updates, steps = self._steps.update(gradient, steps, learnt)
+    return answered, (optax.apply_updates(learnt, updates), steps)
+
+
+ADAPTATIONS = Registry('robustness.models.adaptation', Adaptation)  # type: ignore[type-abstract]
+
+
+def adapted_layers(variables: PyTree) -> set[tuple[str, ...]]:
+  """Returns the paths of the running statistics of batch normalisation in variables of Linen."""
+  flat = traverse_util.flatten_dict(variables) if isinstance(variables, Mapping) else {}
+  return {path[:-1] for path in flat if STATISTICS in path}
+
+
+def moments(x: jax.Array, mask: jax.Array, ddof: int) -> tuple[jax.Array, jax.Array]:
+  """Returns mean and variance of each channel, float32 [C], over the rows of `x` [B, ..., C] that
+  `mask`, bool [B], has and over all positions, the variance over their number less `ddof`."""
+  x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  axes = tuple(range(x.ndim - 1))
+  weight = mask.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)
+  count = mask.sum() * np.prod(x.shape[1:-1], initial=1)
+  mean = (weight * x).sum(axes) / count
+  squares = (weight * (x - mean.reshape(*[1] * len(axes), -1)) ** 2).sum(axes)
+  return mean, squares / jnp.maximum(count - ddof, 1)

@@ -1,0 +1,159 @@
+"""Frequency shortcuts: for each class, the set of frequencies alone that it is recognised by best.
+
+Every row is shown as it is, and through random sets of frequencies. Half of a class's rows choose
+its set, the other half says how many of them are still recognised.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import InputError
+from robustness.core.registry import setting
+from robustness.core.rows import Rows
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import Quantity
+from robustness.evaluation.outcomes import ONE_VIEW, Recorded, right
+from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
+from robustness.evaluation.views import Arrays, Views
+from robustness.fourier.filters import filtered_by_half
+from robustness.present import charts, images
+from robustness.results import Results
+
+THROUGH = Quantity(
+  'accuracy_through_set', 'accuracy by class, through the set of frequencies', better='higher'
+)
+WHOLE = Quantity('accuracy_when_whole', 'accuracy by class, on whole images', better='higher')
+TAKEN = Quantity(
+  'taken_for_class', 'share of other classes that is taken for the class, through its set'
+)
+SMALLEST = 1e-12  # of a probability, in a loss
+
+
+@dataclasses.dataclass(frozen=True)
+class FrequencyShortcuts(Study):
+  """A set keeps each of grid × grid patches of the plane of frequencies with a probability, for
+  every grid in turn, and with a frequency its opposite. The set of a class has the least mean
+  −log p of its true class over half of the class's rows. The other halves are scored, those of
+  other classes too: a set through which everything is taken for one class says nothing of it.
+
+  The paper searches from coarse grids to fine ones, the next candidates inside of the best; here
+  all sets are drawn at once, so that they are views.
+
+  Attributes:
+    sets: how many are drawn.
+    grids: patches a side; 4, 8 and 16 for 32 pixels.
+    kept: share of the patches that each grid keeps.
+
+  Reference:
+    Wang et al. (2023), What Do Neural Networks Learn in Image Classification? A Frequency Shortcut
+    Perspective; the search by grids is of Wang et al. (2025), Do ImageNet-trained Models Learn
+    Shortcuts?
+  """
+
+  title: ClassVar[str] = 'Frequencies that suffice, by class'
+  quantities = (THROUGH, WHOLE, TAKEN)
+
+  sets: int = setting(200, 'at least 1', lambda x: x >= 1)
+  grids: tuple[int, ...] = setting(
+    (4, 8, 16), 'not empty, all at least 2', lambda x: min(x, default=0) >= 2
+  )
+  kept: float = setting(0.8, 'in (0, 1)', lambda x: 0 < x < 1)
+  confidence: float = 0.95
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """See `Study`; refuses rows with several labels, and a class with a single one."""
+    super().check(rows, recipes)
+    labels = rows.without_images()['label']
+    if labels.ndim > 1:
+      raise InputError('frequency_shortcuts counts by class, and these rows have several labels.')
+    few = [rows.class_names[k] for k, n in enumerate(np.bincount(labels)) if n == 1]
+    if few:
+      raise InputError(
+        f'frequency_shortcuts chooses on half of the rows of a class, and {few[0]!r} has one: give '
+        'more images (config.data.num_images; 0 takes all).'
+      )
+
+  def masks(self, height: int, width: int) -> np.ndarray:
+    """Returns the sets, bool [sets, H, W // 2 + 1], frequencies in the order of `rfft2`."""
+    masks = np.ones((self.sets, height, width), bool)
+    for number, mask in enumerate(masks):
+      generator = np.random.default_rng(number)  # a set is the same however many there are
+      for grid in self.grids:
+        patches = generator.random((grid, grid)) < self.kept
+        y, x = (np.arange(n) * grid // n for n in (height, width))
+        mask &= patches[y[:, None], x[None, :]]
+    ordered = np.fft.ifftshift(masks, (1, 2))
+    opposite = np.roll(ordered[:, ::-1, ::-1], 1, (1, 2))
+    first = np.arange(height * width).reshape(height, width)
+    is_first = first <= np.roll(first[::-1, ::-1], 1, (0, 1))
+    return np.where(is_first, ordered, opposite)[:, :, : width // 2 + 1]
+
+  def views(self, image_shape: ImageShape) -> Views:
+    """Returns the view of whole images (id 0), then the sets."""
+    height, width, _ = image_shape
+    whole = np.ones((1, height, width // 2 + 1), bool)
+    number = np.arange(self.sets + 1, dtype=np.int32)
+    kept = np.concatenate([whole, self.masks(height, width)])
+    return Views(_show, number, {'set': number, 'kept': kept})
+
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
+    """Returns the shares by class, and the sets of the classes as `sets/<classifier>`."""
+    recorded = Recorded(evaluations, self.facets(image_shape))
+    chosen, arrays = {}, {}
+    masks = self.masks(*image_shape[:2])
+    for evaluation in evaluations:
+      chosen[evaluation.label] = self._chosen(evaluation)
+      arrays[f'sets/{evaluation.label}'] = masks[[*chosen[evaluation.label].values()]]
+    return Findings(estimates=list(self._by_class(recorded, chosen)), arrays=arrays)
+
+  def _chosen(self, evaluation: Evaluation) -> dict[int, int]:
+    """Returns the number of the best set of each class that there is."""
+    labels = evaluation.records.column('label')
+    losses = -np.log(np.maximum(evaluation.records.table('probability')[:, 1:], SMALLEST))
+    halves = {int(k): np.flatnonzero(labels == k)[::2] for k in np.unique(labels)}
+    return {label: int(losses[own].mean(0).argmin()) for label, own in halves.items()}
+
+  def _by_class(
+    self, recorded: Recorded, chosen: Mapping[str, Mapping[int, int]]
+  ) -> Iterator[pd.DataFrame]:
+    first = recorded.evaluations[0].records
+    labels, names = first.column('label'), first.identity.get('classes', ())
+    outcomes = recorded.outcomes(right).values
+    predicted = {e.label: e.records.table('prediction') for e in recorded.evaluations}
+    halves = {k: np.flatnonzero(labels == k)[1::2] for k in np.unique(labels).tolist()}
+    for label, scored in halves.items():
+      facets = {'class': names[label] if label < len(names) else str(label)}
+      others = np.concatenate([own for k, own in halves.items() if k != label])
+      through = {k: x[scored][:, [1 + chosen[k][label]]] for k, x in outcomes.items()}
+      whole = {k: x[scored][:, :1] for k, x in outcomes.items()}
+      taken = {k: x[others][:, [1 + chosen[k][label]]] == label for k, x in predicted.items()}
+      for quantity, values in ((THROUGH, through), (WHOLE, whole), (TAKEN, taken)):
+        yield self.means(quantity, Outcomes(values, ONE_VIEW), facets=facets, test=True)
+
+  def figures(self, results: Results) -> Figures:
+    """Returns those of the table, and the set of each class, zero frequency in the centre."""
+    rows = {}
+    names = results.table[results.table.quantity == WHOLE.name]['class'].dropna().unique()
+    height, width = results.data['image_shape'][:2]
+    for label in results.labels:
+      shown = [_plane(half, width) for half in results.arrays[f'sets/{label}']]
+      rows[label] = dict(zip(names, shown, strict=True))
+    caption = f'The frequencies that each class is recognised by best, of {height} × {width}.'
+    return {**charts.draw(results), 'sets': (images.grid(rows), caption)}
+
+
+def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+  del key
+  return jnp.where(view['set'] > 0, filtered_by_half(row['image'], view['kept']), row['image'])
+
+
+def _plane(half: np.ndarray, width: int) -> np.ndarray:
+  """Returns a set over the whole plane, float [H, W, 1], zero frequency in the centre."""
+  opposite = np.roll(half[::-1], 1, 0)[:, 1 : width - half.shape[1] + 1][:, ::-1]
+  return np.fft.fftshift(np.concatenate([half, opposite], 1)).astype(float)[..., None]

@@ -1,0 +1,155 @@
+"""A classifier that adapts: one stream a shard, in keyed order, the same bits however it is run."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from robustness.config import experiment
+from robustness.config.defaults import default_config
+from robustness.core import random_keys
+from robustness.evaluation.adapting import ORDER, AdaptingEvaluator
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.views import Views
+from robustness.measure import evaluator_for
+from robustness.models.adaptation import Statistics, Tent
+from robustness.models.classifier import from_linen
+from robustness.parallel import MeshParallel, PmapParallel
+from robustness.studies.corruption_error import CorruptionError
+from tests.cases import cases
+from tests.networks import CLASSES, SHAPE, tiny_rows
+from tests.refusals import refused
+
+KEY = random_keys.stream(0, 'corruption_error')
+ROWS = tiny_rows(21)
+TENT = Tent(batch_size=8, learning_rate=0.05)
+NEVER = dataclasses.replace(TENT, reset='never')
+
+
+class Normalised(nn.Module):
+  """A convolution with batch normalisation, then a dense layer."""
+
+  @nn.compact
+  def __call__(self, x, train=False):
+    x = nn.BatchNorm(not train, name='norm')(nn.Conv(4, (3, 3), name='stage1')(x))
+    return nn.Dense(len(CLASSES), name='head')(nn.relu(x).mean((1, 2)) * 8)
+
+
+def adapting(adaptation):
+  module = Normalised()
+  variables = module.init(jax.random.key(0), jnp.zeros((1, *SHAPE)))
+  named = {'name': 'normalised', 'input_shape': SHAPE, 'class_names': CLASSES}
+  facts = {**named, 'mean': (0.5,), 'std': (0.3,), 'provenance': {'seed': 0}}
+  return from_linen(module, variables, **facts).with_adaptation(adaptation)
+
+
+def darker(key, row, view):
+  return row['image'] * view['factor'] + 0.1 * jax.random.uniform(key, SHAPE)
+
+
+VIEWS = Views(darker, np.arange(3, dtype=np.int32), {'factor': np.array([0.9, 0.6, 0.3])})
+
+
+def evaluator(adaptation, parallel=None, kind=AdaptingEvaluator, **stream):
+  parallel = parallel or MeshParallel(jax.devices()[:1])
+  return kind(adapting(adaptation), VIEWS, KEY, parallel, **stream)
+
+
+def recorded(adaptation, folder, parallel=None, **stream):
+  runner = evaluator(adaptation, parallel, **{'stream_rows': 21, **stream})
+  records = Records(folder, runner.layout(21), {})
+  runner.evaluate(ROWS, records)
+  return records
+
+
+def files(folder):
+  return {path.name: path.read_bytes() for path in sorted(folder.glob('*.npz'))}
+
+
+@cases('adaptation', TENT, NEVER, Statistics(batch_size=8))
+def test_the_same_bytes_on_several_devices_and_after_an_interruption(adaptation, tmp_path):
+  recorded(adaptation, tmp_path / 'one')
+  expected = files(tmp_path / 'one')
+  assert len(expected) == len(VIEWS)
+  recorded(adaptation, tmp_path / 'mesh', MeshParallel())
+  recorded(adaptation, tmp_path / 'pmap', PmapParallel())
+  for name in list(expected)[1:]:
+    (tmp_path / 'mesh' / name).unlink()
+  recorded(adaptation, tmp_path / 'mesh', MeshParallel())
+  assert files(tmp_path / 'mesh') == files(tmp_path / 'pmap') == expected
+
+
+@cases('adaptation', TENT, NEVER)
+def test_rows_are_shown_in_the_keyed_order_and_recorded_in_their_own(adaptation, tmp_path):
+  key = jax.random.fold_in(KEY, ORDER)
+  bits = [int(jax.random.bits(jax.random.fold_in(key, one))) for one in range(21)]
+  order, classifier = np.argsort(bits), adapting(adaptation)
+  assert (order != np.arange(21)).any()
+  expected, state = np.zeros((21, 3)), None
+  for view in range(3):
+    if state is None or adaptation.reset == 'view':
+      state = adaptation.begin(classifier.variables)
+    for places in np.split(order, (8, 16)):
+      images = jnp.stack(
+        [
+          darker(
+            random_keys.for_example(KEY, place, view),
+            {'image': ROWS.images[place]},
+            {'factor': VIEWS.parameters['factor'][view]},
+          )
+          for place in places
+        ]
+      )
+      (logits, _), state = adaptation(
+        lambda own: classifier.apply(own, images, ()),  # noqa: B023
+        *(classifier.variables, state, jnp.ones(len(places), bool)),
+      )
+      shares = jax.nn.softmax(logits)
+      expected[places, view] = shares[np.arange(len(places)), ROWS.labels[places]]
+  found = recorded(adaptation, tmp_path).table('probability')
+  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+  np.testing.assert_array_equal(Records.open(tmp_path).column('example_id'), np.arange(21))
+
+
+def test_the_statistics_of_the_training_alone_change_nothing(tmp_path):
+  found = recorded(Statistics(batch_size=8, source_weight=1.0), tmp_path / 'adapting')
+  runner = evaluator(None, kind=Evaluator)
+  records = Records(tmp_path / 'source', runner.layout(21), {})
+  runner.evaluate(ROWS, records)
+  for name in ('prediction', 'rank', 'probability'):
+    np.testing.assert_allclose(found.table(name), records.table(name), rtol=1e-6, err_msg=name)
+
+
+def test_a_stored_corruption_and_severity_is_a_stream():
+  stored = dataclasses.replace(ROWS, facts={'parts': 3})
+  execution, ways = experiment.Execution(), MeshParallel()
+  study = CorruptionError(corruptions=('fog',), constants=32)
+  streams = {}
+  for name, rows in (('made', ROWS), ('stored', stored)):
+    layout = evaluator_for(execution, study, adapting(TENT), rows, ways).layout(21)
+    streams[name] = layout.num_blocks, layout.block_rows, layout.chunk_views
+  assert streams == {'made': (1, 21, 1), 'stored': (3, 7, 1)}
+
+
+@cases(
+  'study, changes, message',
+  ('attack_error', {}, "name is 'attack_error', which needs answers that do not depend on"),
+  ('fourier_heatmap', {}, "name is 'fourier_heatmap', which needs answers that do not depend on"),
+  ('corruption_error', {'study.half_width': 0.1}, 'config.study.half_width is 0.1; .* 0.0 where'),
+  ('corruption_error', {'batch_size': 64}, 'config.batch_size is 64; it must be 0 where'),
+  ('accuracy', {'views_per_step': 2}, 'config.views_per_step is 2; it must be 0 where'),
+)
+def test_what_would_depend_on_the_batch_or_cut_a_stream_is_refused(study, changes, message):
+  config = default_config(study)
+  config.classifier.adaptation.name = 'tent'
+  config.update_from_flattened_dict(changes)
+  refused(message, experiment.from_config, config.to_dict())
+
+
+def test_the_identity_of_records_says_how_a_classifier_adapts():
+  facts = adapting(TENT).provenance['adaptation']
+  assert facts == {**TENT.describe(), 'order': 'random, by seed, study and example'}
+  assert facts['batch_size'] == 8 and adapting(None).provenance == {'seed': 0}

@@ -1,0 +1,81 @@
+"""The sets of frequencies are symmetric, and a class's holds what its classifier looks at."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from robustness import parallel
+from robustness.core import random_keys
+from robustness.core.rows import ArrayRows
+from robustness.estimates.table import assemble, select
+from robustness.evaluation.records import Records
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.study import Evaluation
+from robustness.fourier.filters import filtered, filtered_by_half
+from robustness.models.classifier import Classifier
+from robustness.studies.frequency_shortcuts import FrequencyShortcuts, _plane
+from tests.cases import cases
+from tests.refusals import refused
+
+STUDY = FrequencyShortcuts(sets=12)
+SHAPE, CLASSES = (16, 16, 1), ('slow', 'fast')
+
+
+@cases('height, width', (16, 16), (16, 20), (15, 13))
+def test_a_set_keeps_a_frequency_with_its_opposite(height, width):
+  image = np.random.default_rng(0).random((height, width, 2), np.float32)
+  masks = FrequencyShortcuts(sets=40).masks(height, width)
+  np.testing.assert_array_equal(masks[:12], STUDY.masks(height, width))
+  assert abs(masks.mean() - 0.8**3) < 0.08
+  for half in masks[:5]:
+    plane = _plane(half, width)[..., 0] > 0
+    whole = filtered(image, plane)
+    np.testing.assert_allclose(filtered_by_half(image, half), whole, atol=1e-5)
+    spectrum = np.fft.fftshift(np.fft.fft2(whole, axes=(0, 1)), (0, 1))
+    assert np.abs(spectrum[~plane]).max() < 1e-3
+
+
+def waves(cycles):
+  return np.cos(2 * np.pi * cycles * np.arange(16) / 16)
+
+
+def rows(count=40):
+  labels = np.arange(count) % 2
+  columns = np.stack([waves(2), waves(5)])[labels]
+  images = 0.5 + 0.2 * np.broadcast_to(columns[:, None, :, None], (count, *SHAPE))
+  return ArrayRows(images.astype(np.float32), labels, CLASSES)
+
+
+def test_the_set_of_a_class_holds_the_frequency_of_the_class(tmp_path):
+  def forward(variables, images, layers):
+    energy = [jnp.abs((images[..., 0] * waves(c)[None, None]).mean((1, 2))) for c in (2, 5)]
+    slow, fast = energy
+    return 100 * jnp.stack([slow - 0.03, fast - 0.03], 1), {}
+
+  classifier = Classifier('waves', forward, None, SHAPE, CLASSES, provenance={'made': 'here'})
+  views, key = STUDY.views(SHAPE), random_keys.stream(0, STUDY.name)
+  evaluator = Evaluator(classifier, views, key, parallel.create('jit'))
+  records = Records(tmp_path, evaluator.layout(40), {'classes': list(CLASSES)})
+  evaluator.evaluate(rows(), records)
+  findings = STUDY.reduce([Evaluation('waves', records)], SHAPE)
+  table = assemble(findings.estimates)
+  for quantity in ('accuracy_through_set', 'accuracy_when_whole'):
+    found = select(table, quantity, **{'class': ...})
+    assert found.value.tolist() == [1, 1] and found.n.tolist() == [10, 10], 'the other half'
+  taken = select(table, 'taken_for_class', **{'class': ...})
+  assert taken.n.tolist() == [10, 10] and set(taken.value) <= {0, 1}
+  chosen = findings.arrays['sets/waves']
+  assert chosen.shape == (2, 16, 9) and chosen[0, 0, 2] and chosen[1, 0, 5]
+
+
+def test_rows_that_cannot_be_halved_are_refused():
+  refused(
+    "chooses on half of the rows of a class, and 'slow' has one",
+    STUDY.check,
+    rows(3).at(np.array([0, 1])),
+    {},
+  )
+  several = dataclasses.replace(rows(4), labels=np.array([[0, 1]] * 4), example_ids=np.arange(4))
+  refused('these rows have several labels', STUDY.check, several, {})
+  refused('config.study.kept is 1.0; it must be in', FrequencyShortcuts, kept=1.0)
