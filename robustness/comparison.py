@@ -17,10 +17,14 @@ import pandas as pd
 from robustness import workdir
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.core.settings import check_name, differing_keys
+from robustness.core.settings import check_name, choice, differing_keys
 from robustness.core.typing import Facts
 from robustness.estimates import consistency
-from robustness.estimates.comparison import FEWEST, effective_robustness
+from robustness.estimates.comparison import (
+  FEWEST,
+  effective_robustness,
+  effective_robustness_of_several,
+)
 from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
@@ -395,6 +399,59 @@ def _common_groups(entries: Sequence[Entry], shared: Sequence[Shared]) -> list[s
       'them on the same ones.'
     )
   return groups
+
+
+def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> dict[str, Results]:
+  """Adds to each other task the effective robustness given the accuracies in several reference
+  tasks, by group of views and `reference`, without intervals.
+
+  Raises:
+    InputError: a reference that is no task, no other task, classifiers that a task lacks, or too
+      few of them.
+  """
+  for name in references:
+    choice('--reference', name, tasks)
+  labels = tasks[references[0]].labels
+  levels = {task: _accuracies(results) for task, results in tasks.items()}
+  x = np.stack([_of_labels(name, labels, levels[name][0][1]) for name in references], 1)
+  named, added = ' and '.join(references), {}
+  for task, results in tasks.items():
+    rows = []
+    for facets, values in levels[task] if task not in references else ():
+      y = _of_labels(task, labels, values)
+      n = min(int(np.min(tasks[name].table.n)) for name in (*references, task))
+      found = effective_robustness_of_several(x, y, n)
+      for label, value in zip(labels, found, strict=True):
+        estimate = Estimate(float(value), np.nan, np.nan, n, n, '')
+        rows.append(row(label, '', EFFECTIVE, {**facets, 'reference': named}, estimate, CONFIDENCE))
+    whole = [results.table, part(rows)] if rows else [results.table]
+    table = assemble([each.astype(object) for each in whole])
+    added[task] = dataclasses.replace(results, table=table)
+  if set(tasks) == set(references):
+    raise InputError('every task is a --reference, and none is left to judge classifiers on.')
+  return added
+
+
+def _accuracies(results: Results) -> list[tuple[dict[str, object], dict[str, float]]]:
+  """Returns facets and accuracies by classifier of each group of views."""
+  own = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
+  names = [name for name in facets_of(own) if own[name].notna().any() and name != 'class']
+  own = own[own['class'].isna()] if 'class' in own else own
+  groups = own.groupby(names, dropna=False, sort=False) if names else [((), own)]
+  return [
+    (
+      {k: v for k, v in zip(names, key, strict=True) if not pd.isna(v)},
+      dict(zip(of.classifier, of.value, strict=True)),
+    )
+    for key, of in groups
+  ]
+
+
+def _of_labels(task: str, labels: Sequence[str], values: Mapping[str, float]) -> np.ndarray:
+  lacking = [label for label in labels if label not in values]
+  if lacking:
+    raise InputError(f'the task {task} has no accuracy of {", ".join(lacking)}.')
+  return np.array([values[label] for label in labels])
 
 
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:

@@ -29,9 +29,16 @@ def main(arguments: Sequence[str]) -> int:
   parser.add_argument('--out', type=pathlib.Path, required=True, help='where the comparison goes')
   shared = 'compare runs that share a part of their images on that part alone'
   parser.add_argument('--common', action='store_true', help=shared)
+  parser.add_argument(
+    '--reference',
+    action='append',
+    default=[],
+    metavar='TASK',
+    help='of batteries: effective robustness in the other tasks given the accuracy in these',
+  )
   given = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
-  results = run(given.workdirs, given.out, given.common, command)
+  results = run(given.workdirs, given.out, given.common, command, given.reference)
   for task, of in results.by_part.items():
     for own in tables.tables(_compared(of)):
       print(f'{task}: {own.title}' if task else own.title, *text.lines(own.table), '', sep='\n')
@@ -40,12 +47,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(
-  workdirs: Sequence[str], out: pathlib.Path, common: bool = False, command: str = ''
+  workdirs: Sequence[str],
+  out: pathlib.Path,
+  common: bool = False,
+  command: str = '',
+  references: Sequence[str] = (),
 ) -> Results:
   """Compares workdirs (PATH, or LABEL=PATH) and writes what is found to the folder `out`.
 
   Tasks of batteries are in `parts/`. With `common` runs that share a part of their images are
-  compared on that part; `command` is what was typed.
+  compared on that part; `command` is what was typed; for `references` see
+  `comparison.with_references`.
   """
   if (out / workdir.CONFIG).exists():
     raise InputError(f'--out is {out}, which is a workdir: give a folder of its own.')
@@ -55,6 +67,10 @@ def run(
   config = {'workdirs': list(workdirs), 'common': common}
   studies = {task: of[0].finished.study for task, of in entries.items()}
   tasks = {task: comparison.compare(of, common, baseline) for task, of in entries.items()}
+  if references:
+    if SINGLE in tasks:
+      raise InputError('--reference names tasks of batteries, and these workdirs hold one study.')
+    tasks = comparison.with_references(tasks, references)
   if SINGLE in tasks:
     settings = {**tasks[SINGLE].settings, 'baseline': baseline}
     whole = dataclasses.replace(tasks[SINGLE], study=COMPARISON, settings=settings)

@@ -168,3 +168,42 @@ def effective_robustness(clean: ArrayLike, shifted: ArrayLike, n: int) -> np.nda
     for model, rest in enumerate(others)
   ]
   return np.asarray(y - np.stack(lines, -1))
+
+
+def effective_robustness_of_several(
+  references: ArrayLike, shifted: ArrayLike, n: int
+) -> np.ndarray:
+  """Returns ρ of each model against the plane through all others, [M].
+
+  The plane shifted = β(reference_1, ..., reference_R) is fitted by least squares on logits, as the
+  line of `effective_robustness`: what is above is robustness that no reference set lets expect.
+  Networks of other training data lie above the line of one of them (Shi et al. 2023).
+
+  Args:
+    references: accuracies, [M, R].
+    shifted: accuracies, [M].
+    n: images of the smallest set.
+
+  Raises:
+    InputError: fewer than R + 3 models: a plane through R + 1 others fits them exactly.
+
+  Reference:
+    Shi et al., Effective robustness against natural distribution shifts for models with different
+    training data, NeurIPS 2023, section 3.
+  """
+  x, y = np.asarray(references, float), np.asarray(shifted, float)
+  models, count = x.shape
+  if models < count + 3:
+    raise InputError(
+      f'effective robustness given {count} reference sets needs at least {count + 3} models, not '
+      f'{models}.'
+    )
+  z, level = (special.logit(np.clip(a, 0.5 / n, 1 - 0.5 / n)) for a in (x, y))
+  z = np.column_stack([np.ones(models), z])
+  expected = np.full(models, np.nan)
+  for model in range(models):
+    others = np.arange(models) != model
+    fitted, _, rank, _ = np.linalg.lstsq(z[others], level[others])
+    if rank == count + 1:
+      expected[model] = special.expit(z[model] @ fitted)
+  return np.asarray(y - expected)

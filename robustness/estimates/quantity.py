@@ -154,6 +154,7 @@ FACETS = {
     Facet('score', 'score', place='by {}'),
     Facet('ood_set', 'images of no known class', place='against {}'),
     Facet('id_set', 'images of known classes', place='from {}'),
+    Facet('reference', 'reference sets', place='given {}'),
     Facet('ranked_by', 'quantity', place='by {}'),
     Facet('part', 'part of the battery', place='in {}'),
     Facet('seed', 'seed', ordered=True),

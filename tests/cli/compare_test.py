@@ -6,11 +6,12 @@ import pathlib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import special
 
 from robustness.cli import compare as program
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
 from robustness.estimates.intervals import clopper_pearson
-from robustness.estimates.table import facets_of
+from robustness.estimates.table import facets_of, select
 from robustness.evaluation.records import Records
 from robustness.results import Results
 from robustness.studies import si_score
@@ -259,6 +260,29 @@ def test_enough_classifiers_have_effective_robustness(tmp_path):
   above, on_line = (of_fog(table, name, 'effective_robustness') for name in ('net3', 'net1'))
   assert above.value > 0.2 and above.low > 0 and above.method == 'bootstrap'
   assert abs(on_line.value) < 0.1
+
+
+def test_effective_robustness_given_several_reference_sets(tmp_path):
+  """Six classifiers on two sets; on a third all are on a plane of logits but one."""
+  wrong = np.array([[4, 9, 11, 16, 18, 24], [10, 6, 15, 9, 20, 17]])
+  accuracy = special.logit(1 - wrong / COUNT)
+  third = special.expit(0.6 * accuracy[0] + 0.3 * accuracy[1] - 0.5)
+  third[2] += 0.25
+  counts = {'one': wrong[0], 'two': wrong[1], 'third': np.rint((1 - third) * COUNT).astype(int)}
+  parts = {}
+  for name, number in counts.items():
+    right = {f'net{i}': (np.arange(COUNT) >= n).tolist() for i, n in enumerate(number)}
+    finished_runs.write(tmp_path / name, right, data={'name': name})
+    parts[name] = tmp_path / name
+  battery = str(finished_runs.write_battery(tmp_path / 'battery', parts))
+  given = [battery, f'--out={tmp_path / "out"}', '--reference=one', '--reference=two']
+  assert program.main(given) == 0
+  table = Results.read(tmp_path / 'out').table
+  values = select(table, 'effective_robustness', part='third', view=..., reference='one and two')
+  by_name = values.set_index('classifier').value
+  assert by_name['net2'] == pytest.approx(0.25, abs=0.05) and by_name.idxmax() == 'net2'
+  refused("'three'", program.run, [battery], tmp_path / 'out', references=['three'])
+  refused('every task', program.run, [battery], tmp_path / 'out', references=list(counts))
 
 
 def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path):
