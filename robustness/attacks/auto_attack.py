@@ -93,15 +93,15 @@ class AutoAttack(Attack):
     """Returns each attack with the number of its runs; no more targets than wrong classes."""
     targets, repeats = min(TARGETS, classes - 1), RESTARTS[self.version]
     passes = PASSES if self.version == 'rand' else 1
-    ball = {'norm': self.norm, 'epsilon': self.epsilon}
-    steps = {**ball, 'steps': self.iterations}
+    apgd = functools.partial(AutoPGD, self.norm, self.epsilon, steps=self.iterations)
+    fab = functools.partial(FAB, self.norm, self.epsilon, steps=self.iterations)
     known: dict[str, tuple[_RunsInTurn, int]] = {
-      'apgd_ce': (AutoPGD(**steps, passes=passes), repeats),
-      'apgd_dlr': (AutoPGD(**steps, passes=passes, loss='dlr'), repeats),
-      'apgd_t': (AutoPGD(**steps, targets=targets), targets),
-      'fab': (FAB(**steps, targets=0), repeats),
-      'fab_t': (FAB(**steps, targets=targets), targets),
-      'square': (Square(**ball, queries=self.queries), 1),
+      'apgd_ce': (apgd(passes=passes), repeats),
+      'apgd_dlr': (apgd(passes=passes, loss='dlr'), repeats),
+      'apgd_t': (apgd(targets=targets), targets),
+      'fab': (fab(targets=0), repeats),
+      'fab_t': (fab(targets=targets), targets),
+      'square': (Square(self.norm, self.epsilon, queries=self.queries), 1),
     }
     return [known[name] for name in self.stages]
 

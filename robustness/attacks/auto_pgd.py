@@ -91,8 +91,10 @@ class AutoPGD(Attack):
 
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
       scores = logits(x)
-      loss = LOSSES[self.loss] if targets is None else functools.partial(targeted_dlr, targets=targets)
-      losses = loss(scores, labels)
+      if targets is None:
+        losses = LOSSES[self.loss](scores, labels)
+      else:
+        losses = targeted_dlr(scores, labels, targets)
       return losses.sum(), (losses, margin(scores, labels))
 
     def evaluated(x: Array) -> Iterate:

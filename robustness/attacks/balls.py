@@ -64,9 +64,13 @@ def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | fl
 def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
   """Returns images [B, H, W, C] moved by ε in a random direction, clipped to [0, 1]: noise of the
   cube scaled until a value moves by ε ('linf'), or a direction uniform on the sphere ('l2')."""
-  draw = jax.random.uniform if norm == 'linf' else jax.random.normal
-  limits = {'minval': -1.0, 'maxval': 1.0} if norm == 'linf' else {}
-  noise = jax.vmap(lambda key: draw(key, images.shape[1:], **limits))(keys)
+
+  def draw(key: jax.Array) -> jax.Array:
+    if norm == 'linf':
+      return jax.random.uniform(key, images.shape[1:], minval=-1.0, maxval=1.0)
+    return jax.random.normal(key, images.shape[1:])
+
+  noise = jax.vmap(draw)(keys)
   return jnp.clip(images + epsilon * noise / by_row(length(noise, norm)), 0, 1)
 
 

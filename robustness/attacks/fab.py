@@ -1,4 +1,4 @@
-"""The fast adaptive boundary attack: the nearest wrong image, by steps onto linearised boundaries."""
+"""FAB, the fast adaptive boundary attack: the nearest wrong image, by steps onto tangent planes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ class FAB(Attack):
     flat = normals.reshape(*normals.shape[:2], -1)
     dual = jnp.abs(flat).sum(-1) if self.norm == 'linf' else jnp.linalg.norm(flat, axis=-1)
     distances = jnp.abs(scores - own) / (1e-12 + dual.T)
-    at = jnp.where(jax.nn.one_hot(labels, scores.shape[1], dtype=bool), jnp.inf, distances).argmin(1)
+    at = jnp.where(jax.nn.one_hot(labels, scores.shape[1], dtype=bool), jnp.inf, distances).argmin(
+      1
+    )
     rows = jnp.arange(len(x))
     return (scores - own)[rows, at], normals[at, rows]
 

@@ -12,7 +12,7 @@ from robustness.attacks import Array, Logits
 Run = Callable[[Array, Array, Array, Array], Array]
 """From the number of the run, keys [T], images [T, H, W, C] and labels [T] to images."""
 
-CPU_TILE, TILE = 16, 128
+CPU_TILE, TILE = 8, 128
 """Images that are attacked at once, on a CPU and elsewhere."""
 
 
@@ -42,7 +42,7 @@ def in_turn(
     shown: float32 [B, H, W, C], what earlier attacks left.
     right: bool [B], which rows are predicted rightly as they are shown.
   """
-  rows = len(labels)
+  rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
   tile = min(rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
 
   def one_run(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -64,10 +64,8 @@ def in_turn(
   return jax.lax.fori_loop(0, count, one_run, (shown, right))
 
 
-def whole(
-  run: Run, count: int, logits: Logits, keys: Array, images: Array, labels: Array
-) -> Array:
+def whole(run: Run, count: int, logits: Logits, keys: Array, images: Array, labels: Array) -> Array:
   """Returns the images that so many runs leave, see `in_turn`; clean ones where none succeeds, and
   where the image is wrong by itself."""
   right = logits(images).argmax(-1) == labels
-  return in_turn(run, count, logits, keys, images, labels, images, right)[0]
+  return in_turn(run, count, logits, keys, images, labels, jnp.asarray(images), right)[0]

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.attacks import Array, Attack, Logits, Scalar, balls, margin
+from robustness.attacks import Array, Attack, Logits, Scalar, margin
 from robustness.attacks.balls import by_row
 from robustness.attacks.in_turn import whole
 from robustness.core.registry import setting
@@ -157,12 +157,7 @@ def _tiles(key: Array, image: Array, epsilon: Scalar) -> Array:
 
 
 def _moved_mass(
-  patterns: Array,
-  key: Array,
-  image: Array,
-  x: Array,
-  size: tuple[Array, Array],
-  epsilon: Scalar,
+  patterns: Array, key: Array, image: Array, x: Array, size: tuple[Array, Array], epsilon: Scalar
 ) -> Array:
   """Returns the image after the step of algorithm 3, a part of the change moved to a window."""
   keys = jax.random.split(key, 4)

@@ -129,6 +129,7 @@ FACETS = {
     Facet('radius', 'frequency |f|', _CYCLES, ordered=True, place='at |f| = {}'),
     Facet('layer', 'layer'),
     Facet('attack', 'attack', place='under {}'),
+    Facet('stage', 'attack, after those before it', place='after {}'),
     Facet('epsilon', 'radius ε', ordered=True, place='at ε = {}'),
     Facet('queries', 'queries', ordered=True),
     Facet('frame', 'place in the sequence', ordered=True),
