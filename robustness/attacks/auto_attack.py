@@ -114,6 +114,6 @@ def _differs(logits: Logits, images: Array) -> Array:
 
   scores = jax.lax.map(again, jnp.arange(REPEATS))
   unit = scores / (jnp.linalg.norm(scores, axis=-1, keepdims=True) + 1e-10)
-  change = jnp.linalg.norm(unit[:, None] - unit, axis=-1).max((0, 1))
+  change = jnp.linalg.norm(unit[:, None] - unit[None], axis=-1).max((0, 1))
   classes = scores.argmax(-1)
-  return (change > DIFFERS) | (classes != classes[0]).any(0)
+  return (change > DIFFERS) | (classes != classes[:1]).any(0)

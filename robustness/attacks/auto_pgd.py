@@ -102,7 +102,8 @@ class AutoPGD(Attack):
       return {'x': x, 'gradient': gradient, 'loss': loss, 'margin': wrongness}
 
     def step(state: _State) -> _State:
-      return state.after(evaluated(self._moved(state, images, epsilon)), spans[state.number])
+      made = evaluated(self._moved(state, images, epsilon))
+      return state.after(made, spans[state.number], stop & (state.worst['margin'] > 0))
 
     def goes_on(state: _State) -> Array:
       return (state.number < self.steps) & ((not stop) | (state.worst['margin'] <= 0).any())
@@ -139,8 +140,9 @@ class _State:
   last_loss: Array  # of the last step, 0 at first
   rises: Array  # steps since the last checkpoint in which the loss rose
 
-  def after(self, made: Iterate, span: Array) -> _State:
-    """Returns the state after a step; `span` is the number of steps a checkpoint ends, or 0."""
+  def after(self, made: Iterate, span: Array, done: Array) -> _State:
+    """Returns the state after a step; `span` is the number of steps a checkpoint ends, or 0, `done`
+    [B] keeps what is `worst`."""
     check = span > 0
     rises = self.rises + (made['loss'] > self.last_loss)
     best = _where(made['loss'] > self.best['loss'], made, self.best)
@@ -151,7 +153,7 @@ class _State:
       now=_where(halve, best, made),
       previous=self.now['x'],
       best=best,
-      worst=_where(made['margin'] > self.worst['margin'], made, self.worst),
+      worst=_where(~done & (made['margin'] > self.worst['margin']), made, self.worst),
       size=jnp.where(halve, self.size / 2, self.size),
       halved=jnp.where(check, halve, self.halved),
       best_before=jnp.where(check, best['loss'], self.best_before),

@@ -76,7 +76,7 @@ class FAB(Attack):
       x = (1 - bias) * (x + OVERSHOOT * ways[0]) + bias * (images + OVERSHOOT * ways[1])
       x = jnp.clip(x, 0, 1)
       wrong, length = logits(x).argmax(-1) != labels, balls.length(x - images, self.norm)
-      better = wrong & (length < distance)
+      better = wrong & (length < distance) & (distance > epsilon)  # one in the ball stays
       return (
         k + 1,
         jnp.where(by_row(wrong), images + BACKWARD * (x - images), x),
@@ -94,7 +94,7 @@ class FAB(Attack):
   def _nearest(self, logits: Logits, labels: Array, x: Array) -> tuple[Array, Array]:
     """Returns the plane of the class that is nearest, see `_targeted`."""
     scores, backward = jax.vjp(logits, x)
-    each = jnp.eye(scores.shape[1])[:, None] - jax.nn.one_hot(labels, scores.shape[1])
+    each = jnp.eye(scores.shape[1])[:, None] - jax.nn.one_hot(labels, scores.shape[1])[None]
     normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(each)  # [classes, B, H, W, C]
     own = jnp.take_along_axis(scores, labels[:, None], 1)
     flat = normals.reshape(*normals.shape[:2], -1)

@@ -72,7 +72,7 @@ class Square(Attack):
       size = halvings, windows[halvings]
       new = jax.vmap(proposed, (0, 0, 0, None, None))(own, images, x, size, epsilon)
       margins = margin(logits(new), labels)
-      better = (margins > best) | (margins >= 0)
+      better = ((margins > best) | (margins >= 0)) & (best < 0)  # a wrong image stays
       return k + 1, jnp.where(by_row(better), new, x), jnp.where(better, margins, best)
 
     def goes_on(state: tuple[Array, Array, Array]) -> Array:
@@ -101,7 +101,7 @@ def _window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, Array
   corner = jax.random.randint(key, (2,), 0, jnp.maximum(jnp.asarray(shape[:2]) - side, 1))
   from_corner = [jnp.arange(shape[axis]) - corner[axis] for axis in (0, 1)]
   rows, columns = ((x >= 0) & (x < side) for x in from_corner)
-  return corner, (rows[:, None] & columns)[:, :, None]
+  return corner, (rows[:, None] & columns[None])[:, :, None]
 
 
 def _windows(
@@ -109,7 +109,7 @@ def _windows(
 ) -> Array:
   place, signs = jax.random.split(key)
   _, inside = _window(place, image.shape, size[1])
-  change = 2 * epsilon * jax.random.rademacher(signs, image.shape[2:], image.dtype)
+  change = 2 * epsilon * jax.random.rademacher(signs, (1, 1, image.shape[2]), image.dtype)
   moved = jnp.clip(x + jnp.where(inside, change, 0), image - epsilon, image + epsilon)
   return jnp.clip(moved, 0, 1)
 
@@ -148,8 +148,8 @@ def _tiles(key: Array, image: Array, epsilon: Scalar) -> Array:
   for_signs, for_turns = jax.random.split(key)
   signs = jax.random.rademacher(for_signs, (*counts, 1, 1, channels), image.dtype)
   turned = jax.random.bernoulli(for_turns, shape=(*counts, 1, 1, 1))
-  own = jnp.asarray(halves(side))[..., None]
-  made = signs * jnp.where(turned, own.swapaxes(0, 1), own)
+  own = jnp.asarray(halves(side))[None, None, :, :, None]
+  made = signs * jnp.where(turned, own.swapaxes(2, 3), own)
   tiled = made.transpose(0, 2, 1, 3, 4).reshape(counts[0] * side, counts[1] * side, channels)
   change = jnp.zeros((height + side, width + side, channels))
   placed = change.at[first : first + len(tiled), first : first + tiled.shape[1]].set(tiled)
@@ -163,13 +163,13 @@ def _moved_mass(
   keys = jax.random.split(key, 4)
   (corner, into), (_, taken) = (_window(own, image.shape, size[1]) for own in keys[:2])
   turned = jax.random.bernoulli(keys[2]).astype(jnp.int32)
-  signs = jax.random.rademacher(keys[3], image.shape[2:], image.dtype)
+  signs = jax.random.rademacher(keys[3], (1, 1, image.shape[2]), image.dtype)
   begin = patterns.shape[-1] // 2 - corner
   own = jax.lax.dynamic_slice(patterns[size[0], turned], begin, image.shape[:2])[..., None] * signs
   change = x - image
 
   def lengths(values: Array) -> Array:
-    return jnp.linalg.norm(values, axis=(0, 1))  # of each channel
+    return jnp.sqrt((values**2).sum((0, 1), keepdims=True))  # of each channel
 
   before = jnp.where(into, change, 0)
   new = own + before / (1e-12 + lengths(before))
