@@ -48,7 +48,7 @@ def test_only_rows_still_right_are_run_and_a_row_that_fell_stays():
     return jnp.where(balls.by_row(labels == number + 1), 1.0, images)
 
   def answers(x):  # the class is a tenth of the first pixel, 0 above .4
-    return jax.nn.one_hot(jnp.round(10 * x[:, 0, 0, 0]), 5)
+    return jax.nn.one_hot(jnp.round(10 * x[:, 0, 0, 0]).astype(int), 5)
 
   labels, right = jnp.arange(1, 4), jnp.asarray([True, False, True])
   images = jnp.broadcast_to(balls.by_row(labels / 10), (3, 2, 2, 1))
