@@ -16,8 +16,6 @@ from robustness.core.registry import setting
 from robustness.corruptions.names import LIKE_NOISE
 
 LARGEST_BIAS, OVERSHOOT, BACKWARD = 0.1, 1.05, 0.9  # α_max, η and β of the paper
-NEWTON = 32
-"""Steps at most to the scale of a projection; each ends at a kink of a concave function."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,11 +144,14 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   weight = jnp.abs(normals)
   rate = jnp.ones_like(weight) if norm == 'linf' else weight
 
-  def newton(_: Array, scale: Array) -> Array:
+  def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:
+    scale = state[0]
     full = by_row(scale) * rate >= room
     reached = jnp.where(full, weight * room, 0).sum((1, 2, 3))
     slope = jnp.where(full, 0, weight * rate).sum((1, 2, 3))
-    return jnp.where(slope > 0, (jnp.abs(gap) - reached) / jnp.maximum(slope, 1e-30), jnp.inf)
+    after = jnp.where(slope > 0, (jnp.abs(gap) - reached) / jnp.maximum(slope, 1e-30), jnp.inf)
+    return jnp.maximum(scale, after), after > scale
 
-  scale = jax.lax.fori_loop(0, NEWTON, newton, jnp.zeros(len(points)))
+  begin = jnp.zeros(len(points)), jnp.ones(len(points), bool)
+  scale, _ = jax.lax.while_loop(lambda state: state[1].any(), newton, begin)
   return towards * jnp.minimum(jnp.where(room > 0, by_row(scale) * rate, 0), room)
