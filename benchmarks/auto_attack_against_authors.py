@@ -87,6 +87,9 @@ def their_errors(
     device='cpu',
   )
   package.apgd.n_iter = package.apgd_targeted.n_iter = package.fab.n_iter = study.iterations
+  for apgd in (package.apgd, package.apgd_targeted):  # checkpoints are set when they are made
+    for key, share in (('n_iter_2', 0.22), ('n_iter_min', 0.06), ('size_decr', 0.03)):
+      setattr(apgd, key, max(int(share * study.iterations), 1))
   package.square.n_queries = study.queries
   images = torch.from_numpy(data.images.transpose(0, 3, 1, 2).copy())
   labels = torch.from_numpy(data.labels.astype(np.int64))
