@@ -89,6 +89,14 @@ def test_pgd_against_foolbox(tables):
   check_ratios(tables('pgd_against_foolbox', '--images 4 --rounds 1 --steps 1'))
 
 
+@pytest.mark.slow
+def test_auto_attack_against_authors(tables):
+  pytest.importorskip('torch', reason='compares with PyTorch')
+  pytest.importorskip('autoattack', reason="compares with the authors' package")
+  lines = tables('auto_attack_against_authors', '--images 4 --iterations 1 --queries 1')
+  assert [line.split('|')[1].strip() for line in lines[2:7]][::4] == ['clean', 'square']
+
+
 def test_sequential_coverage(tables):
   lines = tables('sequential_coverage', '--half_widths .1 .2 --confidences .95')
   header, _, *lines = [line.split('|') for line in lines]

@@ -56,6 +56,31 @@ def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
   return margin(logits, labels) / (top[:, 0] - top[:, 2] + 1e-12)
 
 
+def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
+  """Returns (z_t − z_y) / (z_(1) − (z_(3) + z_(4)) / 2) for classes t, int32 [B]; float32 [B].
+
+  Raises:
+    InputError: fewer than four classes.
+
+  Reference: Croce & Hein (2020), see `auto_pgd`, equation 7.
+  """
+  if logits.shape[-1] < 4:
+    raise InputError(
+      f'the targeted loss compares the first with the third and fourth logit, and this classifier '
+      f"has {logits.shape[-1]} classes: take 'auto_pgd' with the loss 'cross_entropy'."
+    )
+  scores = logits.astype(jnp.float32)
+  top = jax.lax.top_k(scores, 4)[0]
+  own, other = (jnp.take_along_axis(scores, at[:, None], 1)[:, 0] for at in (labels, targets))
+  return (other - own) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + 1e-12)
+
+
+def likeliest(logits: jax.Array, number: Array | int) -> jax.Array:
+  """Returns the class that comes after `number` + 1 likelier ones, int32 [B]: of an image that is
+  classified rightly, 0 gives the likeliest wrong one."""
+  return jnp.argsort(-logits, axis=-1)[:, number + 1].astype(jnp.int32)
+
+
 LOSSES = {'cross_entropy': cross_entropy, 'dlr': dlr}
 """What attacks ascend, for each image, of logits [B, classes] and labels int32 [B]."""
 
@@ -108,6 +133,20 @@ class Attack(Part):
   def draws(self) -> bool:
     """Whether another key gives another result, so that restarts differ."""
     return True
+
+  @property
+  def stages(self) -> tuple[str, ...]:
+    """Names of the attacks that it is made of, in their order; () of a single one."""
+    return ()
+
+  def observed(
+    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
+  ) -> tuple[Array, dict[str, Array]]:
+    """Returns what a call does, and of one with `stages` what it finds of each image, [B]: `stage`
+    int32, the number from 1 of the attack that succeeded, 0 where the image is wrong by itself and
+    one more than there are where none does; `no_gradient` bool, right images whose DLR loss has no
+    gradient at a random start; `random` bool, whether further passes give other logits."""
+    return self(keys, logits, images, labels, scale), {}
 
   def worst(
     self,

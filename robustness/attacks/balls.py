@@ -61,6 +61,31 @@ def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | fl
   return jnp.clip(images + jax.vmap(point)(keys), 0, 1)
 
 
+def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
+  """Returns images [B, H, W, C] moved by ε in a random direction, clipped to [0, 1]: noise of the
+  cube scaled until a value moves by ε ('linf'), or a direction uniform on the sphere ('l2')."""
+
+  def draw(key: jax.Array) -> jax.Array:
+    if norm == 'linf':
+      return jax.random.uniform(key, images.shape[1:], minval=-1.0, maxval=1.0)
+    return jax.random.normal(key, images.shape[1:])
+
+  noise = jax.vmap(draw)(keys)
+  return jnp.clip(images + epsilon * noise / by_row(length(noise, norm)), 0, 1)
+
+
+def length(change: jax.Array, norm: str) -> jax.Array:
+  """Returns the norm of each row's change [B, H, W, C], at least `SMALLEST`, [B]."""
+  flat = change.reshape(len(change), -1)
+  lengths = jnp.abs(flat).max(1) if norm == 'linf' else jnp.linalg.norm(flat, axis=1)
+  return jnp.maximum(lengths, SMALLEST)
+
+
+def by_row(values: jax.Array) -> jax.Array:
+  """Returns values [B] as [B, 1, 1, 1], to be used with images."""
+  return values.reshape(-1, 1, 1, 1)
+
+
 def clipped(
   images: jax.Array, change: jax.Array, norm: str, epsilon: jax.Array | float
 ) -> jax.Array:

@@ -130,6 +130,7 @@ FACETS = {
     Facet('frequency', 'frequency along the diagonal', 'π', ordered=True),
     Facet('layer', 'layer'),
     Facet('attack', 'attack', place='under {}'),
+    Facet('stage', 'attack, after those before it', place='after {}'),
     Facet('epsilon', 'radius ε', ordered=True, place='at ε = {}'),
     Facet('queries', 'queries', ordered=True),
     Facet('frame', 'place in the sequence', ordered=True),

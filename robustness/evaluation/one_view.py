@@ -75,8 +75,12 @@ def _compiled(
   ) -> jax.Array:
     key = random_keys.for_example(key, row['example_id'], entry.get(DRAWS, view_id))
     prepared = views.prepare(row) if views.prepare else row
-    if forward is None:
-      return views.show(key, prepared, entry)
-    return views.show(key, prepared, entry, lambda images: forward(variables, images, ())[0])
+    extra = [] if forward is None else [lambda images: forward(variables, images, ())[0]]
+    if views.together:
+      own, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))
+      of_rows: jax.Array = views.show(own, rows, entry, *extra)[0]
+      return of_rows[0]
+    shown: jax.Array = views.show(key, prepared, entry, *extra)
+    return shown
 
   return views, jax.jit(of_row)

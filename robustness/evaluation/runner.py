@@ -21,7 +21,15 @@ from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, have_one_twice, numeric_columns
 from robustness.core.typing import PyTree
-from robustness.evaluation.measurements import FINITE, LARGEST, TOTAL, joined, observe, summarise
+from robustness.evaluation.measurements import (
+  FINITE,
+  LARGEST,
+  MEASURE,
+  TOTAL,
+  joined,
+  observe,
+  summarise,
+)
 from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests
 from robustness.evaluation.records import Layout, Records, Shard
 from robustness.evaluation.study import IMAGES
@@ -32,6 +40,7 @@ from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 
 T = TypeVar('T')
+Logits = Callable[[jax.Array], jax.Array]
 NOT_RECORDED = ('image', 'mask')
 DISTRIBUTION = 'distribution'
 SHARDS = 4096
@@ -335,18 +344,39 @@ class Evaluator:
     """Returns every row of a batch in one view, float32 [B, H, W, C] as the classifier takes them,
     and what the view measures of these images."""
 
-    def logits(images: jax.Array) -> jax.Array:
-      return self._network.apply(variables, images, ())[0]
-
-    def show_row(row: Arrays, view: tuple[jax.Array, Arrays]) -> jax.Array:
-      view_id, parameters = view
-      key = random_keys.for_example(self.key, row['example_id'], parameters.get(DRAWS, view_id))
-      return self.views.show(key, row, parameters, *extra)
-
-    extra, rows = (logits,) if self.views.uses_classifier else (), with_scaled_image(batch)
-    images = self._each(show_row, rows, view)
+    extra: tuple[Logits, ...] = ()
+    if self.views.uses_classifier:
+      extra = (functools.partial(self._logits, variables),)
+    rows = with_scaled_image(batch)
+    found: dict[str, jax.Array] = {}
+    if self.views.together:
+      images, found = self.parallel.by_device(self._show_together, rows, variables, view)
+    else:
+      images = self._each(functools.partial(self._show_row, extra), rows, view)
     measured = observe(self.views, rows, images, (view[1], *extra), self.parallel.parts)
+    measured |= {f'{MEASURE}{name}': value for name, value in found.items()}
     return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
+
+  def _logits(self, variables: PyTree, images: jax.Array) -> jax.Array:
+    return self._network.apply(variables, images, ())[0]
+
+  def _show_row(
+    self, extra: tuple[Logits, ...], row: Arrays, view: tuple[jax.Array, Arrays]
+  ) -> jax.Array:
+    view_id, parameters = view
+    key = random_keys.for_example(self.key, row['example_id'], parameters.get(DRAWS, view_id))
+    shown: jax.Array = self.views.show(key, row, parameters, *extra)
+    return shown
+
+  def _show_together(
+    self, rows: Arrays, variables: PyTree, view: tuple[jax.Array, Arrays]
+  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    of_view = functools.partial(random_keys.for_example, self.key, view_id=view[0])
+    keys = jax.vmap(of_view)(rows['example_id'])
+    shown: tuple[jax.Array, dict[str, jax.Array]] = self.views.show(
+      keys, rows, view[1], functools.partial(self._logits, variables)
+    )
+    return shown
 
   def _each(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
     """Returns `function(row, view)` of all rows: at once, or one by one on a CPU for some views."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from robustness.evaluation.records import Shard
 
 Arrays = Mapping[str, jax.Array]
 """Of a row, or of a view."""
-Show = Callable[..., jax.Array]
+Show = Callable[..., Any]
 Observe = Callable[..., Mapping[str, jax.Array]]
 
 MOST_NAMED = 100
@@ -35,6 +35,9 @@ class Views:
     parameters: arrays [V, ...]; traced, so that all views share one compilation. Where one is
       called `DRAWS`, int32 [V], keys depend on it in place of the id: equal ones draw the same.
     uses_classifier: whether `show`, `measure` and `total` take `logits`.
+    together: whether `show` takes all rows of a device at once, keys [B] and columns [B, ...], so
+      that it can leave out those that it is done with; it returns images [B, H, W, C] and
+      {name: [B, ...]}, recorded as `measure/<name>`. Views with `uses_classifier` only.
     image_shape: of shown images where it is not that of the rows; the runner then resizes them to
       what the classifier takes. A study without a classifier always gives it.
     measure: pure function `(row, shown image, view) -> {name: array}`, recorded for every row and
@@ -53,6 +56,7 @@ class Views:
   ids: np.ndarray
   parameters: Mapping[str, np.ndarray]
   uses_classifier: bool = False
+  together: bool = False
   image_shape: tuple[int, int, int] | None = None
   measure: Observe | None = None
   total: Observe | None = None

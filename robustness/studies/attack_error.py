@@ -14,10 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from absl import logging
 
 from robustness.attacks import ATTACKS, LOSSES, Attack, Logits, balls
+from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS
 from robustness.core.pixels import BFLOAT16_STEP
-from robustness.core.registry import part_name, setting
+from robustness.core.registry import part_name, setting, word
 from robustness.core.rows import Rows
 from robustness.estimates.means import arrays, energy_fraction
 from robustness.estimates.outcomes import Outcomes
@@ -25,7 +27,7 @@ from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import select
 from robustness.evaluation.measurements import summarise
 from robustness.evaluation.outcomes import Evaluation, Recorded, wrong
-from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.records import RecordsReader, Shard
 from robustness.evaluation.study import (
   Figures,
   Findings,
@@ -39,7 +41,7 @@ from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import charts, style
 from robustness.present.maps import spectrum_panels
-from robustness.results import Results
+from robustness.results import Results, Table
 
 ATTACK_ERROR = Quantity(
   'attack_error',
@@ -48,6 +50,14 @@ ATTACK_ERROR = Quantity(
   headline=True,
   reference='clean_error',
   paper='madry2018towards',
+)
+ERROR_AFTER = Quantity(
+  'error_after',
+  'top-1 error under an attack of auto_attack or one before it',
+  better='lower',
+  drawn=True,
+  reference='clean_error',
+  paper='croce2020reliable',
 )
 HIGH_FREQUENCY = Quantity(
   'high_frequency',
@@ -67,6 +77,13 @@ CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
 
 WHERE = 'config.study'
+NO_GRADIENT = (
+  'have no gradient of the DLR loss at a random start: attacks by gradients may fail there'
+)
+BY_SQUARE = 'fall to Square and to no attack by gradients before: these may have failed'
+RANDOM = "get other logits when they are shown again: config.study.version='rand' is for that"
+SQUARE_GAIN = 0.002
+FLAG_COLUMNS = 'classifier', 'epsilon', 'flag', 'images', 'of'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +91,12 @@ class AttackError(Study):
   """Settings; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
-    attacks: their names: 'pgd', 'fgsm', 'auto_pgd', or `FILE.py:NAME`.
-    losses: that each attack ascends, 'cross_entropy' or 'dlr'.
+    attacks: their names: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'square', 'auto_attack', or
+      `FILE.py:NAME`.
+    losses: that each attack ascends, 'cross_entropy' or 'dlr'; 'auto_attack' has its own.
+    version: of 'auto_attack': 'standard', 'plus' or 'rand'.
+    iterations: steps of the attacks of 'auto_attack'; its authors' is 100.
+    queries: of 'square', and of 'auto_attack', whose authors' is 5000.
     norm: 'linf' or 'l2'.
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
     epsilons: further radii; step sizes are in proportion.
@@ -92,6 +113,9 @@ class AttackError(Study):
   half_width: float = 0.0
   attacks: tuple[str, ...] = ('pgd',)
   losses: tuple[str, ...] = ('cross_entropy',)
+  version: str = word('standard', VERSIONS)
+  iterations: int = setting(STEPS, 'at least 1', lambda x: x >= 1)
+  queries: int = setting(QUERIES, 'at least 1', lambda x: x >= 1)
   norm: str = 'linf'
   epsilon: float = 8 / 255
   epsilons: tuple[float, ...] = ()
@@ -110,6 +134,9 @@ class AttackError(Study):
     for attack in self.attacks:
       ATTACKS.find(attack, f'{WHERE}.attacks')
     self.choose('losses', LOSSES)
+    for key, alone in (('losses', ('cross_entropy',)), ('restarts', 1)):
+      valid = f"{alone!r} beside 'auto_attack', which has its own: see config.study.version"
+      self.require(getattr(self, key) == alone or not self._ensembles, key, valid)
     for epsilon in self.radii:
       balls.check(self.section, self.norm, epsilon)
     self.require(len(set(self.radii)) == len(self.radii), 'epsilons', 'distinct radii')
@@ -142,6 +169,10 @@ class AttackError(Study):
         runs[name] = attack(**values, loss=loss)
     return runs
 
+  @property
+  def _ensembles(self) -> dict[str, Attack]:
+    return {name: attack for name, attack in self.runs.items() if attack.stages}
+
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names the views 'clean' and, for example, 'pgd 0.03137'."""
     attacked = (f'{name} {epsilon:.4g}' for epsilon in self.radii for name in self.runs)
@@ -159,13 +190,21 @@ class AttackError(Study):
     ids = [zlib.crc32(words.encode()) % (2**31 - 1) + 1 for words in named]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
-    def show(key: jax.Array, row: Arrays, view: Arrays, logits: Logits) -> jax.Array:
-      def attacked(attack: Attack, scale: jax.Array) -> jax.Array:
-        one = key[None], logits, row['image'][None], row['label'][None]
-        return attack.worst(self.restarts, *one, scale)[0]
+    def show(
+      keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+      nothing = self._nothing_observed(len(keys))
+
+      def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        given = keys, logits, rows['image']
+        if attack.stages:  # a row that pads the batch is wrong by itself, and costs nothing
+          return attack.observed(*given, jnp.where(rows['mask'], rows['label'], -1), scale)
+        return attack.worst(self.restarts, *given, rows['label'], scale), nothing
 
       attacks = (functools.partial(attacked, own) for own in runs)
-      branches: list[Callable[..., jax.Array]] = [lambda scale: row['image'], *attacks]
+      clean = rows['image'], nothing
+      branches: list[Callable[..., tuple[jax.Array, dict[str, jax.Array]]]] = [lambda _: clean]
+      branches += attacks
       return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
 
     def magnitude(row: Arrays, shown: jax.Array, view: Arrays) -> jax.Array:
@@ -186,6 +225,7 @@ class AttackError(Study):
         'epsilon': np.array([0, *(epsilon for epsilon, _ in table)], np.float32),
       },
       uses_classifier=True,
+      together=True,
       measure=lambda row, shown, view, _: {
         **measures(magnitude(row, shown, view)),
         'largest': jnp.abs(shown - row['image']).max(),
@@ -193,15 +233,31 @@ class AttackError(Study):
       total=total,
     )
 
+  def _nothing_observed(self, count: int) -> dict[str, jax.Array]:
+    """Returns what attacks without stages leave of what those with stages record, see `Attack`."""
+    if not self._ensembles:
+      return {}
+    no = jnp.zeros(count, bool)
+    return {'stage': no.astype(jnp.int32), 'no_gradient': no, 'random': no}
+
   @property
   def shown_as(self) -> dict[str, str]:
     radii = ', '.join(f'{epsilon:.4g}' for epsilon in self.radii)
     each = f'{self.steps} steps of {self.step_size:.4g}, {self.restarts} run(s)'
+    if whole := self._ensembles:
+      own = f'{self.iterations} steps, {self.queries} queries'
+      each = f'{each}; ' * (len(whole) < len(self.runs)) + f'auto_attack {self.version}, {own}'
     return {'attacks': f'{", ".join(self.runs)} in the {self.norm} ball of {radii}; {each}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    own = ' and '.join(map(part_name, self.attacks))
-    return [*super().differences(records, image_shape), f'{own}, not AutoAttack: a lower bound']
+    differences = super().differences(records, image_shape)
+    if not self._ensembles:
+      own = ' and '.join(map(part_name, self.attacks))
+      return [*differences, f'{own}, not AutoAttack: a lower bound']
+    if (self.iterations, self.queries) != (STEPS, QUERIES):
+      own = f'{self.iterations} steps and {self.queries} queries, not {STEPS} and {QUERIES}'
+      differences.append(f'AutoAttack of {own}: a lower bound')
+    return differences
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows with several labels each: an attack ascends the loss of one."""
@@ -211,8 +267,10 @@ class AttackError(Study):
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     of_each = dataclasses.replace(ERROR, headline=len(self.runs) > 1)
+    of_stages = (ERROR_AFTER,) if self._ensembles else ()
     of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
-    return (ATTACK_ERROR, CLEAN_ERROR, of_each, *of_changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
+    of_images = CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL
+    return (ATTACK_ERROR, CLEAN_ERROR, of_each, *of_stages, *of_changes, *of_images)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns attack and radius of each view, none of the clean one."""
@@ -231,6 +289,12 @@ class AttackError(Study):
     errors = recorded.outcomes(wrong)
     yield self.means(CLEAN_ERROR, errors, where=clean, test=True)
     yield self.means(ERROR, errors, by, test=True)
+    for name, attack in self._ensembles.items():
+      own = (views.attack == name).to_numpy()
+      for number, stage in enumerate(attack.stages, 1):
+        fell = recorded.outcomes(functools.partial(_fell_by, number))
+        facets = {'stage': stage}
+        yield self.means(ERROR_AFTER, fell, ('epsilon',), where=own, facets=facets, test=True)
     yield self.means(ATTACK_ERROR, self._worst(errors), ('epsilon',), test=True)
     energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
     shares = Outcomes({k: energy_fraction(high[k], energy[k]) for k in energy}, views)
@@ -242,6 +306,28 @@ class AttackError(Study):
       largest = evaluation.records.table('measure/largest')
       value = largest.max(0)[~clean].astype(float)
       yield arrays(LARGEST_CHANGE, evaluation.label, views[~clean], value, n=len(largest))
+
+  def _flags(self, recorded: Recorded) -> dict[str, Table]:
+    """Returns which images raise a flag of AutoAttack; logs those that say it may have failed."""
+    rows: list[list[object]] = []
+    for name, attack in self._ensembles.items():
+      for place, epsilon in enumerate(self.radii):
+        view = CLEAN + 1 + place * len(self.runs) + list(self.runs).index(name)
+        for evaluation in recorded.evaluations:
+          stage = evaluation.records.column('measure/stage', view)
+          last = [number for number, own in enumerate(attack.stages, 1) if own == 'square']
+          raised = {
+            NO_GRADIENT: evaluation.records.column('measure/no_gradient', view),
+            BY_SQUARE: np.isin(stage, last),
+          }
+          if self.version != 'rand':
+            raised[RANDOM] = evaluation.records.column('measure/random', view)
+          for flag, images in raised.items():
+            rows.append([evaluation.label, epsilon, flag, int(images.sum()), len(images)])
+            if images.mean() > (SQUARE_GAIN if flag == BY_SQUARE else 0):
+              count = f'{int(images.sum())} of {len(images)} images'
+              logging.warning('%s, ε = %.4g: %s %s', evaluation.label, epsilon, count, flag)
+    return {'flags of auto_attack': Table(FLAG_COLUMNS, rows)} if rows else {}
 
   def _worst(self, errors: Outcomes) -> Outcomes:
     """Returns whether images are wrong under any of the attacks, a view a radius."""
@@ -272,7 +358,8 @@ class AttackError(Study):
       self.means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), paired=False),
       self.means(CLEAN_RADIAL, of_rings, ('radius',), where=clean, paired=False),
     )
-    findings = Findings(estimates=[*self.estimates(recorded), *amplitudes])
+    estimates = [*self.estimates(recorded), *amplitudes]
+    findings = Findings(tables=self._flags(recorded), estimates=estimates)
     for evaluation in evaluations:
       counted = evaluation.records.total('counted')[:, None, None]
       total = spectrum.whole(evaluation.records.total('spectrum'), image_shape[1])
@@ -316,3 +403,8 @@ def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
     measured = evaluation.records.table(name).astype(float)
     values[evaluation.label] = np.where(counts.T, measured.T, np.nan).T
   return values
+
+
+def _fell_by(number: int, shard: Shard) -> np.ndarray:
+  """Returns whether images are wrong after so many attacks of an ensemble, bool [n, v]."""
+  return shard['measure/stage'] <= number

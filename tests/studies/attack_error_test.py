@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from robustness import parallel
 from robustness.attacks.pgd import FGSM, PGD
 from robustness.core import random_keys
 from robustness.estimates.comparison import mcnemar
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, select
 from robustness.fourier.filters import high_pass
-from robustness.studies.attack_error import AttackError
+from robustness.studies.attack_error import BY_SQUARE, AttackError
 from tests.end_to_end import runs
 from tests.networks import SHAPE
 from tests.refusals import refused
-from tests.studies.conftest import COUNT, classifier, rows
+from tests.studies.conftest import COUNT, classifier, recorded, rows
 from tests.table_rows import estimate
 
 SMALL = AttackError(
@@ -118,6 +119,23 @@ def test_views_stay_whatever_a_run_holds_losses_multiply_attacks_and_restarts_ne
   tables = [evaluate(own, ('first',), k)[0].records.table('rank') for k, own in studies.items()]
   wrong = [table[:, 1] > 0 for table in tables]
   assert (wrong[1] >= wrong[0]).all()
+
+
+def test_auto_attack_counts_by_stage_and_gives_the_same_on_any_devices(evaluate, tmp_path, caplog):
+  budget = {'iterations': 3, 'queries': 5, 'steps': 1}
+  study = AttackError(attacks=('pgd', 'auto_attack'), epsilon=0.03, **budget)
+  (first,) = evaluations = evaluate(study, ('first',))
+  stage, rank = (first.records.table(name)[:, 2] for name in ('measure/stage', 'rank'))
+  results = study.reduce(evaluations, SHAPE)
+  after = select(assemble(results.estimates), 'error_after', stage=..., epsilon=...)
+  np.testing.assert_allclose(after.value, [(stage <= number).mean() for number in range(1, 5)])
+  assert after.value.iloc[0] > 0 and after.value.iloc[-1] == (rank > 0).mean() < 1
+  by_square = int((stage == 4).sum())
+  assert results.tables['flags of auto_attack'].rows[1][2:4] == [BY_SQUARE, by_square]
+  assert ('fall to Square' in caplog.text) == (by_square > 0)
+  pmap = parallel.create('pmap')
+  other = recorded(tmp_path / 'pmap', study, classifier('first', 0), rows(), pmap, (40, 3))
+  np.testing.assert_array_equal(other.table('measure/stage'), first.records.table('measure/stage'))
 
 
 def test_radii_below_bfloat16s_resolution_are_not_for_networks_in_it():

@@ -3,11 +3,13 @@
 import importlib.util
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from robustness.estimates.table import select
 from robustness.results import Results
+from robustness.studies import attack_error
 from tests.end_to_end import runs
 from tests.table_rows import estimate
 
@@ -33,6 +35,10 @@ RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str,
     *(('attack_error_epsilon', 'spectra', 'radial'), {'adversarial/spectrum': (2, 2, 28, 28)}),
   ),
   ('attack_error cifar10', {'study.steps': 1}, {'attack_error epsilon': 1}, (), {}),
+  (
+    *('attack_error autoattack_cifar10', {'study.iterations': 2, 'study.queries': 3}),
+    *({'attack_error epsilon': 1, 'error_after stage epsilon': 4}, (), {}),
+  ),
   (
     *('band_noise digits', {'study.bandwidths': (3, 27)}, {'error band bandwidth': 8}),
     *(('error_band_bandwidth', 'sample_images'), {'sample_images/low_pass': (2, 28, 28, 1)}),
@@ -112,7 +118,7 @@ def test_a_config_runs_end_to_end(config, changes, counts, figures, shapes, requ
   name, variant = config.split()
   if variant == 'imagenet' and not all(map(importlib.util.find_spec, PACKAGES[name])):
     pytest.skip("needs pip install '.[imagenet]'")
-  if variant == 'cifar10':
+  if variant.endswith('cifar10'):
     changes = {**changes, 'data.data_dir': str(request.getfixturevalue('cifar10_dir'))}
     classifiers = NATURAL if name == 'band_noise' else ('classifier',)
     for seed, key in enumerate(classifiers if name != 'corruption_spectrum' else ()):
@@ -143,7 +149,12 @@ def attacks(variant: str, results: Results, report: str) -> None:
   assert set(worst.n) == {24}
   largest = select(results.table, 'largest_change', attack=..., epsilon=...)
   assert (largest.value <= largest.epsilon.astype(float) * (1 + 1e-5)).all()
-  if variant == 'cifar10':
+  if variant == 'autoattack_cifar10':
+    after = select(results.table, 'error_after', stage=..., epsilon=...).value.to_numpy()
+    assert (np.diff(after) >= 0).all() and after[-1] == worst.value.item()
+    flags = [row[2] for row in results.tables['flags of auto_attack'].rows]
+    assert flags == [attack_error.NO_GRADIENT, attack_error.BY_SQUARE, attack_error.RANDOM]
+  if variant != 'digits':
     assert worst.value.item() >= select(results.table, 'clean_error').value.item()
 
 

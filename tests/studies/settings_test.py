@@ -32,6 +32,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'attacks': ('pdg',)}, r"did you mean 'pgd'"),
     ({'attacks': ()}, r'config\.study\.attacks is \(\)'),
     ({'losses': ('dlrr',)}, r"did you mean 'dlr'"),
+    ({'version': 'fast'}, r"config\.study\.version is 'fast'.*'standard'"),
+    ({'iterations': 0}, r'config\.study\.iterations is 0'),
+    ({'attacks': ('auto_attack',), 'losses': ('dlr',)}, "losses is .*beside 'auto_attack'"),
+    ({'attacks': ('auto_attack',), 'restarts': 5}, r'restarts is 5; it must be 1 .*study\.version'),
   ],
   'band_noise': [
     ({'kinds': ('lowpass',)}, "did you mean 'low_pass'"),

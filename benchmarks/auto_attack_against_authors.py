@@ -1,0 +1,160 @@
+"""AutoAttack as a view of `attack_error` ÷ its authors' package: same network, same images.
+
+pip install git+https://github.com/fra31/auto-attack
+python -m benchmarks.auto_attack_against_authors --weights FILE.th --data FILE.npz --epsilon .002
+python -m benchmarks.auto_attack_against_authors --weights WORKDIR/checkpoints/LABEL --data FILE.npz
+
+The weights are a published file of a ResNet for CIFAR, or the checkpoint of a training of this
+project, whose arrays the PyTorch twin is given. The first table has the error after each attack, of
+all attacks so far, on the same images, the interval of the paired difference, and how many images
+only one side makes wrong. The second has images a second of both, by processor time of one run,
+ours after compilation. Theirs runs attack by attack as the package does, each on what is still
+right, and 'seconds' is by attack.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from flax.traverse_util import flatten_dict
+
+from benchmarks import subject, timing
+from benchmarks.heatmap_against_pytorch import NETWORK, networks
+from benchmarks.pgd_against_foolbox import ours
+from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS
+from robustness.core.host import usable_cores
+from robustness.core.rows import ArrayRows
+from robustness.estimates.comparison import mcnemar, paired_difference
+from robustness.evaluation.runner import Evaluator
+from robustness.models import catalog
+from robustness.models.classifier import Classifier
+from robustness.studies.attack_error import AttackError
+from robustness.training.checkpoint import load_variables
+
+KINDS = {'kernel': 'weight', 'scale': 'weight', 'bias': 'bias'}
+KINDS |= {'mean': 'running_mean', 'var': 'running_var'}
+THEIRS = {'apgd_ce': 'apgd-ce', 'apgd_t': 'apgd-t', 'fab_t': 'fab-t', 'apgd_dlr': 'apgd-dlr'}
+ERRORS = ('after', 'ours', 'theirs', 'theirs - ours, 95 %', 'only theirs, only ours', 'McNemar p')
+RATES = ('network', 'images', 'ours, images/s', 'theirs, images/s', 'ratio', 'seconds, theirs')
+
+
+def trained(folder: str) -> tuple[Any, Classifier]:
+  """Returns the PyTorch twin of a trained network, and the network."""
+  import torch
+
+  variables, _ = load_variables(pathlib.Path(folder))
+  twin, _ = networks('')
+  state = {}
+  for (_, *place, kind), value in flatten_dict(variables).items():
+    name = re.sub(r'stage(\d)\.block(\d+)', r'layer\1.\2', '.'.join(place))
+    name = name.removeprefix('stem.').replace('head.dense', 'linear')
+    name = {'conv': 'conv1', 'bn': 'bn1'}.get(name, name)
+    axes = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}[np.ndim(value)]
+    state[f'{name}.{KINDS[kind]}'] = torch.tensor(np.transpose(value, axes))
+  twin.load_state_dict(state, strict=False)
+  return twin, subject.classifier(NETWORK, variables=variables)
+
+
+def own_errors(runner: Evaluator, data: ArrayRows) -> np.ndarray:
+  """Returns the number of the attack that each image falls to, 0 for none needed, int [N]."""
+  shards = runner.shards(data, runner.layout(data.num_examples))
+  return np.concatenate([shard['measure/stage'][:, 0] for _, _, shard in shards])
+
+
+def their_errors(
+  twin: Any, data: ArrayRows, study: AttackError
+) -> tuple[np.ndarray, dict[str, float]]:
+  """Returns the same of the authors' package, and processor seconds by attack."""
+  import torch
+  from autoattack import AutoAttack
+
+  architecture = catalog.get(NETWORK)
+  mean, std = (torch.tensor(x)[None, :, None, None] for x in (architecture.mean, architecture.std))
+  norm = {'linf': 'Linf', 'l2': 'L2'}[study.norm]
+  package = AutoAttack(
+    lambda x: twin((x - mean) / std),
+    norm,
+    study.epsilon,
+    0,
+    False,
+    version=study.version,
+    device='cpu',
+  )
+  package.apgd.n_iter = package.apgd_targeted.n_iter = package.fab.n_iter = study.iterations
+  for apgd in (package.apgd, package.apgd_targeted):  # checkpoints are set when they are made
+    for key, share in (('n_iter_2', 0.22), ('n_iter_min', 0.06), ('size_decr', 0.03)):
+      setattr(apgd, key, max(int(share * study.iterations), 1))
+  package.square.n_queries = study.queries
+  images = torch.from_numpy(data.images.transpose(0, 3, 1, 2).copy())
+  labels = torch.from_numpy(data.labels.astype(np.int64))
+  with torch.no_grad():
+    wrong = (package.get_logits(images).argmax(1) != labels).numpy()
+  stages = VERSIONS[study.version]
+  stage, seconds = np.where(wrong, 0, len(stages) + 1), {}
+  for number, name in enumerate(stages, 1):
+    left, begin = np.flatnonzero(stage > len(stages)), time.process_time()
+    package.attacks_to_run = [THEIRS.get(name, name)]
+    shown = package.run_standard_evaluation(images[left], labels[left]) if len(left) else images[:0]
+    with torch.no_grad():
+      fell = left[(package.get_logits(shown).argmax(1) != labels[left]).numpy()]
+    stage[fell] = number
+    seconds[name] = time.process_time() - begin
+  return stage, seconds
+
+
+def measure(given: Any) -> None:
+  """Prints both tables."""
+  settings = {'norm': given.norm, 'epsilon': given.epsilon, 'version': given.version}
+  budget = {'iterations': given.iterations, 'queries': given.queries}
+  study = AttackError(attacks=('auto_attack',), **settings, **budget)
+  from_here = pathlib.Path(given.weights).is_dir() and given.weights
+  twin, network = trained(given.weights) if from_here else networks(given.weights)
+  data = subject.rows(network.input_shape, given.images, given.data)
+  runner = ours(network, study)
+  answers = network.predict(data.images).argmax(1)
+  missed = ArrayRows(data.images, ((answers + 1) % 10).astype(np.int32), subject.CLASSES)
+  own_errors(runner, missed)  # compiles, and has no image to attack
+  begin = time.process_time()
+  own = own_errors(runner, data)
+  taken = time.process_time() - begin
+  other, seconds = their_errors(twin, data, study)
+  lines = []
+  for number, name in enumerate(('clean', *VERSIONS[study.version])):
+    a, b = own <= number, other <= number
+    theirs, mine = int((b & ~a).sum()), int((a & ~b).sum())
+    difference, low, high = paired_difference(theirs, mine, given.images)
+    interval = f'{difference:+.4f} ({low:+.4f} to {high:+.4f})'
+    known = [name, f'{a.mean():.4f}', f'{b.mean():.4f}', interval, f'{theirs}, {mine}']
+    lines.append([*known, f'{float(mcnemar(theirs, mine)):.3g}'])
+  timing.print_table(ERRORS, lines)
+  rate, their_rate = given.images / taken, given.images / sum(seconds.values())
+  by_attack = ', '.join(f'{name} {value:.1f}' for name, value in seconds.items())
+  rates = [f'{rate:.3g}', f'{their_rate:.3g}', f'{rate / their_rate:.2f}']
+  timing.print_table(RATES, [[NETWORK, given.images, *rates, by_attack]])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  parser = subject.options(
+    __doc__, networks=(NETWORK,), images=100, frequencies=0, rounds=1, choices=(NETWORK,)
+  )
+  parser.add_argument('--norm', default='linf', choices=('linf', 'l2'))
+  parser.add_argument('--epsilon', type=float, default=8 / 255)
+  parser.add_argument('--version', default='standard', choices=tuple(VERSIONS))
+  parser.add_argument('--iterations', type=int, default=STEPS)
+  parser.add_argument('--queries', type=int, default=QUERIES)
+  measure(parser.parse_args(arguments))
+
+
+if __name__ == '__main__':
+  subject.one_device_a_core()
+  import torch
+
+  torch.set_num_threads(usable_cores())
+  jax.config.update('jax_platforms', 'cpu')
+  main()

@@ -1,0 +1,167 @@
+"""FAB, Square and AutoAttack: definitions, ball, rows by themselves, flags; the authors' code."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linprog, minimize
+
+from robustness.attacks import balls, fab, margin, square, targeted_dlr
+from robustness.attacks.auto_attack import VERSIONS, AutoAttack
+from robustness.attacks.auto_pgd import AutoPGD
+from robustness.attacks.fab import FAB
+from robustness.attacks.in_turn import in_turn
+from robustness.attacks.square import Square
+from tests.attacks.attacks_test import GENERATOR, IMAGES, KEYS, LABELS, WEIGHTS, length, logits
+from tests.cases import cases
+from tests.refusals import refused
+
+RADIUS = {'linf': 0.03, 'l2': 0.25}
+RIGHT = np.asarray(logits(IMAGES).argmax(1))
+MADE = [
+  *(FAB(norm, epsilon, steps=9, targets=k) for norm, epsilon in RADIUS.items() for k in (0, 3)),
+  *(Square(norm, epsilon, queries=60) for norm, epsilon in RADIUS.items()),
+  *(AutoPGD(norm, epsilon, targets=3) for norm, epsilon in RADIUS.items()),
+  AutoAttack(epsilon=0.03, iterations=4, queries=9),
+]
+
+
+@pytest.mark.parametrize('attack', MADE, ids=str)
+def test_images_stay_in_ball_and_box_fall_and_depend_on_their_row_alone(attack):
+  call = jax.jit(lambda keys, images, labels: attack(keys, logits, images, labels))
+  made = call(KEYS, IMAGES, RIGHT)
+  assert (length(made, attack.norm) <= attack.epsilon * (1 + 1e-5)).all()
+  assert float(made.min()) >= 0 and float(made.max()) <= 1
+  fell = np.asarray(margin(logits(made), RIGHT)) > 0
+  assert 2 <= fell.sum() < len(fell), 'the case has images that fall and that do not'
+  if not isinstance(attack, Square):  # it gives the best of its changes
+    assert not length(made, attack.norm)[~fell].any()
+  alone = call(KEYS[5:6], IMAGES[5:6], RIGHT[5:6])
+  np.testing.assert_allclose(alone[0], made[5], atol=1e-6)
+
+
+def test_only_rows_still_right_are_run_and_a_row_that_fell_stays():
+  ran = []
+
+  def run(number, keys, images, labels):
+    jax.debug.callback(lambda n, y: ran.append((int(n), y.tolist())), number, labels)
+    return jnp.where(balls.by_row(labels == number + 1), 1.0, images)
+
+  def answers(x):  # the class is a tenth of the first pixel, 0 above .4
+    return jax.nn.one_hot(jnp.round(10 * x[:, 0, 0, 0]).astype(int), 5)
+
+  labels, right = jnp.arange(1, 4), jnp.asarray([True, False, True])
+  images = jnp.broadcast_to(balls.by_row(labels / 10), (3, 2, 2, 1))
+  shown, right = in_turn(run, 2, answers, KEYS[:3], images, labels, images, right)
+  jax.effects_barrier()
+  assert ran == [(0, [1, 3, 2]), (1, [3, 1, 2])] and right.tolist() == [False, False, True]
+  np.testing.assert_array_equal(shown[1:], images[1:])
+
+
+@cases('norm', 'linf', 'l2')
+def test_the_way_onto_a_plane_is_the_shortest(norm):
+  """Against general solvers; where the plane misses the cube, to the nearest corner."""
+  points, normals = GENERATOR.random((6, 2, 2, 1)), GENERATOR.normal(size=(6, 2, 2, 1))
+  gaps = np.array([0.1, -0.1, 0.5, -0.5, 0.0, 99.0])  # w · d
+  offsets = -(normals * points).sum((1, 2, 3)) - gaps
+  ways = np.asarray(fab.onto_plane(*map(jnp.float32, (points, normals, offsets)), norm))
+  for x, w, gap, way in zip(
+    *(a.reshape(6, -1) for a in (points, normals, gaps, ways)), strict=True
+  ):
+    reach = np.where(w * gap > 0, 1 - x, x) * np.abs(w)
+    if abs(gap) > reach.sum():
+      np.testing.assert_allclose(np.abs(way), np.where(w * gap > 0, 1 - x, x), atol=1e-6)
+      continue
+    assert way @ w == pytest.approx(gap, abs=1e-5)
+    if norm == 'linf':
+      sides = np.block([[np.eye(4), -np.ones((4, 1))], [-np.eye(4), -np.ones((4, 1))]])
+      box = [*zip(-x, 1 - x, strict=True), (0, None)]
+      best = linprog([0] * 4 + [1], sides, np.zeros(8), [[*w, 0]], [gap], box).fun
+      assert np.abs(way).max() == pytest.approx(best, abs=1e-5)
+    else:
+      on = {'type': 'eq', 'fun': lambda d, w=w, gap=gap: w @ d - gap}
+      box = [*zip(-x, 1 - x, strict=True)]
+      best = minimize(lambda d: d @ d, np.zeros(4), bounds=box, constraints=on, tol=1e-12).fun
+      assert way @ way == pytest.approx(best, abs=1e-4)
+
+
+def test_windows_shrink_as_published_and_their_halves_are_opposite():
+  np.testing.assert_array_equal(square.sides((32, 32), 1), [29, 20, 14, 10, 7, 5, 4, 3, 2, 1])
+  np.testing.assert_array_equal(square.sides((32, 32), 3), [29, 21, 15, 11, 7, 5, 5, 3, 3, 3])
+  made = square.halves(3)
+  np.testing.assert_allclose(made, made[:, ::-1])
+  assert (made[0] > 0).all() and (made[1:] < 0).all() and np.linalg.norm(made) == pytest.approx(1)
+
+
+def test_the_targeted_loss_is_that_of_the_definition_and_needs_four_classes():
+  scores = np.array([[1.0, 4.0, 2.0, 0.0]], np.float32)
+  value = targeted_dlr(scores, np.array([1]), np.array([3]))
+  assert float(value[0]) == pytest.approx((0 - 4) / (4 - (1 + 0) / 2))
+  refused('has 3 classes', targeted_dlr, scores[:, :3], np.array([1]), np.array([2]))
+
+
+@pytest.mark.parametrize('version', VERSIONS)
+def test_stages_count_up_and_flags_are_raised_where_there_is_no_gradient_or_chance(version):
+  attack = AutoAttack(epsilon=0.03, version=version, iterations=3, queries=5)
+  shown, seen = jax.jit(lambda: attack.observed(KEYS, logits, IMAGES, LABELS))()
+  wrong = np.asarray(margin(logits(shown), LABELS)) > 0
+  np.testing.assert_array_equal(np.asarray(seen['stage']) <= len(attack.stages), wrong)
+  np.testing.assert_array_equal(seen['stage'] == 0, LABELS != RIGHT)
+  assert not np.asarray(seen['no_gradient']).any() and not np.asarray(seen['random']).any()
+
+  def flat(images):
+    return logits(jnp.round(images))
+
+  labels = flat(IMAGES).argmax(1)
+  _, seen = jax.jit(lambda: attack.observed(KEYS, flat, IMAGES, labels))()
+  assert np.asarray(seen['no_gradient']).all()
+
+
+def test_a_random_network_on_the_host_is_noticed():
+  draw = np.random.default_rng(0)
+
+  def noisy(images):
+    kind = jax.ShapeDtypeStruct((len(images), 4), jnp.float32)
+    noise = jax.pure_callback(lambda x: draw.normal(size=(len(x), 4)).astype('f'), kind, images)
+    return logits(images) + jax.lax.stop_gradient(noise)
+
+  attack = AutoAttack(epsilon=0.03, version='rand', iterations=1)
+  quiet = jax.custom_jvp(noisy)
+  quiet.defjvp(lambda x, dx: (noisy(*x), jax.jvp(logits, x, dx)[1]))
+  _, seen = jax.jit(lambda: attack.observed(KEYS, quiet, IMAGES, LABELS))()
+  assert np.asarray(seen['random']).all()
+
+
+@pytest.mark.parametrize('norm', RADIUS)
+def test_fab_finds_what_the_authors_code_finds(norm):
+  torch = pytest.importorskip('torch', reason="runs the authors' code")
+  pytest.importorskip('autoattack', reason="runs the authors' code")
+  from autoattack.fab_pt import FABAttack_PT
+
+  weights, shape = torch.tensor(np.asarray(WEIGHTS)), IMAGES.shape
+  theirs = FABAttack_PT(
+    lambda x: torch.tanh(x.permute(0, 2, 3, 1).reshape(len(x), -1) - 0.5) @ weights,
+    *({'linf': 'Linf', 'l2': 'L2'}[norm], 1, 20, RADIUS[norm]),
+    targeted=True,
+    device='cpu',
+    n_target_classes=3,
+  )
+  images = torch.tensor(np.asarray(IMAGES).transpose(0, 3, 1, 2).copy())
+  found = theirs.perturb(images, torch.tensor(RIGHT)).numpy().transpose(0, 2, 3, 1)
+  own = FAB(norm, RADIUS[norm], steps=20, targets=3)(KEYS, logits, IMAGES, RIGHT)
+  fell = length(found, norm) > 0
+  np.testing.assert_array_equal(fell, length(own, norm) > 0)
+  assert 2 <= fell.sum() < 8 and shape == found.shape
+
+
+@cases(
+  'kind, settings, message',
+  (FAB, {'targets': -1}, r'fab\.targets is -1'),
+  (FAB, {'steps': 0}, r'fab\.steps is 0'),
+  (Square, {'queries': 0}, r'square\.queries is 0'),
+  (AutoPGD, {'passes': 0}, r'auto_pgd\.passes is 0'),
+  (AutoAttack, {'version': 'best'}, r"auto_attack\.version is 'best'.*'plus'"),
+  (AutoAttack, {'norm': 'l1'}, r"auto_attack\.norm is 'l1'"),
+)
+def test_bad_settings_are_named(kind, settings, message):
+  refused(r'config\.classifier\.attack\.' + message, kind, **settings)
