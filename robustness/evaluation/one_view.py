@@ -73,7 +73,8 @@ def _compiled(
     view_id: jax.Array,
     entry: dict[str, jax.Array],
   ) -> jax.Array:
-    key = random_keys.for_example(key, row['example_id'], entry.get(DRAWS, view_id))
+    draws = row.get(DRAWS, entry.get(DRAWS, view_id))
+    key = random_keys.for_example(key, row['example_id'], draws)
     prepared = views.prepare(row) if views.prepare else row
     extra = [] if forward is None else [lambda images: forward(variables, images, ())[0]]
     if views.together:

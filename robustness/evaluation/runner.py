@@ -364,7 +364,8 @@ class Evaluator:
     self, extra: tuple[Logits, ...], row: Arrays, view: tuple[jax.Array, Arrays]
   ) -> jax.Array:
     view_id, parameters = view
-    key = random_keys.for_example(self.key, row['example_id'], parameters.get(DRAWS, view_id))
+    draws = row.get(DRAWS, parameters.get(DRAWS, view_id))
+    key = random_keys.for_example(self.key, row['example_id'], draws)
     shown: jax.Array = self.views.show(key, row, parameters, *extra)
     return shown
 

@@ -33,7 +33,8 @@ class Views:
     ids: int32 [V], distinct; a view's random keys depend on its id alone, so an id must not
       depend on which other views a run holds.
     parameters: arrays [V, ...]; traced, so that all views share one compilation. Where one is
-      called `DRAWS`, int32 [V], keys depend on it in place of the id: equal ones draw the same.
+      called `DRAWS`, int32 [V], keys depend on it in place of the id: equal ones draw the same. A
+      column of the rows that is so called comes before both.
     uses_classifier: whether `show`, `measure` and `total` take `logits`.
     together: whether `show` takes all rows of a device at once, keys [B] and columns [B, ...], so
       that it can leave out those that it is done with; it returns images [B, H, W, C] and

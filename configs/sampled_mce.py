@@ -1,0 +1,48 @@
+r"""mCE to a stated half width from a fraction of the passes: one corruption an image.
+
+python main.py --config=configs/sampled_mce.py --workdir=/tmp/sampled_mce \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE
+
+  CIFAR-10 test images by TFDS, 3450 of them, each under one of the 15 corruptions at one severity:
+  mCE by the published errors of RobustBench's Standard network to ± .1 or better, in 3450 passes
+  instead of 258,750. A smaller --config.study.mce_half_width says how many images it needs.
+
+python main.py --config=configs/sampled_mce.py:imagenet --workdir=/tmp/sampled_mce_imagenet \
+    --config.classifier.name=resnet50 --config.classifier.weights=torchvision:resnet50.IMAGENET1K_V1
+
+  ImageNet's validation images by TFDS, 2700 of them: mCE by AlexNet's errors to ± .025.
+"""
+
+from robustness.config.defaults import ConfigDict, choose, default_config, read_cifar10
+
+STUDY = 'sampled_mce'
+
+
+def get_config(variant: str = 'cifar10') -> ConfigDict:
+  """Returns the variant 'cifar10' or 'imagenet'."""
+  return choose(variant, cifar10, imagenet)
+
+
+def cifar10() -> ConfigDict:
+  """One network on CIFAR-10 test images, made as CIFAR-10-C was."""
+  config = default_config(STUDY)
+  read_cifar10(config, 3450)
+  config.study.protocol = 'as_released'
+  config.classifier.name = 'resnet20'
+  return config
+
+
+def imagenet() -> ConfigDict:
+  """One network on ImageNet's validation images, made as ImageNet-C was."""
+  config = default_config(STUDY)
+  config.data.source = 'tfds'
+  config.data.name = 'imagenet2012'
+  config.data.split = 'validation'
+  config.data.num_images = 2700
+  config.data.resize = 256
+  config.data.crop = 224
+  config.study.protocol = 'as_released'
+  config.study.baseline = 'alexnet'
+  config.study.mce_half_width = 0.025
+  config.classifier.name = 'resnet50'
+  return config

@@ -1,0 +1,77 @@
+r"""Weighted sums of shares from independent samples of strata, such as mCE from one view an image.
+
+With w_v the weight of stratum v and p_v the share of its n_v trials that succeed, the value is
+Σ_v w_v p_v. Its variance is Σ_v w_v² p̃_v (1 − p̃_v) / n_v with p̃_v = (k_v + 1)/(n_v + 2), so that
+strata without a failure do not count as certain; the interval is normal. That of a difference of
+two classifiers on the same trials has b_v and c_v trials that only the one or the other gets wrong,
+p = (b_v + 1)/(n_v + 2), q = (c_v + 1)/(n_v + 2) and the variance Σ_v w_v² (p + q − (p − q)²)/n_v.
+
+Reference: Cochran, Sampling techniques (1977), chapter 5; Agresti & Caffo, The American
+Statistician 54 (2000), for the successes added.
+"""
+
+import math
+
+import numpy as np
+
+from robustness.core.errors import InputError
+from robustness.estimates.intervals import z_value
+from robustness.estimates.means import Estimate
+
+METHOD = 'stratified'
+
+
+def estimate(
+  succeeds: np.ndarray, strata: np.ndarray, weights: np.ndarray, confidence: float = 0.95
+) -> Estimate:
+  """Returns Σ_v w_v p_v with its interval.
+
+  Args:
+    succeeds: bool [N], the trials.
+    strata: int [N], the stratum of each, in 0..V − 1; others count nothing.
+    weights: w [V]; every stratum of weight above 0 has a trial.
+    confidence: of the interval, in (0, 1).
+  """
+  n, k = _counts(strata, len(weights)), _counts(strata[succeeds], len(weights))
+  shrunk = (k + 1) / (n + 2)
+  return _with_interval(weights, k, shrunk * (1 - shrunk), n, confidence)
+
+
+def difference(
+  first: np.ndarray,
+  second: np.ndarray,
+  strata: np.ndarray,
+  weights: np.ndarray,
+  confidence: float = 0.95,
+) -> Estimate:
+  """Returns Σ_v w_v (p_v of the second − p_v of the first) on the same trials; see `estimate`."""
+  n = _counts(strata, len(weights))
+  lost, gained = (_counts(strata[x], len(weights)) for x in (second & ~first, first & ~second))
+  p, q = (lost + 1) / (n + 2), (gained + 1) / (n + 2)
+  return _with_interval(weights, lost - gained, p + q - (p - q) ** 2, n, confidence)
+
+
+def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.95) -> int:
+  """Returns the fewest trials a stratum with which the interval is at most ± `half_width` wide
+  whatever the shares: those of shares of ½."""
+  z = z_value(confidence)
+  return max(1, math.ceil(0.25 * z**2 * float((weights**2).sum()) / half_width**2 - 1e-9))
+
+
+def _counts(strata: np.ndarray, count: int) -> np.ndarray:
+  return np.bincount(strata[(strata >= 0) & (strata < count)], minlength=count).astype(float)
+
+
+def _with_interval(
+  weights: np.ndarray, total: np.ndarray, variance: np.ndarray, n: np.ndarray, confidence: float
+) -> Estimate:
+  counted = weights > 0
+  if not n[counted].all():
+    raise InputError(
+      f'{int((n[counted] == 0).sum())} of {int(counted.sum())} strata have no trial: give more.'
+    )
+  w, trials = weights[counted], n[counted]
+  value = float((w * total[counted] / trials).sum())
+  half = z_value(confidence) * float(np.sqrt((w**2 * variance[counted] / trials).sum()))
+  size = int(trials.sum())
+  return Estimate(value, value - half, value + half, size, size, METHOD)

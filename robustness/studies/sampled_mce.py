@@ -1,0 +1,189 @@
+"""mCE to a stated half width: each image under one corruption at one severity, drawn at random.
+
+mCE by published errors is a weighted sum of the errors in 75 views. To know the sum, no image has
+to be seen in all of them: here image i of the order drawn by the seed has view i mod 75, corrupted
+as the full set has it, so that every view has as many images. The images that are needed for a half
+width are known before the run, and whoever names data, number of images and seed repeats it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import InputError
+from robustness.core.registry import setting, word
+from robustness.core.rows import Batch, Rows, random_order, with_column
+from robustness.corruptions.views import CorruptionViews
+from robustness.estimates import stratified
+from robustness.estimates.corruption_error import MCE
+from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.published import BASELINES, PublishedErrors
+from robustness.estimates.quantity import ERROR, Quantity
+from robustness.evaluation.outcomes import Evaluation, Recorded
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import Findings, ImageShape, Recipes
+from robustness.evaluation.views import DRAWS, Views, ViewTable
+from robustness.results import Table
+
+DRAWN = 'drawn_view'
+SEED = 0  # of the order of images
+ERRORS = dataclasses.replace(ERROR, reference='')
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledMCE(CorruptionViews):
+  """Settings, beside those of `CorruptionViews`.
+
+  Attributes:
+    baseline: whose published errors mCE divides by: 'alexnet' or 'cifar10_standard'.
+    mce_half_width: h; fewer images than make the interval of mCE at most ± h wide, whatever the
+      errors, are refused.
+  """
+
+  title: ClassVar[str] = 'mCE from one corruption an image'
+  papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking',)
+  lists_failures: ClassVar[bool] = False
+
+  baseline: str = word('cifar10_standard', ('alexnet', 'cifar10_standard'))
+  mce_half_width: float = setting(0.1, 'above 0', lambda x: x > 0)
+  confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    shown, needed = (sorted(x) for x in (self.names, self.published.corrupted))
+    self.require(shown == needed and len(self.severities) == 5, 'corruptions', self._valid)
+
+  _valid: ClassVar[str] = "('official',) at all five severities, for which errors are published"
+
+  @property
+  def published(self) -> PublishedErrors:
+    return BASELINES[self.baseline]
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    return MCE, ERRORS
+
+  @property
+  def weights(self) -> np.ndarray:
+    """Of the error in each view in mCE, [V]; the clean view has 0."""
+    names = [name for name in self.names for _ in self.severities]
+    each = [1 / (len(names) * self.published.corrupted[name]) for name in names]
+    return np.array([0.0, *each])
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """See `Study`; refuses fewer images than the half width needs."""
+    needed = self.num_needed
+    if rows.num_examples < needed:
+      raise InputError(
+        f'config.study.mce_half_width is {self.mce_half_width:g}, for which mCE needs {needed:,} '
+        f'images; there are {rows.num_examples:,}. Give more (config.data.num_images) or a larger '
+        'half width.'
+      )
+
+  @property
+  def num_needed(self) -> int:
+    """Images with which the interval of mCE is at most ± h wide, whatever the errors."""
+    weights = self.weights[1:]
+    return len(weights) * stratified.trials_needed(weights, self.mce_half_width, self.confidence)
+
+  def views(self, image_shape: ImageShape) -> Views:
+    """Returns one view, in which each row is corrupted as its column `drawn_view` says."""
+    published, own = self.published, min(image_shape[:2])
+    if own != published.side:
+      raise InputError(
+        f'config.study.baseline is {self.baseline!r}, whose errors were measured on '
+        f'{published.set_name} at {published.side} pixels; these images are {image_shape[0]} × '
+        f'{image_shape[1]}.'
+      )
+    whole = super().views(image_shape)
+
+    def show(
+      key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
+    ) -> jax.Array:
+      del view
+      entry = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in whole.parameters.items()}
+      shown: jax.Array = whole.show(key, row, entry)
+      return shown
+
+    return dataclasses.replace(
+      whole,
+      show=show,
+      ids=np.zeros(1, np.int32),
+      parameters={},
+      measure=None,
+      add_columns=lambda rows: _with_drawn_views(rows, whole.ids),
+    )
+
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """See `Study`: one view."""
+    return ViewTable.of(['one corruption an image'])
+
+  def facets(self, image_shape: ImageShape) -> pd.DataFrame:
+    """See `Study`: none."""
+    return pd.DataFrame(index=range(1))
+
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
+    """Returns mCE, errors by corruption and by severity, differences, and the passes spent."""
+    recorded = Recorded(evaluations)
+    count = evaluations[0].records.layout.num_rows
+    views = len(self.weights) - 1
+    line = [count, count * views, self.mce_half_width, self.num_needed]
+    columns = ('passes', 'passes of all views', 'half width asked for', 'images needed for it')
+    return Findings(
+      tables={'passes': Table(columns, [line])}, estimates=list(self.estimates(recorded))
+    )
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields mCE and errors over all, by corruption and by severity, and paired differences."""
+    wrong = {e.label: e.records.column('rank') > 0 for e in recorded.evaluations}
+    strata = recorded.evaluations[0].records.column(DRAWN)
+    of_view = super().facets((0, 0, 0))
+    first = next(iter(wrong))
+    groups: list[tuple[Quantity, dict[str, Any], np.ndarray]] = [(MCE, {}, self.weights)]
+    shown = of_view.corruption.notna().to_numpy()
+    groups.append((ERRORS, {}, shown / shown.sum()))
+    for facet in ('corruption', 'severity'):
+      for value in of_view[facet].dropna().unique():
+        inside = (of_view[facet] == value).to_numpy()
+        groups.append((ERRORS, {facet: value}, inside / inside.sum()))
+    rows = []
+    for quantity, facets, weights in groups:
+      for label, own in wrong.items():
+        found = stratified.estimate(own, strata, weights, self.confidence)
+        rows.append(row(label, '', quantity, facets, _within(found, quantity), self.confidence))
+        if label != first:
+          found = stratified.difference(wrong[first], own, strata, weights, self.confidence)
+          rows.append(row(label, first, quantity, facets, found, self.confidence))
+    yield part(rows)
+
+  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    return [*super().differences(records, image_shape), 'one corruption an image, not all']
+
+
+def _within(estimate: Estimate, quantity: Quantity) -> Estimate:
+  low, high = quantity.range
+  return dataclasses.replace(estimate, low=max(estimate.low, low), high=min(estimate.high, high))
+
+
+def _with_drawn_views(rows: Rows, ids: np.ndarray) -> Rows:
+  """Returns rows with the place of the view that each is shown in, from 1, and its id."""
+  examples = rows.without_images()['example_id']
+  views = np.empty(len(examples), np.int32)
+  views[random_order(len(examples), SEED)] = 1 + np.arange(len(examples)) % (len(ids) - 1)
+  order = np.argsort(examples)
+
+  def column(of: Callable[[np.ndarray], np.ndarray]) -> Callable[[Batch], np.ndarray]:
+    def of_batch(batch: Batch) -> np.ndarray:
+      at = np.searchsorted(examples[order], batch['example_id']).clip(0, len(order) - 1)
+      return of(views[order[at]])
+
+    return of_batch
+
+  drawn = with_column(rows, DRAWN, column(lambda view: view), {'drawn_views': SEED})
+  return with_column(drawn, DRAWS, column(lambda view: ids[view]), {})

@@ -1,0 +1,39 @@
+"""Sums of shares over strata: by hand, coverage in simulation, the trials that a width needs."""
+
+import numpy as np
+import pytest
+
+from robustness.estimates import stratified
+from tests.refusals import refused
+
+GENERATOR = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize('shares, each', [((0.05, 0.6), 6), ((0, 0.1), 12), ((0.4, 0.6), 4)])
+def test_intervals_cover_and_are_no_wider_than_planned(shares, each):
+  weights = GENERATOR.uniform(0.5, 2, 40) / 40
+  p = GENERATOR.uniform(*shares, (2, 40))
+  strata = np.repeat(np.arange(40), each)
+  covered, widths = [], []
+  for _ in range(400):
+    first, second = GENERATOR.random((2, len(strata))) < p[:, strata]
+    own = stratified.estimate(first, strata, weights)
+    both = stratified.difference(first, second, strata, weights)
+    truth = weights @ p[0], weights @ (p[1] - p[0])
+    covered.append([e.low <= t <= e.high for e, t in zip((own, both), truth, strict=True)])
+    widths.append((own.high - own.low) / 2)
+  assert (np.mean(covered, 0) > 0.92).all()
+  half_width = 1.96 * np.sqrt(0.25 * (weights**2).sum() / each)
+  assert max(widths) <= half_width
+  assert stratified.trials_needed(weights, half_width + 1e-5) == each
+
+
+def test_values_are_weighted_sums():
+  strata, wrong = np.array([0, 0, 1, 1, 1, 7]), np.array([1, 0, 1, 1, 0, 1], bool)
+  found = stratified.estimate(wrong, strata, np.array([2.0, 3.0]))
+  assert (found.value, found.n) == (pytest.approx(2 * 0.5 + 3 * 2 / 3), 5)
+  other = np.array([0, 0, 1, 1, 1, 0], bool)
+  lost = stratified.difference(wrong, other, strata, np.array([2.0, 3.0]))
+  assert lost.value == pytest.approx(-2 * 0.5 + 3 / 3)
+  assert stratified.trials_needed(np.array([1.0]), 0.1) == 97
+  refused('1 of 2 strata have no trial', stratified.estimate, wrong[:2], strata[:2], np.ones(2))

@@ -1,0 +1,67 @@
+"""mCE from one corruption an image: the images of the full set, every view equally often."""
+
+import numpy as np
+import pytest
+
+from robustness.estimates.published import BASELINES
+from robustness.studies.corruption_error import CorruptionError
+from robustness.studies.sampled_mce import SampledMCE
+from robustness.workdir import read_task
+from tests.end_to_end import runs
+from tests.networks import tiny_rows
+from tests.refusals import refused
+from tests.table_rows import estimate
+
+
+def test_an_image_is_corrupted_as_in_the_full_set():
+  study = SampledMCE()
+  whole, one = CorruptionError().views((32, 32, 3)), study.views((32, 32, 3))
+  rows = one.add_columns(tiny_rows(160)).without_images()
+  drawn = rows['drawn_view']
+  np.testing.assert_array_equal(rows['draws'], whole.ids[drawn])
+  counts = np.bincount(drawn, minlength=76)
+  assert counts[0] == 0 and set(counts[1:]) <= {2, 3}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('shallow_resnet')
+def test_the_run_has_the_answers_of_the_full_run(cifar10_dir, tmp_path):
+  weights = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
+  changes = {
+    'data.num_images': 75,
+    'data.data_dir': str(cifar10_dir),
+    'classifier.weights': weights,
+  }
+  sampled = runs.shrunk('sampled_mce', 'cifar10', {**changes, 'study.mce_half_width': 0.9})
+  results = runs.run(sampled, tmp_path / 'sampled')
+  same = {'study.protocol': 'as_released', 'study.corruptions': ('official',)}
+  config = runs.shrunk('corruption_error', 'cifar10', {**changes, **same})
+  runs.run(config, tmp_path / 'full', drawn=False)
+  finished = (read_task(tmp_path / name, '') for name in ('sampled', 'full'))
+  ours, full = (task.evaluations[0].records for task in finished)
+  drawn, rows = ours.column('drawn_view'), np.arange(75)
+  p, q = ours.column('probability'), full.table('probability')[rows, drawn]
+  np.testing.assert_array_equal(ours.column('example_id'), full.column('example_id'))
+  np.testing.assert_allclose(p, q, rtol=1e-4)
+  wrong = (ours.column('rank') > 0)[np.argsort(drawn)].reshape(15, 5).mean(1)
+  baseline = np.array([*BASELINES['cifar10_standard'].corrupted.values()])
+  mce = estimate(results.table, *results.labels, 'mCE')
+  assert mce.value == pytest.approx((wrong / baseline).mean())
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    ({'baseline': 'alexnet_3dcc'}, "'alexnet_3dcc'"),
+    ({'severities': (1,)}, 'official'),
+    ({'corruptions': ('fog',)}, 'official'),
+    ({'mce_half_width': 0.0}, 'above 0'),
+  ],
+)
+def test_bad_settings(changes, message):
+  refused(message, SampledMCE, **changes)
+
+
+def test_too_few_images_and_another_size_are_refused():
+  refused('mCE needs 3,450 images; there are 40', SampledMCE().check, tiny_rows(40), {})
+  refused('at 224 pixels', SampledMCE(baseline='alexnet').views, (32, 32, 3))
