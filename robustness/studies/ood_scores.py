@@ -98,20 +98,20 @@ class OodScores(Study):
   def prediction_scores(self, config: Mapping[str, Any]) -> Callable[[pathlib.Path], Scored]:
     """See `ScoresPredictions`."""
     chosen = parse(Workdirs, config, 'config')
-    if not chosen.out_of_distribution:
-      raise InputError(
-        'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
-        'class, as in --config.out_of_distribution="(\'WORKDIR\',)".'
-      )
-    if (KNN in self.scores) != bool(chosen.bank):
-      raise InputError(
-        f'config.bank is {chosen.bank!r} and config.study.scores {self.scores}: the score '
-        "'knn' needs the workdir of a run on training images, and nothing else does."
-      )
     settings = {**self.describe(), **dataclasses.asdict(chosen)}
     return lambda _: Scored(*self._separated(chosen), settings)
 
   def _separated(self, of: Workdirs) -> tuple[list[Evaluation], Findings]:
+    if not of.out_of_distribution:
+      raise InputError(
+        'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
+        'class, as in --config.out_of_distribution="(\'WORKDIR\',)".'
+      )
+    if (KNN in self.scores) != bool(of.bank):
+      raise InputError(
+        f'config.bank is {of.bank!r} and config.study.scores {self.scores}: the score '
+        "'knn' needs the workdir of a run on training images, and nothing else does."
+      )
     first = _read(of.predictions)
     further = {path: _read(path, first) for path in (*of.out_of_distribution, *of.shifted)}
     bank = _read(of.bank, first) if of.bank else None
