@@ -18,6 +18,7 @@ LINKED = pictures.linked()
 SMALL = {
   'battery': {'battery.parts': ('clean', 'attack'), 'battery.attack.study.steps': 1},
   'calibration': {'study.severities': (5,), 'study.resamples': 20},
+  'frequency_shortcuts': {'data.num_images': 100},
   'si_score': {'data.num_images': 2},
   'systematic_corruptions': {'study.samples': 100},
 }
