@@ -411,6 +411,8 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   """
   for name in references:
     choice('--reference', name, tasks)
+  if set(tasks) == set(references):
+    raise InputError('every task is a --reference, and none is left to judge classifiers on.')
   labels = tasks[references[0]].labels
   levels = {task: _accuracies(results) for task, results in tasks.items()}
   x = np.stack([_of_labels(name, labels, levels[name][0][1]) for name in references], 1)
@@ -427,8 +429,6 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
     whole = [results.table, part(rows)] if rows else [results.table]
     table = assemble([each.astype(object) for each in whole])
     added[task] = dataclasses.replace(results, table=table)
-  if set(tasks) == set(references):
-    raise InputError('every task is a --reference, and none is left to judge classifiers on.')
   return added
 
 

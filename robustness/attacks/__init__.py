@@ -56,6 +56,13 @@ def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
   return margin(logits, labels) / (top[:, 0] - top[:, 2] + 1e-12)
 
 
+def lead(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
+  """Returns z_t − z_y for classes t, int32 [B]; float32 [B]."""
+  scores = logits.astype(jnp.float32)
+  own, other = (jnp.take_along_axis(scores, at[:, None], 1)[:, 0] for at in (labels, targets))
+  return other - own
+
+
 def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
   """Returns (z_t − z_y) / (z_(1) − (z_(3) + z_(4)) / 2) for classes t, int32 [B]; float32 [B].
 
@@ -69,10 +76,8 @@ def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> ja
       f'the targeted loss compares the first with the third and fourth logit, and this classifier '
       f"has {logits.shape[-1]} classes: take 'auto_pgd' with the loss 'cross_entropy'."
     )
-  scores = logits.astype(jnp.float32)
-  top = jax.lax.top_k(scores, 4)[0]
-  own, other = (jnp.take_along_axis(scores, at[:, None], 1)[:, 0] for at in (labels, targets))
-  return (other - own) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + 1e-12)
+  top = jax.lax.top_k(logits.astype(jnp.float32), 4)[0]
+  return lead(logits, labels, targets) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + 1e-12)
 
 
 def likeliest(logits: jax.Array, number: Array | int) -> jax.Array:
@@ -172,7 +177,7 @@ class Attack(Part):
       own = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
       other = self(own, logits, images, labels, scale)
       margins = margin(logits(other), labels)
-      better = (margins > largest).reshape(-1, 1, 1, 1)
+      better = balls.by_row(margins > largest)
       return jnp.where(better, other, kept), jnp.maximum(margins, largest)
 
     state = (first, margin(logits(first), labels))

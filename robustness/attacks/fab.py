@@ -9,7 +9,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from robustness.attacks import Array, Attack, Logits, Scalar, balls, likeliest
+from robustness.attacks import Array, Attack, Logits, Scalar, balls, lead, likeliest
 from robustness.attacks.balls import by_row
 from robustness.attacks.in_turn import whole
 from robustness.core.registry import setting
@@ -111,9 +111,8 @@ def _targeted(
   """Returns a function of x to z_t − z_y, float32 [B], and its gradient [B, H, W, C]."""
 
   def total(x: Array) -> tuple[Array, Array]:
-    scores = logits(x)
-    other, own = (jnp.take_along_axis(scores, at[:, None], 1)[:, 0] for at in (targets, labels))
-    return (other - own).sum(), other - own
+    value = lead(logits(x), labels, targets)
+    return value.sum(), value
 
   def plane(x: Array) -> tuple[Array, Array]:
     (_, value), normal = jax.value_and_grad(total, has_aux=True)(x)

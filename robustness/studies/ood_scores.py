@@ -41,7 +41,8 @@ class Workdirs(WorkdirPredictions):
   """The top level of a config that compares finished workdirs of this study.
 
   Attributes:
-    predictions: the workdir of the test images.
+    predictions: the workdir of the test images; `part` is a task of all workdirs, where they hold
+      batteries.
     out_of_distribution: workdirs of images of no known class.
     shifted: workdirs of corrupted or otherwise shifted images of the known classes; with them,
       estimates are given for test images and for both together (full-spectrum).
@@ -112,9 +113,10 @@ class OodScores(Study):
         f'config.bank is {of.bank!r} and config.study.scores {self.scores}: the score '
         "'knn' needs the workdir of a run on training images, and nothing else does."
       )
-    first = _read(of.predictions)
-    further = {path: _read(path, first) for path in (*of.out_of_distribution, *of.shifted)}
-    bank = _read(of.bank, first) if of.bank else None
+    first = _read(of.predictions, of.part)
+    others = (*of.out_of_distribution, *of.shifted)
+    further = {path: _read(path, of.part, first) for path in others}
+    bank = _read(of.bank, of.part, first) if of.bank else None
     names = _names(of.out_of_distribution)
     rows = []
     for evaluation in first.evaluations:
@@ -135,16 +137,21 @@ class OodScores(Study):
           for score in self.scores:
             inside = np.concatenate([p[score] for p in parts])
             facets = {'score': score, 'ood_set': name, **({'id_set': kind} if shifted else {})}
-            rows += self._rows(label, facets, inside, out[score])
+            rows += self._rows(label, facets, inside, out[score], of.seed)
     return first.evaluations, Findings(estimates=[part(rows)])
 
   def _rows(
-    self, label: str, facets: Mapping[str, object], inside: np.ndarray, outside: np.ndarray
+    self,
+    label: str,
+    facets: Mapping[str, object],
+    inside: np.ndarray,
+    outside: np.ndarray,
+    seed: int,
   ) -> list[dict[str, Any]]:
     count = len(inside) + len(outside)
     units = Units(np.zeros((count, 1)), np.ones((count, 1)), count)
     separation = Separation(inside, outside, self.positives)
-    found = bootstrap(separation, units, self.confidence)
+    found = bootstrap(separation, units, self.confidence, seed)
     return [
       row(label, '', quantity, facets, estimate, self.confidence)
       for quantity, estimate in zip((AUROC, FPR95), found, strict=True)
@@ -162,10 +169,10 @@ class OodScores(Study):
     return scored
 
 
-def _read(path: str, first: FinishedStudy | None = None) -> FinishedStudy:
-  """Returns a finished workdir of this study; refuses other studies, and other classifiers than the
-  first's."""
-  task = read_task(path, '')
+def _read(path: str, part: str, first: FinishedStudy | None = None) -> FinishedStudy:
+  """Returns a finished workdir of this study, or a task of it; refuses other studies, and other
+  classifiers than the first's."""
+  task = read_task(path, part)
   if not isinstance(task.study, OodScores):
     raise InputError(
       f'{path} is of the study {task.study.name}, which keeps no logits and features: give a '

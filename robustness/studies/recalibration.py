@@ -46,6 +46,9 @@ BY_CLASS = Quantity('class_coverage_gap', 'mean gap of coverage over classes', b
 FITTED = Quantity('temperature', 'temperature fitted on the images held out', AMOUNT, low=0)
 GROUPS = (('severity',), ('corruption',), ('corruption', 'severity'))
 """Facets that estimates are by; the clean view has severity 0 and no corruption."""
+OF_SCALING, OF_SETS = ('nll', 'confidence', 'right'), ('covered', 'size')
+"""−log p_y, confidence and whether the prediction is right; whether a set holds the true class, and
+its size."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,11 +117,12 @@ class Recalibration(StoredOrMade):
     }
     labels = {e.label: _labels(e)[split[2]] for e in recorded.evaluations}
     draws = Draws.of(len(split[2]), self.resamples, SEED)
+    fields = {
+      field: {label: x[..., place] for label, x in measured.items()}
+      for place, field in enumerate(self._fields)
+    }
     for name in (NONE, *self.scalings):
-      at = 3 * (NONE, *self.scalings).index(name)
-      nll, confidence, right = (
-        {label: x[..., at + field] for label, x in measured.items()} for field in range(3)
-      )
+      nll, confidence, right = (fields[field, name] for field in OF_SCALING)
       own_facets = {'scaling': name}
       for by in GROUPS:
         yield self.means(LIKELIHOOD, Outcomes(nll, views), by, facets=own_facets)
@@ -126,9 +130,8 @@ class Recalibration(StoredOrMade):
         yield self.means(RIGHT, is_right, by, facets=own_facets)
       yield self._calibration(confidence, right, views, draws, own_facets)
     for name in self.scores:
-      at = 3 * (1 + len(self.scalings)) + 2 * self.scores.index(name)
-      covered = {label: x[..., at] > 0 for label, x in measured.items()}
-      size = {label: x[..., at + 1].astype(float) for label, x in measured.items()}
+      covered = {label: x > 0 for label, x in fields['covered', name].items()}
+      size = {label: x.astype(float) for label, x in fields['size', name].items()}
       own_facets = {'score': name}
       for by in GROUPS:
         yield self.means(COVERED, Outcomes(covered, views), by, facets=own_facets)
@@ -143,6 +146,12 @@ class Recalibration(StoredOrMade):
         for quantity, by_view in gaps.items():
           shown = views.assign(**own_facets)
           yield arrays(quantity, label, shown, by_view, n=len(split[2]))
+
+  @property
+  def _fields(self) -> list[tuple[str, str]]:
+    """What is measured of every image in every view: the field, and of which scaling or score."""
+    of_scalings = [(field, name) for name in (NONE, *self.scalings) for field in OF_SCALING]
+    return [*of_scalings, *((field, name) for name in self.scores for field in OF_SETS)]
 
   def _split(self, num_images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the images that scalings are fitted on, those that decide thresholds, and the others:
@@ -250,8 +259,7 @@ class _Fitted:
     }
 
   def measured(self, shard: Shard) -> np.ndarray:
-    """Returns float32 [n, v, F]: for each scaling −log p_y, confidence, and whether the prediction
-    is right; for each score whether the set holds the true class, and its size."""
+    """Returns the `_fields` of the study, float32 [n, v, F]."""
     logits = shard[LOGITS]
     labels = np.broadcast_to(self.labels[shard.rows, None], logits.shape[:2])
     uniform = np.broadcast_to(self.uniform[shard.rows, None], logits.shape[:2])

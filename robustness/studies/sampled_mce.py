@@ -1,15 +1,15 @@
 """mCE to a stated half width: each image under one corruption at one severity, drawn at random.
 
 mCE by published errors is a weighted sum of the errors in 75 views. To know the sum, no image has
-to be seen in all of them: here image i of the order drawn by the seed has view i mod 75, corrupted
+to be seen in all of them: here image i of a random order has view i mod 75, corrupted
 as the full set has it, so that every view has as many images. The images that are needed for a half
-width are known before the run, and whoever names data, number of images and seed repeats it.
+width are known before the run, and whoever names data, images and seed repeats it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -57,9 +57,8 @@ class SampledMCE(CorruptionViews):
   def __post_init__(self) -> None:
     super().__post_init__()
     shown, needed = (sorted(x) for x in (self.names, self.published.corrupted))
-    self.require(shown == needed and len(self.severities) == 5, 'corruptions', self._valid)
-
-  _valid: ClassVar[str] = "('official',) at all five severities, for which errors are published"
+    valid = "('official',) at all five severities, for which errors are published"
+    self.require(shown == needed and len(self.severities) == 5, 'corruptions', valid)
 
   @property
   def published(self) -> PublishedErrors:
@@ -178,12 +177,9 @@ def _with_drawn_views(rows: Rows, ids: np.ndarray) -> Rows:
   views[random_order(len(examples), SEED)] = 1 + np.arange(len(examples)) % (len(ids) - 1)
   order = np.argsort(examples)
 
-  def column(of: Callable[[np.ndarray], np.ndarray]) -> Callable[[Batch], np.ndarray]:
-    def of_batch(batch: Batch) -> np.ndarray:
-      at = np.searchsorted(examples[order], batch['example_id']).clip(0, len(order) - 1)
-      return of(views[order[at]])
+  def view_of(batch: Batch) -> np.ndarray:
+    at = np.searchsorted(examples[order], batch['example_id']).clip(0, len(order) - 1)
+    return np.asarray(views[order[at]])
 
-    return of_batch
-
-  drawn = with_column(rows, DRAWN, column(lambda view: view), {'drawn_views': SEED})
-  return with_column(drawn, DRAWS, column(lambda view: ids[view]), {})
+  drawn = with_column(rows, DRAWN, view_of, {'drawn_views': SEED})
+  return with_column(drawn, DRAWS, lambda batch: np.asarray(ids[batch[DRAWN]]), {})
