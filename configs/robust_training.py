@@ -106,6 +106,7 @@ def fourier() -> ConfigDict:
     own = () if label == 'natural' else (label,)
     classifier.augment.policy = ('flip', 'crop', *own)
     classifier.augment.crop.padding = 4
+  config.classifiers.afa.training.auxiliary_norms = 1
   config.classifiers.augmix.objective.name = 'jsd'
   config.training.epochs = 6.0
   config.training.batch_size = 100

@@ -20,11 +20,7 @@ from robustness.core.paths import expanded
 from robustness.core.settings import check_name, choice, differing_keys
 from robustness.core.typing import Facts
 from robustness.estimates import consistency
-from robustness.estimates.comparison import (
-  FEWEST,
-  effective_robustness,
-  effective_robustness_of_several,
-)
+from robustness.estimates.comparison import effective_robustness, fewest_models
 from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
@@ -422,7 +418,7 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
     for facets, values in levels[task] if task not in references else ():
       y = _of_labels(task, labels, values)
       n = min(int(np.min(tasks[name].table.n)) for name in (*references, task))
-      found = effective_robustness_of_several(x, y, n)
+      found = effective_robustness(x, y, n)
       for label, value in zip(labels, found, strict=True):
         estimate = Estimate(float(value), np.nan, np.nan, n, n, '')
         rows.append(row(label, '', EFFECTIVE, {**facets, 'reference': named}, estimate, CONFIDENCE))
@@ -466,7 +462,7 @@ def independent_difference(first: Estimate, second: Estimate) -> Estimate:
 def _effective(shared: Sequence[Shared], group: str) -> list[Estimate]:
   """Returns each classifier's effective robustness, none of too few classifiers; with a bootstrap
   interval over images where all share them."""
-  if len(shared) <= FEWEST:
+  if len(shared) < fewest_models(1):
     return []
   counts = [len(each.own.ids) for each in shared]
   n = min(counts)
@@ -474,9 +470,13 @@ def _effective(shared: Sequence[Shared], group: str) -> list[Estimate]:
   if len(both) == len(shared) and all(len(answers.ids) == n for answers in both):
     x, y = (np.stack([answers.shares(views) for answers in both], 1) for views in (CLEAN, group))
     units = Units(x, np.ones_like(x), n)
-    return bootstrap(lambda w: effective_robustness(w @ x, w @ y, n), units, CONFIDENCE)
+
+    def of_sample(weights: np.ndarray) -> np.ndarray:
+      return effective_robustness((weights @ x)[..., None], weights @ y, n)
+
+    return bootstrap(of_sample, units, CONFIDENCE)
   x, y = (np.array([each.own.shares(k).mean() for each in shared]) for k in (CLEAN, group))
-  values = effective_robustness(x, y, n)
+  values = effective_robustness(x[:, None], y, n)
   return [
     Estimate(float(value), np.nan, np.nan, count, count, '')
     for value, count in zip(values, counts, strict=True)

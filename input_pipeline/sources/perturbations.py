@@ -16,7 +16,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from input_pipeline.sources.imagenet_c import same_files
 from input_pipeline.sources.npz import read_npy
 from robustness.core.errors import InputError
 from robustness.corruptions.names import PERTURBATIONS
+from robustness.video import clips
 
 VIDEOS = ('.mp4',)
 KEPT = 16  # decoded videos, 5 MB each: threads ask for frames in order
@@ -174,24 +174,12 @@ class ImagenetP(Source):
 @functools.lru_cache(maxsize=KEPT)
 def read_video(path: str) -> np.ndarray:
   """Returns the frames of a video file, uint8 [frames, H, W, 3]."""
-  av = _av()
-  try:
-    with av.open(path) as container:
-      reformat = functools.partial(av.VideoFrame.to_ndarray, format='rgb24')
-      frames = [reformat(frame) for frame in container.decode(video=0)]
-  except (av.error.FFmpegError, OSError, IndexError) as error:
-    raise InputError(f'{path} cannot be decoded ({error}): fetch it again.') from error
+  file = Path(path)
+  with clips.opened(file) as (container, stream):
+    frames = [x.to_ndarray(format='rgb24') for _, x in clips.frames(file, container, stream)]
   if not frames:
     raise InputError(f'{path} holds no frames: fetch it again.')
   return np.stack(frames)
-
-
-def _av() -> ModuleType:
-  try:
-    import av
-  except ImportError as error:
-    raise InputError("ImageNet-P's videos are decoded by PyAV: pip install '.[video]'.") from error
-  return av
 
 
 def _read_frame(stored: bytes | np.ndarray) -> np.ndarray:

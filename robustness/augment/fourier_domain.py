@@ -25,8 +25,8 @@ class FourierBasis(Augmentation):
   losses `cross_entropy` averages and whose predictions `jsd` draws together; [waves, H, W, C]
   without `clean`, and [H, W, C] where that is one.
 
-  The released training has a second set of normalisation layers for the images with waves, which is
-  dropped afterwards. Here all images of a row share one.
+  As in the released training, images with waves pass through normalisation layers of their own
+  where `config.training.auxiliary_norms` is `waves`; else all images of a row share them.
 
   Attributes:
     smallest: the least σ.

@@ -127,83 +127,50 @@ def paired_difference(
   return ((first - second) / size)[()], low[()], high[()]
 
 
-FEWEST = 3
-"""Models that a line is fitted to, none of which is the one that is judged."""
+def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> np.ndarray:
+  """Returns ρ of each model against the plane through all others, [..., M].
 
-
-def expected_accuracy(clean: ArrayLike, shifted: ArrayLike, at: ArrayLike, n: int) -> np.ndarray:
-  """Returns β(at) of the line through the logits of accuracies [..., M] of M ≥ 3 models, [...].
+  The plane shifted = β(reference_1, ..., reference_R), a line if R = 1, is fitted by least squares
+  after each accuracy is put on the logit scale, where such points lie on lines. The effective
+  robustness of a model is ρ = shifted - β(references), in points of accuracy: what is above that
+  which its other accuracies let expect. Networks of other training data lie above the line of one
+  reference set (Shi et al. 2023).
 
   Accuracies of 0 and 1 have no logit: they count as those of half of the n images more or less. It
-  is NaN where all models have one clean accuracy.
-
-  Raises:
-    InputError: fewer than `FEWEST` models.
-  """
-  models = np.asarray(clean).shape[-1]
-  if models < FEWEST:
-    raise InputError(f'a line needs at least {FEWEST} models, not {models}.')
-  x, y, new = (special.logit(np.clip(a, 0.5 / n, 1 - 0.5 / n)) for a in (clean, shifted, at))
-  centre, level = x.mean(-1, keepdims=True), y.mean(-1, keepdims=True)
-  spread = ((x - centre) ** 2).sum(-1)
-  covariance = ((x - centre) * (y - level)).sum(-1)
-  slope = np.divide(covariance, spread, out=np.full(spread.shape, np.nan), where=spread > 1e-12)
-  return np.asarray(special.expit(level[..., 0] + slope * (new - centre[..., 0])))
-
-
-def effective_robustness(clean: ArrayLike, shifted: ArrayLike, n: int) -> np.ndarray:
-  """Returns ρ of each model against the line through all others, [..., M].
-
-  A line through other models, shifted = β(clean), is fitted after each accuracy is put on the logit
-  scale, where such points lie on lines; the effective robustness of a model is ρ = shifted -
-  β(clean), in points of accuracy: what is above that which clean accuracy lets expect.
-
-  Reference:
-    Taori et al. (2020), section 2 and appendix.
-  """
-  x, y = np.asarray(clean, float), np.asarray(shifted, float)
-  others = [np.delete(np.arange(x.shape[-1]), model) for model in range(x.shape[-1])]
-  lines = [
-    expected_accuracy(x[..., rest], y[..., rest], x[..., model], n)
-    for model, rest in enumerate(others)
-  ]
-  return np.asarray(y - np.stack(lines, -1))
-
-
-def effective_robustness_of_several(
-  references: ArrayLike, shifted: ArrayLike, n: int
-) -> np.ndarray:
-  """Returns ρ of each model against the plane through all others, [M].
-
-  The plane shifted = β(reference_1, ..., reference_R) is fitted by least squares on logits, as the
-  line of `effective_robustness`: what is above is robustness that no reference set lets expect.
-  Networks of other training data lie above the line of one of them (Shi et al. 2023).
+  is NaN where the others share a line of reference accuracies, or all have the same.
 
   Args:
-    references: accuracies, [M, R].
-    shifted: accuracies, [M].
+    references: accuracies, [..., M, R].
+    shifted: accuracies, [..., M].
     n: images of the smallest set.
 
   Raises:
     InputError: fewer than R + 3 models: a plane through R + 1 others fits them exactly.
 
   Reference:
-    Shi et al., Effective robustness against natural distribution shifts for models with different
-    training data, NeurIPS 2023, section 3.
+    Taori et al. (2020), Measuring robustness to natural distribution shifts, section 2 and
+    appendix; Shi et al. (2023), Effective robustness against natural distribution shifts for models
+    with different training data, section 3.
   """
   x, y = np.asarray(references, float), np.asarray(shifted, float)
-  models, count = x.shape
-  if models < count + 3:
+  models, count = x.shape[-2:]
+  if models < fewest_models(count):
     raise InputError(
-      f'effective robustness given {count} reference sets needs at least {count + 3} models, not '
-      f'{models}.'
+      f'effective robustness given {count} reference set{"s" * (count > 1)} needs at least '
+      f'{fewest_models(count)} models, not {models}.'
     )
   z, level = (special.logit(np.clip(a, 0.5 / n, 1 - 0.5 / n)) for a in (x, y))
-  z = np.column_stack([np.ones(models), z])
-  expected = np.full(models, np.nan)
+  z = np.concatenate([np.ones_like(z[..., :1]), z], -1)
+  expected = []
   for model in range(models):
-    others = np.arange(models) != model
-    fitted, _, rank, _ = np.linalg.lstsq(z[others], level[others])
-    if rank == count + 1:
-      expected[model] = special.expit(z[model] @ fitted)
-  return np.asarray(y - expected)
+    others = np.delete(np.arange(models), model)
+    points = z[..., others, :]
+    plane = np.linalg.pinv(points) @ level[..., others, None]
+    value = special.expit((z[..., [model], :] @ plane)[..., 0, 0])
+    expected.append(np.where(np.linalg.matrix_rank(points) == count + 1, value, np.nan))
+  return np.asarray(y - np.stack(expected, -1))
+
+
+def fewest_models(references: int) -> int:
+  """Returns how many models effective robustness given so many reference sets needs."""
+  return references + 3

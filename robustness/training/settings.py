@@ -55,6 +55,9 @@ class TrainingSettings:
       holds equally often; '' takes all rows equally often. An epoch is as many images either way.
     freeze_statistics: whether batch normalisation uses and keeps its running averages, as in
       fine-tuning on few or similar images, in place of those of the batch.
+    auxiliary_norms: how many of the last images of a row, where an augmentation gives several, pass
+      through a second set of normalisation layers, which the trained network leaves out (see
+      `robustness.training.auxiliary_norms`). 0 has one set for all.
     accumulate: micro-batches a step; the gradient is their exact mean. Batch normalisation sees one
       micro-batch at a time, and its running averages are updated for each.
     checkpoint_every_steps: steps between checkpoints; 0 keeps the last one alone.
@@ -97,6 +100,7 @@ class TrainingSettings:
   warmup_epochs: float = setting(0.0, '0 or more', lambda x: 0 <= x < math.inf)
   balanced: str = ''
   freeze_statistics: bool = False
+  auxiliary_norms: int = setting(0, '0 (one set for all images) or more', lambda x: x >= 0)
   accumulate: int = setting(1, '1 or more', lambda x: x >= 1)
   checkpoint_every_steps: int = setting(500, '0 (at the end alone) or more', lambda x: x >= 0)
   evaluate_every_epochs: float = setting(1.0, '0 (at the end alone) or more', lambda x: x >= 0)

@@ -13,6 +13,7 @@ from flax import struct, traverse_util
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.typing import PyTree, Variables
+from robustness.training import auxiliary_norms
 
 SLOW_DECAY = 0.95
 COMPILED_ONCE = {'xla_backend_optimization_level': 1}
@@ -26,7 +27,8 @@ class TrainState(struct.PyTreeNode):
   Attributes:
     step: int32 scalar, the steps done.
     params: float32 parameters.
-    batch_stats: running averages of batch normalisation; empty without it.
+    batch_stats: running averages of batch normalisation; empty without it. Both hold the second set
+      of normalisation layers, where there is one, beside what the network takes.
     opt_state: the optimizer's momenta.
     objective: what the objective carries from step to step; empty for most.
     ema: averaged or slow `params` and `batch_stats`; empty without averaging and lookahead.
@@ -43,14 +45,19 @@ class TrainState(struct.PyTreeNode):
   best: Variables = struct.field(default_factory=dict)
 
   @property
+  def trained(self) -> Variables:
+    """`params` and `batch_stats`."""
+    return {'params': self.params, 'batch_stats': self.batch_stats}
+
+  @property
   def raw_variables(self) -> Variables:
     """The collections that `model.apply` takes, as the last step left them."""
-    return {'params': self.params, 'batch_stats': self.batch_stats}
+    return auxiliary_norms.left_out(self.trained)
 
   @property
   def variables(self) -> Variables:
     """The collections that are evaluated: averaged ones where there are any."""
-    return dict(self.ema) if self.ema else self.raw_variables
+    return auxiliary_norms.left_out(self.ema or self.trained)
 
   @property
   def chosen(self) -> Variables:
@@ -65,7 +72,7 @@ class TrainState(struct.PyTreeNode):
       return self
     steps = self.step.astype(jnp.float32)
     now = jnp.minimum(decay, (1 + steps) / (10 + steps))
-    mixed = jax.tree.map(lambda a, b: now * a + (1 - now) * b, self.ema, self.raw_variables)
+    mixed = jax.tree.map(lambda a, b: now * a + (1 - now) * b, self.ema, self.trained)
     return self.replace(ema=mixed)
 
   def drawn_to_slow(self, every: int, total_steps: int) -> Self:
@@ -88,11 +95,9 @@ class TrainState(struct.PyTreeNode):
     def drawn(slow: PyTree, fast: PyTree) -> PyTree:
       return jax.tree.map(lambda s, w: now * s + (1 - now) * w, slow, fast)
 
-    slow = jax.lax.cond(
-      self.step % every == 0, drawn, lambda slow, _: slow, self.ema, self.raw_variables
-    )
+    slow = jax.lax.cond(self.step % every == 0, drawn, lambda slow, _: slow, self.ema, self.trained)
     due = self.step % every == 0
-    fast = jax.tree.map(lambda s, w: jnp.where(due, s, w), slow, self.raw_variables)
+    fast = jax.tree.map(lambda s, w: jnp.where(due, s, w), slow, self.trained)
     return self.replace(ema=slow, params=fast['params'], batch_stats=fast['batch_stats'])
 
 
@@ -101,7 +106,8 @@ def chosen_variables(state: Mapping[str, PyTree]) -> Variables:
   or a checkpoint, which leaves out what is empty: the best ones where they are kept, else the
   averaged ones where there are any, else the raw ones."""
   weights = state.get('best') or state.get('ema') or state
-  return {name: weights.get(name, {}) for name in ('params', 'batch_stats')}
+  names = 'params', 'batch_stats'
+  return auxiliary_norms.left_out({name: weights.get(name, {}) for name in names})
 
 
 def create(

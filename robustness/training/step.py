@@ -15,6 +15,7 @@ from flax import linen as nn
 from robustness.attacks import Attack
 from robustness.augment.policy import OCCURRENCE, Policy, row_keys
 from robustness.core import random_keys
+from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.typing import PlainValue, PyTree
 from robustness.models.inputs import Inputs
@@ -22,6 +23,7 @@ from robustness.models.layers import FEATURES, sown_features
 from robustness.objectives import Objective, State
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.parallel import Parallel
+from robustness.training.auxiliary_norms import swapped
 from robustness.training.optimizer import rate_factor
 from robustness.training.settings import TrainingSettings
 from robustness.training.state import TrainState
@@ -102,6 +104,7 @@ class TrainStep:
       OCCURRENCE: random_keys.occurrences(batch['example_id'], self.axis_name),
     }
     batch = self.pipeline.policy(batch, self.seed, state.step, self.parallel)
+    self._check_auxiliary(batch['image'].shape)
     gradients, batch_stats, objective, metrics = self._gradients(state, batch)
     updates, opt_state = self.optimizer.update(
       gradients, state.opt_state, state.params, value=metrics['loss']
@@ -164,7 +167,7 @@ class TrainStep:
     moves = not self.settings.freeze_statistics
 
     def loss_of(params: PyTree) -> tuple[jax.Array, PyTree]:
-      outputs, changed = self._forward(params, batch_stats, batch['image'], moves)
+      outputs, changed = self._with_auxiliary(params, batch_stats, batch['image'], moves)
       losses, weights, after, metrics = minimise(outputs, batch, objective, self.total)
       weights = jax.lax.stop_gradient(weights)
       return (losses * weights).mean(), (outputs['logits'], changed, weights.mean(), after, metrics)
@@ -177,6 +180,28 @@ class TrainStep:
     metrics = {**metrics, **self.pipeline.policy.metrics(batch)}
     means = (gradients, weight, {'loss': loss, 'accuracy': accuracy, **metrics})
     return means, changed, after
+
+  def _check_auxiliary(self, shape: tuple[int, ...]) -> None:
+    count, given = self.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
+    if count and count >= given:
+      raise InputError(
+        f'config.training.auxiliary_norms is {count}, and the policy gives {given} image'
+        f"{'s' * (given > 1)} a row, the first of which needs the network's own normalisation: put "
+        "'afa', 'augmix' or 'repeat' into config.classifier.augment.policy, or set it lower."
+      )
+
+  def _with_auxiliary(
+    self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool
+  ) -> tuple[dict[str, jax.Array], PyTree]:
+    """Returns what `_forward` does, the last images of each row through the second set of norms."""
+    count = self.settings.auxiliary_norms
+    if not count:
+      return self._forward(params, batch_stats, images, train)
+    outputs, batch_stats = self._forward(params, batch_stats, images[:, :-count], train)
+    own = swapped({'params': params, 'batch_stats': batch_stats})
+    further, changed = self._forward(own['params'], own['batch_stats'], images[:, -count:], train)
+    both = jax.tree.map(lambda *x: jnp.concatenate(x, 1), outputs, further)
+    return both, swapped({'batch_stats': changed})['batch_stats']
 
   def _forward(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool

@@ -17,7 +17,7 @@ from robustness.core.typing import Facts, PyTree
 from robustness.models.inputs import Inputs
 from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel
-from robustness.training import optimizer, schedule
+from robustness.training import auxiliary_norms, optimizer, schedule
 from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.state import TrainState, begun_with, num_classes
 from robustness.training.state import create as create_state
@@ -141,10 +141,14 @@ class Training:
 
   def _with_copies(self, state: TrainState) -> TrainState:
     """Returns the state with the further weights that the settings ask for."""
+    if self.settings.auxiliary_norms:
+      variables = auxiliary_norms.added(state.trained)
+      opt_state = jax.jit(self.step().optimizer.init)(variables['params'])
+      state = state.replace(**variables, opt_state=opt_state)
     if self.settings.ema_decay or self.settings.lookahead:
-      state = state.replace(ema=jax.tree.map(jnp.copy, state.raw_variables))
+      state = state.replace(ema=jax.tree.map(jnp.copy, state.trained))
     if self.settings.keep == BEST:
-      kept = jax.tree.map(jnp.copy, state.raw_variables)
+      kept = jax.tree.map(jnp.copy, state.variables)
       best = {**kept, 'score': jnp.float32(-1), 'step': jnp.int32(0)}
       state = state.replace(best=best)
     return state

@@ -139,8 +139,8 @@ class VideoFile:
   @functools.cached_property
   def _survey(self) -> tuple[int, float | None]:
     """How many frames the whole video has, and frames a second, None where nothing tells."""
-    with _opened(self._file) as (container, stream):
-      times = [frame.time for _, frame in self._frames(container, stream)]
+    with opened(self._file) as (container, stream):
+      times = [frame.time for _, frame in frames(self._file, container, stream)]
       rate = stream.average_rate or stream.guessed_rate
     if not times:
       raise InputError(f'{self._file} holds no frames.')
@@ -152,8 +152,8 @@ class VideoFile:
     The video is decoded from the beginning, so that numbers, ascending, are exact.
     """
     known: dict[str, FrameFacts] = {}
-    with _opened(self._file) as (container, stream):
-      for number, frame in self._frames(container, stream):
+    with opened(self._file) as (container, stream):
+      for number, frame in frames(self._file, container, stream):
         if number in numbers:
           path, content = f'{self.name}/{number:06d}.png', io.BytesIO()
           frame.to_image().save(content, format='PNG')
@@ -163,29 +163,7 @@ class VideoFile:
           known[path] = {'frame_type': kind, 'fps': self._survey[1]}
         if number >= max(numbers):
           return known
-    raise self._undecodable(numbers[len(known)], 'the video ends before it')
-
-  def _frames(
-    self, container: InputContainer, stream: VideoStream
-  ) -> Iterator[tuple[int, VideoFrame]]:
-    """Yields every frame with its number; ends at the first one that cannot be decoded."""
-    decoder = container.decode(stream)
-    for number in itertools.count():
-      try:
-        frame = next(decoder, None)
-      except _av().error.FFmpegError as error:
-        raise self._undecodable(number, str(error)) from error
-      if frame is None:
-        return
-      if frame.is_corrupt:
-        raise self._undecodable(number, 'its data are damaged')
-      yield number, frame
-
-  def _undecodable(self, number: int, why: str) -> InputError:
-    return InputError(
-      f'frame {number} cannot be decoded: {self._file}: {why}. Replace the file, '
-      'or leave it out of the labels.'
-    )
+    raise _undecodable(self._file, numbers[len(known)], 'the video ends before it')
 
 
 def frame_rate(times: Sequence[float | None], stated: float | None) -> float | None:
@@ -214,7 +192,7 @@ def _av() -> ModuleType:
 
 
 @contextmanager
-def _opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
+def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
   """Opens a file and its first video stream; refuses one that is cut."""
   av = _av()
   require_whole(file)
@@ -230,6 +208,29 @@ def _opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
     yield container, stream
 
 
+def frames(
+  file: pathlib.Path, container: InputContainer, stream: VideoStream
+) -> Iterator[tuple[int, VideoFrame]]:
+  """Yields every frame of an `opened` file with its number; refuses one that cannot be decoded."""
+  decoder = container.decode(stream)
+  for number in itertools.count():
+    try:
+      frame = next(decoder, None)
+    except _av().error.FFmpegError as error:
+      raise _undecodable(file, number, str(error)) from error
+    if frame is None:
+      return
+    if frame.is_corrupt:
+      raise _undecodable(file, number, 'its data are damaged')
+    yield number, frame
+
+
+def _undecodable(file: pathlib.Path, number: int, why: str) -> InputError:
+  return InputError(
+    f'frame {number} cannot be decoded: {file}: {why}. Replace the file, or leave it out.'
+  )
+
+
 def require_whole(path: pathlib.Path) -> None:
   """Refuses a video file that ends before its headers say; files of other kinds pass."""
   try:
@@ -241,7 +242,7 @@ def require_whole(path: pathlib.Path) -> None:
   if declared > size:
     raise InputError(
       f'{path} is cut: its headers say {declared} bytes, and it has {size}. Replace the file, or '
-      'leave it out of the labels.'
+      'leave it out.'
     )
 
 

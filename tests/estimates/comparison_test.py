@@ -9,7 +9,6 @@ from scipy import special, stats
 from robustness.estimates.comparison import (
   benjamini_hochberg,
   effective_robustness,
-  expected_accuracy,
   mcnemar,
   paired_difference,
   sign_flip,
@@ -74,8 +73,8 @@ def test_what_cannot_be_is_refused():
   refused(r'b \+ c <= n', paired_difference, 6, 6, 10)
 
 
-CLEAN = np.array([0.7, 0.8, 0.9, 0.95])
-SHIFTED = special.expit(0.8 * special.logit(CLEAN) - 1.2)
+CLEAN = np.array([[0.7], [0.8], [0.9], [0.95]])
+SHIFTED = special.expit(0.8 * special.logit(CLEAN[:, 0]) - 1.2)
 
 
 def test_models_on_a_line_of_logits_have_none_and_one_above_it_its_height():
@@ -89,6 +88,9 @@ def test_bootstrap_samples_are_fitted_one_by_one_and_equal_models_have_no_line()
   values = effective_robustness(np.stack([CLEAN, CLEAN]), several, 10**6)
   np.testing.assert_allclose(values[0], effective_robustness(CLEAN, several[0], 10**6), atol=1e-12)
   np.testing.assert_allclose(values[1], effective_robustness(CLEAN, several[1], 10**6))
-  assert 0.9 < expected_accuracy([0.5, 0.8, 1.0], [0.5, 0.8, 1.0], 1.0, 1000) <= 1
-  assert np.isnan(expected_accuracy([0.5] * 3, [0.1, 0.2, 0.3], 0.5, 100))
-  refused('at least 3 models, not 2', expected_accuracy, [0.5, 0.6], [0.4, 0.5], 0.5, 100)
+  equal = np.array([[0.5], [0.5], [0.5], [0.9]])
+  assert np.isnan(effective_robustness(equal, SHIFTED, 100)).tolist() == [False] * 3 + [True]
+  accuracy = np.array([0.5, 0.8, 0.9, 1.0])
+  certain = effective_robustness(accuracy[:, None], accuracy, 1000)
+  np.testing.assert_allclose(certain, 0, atol=0.05)
+  refused('1 reference set needs at least 4 models, not 3', effective_robustness, CLEAN[:3], [], 9)

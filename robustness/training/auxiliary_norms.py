@@ -1,0 +1,63 @@
+"""A second set of normalisation layers, for images that are not like those of a test.
+
+Statistics of clean and of altered images differ, and one set of layers would have to serve both. It
+lies beside the network's own, under `auxiliary_norms` in `params` and `batch_stats`, and is left
+out of the weights that a training ends with.
+
+Reference:
+  Xie et al. (2020), Adversarial Examples Improve Image Recognition, section 4; Vaish et al. (2024),
+  Fourier-basis Functions to Bridge Augmentation Gap, section 3.
+"""
+
+import collections
+
+import jax.numpy as jnp
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from robustness.core.errors import InputError
+from robustness.core.typing import Variables
+
+AUXILIARY = 'auxiliary_norms'
+_ARRAYS = {'scale', 'bias', 'mean', 'var'}
+"""A layer that has no other arrays is a normalisation."""
+
+
+def added(variables: Variables) -> Variables:
+  """Returns `params` and `batch_stats` with a copy of the arrays of all normalisation layers.
+
+  Raises:
+    InputError: the network has none.
+  """
+  flat = flatten_dict(dict(left_out(variables)), keep_empty_nodes=True)
+  arrays = collections.defaultdict(set)
+  for path in flat:
+    arrays[path[1:-1]].add(path[-1])
+  second = {
+    (path[0], AUXILIARY, *path[1:]): jnp.copy(value)
+    for path, value in flat.items()
+    if path[1:-1] and arrays[path[1:-1]] <= _ARRAYS
+  }
+  if not second:
+    raise InputError(
+      'config.training.auxiliary_norms is above 0, and this network has no normalisation layers: '
+      'set it to 0, or take another --config.classifier.name.'
+    )
+  return unflatten_dict({**flat, **second})
+
+
+def left_out(variables: Variables) -> Variables:
+  """Returns `params` and `batch_stats` without the second set."""
+  return {
+    name: {key: value for key, value in tree.items() if key != AUXILIARY}
+    for name, tree in variables.items()
+  }
+
+
+def swapped(variables: Variables) -> Variables:
+  """Returns `params` and `batch_stats` with both sets exchanged: the network has the second one,
+  and the first lies beside it."""
+  flat = flatten_dict(dict(variables), keep_empty_nodes=True)
+  for path in [path for path in flat if path[1:2] == (AUXILIARY,)]:
+    own = (path[0], *path[2:])
+    flat[path], flat[own] = flat[own], flat[path]
+  return unflatten_dict(flat)

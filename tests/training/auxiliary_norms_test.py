@@ -1,0 +1,96 @@
+"""A second set of normalisation layers: as a network that has both, and left out in the end."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from robustness import parallel
+from robustness.augment.policy import Policy
+from robustness.training.checkpoint import load_variables
+from robustness.training.step import Pipeline
+from tests.refusals import refused
+from tests.training.conftest import TinyNet, assert_close, assert_same, compiled_step
+
+PIPELINE = Pipeline(Policy.of(gaussian={'sigma': 0.3}, repeat={'copies': 3}))
+
+
+class TwoSets(nn.Module):
+  """`TinyNet` with its own normalisation for the last of three images of a row."""
+
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(self, x, train=False):
+    x = nn.Conv(6, (3, 3), name='conv')(x)
+    x = jnp.tile(x, (3, 1, 1, 1)) if self.is_initializing() else x
+    x = x.reshape(-1, 3, *x.shape[1:])
+    norm = [
+      nn.BatchNorm(not train, momentum=0.9, axis_name=self.axis_name, name=name)
+      for name in ('bn', 'second')
+    ]
+    x = jnp.concatenate([norm[0](x[:, :2]), norm[1](x[:, 2:])], 1)
+    return nn.Dense(3, name='head')(nn.relu(x.reshape(-1, *x.shape[2:])).mean((1, 2)))
+
+
+def trained(task, ways, state):
+  step, state = compiled_step(task, ways), ways.replicate(state)
+  for batch in itertools.islice(task.batches(32, 0, 0), 3):
+    state, _ = step(state, ways.put_batch(batch))
+  return jax.tree.map(np.asarray, ways.unreplicate(state))
+
+
+@pytest.mark.parametrize('kind', ['jit', 'pmap'])
+def test_it_is_the_network_with_two_layers_of_each(make_task, kind):
+  ways = parallel.create(kind)
+  given = {'task': {'pipeline': PIPELINE}, 'bias_rate': 3.0}
+  task = make_task(TinyNet(ways.axis_name), auxiliary_norms=1, **given)
+  both = make_task(TwoSets(ways.axis_name), **given)
+  begin = both.initial_state()
+  state = task.initial_state()
+  params = {**state.params, **{k: begin.params[k] for k in ('conv', 'head')}}
+  found = trained(task, ways, state.replace(params=params))
+  expected = trained(both, ways, begin)
+  for own, other in ((found.params, expected.params), (found.batch_stats, expected.batch_stats)):
+    second = other.pop('second')
+    assert_close(own.pop('auxiliary_norms'), {'bn': second})
+    assert_close(own, other)
+  difference = found.batch_stats['bn']['mean'] - expected.batch_stats['bn']['mean']
+  assert np.abs(difference).max() < 1e-5 < np.abs(second['mean']).max()
+
+
+@pytest.mark.parametrize('kept', [{}, {'ema_decay': 0.5}, {'lookahead': 2}, {'keep': 'best'}])
+def test_a_training_ends_without_it_and_goes_on_with_it(make_task, run, tmp_path, kept):
+  kept = {**kept, 'validation': 0.1} if kept.get('keep') else kept
+  settings = {'auxiliary_norms': 1, 'evaluate_every_epochs': 1.0, **kept}
+  seen = []
+
+  def evaluate(variables):
+    seen.append(jax.tree.structure(jax.tree.map(np.array, variables)))
+    return {'accuracy': 0.5}
+
+  task = make_task(task={'pipeline': PIPELINE}, **settings)
+  plain = jax.tree.structure(make_task().initial_state().raw_variables)
+  whole = run(task, tmp_path / 'whole', evaluate=evaluate)
+  assert set(seen) == {plain} and jax.tree.structure(whole) == plain
+
+  def interrupted(variables):
+    raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt):
+    run(task, tmp_path / 'stopped', evaluate=interrupted)
+  assert_same(run(task, tmp_path / 'stopped', evaluate=evaluate), whole)
+  assert_same(load_variables(tmp_path / 'whole')[0], whole)
+
+
+def test_what_it_cannot_be_is_refused(make_task):
+  row = next(make_task().batches(1, 0, 0))
+  for copies, given in ((1, '1 image a row'), (2, '2 images a row')):
+    policy = Policy.of(repeat={'copies': copies}) if copies > 1 else Policy()
+    task = make_task(task={'pipeline': Pipeline(policy)}, auxiliary_norms=2)
+    refused(f'auxiliary_norms is 2, and the policy gives {given}', task.check, row)
+  task = make_task(TinyNet(norm=False), {'pipeline': PIPELINE}, auxiliary_norms=1)
+  refused('this network has no normalisation layers', task.initial_state)
