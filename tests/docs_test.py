@@ -30,6 +30,7 @@ from robustness.objectives import OBJECTIVES
 from robustness.results import Results
 from tests import said
 from tests.commands import ROOT, python
+from tests.emitters import USUAL, VIEWS
 
 DOCUMENTS = (
   'README.md',
@@ -322,9 +323,11 @@ def test_the_whole_suite_passes_with_what_the_documents_print_added(copy_with_re
   monkeypatch.setenv('ROBUSTNESS_SHARED', shared)
   for name in [name for name in os.environ if name.startswith('PYTEST_XDIST')]:
     monkeypatch.delenv(name)
-  suite = ('-m', 'pytest', '-q', '-n', 'auto')
-  output = python(*suite, cwd=copy_with_recipe, timeout=2400, PYTHONPATH='')
-  assert re.search(r'^\d+ passed', output, re.MULTILINE), output
+  suite, others = ('-m', 'pytest', '-q', '-n', 'auto'), [f'--ignore={room}' for room in VIEWS]
+  for paths, flags in ((VIEWS, USUAL), (others, {})):
+    given = {'cwd': copy_with_recipe, 'timeout': 2400, 'PYTHONPATH': '', **flags}
+    output = python(*suite, *paths, **given)
+    assert re.search(r'^\d+ passed', output, re.MULTILINE), output
   assert 'tests/studies/shift_test.py' not in output  # neither failed nor skipped
 
 

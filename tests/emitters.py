@@ -4,9 +4,13 @@ import os
 
 import pytest
 
+VIEWS = tuple(f'tests/{room}' for room in ('attacks', 'corruptions', 'evaluation', 'fourier'))
+USUAL = {'XLA_FLAGS': '--xla_backend_optimization_level=1'}
+"""The code of views is tested once more as users compile it, see `tests/docs_test.py`."""
+
 needs_usual_emitters = pytest.mark.skipif(
   os.environ.get('XLA_FLAGS', '').rpartition('--xla_cpu_use_fusion_emitters=')[2][:5] == 'false',
-  reason='compiled as users compile, by .ci/run: XLA_FLAGS=--xla_backend_optimization_level=1',
+  reason=f'compiled as users compile, by .ci/run: XLA_FLAGS={USUAL["XLA_FLAGS"]}',
 )
 """Skips where `tests/conftest.py` has chosen the plainer emitters, which contract a product and a
 sum or do not, from program to program."""
