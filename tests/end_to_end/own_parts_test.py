@@ -30,7 +30,7 @@ def config(tmp_path):
 
 
 def test_results_are_those_of_the_native_network(config, tmp_path):
-  results = runs.run(config, tmp_path / 'run')
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   own = results.table[results.table['quantity'].isin(['error', 'clean_error', 'accuracy'])]
   own = own[own.versus == ''].set_index('classifier')[['value', 'low', 'high']]
   assert len(own) > 26

@@ -28,6 +28,7 @@ from tests import commands, said
 from tests.commands import ROOT
 from tests.networks import random_variables
 
+pictures = commands.module_of('docs/pictures.py')
 DEFAULT = 'fourier_heatmap.py'
 DEFAULT_CHANGES: dict[str, Any] = {
   'study.window': 5,
@@ -82,6 +83,12 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path, drawn: bool = 
     report = path.with_name('report.html')
     assert not report.is_file() or list(said.page(report.read_text())) == [], report
   return results
+
+
+def assert_pictures(config: str, workdir: pathlib.Path) -> None:
+  """The figures that pages show of a run of a config are drawn."""
+  for figure in pictures.linked().get(config, ()):
+    assert (workdir / f'figures/{figure}.png').stat().st_size > 0
 
 
 def refused(

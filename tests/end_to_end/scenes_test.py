@@ -77,8 +77,8 @@ def test_drawn_objects_by_size(tmp_path):
   assert 'drawn in code' in runs.document(tmp_path / 'run')['data']['cutouts']
   known = results.table.dropna(subset=['low'])
   assert ((known.low <= known.value) & (known.value <= known.high) & (known.n > 0)).all()
-  for name in ('accuracy_area', 'gallery'):
-    assert (tmp_path / f'run/figures/{name}.png').stat().st_size > 0
+  runs.assert_pictures('si_score', tmp_path / 'run')
+  assert (tmp_path / 'run/figures/gallery.png').stat().st_size > 0
 
 
 @pytest.mark.slow

@@ -104,6 +104,11 @@ RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str,
     *('fourier_attack digits', {'study.queries': 3}, {'error queries': 6}),
     *(('error_queries', 'sample_images'), {}),
   ),
+  (
+    *('fourier_preview digits', {}),
+    {'rank_correlation': 2, 'measured_error frequency_y frequency_x': 26},
+    *(('sensitivity_frequency_y_frequency_x',), {}),
+  ),
 ]
 
 
@@ -124,6 +129,9 @@ def test_a_config_runs_end_to_end(config, changes, counts, figures, shapes, requ
     for seed, key in enumerate(classifiers if name != 'corruption_spectrum' else ()):
       file = runs.save_weights(tmp_path / f'{seed}.safetensors', 'resnet20', seed)
       changes[f'{key}.weights'] = file
+  if name == 'fourier_preview':
+    finished = request.getfixturevalue('finished')
+    changes = {'study.heat_map': str(finished), **runs.trained(finished)}
   made = runs.shrunk(name, variant, changes)
   results = runs.run(made, tmp_path / 'run')
   for key, count in counts.items():

@@ -282,6 +282,7 @@ def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
   monkeypatch.setattr(ClassifierBuilder, 'train', watched)
   results = runs.run(config, tmp_path)
   assert drawn == [{'cells'}] * 2
+  runs.assert_pictures('systematic_corruptions', tmp_path)
   assert {path.stem for path in (tmp_path / 'figures').glob('*.png')} > PICTURES
   estimate(results.table, 'clean', 'clean_accuracy')
   estimate(results.table, 'erm', 'unseen', environment='contrast')
@@ -296,7 +297,7 @@ def test_other_ways_of_training_see_the_environments(tmp_path):
   config = runs.shrunk('systematic_corruptions', 'methods', {'study.samples': 100})
   config.study.severities = (5,)
   del config.classifiers.group_dro  # its own test has it
-  results = runs.run(config, tmp_path)
+  results = runs.run(config, tmp_path, drawn=False)
   labels = ('erm', 'balanced', 'irm', 'coral', 'mixup', 'augmix')
   assert {*labels} <= {*select(results.table, 'rho').classifier}
   lines = [json.loads(line) for line in (tmp_path / 'log.jsonl').read_text().splitlines()]
