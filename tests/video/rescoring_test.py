@@ -206,6 +206,10 @@ def test_bad_input(tmp_path):
   (tmp_path / 'bad.json').write_text(json.dumps(dict.fromkeys(LABELS, [0.0] * 7)))
   bad = of_sets(tmp_path / 'bad.json', tmp_path)
   refused('has 7 scores; expected 30 or 1000', accuracies, bad, tmp_path)
+  beyond = metadata.from_mappings(SETS, {**LABELS, 'v3/9.jpg': [30]})
+  metadata.write(beyond, tmp_path / 'beyond')
+  message = r"'v3/9\.jpg' has label 30, and imagenet_vid has 30 .*: set config\.label_space"
+  refused(message, accuracies, Rescoring(str(saved(tmp_path)), str(tmp_path / 'beyond')), tmp_path)
   refused('config.study.name', scores_of, Accuracy(), {'predictions': 'x'})
   unknown = {'predictions': 'x', 'prediction': 1}
   refused('unknown key config.prediction', VideoPmK().prediction_scores, unknown)
