@@ -71,6 +71,7 @@ def test_the_doctor_knows_every_extra_and_says_what_each_missing_thing_would_giv
   (['docter'], "did you mean 'doctor'"),
   (['fourier_heatmp', '--workdir=/tmp/x'], "did you mean 'fourier_heatmap'"),
   (['fourier_heatmp:cifar10'], 'config file fourier_heatmp does not exist'),
+  (['--config=nowhere'], 'config file nowhere does not exist'),
   (['none/of/these.py'], 'config file none/of/these.py does not exist'),
   (['list', 'study'], "robustness list study: did you mean 'studies'"),
   (['doctor', 'me'], "robustness doctor takes no further words; got 'me'"),

@@ -95,11 +95,8 @@ def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
 
 @cases(
   'change, message',
-  ({'frames': '{tmp}/nowhere'}, 'there is no folder'),
   ({'frames': '{tmp}/sets'}, '8 of 8 frames are missing'),
   ({'metadata': '{tmp}/frames'}, 'no pmsets.json'),
-  ({'annotator': '<b>'}, 'is not a name'),
-  ({'answers': '{tmp}/sets/metadata/labels.json'}, 'is no file of answers'),
   ({'answers': '{tmp}/sets'}, 'cannot be written'),
   ({'annotators_per_pair': '0'}, 'give at least 1'),
   ({'classes': 'imagenet_vidd'}, "did you mean 'imagenet_vid'"),

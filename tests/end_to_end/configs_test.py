@@ -13,7 +13,6 @@ from configs.fourier_table import get_config
 from robustness.augment.cutout_and_noise import Cutout
 from robustness.augment.flip_and_crop import Crop
 from robustness.config import experiment
-from robustness.core.errors import InputError
 from robustness.estimates.table import facets_of, select
 from robustness.present import headlines
 from robustness.results import Results
@@ -196,13 +195,9 @@ def test_a_battery_of_a_network_and_a_callable(tmp_path):
 
 
 @pytest.mark.parametrize('variant', ['digits', 'cifar10', 'imagenet'])
-def test_every_battery_is_valid_and_names_unknown_tasks(variant):
-  config = runs.shrunk('battery', variant)
-  checked = experiment.from_config(config.to_dict())
+def test_every_battery_is_valid(variant):
+  checked = experiment.from_config(runs.shrunk('battery', variant).to_dict())
   assert list(checked.measurements)[:2] == ['clean', 'corruptions']
-  config.battery.parts = ('clean', 'corruption')
-  with pytest.raises(InputError, match="names 'corruption'; did you mean 'corruptions' or 'calib"):
-    experiment.from_config(config.to_dict())
 
 
 def test_a_mistake_in_a_tasks_own_rows_names_its_section(tmp_path):

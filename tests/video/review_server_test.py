@@ -84,17 +84,6 @@ def test_an_answer_is_on_the_disk_before_the_next(server, client, monkeypatch, t
   assert events == ['fsync', 1]
 
 
-def test_a_server_that_is_started_again_goes_on(tmp_path):
-  with served(tmp_path) as server:
-    client = Client(server.port)
-    client.answer(client.answer(client.next()['item'])['item'])
-  with open(tmp_path / 'answers.jsonl', 'a') as file:
-    file.write('{"annotator": "ann", "rou')
-  with served(tmp_path) as server:
-    turn = Client(server.port).next()
-    assert turn['item']['id'] == 'pair:2' and turn['progress']['own'] == 2
-
-
 def test_what_the_page_is_told(client):
   status, session = client.ask('/api/session')
   assert status == 200 and session['annotator'] is None and session['pairs'] == 6
