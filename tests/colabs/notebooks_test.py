@@ -125,7 +125,7 @@ def test_it_has_the_install_cell_and_the_command_and_no_outputs(name):
 SAID = {
   'attack_error': ('attack_error', 'adversarial, fgsm at 0.05: turns'),
   'battery': ('clean: accuracy on 40 images', 'corruptions: corruption_error'),
-  'si_score': ('balanced_accuracy', 'gap', 'of 81 places differ', 'centre: accuracy '),
+  'si_score': ('balanced_accuracy', 'gap', 'of 77 places differ', 'centre: accuracy '),
   'systematic': ('unseen_gain', 'erm, b of the first classifier, by cell: ρ', 'clean, contr'),
   'tradeoff': ('slope_over_corruptions', 'student', 'gaussian_noise       median'),
 }
