@@ -55,10 +55,10 @@ def shrunk(
   return config
 
 
-def two_environments() -> ml_collections.ConfigDict:
-  """The config of systematic robustness on digits, made small, with two environments."""
+def two_environments(variant: str = 'digits') -> ml_collections.ConfigDict:
+  """A config of systematic robustness on digits, made small, with two environments."""
   changes = {'study.samples': 100, 'study.severities': (5,), 'data.random_class_groups': 2}
-  config = shrunk('systematic_corruptions', 'digits', changes)
+  config = shrunk('systematic_corruptions', variant, changes)
   config.study.environments = ('gaussian_noise', 'contrast')
   for classifier in config.classifiers.values():
     classifier.augment.environment.transforms = config.study.environments
