@@ -97,13 +97,14 @@ def check_repeats(config, workdir, other, monkeypatch):
 
 
 LONGER = {'steps': 60, 'batch_size': 64, 'log_every_steps': 20, 'checkpoint_every_steps': 20}
+FEW = {'classifier.data.split': 'train[:500]', 'training.batch_size': 8}
 CONFIGS: dict[str, tuple[dict[str, Any], bool, Any]] = {
   'fourier_heatmap:digits': ({'study.layers': ('stages',)}, True, check_digits),
   'fourier_heatmap:cifar10': ({'study.window': 5}, True, check_maps),
   'fourier_heatmap:cifar10_pair': ({}, False, check_pair),
   'accuracy:own': ({}, True, check_accuracies),
   'train:digits': ({'training': LONGER}, True, check_learnt),
-  'train:cifar10': ({'training.steps': 2, 'training.batch_size': 8}, False, check_accuracies),
+  'train:cifar10': ({**FEW, 'training.steps': 2}, False, check_accuracies),
 }
 """By config and variant: what is changed, whether it is repeated, and what else is checked."""
 
@@ -297,6 +298,8 @@ def test_trainings_in_the_fourier_domain(cifar10_dir, tmp_path):
   config = runs.shrunk('robust_training', 'fourier', changes)
   for label in ('natural', 'gaussian', 'augmix'):
     del config.classifiers[label]
+  for classifier in config.classifiers.values():
+    classifier.data.split, classifier.data.num_images = 'train[:500]', 0
   config.battery.heat_map.data.num_images = config.battery.bands.data.num_images = 8
   results = runs.run(config, tmp_path / 'run', drawn=False)
   for part, count in (('corruptions', 24), ('heat_map', 8), ('bands', 8)):
