@@ -71,7 +71,6 @@ def test_the_doctor_knows_every_extra_and_says_what_each_missing_thing_would_giv
   (['docter'], "did you mean 'doctor'"),
   (['fourier_heatmp', '--workdir=/tmp/x'], "did you mean 'fourier_heatmap'"),
   (['fourier_heatmp:cifar10'], 'config file fourier_heatmp does not exist'),
-  (['--config=nowhere'], 'config file nowhere does not exist'),
   (['none/of/these.py'], 'config file none/of/these.py does not exist'),
   (['list', 'study'], "robustness list study: did you mean 'studies'"),
   (['doctor', 'me'], "robustness doctor takes no further words; got 'me'"),
@@ -82,6 +81,12 @@ def test_a_wrong_word_is_answered_with_the_nearest(capsys, arguments, message):
   assert main(arguments) == 2
   error = capsys.readouterr().err
   assert error.startswith('error: ') and message in error
+
+
+def test_a_config_may_be_named_by_its_flag(capsys):
+  with pytest.raises(SystemExit, match='2'):
+    main(['--config=nowhere'])
+  assert 'error: config file nowhere does not exist' in capsys.readouterr().err
 
 
 def test_help_names_every_command_and_the_module_is_the_command(capsys):

@@ -1,7 +1,6 @@
 """`robustness review`: served, killed, continued, exported; bad flags."""
 
 import json
-import pathlib
 import re
 import signal
 import subprocess
@@ -15,12 +14,11 @@ from robustness.estimates.intervals import clopper_pearson
 from robustness.results import Results
 from robustness.video import metadata
 from tests.cases import cases
+from tests.commands import ROOT
 from tests.refusals import refused
 from tests.table_rows import estimate
 from tests.video.review_frames import candidates, path, save_frames
 from tests.video.review_serving import Client
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
