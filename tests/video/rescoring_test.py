@@ -144,16 +144,6 @@ def test_a_k_beyond_the_sets_is_called_by_what_they_reach(tmp_path, caplog):
   assert 'k reached' in (tmp_path / 'beyond/report.html').read_text()
 
 
-def test_several_files_are_labelled_by_their_names(tmp_path):
-  files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
-  rescoring = of_sets(','.join(map(str, files)), tmp_path)
-  numbers = accuracies(rescoring, tmp_path)
-  assert {name.split('/')[0] for name in numbers} == {'one', 'two'}
-  results = runs.run(config_of(rescoring.predictions, tmp_path), tmp_path / 'run', drawn=False)
-  assert [c['label'] for c in results.classifier] == ['one', 'two']
-  assert results.data['class_names'] == list(get('imagenet_vid').class_names)
-
-
 def test_runs_that_called_theirs_alike_are_scored_together(tmp_path):
   paths = []
   for seed, folder in enumerate(('a', 'b=c')):
@@ -271,6 +261,8 @@ def test_several_classifiers_from_records_and_files(tmp_path):
   alone = runs.run(saved_review(files[0], tmp_path), tmp_path / 'alone', drawn=False)
   both = f'{tmp_path / "before/records/one"},{files[1]}'
   results = runs.run(saved_review(both, tmp_path), tmp_path / 'both')
+  assert [c['label'] for c in results.classifier] == ['one', 'two']
+  assert results.data['class_names'] == list(get('imagenet_vid').class_names)
   own = results.table[(results.table.classifier == 'one') & (results.table.versus == '')]
   own = own[own.quantity != 'accuracy_static']  # of several classifiers
   tables = own[alone.table.columns], alone.table
