@@ -272,8 +272,6 @@ def copy_with_recipe(tmp_path_factory):
     table = folder / 'robustness' / name
     head, end, rest = table.read_text(encoding='utf-8').partition(closing)
     table.write_text(f'{head}\n  {line}{end}{rest}', encoding='utf-8')
-  (page,) = re.findall(r'`python -m ([\w.]+)`', text('docs/recipes.md'))
-  python('-m', page, cwd=folder, PYTHONPATH='')
   return folder
 
 
@@ -317,6 +315,8 @@ def test_the_whole_suite_passes_with_what_the_documents_print_added(copy_with_re
   monkeypatch.setenv('ROBUSTNESS_SHARED', shared)
   for name in [name for name in os.environ if name.startswith('PYTEST_XDIST')]:
     monkeypatch.delenv(name)
+  (page,) = re.findall(r'`python -m ([\w.]+)`', text('docs/recipes.md'))
+  python('-m', page, cwd=copy_with_recipe, PYTHONPATH='')
   suite = ('-m', 'pytest', '-q', '-n', 'auto')
   output = python(*suite, cwd=copy_with_recipe, timeout=2400, PYTHONPATH='')
   assert re.search(r'^\d+ passed', output, re.MULTILINE), output

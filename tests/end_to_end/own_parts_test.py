@@ -106,7 +106,6 @@ def test_a_study_in_a_file_is_run(tmp_path, name):
 def test_its_settings_are_checked(name):
   given = ['x', ACCURACY, name, '--config.study.top_k=1']
   refused('unknown key config.study.top_k', command_line.read, given)
-  refused('has no .Shifts.', command_line.read, ['x', ACCURACY, f'{name}s'])
 
 
 PARTS = """
