@@ -21,8 +21,6 @@ from robustness.workdir import PACKAGES
 from tests.cases import cases
 from tests.end_to_end.runs import ROOT
 
-Captured = pytest.CaptureFixture[str]
-
 
 def lines(capsys):
   """Returns {first word: the rest} of the indented lines that were printed."""
