@@ -232,6 +232,7 @@ def saved_review(path: object, folder: pathlib.Path) -> Any:
 def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path):
   path, k = saved(tmp_path), 2
   results = runs.run(saved_review(path, tmp_path), tmp_path / 'run')
+  assert results.data['class_names'] == list(get('imagenet_vid').class_names)
   right, table = right_in(path), results.table
 
   def check(name, value, n=None, **facets):
@@ -262,7 +263,6 @@ def test_several_classifiers_from_records_and_files(tmp_path):
   both = f'{tmp_path / "before/records/one"},{files[1]}'
   results = runs.run(saved_review(both, tmp_path), tmp_path / 'both')
   assert [c['label'] for c in results.classifier] == ['one', 'two']
-  assert results.data['class_names'] == list(get('imagenet_vid').class_names)
   own = results.table[(results.table.classifier == 'one') & (results.table.versus == '')]
   own = own[own.quantity != 'accuracy_static']  # of several classifiers
   tables = own[alone.table.columns], alone.table
