@@ -31,7 +31,7 @@ CASES = {
   'auto_augment_against_torchvision': '--sides 32 --images 8 --rounds 1',
   'startup': (
     '--config.study.window=3 --config.training.steps=2 --config.data.num_images=16 '
-    '--config.training.batch_size=16'
+    '--config.training.batch_size=16 --config.classifiers=natural'
   ),
   'training_throughput': '--networks small_cnn --steps 2 --rounds 1',
   'systematic_throughput': (
@@ -159,6 +159,7 @@ ACCELERATOR = (
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures('shallow_resnet')
 def test_what_an_accelerator_does_is_printed_and_kept_as_json(tmp_path, printed):
   studies = ['heat_map', 'scenes', 'pgd', 'training']
   file, trace = tmp_path / 'gpu.jsonl', tmp_path / 'trace'

@@ -1,11 +1,22 @@
 """Commands in processes of their own: what they print, and with which status they end."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
 import sys
+import types
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def module_of(file: str) -> types.ModuleType:
+  """A Python file of the checkout that is in no package, such as docs/pictures.py, as a module."""
+  spec = importlib.util.spec_from_file_location(pathlib.Path(file).stem, ROOT / file)
+  assert spec is not None and spec.loader is not None
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
 
 
 def environment(**variables: str) -> dict[str, str]:

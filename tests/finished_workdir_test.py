@@ -34,15 +34,8 @@ def test_a_workdir_of_one_study(workdir):
 
 
 def test_a_part_of_a_battery_is_found_by_what_it_records(workdir):
-  battery = workdir.parent / 'battery'
-  for place, folder in (('records/accuracy-12345678', 'records'), ('parts/plain', '')):
-    (battery / place).parent.mkdir(parents=True)
-    if folder:
-      (workdir / folder).rename(battery / place)
-    else:
-      (battery / place).mkdir()
-      for name in ('results.json', 'results.npz', 'results.csv'):
-        (workdir / name).rename(battery / place / name)
+  battery = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
+  (battery / 'records/plain-digest').rename(battery / 'records/accuracy-12345678')
   section = {'parts': ['plain'], 'plain': {'study': {'name': 'accuracy', 'top_k': None}}}
   (battery / 'config.json').write_text(json.dumps({'battery': section}))
   part = read_task(battery, 'plain')

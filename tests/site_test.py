@@ -1,6 +1,5 @@
 """The site of the documentation is built without a warning and complete, and fetches nothing."""
 
-import importlib.util
 import re
 
 import pytest
@@ -19,15 +18,6 @@ def site(tmp_path_factory):
   output = commands.python(*build, timeout=300, NO_MKDOCS_2_WARNING='1')
   assert 'WARNING' not in output, output
   return folder
-
-
-@pytest.fixture(scope='module')
-def hooks():
-  spec = importlib.util.spec_from_file_location('site_hooks', ROOT / 'docs/site_hooks.py')
-  assert spec is not None and spec.loader is not None
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module
 
 
 def test_every_page_of_the_repository_is_there(site):
@@ -67,7 +57,8 @@ def test_pages_fetch_nothing_from_elsewhere(site):
     assert not re.findall(fetched, page.read_text(encoding='utf-8')), page
 
 
-def test_links_are_translated_from_files_to_pages(hooks):
+def test_links_are_translated_from_files_to_pages():
+  hooks = commands.module_of('docs/site_hooks.py')
   source = (
     '[a](docs/a.md#b) [c](CONTRIBUTING.md) ![d](docs/images/d.png) [e](https://e.org) [f](#g)'
   )

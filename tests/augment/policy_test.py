@@ -193,7 +193,6 @@ def test_values_out_of_range_are_named(setting):
   ({'rand_augment': {'magnitude': 31}}, r'rand_augment\.magnitude is 31.*0\.\.30'),
   ({'rand_augment': {'magnitudes': 'tf'}}, r"rand_augment\.magnitudes is 'tf'"),
   ({'rand_augment': {'without': ('Cutout',)}}, r"rand_augment\.without is 'Cutout'"),
-  ({'auto_augment': {'policy': 'cifar'}}, r"augment\.auto_augment\.policy is 'cifar'"),
 )
 def test_mistakes_are_named(section, message):
   refused(message, from_section, section, 'config.c.augment')

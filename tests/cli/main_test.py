@@ -21,8 +21,6 @@ from robustness.workdir import PACKAGES
 from tests.cases import cases
 from tests.end_to_end.runs import ROOT
 
-Captured = pytest.CaptureFixture[str]
-
 
 def lines(capsys):
   """Returns {first word: the rest} of the indented lines that were printed."""
@@ -81,6 +79,12 @@ def test_a_wrong_word_is_answered_with_the_nearest(capsys, arguments, message):
   assert main(arguments) == 2
   error = capsys.readouterr().err
   assert error.startswith('error: ') and message in error
+
+
+def test_a_config_may_be_named_by_its_flag(capsys):
+  with pytest.raises(SystemExit, match='2'):
+    main(['--config=nowhere'])
+  assert 'error: config file nowhere does not exist' in capsys.readouterr().err
 
 
 def test_help_names_every_command_and_the_module_is_the_command(capsys):

@@ -1,7 +1,6 @@
 """`robustness review`: served, killed, continued, exported; bad flags."""
 
 import json
-import pathlib
 import re
 import signal
 import subprocess
@@ -15,12 +14,11 @@ from robustness.estimates.intervals import clopper_pearson
 from robustness.results import Results
 from robustness.video import metadata
 from tests.cases import cases
+from tests.commands import ROOT
 from tests.refusals import refused
 from tests.table_rows import estimate
 from tests.video.review_frames import candidates, path, save_frames
 from tests.video.review_serving import Client
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -95,11 +93,8 @@ def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
 
 @cases(
   'change, message',
-  ({'frames': '{tmp}/nowhere'}, 'there is no folder'),
   ({'frames': '{tmp}/sets'}, '8 of 8 frames are missing'),
   ({'metadata': '{tmp}/frames'}, 'no pmsets.json'),
-  ({'annotator': '<b>'}, 'is not a name'),
-  ({'answers': '{tmp}/sets/metadata/labels.json'}, 'is no file of answers'),
   ({'answers': '{tmp}/sets'}, 'cannot be written'),
   ({'annotators_per_pair': '0'}, 'give at least 1'),
   ({'classes': 'imagenet_vidd'}, "did you mean 'imagenet_vid'"),

@@ -72,11 +72,14 @@ def test_it_prints_a_line_for_each_piece(empty, caplog):
   assert not os.listdir(empty)
 
 
+NO_WEIGHTS = 'small_cnn has no weights: give --config.classifier.weights=FILE, or train'
+
+
 def test_what_a_run_refuses_is_refused(empty, capsys, monkeypatch):
   monkeypatch.setattr(running.run, 'set_devices', lambda processes: None)
   config = runs.shrunk('accuracy', 'own', changes={'classifier.name': 'small_cnn'})
   assert running.dry_run(config.to_dict()) == 2
-  assert 'error: small_cnn has no weights: give' in capsys.readouterr().err
+  assert f'error: {NO_WEIGHTS}' in capsys.readouterr().err
 
 
 def test_the_first_time_is_set_apart():

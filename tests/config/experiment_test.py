@@ -211,7 +211,6 @@ def test_mixing_stored_environments_may_be_meant_or_leak_nothing():
   ({'a': {'attack': {'name': 'pdg'}}}, r"classifiers\.a\.attack\.name names 'pdg'; .*'pgd'"),
   ({'a': {'objective': {'name': 'x'}}}, r"a\.objective\.name names 'x'; .*group_dro"),
   ({'a': {'seed': -1}}, r'seed is -1'),
-  ({'a': {'augment': {'policy': ('crop', 'crop')}}}, r"policy names 'crop' twice"),
   ({'a': {**STYLES, 'augment': {'policy': ('mixup',)}}}, r"a trains with 'mixup' across env"),
 )
 def test_mistakes_in_a_recipe_are_named(changes, message):

@@ -13,7 +13,6 @@ from configs.fourier_table import get_config
 from robustness.augment.cutout_and_noise import Cutout
 from robustness.augment.flip_and_crop import Crop
 from robustness.config import experiment
-from robustness.core.errors import InputError
 from robustness.estimates.table import facets_of, select
 from robustness.present import headlines
 from robustness.results import Results
@@ -64,11 +63,12 @@ def check_digits(results: Results, workdir: pathlib.Path) -> None:
   assert len(changes[changes.layer == 'stage1']) == 2 * 13
   weights = runs.trained(workdir, results.prefixes)
   config = runs.shrunk('fourier_heatmap', 'digits', {'study.layers': ('stages',), **weights})
-  runs.run(config, workdir.with_name('loaded'))
+  runs.run(config, workdir.with_name('loaded'), drawn=False)
   runs.assert_same_findings(workdir, workdir.with_name('loaded'))
 
 
-def check_accuracies(results: Results, _: pathlib.Path) -> None:
+def check_accuracies(results: Results, workdir: pathlib.Path) -> None:
+  runs.assert_pictures('accuracy', workdir)
   top1, top5 = (estimate(results.table, *results.labels, f'top{k}_accuracy').value for k in (1, 5))
   assert 0 <= top1 <= top5 <= 1
 
@@ -87,23 +87,24 @@ def check_repeats(config, workdir, other, monkeypatch):
 
   with monkeypatch.context() as patched:
     patched.setattr(loop, '_Run', None)  # no training step can be made
-    runs.run(config, workdir)
+    runs.run(config, workdir, drawn=False)
   assert runs.shard_times(workdir) == times
   assert files == {name: (workdir / name).read_bytes() for name in files}
   config.update_from_flattened_dict({'batch_size': 16, 'views_per_step': 3})
-  runs.run(config, other)
+  runs.run(config, other, drawn=False)
   runs.assert_same_findings(workdir, other)
   assert len(runs.shard_times(other)) != len(times)
 
 
 LONGER = {'steps': 60, 'batch_size': 64, 'log_every_steps': 20, 'checkpoint_every_steps': 20}
+FEW = {'classifier.data.split': 'train[:500]', 'training.batch_size': 8}
 CONFIGS: dict[str, tuple[dict[str, Any], bool, Any]] = {
   'fourier_heatmap:digits': ({'study.layers': ('stages',)}, True, check_digits),
   'fourier_heatmap:cifar10': ({'study.window': 5}, True, check_maps),
   'fourier_heatmap:cifar10_pair': ({}, False, check_pair),
   'accuracy:own': ({}, True, check_accuracies),
   'train:digits': ({'training': LONGER}, True, check_learnt),
-  'train:cifar10': ({'training.steps': 2, 'training.batch_size': 8}, False, check_accuracies),
+  'train:cifar10': ({**FEW, 'training.steps': 2}, False, check_accuracies),
 }
 """By config and variant: what is changed, whether it is repeated, and what else is checked."""
 
@@ -138,9 +139,9 @@ def test_calibration_of_a_run_and_of_its_own_records(tmp_path):
   small = {'corruptions': ('fog', 'contrast'), 'severities': (5,), 'resamples': 50}
   changes = {**runs.save_networks(tmp_path), 'study': small}
   results = runs.run(runs.shrunk('calibration', 'digits', changes), tmp_path / 'run')
+  runs.assert_pictures('calibration', tmp_path / 'run')
   stems = {path.stem for path in (tmp_path / 'run' / 'figures').iterdir()}
-  assert {'reliability', 'ece_corruption'} <= stems
-  assert any(stem.startswith('selective_error') for stem in stems)
+  assert 'ece_corruption' in stems and any(stem.startswith('selective_error') for stem in stems)
   again = runs.shrunk('calibration', 'workdir', {'predictions': str(tmp_path / 'run')})
   again.study.resamples = 50
   from_records = runs.run(again, tmp_path / 'again')
@@ -181,7 +182,7 @@ def test_a_battery_of_a_network_and_a_callable(tmp_path):
   assert first.removeprefix('worst: ') == second.removeprefix('worst: '), 'the same network'
   assert difference.startswith('0 (')
   assert len(recordings(workdir)) == 2, 'calibration is of the records of the corruptions'
-  assert (workdir / 'figures' / 'overview_share_lower.png').stat().st_size > 0
+  runs.assert_pictures('battery', workdir)
   single = {name: Results.read(workdir / 'parts' / name).table for name in FIRST}
   assert results.table.part.value_counts().to_dict() == {n: len(t) for n, t in single.items()}
 
@@ -195,13 +196,9 @@ def test_a_battery_of_a_network_and_a_callable(tmp_path):
 
 
 @pytest.mark.parametrize('variant', ['digits', 'cifar10', 'imagenet'])
-def test_every_battery_is_valid_and_names_unknown_tasks(variant):
-  config = runs.shrunk('battery', variant)
-  checked = experiment.from_config(config.to_dict())
+def test_every_battery_is_valid(variant):
+  checked = experiment.from_config(runs.shrunk('battery', variant).to_dict())
   assert list(checked.measurements)[:2] == ['clean', 'corruptions']
-  config.battery.parts = ('clean', 'corruption')
-  with pytest.raises(InputError, match="names 'corruption'; did you mean 'corruptions' or 'calib"):
-    experiment.from_config(config.to_dict())
 
 
 def test_a_mistake_in_a_tasks_own_rows_names_its_section(tmp_path):
@@ -250,7 +247,7 @@ def test_the_fourier_table_of_digits(tmp_path, monkeypatch, caplog):
   before = runs.shard_times(workdir)
   monkeypatch.setattr(loop, '_Run', None)  # no training step can be made
   config.battery.parts = ('tradeoff',)
-  alone = runs.run(config, workdir)
+  alone = runs.run(config, workdir, drawn=False)
   assert runs.shard_times(workdir) == before
   np.testing.assert_array_equal(alone.table.value, parts['tradeoff'].table.value)
 
@@ -299,19 +296,21 @@ def test_trainings_in_the_fourier_domain(cifar10_dir, tmp_path):
   }
   changes = {'data.data_dir': str(cifar10_dir), 'battery': corruptions}
   config = runs.shrunk('robust_training', 'fourier', changes)
-  for label in ('gaussian', 'augmix'):
+  for label in ('natural', 'gaussian', 'augmix'):
     del config.classifiers[label]
+  for classifier in config.classifiers.values():
+    classifier.data.split, classifier.data.num_images = 'train[:500]', 0
   config.battery.heat_map.data.num_images = config.battery.bands.data.num_images = 8
   results = runs.run(config, tmp_path / 'run', drawn=False)
   for part, count in (('corruptions', 24), ('heat_map', 8), ('bands', 8)):
     clean = select(results.table, 'clean_error', None, part=part)
-    assert set(clean.classifier) == {'natural', 'afa', 'apr_p', 'apr_s'} and set(clean.n) == {count}
+    assert set(clean.classifier) == {'afa', 'apr_p', 'apr_s'} and set(clean.n) == {count}
 
 
 @pytest.mark.slow
 def test_frequencies_that_suffice_by_class(tmp_path):
   changes = {'study.sets': 5, 'data.num_images': 100, **runs.save_networks(tmp_path)}
   results = runs.run(runs.shrunk('frequency_shortcuts', 'digits', changes), tmp_path / 'run')
-  assert (tmp_path / 'run' / 'figures' / 'sets.png').stat().st_size > 0
+  runs.assert_pictures('frequency_shortcuts', tmp_path / 'run')
   through = select(results.table, 'accuracy_through_set', 'natural', **{'class': ...})
   assert set(through.classifier) == {'gaussian'} and len(through) == 10 and through.n.sum() < 55

@@ -1,8 +1,6 @@
 """A file system that is really full or read-only: one line, and the same command goes on."""
 
-import pathlib
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +9,6 @@ from robustness.training.writers import TrainingWriter
 from tests.end_to_end import runs
 
 CHANGES = {'data.num_images': 100, 'training.steps': 30, 'training.checkpoint_every_steps': 5}
-Mount = Callable[[str], pathlib.Path]
 
 
 @pytest.fixture

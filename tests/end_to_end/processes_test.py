@@ -19,9 +19,13 @@ from tests.end_to_end.runs import DEFAULT, DEFAULT_CHANGES
 pytestmark = pytest.mark.slow
 
 
-def _begin(start: Start, workdir: pathlib.Path, changes: dict) -> list[subprocess.Popen[str]]:
+def _begin(start: Start, *runs_of: tuple[pathlib.Path, dict]) -> list[subprocess.Popen[str]]:
+  """Starts two processes, each with its workdir and changes of the config."""
   flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=2')
-  return [start(workdir, DEFAULT, changes, (*flags, f'--process_id={k}')) for k in (0, 1)]
+  return [
+    start(workdir, DEFAULT, changes, (*flags, f'--process_id={k}'))
+    for k, (workdir, changes) in enumerate(runs_of)
+  ]
 
 
 def _steps(workdir: pathlib.Path, label: str = 'natural') -> list[int]:
@@ -64,7 +68,8 @@ def test_two_processes_that_slurm_started_share_the_records(start, finished, tmp
 def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   start, finished, tmp_path
 ):
-  killed, other = _begin(start, tmp_path, DEFAULT_CHANGES)
+  both = [(tmp_path, DEFAULT_CHANGES)] * 2
+  killed, other = _begin(start, *both)
   runs.wait_for(killed, lambda: any(step >= 4 for step in _steps(tmp_path)))
   begun = time.monotonic()
   killed.kill()
@@ -73,37 +78,30 @@ def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   ours, of_jax = 'another process of this run ended, so process 1 ends too', 'another task died'
   assert (ours if other.returncode == 75 else of_jax) in output
   assert time.monotonic() - begun < 60
-  both = _begin(start, tmp_path, DEFAULT_CHANGES)
-  runs.wait_for(both[0], lambda: any(step >= 12 for step in _steps(tmp_path)))
-  both[1].send_signal(signal.SIGTERM)
+  again = _begin(start, *both)
+  runs.wait_for(again[0], lambda: any(step >= 12 for step in _steps(tmp_path)))
+  again[1].send_signal(signal.SIGTERM)
   said = {
     re.search(r'stopped by SIGTERM after (step \d+ of 40)', runs.finish(process, status=75))[1]
-    for process in both
+    for process in again
   }
   assert len(said) == 1 and _steps(tmp_path, 'gaussian') == []
   assert f'step {max(_steps(tmp_path))} of' in said.pop()
-  runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
+  config = runs.shrunk('fourier_heatmap', '', DEFAULT_CHANGES)  # on this process's devices
+  runs.run(config, tmp_path, drawn=False)
   _assert_same_weights(tmp_path, finished)
 
 
 def test_processes_that_do_not_fit_together_are_refused(start, tmp_path):
-  flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=3')
-  changes = [DEFAULT_CHANGES, DEFAULT_CHANGES, {**DEFAULT_CHANGES, 'seed': 7}]
-  others = [
-    start(tmp_path / 'run', DEFAULT, changes[k], (*flags, f'--process_id={k}')) for k in (2, 1, 0)
-  ]
-  for process in others:
-    output = runs.finish(process, status=2)
-    assert 'error: process 2 was started with another config than process 0' in output
-    assert '\n  config.seed: 0 → 7\n' in output
-  flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=2')
-  both = [
-    start(tmp_path / name, DEFAULT, DEFAULT_CHANGES, (*flags, f'--process_id={k}'))
-    for k, name in enumerate(('run', 'elsewhere'))
-  ]
-  for process in both:
-    output = runs.finish(process, status=2)
-    assert f'is not there for process 1 ({tmp_path / "elsewhere"})' in output
+  other_config = 'error: process 1 was started with another config than process 0'
+  for workdir, changes, messages in (
+    ('run', {'seed': 7}, (other_config, '\n  config.seed: 0 → 7\n')),
+    ('elsewhere', {}, (f'is not there for process 1 ({tmp_path / "elsewhere"})',)),
+  ):
+    second = tmp_path / workdir, {**DEFAULT_CHANGES, **changes}
+    for process in _begin(start, (tmp_path / 'run', DEFAULT_CHANGES), second):
+      output = runs.finish(process, status=2)
+      assert all(message in output for message in messages), output
 
 
 def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(start, finished, tmp_path):
@@ -118,12 +116,13 @@ def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(start, f
     process.send_signal(signal.SIGKILL)
     process.communicate()
   assert shards() < len(runs.shard_times(finished))
-  for process in _begin(start, tmp_path, changes):
+  for process in _begin(start, (tmp_path, changes), (tmp_path, changes)):
     runs.finish(process)
   _assert_same_records(tmp_path, finished)
   for path in sorted(tmp_path.glob('records/*/*.npz'))[::2]:
     path.unlink()
-  runs.run(runs.shrunk('fourier_heatmap', '', changes), tmp_path)  # on this process's devices
+  config = runs.shrunk('fourier_heatmap', '', changes)  # on this process's devices
+  runs.run(config, tmp_path, drawn=False)
   _assert_same_records(tmp_path, finished)
 
 
@@ -131,7 +130,6 @@ def test_bad_process_flags_and_a_coordinator_that_does_not_answer_are_named(star
   needed = '--num_processes=2 needs --coordinator=HOST:PORT and --process_id in 0..1'
   where, silent = '--coordinator=127.0.0.1:1', 'the coordinator 127.0.0.1:1 did not answer within'
   for flags, message in (
-    ((), needed),
     ((where, '--process_id=2'), needed),
     ((where, '--process_id=1', '--join_timeout=3'), f'error: {silent} 3 s'),
   ):

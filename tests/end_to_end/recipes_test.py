@@ -26,8 +26,11 @@ def config(*labels, **changes):
   return written
 
 
-def test_recipes_that_differ_in_every_part(tmp_path):
+def test_recipes_that_differ_in_every_part_and_in_their_data(tmp_path):
+  images = np.random.default_rng(0).integers(0, 256, (48, 28, 28, 1), np.uint8)
+  np.savez(tmp_path / 'own.npz', images=images, labels=np.arange(48) % 10)
   other = {
+    'data': {'source': 'npz', 'path': str(tmp_path / 'own.npz'), 'split': ''},
     'augment': {'policy': MIXED, 'crop.padding': 2},
     'attack': {'name': 'pgd', 'pgd.steps': 2},
     'input_filter': {'name': 'low_pass', 'low_pass.bandwidth': 9},
@@ -47,6 +50,7 @@ def test_recipes_that_differ_in_every_part(tmp_path):
   assert [entry['training']['total_steps'] for entry in facts] == [3, 4]
   assert [entry['precision'] for entry in facts] == ['float32', 'float32']
   assert facts[0]['data']['split'] == 'train'
+  assert (facts[1]['data']['source'], facts[1]['training']['num_examples']) == ('npz', 48)
   for key in ('train/worst_group_loss', 'evaluation/raw_accuracy'):
     assert any(line.get('classifier') == 'other' for line in runs.log(tmp_path, key))
 
@@ -119,13 +123,3 @@ def test_validation_rows_are_held_out_and_choose_the_weights(tmp_path):
   assert facts['training']['num_examples'] == 3000, '1000 of the 4000 training digits are held out'
   scores = [line['evaluation/accuracy'] for line in runs.log(tmp_path, 'evaluation/accuracy')]
   assert all(round(score * 1000) == pytest.approx(score * 1000) for score in scores)
-
-
-def test_other_data_to_train_on(tmp_path):
-  images = np.random.default_rng(0).integers(0, 256, (48, 28, 28, 1), np.uint8)
-  np.savez(tmp_path / 'own.npz', images=images, labels=np.arange(48) % 10)
-  data = {'source': 'npz', 'path': str(tmp_path / 'own.npz'), 'split': ''}
-  written = config('net', classifiers={'net': {'data': data}})
-  runs.run(written, tmp_path / 'run', drawn=False)
-  facts = load_variables(tmp_path / 'run/checkpoints/net')[1]
-  assert (facts['data']['source'], facts['training']['num_examples']) == ('npz', 48)

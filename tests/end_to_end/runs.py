@@ -28,6 +28,7 @@ from tests import commands, said
 from tests.commands import ROOT
 from tests.networks import random_variables
 
+pictures = commands.module_of('docs/pictures.py')
 DEFAULT = 'fourier_heatmap.py'
 DEFAULT_CHANGES: dict[str, Any] = {
   'study.window': 5,
@@ -54,10 +55,10 @@ def shrunk(
   return config
 
 
-def two_environments() -> ml_collections.ConfigDict:
-  """The config of systematic robustness on digits, made small, with two environments."""
+def two_environments(variant: str = 'digits') -> ml_collections.ConfigDict:
+  """A config of systematic robustness on digits, made small, with two environments."""
   changes = {'study.samples': 100, 'study.severities': (5,), 'data.random_class_groups': 2}
-  config = shrunk('systematic_corruptions', 'digits', changes)
+  config = shrunk('systematic_corruptions', variant, changes)
   config.study.environments = ('gaussian_noise', 'contrast')
   for classifier in config.classifiers.values():
     classifier.augment.environment.transforms = config.study.environments
@@ -82,6 +83,12 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path, drawn: bool = 
     report = path.with_name('report.html')
     assert not report.is_file() or list(said.page(report.read_text())) == [], report
   return results
+
+
+def assert_pictures(config: str, workdir: pathlib.Path) -> None:
+  """The figures that pages show of a run of a config are drawn."""
+  for figure in pictures.linked().get(config, ()):
+    assert (workdir / f'figures/{figure}.png').stat().st_size > 0
 
 
 def refused(

@@ -21,7 +21,6 @@ from robustness.models import catalog
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes import designs
 from robustness.scenes.classes import imagenet_index
-from tests.cases import cases
 from tests.end_to_end import runs
 from tests.refusals import refused
 
@@ -53,18 +52,6 @@ def shrunk(variant: str, tmp_path: pathlib.Path, **changes: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_cutout_without_alpha_is_refused_before_any_work(folders, tmp_path, monkeypatch):
-  """Before images are decoded and before a network is loaded or trained."""
-  Image.new('RGB', (30, 30), (90, 20, 20)).save(tmp_path / 'objects/vase/two.png')
-
-  monkeypatch.setattr('robustness.classifiers.ClassifierBuilder.build', None)  # cannot be called
-  config = shrunk('folder', tmp_path, **folders)
-  message = r'^cutout \S*two\.png has no alpha channel \(RGB\); save'
-  refused(message, runs.run, config, tmp_path / 'run')
-  assert not (tmp_path / 'run/records').exists()
-
-
-@pytest.mark.slow
 def test_drawn_objects_by_size(tmp_path):
   config = shrunk('drawn', tmp_path, **{'study.areas': (0.1, 0.4, 1.0)})
   assert config.study.factor == 'size'
@@ -77,8 +64,8 @@ def test_drawn_objects_by_size(tmp_path):
   assert 'drawn in code' in runs.document(tmp_path / 'run')['data']['cutouts']
   known = results.table.dropna(subset=['low'])
   assert ((known.low <= known.value) & (known.value <= known.high) & (known.n > 0)).all()
-  for name in ('accuracy_area', 'gallery'):
-    assert (tmp_path / f'run/figures/{name}.png').stat().st_size > 0
+  runs.assert_pictures('si_score', tmp_path / 'run')
+  assert (tmp_path / 'run/figures/gallery.png').stat().st_size > 0
 
 
 @pytest.mark.slow
@@ -117,24 +104,6 @@ def test_released_scenes_need_a_name_and_comparisons_a_variant(tmp_path):
   config.classifier.name = network(tmp_path)
   refused(r'config\.data\.name', runs.run, config, tmp_path / 'run')
   assert len(WNIDS) == 1000
-
-
-EMPTY = {'study.factor': 'cross', 'study.areas': (0.2,), 'study.xs': (0.0,)}
-
-
-@pytest.mark.slow
-@cases(
-  'variant, changes, message',
-  ('drawn', {'data.source': 'digits', 'data.canvas': 0}, 'none of the 1000 classes'),
-  ('drawn', {'study.factor': 'place'}, "config.study.factor is 'place'"),
-  ('folder', {**EMPTY, 'study.min_inside': 0.9}, 'no scene has 0.9 of its object inside'),
-)
-def test_what_cannot_be_meant_is_refused_before_the_evaluation(
-  variant, changes, message, folders, tmp_path
-):
-  given = {**(folders if variant == 'folder' else {}), **changes}
-  refused(message, runs.run, shrunk(variant, tmp_path, **given), tmp_path / 'run')
-  assert not (tmp_path / 'run' / 'records').exists()
 
 
 @pytest.mark.slow

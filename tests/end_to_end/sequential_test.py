@@ -17,11 +17,10 @@ from tests.table_rows import estimate
 
 pytestmark = pytest.mark.slow
 
-IN_ROUNDS = {'study.half_width': 0.14, 'data.num_images': 64}
-
 
 def test_a_heat_map_in_rounds(tmp_path):
-  config = runs.shrunk('fourier_heatmap', 'digits', {**IN_ROUNDS, 'study.window': 3})
+  changes = {'study.half_width': 0.14, 'data.num_images': 64, 'study.window': 3}
+  config = runs.shrunk('fourier_heatmap', 'digits', changes)
   results = runs.run(config, tmp_path / 'run')
   assert {row[0] for row in results.tables['passes'].rows} == {'natural', 'gaussian'}
   errors = select(results.table, 'error', frequency_y=..., frequency_x=...)
@@ -59,18 +58,3 @@ def check_comparison(config: Any, folder: pathlib.Path, results: Results) -> Non
   table = compare.run(pair, folder / 'compared', True, '').table
   own = (table['quantity'] == 'accuracy') & (table.classifier == 'fixed natural')
   assert set(table[own & (table.versus != '')].value) == {0.0}
-
-
-def test_corruptions_in_rounds(tmp_path):
-  changes = {'study.corruptions': ('contrast',), 'study.severities': (1, 5), 'study.top_k': 2}
-  config = runs.shrunk('corruption_error', 'digits', {**IN_ROUNDS, **changes})
-  results = runs.run(config, tmp_path)
-  table = results.tables['passes']
-  common = min(row[table.columns.index('images that all views have')] for row in table.rows)
-  cells = select(results.table, 'error', corruption=..., severity=...)
-  assert ((cells.high - cells.low) / 2 <= 0.14).all()
-  for evaluation in workdir.read_task(tmp_path, '').evaluations:
-    label, own = evaluation.label, cells[cells.classifier == evaluation.label]
-    clean = estimate(results.table, label, 'clean_error')
-    assert [clean.n, *own.n] == evaluation.shown.tolist()
-    assert estimate(results.table, label, 'error', corruption='contrast').n == common

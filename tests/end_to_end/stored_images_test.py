@@ -1,6 +1,7 @@
 """Stored images through whole runs: corrupted, shifted and rendered ones, made small."""
 
 import pathlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +73,13 @@ def scores(images):
 """
 
 
+def errors_of(folder: pathlib.Path, variant: str, source: str, side: int) -> Any:
+  """The config of a stored set in `folder / 'data'`, of a network that `source` defines."""
+  network = runs.write_network(folder / 'mine.py', source, (side, side, 3))
+  data = {'path': str(folder / 'data'), 'num_images': 0}
+  return runs.shrunk('corruption_error', variant, {'data': data, 'classifier.name': network})
+
+
 def test_robustbench_reads_its_subset(tmp_path, monkeypatch):
   """Three of four images are listed by an installed package, which is not imported."""
   names = write_imagenet_c(tmp_path / 'data', [3, 7, 12, 20], red='fog')
@@ -80,10 +88,7 @@ def test_robustbench_reads_its_subset(tmp_path, monkeypatch):
   (package / '__init__.py').write_text('raise ImportError("its dependencies are missing")')
   listed = package / 'helper_files' / 'imagenet_test_image_ids.txt'
   listed.write_text(''.join(f'{name}\n' for name in (names[3], names[0], names[2])))
-  network = runs.write_network(tmp_path / 'mine.py', RIGHT_IN_FOG, (128, 128, 3))
-  data = {'path': str(tmp_path / 'data'), 'num_images': 0}
-  changes = {'data': data, 'classifier.name': network}
-  config = runs.shrunk('corruption_error', 'robustbench', changes)
+  config = errors_of(tmp_path, 'robustbench', RIGHT_IN_FOG, 128)
   monkeypatch.syspath_prepend(str(tmp_path / 'site'))
   results = runs.run(config, tmp_path / 'run')
   error, mce = (select(results.table, q, corruption_set='official') for q in ('error', 'mCE'))
@@ -95,20 +100,9 @@ def test_robustbench_reads_its_subset(tmp_path, monkeypatch):
   assert '3 of 50000 images' in stated['comparable with published tables']
 
 
-def test_robustbench_that_is_not_installed_says_how_to_get_it(tmp_path, monkeypatch):
-  write_imagenet_c(tmp_path / 'data', [3], red='fog')
-  monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
-  config = runs.shrunk('corruption_error', 'robustbench', {'data.path': str(tmp_path / 'data')})
-  message = 'is not installed: pip install --no-deps robustbench, or'
-  refused(message, runs.run, config, tmp_path / 'run')
-
-
 def test_imagenet_3dcc_is_divided_by_its_own_errors_of_alexnet(tmp_path):
   write_imagenet_c(tmp_path / 'data', [3, 7], 'fog_3d', STORED_SETS['imagenet_3dcc'])
-  network = runs.write_network(tmp_path / 'mine.py', RIGHT_IN_FOG, (128, 128, 3))
-  data = {'path': str(tmp_path / 'data'), 'num_images': 0}
-  changes = {'data': data, 'classifier.name': network}
-  config = runs.shrunk('corruption_error', 'imagenet_3dcc', changes)
+  config = errors_of(tmp_path, 'imagenet_3dcc', RIGHT_IN_FOG, 128)
   results = runs.run(config, tmp_path / 'run', drawn=False)
   mce = select(results.table, 'mCE', corruption_set='imagenet_3dcc')
   assert mce.value.item() == pytest.approx(1 / ALEXNET_3DCC_ERRORS['fog_3d'] / 12)
@@ -134,9 +128,7 @@ def test_laion_c_is_scored_by_the_mean_probability_of_superclasses(tmp_path):
       for label in ('cat', 'dog', 'bird', 'fish'):
         folder = tmp_path / 'data' / name / f'intensity_level_{severity}' / label
         runs.save_image(folder / f'a_{name}_{severity}.JPEG', np.full((16, 16, 3), 90, np.uint8))
-  network = runs.write_network(tmp_path / 'mine.py', ALL_CATS, (16, 16, 3))
-  data = {'path': str(tmp_path / 'data'), 'num_images': 0}
-  config = runs.shrunk('corruption_error', 'laion_c', {'data': data, 'classifier.name': network})
+  config = errors_of(tmp_path, 'laion_c', ALL_CATS, 16)
   results = runs.run(config, tmp_path / 'run', drawn=False)
   error = select(results.table, 'error', corruption_set='laion_c')
   assert (error.n.item(), error.value.item()) == (4, 0.75)

@@ -239,6 +239,19 @@ def test_bands_are_shown_in_rounds(tmp_path):
   assert ((errors.high - errors.low) / 2 <= 0.1).all() and study.figures(results)
 
 
+def test_corruptions_are_shown_in_rounds_and_their_means_are_of_common_images(tmp_path):
+  names, severities = ('contrast', 'brightness'), (1, 5)
+  study = CorruptionError(corruptions=names, severities=severities, half_width=0.1, top_k=2)
+  results = run(tmp_path, study, labels=['tiny'])
+  cells = select(results.table, 'error', corruption=..., severity=...)
+  assert cells.n.nunique() > 1 and ((cells.high - cells.low) / 2 <= 0.1).all()
+  shown = [estimate(results.table, 'tiny', 'clean_error').n, *cells.n]
+  assert shown == SequentialRecords.open(tmp_path / 'tiny', study.sequential_design).shown.tolist()
+  passes = results.tables['passes']
+  common = passes.rows[0][passes.columns.index('images that all views have')]
+  assert estimate(results.table, 'tiny', 'error', corruption='contrast').n == common
+
+
 def test_evaluations_state_what_each_view_was_shown(results, folder):
   own = rounds(folder, 'tiny')
   in_rounds, alone = Evaluation('tiny', own.rounds[0], own), Evaluation('tiny', own.rounds[0])

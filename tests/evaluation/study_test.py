@@ -4,7 +4,6 @@ import dataclasses
 from typing import ClassVar
 
 import numpy as np
-import pytest
 
 from robustness.evaluation import study
 from robustness.evaluation.records import Layout, Records
@@ -57,11 +56,6 @@ def test_facets_and_descriptions_are_the_decimals_that_views_were_given():
   assert views.describe(1) == 'view 1 (fy=-2, dimming=0.35)'
   views, image = identity(), np.zeros((2, 2, 1))
   assert len(views) == 1 and views.show(None, {'image': image}, {'identity': 0}) is image
-
-
-@pytest.mark.parametrize('section', [{}, {'name': 'acuracy'}, {'name': 3}])
-def test_unknown_studies_list_the_valid_ones(section):
-  refused("'accuracy', .*'fourier_heatmap'", study.from_config, section)
 
 
 def test_prefixes(tmp_path):

@@ -101,6 +101,7 @@ def test_parts_that_were_trained_apart_are_gone_on_with(tmp_path):
     (tmp_path / label / 'checkpoints' / label).rename(folder / label)
   times = {p: p.stat().st_mtime_ns for p in folder.glob('*/checkpoints/*')}
   joined = runs.run(config, tmp_path / 'joined')
+  runs.assert_pictures('all_but_one', tmp_path / 'joined')
   assert times and times == {p: p.stat().st_mtime_ns for p in folder.glob('*/checkpoints/*')}
   runs.assert_same_findings(tmp_path / 'all', tmp_path / 'joined')
   assert joined.labels == results.labels == [COMPOSED, PUBLISHED]

@@ -103,7 +103,8 @@ def test_the_filter_config_of_digits_runs_end_to_end(tmp_path):
   for label in ('low_pass_7', 'high_pass_25'):  # one filter of each kind is trained behind
     del config.classifiers[label]
   results = runs.run(config, tmp_path / 'run')
-  for name in ('accuracy_band_bandwidth', 'sample_images', 'trained_accuracy_band_bandwidth'):
+  runs.assert_pictures('filtered_accuracy', tmp_path / 'run')
+  for name in ('sample_images', 'trained_accuracy_band_bandwidth'):
     assert (tmp_path / 'run/figures' / f'{name}.png').stat().st_size > 0
   for kind, b in (('low_pass', 3), ('high_pass', 21)):
     of_band = {'band': kind, 'bandwidth': b}

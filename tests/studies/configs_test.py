@@ -46,12 +46,8 @@ RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str,
   ('band_noise cifar10', {'study.bandwidths': (3,)}, {'error band bandwidth': 4}, (), {}),
   ('filtered_accuracy cifar10', {'study.bandwidths': (3,)}, {'accuracy band bandwidth': 2}, (), {}),
   (
-    *('corruption_error digits', corrupted('gaussian_noise frost')),
-    *({'error corruption severity': 8}, ERRORS, {'gallery': (2, 2, 28, 28, 1)}),
-  ),
-  (
     'corruption_error digits',
-    corrupted('brightness checkerboard_cutout', between=(2.5,), failure_share=0.5),
+    corrupted('frost checkerboard_cutout', between=(2.5,), failure_share=0.5),
     {'error corruption severity': 12, 'failure_severity corruption': 4},
     *(ERRORS, {'gallery': (2, 3, 28, 28, 1)}),
   ),
@@ -104,6 +100,11 @@ RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str,
     *('fourier_attack digits', {'study.queries': 3}, {'error queries': 6}),
     *(('error_queries', 'sample_images'), {}),
   ),
+  (
+    *('fourier_preview digits', {}),
+    {'rank_correlation': 2, 'measured_error frequency_y frequency_x': 26},
+    *(('sensitivity_frequency_y_frequency_x',), {}),
+  ),
 ]
 
 
@@ -124,6 +125,9 @@ def test_a_config_runs_end_to_end(config, changes, counts, figures, shapes, requ
     for seed, key in enumerate(classifiers if name != 'corruption_spectrum' else ()):
       file = runs.save_weights(tmp_path / f'{seed}.safetensors', 'resnet20', seed)
       changes[f'{key}.weights'] = file
+  if name == 'fourier_preview':
+    finished = request.getfixturevalue('finished')
+    changes = {'study.heat_map': str(finished), **runs.trained(finished)}
   made = runs.shrunk(name, variant, changes)
   results = runs.run(made, tmp_path / 'run')
   for key, count in counts.items():
@@ -137,7 +141,7 @@ def test_a_config_runs_end_to_end(config, changes, counts, figures, shapes, requ
   CHECKS.get(name, lambda *_: None)(variant, results, (tmp_path / 'run/report.html').read_text())
   if (name, variant) in (('attack_error', 'digits'), ('corruption_spectrum', 'digits')):
     times = runs.shard_times(tmp_path / 'run')
-    runs.run(made, tmp_path / 'run')
+    runs.run(made, tmp_path / 'run', drawn=False)
     assert runs.shard_times(tmp_path / 'run') == times
 
 
@@ -159,9 +163,8 @@ def attacks(variant: str, results: Results, report: str) -> None:
 
 
 def errors(variant: str, results: Results, report: str) -> None:
-  if 'frost' in results.settings['corruptions']:
+  if variant == 'digits':
     assert results.settings['frost'] == {'source': 'procedural'} and 'frost.source' in report
-  if results.settings['between']:
     cells = select(results.table, 'error', corruption=..., severity=...)
     assert cells.severity.unique().tolist() == [1, 2.5, 5]
   if variant == 'cifar10':

@@ -1,6 +1,6 @@
 """Records of two small networks; the first is right on most of the clean rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,6 @@ from robustness.parallel.mesh import MeshParallel
 from tests.networks import CLASSES, SHAPE, tiny_rows
 
 COUNT = 40
-Evaluate = Callable[..., list[Evaluation]]
 
 
 class Pixels(nn.Module):

@@ -10,7 +10,6 @@ from robustness.attacks import cross_entropy
 from robustness.estimates.table import select
 from robustness.fourier.basis import basis_image, distinct_frequencies
 from robustness.studies.fourier_preview import FourierPreview
-from tests.end_to_end import runs
 from tests.networks import SHAPE
 from tests.studies.conftest import COUNT, classifier, rows, table_of
 from tests.studies.fourier_attack_test import finished
@@ -87,16 +86,3 @@ def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(evaluat
     found = table_of(other, evaluations)
     rho = estimate(found, 'first', 'rank_correlation').value
     assert rho == pytest.approx(expected, nan_ok=True)
-
-
-@pytest.mark.slow
-def test_the_config_of_digits_runs_beside_a_heat_map(tmp_path):
-  runs.run(runs.shrunk('fourier_heatmap', 'digits'), tmp_path / 'map', drawn=False)
-  folder, labels = tmp_path / 'map/checkpoints', ('natural', 'gaussian')
-  changes = {f'classifiers.{label}.weights': str(folder / label) for label in labels}
-  changes['study.heat_map'] = str(tmp_path / 'map')
-  config = runs.shrunk('fourier_preview', 'digits', changes)
-  results = runs.run(config, tmp_path / 'run')
-  assert (tmp_path / 'run/figures/sensitivity_frequency_y_frequency_x.png').stat().st_size > 0
-  found = select(results.table, 'rank_correlation')
-  assert found.classifier.tolist() == ['natural', 'gaussian'] and set(found.n) == {13}

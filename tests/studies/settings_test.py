@@ -12,6 +12,7 @@ from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.refusals import refused
 
+INF, NAN = float('inf'), float('nan')
 REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
   'accuracy': [({'top_k': 0}, r'config\.study\.top_k')],
   'accuracy_by_factor': [
@@ -53,7 +54,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'quantize': 'ceil'}, "'floor'"),
     ({'between': (5.5,)}, r'between is 5\.5; it must be in \[1, 5\]'),
     ({'between': (0.9,)}, r'between is 0\.9; it must be in \[1, 5\]'),
-    ({'between': (float('nan'),)}, r'between is nan; it must be in \[1, 5\]'),
+    ({'between': (NAN,)}, r'between is nan; it must be in \[1, 5\]'),
     ({'between': (2.0,)}, 'no whole number'),
     ({'between': (2.00001,)}, 'a multiple of 1/1000'),
     ({'between': (3.5, 2.5)}, 'distinct and ascending'),
@@ -83,8 +84,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'phase': 'sine'}, r"config\.study\.phase is 'sine'"),
   ],
   'fourier_heatmap': [
-    *(({'norm': bad}, 'config.study.norm') for bad in (0.0, -1.0, float('inf'))),
-    *(({'half_width': bad}, 'config.study.half_width') for bad in (-0.1, 0.5, float('nan'))),
+    *(({'norm': bad}, 'norm is .* a finite number above 0') for bad in (0.0, -1.0, INF, NAN)),
+    *(({'half_width': bad}, 'config.study.half_width') for bad in (-0.1, 0.5, NAN)),
     ({'phase': 'sine'}, "did you mean 'cosine'"),
     ({'top_k': 0}, 'config.study.top_k'),
     ({'false_discovery_rate': 0.0}, 'config.study.false_discovery_rate'),

@@ -194,4 +194,7 @@ def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tm
   views = SiScore(factor='rotation').views((64, 64, 3))
   assert len(views) == 72 and views.image_shape == (64, 64, 3) and len(set(views.ids)) == 72
   study = SiScore(factor='cross', areas=(0.2,), xs=(0.0,), min_inside=0.9)
-  refused('no scene has 0.9 of its object inside', table_of, study, made_records(tmp_path, study))
+  message, sizes = 'no scene has 0.9 of its object inside', np.full((3, 2), 20)
+  refused(message, table_of, study, made_records(tmp_path, study))
+  images, columns = np.zeros((3, SIDE, SIDE, 3), np.uint8), {'foreground_size': sizes}
+  refused(message, study.check, ArrayRows(images, np.zeros(3, int), (), columns=columns), {})

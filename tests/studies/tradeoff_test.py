@@ -100,7 +100,7 @@ def test_the_config_of_digits_runs_end_to_end_and_that_of_cifar10_is_valid(tmp_p
   changes = {'study.corruptions': SMALL.corruptions, 'study.severities': (5,), **weights}
   config = runs.shrunk('tradeoff', changes=changes)
   results = runs.run(config, tmp_path / 'run')
-  assert (tmp_path / 'run/figures/tradeoff.png').stat().st_size > 0
+  runs.assert_pictures('tradeoff', tmp_path / 'run')
   assert estimate(results.table, 'gaussian', 'slope', 'natural').n == 24
   checked = experiment.from_config(runs.shrunk('tradeoff', 'cifar10').to_dict())
   assert list(checked.classifiers) == ['first', 'second']

@@ -144,16 +144,6 @@ def test_a_k_beyond_the_sets_is_called_by_what_they_reach(tmp_path, caplog):
   assert 'k reached' in (tmp_path / 'beyond/report.html').read_text()
 
 
-def test_several_files_are_labelled_by_their_names(tmp_path):
-  files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
-  rescoring = of_sets(','.join(map(str, files)), tmp_path)
-  numbers = accuracies(rescoring, tmp_path)
-  assert {name.split('/')[0] for name in numbers} == {'one', 'two'}
-  results = runs.run(config_of(rescoring.predictions, tmp_path), tmp_path / 'run', drawn=False)
-  assert [c['label'] for c in results.classifier] == ['one', 'two']
-  assert results.data['class_names'] == list(get('imagenet_vid').class_names)
-
-
 def test_runs_that_called_theirs_alike_are_scored_together(tmp_path):
   paths = []
   for seed, folder in enumerate(('a', 'b=c')):
@@ -206,6 +196,10 @@ def test_bad_input(tmp_path):
   (tmp_path / 'bad.json').write_text(json.dumps(dict.fromkeys(LABELS, [0.0] * 7)))
   bad = of_sets(tmp_path / 'bad.json', tmp_path)
   refused('has 7 scores; expected 30 or 1000', accuracies, bad, tmp_path)
+  beyond = metadata.from_mappings(SETS, {**LABELS, 'v3/9.jpg': [30]})
+  metadata.write(beyond, tmp_path / 'beyond')
+  message = r"'v3/9\.jpg' has label 30, and imagenet_vid has 30 .*: set config\.label_space"
+  refused(message, accuracies, Rescoring(str(saved(tmp_path)), str(tmp_path / 'beyond')), tmp_path)
   refused('config.study.name', scores_of, Accuracy(), {'predictions': 'x'})
   unknown = {'predictions': 'x', 'prediction': 1}
   refused('unknown key config.prediction', VideoPmK().prediction_scores, unknown)
@@ -238,6 +232,7 @@ def saved_review(path: object, folder: pathlib.Path) -> Any:
 def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path):
   path, k = saved(tmp_path), 2
   results = runs.run(saved_review(path, tmp_path), tmp_path / 'run')
+  assert results.data['class_names'] == list(get('imagenet_vid').class_names)
   right, table = right_in(path), results.table
 
   def check(name, value, n=None, **facets):
@@ -267,6 +262,7 @@ def test_several_classifiers_from_records_and_files(tmp_path):
   alone = runs.run(saved_review(files[0], tmp_path), tmp_path / 'alone', drawn=False)
   both = f'{tmp_path / "before/records/one"},{files[1]}'
   results = runs.run(saved_review(both, tmp_path), tmp_path / 'both')
+  assert [c['label'] for c in results.classifier] == ['one', 'two']
   own = results.table[(results.table.classifier == 'one') & (results.table.versus == '')]
   own = own[own.quantity != 'accuracy_static']  # of several classifiers
   tables = own[alone.table.columns], alone.table

@@ -185,7 +185,7 @@ def test_going_back_stays_in_the_round_and_individual_answers_are_closed_by_a_jo
   assert rounds.previous('bob', first, 'joint') is None
   assert rounds.previous('bob', None) == (first, 'joint')
   assert rounds.previous('bob', Item('pair', 2)) == (PAIR, 'individual')
-  with pytest.raises(OutdatedAnswerError, match='bob has voted on pair:1 in the joint round'):
+  with pytest.raises(OutdatedAnswerError, match='joint round: the individual answer stands'):
     rounds.give(answer(SETS, first, 'bob'), lambda given: None)
   assert rounds.ballot(first).individual['bob'].similar == 'similar'
 

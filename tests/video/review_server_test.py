@@ -84,17 +84,6 @@ def test_an_answer_is_on_the_disk_before_the_next(server, client, monkeypatch, t
   assert events == ['fsync', 1]
 
 
-def test_a_server_that_is_started_again_goes_on(tmp_path):
-  with served(tmp_path) as server:
-    client = Client(server.port)
-    client.answer(client.answer(client.next()['item'])['item'])
-  with open(tmp_path / 'answers.jsonl', 'a') as file:
-    file.write('{"annotator": "ann", "rou')
-  with served(tmp_path) as server:
-    turn = Client(server.port).next()
-    assert turn['item']['id'] == 'pair:2' and turn['progress']['own'] == 2
-
-
 def test_what_the_page_is_told(client):
   status, session = client.ask('/api/session')
   assert status == 200 and session['annotator'] is None and session['pairs'] == 6
@@ -228,8 +217,6 @@ def test_going_back_in_the_joint_round_stays_there(server):
   client.answer(item)
   _, turn = client.ask(f'{back}pair:4&round=joint')
   assert (turn['item']['id'], turn['item']['round']) == ('pair:1', 'joint')
-  again = {**PAIR, 'annotator': 'bob', 'item': 'pair:1'}
-  client.refused('the individual answer stands', again, 409)
   client.refused("did you mean 'joint'", f'{back}pair:4&round=jiont')
 
 

@@ -1,6 +1,5 @@
 """The TFDS data set `corrupted`: equal to what the study shows, and loadable elsewhere."""
 
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -15,11 +14,11 @@ from input_pipeline.builders.corrupted import CorruptedConfig
 from robustness.core import random_keys
 from robustness.studies.corruption_error import CorruptionError
 from tests.cases import cases
+from tests.commands import ROOT
 from tests.input_pipeline.builders.conftest import LABELS, SIDE, pictures
 from tests.input_pipeline.domains import read, whole
 from tests.refusals import refused
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 COUNT = len(LABELS)
 IMAGES = pictures().astype(np.float32) / np.float32(255)
 

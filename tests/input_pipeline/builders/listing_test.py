@@ -1,6 +1,5 @@
 """What TFDS's own tools see of the builders: lists, names, descriptions, `tfds build`."""
 
-import pathlib
 import re
 import subprocess
 import sys
@@ -14,10 +13,9 @@ from tensorflow_datasets.scripts.cli import build
 from input_pipeline import builders
 from input_pipeline.tfds_sets import OWN
 from tests.cases import cases
+from tests.commands import ROOT
 from tests.input_pipeline.builders.conftest import save_parts
 from tests.refusals import refused
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def tfds_build(*arguments):

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import os
 
 import numpy as np
 import pytest
@@ -113,6 +114,8 @@ def test_empty_folders_and_what_is_no_image_are_refused(tmp_path, save_image):
   refused('none of its 1 class folders holds an image', open_folder, tmp_path)
   (tmp_path / 'a/1.png').write_text('hello')
   refused(r'unreadable image .*1\.png', open_folder, tmp_path)
+  os.rename(save_image(tmp_path / 'a/1.png').parent, os.fsencode(tmp_path) + b'/caf\xe9')
+  refused(r'\\udce9.* is no text in UTF-8: rename it', open_folder, tmp_path)
 
 
 def test_real_photographs_of_many_sizes_are_read(shared_dir):

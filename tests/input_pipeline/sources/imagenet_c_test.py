@@ -83,6 +83,11 @@ def test_the_list_of_robustbench_names_images_of_known_classes():
   assert 'robustbench' not in sys.modules
 
 
+def test_robustbench_that_is_not_installed_says_how_to_get_it(monkeypatch):
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  refused('is not installed: pip install --no-deps robustbench, or', read_names, 'robustbench')
+
+
 def test_tiny_imagenet_c_is_read_where_frost_has_more_classes(folder):
   """As in the archive that was released first; elsewhere a class too many is an error."""
   for severity in ('1', '3'):

@@ -153,6 +153,8 @@ def test_folders_and_cutouts_that_do_not_do_are_named(folders):
   path = pathlib.Path(folders['foregrounds'], 'koala/b.png')
   Image.new('RGBA', (40, 12)).save(path)
   refused('koala/b.png.* is transparent everywhere', list, load(settings(**folders)).batches(6))
+  save(path, mode='RGB')
+  refused('koala/b.png has no alpha channel', load, settings(**folders))
 
 
 def test_drawn_objects_are_cutouts_of_known_classes():

@@ -218,7 +218,8 @@ def test_class_names(tmp_path):
   metadata.write(metadata.from_mappings({'v/1.jpg': []}, {'v/1.jpg': [30]}), other)
   (tmp_path / 'v').mkdir()
   (tmp_path / 'v/1.jpg').touch()
-  refused('label 30, and imagenet_vid has 30 classes', video_neighbors.load, other, str(tmp_path))
+  message = r"'v/1\.jpg' has label 30, and imagenet_vid has 30 classes .*: set config\.data\.name"
+  refused(message, video_neighbors.load, other, str(tmp_path))
 
 
 def test_folders_and_splits(tmp_path):
