@@ -6,6 +6,7 @@ of what is replicated.
 
 import collections
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -23,6 +24,9 @@ CPU_OPTIONS = {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'}
 """XLA's own order runs what is ready first, to keep several threads busy: all kernels of a network
 that standardises them would be made before the first is used, a second copy of its weights."""
 
+TIMEOUTS = ('call_terminate_timeout', 'call_warn_stuck_timeout')
+A_DAY = ' '.join(f'--xla_cpu_collective_{name}_seconds=86400' for name in TIMEOUTS)
+
 MOST = 8
 """Calls whose results may be outstanding on several CPU devices, of all functions of a `Parallel`.
 
@@ -30,6 +34,19 @@ XLA lets 32 programs wait on a device. On a CPU it starts and runs those of all 
 thread a device; where a start has to wait for its place among the 32, it holds a thread that
 the programs before it need, and none ever ends.
 """
+
+
+def wait_for_devices() -> None:
+  """Has the devices of a CPU wait a day for each other.
+
+  XLA ends the process after a minute, which the rows of one device can take longer than those of
+  another: AutoAttack spends its time on those that are still right. To be called before JAX
+  compiles or runs anything. Such flags in `XLA_FLAGS` are kept; whether JAX 0.11 and later know
+  them is not, and a flag that XLA does not know ends the process.
+  """
+  flags = os.environ.get('XLA_FLAGS', '')
+  if jax.__version_info__ < (0, 11) and 'xla_cpu_collective_' not in flags:
+    os.environ['XLA_FLAGS'] = f'{flags} {A_DAY}'.strip()
 
 
 class Compiled(Protocol):
