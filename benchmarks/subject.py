@@ -23,7 +23,6 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Study
 from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier, from_linen
-from robustness.parallel.mesh import wait_for_devices
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import random_variables
 
@@ -34,7 +33,6 @@ Candidate = tuple[Callable[[], object], float]
 
 def one_device_a_core() -> None:
   """Sets up a CPU as the launch does; to be called before JAX is used."""
-  wait_for_devices()
   jax.config.update('jax_num_cpu_devices', usable_cores())
 
 

@@ -29,13 +29,12 @@ from benchmarks import subject, timing
 from robustness import parallel
 from robustness.augment.policy import Policy
 from robustness.core.host import usable_cores
-from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import ArrayRows
-from robustness.core.typing import Variables
 from robustness.models import catalog
 from robustness.models.airbench import WIDTHS as AIRBENCH
 from robustness.models.inputs import Inputs
 from robustness.parallel.mesh import BATCH, REPLICATED
+from robustness.training.initial_weights import fitting
 from robustness.training.loop import train
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import Pipeline
@@ -79,11 +78,6 @@ def task(
   """Returns a training of a network of the catalog with flips and crops."""
   architecture = catalog.get(name)
   inputs = Inputs(architecture.mean, architecture.std)
-
-  def fitted() -> Variables:
-    images = next(rows.training_batches(rows.num_examples, 0))['image']
-    return architecture.fit(inputs(jnp.asarray(with_scaled_image({'image': images})['image'])))
-
   return Training(
     model=architecture.build(10, jnp.dtype(precision), None),
     batches=rows.training_batches,
@@ -91,7 +85,7 @@ def task(
     num_examples=rows.num_examples,
     image_shape=rows.image_shape,
     inputs=inputs,
-    fitted=fitted if architecture.fit else None,
+    fitted=fitting(architecture, inputs, rows, seed=0),
     settings=TrainingSettings(
       steps=steps, batch_size=batch, log_every_steps=steps, checkpoint_every_steps=0, **settings
     ),

@@ -21,7 +21,7 @@ from robustness.config.recipe import ClassifierSettings
 from robustness.core import random_keys
 from robustness.core.errors import InputError, naming
 from robustness.core.paths import expanded
-from robustness.core.pixels import BFLOAT16_STEP, with_scaled_image
+from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PyTree, Variables
 from robustness.environments.balance import balanced
@@ -311,12 +311,6 @@ class ClassifierBuilder:
     transforms = environment.transforms if environment else ()
     order = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
     inputs = Inputs(normalisation.mean, normalisation.std, recipe.input_filter)
-
-    def fitted(fit: Callable[[jax.Array], Variables]) -> Variables:
-      count = min(architecture.fit_rows, rows.num_examples)
-      first = next(rows.training_batches(count, recipe.seed, sampler=order))
-      return fit(inputs(jnp.asarray(with_scaled_image(first)['image'])))
-
     training = Training(
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self._precision), parallel.axis_name
@@ -329,7 +323,7 @@ class ClassifierBuilder:
       num_examples=rows.num_examples,
       image_shape=rows.image_shape,
       inputs=inputs,
-      fitted=functools.partial(fitted, architecture.fit) if architecture.fit else None,
+      fitted=initial_weights.fitting(architecture, inputs, rows, recipe.seed, order),
       settings=recipe.training,
       pipeline=recipe.pipeline,
       seed=recipe.seed,

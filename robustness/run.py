@@ -38,7 +38,6 @@ from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from robustness.models.projection import match_labels
 from robustness.parallel import processes as peers
-from robustness.parallel.mesh import wait_for_devices
 from robustness.present import page, style, summary, text
 from robustness.present.publish import Drawn, Presented, captioned, publish
 from robustness.results import SINGLE, Results, Table, joined, over_seeds
@@ -375,7 +374,6 @@ def set_devices(processes: peers.Processes) -> None:
   A number of host devices that the environment asks for, in JAX's or XLA's words, is kept.
   """
   host.keep_freed_memory()
-  wait_for_devices()
   asked = {'JAX_NUM_CPU_DEVICES': '', 'XLA_FLAGS': 'xla_force_host_platform_device_count'}
   if not any(name in os.environ and word in os.environ[name] for name, word in asked.items()):
     jax.config.update('jax_num_cpu_devices', host.usable_cores())

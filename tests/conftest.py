@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import jax
 import pytest
 
-from robustness.parallel import mesh
 from robustness.present import style
 
 LEVEL = '--xla_backend_optimization_level'
@@ -20,8 +19,6 @@ if jax.__version_info__ < (0, 11):  # later versions know the usual emitters alo
   QUICK_COMPILER += ' --xla_cpu_use_fusion_emitters=false'
 if LEVEL not in os.environ.get('XLA_FLAGS', ''):  # workers of xdist inherit what is set here
   os.environ['XLA_FLAGS'] = f'{QUICK_COMPILER} {os.environ.get("XLA_FLAGS", "")}'
-
-mesh.wait_for_devices()  # as runs do, whose programs are then the same
 
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)

@@ -22,37 +22,33 @@ MOST_ROWS = 2**15  # of a device: beyond them a sum of 16 bits overflows
 
 
 def observe(
-  views: Views,
-  batch: Mapping[str, jax.Array],
-  images: jax.Array,
-  view: tuple[object, ...],
-  parts: int,
+  views: Views, rows: Mapping[str, jax.Array], images: jax.Array, view: tuple[object, ...]
 ) -> dict[str, jax.Array]:
-  """Returns `measure/<name>` [B, ...] and `total/<name>` int32 [parts, 3, ...] (see `joined`) of
-  images [B, H, W, C], the rows of a batch as a view shows them.
+  """Returns `measure/<name>` [B, ...] and `total/<name>` int32 [1, 3, ...] (see `joined`) of images
+  [B, H, W, C], the rows of one device as a view shows them.
 
-  `view` holds its parameters, and logits where views use these; totals have a part a device.
+  `view` holds its parameters, and logits where views use these.
   """
 
   def by_row(function: Observe | None) -> Mapping[str, jax.Array]:
     if function is None:
       return {}
-    return jax.vmap(lambda row, shown: function(row, shown, *view))(dict(batch), images)
+    return jax.vmap(lambda row, shown: function(row, shown, *view))(dict(rows), images)
 
   totals = by_row(views.total).items()
   return {
     **{f'{MEASURE}{name}': value for name, value in by_row(views.measure).items()},
-    **{f'{TOTAL}{name}': split_sum(value, batch['mask'], parts) for name, value in totals},
+    **{f'{TOTAL}{name}': split_sum(value, rows['mask']) for name, value in totals},
   }
 
 
-def split_sum(values: jax.Array, mask: jax.Array, parts: int) -> jax.Array:
+def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
   """Returns the sums of the upper bits, of the lower 16 bits, and of the values out of range.
 
   Values are float32 [B, ...] in [0, `LARGEST`); where `mask` [B] is False they count nothing. The
-  result is int32 [parts, 3, ...]; `parts` divides B.
+  result is int32 [1, 3, ...].
   """
-  rows = len(values) // parts
+  rows = len(values)
   if rows > MOST_ROWS:
     raise InputError(
       f'{rows} rows a device are more than {MOST_ROWS}, which exact sums can take: '
@@ -62,12 +58,12 @@ def split_sum(values: jax.Array, mask: jax.Array, parts: int) -> jax.Array:
   valid = (values >= 0) & (values < LARGEST)
   fixed = jnp.round(jnp.where(known & valid, values, 0) / RESOLUTION).astype(jnp.int32)
   split = jnp.stack([fixed >> 16, fixed & 0xFFFF, (known & ~valid).astype(jnp.int32)], 1)
-  return split.reshape(parts, rows, *split.shape[1:]).sum(1)
+  return split.sum(0, keepdims=True)
 
 
 def joined(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns of `split_sum` [parts, views, 3, ...] the totals float64 [views, ...], multiples of
-  `RESOLUTION`, and how many values were out of range, int64 [views]."""
+  """Returns of `split_sum` of D devices [D, views, 3, ...] the totals float64 [views, ...],
+  multiples of `RESOLUTION`, and how many values were out of range, int64 [views]."""
   whole = sums.astype(np.int64).sum(0)
   total = (whole[:, 0] * 2**16 + whole[:, 1]) * RESOLUTION
   return total, whole[:, 2].reshape(len(whole), -1).sum(1)

@@ -343,19 +343,26 @@ class Evaluator:
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns every row of a batch in one view, float32 [B, H, W, C] as the classifier takes them,
     and what the view measures of these images."""
-
-    extra: tuple[Logits, ...] = ()
-    if self.views.uses_classifier:
-      extra = (functools.partial(self._logits, variables),)
     rows = with_scaled_image(batch)
     found: dict[str, jax.Array] = {}
     if self.views.together:
       images, found = self.parallel.by_device(self._show_together, rows, variables, view)
     else:
-      images = self._each(functools.partial(self._show_row, extra), rows, view)
-    measured = observe(self.views, rows, images, (view[1], *extra), self.parallel.parts)
+      images = self._each(functools.partial(self._show_row, self._extra(variables)), rows, view)
+    measured: dict[str, jax.Array] = {}
+    if self.views.measure or self.views.total:
+      both = {'rows': rows, 'images': images}
+      measured = self.parallel.by_device(self._observed, both, variables, view[1])
     measured |= {f'{MEASURE}{name}': value for name, value in found.items()}
     return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
+
+  def _observed(
+    self, both: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
+  ) -> dict[str, jax.Array]:
+    return observe(self.views, **both, view=(parameters, *self._extra(variables)))
+
+  def _extra(self, variables: PyTree) -> tuple[Logits, ...]:
+    return (functools.partial(self._logits, variables),) if self.views.uses_classifier else ()
 
   def _logits(self, variables: PyTree, images: jax.Array) -> jax.Array:
     return self._network.apply(variables, images, ())[0]

@@ -6,7 +6,6 @@ of what is replicated.
 
 import collections
 import functools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -24,9 +23,6 @@ CPU_OPTIONS = {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'}
 """XLA's own order runs what is ready first, to keep several threads busy: all kernels of a network
 that standardises them would be made before the first is used, a second copy of its weights."""
 
-TIMEOUTS = ('call_terminate_timeout', 'call_warn_stuck_timeout')
-A_DAY = ' '.join(f'--xla_cpu_collective_{name}_seconds=86400' for name in TIMEOUTS)
-
 MOST = 8
 """Calls whose results may be outstanding on several CPU devices, of all functions of a `Parallel`.
 
@@ -34,19 +30,6 @@ XLA lets 32 programs wait on a device. On a CPU it starts and runs those of all 
 thread a device; where a start has to wait for its place among the 32, it holds a thread that
 the programs before it need, and none ever ends.
 """
-
-
-def wait_for_devices() -> None:
-  """Has the devices of a CPU wait a day for each other.
-
-  XLA ends the process after a minute, which the rows of one device can take longer than those of
-  another: AutoAttack spends its time on those that are still right. To be called before JAX
-  compiles or runs anything. Such flags in `XLA_FLAGS` are kept; whether JAX 0.11 and later know
-  them is not, and a flag that XLA does not know ends the process.
-  """
-  flags = os.environ.get('XLA_FLAGS', '')
-  if jax.__version_info__ < (0, 11) and 'xla_cpu_collective_' not in flags:
-    os.environ['XLA_FLAGS'] = f'{flags} {A_DAY}'.strip()
 
 
 class Compiled(Protocol):
@@ -67,7 +50,6 @@ class MeshParallel:
     devices: share a batch; those of several processes follow each other by process.
     num_devices: how many, of all processes.
     share: (k, n), where a batch is shared by n processes and this one brings the k-th part.
-    parts: how many devices' shares of a batch one call of a step sees; here all of them.
   """
 
   axis_name: str | None = None
@@ -76,7 +58,7 @@ class MeshParallel:
     """Makes the mesh of this process's devices by default; those of several processes follow each
     other by process, equally many of each."""
     self.devices = list(jax.local_devices() if devices is None else devices)
-    self.num_devices = self.parts = len(self.devices)
+    self.num_devices = len(self.devices)
     owners, here = sorted({device.process_index for device in self.devices}), jax.process_index()
     self.share = (owners.index(here) if here in owners else 0, len(owners))
     self._outstanding: collections.deque[list[jax.Array]] = collections.deque()
@@ -118,10 +100,11 @@ class MeshParallel:
     branches."""
     return self.by_device(functools.partial(map_rows, function), rows, view)
 
-  def by_device(
-    self, function: Callable[..., T], rows: Mapping[str, jax.Array], *shared: PyTree
-  ) -> T:
+  def by_device(self, function: Callable[..., T], rows: Mapping[str, PyTree], *shared: PyTree) -> T:
     """Returns `function(rows, *shared)`, inside a step, each device with its own rows alone.
+
+    XLA gathers on every device what some operations take, such as a Fourier transform; the devices
+    then wait for each other, on a CPU for a minute at most.
 
     Nothing that is traced may reach the function but by its arguments.
     """

@@ -14,14 +14,13 @@ from robustness.parallel.mesh import REPLICATED, Compiled, MeshParallel, Step, T
 class PmapParallel(MeshParallel):
   """Runs one step function on every device by `jax.pmap`.
 
-  A training step sees its device's part of the batch (`parts` is 1) and sums over `axis_name`.
+  A training step sees its device's part of the batch and sums over `axis_name`.
   """
 
   axis_name: str | None = 'data'
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
     super().__init__(devices)
-    self.parts = 1
     own = [device for device in self.devices if device.process_index == jax.process_index()]
     self._own = len(own)
     self._stacked = NamedSharding(Mesh(np.array(own), ('data',)), PartitionSpec('data'))
@@ -36,9 +35,7 @@ class PmapParallel(MeshParallel):
     )
     return self._bounded(compiled)
 
-  def by_device(
-    self, function: Callable[..., T], rows: Mapping[str, jax.Array], *shared: PyTree
-  ) -> T:
+  def by_device(self, function: Callable[..., T], rows: Mapping[str, PyTree], *shared: PyTree) -> T:
     """See `MeshParallel.by_device`."""
     return function(dict(rows), *shared)
 

@@ -1,17 +1,14 @@
 """jit over a mesh and pmap: one interface, the same numbers, any number of devices."""
 
-import os
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from robustness import parallel
-from robustness.parallel.mesh import A_DAY, BATCH, MOST, REPLICATED, MeshParallel, wait_for_devices
+from robustness.parallel.mesh import BATCH, MOST, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from tests import commands
-from tests.cases import cases
 from tests.refusals import refused
 
 KINDS = pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
@@ -112,17 +109,3 @@ def test_several_devices_of_a_cpu_are_bounded_and_lower_as_the_compiled_step():
   one, two = (MeshParallel(jax.devices()[:n]).compile(jnp.tanh, (BATCH,), BATCH) for n in (1, 2))
   assert type(one) is type(jax.jit(jnp.tanh)) is not type(two)
   assert 'tanh' in two.lower(jnp.ones(4)).as_text()
-
-
-@cases(
-  'given, kept',
-  ('', A_DAY),
-  ('--xla_dump_to=x', f'--xla_dump_to=x {A_DAY}'),
-  ('--xla_cpu_collective_timeout_seconds=9', '--xla_cpu_collective_timeout_seconds=9'),
-)
-def test_devices_wait_a_day_for_each_other_unless_the_environment_says_how_long(
-  given, kept, monkeypatch
-):
-  monkeypatch.setenv('XLA_FLAGS', given)
-  wait_for_devices()
-  assert os.environ['XLA_FLAGS'] == (kept if jax.__version_info__ < (0, 11) else given)
