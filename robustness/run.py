@@ -25,7 +25,7 @@ from robustness.config import experiment as experiments
 from robustness.config.defaults import at_defaults
 from robustness.config.experiment import Experiment
 from robustness.core import compilation_cache, disk, host, registry, terminal
-from robustness.core.errors import InputError, naming
+from robustness.core.errors import InputError, causes, naming
 from robustness.core.paths import expanded
 from robustness.core.rows import Rows
 from robustness.core.settings import Section, without_inherited
@@ -78,10 +78,10 @@ def _status(
     return exit_with(BAD_INPUT, str(error))
   except Preempted as stop:
     return exit_with(PREEMPTED, str(stop))
-  except KeyboardInterrupt:
-    kept = f'What was computed is kept in {directory}: the same command goes on.'
-    return exit_with(INTERRUPTED, f'interrupted. {kept}')
-  except Exception as error:
+  except (Exception, KeyboardInterrupt) as error:
+    if any(isinstance(cause, KeyboardInterrupt) for cause in causes(error)):
+      kept = f'What was computed is kept in {directory}: the same command goes on.'
+      return exit_with(INTERRUPTED, f'interrupted. {kept}')
     advice = None if peers.peer_is_lost(error) else disk.advice(error, directory)
     if advice is None:
       raise

@@ -5,8 +5,10 @@ import subprocess
 import sys
 import time
 import tomllib
+import zipfile
 
 import jax
+import numpy as np
 import pytest
 
 from input_pipeline.settings import SOURCES
@@ -14,6 +16,7 @@ from robustness import run
 from robustness.__main__ import COMMANDS, USAGE, main
 from robustness.cli import doctor, running
 from robustness.config import packaged
+from robustness.config.defaults import default_config
 from robustness.evaluation import study
 from robustness.models import catalog
 from robustness.parallel.processes import ALONE
@@ -114,6 +117,22 @@ def test_ctrl_c_in_a_finalizer_is_not_lost(monkeypatch, capsys):
   finally:
     signal.signal(signal.SIGINT, before)
   assert capsys.readouterr().err == ''
+
+
+def test_ctrl_c_while_an_archive_is_written_is_no_failure(monkeypatch, tmp_path, capsys):
+  """zipfile then raises ValueError, for a file of the archive is open."""
+
+  def interrupt(*_):
+    raise KeyboardInterrupt
+
+  def write(*_):
+    monkeypatch.setattr(zipfile, '_get_compressor', interrupt)
+    np.savez(tmp_path / 'records.npz', correct=np.ones(3))
+
+  monkeypatch.setattr(run, '_run', write)
+  status = run.main(default_config('accuracy'), str(tmp_path / 'run'), 'robustness accuracy')
+  assert status == run.INTERRUPTED
+  assert capsys.readouterr().err.startswith('interrupted. What was computed is kept in')
 
 
 def test_an_interrupted_run_does_not_take_the_interpreter_apart(tmp_path):
