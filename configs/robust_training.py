@@ -77,14 +77,12 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """airbench94 at half its width on CIFAR-10."""
   config = default_battery(TASKS, RECIPES, 'overview')
-  train_airbench(config)
+  train_airbench(config, 'airbench94_half')
   _add_recipes(config)
   read_cifar10(config, num_images=2000)
   config.battery.heat_map.study.norm = 4.0
   config.battery.heat_map.data.num_images = 500
   config.battery.attack.data.num_images = 1000
-  for classifier in config.classifiers.values():
-    classifier.name = 'airbench94_half'
   config.classifiers.auto_augment.augment.auto_augment.policy = 'cifar10_reference_95'
   config.classifiers.adversarial.attack.pgd.steps = 1
   config.classifiers.adversarial.attack.pgd.step_size = 10 / 255
@@ -149,7 +147,4 @@ def _add_recipes(config: ConfigDict) -> None:
     shared = config.classifiers[label].augment.policy
     config.classifiers[label].augment.policy = (*shared, label)
   config.classifiers.augmix.objective.name = 'jsd'
-  config.classifiers.augmix.objective.jsd.label_smoothing = (
-    config.classifiers.augmix.objective.cross_entropy.label_smoothing
-  )
   config.classifiers.adversarial.attack.name = 'pgd'

@@ -25,8 +25,8 @@ python main.py --config=configs/systematic_renditions.py:domainnet \
   --config.seeds="(0,1,2)".
 
 Either can be followed by +methods: every environment equally often in a batch, Group DRO, IRM and
-CORAL beside plain training, `erm`. Of DomainNet this takes the files, :domainnet+methods
---config.data.path=DOMAINS, for TFDS reads from front to back.
+CORAL over environments and mixup within each, beside plain training, `erm`. Of DomainNet this takes
+the files, :domainnet+methods --config.data.path=DOMAINS, for TFDS reads from front to back.
 """
 
 from robustness.config.defaults import ConfigDict, choose_with_methods, default_config

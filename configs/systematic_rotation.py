@@ -10,8 +10,8 @@ python main.py --config=configs/systematic_rotation.py --workdir=/tmp/systematic
 
 python main.py --config=configs/systematic_rotation.py:cifar10 --workdir=/tmp/rotation_cifar10
 
-  ResNet-20 on CIFAR-10 by TFDS. Other training angles, for example right angles alone:
-  --config.classifiers.erm.augment.environment.angles="(90,180,270)".
+  airbench94 at half its width on CIFAR-10, 12 epochs twice. Other training angles, for example
+  right angles alone: --config.classifiers.erm.augment.environment.angles="(90,180,270)".
 
 python main.py --config=configs/systematic_rotation.py:imagenet --workdir=/tmp/rotation_imagenet \
     --config.data.data_dir=DIR
@@ -21,8 +21,8 @@ python main.py --config=configs/systematic_rotation.py:imagenet --workdir=/tmp/r
   and takes 5 epochs.
 
 Every variant can be followed by +methods, such as :digits+methods: every environment equally often
-in a batch, Group DRO, IRM and CORAL beside plain training, `erm`. ImageNet is then read from class
-folders, as in systematic_corruptions.py.
+in a batch, Group DRO, IRM and CORAL over environments and mixup within each, beside plain training,
+`erm`. ImageNet is then read from class folders, as in systematic_corruptions.py.
 """
 
 from robustness.config.defaults import (
@@ -31,6 +31,7 @@ from robustness.config.defaults import (
   default_config,
   finetune_resnet50,
   read_cifar10,
+  train_airbench,
   train_on_imagenet,
 )
 
@@ -70,12 +71,11 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """ResNet-20 on CIFAR-10, a short training."""
-  config = _base('resnet20')
+  """airbench94 at half its width on CIFAR-10."""
+  config = _base('airbench94_half')
   read_cifar10(config)
-  config.training.epochs = 4.0
-  config.training.batch_size = 128
-  config.training.learning_rate = 0.1
+  train_airbench(config, 'airbench94_half')
+  config.classifiers.erm.augment.policy = (*config.classifiers.erm.augment.policy, 'environment')
   return config
 
 

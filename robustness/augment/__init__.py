@@ -49,6 +49,11 @@ class Augmentation(Part):
     """
 
   @property
+  def within(self) -> str:
+    """The column, of a number a row, in which a row and its partner are equal; '' for any two."""
+    return ''
+
+  @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
     """Transforms of `robustness.environments.transforms` that the images come to be like.

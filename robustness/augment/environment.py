@@ -16,6 +16,9 @@ from robustness.environments import transforms
 from robustness.environments.class_groups import COLUMN, SAMPLED
 from robustness.models.inputs import InputFilter
 
+PERMITTED = ('environment', COLUMN, 'label')
+"""Columns of whose values each may be mixed by itself: no class meets what it is held out from."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Environment(Augmentation):
@@ -113,7 +116,7 @@ def refuse_leaks(
 ) -> None:
   """Raises InputError if one part shows held-out classes what another holds out from them.
 
-  One that mixes rows shows every environment with labels of classes that it is held out from.
+  One that mixes any rows shows every environment with labels of classes that it is held out from.
 
   Args:
     augmentations: of one recipe.
@@ -128,7 +131,7 @@ def refuse_leaks(
   held_out = holding.transforms if holding else ()
   for part in (*augmentations, *others):
     leaked = [name for name in held_out if part and name in part.resembles]
-    mixes = isinstance(part, Augmentation) and part.needs_partner
+    mixes = isinstance(part, Augmentation) and part.needs_partner and part.within not in PERMITTED
     if part and leaked:
       reason = (
         f'on all classes, which resembles {leaked[0]!r}: that is held out for the classes of other '
@@ -141,8 +144,9 @@ def refuse_leaks(
       )
     else:
       continue
+    inside = f'set {where}.augment.{part.name}.within={Environment.name!r}, '
     raise InputError(
       f'{where} trains with {part.name!r} {reason}, so that ρ would measure nothing. Leave '
-      f'{part.name!r} out, or set {where}.augment.{Environment.name}.allow_leaks=True if the leak '
-      'is meant.'
+      f'{part.name!r} out, {inside if "within" in part.describe() else ""}or set '
+      f'{where}.augment.{Environment.name}.allow_leaks=True if the leak is meant.'
     )

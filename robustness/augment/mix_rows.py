@@ -17,12 +17,15 @@ class Mixing(Augmentation):
   Attributes:
     alpha: α of Beta(α, α), above 0; 1 makes the share uniform.
     probability: of mixing a row.
+    within: a column such as 'environment', whose rows of one value alone are mixed with each other,
+      at mirrored places among them; '' mixes any two rows.
   """
 
   needs_partner: ClassVar[bool] = True
   resembles = ()
   alpha: float = setting(1.0, 'above 0', lambda x: x > 0)
   probability: float = setting(1.0, 'in [0, 1]', lambda x: 0 <= x <= 1)
+  within: str = ''
 
   def share(self, key: jax.Array, key_choice: jax.Array) -> jax.Array:
     """Returns λ ~ Beta(α, α); 1 for a row that is not mixed."""

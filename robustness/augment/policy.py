@@ -73,7 +73,8 @@ class Policy:
         continue
       given = batch
       if own.needs_partner:
-        given = {**batch, 'partner': partners(batch, parallel.axis_name if parallel else None)}
+        axis_name = parallel.axis_name if parallel else None
+        given = {**batch, 'partner': _partners(own, batch, axis_name)}
       batch = jax.vmap(functools.partial(_augment, own))(keys, given)
     return batch
 
@@ -152,17 +153,26 @@ def row_keys(batch: Example, seed: int, name: str, step: jax.Array) -> jax.Array
   return jax.vmap(keyed, (0, None, 0))(ids, step, again)
 
 
-def partners(batch: Example, axis_name: str | None) -> Example:
-  """Returns for each row the one at the mirrored place of the whole batch, over all devices."""
-  if axis_name is None:
-    return {name: value[::-1] for name, value in batch.items()}
-  index, count = jax.lax.axis_index(axis_name), jax.lax.psum(1, axis_name)
-
-  def mirrored(value: jax.Array) -> jax.Array:
-    whole = jax.lax.all_gather(value, axis_name)
-    return whole[count - 1 - index][::-1]
-
-  return {name: mirrored(value) for name, value in batch.items()}
+def _partners(augmentation: Augmentation, batch: Example, axis_name: str | None) -> Example:
+  """Returns for each row the one at the mirrored place of the whole batch, over all devices, or of
+  those of its rows that `augmentation.within` allows."""
+  within = augmentation.within
+  if within and (within not in batch or batch[within].ndim > 1):
+    numbers = sorted(name for name, values in batch.items() if values.ndim == 1)
+    raise InputError(
+      f'{augmentation.key("within")} is {within!r}, which is no column of a number a row at that '
+      f'place of the policy; these are: {", ".join(numbers)}.'
+    )
+  whole = jax.lax.all_gather(batch, axis_name, tiled=True) if axis_name else batch
+  places = jnp.arange(len(whole['image']))[::-1]
+  if within:
+    groups = whole[within]
+    order = jnp.argsort(groups, stable=True)
+    first, end = (jnp.searchsorted(groups[order], groups, side) for side in ('left', 'right'))
+    places = order[first + end - 1 - jnp.argsort(order)]
+  if axis_name:
+    places = places.reshape(-1, len(batch['image']))[jax.lax.axis_index(axis_name)]
+  return {name: values[places] for name, values in whole.items()}
 
 
 def from_section(section: Mapping[str, object], where: str) -> Policy:

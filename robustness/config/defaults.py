@@ -116,19 +116,21 @@ def finetune_resnet50(config: ConfigDict, epochs: float = 5.0) -> None:
   config.training.warmup_epochs = 0.5
 
 
-def train_airbench(config: ConfigDict, epochs: float = 12.0) -> None:
+def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
   """Has networks trained as airbench94 is on CIFAR-10 (Jordan 2024), rates for the mean loss.
 
   What is set is `config.training` and, of each classifier, network, flip, crop and objective.
   """
   for classifier in recipes(config):
-    classifier.name = 'airbench94'
+    classifier.name = network
     classifier.train = True
     classifier.augment.policy = ('alternating_flip', 'crop')
     classifier.augment.crop.padding = 2
     classifier.augment.crop.border = 'reflect'
-    classifier.objective.cross_entropy.label_smoothing = 0.2
-  config.training.epochs = epochs
+    for objective in classifier.objective.values():
+      if 'label_smoothing' in objective:
+        objective.label_smoothing = 0.2
+  config.training.epochs = 12.0
   config.training.batch_size = 1000
   config.training.learning_rate = 1.5
   config.training.schedule = 'triangular'
@@ -143,9 +145,9 @@ def train_airbench(config: ConfigDict, epochs: float = 12.0) -> None:
 
 
 def choose_with_methods(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
-  """Returns what `choose` does; a variant such as 'cifar10+methods' has, beside `erm`, four further
+  """Returns what `choose` does; a variant such as 'cifar10+methods' has, beside `erm`, five further
   ways of training on the permitted cells of systematic robustness: every environment equally often
-  in a batch, Group DRO, IRM and CORAL over environments."""
+  in a batch, Group DRO, IRM and CORAL over environments, and mixup within each of them."""
   name, plus, further = variant.partition('+')
   if plus:
     check_variant(further, ('methods',))
@@ -158,12 +160,12 @@ def choose_with_methods(variant: str, *variants: Callable[[], ConfigDict]) -> Co
 def add_methods(config: ConfigDict) -> None:
   """Adds to the classifier `erm` those of `choose_with_methods`, the same but for the method."""
   own = config.classifiers
-  for name in ('balanced', 'group_dro', 'irm', 'coral'):
+  for name in ('balanced', 'group_dro', 'irm', 'coral', 'mixup'):
     with own.unlocked():
       own[name] = copy.deepcopy(own.erm)
-    if name != 'balanced':
-      own[name].objective.name = name
-      own[name].objective[name].column = 'environment'
+  for name in ('group_dro', 'irm', 'coral'):
+    own[name].objective.name = name
+    own[name].objective[name].column = 'environment'
   environments = 1 + config.data.random_class_groups
   own.balanced.training.balanced = 'environment'
   own.group_dro.objective.group_dro.groups = environments
@@ -175,6 +177,8 @@ def add_methods(config: ConfigDict) -> None:
   own.coral.objective.coral.environments = environments
   own.coral.objective.coral.pairs = 'same_classes'
   own.coral.training.balanced = 'environment'  # enough rows of each in a batch
+  own.mixup.augment.policy = (*own.erm.augment.policy, 'mixup')
+  own.mixup.augment.mixup.within = 'environment'
 
 
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:

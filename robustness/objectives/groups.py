@@ -6,6 +6,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from robustness.core.registry import setting, word
 from robustness.objectives import Arrays, Minimised, Objective, State, Total
@@ -26,10 +27,12 @@ class GroupObjective(Objective):
     column: the column of the rows that says which environment or group a row is of, in
       [0, how many); the augmentation `environment` adds 'environment', 'label' makes the classes
       groups.
+    label_smoothing: see `robustness.objectives.cross_entropy`.
   """
 
   count_key: ClassVar[str] = 'environments'
   column: str = setting('environment', 'the name of a column', bool)
+  label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 
   @property
   def columns(self) -> tuple[str, ...]:
@@ -80,7 +83,7 @@ class Coral(GroupObjective):
     return (self.column, *((GROUP,) if self.pairs == SAME_CLASSES else ()))
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    losses = cross_entropy(outputs['logits'], batch['target'])
+    losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     member, _, weights = group_rows(batch[self.column], self.environments, total)
     sets, pairs = self._compared(member, batch)
     features = outputs['features'].astype(jnp.float32)
@@ -133,7 +136,6 @@ class GroupDRO(GroupObjective):
   Attributes:
     groups: how many there are; 0 takes the number of classes.
     step_size: η of the shares' exponentiated gradient step, above 0.
-    label_smoothing: see `robustness.objectives.cross_entropy`.
 
   Reference:
     Sagawa et al. (2020), Distributionally Robust Neural Networks for Group Shifts, algorithm 1.
@@ -144,7 +146,6 @@ class GroupDRO(GroupObjective):
   column: str = setting('label', 'the name of a column', bool)
   groups: int = setting(0, '0 (the classes) or more', lambda x: x >= 0)
   step_size: float = setting(0.01, 'above 0', lambda x: x > 0)
-  label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 
   def initial_state(self, num_classes: int) -> State:
     """Returns equal shares of the groups, `share` float32 [groups]."""
@@ -199,9 +200,10 @@ class IRM(GroupObjective):
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
     logits = outputs['logits'].astype(jnp.float32)
-    losses = cross_entropy(logits, batch['target'])
+    smoothed = optax.smooth_labels(batch['target'], self.label_smoothing)
+    losses = cross_entropy(logits, smoothed)
     member, count, weights = group_rows(batch[self.column], self.environments, total)
-    target = jnp.expand_dims(batch['target'], tuple(range(1, logits.ndim - 1)))
+    target = jnp.expand_dims(smoothed, tuple(range(1, logits.ndim - 1)))
     slope = ((jax.nn.softmax(logits) - target) * logits).sum(-1).reshape(len(losses), -1).mean(1)
     penalties = self._penalties(slope, member, batch['example_id'] % 2, total)
     present = count > 0

@@ -44,7 +44,8 @@ def test_what_resembles_a_held_out_transform_is_refused(name, settings, like, un
 def test_rows_of_other_groups_are_not_mixed_unless_that_is_meant(name):
   """Before the transform or after it, and with environments that are stored."""
   transforms = {'transforms': ('contrast', 'snow')}
-  message = f"'{name}' across environments, .*classes that it is held out from.*allow_leaks"
+  inside = f"set config.classifier.augment.{name}.within='environment', or"
+  message = f"'{name}' across environments, .*classes that it is held out from.*{inside}"
   for order in ({'environment': transforms, name: {}}, {name: {}, 'environment': transforms}):
     refused(message, refuse_leaks, Policy.of(**order).augmentations, (), 'config.classifier')
   alone = Policy.of(**{name: {}}).augmentations
@@ -52,6 +53,8 @@ def test_rows_of_other_groups_are_not_mixed_unless_that_is_meant(name):
   refuse_leaks(alone, (), 'config.classifier')
   meant = Policy.of(environment={**transforms, 'allow_leaks': True}, **{name: {}})
   refuse_leaks(meant.augmentations, (), 'config.classifier')
+  within = Policy.of(environment=transforms, **{name: {'within': 'environment'}})
+  refuse_leaks(within.augmentations, (), 'config.classifier', stored=True)
 
 
 @pytest.mark.parametrize('name', ['pgd', 'fgsm', 'auto_pgd'])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robustness.augment import AUGMENTATIONS
-from robustness.augment.policy import Policy, from_section
+from robustness.augment.policy import Policy, from_section, row_keys
 from robustness.core.sampler import EPOCH
 from robustness.parallel import BATCH, MeshParallel, PmapParallel
 from tests.cases import cases
@@ -134,6 +134,34 @@ def test_all_images_of_a_row_are_mixed_by_one_share(name):
   np.testing.assert_array_equal(mixed['target'], alone['target'])
   for view in range(3):
     np.testing.assert_allclose(mixed['image'][:, view], alone['image'], atol=1e-6)
+
+
+def test_rows_of_one_value_alone_are_mixed():
+  """At mirrored places among them, on one device or several; a row alone is mixed with itself."""
+  groups = np.array([2, 0, 1, 0, 0, 2, 0, 5, 1, 1, 2, 2, 0, 1, 2, 1])
+  examples = {**batch(), 'group': jnp.asarray(groups)}
+  policy = Policy.of(mixup={'within': 'group'})
+  mixed = shown(policy, examples)
+  partner = np.arange(16)
+  for value in np.unique(groups):
+    own = np.flatnonzero(groups == value)
+    partner[own] = own[::-1]
+  keys = row_keys(examples, SEED, 'mixup', jnp.int32(0))
+  for row, (key, other) in enumerate(zip(keys, partner, strict=True)):
+    one = {name: value[row] for name, value in examples.items()}
+    with_partner = {**one, 'partner': {name: value[other] for name, value in examples.items()}}
+    alone = policy.augmentations[0](key, with_partner)
+    np.testing.assert_allclose(mixed['image'][row], alone['image'], atol=1e-6)
+    np.testing.assert_allclose(mixed['target'][row], alone['target'], atol=1e-6)
+  for kind in (MeshParallel, PmapParallel):
+    parallel = kind(jax.devices()[:4])
+    apply = parallel.compile(
+      lambda x, p=parallel: policy(x, SEED, jnp.int32(0), p), (BATCH,), BATCH
+    )
+    made = apply(parallel.put_batch(examples))['image'].reshape(mixed['image'].shape)
+    np.testing.assert_allclose(made, mixed['image'], atol=1e-6)
+  message = r"mixup\.within is 'groups', .* of the policy; these are: .*'?class_group"
+  refused(message, shown, Policy.of(mixup={'within': 'groups'}), examples)
 
 
 @pytest.mark.parametrize('repeat', [{}, {'repeat': {}}])

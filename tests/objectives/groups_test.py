@@ -1,5 +1,6 @@
 """CORAL, group DRO and IRM against their definitions written out, their options, and devices."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -98,6 +99,14 @@ def test_several_images_of_a_row_are_rows_of_its_environment(settings):
   long = {name: jnp.repeat(value, 2, 0) for name, value in BATCH.items()}
   expected = run(settings, long, several.reshape(32, 3), features.reshape(32, 5))[0]
   np.testing.assert_allclose(run(settings, BATCH, several, features)[0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize('settings', [Coral(environments=3, penalty=2.0), IRM3, DRO3])
+def test_label_smoothing_is_that_of_the_targets(settings):
+  smoothed = {**BATCH, 'target': 0.8 * BATCH['target'] + 0.2 / 3}
+  loss = run(dataclasses.replace(settings, label_smoothing=0.2))[0]
+  np.testing.assert_allclose(loss, run(settings, smoothed)[0], rtol=1e-6)
+  assert abs(loss - run(settings)[0]) > 1e-3
 
 
 @pytest.mark.parametrize('settings', [Coral(environments=3, penalty=2.0), IRM3, DRO3])

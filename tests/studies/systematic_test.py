@@ -146,7 +146,8 @@ def test_every_variant_has_the_further_methods(variant):
   name, plain = variant.split(':')
   config = runs.shrunk(f'systematic_{name}', f'{plain}+methods')
   without = runs.shrunk(f'systematic_{name}', plain)
-  assert [*config.classifiers] == [*without.classifiers, 'balanced', 'group_dro', 'irm', 'coral']
+  further = ['balanced', 'group_dro', 'irm', 'coral', 'mixup']
+  assert [*config.classifiers] == [*without.classifiers, *further]
   parsed = experiments.from_config(config.to_dict()).classifiers
   objectives = [parsed[name].objective for name in ('group_dro', 'irm', 'coral')]
   counts = objectives[0].groups, objectives[1].environments, objectives[2].environments
