@@ -9,9 +9,9 @@ python main.py --config=configs/robust_training.py --workdir=/tmp/robust_trainin
 python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust_cifar10
 
   airbench94 at half its width on all of CIFAR-10, 12 epochs for each recipe: AutoAugment,
-  RandAugment, AugMix with its consistency loss (three images a row), Patch Gaussian and
-  adversarial training with one step of 10/255; 2000 test images, 500 in the heat map, 1000 under
-  PGD. Several seeds: --config.seeds="(0,1,2)"; the whole width:
+  RandAugment, AugMix with its consistency loss (three images a row), Patch Gaussian, adversarial
+  training with one step of 10/255, AFA and APR-S; 2000 test images, 500 in the heat map, 1000
+  under PGD. Several seeds: --config.seeds="(0,1,2)"; the whole width:
   --config.classifiers.augmix.name=airbench94, for each. Not run yet.
 
 python main.py --config=configs/robust_training.py:fourier --workdir=/tmp/fourier_trainings
@@ -76,7 +76,7 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """airbench94 at half its width on CIFAR-10."""
-  config = default_battery(TASKS, RECIPES, 'overview')
+  config = default_battery(TASKS, (*RECIPES, 'afa', 'apr_s'), 'overview')
   train_airbench(config, 'airbench94_half')
   _add_recipes(config)
   read_cifar10(config, num_images=2000)
@@ -86,6 +86,7 @@ def cifar10() -> ConfigDict:
   config.classifiers.auto_augment.augment.auto_augment.policy = 'cifar10_reference_95'
   config.classifiers.adversarial.attack.pgd.steps = 1
   config.classifiers.adversarial.attack.pgd.step_size = 10 / 255
+  config.classifiers.afa.training.auxiliary_norms = 1
   return config
 
 
@@ -143,7 +144,7 @@ def _add_recipes(config: ConfigDict) -> None:
   for label in ('auto_augment', 'rand_augment'):
     shared = config.classifiers[label].augment.policy
     config.classifiers[label].augment.policy = (label, *shared)
-  for label in ('augmix', 'patch_gaussian'):
+  for label in {'augmix', 'patch_gaussian', 'afa', 'apr_s'} & {*config.classifiers}:
     shared = config.classifiers[label].augment.policy
     config.classifiers[label].augment.policy = (*shared, label)
   config.classifiers.augmix.objective.name = 'jsd'
