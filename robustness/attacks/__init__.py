@@ -111,6 +111,8 @@ class Attack(Part):
   def __post_init__(self) -> None:
     super().__post_init__()
     balls.check(f'{self.section}.{self.name}', self.norm, self.epsilon)
+    own = self.ascends or self.loss == 'cross_entropy'
+    self.require(own, 'loss', "'cross_entropy', for this attack has a loss of its own")
 
   @abc.abstractmethod
   def __call__(
@@ -138,6 +140,16 @@ class Attack(Part):
   def draws(self) -> bool:
     """Whether another key gives another result, so that restarts differ."""
     return True
+
+  @property
+  def ascends(self) -> bool:
+    """Whether it ascends `loss`; others have one of their own."""
+    return True
+
+  @property
+  def in_turn(self) -> bool:
+    """Whether it takes a part of the images at a time, see `robustness.attacks.in_turn`."""
+    return False
 
   @property
   def stages(self) -> tuple[str, ...]:

@@ -61,6 +61,14 @@ class AutoAttack(Attack):
   queries: int = setting(QUERIES, 'at least 1', lambda x: x >= 1)
 
   @property
+  def ascends(self) -> bool:
+    return False
+
+  @property
+  def in_turn(self) -> bool:
+    return True
+
+  @property
   def stages(self) -> tuple[str, ...]:
     return VERSIONS[self.version]
 

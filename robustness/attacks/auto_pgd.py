@@ -34,7 +34,8 @@ Iterate = dict[str, Array]
 
 @dataclasses.dataclass(frozen=True)
 class AutoPGD(Attack):
-  """Gives the iterate with the largest margin, of n steps from a random point at the ball's edge.
+  """Gives the iterate with the largest margin, of n steps from a random point at the ball's edge;
+  with `targets` the image itself where no run succeeds.
 
   With z = Π(x_k + η·direction) a step is x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))).
   η begins at 2ε. At each checkpoint it is halved, and the ascent goes on from the point of highest
@@ -60,6 +61,14 @@ class AutoPGD(Attack):
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
   targets: int = setting(0, 'at least 0', lambda x: x >= 0)
   passes: int = setting(1, 'at least 1', lambda x: x >= 1)
+
+  @property
+  def ascends(self) -> bool:
+    return not self.targets
+
+  @property
+  def in_turn(self) -> bool:
+    return self.targets > 0
 
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0

@@ -42,6 +42,14 @@ class FAB(Attack):
   targets: int = setting(9, 'at least 0', lambda x: x >= 0)
 
   @property
+  def ascends(self) -> bool:
+    return False
+
+  @property
+  def in_turn(self) -> bool:
+    return True
+
+  @property
   def draws(self) -> bool:
     return False
 

@@ -26,7 +26,8 @@ TILES = 5
 
 @dataclasses.dataclass(frozen=True)
 class Square(Attack):
-  """Gives the change with the largest margin among n random ones, without a gradient.
+  """Gives the change with the largest margin among n random ones, without a gradient, where it
+  succeeds; else the image.
 
   A step proposes for each image a window of its own, of an area that shrinks, and takes it where
   the margin grows. In ℓ∞ each channel of the window moves by ±2ε, clipped to the ball, from
@@ -47,6 +48,14 @@ class Square(Attack):
 
   resembles = LIKE_NOISE
   queries: int = setting(5000, 'at least 1', lambda x: x >= 1)
+
+  @property
+  def ascends(self) -> bool:
+    return False
+
+  @property
+  def in_turn(self) -> bool:
+    return True
 
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
@@ -143,7 +152,8 @@ def _patterns(shape: Sequence[int]) -> Array:
 def _tiles(key: Array, image: Array, epsilon: Scalar) -> Array:
   """Returns the image with η in each of 5 × 5 tiles, a sign for each of its channels."""
   height, width, channels = image.shape
-  side, first = height // TILES, (height - height // TILES * TILES) // 2
+  side = max(1, height // TILES)
+  first = (height - height // side * side) // 2
   counts = height // side, width // side
   for_signs, for_turns = jax.random.split(key)
   signs = jax.random.rademacher(for_signs, (*counts, 1, 1, channels), image.dtype)

@@ -39,30 +39,33 @@ In tensorflow_models images are transparent there: black (grey under the square)
 that follows, and the mean colour at the end.
 """
 RAND_STRONGEST = {'torchvision': 30, 'efficientnet': 10}
-"""The magnitude of the full range, by implementation."""
+"""The magnitude of the full range, by implementation; both go up to `RAND_HIGHEST`."""
+RAND_HIGHEST = 30
 WITHOUT = {'torchvision': ('Invert',), 'efficientnet': ()}
-CHANCE = {'torchvision': (1.0, 1.0), 'efficientnet': (0.2, 0.8)}
-"""The range from which an operation's probability is drawn."""
+CONSTANTS, RAND_CONSTANTS = (250, 100), (100, 40)
+"""Pixels of 'efficientnet' at the full range: of a translation, and half of Cutout's side."""
 
 
 def magnitude(
-  implementation: str, name: str, level: float, height: int, width: int, strongest: int = 0
+  implementation: str, name: str, level: float, height: int, width: int, rand: bool = False
 ) -> tuple[float, float]:
   """Returns an operation's magnitude in the unit of `operations.UNITS`, for images of a size in
   pixels, and its value in half of the cases where the sign is random: −value, or 2 − value of a
   factor; else the same.
 
-  Raises InputError for a level outside 0..`strongest`, the level of the full range (0 takes
-  `STRONGEST`, torchvision's RandAugment has 30), or an operation that the implementation lacks.
+  Raises InputError for a level outside 0..`STRONGEST`, of `rand`, RandAugment, outside
+  0..`RAND_HIGHEST`, or an operation that the implementation lacks.
   """
   choice('magnitudes', implementation, STRONGEST)
   choice('operation', name, operations.NAMES)
-  strongest = strongest or STRONGEST[implementation]
-  if not 0 <= level <= strongest:
-    raise InputError(f'the magnitude of {name} is {level:g}; {implementation} has 0..{strongest}.')
+  strongest = (RAND_STRONGEST if rand else STRONGEST)[implementation]
+  highest = RAND_HIGHEST if rand else strongest
+  if not 0 <= level <= highest:
+    raise InputError(f'the magnitude of {name} is {level:g}; {implementation} has 0..{highest}.')
   if name in UNUSED:
     return 0.0, 0.0
-  values = _values(implementation, lambda most: level * most / strongest, height, width)
+  constants = RAND_CONSTANTS if rand else CONSTANTS
+  values = _values(implementation, lambda most: level * most / strongest, height, width, constants)
   if name not in values:
     raise InputError(
       f'{name} is no operation of {implementation}, which has: {", ".join((*UNUSED, *values))}.'
@@ -74,7 +77,11 @@ def magnitude(
 
 
 def _values(
-  implementation: str, of: Callable[[float], float], height: int, width: int
+  implementation: str,
+  of: Callable[[float], float],
+  height: int,
+  width: int,
+  constants: tuple[int, int] = CONSTANTS,
 ) -> dict[str, float]:
   """Returns the operations of an implementation with their values at a level; `of(most)` is the
   level's share of the full range."""
@@ -98,13 +105,13 @@ def _values(
       **dict.fromkeys(FACTORS, 1 + of(0.9)),
     }
   return shears | {
-    **dict.fromkeys(('TranslateX', 'TranslateY'), of(250)),
+    **dict.fromkeys(('TranslateX', 'TranslateY'), of(constants[0])),
     'Rotate': of(30),
-    'Posterize': int(of(4)),
-    'Solarize': int(of(256)),
+    'Posterize': min(int(of(4)), 8),
+    'Solarize': min(int(of(256)), 256),
     'SolarizeAdd': int(of(110)),
     **dict.fromkeys(FACTORS, 0.1 + of(1.8)),
-    'Cutout': 2 * int(of(100)),
+    'Cutout': 2 * int(of(constants[1])),
   }
 
 
@@ -280,10 +287,11 @@ class RandAugment(Augmentation):
 
   Attributes:
     operations: N ≥ 1, how many follow each other.
-    magnitude: M, from 0 to 30 ('torchvision') or 10 ('efficientnet').
+    magnitude: M, from 0 to 30, the full range of 'torchvision'; that of 'efficientnet' is 10, and
+      more goes beyond it.
     magnitudes: what a magnitude means, and which operations there are. 'torchvision': 13 and the
-      identity, each applied for certain. 'efficientnet': 16, each applied with a probability that
-      is drawn from U[.2, .8]; Solarize grows weaker with the magnitude there.
+      identity. 'efficientnet': 16; Solarize grows weaker with the magnitude there. What is drawn is
+      applied for certain: the code of 'efficientnet' draws a probability and does not use it.
     without: operations that are left out.
     fill: levels 0..255 of what a warp vacates, one or one a channel; () is the implementation's,
       black or grey.
@@ -303,8 +311,7 @@ class RandAugment(Augmentation):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    most = RAND_STRONGEST[self.magnitudes]
-    self.require(0 <= self.magnitude <= most, 'magnitude', f'in 0..{most}')
+    self.require(0 <= self.magnitude <= RAND_HIGHEST, 'magnitude', f'in 0..{RAND_HIGHEST}')
     operations.check_colour(self.fill, self.key('fill'))
     for name in self.without:
       choice(self.key('without'), name, names_of(self.magnitudes))
@@ -325,15 +332,12 @@ class RandAugment(Augmentation):
     height, width = image.shape[:2]
     fill = self.fill or FILL[self.magnitudes]
     possible = operations.Operations(names, 'nearest', fill, fill)
-    strongest = RAND_STRONGEST[self.magnitudes]
-    chosen = self.magnitude, height, width, strongest
+    chosen = self.magnitude, height, width, True
     values = jnp.array([magnitude(self.magnitudes, name, *chosen) for name in names], jnp.float32)
-    shares = jax.random.uniform(key, (6, count))  # one call: it costs as much as an operation
+    shares = jax.random.uniform(key, (4, count))  # one call: it costs as much as an operation
     identity = int(self.magnitudes == 'torchvision')
     name = operations.below(shares[0], len(names) + identity) - identity
     sign = operations.below(shares[1], 2)
-    low, high = CHANCE[self.magnitudes]
-    applied = shares[2] < low + (high - low) * shares[3]
-    places = operations.below(shares[4:].T, jnp.array([[height, width]]))
-    drawn = operations.Drawn(jnp.where(applied, name, -1), values[name, sign], places)
+    places = operations.below(shares[2:].T, jnp.array([[height, width]]))
+    drawn = operations.Drawn(name, values[name, sign], places)
     return {**example, 'image': possible.in_sequence(image, drawn)}

@@ -42,6 +42,7 @@ class RandomCorruption(Augmentation):
 
   def __post_init__(self) -> None:
     super().__post_init__()
+    self.require(bool(self.corruptions), 'corruptions', 'one or more')
     for name in self.corruptions:
       choice(self.key('corruptions'), name, (*SETS, *KNOWN))
     for name in self.left_out:

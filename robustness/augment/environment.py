@@ -16,9 +16,6 @@ from robustness.environments import transforms
 from robustness.environments.class_groups import COLUMN, SAMPLED
 from robustness.models.inputs import InputFilter
 
-PERMITTED = ('environment', COLUMN, 'label')
-"""Columns of whose values each may be mixed by itself: no class meets what it is held out from."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Environment(Augmentation):
@@ -131,7 +128,9 @@ def refuse_leaks(
   held_out = holding.transforms if holding else ()
   for part in (*augmentations, *others):
     leaked = [name for name in held_out if part and name in part.resembles]
-    mixes = isinstance(part, Augmentation) and part.needs_partner and part.within not in PERMITTED
+    mixes = (
+      isinstance(part, Augmentation) and part.needs_partner and part.within != Environment.name
+    )
     if part and leaked:
       reason = (
         f'on all classes, which resembles {leaked[0]!r}: that is held out for the classes of other '

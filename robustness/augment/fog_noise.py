@@ -26,6 +26,7 @@ from robustness.augment import Augmentation, Example
 from robustness.core import random_images
 from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.registry import setting
 from robustness.results import Results
 
@@ -116,7 +117,7 @@ def magnitude(source: str, severity: int) -> np.ndarray:
 
 def _stored(source: str) -> dict[str, np.ndarray]:
   """Returns `spectrum` [S, H, W], `severity` [S] and the text `provenance`, [] of words."""
-  path = pathlib.Path(source)
+  path = expanded(source)
   if path.is_dir():
     return _of_results(Results.read(path), source)
   if not path.is_file():
@@ -159,7 +160,11 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('workdir', help=f'of a run of the study {STUDY}')
   parser.add_argument('file', help='to be written, .npz')
   given = parser.parse_args(arguments)
-  np.savez_compressed(given.file, **_stored(given.workdir))  # type: ignore[arg-type]
+  try:
+    stored = _stored(given.workdir)
+  except InputError as error:
+    parser.error(str(error))
+  np.savez_compressed(given.file, **stored)  # type: ignore[arg-type]
 
 
 if __name__ == '__main__':

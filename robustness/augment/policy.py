@@ -61,6 +61,11 @@ class Policy:
         None on a single one. Under pmap the batch is one device's share.
     """
     for own in self.augmentations:
+      if own.added_columns() and batch['image'].ndim == 5:
+        raise InputError(
+          f'the augmentation {own.name!r} gives a row a column, {", ".join(own.added_columns())}, '
+          'and one before it in the policy gives several images of a row: put it before that one.'
+        )
       if own.one_key_a_row:
         keys = row_keys({'example_id': batch['example_id']}, seed, own.name, jnp.zeros_like(step))
       else:

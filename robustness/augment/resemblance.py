@@ -66,6 +66,8 @@ def of_transform(
     InputError: an unknown name, or images that it cannot be applied to.
   """
   transforms.check_names('name', (name,))
+  rotates = name == transforms.ROTATION
+  transforms.check_levels('level', *(((1,), (level,)) if rotates else ((level,), (1,))))
   transforms.get(name).check_shape(images.shape[1:])
 
   def shown(key: jax.Array, image: jax.Array) -> jax.Array:
@@ -81,6 +83,12 @@ def _means(
   count: int,
   key: jax.Array,
 ) -> np.ndarray:
+  floats = np.issubdtype(np.asarray(images).dtype, np.floating)
+  if not (floats and np.size(images) and 0 <= np.min(images) <= np.max(images) <= 1 and count > 0):
+    raise InputError(
+      f'got {count} draws of images of type {np.asarray(images).dtype} and shape '
+      f'{np.shape(images)}; there must be one or more of each, with floats in [0, 1].'
+    )
   pictures = jnp.asarray(images, jnp.float32)
 
   @jax.jit
@@ -106,10 +114,10 @@ def minimal_sample_distance(augmentation: ArrayLike, corruption: ArrayLike) -> f
   """
   samples, draws = np.asarray(augmentation, float), np.asarray(corruption, float)
   for name, values in (('augmentation', samples), ('corruption', draws)):
-    if values.ndim != 2 or not values.size:
+    if values.ndim != 2 or not values.size or not np.isfinite(values).all():
       raise InputError(
-        f'{name} has the shape {values.shape}; give the features of one sample or more, [samples, '
-        'features].'
+        f'{name} has the shape {values.shape}; give the finite features of one sample or more, '
+        '[samples, features].'
       )
   if samples.shape[1] != draws.shape[1]:
     raise InputError(

@@ -1,6 +1,7 @@
 """Sections of a config as frozen dataclasses, which list their keys, types and defaults."""
 
 import dataclasses
+import math
 import typing
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -15,7 +16,7 @@ Section = Facts
 
 def parse(cls: type[T], section: Section, where: str) -> T:
   """Builds a dataclass from a config section; refuses a key that is unknown, missing or of another
-  type.
+  type, and numbers that are not finite.
 
   Args:
     cls: with fields that are bool, int, float, str, tuple[str, ...] or tuple[int, ...], or
@@ -31,7 +32,13 @@ def parse(cls: type[T], section: Section, where: str) -> T:
   for name, f in fields.items():
     if name not in section and f.default is f.default_factory is dataclasses.MISSING:
       raise InputError(f'{where}.{name} is not given.')
-  return cls(**{k: _convert(types[k], value, f'{where}.{k}') for k, value in section.items()})
+  values = {k: _convert(types[k], value, f'{where}.{k}') for k, value in section.items()}
+  parsed = cls(**values)
+  for k, value in values.items():
+    numbers = value if isinstance(value, tuple) else (value,)
+    finite = all(math.isfinite(x) for x in numbers if isinstance(x, float))
+    require(finite, f'{where}.{k}', value, 'finite')
+  return parsed
 
 
 def refuse_unknown(section: Section, valid: Iterable[str], where: str) -> None:

@@ -112,7 +112,7 @@ class Tent(Adaptation):
   A batch is answered before its own step.
 
   Attributes:
-    optimizer: 'adam', or 'sgd' with a momentum of .9.
+    optimizer: 'adam', or 'sgd' with a Nesterov momentum of .9, as the authors' code has it.
     learning_rate: of each step.
     reset: 'view' begins every view, or every stored corruption and severity, with the weights as
       they were trained; 'never' goes on with what is learnt, view after view.
@@ -135,7 +135,7 @@ class Tent(Adaptation):
   @property
   def _steps(self) -> optax.GradientTransformation:
     if self.optimizer == 'sgd':
-      return optax.sgd(self.learning_rate, momentum=0.9)
+      return optax.sgd(self.learning_rate, momentum=0.9, nesterov=True)
     return optax.adam(self.learning_rate)
 
   def begin(self, variables: PyTree) -> PyTree:
@@ -170,9 +170,14 @@ ADAPTATIONS = Registry('robustness.models.adaptation', Adaptation)  # type: igno
 
 
 def adapted_layers(variables: PyTree) -> set[tuple[str, ...]]:
-  """Returns the paths of the running statistics of batch normalisation in variables of Linen."""
+  """Returns the paths of the running statistics of batch normalisation in variables of Linen.
+
+  Other layers may keep arrays there too, as that of fixed filters does.
+  """
   flat = traverse_util.flatten_dict(variables) if isinstance(variables, Mapping) else {}
-  return {path[:-1] for path in flat if STATISTICS in path}
+  kept = [path for path in flat if STATISTICS in path]
+  layers = {path[:-1] for path in kept}
+  return {x for x in layers if {path[-1] for path in kept if path[:-1] == x} == {'mean', 'var'}}
 
 
 def moments(x: jax.Array, mask: jax.Array, ddof: int) -> tuple[jax.Array, jax.Array]:

@@ -1,6 +1,7 @@
 """Objectives of groups of rows: CORAL, group DRO and IRM."""
 
 import dataclasses
+import functools
 from typing import ClassVar
 
 import jax
@@ -157,8 +158,7 @@ class GroupDRO(GroupObjective):
     member = jax.nn.one_hot(batch[self.column], len(state['share']), dtype=jnp.float32)
     count, summed = total((member.sum(0), (member * jax.lax.stop_gradient(losses)[:, None]).sum(0)))
     mean = summed / jnp.maximum(count, 1)
-    share = state['share'] * jnp.exp(self.step_size * mean)
-    share = share / share.sum()
+    share = jax.nn.softmax(jnp.log(state['share']) + self.step_size * mean)
     weights = member @ (share / jnp.maximum(count, 1))
     metrics = {'worst_group_loss': mean.max(), 'largest_share': share.max()}
     return losses, weights, {'share': share}, metrics
@@ -179,8 +179,8 @@ class IRM(GroupObjective):
     anneal_steps: steps (micro-batches) before which λ is 1. The optimizer's moments are kept, where
       DomainBed forgets them at that step.
     estimate: 'squared', the square of an environment's mean derivative, as in the original code; or
-      'unbiased', the product of the means over examples of even and of odd example ids, as
-      DomainBed and WILDS do with places in the batch. It may be negative.
+      'unbiased', the product of the means over two halves of the examples (`half_of`), as DomainBed
+      and WILDS do with even and odd places in the batch. It may be negative.
     rescale: whether the whole loss is divided by λ where λ > 1, as in the original code.
 
   Reference:
@@ -205,7 +205,7 @@ class IRM(GroupObjective):
     member, count, weights = group_rows(batch[self.column], self.environments, total)
     target = jnp.expand_dims(smoothed, tuple(range(1, logits.ndim - 1)))
     slope = ((jax.nn.softmax(logits) - target) * logits).sum(-1).reshape(len(losses), -1).mean(1)
-    penalties = self._penalties(slope, member, batch['example_id'] % 2, total)
+    penalties = self._penalties(slope, member, half_of(batch['example_id']), total)
     present = count > 0
     penalty = jnp.where(present, penalties, 0).sum() / jnp.maximum(present.sum(), 1)
     weight = jnp.where(state['step'] < self.anneal_steps, 1.0, self.penalty)
@@ -215,10 +215,10 @@ class IRM(GroupObjective):
     return minimised, weights, {'step': state['step'] + 1}, metrics
 
   def _penalties(
-    self, slope: jax.Array, member: jax.Array, parity: jax.Array, total: Total
+    self, slope: jax.Array, member: jax.Array, half: jax.Array, total: Total
   ) -> jax.Array:
     """Returns each environment's penalty, [environments]."""
-    groups = [member * (parity == k)[:, None] for k in (0, 1)]
+    groups = [member * (half == k)[:, None] for k in (0, 1)]
     if self.estimate == SQUARED:
       groups = [member, member]
     means = []
@@ -226,3 +226,9 @@ class IRM(GroupObjective):
       summed, count = total(((slope[:, None] * group).sum(0), group.sum(0)))
       means.append(summed / jnp.maximum(count, 1))
     return means[0] * means[1]
+
+
+def half_of(example_ids: jax.Array) -> jax.Array:
+  """Returns 0 or 1 for each example, by a hash of its id: ids may be even in one environment."""
+  keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(example_ids)
+  return (jax.vmap(jax.random.bits)(keys) & 1).astype(jnp.int32)

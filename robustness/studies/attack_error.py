@@ -93,7 +93,8 @@ class AttackError(Study):
   Attributes:
     attacks: their names: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'square', 'auto_attack', or
       `FILE.py:NAME`.
-    losses: that each attack ascends, 'cross_entropy' or 'dlr'; 'auto_attack' has its own.
+    losses: that each attack ascends, 'cross_entropy' or 'dlr'; 'fab', 'square' and 'auto_attack'
+      have their own.
     version: of 'auto_attack': 'standard', 'plus' or 'rand'.
     iterations: steps of the attacks of 'auto_attack'; its authors' is 100.
     queries: of 'square', and of 'auto_attack', whose authors' is 5000.
@@ -139,7 +140,8 @@ class AttackError(Study):
       self.require(getattr(self, key) == alone or not self._ensembles, key, valid)
     for epsilon in self.radii:
       balls.check(self.section, self.norm, epsilon)
-    self.require(len(set(self.radii)) == len(self.radii), 'epsilons', 'distinct radii')
+    distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)
+    self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
     """See `Study`: what is rounded away looks like robustness."""
@@ -164,9 +166,11 @@ class AttackError(Study):
       attack = ATTACKS.find(reference, f'{WHERE}.attacks')
       keys = {field.name for field in dataclasses.fields(attack)}
       values = {key: value for key, value in dataclasses.asdict(self).items() if key in keys}
-      for loss in self.losses:
-        name = attack.name if len(self.losses) == 1 else f'{attack.name}_{loss}'
-        runs[name] = attack(**values, loss=loss)
+      own = attack(**values)
+      losses = self.losses if own.ascends else (own.loss,)
+      for loss in losses:
+        name = attack.name if len(losses) == 1 else f'{attack.name}_{loss}'
+        runs[name] = dataclasses.replace(own, loss=loss)
     return runs
 
   @property

@@ -1,6 +1,7 @@
 """The optimizer: by name from Optax, with weight decay, clipping and a slower body."""
 
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +26,14 @@ def decayed(params: PyTree, which: str) -> PyTree:
   )
 
 
-def in_body(params: PyTree) -> PyTree:
-  """Returns which parameters are not of the last layer, a tree of bools."""
-  return path_aware_map(lambda path, _: path[:-1] not in (HEAD, HEAD[:1]), params)
+def in_head(params: PyTree) -> PyTree:
+  """Returns which parameters are of the last layer, a tree of bools."""
+  return path_aware_map(lambda path, _: path[:-1] in (HEAD, HEAD[:1]), params)
+
+
+def in_stem(params: PyTree) -> PyTree:
+  """Returns which parameters are of the first layer, a tree of bools."""
+  return path_aware_map(lambda path, _: path[0] == 'stem', params)
 
 
 def is_normalisation_bias(params: PyTree) -> PyTree:
@@ -89,9 +95,11 @@ def create(
     decay = {'weight_decay': settings.weight_decay, 'mask': mask}
     stages.append(make(schedule, b1=0.9, b2=0.999, eps=settings.epsilon, **decay))
   if settings.body_rate != 1:
-    stages.append(optax.masked(optax.scale(settings.body_rate), in_body))
+    others = functools.partial(jax.tree.map, operator.not_)
+    stages.append(
+      optax.masked(optax.scale(settings.body_rate), lambda params: others(in_head(params)))
+    )
   if stem_steps:
-    in_stem = functools.partial(path_aware_map, lambda path, _: path[0] == 'stem')
     stages.append(optax.masked(optax.scale_by_schedule(lambda step: step < stem_steps), in_stem))
   if settings.schedule == PLATEAU:
     stages.append(

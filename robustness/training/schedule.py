@@ -44,7 +44,7 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   'plateau' η_t = η; the optimizer multiplies the latter by its own factor.
   Under 'triangular' with factors f_0 and f_1 and the share p, η_t lies on the lines from η·f_0 at
   0 to η at ⌊p·T⌋ and from there to η·f_1 at T. Raises InputError where the warm-up is not shorter
-  than the training.
+  than the training, `lookahead` longer, or a fall of the rate after its end.
 
   Reference:
     Loshchilov and Hutter (2017), SGDR, equation 5, without restarts.
@@ -55,7 +55,13 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     warmup < total,
     'config.training.warmup_epochs',
     settings.warmup_epochs,
-    f'shorter than the training: the warm-up has {warmup} steps, the training {total}',
+    f'shorter than the training: the warm-up has {warmup:g} steps, the training {total}',
+  )
+  require(
+    settings.lookahead <= total,
+    'config.training.lookahead',
+    settings.lookahead,
+    f'at most {total}, the steps of the training, which would end with its first weights',
   )
   begin = 0.0 if warmup else settings.learning_rate
   if settings.schedule in (PLATEAU, CONSTANT):
@@ -72,17 +78,25 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   per_epoch = num_examples / settings.batch_size
   falls = [round(epoch * per_epoch) for epoch in settings.step_epochs]
   require(
-    all(fall > warmup for fall in falls) and len(set(falls)) == len(falls),
+    all(warmup < fall < total for fall in falls) and len(set(falls)) == len(falls),
     'config.training.step_epochs',
     settings.step_epochs,
-    f'after the warm-up of {settings.warmup_epochs:g} epochs and at least a step apart '
-    f'({per_epoch:g} steps an epoch)',
+    f'after the warm-up of {settings.warmup_epochs:g} epochs, before the end and at least a step '
+    f'apart ({per_epoch:g} steps an epoch, {total} in all)',
   )
   rise = optax.linear_schedule(0.0, settings.learning_rate, max(1, warmup))
   fall = optax.piecewise_constant_schedule(
     settings.learning_rate, {step - warmup: settings.step_factor for step in falls}
   )
   return optax.join_schedules([rise, fall], [warmup]) if warmup else fall
+
+
+def stem_steps(settings: TrainingSettings, num_examples: int) -> int:
+  """Returns the steps of `stem_epochs`, at least 1 and at most all; 0 where these are 0."""
+  if not settings.stem_epochs:
+    return 0
+  steps = max(1, round(settings.stem_epochs * num_examples / settings.batch_size))
+  return min(steps, total_steps(settings, num_examples))
 
 
 def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:

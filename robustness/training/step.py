@@ -240,7 +240,7 @@ class TrainStep:
     def logits(flat: jax.Array) -> jax.Array:
       return self._forward(state.params, batch_stats, flat, train)[0]['logits']
 
-    flat = images.reshape(-1, *images.shape[-3:])
+    flat = jnp.clip(images.reshape(-1, *images.shape[-3:]), 0, 1)  # an augmentation may leave it
     adversarial = attack(keys, logits, flat, labels.ravel())
     return {**batch, 'image': adversarial.reshape(images.shape)}
 

@@ -18,7 +18,7 @@ from robustness.models.inputs import Inputs
 from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel
 from robustness.training import auxiliary_norms, optimizer, schedule
-from robustness.training.settings import BEST, TrainingSettings
+from robustness.training.settings import BEST, WHERE, TrainingSettings
 from robustness.training.state import TrainState, begun_with, num_classes
 from robustness.training.state import create as create_state
 from robustness.training.step import Pipeline, TrainStep
@@ -103,11 +103,10 @@ class Training:
     settings, examples = self.settings, self.num_examples
     rate = schedule.learning_rate(settings, examples)
     steps = schedule.epoch_steps(settings, examples)
-    stem_steps = round(settings.stem_epochs * examples / settings.batch_size)
     return TrainStep(
       model=self.model,
       inputs=self.inputs,
-      optimizer=optimizer.create(settings, rate, steps, stem_steps),
+      optimizer=optimizer.create(settings, rate, steps, schedule.stem_steps(settings, examples)),
       schedule=rate,
       num_classes=self.num_classes,
       total_steps=self.total_steps,
@@ -189,6 +188,7 @@ class Training:
     columns = check_batch(of_row, self.image_shape, self.num_classes)
     columns = {**columns, **self.order.batch_columns(0, size)}
     self.check_columns(columns)
+    self._check_network()
     axis = getattr(self.model, 'axis_name', None)
     lead = (1, size) if axis else (size,)
     batch = {
@@ -199,6 +199,36 @@ class Training:
     }
     step = jax.vmap(self.step(), (None, 0), axis_name=axis) if axis else self.step()
     jax.eval_shape(step, self.state_shapes(), batch)
+
+  def _check_network(self) -> None:
+    """Raises InputError for settings of layers that the network does not have, and for attacks that
+    would not find examples through the layers and statistics that are meant."""
+    settings, attack, state = self.settings, self.pipeline.attack, self.state_shapes()
+    layers = {
+      'stem_epochs': (optimizer.in_stem, 'layer called stem'),
+      'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),
+      'body_rate': (optimizer.in_head, 'last layer called head'),
+    }
+    for name, (chosen, words) in layers.items():
+      value, unused = (vars(own)[name] for own in (settings, TrainingSettings()))
+      if value != unused and not any(jax.tree.leaves(chosen(state.params))):
+        raise InputError(
+          f'{WHERE}.{name} is {value:g}, and this network has no {words}: set it to {unused:g}, or '
+          'take another --config.classifier.name.'
+        )
+    if attack is None:
+      return
+    batch = attack.statistics == 'batch' and not settings.freeze_statistics
+    if attack.in_turn and batch and state.batch_stats:
+      raise InputError(
+        f"{attack.key('statistics')} is 'batch', and this attack takes a part of the batch at a "
+        "time: set it to 'running'."
+      )
+    if settings.auxiliary_norms:
+      raise InputError(
+        f'{WHERE}.auxiliary_norms is {settings.auxiliary_norms}, and examples of an attack are '
+        'found through the first set of layers alone: set it to 0, or leave the attack out.'
+      )
 
   def check_columns(self, columns: Mapping[str, np.ndarray]) -> None:
     """Raises InputError unless rows have the columns that the objective needs, with such values."""

@@ -8,6 +8,7 @@ import pytest
 from robustness.attacks import auto_pgd, balls, cross_entropy, dlr, margin
 from robustness.attacks.auto_pgd import AutoPGD
 from robustness.attacks.pgd import FGSM, PGD
+from robustness.attacks.square import Square
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -171,6 +172,8 @@ def test_dlr_ignores_shift_and_scale_and_is_above_zero_where_wrong():
   (FGSM, {'epsilon': 2.0}, r'fgsm\.epsilon is 2\.0'),
   (AutoPGD, {'steps': 0}, r'auto_pgd\.steps is 0'),
   (AutoPGD, {'loss': 'ce'}, r"auto_pgd\.loss is 'ce'"),
+  (AutoPGD, {'loss': 'dlr', 'targets': 2}, r"auto_pgd\.loss is 'dlr'.*a loss of its own"),
+  (Square, {'loss': 'dlr'}, r"square\.loss is 'dlr'.*a loss of its own"),
 )
 def test_bad_settings_are_named(kind, settings, message):
   refused(r'config\.classifier\.attack\.' + message, kind, **settings)

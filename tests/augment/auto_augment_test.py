@@ -53,11 +53,11 @@ def test_lists_and_magnitudes_are_those_of_torchvision(name, peer):
     check_space(theirs._augmentation_space(10, size), size)
 
 
-def check_space(space, size, strongest=0):
+def check_space(space, size, rand=False):
   """Every magnitude is torchvision's, as its operations use it: signs, factors, whole numbers."""
   for name, (values, signed) in space.items():
     for level, value in enumerate(values.tolist() if values.ndim else ()):
-      own, mirrored = magnitudes.magnitude('torchvision', name, level, *size, strongest)
+      own, mirrored = magnitudes.magnitude('torchvision', name, level, *size, rand)
       factor = 1 if name in magnitudes.FACTORS else 0
       whole = name in ('TranslateX', 'TranslateY', 'Posterize')
       expected = factor + (int(value) if whole else value)
@@ -80,6 +80,17 @@ def test_magnitudes_by_implementation(implementation):
     name, level, *values = case.split()
     own = magnitudes.magnitude(implementation, name, int(level), 32, 32)
     assert own == pytest.approx(tuple(map(float, values))), case
+
+
+def test_constants_of_rand_augment_are_smaller_and_its_magnitude_goes_beyond_the_unit():
+  """`translate_const=100` and `cutout_const=40` of the released code, in units of 10."""
+  for level, values in ((9, (90, 72, 3, 230)), (28, (280, 224, 8, 256))):
+    for name, value in zip(('TranslateX', 'Cutout', 'Posterize', 'Solarize'), values, strict=True):
+      assert magnitudes.magnitude('efficientnet', name, level, 224, 224, True)[0] == value
+  names = RandAugment(magnitudes='efficientnet').names
+  augmentation = RandAugment(1, 28, 'efficientnet', tuple(n for n in names if n != 'Invert'))
+  image = np.zeros((4, 4, 3), np.float32)
+  assert (augmented(augmentation, 20, image) == 1).all(), 'what is drawn is applied for certain'
 
 
 def augmented(augmentation, count, image, seed=0):
@@ -162,7 +173,7 @@ def test_operations_of_rand_augment_are_those_of_torchvision_or_efficientnet():
   autoaugment = peers.peer('torchvision').transforms.autoaugment
   space = autoaugment.RandAugment()._augmentation_space(31, (32, 48))
   assert {*space} - {'Identity'} == {*RandAugment().names}
-  check_space(space, (32, 48), 30)
+  check_space(space, (32, 48), rand=True)
 
 
 def test_operations_are_drawn_uniformly_with_the_identity():

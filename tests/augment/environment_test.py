@@ -55,6 +55,8 @@ def test_rows_of_other_groups_are_not_mixed_unless_that_is_meant(name):
   refuse_leaks(meant.augmentations, (), 'config.classifier')
   within = Policy.of(environment=transforms, **{name: {'within': 'environment'}})
   refuse_leaks(within.augmentations, (), 'config.classifier', stored=True)
+  label = Policy.of(environment=transforms, **{name: {'within': 'label'}})  # two in a row leak
+  refused(message, refuse_leaks, label.augmentations, (), 'config.classifier')
 
 
 @pytest.mark.parametrize('name', ['pgd', 'fgsm', 'auto_pgd'])

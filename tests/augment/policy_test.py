@@ -164,8 +164,7 @@ def test_rows_of_one_value_alone_are_mixed():
   refused(message, shown, Policy.of(mixup={'within': 'groups'}), examples)
 
 
-@pytest.mark.parametrize('repeat', [{}, {'repeat': {}}])
-@pytest.mark.parametrize('name', ['corruption', 'environment'])
+@cases('name, repeat', ('corruption', {}), ('corruption', {'repeat': {}}), ('environment', {}))
 def test_rows_sorted_by_branch_are_those_in_sequence(name, repeat, sections, monkeypatch):
   """As an accelerator takes them, on several devices: the same images, and added columns."""
   varied = {'probability': 0.7} if name == 'corruption' else {}
@@ -185,6 +184,8 @@ def test_rows_sorted_by_branch_are_those_in_sequence(name, repeat, sections, mon
 def test_images_of_a_row_are_not_multiplied_twice():
   message = "'augmix' gives several images of a row, and so does"
   refused(message, jax.eval_shape, lambda: shown(Policy.of(repeat={}, augmix={}), batch(2)))
+  message = "'environment' gives a row a column, environment, and one before it"
+  refused(message, jax.eval_shape, lambda: shown(Policy.of(repeat={}, environment={}), batch(2)))
 
 
 OUT_OF_RANGE = (
@@ -214,6 +215,8 @@ def test_values_out_of_range_are_named(setting):
   ({'crop': {'pading': 3}}, r"unknown key config\.c\.augment\.crop\.pading: .*'padding'"),
   ({'crop': {'border': 'white'}}, r"augment\.crop\.border is 'white'"),
   ({'gaussian': {'sigma': float('nan')}}, r'augment\.gaussian\.sigma is nan'),
+  ({'mixup': {'alpha': float('inf')}}, r'c\.augment\.mixup\.alpha is inf; it must be finite'),
+  ({'corruption': {'corruptions': ()}}, r'corruption\.corruptions is \(\)'),
   ({'fog_noise': {'spectrum': 'none.npz'}}, r"spectrum is 'none\.npz', which does not exist"),
   ({'corruption': {'corruptions': ('fogg',)}}, r"corruptions is 'fogg'; did you mean 'fog'"),
   ({'corruption': {'left_out': ('spatter',)}}, r"left_out is 'spatter'; "),

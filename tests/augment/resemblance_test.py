@@ -56,6 +56,11 @@ def test_what_has_no_feature_of_its_own_is_refused():
   refused(message, of_augmentation, features, IMAGES, mixup, 1, KEY)
   refused("did you mean 'contrast'", of_transform, features, IMAGES, 'contrasts', 1, 1, KEY)
   refused('square', of_transform, features, IMAGES[:, :6], 'rotation', 90, 1, KEY)
+  refused('level.*of 1..5', of_transform, features, IMAGES, 'contrast', 9, 1, KEY)
+  levels = (255 * IMAGES).astype(np.uint8)
+  refused('1 draws of .*uint8', of_transform, features, levels, 'contrast', 1, 1, KEY)
+  refused('0 draws', of_augmentation, features, IMAGES, augmentation('gaussian'), 0, KEY)
+  refused('finite', minimal_sample_distance, [[np.nan]], [[1.0]])
 
 
 def test_the_block_of_the_documentation_runs():

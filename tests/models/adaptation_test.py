@@ -1,6 +1,7 @@
 """Adapted networks give the logits of PyTorch's, batch after batch, and others are refused."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -91,8 +92,11 @@ def test_tent_learns_what_pytorch_learns(network, optimizer, rate, tolerance):
   module = network[0].train().requires_grad_(False)
   layers = [m for m in module.modules() if isinstance(m, torch.nn.BatchNorm2d)]
   learnt = [p for layer in layers for p in layer.requires_grad_(True).parameters()]
-  optim = torch.optim
-  steps = optim.Adam(learnt, rate) if optimizer == 'adam' else optim.SGD(learnt, rate, 0.9)
+  kinds = {
+    'adam': torch.optim.Adam,
+    'sgd': functools.partial(torch.optim.SGD, momentum=0.9, nesterov=True),
+  }
+  steps = kinds[optimizer](learnt, rate)
 
   def adapt(batch):
     logits = module(batch)
@@ -108,6 +112,15 @@ def test_tent_learns_what_pytorch_learns(network, optimizer, rate, tolerance):
   still = answers(Tent(optimizer=optimizer, learning_rate=1e-12), network[1])
   np.testing.assert_array_equal(ours[:8], still[:8])  # answered before the first step
   assert np.abs(ours[8:] - still[8:]).max() > 10 * tolerance
+
+
+def test_fixed_filters_that_lie_beside_statistics_are_not_adapted():
+  layer = {'mean': np.zeros(2), 'var': np.ones(2)}
+  variables = {
+    'params': {'stem': {'shift': np.zeros(2)}, 'norm': {'bias': np.zeros(2)}},
+    'batch_stats': {'stem': {'kernel': np.zeros((2, 2))}, 'norm': layer},
+  }
+  assert {*Tent().begin(variables)[0]} == {('params', 'norm', 'bias')}
 
 
 def test_moments_are_those_of_the_rows_that_are_there():

@@ -113,6 +113,7 @@ def test_views_stay_whatever_a_run_holds_losses_multiply_attacks_and_restarts_ne
   assert not set(views.ids[1:].tolist()) & set(other.ids[1:].tolist())
   two = AttackError(attacks=('auto_pgd',), losses=('cross_entropy', 'dlr'), epsilon=0.03, steps=3)
   assert list(two.runs) == ['auto_pgd_cross_entropy', 'auto_pgd_dlr']
+  assert list(dataclasses.replace(two, attacks=('fab', 'square')).runs) == ['fab', 'square']
   once = AttackError(epsilon=0.03, steps=2, step_size=0.005)
   twice = dataclasses.replace(once, restarts=4)
   studies = {'once': once, 'twice': twice}

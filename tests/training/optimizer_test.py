@@ -8,7 +8,7 @@ import pytest
 from flax import traverse_util
 
 from robustness.models import catalog
-from robustness.training.optimizer import create, decayed, in_body, rate_factor
+from robustness.training.optimizer import create, decayed, in_head, rate_factor
 from robustness.training.schedule import learning_rate
 from robustness.training.settings import TrainingSettings
 from tests.cases import cases
@@ -181,6 +181,5 @@ def test_the_body_is_all_but_the_map_to_logits(name):
   architecture = catalog.get(name)
   images = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
   variables = jax.eval_shape(architecture.build(4).init, jax.random.key(0), images)
-  flags = traverse_util.flatten_dict(in_body(variables['params']), sep='/')
-  last = {path for path, body in flags.items() if not body}
-  assert last == {'head/dense/kernel', 'head/dense/bias'}
+  flags = traverse_util.flatten_dict(in_head(variables['params']), sep='/')
+  assert {path for path, last in flags.items() if last} == {'head/dense/kernel', 'head/dense/bias'}

@@ -49,6 +49,8 @@ def test_under_plateau_the_schedule_itself_is_constant_after_the_warm_up():
   ({'epochs': 0.1, 'batch_size': 128}, r'config\.training\.epochs is 0\.1.*at least 1\.28'),
   ({'schedule': 'step', 'step_epochs': (0.5,)}, 'step_epochs'),
   ({'schedule': 'step', 'step_epochs': (4.0, 4.01)}, 'step_epochs'),
+  ({'schedule': 'step', 'step_epochs': (4.0, 10.0)}, 'step_epochs is .*before the end.*100 in'),
+  ({'lookahead': 101}, r'config\.training\.lookahead is 101; it must be at most 100'),
 )
 def test_spans_that_are_too_long_or_too_short_are_refused(settings, message):
   settings = TrainingSettings(**{**WARM, 'warmup_epochs': 1, **settings})

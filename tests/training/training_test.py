@@ -1,13 +1,16 @@
-"""What a training refuses: groups of rows that its objective does not count."""
+"""What a training refuses: groups that its objective does not count, layers that are not there."""
 
 import numpy as np
 import pytest
 
+from robustness.attacks.pgd import PGD
+from robustness.attacks.square import Square
 from robustness.augment.policy import Policy
 from robustness.objectives.groups import IRM, Coral, GroupDRO
 from robustness.training.step import Pipeline
 from tests.cases import cases
 from tests.refusals import refused
+from tests.training.conftest import TinyNet
 
 FOUR = Policy.of(environment={'transforms': ('gaussian_noise', 'contrast', 'snow')})
 STORED = {'environment': np.array([0, 3, 1, 1], np.int32)}
@@ -49,3 +52,24 @@ def test_a_column_that_numbers_no_groups_is_refused(make_task, values):
   check = task_of(make_task, IRM, Policy(), column='fold').check_columns
   message = r"irm\.column is 'fold', which numbers no groups"
   refused(message, check, {'fold': np.array(values)})
+
+
+PGD_IN_TWO = Pipeline(Policy.of(repeat={}), attack=PGD(steps=1))
+IN_TURN = Pipeline(attack=Square(queries=1))
+
+
+@cases(
+  'settings, pipeline, message',
+  ({'stem_epochs': 1.0}, Pipeline(), r'stem_epochs is 1, .* no layer called stem: set it to 0'),
+  ({'bias_rate': 64.0}, Pipeline(), 'bias_rate is 64, .* no biases of normalisations: set it to 1'),
+  ({'auxiliary_norms': 1}, PGD_IN_TWO, 'auxiliary_norms is 1, and examples of an attack'),
+  ({}, IN_TURN, r"square\.statistics is 'batch'.*a part of the batch.*'running'"),
+)
+def test_layers_that_are_not_there_and_attacks_without_their_statistics_are_refused(
+  make_task, rows, settings, pipeline, message
+):
+  network = TinyNet(norm='bias_rate' not in settings)
+  task = make_task(network, task={'pipeline': pipeline}, **settings)
+  refused(message, task.check, next(rows.batches(32)))
+  running = Pipeline(attack=Square(queries=1, statistics='running'))
+  make_task(task={'pipeline': running}, bias_rate=64.0).check(next(rows.batches(32)))
