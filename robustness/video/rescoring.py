@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -132,12 +133,14 @@ class Rescoring:
     own = not sets.class_names or len(classes) == len(space.class_names)
     widths = (len(classes), *((len(source.class_names),) if own else ()))
     scores = predictions.read(path, sets.frames, widths, self.unpredicted)
-    empty = int(np.isneginf(scores).all(1).sum())
+    given = ~np.isneginf(scores).all(1)
+    empty = int((~given).sum())
     if empty:
       logging.warning(
         '%s: %d of %d frames have no scores and count as wrong', path, empty, len(scores)
       )
-    kind = score_kind(scores, sets.frames, self.scores, str(path))
+    known = [*itertools.compress(sets.frames, given)]
+    kind = score_kind(scores[given], known, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)
     projected = own and scores.shape[1] == len(source.class_names) != len(classes)
     identity = {
