@@ -162,8 +162,9 @@ def select(
   if settings.listed:
     facts['listed'] = settings.listed
   if preparation and not (settings.resize or settings.crop or images.as_stored):
-    wanted, part = (preparation.side, preparation.side), images.num_examples // images.parts
-    if any(size != wanted for size in _sizes(images, np.arange(part))):  # whatever the subset
+    wanted = (preparation.side, preparation.side)
+    looked_at = np.arange(1 if images.cropped else images.num_examples)  # whatever the subset
+    if any(size != wanted for size in _sizes(images, looked_at)):
       # A second crop would cut off what belongs to images that were cropped before.
       settings = dataclasses.replace(
         settings,
