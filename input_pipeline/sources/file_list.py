@@ -5,7 +5,8 @@
 `path`, `image`) has paths below `config.data.path`, or names of files that lie anywhere below it.
 The label is the column `config.data.name`, else the first called as labels usually are, else the
 name of the file's folder; numbers are of the classes of `config.data.label_space`, if it names one.
-Of a column `split` the rows of `config.data.split` are read.
+Of a column `split` the rows of `config.data.split` are read; a table without one is for '' and
+'test' alone.
 
 All further columns of numbers and words are columns of the rows, by which
 `config.study.name='accuracy_by_factor'` groups. `example_id` is the row among those of the split.
@@ -56,14 +57,15 @@ class FileList(Source):
     paths = _found(table[column], root, title)
     if not settings.name and not any(name in table for name in shards.LABELS):
       table = table.assign(label=[Path(path).parent.name for path in paths])
-    known = label_space.get(settings.label_space).class_names if settings.label_space else ()
-    labels, names = shards.labels_of(table, settings.name, known, title)
-    numbered = "'' where labels are words"
-    require(not known or names == known, 'config.data.label_space', settings.label_space, numbered)
+    space = settings.label_space
+    numbered = label_space.get(space).class_names if space else ()
+    labels, class_names = shards.labels_of(table, settings.name, numbered, title)
+    valid = "'' where labels are words"
+    require(numbered in ((), class_names), 'config.data.label_space', space, valid)
     return image_files.file_images(
       paths,
       labels,
-      names,
+      class_names,
       title=f'files listed in {title}',
       description={'path': settings.path, 'metadata': str(listing), 'split': settings.split},
       columns=shards.columns_of(table, (column, settings.name)),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -133,14 +132,14 @@ class Rescoring:
     own = not sets.class_names or len(classes) == len(space.class_names)
     widths = (len(classes), *((len(source.class_names),) if own else ()))
     scores = predictions.read(path, sets.frames, widths, self.unpredicted)
-    given = ~np.isneginf(scores).all(1)
-    empty = int((~given).sum())
+    given = np.flatnonzero(~np.isneginf(scores).all(1))
+    empty = len(scores) - len(given)
     if empty:
       logging.warning(
         '%s: %d of %d frames have no scores and count as wrong', path, empty, len(scores)
       )
-    known = [*itertools.compress(sets.frames, given)]
-    kind = score_kind(scores[given], known, self.scores, str(path))
+    frames = [sets.frames[row] for row in given]
+    kind = score_kind(scores[given], frames, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)
     projected = own and scores.shape[1] == len(source.class_names) != len(classes)
     identity = {
