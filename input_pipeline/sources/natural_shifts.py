@@ -86,8 +86,10 @@ class NaturalShifts(Source):
     used = np.unique(labels[labels >= 0])
     _check_count(settings, facts.pop('objects', len(used)))
     framed: dict[str, Any] = {
-      'read': lambda path: read_file(path, channels=3)[FRAME:-FRAME, FRAME:-FRAME],
-      'sizes': lambda indices: (_framed_size(paths[index]) for index in indices),
+      'read': _without_frame,
+      'sizes': lambda indices: (
+        _inside(read_header(paths[index])[0], paths[index]) for index in indices
+      ),
     }
     return file_images(
       paths,
@@ -245,11 +247,16 @@ def _objectnet(root: Path, settings: DataSettings) -> Listed:
   return [path for path, _ in files], _padded([labels for _, labels in files]), facts
 
 
-def _framed_size(path: str) -> Size:
+def _inside(size: Size, path: object) -> Size:
   """Returns height and width of a picture without its frame."""
-  (height, width), _ = read_header(path)
-  require(min(height, width) > 2 * FRAME, f'the size of {path}', (height, width), 'above its frame')
-  return height - 2 * FRAME, width - 2 * FRAME
+  require(min(size) > 2 * FRAME, f'the size of {path}', size, f'above twice its frame of {FRAME}')
+  return size[0] - 2 * FRAME, size[1] - 2 * FRAME
+
+
+def _without_frame(path: bytes | np.ndarray) -> np.ndarray:
+  image = read_file(path, channels=3)
+  _inside(image.shape[:2], np.asarray(path).item().decode())
+  return image[FRAME:-FRAME, FRAME:-FRAME]
 
 
 def _label_of(words: str) -> int:
