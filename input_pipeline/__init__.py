@@ -12,7 +12,7 @@ import numpy as np
 from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation, open_images
 from robustness.core.errors import InputError
-from robustness.core.rows import Rows, with_labels
+from robustness.core.rows import Rows, check_class_names, with_labels
 
 __all__ = ['DataSettings', 'Preparation', 'load']
 
@@ -37,6 +37,7 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
   with _refusals(purpose):
     images = open_images(settings)
     ''.join(images.class_names).encode()
+    check_class_names(images.class_names, f'class names of {images.title}')
     selection = select(images, settings, seed, preparation)
   rows: Rows | None = selection.array_rows()
   if rows is None:

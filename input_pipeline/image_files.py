@@ -8,7 +8,6 @@ the first frame is read.
 import functools
 import io
 import re
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +18,12 @@ from PIL import Image, features
 
 from input_pipeline.images import Images, MemoryStore, Size
 from robustness.core.errors import InputError
-from robustness.core.paths import expanded
+from robustness.core.paths import expanded, files_in
+from robustness.core.pictures import UNDECODABLE
 from robustness.core.typing import Facts
 from robustness.corruptions.names import C_BAR, NAMES
 
 EXTENSIONS = ('.jpg', '.jpeg', '.png', '.bmp') + (('.webp',) if features.check('webp') else ())
-_OF_PILLOW = (Image.DecompressionBombError, struct.error)
-_UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, *_OF_PILLOW)
 _RELEASES = {
   'ImageNet-3DCC': 'near_focus|far_focus|bit_error|color_quant|flash|fog_3d|h265_.*|xy_.*',
   'LAION-C': 'glitched|stickers|luminance_checkerboard',
@@ -72,8 +70,7 @@ def images_in(
   folder: Path, extensions: Sequence[str] = EXTENSIONS, pattern: str = '**/*'
 ) -> list[Path]:
   """Returns the image files in a folder at any depth, sorted, without hidden ones."""
-  files = (file for file in folder.glob(pattern) if file.suffix.lower() in extensions)
-  return sorted(file for file in files if not file.name.startswith('.') and file.is_file())
+  return [file for file in files_in(folder, pattern) if file.suffix.lower() in extensions]
 
 
 @contextmanager
@@ -82,7 +79,7 @@ def opened(file: str | bytes) -> Iterator[Image.Image]:
   try:
     with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as image:
       yield image
-  except _UNREADABLE as error:
+  except UNDECODABLE as error:
     if isinstance(file, bytes):
       raise InputError(f'{len(file)} bytes are no readable image of a known format.') from error
     raise InputError(f'unreadable image {file}: {error}. Replace or remove the file.') from error

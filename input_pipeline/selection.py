@@ -5,6 +5,7 @@ Sizes are truncated, the longer side's as in torchvision's `Resize`.
 
 import dataclasses
 import importlib.util
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -92,6 +93,10 @@ def _chosen(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
   bases = np.arange(each, dtype=np.int64)
   if settings.listed:
     listed, known = read_names(settings.listed), {n: i for i, n in enumerate(images.names)}
+    number = Counter(images.names)
+    for name in listed:
+      advice = 'a name that one image alone has: rename the files'
+      require(number[name] < 2, f'a line of {settings.listed}', name, advice)
     missing = [name for name in listed if name not in known]
     if missing:
       raise InputError(
@@ -158,7 +163,8 @@ def select(
     facts['listed'] = settings.listed
   if preparation and not (settings.resize or settings.crop or images.as_stored):
     wanted = (preparation.side, preparation.side)
-    if not len(indices) or any(size != wanted for size in _sizes(images, indices)):
+    looked_at = np.arange(1 if images.cropped else images.num_examples)  # whatever the subset
+    if any(size != wanted for size in _sizes(images, looked_at)):
       # A second crop would cut off what belongs to images that were cropped before.
       settings = dataclasses.replace(
         settings,

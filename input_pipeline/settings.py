@@ -83,7 +83,8 @@ class DataSettings:
     known_classes: False for images of no class that classifiers know (out of distribution): their
       classes are left out, and every label is 0.
     label_space: of class folders of ImageNet, a coarser space, such as 'laion_c', whose
-      classes have the images of their members; other folders are left out. '' keeps the classes.
+      classes have the images of their members; other folders are left out. Of 'file_list' the
+      space, such as 'imagenet', whose classes the table numbers. '' keeps the classes.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     squash: resizes both sides to `resize`, whatever the image's, not the shorter alone.
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
@@ -154,11 +155,18 @@ class DataSettings:
     SOURCES.find(self.source, 'config.data.source')
     check_fields(self, 'config.data')
     if self.label_space:
-      folder = "'' unless config.data.source is 'folder'"
-      require(self.source == 'folder', 'config.data.label_space', self.label_space, folder)
+      valid = "'' unless config.data.source is 'folder' or 'file_list'"
+      known = self.source in ('folder', 'file_list')
+      require(known, 'config.data.label_space', self.label_space, valid)
     alone = not (self.class_groups and self.random_class_groups)
     valid = '0 where config.data.class_groups names the classes'
     require(alone, 'config.data.random_class_groups', self.random_class_groups, valid)
+    require(
+      bool(self.resize) or not self.squash,
+      'config.data.squash',
+      True,
+      'False where config.data.resize is 0',
+    )
     valid = f'at most config.data.resize = {self.resize}'
     require(self.crop <= (self.resize or self.crop), 'config.data.crop', self.crop, valid)
 

@@ -7,7 +7,7 @@ numbers or words, which rows then have beside image and label.
 import functools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ import pandas as pd
 from input_pipeline import image_files
 from input_pipeline.images import Images, Store
 from robustness.core.errors import InputError, nearest
-from robustness.core.paths import expanded
+from robustness.core.paths import expanded, files_in
+from robustness.core.rows import numbered_classes
 from robustness.core.typing import Facts
 
 LABELS = ('label', 'labels', 'class', 'class_name', 'wnid', 'synset', 'fine_label')
@@ -29,38 +30,43 @@ RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored')
 def shards_in(path: str, split: str, suffix: str) -> list[Path]:
   """Returns the files of a suffix at a path, a file or a folder, sorted.
 
-  Where files or their folders say splits, as in `train-00000-of-00014.parquet`, those of `split`.
+  Where files or their folders say splits, as in `train-00000-of-00014.parquet`, those of `split`:
+  see `of_split`.
 
   Raises:
     InputError: there is none, or none of the split.
   """
   root = expanded(path) if path else None
   if root is not None and root.is_file():
-    return [root]
+    return of_split([root], root.parent, split, path)
   root = image_files.existing_folder(path, f'give a {suffix} file or a folder of them.')
-  files = sorted(f for f in root.rglob(f'*{suffix}') if not f.name.startswith('.'))
+  files = files_in(root, f'**/*{suffix}')
   if not files:
     raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')
+  return of_split(files, root, split, path)
+
+
+def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path]:
+  """Returns the files of a split by what their names, or those of their folders in `root`, say.
+
+  Files that all say no split are those of 'test' too, and '' takes files that all say the same.
+  """
   own = [_split_of(file, root, split) for file in files]
-  if not any(own) and split in ('', 'test'):
+  if (not split and len(set(own)) == 1) or (split == 'test' and not any(own)):
     return files
-  chosen = [file for file, name in zip(files, own, strict=True) if name == split]
+  chosen = [file for file, name in zip(files, own, strict=True) if split and name == split]
   if not chosen:
     known = sorted({name for name in own if name})
     fix = nearest(split, known) if known else "its files say no split: set it to ''"
-    raise InputError(
-      f'config.data.split is {split!r}, of which {root} holds no {suffix} file; {fix}.'
-    )
+    raise InputError(f'config.data.split is {split!r}, of which {title} has no file; {fix}.')
   return chosen
 
 
 def _split_of(file: Path, root: Path, wanted: str) -> str:
-  """Returns the split that the name of a file or of its folder says; '' for none."""
+  """Returns the split that a word of the name of a file, or its folder, says; '' for none."""
   folder = file.parent.name if file.parent != root else ''
-  for name in (re.split('[-.]', file.name)[0], folder):
-    if name in (*SPLITS, wanted):
-      return name
-  return ''
+  known = {*SPLITS, wanted} - {''}
+  return next((word for word in (*re.split('[-_.]', file.name), folder) if word in known), '')
 
 
 def read_table(file: Path) -> pd.DataFrame:
@@ -72,7 +78,9 @@ def read_table(file: Path) -> pd.DataFrame:
   readers: dict[str, Callable[[Path], pd.DataFrame]] = {
     '.csv': functools.partial(pd.read_csv, keep_default_na=False, na_values=['']),
     '.json': lambda file: pd.DataFrame(json.loads(file.read_text())),
-    '.jsonl': lambda file: pd.DataFrame(map(json.loads, file.read_text().splitlines())),
+    '.jsonl': lambda file: pd.DataFrame(  # U+2028 ends no line
+      json.loads(line) for line in file.read_text().split('\n') if line.strip()
+    ),
     '.parquet': pd.read_parquet,
   }
   if file.suffix.lower() not in readers:
@@ -87,6 +95,11 @@ def read_table(file: Path) -> pd.DataFrame:
   return table.rename(columns=str)
 
 
+def label_column(names: Collection[str], column: str) -> str:
+  """Returns the column of the label: the one that is asked for, or the first of `LABELS`, or ''."""
+  return column or next((name for name in LABELS if name in names), '')
+
+
 def labels_of(
   table: pd.DataFrame, column: str, class_names: Sequence[str], title: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -94,14 +107,16 @@ def labels_of(
 
   Args:
     table: a row an image.
-    column: of the label: numbers from 0 or names; '' takes the first of `LABELS`.
+    column: of the label, numbers from 0 or names; see `label_column`.
     class_names: of numbers; () calls them '0', '1', ... up to the largest.
     title: what messages call the images.
 
   Raises:
-    InputError: there is no such column, or it has no label for an image.
+    InputError: there is no row or no such column, or it has no label for an image.
   """
-  chosen = column or next((name for name in LABELS if name in table), '')
+  if not len(table):
+    raise InputError(f'{title} has no row.')
+  chosen = label_column(table, column)
   if chosen not in table:
     wanted = f'config.data.name is {column!r}' if column else 'no column is called label or class'
     raise InputError(f'{title}: {wanted}; give one of {", ".join(table)} as config.data.name.')
@@ -114,7 +129,7 @@ def labels_of(
       row = int(((numbers < 0) | (numbers >= (len(class_names) or np.inf))).argmax())
       valid = f'0 to {len(class_names) - 1}' if class_names else 'numbers from 0'
       raise InputError(f'{title}: row {row} has {chosen} {numbers[row]}; labels are {valid}.')
-    names = tuple(class_names) or tuple(map(str, range(int(numbers.max()) + 1)))
+    names = tuple(class_names) or numbered_classes(int(numbers.max()), f'{title}: {chosen}')
     return numbers.astype(np.int32), names
   if not all(isinstance(value, str) for value in values):
     raise InputError(
@@ -142,17 +157,24 @@ def columns_of(table: pd.DataFrame, without: Sequence[str] = ()) -> dict[str, np
 
 
 def encoded_images(
-  store: Store, class_names: Sequence[str], title: str, description: Facts, **further: Any
+  store: Store,
+  class_names: Sequence[str],
+  title: str,
+  description: Facts,
+  num_examples: int,
+  **further: Any,
 ) -> Images:
-  """Returns images whose `stored` is the bytes of an encoded file; for the arguments see `Images`.
+  """Returns images whose `stored` is the bytes of an encoded file, in colour unless every one is
+  grey; for the arguments see `Images`."""
 
-  They are grey where the first is, else RGB; a later one in colour is then refused.
-  """
-  [first] = store.elements(np.zeros(1, np.int64)).as_numpy_iterator()
-  try:
-    channels = 1 if image_files.read_header(first['stored'])[1] else 3
-  except InputError as error:
-    raise InputError(f'{title}, example 0: {error}') from error
+  def is_grey(element: dict[str, Any]) -> bool:
+    try:
+      return image_files.read_header(element['stored'])[1]
+    except InputError as error:
+      raise InputError(f'{title}, example {element["example_id"]}: {error}') from error
+
+  elements = store.elements(np.arange(num_examples)).as_numpy_iterator()
+  channels = 1 if all(map(is_grey, elements)) else 3
   fields: dict[str, Any] = {
     'read': functools.partial(_read, channels=channels),
     'sizes': lambda indices: None,
@@ -164,6 +186,7 @@ def encoded_images(
     description=description,
     class_names=tuple(class_names),
     channels=channels,
+    num_examples=num_examples,
     store=store,
     **fields,
   )

@@ -112,7 +112,8 @@ class CorruptedConfig(BaseConfig):
     usual = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
     usual.update(PREPARATION.get(self.base, {}))
     free = ('splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop')
-    chosen = [name for name in free if vars(self)[name] != usual[name]]
+    used = (*free, 'interpolation') if self.resize else free
+    chosen = [name for name in used if vars(self)[name] != usual[name]]
     if chosen or '/' in self.base:
       chosen = chosen or ['a base with a config']
       raise InputError(

@@ -44,6 +44,7 @@ from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.settings import require
 from robustness.core.typing import Facts
 from robustness.environments.class_groups import ClassGroups, from_settings
 
@@ -75,6 +76,7 @@ def _of_files(settings: DataSettings) -> Images:
   classes = tuple(
     sorted({name for own in whole.values() for cell in own.values() for name in cell})
   )
+  require(bool(classes), 'config.data.path', settings.path, 'of environments that have classes')
   groups = from_settings(settings, classes)
   files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
   present = np.array([[bool(cell) for cell in own] for own in files])

@@ -4,7 +4,9 @@
 `config.data.path`, as in the Hub's image folders. Its column `file_name` (or `filename`, `file`,
 `path`, `image`) has paths below `config.data.path`, or names of files that lie anywhere below it.
 The label is the column `config.data.name`, else the first called as labels usually are, else the
-name of the file's folder. Of a column `split` the rows of `config.data.split` are read.
+name of the file's folder; numbers are of the classes of `config.data.label_space`, if it names one.
+Of a column `split` the rows of `config.data.split` are read; a table without one is for '' and
+'test' alone.
 
 All further columns of numbers and words are columns of the rows, by which
 `config.study.name='accuracy_by_factor'` groups. `example_id` is the row among those of the split.
@@ -19,6 +21,8 @@ from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.settings import require
+from robustness.models import label_space
 
 FILES = ('file_name', 'filename', 'file', 'path', 'image')
 TABLES = ('metadata.csv', 'metadata.jsonl', 'metadata.json', 'metadata.parquet')
@@ -41,6 +45,9 @@ class FileList(Source):
         raise InputError(
           f'config.data.split is {settings.split!r}: {title} has {nearest(settings.split, known)}.'
         )
+    valid = "'' or 'test': the table has no column split"
+    has = 'split' in table or settings.split in ('', 'test')
+    require(has, 'config.data.split', settings.split, valid)
     column = next((name for name in FILES if name in table), '')
     if not column:
       raise InputError(
@@ -50,11 +57,15 @@ class FileList(Source):
     paths = _found(table[column], root, title)
     if not settings.name and not any(name in table for name in shards.LABELS):
       table = table.assign(label=[Path(path).parent.name for path in paths])
-    labels, names = shards.labels_of(table, settings.name, (), title)
+    space = settings.label_space
+    numbered = label_space.get(space).class_names if space else ()
+    labels, class_names = shards.labels_of(table, settings.name, numbered, title)
+    valid = "'' where labels are words"
+    require(numbered in ((), class_names), 'config.data.label_space', space, valid)
     return image_files.file_images(
       paths,
       labels,
-      names,
+      class_names,
       title=f'files listed in {title}',
       description={'path': settings.path, 'metadata': str(listing), 'split': settings.split},
       columns=shards.columns_of(table, (column, settings.name)),
@@ -94,4 +105,8 @@ def _found(names: pd.Series, root: Path, title: str) -> list[str]:
         'Set config.data.path to the folder that the names begin at.'
       )
     paths[row] = alike[0]
+  twice = pd.Series(paths).duplicated().to_numpy()
+  if twice.any():
+    row = int(twice.argmax())
+    raise InputError(f'{title}: row {row} names {names[row]!r} again; each image counts once.')
   return [str(path) for path in paths]

@@ -34,21 +34,22 @@ class Folder(Source):
       release = image_files.looks_like(root)
       raise InputError(f'{root} holds no class folders{release}; expected {root}/<class>/<image>.')
     files = {name: image_files.images_in(folder) for name, folder in classes.items()}
+    names = {path: f'{name}/{path.name}' for name, own in files.items() for path in own}
     if settings.label_space:
       files = merged(files, label_space.get(settings.label_space), root)
-    paths = [str(path) for members in files.values() for path in members]
+    paths = [path for members in files.values() for path in members]
     if not paths:
       raise InputError(
         f'{root}: none of its {len(classes)} class folders holds an image; expected '
         f'files ending in {", ".join(image_files.EXTENSIONS)}.'
       )
     return image_files.file_images(
-      paths,
+      [*map(str, paths)],
       np.repeat(np.arange(len(files), dtype=np.int32), [*map(len, files.values())]),
       tuple(files),
       title=f'folder {str(root)!r}',
       description={'path': settings.path, 'split': settings.split},
-      names=[f'{name}/{path.name}' for name, own in files.items() for path in own],
+      names=[names[path] for path in paths],
     )
 
 

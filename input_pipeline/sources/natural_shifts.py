@@ -39,14 +39,14 @@ from input_pipeline.image_files import (
   read_file,
   read_header,
 )
-from input_pipeline.images import Images, padded_labels
+from input_pipeline.images import Images, Size, padded_labels
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.core.settings import choice
+from robustness.core.settings import choice, require
+from robustness.models import label_space
 from robustness.models.imagenet_names import NAMES, WNIDS
-from robustness.models.label_space import spelt
 
 if TYPE_CHECKING:
   from input_pipeline.tfds_sets import Split
@@ -86,10 +86,9 @@ class NaturalShifts(Source):
     used = np.unique(labels[labels >= 0])
     _check_count(settings, facts.pop('objects', len(used)))
     framed: dict[str, Any] = {
-      'read': lambda path: read_file(path, channels=3)[FRAME:-FRAME, FRAME:-FRAME],
+      'read': _without_frame,
       'sizes': lambda indices: (
-        (height - 2 * FRAME, width - 2 * FRAME)
-        for (height, width), _ in (read_header(paths[index]) for index in indices)
+        _inside(read_header(paths[index])[0], paths[index]) for index in indices
       ),
     }
     return file_images(
@@ -171,7 +170,9 @@ def _labels_of_real(settings: DataSettings) -> Labelled:
 def _by_class(root: Path, settings: DataSettings) -> Listed:
   """Reads PATH/<class>/<image>."""
   by_wnid = folders_in(root)
-  if by_wnid and all(name.isdigit() and int(name) < len(WNIDS) for name in by_wnid):
+  if by_wnid and all(name.isdecimal() and int(name) < len(WNIDS) for name in by_wnid):
+    twice = [name for name in by_wnid if name != str(int(name)) and str(int(name)) in by_wnid]
+    require(not twice, f'a folder of {root}', [*twice, ''][0], 'of a number that no other one has')
     by_wnid = {WNIDS[int(name)]: path for name, path in by_wnid.items()}
   _check_wnids(by_wnid, str(root))
   files = {wnid: [*map(str, images_in(by_wnid[wnid]))] for wnid in WNIDS if wnid in by_wnid}
@@ -206,10 +207,11 @@ def _real(root: Path, settings: DataSettings) -> Listed:
   numbered = {int(match[1]): path for match, path in found if match}
   if not numbered:
     raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
-  if max(numbered) > len(table):
-    raise InputError(
-      f'{settings.metadata} has the labels of {len(table)} images; there is number {max(numbered)}.'
-    )
+  for number in (min(numbered), max(numbered)):
+    if not 1 <= number <= len(table):
+      raise InputError(
+        f'{settings.metadata} has the labels of {len(table)} images; there is number {number}.'
+      )
   own = {number: table[number - 1] for number in sorted(numbered)}
   kept = [number for number, labels in own.items() if labels]
   if not kept:
@@ -245,12 +247,25 @@ def _objectnet(root: Path, settings: DataSettings) -> Listed:
   return [path for path, _ in files], _padded([labels for _, labels in files]), facts
 
 
+def _inside(size: Size, path: object) -> Size:
+  """Returns height and width of a picture without its frame."""
+  require(min(size) > 2 * FRAME, f'the size of {path}', size, f'above twice its frame of {FRAME}')
+  return size[0] - 2 * FRAME, size[1] - 2 * FRAME
+
+
+def _without_frame(path: bytes | np.ndarray) -> np.ndarray:
+  image = read_file(path, channels=3)
+  _inside(image.shape[:2], np.asarray(path).item().decode())
+  return image[FRAME:-FRAME, FRAME:-FRAME]
+
+
 def _label_of(words: str) -> int:
   """Returns the class of ImageNet that one of the words for it, 'quill, quill pen', names."""
-  known = {spelt(name): label for label, name in enumerate(NAMES)}
-  found = [known[spelt(word)] for word in words.split(', ') if spelt(word) in known]
-  if found:
-    return found[0]
+  own = words.removeprefix('maillot, ')  # a class beside 'maillot, tank suit'
+  for word in own.split(', '):
+    label = label_space.position(word, NAMES)
+    if label is not None:
+      return label
   raise InputError(
     f'objectnet_to_imagenet_1k.json names {words!r}, which is no class of ImageNet; '
     f'{nearest(words.split(", ")[0], NAMES)}.'
@@ -259,7 +274,7 @@ def _label_of(words: str) -> int:
 
 def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
   """Returns labels [N, L] of ImageNet, padded with -1."""
-  largest = max(map(max, labels))
-  if largest >= len(WNIDS):
-    raise InputError(f'there is the label {largest}; those of ImageNet are 0..999.')
+  for own in labels:
+    known = 0 <= min(own) <= max(own) < len(WNIDS)
+    require(known, 'the labels of an image', own, 'classes of ImageNet, 0..999')
   return padded_labels(labels)

@@ -18,7 +18,7 @@ from input_pipeline.settings import DataSettings, Source
 from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.core.rows import check_class_names, check_label_array
+from robustness.core.rows import check_class_names, check_label_array, numbered_classes
 
 _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
 
@@ -120,8 +120,10 @@ def _class_names(
 ) -> tuple[str, ...]:
   largest = int(labels.max())
   if 'class_names' not in arrays:
-    return tuple(str(label) for label in range(largest + 1))
-  names = tuple(str(name) for name in np.atleast_1d(arrays['class_names']))
+    return numbered_classes(largest, title)
+  given = np.atleast_1d(arrays['class_names'])
+  given = np.char.decode(given, 'utf-8', 'replace') if given.dtype.kind == 'S' else given
+  names = tuple(map(str, given))
   check_class_names(names, f"{title}: 'class_names'")
   if largest >= len(names):
     row = int(np.argwhere(labels == largest)[0][0])

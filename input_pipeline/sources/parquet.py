@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ import pandas as pd
 from input_pipeline import shards
 from input_pipeline.images import Images, MemoryStore, StreamedStore
 from input_pipeline.settings import DataSettings, Source
+from robustness.core import json_files
 from robustness.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Parquet(Source):
     title = f'parquet {settings.path!r}, split {settings.split!r}'
     beside = [name for name in schema.names if name != column]
     table = pd.concat([each.read(beside).to_pandas() for each in opened], ignore_index=True)
-    names = _class_names(schema, settings.name)
+    names = _class_names(schema, shards.label_column(beside, settings.name), str(files[0]))
     labels, class_names = shards.labels_of(table, settings.name, names, title)
     groups = _Groups(tuple(map(str, files)), column)
     small = groups.stored_bytes <= MOST_IN_MEMORY
@@ -211,14 +211,9 @@ def _image_column(schema: pa.Schema, file: Path) -> str:
   return (named or able)[0]
 
 
-def _class_names(schema: pa.Schema, column: str) -> Sequence[str]:
-  """Returns the names of the classes that the hub's features say; () if they say none."""
-  stated = (schema.metadata or {}).get(b'huggingface')
-  if not stated:
-    return ()
-  features = json.loads(stated).get('info', {}).get('features', {})
-  for name in (column,) if column else shards.LABELS:
-    names = features.get(name, {}).get('names')
-    if names:
-      return tuple(names)
-  return ()
+def _class_names(schema: pa.Schema, column: str, file: str) -> Sequence[str]:
+  """Returns the names of a column's classes that the hub's features say; () if they say none."""
+  stated = (schema.metadata or {}).get(b'huggingface') or b'{}'
+  form = {'info?': {'features?': {f'{column}?': {'names?': [str]}}}}
+  whole = json_files.parse(stated, f"the metadata 'huggingface' of {file}", form)
+  return tuple(whole.get('info', {}).get('features', {}).get(column, {}).get('names', ()))

@@ -37,6 +37,7 @@ from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.tfds import Tfds
 from robustness.core.errors import InputError
+from robustness.core.settings import require
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
 
@@ -193,6 +194,10 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
   header, table = _numbers(Path(path))
   table = table[np.argsort(table[:, header.index('image_id')], kind='stable')]
   columns = {name: table[:, header.index(name)] for name in IN_FILE}
+  for name, values in columns.items():
+    good = np.isfinite(values) & ((values == np.floor(values)) | (name not in WHOLE))
+    valid = 'a whole number' if name in WHOLE else 'a finite number'
+    require(bool(good.all()), f'{path}: {name}', float(values[good.argmin()]), valid)
   ids, inside = columns['image_id'], columns['pct_inside_image']
   twice = ids[1:][ids[1:] == ids[:-1]]
   if len(twice):
@@ -214,11 +219,12 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
 def _numbers(path: Path) -> tuple[list[str], np.ndarray]:
   """Returns the header and the numbers below it, float64 [N, columns]."""
   try:
-    with path.open(encoding='utf-8') as file:
+    with path.open(encoding='utf-8-sig') as file:
       header, body = file.readline().strip().split(','), file.read()
-  except OSError as error:
+  except (OSError, UnicodeDecodeError) as error:
+    why = error.strerror if isinstance(error, OSError) else error
     raise InputError(
-      f'cannot read {path}: {error.strerror}. metadata.csv lies in the archive of the released set.'
+      f'cannot read {path}: {why}. metadata.csv lies in the archive of the released set.'
     ) from error
   if not body.strip():
     raise InputError(f'{path} holds no lines below its header.')

@@ -25,6 +25,7 @@ from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.settings import require
 
 IMAGE_FIELDS = ('jpg', 'jpeg', 'png', 'webp', 'bmp')
 LABEL, METADATA = 'cls', 'json'
@@ -54,7 +55,12 @@ class WebDataset(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`."""
-    files = _expand(settings.path) or shards.shards_in(settings.path, settings.split, '.tar')
+    files = _expand(settings.path)
+    files = (
+      shards.of_split(files, files[0].parent, settings.split, settings.path)
+      if files
+      else shards.shards_in(settings.path, settings.split, '.tar')
+    )
     samples = [sample for file in files for sample in _samples(file)]
     title = f'webdataset {settings.path!r}'
     if not samples:
@@ -62,7 +68,8 @@ class WebDataset(Source):
     images = [_image(key, fields) for key, fields in samples]
     table = pd.DataFrame([_known(key, fields) for key, fields in samples])
     names_file = files[0].parent / 'classnames.txt'
-    names = names_file.read_text().splitlines() if names_file.is_file() else ()
+    names = names_file.read_text('utf-8-sig').rstrip().splitlines() if names_file.is_file() else ()
+    require('' not in names, f'a name in {names_file}', '', 'a word: each line names a class')
     labels, class_names = shards.labels_of(table, settings.name, names, title)
     return shards.encoded_images(
       PartsStore(lambda part, index: images[index].read(), labels),

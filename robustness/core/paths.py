@@ -25,3 +25,15 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
     return pathlib.Path(text).expanduser()
   except RuntimeError as error:
     raise InputError(f'{text} begins with the home folder of an unknown user: {error}') from error
+
+
+def files_in(folder: pathlib.Path, pattern: str = '**/*') -> list[pathlib.Path]:
+  """Returns the files in a folder that a pattern names, sorted, without hidden ones and those in
+  hidden folders, such as `.ipynb_checkpoints`."""
+  depth = len(folder.parts)
+  shown = (
+    path
+    for path in folder.glob(pattern)
+    if not any(part.startswith('.') for part in path.parts[depth:])
+  )
+  return sorted(path for path in shown if path.is_file())

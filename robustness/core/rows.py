@@ -25,6 +25,9 @@ UNKNOWN_CLASSES = 'of no known class'
 MOST_KEPT = 2**31
 """Bytes of images and columns that rows keep in the host's memory."""
 
+MOST_NUMBERED = 2**20
+"""Classes that need no names."""
+
 
 class Rows(Protocol):
   """Images with labels in a fixed order; every example belongs to one block and counts once."""
@@ -231,6 +234,13 @@ def check_class_names(names: Sequence[str], where: str) -> None:
       f'{where} call the classes {" and ".join(map(str, numbers))} all {twice!r}; classes are '
       'matched by name: give each a name of its own.'
     )
+
+
+def numbered_classes(largest: int, where: str) -> tuple[str, ...]:
+  """Returns names of classes that have none: '0', '1', ... up to the largest label."""
+  valid = f'below {MOST_NUMBERED}, or the classes must have names'
+  require(largest < MOST_NUMBERED, f'the largest label of {where}', largest, valid)
+  return tuple(map(str, range(largest + 1)))
 
 
 @dataclasses.dataclass(frozen=True)

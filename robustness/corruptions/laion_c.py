@@ -23,7 +23,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from robustness.core.errors import InputError
-from robustness.core.paths import expanded
+from robustness.core.paths import expanded, files_in
+from robustness.core.pictures import read_rgb
 from robustness.corruptions.corruption import Constants, Corruption, Draws, Strength, corruption
 from robustness.corruptions.pixels import from_levels, grey, to_levels
 
@@ -362,19 +363,14 @@ def _tiles(source: str, sides: tuple[int, ...]) -> tuple[np.ndarray, ...]:
 
 def _folder_pictures(source: str) -> list[Image.Image]:
   folder = expanded(source)
-  files = sorted(f for f in folder.rglob('*') if f.suffix.lower() in EXTENSIONS)[:MOST_PICTURES]
+  files = [f for f in files_in(folder) if f.suffix.lower() in EXTENSIONS][:MOST_PICTURES]
   if not files:
     raise InputError(
       f'{source!r} is no folder with pictures for {" and ".join(PICTURES)}: name one with files '
       f'ending in {", ".join(EXTENSIONS)}, or none for procedural pictures.'
     )
   pictures = []
-  for file in files:
-    try:
-      with Image.open(file) as picture:
-        rgb = picture.convert('RGB')
-    except OSError as error:
-      raise InputError(f'{str(file)!r} cannot be read as a picture: {error}') from error
+  for rgb in map(read_rgb, files):
     size = [256 * side // min(rgb.size) for side in rgb.size]
     left, top = ((side - 224) // 2 for side in size)
     box = (left, top, left + 224, top + 224)

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.pictures import read_rgb
 
 PACKAGE, PROCEDURAL = 'imagecorruptions', 'procedural'
 # The generator draws from the first five of its six; the second and third are one picture twice.
@@ -56,14 +56,7 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
       f'no {missing[0]} in {str(folder)!r}; frost photographs need a folder with '
       f'{", ".join(FILES)}, or the installed package {PACKAGE!r}. Without them take {PROCEDURAL!r}.'
     )
-  photographs = []
-  for path in (folder / name for name in FILES):
-    try:
-      with Image.open(path) as picture:
-        photographs.append(np.asarray(picture.convert('RGB')))
-    except OSError as error:
-      raise InputError(f'{str(path)!r} cannot be read as a picture: {error}') from error
-  return tuple(photographs)
+  return tuple(np.asarray(read_rgb(folder / name)) for name in FILES)
 
 
 def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 from flax import linen as nn
 
 from robustness.core.errors import InputError, nearest
+from robustness.core.rows import check_class_names
 from robustness.core.typing import Facts, PyTree
 from robustness.models.adaptation import Adaptation, adapted_layers
 from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, shape_or_kind
@@ -64,6 +65,9 @@ class Classifier:
   aliases: Mapping[str, int] = dataclasses.field(default_factory=dict)
   calls_host: bool = False
   adaptation: Adaptation | None = None
+
+  def __post_init__(self) -> None:
+    check_class_names(self.class_names, f'class_names of {self.name}')
 
   @classmethod
   def from_callable(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.core.registry import Part
+from robustness.core.settings import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,5 +46,9 @@ class Inputs:
     """Returns the network's input, [B, H, W, C], of images [B, H, W, C] in [0, 1]."""
     if self.input_filter:
       images = self.input_filter(images)
+    channels = images.shape[-1]
+    for name in ('mean', 'std'):
+      given, valid = getattr(self, name), f'one number, or one for each of {channels} channels'
+      require(len(given) in (1, channels), name, given, valid)
     shift, scale = (jnp.asarray(x, jnp.float32).reshape(1, 1, 1, -1) for x in (self.mean, self.std))
     return (images - shift) / scale

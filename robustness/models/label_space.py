@@ -87,6 +87,14 @@ def spelt(name: str) -> str:
   return name.lower().replace(' ', '_')
 
 
+def position(word: str, class_names: Sequence[str]) -> int | None:
+  """Returns the position of the class of a name, or else of the only one that is `spelt` alike."""
+  alike = [k for k, name in enumerate(class_names) if name == word] or [
+    k for k, name in enumerate(class_names) if spelt(name) == spelt(word)
+  ]
+  return alike[0] if len(alike) == 1 else None
+
+
 def coarse_spaces() -> list[LabelSpace]:
   """Returns the label spaces that ImageNet's classes are projected onto."""
   return [get(name) for name in _COARSE]
@@ -119,10 +127,11 @@ def is_imagenet(class_names: Iterable[str]) -> bool:
 
 def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], owner: str) -> Rows:
   """Returns the rows with labels that are positions in the `class_names` of the `owner`, of which
-  `aliases` are other words. Rows that name no classes, or the same, are returned as they are.
+  `aliases` are other words. Rows that name no classes, or the same, are returned as they are;
+  several of their classes may be one of the owner's, as ImageNet's are of a coarse space.
 
   Raises:
-    InputError: a class of the rows is none of the owner's, or two are the same one.
+    InputError: a class of the rows is none of the owner's.
   """
   given = tuple(rows.class_names)
   if not given or given == tuple(class_names):
@@ -161,8 +170,9 @@ def project_scores(
       f'{scores.shape[-1]} scores a frame cannot be projected onto {space.name!r}: '
       f'it is made of {needed} classes of {space.source or "no other space"!r}.'
     )
-  if kind == PROBABILITIES and scores.size and scores.min() < 0:
-    raise InputError(f"probabilities are {scores.min():g} at least: set scores to 'logits'.")
+  least = scores[~np.isneginf(scores).all(1)].min(initial=0)  # a frame without scores has −∞
+  if kind == PROBABILITIES and least < 0:
+    raise InputError(f"probabilities are {least:g} at least: set scores to 'logits'.")
   projected = np.full((len(scores), len(space.members)), -np.inf, scores.dtype)
   for column, members in enumerate(space.members):
     if members:

@@ -5,6 +5,7 @@ transformers `preprocessor_config.json`; these are read in this order, the first
 """
 
 import pathlib
+import re
 from collections.abc import Callable
 
 from robustness.core import json_files
@@ -24,6 +25,8 @@ from robustness.models.state_dict import NPZ_SUFFIX, SAFETENSORS_SUFFIX, TORCH_S
 CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 OPEN_CLIP_FILE, TRANSFORMERS_FILE = 'open_clip_config.json', 'preprocessor_config.json'
 _RESAMPLING = {2: 'bilinear', 3: 'bicubic'}  # Pillow's numbers
+_OF_SQUARES = re.compile('(ViT|DeiT|Beit)(FeatureExtractor|ImageProcessor)')
+"""Types of transformers whose `size`, where it is a number, is that of both sides."""
 _UNSAID: Facts = {
   'input_size': (3, 224, 224),
   'crop_pct': 0.875,
@@ -127,11 +130,17 @@ def _of_open_clip(config: Facts) -> Facts:
 
 
 def _of_transformers(facts: Facts) -> Facts:
-  if not facts.get('do_resize', True) or not facts.get('do_normalize', True):
-    raise InputError('it neither resizes nor normalises')
+  for step in ('do_resize', 'do_rescale', 'do_normalize'):
+    if not facts.get(step, True):
+      raise InputError(f'its {step} is {facts[step]}: here images go through all three')
   if abs(facts.get('rescale_factor', 1 / 255) * 255 - 1) > 1e-6:
     raise InputError(f'its rescale_factor is {facts["rescale_factor"]}, not 1/255')
-  given = facts['size'] if isinstance(facts['size'], dict) else {'shortest_edge': facts['size']}
+  given = facts['size']
+  kind = facts.get('image_processor_type') or facts.get('feature_extractor_type') or ''
+  if isinstance(given, list) or (isinstance(given, int) and _OF_SQUARES.match(kind)):
+    given = dict(zip(('height', 'width'), _pair(given), strict=True))
+  elif not isinstance(given, dict):
+    given = {'shortest_edge': given}
   shorter, crops = given.get('shortest_edge'), facts.get('do_center_crop', False)
   resize = shorter or _square(given['height'], given['width'])
   squash, side = not shorter, resize

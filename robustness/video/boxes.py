@@ -12,6 +12,7 @@ A box that stands out of its image is cut at the border.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypedDict
@@ -33,7 +34,7 @@ BOX = {'image_id': (int, str), 'category_id': int, 'bbox': [float]}
 FOUND: json_files.Form = [{**BOX, 'score': float}]
 TRUTH: json_files.Form = {
   'images': [{'id': (int, str), 'file_name': str, 'width?': float, 'height?': float}],
-  'annotations': [BOX],
+  'annotations': [{**BOX, 'iscrowd?': int}],
   'categories?': [{'id': int, 'name': str}],
 }
 TOLERANCE = 1.0
@@ -70,8 +71,8 @@ class _Annotated(NamedTuple):
     if name not in classes:
       raise InputError(f'{at} has an object of class {name!r}; {nearest(str(name), classes)}.')
     (x_min, y_min, x_max, y_max), (width, height) = edges, self.size
-    overlaps = x_min < width and y_min < height and x_max > 0 and y_max > 0
-    if not (x_min < x_max and y_min < y_max and overlaps):
+    inside = max(x_min, 0) < min(x_max, width) and max(y_min, 0) < min(y_max, height)
+    if not (x_min < x_max and y_min < y_max and inside):
       raise InputError(
         f'{at}: box x {x_min:g}..{x_max:g}, y {y_min:g}..{y_max:g} in an image of '
         f'{width:g} × {height:g} pixels is inverted, empty or wholly outside of it.'
@@ -107,6 +108,7 @@ def read(
 
 def _from_coco(path: Path, classes: Mapping[str, int]) -> dict[str, _Annotated]:
   document = json_files.read(path, COCO, 'Give a COCO annotation file.')
+  _check_once(document, path)
   images = {image['id']: image for image in document['images']}
   names = {category['id']: category['name'] for category in document['categories']}
   known = {i['file_name']: _Annotated((i['width'], i['height']), [], []) for i in images.values()}
@@ -121,6 +123,15 @@ def _from_coco(path: Path, classes: Mapping[str, int]) -> dict[str, _Annotated]:
     edges = x, y, x + width, y + height
     known[frame].add(edges, name, classes, f'{path}, entry {number}, {frame}')
   return known
+
+
+def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Path) -> None:
+  """Refuses images and categories of which two have one number or path."""
+  for part, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
+    values = Counter(entry[key] for entry in document.get(part, ()))
+    value, count = values.most_common(1)[0] if values else ('', 0)
+    if count > 1:
+      raise InputError(f'{path} has {count} {part} of {key} {value!r}: give each one of its own.')
 
 
 def _from_xml(
@@ -203,11 +214,13 @@ class Boxes:
     x0, y0, x1, y1 = self.corners.T
     width, height = sizes[self.image].T
     scores = np.ones(len(self.image)) if self.score is None else self.score
+    outside = 'lie wholly outside of their images'
     for good, what in (
       (np.isfinite(scores), 'have a score that is no finite number'),
       (np.isfinite(self.corners).all(1), 'have a coordinate that is no finite number'),
       ((x1 > x0) & (y1 > y0), 'are inverted or empty'),
-      ((x1 > 0) & (y1 > 0) & (x0 < width) & (y0 < height), 'lie wholly outside of their images'),
+      (np.minimum(x1, width) > np.maximum(x0, 0), outside),
+      (np.minimum(y1, height) > np.maximum(y0, 0), outside),
     ):
       if not good.all():
         first = int(np.argmin(good))
@@ -222,13 +235,14 @@ class Boxes:
     return dataclasses.replace(self, corners=corners), distance
 
 
-class CocoBox(TypedDict):
-  """A box in COCO's JSON; the score is a detection's."""
+class CocoBox(TypedDict, total=False):
+  """A box in COCO's JSON; the score is a detection's, and `iscrowd` of the ground truth."""
 
   image_id: int | str
   category_id: int
   bbox: list[float]
   score: float
+  iscrowd: int
 
 
 class Clipped(NamedTuple):
@@ -285,6 +299,7 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
       dict(enumerate(class_names)),
     )
   document = json_files.read(expanded(path), TRUTH, 'Give COCO annotations.')
+  _check_once(document, path)
   position, sizes = dict(places), np.full((len(frames), 2), np.inf)
   for image in document['images']:
     index = position.get(image['file_name'])
@@ -296,6 +311,12 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
   names = {category['id']: category['name'] for category in document.get('categories', ())}
   entries = document['annotations']
   _check_entries(entries, known, names, path)
+  for number, entry in enumerate(entries):
+    if entry.get('iscrowd') and entry['image_id'] in places:
+      raise InputError(
+        f'{path}: entry {number} has iscrowd 1, and boxes of crowds are not scored: leave its '
+        'frame out of the sets, or the entry, whose detections then count as wrong.'
+      )
   return Truth(*_pixels(entries, places, sizes, frames, path), sizes, places, known, names)
 
 

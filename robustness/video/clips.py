@@ -20,7 +20,6 @@ import io
 import itertools
 import os
 import pathlib
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -30,6 +29,8 @@ from PIL import Image
 
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.core.paths import files_in
+from robustness.core.pictures import UNDECODABLE
 from robustness.video.metadata import FRAME_TYPES, FrameFacts, frame_number
 
 if TYPE_CHECKING:
@@ -39,11 +40,6 @@ if TYPE_CHECKING:
 
 IMAGE_SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
 VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpeg')
-UNDECODABLE = (
-  *(OSError, SyntaxError, ValueError, EOFError),
-  *(struct.error, Image.DecompressionBombError),
-)
-"""What Pillow raises for files that are damaged."""
 STOP_AT_ERRORS = {'err_detect': 'explode'}
 RATE_TOLERANCE, TIME_TOLERANCE = 0.02, 0.002
 """By how much the times of frames may differ from a constant rate: a fraction, or seconds."""
@@ -59,9 +55,7 @@ def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
     raise InputError(f'{root} is no folder: give the folder of video files or frame folders.')
   images: dict[pathlib.Path, list[pathlib.Path]] = {}
   clips: list[FrameFolder | VideoFile] = []
-  for path in sorted(root.rglob('*')):
-    if path.name.startswith('.') or not path.is_file():
-      continue
+  for path in files_in(root):
     if path.suffix.lower() in VIDEO_SUFFIXES:
       clips.append(VideoFile(root, path))
     elif path.suffix.lower() in IMAGE_SUFFIXES and path.parent != root:

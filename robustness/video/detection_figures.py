@@ -13,12 +13,12 @@ from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.pictures import UNDECODABLE
 from robustness.present import charts, style
 from robustness.present.images import show
 from robustness.results import Results
 from robustness.video.average_precision import DetectionScores, match
 from robustness.video.boxes import Boxes
-from robustness.video.clips import UNDECODABLE
 from robustness.video.metadata import NeighborSets
 
 SIDE = 480  # pixels of the longer side of a stored picture, at most

@@ -44,6 +44,7 @@ CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
 FRAME_TYPES = ('i', 'p', 'b')
 FRAME, ANCHOR = 'frame', 'anchor'
 LABEL_RULES = (FRAME, ANCHOR)
+_MOST = 2**31 - 1  # of int32
 
 
 class FrameFacts(TypedDict, total=False):
@@ -188,10 +189,9 @@ def from_mappings(
       f'{{path: [classes]}} to {LABELS}.'
     )
   neighbors = tuple(np.array([position[m] for m in members], np.int32) for members in sets.values())
-  numbers = np.array([frame_number(frame) for frame in frames], np.int64)
   offsets = tuple(
-    (numbers[members] - numbers[anchor]).astype(np.int32)
-    for anchor, members in zip(anchors, neighbors, strict=True)
+    np.array([frame_number(member) - frame_number(anchor) for member in members], np.int32)
+    for anchor, members in sets.items()
   )
   types, fps = _facts(frames, facts) if facts else (None, None)
   return NeighborSets(frames, table, anchors, neighbors, offsets, tuple(class_names), types, fps)
@@ -215,6 +215,11 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
       'another video. Neighbors lie in the folder of their anchor.'
     )
   counts = Counter(frame_number(path) for path in (anchor, *members))
+  if max(counts) - min(counts) > _MOST:
+    raise InputError(
+      f'the set of anchor {anchor!r} has the frames {min(counts)} to {max(counts)}: numbers of '
+      f'frames are at most {_MOST} apart.'
+    )
   number, count = counts.most_common(1)[0]
   if count > 1:
     twice = [path for path in (anchor, *members) if frame_number(path) == number]
@@ -225,12 +230,11 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
 
 
 def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int]:
-  whole = isinstance(values, Sequence) and all(type(v) is int and v >= 0 for v in values)
-  beyond = whole and num_classes and max(values, default=0) >= num_classes
-  if not whole or beyond or len(set(values)) != len(values):
-    valid = f'0..{num_classes - 1}' if num_classes else 'from 0 on'
+  limit = num_classes or _MOST
+  whole = isinstance(values, Sequence) and all(type(v) is int and 0 <= v < limit for v in values)
+  if not whole or len(set(values)) != len(values):
     raise InputError(
-      f'frame {frame!r} has labels {values!r}: give a list of distinct classes {valid}.'
+      f'frame {frame!r} has labels {values!r}: give a list of distinct classes 0..{limit - 1}.'
     )
   return values
 

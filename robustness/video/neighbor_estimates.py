@@ -20,10 +20,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.pictures import read_rgb
 from robustness.core.rows import Rows, as_float32
 from robustness.video.metadata import FRAME, FRAME_TYPES, NeighborSets
 from robustness.video.ytbb_robust import VIDEOS
@@ -254,10 +254,6 @@ def stored_images(folder: str, paths: Sequence[str]) -> Callable[[int], np.ndarr
 
   @functools.lru_cache(64)
   def image(row: int) -> np.ndarray:
-    try:
-      with Image.open(root / paths[row]) as frame:
-        return as_float32(np.asarray(frame.convert('RGB')))
-    except OSError as error:
-      raise InputError(f'{root / paths[row]} cannot be read: {error}') from error
+    return as_float32(np.asarray(read_rgb(root / paths[row])))
 
   return image

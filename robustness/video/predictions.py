@@ -21,7 +21,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.evaluation.records import RecordsReader
 from robustness.models import label_space
-from robustness.models.label_space import LOGITS, PROBABILITIES, SCORES, project_scores, spelt
+from robustness.models.label_space import LOGITS, PROBABILITIES, SCORES, project_scores
 from robustness.video.columns import FPS, FRAME_TYPE, GROUP, LABEL, OFFSET, PATH, from_columns
 from robustness.video.metadata import NeighborSets
 
@@ -64,6 +64,8 @@ def read(
     scores = scores_of[frame]
     if not isinstance(scores, list) or not scores:
       raise InputError(f'{file}: frame {frame!r} has {scores!r}; give a list of scores.')
+    if not {*map(type, scores)} <= {int, float}:
+      raise InputError(f'{file}: frame {frame!r} has a score that is no number.')
     width = width or len(scores)
     if len(scores) not in (widths or [width]):
       valid = ' or '.join(map(str, sorted(set(widths or [width]))))
@@ -77,9 +79,8 @@ def read(
     nothing = [-np.inf] * width
     table = np.array([scores_of[frame] or nothing for frame in frames], np.float64)
     table = table.reshape(len(frames), width)
-  except (TypeError, ValueError):
-    bad = next(f for f in frames if not all(type(v) in (int, float) for v in scores_of[f]))
-    raise InputError(f'{file}: frame {bad!r} has a score that is no number.') from None
+  except OverflowError as error:
+    raise InputError(f'{file} has a score that no number of 64 bits is near ({error}).') from error
   unusable = np.isnan(table) | (table == np.inf)
   empty = np.array([scores_of[frame] == [] for frame in frames])
   bad_rows = unusable.any(1) | (~np.isfinite(table).any(1) & ~empty)
@@ -226,16 +227,16 @@ def transferred(
   kept = [name for name in (PREDICTION, *OUTPUTS) if name in names]
   fields = {name: records.column(name)[rows][:, None] for name in kept}
   classes = records.identity.get('classes', ())
-  known = {spelt(name): place for place, name in enumerate(classes)}
   used = np.unique(sets.labels[sets.labels >= 0])
   table = np.full(int(used.max()) + 2, -1, np.int32)  # the last entry is that of the padding, −1
   for label in used.tolist():
-    name = spelt(class_names[label]) if label < len(class_names) else str(label)
-    if name not in known:
+    name = class_names[label] if label < len(class_names) else str(label)
+    place = label_space.position(name, classes)
+    if place is None:
       raise InputError(
         f'the sets have the class {name!r}, which is none of the {len(classes)} of '
-        f'the records; {nearest(name, known)}.'
+        f'the records; {nearest(name, classes)}.'
       )
-    table[label] = known[name]
+    table[label] = place
   sets = dataclasses.replace(sets, labels=table[sets.labels], class_names=tuple(classes))
   return sets, fields, {**records.identity, 'sets': sets.digest}

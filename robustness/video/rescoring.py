@@ -132,12 +132,14 @@ class Rescoring:
     own = not sets.class_names or len(classes) == len(space.class_names)
     widths = (len(classes), *((len(source.class_names),) if own else ()))
     scores = predictions.read(path, sets.frames, widths, self.unpredicted)
-    empty = int(np.isneginf(scores).all(1).sum())
+    given = np.flatnonzero(~np.isneginf(scores).all(1))
+    empty = len(scores) - len(given)
     if empty:
       logging.warning(
         '%s: %d of %d frames have no scores and count as wrong', path, empty, len(scores)
       )
-    kind = score_kind(scores, sets.frames, self.scores, str(path))
+    frames = [sets.frames[row] for row in given]
+    kind = score_kind(scores[given], frames, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)
     projected = own and scores.shape[1] == len(source.class_names) != len(classes)
     identity = {

@@ -156,8 +156,11 @@ def test_pictures_come_from_a_folder(tmp_path):
   tiled = corrupt(0, dark, 'mosaic', 1, side=224, photographs=tmp_path)
   np.testing.assert_allclose(tiled, 30 / 255, atol=1e-6)
   assert laion_c.describe(str(tmp_path))['count'] == 2
-  (tmp_path / 'b.jpg').write_bytes(b'no picture')
-  laion_c._tiles.cache_clear()
+  for name in ('._b.jpg', '.cache/b.jpg', 'b.jpg'):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b'no picture')
+    laion_c._tiles.cache_clear()
+    assert name == 'b.jpg' or laion_c.describe(str(tmp_path))['count'] == 2
   refused(r'b.jpg. cannot be read as a picture', laion_c.describe, str(tmp_path))
   refused('no folder with pictures for mosaic', laion_c.describe, str(tmp_path / 'none'))
   refused('no published constants for images of 32', corrupt, 0, dark, 'mosaic', 1)

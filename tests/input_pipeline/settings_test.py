@@ -34,6 +34,7 @@ class Pictures(Source):
   ({'resize': -1}, 'config.data.resize is -1'),
   ({'crop': -224}, 'config.data.crop is -224'),
   ({'resize': 200, 'crop': 224}, 'config.data.crop is 224; it must be at most'),
+  ({'squash': True}, 'config.data.squash is True; it must be False where config.data.resize is 0'),
 )
 def test_bad_settings_are_named(settings, message):
   refused(re.escape(message), DataSettings, **settings)

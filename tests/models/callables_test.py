@@ -6,6 +6,7 @@ import pytest
 
 from robustness.models.callables import CheckedFunction
 from robustness.models.classifier import Classifier
+from robustness.models.inputs import Inputs
 from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_classifier
 from tests.refusals import refused
@@ -62,6 +63,7 @@ def test_one_row_like_probabilities_and_nan_are_no_reason_to_refuse_logits(row):
   ({'outputs': 'softmax'}, "outputs is 'softmax'.*probabilities"),
   ({'batch_size': -1}, 'batch_size is -1'),
   ({'class_names': ()}, 'has no classes'),
+  ({'class_names': ('a', 'b', 'a')}, "callable call the classes 0 and 2 all 'a'"),
   ({'function': 'network.onnx'}, "'network.onnx' is no function"),
 )
 def test_what_cannot_be_a_classifier_is_refused_at_once(change, message):
@@ -84,6 +86,13 @@ OWN = Classifier.from_callable(score, SHAPE, CLASSES, provenance={'sha256': 'ab'
 )
 def test_image_batches_that_no_classifier_takes(classifier, images, message):
   refused(message, classifier.predict, images)
+
+
+def test_no_images_have_no_logits_and_means_are_one_or_one_a_channel():
+  assert OWN.predict(IMAGES[:0]).shape == (0, len(CLASSES))
+  for name in ('mean', 'std'):
+    message = f'{name} is .*; it must be one number, or one for each of {SHAPE[2]} channels'
+    refused(message, Inputs(**{name: (0.5,) * (SHAPE[2] + 1)}), IMAGES)
 
 
 def test_predict_gives_the_logits_of_either_kind():

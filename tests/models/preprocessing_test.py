@@ -50,6 +50,12 @@ def folder_with(tmp_path, records, weights=('model.safetensors',)):
   (TIMM_FILE, TIMM, (224, 248, 'bicubic', False)),
   (OPEN_CLIP_FILE, OPEN_CLIP, (224, 224, 'bicubic', True)),
   (HUB_FILE, HUB, (224, 256, 'bicubic', False)),
+  (HUB_FILE, {**HUB, 'size': 256}, (224, 256, 'bicubic', False)),
+  (
+    HUB_FILE,
+    {**HUB, 'size': 256, 'feature_extractor_type': 'DeiTFeatureExtractor'},
+    (224, 256, 'bicubic', True),
+  ),
   (HUB_FILE, CONVNEXT, (224, 256, 'bicubic', False)),
   (HUB_FILE, {**CONVNEXT, 'size': {'shortest_edge': 384}}, (384, 384, 'bicubic', True)),
   (
@@ -95,7 +101,8 @@ def timm(**change):
   ('deit3_s16', {HUB_FILE: {**HUB, 'rescale_factor': 1}}, 'rescale_factor is 1, not 1/255'),
   ('deit3_s16', {HUB_FILE: {**HUB, 'do_center_crop': False}}, 'crops nothing: not square'),
   ('deit3_s16', {HUB_FILE: {**HUB, 'resample': 1}}, "interpolation is 'resample 1'"),
-  ('deit3_s16', {HUB_FILE: {**HUB, 'do_normalize': False}}, 'neither resizes nor normalises'),
+  ('deit3_s16', {HUB_FILE: {**HUB, 'do_normalize': False}}, 'do_normalize is False'),
+  ('deit3_s16', {HUB_FILE: {**HUB, 'do_rescale': False}}, 'do_rescale is False: .* all three'),
   (
     'clip_vit_b32_quickgelu',
     {OPEN_CLIP_FILE: OPEN_CLIP},

@@ -129,7 +129,7 @@ def test_bad_folders_are_refused(timm, tmp_path):
   (tmp_path / 'empty').mkdir()
   refused('no config.json', torch_library.describe, f'hf:{tmp_path / "empty"}', '')
   folder_of(transformers, tmp_path, do_normalize=False)
-  refused('neither resizes nor normalises', torch_library.describe, f'hf:{tmp_path}', '')
+  refused('its do_normalize is False', torch_library.describe, f'hf:{tmp_path}', '')
   config = {'architecture': 'resnet18', 'pretrained_cfg': {'mean': [0.5] * 3}}
   (tmp_path / 'config.json').write_text(json.dumps(config))
   refused("is of 'resnet18'", torch_library.describe, NAME, str(tmp_path))

@@ -70,6 +70,10 @@ def test_bad_boxes_and_what_cannot_be_read_are_refused(tmp_path):
   refused(message, read, tmp_path / 'other.json')
   refused(r'none\.json is missing', read, tmp_path / 'none.json')
   refused('is no COCO annotation file .ValueError', read, coco(tmp_path, (1, 2, 3)))
+  flat = coco(tmp_path, (-5, 20, 30, 40)).read_text()
+  refused('wholly outside', read, saved(tmp_path, 'a.json', flat.replace('200', '0')))
+  twice = flat.replace('"id": 4', '"id": 3')
+  refused('a.json has 2 images of id 3', read, saved(tmp_path, 'a.json', twice))
 
 
 FRAMES = ('v/1.jpg', 'v/2.jpg')
@@ -149,5 +153,14 @@ def test_bad_ground_truth(tmp_path):
   refused(missing, truth_of, tmp_path, images=IMAGES[:1], annotations=[])
   outside, message = {**ANNOTATIONS[0], 'bbox': [1, 50, 10, 20]}, 'wholly outside .* entry 0 of .*'
   refused(f"{message}truth.json on 'v/2.jpg'", truth_of, tmp_path, annotations=[outside])
+  crowd = [ANNOTATIONS[1], {**ANNOTATIONS[0], 'iscrowd': 1}]
+  refused('truth.json: entry 1 has iscrowd 1', truth_of, tmp_path, annotations=crowd)
+  truth_of(tmp_path, annotations=[{**crowd[1], 'image_id': 9}])  # of no frame
+  for change, message in (
+    ({'images': [*IMAGES, {**IMAGES[0], 'id': 5}]}, "2 images of file_name 'v/1.jpg'"),
+    ({'categories': [{'id': 3, 'name': 'fox'}] * 2}, '2 categories of id 3'),
+    ({'images': [{**image, 'width': 0} for image in IMAGES]}, 'wholly outside of their images'),
+  ):
+    refused(message, truth_of, tmp_path, **change)
   refused('is no file', read_truth, tmp_path / 'none.json', FRAMES)
   refused('Give COCO annotations', read_truth, saved(tmp_path, 'truth.json', []), FRAMES)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from robustness.cli.neighbor_sets import main
-from robustness.video import metadata
+from robustness.video import clips, metadata
 from robustness.video.building import anchor_position, build
 from tests.refusals import refused
 from tests.video import small_archive
@@ -43,7 +43,9 @@ def test_a_set_is_every_frame_at_most_k_away(videos):
 
 def test_numbers_count_not_places(tmp_path):
   save_frames(tmp_path / 'gaps', [10, 11, 14, 15, 30])
+  save_frames(tmp_path / 'gaps/.ipynb_checkpoints', [12])
   for seed in range(12):
+    assert [*clips.find(tmp_path)] == ['gaps']
     sets = build(tmp_path, {'gaps': [0]}, tmp_path, k=3, seed=seed).sets
     assert all(abs(offset) <= 3 for offset in sets.offsets[0])
     number = metadata.frame_number(sets.frames[sets.anchors[0]])

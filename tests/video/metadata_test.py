@@ -98,6 +98,7 @@ ALONE = {'a/1.jpg': []}
   ({'a/1.jpg': ['a/2.jpg', 'a/2.jpg']}, {}, 'holds frame 2 2 times'),
   ({'a/1.jpg': ['a/01.jpg']}, {}, 'holds frame 1 2 times'),
   ({'a/1.jpg': ['a/x.jpg']}, {}, "'a/x.jpg' has no number"),
+  ({'a/1.jpg': ['a/2147483649.jpg']}, {}, 'the frames 1 to 2147483649: .* at most 2147483647'),
   ({'a/1.jpg': 'a/2.jpg'}, {}, 'give a list of frame paths'),
   (ALONE, {'a/1.jpg': [3]}, r'labels \[3\].*0\.\.2'),
   (ALONE, {'a/1.jpg': [1, 1]}, 'distinct classes'),
@@ -106,6 +107,13 @@ ALONE = {'a/1.jpg': []}
 )
 def test_bad_sets(sets, labels, message):
   refused(message, metadata.from_mappings, sets, labels, ('x', 'y', 'z'))
+
+
+def test_numbers_of_frames_may_be_long_and_labels_not():
+  times = [f'a/2024010112000000000000{i}.jpg' for i in (1, 4)]
+  sets = metadata.from_mappings({times[1]: times[:1]}, {times[1]: [0]})
+  assert sets.pairs.offset.tolist() == [-3]
+  refused(r'labels \[2147483648\]', metadata.from_mappings, ALONE, {'a/1.jpg': [2**31]})
 
 
 def test_bad_facts_and_files(tmp_path):

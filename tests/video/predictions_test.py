@@ -48,6 +48,9 @@ def test_bad_files(tmp_path):
     ({**GOOD, 'v/3.jpg': [-np.inf] * 2}, "first 'v/3.jpg'"),
     ({**GOOD, 'v/3.jpg': [None, 0]}, "'v/3.jpg'"),
     ({**GOOD, 'v/3.jpg': ['x', 0]}, "'v/3.jpg' has a score that is no"),
+    ({**GOOD, 'v/3.jpg': ['0.5', 0]}, "'v/3.jpg' has a score that is no"),
+    ({**GOOD, 'v/3.jpg': [True, 0]}, "'v/3.jpg' has a score that is no"),
+    ({**GOOD, 'v/3.jpg': [10**400, 0]}, 'a score that no number of 64 bits is near'),
     ({**GOOD, 'v/3.jpg': 4}, 'give a list of scores'),
   ):
     refused(message, predictions.read, saved(tmp_path, content), FRAMES, (2, 4))
@@ -134,6 +137,13 @@ def test_answers_are_found_by_path_and_labels_by_name(tmp_path):
   assert fields['output/logits'].tolist() == [[[1, 0, 0]], [[0, 0, 1]]]
   assert [set(row) - {-1} for row in sets.labels.tolist()] == [{0}, {0, 2}]
   assert sets.class_names == CLASSES
+
+
+def test_labels_go_to_the_class_that_is_spelt_so(tmp_path):
+  records = Records(tmp_path, Layout(1, 1, 1, 1), {'classes': ['Cardigan', 'cardigan']})
+  records.write(0, 0, {PATH: np.array(['v/1.jpg'])})
+  sets = from_mappings({'v/1.jpg': []}, {'v/1.jpg': [0]}, ('Cardigan', 'cardigan'))
+  assert transferred(records, sets, sets.class_names)[0].labels.tolist() == [[0]]
 
 
 def test_the_identity_tells_sets_apart_and_all_sets_give_the_records_own_answers(tmp_path):

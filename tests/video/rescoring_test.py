@@ -118,12 +118,14 @@ def test_a_thousand_scores_are_projected_by_any_rule(tmp_path, merge):
 def test_probabilities_in_a_file_are_not_taken_for_logits(tmp_path, merge):
   path = saved(tmp_path, 1000, lead=5.5)
   logits = json.loads(path.read_text())
-  shares = {frame: special.softmax(row).round(9).tolist() for frame, row in logits.items()}
+  logits['v0/9.jpg'] = []  # without a prediction it says nothing of the kind
+  path.write_text(json.dumps(logits))
+  shares = {f: row and special.softmax(row).round(9).tolist() for f, row in logits.items()}
   (tmp_path / 'shares.json').write_text(json.dumps(shares))
   found = []
   for name, kind in (('one', 'logits'), ('shares', 'probabilities')):
     config = config_of(tmp_path / f'{name}.json', tmp_path)
-    config.study.merge = merge
+    config.study.merge, config.unpredicted = merge, 'wrong'
     results = runs.run(config, tmp_path / f'run_{name}', drawn=False)
     assert results.classifier['scores'] == kind
     found.append({n: v for n, v in values(results.table).items() if n.endswith(('anchor', '_2'))})

@@ -119,6 +119,7 @@ def test_beam_writes_the_same_images(build):
   ({'base': ''}, 'a TFDS name'),
   ({'splits': ('test[:3]', 'test[5:]')}, 'different splits'),
   ({'seed': 1}, 'chooses seed needs a name of its own'),
+  ({'base': 'imagenet2012', 'resize': 256, 'crop': 224}, 'chooses interpolation needs a name'),
 )
 def test_configs_that_make_no_sense_are_refused(fields, message):
   given = {'base': 'pictures', 'corruption': 'fog', 'severity': 1, **fields}

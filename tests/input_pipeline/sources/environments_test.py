@@ -126,6 +126,7 @@ def test_what_is_wrong_is_named(styles, tmp_path):
   listed = tmp_path / 'styles.json'
   for text, message in (
     ('{', 'no JSON'),
+    ('{"photo": {}}', 'it must be of environments that have classes'),
     ('{"photo": ["a.png"]}', 'photo is a list; expected an object. It must hold'),
     ('{"photo": {"cat": "a.png"}}', "photo.cat is 'a.png'; expected a list"),
     ('{"photo": {"cat": ["a.png"]}}', 'do not exist: .*a.png'),

@@ -60,11 +60,29 @@ def test_names_are_found_anywhere_and_folders_are_labels(folder):
   (lambda t: t.assign(label=[None, *t.label[1:]]), 'row 0 has no label'),
   (lambda t: t.assign(file_name='images/77.png'), r"row 0 names 'images/77.png'.*no file is so"),
   (lambda t: t.assign(split='train'), "config.data.split is 'test': .*'train'"),
+  (lambda t: t.assign(file_name='images/00.png'), "row 1 names 'images/00.png' again"),
   (lambda t: t[:0], 'has no row'),
 )
 def test_a_bad_table_is_refused_in_one_line(folder, change, message):
   change(TABLE).to_csv(folder / 'metadata.csv', index=False)
   refused(message, read, 'file_list', folder)
+
+
+def test_a_table_without_splits_has_no_rows_to_train_on(folder):
+  TABLE.to_csv(folder / 'metadata.csv', index=False)
+  assert read('file_list', folder, split='').num_examples == NUMBER
+  message = "split is 'train'; it must be '' or 'test': the table has no column split"
+  refused(message, read, 'file_list', folder, split='train')
+
+
+def test_numbers_are_of_the_classes_of_a_label_space_and_lines_end_at_line_feeds(folder):
+  line = '{{"file_name": "images/{:02}.png", "class": {}, "pose": "a\u2028b"}}\n\n'
+  lines = ''.join(line.format(i, 400 + i) for i in range(NUMBER))
+  (folder / 'metadata.jsonl').write_text(lines, encoding='utf-8')
+  rows = read('file_list', folder, label_space='imagenet')
+  assert rows.class_names[404] == 'airliner' and next(rows.batches(5))['label'][4] == 404
+  space = {'label_space': 'imagenet', 'name': 'pose'}
+  refused("label_space is 'imagenet'; it must be '' where", read, 'file_list', folder, **space)
 
 
 def test_a_table_that_is_none_or_two_is_refused(folder):

@@ -22,6 +22,7 @@ def test_classes_and_files_come_sorted_by_name(tmp_path, save_image):
     for name in ('cat/b.png', 'cat/a.JPG', 'cat/deep/c.png', 'ant/z.bmp')
   ]
   (tmp_path / 'bee').mkdir()
+  save_image(tmp_path / 'cat/.ipynb_checkpoints/a.png')
   for extra in ('cat/notes.txt', 'cat/._a.png', 'readme.md'):
     (tmp_path / extra).write_text('not an image')
   rows = open_folder(tmp_path)
@@ -41,6 +42,13 @@ def test_classes_of_a_coarser_space_have_the_images_of_their_members(tmp_path, s
   assert len(rows.class_names) == 30
   names = [rows.class_names[label] for label in next(rows.batches(3))['label']]
   assert rows.num_examples == 3 and names == ['bird', 'dog', 'dog']
+  listed = tmp_path / 'listed.txt'
+  listed.write_text('n02099601/1.png\n')
+  one = open_folder(tmp_path, label_space='imagenet_vid', listed=str(listed))
+  assert one.indices.tolist() == [2]
+  save_image(tmp_path / 'n02099601/deep/1.png')
+  message = "a line of .* is 'n02099601/1.png'; it must be a name that one image alone has"
+  refused(message, open_folder, tmp_path, listed=str(listed))
   nothing = 'none of its 1 class folders .deep. is a member of youtube_bb'
   refused(
     nothing, open_folder, save_image(tmp_path / 'x/deep/1.png').parents[1], label_space='youtube_bb'

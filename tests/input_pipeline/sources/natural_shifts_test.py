@@ -7,7 +7,9 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from input_pipeline.sources import natural_shifts
 from robustness.models.imagenet_names import WNIDS
+from tests.cases import cases
 from tests.input_pipeline.domains import levels, read, store, whole, write_domain
 from tests.refusals import refused
 
@@ -48,6 +50,10 @@ def test_folders_of_imagenet_v2_are_numbers_of_classes(tmp_path):
     save(tmp_path / str(label) / 'x.png', label % 250)
   expected = [(2, [WNIDS[2]]), (10, [WNIDS[10]]), (249, [WNIDS[999]])]
   assert shown(open_rows('imagenet_v2', tmp_path)) == expected
+  for name, message in (('002', "'002'; .* no other one has"), ('²', "ImageNet, first '10'")):
+    (tmp_path / name).mkdir()
+    refused(message, open_rows, 'imagenet_v2', tmp_path)
+    (tmp_path / name).rmdir()
 
 
 def test_reassessed_labels_go_by_the_images_number(tmp_path):
@@ -58,8 +64,14 @@ def test_reassessed_labels_go_by_the_images_number(tmp_path):
   rows = open_rows('imagenet_real', tmp_path / 'val', metadata=str(labels))
   assert shown(rows) == [(40, [PEN, TENCH]), (160, [PEN])]
   assert rows.description['images_without_label'] == 1
-  labels.write_text(json.dumps([[418]]))
-  message = 'labels of 1 images; there is number 4'
+  for own, message in (
+    ([[418]], 'labels of 1 images; there is number 4'),
+    ([[418, -1]] * 4, r'labels of an image is \[418, -1\]'),
+  ):
+    labels.write_text(json.dumps(own))
+    refused(message, open_rows, 'imagenet_real', tmp_path / 'val', metadata=str(labels))
+  save(tmp_path / 'val' / 'ILSVRC2012_val_00000000.JPEG', 9)
+  message = 'labels of 4 images; there is number 0'
   refused(message, open_rows, 'imagenet_real', tmp_path / 'val', metadata=str(labels))
 
 
@@ -108,7 +120,24 @@ def test_objects_have_all_their_classes_which_are_known_and_no_frame(tmp_path):
   assert shown(rows) == [(50, [CLOCK, DIGITAL_CLOCK]), (60, [PEN, FOUNTAIN_PEN])]
   assert rows.description['objects_left_out'] == 1 and rows.description['classes'] == 4
   write_objectnet(tmp_path / 'other', {'Pen': 'balpoint, biro'})
+  save(tmp_path / 'images/pen/y.png', 60, side=4)
+  refused(r'y.png is \(4, 4\); it must be above twice', open_rows, 'objectnet', tmp_path)
+  resized = open_rows('objectnet', tmp_path, resize=8, crop=8, resized_by='pillow')
+  refused(r'cannot be .*y.png is \(4, 4\); it must be above twice', whole, resized)
   refused(r"'balpoint, biro'.*did you mean 'ballpoint'", open_rows, 'objectnet', tmp_path / 'other')
+
+
+@cases(
+  'words, label',
+  ('Cardigan, Cardigan Welsh corgi', 264),
+  ('cardigan', 474),
+  ('maillot', 638),
+  ('maillot, tank suit', 639),
+  ('projectile, missile', 744),
+  ('Bathtub, bathing tub, bath, tub', 435),
+)
+def test_words_name_the_class_that_is_spelt_so_or_else_the_only_one_alike(words, label):
+  assert natural_shifts._label_of(words) == label
 
 
 def test_tfds_sets_have_the_classes_that_occur(tmp_path):

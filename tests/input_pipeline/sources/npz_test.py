@@ -42,9 +42,10 @@ def test_a_column_of_labels_several_labels_and_class_names(tmp_path):
   batch = next(open_npz(tmp_path, x=IMAGES, y=LABELS[:, None]).batches(6))
   assert batch['label'].shape == (6,)
   several = np.stack([LABELS, np.full(6, -1)], axis=1)
-  rows = open_npz(tmp_path, x=IMAGES, y=several, class_names=np.array(['a', 'b', 'c']))
-  np.testing.assert_array_equal(next(rows.batches(6))['label'], several)
-  assert rows.class_names == ('a', 'b', 'c')
+  for names in (['a', 'b', 'c'], [b'a', b'b', b'c']):
+    rows = open_npz(tmp_path, x=IMAGES, y=several, class_names=np.array(names))
+    np.testing.assert_array_equal(next(rows.batches(6))['label'], several)
+    assert rows.class_names == ('a', 'b', 'c')
 
 
 @pytest.mark.parametrize('opened', [open_npz, open_npy])
@@ -73,6 +74,7 @@ def test_splits_and_grey_images(tmp_path, opened):
   ({'images': IMAGES[:0], 'labels': LABELS[:0]}, 'holds no images'),
   ({'labels': LABELS[:4]}, '4 labels for 6 images'),
   ({'labels': LABELS / 2}, "'labels' is float64 of shape"),
+  ({'labels': LABELS + 2**20 - 2}, 'largest label of .*npz is 1048576; it must be below 1048576'),
   ({'labels': LABELS - 1}, r'has -1 \(example 0\); labels start at 0'),
   ({'labels': np.eye(3, dtype=int)[LABELS]}, "'labels' has .* not one-hot"),
   ({'class_names': np.array([*'aba'])}, "'class_names' call the classes 0 and 2 all 'a'"),

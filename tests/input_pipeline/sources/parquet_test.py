@@ -11,10 +11,10 @@ from tests.input_pipeline.domains import CLASSES, NUMBER, PIXELS, assert_reads_p
 from tests.refusals import refused
 
 KIND = pa.struct([('bytes', pa.binary()), ('path', pa.string())])
-FEATURES = {'info': {'features': {'label': {'names': CLASSES, '_type': 'ClassLabel'}}}}
+FEATURES = json.dumps({'info': {'features': {'label': {'names': CLASSES, '_type': 'Class'}}}})
 
 
-def table(**changes):
+def table(stated=FEATURES, **changes):
   images = [{'bytes': png(pixels), 'path': None} for pixels in PIXELS]
   columns = {
     'image': pa.array(images, KIND),
@@ -24,7 +24,7 @@ def table(**changes):
     **changes,
   }
   return pa.table({k: v for k, v in columns.items() if v is not None}).replace_schema_metadata(
-    {'huggingface': json.dumps(FEATURES)}
+    {'huggingface': stated}
   )
 
 
@@ -70,6 +70,27 @@ def test_binary_columns_and_splits_by_folder(tmp_path):
   refused("split is 'test', of which .*'train'", read, 'parquet', tmp_path)
 
 
+def test_names_are_those_of_the_column_and_the_images_rgb_unless_all_are_grey(tmp_path):
+  stated = FEATURES.replace('"label"', '"fine_label"')
+  grey = [png(pixels[..., 0]) for pixels in PIXELS]
+  for images, channels in ((grey, 1), (grey[:2] + [png(PIXELS[2])] + grey[3:], 3)):
+    own = table(stated, image=pa.array(images), fine_label=table()['label'])
+    pq.write_table(own, tmp_path / 'a.parquet')
+    rows = read('parquet', tmp_path)
+    assert rows.class_names == ('0', '1', '2') and rows.image_shape == (6, 5, channels)
+    assert next(rows.batches(3))['image'].shape[-1] == channels
+  assert read('parquet', tmp_path, name='fine_label').class_names == CLASSES
+
+
+@pytest.mark.parametrize('name', ['train-00000-of-00001.parquet', 'imagenet_train_0.parquet'])
+def test_a_file_is_of_the_split_that_it_says(tmp_path, name):
+  pq.write_table(table(), tmp_path / name)
+  for path in (tmp_path, tmp_path / name):
+    for split in ('', 'train'):
+      assert read('parquet', path, split=split).num_examples == NUMBER
+    refused("split is 'test', of which .* has no file; valid: 'train'", read, 'parquet', path)
+
+
 def test_bad_files_are_refused_by_name(tmp_path):
   refused('holds no .parquet file', read, 'parquet', tmp_path)
   file = tmp_path / 'a.parquet'
@@ -80,9 +101,15 @@ def test_bad_files_are_refused_by_name(tmp_path):
     ({'label': pa.array([7] * NUMBER)}, 'row 0 has label 7; labels are 0 to 2'),
     ({'image': pa.array([{'bytes': None, 'path': 'x.png'}] * NUMBER, KIND)}, 'row 0 .* no bytes'),
     ({'image': pa.array([b'nothing'] * NUMBER)}, 'example 0: 7 bytes are no readable image'),
+    ({'label': None, 'labels': pa.array([2**20] * NUMBER)}, 'labels is 1048576; it must be below'),
+    ({'stated': 'xx'}, "the metadata 'huggingface' of .*a.parquet is truncated or no JSON"),
+    ({'stated': '{"info": null}'}, 'info is None; expected an object'),
+    ({'stated': FEATURES.replace('bee', 'cat')}, "the classes 1 and 2 all 'cat'"),
   ):
     pq.write_table(table(**change), file)
     refused(message, read, 'parquet', file)
+  pq.write_table(table().slice(0, 0), file)
+  refused('has no row', read, 'parquet', file)
   pq.write_table(table(), file)
   pq.write_table(table(pose=None), tmp_path / 'b.parquet')
   refused('b.parquet has other columns than', read, 'parquet', tmp_path)

@@ -177,9 +177,11 @@ def test_what_is_written_is_read_by_number_and_so_are_lines_of_the_released_gene
   joined, _ = si_score.join_metadata(path, np.array([3, 7, 3]), allow_missing=True)
   assert joined['rotation'].tolist() == [40, 0, 40]
   line = '13,0.35000000000000003,0.05,0.2,0,4,2,511,500,500,0.8743'
-  path = saved(tmp_path, f'{",".join(si_score.IN_FILE)}\r\n{line}\r\n')
+  path = saved(tmp_path, f'\ufeff{",".join(si_score.IN_FILE)}\r\n{line}\r\n')
   table = si_score.read_metadata(path)
   first = [table[name][0] for name in si_score.IN_FILE]
+  path.write_bytes(b'\xff\xfe')
+  refused('cannot read .*metadata.csv: .utf-8. codec', si_score.read_metadata, path)
   assert first == [13, pytest.approx(0.35), 0.05, 0.2, 0, 4, 2, 511, 500, 500, 0.8743]
 
 
@@ -191,6 +193,8 @@ def test_what_is_written_is_read_by_number_and_so_are_lines_of_the_released_gene
   (lambda text: '', 'holds no lines'),
   (lambda text: text + text.splitlines()[-1], 'names image 3 more than once'),
   (lambda text: text.replace('0.1235', '12.35'), 'image 0 is 12.35; it is a fraction'),
+  (lambda text: text.replace('\n3,', '\n3.5,'), 'image_id is 3.5; it must be a whole number'),
+  (lambda text: text.replace('0.2,', 'nan,'), 'area is nan; it must be a finite number'),
 )
 def test_tables_that_cannot_be_meant_are_refused(tmp_path, change, message):
   path = saved(tmp_path, change(si_score.metadata_text(table_of([0, 3]))))

@@ -45,8 +45,17 @@ def test_labels_of_json_and_names_of_numbered_classes(folder):
   rows = read('webdataset', folder, name='class_name')
   assert rows.class_names == ('class 0', 'class 1', 'class 2')
   assert next(rows.batches(4))['label'].tolist() == [0, 1, 2, 0]
-  (folder / 'classnames.txt').write_text('ant\nbee\ncat\n')
+  (folder / 'classnames.txt').write_text('\ufeffant\nbee\ncat\n\n', encoding='utf-8')
   assert read('webdataset', folder).class_names == ('ant', 'bee', 'cat')
+  for names, message in (('a\n\nc', "a name in .* is ''"), ('a\nb\na', "0 and 2 all 'a'")):
+    (folder / 'classnames.txt').write_text(names)
+    refused(message, read, 'webdataset', folder)
+
+
+@pytest.mark.parametrize('path', ['', 'x-000000.tar', 'x-{000000..000002}.tar'])
+def test_shards_that_say_no_split_are_none_to_train_on(folder, path):
+  message = "split is 'train', of which .* has no file; its files say no split: set it to ''"
+  refused(message, read, 'webdataset', folder / path, split='train')
 
 
 @cases(
