@@ -59,7 +59,7 @@ def korn_graubard(
   Args:
     mean: p, in [0, 1].
     std: sample standard deviation s (divisor n − 1) of the clusters' proportions.
-    n: number of clusters; where it is 0 both ends are NaN.
+    n: number of clusters, of unequal ones Kish's; where it is 0 both ends are NaN.
     size: number of trials in a cluster, at least 1. A trial that is counted twice, such as a
       frequency and its mirror, is one trial.
     confidence: in (0, 1).
