@@ -415,9 +415,9 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   named, added = ' and '.join(references), {}
   for task, results in tasks.items():
     rows = []
-    for facets, values in levels[task] if task not in references else ():
+    for facets, values, count in levels[task] if task not in references else ():
       y = _of_labels(task, labels, values)
-      n = min(int(np.min(tasks[name].table.n)) for name in (*references, task))
+      n = min(count, *(levels[name][0][2] for name in references))
       found = effective_robustness(x, y, n)
       for label, value in zip(labels, found, strict=True):
         estimate = Estimate(float(value), np.nan, np.nan, n, n, '')
@@ -428,8 +428,8 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   return added
 
 
-def _accuracies(results: Results) -> list[tuple[dict[str, object], dict[str, float]]]:
-  """Returns facets and accuracies by classifier of each group of views."""
+def _accuracies(results: Results) -> list[tuple[dict[str, object], dict[str, float], int]]:
+  """Returns facets, accuracies by classifier, and the fewest images of each group of views."""
   own = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
   names = [name for name in facets_of(own) if own[name].notna().any() and name != 'class']
   own = own[own['class'].isna()] if 'class' in own else own
@@ -438,6 +438,7 @@ def _accuracies(results: Results) -> list[tuple[dict[str, object], dict[str, flo
     (
       {k: v for k, v in zip(names, key, strict=True) if not pd.isna(v)},
       dict(zip(of.classifier, of.value, strict=True)),
+      int(of.n.min()),
     )
     for key, of in groups
   ]

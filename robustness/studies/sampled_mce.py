@@ -19,6 +19,7 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Batch, Rows, random_order, with_column
+from robustness.core.typing import PlainValue
 from robustness.corruptions.views import CorruptionViews
 from robustness.estimates import stratified
 from robustness.estimates.corruption_error import MCE
@@ -59,6 +60,11 @@ class SampledMCE(CorruptionViews):
     shown, needed = (sorted(x) for x in (self.names, self.published.corrupted))
     valid = "('official',) at all five severities, for which errors are published"
     self.require(shown == needed and len(self.severities) == 5, 'corruptions', valid)
+
+  @property
+  def recording(self) -> dict[str, PlainValue]:
+    """See `CorruptionViews`; one view an image is recorded, not all."""
+    return {**super().recording, 'name': self.name}
 
   @property
   def published(self) -> PublishedErrors:
