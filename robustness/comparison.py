@@ -29,7 +29,7 @@ from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation
-from robustness.evaluation.views import ViewTable
+from robustness.evaluation.views import DRAWS, ViewTable
 from robustness.results import SINGLE, Results, Table
 from robustness.workdir import FinishedStudy
 
@@ -200,6 +200,10 @@ def pair(
       f'{names[0]} and {names[1]} say the same of their data and have {len(shared)} example ids in '
       'common, but not the same images: the files were changed between the runs. Run one again.'
     )
+  if DRAWS in first.read(0, 0).arrays:  # what an image is shown as may depend on which others are
+    draws = [records.column(DRAWS)[at] for records, at in both]
+    if not np.array_equal(*draws):
+      return Pairing(np.zeros(0, int), np.zeros(0, int), 'the same images, shown otherwise')
   notes, part_of = [], len(shared) < max(map(len, ids))
   if part_of and not common:
     raise InputError(
