@@ -65,6 +65,14 @@ def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
   table.read([str(few), str(runs / 'more')])
   noted = capsys.readouterr().err
   assert noted == "note: few and more have other images (name: 'few' → 'more')\n"
+  file = runs / 'two/results.json'
+  file.write_text(file.read_text().replace('"baseline": "first"', '"baseline": "alexnet"'))
+  table.read([str(runs / 'one'), str(runs / 'two')])
+  noted = capsys.readouterr().err
+  assert noted == "note: one and two have other settings (baseline: 'first' → 'alexnet')\n"
+  file.write_text(file.read_text().replace('"words": "top-1 error"', '"words": "error of alexnet"'))
+  assert main(['table', str(runs / 'one'), str(runs / 'two')]) == 2
+  assert "'alexnet'), and other quantities: make a table of each" in capsys.readouterr().err
   assert main(['table', str(few), str(runs / 'one')]) == 2
   assert 'few is of the study accuracy and one of corruption_error' in capsys.readouterr().err
 
