@@ -10,6 +10,7 @@ robustness table first=WORKDIR second=WORKDIR --quantity=error --columns=corrupt
 
 import argparse
 import dataclasses
+import itertools
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -17,6 +18,7 @@ from robustness import comparison
 from robustness.cli.leaderboard import protocol_of
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, differing_keys
+from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.present import side_by_side, tables
 from robustness.results import Results
@@ -63,7 +65,9 @@ def _joined(
   task: str, several: Mapping[str, Results], labels: Mapping[tuple[str, str], str]
 ) -> Results:
   (first_name, first), *others = several.items()
-  declared = {q.name: q for own in reversed(several.values()) for q in own.quantities}
+  declared = dict[str, Quantity]()
+  for quantity in itertools.chain(*(own.quantities for own in several.values())):
+    declared.setdefault(quantity.name, quantity)
   for name, other in others:
     if first.study != other.study:
       raise InputError(
@@ -86,12 +90,11 @@ def _joined(
       'versus': own.table.versus.replace(names),
     }
     renamed.append(own.table.assign(**ours))
-  order = dict.fromkeys(q.name for own in several.values() for q in own.quantities)
   return dataclasses.replace(
     first,
     classifier=[{'label': labels[name, k]} for name, own in several.items() for k in own.labels],
     table=assemble(renamed),
-    quantities=tuple(declared[name] for name in order),
+    quantities=tuple(declared.values()),
   )
 
 

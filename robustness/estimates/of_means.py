@@ -175,6 +175,16 @@ def resampled(
   return np.concatenate(values)
 
 
+def dirichlet_means(of: Units, further: Units, seed: int = 0) -> np.ndarray:
+  """Returns means of Bayesian bootstrap samples, [B, G]: units' weights are drawn from a Dirichlet
+  distribution of ones, and of ½ for further ones. These keep what never happened possible."""
+  total, weight = (np.concatenate(parts) for parts in zip(of[:2], further[:2], strict=True))
+  shape = np.repeat([1, 0.5], [len(of.weight), len(further.weight)])
+  generator, size = np.random.default_rng(seed), (_AT_ONCE, len(shape))
+  drawn = (generator.gamma(shape, size=size) for _ in range(0, RESAMPLES, _AT_ONCE))
+  return np.concatenate([Units(total, weight, of.n).means(weights) for weights in drawn])
+
+
 def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0.95) -> Estimate:
   """Returns a ratio of means over the same units, linearised on the scale of its logarithm.
 
