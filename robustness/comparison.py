@@ -202,7 +202,7 @@ def pair(
     )
   if DRAWS in first.read(0, 0).arrays:  # what an image is shown as may depend on which others are
     draws = [records.column(DRAWS)[at] for records, at in both]
-    if not np.array_equal(*draws):
+    if not np.array_equal(draws[0], draws[1]):
       return Pairing(np.zeros(0, int), np.zeros(0, int), 'the same images, shown otherwise')
   notes, part_of = [], len(shared) < max(map(len, ids))
   if part_of and not common:

@@ -137,7 +137,9 @@ class AccuracyByFactor(Study):
     if name == CLASS:
       return np.asarray(classes)[values] if classes else values.astype(str)
     if values.dtype.kind not in 'iuf':
-      return np.where(values.astype(str) == '', None, values.astype(str))
+      words = values.astype(str).astype(object)
+      words[words == ''] = None
+      return words
     known, times = np.unique(values, return_counts=True)
     known, times = (x[~np.isnan(known)] for x in (known, times))
     if not self.bins or len(known) <= self.bins:
@@ -231,12 +233,14 @@ def _to_last(several: Sequence[Units], n: int, confidence: float) -> Iterator[Es
   in one group alone, all or none of whose images are wrong, in all ways that the classifiers can: a
   group without an error has an interval.
   """
-  of = Units(*(np.concatenate([own[k] for own in several], 1) for k in (0, 1)), n)
-  count, groups = len(of.weight), several[0].weight.shape[1]
+  total, weight = (np.concatenate(of, 1) for of in zip(*(own[:2] for own in several), strict=True))
+  of = Units(total, weight, n)
+  count, groups = len(weight), several[0].weight.shape[1]
   wrong = np.array([*itertools.product((0, 1), repeat=len(several))])
-  size = of.weight.sum(0) / (of.weight > 0).sum(0)
+  size = weight.sum(0) / (weight > 0).sum(0)
   alone = np.eye(groups - 1, groups)
-  further = Units(*(size * np.kron(cells, alone) for cells in (wrong, np.ones_like(wrong))), 0)
+  each = size * np.kron(np.ones_like(wrong), alone)
+  further = Units(each * np.kron(wrong, alone), each, 0)
 
   def relative(means: np.ndarray) -> np.ndarray:
     errors = means.reshape(*means.shape[:-1], -1, groups)
