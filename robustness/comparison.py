@@ -21,6 +21,7 @@ from robustness.core.settings import check_name, choice, differing_keys
 from robustness.core.typing import Facts
 from robustness.estimates import consistency
 from robustness.estimates.comparison import effective_robustness, fewest_models
+from robustness.estimates.intervals import NEWCOMBE
 from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
@@ -34,7 +35,6 @@ from robustness.results import SINGLE, Results, Table
 from robustness.workdir import FinishedStudy
 
 CONFIDENCE = 0.95
-NEWCOMBE = 'newcombe'
 CLEAN = 'clean'
 EFFECTIVE = Quantity(
   'effective_robustness', 'accuracy above the line through the classifiers', better='higher', low=-1
@@ -71,8 +71,8 @@ def read_entries(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
     workdirs: paths, or LABEL=PATH.
 
   Raises:
-    InputError: fewer than two classifiers, two of one label, workdirs of different studies or of
-      different settings of what is shown, no task in common, or see `workdir.read`.
+    InputError: fewer than two classifiers, workdirs of different studies or of different settings
+      of what is shown, no task in common, or see `workdir.read`.
   """
   named = named_workdirs(workdirs)
   tasks = {name: workdir.read(path) for name, path in named.items()}
@@ -126,13 +126,15 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
 def distinct_labels(own: Mapping[str, set[str]]) -> dict[tuple[str, str], str]:
   """Returns a label for each classifier, by its workdir and the label that it has there: that label
   where no other workdir has it; else the workdir's name if it has but one classifier, and else
-  both."""
+  both, as do all if two would have one label."""
   count = collections.Counter(label for labels in own.values() for label in labels)
-  return {
+  distinct = {
     (name, label): label if count[label] == 1 else name if len(labels) == 1 else f'{name} {label}'
     for name, labels in own.items()
     for label in labels
   }
+  alike = len(set(distinct.values())) < len(distinct)
+  return {key: ' '.join(key) for key in distinct} if alike else distinct
 
 
 def _check_same_views(task: str, entries: Sequence[Entry]) -> None:

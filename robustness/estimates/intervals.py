@@ -13,7 +13,7 @@ CLOPPER_PEARSON, KORN_GRAUBARD = 'clopper-pearson', 'korn-graubard'
 SEQUENTIAL = 'sequential clopper-pearson'
 BONETT_PRICE, STUDENT = 'bonett-price', 'student'
 BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
-BAYESIAN = 'bayesian-bootstrap'
+BAYESIAN, NEWCOMBE = 'bayesian-bootstrap', 'newcombe'
 """What the column `method` of the table of results calls intervals."""
 _ROUNDING = 1e-12  # a mean of shares this near to 0 or 1 is 0 or 1
 

@@ -109,7 +109,7 @@ class Separation:
       caught, missed = (np.cumsum(x[:, ::-1], 1) for x in (own, other))
     first = (caught >= RECALL - 1e-9).argmax(1)
     missed = np.take_along_axis(missed, first[:, None], 1)[:, 0]
-    return np.clip(np.stack([area, missed], 1), 0, 1)  # sums of weights round
+    return np.asarray(np.clip([area, missed], 0, 1).T)  # sums of weights round
 
 
 def separation(
@@ -138,4 +138,4 @@ def separation(
   low, high = percentile_interval(np.concatenate(drawn), min(own, other), confidence)
   rows = np.stack([value, np.minimum(low, value), np.maximum(high, value)], 1).tolist()
   n = len(of_id) + other
-  return tuple(Estimate(*row, n, whole, BAYESIAN) for row in rows)
+  return tuple(Estimate(v, least, most, n, whole, BAYESIAN) for v, least, most in rows)

@@ -95,10 +95,12 @@ class FourierAttack(BeginsWithMap):
     return ViewTable.of(names, {'clean': [CLEAN], 'all frequencies': waves})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows all of which the finished heat map was measured on, or too few to be split."""
+    """Refuses rows all of which the finished heat map was measured on, or too few to be split, and
+    a map without the records that say which those are."""
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')
     elif self._map.shares_images(rows.description):
+      self._map.example_ids()
       own, other = rows.description, self._map.results.data
       keys = ('num_examples', 'subset_seed')
       if all(own.get(key) == other.get(key) for key in keys):
