@@ -61,8 +61,6 @@ def main(arguments: Sequence[str]) -> int:
   files = {CARD: card(results, label, environment)}
   if given.dataset:
     quantity, row = estimate(results, label, given.quantity, given.at)
-    if given.percent and quantity.kind != SHARE:
-      raise InputError(f'--percent is for shares, and {quantity.name} is none: leave it out.')
     entry = hub_entry(quantity, row, given, data_words(results.data), environment)
     files[f'.eval_results/{given.dataset.rpartition("/")[2]}.yaml'] = entry
   for name, text in files.items():
@@ -132,6 +130,8 @@ def hub_entry(
   quantity: Quantity, row: pd.Series, given: argparse.Namespace, data: str, environment: Facts
 ) -> str:
   """Returns the YAML of one entry: dataset, task, value, date, source, and the rest as notes."""
+  if given.percent and quantity.kind != SHARE:
+    raise InputError(f'--percent is for shares, and {quantity.name} is none: leave it out.')
   scale = 100.0 if given.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'

@@ -95,9 +95,7 @@ def _table(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   down, across = (np.arange(cells[of].min(), cells[of].max() + 1) for of in (y, x))
   table = cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
   corner = (cells[y] == down[0]) & (cells[x] == across[-1])
-  return (
-    table if corner.any() else table.iloc[:-1, :-1]
-  )  # a window of even side has no mirrors here
+  return table if corner.any() else table.iloc[:-1, :-1]  # of a window of even side
 
 
 def _mirrored(frequencies: pd.Series, others: pd.Series) -> pd.Series:

@@ -100,7 +100,6 @@ class FourierAttack(BeginsWithMap):
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')
     elif self._map.shares_images(rows.description):
-      self._map.example_ids()
       own, other = rows.description, self._map.results.data
       keys = ('num_examples', 'subset_seed')
       if all(own.get(key) == other.get(key) for key in keys):
@@ -109,6 +108,7 @@ class FourierAttack(BeginsWithMap):
           'and frequencies must not be chosen on the images that they are measured on: set another '
           "config.data.split or config.seed with config.data.num_images, or heat_map=''."
         )
+      self._map.example_ids()
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
     """Returns which rows are measured, bool [N]: those that did not choose the frequencies."""

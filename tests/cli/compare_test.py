@@ -310,6 +310,11 @@ def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path):
   assert estimate(table, 'b', 'ece', 'a', corruption='fog').method == 'bootstrap'
 
 
+def test_classifiers_of_all_workdirs_have_labels_of_their_own():
+  labels = comparison.distinct_labels({'net': {'a'}, 'other': {'net', 'a'}})
+  assert set(labels.values()) == {'net a', 'other net', 'other a'}
+
+
 def test_workdirs_of_one_name_are_refused_before_anything_is_written(workdirs, tmp_path):
   refused('have one name', program.main, [*2 * workdirs[:1], f'--out={tmp_path / "out"}'])
   assert not (tmp_path / 'out').exists()
