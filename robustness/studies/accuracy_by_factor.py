@@ -94,14 +94,15 @@ class AccuracyByFactor(Study):
           )
     if CLASS in self.factors and batch['label'].ndim > 1:
       raise InputError("config.study.factors has 'class', but images have several labels each.")
-    given = {**rows.without_images()}
+    given = rows.without_images()
     columns = {
       name: self._levels(name, given['label' if name == CLASS else name], rows.class_names)
       for name in self.factors
       if name not in MEASURED
     }
-    for name in columns:
-      self._groups(columns, (name,))
+    for most in (1, 2) if self.pairs else (1,):
+      for names in itertools.combinations(columns, most):
+        self._groups(columns, names)
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the images as they are, with the columns that are measured in them."""
@@ -119,8 +120,8 @@ class AccuracyByFactor(Study):
       for name in self.factors
     }
     outcomes = Recorded(evaluations).outcomes(right)
-    units = self.by_row(records, image_shape).units
-    outcomes = dataclasses.replace(outcomes, clusters=units)
+    clusters = self.by_row(records, image_shape).units
+    outcomes = dataclasses.replace(outcomes, clusters=clusters)
     return Findings(estimates=list(self._estimates(outcomes, columns)))
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
@@ -233,22 +234,22 @@ def _to_last(several: Sequence[Units], n: int, confidence: float) -> Iterator[Es
   in one group alone, all or none of whose images are wrong, in all ways that the classifiers can: a
   group without an error has an interval.
   """
-  total, weight = (np.concatenate(of, 1) for of in zip(*(own[:2] for own in several), strict=True))
-  of = Units(total, weight, n)
-  count, groups = len(weight), several[0].weight.shape[1]
-  wrong = np.array([*itertools.product((0, 1), repeat=len(several))])
-  size = weight.sum(0) / (weight > 0).sum(0)
+  count, groups = several[0].weight.shape
+  wrong = np.array([*itertools.product((0.0, 1.0), repeat=len(several))])
+  size = several[0].weight.sum(0) / (several[0].weight > 0).sum(0)
   alone = np.eye(groups - 1, groups)
-  each = size * np.kron(np.ones_like(wrong), alone)
-  further = Units(each * np.kron(wrong, alone), each, 0)
+  each = size * np.kron(np.ones_like(wrong[:, :1]), alone)
 
-  def relative(means: np.ndarray) -> np.ndarray:
-    errors = means.reshape(*means.shape[:-1], -1, groups)
-    ratios = errors[..., :-1] / np.where(errors[..., -1:] > 0, errors[..., -1:], np.nan)
-    return np.asarray(ratios[..., -1, :] - (ratios[..., 0, :] if len(several) > 1 else 0))
+  def relative(own: Sequence[np.ndarray]) -> np.ndarray:
+    ratios = [e[..., :-1] / np.where(e[..., -1:] > 0, e[..., -1:], np.nan) for e in own]
+    return np.asarray(ratios[-1] - ratios[0] if len(ratios) > 1 else ratios[0])
 
-  values = relative(of.means(np.full(count, 1 / count)))
-  low, high = percentile_interval(relative(dirichlet_means(of, further)), count, confidence)
+  drawn = [
+    dirichlet_means(of, Units(each * np.kron(cells[:, None], alone), each, n))
+    for of, cells in zip(several, wrong.T, strict=True)
+  ]
+  values = relative([of.means(np.full(count, 1 / count)) for of in several])
+  low, high = percentile_interval(relative(drawn), count, confidence)
   ends = np.minimum(low, values), np.maximum(high, values)
   for value, least, most in np.stack([values, *ends], 1).tolist():
     note = '' if value == value else 'undefined: no error on all images'
