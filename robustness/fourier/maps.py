@@ -158,9 +158,11 @@ class FinishedMap:
 
   def example_ids(self) -> np.ndarray:
     """Returns the example ids of the images that the map was measured on, int [N]."""
-    folder = self.directory / 'records' / self.rows.classifier.iloc[0]
-    several = sorted(folder.glob(f'{ROUND}*')) or [folder]  # rounds of a sequential design
-    return np.concatenate([Records.open(each).column('example_id') for each in several])
+    folder = self.directory / 'records'
+    rounds = folder.glob(f'*/{ROUND}*')  # of a sequential design, more of some classifiers
+    several = sorted(rounds) or [folder / self.rows.classifier.iloc[0]]
+    ids = [Records.open(each).column('example_id') for each in several]
+    return np.unique(np.concatenate(ids))
 
 
 class BeginsWithMap(Study):
