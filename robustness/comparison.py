@@ -21,6 +21,7 @@ from robustness.core.settings import check_name, choice, differing_keys
 from robustness.core.typing import Facts
 from robustness.estimates import consistency
 from robustness.estimates.comparison import effective_robustness, fewest_models
+from robustness.estimates.intervals import NEWCOMBE
 from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
@@ -29,12 +30,11 @@ from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation
-from robustness.evaluation.views import ViewTable
+from robustness.evaluation.views import DRAWS, ViewTable
 from robustness.results import SINGLE, Results, Table
 from robustness.workdir import FinishedStudy
 
 CONFIDENCE = 0.95
-NEWCOMBE = 'newcombe'
 CLEAN = 'clean'
 EFFECTIVE = Quantity(
   'effective_robustness', 'accuracy above the line through the classifiers', better='higher', low=-1
@@ -71,8 +71,8 @@ def read_entries(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
     workdirs: paths, or LABEL=PATH.
 
   Raises:
-    InputError: fewer than two classifiers, two of one label, workdirs of different studies or of
-      different settings of what is shown, no task in common, or see `workdir.read`.
+    InputError: fewer than two classifiers, workdirs of different studies or of different settings
+      of what is shown, no task in common, or see `workdir.read`.
   """
   named = named_workdirs(workdirs)
   tasks = {name: workdir.read(path) for name, path in named.items()}
@@ -126,13 +126,15 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
 def distinct_labels(own: Mapping[str, set[str]]) -> dict[tuple[str, str], str]:
   """Returns a label for each classifier, by its workdir and the label that it has there: that label
   where no other workdir has it; else the workdir's name if it has but one classifier, and else
-  both."""
+  both, as do all if two would have one label."""
   count = collections.Counter(label for labels in own.values() for label in labels)
-  return {
+  distinct = {
     (name, label): label if count[label] == 1 else name if len(labels) == 1 else f'{name} {label}'
     for name, labels in own.items()
     for label in labels
   }
+  alike = len(set(distinct.values())) < len(distinct)
+  return {key: ' '.join(key) for key in distinct} if alike else distinct
 
 
 def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
@@ -200,6 +202,10 @@ def pair(
       f'{names[0]} and {names[1]} say the same of their data and have {len(shared)} example ids in '
       'common, but not the same images: the files were changed between the runs. Run one again.'
     )
+  if DRAWS in first.read(0, 0).arrays:  # what an image is shown as may depend on which others are
+    draws = [records.column(DRAWS)[at] for records, at in both]
+    if not np.array_equal(draws[0], draws[1]):
+      return Pairing(np.zeros(0, int), np.zeros(0, int), 'the same images, shown otherwise')
   notes, part_of = [], len(shared) < max(map(len, ids))
   if part_of and not common:
     raise InputError(
@@ -415,9 +421,9 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   named, added = ' and '.join(references), {}
   for task, results in tasks.items():
     rows = []
-    for facets, values in levels[task] if task not in references else ():
+    for facets, values, count in levels[task] if task not in references else ():
       y = _of_labels(task, labels, values)
-      n = min(int(np.min(tasks[name].table.n)) for name in (*references, task))
+      n = min(count, *(levels[name][0][2] for name in references))
       found = effective_robustness(x, y, n)
       for label, value in zip(labels, found, strict=True):
         estimate = Estimate(float(value), np.nan, np.nan, n, n, '')
@@ -428,8 +434,8 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   return added
 
 
-def _accuracies(results: Results) -> list[tuple[dict[str, object], dict[str, float]]]:
-  """Returns facets and accuracies by classifier of each group of views."""
+def _accuracies(results: Results) -> list[tuple[dict[str, object], dict[str, float], int]]:
+  """Returns facets, accuracies by classifier, and the fewest images of each group of views."""
   own = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
   names = [name for name in facets_of(own) if own[name].notna().any() and name != 'class']
   own = own[own['class'].isna()] if 'class' in own else own
@@ -438,6 +444,7 @@ def _accuracies(results: Results) -> list[tuple[dict[str, object], dict[str, flo
     (
       {k: v for k, v in zip(names, key, strict=True) if not pd.isna(v)},
       dict(zip(of.classifier, of.value, strict=True)),
+      int(of.n.min()),
     )
     for key, of in groups
   ]

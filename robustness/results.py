@@ -311,10 +311,11 @@ def joined(
   )
 
 
-def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Results:
+def over_seeds(by_seed: Mapping[int, Results]) -> Results:
   """Returns the estimates of every seed by the facet `seed`, and without it their means.
 
-  Facts and pictures of single seeds stay with them. A mean has Student's interval of `confidence`.
+  Facts and pictures of single seeds stay with them. A mean has Student's interval, of the
+  confidence of those that it is of.
 
   Raises:
     InputError: fewer than two seeds.
@@ -326,7 +327,7 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
   each = estimates.assemble(
     [estimates.with_facet(of.table, SEED, seed) for seed, of in by_seed.items()]
   )
-  means = _means_over(each, list(by_seed), quantities, confidence)
+  means = _means_over(each, list(by_seed), quantities)
   described = {seed: of.classifiers for seed, of in by_seed.items()}
   classifiers = [
     {'label': own['label'], 'seeds': {str(seed): of[i] for seed, of in described.items()}}
@@ -344,7 +345,7 @@ def over_seeds(by_seed: Mapping[int, Results], confidence: float = 0.95) -> Resu
 
 
 def _means_over(
-  each: pd.DataFrame, seeds: Sequence[int], quantities: Mapping[str, Quantity], confidence: float
+  each: pd.DataFrame, seeds: Sequence[int], quantities: Mapping[str, Quantity]
 ) -> pd.DataFrame:
   """Returns the means of the estimates that two seeds or more have, those of families left out.
 
@@ -359,8 +360,12 @@ def _means_over(
   mean = np.bincount(place, values) / count
   spread = np.bincount(place, (values - mean[place]) ** 2)
   std = np.sqrt(spread / np.maximum(count - 1, 1))
-  low, high = student_interval(mean, std, count, confidence)
   firsts = own.drop_duplicates(keys)
+  confidence = firsts.confidence.fillna(0.95).to_numpy()
+  low, high = np.full((2, len(mean)), np.nan)
+  for level in np.unique(confidence):
+    at = confidence == level
+    low[at], high[at] = student_interval(mean[at], std[at], count[at], level)
   alike = np.bincount(place, values == firsts.value.to_numpy()[place]) == count
   ranges = []
   for row in firsts.itertuples():

@@ -15,6 +15,7 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import choice
 from robustness.core.typing import Facts
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.table import facets_of, select
 from robustness.present import headlines, methods, side_by_side, tables
 from robustness.present.page import data_words
@@ -100,10 +101,11 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   table = results.over_seeds.table
   table = table[table.classifier == label]
   given: dict[str, Any] = {}
-  for facet, _, text in (word.partition('=') for word in at.split(',') if word):
+  for facet, _, text in (word.partition('=') for word in re.split(',(?=[^,=]+=)', at) if word):
     if facet not in facets_of(table):
       raise InputError(f'--at names {facet!r}; {nearest(facet, facets_of(table))}.')
-    values = {side_by_side.written(value): value for value in table[facet].dropna()}
+    there = list(table[facet].dropna().unique())
+    values = {write(value): value for write in (str, side_by_side.written) for value in there}
     if text not in values:
       raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
     given[facet] = values[text]
@@ -128,12 +130,14 @@ def hub_entry(
   quantity: Quantity, row: pd.Series, given: argparse.Namespace, data: str, environment: Facts
 ) -> str:
   """Returns the YAML of one entry: dataset, task, value, date, source, and the rest as notes."""
+  if given.percent and quantity.kind != SHARE:
+    raise InputError(f'--percent is for shares, and {quantity.name} is none: leave it out.')
   scale = 100.0 if given.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
   notes = [
     f'{quantity.words}, {"percent" if given.percent else "a fraction"}'
-    if quantity.kind == 'share'
+    if quantity.kind == SHARE
     else quantity.words,
     *([given.at] if given.at else []),
     *([interval] if row.low == row.low else []),

@@ -81,6 +81,11 @@ def main(arguments: Sequence[str]) -> int:
   return int(bool(wrong))
 
 
+def protocol_of(results: Results) -> dict[str, object]:
+  """Returns the settings that must be alike for numbers to be compared."""
+  return {k: v for k, v in results.settings.items() if k not in OF_THE_MACHINE}
+
+
 @dataclasses.dataclass(frozen=True)
 class BoardEntry:
   """One folder of a board: its name, results, and whether records of every answer lie beside."""
@@ -100,9 +105,8 @@ class BoardEntry:
   @property
   def protocol(self) -> str:
     """What must be alike for numbers to be compared, as JSON: study, settings and images."""
-    settings = {k: v for k, v in self.results.settings.items() if k not in OF_THE_MACHINE}
     images = self.digest or self.results.data
-    return json.dumps([self.results.study, settings, images], sort_keys=True)
+    return json.dumps([self.results.study, protocol_of(self.results), images], sort_keys=True)
 
 
 def read(folder: pathlib.Path) -> tuple[list[BoardEntry], list[str]]:
@@ -110,7 +114,7 @@ def read(folder: pathlib.Path) -> tuple[list[BoardEntry], list[str]]:
 
   An entry needs readable results of a single study, that say the digest of the images, whose
   estimates lie within the ranges of their quantities and whose quantities are declared as those of
-  the other entries of their study.
+  the other entries of their board.
 
   Raises:
     InputError: the folder does not exist, or holds no results.
@@ -212,7 +216,7 @@ def _entry(place: pathlib.Path) -> BoardEntry:
 def _check_alike(entry: BoardEntry, others: Sequence[BoardEntry]) -> None:
   own = {quantity.name: quantity for quantity in entry.results.quantities}
   for other in others:
-    if other.results.study != entry.results.study:
+    if other.protocol != entry.protocol:  # a board of its own
       continue
     for quantity in other.results.quantities:
       if own.get(quantity.name, quantity) != quantity:

@@ -10,12 +10,15 @@ robustness table first=WORKDIR second=WORKDIR --quantity=error --columns=corrupt
 
 import argparse
 import dataclasses
+import itertools
 import sys
 from collections.abc import Mapping, Sequence
 
 from robustness import comparison
+from robustness.cli.leaderboard import protocol_of
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, differing_keys
+from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.present import side_by_side, tables
 from robustness.results import Results
@@ -42,10 +45,11 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
   """Returns the results of finished workdirs (PATH, or LABEL=PATH) by task, `SINGLE` for a study.
 
   Classifiers of all are side by side, under distinct labels; of several seeds these are the means.
-  Notes on stderr which workdirs have other images.
+  Notes on stderr which workdirs have other images or other settings of the study.
 
   Raises:
-    InputError: a workdir without results, or workdirs of different studies.
+    InputError: a workdir without results, or workdirs of different studies, or of settings that
+      their quantities name.
   """
   found = {name: Results.read(path) for name, path in comparison.named_workdirs(workdirs).items()}
   labels = comparison.distinct_labels({name: set(own.labels) for name, own in found.items()})
@@ -61,16 +65,23 @@ def _joined(
   task: str, several: Mapping[str, Results], labels: Mapping[tuple[str, str], str]
 ) -> Results:
   (first_name, first), *others = several.items()
+  declared = dict[str, Quantity]()
+  for quantity in itertools.chain(*(own.quantities for own in several.values())):
+    declared.setdefault(quantity.name, quantity)
   for name, other in others:
     if first.study != other.study:
       raise InputError(
         f'{first_name} is of the study {first.study} and {name} of {other.study}: give workdirs of '
         'one study.'
       )
-    if lines := differing_keys(first.data, other.data):
-      where = f'{task}: ' if task else ''
-      note = f'note: {where}{first_name} and {name} have other images ({"; ".join(lines[:3])})'
-      print(note, file=sys.stderr)
+    where = f'{task}: ' if task else ''
+    both = ('images', first.data, other.data), ('settings', protocol_of(first), protocol_of(other))
+    for what, own, others_own in both:
+      if lines := differing_keys(own, others_own):
+        told = f'{where}{first_name} and {name} have other {what} ({"; ".join(lines[:3])})'
+        if what == 'settings' and any(declared[q.name] != q for q in other.quantities):
+          raise InputError(f'{told}, and other quantities: make a table of each.')
+        print(f'note: {told}', file=sys.stderr)
   renamed = []
   for name, own in several.items():
     names = {label: labels[name, label] for label in own.labels}
@@ -79,7 +90,6 @@ def _joined(
       'versus': own.table.versus.replace(names),
     }
     renamed.append(own.table.assign(**ours))
-  declared = {q.name: q for own in several.values() for q in own.quantities}
   return dataclasses.replace(
     first,
     classifier=[{'label': labels[name, k]} for name, own in several.items() for k in own.labels],

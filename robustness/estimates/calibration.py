@@ -244,8 +244,8 @@ class Scores:
     if calibrated is not None:
       low, high = 2 * seen - high, seen + high - float(drawn.mean())
       if seen <= np.quantile(calibrated, (1 + confidence) / 2):
-        low = 0.0
-    low, high = max(0.0, min(low, value)), min(max(high, value), 1.0)
+        low = min(low, 0.0)
+    low, high = max(min(low, value), 0.0), min(max(high, value), 1.0)  # in this order NaN stays
     return Estimate(float(value), low, high, self.n, self.n, BOOTSTRAP)
 
   def minus(self, first: Scores, name: str, confidence: float = 0.95) -> Estimate:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robustness.estimates.intervals import BAYESIAN
 from robustness.estimates.means import Estimate
-from robustness.estimates.of_means import RESAMPLES, Units
+from robustness.estimates.of_means import Units, dirichlet_means
 
-METHOD = 'bayesian-bootstrap'
 _CELLS = np.array([[1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
 """First right, second right, and the same, of an image that both, one or none is right on."""
 
@@ -59,15 +59,12 @@ def estimates(of: Units, confidence: float = 0.95, seed: int = 0) -> list[Estima
   values = error_consistency(*np.split(of.means(np.full(count, 1 / count)), 3))
   each = of.weight.mean(0)
   further = Units(np.repeat(_CELLS, groups, 1) * each, np.tile(each, (4, 1)), of.n)
-  total, weight = (np.concatenate(parts) for parts in zip(of[:2], further[:2], strict=True))
-  shape = np.concatenate([np.ones(count), np.full(4, 0.5)])
-  drawn = np.random.default_rng(seed).gamma(shape, size=(RESAMPLES, len(shape)))
-  kappas = error_consistency(*np.split(Units(total, weight, of.n).means(drawn), 3, -1))
+  kappas = error_consistency(*np.split(dirichlet_means(of, further, seed), 3, -1))
   tail = (1 - confidence) / 2
   ends = np.quantile(kappas, (tail, 1 - tail), axis=0)
   return [
-    Estimate(float(value), min(low, value), max(high, value), of.n, count, METHOD)
+    Estimate(float(value), min(low, value), max(high, value), of.n, count, BAYESIAN)
     if np.isfinite(value)
-    else Estimate(np.nan, np.nan, np.nan, of.n, count, METHOD, note='undefined: all alike')
+    else Estimate(np.nan, np.nan, np.nan, of.n, count, BAYESIAN, note='undefined: all alike')
     for value, low, high in zip(values, *ends.tolist(), strict=True)
   ]

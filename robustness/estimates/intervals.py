@@ -13,6 +13,7 @@ CLOPPER_PEARSON, KORN_GRAUBARD = 'clopper-pearson', 'korn-graubard'
 SEQUENTIAL = 'sequential clopper-pearson'
 BONETT_PRICE, STUDENT = 'bonett-price', 'student'
 BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
+BAYESIAN, NEWCOMBE = 'bayesian-bootstrap', 'newcombe'
 """What the column `method` of the table of results calls intervals."""
 _ROUNDING = 1e-12  # a mean of shares this near to 0 or 1 is 0 or 1
 
@@ -59,7 +60,7 @@ def korn_graubard(
   Args:
     mean: p, in [0, 1].
     std: sample standard deviation s (divisor n − 1) of the clusters' proportions.
-    n: number of clusters; where it is 0 both ends are NaN.
+    n: number of clusters, of unequal ones Kish's; where it is 0 both ends are NaN.
     size: number of trials in a cluster, at least 1. A trial that is counted twice, such as a
       frequency and its mirror, is one trial.
     confidence: in (0, 1).

@@ -150,8 +150,9 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   """Returns a share of trials that come in K clusters.
 
   With y_k of weight m_k successful in cluster k and p = Σ y / Σ m, the variance of p is
-  K / (K − 1) · Σ (y_k − p m_k)² / (Σ m)², and the interval Korn and Graubard's with it. Where every
-  cluster has one trial that is Clopper and Pearson's.
+  K / (K − 1) · Σ (y_k − p m_k)² / (Σ m)², and the interval Korn and Graubard's with it, of as many
+  clusters as would vary as much if all were of one size. Where every cluster has one trial that is
+  Clopper and Pearson's.
   """
   count, whole = len(sums.weight), sums.weight.sum()
   single = sums.trials <= count
@@ -159,8 +160,9 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
   mean = min(max(float(sums.total.sum() / whole), 0.0), 1.0)
-  std = _deviation(sums, mean)
-  low, high = intervals.korn_graubard(mean, std, count, max(sums.trials / count, 1.0), confidence)
+  alike = sums.clusters
+  std = _deviation(sums, mean) * np.sqrt(alike / count)
+  low, high = intervals.korn_graubard(mean, std, alike, max(sums.trials / alike, 1), confidence)
   return Estimate(mean, float(low), float(high), sums.n, count, method)
 
 
@@ -199,8 +201,8 @@ def share_difference(
   difference = gained.total - lost.total
   spread = ((difference - (b - c) * gained.weight) ** 2).sum() / whole**2
   variance = spread * count / (count - 1) if count > 1 else np.nan
-  trials = max(gained.trials, count)
-  size = intervals.effective_trials(b + c - (b - c) ** 2, variance, count, trials, confidence)
+  clusters, trials = gained.clusters, max(gained.trials, count)
+  size = intervals.effective_trials(b + c - (b - c) ** 2, variance, clusters, trials, confidence)
   value, low, high = paired_difference(b * size, c * size, size, confidence)
   p_value = np.nan
   if test and gained.trials <= count:

@@ -5,7 +5,7 @@ views. What belongs to one unit (an image, an object) moves together in all of t
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -173,6 +173,26 @@ def resampled(
     counts = generator.multinomial(count, np.full(count, 1 / count), size=_AT_ONCE)
     values.append(statistic(counts / count))
   return np.concatenate(values)
+
+
+def dirichlet(
+  count: int, further: int, seed: int = 0, parameter: float = 0.5
+) -> Iterator[np.ndarray]:
+  """Yields weights [b, count + further] of Bayesian bootstrap samples, B in all.
+
+  They are drawn, up to a factor, from a Dirichlet distribution of ones, and of a smaller parameter
+  for further units, which keep what never happened possible.
+  """
+  shape, generator = np.repeat([1, parameter], [count, further]), np.random.default_rng(seed)
+  for _ in range(0, RESAMPLES, _AT_ONCE):
+    yield generator.gamma(shape, size=(_AT_ONCE, len(shape)))
+
+
+def dirichlet_means(of: Units, further: Units, seed: int = 0) -> np.ndarray:
+  """Returns the means of Bayesian bootstrap samples of units and further ones, [B, G]."""
+  total, weight = (np.concatenate(parts) for parts in zip(of[:2], further[:2], strict=True))
+  drawn = dirichlet(len(of.weight), len(further.weight), seed)
+  return np.concatenate([Units(total, weight, of.n).means(weights) for weights in drawn])
 
 
 def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0.95) -> Estimate:

@@ -23,6 +23,9 @@ from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
+from robustness.estimates.intervals import BAYESIAN, percentile_interval
+from robustness.estimates.means import Estimate
+from robustness.estimates.of_means import dirichlet
 
 MSP, MAX_LOGIT, ENERGY, KNN = 'msp', 'max_logit', 'energy', 'knn'
 SCORES = (MSP, MAX_LOGIT, ENERGY, KNN)
@@ -105,4 +108,34 @@ class Separation:
     else:
       caught, missed = (np.cumsum(x[:, ::-1], 1) for x in (own, other))
     first = (caught >= RECALL - 1e-9).argmax(1)
-    return np.stack([area, np.take_along_axis(missed, first[:, None], 1)[:, 0]], 1)
+    missed = np.take_along_axis(missed, first[:, None], 1)[:, 0]
+    return np.asarray(np.clip([area, missed], 0, 1).T)  # sums of weights round
+
+
+def separation(
+  of_id: np.ndarray,
+  of_ood: np.ndarray,
+  units: np.ndarray,
+  positives: str = 'ood',
+  confidence: float = 0.95,
+  seed: int = 0,
+) -> tuple[Estimate, ...]:
+  """Returns AUROC and FPR95 with percentiles of the Bayesian bootstrap of either set of images.
+
+  In each set two further images, of ¼, have the lowest and the highest score, so that sets that are
+  wholly apart have an interval with a width. Those of one of the ID images' `units` [N], such as
+  one image shown otherwise, go together. docs/studies/ood_scores.md has the coverage.
+  """
+  value = Separation(of_id, of_ood, positives)(np.ones((1, len(of_id) + len(of_ood))))[0]
+  known, unit = np.unique(units, return_inverse=True)
+  own, other, ends = len(known), len(of_ood), [-np.inf, np.inf]
+  further = Separation(np.append(of_id, ends), np.append(of_ood, ends), positives)
+  whole = own + other
+  place = np.concatenate(
+    [unit, whole + np.arange(2), np.arange(own, whole), whole + np.arange(2, 4)]
+  )
+  drawn = [further(weights[:, place]) for weights in dirichlet(whole, 4, seed, 0.25)]
+  low, high = percentile_interval(np.concatenate(drawn), min(own, other), confidence)
+  rows = np.stack([value, np.minimum(low, value), np.maximum(high, value)], 1).tolist()
+  n = len(of_id) + other
+  return tuple(Estimate(v, least, most, n, whole, BAYESIAN) for v, least, most in rows)

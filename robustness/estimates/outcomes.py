@@ -41,6 +41,11 @@ class Sums(NamedTuple):
   n: int
   trials: float
 
+  @property
+  def clusters(self) -> float:
+    """How many clusters of one size vary as much as these: (Σm)² / Σm² (Kish 1965, 11.2)."""
+    return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcomes:

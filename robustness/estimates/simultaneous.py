@@ -9,6 +9,7 @@ from scipy import optimize, special
 from robustness.core.errors import InputError
 from robustness.estimates.fixed_width import MOST_LOOKS
 from robustness.estimates.intervals import (
+  BAYESIAN,
   BONETT_PRICE,
   BOOTSTRAP,
   CLOPPER_PEARSON,
@@ -73,7 +74,7 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
     return proportion_interval(value * trials, trials, joint)
   if BONETT_PRICE in row.method:
     value = (low + high) / 2
-  elif not row.method.startswith((STUDENT, BOOTSTRAP, 'joint draws')):
+  elif not row.method.startswith((STUDENT, BOOTSTRAP, BAYESIAN, 'joint draws')):
     return None
   return value - ratio * (value - low), value + ratio * (high - value)
 

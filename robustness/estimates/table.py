@@ -35,7 +35,8 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
   estimate is over all of a facet; text is strings, whole numbers nullable integers.
 
   Raises:
-    InputError: a column is missing, two rows are the same estimate, or a number is infinite.
+    InputError: a column is missing, two rows are the same estimate, a number is infinite, or a
+      facet is ''.
   """
   facets = list(dict.fromkeys(name for part in parts for name in facets_of(part)))
   columns = [*SUBJECT, *facets, *ESTIMATE]
@@ -90,6 +91,9 @@ def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
         f'{name} of {quantity} is infinite in the table of results: give a statistic that is '
         'finite, or NaN where it does not exist.'
       )
+  for name in facets:
+    if (table[name].astype(object) == '').any():  # which a file has where there is none
+      raise InputError(f"the facet {name} is '' in the table of results: give a word, or None.")
   keys = [*SUBJECT, *facets, 'family']
   twice = table.duplicated(keys)
   if twice.any():

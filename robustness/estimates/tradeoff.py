@@ -127,20 +127,20 @@ def trade_off(
   slope, intercept, residual, *line = bootstrap(statistic, units, confidence)
   over_corruptions = slope_over_points(x, y, confidence)
   estimates = slope, over_corruptions, intercept, _basic_of_squares(residual)
-  rows = [
-    row(label, versus, quantity, {}, dataclasses.replace(estimate, note=note), confidence)
-    for quantity, estimate in zip(QUANTITIES, estimates, strict=False)
-  ]
+  rows = []
+  for quantity, estimate in zip(QUANTITIES, estimates, strict=False):
+    noted = dataclasses.replace(estimate, note='; '.join(filter(None, (note, estimate.note))))
+    rows.append(row(label, versus, quantity, {}, noted, confidence))
   for at, estimate in zip(grid, line, strict=True):
     rows.append(row(label, versus, LINE, {'high_frequency_share': at}, estimate, confidence))
   return part(rows)
 
 
 def _basic_of_squares(percentile: Estimate) -> Estimate:
-  """Returns r with the basic interval of r², from its percentile interval."""
+  """Returns r with the basic interval of r², from its percentile interval; NaN stays NaN."""
   value, ends = percentile.value, (percentile.high, percentile.low)
-  low, high = (float(np.sqrt(max(0.0, 2 * value**2 - end**2))) for end in ends)
-  return dataclasses.replace(percentile, low=min(value, low), high=max(value, high))
+  low, high = (float(np.sqrt(max(2 * value**2 - end**2, 0.0))) for end in ends)
+  return dataclasses.replace(percentile, low=min(low, value), high=max(high, value))
 
 
 def slope_over_points(x: ArrayLike, y: ArrayLike, confidence: float = 0.95) -> Estimate:

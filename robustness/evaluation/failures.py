@@ -70,7 +70,7 @@ def findings(
     joined, views = study.by_image(records, image_shape)
     if joined is not records:
       of_class = Tally.of(joined, views)
-    rows += class_accuracies(label, of_class, names, study.confidence)
+    rows += class_accuracies(label, of_class, names, study.confidence, views.units)
     classes += most_affected(label, of_class, names, views.names)
     chosen = most_damaged(own)
     images += [[label, *row] for row in _listed(records, table, own, chosen, names)]
@@ -124,14 +124,18 @@ def _listed(
 
 
 def class_accuracies(
-  label: str, tally: Tally, names: Sequence[str], confidence: float = 0.95
+  label: str,
+  tally: Tally,
+  names: Sequence[str],
+  confidence: float = 0.95,
+  units: np.ndarray | None = None,
 ) -> Iterator[Row]:
   """Yields the accuracy of every class that has images as rows of the table of results.
 
   `accuracy` is over all views but the clean one, each image's share of right views once, and
   `clean_accuracy` in that where there is one. The interval is Clopper and Pearson's for a single
-  view, else Korn and Graubard's with the image as the cluster. A class without a name is called by
-  its number, which also follows a name that several classes have.
+  view, else Korn and Graubard's with the image as the cluster, or its one of `units` [N]. A class
+  without a name is called by its number, which also follows a name that several classes have.
   """
   for number, own in _members(tally):
     name, each = class_name(number, names), np.ones(len(own))
@@ -139,8 +143,10 @@ def class_accuracies(
     right = {ACCURACY: (1 - tally.wrong[own] / tally.shown[own], tally.shown[own])}
     if tally.clean is not None:
       right[CLEAN_ACCURACY] = tally.clean[own].astype(float), each
+    _, unit = np.unique(own if units is None else units[own], return_inverse=True)
     for quantity, (shares, trials) in right.items():
-      estimate = share(Sums(shares, each, len(own), float(trials.sum())), confidence)
+      total, weight = np.bincount(unit, shares), np.bincount(unit).astype(float)
+      estimate = share(Sums(total, weight, len(own), float(trials.sum())), confidence)
       yield row(label, '', quantity, facets, estimate, confidence)
 
 

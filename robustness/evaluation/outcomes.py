@@ -29,11 +29,6 @@ class Evaluation:
     layout = self.records.layout
     return self.rounds.shown if self.rounds else np.full(layout.num_views, layout.num_rows)
 
-  def top_k(self, k: int) -> list[int]:
-    """Returns 1, and k if it leaves out some of the classes or records do not say these."""
-    num_classes = len(self.records.identity.get('classes', ()))
-    return sorted({1, k if k < num_classes or not num_classes else 1})
-
 
 def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
   """Returns evaluations of what is recorded by label.
@@ -63,6 +58,11 @@ class Recorded:
 
   evaluations: Sequence[Evaluation]
   views: pd.DataFrame = dataclasses.field(default_factory=lambda: ONE_VIEW)
+
+  def top_k(self, k: int) -> list[int]:
+    """Returns 1, and k if it leaves out classes of all classifiers or no records say these."""
+    counts = [len(own.records.identity.get('classes', ())) for own in self.evaluations]
+    return sorted({1, k if k < min(filter(None, counts), default=k + 1) else 1})
 
   def outcomes(self, statistic: Statistic, weight: np.ndarray | None = None) -> Outcomes:
     """Returns a statistic of every row and view, in memory; for `weight` [V] see `Outcomes`.

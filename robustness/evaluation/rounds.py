@@ -17,7 +17,8 @@ from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth
 from robustness.evaluation.records import Layout, Records, RecordsReader, Shard
 
-FIRST = 'round000'
+ROUND = 'round'
+FIRST = f'{ROUND}000'
 
 
 class SequentialRecords:
@@ -63,7 +64,7 @@ class SequentialRecords:
 
   def folder(self, number: int) -> pathlib.Path:
     """Returns the folder of a round."""
-    return self.directory / f'round{number:03d}'
+    return self.directory / f'{ROUND}{number:03d}'
 
   def identity_of_next(self, identity: Facts) -> Facts:
     """Returns the identity of the next round's records: all rounds', its rows and its views."""

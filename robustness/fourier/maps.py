@@ -16,6 +16,7 @@ from robustness.core.paths import expanded
 from robustness.core.typing import PlainValue
 from robustness.estimates.table import select, to_csv
 from robustness.evaluation.records import Records
+from robustness.evaluation.rounds import ROUND
 from robustness.evaluation.study import ImageShape, Study
 from robustness.fourier.basis import Frequencies
 from robustness.results import Results
@@ -157,8 +158,11 @@ class FinishedMap:
 
   def example_ids(self) -> np.ndarray:
     """Returns the example ids of the images that the map was measured on, int [N]."""
-    label = self.rows.classifier.iloc[0]
-    return Records.open(self.directory / 'records' / label).column('example_id')
+    folder = self.directory / 'records'
+    rounds = folder.glob(f'*/{ROUND}*')  # of a sequential design, more of some classifiers
+    several = sorted(rounds) or [folder / self.rows.classifier.iloc[0]]
+    ids = [Records.open(each).column('example_id') for each in several]
+    return np.unique(np.concatenate(ids))
 
 
 class BeginsWithMap(Study):

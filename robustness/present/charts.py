@@ -235,7 +235,7 @@ def _caption(
   ):
     end = 'smallest' if quantity.better == 'higher' else 'largest'
     text = f'{text}. The {MOST_POINTS} {end} of {rows[varying[0]].nunique()}'
-  notes = dict.fromkeys(note for note in rows.note if note)
+  notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)
   if notes and len(varying) == 2 and not any(is_axis(rows, name) for name in varying):
     text = f'{text}. Outlined: {", ".join(notes)}'
   if last[0].difference:

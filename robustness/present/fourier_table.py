@@ -121,12 +121,12 @@ class FourierTable(Summary):
         yield estimate(label, 'clean_error', 1 - table.clean[label])
         for name, accuracy in table.corrupted[label].items():
           yield estimate(label, 'error', 1 - accuracy, corruption=name)
-          if label != 'natural':
-            change = table.corrupted['natural'][name] - accuracy
+          if label != self.baseline and self.baseline in table.corrupted:
+            change = table.corrupted[self.baseline][name] - accuracy
             yield estimate(label, 'error', change, self.baseline, corruption=name)
         mean = 1 - table.average[label]
         yield estimate(label, 'error', mean, corruption_set=TABLES[self.data][1])
-        if label in table.mce:
+        if label in table.mce and self.baseline == 'natural':  # by whose errors the paper divides
           yield estimate(label, 'mCE', table.mce[label], corruption_set=TABLES[self.data][1])
 
     return assemble([part(list(rows()))])

@@ -100,7 +100,8 @@ def worst(found: Sequence[Headline], label: str) -> list[tuple[Headline, pd.Seri
   """
   choices, by_part = 0, dict[str, tuple[float, Headline, pd.Series]]()
   for headline in found:
-    rated = headline.quantity.kind == SHARE and headline.quantity.better
+    quantity = headline.quantity
+    rated = quantity.kind == SHARE and quantity.better and quantity.range == (0, 1)
     for row in headline.own() if rated else ():
       if row.classifier == label and not math.isnan(row.low):
         choices += headline.choices

@@ -20,6 +20,7 @@ from robustness.estimates.quantity import facet
 from robustness.present import style
 from robustness.present.notation import Notation, axis_name
 from robustness.present.style import panels
+from robustness.results import NO_SPREAD
 
 FREQUENCIES = ('frequency_y', 'frequency_x')
 """Facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
@@ -92,7 +93,9 @@ def _table(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   mirror = cells.assign(**{y: _mirrored(cells[y], cells[x]), x: _mirrored(cells[x], cells[y])})
   cells = pd.concat([cells, mirror]).drop_duplicates([y, x])
   down, across = (np.arange(cells[of].min(), cells[of].max() + 1) for of in (y, x))
-  return cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
+  table = cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
+  corner = (cells[y] == down[0]) & (cells[x] == across[-1])
+  return table if corner.any() else table.iloc[:-1, :-1]  # of a window of even side
 
 
 def _mirrored(frequencies: pd.Series, others: pd.Series) -> pd.Series:
@@ -157,7 +160,7 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
   limits, notation = _limits(shown), shown[0].notation
   size = 7.0 if len(across) <= 6 and len(down) <= 20 else 4.5
   for axes, panel, title in zip(grid, shown, titles, strict=True):
-    marks = panel.rows.marked.to_numpy()
+    marks, notes = panel.rows.marked.to_numpy(), cell_notes(panel.rows).tolist()
     values = np.full((len(down), len(across)), np.nan)
     places = [
       (down.index(a), across.index(b)) for a, b in zip(panel.rows[y], panel.rows[x], strict=True)
@@ -182,7 +185,7 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
       red, green, blue, _ = image.to_rgba(values[place])
       dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
       colour = 'w' if dark else 'k'
-      if panel.rows.note.iloc[index]:
+      if notes[index]:
         corner = place[1] - 0.46, place[0] - 0.46
         axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor='k', linewidth=1.4))
       axes.text(*place[::-1], text, color=colour, ha='center', va='center', fontsize=size)
@@ -197,6 +200,11 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
   bar = figure.colorbar(image, ax=grid, aspect=30)
   bar.set_label(style.wrapped(notation.head, int(0.8 * height / style.LETTER)), fontsize=7)
   return figure
+
+
+def cell_notes(rows: pd.DataFrame) -> pd.Series:
+  """Returns the notes of cells, without that all seeds are equal."""
+  return rows.note.str.replace(f'(; )?{NO_SPREAD}', '', regex=True)
 
 
 def _longest(names: Sequence[str]) -> int:

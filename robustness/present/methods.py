@@ -6,15 +6,19 @@ import pandas as pd
 
 from robustness.core.typing import Facts
 from robustness.estimates.intervals import (
+  BAYESIAN,
   BONETT_PRICE,
   BOOTSTRAP,
   CLOPPER_PEARSON,
   EXACT,
   KORN_GRAUBARD,
   LOG_RATIO,
+  NEWCOMBE,
   SEQUENTIAL,
   STUDENT,
 )
+from robustness.estimates.quantity import RATIO
+from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present import headlines
 from robustness.present.page import classifier_words, counted_devices, data_words, taken
@@ -28,6 +32,9 @@ METHODS = {
   LOG_RATIO: 'by the delta method for the log ratio',
   BOOTSTRAP: 'percentiles of a bootstrap over the units',
   STUDENT: "Student's",
+  BAYESIAN: 'percentiles of a Bayesian bootstrap over the units',
+  NEWCOMBE: "Newcombe's for independent shares",
+  STRATIFIED: 'normal ones of stratified samples',
   OVER_SEEDS: "Student's over trainings",
 }
 """What intervals are, by the column `method` of the table of results."""
@@ -80,7 +87,11 @@ def _intervals(results: Results, label: str) -> str:
 
 
 def _baseline(results: Results) -> str:
-  named = {str(of.settings.get('baseline', '')) for of in results.by_part.values()} - {''}
+  named = {
+    str(of.settings.get('baseline', ''))
+    for of in results.by_part.values()
+    if any(quantity.kind == RATIO for quantity in of.quantities)
+  } - {''}
   if 'first' in named:
     named = {*(named - {'first'}), results.labels[0]}
   return f'Ratios are to the errors of {" and ".join(sorted(named))}.' if named else ''

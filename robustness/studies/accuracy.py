@@ -39,6 +39,6 @@ class Accuracy(Study):
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields `top1_accuracy` and `top<k>_accuracy`, with tests of differences from the first."""
-    for k in recorded.evaluations[0].top_k(self.top_k):
+    for k in recorded.top_k(self.top_k):
       outcomes = recorded.outcomes(functools.partial(right, k=k))
       yield self.means(accuracy_at(k), outcomes, test=True)

@@ -13,7 +13,7 @@ with factor of variation annotations, section 3.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -22,12 +22,16 @@ import pandas as pd
 from robustness.core.errors import InputError, nearest
 from robustness.core.registry import setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
-from robustness.estimates.of_means import of_means
+from robustness.estimates.intervals import BAYESIAN, percentile_interval
+from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.of_means import Units, dirichlet_means, units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, RATIO, Quantity
+from robustness.estimates.table import RESERVED
 from robustness.evaluation.outcomes import Recorded, right
+from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
-from robustness.evaluation.views import Views, identity
+from robustness.evaluation.views import Views, ViewTable, identity
 
 CLASS = 'class'
 MEASURED = ('brightness', 'contrast')
@@ -72,12 +76,17 @@ class AccuracyByFactor(Study):
     self.require(distinct, 'factors', 'names of factors, each once')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses columns that the rows lack."""
+    """Refuses columns that the rows lack, and factors of fewer than two groups."""
     batch = next(rows.batches(1, [0], stored=True))
     known = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
     known = {*MEASURED, CLASS, *known} - {'label', 'mask', 'block', 'example_id'}
     for key, names in (('factors', self.factors), ('clusters', (self.clusters,))):
       for name in filter(None, names):
+        if key == 'factors' and name in RESERVED:
+          raise InputError(
+            f'config.study.factors has {name!r}, the name of a column of the table of results: '
+            f'rename that of the data ({", ".join(RESERVED)} are taken).'
+          )
         if name not in known:
           raise InputError(
             f'config.study.{key} has {name!r}, which is no column of the data: '
@@ -85,6 +94,15 @@ class AccuracyByFactor(Study):
           )
     if CLASS in self.factors and batch['label'].ndim > 1:
       raise InputError("config.study.factors has 'class', but images have several labels each.")
+    given = rows.without_images()
+    columns = {
+      name: self._levels(name, given['label' if name == CLASS else name], rows.class_names)
+      for name in self.factors
+      if name not in MEASURED
+    }
+    for most in (1, 2) if self.pairs else (1,):
+      for names in itertools.combinations(columns, most):
+        self._groups(columns, names)
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the images as they are, with the columns that are measured in them."""
@@ -96,34 +114,65 @@ class AccuracyByFactor(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all, by factor and by pairs of factors, with differences."""
     records = evaluations[0].records
-    columns = {name: self._levels(name, evaluations[0]) for name in self.factors}
-    recorded = Recorded(evaluations)
-    outcomes = recorded.outcomes(right)
-    if self.clusters:
-      _, clusters = np.unique(records.column(self.clusters), return_inverse=True)
-      outcomes = dataclasses.replace(outcomes, clusters=clusters)
+    classes = records.identity.get('classes', ())
+    columns = {
+      name: self._levels(name, records.column('label' if name == CLASS else name), classes)
+      for name in self.factors
+    }
+    outcomes = Recorded(evaluations).outcomes(right)
+    clusters = self.by_row(records, image_shape).units
+    outcomes = dataclasses.replace(outcomes, clusters=clusters)
     return Findings(estimates=list(self._estimates(outcomes, columns)))
 
-  def _levels(self, name: str, evaluation: Evaluation) -> np.ndarray:
-    """Returns the level of every image: words, or numbers, cut at quantiles if there are many."""
+  def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
+    """See `Study`; images of one cluster depend on one another."""
+    table = self.view_table(image_shape)
+    if not self.clusters:
+      return table
+    _, units = np.unique(records.column(self.clusters), return_inverse=True)
+    return dataclasses.replace(table, units=units)
+
+  def _levels(self, name: str, values: np.ndarray, classes: Sequence[str]) -> np.ndarray:
+    """Returns the level of every image: words, None for '', or numbers, cut at quantiles if there
+    are many; labels are words."""
     if name == CLASS:
-      names = evaluation.records.identity.get('classes', ())
-      labels = evaluation.records.column('label')
-      return np.asarray(names)[labels] if names else labels.astype(str)
-    values = evaluation.records.column(name)
+      return np.asarray(classes)[values] if classes else values.astype(str)
     if values.dtype.kind not in 'iuf':
-      return values.astype(str)
-    known = np.unique(values[~np.isnan(values)] if values.dtype.kind == 'f' else values)
+      words = values.astype(str).astype(object)
+      words[words == ''] = None
+      return words
+    known, times = np.unique(values, return_counts=True)
+    known, times = (x[~np.isnan(known)] for x in (known, times))
     if not self.bins or len(known) <= self.bins:
       return values.astype(float)
     present = np.isin(values, known)
     ends = np.unique(np.quantile(values[present], np.linspace(0, 1, self.bins + 1)))
+    if len(ends) == 2:  # nearly all have one value, which is a group of its own
+      common = float(known[times.argmax()])
+      ends = np.unique([*ends, common, np.nextafter(common, np.inf)])
     bin_of = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
+    own = [present & (bin_of == number) for number in np.unique(bin_of[present])]
+    medians = [np.median(values[of]) for of in own]
+    rounded = ([float(f'{median:.{digits}g}') for median in medians] for digits in range(4, 18))
+    distinct = next(numbers for numbers in rounded if len(set(numbers)) == len(own))
     levels = np.full(len(values), np.nan)
-    for number in np.unique(bin_of[present]):
-      own = present & (bin_of == number)
-      levels[own] = float(f'{np.median(values[own]):.4g}')
+    for of, number in zip(own, distinct, strict=True):
+      levels[of] = number
     return levels
+
+  def _groups(
+    self, columns: Mapping[str, np.ndarray], names: Sequence[str]
+  ) -> dict[object, np.ndarray]:
+    """Returns the images of each group that has enough of them; refuses fewer than two groups."""
+    groups = pd.DataFrame({name: columns[name] for name in names}).groupby([*names]).indices
+    large = {key: rows for key, rows in groups.items() if len(rows) >= self.fewest}
+    if len(large) < LEAST_LEVELS:
+      raise InputError(
+        f'{" × ".join(names)} has {len(large)} groups of at least {self.fewest} images; accuracy '
+        'by it needs two: lower config.study.fewest, change config.study.bins, or leave the factor '
+        'out.'
+      )
+    return large
 
   def _estimates(
     self, outcomes: Outcomes, columns: dict[str, np.ndarray]
@@ -139,20 +188,9 @@ class AccuracyByFactor(Study):
   def _grouped(
     self, outcomes: Outcomes, columns: dict[str, np.ndarray], names: tuple[str, ...]
   ) -> Outcomes:
-    """Returns the outcomes with a view a group of images, in which its images alone count.
-
-    Raises:
-      InputError: fewer than two groups have enough images.
-    """
-    table = pd.DataFrame({name: columns[name] for name in names})
-    groups = table.groupby(list(names), sort=True).indices  # without missing values
-    large = {key: rows for key, rows in groups.items() if len(rows) >= self.fewest}
-    if len(large) < LEAST_LEVELS:
-      raise InputError(
-        f'{" × ".join(names)} has {len(large)} groups of at least {self.fewest} images; accuracy '
-        'by it needs two: lower config.study.fewest, or leave the factor out.'
-      )
-    counted = np.zeros((len(table), len(large)), bool)
+    """Returns the outcomes with a view a group of images, in which its images alone count."""
+    large = self._groups(columns, names)
+    counted = np.zeros((len(columns[names[0]]), len(large)), bool)
     for place, rows in enumerate(large.values()):
       counted[rows, place] = True
     spread = {k: np.broadcast_to(v, counted.shape) for k, v in outcomes.values.items()}
@@ -164,7 +202,7 @@ class AccuracyByFactor(Study):
     )
 
   def _error_ratios(self, outcomes: Outcomes, grouped: Outcomes, name: str) -> pd.DataFrame:
-    """Returns the error of each group relative to that on all images."""
+    """Returns the error of each group relative to that on all images, and its differences."""
     levels = grouped.views[name]
     assert grouped.shown is not None
     wrong = {k: ~np.concatenate([v, outcomes.values[k]], 1) for k, v in grouped.values.items()}
@@ -175,14 +213,47 @@ class AccuracyByFactor(Study):
       views=pd.DataFrame({name: [*levels, ALL]}, dtype=object),
       shown={k: np.concatenate([v, everywhere], 1) for k, v in grouped.shown.items()},
     )
-    ratios = of_means(ERROR_RATIO, whole, _to_last, (name,), confidence=self.confidence, each=True)
-    return ratios[ratios[name] != ALL].astype({name: levels.dtype})
+    first, own = whole.labels[0], {k: units(whole, k, (name,)) for k in whole.labels}
+    n = outcomes.observations(first)
+    alone = [(label, '', [of]) for label, of in own.items()]
+    pairs = [(label, first, [own[first], of]) for label, of in own.items() if label != first]
+    return part(
+      [
+        row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence)
+        for label, versus, several in (*alone, *pairs)
+        for level, estimate in zip(levels, _to_last(several, n, self.confidence), strict=True)
+      ]
+    )
 
 
-def _to_last(errors: np.ndarray, _: np.ndarray) -> np.ndarray:
-  """Returns errors by group [..., G] relative to the last; NaN where that is 0."""
-  whole = errors[..., -1:]
-  return errors / np.where(whole > 0, whole, np.nan)
+def _to_last(several: Sequence[Units], n: int, confidence: float) -> Iterator[Estimate]:
+  """Yields the error of each group but the last relative to that of the last, or of two classifiers
+  the difference of these, second minus first.
+
+  Percentiles are of the Bayesian bootstrap, as those of error consistency. Further units of ½ count
+  in one group alone, all or none of whose images are wrong, in all ways that the classifiers can: a
+  group without an error has an interval.
+  """
+  count, groups = several[0].weight.shape
+  wrong = np.array([*itertools.product((0.0, 1.0), repeat=len(several))])
+  size = several[0].weight.sum(0) / (several[0].weight > 0).sum(0)
+  alone = np.eye(groups - 1, groups)
+  each = size * np.kron(np.ones_like(wrong[:, :1]), alone)
+
+  def relative(own: Sequence[np.ndarray]) -> np.ndarray:
+    ratios = [e[..., :-1] / np.where(e[..., -1:] > 0, e[..., -1:], np.nan) for e in own]
+    return np.asarray(ratios[-1] - ratios[0] if len(ratios) > 1 else ratios[0])
+
+  drawn = [
+    dirichlet_means(of, Units(each * np.kron(cells[:, None], alone), each, n))
+    for of, cells in zip(several, wrong.T, strict=True)
+  ]
+  values = relative([of.means(np.full(count, 1 / count)) for of in several])
+  low, high = percentile_interval(relative(drawn), count, confidence)
+  ends = np.minimum(low, values), np.maximum(high, values)
+  for value, least, most in np.stack([values, *ends], 1).tolist():
+    note = '' if value == value else 'undefined: no error on all images'
+    yield Estimate(value, least, most, n, count, BAYESIAN, note=note)
 
 
 def _measured(rows: Rows, names: Sequence[str]) -> Rows:

@@ -3,7 +3,7 @@
 Calibration error, Brier score and selective risk (`robustness.estimates.calibration`) by view:
 under common corruptions (Ovadia et al. 2019, figure 2), which are those of the study
 `corruption_error` and share its records in a battery; or, with `config.predictions`, in the views
-of a finished workdir of whatever study, from its records alone.
+of a finished workdir of any study but of scenes, from its records alone.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from robustness.core.errors import InputError
 from robustness.core.settings import parse
 from robustness.corruptions.stored import GENERATED, StoredOrMade
 from robustness.estimates import calibration as metrics
@@ -113,7 +114,16 @@ class Calibration(StoredOrMade):
     Args:
       evaluations: classifiers on the same images.
       table: what the V views and their groups are.
+
+    Raises:
+      InputError: not every image counts in every view, or images depend on one another.
     """
+    if table.counted is not None or table.units is not None:
+      raise InputError(
+        'calibration takes every image once in every view, and its intervals independent images: '
+        'these are scenes or images of one object. Give a workdir of another study, or of '
+        'accuracy_by_factor without config.study.clusters.'
+      )
     draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, SEED)
     shown = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     findings = Findings()

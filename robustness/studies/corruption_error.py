@@ -150,7 +150,7 @@ class CorruptionError(StoredOrMade):
     """
     views = recorded.views
     clean, counted = views.corruption.isna(), views.severity.isin(self.severities)
-    for k in recorded.evaluations[0].top_k(self.top_k):
+    for k in recorded.top_k(self.top_k):
       error, of_clean = errors_at(k)
       outcomes = recorded.outcomes(functools.partial(wrong, k=k))
       if clean.any():

@@ -95,7 +95,8 @@ class FourierAttack(BeginsWithMap):
     return ViewTable.of(names, {'clean': [CLEAN], 'all frequencies': waves})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows all of which the finished heat map was measured on, or too few to be split."""
+    """Refuses rows all of which the finished heat map was measured on, or too few to be split, and
+    a map without the records that say which those are."""
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')
     elif self._map.shares_images(rows.description):
@@ -107,6 +108,7 @@ class FourierAttack(BeginsWithMap):
           'and frequencies must not be chosen on the images that they are measured on: set another '
           "config.data.split or config.seed with config.data.num_images, or heat_map=''."
         )
+      self._map.example_ids()
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
     """Returns which rows are measured, bool [N]: those that did not choose the frequencies."""

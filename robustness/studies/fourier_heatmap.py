@@ -194,10 +194,10 @@ class FourierHeatmap(Study):
     weight = np.append(1, np.bincount(f.cell.ravel(), minlength=len(f)))
     recorded = Recorded(evaluations, self.facets(image_shape))
     estimates: list[pd.DataFrame] = []
-    for k in evaluations[0].top_k(self.top_k):
+    for k in recorded.top_k(self.top_k):
       missed = recorded.outcomes(functools.partial(wrong, k=k), weight)
       estimates += self._of_errors(k, missed, cells)
-    estimates += self._by_class(recorded)
+    estimates += self._by_class(recorded, weight)
     counts = [[name, *shown_and_whole] for name, shown_and_whole in cells.items()]
     table = Table(('frequencies', 'cells shown', 'cells of the image'), counts)
     return Findings(tables={'bands': table}, estimates=[*estimates, *self._of_layers(recorded)])
@@ -235,11 +235,11 @@ class FourierHeatmap(Study):
       part['note'] = [f'{count} of {len(own)} frequencies, {rate}' for count in counts]
       yield part
 
-  def _by_class(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+  def _by_class(self, recorded: Recorded, weight: np.ndarray) -> Iterator[pd.DataFrame]:
     """Yields top-1 errors on the images of each class by frequency, and by band."""
     if not self.classes:
       return
-    missed, records = recorded.outcomes(wrong), recorded.evaluations[0].records
+    missed, records = recorded.outcomes(wrong, weight), recorded.evaluations[0].records
     perturbed = np.arange(len(missed.views)) != CLEAN
     names = list(records.identity['classes'])
     labels = records.column('label').reshape(records.layout.num_rows, -1)

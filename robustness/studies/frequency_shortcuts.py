@@ -67,11 +67,16 @@ class FrequencyShortcuts(Study):
   confidence: float = 0.95
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `Study`; refuses rows with several labels, and a class with a single one."""
+    """See `Study`; refuses rows with several labels, a single class, and a class with one row."""
     super().check(rows, recipes)
     labels = rows.without_images()['label']
     if labels.ndim > 1:
       raise InputError('frequency_shortcuts counts by class, and these rows have several labels.')
+    if len(np.unique(labels)) < 2:
+      raise InputError(
+        'frequency_shortcuts asks what else is taken for a class, and these rows are of one class: '
+        'give images of two (config.data).'
+      )
     few = [rows.class_names[k] for k, n in enumerate(np.bincount(labels)) if n == 1]
     if few:
       raise InputError(
@@ -105,36 +110,34 @@ class FrequencyShortcuts(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the shares by class, and the sets of the classes as `sets/<classifier>`."""
     recorded = Recorded(evaluations, self.facets(image_shape))
-    chosen, arrays = {}, {}
-    masks = self.masks(*image_shape[:2])
-    for evaluation in evaluations:
-      chosen[evaluation.label] = self._chosen(evaluation)
-      arrays[f'sets/{evaluation.label}'] = masks[[*chosen[evaluation.label].values()]]
+    chosen = {evaluation.label: self._chosen(evaluation) for evaluation in evaluations}
+    masks, classes = self.masks(*image_shape[:2]), _classes(evaluations[0])
+    arrays = {f'sets/{k}': masks[[own[name] for name in classes]] for k, own in chosen.items()}
     return Findings(estimates=list(self._by_class(recorded, chosen)), arrays=arrays)
 
-  def _chosen(self, evaluation: Evaluation) -> dict[int, int]:
+  def _chosen(self, evaluation: Evaluation) -> dict[str, int]:
     """Returns the number of the best set of each class that there is."""
     labels = evaluation.records.column('label')
     losses = -np.log(np.maximum(evaluation.records.table('probability')[:, 1:], SMALLEST))
-    halves = {int(k): np.flatnonzero(labels == k)[::2] for k in np.unique(labels)}
-    return {label: int(losses[own].mean(0).argmin()) for label, own in halves.items()}
+    halves = {name: np.flatnonzero(labels == k)[::2] for name, k in _classes(evaluation).items()}
+    return {name: int(losses[own].mean(0).argmin()) for name, own in halves.items()}
 
   def _by_class(
-    self, recorded: Recorded, chosen: Mapping[str, Mapping[int, int]]
+    self, recorded: Recorded, chosen: Mapping[str, Mapping[str, int]]
   ) -> Iterator[pd.DataFrame]:
-    first = recorded.evaluations[0].records
-    labels, names = first.column('label'), first.identity.get('classes', ())
-    outcomes = recorded.outcomes(right).values
+    first, outcomes = recorded.evaluations[0], recorded.outcomes(right).values
+    labels = first.records.column('label')
     predicted = {e.label: e.records.table('prediction') for e in recorded.evaluations}
-    halves = {k: np.flatnonzero(labels == k)[1::2] for k in np.unique(labels).tolist()}
-    for label, scored in halves.items():
-      facets = {'class': names[label] if label < len(names) else str(label)}
-      others = np.concatenate([own for k, own in halves.items() if k != label])
-      through = {k: x[scored][:, [1 + chosen[k][label]]] for k, x in outcomes.items()}
+    number = {e.label: _classes(e) for e in recorded.evaluations}
+    halves = {name: np.flatnonzero(labels == k)[1::2] for name, k in number[first.label].items()}
+    for name, scored in halves.items():
+      others = np.concatenate([own for other, own in halves.items() if other != name])
+      view = {k: [1 + own[name]] for k, own in chosen.items()}
+      through = {k: x[scored][:, view[k]] for k, x in outcomes.items()}
       whole = {k: x[scored][:, :1] for k, x in outcomes.items()}
-      taken = {k: x[others][:, [1 + chosen[k][label]]] == label for k, x in predicted.items()}
+      taken = {k: x[others][:, view[k]] == number[k][name] for k, x in predicted.items()}
       for quantity, values in ((THROUGH, through), (WHOLE, whole), (TAKEN, taken)):
-        yield self.means(quantity, Outcomes(values, ONE_VIEW), facets=facets, test=True)
+        yield self.means(quantity, Outcomes(values, ONE_VIEW), facets={'class': name}, test=True)
 
   def figures(self, results: Results) -> Figures:
     """Returns those of the table, and the set of each class, zero frequency in the centre."""
@@ -146,6 +149,13 @@ class FrequencyShortcuts(Study):
       rows[label] = dict(zip(names, shown, strict=True))
     caption = f'The frequencies that each class is recognised by best, of {height} × {width}.'
     return {**charts.draw(results), 'sets': (images.grid(rows), caption)}
+
+
+def _classes(evaluation: Evaluation) -> dict[str, int]:
+  """Returns the classes that there are, with their places among the classifier's."""
+  names = evaluation.records.identity.get('classes', ())
+  labels = np.unique(evaluation.records.column('label')).tolist()
+  return {names[k] if k < len(names) else str(k): k for k in labels}
 
 
 def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:

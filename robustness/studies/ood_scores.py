@@ -22,8 +22,7 @@ from robustness.core.rows import UNKNOWN_CLASSES
 from robustness.core.settings import differing_keys, parse
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.means import part, row
-from robustness.estimates.of_means import Units, bootstrap
-from robustness.estimates.out_of_distribution import KNN, MSP, POSITIVES, SCORES, Separation
+from robustness.estimates.out_of_distribution import KNN, MSP, POSITIVES, SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, right
 from robustness.evaluation.study import Findings, Scored, Study
@@ -32,7 +31,7 @@ from robustness.workdir import FinishedStudy, WorkdirPredictions, read_task
 AUROC = Quantity('auroc', 'area under the ROC curve', SHARE, 'higher', headline=True)
 FPR95 = Quantity('fpr95', 'false positives at 95 % recall', SHARE, 'lower')
 CONFIDENCE = Quantity('mean_confidence', 'mean confidence', AMOUNT, low=0, high=1)
-FEATURES = 'features'
+FEATURES, ID = 'features', 'example_id'
 TEST, SHIFTED = 'test images', 'test and shifted images'
 
 
@@ -135,27 +134,16 @@ class OodScores(Study):
         out = scored(further[path])
         for kind, parts in kinds.items():
           for score in self.scores:
-            inside = np.concatenate([p[score] for p in parts])
+            inside, ids = (np.concatenate([p[key] for p in parts]) for key in (score, ID))
+            found = ood.separation(
+              inside, out[score], ids, self.positives, self.confidence, of.seed
+            )
             facets = {'score': score, 'ood_set': name, **({'id_set': kind} if shifted else {})}
-            rows += self._rows(label, facets, inside, out[score], of.seed)
+            rows += [
+              row(label, '', quantity, facets, estimate, self.confidence)
+              for quantity, estimate in zip((AUROC, FPR95), found, strict=True)
+            ]
     return first.evaluations, Findings(estimates=[part(rows)])
-
-  def _rows(
-    self,
-    label: str,
-    facets: Mapping[str, object],
-    inside: np.ndarray,
-    outside: np.ndarray,
-    seed: int,
-  ) -> list[dict[str, Any]]:
-    count = len(inside) + len(outside)
-    units = Units(np.zeros((count, 1)), np.ones((count, 1)), count)
-    separation = Separation(inside, outside, self.positives)
-    found = bootstrap(separation, units, self.confidence, seed)
-    return [
-      row(label, '', quantity, facets, estimate, self.confidence)
-      for quantity, estimate in zip((AUROC, FPR95), found, strict=True)
-    ]
 
   def _features(self, task: FinishedStudy, label: str) -> np.ndarray:
     return _of(task, label).records.column(f'output/{FEATURES}')
@@ -163,6 +151,7 @@ class OodScores(Study):
   def _scored(self, evaluation: Evaluation, bank: np.ndarray | None) -> dict[str, np.ndarray]:
     logits = evaluation.records.column('output/logits')
     scored = {name: ood.of_logits(name, logits) for name in self.scores if name != KNN}
+    scored[ID] = evaluation.records.column(ID)
     if bank is not None:
       features = evaluation.records.column(f'output/{FEATURES}')
       scored[KNN] = ood.nearest_neighbours(features, bank, self.neighbours)

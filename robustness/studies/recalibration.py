@@ -17,6 +17,7 @@ from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.core.registry import setting
+from robustness.core.rows import Rows
 from robustness.corruptions.stored import GENERATED, StoredOrMade
 from robustness.estimates import calibration, prediction_sets, scaling
 from robustness.estimates.calibration import BINS, Draws, Predictions, Scores
@@ -24,9 +25,10 @@ from robustness.estimates.means import Estimate, Row, arrays, part, row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.prediction_sets import SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
-from robustness.estimates.scaling import KINDS, NONE, TEMPERATURE, Scaling
+from robustness.estimates.scaling import KINDS, MATRIX, NONE, TEMPERATURE, VECTOR, Scaling
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import Shard
+from robustness.evaluation.study import Recipes
 
 LOGITS = 'output/logits'
 SEED = 0  # of the split, of U and of the bootstrap
@@ -96,6 +98,11 @@ class Recalibration(StoredOrMade):
     self.choose('scalings', KINDS)
     self.choose('scores', SCORES)
 
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """See `StoredOrMade`; refuses too few images to fit on and to measure."""
+    super().check(rows, recipes)
+    self._split(rows.num_examples)
+
   @property
   def recording(self) -> dict[str, Any]:
     """See `CorruptionViews`; logits are kept beside."""
@@ -125,7 +132,9 @@ class Recalibration(StoredOrMade):
       nll, confidence, right = (fields[field, name] for field in OF_SCALING)
       own_facets = {'scaling': name}
       for by in GROUPS:
-        yield self.means(LIKELIHOOD, Outcomes(nll, views), by, facets=own_facets)
+        likelihood = self.means(LIKELIHOOD, Outcomes(nll, views), by, facets=own_facets)
+        likelihood['note'] = [fits[label].note(name) for label in likelihood.classifier]
+        yield likelihood
         is_right = Outcomes({label: x > 0 for label, x in right.items()}, views)
         yield self.means(RIGHT, is_right, by, facets=own_facets)
       yield self._calibration(confidence, right, views, draws, own_facets)
@@ -185,7 +194,10 @@ class Recalibration(StoredOrMade):
       for kind in self.scalings
     }
     rows = len(labels)
-    own = _Fitted(self, scalings, known, np.random.default_rng(SEED).random(rows), labels, {})
+    absent = int(known.sum()) - len(np.unique(labels[fitting]))
+    own = _Fitted(
+      self, scalings, known, absent, np.random.default_rng(SEED).random(rows), labels, {}
+    )
     decided = own.set_scores(logits[deciding], own.uniform[deciding])
     true = labels[deciding][:, None]
     thresholds = {
@@ -231,6 +243,7 @@ class _Fitted:
     study: its settings.
     scalings: by name.
     known: bool [K], classes that can be predicted.
+    absent: how many of these have no image that is fitted on.
     uniform: U of each row, [N].
     labels: int [N].
     thresholds: q by score.
@@ -239,9 +252,15 @@ class _Fitted:
   study: Recalibration
   scalings: Mapping[str, Scaling]
   known: np.ndarray
+  absent: int
   uniform: np.ndarray
   labels: np.ndarray
   thresholds: Mapping[str, float]
+
+  def note(self, name: str) -> str:
+    """Returns what a reader must know of a scaling with parameters of each class."""
+    rules_out = self.absent and name in (VECTOR, MATRIX)
+    return f'{self.absent} classes have no image that is fitted on' if rules_out else ''
 
   def rescaled(self, name: str, logits: np.ndarray) -> np.ndarray:
     """Returns logits [..., K] rescaled, those of unknown classes -∞."""

@@ -19,6 +19,7 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Batch, Rows, random_order, with_column
+from robustness.core.typing import PlainValue
 from robustness.corruptions.views import CorruptionViews
 from robustness.estimates import stratified
 from robustness.estimates.corruption_error import MCE
@@ -59,6 +60,11 @@ class SampledMCE(CorruptionViews):
     shown, needed = (sorted(x) for x in (self.names, self.published.corrupted))
     valid = "('official',) at all five severities, for which errors are published"
     self.require(shown == needed and len(self.severities) == 5, 'corruptions', valid)
+
+  @property
+  def recording(self) -> dict[str, PlainValue]:
+    """See `CorruptionViews`; one view an image is recorded, not all."""
+    return {**super().recording, 'name': self.name}
 
   @property
   def published(self) -> PublishedErrors:
@@ -141,7 +147,13 @@ class SampledMCE(CorruptionViews):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields mCE and errors over all, by corruption and by severity, and paired differences."""
     wrong = {e.label: e.records.column('rank') > 0 for e in recorded.evaluations}
-    strata = recorded.evaluations[0].records.column(DRAWN)
+    drawn = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
+    strata = next(iter(drawn.values()))
+    if other := [label for label, own in drawn.items() if not np.array_equal(own, strata)]:
+      raise InputError(
+        f'{next(iter(drawn))} and {other[0]} were shown the same images under other corruptions, '
+        'for these depend on which images a run has: run both on the same images.'
+      )
     of_view = super().facets((0, 0, 0))
     first = next(iter(wrong))
     groups: list[tuple[Quantity, dict[str, Any], np.ndarray]] = [(MCE, {}, self.weights)]

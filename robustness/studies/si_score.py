@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -33,6 +33,7 @@ from robustness.estimates.quantity import Quantity
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable, identity
+from robustness.models.imagenet_names import NAMES
 from robustness.present import images
 from robustness.results import Results
 from robustness.scenes import designs
@@ -253,9 +254,13 @@ class SiScore(Study):
     if not first.table.counted.any():
       raise self._no_scene()
     classes = first.records.column('label' if self.stored else 'imagenet_class')
-    return Findings(estimates=list(self._estimates(outcomes, classes)))
+    own = first.records.identity.get('classes', ()) if self.stored else ()
+    named = CLASS_NAMES if len(own) in (0, len(NAMES)) else dict(enumerate(own))
+    return Findings(estimates=list(self._estimates(outcomes, classes, named)))
 
-  def _estimates(self, published: Outcomes, classes: np.ndarray) -> Iterator[pd.DataFrame]:
+  def _estimates(
+    self, published: Outcomes, classes: np.ndarray, named: Mapping[int, str]
+  ) -> Iterator[pd.DataFrame]:
     """Yields the rows of the table of results; `classes` are those of the pairs, int [P]."""
     factors = designs.varying(published.views)
     yield self.means(SCENE_ACCURACY, published)
@@ -275,7 +280,7 @@ class SiScore(Study):
       normalised = functools.partial(of_means, each=True, confidence=self.confidence)
       yield normalised(NORMALISED_ACCURACY, published, lambda own, _: designs.normalised(own), keys)
     for index in np.unique(classes).tolist():
-      facets = {'class': CLASS_NAMES.get(index, f'class {index}')}
+      facets = {'class': named.get(index, f'class {index}')}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
 
   def _balanced(self, published: Outcomes, factor: str = '') -> Outcomes:

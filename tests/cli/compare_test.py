@@ -1,5 +1,6 @@
 """Comparisons of workdirs: paired where they share images, refused where they nearly do."""
 
+import dataclasses
 import functools
 import pathlib
 
@@ -8,10 +9,11 @@ import pandas as pd
 import pytest
 from scipy import special
 
+from robustness import comparison
 from robustness.cli import compare as program
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
 from robustness.estimates.intervals import clopper_pearson
-from robustness.estimates.table import facets_of, select
+from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Records
 from robustness.results import Results
 from robustness.studies import si_score
@@ -281,6 +283,14 @@ def test_effective_robustness_given_several_reference_sets(tmp_path):
   values = select(table, 'effective_robustness', part='third', view=..., reference='one and two')
   by_name = values.set_index('classifier').value
   assert by_name['net2'] == pytest.approx(0.25, abs=0.05) and by_name.idxmax() == 'net2'
+  tasks = {}
+  for name, own in Results.read(tmp_path / 'out').by_part.items():
+    table = own.table[own.table['quantity'] == 'accuracy'].astype(object)
+    unknown = table.assign(quantity='change_norm', value=np.nan, n=0)
+    tasks[name] = dataclasses.replace(own, table=assemble([table, unknown]))
+  again = comparison.with_references(tasks, ['one', 'two'])['third'].table
+  found = select(again, 'effective_robustness', view=..., reference='one and two')
+  assert found.n.tolist() == [COUNT] * 6 and found.value.tolist() == values.value.tolist()
   refused("'three'", program.run, [battery], tmp_path / 'out', references=['three'])
   refused('every task', program.run, [battery], tmp_path / 'out', references=list(counts))
 
@@ -298,6 +308,11 @@ def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path):
   alone = estimate(table, 'b', 'accuracy', corruption='fog', severity=1)
   assert alone.value == pytest.approx(versions(1)[:, 1].mean()) and np.isnan(alone.low)
   assert estimate(table, 'b', 'ece', 'a', corruption='fog').method == 'bootstrap'
+
+
+def test_classifiers_of_all_workdirs_have_labels_of_their_own():
+  labels = comparison.distinct_labels({'net': {'a'}, 'other': {'net', 'a'}})
+  assert set(labels.values()) == {'net a', 'other net', 'other a'}
 
 
 def test_workdirs_of_one_name_are_refused_before_anything_is_written(workdirs, tmp_path):

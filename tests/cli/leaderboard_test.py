@@ -65,6 +65,9 @@ def test_a_check_names_what_is_wrong_with_an_entry(board, capsys):
   change(board / 'good', lambda document: document['tables'].pop(WHICH_NUMBERS))
   (board / 'fair/results.csv').write_text('classifier,value\n')
   change(board / 'elsewhere', lambda document: document['quantities'][0].update(words='another'))
+  main(['leaderboard', str(board), '--check'])
+  assert capsys.readouterr().out.endswith('2 are not.\n'), 'a board of its own'
+  change(board / 'elsewhere', lambda document: stated(document, 'aaa'))
   assert main(['leaderboard', str(board), '--check']) == 1
   output = capsys.readouterr()
   assert output.out == '1 entries are as they should be, 3 are not.\n'

@@ -1,16 +1,24 @@
 """`robustness table` and `robustness export`: finished runs in the formats of other places."""
 
 import csv
+import dataclasses
 import io
 import json
+from argparse import Namespace
 
 import pytest
 
 from robustness.__main__ import main
-from robustness.cli import table
+from robustness.cli import export, table
+from robustness.estimates import means
+from robustness.estimates.corruption_error import MCE
+from robustness.estimates.quantity import ERROR
+from robustness.estimates.table import assemble
+from robustness.present import methods
 from robustness.results import Results
 from tests import finished_runs
 from tests.cases import cases
+from tests.refusals import refused
 
 HALF, MOST = [True, False] * 20, [True] * 36 + [False] * 4
 ENVIRONMENT = {
@@ -65,6 +73,14 @@ def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
   table.read([str(few), str(runs / 'more')])
   noted = capsys.readouterr().err
   assert noted == "note: few and more have other images (name: 'few' → 'more')\n"
+  file = runs / 'two/results.json'
+  file.write_text(file.read_text().replace('"baseline": "first"', '"baseline": "alexnet"'))
+  table.read([str(runs / 'one'), str(runs / 'two')])
+  noted = capsys.readouterr().err
+  assert noted == "note: one and two have other settings (baseline: 'first' → 'alexnet')\n"
+  file.write_text(file.read_text().replace('"words": "top-1 error"', '"words": "error of alexnet"'))
+  assert main(['table', str(runs / 'one'), str(runs / 'two')]) == 2
+  assert "'alexnet'), and other quantities: make a table of each" in capsys.readouterr().err
   assert main(['table', str(few), str(runs / 'one')]) == 2
   assert 'few is of the study accuracy and one of corruption_error' in capsys.readouterr().err
 
@@ -125,6 +141,23 @@ def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
   assert card.startswith('## Robustness\n\n| quantity | most |\n')
   assert '| top-1 error on clean images (%) ↓ | 10 (3 to 24) |' in card and 'half' not in card[:300]
   assert 'We measure most on 40 images' in card and 'differences' not in card
+
+
+@cases(
+  'facets, at',
+  ({'corruption': 'gaussian_noise'}, 'corruption=gaussian_noise'),
+  ({'class': 'kite, bird', 'severity': 1}, 'class=kite, bird,severity=1'),
+)
+def test_an_estimate_is_named_as_in_the_csv_and_only_shares_are_percent(facets, at):
+  one = means.Estimate(1.2, 1.1, 1.3, 9, 9, 'stratified')
+  table = assemble([means.part([means.row('net', '', MCE, facets, one, 0.95)])])
+  results = Results('made', {'label': 'net'}, {}, {'baseline': 'first'}, table=table)
+  results.quantities = (MCE,)
+  found = export.estimate(results, 'net', 'mCE', at)
+  assert found[1].value == 1.2
+  refused('--percent is for shares', export.hub_entry, *found, Namespace(percent=True), '', {})
+  shares = dataclasses.replace(results, quantities=(ERROR,))
+  assert methods._baseline(results) and not methods._baseline(shares), 'no ratio'
 
 
 def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):

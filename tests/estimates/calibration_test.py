@@ -145,9 +145,11 @@ def test_intervals_stay_in_the_range_of_their_quantities():
   cases = (0.99, False), (0.01, True)
   predictions = [Predictions.of(np.full(5, p), np.full(5, y)) for p, y in cases]
   wrong, right = (calibration.scores(own, draws) for own in predictions)
+  single = calibration.scores(Predictions.of([0.9], [True]), Draws.of(1, 20, 0))
   for name in calibration.QUANTITIES:
     estimate, difference = wrong.estimate(name), wrong.minus(right, name)
     assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+    assert np.isnan([single.estimate(name).low, single.estimate(name).high]).all()
     assert -1 <= difference.low <= difference.value <= difference.high <= 1
 
 

@@ -6,11 +6,12 @@ import pytest
 
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
 from robustness.estimates.intervals import clopper_pearson, korn_graubard
-from robustness.estimates.means import means
+from robustness.estimates.means import means, share, share_difference
 from robustness.estimates.of_means import of_means
-from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.outcomes import Outcomes, Sums
 from robustness.estimates.quantity import ACCURACY
 from robustness.scenes.designs import normalised
+from tests.cases import cases
 from tests.refusals import refused
 
 SIX = pd.DataFrame({'level': range(6), 'group': [0, 1, 2, 0, 1, 2]})
@@ -62,6 +63,19 @@ def test_scenes_that_agree_within_an_object_count_as_one_and_as_one_difference()
   assert (single.low, single.high) == pytest.approx(paired_difference(c, b, 25)[1:])
   assert (copies.value, copies.p) == pytest.approx((single.value, single.p))
   assert (copies.low, copies.high) == pytest.approx((single.low, single.high), abs=0.01)
+
+
+@cases('sizes, truth', ([200, *[5] * 19], 0.7), ([200, 100, 50, *[5] * 27], 0.9))
+def test_intervals_of_clusters_of_unequal_size_hold_the_truth(sizes, truth):
+  weight, chance = np.array(sizes, float), np.random.default_rng(0).random((300, len(sizes)))
+  n, held = int(weight.sum()), np.zeros(2)
+  for drawn in chance:
+    right, gained, lost = (
+      Sums(of * weight, weight, n, n) for of in (drawn < truth, drawn < 0.2, drawn > 0.9)
+    )
+    for place, true, row in ((0, truth, share(right)), (1, 0.1, share_difference(gained, lost))):
+      held[place] += row.low <= true <= row.high
+  assert (held / 300 > 0.92).all()
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():

@@ -26,7 +26,7 @@ def test_kappa_is_cohens():
   right = np.repeat([[1, 1], [1, 0], [0, 1], [0, 0]], [20, 5, 10, 15], axis=0).astype(bool)
   (found,) = consistency.estimates(units(right))
   assert found.value == pytest.approx(0.4) and found.low < 0.2 and 0.55 < found.high < 0.7
-  assert (found.n, found.clusters, found.method) == (50, 50, consistency.METHOD)
+  assert (found.n, found.clusters, found.method) == (50, 50, 'bayesian-bootstrap')
 
 
 def test_equal_and_opposite_classifiers_and_those_that_are_always_right():

@@ -45,6 +45,17 @@ def test_separation_is_that_of_counting(positives):
   np.testing.assert_allclose(found, [[area, rate]])
 
 
+def test_intervals_reach_what_no_score_shows_and_images_shown_twice_are_one():
+  area, rate = ood.separation(np.arange(20) + 30.0, np.arange(20.0), np.arange(20))
+  assert (area.value, area.high, rate.value, rate.low) == (1, 1, 0, 0)
+  assert 0.8 < area.low < 0.95 and rate.high > 0.1 and area.clusters == 40
+  once, twice = (
+    ood.separation(np.repeat(KNOWN, n), OTHER, np.repeat(np.arange(60), n))[0] for n in (1, 2)
+  )
+  assert twice.n == 160 and twice.clusters == once.clusters == 100
+  assert (twice.low, twice.high) == pytest.approx((once.low, once.high), abs=0.005)
+
+
 def test_bad_scores():
   refused('0 scores of ID', ood.Separation, KNOWN[:0], OTHER)
   refused('none NaN', ood.Separation, KNOWN, OTHER * np.nan)

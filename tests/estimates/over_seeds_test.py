@@ -49,6 +49,12 @@ def test_the_interval_is_scipys_and_of_equal_values_there_is_none():
   assert (own.n, own.clusters, own.method, own.confidence) == (4, 4, 'student over seeds', 0.95)
   assert math.isnan(mean_of(SLOPE, [0.1, float('nan')]).low)
   refused('at least two seeds', over_seeds, {0: made({SLOPE: 0.5})})
+  narrow = {seed: made({SLOPE: value}) for seed, value in enumerate(values)}
+  for of in narrow.values():
+    of.table['confidence'] = 0.8
+  own = estimate(over_seeds(narrow).over_seeds.table, 'net', 'slope')
+  low, high = stats.t.interval(0.8, 3, np.mean(values), stats.sem(values))
+  assert (own.low, own.high, own.confidence) == pytest.approx((low, high, 0.8))
   own = mean_of(RHO, [1.0, 1.0])
   assert own.value == 1 and math.isnan(own.low) and math.isnan(own.high)
   assert own.note == NO_SPREAD

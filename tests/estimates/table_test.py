@@ -39,6 +39,8 @@ def test_facets_stand_between_the_other_columns_and_a_way_through_csv_changes_no
 def test_two_rows_of_one_estimate_infinite_values_and_files_of_no_table_are_refused(tmp_path):
   part = means(ERROR, made(), ('corruption',), paired=False)
   refused('two rows of one estimate: .*quantity=error.*corruption=', tables.assemble, [part, part])
+  named = tables.with_facet(part, 'place', '')
+  refused("the facet place is '' in the table", tables.assemble, [named])
   loss = Quantity('loss', 'loss', kind='amount')
   outcomes = Outcomes({'net': np.array([[np.inf], [1.0]])}, pd.DataFrame(index=range(1)))
   with np.errstate(invalid='ignore'):

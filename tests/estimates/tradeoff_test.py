@@ -95,6 +95,12 @@ def test_what_a_trade_off_holds_with_and_without_a_corruption_that_changes_nothi
   none = trade_off('net', 'base', share, before, after)
   assert none.value.isna().all() and none.note.str.startswith('3 of 5').all()
   assert none.method.tolist() == without.method[:4].tolist()
+  single = trade_off('net', 'base', *(of[:1] for of in (rng.random((1, 5)), before, after)))
+  assert single.low[[0, 2, 3]].isna().all() and single.high[[0, 2, 3]].isna().all()
+  rare = rng.random((40, 5))
+  rare[2:, 0] = np.nan  # a corruption that changes two images
+  rare = trade_off('net', 'base', rare, before, after)
+  assert (rare.note[[0, 3]].str.contains('too many') & rare.low[[0, 3]].isna()).all()
 
 
 def test_intervals_are_those_of_a_bootstrap_by_hand():

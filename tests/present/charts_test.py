@@ -10,8 +10,9 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select, with_facet
+from robustness.fourier.basis import distinct_frequencies
 from robustness.present import charts, sentences, style, tables
-from robustness.results import Results
+from robustness.results import NO_SPREAD, Results
 from tests import said
 
 CHANGE = Quantity('change', 'change', 'amount')
@@ -109,6 +110,15 @@ def test_a_fourier_map_has_each_frequency_and_its_mirror(side):
   np.testing.assert_allclose(figure.axes[0].images[0].get_array(), expected)
 
 
+def test_a_window_of_even_side_has_no_cells_that_are_not_shown():
+  f = distinct_frequencies(8, 8, 4)
+  values = np.arange(len(f)) * 1.0
+  views = {'frequency_y': f.fy, 'frequency_x': f.fx}
+  results = made(views, quantity=CHANGE, values=np.stack([values] * 2))
+  figure, _ = charts.draw(results)['change_frequency_y_frequency_x']
+  np.testing.assert_allclose(figure.axes[0].images[0].get_array(), values[f.cell])
+
+
 def test_a_name_and_two_axes_are_maps_of_each_classifier_of_the_first_names():
   values = np.random.default_rng(0).random((2, 5, 24))
   views = product(layer=('stem', 'head'), y=range(3), x=range(4))
@@ -131,6 +141,9 @@ def test_two_names_are_a_grid_with_numbers_a_dash_without_one_and_zero_without_a
   axes = figure.axes[0]
   assert [text.get_text() for text in axes.texts] == [f'{100 * v:.0f}' for v in wrong.mean(0)]
   [outline] = axes.patches
+  results.table['note'] = ['seen in training', NO_SPREAD, NO_SPREAD, '']
+  figure, again = charts.draw(results)['error_environment_class_group']
+  assert len(figure.axes[0].patches) == 1 and again == caption
   assert np.allclose(outline.get_xy(), -0.46) and caption.endswith('Outlined: seen in training.')
   views = product(environment=['fog', 'snow', 'rain'], class_group=['A', 'B', 'C'])
   values = np.array([[-0.04, 30, 30, -30, 30, 30, 30, 30, 30]] * 2)

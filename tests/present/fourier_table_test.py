@@ -46,6 +46,9 @@ def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has
   of_set = {'corruption_set': 'fourier_cifar', 'source': 'published'}
   assert estimate(printed, 'gaussian', 'mCE', **of_set).value == 0.9831
   assert estimate(printed, 'high_pass', 'mCE', **of_set).value == 1.4449
+  other = FourierTable(baseline='gaussian').published(results)
+  fog = estimate(other, 'natural', 'error', 'gaussian', corruption='fog', source='published')
+  assert fog.value == pytest.approx(0.7194 - 0.8997) and 'mCE' not in set(other['quantity'])
   assert (printed.low.isna() & (printed['source'] == 'published') & (printed.n == 10_000)).all()
   tasks = {'errors': results}
   table = joined(tasks, {}, 'fourier_table', FourierTable().summarise(tasks)).table

@@ -1,5 +1,6 @@
 """What heads the findings: few rows of headline quantities, and the worst of many."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -103,6 +104,10 @@ def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all():
     *('clean: top-1 accuracy (%)', 'corruptions: top-1 error, largest of 8 (%)'),
     *('attack: error under attack (%)', 'attack: score'),
   ]
+  gain = dataclasses.replace(ACCURACY, name='gain', low=-1)
+  parts = {**PARTS, 'gain': made({gain: {'plain': (0.0,)}})}
+  places = headlines.worst([*headlines.headlines(parts)], 'plain')
+  assert 'gain' not in [headline.part for headline, _ in places], 'no share of images'
   low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 10)
   attacked, missing, _ = rows['attack: error under attack (%)']
   assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for all 10 together)' and missing == ''

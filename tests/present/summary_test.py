@@ -81,8 +81,8 @@ def test_a_line_a_headline_with_a_dot_a_seed():
 
 def test_the_caption_has_the_confidence_of_the_means_and_undeclared_headlines_are_all_drawn():
   for of in (by_seed := copy.deepcopy(BY_SEED)).values():
-    of.table['confidence'] = np.nan
-  _, caption = draw_seeds(over_seeds(by_seed, 0.9))['seeds']
+    of.table['confidence'] = 0.9
+  _, caption = draw_seeds(over_seeds(by_seed))['seeds']
   assert ' 90 % interval ' in caption
   plain = headlined({Quantity('x', 'x'): {'a': (0.5,)}})
   assert list(draw_seeds(over_seeds({0: plain, 1: plain}))) == ['seeds']

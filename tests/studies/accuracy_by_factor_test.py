@@ -3,10 +3,13 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustness.core.rows import ArrayRows, as_float32
 from robustness.estimates.intervals import clopper_pearson
+from robustness.estimates.outcomes import Outcomes
+from robustness.evaluation import failures
 from robustness.evaluation.study import Evaluation
 from robustness.studies.accuracy_by_factor import AccuracyByFactor
 from tests.cases import cases
@@ -37,7 +40,8 @@ def table(folder, study: AccuracyByFactor, given: ArrayRows = WITH_COLUMNS):
 
 def test_groups_by_word_are_those_counted_by_hand(tmp_path):
   found = table(tmp_path, AccuracyByFactor(factors=('pose',), fewest=2))
-  for pose in ('left', 'right', ''):
+  assert {*found['pose'].dropna()} == {'left', 'right'}, 'the empty word is none'
+  for pose in ('left', 'right'):
     own = RIGHT[pose == POSES]
     row = estimate(found, 'first', 'accuracy', pose=pose)
     assert (row.value, row.n) == (own.mean(), len(own))
@@ -59,8 +63,36 @@ def test_numbers_are_cut_at_quantiles_and_small_groups_left_out(tmp_path):
   every = AccuracyByFactor(factors=('site',), bins=0, fewest=4)
   assert table(tmp_path / 'sites', every)['site'].nunique() == COUNT // 4
   few = AccuracyByFactor(factors=('pose',), fewest=14)
-  message = 'pose has 1 groups of at least 14 images; accuracy by it needs two'
-  refused(message, table, tmp_path / 'few', few)
+  message = 'pose has 1 groups of at least 14 images; accuracy by it needs two.* config.study.bins'
+  refused(message, few.check, WITH_COLUMNS, {})
+
+
+MANY = np.arange(100)
+
+
+@cases(
+  'values, sizes',
+  (1.7e9 + 864 * MANY, [20] * 5),
+  (20230101 + MANY, [20] * 5),
+  (np.linspace(2019.9, 2021.5, 100), [20] * 5),
+  (np.maximum(MANY - 84, 0), [85, 15]),
+  (np.minimum(MANY, 15), [15, 85]),
+)
+def test_numbers_of_any_size_have_groups_and_a_frequent_one_its_own(values, sizes):
+  levels = AccuracyByFactor()._levels('time', values, ())
+  assert np.unique(levels, return_counts=True)[1].tolist() == sizes
+
+
+def test_the_ratio_of_a_group_without_an_error_has_an_interval():
+  pose, wrong = np.repeat(['front', 'side'], [10, 190]), np.repeat([0, 1, 0], [10, 19, 171])
+  outcomes = Outcomes(dict.fromkeys('ab', wrong[:, None] == 0), pd.DataFrame(index=range(1)))
+  study = AccuracyByFactor(factors=('pose',))
+  found = pd.concat(study._estimates(outcomes, {'pose': pose}))
+  own, paired = (
+    found[(found['quantity'] == 'error_ratio') & (found.versus == of)].iloc[0] for of in ('', 'a')
+  )
+  assert own.value == own.low == 0 and 1 < own.high < 4 and own.n == 200
+  assert paired.low < paired.value == 0 < paired.high
 
 
 def test_brightness_is_measured_in_the_images(tmp_path):
@@ -76,7 +108,12 @@ def test_clusters_widen_intervals_and_pairs_are_given(tmp_path):
   alike = dataclasses.replace(alone, clusters='site')
   found, joined = table(tmp_path / 'alone', alone), table(tmp_path / 'alike', alike)
   assert estimate(found, 'first', 'overall_accuracy').clusters == COUNT
-  assert estimate(joined, 'first', 'overall_accuracy').clusters == COUNT // 4
+  for quantity, facets in (('overall_accuracy', {}), ('error_ratio', {'pose': 'left'})):
+    row = estimate(joined, 'first', quantity, **facets)
+    assert (row.n, row.clusters) == (COUNT, COUNT // 4)
+  one = Evaluation('first', recorded(tmp_path / 'one', alike, classifier('first', 0), WITH_COLUMNS))
+  of_classes = failures.findings(alike, [one], GIVEN.image_shape)[0].estimates[0]
+  assert (of_classes.clusters < of_classes.n).all(), 'classes have these clusters too'
   own = (POSES == 'left') & (GIVEN.labels == 1)
   pair = estimate(found, 'first', 'accuracy', pose='left', **{'class': '1'})
   assert (pair.value, pair.n) == (RIGHT[own].mean(), own.sum())
@@ -85,6 +122,7 @@ def test_clusters_widen_intervals_and_pairs_are_given(tmp_path):
 @cases(
   'settings, message',
   ({'factors': ('poise',)}, "factors has 'poise', which is no column .*'pose'"),
+  ({'factors': ('value',)}, "factors has 'value', the name of a column of the table of results"),
   ({'factors': ('pose',), 'clusters': 'object'}, "clusters has 'object', which is no column"),
 )
 def test_columns_that_the_data_lack_are_refused(settings, message):

@@ -6,6 +6,7 @@ from scipy import stats
 
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures as listing
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.study import Evaluation
 from robustness.studies.accuracy import Accuracy
@@ -57,6 +58,7 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path):
   findings, _ = listing.findings(Accuracy(), [only], SHAPE)
   of_class = assemble(findings.estimates)
   assert of_class[['class', 'n', 'value']].values.tolist() == [['left', 2, 0.5], ['right', 4, 0.75]]
-  assert only.top_k(1) == only.top_k(2) == [1]
+  assert Recorded([only]).top_k(1) == Recorded([only]).top_k(2) == [1]
   three = Records(tmp_path / 'three', Layout(6, 1, 6, 1), {'classes': ['left', 'right', 'up']})
-  assert Evaluation('three', three).top_k(2) == [1, 2]
+  more = Evaluation('three', three)
+  assert Recorded([more]).top_k(2) == [1, 2] and Recorded([more, only]).top_k(2) == [1]

@@ -11,6 +11,7 @@ from robustness.corruptions.names import KNOWN
 from robustness.estimates import calibration
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.study import Evaluation
+from robustness.evaluation.views import ViewTable
 from robustness.studies.calibration import Calibration
 from tests import finished_runs
 from tests.made_records import made as written
@@ -163,5 +164,7 @@ def test_what_cannot_be_scored_is_refused(tmp_path):
   refused("quantize is 'floor'.*left out with source='stored'", Calibration, **settings)
   old = made(tmp_path, 'old', 0, confidence=np.zeros(0))
   refused('run the same command again', STUDY.reduce, [old], SHAPE)
+  for field in ({'units': np.zeros(3)}, {'counted': np.eye(3, 1) > 0}):
+    refused('these are scenes or images of', STUDY.reduced, [], ViewTable(('shown',), **field))
   config = {'predictions': '', 'part': '', 'seed': 0}
   refused(r"config\.predictions is ''", Calibration().prediction_scores, config)

@@ -14,6 +14,7 @@ from robustness.estimates.table import assemble, select
 from robustness.results import Results
 from robustness.studies import fourier_attack, fourier_heatmap, fourier_preview
 from tests.end_to_end import runs
+from tests.made_records import made
 from tests.networks import SHAPE
 from tests.refusals import refused
 from tests.studies.conftest import rows, table_of
@@ -96,6 +97,14 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
   same = {k: v for k, v in data.description.items() if k != 'image_shape'}
   study = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'same', np.zeros(16), **same))
   refused('very images of this run', study.check, data, {})
+  fewer = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'few', np.zeros(16), **same))
+  fewer._map.results.data['num_examples'] = 4
+  refused('few/records/any', fewer.check, data, {})
+  for number in range(2):
+    folder = tmp_path / f'few/records/any/round00{number}'
+    made(folder, {'rank': np.zeros((2, 1), int), 'example_id': [2 * number, 2 * number + 1]})
+  fewer.check(data, {})
+  assert fewer._map.example_ids().tolist() == [0, 1, 2, 3], 'of all rounds'
   refused('6 × 5 pixels; these are 8 × 8', study.views, (8, 8, 3))
   Results('accuracy', {'label': 'any'}, {}, {}).write(tmp_path / 'other')
   other = dataclasses.replace(STUDY, heat_map=str(tmp_path / 'other'))

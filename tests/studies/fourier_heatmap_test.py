@@ -12,7 +12,7 @@ from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.fourier.basis import CLEAN, basis_image
-from robustness.fourier.maps import centred_map
+from robustness.fourier.maps import band_map, centred_map
 from robustness.results import Results
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import SHAPE, tiny_rows
@@ -215,6 +215,9 @@ def test_maps_of_classes_are_those_of_their_images(evaluate):
     _, _, own = centred_map(results, 'class_error', 'first', **{'class': name})
     expected = wrong[labels == label].mean(0)
     np.testing.assert_allclose(own, by_frequency(study, expected))
+    in_band = select(results.table, 'class_error_in_band', band=..., **{'class': name})
+    of_cells = [own[band_map(SHAPE) == band].mean() for band in in_band.band]
+    np.testing.assert_allclose(in_band.value, of_cells)
   assert study.recording == STUDY.recording, 'they are of the same records'
   refused("'lynx'", dataclasses.replace(STUDY, classes=('lynx',)).check, tiny_rows(COUNT), {})
   refused('half_width', FourierHeatmap, classes=('all',), half_width=0.1)

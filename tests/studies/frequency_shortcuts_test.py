@@ -16,6 +16,7 @@ from robustness.fourier.filters import filtered, filtered_by_half
 from robustness.models.classifier import Classifier
 from robustness.studies.frequency_shortcuts import FrequencyShortcuts, _plane
 from tests.cases import cases
+from tests.made_records import made
 from tests.refusals import refused
 
 STUDY = FrequencyShortcuts(sets=12)
@@ -69,6 +70,25 @@ def test_the_set_of_a_class_holds_the_frequency_of_the_class(tmp_path):
   assert chosen.shape == (2, 16, 9) and chosen[0, 0, 2] and chosen[1, 0, 5]
 
 
+def test_classifiers_may_have_their_classes_in_another_order(tmp_path):
+  label, study = np.arange(20) % 2, FrequencyShortcuts(sets=3, grids=(2,))
+  random = np.random.default_rng(0)
+  columns = {'rank': np.zeros((20, 4), int), 'probability': random.random((20, 4))}
+  evaluations = [
+    made(
+      tmp_path / '-'.join(classes),
+      {**columns, 'label': own, 'prediction': np.repeat(own[:, None], 4, 1)},
+      classes=list(classes),
+    )
+    for own, classes in ((label, CLASSES), (3 - label, ('a', 'b', 'fast', 'slow')))
+  ]
+  findings = study.reduce(evaluations, (8, 8, 1))
+  table = assemble(findings.estimates)
+  assert select(table, 'taken_for_class', **{'class': ...}).value.tolist() == [0] * 4
+  first, second = findings.arrays.values()
+  np.testing.assert_array_equal(first, second)
+
+
 def test_rows_that_cannot_be_halved_are_refused():
   refused(
     "chooses on half of the rows of a class, and 'slow' has one",
@@ -76,6 +96,7 @@ def test_rows_that_cannot_be_halved_are_refused():
     rows(3).at(np.array([0, 1])),
     {},
   )
+  refused('these rows are of one class', STUDY.check, rows(8).at(np.arange(0, 8, 2)), {})
   several = dataclasses.replace(rows(4), labels=np.array([[0, 1]] * 4), example_ids=np.arange(4))
   refused('these rows have several labels', STUDY.check, several, {})
   refused('config.study.kept is 1.0; it must be in', FrequencyShortcuts, kept=1.0)

@@ -1,11 +1,14 @@
 """The study of scalings and prediction sets: what is fitted, what sets cover, bad input."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from robustness.estimates.table import select
 from robustness.studies.recalibration import Recalibration
 from tests.made_records import made
+from tests.networks import tiny_rows
 from tests.refusals import refused
 from tests.studies.conftest import table_of
 from tests.table_rows import estimate
@@ -66,5 +69,13 @@ def test_a_class_that_is_never_predicted_is_left_out(tmp_path):
   other = np.where(labels == 0, CLASSES, labels)
   bad = written(tmp_path / 'bad', **{'output/logits': unknown}, label=other)
   refused('cannot predict the class', table_of, STUDY, [bad])
+  rare = (2 * (np.arange(ROWS) == ROWS - 1)).astype(int)
+  vector = dataclasses.replace(STUDY, scalings=('vector',))
+  table = table_of(vector, [written(tmp_path / 'rare', label=rare)])
+  notes = {
+    s: estimate(table, 'rare', 'nll', scaling=s, severity=0).note for s in ('none', 'vector')
+  }
+  assert notes['vector'].startswith('4 classes have no image') and not notes['none']
   few = Recalibration(corruptions=('fog',), severities=(1, 5), held_out=0.01)
+  refused(r'of 400 images 4: at least 20', few.check, tiny_rows(400), {})
   refused(r'of 400 images 4: at least 20', table_of, few, [written(tmp_path / 'few')])

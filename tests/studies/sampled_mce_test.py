@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from robustness import comparison
 from robustness.estimates.published import BASELINES
 from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.sampled_mce import SampledMCE
 from robustness.workdir import read_task
 from tests.end_to_end import runs
+from tests.made_records import made
 from tests.networks import tiny_rows
 from tests.refusals import refused
 from tests.table_rows import estimate
@@ -47,6 +49,21 @@ def test_the_run_has_the_answers_of_the_full_run(cifar10_dir, tmp_path):
   baseline = np.array([*BASELINES['cifar10_standard'].corrupted.values()])
   mce = estimate(results.table, *results.labels, 'mCE')
   assert mce.value == pytest.approx((wrong / baseline).mean())
+
+
+def test_classifiers_that_were_shown_other_corruptions_are_no_pair(tmp_path):
+  ids, drawn = np.arange(150), 1 + np.arange(150) % 75
+  columns = {'rank': np.zeros((150, 1), int), 'example_id': ids, 'image_digest': ids}
+  one, other = (
+    made(tmp_path / name, {**columns, 'drawn_view': own, 'draws': own}, data={})
+    for name, own in (('one', drawn), ('other', drawn[::-1]))
+  )
+  study = SampledMCE(mce_half_width=5.0)
+  for second, alike in ((other, False), (one, True)):
+    found = comparison.pair(one.records, second.records, ('one', 'other'), common=False)
+    assert len(found.first) == 150 * alike and ('shown otherwise' in found.note) != alike
+  refused('one and other were shown the same images under', study.reduce, [one, other], (32, 32, 3))
+  assert study.recording != CorruptionError(protocol=study.protocol).recording
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,8 @@ def test_stored_scenes_give_the_same_table(tmp_path):
   order = ['quantity', 'class', 'y', 'x']
   tables = [own.sort_values(order, ignore_index=True) for own in (found, expected)]
   pd.testing.assert_frame_equal(*tables, check_dtype=False, rtol=1e-6)
+  stored.records.identity['classes'] = [f'mine {k}' for k in range(960)]
+  assert table_of(study, stored)['class'].dropna().str.startswith('mine ').all()
 
 
 def test_pictures_need_the_results_alone(tmp_path):
