@@ -50,7 +50,7 @@ from robustness.evaluation.views import identity
 
 SIDE, RESIZE = 224, 256
 PEER, GRAIN = 'torchvision', 'grain'
-SHARDS = {'parquet': 'all.parquet', 'webdataset': 'all.tar', 'array_record': 'all/1.0.0'}
+SHARDS = {'parquet': 'train.parquet', 'webdataset': 'train.tar', 'array_record': 'all/1.0.0'}
 WIDTH, HEIGHT = 500, 375
 
 

@@ -75,7 +75,9 @@ def cifar10() -> ConfigDict:
   config = _base('airbench94_half')
   read_cifar10(config)
   train_airbench(config, 'airbench94_half')
-  config.classifiers.erm.augment.policy = (*config.classifiers.erm.augment.policy, 'environment')
+  for classifier in config.classifiers.values():
+    classifier.augment.policy = ('flip', 'crop')  # balanced batches have no epochs to alternate in
+  config.classifiers.erm.augment.policy = ('flip', 'crop', 'environment')
   return config
 
 

@@ -129,6 +129,7 @@ def test_ctrl_c_while_an_archive_is_written_is_no_failure(monkeypatch, tmp_path,
     monkeypatch.setattr(zipfile, '_get_compressor', interrupt)
     np.savez(tmp_path / 'records.npz', correct=np.ones(3))
 
+  monkeypatch.setattr(run, 'set_devices', lambda processes: None)  # JAX has begun
   monkeypatch.setattr(run, '_run', write)
   status = run.main(default_config('accuracy'), str(tmp_path / 'run'), 'robustness accuracy')
   assert status == run.INTERRUPTED
