@@ -30,9 +30,8 @@ from robustness.config.defaults import (
   choose_with_methods,
   default_config,
   finetune_resnet50,
-  read_cifar10,
-  train_airbench,
   train_on_imagenet,
+  train_on_permitted_cells,
 )
 
 STUDY = 'systematic'
@@ -73,11 +72,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """airbench94 at half its width on CIFAR-10."""
   config = _base('airbench94_half')
-  read_cifar10(config)
-  train_airbench(config, 'airbench94_half')
-  for classifier in config.classifiers.values():
-    classifier.augment.policy = ('flip', 'crop')  # balanced batches have no epochs to alternate in
-  config.classifiers.erm.augment.policy = ('flip', 'crop', 'environment')
+  train_on_permitted_cells(config)
   return config
 
 

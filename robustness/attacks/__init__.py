@@ -111,8 +111,8 @@ class Attack(Part):
   def __post_init__(self) -> None:
     super().__post_init__()
     balls.check(f'{self.section}.{self.name}', self.norm, self.epsilon)
-    own = self.ascends or self.loss == 'cross_entropy'
-    self.require(own, 'loss', "'cross_entropy', for this attack has a loss of its own")
+    unused = self.in_turn and self.loss != 'cross_entropy'
+    self.require(not unused, 'loss', "'cross_entropy', for this attack has a loss of its own")
 
   @abc.abstractmethod
   def __call__(
@@ -142,13 +142,9 @@ class Attack(Part):
     return True
 
   @property
-  def ascends(self) -> bool:
-    """Whether it ascends `loss`; others have one of their own."""
-    return True
-
-  @property
   def in_turn(self) -> bool:
-    """Whether it takes a part of the images at a time, see `robustness.attacks.in_turn`."""
+    """Whether its runs take a part of the images at a time, see `robustness.attacks.in_turn`, and
+    ascend a loss of their own in place of `loss`."""
     return False
 
   @property

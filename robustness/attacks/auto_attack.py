@@ -56,17 +56,10 @@ class AutoAttack(Attack):
   """
 
   resembles = LIKE_NOISE
+  in_turn = True
   version: str = word('standard', VERSIONS)
   iterations: int = setting(STEPS, 'at least 1', lambda x: x >= 1)
   queries: int = setting(QUERIES, 'at least 1', lambda x: x >= 1)
-
-  @property
-  def ascends(self) -> bool:
-    return False
-
-  @property
-  def in_turn(self) -> bool:
-    return True
 
   @property
   def stages(self) -> tuple[str, ...]:

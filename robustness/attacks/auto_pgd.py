@@ -63,10 +63,6 @@ class AutoPGD(Attack):
   passes: int = setting(1, 'at least 1', lambda x: x >= 1)
 
   @property
-  def ascends(self) -> bool:
-    return not self.targets
-
-  @property
   def in_turn(self) -> bool:
     return self.targets > 0
 

@@ -38,16 +38,9 @@ class FAB(Attack):
   """
 
   resembles = LIKE_NOISE
+  in_turn = True
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
   targets: int = setting(9, 'at least 0', lambda x: x >= 0)
-
-  @property
-  def ascends(self) -> bool:
-    return False
-
-  @property
-  def in_turn(self) -> bool:
-    return True
 
   @property
   def draws(self) -> bool:

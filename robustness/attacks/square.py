@@ -47,15 +47,8 @@ class Square(Attack):
   """
 
   resembles = LIKE_NOISE
+  in_turn = True
   queries: int = setting(5000, 'at least 1', lambda x: x >= 1)
-
-  @property
-  def ascends(self) -> bool:
-    return False
-
-  @property
-  def in_turn(self) -> bool:
-    return True
 
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0

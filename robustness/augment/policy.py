@@ -169,15 +169,19 @@ def _partners(augmentation: Augmentation, batch: Example, axis_name: str | None)
       f'place of the policy; these are: {", ".join(numbers)}.'
     )
   whole = jax.lax.all_gather(batch, axis_name, tiled=True) if axis_name else batch
-  places = jnp.arange(len(whole['image']))[::-1]
   if within:
     groups = whole[within]
     order = jnp.argsort(groups, stable=True)
     first, end = (jnp.searchsorted(groups[order], groups, side) for side in ('left', 'right'))
     places = order[first + end - 1 - jnp.argsort(order)]
-  if axis_name:
-    places = places.reshape(-1, len(batch['image']))[jax.lax.axis_index(axis_name)]
-  return {name: values[places] for name, values in whole.items()}
+    mirrored = {name: values[places] for name, values in whole.items()}
+  else:
+    mirrored = {name: values[::-1] for name, values in whole.items()}
+  if not axis_name:
+    return mirrored
+  rows, index = len(batch['image']), jax.lax.axis_index(axis_name)
+  own = functools.partial(jax.lax.dynamic_slice_in_dim, start_index=index * rows, slice_size=rows)
+  return {name: own(values) for name, values in mirrored.items()}
 
 
 def from_section(section: Mapping[str, object], where: str) -> Policy:

@@ -5,6 +5,7 @@ before it. `robustness.evaluation.adapting` fixes which these are.
 """
 
 import abc
+import collections
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -175,9 +176,11 @@ def adapted_layers(variables: PyTree) -> set[tuple[str, ...]]:
   Other layers may keep arrays there too, as that of fixed filters does.
   """
   flat = traverse_util.flatten_dict(variables) if isinstance(variables, Mapping) else {}
-  kept = [path for path in flat if STATISTICS in path]
-  layers = {path[:-1] for path in kept}
-  return {x for x in layers if {path[-1] for path in kept if path[:-1] == x} == {'mean', 'var'}}
+  arrays = collections.defaultdict(set)
+  for path in flat:
+    if STATISTICS in path:
+      arrays[path[:-1]].add(path[-1])
+  return {layer for layer, names in arrays.items() if names == {'mean', 'var'}}
 
 
 def moments(x: jax.Array, mask: jax.Array, ddof: int) -> tuple[jax.Array, jax.Array]:

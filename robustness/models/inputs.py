@@ -8,8 +8,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from robustness.core.errors import InputError
 from robustness.core.registry import Part
-from robustness.core.settings import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +46,15 @@ class Inputs:
     """Returns the network's input, [B, H, W, C], of images [B, H, W, C] in [0, 1]."""
     if self.input_filter:
       images = self.input_filter(images)
-    channels = images.shape[-1]
-    for name in ('mean', 'std'):
-      given, valid = getattr(self, name), f'one number, or one for each of {channels} channels'
-      require(len(given) in (1, channels), name, given, valid)
+    self.check(images.shape[-1])
     shift, scale = (jnp.asarray(x, jnp.float32).reshape(1, 1, 1, -1) for x in (self.mean, self.std))
     return (images - shift) / scale
+
+  def check(self, channels: int) -> None:
+    """Raises InputError unless mean and std are for images of so many channels."""
+    for name, given in (('mean', self.mean), ('std', self.std)):
+      if len(given) not in (1, channels):
+        raise InputError(
+          f'{name} has {len(given)} values for images of {channels} channels: {name} is {given}; '
+          f'it must be one number, or one for each of {channels} channels.'
+        )

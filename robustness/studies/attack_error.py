@@ -167,7 +167,7 @@ class AttackError(Study):
       keys = {field.name for field in dataclasses.fields(attack)}
       values = {key: value for key, value in dataclasses.asdict(self).items() if key in keys}
       own = attack(**values)
-      losses = self.losses if own.ascends else (own.loss,)
+      losses = (own.loss,) if own.in_turn else self.losses
       for loss in losses:
         name = attack.name if len(losses) == 1 else f'{attack.name}_{loss}'
         runs[name] = dataclasses.replace(own, loss=loss)

@@ -76,10 +76,7 @@ class Training:
   def __post_init__(self) -> None:
     if self.num_examples < 1:
       raise InputError('there are no rows to train on.')
-    channels = self.image_shape[-1]
-    for name, values in (('mean', self.inputs.mean), ('std', self.inputs.std)):
-      if len(values) not in (1, channels):
-        raise InputError(f'{name} has {len(values)} values for images of {channels} channels.')
+    self.inputs.check(self.image_shape[-1])
     if min(self.inputs.std) <= 0:
       raise InputError(f'std is {self.inputs.std}; every value must be above 0.')
 
@@ -188,7 +185,8 @@ class Training:
     columns = check_batch(of_row, self.image_shape, self.num_classes)
     columns = {**columns, **self.order.batch_columns(0, size)}
     self.check_columns(columns)
-    self._check_network()
+    state = self.state_shapes()
+    self._check_network(state)
     axis = getattr(self.model, 'axis_name', None)
     lead = (1, size) if axis else (size,)
     batch = {
@@ -198,12 +196,12 @@ class Training:
       for name, value in columns.items()
     }
     step = jax.vmap(self.step(), (None, 0), axis_name=axis) if axis else self.step()
-    jax.eval_shape(step, self.state_shapes(), batch)
+    jax.eval_shape(step, state, batch)
 
-  def _check_network(self) -> None:
+  def _check_network(self, state: TrainState) -> None:
     """Raises InputError for settings of layers that the network does not have, and for attacks that
     would not find examples through the layers and statistics that are meant."""
-    settings, attack, state = self.settings, self.pipeline.attack, self.state_shapes()
+    settings, attack = self.settings, self.pipeline.attack
     layers = {
       'stem_epochs': (optimizer.in_stem, 'layer called stem'),
       'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),

@@ -15,7 +15,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 from xml.etree import ElementTree
 
 import numpy as np
@@ -235,14 +235,14 @@ class Boxes:
     return dataclasses.replace(self, corners=corners), distance
 
 
-class CocoBox(TypedDict, total=False):
+class CocoBox(TypedDict):
   """A box in COCO's JSON; the score is a detection's, and `iscrowd` of the ground truth."""
 
   image_id: int | str
   category_id: int
   bbox: list[float]
   score: float
-  iscrowd: int
+  iscrowd: NotRequired[int]
 
 
 class Clipped(NamedTuple):

@@ -189,9 +189,10 @@ def from_mappings(
       f'{{path: [classes]}} to {LABELS}.'
     )
   neighbors = tuple(np.array([position[m] for m in members], np.int32) for members in sets.values())
+  numbers = [frame_number(frame) for frame in frames]  # of any length
   offsets = tuple(
-    np.array([frame_number(member) - frame_number(anchor) for member in members], np.int32)
-    for anchor, members in sets.items()
+    np.array([numbers[member] - numbers[anchor] for member in members], np.int32)
+    for anchor, members in zip(anchors, neighbors, strict=True)
   )
   types, fps = _facts(frames, facts) if facts else (None, None)
   return NeighborSets(frames, table, anchors, neighbors, offsets, tuple(class_names), types, fps)
