@@ -119,8 +119,9 @@ def test_ctrl_c_in_a_finalizer_is_not_lost(monkeypatch, capsys):
   assert capsys.readouterr().err == ''
 
 
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 def test_ctrl_c_while_an_archive_is_written_is_no_failure(monkeypatch, tmp_path, capsys):
-  """zipfile then raises ValueError, for a file of the archive is open."""
+  """zipfile then raises ValueError, for a file of the archive is open, and so do its finalizers."""
 
   def interrupt(*_):
     raise KeyboardInterrupt
