@@ -270,9 +270,16 @@ def first(names: Iterable[str]) -> str:
 
 
 def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | None:
-  """Returns how many classes the arrays tell apart, by the head's bias; None if there is none."""
+  """Returns how many classes the arrays tell apart, by the head's bias or, in networks without one,
+  its kernel; None if there is no head."""
   bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
-  return None if bias is None or bias.ndim != 1 else bias.size
+  if bias is not None:
+    return bias.size if bias.ndim == 1 else None
+  kernel = scheme.locate((*HEAD_BIAS[:-1], 'kernel'))
+  inputs, outputs = 2, 3
+  order = kernel.layout.stored((inputs, outputs))
+  array = arrays.get(kernel.names[0])
+  return None if array is None or array.ndim != len(order) else array.shape[order.index(outputs)]
 
 
 def _as_float32(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ import safetensors.numpy
 
 from robustness.models import catalog, weights
 from tests.cases import cases
-from tests.networks import normal_arrays, normal_variables
+from tests.networks import normal_arrays, normal_variables, random_variables
 from tests.refusals import refused
 
 RESNET = catalog.get('resnet20')
@@ -124,6 +124,16 @@ def test_saved_variables_come_back_bit_for_bit(tmp_path):
       np.testing.assert_array_equal(value, expected[name], err_msg=str(name))
   assert weights.sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
   refused('.safetensors', weights.save_variables, tmp_path / 'digits.npz', variables, {})
+
+
+@pytest.mark.parametrize('name', ['resnet20', 'airbench94_half'])
+def test_a_file_says_its_number_of_classes_with_or_without_a_bias_of_the_last_layer(tmp_path, name):
+  path = tmp_path / 'given.safetensors'
+  weights.save_variables(path, random_variables(name, num_classes=7), {})
+  loaded = weights.load(path, catalog.get(name))
+  assert loaded['params']['head']['dense']['kernel'].shape[-1] == 7
+  message = 'tell 7 classes apart, and 10 were asked for'
+  refused(message, weights.load, path, catalog.get(name), num_classes=10)
 
 
 def test_altered_weights_are_refused_and_those_without_a_digest_are_read(tmp_path):

@@ -315,18 +315,16 @@ def test_other_ways_of_training_see_the_environments(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures('shallow_resnet')
 def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
   """Compensated by the clean network of the same seed; each number has Student's interval."""
   config = runs.shrunk('systematic_corruptions', 'cifar10_finetuned', {'study.samples': 100})
   config.data.data_dir = str(cifar10_dir)
   config.seeds = (0, 1)
-  config.training.warmup_epochs = 0.0
   config.study.environments = ('contrast',)
   config.study.severities = (5,)
   config.data.random_class_groups = 1
   config.data.classes_per_group = 5  # the others are unseen
-  weights = runs.save_weights(tmp_path / 'given.safetensors', 'resnet20')
+  weights = runs.save_weights(tmp_path / 'given.safetensors', 'airbench94')
   for classifier in config.classifiers.values():
     classifier.initial_weights = weights
     classifier.augment.environment.transforms = config.study.environments
