@@ -46,7 +46,7 @@ from robustness.training.loop import compiled_step, open_feed
 from robustness.training.state import TrainState
 from robustness.training.training import Training
 
-SOON = 0.01  # seconds
+SOON = 0.25  # seconds
 INTERRUPTED = 'interrupted before the run began; the same command begins it.'
 
 _WHAT = 'What to run: a file of configs/, the name of one (fourier_heatmap:cifar10), or config.json'
