@@ -51,11 +51,26 @@ def difference(
   return _with_interval(weights, lost - gained, p + q - (p - q) ** 2, n, confidence)
 
 
+def allocated(weights: np.ndarray, total: int) -> np.ndarray:
+  """Returns how many of `total` trials each stratum gets, int [V]: as near n_v ∝ w_v as whole
+  numbers are (largest remainders), which for errors of ½ makes the interval narrowest."""
+  shares = total * weights / weights.sum()
+  counts: np.ndarray = shares.astype(int)
+  counts[np.argsort(counts - shares, kind='stable')[: total - counts.sum()]] += 1
+  return counts
+
+
 def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.95) -> int:
-  """Returns the fewest trials a stratum with which the interval is at most ± `half_width` wide
-  whatever the shares: those of shares of ½."""
-  z = z_value(confidence)
-  return max(1, math.ceil(0.25 * z**2 * float((weights**2).sum()) / half_width**2 - 1e-9))
+  """Returns the fewest trials, `allocated` to the strata, with which the interval is at most
+  ± `half_width` wide whatever the shares: those of shares of ½."""
+  counted = weights[weights > 0]
+  most = (half_width / z_value(confidence)) ** 2 / 0.25 * (1 + 1e-9)
+  total = max(len(counted), math.floor(float(counted.sum()) ** 2 / most))
+  while True:
+    trials = allocated(counted, total)
+    if trials.all() and float((counted**2 / trials).sum()) <= most:
+      return total
+    total += 1
 
 
 def _counts(strata: np.ndarray, count: int) -> np.ndarray:

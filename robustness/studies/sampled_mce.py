@@ -1,9 +1,9 @@
 """mCE to a stated half width: each image under one corruption at one severity, drawn at random.
 
 mCE by published errors is a weighted sum of the errors in 75 views. To know the sum, no image has
-to be seen in all of them: here image i of a random order has view i mod 75, corrupted
-as the full set has it, so that every view has as many images. The images that are needed for a half
-width are known before the run, and whoever names data, images and seed repeats it.
+to be seen in all of them: here each image has one view, corrupted as the full set has it, and the
+images of a view are in proportion to its weight. The images that are needed for a half width are
+known before the run, and whoever names data, images and seed repeats it.
 """
 
 from __future__ import annotations
@@ -94,8 +94,7 @@ class SampledMCE(CorruptionViews):
   @property
   def num_needed(self) -> int:
     """Images with which the interval of mCE is at most ± h wide, whatever the errors."""
-    weights = self.weights[1:]
-    return len(weights) * stratified.trials_needed(weights, self.mce_half_width, self.confidence)
+    return stratified.trials_needed(self.weights, self.mce_half_width, self.confidence)
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns one view, in which each row is corrupted as its column `drawn_view` says."""
@@ -122,7 +121,7 @@ class SampledMCE(CorruptionViews):
       ids=np.zeros(1, np.int32),
       parameters={},
       measure=None,
-      add_columns=lambda rows: _with_drawn_views(rows, whole.ids),
+      add_columns=lambda rows: _with_drawn_views(rows, self, whole.ids),
     )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -182,16 +181,19 @@ def _within(estimate: Estimate, quantity: Quantity) -> Estimate:
   return dataclasses.replace(estimate, low=max(estimate.low, low), high=min(estimate.high, high))
 
 
-def _with_drawn_views(rows: Rows, ids: np.ndarray) -> Rows:
+def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
   """Returns rows with the place of the view that each is shown in, from 1, and its id."""
   examples = rows.without_images()['example_id']
   views = np.empty(len(examples), np.int32)
-  views[random_order(len(examples), SEED)] = 1 + np.arange(len(examples)) % (len(ids) - 1)
+  counts = stratified.allocated(study.weights, len(examples))
+  views[random_order(len(examples), SEED)] = np.repeat(np.arange(len(counts)), counts)
   order = np.argsort(examples)
 
   def view_of(batch: Batch) -> np.ndarray:
     at = np.searchsorted(examples[order], batch['example_id']).clip(0, len(order) - 1)
     return np.asarray(views[order[at]])
 
-  drawn = with_column(rows, DRAWN, view_of, {'drawn_views': SEED})
+  drawn = with_column(
+    rows, DRAWN, view_of, {'drawn_views': SEED, 'drawn_by_weights_of': study.baseline}
+  )
   return with_column(drawn, DRAWS, lambda batch: np.asarray(ids[batch[DRAWN]]), {})

@@ -13,7 +13,9 @@ GENERATOR = np.random.default_rng(0)
 def test_intervals_cover_and_are_no_wider_than_planned(shares, each):
   weights = GENERATOR.uniform(0.5, 2, 40) / 40
   p = GENERATOR.uniform(*shares, (2, 40))
-  strata = np.repeat(np.arange(40), each)
+  trials = stratified.allocated(weights, 40 * each)
+  assert trials.sum() == 40 * each and (abs(trials - 40 * each * weights / weights.sum()) < 1).all()
+  strata = np.repeat(np.arange(40), trials)
   covered, widths = [], []
   for _ in range(400):
     first, second = GENERATOR.random((2, len(strata))) < p[:, strata]
@@ -23,9 +25,11 @@ def test_intervals_cover_and_are_no_wider_than_planned(shares, each):
     covered.append([e.low <= t <= e.high for e, t in zip((own, both), truth, strict=True)])
     widths.append((own.high - own.low) / 2)
   assert (np.mean(covered, 0) > 0.92).all()
-  half_width = 1.96 * np.sqrt(0.25 * (weights**2).sum() / each)
+  half_width = 1.96 * np.sqrt(0.25 * (weights**2 / trials).sum())
   assert max(widths) <= half_width
-  assert stratified.trials_needed(weights, half_width + 1e-5) == each
+  assert half_width < 1.01 * 1.96 * 0.5 * weights.sum() / np.sqrt(40 * each)
+  fewest = stratified.trials_needed(weights, half_width + 1e-5)
+  assert 40 * each - 3 <= fewest <= 40 * each
 
 
 def test_values_are_weighted_sums():
