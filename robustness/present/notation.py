@@ -48,7 +48,7 @@ class Notation:
     if self.quantity.kind == COUNT and not self.difference:
       return 0
     scaled = self.scale * width
-    if not scaled > 0:
+    if not scaled > 1e-12:  # rounding of floats too
       return 1 if self.scale > 1 else 2
     return min(12, max(0, math.ceil(-math.log10(scaled / 5))))
 
