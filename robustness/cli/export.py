@@ -25,6 +25,7 @@ from robustness import workdir
 from robustness.cli import trackers
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.core.typing import Facts
 from robustness.estimates.quantity import SHARE, Quantity
@@ -173,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add('workdir', metavar='WORKDIR', help='of a finished run')
   add('--to', required=True, metavar='FORMAT', help=', '.join(FORMATS))
-  add('--out', type=pathlib.Path, metavar='DIR', help='where the files for a hub go')
+  add('--out', type=expanded, metavar='DIR', help='where the files for a hub go')
   add('--classifier', default='', metavar='LABEL', help='which of several')
   add('--dataset', default='', metavar='ACCOUNT/NAME', help='the benchmark data set on the hub')
   add('--task', default='', metavar='ID', help='the id of its task, from its eval.yaml')
