@@ -343,4 +343,4 @@ def test_different_studies_and_unfinished_ones_are_refused(workdirs, tmp_path):
     (('one',), 'at least two classifiers'),
   ):
     refused(message, compare, tmp_path, names)
-  refused('which is a workdir', program.run, list(workdirs), pathlib.Path(workdirs[0]))
+  refused('is a workdir: give a folder', program.run, list(workdirs), pathlib.Path(workdirs[0]))
