@@ -31,6 +31,7 @@ from robustness.core.typing import Facts
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.table import facets_of, select
 from robustness.present import headlines, methods, side_by_side, tables
+from robustness.present.notation import place_of
 from robustness.present.page import data_words
 from robustness.results import Results
 
@@ -136,11 +137,11 @@ def hub_entry(
   scale = 100.0 if given.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
+  place = place_of(row, facets_of(row.to_frame().T))
+  unit = ('percent' if given.percent else 'a fraction') if quantity.kind == SHARE else ''
   notes = [
-    f'{quantity.words}, {"percent" if given.percent else "a fraction"}'
-    if quantity.kind == SHARE
-    else quantity.words,
-    *([given.at] if given.at else []),
+    ', '.join(filter(None, (f'{quantity.words} {place}'.rstrip(), unit))),
+    *([row.note] if row.note else []),
     *([interval] if row.low == row.low else []),
     f'n = {row.n} observations of {row.clusters} independent units',
     data,

@@ -150,7 +150,7 @@ def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
     'date': '2026-11-24',
     'source': {'url': 'https://example.org/run'},
   }
-  assert notes.startswith('top-1 error, percent; corruption=fog,severity=1; 95 % interval 33.8')
+  assert notes.startswith('top-1 error under fog at severity 1, percent; 95 % interval 33.8')
   assert 'n = 40 observations of 40 independent units; 40 images of digits made' in notes
   card = (runs / 'hub/robustness.md').read_text()
   assert card.startswith('## Robustness\n\n| quantity | most |\n')
