@@ -40,6 +40,7 @@ def test_parses_nested_sections_and_keeps_defaults():
   ({'norm': 1.0, 'count': True}, 'config.s.count must be an int'),
   ({'norm': 10**400}, r'config\.s\.norm is 10+; it must be a number that 64 bits hold'),
   ({'norm': 1.0, 'count': -(2**63)}, r'config\.s\.count is -\d+; it must be a number'),
+  ({'norm': 1.0, 'count': 2**31}, r'config\.s\.count is 2147483648; it must be below 2\*\*31'),
   ({'norm': 1.0, 'layers': 'stage1'}, 'config.s.layers must be a tuple of str'),
   ({'norm': 1.0, 'layers': (1,)}, 'config.s.layers must be a str; got 1'),
   ({'norm': 1.0, 'inner': 3}, 'config.s.inner must be a section'),
