@@ -189,3 +189,7 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
     assert part in told, part
   results = Results.read(runs / 'one')
   assert told.count('\n') == 1 and all(label in told for label in results.labels)
+  results.classifier[0]['weights'] = 'trained here'
+  one, other = 'one training each', 'the given weights'
+  for label, held in {'half': one, 'most': other, '': f'{one} or {other}'}.items():
+    assert f'hold for {held} and' in methods.paragraph(results, ENVIRONMENT, label)
