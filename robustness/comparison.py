@@ -34,7 +34,6 @@ from robustness.evaluation.views import DRAWS, ViewTable
 from robustness.results import SINGLE, Results, Table
 from robustness.workdir import FinishedStudy
 
-CONFIDENCE = 0.95
 CLEAN = 'clean'
 EFFECTIVE = Quantity(
   'effective_robustness', 'accuracy above the line through the classifiers', better='higher', low=-1
@@ -56,12 +55,14 @@ COUNTS = ('subset_seed', 'num_examples')
 @dataclasses.dataclass(frozen=True)
 class Entry:
   """One classifier of one workdir, in one study: a label distinct among all that are compared, its
-  own in its workdir, the study and its records under `label`."""
+  own in its workdir, the study, its records under `label`, and the confidence of all intervals,
+  that of the first workdir."""
 
   label: str
   own: str
   finished: FinishedStudy
   evaluation: Evaluation
+  confidence: float
 
 
 def read_entries(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
@@ -89,9 +90,10 @@ def read_entries(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
   )
   entries = {
     task: [
-      Entry(labels[name, e.label], e.label, of[task], Evaluation(labels[name, e.label], e.records))
+      Entry(label, e.label, of[task], Evaluation(label, e.records), first[task].study.confidence)
       for name, of in tasks.items()
       for e in of[task].evaluations
+      for label in [labels[name, e.label]]
     ]
     for task in common
   }
@@ -226,18 +228,20 @@ def pair(
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-  """What one classifier made of N images in V views: bool [N, V], ids [N], and the table of the
-  views and which images count in which."""
+  """What one classifier made of N images in V views: bool [N, V], ids [N], the table of the views
+  and which images count in which, and the confidence of intervals."""
 
   right: np.ndarray
   ids: np.ndarray
   table: ViewTable
+  confidence: float
 
   @classmethod
   def of(cls, entry: Entry, records: RecordsReader) -> Answers:
     """Returns those that an entry's records hold, or a selection of them."""
     joined, table = entry.finished.study.by_image(records, entry.finished.image_shape)
-    return cls(joined.table('rank') == 0, joined.column('example_id'), table)
+    right, ids = joined.table('rank') == 0, joined.column('example_id')
+    return cls(right, ids, table, entry.confidence)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
     """Returns those of given rows of the entry's records."""
@@ -267,13 +271,13 @@ class Answers:
 
   def accuracy(self, group: str) -> Estimate:
     """Returns the accuracy in a group of views, over images or what they are clustered in."""
-    return share(self.outcomes(own=self.right).sums('own', self.group(group)), CONFIDENCE)
+    return share(self.outcomes(own=self.right).sums('own', self.group(group)), self.confidence)
 
   def minus(self, first: Answers, group: str) -> Estimate:
     """Returns the accuracy minus the first's on the same images."""
     both = self.outcomes(first=first.right, second=self.right).pair('first', 'second')
     gained, lost = (both.sums(name, self.group(group)) for name in ('gained', 'lost'))
-    return share_difference(gained, lost, CONFIDENCE, test=True)
+    return share_difference(gained, lost, self.confidence, test=True)
 
   def consistency(self, first: Answers, groups: Sequence[str]) -> list[Estimate]:
     """Returns the error consistency with the first on the same images in each group of views, over
@@ -282,7 +286,8 @@ class Answers:
     outcomes = self.outcomes(**right)
     columns = [outcomes.columns(name, self.group(group)) for name in right for group in groups]
     total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
-    return consistency.estimates(Units(total, weight, outcomes.observations('same')), CONFIDENCE)
+    units = Units(total, weight, outcomes.observations('same'))
+    return consistency.estimates(units, self.confidence)
 
   def shares(self, group: str) -> np.ndarray:
     """Returns the share of the group's views in which each image is right, [N]."""
@@ -363,12 +368,13 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
 
 def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:
   rows, first = [], shared[0]
+  confidence = first.own.confidence
   for group in groups:
     effective = _effective(shared, group) if group != CLEAN and CLEAN in groups else []
     facets = first.own.table.facets_of(group)
     for each in shared:
       accuracy = each.own.accuracy(group)
-      rows.append(row(each.label, '', ACCURACY, facets, accuracy, CONFIDENCE))
+      rows.append(row(each.label, '', ACCURACY, facets, accuracy, confidence))
       if each is not first:
         difference = (
           each.both[1].minus(each.both[0], group)
@@ -376,16 +382,16 @@ def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:
           else independent_difference(first.own.accuracy(group), accuracy)
         )
         noted = dataclasses.replace(difference, note=each.note)
-        rows.append(row(each.label, first.label, ACCURACY, facets, noted, CONFIDENCE))
+        rows.append(row(each.label, first.label, ACCURACY, facets, noted, confidence))
     for each, estimate in zip(shared, effective, strict=False):
       if not np.isnan(estimate.value):
-        rows.append(row(each.label, '', EFFECTIVE, facets, estimate, CONFIDENCE))
+        rows.append(row(each.label, '', EFFECTIVE, facets, estimate, confidence))
   for each in shared[1:]:
     found = each.both[1].consistency(each.both[0], groups) if each.both else []
     for group, estimate in zip(groups, found, strict=False):
       note = '; '.join(filter(None, (estimate.note, each.note)))
       noted, facets = dataclasses.replace(estimate, note=note), first.own.table.facets_of(group)
-      rows.append(row(each.label, '', CONSISTENCY, facets, noted, CONFIDENCE))
+      rows.append(row(each.label, '', CONSISTENCY, facets, noted, confidence))
   return rows
 
 
@@ -427,7 +433,8 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
       found = effective_robustness(x, y, n)
       for label, value in zip(labels, found, strict=True):
         estimate = Estimate(float(value), np.nan, np.nan, n, n, '')
-        rows.append(row(label, '', EFFECTIVE, {**facets, 'reference': named}, estimate, CONFIDENCE))
+        by = {**facets, 'reference': named}
+        rows.append(row(label, '', EFFECTIVE, by, estimate, results.settings['confidence']))
     whole = [results.table, part(rows)] if rows else [results.table]
     table = assemble([each.astype(object) for each in whole])
     added[task] = dataclasses.replace(results, table=table)
@@ -481,7 +488,7 @@ def _effective(shared: Sequence[Shared], group: str) -> list[Estimate]:
     def of_sample(weights: np.ndarray) -> np.ndarray:
       return effective_robustness((weights @ x)[..., None], weights @ y, n)
 
-    return bootstrap(of_sample, units, CONFIDENCE)
+    return bootstrap(of_sample, units, shared[0].own.confidence)
   x, y = (np.array([each.own.shares(k).mean() for each in shared]) for k in (CLEAN, group))
   values = effective_robustness(x[:, None], y, n)
   return [

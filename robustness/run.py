@@ -82,6 +82,10 @@ def _status(
     if any(isinstance(cause, KeyboardInterrupt) for cause in causes(error)):
       kept = f'What was computed is kept in {directory}: the same command goes on.'
       return exit_with(INTERRUPTED, f'interrupted. {kept}')
+    if isinstance(error, MemoryError):  # of NumPy, which says how much it asked for
+      return exit_with(
+        BAD_INPUT, f'not enough memory ({error}): give smaller numbers or fewer images.'
+      )
     advice = None if peers.peer_is_lost(error) else disk.advice(error, directory)
     if advice is None:
       raise

@@ -147,6 +147,15 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
     ) from error
 
 
+def refuse_results(out: pathlib.Path) -> None:
+  """Raises InputError for an --out that is a workdir, or in one: its results would be lost."""
+  path = out.absolute()
+  whole = (of for of in path.parents if (of / CONFIG).is_file() and (of / ENVIRONMENT).is_file())
+  found = path if (path / CONFIG).exists() else next(whole, None)
+  if found:
+    raise InputError(f'--out is {out}, and {found} is a workdir: give a folder of its own.')
+
+
 def _refuse_other_config(path: pathlib.Path, config: Section, flag: str, defaults: Section) -> None:
   computed = (
     found

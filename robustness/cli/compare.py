@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from robustness import comparison, workdir
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.evaluation.study import Study
 from robustness.present import charts, summary, tables, text
 from robustness.present.publish import Presentation, captioned, publish
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
   """Compares, and prints the accuracies and where all lies; returns 0."""
   parser = argparse.ArgumentParser(prog=PROGRAM, description='Compares finished workdirs.')
   parser.add_argument('workdirs', nargs='+', metavar='WORKDIR', help='a workdir, or LABEL=WORKDIR')
-  parser.add_argument('--out', type=pathlib.Path, required=True, help='where the comparison goes')
+  parser.add_argument('--out', type=expanded, required=True, help='where the comparison goes')
   shared = 'compare runs that share a part of their images on that part alone'
   parser.add_argument('--common', action='store_true', help=shared)
   parser.add_argument(
@@ -59,8 +60,7 @@ def run(
   compared on that part; `command` is what was typed; for `references` see
   `comparison.with_references`.
   """
-  if (out / workdir.CONFIG).exists():
-    raise InputError(f'--out is {out}, which is a workdir: give a folder of its own.')
+  workdir.refuse_results(out)
   entries = comparison.read_entries(workdirs)
   baseline = max(entries.values(), key=len)[0].label  # some are left out of some tasks
   environment = workdir.environment(0, command)

@@ -14,10 +14,10 @@ robustness cutouts prune --out=OUT
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 
 from input_pipeline import cutouts
 from input_pipeline.cutouts import FLAGS, read_class_names, read_segments
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 
 
@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
   commands = parser.add_subparsers(dest='command', required=True)
   extract = commands.add_parser('extract')
   for name in ('images', 'masks', 'segments', 'boxes', 'classes', 'out'):
-    extract.add_argument(f'--{name}', type=Path, required=True)
+    extract.add_argument(f'--{name}', type=expanded, required=True)
   extract.add_argument('--only', default='', help='classes, separated by commas; all by default')
   flags = 'flags that must not be present: ' + ', '.join(FLAGS)
   extract.add_argument('--absent', default='IsOccluded,IsTruncated', help=flags)
@@ -63,5 +63,5 @@ def _parser() -> argparse.ArgumentParser:
   fill = "fraction of the cutout's rectangle that the mask fills"
   extract.add_argument('--min_fill', type=float, default=0.0, help=fill)
   prune = commands.add_parser('prune')
-  prune.add_argument('--out', type=Path, required=True)
+  prune.add_argument('--out', type=expanded, required=True)
   return parser

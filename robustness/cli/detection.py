@@ -10,13 +10,13 @@ robustness detection --metadata=DIR --truth=FILE --detections=FILE --out=DIR
 
 import argparse
 import functools
-import pathlib
 import shlex
 from collections.abc import Sequence
 
 import pandas as pd
 
 from robustness import workdir
+from robustness.core.paths import expanded
 from robustness.present import sentences
 from robustness.present.notation import Notation
 from robustness.present.publish import Presentation, publish
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  needed = functools.partial(parser.add_argument, type=pathlib.Path, required=True)
+  needed = functools.partial(parser.add_argument, type=expanded, required=True)
   needed('--metadata', help='folder of the neighbor sets')
   needed('--truth', help='boxes: COCO annotations, or a folder of ILSVRC .xml files')
   needed('--detections', help='boxes, as COCO results')
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add('--frames', default='', help='folder that the paths of the metadata begin in, for pictures')
   file = 'where scores of classes are written, those of their most confident boxes'
-  add('--predictions', type=pathlib.Path, help=f'{file}, for video_pm_k.py:predictions')
+  add('--predictions', type=expanded, help=f'{file}, for video_pm_k.py:predictions')
   add('--shown', type=int, default=4, help='sets that are pictured (default: 4)')
   add('--k', type=int, default=10, help='frames on each side (default: 10)')
   add('--threshold', type=float, default=0.5, help='least IoU (default: 0.5)')

@@ -25,11 +25,13 @@ from robustness import workdir
 from robustness.cli import trackers
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.core.typing import Facts
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.table import facets_of, select
 from robustness.present import headlines, methods, side_by_side, tables
+from robustness.present.notation import place_of
 from robustness.present.page import data_words
 from robustness.results import Results
 
@@ -135,11 +137,11 @@ def hub_entry(
   scale = 100.0 if given.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
+  place = place_of(row, facets_of(row.to_frame().T))
+  unit = ('percent' if given.percent else 'a fraction') if quantity.kind == SHARE else ''
   notes = [
-    f'{quantity.words}, {"percent" if given.percent else "a fraction"}'
-    if quantity.kind == SHARE
-    else quantity.words,
-    *([given.at] if given.at else []),
+    ', '.join(filter(None, (f'{quantity.words} {place}'.rstrip(), unit))),
+    *([row.note] if row.note else []),
     *([interval] if row.low == row.low else []),
     f'n = {row.n} observations of {row.clusters} independent units',
     data,
@@ -173,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add('workdir', metavar='WORKDIR', help='of a finished run')
   add('--to', required=True, metavar='FORMAT', help=', '.join(FORMATS))
-  add('--out', type=pathlib.Path, metavar='DIR', help='where the files for a hub go')
+  add('--out', type=expanded, metavar='DIR', help='where the files for a hub go')
   add('--classifier', default='', metavar='LABEL', help='which of several')
   add('--dataset', default='', metavar='ACCOUNT/NAME', help='the benchmark data set on the hub')
   add('--task', default='', metavar='ID', help='the id of its task, from its eval.yaml')

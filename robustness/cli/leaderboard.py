@@ -26,6 +26,7 @@ import pandas as pd
 
 from robustness import comparison, workdir
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.estimates.intervals import z_value
 from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.of_means import ITSELF
@@ -51,6 +52,10 @@ OF_THE_MACHINE = ('parallel', 'precision', 'batch_size', 'views_per_step', 'seed
 def main(arguments: Sequence[str]) -> int:
   """Checks the entries, writes the page, and prints ranks; returns 0, or 1 if an entry is wrong."""
   given = _parser().parse_args(arguments)
+  if given.out is not None:
+    workdir.refuse_results(given.out)
+    if given.folder.absolute() in (given.out.absolute(), *given.out.absolute().parents):
+      raise InputError(f'--out is {given.out}, in the folder of the entries: give one elsewhere.')
   for workdir_given in given.add:
     for line in add(given.folder, workdir_given):
       print(line)
@@ -342,9 +347,9 @@ def _parser() -> argparse.ArgumentParser:
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  parser.add_argument('folder', type=pathlib.Path, metavar='DIR', help='a folder an entry')
+  parser.add_argument('folder', type=expanded, metavar='DIR', help='a folder an entry')
   entry = 'add the entry of a finished run'
   parser.add_argument('--add', action='append', default=[], metavar='WORKDIR', help=entry)
   parser.add_argument('--check', action='store_true', help='check the entries (without --out)')
-  parser.add_argument('--out', type=pathlib.Path, metavar='SITE', help='where the page goes')
+  parser.add_argument('--out', type=expanded, metavar='SITE', help='where the page goes')
   return parser

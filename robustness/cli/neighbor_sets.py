@@ -14,10 +14,10 @@ robustness neighbor_sets import --metadata=DIR --out=DIR
 
 import argparse
 import functools
-import pathlib
 from collections.abc import Sequence
 
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.video import building, metadata
 
 PROGRAM = 'robustness neighbor_sets'
@@ -49,12 +49,12 @@ def _parser() -> argparse.ArgumentParser:
   commands = parser.add_subparsers(dest='command', required=True)
   build = commands.add_parser('build', help='choose an anchor in each video and frames around it')
   add = build.add_argument
-  needed = functools.partial(add, type=pathlib.Path, required=True)
+  needed = functools.partial(add, type=expanded, required=True)
   needed('--videos', help='folder of video files, or of folders of numbered frames')
   classes = '{video: class} in JSON, CSV video,class, or a folder of ILSVRC annotations of frames'
   needed('--labels', help=f'the classes of each video: {classes}')
   needed('--out', help='where the metadata go')
-  add('--frames', type=pathlib.Path, help='where frames of videos go, as PNG (default: OUT/frames)')
+  add('--frames', type=expanded, help='where frames of videos go, as PNG (default: OUT/frames)')
   classes = 'imagenet_vid, youtube_bb, imagenet, or a text file, one class a line'
   add('--classes', default='imagenet_vid', help=classes)
   add('--k', type=int, default=10, help='frames on each side (default: 10)')
@@ -62,6 +62,6 @@ def _parser() -> argparse.ArgumentParser:
   add('--facts', action='store_true', help='write frame types and rates to metadata/frames.json')
   importing = commands.add_parser('import', help='the sets of the annotations of YTBB-Robust')
   for name, what in (('--metadata', 'the released folder'), ('--out', 'where the metadata go')):
-    importing.add_argument(name, type=pathlib.Path, required=True, help=what)
+    importing.add_argument(name, type=expanded, required=True, help=what)
   importing.add_argument('--unreviewed', action='store_true', help='all anchors and pairs')
   return parser

@@ -9,7 +9,6 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
@@ -112,7 +111,7 @@ def _common(description: str, command: str) -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
   add = parser.add_argument
   add('--metadata', required=True, metavar='DIR', help='folder of the sets under review')
-  add('--answers', required=True, type=Path, metavar='FILE', help='one JSON object an answer')
+  add('--answers', required=True, type=expanded, metavar='FILE', help='one JSON object an answer')
   index = "the metadata's class index, or else imagenet_vid"
   names = f'names of the classes: imagenet_vid, youtube_bb or a JSON file ({index})'
   add('--classes', metavar='NAME|FILE', help=names)

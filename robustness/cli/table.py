@@ -18,6 +18,7 @@ from robustness import comparison
 from robustness.cli.leaderboard import protocol_of
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, differing_keys
+from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.present import side_by_side, tables
@@ -45,7 +46,8 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
   """Returns the results of finished workdirs (PATH, or LABEL=PATH) by task, `SINGLE` for a study.
 
   Classifiers of all are side by side, under distinct labels; of several seeds these are the means.
-  Notes on stderr which workdirs have other images or other settings of the study.
+  Notes on stderr which workdirs have other images or other settings of the study. Ratios to the
+  first classifier of each run are left out where the runs begin with different ones.
 
   Raises:
     InputError: a workdir without results, or workdirs of different studies, or of settings that
@@ -65,7 +67,7 @@ def _joined(
   task: str, several: Mapping[str, Results], labels: Mapping[tuple[str, str], str]
 ) -> Results:
   (first_name, first), *others = several.items()
-  declared = dict[str, Quantity]()
+  where, declared = f'{task}: ' if task else '', dict[str, Quantity]()
   for quantity in itertools.chain(*(own.quantities for own in several.values())):
     declared.setdefault(quantity.name, quantity)
   for name, other in others:
@@ -74,7 +76,6 @@ def _joined(
         f'{first_name} is of the study {first.study} and {name} of {other.study}: give workdirs of '
         'one study.'
       )
-    where = f'{task}: ' if task else ''
     both = ('images', first.data, other.data), ('settings', protocol_of(first), protocol_of(other))
     for what, own, others_own in both:
       if lines := differing_keys(own, others_own):
@@ -82,6 +83,10 @@ def _joined(
         if what == 'settings' and any(declared[q.name] != q for q in other.quantities):
           raise InputError(f'{told}, and other quantities: make a table of each.')
         print(f'note: {told}', file=sys.stderr)
+  ratios = _ratios_to_own(several)
+  if ratios:
+    told = f'each run divides {" and ".join(ratios)} by its own first classifier: left out'
+    print(f'note: {where}{told}', file=sys.stderr)
   renamed = []
   for name, own in several.items():
     names = {label: labels[name, label] for label in own.labels}
@@ -89,13 +94,24 @@ def _joined(
       'classifier': own.table.classifier.map(names),
       'versus': own.table.versus.replace(names),
     }
-    renamed.append(own.table.assign(**ours))
+    renamed.append(own.table.assign(**ours)[~own.table['quantity'].isin(ratios)])
   return dataclasses.replace(
     first,
     classifier=[{'label': labels[name, k]} for name, own in several.items() for k in own.labels],
     table=assemble(renamed),
-    quantities=tuple(declared.values()),
+    quantities=tuple(quantity for name, quantity in declared.items() if name not in ratios),
   )
+
+
+def _ratios_to_own(several: Mapping[str, Results]) -> list[str]:
+  """Returns the quantities that runs state as ratios to a classifier that is not the same in all:
+  the first one of a run, by the digest of its weights."""
+  ratios, baselines = dict[str, None](), set[str]()
+  for name, own in several.items():
+    itself = own.table[own.table.note.str.contains(ITSELF, regex=False)]
+    ratios |= dict.fromkeys(itself['quantity'])
+    baselines.add(own.classifiers[0].get('sha256', name) if len(itself) else '')
+  return list(ratios) if len(baselines) > 1 else []
 
 
 def _parser() -> argparse.ArgumentParser:

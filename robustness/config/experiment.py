@@ -50,8 +50,8 @@ class Execution:
     views_per_step: views of a shard and of a step; 0 chooses by the images' size.
   """
 
-  seed: int = setting(0, SEEDS, lambda x: 0 <= x < 2**32)
-  seeds: tuple[int, ...] = setting((), SEEDS, lambda xs: all(0 <= x < 2**32 for x in xs))
+  seed: int = setting(0, SEEDS, lambda x: 0 <= x < 2**32, large=True)
+  seeds: tuple[int, ...] = setting((), SEEDS, lambda xs: all(0 <= x < 2**32 for x in xs), True)
   parallel: str = word('jit', KINDS)
   precision: str = word('float32', PRECISIONS)
   batch_size: int = setting(0, SIZES, lambda x: 0 <= x <= MOST_ROWS)

@@ -87,7 +87,7 @@ class ClassifierSettings:
   adaptation: Adaptation | None = None
   training: TrainingSettings = TrainingSettings()
   data: DataSettings = DataSettings()
-  seed: int = setting(0, 'in [0, 2**32)', lambda x: 0 <= x < 2**32)
+  seed: int = setting(0, 'in [0, 2**32)', lambda x: 0 <= x < 2**32, large=True)
 
   def __post_init__(self) -> None:
     check_fields(self, 'config.classifier')

@@ -1,13 +1,17 @@
-"""Faults of a disk: full, read-only or not permitted, in whatever words a library reports them."""
+"""Faults of a disk: full, read-only or not permitted, in whatever words a library reports them, and
+what lies in a workdir under the name of something else."""
 
 import errno
 import os
+import pathlib
 import shutil
 
 from robustness.core.errors import causes
+from robustness.core.paths import expanded
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
+IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 OVERHEAD = 2**18  # bytes that a checkpoint takes beside its arrays
 
 
@@ -19,7 +23,7 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
   """
   for cause in causes(error):
     if isinstance(cause, OSError):
-      number, path = cause.errno, cause.filename or directory
+      number, path = cause.errno, cause.filename2 or cause.filename or directory
     else:  # where the text leaves no doubt
       named = (n for n in (*FULL, errno.EROFS) if os.strerror(n) in str(cause))
       number, path = next(named, None), directory
@@ -32,6 +36,12 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
       return (
         f'{path}: {os.strerror(number).lower()}. Give a --workdir that can be written to, and '
         'files that may be read.'
+      )
+    inside = pathlib.Path(path), *pathlib.Path(path).parents
+    if number in IN_THE_WAY and expanded(directory).absolute() in inside[1:]:
+      there = next(place for place in inside if place.exists())
+      return (
+        f'{there} is in the way of a file or folder of the run: move it, or give another --workdir.'
       )
   return None
 

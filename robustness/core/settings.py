@@ -38,6 +38,8 @@ def parse(cls: type[T], section: Section, where: str) -> T:
     numbers = value if isinstance(value, tuple) else (value,)
     finite = all(math.isfinite(x) for x in numbers if isinstance(x, float))
     require(finite, f'{where}.{k}', value, 'finite')
+    whole = all(abs(x) < 2**31 for x in numbers if isinstance(x, int))
+    require(whole or 'large' in fields[k].metadata, f'{where}.{k}', value, 'below 2**31')
   return parsed
 
 
@@ -102,6 +104,8 @@ def _convert(kind: type, value: object, where: str) -> object:
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
       raise InputError(f'{where} must be a tuple of {element.__name__}; got {value!r}.')
     return tuple(_convert(element, v, where) for v in value)
+  if isinstance(value, int) and abs(value) >= 2**63:
+    raise InputError(f'{where} is {value!r:.30}; it must be a number that 64 bits hold.')
   if kind is float and isinstance(value, int) and not isinstance(value, bool):
     return float(value)
   if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

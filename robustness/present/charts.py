@@ -30,6 +30,7 @@ from robustness.present.notation import (
   is_axis,
   joined_words,
   name_of,
+  number,
   place_of,
   sentence,
   value_words,
@@ -218,7 +219,9 @@ def _named_points(
 
 
 def _named(name: str, value: Any) -> str:
-  return value.replace('_', ' ') if isinstance(value, str) else f'{facet(name).words} {value:g}'
+  return (
+    value.replace('_', ' ') if isinstance(value, str) else f'{facet(name).words} {number(value)}'
+  )
 
 
 def _caption(

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from robustness.estimates.quantity import facet
 from robustness.present import style
-from robustness.present.notation import Notation, axis_name
+from robustness.present.notation import Notation, axis_name, number
 from robustness.present.style import panels
 from robustness.results import NO_SPREAD
 
@@ -180,8 +180,8 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
     for index, place in enumerate(places):
       if np.isnan(values[place]):
         continue
-      number = round(values[place], digits) + 0.0  # a rounded zero has no sign
-      text = f'{number:.{digits}f}{"•" if marks[index] else ""}'.replace('-', '−')
+      rounded = round(values[place], digits) + 0.0  # a rounded zero has no sign
+      text = f'{rounded:.{digits}f}{"•" if marks[index] else ""}'.replace('-', '−')
       red, green, blue, _ = image.to_rgba(values[place])
       dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
       colour = 'w' if dark else 'k'
@@ -212,7 +212,7 @@ def _longest(names: Sequence[str]) -> int:
 
 
 def _name(value: object) -> str:
-  return style.wrapped(value.replace('_', ' '), 30) if isinstance(value, str) else f'{value:g}'
+  return style.wrapped(value.replace('_', ' '), 30) if isinstance(value, str) else number(value)
 
 
 @style.styled

@@ -52,7 +52,7 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
     f'We measure {_classifiers(results, label)} on {data_words(results.data)}.',
     _intervals(results, label),
     _baseline(results),
-    _varies(results, environment),
+    _varies(results, environment, label),
     _machine(environment),
     f'The command is `{environment["command"]}`.',
   ]
@@ -102,16 +102,20 @@ def _span(counts: Sequence[int]) -> str:
   return f'{least:,}' if least == most else f'{least:,} to {most:,}'
 
 
-def _varies(results: Results, environment: Facts) -> str:
+def _varies(results: Results, environment: Facts, label: str) -> str:
   seeds = results.settings.get('seeds') or ()
-  trained = any(own.get('weights') == 'trained here' for own in results.classifiers)
   if seeds or SEED in results.table:
     return (
       f'Each classifier is trained {len(seeds)} times (seeds {", ".join(map(str, seeds))}); values '
       'are means over these, intervals cover another training of the same recipe on the same '
       'images, and leave out the choice of images.'
     )
-  what = 'one training each' if trained else 'the given weights'
+  held = {
+    'one training each' if own.get('weights') == 'trained here' else 'the given weights'
+    for own in results.classifiers
+    if label in ('', own['label'])
+  }
+  what = ' or '.join(sorted(held))
   return (
     f'Intervals cover the choice of images of the same kind; they hold for {what} and one draw of '
     f'what is random (seed {environment.get("seed", 0)}), and leave out what another training '

@@ -48,7 +48,7 @@ class Notation:
     if self.quantity.kind == COUNT and not self.difference:
       return 0
     scaled = self.scale * width
-    if not scaled > 0:
+    if not scaled > 1e-12:  # rounding of floats too
       return 1 if self.scale > 1 else 2
     return min(12, max(0, math.ceil(-math.log10(scaled / 5))))
 
@@ -102,10 +102,15 @@ def is_axis(rows: pd.DataFrame, name: str) -> bool:
   return not pd.api.types.is_string_dtype(rows[name].dtype) and facet(name, ordered=True).ordered
 
 
+def number(value: Any) -> str:
+  """Returns the value of a facet as text, with a typographic minus."""
+  return f'{value:g}'.replace('-', MINUS)
+
+
 def value_words(name: str, value: Any) -> str:
   """Returns the value of a facet in words: 'under fog', 'at severity 3', 'in class 7'."""
   described = facet(name)
-  text = value.replace('_', ' ') if isinstance(value, str) else f'{value:g}'.replace('-', MINUS)
+  text = value.replace('_', ' ') if isinstance(value, str) else number(value)
   preposition = 'in' if isinstance(value, str) else 'at'
   return (described.place or f'{preposition} {described.words} {{}}').replace('{}', text)
 

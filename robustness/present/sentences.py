@@ -63,16 +63,16 @@ def findings(results: Results) -> list[Finding]:
   own = results.table
   if SEED in own.columns:
     own = own[own[SEED].isna()]
-  known = own[own['low'].notna()]
+  levels = {quantity: leading(own, quantity.name) for quantity in quantities}
   told = [
     Finding(f'{words}: {_level(rows, quantity)}', rows, facets)
-    for quantity in quantities
-    for words, rows, facets in level_groups(leading(known, quantity.name), quantity)
+    for quantity, every in levels.items()
+    for words, rows, facets in level_groups(every[every['low'].notna()], quantity)
   ]
   for form, difference in ((_largest, False), (_largest, True), (_ends, False)):
     for quantity in quantities:
       of_quantity = own[own['quantity'] == quantity.name]
-      for facets, rows in by_facets(of_quantity.drop(leading(own, quantity.name).index)):
+      for facets, rows in by_facets(of_quantity.drop(levels[quantity].index)):
         chosen = rows[(rows.versus != '') == difference]
         text = form(chosen, quantity, facets) if facets else ''
         told += [Finding(text, rows, facets)] if text else []

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.core.registry import setting
 from robustness.core.settings import parse
 from robustness.corruptions.stored import GENERATED, StoredOrMade
 from robustness.estimates import calibration as metrics
@@ -82,14 +83,9 @@ class Calibration(StoredOrMade):
   quantities = QUANTITIES
 
   source: str = GENERATED
-  bins: int = BINS
-  resamples: int = 1000
+  bins: int = setting(BINS, '1 to 10,000', lambda x: 1 <= x <= 10**4)
+  resamples: int = setting(1000, '1 to 100,000', lambda x: 1 <= x <= 10**5)
   confidence: float = 0.95
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    for key, count in (('bins', self.bins), ('resamples', self.resamples)):
-      self.require(count >= 1, key, 'at least 1')
 
   @classmethod
   def prediction_settings(cls) -> type:

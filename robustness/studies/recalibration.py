@@ -89,8 +89,8 @@ class Recalibration(StoredOrMade):
   alpha: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
   raps_penalty: float = setting(0.01, 'at least 0', lambda x: x >= 0)
   raps_rank: int = setting(5, 'at least 0', lambda x: x >= 0)
-  bins: int = setting(BINS, 'at least 1', lambda x: x >= 1)
-  resamples: int = setting(200, 'at least 1', lambda x: x >= 1)
+  bins: int = setting(BINS, '1 to 10,000', lambda x: 1 <= x <= 10**4)
+  resamples: int = setting(200, '1 to 100,000', lambda x: 1 <= x <= 10**5)
   confidence: float = 0.95
 
   def __post_init__(self) -> None:

@@ -107,7 +107,7 @@ class TrainingSettings:
   validation: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
   keep: str = word(LAST, KEPT)
   log_every_steps: int = setting(50, '1 or more', lambda x: x >= 1)
-  resident_bytes: int = setting(2**30, '0 (read every batch) or more', lambda x: x >= 0)
+  resident_bytes: int = setting(2**30, '0 (read every batch) or more', lambda x: x >= 0, large=True)
   split: str = setting('train', "a split's name, for example 'train'", bool)
 
   def __post_init__(self) -> None:

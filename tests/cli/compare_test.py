@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import pathlib
 
 import numpy as np
@@ -76,6 +77,16 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
   chance += (1 - first.mean()) * (1 - second.mean())
   assert kappa.value == pytest.approx((same - chance) / (1 - chance)) and kappa.low < 0 < kappa.high
   assert 'Top-1 accuracy' in (out / 'report.html').read_text()
+
+
+def test_intervals_have_the_confidence_of_the_first_run(workdirs, tmp_path):
+  config = json.dumps({'study': {'name': 'accuracy', 'confidence': 0.8}, 'seed': 0})
+  (tmp_path / 'one' / 'config.json').write_text(config)
+  program.run(workdirs, tmp_path / 'out')
+  table = Results.read(tmp_path / 'out').table
+  assert set(table.confidence) == {0.8}
+  own, ends = of(tmp_path / 'out', 'other'), clopper_pearson(np.sum(SECOND), COUNT, 0.8)
+  assert (own.low, own.high) == pytest.approx(ends)
 
 
 def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
@@ -332,4 +343,4 @@ def test_different_studies_and_unfinished_ones_are_refused(workdirs, tmp_path):
     (('one',), 'at least two classifiers'),
   ):
     refused(message, compare, tmp_path, names)
-  refused('which is a workdir', program.run, list(workdirs), pathlib.Path(workdirs[0]))
+  refused('is a workdir: give a folder', program.run, list(workdirs), pathlib.Path(workdirs[0]))

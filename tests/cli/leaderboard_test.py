@@ -107,6 +107,18 @@ def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_fact
   assert main(['leaderboard', str(small), f'--add=again={board / "good"}']) == 0
 
 
+def test_a_page_takes_the_place_of_no_entry_and_no_run(board, tmp_path, monkeypatch, capsys):
+  for out, message in ((board / 'good', 'is a workdir'), (board / 'site', 'folder of the entries')):
+    assert main(['leaderboard', str(board), f'--out={out}']) == 2
+    assert message in capsys.readouterr().err
+  (tmp_path / 'config.json').write_text('{}')
+  (tmp_path / 'environment.json').write_text('{}')
+  assert main(['leaderboard', str(board), f'--out={tmp_path / "parts" / "clean"}']) == 2
+  monkeypatch.setenv('HOME', str(tmp_path))
+  assert main(['leaderboard', str(board), '--out=~']) == 2
+  assert f'--out is {tmp_path}, and {tmp_path} is a workdir' in capsys.readouterr().err
+
+
 def test_studies_that_need_more_than_ranks_are_added_without_them(tmp_path, capsys):
   right = {'one': np.arange(60).reshape(12, 5) % 3 > 0}
   study = finished_runs.write_versions(tmp_path / 'run', right, stored=False, name='calibration')

@@ -137,6 +137,14 @@ def test_ctrl_c_while_an_archive_is_written_is_no_failure(monkeypatch, tmp_path,
   assert capsys.readouterr().err.startswith('interrupted. What was computed is kept in')
 
 
+def test_too_little_memory_is_one_line(monkeypatch, tmp_path, capsys):
+  monkeypatch.setattr(run, 'set_devices', lambda processes: None)
+  monkeypatch.setattr(run, '_run', lambda *_: np.empty(2**60, np.int8))
+  assert run.main(default_config('accuracy'), str(tmp_path / 'run'), '') == run.BAD_INPUT
+  told = 'error: not enough memory (Unable to allocate 1.00 EiB '
+  assert capsys.readouterr().err.startswith(told)
+
+
 def test_an_interrupted_run_does_not_take_the_interpreter_apart(tmp_path):
   """XLA's threads fail where Python ends under them; here what runs at the end does."""
   program = f"""

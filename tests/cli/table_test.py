@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import pathlib
 from argparse import Namespace
 
 import pytest
@@ -51,10 +52,9 @@ def runs(tmp_path):
 def test_workdirs_are_one_table_with_the_best_in_bold(runs, capsys):
   folders = [str(runs / 'one'), f'other={runs / "two"}']
   assert main(['table', *folders, '--quantity=clean_error']) == 0
-  assert capsys.readouterr() == (
+  assert capsys.readouterr().out == (
     '| classifier | top-1 error on clean images (%) ↓ |\n| --- | --- |\n'
-    '| one half | 50 |\n| most | **10** |\n| other | **10** |\n',
-    '',
+    '| one half | 50 |\n| most | **10** |\n| other | **10** |\n'
   )
   which = ('--quantity=error', '--rows=quantity', '--columns=classifier,corruption,severity')
   assert main(['table', *folders, *which, '--format=latex', '--intervals']) == 0
@@ -67,6 +67,21 @@ def test_workdirs_are_one_table_with_the_best_in_bold(runs, capsys):
   assert [line[0] for line in lines] == ['classifier', 'half', 'most'] and lines[2][1] == '10'
 
 
+def test_ratios_to_different_classifiers_are_in_no_table(runs, capsys):
+  folders = [str(runs / 'one'), str(runs / 'two')]
+  assert main(['table', *folders]) == 0
+  printed = capsys.readouterr()
+  assert 'mean corruption error' not in printed.out and 'top-1 error' in printed.out
+  assert 'each run divides mCE and relative_mCE by its own first classifier: left' in printed.err
+  assert main(['table', *folders, '--quantity=mCE']) == 2
+  for folder in folders:  # the same network
+    file = pathlib.Path(folder) / 'results.json'
+    file.write_text(file.read_text().replace('"label": "half"', '"label": "half", "sha256": "a"'))
+  capsys.readouterr()
+  assert main(['table', *folders, '--quantity=mCE']) == 0
+  assert 'mean corruption error' in capsys.readouterr().out
+
+
 def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
   few = finished_runs.write(runs / 'few', {'half': HALF}, data={'name': 'few'})
   finished_runs.write(runs / 'more', {'half': HALF}, data={'name': 'more'})
@@ -77,7 +92,7 @@ def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
   file.write_text(file.read_text().replace('"baseline": "first"', '"baseline": "alexnet"'))
   table.read([str(runs / 'one'), str(runs / 'two')])
   noted = capsys.readouterr().err
-  assert noted == "note: one and two have other settings (baseline: 'first' → 'alexnet')\n"
+  assert noted.startswith("note: one and two have other settings (baseline: 'first' → 'alexnet')\n")
   file.write_text(file.read_text().replace('"words": "top-1 error"', '"words": "error of alexnet"'))
   assert main(['table', str(runs / 'one'), str(runs / 'two')]) == 2
   assert "'alexnet'), and other quantities: make a table of each" in capsys.readouterr().err
@@ -135,7 +150,7 @@ def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
     'date': '2026-11-24',
     'source': {'url': 'https://example.org/run'},
   }
-  assert notes.startswith('top-1 error, percent; corruption=fog,severity=1; 95 % interval 33.8')
+  assert notes.startswith('top-1 error under fog at severity 1, percent; 95 % interval 33.8')
   assert 'n = 40 observations of 40 independent units; 40 images of digits made' in notes
   card = (runs / 'hub/robustness.md').read_text()
   assert card.startswith('## Robustness\n\n| quantity | most |\n')
@@ -174,3 +189,7 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
     assert part in told, part
   results = Results.read(runs / 'one')
   assert told.count('\n') == 1 and all(label in told for label in results.labels)
+  results.classifier[0]['weights'] = 'trained here'
+  one, other = 'one training each', 'the given weights'
+  for label, held in {'half': one, 'most': other, '': f'{one} or {other}'}.items():
+    assert f'hold for {held} and' in methods.paragraph(results, ENVIRONMENT, label)

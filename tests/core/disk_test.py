@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from robustness.core import disk
+from robustness.core.atomic_files import write_atomically
 from tests.cases import cases
 
 
@@ -29,6 +30,17 @@ def caused(error, cause):
 def test_faults_of_a_disk_alone_have_advice(error, message):
   advice = disk.advice(error, 'work')
   assert advice is None if message is None else message in (advice or '')
+
+
+def test_what_lies_in_a_workdir_under_the_name_of_something_else_is_named(tmp_path):
+  (tmp_path / 'records').write_text('')
+  (tmp_path / 'results.json').mkdir()
+  for name, at_fault in (('records/net/header.json', 'records'), ('results.json', 'results.json')):
+    with pytest.raises(OSError) as raised:
+      write_atomically(tmp_path / name, b'')
+    told = disk.advice(raised.value, tmp_path)
+    assert told is not None and told.startswith(f'{tmp_path / at_fault} is in the way')
+    assert disk.advice(raised.value, tmp_path / 'elsewhere') is None
 
 
 def test_room_that_is_not_there_is_told_before_writing(tmp_path):

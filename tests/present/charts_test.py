@@ -84,9 +84,9 @@ def test_two_facets_on_axes_are_a_map_or_curves_where_one_has_few_values():
   assert 'a dot' not in caption
   np.testing.assert_allclose(figure.axes[0].images[0].get_array().ravel(), 100 * wrong.mean(0))
   wrong = wrong[:, :10]
-  panels = charts.draw(made(product(far=range(2), angle=range(5)), values=wrong))
+  panels = charts.draw(made(product(far=(-1, 0), angle=range(5)), values=wrong))
   panels = panels['error_far_angle'][0].axes
-  assert [axes.get_title() for axes in panels] == ['far 0', 'far 1']
+  assert [axes.get_title() for axes in panels] == ['far −1', 'far 0']
   np.testing.assert_allclose(panels[1].lines[0].get_ydata(), 100 * wrong[:, 5:].mean(0))
 
 

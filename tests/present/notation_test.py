@@ -27,6 +27,7 @@ MCE = Quantity('mCE', 'mCE', 'ratio')
   (CHANGE, False, (0.00312, np.nan, np.nan), '0.0031'),
   (CHANGE, False, (0.00312, 0.00312, 0.00312), '0.0031 (0.0031 to 0.0031)'),
   (CHANGE, False, (0.0, np.nan, np.nan), '0.00'),
+  (ERROR, False, (2e-17, 0.0, 3e-16), f'0.0{SPACE}% (0.0 to 0.0)'),
   (ERROR, False, (1.0, 1 - 2e-16, 1.0), f'100.0{SPACE}% (100.0 to 100.0)'),
   (*(CHANGE, True, (-0.03, -0.07, -0.0004)), f'{MINUS}0.0300 ({MINUS}0.0700 to {MINUS}0.0004)'),
 )

@@ -1,5 +1,7 @@
 """Findings in words follow from the rows of the table."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -54,6 +56,14 @@ def test_a_largest_of_those_with_an_interval_alone_says_so(versus):
   starts = tuple(f'The largest {words} by corruption{mark}' for mark in ':,')
   [told] = [text for text in sentences.sentences(made) if text.startswith(starts)]
   assert told.startswith(f'{starts[1]} of those with an interval: ')
+
+
+def test_many_names_of_which_few_have_an_interval_are_not_told_one_by_one(results):
+  [(_, row)] = select(results.table, 'error').iloc[:1].iterrows()
+  rows = [{**row, 'corruption': f'c{k}', 'low': np.nan if k < 4 else row.low} for k in range(10)]
+  several = dataclasses.replace(results, table=assemble([pd.DataFrame(rows)]))
+  [told] = sentences.sentences(several)
+  assert told.startswith('The largest top-1 error by corruption, of those with an interval: first')
 
 
 def test_a_quantity_without_a_value_over_all_is_told_by_its_few_names_and_no_single_seed(results):
