@@ -7,10 +7,12 @@ transformers `preprocessor_config.json`; these are read in this order, the first
 import pathlib
 import re
 from collections.abc import Callable
+from typing import Any
 
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
+from robustness.models import label_space
 from robustness.models.architecture import (
   HF,
   IMAGENET_MEAN,
@@ -60,12 +62,24 @@ def beside(
       continue
     where = f'{folder / name}: '
     theirs = own_name(facts.get('architecture', '')) if name == CONFIG_FILE else ''
-    how = _prepared(where, read, facts)
+    how = {**_prepared(where, read, facts), 'class_names': class_names(found[CONFIG_FILE])}
     _check_activation(where, architecture, found)
     file = path if path.is_file() else only_file(path)
     own = theirs or architecture.name
     return Weights(file.name, own, LOCAL, str(folder), file.name, record=name, **how)
   return None
+
+
+def class_names(record: Facts) -> tuple[str, ...]:
+  """Returns the classes that a `config.json` names, in order: timm's `label_names` or transformers'
+  `id2label`, ImageNet's by their names here; () where they are numbers, or not named."""
+  named: Any = record.get('label_names') or record.get('id2label') or ()
+  if isinstance(named, dict):
+    named = [named[key] for key in sorted(named, key=int)]
+  imagenet = label_space.get(label_space.IMAGENET).class_names
+  if len(named) == len(imagenet) and named[0].startswith('tench'):
+    return imagenet
+  return () if named and named[0] in ('LABEL_0', '0') else tuple(named)
 
 
 def of_timm(name: str, config: Facts, own_name: Callable[[str], str]) -> Weights:

@@ -110,7 +110,8 @@ def load(
     return InitialWeights(path.name, variables, names, network.mean, network.std)
   file = path if path.is_file() else hub.fetch(entry).path
   imagenet = label_space.get(label_space.IMAGENET).class_names
-  names = weights.saved_class_names(file) if entry.source == LOCAL else imagenet
+  own = weights.saved_class_names(file) or entry.class_names
+  names = own if entry.source == LOCAL else imagenet
   variables = weights.load(file, network, len(names) or None, input_shape, positions)
   return InitialWeights(entry.name, variables, names, entry.mean, entry.std, entry.trained_with)
 

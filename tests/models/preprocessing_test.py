@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 from robustness.classifiers import preparation
 from robustness.config import experiment
 from robustness.models import catalog, hub, preprocessing
+from robustness.models.imagenet_names import NAMES
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -85,6 +86,18 @@ def test_without_a_record_nothing_is_known_and_that_of_a_run_is_none(tmp_path):
   folder = folder_with(tmp_path, {TIMM_FILE: {'classifier': {'name': 'resnet20'}}})
   assert hub.resolve(str(folder / 'model.safetensors'), 'resnet20') is None
   assert hub.resolve(str(folder), 'resnet20') is None
+
+
+@cases(
+  'record, names',
+  ({'label_names': ['b', 'a']}, ('b', 'a')),
+  ({'id2label': {'1': 'a', '10': 'z', '2': 'c', '0': 'b'}}, ('b', 'a', 'c', 'z')),
+  ({'id2label': {str(k): f'{name}, x' for k, name in enumerate(NAMES)}}, NAMES),
+  ({'id2label': {'0': 'LABEL_0'}}, ()),
+  ({}, ()),
+)
+def test_classes_have_the_order_of_the_record(record, names):
+  assert preprocessing.class_names(record) == names
 
 
 def timm(**change):
