@@ -16,7 +16,7 @@ from robustness.core.errors import InputError
 if TYPE_CHECKING:
   import torch
 
-TORCH_SUFFIXES = ('.th', '.pt', '.pth')
+TORCH_SUFFIXES = ('.th', '.pt', '.pth', '.tar', '.ckpt', '.bin')  # .tar of .pth.tar
 SAFETENSORS_SUFFIX = '.safetensors'
 NPZ_SUFFIX = '.npz'
 WRAPPERS = ('state_dict', 'model', 'net')
@@ -31,8 +31,8 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   data-parallel and compiled modules put before every name are taken off.
 
   Args:
-    path: a `.th`, `.pt` or `.pth` file (needs torch), a `.safetensors` file, or a `.npz` file as
-      JAX projects publish them.
+    path: a file of PyTorch (`TORCH_SUFFIXES`; needs torch), a `.safetensors` file, or a `.npz` file
+      as JAX projects publish them.
 
   Raises:
     InputError: the file is missing, of another kind, damaged, needs code to be run, or holds
