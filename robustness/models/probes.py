@@ -270,7 +270,7 @@ def drawn(
     if len(own) < least:
       lacking[name] = len(own)
     kept.append(own)
-    held.append(own[: max(1, round(len(own) * probe.held_out))])
+    held.append(own[: max(1, min(len(own) - 1, round(len(own) * probe.held_out)))])
   if lacking:
     first = next(iter(lacking))
     raise InputError(

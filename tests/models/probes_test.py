@@ -87,6 +87,8 @@ def test_seeds_draw_other_rows_of_each_class():
   np.testing.assert_array_equal(first, again)
   assert len(other) == 40 and len(np.setdiff1d(other, first)) > 10
   np.testing.assert_array_equal(np.bincount(TRAINING[1][first]), [8] * 5)
+  two = Linear(rows_per_class=2, held_out=0.9)
+  assert len(probes.drawn(two, TRAINING[1], NAMES, 0)[1]) == 5, 'a row of each class is left'
 
 
 @cases(
