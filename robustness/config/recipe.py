@@ -14,6 +14,7 @@ from robustness.core.typing import Facts
 from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.models.adaptation import ADAPTATIONS, Adaptation
 from robustness.models.inputs import InputFilter
+from robustness.models.label_space import MERGES
 from robustness.models.position_embedding import METHODS
 from robustness.models.probes import PROBES, Probe
 from robustness.objectives import OBJECTIVES, Objective
@@ -78,7 +79,7 @@ class ClassifierSettings:
   initial_weights: str = ''
   positions: str = word('bicubic', METHODS)
   label_space: str = ''
-  merge: str = 'max'
+  merge: str = word('max', MERGES)
   augment: Policy = Policy()
   attack: Attack | None = None
   objective: Objective = CrossEntropy()
