@@ -112,6 +112,20 @@ def import_variables(
   return _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)[0]
 
 
+def for_images(
+  architecture: Architecture, variables: Variables, input_shape: Shape, positions: str
+) -> Variables:
+  """Returns variables of a network for images of another shape: positions are resampled, see
+  `load_with_notes`; those of a network that has none as they are."""
+  flat = flax.traverse_util.flatten_dict(variables)
+  if position_embedding.PATH not in flat and all(
+    path[-1] != position_embedding.WINDOW_BIAS for path in flat
+  ):
+    return variables
+  arrays = {'/'.join(path): np.asarray(value) for path, value in flat.items()}
+  return _fitted(architecture, arrays, _SAVED_HERE, None, input_shape, positions)[0]
+
+
 def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
   """Returns the naming scheme that most of the arrays follow; of equal ones the first."""
   if not architecture.schemes:

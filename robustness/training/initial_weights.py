@@ -103,7 +103,8 @@ def load(
         f'{path} holds {facts["architecture"]!r}; the training is one of '
         f'{architecture!r}: --config.classifier.name={facts["architecture"]}.'
       )
-    return initial
+    variables = weights.for_images(network, initial.variables, input_shape, positions)
+    return dataclasses.replace(initial, variables=variables)
   if entry is None:
     variables = weights.load(path, network, None, input_shape, positions)
     names = weights.saved_class_names(path)
