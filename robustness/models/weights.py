@@ -155,7 +155,8 @@ def _fitted(
   if None not in (stored, num_classes) and stored != num_classes:
     raise InputError(
       f'the weights of {architecture.name} tell {stored} classes apart, and {num_classes} were'
-      f' asked for: set num_classes to {stored}, or give weights trained on {num_classes} classes'
+      f' asked for: give weights trained on {num_classes} classes, or, where the data have some of'
+      f" their {stored}, name these by save_variables(PATH, load(...), {{'class_names': [...]}})"
     )
   expected = architecture.shapes(num_classes or stored or 1, input_shape)
   others = {path: shape for path, shape in expected.items() if path[:2] != HEAD_BIAS[:2]}
