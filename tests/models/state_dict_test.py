@@ -50,9 +50,11 @@ def assert_arrays(read):
 
 @pytest.mark.parametrize('suffix', ['.th', '.pt', '.pth', '.pth.tar', '.ckpt', '.bin'])
 @pytest.mark.parametrize('prefix', ['', 'module.', '_orig_mod.module.'])
-@pytest.mark.parametrize('wrappers', [(), ('state_dict',), ('model',), ('net', 'state_dict')])
+@pytest.mark.parametrize('wrappers', [(), ('model_state_dict',), ('model',), ('net', 'state_dict')])
 def test_torch_files_in_their_usual_wrappings(torch, tmp_path, suffix, prefix, wrappers):
   content = collections.OrderedDict(tensors(torch, prefix))
+  if prefix == 'module.':
+    content['n_averaged'] = torch.tensor(3)
   for name in wrappers:
     content = {name: content, 'epoch': 3}
   path = tmp_path / f'weights{suffix}'
