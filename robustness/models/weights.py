@@ -160,6 +160,11 @@ def _fitted(
     )
   expected = architecture.shapes(num_classes or stored or 1, input_shape)
   others = {path: shape for path, shape in expected.items() if path[:2] != HEAD_BIAS[:2]}
+  if num_classes is None and (*HEAD_BIAS[:-1], 'kernel') not in expected:
+    raise InputError(
+      f'how many classes the weights of {architecture.name} tell apart is not known, for its last '
+      "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
+    )
   if num_classes is None and arrays.keys() == scheme.shapes(others).keys():
     expected = others
   windows = _other_windows(scheme, arrays, expected)

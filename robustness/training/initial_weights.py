@@ -103,6 +103,8 @@ def load(
         f'{path} holds {facts["architecture"]!r}; the training is one of '
         f'{architecture!r}: --config.classifier.name={facts["architecture"]}.'
       )
+    if facts['image_shape'] == list(input_shape):
+      return initial
     variables = weights.for_images(network, initial.variables, input_shape, positions)
     return dataclasses.replace(initial, variables=variables)
   if entry is None:
