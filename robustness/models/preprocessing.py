@@ -61,7 +61,14 @@ def beside(
     if not facts or (name == CONFIG_FILE and 'pretrained_cfg' not in facts):
       continue
     where = f'{folder / name}: '
-    theirs = own_name(facts.get('architecture', '')) if name == CONFIG_FILE else ''
+    named = facts.get('architecture', '') if name == CONFIG_FILE else ''
+    theirs = own_name(named)
+    if named and not theirs and architecture.timm:  # of equal shapes too, as with other padding
+      raise InputError(
+        f"{where}the weights are of timm's {named!r}, and {architecture.name} is timm's "
+        f"'{architecture.timm}': run them by --config.classifier.name={TIMM}:{named}, or give the "
+        'record this name if both are one network'
+      )
     how = {**_prepared(where, read, facts), 'class_names': class_names(found[CONFIG_FILE])}
     _check_activation(where, architecture, found)
     file = path if path.is_file() else only_file(path)

@@ -107,6 +107,11 @@ def timm(**change):
 @cases(
   'architecture, records, message',
   ('deit3_b16', timm(), "of 'deit3_s16'.*'deit3_b16'.*name=deit3_s16"),
+  (
+    'efficientnet_lite0',
+    {TIMM_FILE: {**TIMM, 'architecture': 'efficientnet_lite0'}},
+    "timm's 'efficientnet_lite0', and efficientnet_lite0 is timm's 'tf_.*classifier.name=timm:eff",
+  ),
   ('deit3_s16', timm(crop_mode='border'), "config.json: its crop is 'border'"),
   ('deit3_s16', timm(input_size=[3, 224, 320]), '224x320, not square'),
   ('deit3_s16', timm(interpolation='lanczos'), "'lanczos', neither bilinear nor bicubic"),
