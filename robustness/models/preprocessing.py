@@ -83,10 +83,10 @@ def class_names(record: Facts) -> tuple[str, ...]:
   named: Any = record.get('label_names') or record.get('id2label') or ()
   if isinstance(named, dict):
     named = [named[key] for key in sorted(named, key=int)]
-  imagenet = label_space.get(label_space.IMAGENET).class_names
-  if len(named) == len(imagenet) and named[0].startswith('tench'):
+  names, imagenet = tuple(map(str, named)), label_space.get(label_space.IMAGENET).class_names
+  if len(names) == len(imagenet) and names[0].startswith('tench'):
     return imagenet
-  return () if named and named[0] in ('LABEL_0', '0') else tuple(named)
+  return () if names[:1] in (('LABEL_0',), ('0',)) else names
 
 
 def of_timm(name: str, config: Facts, own_name: Callable[[str], str]) -> Weights:
