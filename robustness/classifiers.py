@@ -400,8 +400,10 @@ class ClassifierBuilder:
     self, label: str, settings: ClassifierSettings, path: pathlib.Path, entry: Weights | None
   ) -> Classifier:
     """Loads published weights, or those that nothing is known of but their file. These are for
-    ImageNet's classes if the data have some of them, else for the classes of the data."""
+    ImageNet's classes if the data have some of them, else for the classes of the data; in another
+    label space for those of the two that are as many."""
     architecture, names = catalog.get(settings.name), self.rows.class_names
+    imagenet, known = label_space.get(label_space.IMAGENET).class_names, [names]
     facts: Facts = {'weights': path.name}
     shape = architecture.input_shape
     if entry:
@@ -416,21 +418,29 @@ class ClassifierBuilder:
         'licence': entry.licence,
       }
     if entry and entry.source != LOCAL:
-      names = label_space.get(label_space.IMAGENET).class_names
-    elif own := weights.saved_class_names(path):
+      names = imagenet
+    elif own := weights.saved_class_names(path) or (entry.class_names if entry else ()):
       names = own
-    elif label_space.is_imagenet(names) or settings.label_space:
-      names = label_space.get(label_space.IMAGENET).class_names
+    elif label_space.is_imagenet(names):
+      names = imagenet
+    elif settings.label_space:
+      names, known = (), [names, imagenet]
     if self.experiment.data.crop:  # the user decides what all networks see
       shape = self.rows.image_shape
-    # features need no classes, nor a head; images of no known class name none
+    # features need no classes, nor a head; where no classes are known the file says how many
     count = None if settings.probe else len(names) or None
     variables, notes = weights.load_with_notes(path, architecture, count, shape, settings.positions)
     if count is None:
       if settings.probe:
         variables = weights.with_head(architecture, variables, shape)
+      elif 'head' not in variables['params']:
+        raise InputError(
+          f'{path} has no last linear map, so it gives features and no classes: set '
+          "config.classifier.probe.name to 'linear', 'knn' or 'prototype'."
+        )
       count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
-      names = names if len(names) == count else tuple(map(str, range(count)))
+      fitting = (one for one in (names, *known) if len(one) == count)
+      names = next(fitting, tuple(map(str, range(count))))
     return self._wrap(label, settings, variables, {**facts, **notes}, entry, shape, names)
 
   # Both.

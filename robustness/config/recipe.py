@@ -14,6 +14,7 @@ from robustness.core.typing import Facts
 from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.models.adaptation import ADAPTATIONS, Adaptation
 from robustness.models.inputs import InputFilter
+from robustness.models.label_space import MERGES
 from robustness.models.position_embedding import METHODS
 from robustness.models.probes import PROBES, Probe
 from robustness.objectives import OBJECTIVES, Objective
@@ -45,9 +46,9 @@ class ClassifierSettings:
     name: an architecture of `robustness.models.catalog`, `FILE.py:NAME` for an architecture or a
       classifier in a Python file of the user's (see `robustness.models.from_file`), or `timm:NAME`
       or `hf:REPOSITORY` for a network in PyTorch (see `robustness.models.torch_library`).
-    weights: file with weights (.th, .pt, .pth, .safetensors, .npz), a checkpoint folder of a run
-      here, or the name of published ones (`robustness models list`); '' takes those that
-      come with the architecture, if any do; 'random' draws them from the seed.
+    weights: file with weights (.pth and other names of PyTorch's, .safetensors, .npz), a checkpoint
+      folder of a run here, or the name of published ones (`robustness models list`); '' takes those
+      that come with the architecture, if any do; 'random' draws them from the seed.
     train: whether to train the network in this workdir if no weights are given.
     initial_weights: weights that the training begins with, named as `weights` are; the last layer
       is drawn unless the classes are the same. '' draws all from the seed.
@@ -78,7 +79,7 @@ class ClassifierSettings:
   initial_weights: str = ''
   positions: str = word('bicubic', METHODS)
   label_space: str = ''
-  merge: str = 'max'
+  merge: str = word('max', MERGES)
   augment: Policy = Policy()
   attack: Attack | None = None
   objective: Objective = CrossEntropy()

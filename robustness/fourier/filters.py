@@ -37,7 +37,9 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
       f'0 for {PUBLISHED[0]} of {PUBLISHED[1]} in proportion.'
     )
   lowest = (side - bandwidth + 1) // 2
-  return round(lowest * height / side), round(lowest * width / side)
+  # an odd side has no frequency at half its pixels
+  rows, columns = (min(round(lowest * size / side), size // 2) for size in (height, width))
+  return rows, columns
 
 
 def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:

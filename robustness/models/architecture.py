@@ -54,6 +54,7 @@ class Weights:
     default: whether the architecture takes these when nothing is said.
     squash: whether both sides are resized alike, whatever the image's, not the shorter alone.
     record: the file beside the weights that says all this; '' where it is written here.
+    class_names: of a local record, in order; () where it has none.
   """
 
   name: str
@@ -70,6 +71,7 @@ class Weights:
   default: bool = False
   squash: bool = False
   record: str = ''
+  class_names: tuple[str, ...] = ()
 
   @property
   def resize(self) -> int:

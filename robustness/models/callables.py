@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
@@ -68,9 +69,9 @@ class CheckedFunction:
         f'it returned shape {output.shape} for {size} images and '
         f'{self.num_classes} classes, not {(size, self.num_classes)}.'
       )
-    if output.dtype.kind != 'f':
+    if not jnp.issubdtype(output.dtype, jnp.floating):
       raise InputError(f'it returned {output.dtype}; {self.outputs} are floats, one a class.')
-    output = output[: len(images)]
+    output = output[: len(images)].astype(np.float32)
     finite = output[np.isfinite(output).all(1)]
     distributions = are_distributions(finite)
     if self.outputs == 'logits':
@@ -79,7 +80,7 @@ class CheckedFunction:
           "it returns probabilities (no negative number, and every row's sum is 1) "
           "where logits were announced: give outputs='probabilities'."
         )
-      return output.astype(np.float32)
+      return output
     if not distributions.all():
       row = finite[np.argmin(distributions)]
       raise InputError(
@@ -87,7 +88,7 @@ class CheckedFunction:
         "are no probabilities: give outputs='logits'."
       )
     with np.errstate(divide='ignore'):
-      return np.log(output.astype(np.float32))
+      return np.log(output)
 
 
 def are_distributions(rows: Rows) -> Rows:

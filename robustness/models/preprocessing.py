@@ -7,10 +7,12 @@ transformers `preprocessor_config.json`; these are read in this order, the first
 import pathlib
 import re
 from collections.abc import Callable
+from typing import Any
 
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
+from robustness.models import label_space
 from robustness.models.architecture import (
   HF,
   IMAGENET_MEAN,
@@ -59,13 +61,32 @@ def beside(
     if not facts or (name == CONFIG_FILE and 'pretrained_cfg' not in facts):
       continue
     where = f'{folder / name}: '
-    theirs = own_name(facts.get('architecture', '')) if name == CONFIG_FILE else ''
-    how = _prepared(where, read, facts)
+    named = facts.get('architecture', '') if name == CONFIG_FILE else ''
+    theirs = own_name(named)
+    if named and not theirs and architecture.timm:  # of equal shapes too, as with other padding
+      raise InputError(
+        f"{where}the weights are of timm's {named!r}, and {architecture.name} is timm's "
+        f"'{architecture.timm}': run them by --config.classifier.name={TIMM}:{named}, or give the "
+        'record this name if both are one network'
+      )
+    how = {**_prepared(where, read, facts), 'class_names': class_names(found[CONFIG_FILE])}
     _check_activation(where, architecture, found)
     file = path if path.is_file() else only_file(path)
     own = theirs or architecture.name
     return Weights(file.name, own, LOCAL, str(folder), file.name, record=name, **how)
   return None
+
+
+def class_names(record: Facts) -> tuple[str, ...]:
+  """Returns the classes that a `config.json` names, in order: timm's `label_names` or transformers'
+  `id2label`, ImageNet's by their names here; () where they are numbers, or not named."""
+  named: Any = record.get('label_names') or record.get('id2label') or ()
+  if isinstance(named, dict):
+    named = [named[key] for key in sorted(named, key=int)]
+  names, imagenet = tuple(map(str, named)), label_space.get(label_space.IMAGENET).class_names
+  if len(names) == len(imagenet) and names[0].startswith('tench'):
+    return imagenet
+  return () if names[:1] in (('LABEL_0',), ('0',)) else names
 
 
 def of_timm(name: str, config: Facts, own_name: Callable[[str], str]) -> Weights:

@@ -244,11 +244,14 @@ def fit(
       continue
     arrays = probe.fitted(features[inside], labels[inside], classes, candidate)
     scores[candidate] = accuracy(probe, arrays, features[outside], labels[outside])
-  chosen = max(scores, key=lambda one: scores[one]) if scores else probe.candidates()[0]
+  possible = [c for c in probe.candidates() if probe.takes(c, len(everything))]
+  first = (possible or probe.candidates())[0]
+  chosen = max(scores, key=lambda one: scores[one]) if scores else first
   facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(everything), 'seed': seed}
+  if several:
+    facts['chosen'] = chosen
   if scores:
-    facts['chosen'], facts['held_out_accuracy'] = chosen, scores[chosen]
-    facts['held_out_rows'] = len(outside)
+    facts['held_out_accuracy'], facts['held_out_rows'] = scores[chosen], len(outside)
   return probe.fitted(features[everything], labels[everything], classes, chosen), facts
 
 
@@ -270,7 +273,7 @@ def drawn(
     if len(own) < least:
       lacking[name] = len(own)
     kept.append(own)
-    held.append(own[: max(1, round(len(own) * probe.held_out))])
+    held.append(own[: max(1, min(len(own) - 1, round(len(own) * probe.held_out)))])
   if lacking:
     first = next(iter(lacking))
     raise InputError(

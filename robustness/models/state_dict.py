@@ -16,10 +16,11 @@ from robustness.core.errors import InputError
 if TYPE_CHECKING:
   import torch
 
-TORCH_SUFFIXES = ('.th', '.pt', '.pth')
+TORCH_SUFFIXES = ('.th', '.pt', '.pth', '.tar', '.ckpt', '.bin')  # .tar of .pth.tar
 SAFETENSORS_SUFFIX = '.safetensors'
 NPZ_SUFFIX = '.npz'
-WRAPPERS = ('state_dict', 'model', 'net')
+WRAPPERS = ('state_dict', 'model_state_dict', 'model', 'net')
+COUNT = 'n_averaged'  # beside the weights in torch.optim.swa_utils.AveragedModel
 PREFIXES = ('module.', '_orig_mod.')
 _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In torch's messages.
 
@@ -27,12 +28,12 @@ _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In t
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Returns the named arrays of a weights file, with their own dtypes.
 
-  What is stored under `state_dict`, `model` or `net` is taken out of there, and the prefixes that
-  data-parallel and compiled modules put before every name are taken off.
+  What is stored under one of `WRAPPERS` is taken out of there, and the prefixes that data-parallel,
+  averaged and compiled modules put before every name are taken off.
 
   Args:
-    path: a `.th`, `.pt` or `.pth` file (needs torch), a `.safetensors` file, or a `.npz` file as
-      JAX projects publish them.
+    path: a file of PyTorch (`TORCH_SUFFIXES`; needs torch), a `.safetensors` file, or a `.npz` file
+      as JAX projects publish them.
 
   Raises:
     InputError: the file is missing, of another kind, damaged, needs code to be run, or holds
@@ -44,6 +45,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   else:
     is_torch, kind = file.suffix in TORCH_SUFFIXES, 'tensors'
     arrays = _read_torch(file) if is_torch else read_safetensors(file)[0]
+  arrays = {name: value for name, value in arrays.items() if name != COUNT}
   if not arrays:
     raise InputError(f'{file} holds no {kind}: give the file of a trained network')
   while prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in arrays)), ''):

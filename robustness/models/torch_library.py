@@ -100,7 +100,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
   if record and record.is_file() and (own := json_files.read(record)).get('pretrained_cfg'):
     if (theirs := own.get('architecture', base)) != base:
       raise InputError(f'{record} is of {theirs!r}: set --config.classifier.name={TIMM}:{theirs}')
-    facts = {**facts, **own['pretrained_cfg']}
+    facts = {**facts, 'label_names': own.get('label_names'), **own['pretrained_cfg']}
   how = preprocessing.prepared_as(TIMM, facts, f'{record or name}: ')
   return _from(name, path, record, how, facts)
 
@@ -231,7 +231,7 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
   module = timm.create_model(base, pretrained=False, num_classes=classes, **size)
   if file:
     timm.models.load_checkpoint(module, str(file), strict=True)
-  names = tuple(facts.get('label_names') or ())
+  names = preprocessing.class_names(facts)
   subset = timm.data.infer_imagenet_subset(facts) if not names and classes != 1000 else None
   if subset and classes == facts.get('num_classes'):
     names = tuple(timm.data.ImageNetInfo(subset).label_names())
@@ -270,12 +270,9 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
         f'{file} does not fit it: {len(body)} arrays are missing, {len(unexpected)} left over, '
         f'first {(body or unexpected)[0]}'
       )
-  labels = tuple(config.id2label[index] for index in range(config.num_labels))
-  generic = not file or labels[0] in ('LABEL_0', '0')
+  names = preprocessing.class_names(facts) if file else ()
   head = 'model.classifier' if 'classifier' in dict(model.named_children()) else ''
-  return _Built(
-    Logits(model).eval(), head, config.num_labels, () if generic else labels, bool(missing)
-  )
+  return _Built(Logits(model).eval(), head, config.num_labels, names, bool(missing))
 
 
 @contextlib.contextmanager

@@ -127,8 +127,9 @@ class TorchModule:
     found: dict[str, torch.Tensor] = {}
 
     def keep(name: str, value: object) -> None:
-      if isinstance(value, torch.Tensor):
-        found.setdefault(name, value.permute(0, 2, 3, 1) if value.ndim == 4 else value)
+      if isinstance(value, torch.Tensor) and name not in found:
+        own = value.clone()  # what comes after may change it in place, as nn.ReLU(inplace=True)
+        found[name] = own.permute(0, 2, 3, 1) if own.ndim == 4 else own
 
     x = torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order='C'))
     x = x.to(next(self.module.parameters(), x).device)

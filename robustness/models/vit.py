@@ -201,7 +201,7 @@ def _architecture(
     schemes=schemes(num_heads),
     weights=(timm(name, published, side=side, crop=crop, mean=HALF, std=HALF),),
     parameters=parameters,
-    timm=rf'{theirs}_\d+',
+    timm=rf'(vit|deit)_{size}_patch{patch}_\d+',  # one network
   )
 
 

@@ -112,6 +112,20 @@ def import_variables(
   return _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)[0]
 
 
+def for_images(
+  architecture: Architecture, variables: Variables, input_shape: Shape, positions: str
+) -> Variables:
+  """Returns variables of a network for images of another shape: positions are resampled, see
+  `load_with_notes`; those of a network that has none as they are."""
+  flat = flax.traverse_util.flatten_dict(variables)
+  if position_embedding.PATH not in flat and all(
+    path[-1] != position_embedding.WINDOW_BIAS for path in flat
+  ):
+    return variables
+  arrays = {'/'.join(path): np.asarray(value) for path, value in flat.items()}
+  return _fitted(architecture, arrays, _SAVED_HERE, None, input_shape, positions)[0]
+
+
 def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
   """Returns the naming scheme that most of the arrays follow; of equal ones the first."""
   if not architecture.schemes:
@@ -141,10 +155,16 @@ def _fitted(
   if None not in (stored, num_classes) and stored != num_classes:
     raise InputError(
       f'the weights of {architecture.name} tell {stored} classes apart, and {num_classes} were'
-      f' asked for: set num_classes to {stored}, or give weights trained on {num_classes} classes'
+      f' asked for: give weights trained on {num_classes} classes, or, where the data have some of'
+      f" their {stored}, name these by save_variables(PATH, load(...), {{'class_names': [...]}})"
     )
   expected = architecture.shapes(num_classes or stored or 1, input_shape)
   others = {path: shape for path, shape in expected.items() if path[:2] != HEAD_BIAS[:2]}
+  if num_classes is None and (*HEAD_BIAS[:-1], 'kernel') not in expected:
+    raise InputError(
+      f'how many classes the weights of {architecture.name} tell apart is not known, for its last '
+      "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
+    )
   if num_classes is None and arrays.keys() == scheme.shapes(others).keys():
     expected = others
   windows = _other_windows(scheme, arrays, expected)

@@ -103,14 +103,18 @@ def load(
         f'{path} holds {facts["architecture"]!r}; the training is one of '
         f'{architecture!r}: --config.classifier.name={facts["architecture"]}.'
       )
-    return initial
+    if facts['image_shape'] == list(input_shape):
+      return initial
+    variables = weights.for_images(network, initial.variables, input_shape, positions)
+    return dataclasses.replace(initial, variables=variables)
   if entry is None:
     variables = weights.load(path, network, None, input_shape, positions)
     names = weights.saved_class_names(path)
     return InitialWeights(path.name, variables, names, network.mean, network.std)
   file = path if path.is_file() else hub.fetch(entry).path
   imagenet = label_space.get(label_space.IMAGENET).class_names
-  names = weights.saved_class_names(file) if entry.source == LOCAL else imagenet
+  own = weights.saved_class_names(file) or entry.class_names
+  names = own if entry.source == LOCAL else imagenet
   variables = weights.load(file, network, len(names) or None, input_shape, positions)
   return InitialWeights(entry.name, variables, names, entry.mean, entry.std, entry.trained_with)
 

@@ -120,6 +120,7 @@ MOST_OF_IT = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
   (('export', 'two', '--to=methods'), 'it has no config.json and environment.json'),
   (('export', 'one', '--to=hub'), '--to=hub needs --out=DIR'),
   ((*HUB, '--task=x'), '--dataset and --task together'),
+  ((*HUB[:3], '--out=one/results.csv'), '--out is one/results.csv, a file: name a folder'),
   (HUB, "--classifier is '': a hub has one model; valid: 'half', 'most'"),
   ((*MOST_OF_IT, '--quantity=eror'), "'eror' is no quantity"),
   ((*MOST_OF_IT, '--at=corupt=fog'), "--at names 'corupt'"),

@@ -29,6 +29,7 @@ def test_other_sides_in_proportion_symmetric_and_by_the_longer_side(side, bandwi
     mirrored = np.roll(keep[::-1, ::-1], 1, (0, 1))
     np.testing.assert_array_equal(keep, mirrored)
   assert lowest_kept(32, 64, 27) == (3, 6)
+  assert high_pass(240, 427, 1).sum() == 2, 'the longer side is odd'
 
 
 @cases(

@@ -1,6 +1,7 @@
 """Functions on NumPy arrays as classifiers, called by hand."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -33,7 +34,7 @@ def test_calls_have_the_asked_size_and_may_change_their_images():
   np.testing.assert_array_equal(IMAGES, before)
 
 
-@pytest.mark.parametrize('dtype', [np.float16, np.float64])
+@pytest.mark.parametrize('dtype', [np.float16, np.float64, jnp.bfloat16])
 def test_other_floats_become_float32(dtype):
   assert CheckedFunction(lambda x: score(x).astype(dtype), 4)(IMAGES).dtype == np.float32
 

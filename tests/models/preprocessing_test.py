@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 from robustness.classifiers import preparation
 from robustness.config import experiment
 from robustness.models import catalog, hub, preprocessing
+from robustness.models.imagenet_names import NAMES
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -87,6 +88,18 @@ def test_without_a_record_nothing_is_known_and_that_of_a_run_is_none(tmp_path):
   assert hub.resolve(str(folder), 'resnet20') is None
 
 
+@cases(
+  'record, names',
+  ({'label_names': ['b', 'a']}, ('b', 'a')),
+  ({'id2label': {'1': 'a', '10': 'z', '2': 'c', '0': 'b'}}, ('b', 'a', 'c', 'z')),
+  ({'id2label': {str(k): f'{name}, x' for k, name in enumerate(NAMES)}}, NAMES),
+  ({'id2label': {'0': 'LABEL_0'}}, ()),
+  ({}, ()),
+)
+def test_classes_have_the_order_of_the_record(record, names):
+  assert preprocessing.class_names(record) == names
+
+
 def timm(**change):
   return {TIMM_FILE: {**TIMM, 'pretrained_cfg': {**TIMM['pretrained_cfg'], **change}}}
 
@@ -94,6 +107,11 @@ def timm(**change):
 @cases(
   'architecture, records, message',
   ('deit3_b16', timm(), "of 'deit3_s16'.*'deit3_b16'.*name=deit3_s16"),
+  (
+    'efficientnet_lite0',
+    {TIMM_FILE: {**TIMM, 'architecture': 'efficientnet_lite0'}},
+    "timm's 'efficientnet_lite0', and efficientnet_lite0 is timm's 'tf_.*classifier.name=timm:eff",
+  ),
   ('deit3_s16', timm(crop_mode='border'), "config.json: its crop is 'border'"),
   ('deit3_s16', timm(input_size=[3, 224, 320]), '224x320, not square'),
   ('deit3_s16', timm(interpolation='lanczos'), "'lanczos', neither bilinear nor bicubic"),

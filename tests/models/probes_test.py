@@ -81,12 +81,21 @@ def test_settings_are_chosen_on_rows_that_the_fit_does_not_see(probe):
   assert scores[facts['chosen']] == max(scores.values()) == facts['held_out_accuracy']
 
 
+def test_where_held_out_rows_leave_too_few_neighbors_the_first_possible_number_is_said():
+  few = np.arange(0, 500, 80)[:6]
+  own = Neighbors(neighbors=(9, 6), held_out=0.5)
+  arrays, facts = probes.fit(own, TRAINING[0][few], np.arange(6) % 2, ('a', 'b'), 0)
+  assert len(arrays['ranks']) == facts['chosen'] == 6 and 'held_out_accuracy' not in facts
+
+
 def test_seeds_draw_other_rows_of_each_class():
   probe = Prototype(rows_per_class=8)
   first, again, other = (probes.drawn(probe, TRAINING[1], NAMES, seed)[0] for seed in (0, 0, 1))
   np.testing.assert_array_equal(first, again)
   assert len(other) == 40 and len(np.setdiff1d(other, first)) > 10
   np.testing.assert_array_equal(np.bincount(TRAINING[1][first]), [8] * 5)
+  two = Linear(rows_per_class=2, held_out=0.9)
+  assert len(probes.drawn(two, TRAINING[1], NAMES, 0)[1]) == 5, 'a row of each class is left'
 
 
 @cases(

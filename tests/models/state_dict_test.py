@@ -48,11 +48,13 @@ def assert_arrays(read):
     assert read[name].dtype == value.dtype
 
 
-@pytest.mark.parametrize('suffix', ['.th', '.pt', '.pth'])
+@pytest.mark.parametrize('suffix', ['.th', '.pt', '.pth', '.pth.tar', '.ckpt', '.bin'])
 @pytest.mark.parametrize('prefix', ['', 'module.', '_orig_mod.module.'])
-@pytest.mark.parametrize('wrappers', [(), ('state_dict',), ('model',), ('net', 'state_dict')])
+@pytest.mark.parametrize('wrappers', [(), ('model_state_dict',), ('model',), ('net', 'state_dict')])
 def test_torch_files_in_their_usual_wrappings(torch, tmp_path, suffix, prefix, wrappers):
   content = collections.OrderedDict(tensors(torch, prefix))
+  if prefix == 'module.':
+    content['n_averaged'] = torch.tensor(3)
   for name in wrappers:
     content = {name: content, 'epoch': 3}
   path = tmp_path / f'weights{suffix}'
@@ -118,12 +120,12 @@ def test_code_in_a_file_is_never_run(torch, tmp_path, kind):
   'name, message',
   *((name, f'{name} does not exist') for name in ('w.th', 'w.pt', 'w.safetensors')),
   ('', 'is a folder'),
-  ('there.ckpt', r"'\.ckpt'; valid: \.th, \.pt, \.pth, \.safetensors"),
+  ('there.onnx', r"'\.onnx'; valid: \.th, \.pt, \.pth, \.tar, \.ckpt, \.bin, \.safetensors"),
   ('there.safetensors', 'not hold variables that were saved here'),
 )
 def test_what_is_no_file_of_weights_is_named(tmp_path, name, message):
   saved(tmp_path / 'there.safetensors', {'a': np.ones(3, np.float32)})
-  (tmp_path / 'there.ckpt').write_bytes(b'x')
+  (tmp_path / 'there.onnx').write_bytes(b'x')
   refused(message, weights.load_variables, tmp_path / name)
 
 

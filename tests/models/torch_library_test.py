@@ -69,6 +69,15 @@ def test_local_weights_give_timms_logits_with_the_preprocessing_of_their_record(
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_classes_have_the_order_of_the_record(timm, tmp_path):
+  module = timm.create_model('resnet10t', num_classes=3)
+  safetensors.save_file(module.state_dict(), tmp_path / 'model.safetensors')
+  record = {'architecture': 'resnet10t', 'label_names': CLASSES[::-1], 'pretrained_cfg': {'x': 0}}
+  (tmp_path / 'config.json').write_text(json.dumps(record))
+  ours = torch_library.load(NAME, str(tmp_path), 'mine', (64, 64, 3), CLASSES)
+  assert ours.class_names == CLASSES[::-1]
+
+
 def test_a_transformer_is_made_for_the_size_of_the_images(timm):
   small = torch_library.load('timm:vit_tiny_patch16_224', 'random', 'v', (64, 64, 3), CLASSES)
   assert small.predict(IMAGES).shape == (2, 3)

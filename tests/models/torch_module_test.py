@@ -46,9 +46,12 @@ def test_logits_and_layers_are_those_of_the_module(batch_size):
   inputs = torch.from_numpy((IMAGES - np.float32(MEAN)) / np.float32(STD)).permute(0, 3, 1, 2)
   assert_close(ours.predict(IMAGES), own(inputs).detach().numpy())
   assert ours.layers == ('0', '1', '2', '3', '4', 'features', '5', 'logits')
-  names = ours.select_layers(('0', 'features', 'logits'))
+  names = ours.select_layers(('0', '1', 'features', 'logits'))
   _, outputs = jax.jit(lambda x: ours.apply(None, x, names))(IMAGES)
   assert_close(outputs['0'], own[0](inputs).permute(0, 2, 3, 1).detach().numpy())
+  normalised = own[:2](inputs).permute(0, 2, 3, 1).detach().numpy()
+  assert normalised.min() < 0  # the ReLU that follows changes them in place
+  assert_close(outputs['1'], normalised)
   assert_close(outputs['features'], own[:5](inputs).detach().numpy())
   refused("no layer '8'", ours.select_layers, ('8',))
 

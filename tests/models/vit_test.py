@@ -189,6 +189,8 @@ def test_imported_and_saved_weights_are_resampled_alike(
   if side == 192:  # our own grid may be any with as many patches
     imported, note = own, ''
   jax.tree.map(np.testing.assert_array_equal, loaded, imported)
+  of_checkpoint = weights.for_images(SHORT, own, shape, method)
+  jax.tree.map(np.testing.assert_array_equal, of_checkpoint, imported)
   assert notes == ({'position_embedding': f'{note}, {method}'} if note else {})
   logits = SHORT.build(CLASSES).apply(loaded, np.zeros((1, *shape), np.float32))
   assert logits.shape == (1, CLASSES)

@@ -1,10 +1,12 @@
 """Importing state dicts, and saving and loading variables; every bad input by name."""
 
+import dataclasses
 import errno
 import hashlib
 import logging
 import os
 
+import flax.linen as nn
 import flax.traverse_util
 import jax
 import ml_dtypes
@@ -13,6 +15,7 @@ import pytest
 import safetensors.numpy
 
 from robustness.models import catalog, weights
+from robustness.models.layers import Network
 from tests.cases import cases
 from tests.networks import normal_arrays, normal_variables, random_variables
 from tests.refusals import refused
@@ -134,6 +137,19 @@ def test_a_file_says_its_number_of_classes_with_or_without_a_bias_of_the_last_la
   assert loaded['params']['head']['dense']['kernel'].shape[-1] == 7
   message = 'tell 7 classes apart, and 10 were asked for'
   refused(message, weights.load, path, catalog.get(name), num_classes=10)
+
+
+def test_how_many_classes_is_asked_where_the_last_layer_has_another_name(tmp_path):
+  class Own(Network):
+    @nn.compact
+    def __call__(self, x, train=False):
+      return nn.Dense(self.num_classes, name='fc')(x.mean((1, 2)))
+
+  own, path = dataclasses.replace(DIGITS, network=Own(), schemes=()), tmp_path / 'w.safetensors'
+  layer = {'kernel': FULL[:1, :3], 'bias': FULL[0, :3]}
+  weights.save_variables(path, {'params': {'fc': layer}}, {})
+  assert weights.load(path, own, 3)['params']['fc']['bias'].shape == (3,)
+  refused("not known.*is not head/dense.*LinearHead, name='head'", weights.load, path, own)
 
 
 def test_altered_weights_are_refused_and_those_without_a_digest_are_read(tmp_path):
