@@ -183,7 +183,7 @@ def add_methods(config: ConfigDict) -> None:
   own.group_dro.objective.group_dro.groups = environments
   own.irm.objective.irm.environments = environments
   own.irm.objective.irm.penalty = 10.0
-  own.irm.objective.irm.anneal_steps = 100
+  own.irm.objective.irm.anneal_steps = config.training.steps // 4 or 100
   own.irm.objective.irm.rescale = True
   own.irm.training.clip_norm = 1.0  # squared logits explode at the first steps
   own.coral.objective.coral.environments = environments
