@@ -399,11 +399,8 @@ class ClassifierBuilder:
   def _load_file(
     self, label: str, settings: ClassifierSettings, path: pathlib.Path, entry: Weights | None
   ) -> Classifier:
-    """Loads published weights, or those that nothing is known of but their file. These are for
-    ImageNet's classes if the data have some of them, else for the classes of the data; in another
-    label space for those of the two that are as many."""
-    architecture, names = catalog.get(settings.name), self.rows.class_names
-    imagenet, known = label_space.get(label_space.IMAGENET).class_names, [names]
+    """Loads published weights, or those that nothing is known of but their file."""
+    architecture = catalog.get(settings.name)
     facts: Facts = {'weights': path.name}
     shape = architecture.input_shape
     if entry:
@@ -417,18 +414,11 @@ class ClassifierBuilder:
         'preprocessing': entry.preprocessing,
         'licence': entry.licence,
       }
-    if entry and entry.source != LOCAL:
-      names = imagenet
-    elif own := weights.saved_class_names(path) or (entry.class_names if entry else ()):
-      names = own
-    elif label_space.is_imagenet(names):
-      names = imagenet
-    elif settings.label_space:
-      names, known = (), [names, imagenet]
     if self.experiment.data.crop:  # the user decides what all networks see
       shape = self.rows.image_shape
-    # features need no classes, nor a head; where no classes are known the file says how many
-    count = None if settings.probe else len(names) or None
+    names, *others = self._possible_classes(settings, path, entry)
+    # features need no classes, nor a head; where it is not known which, the file says how many
+    count = None if settings.probe or others else len(names) or None
     variables, notes = weights.load_with_notes(path, architecture, count, shape, settings.positions)
     if count is None:
       if settings.probe:
@@ -439,9 +429,26 @@ class ClassifierBuilder:
           "config.classifier.probe.name to 'linear', 'knn' or 'prototype'."
         )
       count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
-      fitting = (one for one in (names, *known) if len(one) == count)
+      fitting = (one for one in (names, *others) if len(one) == count)
       names = next(fitting, tuple(map(str, range(count))))
     return self._wrap(label, settings, variables, {**facts, **notes}, entry, shape, names)
+
+  def _possible_classes(
+    self, settings: ClassifierSettings, path: pathlib.Path, entry: Weights | None
+  ) -> list[tuple[str, ...]]:
+    """Returns the classes that weights are for, or several of which their number decides.
+
+    Weights that do not say are for ImageNet's classes if the data have some of them, else for the
+    classes of the data; in another label space for either.
+    """
+    own, imagenet = self.rows.class_names, label_space.get(label_space.IMAGENET).class_names
+    if entry and entry.source != LOCAL:
+      return [imagenet]
+    if named := weights.saved_class_names(path) or (entry.class_names if entry else ()):
+      return [named]
+    if label_space.is_imagenet(own):
+      return [imagenet]
+    return [own, imagenet] if settings.label_space else [own]
 
   # Both.
 
