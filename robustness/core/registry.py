@@ -67,8 +67,8 @@ class Part(abc.ABC):
 def setting(default: V, valid: str, holds: Callable[[V], bool], large: bool = False) -> V:
   """Returns a field of a part: its default, its valid values in words, and whether one is; a whole
   number is below 2**31 unless it may be `large`."""
-  more = {'large': True} if large else {}
-  return dataclasses.field(default=default, metadata={'valid': valid, 'holds': holds, **more})
+  facts = {'valid': valid, 'holds': holds, 'large': large}
+  return dataclasses.field(default=default, metadata=facts)
 
 
 def word(default: str, words: Iterable[str]) -> str:

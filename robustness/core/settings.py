@@ -39,7 +39,7 @@ def parse(cls: type[T], section: Section, where: str) -> T:
     finite = all(math.isfinite(x) for x in numbers if isinstance(x, float))
     require(finite, f'{where}.{k}', value, 'finite')
     whole = all(abs(x) < 2**31 for x in numbers if isinstance(x, int))
-    require(whole or 'large' in fields[k].metadata, f'{where}.{k}', value, 'below 2**31')
+    require(whole or fields[k].metadata.get('large', False), f'{where}.{k}', value, 'below 2**31')
   return parsed
 
 

@@ -94,6 +94,7 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
     InputError: an unknown space or merge, or classes that are not those of the space's source.
   """
   space = label_space.get(name)
+  choice('merge', merge, MERGES)
   known = (label_space.get(space.source).class_names, imagenet_names.WNIDS) if space.source else ()
   if tuple(classifier.class_names) not in known:
     raise InputError(

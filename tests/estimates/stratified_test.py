@@ -30,6 +30,11 @@ def test_intervals_cover_and_are_no_wider_than_planned(shares, each):
   assert half_width < 1.01 * 1.96 * 0.5 * weights.sum() / np.sqrt(40 * each)
   fewest = stratified.trials_needed(weights, half_width + 1e-5)
   assert 40 * each - 3 <= fewest <= 40 * each
+  own, fewer = (
+    1.96 * np.sqrt(0.25 * (weights**2 / stratified.allocated(weights, n)).sum())
+    for n in (fewest, fewest - 1)
+  )
+  assert own <= half_width + 1e-5 < fewer
 
 
 def test_values_are_weighted_sums():
