@@ -17,10 +17,11 @@ python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust
 python main.py --config=configs/robust_training.py:fourier --workdir=/tmp/fourier_trainings
 
   Trainings in the Fourier domain beside natural, Gaussian and AugMix: waves that are added (AFA),
-  and amplitudes and phases recombined (APR-P, APR-S). A small CNN, 6 epochs of 10,000 training
-  images of CIFAR-10 for each; errors under the 15 corruptions at severity 3, heat maps and noise of
-  bands. Ten minutes on 2 cores: all lose clean accuracy, AFA withstands waves and low noise best
-  (docs/training.md). All images: --config.classifiers.afa.data.num_images=0, for each.
+  amplitudes and phases recombined (APR-P, APR-S), random filters, colours and deformations
+  (PRIME). A small CNN, 6 epochs of 10,000 training images of CIFAR-10 for each; errors under the
+  15 corruptions at severity 3, heat maps and noise of bands. Twelve minutes on 2 cores: all lose
+  clean accuracy, AFA withstands waves and low noise best (docs/training.md). All images:
+  --config.classifiers.afa.data.num_images=0, for each.
 
 python main.py --config=configs/robust_training.py:folder --workdir=/tmp/robust_folder \
     --config.data.path=PICTURES
@@ -46,7 +47,7 @@ TASKS = {
   'attack': 'attack_error',
 }
 RECIPES = ('natural', 'auto_augment', 'rand_augment', 'augmix', 'patch_gaussian', 'adversarial')
-IN_FOURIER = ('natural', 'gaussian', 'augmix', 'afa', 'apr_p', 'apr_s')
+IN_FOURIER = ('natural', 'gaussian', 'augmix', 'afa', 'apr_p', 'apr_s', 'prime')
 FINE_TUNED = ('plain', 'gaussian', 'augmix')
 
 
@@ -106,7 +107,8 @@ def fourier() -> ConfigDict:
     classifier.augment.policy = ('flip', 'crop', *own)
     classifier.augment.crop.padding = 4
   config.classifiers.afa.training.auxiliary_norms = 1
-  config.classifiers.augmix.objective.name = 'jsd'
+  for label in ('augmix', 'prime'):
+    config.classifiers[label].objective.name = 'jsd'
   config.training.epochs = 6.0
   config.training.batch_size = 100
   return config

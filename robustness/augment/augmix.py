@@ -70,19 +70,13 @@ class AugMix(Augmentation):
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image, count = example['image'], (self.mixtures, self.width)
     key_weights, key_share, key_chains = jax.random.split(key, 3)
-    weights = jax.random.dirichlet(key_weights, jnp.full((self.width,), self.alpha), count[:1])
-    share = jax.random.beta(key_share, self.alpha, self.alpha, count[:1])
     drawn = self.chains(key_chains, count, image.shape[:2])
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), drawn)
     possible = Operations(self.names, 'bilinear')
     ends = map_entries(lambda chain: possible.in_sequence(image, chain), flat)
     ends = ends.reshape(*count, *image.shape)
-    mixed = (weights[..., None, None, None] * ends).sum(1)
-    share = share[:, None, None, None]
-    images = (1 - share) * image[None] + share * mixed
-    if self.clean:
-      images = jnp.concatenate([image[None], images])
-    return {**example, 'image': images if len(images) > 1 else images[0]}
+    images = mixture(key_weights, key_share, image, ends, self.alpha)
+    return {**example, 'image': after(image, images, self.clean)}
 
   def chains(self, key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...]) -> Drawn:
     """Draws chains of operations for images (H, W), arrays [*count, steps, ...]; steps beyond a
@@ -104,6 +98,24 @@ class AugMix(Augmentation):
       jnp.where(signed, sign * value, value),
       jnp.zeros((*name.shape, 2), jnp.int32),
     )
+
+
+def mixture(
+  key_weights: jax.Array, key_share: jax.Array, image: jax.Array, ends: jax.Array, alpha: float
+) -> jax.Array:
+  """Returns (1 − m)·x + m·Σ_i w_i·end_i of an image [H, W, C] and the ends of its chains
+  [V, chains, H, W, C], w ~ Dirichlet(α, …, α) and m ~ Beta(α, α) for each mixture: [V, H, W, C]."""
+  mixtures, width = ends.shape[:2]
+  weights = jax.random.dirichlet(key_weights, jnp.full((width,), alpha), (mixtures,))
+  share = jax.random.beta(key_share, alpha, alpha, (mixtures,))[:, None, None, None]
+  return (1 - share) * image[None] + share * (weights[..., None, None, None] * ends).sum(1)
+
+
+def after(image: jax.Array, made: jax.Array, clean: bool) -> jax.Array:
+  """Returns what is made of an image, [V, H, W, C], the image itself before it if it is `clean`; a
+  single one without the first axis."""
+  images = jnp.concatenate([image[None], made]) if clean else made
+  return images if len(images) > 1 else images[0]
 
 
 def magnitudes(level: jax.Array, height: int, width: int) -> dict[str, jax.Array]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
-from robustness.augment.augmix import AugMix
+from robustness.augment.augmix import AugMix, after
 from robustness.augment.operations import Operations
 from robustness.core.registry import setting, word
 
@@ -163,10 +163,3 @@ def recombined(amplitudes: jax.Array, phases: jax.Array) -> jax.Array:
   spectrum = jnp.abs(jnp.fft.fftn(amplitudes, axes=AXES))
   turned = jnp.exp(1j * jnp.angle(jnp.fft.fftn(phases, axes=AXES)))
   return jnp.fft.ifftn(spectrum * turned, axes=AXES).real.astype(phases.dtype)
-
-
-def after(image: jax.Array, made: jax.Array, clean: bool) -> jax.Array:
-  """Returns what is made of an image, [V, H, W, C], the image itself before it if it is `clean`; a
-  single one without the first axis."""
-  images = jnp.concatenate([image[None], made]) if clean else made
-  return images if len(images) > 1 else images[0]

@@ -30,6 +30,7 @@ def sections(tmp_path_factory):
     'corruption': {'corruptions': ('contrast', 'speckle_noise'), 'severities': (4, 5)},
     'patch_gaussian': {'size': 5},
     'cutout': {'size': 5},
+    'prime': {'modes': 10, 'colour_waves': 10},
     'environment': {'transforms': ('contrast', 'speckle_noise'), 'share': 0.8},
   }
 

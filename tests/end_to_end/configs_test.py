@@ -298,13 +298,14 @@ def test_trainings_in_the_fourier_domain(cifar10_dir, tmp_path):
   config = runs.shrunk('robust_training', 'fourier', changes)
   for label in ('natural', 'gaussian', 'augmix'):
     del config.classifiers[label]
+  config.classifiers.prime.augment.prime.update({'modes': 10, 'colour_waves': 10})
   for classifier in config.classifiers.values():
     classifier.data.split, classifier.data.num_images = 'train[:500]', 0
   config.battery.heat_map.data.num_images = config.battery.bands.data.num_images = 8
   results = runs.run(config, tmp_path / 'run', drawn=False)
   for part, count in (('corruptions', 24), ('heat_map', 8), ('bands', 8)):
     clean = select(results.table, 'clean_error', None, part=part)
-    assert set(clean.classifier) == {'afa', 'apr_p', 'apr_s'} and set(clean.n) == {count}
+    assert set(clean.classifier) == {'afa', 'apr_p', 'apr_s', 'prime'} and set(clean.n) == {count}
 
 
 @pytest.mark.slow
