@@ -21,7 +21,7 @@ SAFETENSORS_SUFFIX = '.safetensors'
 NPZ_SUFFIX = '.npz'
 WRAPPERS = ('state_dict', 'model_state_dict', 'model', 'net')
 COUNT = 'n_averaged'  # beside the weights in torch.optim.swa_utils.AveragedModel
-PREFIXES = ('module.', '_orig_mod.')
+PREFIXES = ('module.', '_orig_mod.', 'model.', 'net.')
 _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In torch's messages.
 
 
@@ -29,7 +29,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Returns the named arrays of a weights file, with their own dtypes.
 
   What is stored under one of `WRAPPERS` is taken out of there, and the prefixes that data-parallel,
-  averaged and compiled modules put before every name are taken off.
+  averaged and compiled modules and those of Lightning put before every name are taken off.
 
   Args:
     path: a file of PyTorch (`TORCH_SUFFIXES`; needs torch), a `.safetensors` file, or a `.npz` file

@@ -49,7 +49,7 @@ def assert_arrays(read):
 
 
 @pytest.mark.parametrize('suffix', ['.th', '.pt', '.pth', '.pth.tar', '.ckpt', '.bin'])
-@pytest.mark.parametrize('prefix', ['', 'module.', '_orig_mod.module.'])
+@pytest.mark.parametrize('prefix', ['', 'module.', '_orig_mod.module.', 'model.'])
 @pytest.mark.parametrize('wrappers', [(), ('model_state_dict',), ('model',), ('net', 'state_dict')])
 def test_torch_files_in_their_usual_wrappings(torch, tmp_path, suffix, prefix, wrappers):
   content = collections.OrderedDict(tensors(torch, prefix))
