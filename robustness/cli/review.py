@@ -69,6 +69,8 @@ def export(flags: argparse.Namespace) -> None:
   if flags.rule not in decisions.RULES:
     raise InputError(f'--rule={flags.rule} is no rule: {nearest(flags.rule, decisions.RULES)}.')
   candidates = _candidates(flags)
+  if metadata.find(flags.out.resolve()) == metadata.find(flags.metadata.resolve()):
+    raise InputError(f'--out={flags.out} holds the sets under review: give another folder.')
   rounds = ReviewRounds(candidates, *answers.read(flags.answers, candidates.digest))
   decided = decisions.decide(rounds, decisions.RULES[flags.rule])
   if flags.unsettled == 'refuse':
@@ -110,7 +112,7 @@ def _candidates(flags: argparse.Namespace) -> Candidates:
 def _common(description: str, command: str) -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
   add = parser.add_argument
-  add('--metadata', required=True, metavar='DIR', help='folder of the sets under review')
+  add('--metadata', required=True, type=expanded, help='folder of the sets under review')
   add('--answers', required=True, type=expanded, metavar='FILE', help='one JSON object an answer')
   index = "the metadata's class index, or else imagenet_vid"
   names = f'names of the classes: imagenet_vid, youtube_bb or a JSON file ({index})'
@@ -122,7 +124,7 @@ def serve_parser() -> argparse.ArgumentParser:
   """Returns the flags of the server."""
   parser = _common(_SERVES, 'robustness review')
   add = parser.add_argument
-  add('--frames', required=True, metavar='DIR', help='where the paths of the metadata begin')
+  add('--frames', required=True, type=expanded, help='where the paths of the metadata begin')
   add('--annotators_per_pair', type=int, metavar='N', help='who answer alone about a pair (2)')
   add('--joint_votes', type=int, metavar='N', help='who vote jointly (as many as answer alone)')
   densify = 'show every anchor alone first, to add the classes its labels lack'
@@ -138,10 +140,10 @@ def export_parser() -> argparse.ArgumentParser:
   what = 'Writes the reviewed sets, Table 1 and the agreement of the annotators.'
   parser = _common(what, 'robustness review export')
   add = parser.add_argument
-  add('--out', required=True, metavar='DIR', help='folder of the reviewed sets')
+  add('--out', required=True, type=expanded, help='folder of the reviewed sets')
   rules = f'when votes keep a pair: {", ".join(decisions.RULES)} (strict_majority)'
   add('--rule', default='strict_majority', metavar='NAME', help=rules)
   awaited = 'what to do where answers are still awaited (refuse)'
   add('--unsettled', choices=('refuse', 'drop'), default='refuse', help=awaited)
-  add('--results', metavar='DIR', help='also write the tables as results.json there')
+  add('--results', type=expanded, help='also write the tables as results.json there')
   return parser

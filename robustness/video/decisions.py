@@ -108,11 +108,12 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   reviewed = np.array([item in rounds.ballots for item in anchors], bool)
   reviewed[group[answered]] = True
   accepted = reviewed & np.array([keeps(item, True) for item in anchors], bool)
+  bad = reviewed & ~accepted & np.array([rounds.is_settled(item) for item in anchors], bool)
   kept = np.array([keeps(item, False) for item in pairs], bool)
   return Decisions(
     reviewed,
     accepted,
-    answered | (reviewed & ~accepted)[group],
+    answered | bad[group],
     kept & accepted[group],
     tuple(item for item in items if not rounds.is_settled(item)),
     tuple(rounds.ballot(item).added if accepted[item.number] else () for item in anchors),

@@ -89,6 +89,8 @@ def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
   assert main([*export, '--rule=ytbb', '--unsettled=drop']) == 0
   assert '1 sets with 2 pairs' in capsys.readouterr().out
   refused("did you mean 'strict_majority'", main, [*export, '--rule=majority'])
+  for same in ('sets', 'sets/metadata', 'frames/../sets'):  # would take the candidates' place
+    refused('holds the sets under review', main, [*export, f'--out={tmp_path / same}'])
 
 
 @cases(

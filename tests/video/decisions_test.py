@@ -83,6 +83,8 @@ def test_what_is_unsettled_is_named_and_not_kept():
   first = f'5 anchors and pairs, first about {path(0, 10)} with {path(0, 11)}'
   refused(first, outcome.require_settled, SETS)
   decided(reviewed()).require_settled(SETS)
+  begun = ReviewRounds(SETS, ReviewPlan(densify=True), [answer(SETS, Item('anchor', 0))])
+  assert not decided(begun).pair_reviewed.any(), 'nobody has seen a pair yet'
 
 
 def test_sets_are_written_in_the_released_format(tmp_path):
