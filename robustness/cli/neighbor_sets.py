@@ -26,7 +26,7 @@ PROGRAM = 'robustness neighbor_sets'
 def main(arguments: Sequence[str]) -> int:
   """Builds or imports, prints the counts, and returns 0."""
   given = _parser().parse_args(arguments)
-  if (given.out / 'metadata' / metadata.SETS).exists():
+  if metadata.find(given.out):
     raise InputError(f'{given.out} holds neighbor sets already: give another --out.')
   if given.command == 'import':
     sets = metadata.read(given.metadata, reviewed=not given.unreviewed)

@@ -448,7 +448,7 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
         facts.setdefault(name, {})[key] = value
   if facts:
     documents[f'metadata/{FRAMES}'] = facts
-  for path, value in documents.items():
+  for path, value in reversed(documents.items()):  # the sets last: without them there is nothing
     write_atomically(expanded(folder) / path, (json.dumps(value, indent=1) + '\n').encode())
 
 

@@ -76,8 +76,7 @@ def read(
   classes = _csv_classes(folder / CSV, len(names))
   sets: dict[str, list[str]] = {}
   labels: dict[str, list[int]] = {}
-  for key, marked in marks.items():
-    anchor = _frame(key, folder / ANCHORS)
+  for anchor, marked in marks.items():
     if reviewed and not (GOOD in marked and not marked & NOT_GOOD):
       continue
     video = anchor.partition('/')[0]
@@ -90,7 +89,7 @@ def read(
     halves = key.split(',')
     if len(halves) != 2:
       raise InputError(f"{folder / PAIRS} has the key {key!r}; a pair's is '<anchor>,<frame>'.")
-    anchor, frame = (_frame(half, folder / PAIRS) for half in halves)
+    anchor, frame = halves
     if anchor not in sets or frame == anchor:
       continue
     if reviewed and BAD_ANCHOR in marked:
@@ -103,7 +102,7 @@ def read(
 
 
 def _annotations(path: pathlib.Path, needed: str) -> dict[str, frozenset[str]]:
-  """Returns what each key is marked with, of several annotations the last."""
+  """Returns what each frame or pair is marked with, of several annotations the last."""
   document = json_files.read(path, _ANNOTATIONS, _ADVICE)
   names = document['labels']
   if needed not in names:
@@ -116,7 +115,8 @@ def _annotations(path: pathlib.Path, needed: str) -> dict[str, frozenset[str]]:
         f'{path} marks {entry["key"]!r} with label {beyond[0]}; it has {len(names)} labels, 0..'
         f'{len(names) - 1}.'
       )
-    marked[entry['key']] = frozenset(names[number] for number in entry['labels'])
+    key = ','.join(_frame(half, path) for half in entry['key'].split(','))
+    marked[key] = frozenset(names[number] for number in entry['labels'])
   return marked
 
 

@@ -116,6 +116,13 @@ def test_numbers_of_frames_may_be_long_and_labels_not():
   refused(r'labels \[2147483648\]', metadata.from_mappings, ALONE, {'a/1.jpg': [2**31]})
 
 
+def test_sets_that_are_not_written_whole_are_not_there(tmp_path):
+  (tmp_path / 'metadata/labels.json').mkdir(parents=True)  # where a file cannot take its place
+  with pytest.raises(OSError):
+    metadata.write(metadata.from_mappings(SETS, LABELS), tmp_path)
+  assert metadata.find(tmp_path) is None
+
+
 def test_bad_facts_and_files(tmp_path):
   for key, value in (('frame_type', 'k'), ('fps', 0), ('fps', '25')):
     given = ALONE, {'a/1.jpg': [0]}, (), {'a/1.jpg': {key: value}}

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from robustness.cli.neighbor_sets import main
 from robustness.models import label_space
 from robustness.video import metadata, ytbb_robust
 from tests.cases import cases
@@ -37,10 +38,11 @@ def annotations(names: list[str], marked: dict[str, list[str]]) -> dict:
 
 @pytest.fixture
 def release(tmp_path):
-  """A small release; some keys have folders in front, and the first anchor is annotated twice."""
+  """A small release; some keys have folders in front, and two anchors are annotated twice."""
   anchors = {f'/data/videos/{key}' if 'b_' in key else key: m for key, m in ANCHORS.items()}
   document = annotations(MARKS, anchors)
-  document['annotations'].insert(0, {'key': A, 'notes': '', 'labels': [2]})
+  for key, mark in ((A, 2), (f'/other/{E}', 0)):
+    document['annotations'].insert(0, {'key': key, 'notes': '', 'labels': [mark]})
   pairs = {f'/data/{a},/data/{beside(a, n)}': marks for (a, n), marks in PAIRS.items()}
   for name, content in (
     (ytbb_robust.ANCHORS, document),
@@ -98,3 +100,8 @@ def test_the_released_anchors(shared_dir, tmp_path):
   assert len(ytbb_robust.read(tmp_path, reviewed=False)[0]) == 2467
   cars = [names[label] for own in labels.values() for label in own if label >= 22]
   assert set(cars) == {'car'}
+
+
+def test_an_import_does_not_take_the_place_of_the_annotations(release):
+  command = ['import', '--unreviewed', f'--metadata={release}', f'--out={release}']
+  refused('holds neighbor sets already', main, command)
