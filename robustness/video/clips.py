@@ -87,16 +87,18 @@ class FrameFolder:
   """A folder of image files, each a frame."""
 
   def __init__(self, root: pathlib.Path, folder: pathlib.Path, files: Iterable[pathlib.Path]):
-    """Numbers the files of `folder`, which lies under `root`."""
+    """The clip of image `files` in `folder`, which lies under `root`."""
     self.name = folder.relative_to(root).as_posix()
-    self._files: dict[int, pathlib.Path] = {}
-    for file in sorted(files):
+    self._listed = sorted(files)
+
+  @functools.cached_property
+  def _files(self) -> dict[int, pathlib.Path]:
+    numbered: dict[int, pathlib.Path] = {}
+    for file in self._listed:
       number = frame_number(f'{self.name}/{file.name}')
-      if number in self._files:
-        raise InputError(
-          f'{folder} holds frame {number} twice: {self._files[number].name} and {file.name}.'
-        )
-      self._files[number] = file
+      if (other := numbered.setdefault(number, file)) != file:
+        raise InputError(f'{file.parent} holds frame {number} twice: {other.name} and {file.name}.')
+    return numbered
 
   def numbers(self) -> list[int]:
     """Returns the numbers of its frames, ascending."""
@@ -150,7 +152,7 @@ class VideoFile:
       for number, frame in frames(self._file, container, stream):
         if number in numbers:
           path, content = f'{self.name}/{number:06d}.png', io.BytesIO()
-          frame.to_image().save(content, format='PNG')
+          frame.to_image().rotate(frame.rotation, expand=True).save(content, format='PNG')
           write_atomically(folder / path, content.getvalue())
           kind = _av().video.frame.PictureType(frame.pict_type).name.lower()
           kind = kind if kind in FRAME_TYPES else ''

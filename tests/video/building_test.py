@@ -167,6 +167,9 @@ def test_bad_videos_are_named(tmp_path, videos):
   (folder / 'a/first.png').rename(folder / 'a/1.png')
   save_frames(folder / 'a', [1])
   refused('holds frame 1 twice: 000001.png and 1.png', build, folder, {'a': [0]}, folder)
+  (folder / 'a/1.png').unlink()
+  save_frames(folder / 'b', [1]).joinpath('000001.png').rename(folder / 'b/cover.png')
+  assert build(folder, {'a': [0]}, folder).left_out == ('b',), 'its pictures need no numbers'
   refused('k is -1', build, folder, {'a': [0]}, folder, k=-1)
 
 

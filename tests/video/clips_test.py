@@ -1,6 +1,7 @@
 """Files that end before their headers say, by kind of container, and files that tell nothing."""
 
 import pathlib
+import struct
 
 import numpy as np
 import pytest
@@ -74,6 +75,17 @@ def test_the_frames_asked_for_come_out_with_their_types_and_a_damaged_one_is_nam
     refused(r'frame 1\d cannot be decoded: .*clip\.mp4', read)
   path.write_bytes(b'no video' * 100)
   refused(r'clip\.mp4 cannot be opened as a video', VideoFile(tmp_path, path).numbers)
+
+
+def test_a_video_that_players_turn_is_turned(tmp_path):
+  path = encode(tmp_path / 'a.mp4', 5)
+  upright = frame(tmp_path / next(iter(VideoFile(tmp_path, path).take([3], tmp_path))))
+  content, quarter = path.read_bytes(), [0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30]
+  place = content.index(b'tkhd') + 44
+  turned = content[:place] + struct.pack('>9i', *quarter) + content[place + 36 :]
+  path.write_bytes(turned)
+  taken = VideoFile(tmp_path, path).take([3], tmp_path)
+  assert np.array_equal(frame(tmp_path / next(iter(taken))), np.rot90(upright, -1))
 
 
 @cases(
