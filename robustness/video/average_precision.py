@@ -70,8 +70,6 @@ class Matches:
 
 def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5) -> Matches:
   """Says which detections are true positives; `threshold` is the least IoU, in (0, 1]."""
-  if not 0 < threshold <= 1:
-    raise InputError(f'the IoU threshold is {threshold!r}; give one in (0, 1], such as 0.5.')
   if detections.score is None:
     raise InputError('the detections have no scores: average precision needs them.')
   categories, place = np.unique(truth.category, return_inverse=True)
@@ -117,11 +115,6 @@ def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray)
 
   `recall_points` are 0 for the area, else the number of thresholds: 11 (VOC 2007), 101 (COCO).
   """
-  if recall_points < 0 or recall_points == 1:
-    raise InputError(
-      f'recall_points is {recall_points}; give 0 for the area under the curve, or '
-      'the number of thresholds, such as 11 or 101.'
-    )
   precision = np.full((len(counts), len(matches.categories)), np.nan)
   for column, category in enumerate(matches.categories):
     total = counts @ matches.truths[:, column]
@@ -211,6 +204,9 @@ class Scoring:
 
   def __post_init__(self) -> None:
     require(self.k >= 1, 'k', self.k, 'at least 1')
+    require(0 < self.threshold <= 1, 'threshold', self.threshold, 'an IoU in (0, 1], such as 0.5')
+    count, valid = self.recall_points, '0 for the area, or a number of thresholds such as 11 or 101'
+    require(count == 0 or count > 1, 'recall_points', count, valid)
     require(0 < self.confidence < 1, 'confidence', self.confidence, 'in (0, 1)')
 
 

@@ -225,8 +225,7 @@ def test_resamples_without_ground_truth_are_counted():
 
 
 def test_bad_settings():
-  truth, detections = boxes([(0, 1, *SQUARE)]), boxes([(0, 1, *SQUARE, 0.9)])
-  refused('IoU threshold is 0', detection.match, truth, detections, 1, 0)
+  truth = boxes([(0, 1, *SQUARE)])
   refused('no scores', detection.match, truth, truth, 1)
-  matches = detection.match(truth, detections, 1)
-  refused('recall_points is 1', precisions, matches, 1)
+  refused('threshold is 0', Scoring, threshold=0)
+  refused('recall_points is 1', Scoring, recall_points=1)
