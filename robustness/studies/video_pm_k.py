@@ -299,13 +299,13 @@ class VideoPmK(Study):
       within = right_within(right, self.k, with_anchor)[..., :count]
       yield self._means(quantity, right.models, within, pd.DataFrame({'k': range(count)}))
     offsets = np.unique(np.append(right.offset, 0))
-    near = (offsets != 0) & (np.abs(offsets) <= self.k)
+    nearest = np.argsort(np.abs(offsets), kind='stable')  # the anchor first
+    near = nearest[1 : (np.abs(offsets) <= self.k).sum()]
     hit = metrics.by_offset(right, right.neighbor, right.anchor)[..., near]
     there = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
     views = pd.DataFrame({'k': np.abs(offsets[near])})
     for label, own, shown in zip(right.models, hit, there, strict=True):
-      curve = self._means(CONDITIONAL, [label], own[None], views, shown)
-      yield curve.sort_values('k', kind='stable')
+      yield self._means(CONDITIONAL, [label], own[None], views, shown)
 
   def _by_offset(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
@@ -398,7 +398,7 @@ class VideoPmK(Study):
     shown = None if self.frames or rows is None else metrics.row_images(rows)
     image_of = shown or metrics.stored_images(self.frames, sets.frames)
     far = distances(image_of, sets.anchors, pairs.frame, pairs.group)
-    near = far[..., None] <= DISTANCES
+    near = far[..., None] <= DISTANCES + 1e-6  # 51/255 in 32 bits is above .2
     every = np.ones(len(near), bool)
     known = passed(sets, metadata.read(self.reviewed)) if self.reviewed else every
     chosen = {(IMAGES, 'all pairs'): every}

@@ -99,9 +99,6 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   if predictions.shape[-1] != len(sets.frames):
     raise InputError(f'{predictions.shape[-1]} predictions for {len(sets.frames)} frames.')
   pairs = sets.pairs
-  if rule == FRAME:
-    right = is_right(predictions, sets.labels)
-    return SetOutcomes(right[..., sets.anchors], right[..., pairs.frame], pairs.group, pairs.offset)
   anchor = is_right(predictions[..., sets.anchors], sets.labels[sets.anchors])
   neighbor = is_right(predictions[..., pairs.frame], sets.pair_labels(rule))
   return SetOutcomes(anchor, neighbor, pairs.group, pairs.offset)
@@ -171,7 +168,7 @@ def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
   """
   if sets.fps is None:
     return {}
-  whole = np.floor(sets.fps[sets.anchors])
+  whole = np.floor(sets.fps[sets.anchors] + 1e-3)  # a measured 25 may be 24.999...
   return {
     int(rate): outcomes.of_anchors(np.flatnonzero(whole == rate))
     for rate in np.unique(whole[np.isfinite(whole)])

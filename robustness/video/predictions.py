@@ -239,4 +239,6 @@ def transferred(
       )
     table[label] = place
   sets = dataclasses.replace(sets, labels=table[sets.labels], class_names=tuple(classes))
-  return sets, fields, {**records.identity, 'sets': sets.digest}
+  counted = {'num_examples': len(sets.frames), 'dataset': sets.title}
+  data = {**records.identity.get('data', {}), **counted}
+  return sets, fields, {**records.identity, 'data': data, 'sets': sets.digest}

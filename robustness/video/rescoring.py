@@ -129,7 +129,7 @@ class Rescoring:
     classes = sets.class_names or space.class_names
     if not sets.class_names:
       sets.check_labels(self.label_space, len(classes), 'config.label_space')
-    own = not sets.class_names or len(classes) == len(space.class_names)
+    own = not sets.class_names or label_space.coarse_space(sets.class_names) is not None
     widths = (len(classes), *((len(source.class_names),) if own else ()))
     scores = predictions.read(path, sets.frames, widths, self.unpredicted)
     given = np.flatnonzero(~np.isneginf(scores).all(1))

@@ -14,7 +14,7 @@ from tests.refusals import refused
 SETS = {'a/1.jpg': ['a/2.jpg', 'a/3.jpg'], 'b/5.jpg': ['b/6.jpg'], 'c/9.jpg': ['c/8.jpg']}
 FRAMES = ('a/1.jpg', 'a/2.jpg', 'a/3.jpg', 'b/5.jpg', 'b/6.jpg', 'c/9.jpg', 'c/8.jpg')
 FACTS = {frame: {'frame_type': kind} for frame, kind in zip(FRAMES, 'ipbpipp', strict=True)}
-for frame, fps in (('a/1.jpg', 29.97), ('b/5.jpg', 25), ('c/9.jpg', 29.0)):
+for frame, fps in (('a/1.jpg', 29.97), ('b/5.jpg', 24.999999999999996), ('c/9.jpg', 29.0)):
   FACTS[frame]['fps'] = fps
 
 

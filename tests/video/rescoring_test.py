@@ -187,6 +187,15 @@ def test_records_are_scored_on_other_sets_of_their_frames(tmp_path):
   both = accuracies(rescoring, tmp_path / 'both')
   for label in ('one', 'two'):
     assert {name: both[f'{label}/{name}'] for name in from_file} == from_file
+  data = rescoring.evaluations(tmp_path / 'both/records')[0].records.identity['data']
+  assert data['num_examples'] == 10 and '5 anchors, 5 pairs' in data['dataset']
+
+
+def test_sets_that_lost_all_neighbors_are_judged_by_their_anchors(tmp_path):
+  path, alone = saved(tmp_path), save_sets(tmp_path / 'alone', {anchor: [] for anchor in SETS})
+  right = expected(right_in(path), SETS)[0]
+  found = accuracies(Rescoring(str(path), alone), tmp_path)
+  assert found == {'accuracy_anchor': right, 'accuracy_pm_1': right}
 
 
 def test_bad_input(tmp_path):
@@ -198,6 +207,10 @@ def test_bad_input(tmp_path):
   (tmp_path / 'bad.json').write_text(json.dumps(dict.fromkeys(LABELS, [0.0] * 7)))
   bad = of_sets(tmp_path / 'bad.json', tmp_path)
   refused('has 7 scores; expected 30 or 1000', accuracies, bad, tmp_path)
+  own = metadata.from_mappings(SETS, LABELS, [f'own {n}' for n in range(30)])
+  metadata.write(own, tmp_path / 'own')
+  wide = Rescoring(str(saved(tmp_path, 1000)), str(tmp_path / 'own'))
+  refused('has 1000 scores; expected 30', accuracies, wide, tmp_path)
   beyond = metadata.from_mappings(SETS, {**LABELS, 'v3/9.jpg': [30]})
   metadata.write(beyond, tmp_path / 'beyond')
   message = r"'v3/9\.jpg' has label 30, and imagenet_vid has 30 .*: set config\.label_space"
