@@ -39,11 +39,13 @@ PRINTED = {'vgg16bn': 'vgg16_bn'}
 YTBB = 'ytbb'
 
 
-def get_config(variant: str = ','.join(name for name in NETWORKS if NETWORKS[name])) -> ConfigDict:
+def get_config(variant: str = '') -> ConfigDict:
   """Returns the config of the networks that the variant lists, NAME or NAME=FILE."""
   first, _, further = variant.partition(',')
   space = 'youtube_bb' if first == YTBB else 'imagenet_vid'
-  listed = [entry.partition('=') for entry in (further if first == YTBB else variant).split(',')]
+  chosen = further if first == YTBB else variant
+  chosen = chosen or ','.join(name for name in NETWORKS if NETWORKS[name])
+  listed = [entry.partition('=') for entry in chosen.split(',')]
   architectures = {name: _architecture(name) for name, *_ in listed}
   for name in architectures.values():
     check_variant(name, (*NETWORKS, YTBB))

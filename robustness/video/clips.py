@@ -155,8 +155,7 @@ class VideoFile:
           frame.to_image().rotate(frame.rotation, expand=True).save(content, format='PNG')
           write_atomically(folder / path, content.getvalue())
           kind = _av().video.frame.PictureType(frame.pict_type).name.lower()
-          kind = kind if kind in FRAME_TYPES else ''
-          known[path] = {'frame_type': kind, 'fps': self._survey[1]}
+          known[path] = {'frame_type': kind if kind in FRAME_TYPES else '', 'fps': self._survey[1]}
         if number >= max(numbers):
           return known
     raise _undecodable(self._file, numbers[len(known)], 'the video ends before it')

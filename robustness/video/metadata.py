@@ -42,8 +42,7 @@ from robustness.video import releases, ytbb_robust
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
 CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
 FRAME_TYPES = ('i', 'p', 'b')
-FRAME, ANCHOR = 'frame', 'anchor'
-LABEL_RULES = (FRAME, ANCHOR)
+FRAME, ANCHOR = LABEL_RULES = ('frame', 'anchor')
 _MOST = 2**31 - 1  # of int32
 
 

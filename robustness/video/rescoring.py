@@ -106,8 +106,9 @@ class Rescoring:
       sets = sets or metadata.read(self.metadata)
       scored.append(Evaluation(label, self.records(label, path, sets, directory)))
     first = scored[0].records
+    columns = 'group_id', 'offset', 'label', *({PATH} & first.read(0, 0).arrays.keys())
     for other in scored[1:]:
-      for name in ('group_id', 'offset', 'label'):
+      for name in columns:
         if not np.array_equal(first.column(name), other.records.column(name)):
           raise InputError(
             f'{scored[0].label} and {other.label} were recorded on different frames '

@@ -84,7 +84,7 @@ class ReviewRounds:
     self._lock = threading.RLock()
     self._order: list[Item] = []  # of the individual round
     for anchor, pairs in enumerate(candidates.pairs_of):
-      self._order += [Item(ANCHOR, anchor)] if plan.densify else []
+      self._order += [Item(ANCHOR, anchor)] if plan.densify or not pairs else []
       self._order += [Item(PAIR, number) for number in pairs]
     self._individual = set(self._order)
     self._begin: dict[str, int] = {}  # by annotator, the first place that may still be theirs

@@ -87,6 +87,14 @@ def test_what_is_unsettled_is_named_and_not_kept():
   assert not decided(begun).pair_reviewed.any(), 'nobody has seen a pair yet'
 
 
+def test_an_anchor_without_neighbors_is_asked_about():
+  of = Candidates(metadata.from_mappings({path(0, 10): []}, {path(0, 10): [0]}), CLASS_NAMES)
+  anchor, rounds = Item('anchor', 0), ReviewRounds(of, ReviewPlan(annotators_per_pair=1))
+  assert rounds.next('ann') == (anchor, 'individual') and decided(rounds).unsettled == (anchor,)
+  rounds.add(answer(of, anchor))
+  assert decided(rounds).anchor_accepted.all() and rounds.next('ann') is None
+
+
 def test_sets_are_written_in_the_released_format(tmp_path):
   metadata.write(sets_of(reviewed({0: 3, 4: 3})), tmp_path)
   files = (tmp_path / f'metadata/{name}.json' for name in ('pmsets', 'labels'))

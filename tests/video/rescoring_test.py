@@ -176,6 +176,12 @@ def test_changed_files_and_records_of_different_frames_are_not_compared(tmp_path
   accuracies(of_sets(other, tmp_path), tmp_path)
   rescoring = Rescoring(','.join(str(tmp_path / 'records' / name) for name in ('one', 'two')))
   refused('one and two were recorded on different frames', accuracies, rescoring, tmp_path)
+  later = [json.dumps(part).replace('v', 'w') for part in (SETS, LABELS)]  # of other clips
+  metadata.write(metadata.from_mappings(*map(json.loads, later)), tmp_path / 'later')
+  path.write_text(other.read_text().replace('v', 'w'))
+  accuracies(Rescoring(f'later={path}', str(tmp_path / 'later')), tmp_path)
+  rescoring = Rescoring(','.join(str(tmp_path / 'records' / name) for name in ('one', 'later')))
+  refused("their column 'path' differs", accuracies, rescoring, tmp_path)
 
 
 def test_records_are_scored_on_other_sets_of_their_frames(tmp_path):

@@ -223,15 +223,15 @@ def test_networks_trained_on_a_corruption_have_their_published_row(first, name, 
   assert {(own.name, own.weights) for own in classifiers.values()} == {('resnet50', 'FOLDER')}
 
 
-@pytest.mark.parametrize('listed', ['', 'resnet18,vgg16=FILE', 'ytbb,resnet18'])
+@pytest.mark.parametrize('listed', ['', 'ytbb', 'resnet18,vgg16=FILE', 'ytbb,resnet18'])
 def test_the_config_lists_networks_whose_names_are_published(listed):
-  config = video_testbed.get_config(listed) if listed else video_testbed.get_config()
+  config = video_testbed.get_config(listed)
   names = {entry.name for testbed in ANCHORS for entry in entries(testbed)}
   assert set(config.classifiers) <= names
   spaces = {own.label_space for own in config.classifiers.values()}
   assert spaces == ({'youtube_bb'} if 'ytbb' in listed else {'imagenet_vid'})
   parsed = experiment.from_config(config.to_dict())
-  assert len(parsed.classifiers) == (9 if not listed else 2 - ('ytbb' in listed))
+  assert len(parsed.classifiers) == (9 if listed in ('', 'ytbb') else 2 - ('ytbb' in listed))
   assert 'vgg16=' not in listed or parsed.classifiers['vgg16'].weights == 'FILE'
   with pytest.raises(ValueError, match="no variant 'resnet'"):
     video_testbed.get_config('resnet18,resnet')
