@@ -13,7 +13,7 @@ from PIL import Image
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.core.pictures import UNDECODABLE
+from robustness.core.pictures import read_rgb
 from robustness.present import charts, style
 from robustness.present.images import show
 from robustness.results import Results
@@ -96,13 +96,10 @@ def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, flo
       f'frame {path!r} is no file in {root}: give --frames the folder in which the '
       'paths of the metadata begin.'
     )
-  try:
-    with Image.open(file) as image:
-      scale = min(1.0, SIDE / max(image.size))
-      size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
-      return np.asarray(image.convert('RGB').resize(size, Image.Resampling.BICUBIC)), scale
-  except UNDECODABLE as error:
-    raise InputError(f'frame {path!r} cannot be decoded: {file}: {error}.') from error
+  image = read_rgb(file)
+  scale = min(1.0, SIDE / max(image.size))
+  size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+  return np.asarray(image.resize(size, Image.Resampling.BICUBIC)), scale
 
 
 def draw(results: Results) -> dict[str, charts.Picture]:

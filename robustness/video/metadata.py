@@ -447,8 +447,11 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
         facts.setdefault(name, {})[key] = value
   if facts:
     documents[f'metadata/{FRAMES}'] = facts
-  for path, value in reversed(documents.items()):  # the sets last: without them there is nothing
-    write_atomically(expanded(folder) / path, (json.dumps(value, indent=1) + '\n').encode())
+  try:
+    for path, value in reversed(documents.items()):  # the sets last: without them there is nothing
+      write_atomically(expanded(folder) / path, (json.dumps(value, indent=1) + '\n').encode())
+  except OSError as error:
+    raise InputError(f'{folder} cannot be written ({error}): give another folder.') from error
 
 
 def passed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
