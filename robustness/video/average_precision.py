@@ -32,9 +32,6 @@ from robustness.estimates.of_means import Units, bootstrap
 from robustness.video.boxes import Boxes
 from robustness.video.metadata import NeighborSets
 
-ALL_POINTS, VOC_2007, COCO = 0, 11, 101
-"""Values of `recall_points`."""
-
 RESAMPLES = 500
 MOST = 100
 """Detections of an image and class that are taken, those of largest score."""
@@ -144,7 +141,7 @@ def class_mean(precisions: np.ndarray) -> np.ndarray:
   return np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
 
 
-def per_image(matches: Matches, recall_points: int = ALL_POINTS) -> np.ndarray:
+def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
   """Returns the AP of each image alone, the mean over the classes present, float [F].
 
   It is NaN for an image without ground truth.
@@ -198,7 +195,7 @@ class Scoring:
 
   k: int = 10
   threshold: float = 0.5
-  recall_points: int = ALL_POINTS
+  recall_points: int = 0
   include_anchor: bool = True
   confidence: float = 0.95
 

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, BinaryIO
 
+import numpy as np
 from PIL import Image
 
 from robustness.core.atomic_files import write_atomically
@@ -152,13 +153,25 @@ class VideoFile:
       for number, frame in frames(self._file, container, stream):
         if number in numbers:
           path, content = f'{self.name}/{number:06d}.png', io.BytesIO()
-          frame.to_image().rotate(frame.rotation, expand=True).save(content, format='PNG')
+          _as_shown(frame).save(content, format='PNG')
           write_atomically(folder / path, content.getvalue())
           kind = _av().video.frame.PictureType(frame.pict_type).name.lower()
           known[path] = {'frame_type': kind if kind in FRAME_TYPES else '', 'fps': self._survey[1]}
         if number >= max(numbers):
           return known
     raise _undecodable(self._file, numbers[len(known)], 'the video ends before it')
+
+
+def _as_shown(frame: VideoFrame) -> Image.Image:
+  """Returns a frame as players show it: turned by quarters and mirrored as its container says."""
+  pixels = frame.to_ndarray(format='rgb24')
+  matrix = frame.side_data.get(_av().sidedata.sidedata.Type.DISPLAYMATRIX)
+  if matrix is not None:  # of which x' = a x + c y and y' = b x + d y
+    a, b, _, c, d = np.frombuffer(matrix, np.int32)[:5].tolist()
+    if abs(b) > abs(a):
+      pixels, a, d = pixels.swapaxes(0, 1), c, b
+    pixels = pixels[:: -1 if d < 0 else 1, :: -1 if a < 0 else 1]
+  return Image.fromarray(np.ascontiguousarray(pixels))
 
 
 def frame_rate(times: Sequence[float | None], stated: float | None) -> float | None:

@@ -59,22 +59,18 @@ def read(
       "config.unpredicted='wrong' counts them as wrong, if a detector found nothing there."
     )
   predicted = [frame for frame in frames if scores_of[frame] != []] or list(frames)
-  width, first = 0, scores_of[predicted[0]]
+  width = 0
   for frame in predicted:
     scores = scores_of[frame]
     if not isinstance(scores, list) or not scores:
       raise InputError(f'{file}: frame {frame!r} has {scores!r}; give a list of scores.')
     if not {*map(type, scores)} <= {int, float}:
       raise InputError(f'{file}: frame {frame!r} has a score that is no number.')
-    width = width or len(scores)
-    if len(scores) not in (widths or [width]):
-      valid = ' or '.join(map(str, sorted(set(widths or [width]))))
-      raise InputError(f'{file}: frame {frame!r} has {len(scores)} scores; expected {valid}.')
-    if len(scores) != width:
-      raise InputError(
-        f'{file}: frame {frame!r} has {len(scores)} scores, {predicted[0]!r} has {len(first)}: '
-        'give one number of classes.'
-      )
+    valid = (width,) if width else widths or (len(scores),)
+    if len(scores) not in valid:
+      expected = ' or '.join(map(str, sorted({*valid})))
+      raise InputError(f'{file}: frame {frame!r} has {len(scores)} scores; expected {expected}.')
+    width = len(scores)
   try:
     nothing = [-np.inf] * width
     table = np.array([scores_of[frame] or nothing for frame in frames], np.float64)

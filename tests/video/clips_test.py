@@ -1,7 +1,6 @@
 """Files that end before their headers say, by kind of container, and files that tell nothing."""
 
 import pathlib
-import struct
 
 import numpy as np
 import pytest
@@ -80,12 +79,19 @@ def test_the_frames_asked_for_come_out_with_their_types_and_a_damaged_one_is_nam
 def test_a_video_that_players_turn_is_turned(tmp_path):
   path = encode(tmp_path / 'a.mp4', 5)
   upright = frame(tmp_path / next(iter(VideoFile(tmp_path, path).take([3], tmp_path))))
-  content, quarter = path.read_bytes(), [0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30]
+  content = path.read_bytes()
   place = content.index(b'tkhd') + 44
-  turned = content[:place] + struct.pack('>9i', *quarter) + content[place + 36 :]
-  path.write_bytes(turned)
-  taken = VideoFile(tmp_path, path).take([3], tmp_path)
-  assert np.array_equal(frame(tmp_path / next(iter(taken))), np.rot90(upright, -1))
+  for (a, b, c, d), shown in (
+    ((0, 1, -1, 0), np.rot90(upright, -1)),
+    ((-1, 0, 0, -1), np.rot90(upright, 2)),
+    ((0, -1, 1, 0), np.rot90(upright)),
+    ((-1, 0, 0, 1), np.fliplr(upright)),
+    ((0, 1, 1, 0), upright.swapaxes(0, 1)),
+  ):
+    matrix = (np.array([a, b, 0, c, d, 0, 0, 0, 1 << 14]) << 16).astype('>i4')
+    path.write_bytes(content[:place] + matrix.tobytes() + content[place + 36 :])
+    taken = VideoFile(tmp_path, path).take([3], tmp_path)
+    assert np.array_equal(frame(tmp_path / next(iter(taken))), shown)
 
 
 @cases(

@@ -41,8 +41,8 @@ GOOD = dict.fromkeys(FRAMES, [0, 1])
 def test_bad_files(tmp_path):
   for content, message in (
     ({'v/1.jpg': [0, 1]}, "missing for 2 of 3 frames, first 'v/2.jpg'"),
-    ({**GOOD, 'v/2.jpg': [1]}, 'has 1 scores; expected 2 or 4'),
-    ({**GOOD, 'v/2.jpg': [0] * 4}, "has 4 scores, 'v/1.jpg' has 2"),
+    ({**GOOD, 'v/2.jpg': [1]}, 'has 1 scores; expected 2'),
+    ({**GOOD, 'v/2.jpg': [0] * 4}, "'v/2.jpg' has 4 scores; expected 2"),
     ({**GOOD, 'v/3.jpg': [0, np.nan]}, "1 of 3 frames .* first 'v/3.jpg', class 1: nan"),
     ({**GOOD, 'v/3.jpg': [np.inf, 0]}, 'class 0: inf'),
     ({**GOOD, 'v/3.jpg': [-np.inf] * 2}, "first 'v/3.jpg'"),
