@@ -70,20 +70,21 @@ class ScoredInputs(NamedTuple):
     for a frame without boxes.
 
     Raises:
-      InputError: a detected class that is none of the sets'.
+      InputError: no names of classes, or a detected class that is none of the sets'.
     """
     names = self.sets.class_names or label_space.get('imagenet_vid').class_names
     known, boxes = label_space.words(names), self.detections
+    if not self.truth.names:
+      raise InputError(f'{self.files["truth"]} has no categories, which name the detected classes.')
     places = {}
     for category in np.unique(boxes.category).tolist():
-      word = self.truth.names.get(category, '')
-      place = known.get(word, -1) if word else category
-      if not 0 <= place < len(names):
+      word = self.truth.names[category]
+      if word not in known:
         raise InputError(
           f'{self.files["detections"]}: category_id {category} {word!r} is none of the '
           f'{len(names)} classes of the sets; {nearest(word, known)}.'
         )
-      places[category] = place
+      places[category] = known[word]
     scores = np.full((len(self.sets.frames), len(names)), -np.inf)
     columns = np.array([places[category] for category in boxes.category.tolist()], int)
     np.maximum.at(scores, (boxes.image, columns), np.asarray(boxes.score))

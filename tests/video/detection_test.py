@@ -72,6 +72,11 @@ def test_the_detector_as_a_classifier_predicts_the_class_of_its_most_confident_b
   found = json.loads((tmp_path / 'found.json').read_text())
   found.append({**found[0], 'category_id': 2, 'score': 0.95})  # on v0/4.jpg
   (tmp_path / 'found.json').write_text(json.dumps(found))
+  refused('has no categories', command.main, [*flags, '--predictions=x'])  # they may begin at 1
+  names = {1: 'antelope', 2: 'bear', 30: 'unicorn'}
+  truth = json.loads((tmp_path / 'truth.json').read_text())
+  truth['categories'] = [{'id': number, 'name': name} for number, name in names.items()]
+  (tmp_path / 'truth.json').write_text(json.dumps(truth))
   assert command.main([*flags, f'--predictions={tmp_path / "classes.json"}']) == 0
   scores = json.loads((tmp_path / 'classes.json').read_text())
   best = {frame: own.index(max(own)) if own else None for frame, own in scores.items()}
