@@ -167,7 +167,7 @@ def _as_shown(frame: VideoFrame) -> Image.Image:
   pixels = frame.to_ndarray(format='rgb24')
   matrix = frame.side_data.get(_av().sidedata.sidedata.Type.DISPLAYMATRIX)
   if matrix is not None:  # of which x' = a x + c y and y' = b x + d y
-    a, b, _, c, d = np.frombuffer(matrix, np.int32)[:5].tolist()
+    a, b, _, c, d = np.frombuffer(bytes(matrix), np.int32)[:5].tolist()
     if abs(b) > abs(a):
       pixels, a, d = pixels.swapaxes(0, 1), c, b
     pixels = pixels[:: -1 if d < 0 else 1, :: -1 if a < 0 else 1]
