@@ -23,7 +23,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from PIL import Image
@@ -165,9 +165,9 @@ class VideoFile:
 def _as_shown(frame: VideoFrame) -> Image.Image:
   """Returns a frame as players show it: turned by quarters and mirrored as its container says."""
   pixels = frame.to_ndarray(format='rgb24')
-  matrix = frame.side_data.get(_av().sidedata.sidedata.Type.DISPLAYMATRIX)
+  matrix: Any = frame.side_data.get(_av().sidedata.sidedata.Type.DISPLAYMATRIX)
   if matrix is not None:  # of which x' = a x + c y and y' = b x + d y
-    a, b, _, c, d = np.frombuffer(bytes(matrix), np.int32)[:5].tolist()
+    a, b, _, c, d = np.frombuffer(matrix, np.int32)[:5].tolist()
     if abs(b) > abs(a):
       pixels, a, d = pixels.swapaxes(0, 1), c, b
     pixels = pixels[:: -1 if d < 0 else 1, :: -1 if a < 0 else 1]
