@@ -228,7 +228,8 @@ def _gains(
 ) -> tuple[np.ndarray, np.ndarray]:
   s, u, b = (np.asarray(value, float) for value in (seen, unseen, baseline))
   b_unseen = b if baseline_unseen is None else np.asarray(baseline_unseen, float)
-  return s - b, np.maximum(0, u - b_unseen)
+  gain, transferred = (np.where(np.abs(x) < _ROUNDING, 0, x) for x in (s - b, u - b_unseen))
+  return gain, np.maximum(0, transferred)
 
 
 @dataclasses.dataclass(frozen=True)
