@@ -141,18 +141,19 @@ def labels_of(
 
 def columns_of(table: pd.DataFrame, without: Sequence[str] = ()) -> dict[str, np.ndarray]:
   """Returns the columns of numbers and of words, [N]; a missing word is '', a missing number NaN.
+  Truth values of which some are missing, and categories, are words.
 
   What has other values, such as lists, and names that rows have themselves are left out.
   """
   columns = {}
   for name in table:
-    values = table[name]
+    values, missing = table[name], table[name].isna()
     if name in (*RESERVED, *without):
       continue
-    if values.dtype.kind in 'biuf':
+    if values.dtype.kind in 'iuf' or (values.dtype.kind == 'b' and not missing.any()):
       columns[name] = values.to_numpy()
-    elif pd.api.types.infer_dtype(values, skipna=True) == 'string':
-      columns[name] = values.fillna('').to_numpy(str)
+    elif pd.api.types.infer_dtype(values, skipna=True) in ('string', 'boolean', 'categorical'):
+      columns[name] = values.astype(object).mask(missing, '').to_numpy(str)
   return columns
 
 

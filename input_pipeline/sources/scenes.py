@@ -91,7 +91,8 @@ def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tup
 
 
 def check_cutout(path: Path) -> Size:
-  """Returns the size of a cutout; no pixel is decoded, so that thousands are checked at once."""
+  """Returns the size of a cutout that scenes can be made of; no pixel is decoded, so that thousands
+  are checked at once."""
   with image_files.opened(str(path)) as image:
     mode, size = image.mode, (image.height, image.width)
     alpha = 'A' in image.getbands() or 'transparency' in image.info
@@ -99,6 +100,12 @@ def check_cutout(path: Path) -> Size:
     raise InputError(
       f'cutout {path} has no alpha channel ({mode}); save the object as PNG with a transparent '
       'ground.'
+    )
+  height, width = size
+  if max(size) > LONGEST * min(size):
+    raise InputError(
+      f'cutout {path} is {width}×{height} pixels; it may be {LONGEST} times as long as wide at '
+      'most. Remove it.'
     )
   return size
 
@@ -146,12 +153,6 @@ class Scenes(Source):
     for path in backgrounds:
       check_background(path, side)
     sizes = [check_cutout(cutout.path) for cutout in cutouts]
-    for cutout, (height, width) in zip(cutouts, sizes, strict=True):
-      if max(height, width) > LONGEST * min(height, width):
-        raise InputError(
-          f'cutout {cutout.path} is {width}×{height} pixels; it may be '
-          f'{LONGEST} times as long as wide at most. Remove it.'
-        )
     return pairs(
       settings,
       f'scenes of {settings.foregrounds!r}',

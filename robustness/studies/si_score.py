@@ -68,7 +68,7 @@ class SiScore(Study):
     factor: 'size', 'location' or 'rotation' as published; 'grid' for cells × cells places; 'cross'
       for the cross product of the values below.
     areas, angles, xs, ys: for 'cross': fractions of the canvas, degrees counter-clockwise, and
-      fractions of the side from the left and from the top. `areas` holds for 'grid' too.
+      fractions of the side from the left and from the top. 'grid' takes one of `areas`.
     cells: for 'grid': places along a side.
     measure: whether an area is that of the object's 'rectangle', as published, or of its 'mask'.
     min_inside: a scene counts if at least this share of the object's rectangle is inside; -1 takes
@@ -99,6 +99,9 @@ class SiScore(Study):
     given = {'areas': self.areas, 'angles': self.angles, 'xs': self.xs, 'ys': self.ys}
     for key, levels in given.items():
       self.require(bool(levels) and len(set(levels)) == len(levels), key, 'distinct')
+      of_grid = self.factor == GRID and key == 'areas' and len(levels) == 1
+      shown = self.factor == CROSS or of_grid or levels == getattr(SiScore, key)
+      self.require(shown, key, f'left out where config.study.factor is {self.factor!r}')
     _check_reach(self.design)
 
   @property

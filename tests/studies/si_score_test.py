@@ -192,6 +192,9 @@ def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tm
   assert SiScore(factor='location').design.min_inside == 0.5
   assert len(SiScore(factor='grid').design) == 56**2
   assert SiScore(factor='grid', cells=4).design.x.max() == 7 / 8
+  assert SiScore(factor='grid', areas=(0.1,)).design.area[0] == 0.1
+  for given in ({'factor': 'location', 'areas': (0.1,)}, {'factor': 'grid', 'areas': (0.1, 0.2)}):
+    refused('areas is .0.1.*left out where .*factor is', SiScore, **given)
   assert SiScore(factor='rotation', min_inside=0.7).design.min_inside == 0.7
   views = SiScore(factor='rotation').views((64, 64, 3))
   assert len(views) == 72 and views.image_shape == (64, 64, 3) and len(set(views.ids)) == 72

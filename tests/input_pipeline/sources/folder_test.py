@@ -126,6 +126,14 @@ def test_empty_folders_and_what_is_no_image_are_refused(tmp_path, save_image):
   refused(r'\\udce9.* is no text in UTF-8: rename it', open_folder, tmp_path)
 
 
+def test_folders_of_splits_are_no_classes(tmp_path, save_image):
+  for name in ('train/cat/1.png', 'val/cat/1.png', 'test/1.png'):
+    save_image(tmp_path / name)
+  refused("split is 'test', but .*To read the class folders of", open_folder, tmp_path)
+  assert open_folder(tmp_path, split='val').class_names == ('cat',)
+  assert open_folder(tmp_path, split='').class_names == ('test', 'train', 'val')
+
+
 def test_real_photographs_of_many_sizes_are_read(shared_dir):
   rows = open_folder(shared_dir / 'data' / 'imagenet_samples', num_images=32, crop=224)
   assert rows.image_shape == (224, 224, 3) and len(rows.class_names) == 1000
