@@ -67,10 +67,10 @@ def folders_in(root: Path) -> dict[str, Path]:
 
 
 def images_in(
-  folder: Path, extensions: Sequence[str] = EXTENSIONS, pattern: str = '**/*'
+  folder: Path, extensions: Sequence[str] = EXTENSIONS, deep: bool = True
 ) -> list[Path]:
-  """Returns the image files in a folder at any depth, sorted, without hidden ones."""
-  return [file for file in files_in(folder, pattern) if file.suffix.lower() in extensions]
+  """Returns the image files in a folder, at any depth if `deep`, sorted, without hidden ones."""
+  return [file for file in files_in(folder, deep) if file.suffix.lower() in extensions]
 
 
 @contextmanager

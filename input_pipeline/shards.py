@@ -40,7 +40,7 @@ def shards_in(path: str, split: str, suffix: str) -> list[Path]:
   if root is not None and root.is_file():
     return of_split([root], root.parent, split, path)
   root = image_files.existing_folder(path, f'give a {suffix} file or a folder of them.')
-  files = files_in(root, f'**/*{suffix}')
+  files = [file for file in files_in(root) if file.suffix.lower() == suffix]
   if not files:
     raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')
   return of_split(files, root, split, path)

@@ -68,7 +68,7 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
   cutouts = []
   for class_index, (name, path) in enumerate(image_files.folders_in(root).items()):
     label = imagenet_index(name, f'{where}: folder')
-    files = image_files.images_in(path, ('.png', '.webp'), '*')
+    files = image_files.images_in(path, ('.png', '.webp'), deep=False)
     if not files:
       raise InputError(
         f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
@@ -81,7 +81,7 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
 def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tuple[Path, ...]:
   """Returns the image files of a folder."""
   root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', where)
-  files = image_files.images_in(root, pattern='*')
+  files = image_files.images_in(root, deep=False)
   if not files:
     raise InputError(
       f'{where} is {folder!r}, which holds no image; expected files ending in '

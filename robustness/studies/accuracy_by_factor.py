@@ -55,7 +55,7 @@ class AccuracyByFactor(Study):
     bins: of a number with more values than that, in each of which are as many images; 0 takes every
       value.
     clusters: the column whose equal values are one independent unit, such as an object; '' for
-      images that are independent.
+      images that are independent, as those without a value are.
     fewest: images that a group has at least; others are left out.
   """
 
@@ -129,7 +129,10 @@ class AccuracyByFactor(Study):
     table = self.view_table(image_shape)
     if not self.clusters:
       return table
-    _, units = np.unique(records.column(self.clusters), return_inverse=True)
+    values = records.column(self.clusters)
+    _, units = np.unique(values, return_inverse=True)
+    alone = pd.isna(values) | (values == '')  # nobody says that they belong together
+    units[alone] = len(units) + np.flatnonzero(alone)
     return dataclasses.replace(table, units=units)
 
   def _levels(self, name: str, values: np.ndarray, classes: Sequence[str]) -> np.ndarray:
@@ -147,7 +150,7 @@ class AccuracyByFactor(Study):
       return values.astype(float)
     present = np.isin(values, known)
     ends = np.unique(np.quantile(values[present], np.linspace(0, 1, self.bins + 1)))
-    if len(ends) == 2:  # nearly all have one value, which is a group of its own
+    if len(ends) <= self.bins:  # a value that fills a bin is a group of its own
       common = float(known[times.argmax()])
       ends = np.unique([*ends, common, np.nextafter(common, np.inf)])
     bin_of = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)

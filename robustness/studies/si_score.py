@@ -347,7 +347,7 @@ def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float)
 
 def _level_names(design: Design) -> list[str]:
   return [
-    f'area {area:.2g}, {angle:g}°, at {x:.2g}, {y:.2g}'
+    f'area {area:.4g}, {angle:g}°, at {x:.4g}, {y:.4g}'
     for area, angle, x, y in zip(design.area, design.angle, design.x, design.y, strict=True)
   ]
 

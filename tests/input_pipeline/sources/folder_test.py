@@ -22,14 +22,17 @@ def test_classes_and_files_come_sorted_by_name(tmp_path, save_image):
     for name in ('cat/b.png', 'cat/a.JPG', 'cat/deep/c.png', 'ant/z.bmp')
   ]
   (tmp_path / 'bee').mkdir()
+  save_image(tmp_path / '.elsewhere/d.png')
+  (tmp_path / 'cat/linked').symlink_to(tmp_path / '.elsewhere')
+  (tmp_path / 'cat/deep/loop').symlink_to(tmp_path / 'cat')
   save_image(tmp_path / 'cat/.ipynb_checkpoints/a.png')
   for extra in ('cat/notes.txt', 'cat/._a.png', 'readme.md'):
     (tmp_path / extra).write_text('not an image')
   rows = open_folder(tmp_path)
   assert rows.class_names == ('ant', 'bee', 'cat')
-  batch = next(rows.batches(4))
-  assert batch['label'].tolist() == [0, 2, 2, 2]
-  assert batch['example_id'].tolist() == [0, 1, 2, 3]
+  batch = next(rows.batches(5))
+  assert batch['label'].tolist() == [0, 2, 2, 2, 2]
+  assert batch['example_id'].tolist() == [0, 1, 2, 3, 4]
   for position, path in [(0, paths[3]), (2, paths[0]), (3, paths[2])]:
     expected = np.asarray(Image.open(path), np.float32) / np.float32(255)
     np.testing.assert_array_equal(batch['image'][position], expected)
