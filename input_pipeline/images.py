@@ -30,7 +30,7 @@ class Store(abc.ABC):
 
   @abc.abstractmethod
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices` (ascending, without repeats), in that order."""
+    """Returns the elements at `indices` (some, ascending, without repeats), in that order."""
 
 
 class IndexedStore(Store):

@@ -92,9 +92,9 @@ def _expand(path: str) -> list[Path]:
   files = [expanded(f'{before}{number:0{len(low)}}{after}') for number in numbers]
   missing = [file for file in files if not file.is_file()]
   if missing or not files:
+    first = f', first {missing[0]}' if missing else ''
     raise InputError(
-      f'config.data.path is {path!r}: {len(missing)} of {len(files)} shards are not there'
-      + (f', first {missing[0]}.' if missing else '.')
+      f'config.data.path is {path!r}: {len(missing)} of {len(files)} shards are not there{first}.'
     )
   return files
 

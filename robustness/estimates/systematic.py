@@ -301,7 +301,6 @@ class Cells:
         separately, so that classes that are easier do not count as robustness.
       samples, seed: of the draws.
     """
-    choice('config.study.formula', formula, FORMULAS)
     own = self._joint(environments, baseline)
     columns = len(own.value) // len(environments)
     subtracted = [B_SEEN, B_UNSEEN] if by_cell else [B, B]

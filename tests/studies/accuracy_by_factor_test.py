@@ -126,9 +126,9 @@ def test_clusters_widen_intervals_and_pairs_are_given(tmp_path):
 
 @cases(
   'settings, message',
-  ({'factors': ('poise',)}, "factors has 'poise', which is no column .*'pose'"),
+  ({'factors': ('poise',)}, "a column in config.study.factors is 'poise'; .*'pose'"),
   ({'factors': ('value',)}, "factors has 'value', the name of a column of the table of results"),
-  ({'factors': ('pose',), 'clusters': 'object'}, "clusters has 'object', which is no column"),
+  ({'factors': ('pose',), 'clusters': 'object'}, "clusters is 'object'; valid"),
 )
 def test_columns_that_the_data_lack_are_refused(settings, message):
   refused(message, AccuracyByFactor(**settings).check, WITH_COLUMNS, {})

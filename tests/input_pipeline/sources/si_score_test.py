@@ -199,7 +199,7 @@ def test_what_is_written_is_read_by_number_and_so_are_lines_of_the_released_gene
   (lambda text: text.splitlines()[0] + '\n', 'holds no lines'),
   (lambda text: '', 'holds no lines'),
   (lambda text: text + text.splitlines()[-1], 'names image 3 more than once'),
-  (lambda text: text.replace('0.1235', '12.35'), 'image 0 is 12.35; it is a fraction'),
+  (lambda text: text.replace('0.1235', '12.35'), 'image 0 is 12.35; it must be a fraction'),
   (lambda text: text.replace('\n3,', '\n3.5,'), 'image_id is 3.5; it must be a whole number'),
   (lambda text: text.replace('0.2,', 'nan,'), 'area is nan; it must be a finite number'),
 )
