@@ -77,9 +77,9 @@ def read_table(file: Path) -> pd.DataFrame:
   """
   readers: dict[str, Callable[[Path], pd.DataFrame]] = {
     '.csv': functools.partial(pd.read_csv, keep_default_na=False, na_values=['']),
-    '.json': lambda file: pd.DataFrame(json.loads(file.read_text())),
+    '.json': lambda file: pd.DataFrame(json.loads(file.read_text('utf-8-sig'))),
     '.jsonl': lambda file: pd.DataFrame(  # U+2028 ends no line
-      json.loads(line) for line in file.read_text().split('\n') if line.strip()
+      json.loads(line) for line in file.read_text('utf-8-sig').split('\n') if line.strip()
     ),
     '.parquet': pd.read_parquet,
   }

@@ -46,7 +46,7 @@ def test_classes_of_a_coarser_space_have_the_images_of_their_members(tmp_path, s
   names = [rows.class_names[label] for label in next(rows.batches(3))['label']]
   assert rows.num_examples == 3 and names == ['bird', 'dog', 'dog']
   listed = tmp_path / 'listed.txt'
-  listed.write_text('n02099601/1.png\n')
+  listed.write_text('\ufeffn02099601/1.png\n', 'utf-8')
   one = open_folder(tmp_path, label_space='imagenet_vid', listed=str(listed))
   assert one.indices.tolist() == [2]
   save_image(tmp_path / 'n02099601/deep/1.png')
