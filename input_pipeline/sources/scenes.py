@@ -123,8 +123,8 @@ def read_cutout(path: Path) -> np.ndarray:
 def read_background(path: Path, side: int) -> np.ndarray:
   """Returns the largest square from the top left, BILINEAR to the canvas: uint8 [side, side, 3]."""
   check_background(path, side)
-  with image_files.opened(str(path)) as image:
-    square = image.convert('RGB').crop((0, 0, min(image.size), min(image.size)))
+  picture = Image.fromarray(image_files.read_image(str(path), channels=3))
+  square = picture.crop((0, 0, min(picture.size), min(picture.size)))
   if square.size != (side, side):
     square = square.resize((side, side), Image.Resampling.BILINEAR)
   return np.asarray(square)

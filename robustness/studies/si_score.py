@@ -195,17 +195,22 @@ class SiScore(Study):
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses levels at which no scene of the rows counts; reads until one does. Stored scenes must
-    be of the factor."""
-    if self.stored and self.factor in designs.KEYS:
+    have columns that say so, and be of the factor."""
+    if self.stored:
       some = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
       columns = rows.at(some).without_images()
-      varied = {f for f, of in designs.KEYS.items() if any(np.ptp(columns.get(k, 0)) for k in of)}
-      if varied and self.factor not in varied:
+      if missing := [name for name in COLUMNS if name not in columns]:
+        raise InputError(
+          f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
+          '--config.data.source=si_score.'
+        )
+      varied = {f for f, of in designs.KEYS.items() if any(np.ptp(columns[k]) for k in of)}
+      if varied and self.factor in designs.KEYS and self.factor not in varied:
         alike = f'config.study.factor is {self.factor!r}, of which all scenes have one'
         raise InputError(f'{alike}: they look like the set of {" and ".join(sorted(varied))}.')
     for batch in rows.batches(min(8, rows.num_examples)):
       if self.stored:
-        fraction = batch.get('fraction_inside', np.ones(len(batch['mask'])))
+        fraction = batch['fraction_inside']
       elif 'foreground_size' in batch:
         fraction = self._fractions(batch.__getitem__, rows.image_shape[0])
       else:

@@ -10,6 +10,7 @@ from robustness.core.rows import ArrayRows
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
+from robustness.scenes import designs
 from robustness.scenes.geometry import place
 from robustness.studies.si_score import SiScore
 from tests.made_records import made
@@ -151,9 +152,11 @@ def test_stored_scenes_give_the_same_table(tmp_path):
   study = SiScore(factor='location', stored=True)
   assert len(study.views((224, 224, 3))) == 1
   images = np.zeros((len(pair), 4, 4, 1), np.uint8)
-  scenes = ArrayRows(images, rows['label'], (), columns={'area': rows['area'], 'x': rows['x']})
+  scenes = ArrayRows(images, rows['label'], (), columns={k: rows[k] for k in designs.COLUMNS})
   message = "factor is 'size', of which all scenes have one: they look like the set of location"
   refused(message, SiScore(stored=True).check, scenes, {})
+  none = "no column 'x', so they are no stored scenes"
+  refused(none, study.check, ArrayRows(images, rows['label'], ()), {})
   found, expected = table_of(study, stored), table_of(PLACES, composed)
   order = ['quantity', 'class', 'y', 'x']
   tables = [own.sort_values(order, ignore_index=True) for own in (found, expected)]

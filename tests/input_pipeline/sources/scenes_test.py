@@ -61,6 +61,8 @@ def test_a_background_is_the_square_at_the_top_left(tmp_path):
   assert read_background(tall, 10).shape == (10, 10, 3)
   assert read_background(tall, 25).shape == (25, 25, 3), 'enlarged a little'
   refused('wide.png is 30×20 pixels; the canvas has 512×512', read_background, wide, 512)
+  Image.fromarray(np.full((20, 20), 128 * 257, np.uint16)).save(tall)
+  assert (read_background(tall, 20) == 128).all(), '16 bits'
 
 
 @cases(
