@@ -55,12 +55,10 @@ class WebDataset(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`."""
-    files = _expand(settings.path)
-    files = (
-      shards.of_split(files, files[0].parent, settings.split, settings.path)
-      if files
-      else shards.shards_in(settings.path, settings.split, '.tar')
-    )
+    if files := _expand(settings.path):
+      files = shards.of_split(files, files[0].parent, settings.split, settings.path)
+    else:
+      files = shards.shards_in(settings.path, settings.split, '.tar')
     samples = [sample for file in files for sample in _samples(file)]
     title = f'webdataset {settings.path!r}'
     if not samples:

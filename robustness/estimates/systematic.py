@@ -255,9 +255,6 @@ class Cells:
   balance: str = 'class'
   confidence: float = 0.95
 
-  def __post_init__(self) -> None:
-    choice('config.study.balance', self.balance, BALANCES)
-
   def of(self, images: np.ndarray) -> Cells:
     """Returns the cells of some images, bool [N]."""
     own = {name: getattr(self, name)[images] for name in ('share', 'label', 'group')}

@@ -13,7 +13,7 @@ with factor of variation annotations, section 3.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -35,7 +35,7 @@ from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipe
 from robustness.evaluation.views import Views, ViewTable, identity
 
 CLASS = 'class'
-MEASURED = {'brightness': np.mean, 'contrast': np.std}
+MEASURED: Mapping[str, Callable[..., np.ndarray]] = {'brightness': np.mean, 'contrast': np.std}
 """Factors of the image itself: mean and standard deviation over pixels and channels, in [0, 1]."""
 ALL = 'all images'
 OVERALL = Quantity('overall_accuracy', 'top-1 accuracy on all images', better='higher')
