@@ -61,9 +61,9 @@ def looks_like(folder: Path) -> str:
 
 
 def folders_in(root: Path) -> dict[str, Path]:
-  """Returns the folders in a folder by name, sorted, without hidden ones."""
+  """Returns the folders in a folder by name, sorted, without hidden ones and what a Mac adds."""
   inside = sorted(path for path in root.iterdir() if path.is_dir())
-  return {path.name: path for path in inside if not path.name.startswith('.')}
+  return {path.name: path for path in inside if not path.name.startswith(('.', '__MACOSX'))}
 
 
 def images_in(

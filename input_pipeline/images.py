@@ -26,7 +26,7 @@ class Store(abc.ABC):
   parts; None where the elements alone tell.
   """
 
-  labels: np.ndarray | None
+  labels: np.ndarray | None = None
 
   @abc.abstractmethod
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:

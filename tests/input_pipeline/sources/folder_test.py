@@ -22,6 +22,7 @@ def test_classes_and_files_come_sorted_by_name(tmp_path, save_image):
     for name in ('cat/b.png', 'cat/a.JPG', 'cat/deep/c.png', 'ant/z.bmp')
   ]
   (tmp_path / 'bee').mkdir()
+  (tmp_path / '__MACOSX').mkdir()
   save_image(tmp_path / '.elsewhere/d.png')
   (tmp_path / 'cat/linked').symlink_to(tmp_path / '.elsewhere')
   (tmp_path / 'cat/deep/loop').symlink_to(tmp_path / 'cat')
