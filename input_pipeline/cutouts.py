@@ -119,7 +119,7 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
 
 def _opened(path: Path) -> TextIO:
   try:
-    return path.open(newline='', encoding='utf-8')
+    return path.open(newline='', encoding='utf-8-sig')
   except OSError as error:
     raise InputError(f'cannot read the table {path}: {error.strerror}.') from error
 

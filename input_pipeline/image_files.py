@@ -61,16 +61,16 @@ def looks_like(folder: Path) -> str:
 
 
 def folders_in(root: Path) -> dict[str, Path]:
-  """Returns the folders in a folder by name, sorted, without hidden ones."""
+  """Returns the folders in a folder by name, sorted, without hidden ones and what a Mac adds."""
   inside = sorted(path for path in root.iterdir() if path.is_dir())
-  return {path.name: path for path in inside if not path.name.startswith('.')}
+  return {path.name: path for path in inside if not path.name.startswith(('.', '__MACOSX'))}
 
 
 def images_in(
-  folder: Path, extensions: Sequence[str] = EXTENSIONS, pattern: str = '**/*'
+  folder: Path, extensions: Sequence[str] = EXTENSIONS, deep: bool = True
 ) -> list[Path]:
-  """Returns the image files in a folder at any depth, sorted, without hidden ones."""
-  return [file for file in files_in(folder, pattern) if file.suffix.lower() in extensions]
+  """Returns the image files in a folder, at any depth if `deep`, sorted, without hidden ones."""
+  return [file for file in files_in(folder, deep) if file.suffix.lower() in extensions]
 
 
 @contextmanager

@@ -22,12 +22,15 @@ class Store(abc.ABC):
   """Elements that are not decoded yet.
 
   An element is a dict of `example_id` int64 [], `label` integer [] or [L], and `stored`: encoded
-  bytes, a path, or the pixels themselves.
+  bytes, a path, or the pixels themselves. `labels` are those of all elements, or of each of equal
+  parts; None where the elements alone tell.
   """
+
+  labels: np.ndarray | None = None
 
   @abc.abstractmethod
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices` (ascending, without repeats), in that order."""
+    """Returns the elements at `indices` (some, ascending, without repeats), in that order."""
 
 
 class IndexedStore(Store):

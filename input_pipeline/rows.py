@@ -27,6 +27,7 @@ from robustness.core.typing import Facts
 
 _PREFETCH = 4
 _READ_AT_ONCE = 1024
+_MOST_READ = 100_000  # streamed images that are passed over for their labels
 IN_FLIGHT = 64  # files a thread that Pillow reads ahead: a block of large images
 DRAW = 'draw'
 """Of a training's element: (seed, position in the sequence), which random crops depend on."""
@@ -154,17 +155,19 @@ class TfRows:
 
   def without_images(self) -> Batch:
     """See `Rows`; nothing is decoded."""
-    self._refuse_streamed()
-    elements = self._images.store.elements(self.indices).map(
-      lambda element: {name: element[name] for name in ('label', 'example_id')}
-    )
-    batches = list(elements.batch(_READ_AT_ONCE).as_numpy_iterator())
-    label, ids = (np.concatenate([b[name] for b in batches]) for name in ('label', 'example_id'))
+    store, ids = self._images.store, self.indices
+    label = store.labels
+    if label is None:  # they stand beside the images alone
+      self._refuse_streamed(_MOST_READ)
+      read = store.elements(ids).map(lambda element: element['label']).batch(_READ_AT_ONCE)
+      label = np.concatenate([*read.as_numpy_iterator()])
+    else:
+      label = label[ids % len(label)]
     columns = {'label': label.astype(np.int32), 'example_id': ids.astype(np.int32)}
     return {**columns, **self._columns(ids)}
 
-  def _refuse_streamed(self) -> None:
-    if not isinstance(self._images.store, IndexedStore):
+  def _refuse_streamed(self, most: int = 0) -> None:
+    if self.num_examples > most and not isinstance(self._images.store, IndexedStore):
       raise InputError(
         f'{self._images.title} is too large for memory: it is read from front to back and in no '
         "other order. Set training.balanced='' of the run or the classifier, take a slice of the "

@@ -32,7 +32,7 @@ def read_names(path: str) -> list[str]:
   """
   file = _robustbench_file() if path == ROBUSTBENCH else expanded(path)
   try:
-    lines = file.read_text(encoding='utf-8').splitlines()
+    lines = file.read_text('utf-8-sig').splitlines()
   except (OSError, UnicodeDecodeError) as error:
     raise InputError(f'config.data.listed is {path!r}, which cannot be read ({error}).') from error
   names = [line.strip() for line in lines if line.strip()]

@@ -40,7 +40,7 @@ def shards_in(path: str, split: str, suffix: str) -> list[Path]:
   if root is not None and root.is_file():
     return of_split([root], root.parent, split, path)
   root = image_files.existing_folder(path, f'give a {suffix} file or a folder of them.')
-  files = files_in(root, f'**/*{suffix}')
+  files = [file for file in files_in(root) if file.suffix.lower() == suffix]
   if not files:
     raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')
   return of_split(files, root, split, path)
@@ -77,9 +77,9 @@ def read_table(file: Path) -> pd.DataFrame:
   """
   readers: dict[str, Callable[[Path], pd.DataFrame]] = {
     '.csv': functools.partial(pd.read_csv, keep_default_na=False, na_values=['']),
-    '.json': lambda file: pd.DataFrame(json.loads(file.read_text())),
+    '.json': lambda file: pd.DataFrame(json.loads(file.read_text('utf-8-sig'))),
     '.jsonl': lambda file: pd.DataFrame(  # U+2028 ends no line
-      json.loads(line) for line in file.read_text().split('\n') if line.strip()
+      json.loads(line) for line in file.read_text('utf-8-sig').split('\n') if line.strip()
     ),
     '.parquet': pd.read_parquet,
   }
@@ -141,18 +141,19 @@ def labels_of(
 
 def columns_of(table: pd.DataFrame, without: Sequence[str] = ()) -> dict[str, np.ndarray]:
   """Returns the columns of numbers and of words, [N]; a missing word is '', a missing number NaN.
+  Truth values of which some are missing, and categories, are words.
 
   What has other values, such as lists, and names that rows have themselves are left out.
   """
   columns = {}
   for name in table:
-    values = table[name]
+    values, missing = table[name], table[name].isna()
     if name in (*RESERVED, *without):
       continue
-    if values.dtype.kind in 'biuf':
+    if values.dtype.kind in 'iuf' or (values.dtype.kind == 'b' and not missing.any()):
       columns[name] = values.to_numpy()
-    elif pd.api.types.infer_dtype(values, skipna=True) == 'string':
-      columns[name] = values.fillna('').to_numpy(str)
+    elif pd.api.types.infer_dtype(values, skipna=True) in ('string', 'boolean', 'categorical'):
+      columns[name] = values.astype(object).mask(missing, '').to_numpy(str)
   return columns
 
 

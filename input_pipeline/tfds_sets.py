@@ -150,8 +150,6 @@ class Split:
 
   def elements(self, places: np.ndarray) -> tf.data.Dataset:
     """Returns the elements at some places, ascending; see `Store`."""
-    if not len(places):
-      return self._read().take(0)
     first, last = int(places[0]), int(places[-1])
     span = self._read().skip(first).take(last - first + 1)
     if len(places) == last - first + 1:
@@ -226,10 +224,7 @@ class SplitsStore(StreamedStore):
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """See `Store`."""
-    runs = self._runs(np.asarray(indices, np.int64))
-    if not runs:
-      return self.splits[0].elements(np.zeros(0, np.int64))
-    return functools.reduce(tf.data.Dataset.concatenate, runs)
+    return functools.reduce(tf.data.Dataset.concatenate, self._runs(np.asarray(indices, np.int64)))
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """See `StreamedStore`: the splits are mixed, and each is shuffled in a buffer.

@@ -17,6 +17,7 @@ import numpy as np
 from input_pipeline import image_files
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
+from input_pipeline.shards import SPLITS
 from robustness.core.errors import InputError, nearest
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
@@ -71,14 +72,16 @@ def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> di
 
 
 def find_root(path: str, split: str) -> Path:
-  """Returns PATH/split if it holds folders; else PATH itself, where `split` is '' or 'test'."""
+  """Returns PATH/split if it holds folders; else PATH itself, where `split` is '', or is 'test' and
+  not all folders are called as splits are."""
   root = image_files.existing_folder(path, 'give the folder that holds one folder a class.')
   if split and (root / split).is_dir() and image_files.folders_in(root / split):
     return root / split
-  if split not in ('', 'test'):
+  folders = image_files.folders_in(root)
+  if split and (split != 'test' or (folders and {*folders} <= {*SPLITS})):
     raise InputError(
       f'config.data.split is {split!r}, but {root} has no folder {split!r} of class '
-      f'folders: {nearest(split, image_files.folders_in(root))}. To read the '
+      f'folders: {nearest(split, folders)}. To read the '
       "class folders of config.data.path itself, set --config.data.split=''."
     )
   return root

@@ -68,7 +68,7 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
   cutouts = []
   for class_index, (name, path) in enumerate(image_files.folders_in(root).items()):
     label = imagenet_index(name, f'{where}: folder')
-    files = image_files.images_in(path, ('.png', '.webp'), '*')
+    files = image_files.images_in(path, ('.png', '.webp'), deep=False)
     if not files:
       raise InputError(
         f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
@@ -81,7 +81,7 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
 def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tuple[Path, ...]:
   """Returns the image files of a folder."""
   root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', where)
-  files = image_files.images_in(root, pattern='*')
+  files = image_files.images_in(root, deep=False)
   if not files:
     raise InputError(
       f'{where} is {folder!r}, which holds no image; expected files ending in '
@@ -91,7 +91,8 @@ def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tup
 
 
 def check_cutout(path: Path) -> Size:
-  """Returns the size of a cutout; no pixel is decoded, so that thousands are checked at once."""
+  """Returns the size of a cutout that scenes can be made of; no pixel is decoded, so that thousands
+  are checked at once."""
   with image_files.opened(str(path)) as image:
     mode, size = image.mode, (image.height, image.width)
     alpha = 'A' in image.getbands() or 'transparency' in image.info
@@ -99,6 +100,12 @@ def check_cutout(path: Path) -> Size:
     raise InputError(
       f'cutout {path} has no alpha channel ({mode}); save the object as PNG with a transparent '
       'ground.'
+    )
+  height, width = size
+  if max(size) > LONGEST * min(size):
+    raise InputError(
+      f'cutout {path} is {width}×{height} pixels; it may be {LONGEST} times as long as wide at '
+      'most. Remove it.'
     )
   return size
 
@@ -116,8 +123,8 @@ def read_cutout(path: Path) -> np.ndarray:
 def read_background(path: Path, side: int) -> np.ndarray:
   """Returns the largest square from the top left, BILINEAR to the canvas: uint8 [side, side, 3]."""
   check_background(path, side)
-  with image_files.opened(str(path)) as image:
-    square = image.convert('RGB').crop((0, 0, min(image.size), min(image.size)))
+  picture = Image.fromarray(image_files.read_image(str(path), channels=3))
+  square = picture.crop((0, 0, min(picture.size), min(picture.size)))
   if square.size != (side, side):
     square = square.resize((side, side), Image.Resampling.BILINEAR)
   return np.asarray(square)
@@ -146,12 +153,6 @@ class Scenes(Source):
     for path in backgrounds:
       check_background(path, side)
     sizes = [check_cutout(cutout.path) for cutout in cutouts]
-    for cutout, (height, width) in zip(cutouts, sizes, strict=True):
-      if max(height, width) > LONGEST * min(height, width):
-        raise InputError(
-          f'cutout {cutout.path} is {width}×{height} pixels; it may be '
-          f'{LONGEST} times as long as wide at most. Remove it.'
-        )
     return pairs(
       settings,
       f'scenes of {settings.foregrounds!r}',

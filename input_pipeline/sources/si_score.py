@@ -205,12 +205,9 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
       f'{path} names image {int(twice[0])} more than once; are several tables '
       'joined? Each set has its own.'
     )
-  if not ((inside >= 0) & (inside <= 1)).all():
-    worst = int(np.argmax(np.abs(inside - 0.5)))
-    raise InputError(
-      f'{path}: pct_inside_image of image {int(ids[worst])} is {inside[worst]:g}; '
-      'it is a fraction in [0, 1].'
-    )
+  worst = int(np.argmax(np.abs(inside - 0.5)))
+  of_worst = f'{path}: pct_inside_image of image {int(ids[worst])}'
+  require(0 <= inside[worst] <= 1, of_worst, float(inside[worst]), 'a fraction in [0, 1]')
   return {
     name: values.astype(np.int64) if name in WHOLE else values for name, values in columns.items()
   }

@@ -55,12 +55,10 @@ class WebDataset(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`."""
-    files = _expand(settings.path)
-    files = (
-      shards.of_split(files, files[0].parent, settings.split, settings.path)
-      if files
-      else shards.shards_in(settings.path, settings.split, '.tar')
-    )
+    if files := _expand(settings.path):
+      files = shards.of_split(files, files[0].parent, settings.split, settings.path)
+    else:
+      files = shards.shards_in(settings.path, settings.split, '.tar')
     samples = [sample for file in files for sample in _samples(file)]
     title = f'webdataset {settings.path!r}'
     if not samples:
@@ -92,9 +90,9 @@ def _expand(path: str) -> list[Path]:
   files = [expanded(f'{before}{number:0{len(low)}}{after}') for number in numbers]
   missing = [file for file in files if not file.is_file()]
   if missing or not files:
+    first = f', first {missing[0]}' if missing else ''
     raise InputError(
-      f'config.data.path is {path!r}: {len(missing)} of {len(files)} shards are not there'
-      + (f', first {missing[0]}.' if missing else '.')
+      f'config.data.path is {path!r}: {len(missing)} of {len(files)} shards are not there{first}.'
     )
   return files
 

@@ -27,13 +27,13 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
     raise InputError(f'{text} begins with the home folder of an unknown user: {error}') from error
 
 
-def files_in(folder: pathlib.Path, pattern: str = '**/*') -> list[pathlib.Path]:
-  """Returns the files in a folder that a pattern names, sorted, without hidden ones and those in
-  hidden folders, such as `.ipynb_checkpoints`."""
-  depth = len(folder.parts)
-  shown = (
-    path
-    for path in folder.glob(pattern)
-    if not any(part.startswith('.') for part in path.parts[depth:])
-  )
-  return sorted(path for path in shown if path.is_file())
+def files_in(folder: pathlib.Path, deep: bool = True) -> list[pathlib.Path]:
+  """Returns the files in a folder, at any depth if `deep`, sorted, without hidden ones and those in
+  hidden folders, such as `.ipynb_checkpoints`. Links are followed, into each folder once."""
+  found, seen = list[pathlib.Path](), set[str]()
+  for place, folders, names in os.walk(folder, followlinks=True):
+    real = os.path.realpath(place)
+    folders[:] = [] if real in seen or not deep else sorted(n for n in folders if n[0] != '.')
+    found += [] if real in seen else [pathlib.Path(place, n) for n in names if n[0] != '.']
+    seen.add(real)
+  return sorted(path for path in found if path.is_file())

@@ -68,8 +68,8 @@ class Rows(Protocol):
     """
 
   def without_images(self) -> Batch:
-    """Returns `label`, `example_id` and all further columns of every row, [N, ...]; refuses rows
-    that are so many that they are streamed."""
+    """Returns `label`, `example_id` and all further columns of every row, [N, ...]; refuses so many
+    streamed rows that to look for their labels would take long."""
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False

@@ -129,7 +129,7 @@ def _children(path: str) -> dict[str, list[str]]:
       "lines 'parent child', such as ImageNet's wordnet.is_a.txt."
     )
   children: dict[str, list[str]] = {}
-  text = expanded(path).read_text(encoding='utf-8')
+  text = expanded(path).read_text('utf-8-sig')
   for number, line in enumerate(text.splitlines(), 1):
     words = line.split()
     if not words:

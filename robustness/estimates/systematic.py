@@ -228,7 +228,8 @@ def _gains(
 ) -> tuple[np.ndarray, np.ndarray]:
   s, u, b = (np.asarray(value, float) for value in (seen, unseen, baseline))
   b_unseen = b if baseline_unseen is None else np.asarray(baseline_unseen, float)
-  return s - b, np.maximum(0, u - b_unseen)
+  gain, transferred = (np.where(np.abs(x) < _ROUNDING, 0, x) for x in (s - b, u - b_unseen))
+  return gain, np.maximum(0, transferred)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,9 +254,6 @@ class Cells:
   trials: Sequence[int]
   balance: str = 'class'
   confidence: float = 0.95
-
-  def __post_init__(self) -> None:
-    choice('config.study.balance', self.balance, BALANCES)
 
   def of(self, images: np.ndarray) -> Cells:
     """Returns the cells of some images, bool [N]."""
@@ -300,7 +298,6 @@ class Cells:
         separately, so that classes that are easier do not count as robustness.
       samples, seed: of the draws.
     """
-    choice('config.study.formula', formula, FORMULAS)
     own = self._joint(environments, baseline)
     columns = len(own.value) // len(environments)
     subtracted = [B_SEEN, B_UNSEEN] if by_cell else [B, B]

@@ -218,12 +218,6 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
 
   The least share inside that occurs is the design's `min_inside`; `side` is in pixels.
   """
-  missing = [column for column in COLUMNS if column not in columns]
-  if missing:
-    raise InputError(
-      f'the rows have no column {missing[0]!r}, so they are no stored scenes; read '
-      'them with --config.data.source=si_score.'
-    )
   factors = np.round(np.stack([columns[factor] for factor in LOOP_ORDER]).astype(np.float64), 7)
   levels, level = np.unique(factors, axis=1, return_inverse=True)
   pairs, pair = np.unique(

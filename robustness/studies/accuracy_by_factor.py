@@ -13,15 +13,16 @@ with factor of variation annotations, section 3.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
+from robustness.core.settings import choice
 from robustness.estimates.intervals import BAYESIAN, percentile_interval
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.of_means import Units, dirichlet_means, units
@@ -34,10 +35,9 @@ from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipe
 from robustness.evaluation.views import Views, ViewTable, identity
 
 CLASS = 'class'
-MEASURED = ('brightness', 'contrast')
+MEASURED: Mapping[str, Callable[..., np.ndarray]] = {'brightness': np.mean, 'contrast': np.std}
 """Factors of the image itself: mean and standard deviation over pixels and channels, in [0, 1]."""
 ALL = 'all images'
-LEAST_LEVELS = 2
 OVERALL = Quantity('overall_accuracy', 'top-1 accuracy on all images', better='higher')
 BY_FACTOR = dataclasses.replace(ACCURACY, reference=OVERALL.name)
 ERROR_RATIO = Quantity(
@@ -55,7 +55,7 @@ class AccuracyByFactor(Study):
     bins: of a number with more values than that, in each of which are as many images; 0 takes every
       value.
     clusters: the column whose equal values are one independent unit, such as an object; '' for
-      images that are independent.
+      images that are independent, as those without a value are.
     fewest: images that a group has at least; others are left out.
   """
 
@@ -87,11 +87,7 @@ class AccuracyByFactor(Study):
             f'config.study.factors has {name!r}, the name of a column of the table of results: '
             f'rename that of the data ({", ".join(RESERVED)} are taken).'
           )
-        if name not in known:
-          raise InputError(
-            f'config.study.{key} has {name!r}, which is no column of the data: '
-            f'{nearest(name, sorted(known))}.'
-          )
+        choice(f'a column in config.study.{key}', name, sorted(known))
     if CLASS in self.factors and batch['label'].ndim > 1:
       raise InputError("config.study.factors has 'class', but images have several labels each.")
     given = rows.without_images()
@@ -129,7 +125,10 @@ class AccuracyByFactor(Study):
     table = self.view_table(image_shape)
     if not self.clusters:
       return table
-    _, units = np.unique(records.column(self.clusters), return_inverse=True)
+    values = records.column(self.clusters)
+    _, units = np.unique(values, return_inverse=True)
+    alone = pd.isna(values) | (values == '')  # nobody says that they belong together
+    units[alone] = len(units) + np.flatnonzero(alone)
     return dataclasses.replace(table, units=units)
 
   def _levels(self, name: str, values: np.ndarray, classes: Sequence[str]) -> np.ndarray:
@@ -147,7 +146,7 @@ class AccuracyByFactor(Study):
       return values.astype(float)
     present = np.isin(values, known)
     ends = np.unique(np.quantile(values[present], np.linspace(0, 1, self.bins + 1)))
-    if len(ends) == 2:  # nearly all have one value, which is a group of its own
+    if len(ends) <= self.bins:  # a value that fills a bin is a group of its own
       common = float(known[times.argmax()])
       ends = np.unique([*ends, common, np.nextafter(common, np.inf)])
     bin_of = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
@@ -166,7 +165,7 @@ class AccuracyByFactor(Study):
     """Returns the images of each group that has enough of them; refuses fewer than two groups."""
     groups = pd.DataFrame({name: columns[name] for name in names}).groupby([*names]).indices
     large = {key: rows for key, rows in groups.items() if len(rows) >= self.fewest}
-    if len(large) < LEAST_LEVELS:
+    if len(large) < 2:
       raise InputError(
         f'{" × ".join(names)} has {len(large)} groups of at least {self.fewest} images; accuracy '
         'by it needs two: lower config.study.fewest, change config.study.bins, or leave the factor '
@@ -264,5 +263,4 @@ def _measured(rows: Rows, names: Sequence[str]) -> Rows:
 
 
 def _of_images(name: str, batch: Batch) -> np.ndarray:
-  statistic = np.mean if name == 'brightness' else np.std
-  return np.asarray(statistic(as_float32(batch['image']), (1, 2, 3)), np.float32)
+  return np.asarray(MEASURED[name](as_float32(batch['image']), (1, 2, 3)), np.float32)

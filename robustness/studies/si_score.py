@@ -68,7 +68,7 @@ class SiScore(Study):
     factor: 'size', 'location' or 'rotation' as published; 'grid' for cells × cells places; 'cross'
       for the cross product of the values below.
     areas, angles, xs, ys: for 'cross': fractions of the canvas, degrees counter-clockwise, and
-      fractions of the side from the left and from the top. `areas` holds for 'grid' too.
+      fractions of the side from the left and from the top. 'grid' takes one of `areas`.
     cells: for 'grid': places along a side.
     measure: whether an area is that of the object's 'rectangle', as published, or of its 'mask'.
     min_inside: a scene counts if at least this share of the object's rectangle is inside; -1 takes
@@ -99,6 +99,9 @@ class SiScore(Study):
     given = {'areas': self.areas, 'angles': self.angles, 'xs': self.xs, 'ys': self.ys}
     for key, levels in given.items():
       self.require(bool(levels) and len(set(levels)) == len(levels), key, 'distinct')
+      of_grid = self.factor == GRID and key == 'areas' and len(levels) == 1
+      shown = self.factor == CROSS or of_grid or levels == getattr(SiScore, key)
+      self.require(shown, key, f'left out where config.study.factor is {self.factor!r}')
     _check_reach(self.design)
 
   @property
@@ -192,17 +195,22 @@ class SiScore(Study):
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses levels at which no scene of the rows counts; reads until one does. Stored scenes must
-    be of the factor."""
-    if self.stored and self.factor in designs.KEYS:
+    have columns that say so, and be of the factor."""
+    if self.stored:
       some = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
       columns = rows.at(some).without_images()
-      varied = {f for f, of in designs.KEYS.items() if any(np.ptp(columns.get(k, 0)) for k in of)}
-      if varied and self.factor not in varied:
+      if missing := [name for name in COLUMNS if name not in columns]:
+        raise InputError(
+          f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
+          '--config.data.source=si_score.'
+        )
+      varied = {f for f, of in designs.KEYS.items() if any(np.ptp(columns[k]) for k in of)}
+      if varied and self.factor in designs.KEYS and self.factor not in varied:
         alike = f'config.study.factor is {self.factor!r}, of which all scenes have one'
         raise InputError(f'{alike}: they look like the set of {" and ".join(sorted(varied))}.')
     for batch in rows.batches(min(8, rows.num_examples)):
       if self.stored:
-        fraction = batch.get('fraction_inside', np.ones(len(batch['mask'])))
+        fraction = batch['fraction_inside']
       elif 'foreground_size' in batch:
         fraction = self._fractions(batch.__getitem__, rows.image_shape[0])
       else:
@@ -344,7 +352,7 @@ def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float)
 
 def _level_names(design: Design) -> list[str]:
   return [
-    f'area {area:.2g}, {angle:g}°, at {x:.2g}, {y:.2g}'
+    f'area {area:.4g}, {angle:g}°, at {x:.4g}, {y:.4g}'
     for area, angle, x, y in zip(design.area, design.angle, design.x, design.y, strict=True)
   ]
 

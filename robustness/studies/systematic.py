@@ -302,19 +302,20 @@ class Systematic(Study):
       yield part([row(label, '', *of, self.confidence) for of in found])
 
   def _accuracies(self, cells: Cells, facts: Facts, trained: bool) -> Iterator[Found]:
-    """Yields accuracies by environment, of all classes, of each group and of each class."""
+    """Yields accuracies by environment, of all classes, of each group and class with images."""
     environments = self._environments(facts['data'])
     yield CLEAN_ACCURACY, {}, cells.accuracy([0])
     for k, name in enumerate(environments[1:], 1):
       yield GRID_ACCURACY, {ENVIRONMENT: name}, cells.accuracy([k])
-    for group, title in enumerate(_in_order(facts['data']['class_groups'])):
-      own = cells.of(cells.group == group)
+    groups = _in_order(facts['data']['class_groups'])
+    for group in np.unique(cells.group).tolist():
+      own, title = cells.of(cells.group == group), groups[group]
       for k, name in enumerate(environments):
         note = SEEN_IN_TRAINING if trained and _is_seen(group, k) else ''
         facets = {ENVIRONMENT: name, CLASS_GROUP: title}
         yield GRID_ACCURACY, facets, dataclasses.replace(own.accuracy([k]), note=note)
-    for index, title in enumerate(facts['classes']):
-      own = cells.of(cells.label == index)
+    for index in np.unique(cells.label).tolist():
+      own, title = cells.of(cells.label == index), facts['classes'][index]
       for k, name in enumerate(environments):
         yield GRID_ACCURACY, {ENVIRONMENT: name, 'class': title}, own.accuracy([k])
 

@@ -42,7 +42,7 @@ def test_random_groups_are_balanced_disjoint_and_depend_on_the_seed():
 
 def test_wordnet_subtrees(tmp_path):
   hierarchy = tmp_path / 'is_a.txt'
-  hierarchy.write_text('n1 n2\nn2 n3\nn2 n4\nn1 n5\nn3 n6\n')
+  hierarchy.write_text('\ufeffn1 n2\nn2 n3\nn2 n4\nn1 n5\nn3 n6\n')
   names = ('n3', 'n4', 'n5', 'n6', 'n7')
   groups = by_name((('wordnet:n2',), ('n5',)), names, str(hierarchy))
   assert groups.members == ((0, 1, 3), (2,))

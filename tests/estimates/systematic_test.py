@@ -30,6 +30,8 @@ def test_cases_of_rho():
     ((0.1, 0.5, 0.2), 1.0, DEGENERATE),
     ((0.2, 0.1, 0.2), np.nan, UNDEFINED),
     ((0.0, 0.0, 0.0), np.nan, UNDEFINED),
+    ((0.1 + 0.2, 0.1 + 0.2, 0.3), np.nan, UNDEFINED),  # equal but for rounding
+    ((0.1 + 0.2, 0.3, 0.3), np.nan, UNDEFINED),
     ((np.nan, 0.5), np.nan, UNDEFINED),
   ):
     np.testing.assert_allclose(rho(*accuracies), value, atol=1e-12)

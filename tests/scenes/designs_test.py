@@ -145,5 +145,3 @@ def test_what_is_no_table_of_scenes_is_refused():
   doubled = {name: np.append(values, values[3]) for name, values in columns.items()}
   twice = 'object 0 on background 2 is stored more than once'
   refused(twice, designs.tabulate, doubled, 'places', 64)
-  none = "no column 'x', so they are no stored scenes"
-  refused(none, designs.tabulate, {'label': np.zeros(3)}, 'size', 64)

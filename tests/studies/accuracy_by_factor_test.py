@@ -77,6 +77,7 @@ MANY = np.arange(100)
   (np.linspace(2019.9, 2021.5, 100), [20] * 5),
   (np.maximum(MANY - 84, 0), [85, 15]),
   (np.minimum(MANY, 15), [15, 85]),
+  (np.minimum(MANY, 5) + np.maximum(MANY - 94, 0), [5, 90, 5]),
 )
 def test_numbers_of_any_size_have_groups_and_a_frequent_one_its_own(values, sizes):
   levels = AccuracyByFactor()._levels('time', values, ())
@@ -111,6 +112,10 @@ def test_clusters_widen_intervals_and_pairs_are_given(tmp_path):
   for quantity, facets in (('overall_accuracy', {}), ('error_ratio', {'pose': 'left'})):
     row = estimate(joined, 'first', quantity, **facets)
     assert (row.n, row.clusters) == (COUNT, COUNT // 4)
+  some = dataclasses.replace(WITH_COLUMNS, columns={'site': np.where(POSES == 'left', POSES, '')})
+  records = recorded(tmp_path / 'some', alike, classifier('first', 0), some)
+  units = alike.by_row(records, GIVEN.image_shape).units
+  assert len(set(units)) == 1 + (POSES != 'left').sum(), 'images of no known site are alone'
   one = Evaluation('first', recorded(tmp_path / 'one', alike, classifier('first', 0), WITH_COLUMNS))
   of_classes = failures.findings(alike, [one], GIVEN.image_shape)[0].estimates[0]
   assert (of_classes.clusters < of_classes.n).all(), 'classes have these clusters too'
@@ -121,9 +126,9 @@ def test_clusters_widen_intervals_and_pairs_are_given(tmp_path):
 
 @cases(
   'settings, message',
-  ({'factors': ('poise',)}, "factors has 'poise', which is no column .*'pose'"),
+  ({'factors': ('poise',)}, "a column in config.study.factors is 'poise'; .*'pose'"),
   ({'factors': ('value',)}, "factors has 'value', the name of a column of the table of results"),
-  ({'factors': ('pose',), 'clusters': 'object'}, "clusters has 'object', which is no column"),
+  ({'factors': ('pose',), 'clusters': 'object'}, "clusters is 'object'; valid"),
 )
 def test_columns_that_the_data_lack_are_refused(settings, message):
   refused(message, AccuracyByFactor(**settings).check, WITH_COLUMNS, {})

@@ -10,6 +10,7 @@ from robustness.core.rows import ArrayRows
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
+from robustness.scenes import designs
 from robustness.scenes.geometry import place
 from robustness.studies.si_score import SiScore
 from tests.made_records import made
@@ -151,9 +152,11 @@ def test_stored_scenes_give_the_same_table(tmp_path):
   study = SiScore(factor='location', stored=True)
   assert len(study.views((224, 224, 3))) == 1
   images = np.zeros((len(pair), 4, 4, 1), np.uint8)
-  scenes = ArrayRows(images, rows['label'], (), columns={'area': rows['area'], 'x': rows['x']})
+  scenes = ArrayRows(images, rows['label'], (), columns={k: rows[k] for k in designs.COLUMNS})
   message = "factor is 'size', of which all scenes have one: they look like the set of location"
   refused(message, SiScore(stored=True).check, scenes, {})
+  none = "no column 'x', so they are no stored scenes"
+  refused(none, study.check, ArrayRows(images, rows['label'], ()), {})
   found, expected = table_of(study, stored), table_of(PLACES, composed)
   order = ['quantity', 'class', 'y', 'x']
   tables = [own.sort_values(order, ignore_index=True) for own in (found, expected)]
@@ -192,6 +195,11 @@ def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tm
   assert SiScore(factor='location').design.min_inside == 0.5
   assert len(SiScore(factor='grid').design) == 56**2
   assert SiScore(factor='grid', cells=4).design.x.max() == 7 / 8
+  near = SiScore(factor='cross', areas=(0.201, 0.202)).view_table((512, 512, 3))
+  assert len(set(near.names)) == 2
+  assert SiScore(factor='grid', areas=(0.1,)).design.area[0] == 0.1
+  for given in ({'factor': 'location', 'areas': (0.1,)}, {'factor': 'grid', 'areas': (0.1, 0.2)}):
+    refused('areas is .0.1.*left out where .*factor is', SiScore, **given)
   assert SiScore(factor='rotation', min_inside=0.7).design.min_inside == 0.7
   views = SiScore(factor='rotation').views((64, 64, 3))
   assert len(views) == 72 and views.image_shape == (64, 64, 3) and len(set(views.ids)) == 72

@@ -54,8 +54,8 @@ def records(directory, rank, augment, data=None, environment=None, **classifier)
   if environment is not None:
     columns['environment'] = environment
   facts = {'augment': augment, **classifier}
-  data = dict(data or rows().description)
-  return made(directory, {'rank': rank, **columns}, classifier=facts, data=data, classes=[*NAMES])
+  data, columns = dict(data or rows().description), {'rank': rank, **columns}
+  return made(directory, columns, classifier=facts, data=data, classes=[*NAMES, 'none'])
 
 
 def table_of(study: Systematic, *evaluations: Evaluation) -> pd.DataFrame:

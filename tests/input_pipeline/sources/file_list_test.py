@@ -14,6 +14,8 @@ TABLE = pd.DataFrame(
     'label': [CLASSES[i % 3] for i in range(NUMBER)],
     'pose': ['x', 'y'] * (NUMBER // 2),
     'angle': [i / 2 for i in range(NUMBER)],
+    'seen': [True, None, False] * (NUMBER // 3),
+    'site': pd.Categorical(['a', None, 'b'] * (NUMBER // 3)),
   }
 )
 WRITERS = {
@@ -35,10 +37,14 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize('kind', WRITERS)
 def test_every_kind_of_table_gives_the_same_rows(folder, kind):
-  WRITERS[kind](TABLE, folder / f'metadata.{kind}')
+  file = folder / f'metadata.{kind}'
+  WRITERS[kind](TABLE, file)
+  file.write_bytes((b'\xef\xbb\xbf' if kind != 'parquet' else b'') + file.read_bytes())
   rows = read('file_list', folder)
   assert rows.class_names == CLASSES
-  assert next(rows.batches(3))['angle'].tolist() == [0, 0.5, 1]
+  batch = next(rows.batches(3))
+  assert batch['angle'].tolist() == [0, 0.5, 1] and batch['site'].tolist() == ['a', '', 'b']
+  assert batch['seen'].tolist() == ['True', '', 'False']
   assert_reads_pixels(rows)
 
 
@@ -54,7 +60,7 @@ def test_names_are_found_anywhere_and_folders_are_labels(folder):
 
 @cases(
   'change, message',
-  (lambda t: t.drop(columns='file_name'), 'has no column of files .*only label, pose, angle'),
+  (lambda t: t.drop(columns='file_name'), 'has no column of files .*only label, pose, angle, '),
   (lambda t: t.assign(label=-1), r'row 0 has label -1; labels are numbers from 0'),
   (lambda t: t.assign(label=0.5), r'label is of float64; labels are integers'),
   (lambda t: t.assign(label=[None, *t.label[1:]]), 'row 0 has no label'),

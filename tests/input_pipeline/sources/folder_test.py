@@ -22,14 +22,18 @@ def test_classes_and_files_come_sorted_by_name(tmp_path, save_image):
     for name in ('cat/b.png', 'cat/a.JPG', 'cat/deep/c.png', 'ant/z.bmp')
   ]
   (tmp_path / 'bee').mkdir()
+  (tmp_path / '__MACOSX').mkdir()
+  save_image(tmp_path / '.elsewhere/d.png')
+  (tmp_path / 'cat/linked').symlink_to(tmp_path / '.elsewhere')
+  (tmp_path / 'cat/deep/loop').symlink_to(tmp_path / 'cat')
   save_image(tmp_path / 'cat/.ipynb_checkpoints/a.png')
   for extra in ('cat/notes.txt', 'cat/._a.png', 'readme.md'):
     (tmp_path / extra).write_text('not an image')
   rows = open_folder(tmp_path)
   assert rows.class_names == ('ant', 'bee', 'cat')
-  batch = next(rows.batches(4))
-  assert batch['label'].tolist() == [0, 2, 2, 2]
-  assert batch['example_id'].tolist() == [0, 1, 2, 3]
+  batch = next(rows.batches(5))
+  assert batch['label'].tolist() == [0, 2, 2, 2, 2]
+  assert batch['example_id'].tolist() == [0, 1, 2, 3, 4]
   for position, path in [(0, paths[3]), (2, paths[0]), (3, paths[2])]:
     expected = np.asarray(Image.open(path), np.float32) / np.float32(255)
     np.testing.assert_array_equal(batch['image'][position], expected)
@@ -43,7 +47,7 @@ def test_classes_of_a_coarser_space_have_the_images_of_their_members(tmp_path, s
   names = [rows.class_names[label] for label in next(rows.batches(3))['label']]
   assert rows.num_examples == 3 and names == ['bird', 'dog', 'dog']
   listed = tmp_path / 'listed.txt'
-  listed.write_text('n02099601/1.png\n')
+  listed.write_text('\ufeffn02099601/1.png\n', 'utf-8')
   one = open_folder(tmp_path, label_space='imagenet_vid', listed=str(listed))
   assert one.indices.tolist() == [2]
   save_image(tmp_path / 'n02099601/deep/1.png')
@@ -124,6 +128,14 @@ def test_empty_folders_and_what_is_no_image_are_refused(tmp_path, save_image):
   refused(r'unreadable image .*1\.png', open_folder, tmp_path)
   os.rename(save_image(tmp_path / 'a/1.png').parent, os.fsencode(tmp_path) + b'/caf\xe9')
   refused(r'\\udce9.* is no text in UTF-8: rename it', open_folder, tmp_path)
+
+
+def test_folders_of_splits_are_no_classes(tmp_path, save_image):
+  for name in ('train/cat/1.png', 'val/cat/1.png', 'test/1.png'):
+    save_image(tmp_path / name)
+  refused("split is 'test', but .*To read the class folders of", open_folder, tmp_path)
+  assert open_folder(tmp_path, split='val').class_names == ('cat',)
+  assert open_folder(tmp_path, split='').class_names == ('test', 'train', 'val')
 
 
 def test_real_photographs_of_many_sizes_are_read(shared_dir):

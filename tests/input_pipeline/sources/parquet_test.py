@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -43,6 +44,7 @@ def test_shards_are_read_in_order_in_memory_and_streamed(hub, monkeypatch, most)
   rows = read('parquet', hub)
   assert rows.class_names == CLASSES and set(next(rows.batches(1))) >= {'pose'}
   assert 'boxes' not in next(rows.batches(1))
+  assert rows.at(np.array([2, 19])).without_images()['label'].tolist() == [2 % 3, 19 % 3]
   assert_reads_pixels(rows)
 
 

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from input_pipeline import DataSettings, load
+from input_pipeline.builders.si_score_scenes import make_plan
 from input_pipeline.sources import drawn_objects
 from input_pipeline.sources.scenes import (
   find_backgrounds,
@@ -15,6 +16,7 @@ from input_pipeline.sources.scenes import (
   read_cutout,
 )
 from robustness.scenes.classes import IMAGENET_INDEX, imagenet_index
+from robustness.scenes.designs import cross
 from tests.cases import cases
 from tests.input_pipeline.domains import whole
 from tests.refusals import refused
@@ -59,6 +61,8 @@ def test_a_background_is_the_square_at_the_top_left(tmp_path):
   assert read_background(tall, 10).shape == (10, 10, 3)
   assert read_background(tall, 25).shape == (25, 25, 3), 'enlarged a little'
   refused('wide.png is 30×20 pixels; the canvas has 512×512', read_background, wide, 512)
+  Image.fromarray(np.full((20, 20), 128 * 257, np.uint16)).save(tall)
+  assert (read_background(tall, 20) == 128).all(), '16 bits'
 
 
 @cases(
@@ -149,7 +153,9 @@ def test_folders_and_cutouts_that_do_not_do_are_named(folders):
   save(alone / 'ground.png', (64, 64), 'RGB')
   refused('number of backgrounds is 1', load, settings(**{**folders, 'backgrounds': str(alone)}))
   cutout(400, 20).save(pathlib.Path(folders['foregrounds'], 'koala/b.png'))
-  refused('koala/b.png is 400×20 .* 16 times', load, settings(**folders))
+  too_long = 'koala/b.png is 400×20 .* 16 times'
+  refused(too_long, load, settings(**folders))
+  refused(too_long, make_plan, cross('mine', side=48), folders, 0, 'rectangle')
   path = pathlib.Path(folders['foregrounds'], 'koala/b.png')
   Image.new('RGBA', (40, 12)).save(path)
   refused('koala/b.png.* is transparent everywhere', list, load(settings(**folders)).batches(6))

@@ -9,7 +9,9 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from input_pipeline.sources import si_score
+from input_pipeline.sources import tfds as tfds_source
 from robustness.models.imagenet_names import WNIDS
+from robustness.studies.si_score import SiScore
 from tests.cases import cases
 from tests.input_pipeline.domains import read
 from tests.refusals import refused
@@ -64,7 +66,9 @@ def scenes(folder, **settings):
   return read('si_score', data_dir=str(folder), **values)
 
 
-def test_every_scene_of_a_split_or_a_part_has_the_factors_of_its_number(released):
+@pytest.mark.parametrize('most', [tfds_source.MAX_EXAMPLES_IN_MEMORY, 0])
+def test_every_scene_has_the_factors_of_its_number(released, monkeypatch, most):
+  monkeypatch.setattr(tfds_source, 'MAX_EXAMPLES_IN_MEMORY', most)  # 0 streams them, as the whole
   rows = scenes(released)
   assert rows.num_examples == 17 and rows.class_names == WNIDS
   assert rows.description['source'] == 'si_score' and rows.description['pairs'] == 6
@@ -82,6 +86,9 @@ def test_every_scene_of_a_split_or_a_part_has_the_factors_of_its_number(released
   np.testing.assert_allclose(grey, made['image_id'] * 10, atol=1)
   assert (batch['x'] == 0.5).all() and (batch['angle'] == 0).all()
   assert batch['area'].dtype == np.float32 and batch['object'].dtype == np.int32
+  SiScore(stored=True).check(rows, {})
+  message = "factor is 'rotation', .* look like the set of size"
+  refused(message, SiScore(factor='rotation', stored=True).check, rows, {})
   [batch] = scenes(released, split='test[:5]').batches(5)
   assert batch['image_id'].tolist() == next(rows.batches(5))['image_id'].tolist()
 
@@ -192,7 +199,7 @@ def test_what_is_written_is_read_by_number_and_so_are_lines_of_the_released_gene
   (lambda text: text.splitlines()[0] + '\n', 'holds no lines'),
   (lambda text: '', 'holds no lines'),
   (lambda text: text + text.splitlines()[-1], 'names image 3 more than once'),
-  (lambda text: text.replace('0.1235', '12.35'), 'image 0 is 12.35; it is a fraction'),
+  (lambda text: text.replace('0.1235', '12.35'), 'image 0 is 12.35; it must be a fraction'),
   (lambda text: text.replace('\n3,', '\n3.5,'), 'image_id is 3.5; it must be a whole number'),
   (lambda text: text.replace('0.2,', 'nan,'), 'area is nan; it must be a finite number'),
 )

@@ -1,5 +1,6 @@
 """TFDS names: exact reading in memory and streamed, and what is refused."""
 
+import dataclasses
 import itertools
 import time
 
@@ -8,10 +9,12 @@ import pytest
 import tensorflow_datasets as tfds
 
 from input_pipeline import DataSettings, Preparation, load
+from input_pipeline import rows as pipeline_rows
 from input_pipeline.corruption_parts import StoredPart, part_of_config
 from input_pipeline.sources import tfds as tfds_source
 from robustness.core.sampler import Epochs
 from robustness.corruptions.names import NAMES
+from robustness.studies.corruption_error import CorruptionError
 from tests.cases import cases
 from tests.input_pipeline.domains import levels, read, whole, write_domain
 from tests.refusals import refused
@@ -65,7 +68,9 @@ def test_training_epochs_resume_and_processes(tiny_tfds, storage):
 
 def test_streamed_rows_in_an_order_of_their_own_are_refused(tiny_tfds, monkeypatch):
   monkeypatch.setattr(tfds_source, 'MAX_EXAMPLES_IN_MEMORY', 0)
+  monkeypatch.setattr(pipeline_rows, '_MOST_READ', 29)
   rows = open_tfds(tiny_tfds)
+  assert rows.at(np.array([3, 28])).without_images()['label'].tolist() == [1, 0]
   message = r"too large for memory.*training\.balanced=''.*config\.data\.source='folder'"
   refused(message, rows.without_images)
   refused(message, rows.training_batches, 8, 0, sampler=Epochs(30, 0))
@@ -161,6 +166,11 @@ def test_parts_go_by_corruption_then_severity_in_subsets_and_blocks_too(folder):
   assert batch['example_id'].tolist() == list(range(9))
   assert sorted(next(rows.training_batches(9, 0))['example_id']) == list(range(9))
   assert rows.description['stored'] is True and rows.description['base_images'] == N
+  some = CorruptionError(source='stored', corruptions=('snow', 'glass_blur'), severities=(1,))
+  some.check(rows, {})
+  refused(
+    'the set lacks fog', dataclasses.replace(some, corruptions=('snow', 'fog')).check, rows, {}
+  )
   rows = open_corrupted(folder, num_images=2)
   every = whole(open_corrupted(folder))
   batches = list(rows.batches(4, [0, 1]))
