@@ -10,6 +10,7 @@ import difflib
 import functools
 import hashlib
 import importlib
+import operator
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -145,13 +146,14 @@ class Split:
 
   def in_memory(self) -> MemoryStore:
     """Reads the whole split, still encoded."""
-    batches = [*self._read().batch(1024).as_numpy_iterator()]
+    batches = [*self._read(0, self.num_examples).batch(1024).as_numpy_iterator()]
     return MemoryStore(*(np.concatenate([b[key] for b in batches]) for key in ('stored', 'label')))
 
   def elements(self, places: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at some places, ascending; see `Store`."""
+    """Returns the elements at some places, ascending; see `Store`. Files before the first and after
+    the last are not opened."""
     first, last = int(places[0]), int(places[-1])
-    span = self._read().skip(first).take(last - first + 1)
+    span = self._read(first, last + 1)
     if len(places) == last - first + 1:
       return span
     is_read = tf.constant(np.isin(np.arange(first, last + 1), places))
@@ -159,13 +161,14 @@ class Split:
 
   def numbers(self, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Returns some numeric features of all examples, {name: [num_examples, ...]}, in order."""
-    data = self._as_dataset(tfds.decode.PartialDecoding(dict.fromkeys(names, True)))
+    decoding = tfds.decode.PartialDecoding(dict.fromkeys(names, True))
+    data = self._as_dataset(self.name, decoding)
     batches = [*data.batch(1024).as_numpy_iterator()]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 
   def lists(self, name: str) -> list[np.ndarray]:
     """Returns a feature of lists of numbers, one list an example, in order; see `numbers`."""
-    data = self._as_dataset(tfds.decode.PartialDecoding({name: True}))
+    data = self._as_dataset(self.name, tfds.decode.PartialDecoding({name: True}))
     return [np.asarray(example[name]) for example in data.as_numpy_iterator()]
 
   def labels_and_digests(self) -> tuple[np.ndarray, tuple[bytes, ...]]:
@@ -173,16 +176,26 @@ class Split:
     return _scan(str(self.builder.data_path), self.name)
 
   def _as_dataset(
-    self, decoders: Mapping[str, object] | tfds.decode.PartialDecoding
+    self, split: object, decoders: Mapping[str, object] | tfds.decode.PartialDecoding
   ) -> tf.data.Dataset:
     in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     return self.builder.as_dataset(
-      split=self.name, decoders=decoders, shuffle_files=False, read_config=in_file_order
+      split=split, decoders=decoders, shuffle_files=False, read_config=in_file_order
     )
 
-  def _read(self) -> tf.data.Dataset:
-    data = self._as_dataset({'image': tfds.decode.SkipDecoding()})
-    return data.enumerate().map(
+  def _read(self, begin: int, end: int) -> tf.data.Dataset:
+    """Returns the elements from place `begin` to before place `end`, some of them."""
+    splits, parts, passed = self.builder.info.splits, [], 0
+    for part in tfds.core.ReadInstruction.from_spec(self.name).to_absolute(splits):
+      first = part.from_ or 0
+      last = splits[part.splitname].num_examples if part.to is None else part.to
+      low, high = (min(max(first + n - passed, first), last) for n in (begin, end))
+      if low < high:
+        parts.append(tfds.core.ReadInstruction(part.splitname, from_=low, to=high, unit='abs'))
+      passed += last - first
+    read = functools.reduce(operator.add, parts)
+    data = self._as_dataset(read, {'image': tfds.decode.SkipDecoding()})
+    return data.enumerate(begin).map(
       lambda i, e: {'example_id': i, 'label': e[self.label], 'stored': e['image']}
     )
 

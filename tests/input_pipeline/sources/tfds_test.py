@@ -12,6 +12,7 @@ from input_pipeline import DataSettings, Preparation, load
 from input_pipeline import rows as pipeline_rows
 from input_pipeline.corruption_parts import StoredPart, part_of_config
 from input_pipeline.sources import tfds as tfds_source
+from input_pipeline.tfds_sets import Split
 from robustness.core.sampler import Epochs
 from robustness.corruptions.names import NAMES
 from robustness.studies.corruption_error import CorruptionError
@@ -83,6 +84,16 @@ def test_a_slice_of_a_split(tiny_tfds):
   assert batch['example_id'].tolist() == list(range(10))
   assert rows.description['split'] == 'test[10:20]'
   assert rows.description['name'] == 'tiny_set/1.0.0'
+
+
+@cases('places, expected', ([18, 19, 20, 21], [23, 24, 0, 1]), ([3, 21], [8, 1]), ([20], [0]))
+def test_places_of_a_sum_of_slices_are_read_from_where_they_are(tiny_tfds, places, expected):
+  split = Split(tfds.builder('tiny_set', data_dir=tiny_tfds), 'test[5:25]+train')
+  assert split.num_examples == 22
+  read = [*split.elements(np.array(places)).as_numpy_iterator()]
+  assert [element['example_id'] for element in read] == places
+  shown = [tfds.features.Image().decode_example(element['stored'])[0, 0, 0] for element in read]
+  assert np.array(shown).tolist() == expected
 
 
 def test_mixed_sizes_are_refused_naming_the_index(tiny_tfds, storage):
