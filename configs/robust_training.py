@@ -10,7 +10,7 @@ python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust
 
   airbench94 at half its width on all of CIFAR-10, 12 epochs for each recipe: AutoAugment,
   RandAugment, AugMix with its consistency loss (three images a row), Patch Gaussian, adversarial
-  training with one step of 10/255, AFA and APR-S; 2000 test images, 500 in the heat map, 1000
+  training with two steps of 5/255, AFA and APR-S; 2000 test images, 500 in the heat map, 1000
   under PGD. Several seeds: --config.seeds="(0,1,2)"; the whole width:
   --config.classifiers.augmix.name=airbench94, for each. Not run yet.
 
@@ -85,8 +85,8 @@ def cifar10() -> ConfigDict:
   config.battery.heat_map.data.num_images = 500
   config.battery.attack.data.num_images = 1000
   config.classifiers.auto_augment.augment.auto_augment.policy = 'cifar10_reference_95'
-  config.classifiers.adversarial.attack.pgd.steps = 1
-  config.classifiers.adversarial.attack.pgd.step_size = 10 / 255
+  config.classifiers.adversarial.attack.pgd.steps = 2
+  config.classifiers.adversarial.attack.pgd.step_size = 5 / 255
   config.classifiers.afa.training.auxiliary_norms = 1
   return config
 
