@@ -22,9 +22,9 @@ class Prime(Augmentation):
   """Gives (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(1, 1, 1), m ~ U(0, 1), several times.
 
   A chain has 1, 2 or 3 steps, drawn uniformly, each of them a filter, a colour curve or a
-  deformation, see `filtered`, `recoloured` and `deformed`; after each, values lie in [0, 1]. How
-  strong a step is has random bounds, which the released code draws once for a batch, and this for
-  each step: the distribution over images is the same.
+  deformation, see `filtered`, `recoloured` and `deformed`; after each, values lie in [0, 1]. The
+  released code draws the strengths of steps and the deformation's fields once for a batch, and this
+  for each step of an image: the distribution over images is the same.
 
   The image is [1 + mixtures, H, W, C], the first as it was, as the objective `jsd` has it;
   [mixtures, H, W, C] without `clean`, and [H, W, C] where that is one.
