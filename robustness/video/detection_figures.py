@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.pictures import read_rgb
 from robustness.present import charts, style
@@ -88,7 +89,14 @@ def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
 
 def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, float]:
   """Returns a frame as a picture, and how many of its pixels one of the frame's is."""
-  image = read_rgb(expanded(folder) / path)
+  root = expanded(folder).resolve()
+  file = (root / path).resolve()
+  if not file.is_relative_to(root) or not file.is_file():
+    raise InputError(
+      f'frame {path!r} is no file in {root}: give --frames the folder in which the '
+      'paths of the metadata begin.'
+    )
+  image = read_rgb(file)
   scale = min(1.0, SIDE / max(image.size))
   size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
   return np.asarray(image.resize(size, Image.Resampling.BICUBIC)), scale

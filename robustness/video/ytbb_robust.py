@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import csv
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
 
 from robustness.core import json_files
 from robustness.core.errors import InputError
 
+K = TypeVar('K', bound=Hashable)
 ANCHORS, PAIRS = 'anchor_labels.json', 'pmk_labels.json'
 VIDEOS = 'ytbb_videos'
 """The folder of frames, beside the annotations or their folder `metadata`."""
@@ -71,8 +73,8 @@ def read(
   if not index or set(index) != set(map(str, range(len(index)))):
     raise InputError(f'{folder / CLASSES} does not number its classes 0..{len(index) - 1}.')
   names = tuple(index[str(number)] for number in range(len(index)))
-  marks = _annotations(folder / ANCHORS, GOOD)
-  pairs = _annotations(folder / PAIRS, SIMILAR)
+  marks = _annotations(folder / ANCHORS, GOOD, _frame)
+  pairs = _annotations(folder / PAIRS, SIMILAR, _pair)
   classes = _csv_classes(folder / CSV, len(names))
   sets: dict[str, list[str]] = {}
   labels: dict[str, list[int]] = {}
@@ -85,11 +87,7 @@ def read(
     own = {names.index(mark) for mark in marked if mark in names} | {classes[video]}
     sets[anchor], labels[anchor] = [], sorted(own)
   dropped = set()
-  for key, marked in pairs.items():
-    halves = key.split(',')
-    if len(halves) != 2:
-      raise InputError(f"{folder / PAIRS} has the key {key!r}; a pair's is '<anchor>,<frame>'.")
-    anchor, frame = halves
+  for (anchor, frame), marked in pairs.items():
     if anchor not in sets or frame == anchor:
       continue
     if reviewed and BAD_ANCHOR in marked:
@@ -101,13 +99,16 @@ def read(
   return sets, labels, names
 
 
-def _annotations(path: pathlib.Path, needed: str) -> dict[str, frozenset[str]]:
-  """Returns what each frame or pair is marked with, of several annotations the last."""
+def _annotations(
+  path: pathlib.Path, needed: str, named: Callable[[str, pathlib.Path], K]
+) -> dict[K, frozenset[str]]:
+  """Returns what each frame or pair, which its key is `named` by, is marked with, of several
+  annotations the last."""
   document = json_files.read(path, _ANNOTATIONS, _ADVICE)
   names = document['labels']
   if needed not in names:
     raise InputError(f'{path} has no label {needed!r}, but: {", ".join(names)}. {_ADVICE}')
-  marked: dict[str, frozenset[str]] = {}
+  marked: dict[K, frozenset[str]] = {}
   for entry in document['annotations']:
     beyond = [number for number in entry['labels'] if not 0 <= number < len(names)]
     if beyond:
@@ -115,8 +116,7 @@ def _annotations(path: pathlib.Path, needed: str) -> dict[str, frozenset[str]]:
         f'{path} marks {entry["key"]!r} with label {beyond[0]}; it has {len(names)} labels, 0..'
         f'{len(names) - 1}.'
       )
-    key = ','.join(_frame(half, path) for half in entry['key'].split(','))
-    marked[key] = frozenset(names[number] for number in entry['labels'])
+    marked[named(entry['key'], path)] = frozenset(names[number] for number in entry['labels'])
   return marked
 
 
@@ -126,6 +126,14 @@ def _frame(key: str, path: pathlib.Path) -> str:
   if len(parts) != 2:
     raise InputError(f"{path} has the key {key!r}; a frame's ends in <video>/<frame>.jpg.")
   return '/'.join(parts)
+
+
+def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
+  """Returns the anchor and the frame of a pair's key."""
+  halves = key.split(',')
+  if len(halves) != 2:
+    raise InputError(f"{path} has the key {key!r}; a pair's is '<anchor>,<frame>'.")
+  return _frame(halves[0], path), _frame(halves[1], path)
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:

@@ -168,7 +168,7 @@ def test_a_detector_that_finds_nothing_scores_zero_by_the_settings_of_the_comman
   'flag, message',
   ('--k=0', 'k is 0'),
   ('--shown=-1', 'shown is -1'),
-  ('--frames=nowhere', "nowhere/v0/5.jpg' cannot be read as a picture"),
+  ('--frames=nowhere', "'v0/5.jpg' is no file in"),
   ('--threshold=1.5', 'threshold is 1.5; it must be an IoU in'),
   ('--detections=none.json', 'none.json is no file'),
 )
