@@ -49,6 +49,7 @@ from robustness.config.defaults import (
   check_variant,
   choose,
   default_battery,
+  take_two_steps,
   train_airbench,
   train_on_imagenet,
 )
@@ -106,7 +107,7 @@ def small() -> ConfigDict:
   config.battery.heat_maps.data.num_images = 64
   for classifier in config.classifiers.values():
     classifier.data.num_images = 12000
-  _take_two_steps(config)
+  take_two_steps(config.classifiers.adversarial)
   config.training.epochs = 5.0
   config.training.batch_size = 64
   config.training.warmup_epochs = 0.5
@@ -126,7 +127,7 @@ def cifar10() -> ConfigDict:
   for label in ('gaussian', 'fog_noise'):
     config.classifiers[label].augment.policy = ('alternating_flip', 'crop', label)
   config.classifiers.auto_augment.augment.policy = ('auto_augment', 'crop', 'alternating_flip')
-  _take_two_steps(config)
+  take_two_steps(config.classifiers.adversarial)
   return config
 
 
@@ -171,13 +172,6 @@ def imagenet() -> ConfigDict:
   config.battery.heat_maps.data.num_images = 0
   config.battery.heat_maps.study.half_width = 0.03
   return config
-
-
-def _take_two_steps(config: ConfigDict) -> None:
-  """Has adversarial training take two steps; with one, networks learn to read the label off the
-  perturbation and PGD finds all their errors (docs/reproduction.md)."""
-  config.classifiers.adversarial.attack.pgd.steps = 2
-  config.classifiers.adversarial.attack.pgd.step_size = 5 / 255
 
 
 def _make_as_released(config: ConfigDict) -> None:

@@ -36,6 +36,7 @@ from robustness.config.defaults import (
   choose,
   default_battery,
   read_cifar10,
+  take_two_steps,
   train_airbench,
   train_small_networks,
 )
@@ -85,8 +86,7 @@ def cifar10() -> ConfigDict:
   config.battery.heat_map.data.num_images = 500
   config.battery.attack.data.num_images = 1000
   config.classifiers.auto_augment.augment.auto_augment.policy = 'cifar10_reference_95'
-  config.classifiers.adversarial.attack.pgd.steps = 2
-  config.classifiers.adversarial.attack.pgd.step_size = 5 / 255
+  take_two_steps(config.classifiers.adversarial)
   config.classifiers.afa.training.auxiliary_norms = 1
   return config
 

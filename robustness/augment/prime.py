@@ -11,7 +11,7 @@ from robustness.augment import Augmentation, Example
 from robustness.augment.augmix import DEEPEST, after, mixture
 from robustness.core.registry import setting
 from robustness.core.sequential import map_entries
-from robustness.corruptions.filters import sample_bilinear
+from robustness.corruptions.filters import correlate, sample_bilinear
 
 WIDTH = 3
 LEAST_MODES = 2
@@ -124,11 +124,8 @@ def filtered(image: jax.Array, values: jax.Array) -> jax.Array:
   δ is 1 at [2, 2], as in the released code, so that values of 0 move the image by a pixel up and to
   the left.
   """
-  height, width = image.shape[:2]
-  kernel = values.at[2, 2].add(1)
   framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
-  terms = (kernel[u, v] * framed[u : u + height, v : v + width] for u in range(3) for v in range(3))
-  return jnp.clip(sum(terms, jnp.zeros_like(image)), 0, 1)
+  return jnp.clip(correlate(framed, values.at[2, 2].add(1))[1:-1, 1:-1], 0, 1)
 
 
 def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax.Array:
@@ -161,4 +158,4 @@ def deformed(image: jax.Array, amplitudes: jax.Array) -> jax.Array:
   )
   u, v = jnp.einsum('fij,xi,yj->fyx', amplitudes, right, down, precision='highest')
   y, x = jnp.arange(height)[:, None] - height * v, jnp.arange(width)[None] - width * u
-  return sample_bilinear(image, jnp.clip(y, 0, height - 1), jnp.clip(x, 0, width - 1))
+  return sample_bilinear(image, y, x)
