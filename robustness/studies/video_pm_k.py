@@ -107,7 +107,8 @@ class VideoPmK(Study):
     merge: '' keeps the run's own projection onto a coarser label space; 'max', 'sum' or 'mean' of
       the members' probabilities projects the recorded scores anew.
     testbed: published models to draw the classifiers among, 'imagenet_vid_robust' or 'ytbb_robust';
-      'auto' takes the one of as many anchors, if there is one, and '' none.
+      'auto' takes the one of as many anchors, if there is one, and '' none. Theirs is pm-10: with
+      another k, or no neighbor at 10 frames, none is drawn.
     failures: how many sets of each classifier with a right anchor and wrong neighbors are shown.
     distances: whether ℓ∞ and root-mean-square distances of pairs are computed, which reads all
       frames once more.
@@ -145,6 +146,10 @@ class VideoPmK(Study):
     self.choose('label_rule', LABEL_RULES)
     self.choose('merge', ('', *MERGES))
     self.choose('testbed', ('', AUTO, *testbed.ANCHORS))
+    self.require(
+      self.testbed in ('', AUTO) or self.k == testbed.K,
+      *('k', f'{testbed.K}, at which the models of config.study.testbed were measured'),
+    )
 
   @property
   def recording(self) -> dict[str, PlainValue]:

@@ -179,34 +179,38 @@ class AnswerLog:
     try:
       self.path.parent.mkdir(parents=True, exist_ok=True)
       self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+      try:
+        self._begin(header, digest, settings)
+      except BaseException:
+        os.close(self._file)
+        raise
     except OSError as error:
       raise InputError(
         f'--answers={self.path} cannot be written ({error}): give another file.'
       ) from error
-    try:
-      if not lock(self._file):
+
+  def _begin(self, header: bytes, digest: str, settings: Mapping[str, int | bool]) -> None:
+    """Locks the file, writes the header of a new one, and reads what is there."""
+    if not lock(self._file):
+      raise InputError(
+        f'{self.path} is open in another server: stop it, or give another --answers.'
+      )
+    content = self.path.read_bytes()
+    if header.startswith(content):  # nothing yet, or a header that was cut short
+      os.ftruncate(self._file, 0)
+      self._size = 0
+      self._write(header)
+      flush_directory(self.path.parent)
+    self.plan, self.answers = read(self.path, digest)
+    for key, value in settings.items():
+      begun = vars(self.plan)[key]
+      if value != begun:
         raise InputError(
-          f'{self.path} is open in another server: stop it, or give another --answers.'
+          f'--{key}={value}, but {self.path} was begun with {begun}: leave the flag out, or '
+          'give another --answers.'
         )
-      content = self.path.read_bytes()
-      if header.startswith(content):  # nothing yet, or a header that was cut short
-        os.ftruncate(self._file, 0)
-        self._size = 0
-        self._write(header)
-        flush_directory(self.path.parent)
-      self.plan, self.answers = read(self.path, digest)
-      for key, value in settings.items():
-        begun = vars(self.plan)[key]
-        if value != begun:
-          raise InputError(
-            f'--{key}={value}, but {self.path} was begun with {begun}: leave the flag out, or '
-            'give another --answers.'
-          )
-      self._size = self.path.read_bytes().rfind(b'\n') + 1
-      os.ftruncate(self._file, self._size)
-    except BaseException:
-      os.close(self._file)
-      raise
+    self._size = self.path.read_bytes().rfind(b'\n') + 1
+    os.ftruncate(self._file, self._size)
 
   def __enter__(self) -> AnswerLog:
     return self

@@ -30,6 +30,9 @@ from robustness.results import Results, Table
 
 VID, YTBB = 'imagenet_vid_robust', 'ytbb_robust'
 ANCHORS = {VID: 1109, YTBB: 2030}
+K = 10
+"""The published accuracies are pm-10."""
+
 KINDS = {
   'fine-tuned': '_finetuned',
   'detection': '_detection',
@@ -122,7 +125,8 @@ def _own(
   table: pd.DataFrame, setting: str
 ) -> tuple[str, int, dict[str, tuple[pd.Series, pd.Series]]]:
   """Returns the testbed that a setting names, k, and by classifier its rows of the accuracies on
-  anchors and at pm-k; 'auto' is the testbed of as many anchors at pm-10, '' where there is none."""
+  anchors and at pm-k; 'auto' is the testbed of as many anchors, '' where there is none or k is not
+  that of the published accuracies."""
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
   worst = select(table, 'accuracy_pm_k', k=...)
   if anchor.empty or worst.empty:
@@ -130,8 +134,10 @@ def _own(
   k = int(worst.k.max())
   worst = worst[worst.k == k].set_index('classifier')
   name, n = setting, set(anchor.n)
-  if name == 'auto':
-    name = next((key for key, count in ANCHORS.items() if n == {count} and k == 10), '')
+  if k != K:
+    name = ''
+  elif name == 'auto':
+    name = next((key for key, count in ANCHORS.items() if n == {count}), '')
   return name, k, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
 
 
@@ -150,7 +156,7 @@ def beside(table: pd.DataFrame, setting: str) -> dict[str, Table]:
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Draws `testbed` where published models were measured on as many anchors (figure 3).
+  """Draws `testbed` where published models were measured on as many anchors, at pm-10 (figure 3).
 
   With `settings['testbed']` another name than 'auto' that testbed is taken; '' draws none.
   """

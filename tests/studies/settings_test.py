@@ -112,6 +112,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'label_rule': 'frames'}, r'config\.study\.label_rule'),
     ({'merge': 'mix'}, r'config\.study\.merge'),
     ({'testbed': 'vid'}, r'config\.study\.testbed'),
+    ({'testbed': 'ytbb_robust', 'k': 5}, r'config\.study\.k is 5; it must be 10'),
   ],
   'systematic': [
     (

@@ -196,14 +196,15 @@ def test_several_classifiers_are_compared_on_the_same_sets(evaluations):
 
 
 def test_figures_are_those_of_the_table_and_of_failures(evaluations):
-  study, rows = VideoPmK(k=3, failures=2, testbed='ytbb_robust'), made_rows(made_sets())
+  study, rows = VideoPmK(k=3, failures=2), made_rows(made_sets())
   findings = study.reduce(evaluations[:2], SHAPE)
   described = [{'label': evaluation.label} for evaluation in evaluations[:2]]
   results = Results('video_pm_k', described, {}, study.describe(), tables=findings.tables)
   results.arrays = study.sample_arrays(rows, KEY, findings)
   results.table, results.quantities = assemble(findings.estimates), study.quantities
   figures = study.figures(results)
-  assert {'testbed', 'failures_one', 'failures_two', 'accuracy_pm_k_k'} <= set(figures)
+  assert {'failures_one', 'failures_two', 'accuracy_pm_k_k'} <= set(figures)
+  assert 'testbed' not in figures, 'published is pm-10'
   failures = findings.tables['failures']
   cells = dict(zip(failures.columns, failures.rows[0], strict=True))
   titles = [axes.get_title() for axes in figures['failures_one'][0].axes]

@@ -152,6 +152,8 @@ def test_a_full_disk_leaves_whole_lines(file, monkeypatch):
     monkeypatch.setattr(os, 'write', full)
     with pytest.raises(OSError, match='No space'):
       log.append(FIRST)
+    new = file.with_name('new.jsonl')
+    refused('cannot be written .*No space.*: give another', AnswerLog, new, 'digest')
     monkeypatch.setattr(os, 'write', write)
     log.append(FIRST)
   assert answer_log.read(file, 'digest')[1] == [FIRST, SECOND, FIRST]

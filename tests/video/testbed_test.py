@@ -185,7 +185,8 @@ def test_as_many_anchors_as_a_published_set_draw_its_testbed(n, models):
 
 
 def test_others_are_drawn_where_they_are_asked_for():
-  assert not draw(made_results(1109, k=5)), 'published is pm-10'
+  for named in ('auto', 'imagenet_vid_robust'):
+    assert not draw(made_results(1109, 5, named)), 'published is pm-10'
   assert not draw(made_results(100)) and not draw(made_results(1109, testbed=''))
   assert '60 published models' in draw(made_results(100, testbed='ytbb_robust'))['testbed'][1]
   assert not draw(Results('video_pm_k', {'label': 'net'}, {}, {}))
