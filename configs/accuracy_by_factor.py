@@ -11,7 +11,7 @@ python main.py --config=configs/accuracy_by_factor.py:own --workdir=/tmp/by_pose
     --config.study.factors="('pose','background')" --config.study.pairs=True \
     --config.study.clusters=object
 
-  Any data set with columns beside the label (docs/datasets.md): files that a CSV or JSON table
+  Any data set with columns beside the label (docs/running.md): files that a CSV or JSON table
   names, Parquet, WebDataset or ArrayRecord. Intervals are over the values of the column `object`.
 """
 

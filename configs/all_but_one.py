@@ -62,6 +62,8 @@ def cifar10(corruptions: tuple[str, ...]) -> ConfigDict:
   read_cifar10(config, num_images=2000)
   for classifier in config.classifiers.values():
     classifier.augment.policy = ('corruption', 'alternating_flip', 'crop')
+    classifier.data.source = 'tfds'  # in training, where the study's images are stored ones too
+    classifier.data.name = 'cifar10'
   return config
 
 

@@ -47,7 +47,10 @@ WORK = (JSON_NAME, f'{RECORDS}/**/*.npz', 'checkpoints/*/checkpoints/*')
 SAME_NUMBERS = ('parallel', 'parallel_labels')
 """Keys of a config that change no number: a run may go on with other values. Configs of earlier
 versions have the second."""
-CHOOSES = {'augment': 'policy', 'attack': 'name', 'objective': 'name', 'input_filter': 'name'}
+CHOOSES = {
+  'augment': 'policy',
+  **dict.fromkeys(('attack', 'objective', 'input_filter', 'probe', 'adaptation'), 'name'),
+}
 """Sections of a recipe that hold a section for each part there is, and the key that chooses."""
 PACKAGES = (
   *('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy', 'scipy', 'tensorflow-cpu'),

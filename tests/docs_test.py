@@ -31,6 +31,7 @@ from robustness.results import Results
 from tests import said
 from tests.commands import ROOT, python
 from tests.emitters import USUAL, VIEWS
+from tests.end_to_end import machine
 
 DOCUMENTS = (
   'README.md',
@@ -355,6 +356,11 @@ def test_the_archive_of_the_training_page_has_the_rows_of_tfds(cifar10_dir, tmp_
   for mine, other in zip(ours.batches(64), theirs.batches(64), strict=True):
     for name in ('image', 'label', 'example_id'):
       np.testing.assert_array_equal(mine[name], other[name])
+
+
+def test_the_training_page_installs_what_the_bare_machine_of_the_tests_has():
+  (line,) = re.findall('pip install (.*) && pip install --no-deps', text('docs/training.md'))
+  assert {*line.split(), 'jaxlib'} == {*machine.INSTALLED}
 
 
 def test_the_training_page_names_parts_that_exist():

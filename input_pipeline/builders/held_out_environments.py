@@ -69,7 +69,8 @@ class HeldOutConfig(BaseConfig):
     resize, crop, interpolation: before the transform; see `DataSettings`.
     environments: T_1, ..., T_M: corruptions or 'rotation'.
     class_groups: names of the classes of C_1, ..., C_M; () draws a group for each environment.
-    classes_per_group, class_group_seed: see `DataSettings`.
+    classes_per_group, class_group_seed: see `DataSettings`; of one environment 0 is half of the
+      classes.
     severities: of corruptions; training draws one for each image.
     angles: degrees of training's rotations, one drawn for each image; tests have 90, 180 and 270.
     train_split, test_split: of the base, slices allowed.
@@ -101,7 +102,7 @@ class HeldOutConfig(BaseConfig):
     settings = DataSettings(
       class_groups=self.class_groups,
       random_class_groups=0 if self.class_groups else count,
-      classes_per_group=self.classes_per_group,
+      classes_per_group=self.classes_per_group or (len(class_names) // 2 if count == 1 else 0),
       class_group_seed=self.class_group_seed,
     )
     groups = from_settings(settings, class_names)

@@ -77,7 +77,10 @@ def test_test_images_are_those_of_the_study(builder):
 
 
 def test_names_and_choices_that_do_not_fit_are_refused(base_dir, tmp_path, builder):
-  assert parse_name('cifar10_rotation').environments == ('rotation',)
+  rotation = parse_name('cifar10_rotation')
+  assert rotation.environments == ('rotation',)
+  groups = rotation.groups(tuple('abcdefghij')).describe()
+  assert [len(groups[title]) for title in ('C1', 'left over')] == [5, 5]
   refused('<base>_corruptions', parse_name, 'cifar10_noise')
   refused('gaussian_noise', config, base_dir, environments=('noise',))
   own = config(base_dir, class_groups=(('a',),))
