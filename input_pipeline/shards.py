@@ -24,7 +24,7 @@ from robustness.core.typing import Facts
 LABELS = ('label', 'labels', 'class', 'class_name', 'wnid', 'synset', 'fine_label')
 """Columns that are taken for the label, the first there is."""
 SPLITS = ('train', 'training', 'test', 'val', 'valid', 'validation', 'dev')
-RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored')
+RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
 
 
 def shards_in(path: str, split: str, suffix: str) -> list[Path]:

@@ -27,7 +27,7 @@ from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
-from robustness.evaluation.provenance import IMAGE_DIGEST
+from robustness.evaluation.provenance import IMAGE_DIGEST, has_digests
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation
 from robustness.evaluation.views import DRAWS, ViewTable
@@ -194,7 +194,7 @@ def pair(
   lines = differing_keys(first.identity['data'], second.identity['data'])
   differing = {re.split('[:.]', line)[0] for line in lines}
   both = list(zip((first, second), places, strict=True))
-  known = all(IMAGE_DIGEST in records.read(0, 0).arrays for records, _ in both)
+  known = has_digests(first) and has_digests(second)
   digests = [records.column(IMAGE_DIGEST)[at] for records, at in both if known]
   equal = known and np.array_equal(digests[0], digests[1])
   if not len(shared) or not (equal or differing <= set(PREPARATION)):
@@ -220,6 +220,10 @@ def pair(
     notes.append('paired by example id alone: an earlier version wrote the records')
   elif not equal:
     notes.append('the same stored images, prepared otherwise')
+  if first.identity.get('classes') == second.identity.get('classes'):
+    labels = [records.column('label')[at] for records, at in both]
+    if not np.array_equal(labels[0], labels[1]):
+      notes.append('some images have other labels')
   if first.identity.get('seed') != second.identity.get('seed'):
     notes.append('other seeds: what is drawn differs')
   order = np.argsort(places[0])  # as the first run has them

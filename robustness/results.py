@@ -349,7 +349,8 @@ def _means_over(
 ) -> pd.DataFrame:
   """Returns the means of the estimates that two seeds or more have, those of families left out.
 
-  NaN in one seed makes a mean NaN. The interval is Student's, mean ± t·s/√n, cut to the range of
+  What is stated in every seed, such as a published number, stays as it is. NaN in one seed makes a
+  mean NaN. The interval is Student's, mean ± t·s/√n, cut to the range of
   the quantity: it covers what another training of the same recipe changes, on the same images, if
   the values are normal. Equal values, such as ρ cut to 1, show no spread and have no interval.
   """
@@ -376,6 +377,7 @@ def _means_over(
   notes: list[dict[int, str]] = [{} for _ in count]
   for k, seed, note in zip(place, own[SEED], own['note'], strict=True):
     notes[k][seed] = note
+  stated = alike & firsts.confidence.isna().to_numpy() & (firsts.method == '').to_numpy()
   means = firsts.assign(
     **{SEED: None, 'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count},
     method=estimates.OVER_SEEDS,
@@ -383,6 +385,7 @@ def _means_over(
     p=np.nan,
     note=[_note(by_seed, seeds, same) for by_seed, same in zip(notes, alike, strict=True)],
   )
+  means[stated] = firsts.assign(**{SEED: None})[stated]
   return means[count > 1]
 
 

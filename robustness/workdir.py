@@ -359,16 +359,23 @@ def _study(path: pathlib.Path, task: str, section: Section) -> FinishedStudy:
 
 
 def _recording(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
-  """Returns the folder of what a task of a battery records: of the same study and data."""
-  recording = json.loads(json.dumps(study.recording))
+  """Returns the folder of what a task of a battery records: of the same study and data.
+
+  Records may state less of their data than results do, or more; the nearest are taken.
+  """
+  recording, alike = json.loads(json.dumps(study.recording)), dict[int, pathlib.Path]()
   place = f'*/*/{FIRST}' if study.sequential_design else '*/*'
   for header in sorted((path / RECORDS).glob(f'{place}/{HEADER}')):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
-    rows = {key: value for key, value in identity['data'].items() if key in results.data}
-    same = all(results.data[key] == value for key, value in rows.items())
-    if same and identity['study'] == recording:
-      return header.parents[len(pathlib.Path(place).parts) - 1]
+    if identity['study'] != recording:
+      continue
+    folder = header.parents[len(pathlib.Path(place).parts) - 1]
+    stated, own = results.data.keys(), identity['data'].keys()
+    if all(results.data[key] == identity['data'][key] for key in stated & own):
+      alike.setdefault(len(stated ^ own), folder)
+  if alike:
+    return alike[min(alike)]
   raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
 
 

@@ -52,6 +52,17 @@ def test_a_part_of_a_battery_is_found_by_what_it_records(workdir):
   refused("no task 'plane'; did you mean 'plain'", read_task, battery, 'plane')
 
 
+def test_of_two_parts_with_one_study_each_has_its_own_images(tmp_path):
+  parts = {}
+  for name, chosen in (('random', {'subset_seed': 0}), ('leading', {'subset': 'first'})):
+    data = {'source': 'digits', **chosen}
+    parts[name] = finished_runs.write(tmp_path / name, {name: CORRECT['first']}, data=data)
+  battery = finished_runs.write_battery(tmp_path / 'battery', parts)
+  for name in parts:
+    [evaluation] = read_task(battery, name).evaluations
+    assert evaluation.records.directory.name == name
+
+
 def test_a_part_that_no_classifier_could_take_is_absent(workdir):
   battery = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
   config = json.loads((battery / 'config.json').read_text())

@@ -213,6 +213,8 @@ def _entry(place: pathlib.Path) -> BoardEntry:
     if len(bad):
       value = bad.value.iloc[0]
       raise InputError(f'{quantity.name} is {value:g}, outside [{low:g}, {high:g}]: damaged.')
+  if all(_ranking(results, quantity).empty for quantity in results.quantities):
+    raise InputError(f'no headline of the study {results.study} ranks classifiers.')
   for of in finished.values():
     _check_answers(of)
   return entry
@@ -252,23 +254,25 @@ def boards_of(entries: Sequence[BoardEntry]) -> dict[str, Results]:
 
 def _board(entries: Sequence[BoardEntry]) -> Results:
   first = entries[0].results
-  labels = comparison.distinct_labels({e.name: set(e.results.labels) for e in entries})
+  labels = comparison.distinct_labels(
+    {e.name: {*e.results.labels, *(c['label'] for c in e.results.classifiers)} for e in entries}
+  )
   used, parts = list[Quantity](), list[pd.DataFrame]()
   ranked: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
-    if quantity.headline and quantity.better:
-      own = pd.concat([_values(entry, quantity, labels) for entry in entries])
-      if len(own):
-        used.append(quantity)
-        parts.append(own)
-        ranked |= {words: (quantity, rows) for words, rows, _ in level_groups(own, quantity)}
+    own = pd.concat(
+      [
+        of.assign(classifier=[labels[entry.name, label] for label in of.classifier])
+        for entry, of in ((entry, _ranking(entry.results, quantity)) for entry in entries)
+      ]
+    )
+    if len(own):
+      used.append(quantity)
+      parts.append(own)
+      ranked |= {words: (quantity, rows) for words, rows, _ in level_groups(own, quantity)}
   for words, (quantity, own) in ranked.items():
     by = {'ranked_by': words} if len(ranked) > 1 else {}
     parts.append(part([*_ranked(quantity, own, by)]))
-  if not used:
-    raise InputError(
-      f'{entries[0].name}: no headline of the study {first.study} ranks classifiers.'
-    )
   compared = _compared(entries, used) if all(entry.has_records for entry in entries) else []
   provenance = [line for entry in entries for line in _provenance(entry, labels)]
   return dataclasses.replace(
@@ -285,14 +289,12 @@ def _board(entries: Sequence[BoardEntry]) -> Results:
   )
 
 
-def _values(
-  entry: BoardEntry, quantity: Quantity, labels: Mapping[tuple[str, str], str]
-) -> pd.DataFrame:
-  """Returns an entry's own values of a quantity over the most, under the board's labels."""
-  rows = leading(entry.results.over_seeds.table, quantity.name)
+def _ranking(results: Results, quantity: Quantity) -> pd.DataFrame:
+  """Returns an entry's own values of a quantity over the most; none where it ranks nothing."""
+  rows = leading(results.over_seeds.table, quantity.name)
   known = rows.value.notna() & ~(rows.note == ITSELF).any()  # each run has a baseline of its own
-  own = rows[(rows.versus == '') & known]
-  return own.assign(classifier=[labels[entry.name, label] for label in own.classifier])
+  ranks = quantity.headline and bool(quantity.better)
+  return rows[(rows.versus == '') & known & ranks]
 
 
 def _ranked(quantity: Quantity, own: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -137,7 +138,7 @@ def to_mlflow(of: Logged, project: str, folder: pathlib.Path, config: Facts) -> 
 
 def _allowed(name: str) -> str:
   """Returns a name with the characters that MLflow takes."""
-  return name.replace('=', ' ')
+  return re.sub(r'[^\w.\- /]', ' ', name)
 
 
 TRACKERS: Mapping[str, Callable[[Logged, str, pathlib.Path, Any], str]] = {

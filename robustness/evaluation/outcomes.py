@@ -46,6 +46,8 @@ def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Eva
   ]
 
 
+BASE = 'base_id'
+"""The column of rows that says which image a stored version is of."""
 Statistic = Callable[[Shard], np.ndarray]
 """From a shard to values of its rows and views, booleans or floats [n, v]."""
 ONE_VIEW = pd.DataFrame(index=range(1))
@@ -72,7 +74,7 @@ class Recorded:
     """
     if not any(evaluation.rounds for evaluation in self.evaluations):
       values = {e.label: e.records.values(statistic) for e in self.evaluations}
-      return Outcomes(values, self.views, weight=weight)
+      return Outcomes(values, self.views, None, versions(self.evaluations[0].records), weight)
     tables = {e.label: _rounds(e.rounds, statistic) for e in self.evaluations if e.rounds}
     if len(tables) < len(self.evaluations):
       raise InputError('some classifiers were shown rows in rounds and others all at once.')
@@ -86,6 +88,14 @@ class Recorded:
       weight=weight,
       design=first.design if first else None,
     )
+
+
+def versions(records: RecordsReader) -> np.ndarray | None:
+  """Returns which image each row is a version of, [N]; None where no image has several."""
+  if BASE not in records.read(0, 0).arrays:
+    return None
+  bases = records.column(BASE)
+  return bases if len(np.unique(bases)) < len(bases) else None
 
 
 def wrong(shard: Shard, k: int = 1) -> np.ndarray:

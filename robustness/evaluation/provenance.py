@@ -109,10 +109,15 @@ def _in_8_bits(image: np.ndarray) -> np.ndarray:
   return levels if np.array_equal(LEVELS[levels], image) else image
 
 
+def has_digests(records: RecordsReader) -> bool:
+  """Whether records have a digest of each image; those of an earlier version have none."""
+  return IMAGE_DIGEST in records.read(0, 0).arrays
+
+
 def data_digest(records: RecordsReader) -> str:
   """Returns 12 hexadecimal digits that identify the images of a run, whatever their order; '' for
   records of an earlier version, which have no digests of images."""
-  if IMAGE_DIGEST not in records.read(0, 0).arrays:
+  if not has_digests(records):
     return ''
   ids, digests = records.column('example_id'), records.column(IMAGE_DIGEST)
   order = np.argsort(ids, kind='stable')

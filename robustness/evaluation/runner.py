@@ -31,7 +31,7 @@ from robustness.evaluation.measurements import (
   summarise,
 )
 from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests
-from robustness.evaluation.records import Layout, Records, Shard
+from robustness.evaluation.records import Layout, Records, Shard, is_of_views
 from robustness.evaluation.study import IMAGES
 from robustness.evaluation.views import DRAWS, Arrays, Views
 from robustness.models.callables import NO_LOGITS, are_distributions
@@ -439,7 +439,8 @@ class Evaluator:
         )
       arrays[name] = total
     for name, value in batch.items():  # the columns of the rows
-      if name not in NOT_RECORDED and isinstance(value, np.ndarray) and value.ndim <= 2:
+      kept = name not in NOT_RECORDED and not is_of_views(name)
+      if kept and isinstance(value, np.ndarray) and value.ndim <= 2:
         arrays[name] = value[:n]
     return batch['block'], chunk, Shard(rows, views, arrays)
 

@@ -27,7 +27,7 @@ from robustness.estimates.means import means
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import provenance
 from robustness.evaluation.outcomes import Evaluation as Evaluation
-from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.outcomes import Recorded, versions
 from robustness.evaluation.outcomes import of_recorded as of_recorded
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.views import DRAWS, ONLY, Views, ViewTable, identity
@@ -175,7 +175,7 @@ class Study(Part):
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns what the views of records are: of rows that are stored as shown, what each shows."""
-    return self.view_table(image_shape)
+    return dataclasses.replace(self.view_table(image_shape), units=versions(records))
 
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape

@@ -15,7 +15,8 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.typing import PlainValue
 from robustness.estimates.table import select, to_csv
-from robustness.evaluation.records import Records
+from robustness.evaluation.provenance import IMAGE_DIGEST, has_digests
+from robustness.evaluation.records import Records, RecordsReader
 from robustness.evaluation.rounds import ROUND
 from robustness.evaluation.study import ImageShape, Study
 from robustness.fourier.basis import Frequencies
@@ -156,13 +157,27 @@ class FinishedMap:
     """Whether example ids of the data mean the same images as in the map's run."""
     return all(self.results.data.get(key) == data.get(key) for key in SAME_IMAGES)
 
-  def example_ids(self) -> np.ndarray:
-    """Returns the example ids of the images that the map was measured on, int [N]."""
+  def records(self) -> list[Records]:
+    """Opens those of the images that the map was measured on."""
     folder = self.directory / 'records'
     rounds = folder.glob(f'*/{ROUND}*')  # of a sequential design, more of some classifiers
     several = sorted(rounds) or [folder / self.rows.classifier.iloc[0]]
-    ids = [Records.open(each).column('example_id') for each in several]
-    return np.unique(np.concatenate(ids))
+    return [Records.open(each) for each in several]
+
+  def saw(self, records: RecordsReader) -> np.ndarray:
+    """Returns which rows of records are images that the map was measured on, bool [N]: by their
+    digests, and by their ids where these mean the same images. Of other data a map may come without
+    its records, and is then taken to have seen none."""
+    seen = np.zeros(records.layout.num_rows, bool)
+    same_ids = self.shares_images(records.identity.get('data') or {})
+    if not same_ids and not (self.directory / 'records').is_dir():
+      return seen
+    own = self.records()
+    names = ['example_id'] if same_ids else []
+    names += [IMAGE_DIGEST] if all(map(has_digests, (*own, records))) else []
+    for name in names:
+      seen |= np.isin(records.column(name), np.concatenate([each.column(name) for each in own]))
+    return seen
 
 
 class BeginsWithMap(Study):

@@ -90,7 +90,7 @@ def _baseline(results: Results) -> str:
   named = {
     str(of.settings.get('baseline', ''))
     for of in results.by_part.values()
-    if any(quantity.kind == RATIO for quantity in of.quantities)
+    if any(q.kind == RATIO and q.better == 'lower' for q in of.quantities)
   } - {''}
   if 'first' in named:
     named = {*(named - {'first'}), results.labels[0]}

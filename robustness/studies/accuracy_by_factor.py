@@ -30,7 +30,7 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, RATIO, Quantity
 from robustness.estimates.table import RESERVED
 from robustness.evaluation.outcomes import Recorded, right
-from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.records import RecordsReader, is_of_views
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Views, ViewTable, identity
 
@@ -79,15 +79,18 @@ class AccuracyByFactor(Study):
     """Refuses columns that the rows lack, and factors of fewer than two groups."""
     batch = next(rows.batches(1, [0], stored=True))
     known = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
-    known = {*MEASURED, CLASS, *known} - {'label', 'mask', 'block', 'example_id'}
-    for key, names in (('factors', self.factors), ('clusters', (self.clusters,))):
+    known -= {'label', 'mask', 'block', 'example_id', *filter(is_of_views, known)}
+    for key, names, valid in (
+      ('factors', self.factors, {*MEASURED, CLASS, *known}),
+      ('clusters', (self.clusters,), {*known, *set(MEASURED).intersection(self.factors)}),
+    ):
       for name in filter(None, names):
         if key == 'factors' and name in RESERVED:
           raise InputError(
             f'config.study.factors has {name!r}, the name of a column of the table of results: '
             f'rename that of the data ({", ".join(RESERVED)} are taken).'
           )
-        choice(f'a column in config.study.{key}', name, sorted(known))
+        choice(f'a column in config.study.{key}', name, sorted(valid))
     if CLASS in self.factors and batch['label'].ndim > 1:
       raise InputError("config.study.factors has 'class', but images have several labels each.")
     given = rows.without_images()

@@ -117,8 +117,8 @@ class Calibration(StoredOrMade):
     if table.counted is not None or table.units is not None:
       raise InputError(
         'calibration takes every image once in every view, and its intervals independent images: '
-        'these are scenes or images of one object. Give a workdir of another study, or of '
-        'accuracy_by_factor without config.study.clusters.'
+        'these are scenes, images of one object or versions of one image. Give a workdir of '
+        'another study, or of accuracy_by_factor without config.study.clusters.'
       )
     draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, SEED)
     shown = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}

@@ -108,19 +108,17 @@ class FourierAttack(BeginsWithMap):
           'and frequencies must not be chosen on the images that they are measured on: set another '
           "config.data.split or config.seed with config.data.num_images, or heat_map=''."
         )
-      self._map.example_ids()
+      self._map.records()
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
     """Returns which rows are measured, bool [N]: those that did not choose the frequencies."""
-    ids = records.column('example_id')
+    count = records.layout.num_rows
     if self._map is None:
-      return np.arange(len(ids)) % 2 == 1
-    if not self._map.shares_images(records.identity.get('data') or {}):
-      return np.ones(len(ids), bool)
-    unseen = ~np.isin(ids, self._map.example_ids())
+      return np.arange(count) % 2 == 1
+    unseen = ~self._map.saw(records)
     if not unseen.any():
       raise InputError(
-        f'all {len(ids)} images of this run are among those of config.study.heat_map '
+        f'all {count} images of this run are among those of config.study.heat_map '
         f'{self.heat_map!r}, which chose the frequencies: take other images.'
       )
     return unseen

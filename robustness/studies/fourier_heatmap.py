@@ -30,6 +30,7 @@ from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import basis
 from robustness.fourier.basis import CLEAN, Frequencies
 from robustness.fourier.maps import BANDS, band_map, bands
+from robustness.models.imagenet_names import in_words
 from robustness.present import charts, images
 from robustness.results import Results, Table
 
@@ -98,7 +99,8 @@ class FourierHeatmap(Study):
     """See `Study`; refuses classes that the rows do not have."""
     super().check(rows, recipes)
     for name in self.classes:
-      settings.choice('config.study.classes', name, (ALL, *rows.class_names))
+      known = dict.fromkeys((ALL, *rows.class_names, *in_words(rows.class_names)))
+      settings.choice('config.study.classes', name, known)
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""
@@ -242,9 +244,11 @@ class FourierHeatmap(Study):
     missed, records = recorded.outcomes(wrong, weight), recorded.evaluations[0].records
     perturbed = np.arange(len(missed.views)) != CLEAN
     names = list(records.identity['classes'])
+    worded = in_words(names)
     labels = records.column('label').reshape(records.layout.num_rows, -1)
     for name in names if self.classes == (ALL,) else self.classes:
-      of_class = missed.of_rows((labels == names.index(name)).any(1))
+      index = names.index(name) if name in names else worded.index(in_words([name])[0])
+      of_class = missed.of_rows((labels == index).any(1))
       facets = {'class': name}
       yield self.means(CLASS_ERROR, of_class, FREQUENCY, facets=facets)
       yield self.means(IN_BAND, of_class, ('band',), where=perturbed, facets=facets)

@@ -24,7 +24,7 @@ from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.means import part, row
 from robustness.estimates.out_of_distribution import KNN, MSP, POSITIVES, SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
-from robustness.evaluation.outcomes import Evaluation, Recorded, right
+from robustness.evaluation.outcomes import Evaluation, Recorded, right, versions
 from robustness.evaluation.study import Findings, Scored, Study
 from robustness.workdir import FinishedStudy, WorkdirPredictions, read_task
 
@@ -151,7 +151,8 @@ class OodScores(Study):
   def _scored(self, evaluation: Evaluation, bank: np.ndarray | None) -> dict[str, np.ndarray]:
     logits = evaluation.records.column('output/logits')
     scored = {name: ood.of_logits(name, logits) for name in self.scores if name != KNN}
-    scored[ID] = evaluation.records.column(ID)
+    images = versions(evaluation.records)
+    scored[ID] = evaluation.records.column(ID) if images is None else images
     if bank is not None:
       features = evaluation.records.column(f'output/{FEATURES}')
       scored[KNN] = ood.nearest_neighbours(features, bank, self.neighbours)

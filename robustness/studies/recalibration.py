@@ -101,7 +101,7 @@ class Recalibration(StoredOrMade):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `StoredOrMade`; refuses too few images to fit on and to measure."""
     super().check(rows, recipes)
-    self._split(rows.num_examples)
+    self._split(rows.num_examples // (rows.description['parts'] if self.is_stored else 1))
 
   @property
   def recording(self) -> dict[str, Any]:

@@ -143,6 +143,16 @@ def test_other_data_are_not_paired(tmp_path):
   assert set(results.table['quantity']) == {'accuracy'}
 
 
+def test_other_labels_of_the_same_images_are_noted(tmp_path):
+  finished_runs.write(tmp_path / 'a', {'net': FIRST}, digests=range(COUNT))
+  finished_runs.write(tmp_path / 'b', {'net': SECOND}, digests=range(COUNT))
+  read = [Records.open(tmp_path / name / 'records/net') for name in 'ab']
+  assert not comparison.pair(*read, ('a', 'b'), False).note
+  column, labels = read[1].column, np.arange(COUNT)
+  read[1].column = lambda name: labels if name == 'label' else column(name)
+  assert comparison.pair(*read, ('a', 'b'), False).note == 'some images have other labels'
+
+
 def test_images_shared_in_part_are_refused_or_compared_alone(tmp_path):
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
   finished_runs.write(tmp_path / 'b', {'net': SECOND[:30]}, range(10, 40))

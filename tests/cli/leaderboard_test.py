@@ -148,6 +148,19 @@ def test_ratios_to_the_own_first_classifier_of_a_run_have_no_rank(tmp_path, caps
   assert {*Results.read(tmp_path / 'site').table['quantity']} == {'rank', 'error', 'accuracy'}
 
 
+def test_results_that_rank_nothing_are_no_entry_and_keep_none_from_the_page(board, capsys):
+  shutil.copytree(board / 'elsewhere', board / 'nothing')
+
+  def unranked(document):
+    for quantity in document['quantities']:
+      quantity['headline'] = False
+
+  change(board / 'nothing', unranked)
+  assert main(['leaderboard', str(board), f'--out={board.parent / "site"}']) == 1
+  assert 'nothing: no headline of the study accuracy ranks' in capsys.readouterr().err
+  assert len(Results.read(board.parent / 'site').by_part) == 2
+
+
 def test_values_out_of_range_are_refused(board, capsys):
   file = board / 'poor/results.csv'
   lines = file.read_text().splitlines()

@@ -177,6 +177,9 @@ def test_an_estimate_is_named_as_in_the_csv_and_only_shares_are_percent(facets, 
   refused('--percent is for shares', export.hub_entry, *found, Namespace(percent=True), '', {})
   shares = dataclasses.replace(results, quantities=(ERROR,))
   assert methods._baseline(results) and not methods._baseline(shares), 'no ratio'
+  rho = dataclasses.replace(MCE, name='rho', better='higher')
+  results.quantities = (rho,)
+  assert not methods._baseline(results), 'it divides by no error'
 
 
 def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):

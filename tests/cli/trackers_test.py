@@ -39,6 +39,11 @@ def test_a_log_is_read_by_classifier_and_step(workdir):
   assert trackers.flattened({'a': {'b': 1, 'c': {'d': ()}}}) == {'a.b': 1, 'a.c.d': ()}
 
 
+def test_names_have_the_characters_that_mlflow_takes():
+  name = "results/net/accuracy/class=crane (bird), carpenter's kit"
+  assert trackers._allowed(name) == 'results/net/accuracy/class crane  bird   carpenter s kit'
+
+
 def test_a_log_that_is_missing_or_damaged_is_refused(workdir):
   file = workdir / 'log.jsonl'
   file.write_text(file.read_text() + '{"step": 3\n')

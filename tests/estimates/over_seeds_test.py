@@ -49,6 +49,10 @@ def test_the_interval_is_scipys_and_of_equal_values_there_is_none():
   assert (own.n, own.clusters, own.method, own.confidence) == (4, 4, 'student over seeds', 0.95)
   assert math.isnan(mean_of(SLOPE, [0.1, float('nan')]).low)
   refused('at least two seeds', over_seeds, {0: made({SLOPE: 0.5})})
+  stated = made({SLOPE: 0.5})
+  stated.table[['low', 'high', 'confidence']], stated.table['method'] = np.nan, ''
+  own = estimate(over_seeds({0: stated, 1: stated}).over_seeds.table, 'net', 'slope')
+  assert (own.value, own.n, own.method, own.note) == (0.5, 50, '', ''), 'as printed, no mean'
   narrow = {seed: made({SLOPE: value}) for seed, value in enumerate(values)}
   for of in narrow.values():
     of.table['confidence'] = 0.8

@@ -129,6 +129,8 @@ def test_clusters_widen_intervals_and_pairs_are_given(tmp_path):
   ({'factors': ('poise',)}, "a column in config.study.factors is 'poise'; .*'pose'"),
   ({'factors': ('value',)}, "factors has 'value', the name of a column of the table of results"),
   ({'factors': ('pose',), 'clusters': 'object'}, "clusters is 'object'; valid"),
+  ({'factors': ('pose',), 'clusters': 'class'}, "clusters is 'class'; valid"),
+  ({'factors': ('pose',), 'clusters': 'contrast'}, "clusters is 'contrast'; valid"),
 )
 def test_columns_that_the_data_lack_are_refused(settings, message):
   refused(message, AccuracyByFactor(**settings).check, WITH_COLUMNS, {})

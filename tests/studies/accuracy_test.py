@@ -41,6 +41,17 @@ def test_two_classifiers_are_compared_in_pairs(evaluate):
   assert row.p == pytest.approx(stats.binomtest(b, b + c).pvalue)
 
 
+def test_stored_versions_of_an_image_are_one_unit(tmp_path):
+  base = np.arange(40).repeat(15)
+  arrays = {'rank': np.where(base[:, None] % 3, 0, 1), 'example_id': np.arange(600)}
+  labels = {'label': np.zeros(600, int), 'base_id': base}
+  one = made(tmp_path / 'net', {**arrays, **labels}, classes=['a', 'b'])
+  own = estimate(table_of(Accuracy(), [one]), 'net', 'top1_accuracy')
+  assert (own.n, own.clusters) == (600, 40)
+  assert own.high - own.low > 0.25, 'as of 40 images, all versions of which are alike'
+  np.testing.assert_array_equal(Accuracy().by_row(one.records, SHAPE).units, base)
+
+
 def test_the_only_view_is_the_image_as_stored():
   views, image = Accuracy().views(SHAPE), np.ones(SHAPE)
   assert len(views) == 1

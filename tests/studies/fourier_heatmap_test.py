@@ -219,5 +219,13 @@ def test_maps_of_classes_are_those_of_their_images(evaluate):
     of_cells = [own[band_map(SHAPE) == band].mean() for band in in_band.band]
     np.testing.assert_allclose(in_band.value, of_cells)
   assert study.recording == STUDY.recording, 'they are of the same records'
+  only.records.identity = {'classes': ['tench', 'goldfish', *names[2:]]}
+  by_word = reduced(dataclasses.replace(STUDY, classes=('n01443537', 'tench')), [only])
+  for name, label in (('n01443537', names[1]), ('tench', names[0])):
+    maps = (
+      centred_map(of, 'class_error', 'first', **{'class': given})[2]
+      for of, given in ((by_word, name), (results, label))
+    )
+    np.testing.assert_array_equal(*maps)
   refused("'lynx'", dataclasses.replace(STUDY, classes=('lynx',)).check, tiny_rows(COUNT), {})
   refused('half_width', FourierHeatmap, classes=('all',), half_width=0.1)
