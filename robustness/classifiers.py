@@ -356,7 +356,10 @@ class ClassifierBuilder:
   # Weights that are loaded.
 
   def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
-    if settings.name.startswith(catalog.TORCH_LIBRARIES):
+    from_library = settings.name.startswith(catalog.TORCH_LIBRARIES)
+    if self._precision != 'float32' and (from_library or from_file.is_classifier(settings.name)):
+      logging.warning('%s computes as it does elsewhere, not in %s.', label, self._precision)
+    if from_library:
       side = torch_library.describe(settings.name, settings.weights).input_size
       return torch_library.load(
         settings.name,

@@ -13,6 +13,7 @@ which was made so by the command above; it says of what it was measured.
 import argparse
 import dataclasses
 import functools
+import hashlib
 import json
 import math
 import pathlib
@@ -28,6 +29,7 @@ from robustness.core.array_files import read_npz
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.registry import setting
+from robustness.core.typing import PlainValue
 from robustness.results import Results
 
 STORED = pathlib.Path(__file__).with_name('fog_of_cifar10.npz')
@@ -62,6 +64,13 @@ class FogNoise(Augmentation):
     super().__post_init__()
     if self.spectrum:
       magnitude(self.spectrum, self.severity)
+
+  def describe(self) -> dict[str, PlainValue]:
+    """See `Part`; a spectrum is known by its numbers, not by where it lies."""
+    if not self.spectrum:
+      return super().describe()
+    values = magnitude(self.spectrum, self.severity)
+    return {**super().describe(), 'spectrum_sha256': hashlib.sha256(values.tobytes()).hexdigest()}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image = example['image']

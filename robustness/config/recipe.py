@@ -121,7 +121,8 @@ def parse_classifier(
 ) -> ClassifierSettings:
   """Checks a classifier's section, such as 'config.classifiers.natural' (`where`).
 
-  What it leaves out is that of the run: `config.training`, `config.data` and the seed.
+  What it leaves out is that of the run: `config.training`, `config.data` (without `num_images`,
+  `listed` and `known_classes`, which choose what is evaluated) and the seed.
   """
   settings.check_sections(section, SECTIONS, where)
   valid = [field.name for field in dataclasses.fields(ClassifierSettings)]
@@ -129,7 +130,8 @@ def parse_classifier(
   own = {name: section.get(name, {}) for name in SECTIONS}
   given_training = {**training, **own['training']}
   own_training = settings.parse(TrainingSettings, given_training, f'{where}.training')
-  given_data = {**data, 'split': own_training.split, 'num_images': 0, **own['data']}
+  of_training = {'split': own_training.split, 'num_images': 0, 'listed': '', 'known_classes': True}
+  given_data = {**data, **of_training, **own['data']}
   objective = OBJECTIVES.optional(own['objective'], f'{where}.objective')
   own_data = settings.parse(DataSettings, given_data, f'{where}.data')
   augment = policy.from_section(own['augment'], f'{where}.augment')

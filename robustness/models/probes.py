@@ -265,6 +265,11 @@ def drawn(
   """
   if labels.ndim != 1:
     raise InputError(f'{probe.section}: the training rows have several labels each.')
+  if probe.rows_per_class == 1 and len(probe.candidates()) > 1:
+    raise InputError(
+      f'{probe.key("rows_per_class")} is 1, but settings are chosen by rows of each class that are '
+      'held out: give 2 or more, or one value of what is chosen (penalties, neighbors).'
+    )
   generator = np.random.default_rng(seed)
   least = max(probe.rows_per_class, 2 if len(probe.candidates()) > 1 else 1)
   kept, held, lacking = [], [], dict[str, int]()
@@ -298,8 +303,13 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
   class of the rows that are shown.
 
   Raises:
-    InputError: it has no such layer; the nearest are listed.
+    InputError: it has no such layer (the nearest are listed), or is a callable.
   """
+  if network.host_function:
+    raise InputError(
+      f'{network.name} is a callable, which has no features for a probe: set '
+      "config.classifier.probe.name=''."
+    )
   (name,) = network.select_layers((layer,))
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:

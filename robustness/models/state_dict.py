@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TORCH_SUFFIXES = ('.th', '.pt', '.pth', '.tar', '.ckpt', '.bin')  # .tar of .pth.tar
 SAFETENSORS_SUFFIX = '.safetensors'
 NPZ_SUFFIX = '.npz'
-WRAPPERS = ('state_dict', 'model_state_dict', 'model', 'net')
+WRAPPERS = ('state_dict_ema', 'model_ema', 'state_dict', 'model_state_dict', 'model', 'net')
 COUNT = 'n_averaged'  # beside the weights in torch.optim.swa_utils.AveragedModel
 PREFIXES = ('module.', '_orig_mod.', 'model.', 'net.')
 _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In torch's messages.
@@ -28,7 +28,8 @@ _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In t
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Returns the named arrays of a weights file, with their own dtypes.
 
-  What is stored under one of `WRAPPERS` is taken out of there, and the prefixes that data-parallel,
+  What is stored under the first there is of `WRAPPERS` is taken out of there, as by timm averaged
+  weights where both are kept, and the prefixes that data-parallel,
   averaged and compiled modules and those of Lightning put before every name are taken off.
 
   Args:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
 from absl import logging
 
@@ -200,6 +201,7 @@ def load(
     'weights': source.entry.file or f'random, seed {seed}',
     'preprocessing': source.entry.preprocessing,
     'licence': source.entry.licence,
+    **({'front_end': input_filter.describe()} if input_filter else {}),
   }
   classifier = Classifier.from_torch(
     built.module,
@@ -262,7 +264,10 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
   model = found.from_config(config)
   missing: list[str] = []
   if file:
-    state = {k: torch.from_numpy(np.array(v)) for k, v in read_arrays(file).items()}
+    arrays = read_arrays(file).items()
+    half = np.dtype(ml_dtypes.bfloat16)  # which PyTorch does not take from NumPy
+    given = {k: np.array(v, np.float32 if v.dtype == half else None) for k, v in arrays}
+    state = {k: torch.from_numpy(v) for k, v in given.items()}
     missing, unexpected = model.load_state_dict(state, strict=False)
     body = [name for name in missing if not name.startswith('classifier')]
     if body or unexpected:

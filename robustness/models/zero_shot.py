@@ -38,7 +38,7 @@ from robustness.models import catalog, label_space, weights
 from robustness.models.architecture import Architecture
 from robustness.models.clip import CONTEXT, END_OF_TEXT, Clip, SigLip
 from robustness.models.naming import Path, Shape
-from robustness.models.state_dict import read_arrays
+from robustness.models.state_dict import SAFETENSORS_SUFFIX, read_arrays
 
 TEMPLATES: Sequence[str] = ('a photo of a {}.',)
 CIFAR10: Sequence[str] = (
@@ -217,6 +217,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(f'--{name}', default='')
   given = parser.parse_args(arguments)
   try:
+    if not given.out.endswith(SAFETENSORS_SUFFIX):
+      raise InputError(f'--out={given.out} must end in {SAFETENSORS_SUFFIX}.')
     templates = template_list(given.templates) if given.templates else TEMPLATES
     architecture = catalog.get(given.architecture)
     names, words = class_list(given.classes)
@@ -233,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       'from_sha256': weights.sha256(given.weights),
     }
     weights.save_variables(given.out, variables, facts)
-  except InputError as error:
+  except (InputError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   print(f'{given.out}: {architecture.name} for {len(names)} classes')
@@ -245,7 +247,9 @@ def _lines(path: str) -> list[str]:
   file = expanded(path)
   if not file.is_file():
     raise InputError(f'{path} is no text file.')
-  return [line.strip() for line in file.read_text(encoding='utf-8').splitlines() if line.strip()]
+  return [
+    line.strip() for line in file.read_text(encoding='utf-8-sig').splitlines() if line.strip()
+  ]
 
 
 if __name__ == '__main__':

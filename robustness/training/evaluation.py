@@ -10,16 +10,14 @@ from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
 from robustness.core.typing import Variables
+from robustness.evaluation.outcomes import BASE
 from robustness.evaluation.runner import Evaluator, PlacedBlock
 from robustness.evaluation.views import identity
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import own_copy
 from robustness.parallel.processes import exchange
-from robustness.video.columns import clips
-
-BASE = 'base_id'
-"""The column of the image that stored corrupted images were made of."""
+from robustness.video.columns import GROUP, OFFSET, clips
 
 
 class AccuracyOnRows:
@@ -99,11 +97,13 @@ class KeptBlocks:
 def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   """Returns the rows to train on and those to validate on, see `held_out`.
 
-  All frames of a clip are on one side, and all stored versions of an image.
+  All frames of a clip are on one side, and all stored versions of an image, or other rows of one
+  `group_id`.
   """
   columns = columns_of(rows) if share else {}
-  units = clips(columns)
-  return held_out(rows.num_examples, share, columns.get(BASE) if units is None else units)
+  units = clips(columns) if OFFSET in columns else None
+  groups = columns.get(GROUP, columns.get(BASE)) if units is None else units
+  return held_out(rows.num_examples, share, groups)
 
 
 def columns_of(rows: Rows) -> Mapping[str, np.ndarray]:

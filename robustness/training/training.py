@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from robustness.augment.policy import OCCURRENCE
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Batch, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
@@ -23,6 +24,8 @@ from robustness.training.state import TrainState, begun_with, num_classes
 from robustness.training.state import create as create_state
 from robustness.training.step import Pipeline, TrainStep
 
+TAKEN = ('target', OCCURRENCE, 'epoch', 'key', 'partner')
+"""Columns that a training gives its rows in place of any that they have."""
 REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'resident_bytes')
 """Settings that say what is written on the way and where rows are, and not what comes out."""
 
@@ -232,6 +235,11 @@ class Training:
     """Raises InputError unless rows have the columns that the objective needs, with such values."""
     part = self.pipeline.objective
     for name in part.columns:
+      if name in TAKEN:
+        raise InputError(
+          f'config.classifier.objective.{part.name}.column is {name!r}, which is what a training '
+          'calls something of its own: rename the column of the data.'
+        )
       if name not in columns and name not in self.pipeline.policy.added:
         raise InputError(
           f'the objective {part.name!r} needs the column {name!r}, which the training rows lack; '

@@ -104,6 +104,8 @@ def test_lists_are_known_by_name_and_own_ones_by_file(tmp_path):
   file.write_text('a {}\n\nthe {}\n')
   assert zero_shot.template_list(str(file)) == ['a {}', 'the {}']
   assert zero_shot.class_list('cifar10')[0][:2] == ['airplane', 'automobile']
+  file.write_text('owl\n', encoding='utf-8-sig')
+  assert zero_shot.class_list(str(file)) == (['owl'], ['owl'])
   refused(
     "neither a file nor a list: did you mean 'imagenet_80'", zero_shot.template_list, 'imagenet80'
   )
@@ -201,8 +203,10 @@ def test_the_command_writes_weights_that_load_without_torch(tmp_path, monkeypatc
 
 
 def test_the_command_says_what_it_cannot_read(capsys):
-  given = ('--architecture=clip_rn50', '--weights=none', '--classes=none.txt', '--out=none')
-  assert zero_shot.main(given) == 2
+  given = ('--architecture=clip_rn50', '--weights=none', '--classes=none.txt')
+  assert zero_shot.main((*given, '--out=none')) == 2
+  assert '--out=none must end in .safetensors' in capsys.readouterr().err
+  assert zero_shot.main((*given, '--out=none.safetensors')) == 2
   assert 'none.txt is no text file' in capsys.readouterr().err
 
 

@@ -103,6 +103,7 @@ def test_seeds_draw_other_rows_of_each_class():
   (TRAINING[1] % 4, NAMES, Prototype(), "1 of 5 classes have fewer, first 'e' with 0"),
   (np.arange(500) // 499, NAMES[:2], Linear(), "needs 2 training rows .*first 'b' with 1"),
   (TRAINING[1], NAMES, Prototype(rows_per_class=101), "needs 101 .*first 'a' with 100"),
+  (TRAINING[1], NAMES, Linear(rows_per_class=1), 'rows_per_class is 1, but settings are chosen'),
   (TRAINING[1][:, None], NAMES, Prototype(), 'several labels'),
   (TRAINING[1], NAMES, Neighbors(neighbors=(501,)), 'neighbors has 501, and there are 500'),
 )

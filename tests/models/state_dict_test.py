@@ -62,6 +62,12 @@ def test_torch_files_in_their_usual_wrappings(torch, tmp_path, suffix, prefix, w
   assert_arrays(read_arrays(path))
 
 
+def test_averaged_weights_are_read_where_a_file_of_timm_has_both(torch, tmp_path):
+  both = {'state_dict': {'a': torch.zeros(2)}, 'state_dict_ema': {'a': torch.ones(2)}}
+  torch.save(both, tmp_path / 'both.pth.tar')
+  np.testing.assert_array_equal(read_arrays(tmp_path / 'both.pth.tar')['a'], [1, 1])
+
+
 def test_other_contents_of_torch_files(torch, tmp_path):
   path = tmp_path / 'weights.th'
   torch.save(tensors(torch), path, _use_new_zipfile_serialization=False)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from robustness.fourier.input_filters import LowPass
 from robustness.models import torch_library
 from robustness.models.imagenet_names import NAMES, WNIDS
 from tests.cases import cases
@@ -110,6 +111,13 @@ def test_a_folder_of_transformers_gives_its_logits_and_names(labels, names, tmp_
   assert ours.class_names == names
   expected = answers(model, np.float32((0.5, 0.4, 0.3)), np.float32((0.2, 0.2, 0.3))).logits.numpy()
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
+  model.bfloat16().save_pretrained(tmp_path / 'half')
+  behind = LowPass(15)
+  half = torch_library.load(
+    name, str(tmp_path / 'half'), 'mine', (64, 64, 3), CLASSES, input_filter=behind
+  )
+  assert half.provenance['front_end'] == behind.describe(), 'probes tell the two apart'
+  assert np.isfinite(half.predict(IMAGES)).all()
 
 
 def test_weights_without_a_last_map_are_for_probes_alone(timm, tmp_path):

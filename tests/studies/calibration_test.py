@@ -165,6 +165,11 @@ def test_what_cannot_be_scored_is_refused(tmp_path):
   old = made(tmp_path, 'old', 0, confidence=np.zeros(0))
   refused('run the same command again', STUDY.reduce, [old], SHAPE)
   for field in ({'units': np.zeros(3)}, {'counted': np.eye(3, 1) > 0}):
-    refused('these are scenes, images of one object or versions of', STUDY.reduced, [], ViewTable(('shown',), **field))
+    refused(
+      'these are scenes, images of one object or versions of',
+      STUDY.reduced,
+      [],
+      ViewTable(('shown',), **field),
+    )
   config = {'predictions': '', 'part': '', 'seed': 0}
   refused(r"config\.predictions is ''", Calibration().prediction_scores, config)

@@ -29,6 +29,8 @@ def test_frames_of_a_clip_and_versions_of_an_image_are_on_one_side(column):
   else:
     assert not {*units[kept]} & {*units[held]}
   assert len(split_validation(rows, 0.0)[1]) == 0
+  words = dataclasses.replace(rows, columns={column: np.array([f'patient {k}' for k in units])})
+  assert len(split_validation(words, 0.2)[1]) == 20
 
 
 @pytest.fixture

@@ -47,6 +47,12 @@ def test_classes_are_groups_that_the_network_counts(make_task):
   refused(r'groups is 2, .*has the values 0 to 2.*groups=3', check, {'label': np.array([0])})
 
 
+def test_a_column_by_the_name_of_one_of_the_trainings_own_is_refused(make_task):
+  for name in ('occurrence', 'epoch', 'target', 'key', 'partner'):
+    check = task_of(make_task, GroupDRO, Policy(), column=name, groups=2).check_columns
+    refused(f"column is '{name}', which is what a training", check, {name: np.array([0, 1])})
+
+
 @pytest.mark.parametrize('values', [[0, -1], [0.5, 1.0], [[0, 1], [1, 0]]])
 def test_a_column_that_numbers_no_groups_is_refused(make_task, values):
   check = task_of(make_task, IRM, Policy(), column='fold').check_columns
