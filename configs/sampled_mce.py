@@ -41,6 +41,8 @@ def imagenet() -> ConfigDict:
   config.data.num_images = 2571
   config.data.resize = 256
   config.data.crop = 224
+  config.data.interpolation = 'bilinear'
+  config.data.resized_by = 'pillow'
   config.study.protocol = 'as_released'
   config.study.baseline = 'alexnet'
   config.study.mce_half_width = 0.025

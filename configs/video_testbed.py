@@ -48,7 +48,9 @@ def get_config(variant: str = '') -> ConfigDict:
   listed = [entry.partition('=') for entry in chosen.split(',')]
   architectures = {name: _architecture(name) for name, *_ in listed}
   for name in architectures.values():
-    check_variant(name, (*NETWORKS, YTBB))
+    check_variant(name, NETWORKS)
+  if len(architectures) < len(listed):
+    raise ValueError(f'a network stands twice in {chosen!r}: list each once.')
   config = default_config('video_pm_k', labels=tuple(name for name, *_ in listed))
   config.data.source = 'video_neighbors'
   for name, _, file in listed:

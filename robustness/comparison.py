@@ -220,7 +220,8 @@ def pair(
     notes.append('paired by example id alone: an earlier version wrote the records')
   elif not equal:
     notes.append('the same stored images, prepared otherwise')
-  if first.identity.get('classes') == second.identity.get('classes'):
+  classes = first.identity.get('classes')
+  if classes and classes == second.identity.get('classes'):
     labels = [records.column('label')[at] for records, at in both]
     if not np.array_equal(labels[0], labels[1]):
       notes.append('some images have other labels')

@@ -174,7 +174,7 @@ def _recorded(
   folder: pathlib.Path,
 ) -> Records | SequentialRecords:
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
-  # the digest of the weights says more than the step, which records of earlier versions lack
+  # the digest of the weights says more than the step
   provenance = classifier.provenance.items() if classifier else ()
   identity = {
     'classifier': {k: v for k, v in provenance if k not in PROGRESS} if classifier else None,

@@ -49,7 +49,7 @@ _FORM: json_files.Form = {
   'settings': dict,
   'tables': {str: {'columns': [str], 'rows': [list]}},
   'environment?': dict,
-  'facets?': {str: str},
+  'facets': {str: str},
   'quantities?': (list, dict),
 }
 
@@ -204,10 +204,6 @@ class Results:
         f'no {path.name} in {path.parent}: give the working directory of a finished run.'
       )
     document = json_files.read(path, _FORM, _REBUILD)
-    if 'facets' not in document:
-      raise InputError(
-        f'{path} is of an earlier version, which wrote no table of results. {_REBUILD}'
-      )
     given = document['classifier']
     for one in given if isinstance(given, list) else [given] if given else []:
       json_files.check(one, f'{path}: classifier', {'label': str}, _REBUILD)

@@ -22,7 +22,6 @@ from input_pipeline.settings import DataSettings
 from robustness import parallel, workdir
 from robustness.classifiers import ClassifierBuilder, channels, preparation
 from robustness.config import experiment as experiments
-from robustness.config.defaults import at_defaults
 from robustness.config.experiment import Experiment
 from robustness.core import compilation_cache, disk, host, registry, terminal
 from robustness.core.errors import InputError, causes, naming
@@ -119,7 +118,7 @@ def _run(
   registry.forget()
   from_file.forget()
   with workdir.locked(directory):
-    path = workdir.prepare(directory, config, defaults=at_defaults(config))
+    path = workdir.prepare(directory, config)
     report = Report.begin(path, config, experiment.execution.seed, command)
     rows = OpenedRows(experiment)
     devices = [device.device_kind for device in jax.devices()]

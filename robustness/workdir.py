@@ -30,7 +30,7 @@ from robustness.core.atomic_files import lock, write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.registry import part_name
-from robustness.core.settings import Section, differing_keys, renamed, require, without_inherited
+from robustness.core.settings import Section, differing_keys, require, without_inherited
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import HEADER, Records
 from robustness.evaluation.rounds import FIRST, SequentialRecords
@@ -44,9 +44,8 @@ LEFT_OUT = 'left out'
 """The table of a battery that says which classifiers a task could not take, and why."""
 WORK = (JSON_NAME, f'{RECORDS}/**/*.npz', 'checkpoints/*/checkpoints/*')
 """What makes a workdir belong to its config; without it, a corrected config may take its place."""
-SAME_NUMBERS = ('parallel', 'parallel_labels')
-"""Keys of a config that change no number: a run may go on with other values. Configs of earlier
-versions have the second."""
+SAME_NUMBERS = ('parallel',)
+"""Keys of a config that change no number: a run may go on with other values."""
 CHOOSES = {
   'augment': 'policy',
   **dict.fromkeys(('attack', 'objective', 'input_filter', 'probe', 'adaptation'), 'name'),
@@ -73,10 +72,7 @@ def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
 
 
 def prepare(
-  directory: str | os.PathLike[str],
-  config: Section,
-  flag: str = '--workdir',
-  defaults: Section | None = None,
+  directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
 ) -> pathlib.Path:
   """Makes a workdir, or continues one of the same config; returns its absolute path.
 
@@ -84,15 +80,13 @@ def prepare(
     directory: the workdir.
     config: nested plain values.
     flag: names the workdir on the command line, for messages.
-    defaults: values that keys had before there were such keys, in a workdir of an earlier version.
 
   Raises:
     InputError: the workdir belongs to another config (the keys that differ are named) or cannot be
       written.
   """
-  path = _made(directory, flag)
-  plain, former = (json.loads(json.dumps(values)) for values in (config, defaults or {}))
-  _refuse_other_config(path / CONFIG, plain, flag, former)
+  path, plain = _made(directory, flag), json.loads(json.dumps(config))
+  _refuse_other_config(path / CONFIG, plain, flag)
   with _writable(path, flag):
     write_json(path / CONFIG, plain)
   return path
@@ -159,7 +153,7 @@ def refuse_results(out: pathlib.Path) -> None:
     raise InputError(f'--out is {out}, and {found} is a workdir: give a folder of its own.')
 
 
-def _refuse_other_config(path: pathlib.Path, config: Section, flag: str, defaults: Section) -> None:
+def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None:
   computed = (
     found
     for folder in (path.parent, *path.parent.glob(seed_folder('*')))
@@ -169,8 +163,7 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str, default
   )
   if not path.exists() or not any(computed):
     return
-  before = renamed(json_files.read(path, {'battery?': dict}, 'Use another workdir.'))
-  before = _with_new_keys(before, config, defaults)
+  before = json_files.read(path, {'battery?': dict}, 'Use another workdir.')
   lines = differing_keys(_of_numbers(before), _of_numbers(config))
   key = '\n  config.' if flag == '--workdir' else '\n  '
   if lines:
@@ -180,17 +173,6 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str, default
       + key.join(lines)
       + f'\nUse another {flag}, or the values it was begun with.'
     )
-
-
-def _with_new_keys(before: Section, config: Section, defaults: Section) -> dict[str, Any]:
-  """Returns a config of an earlier version with the keys of a later one, at their defaults."""
-  added = {key: defaults[key] for key in config if key in defaults and key not in before}
-  inner = {
-    key: _with_new_keys(value, config[key], defaults[key])
-    for key, value in before.items()
-    if all(isinstance(of.get(key), Mapping) for of in (before, config, defaults))
-  }
-  return {**before, **inner, **added}
 
 
 def _of_numbers(config: Section) -> dict[str, Any]:
@@ -204,7 +186,7 @@ def _of_numbers(config: Section) -> dict[str, Any]:
 def _chosen(section: Section) -> dict[str, Any]:
   """Returns nested values without the settings of named parts that a recipe does not choose.
 
-  They change no number, and a later version has parts that an earlier one had not.
+  They change no number.
   """
   kept = {}
   for name, value in section.items():

@@ -1,7 +1,6 @@
 """A workdir belongs to one config once there is work in it."""
 
 import errno
-import functools
 import json
 import os
 import subprocess
@@ -9,10 +8,8 @@ import sys
 
 import jax
 import pytest
-from ml_collections import ConfigDict
 
 from robustness import workdir
-from robustness.config.defaults import at_defaults, default_battery, default_config
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -61,7 +58,7 @@ def test_a_config_without_work_gives_way_to_a_corrected_one(tmp_path):
   assert json.loads((tmp_path / 'config.json').read_text())['seed'] == 1
 
 
-def test_a_part_that_an_earlier_version_had_not_is_no_other_config(tmp_path):
+def test_settings_of_a_part_that_no_recipe_uses_are_no_other_config(tmp_path):
   def config(policy, attack, **further):
     augment = {'policy': policy, 'crop': {'padding': 4}, **further}
     attacks = {'name': attack, 'pgd': {'steps': 7}, **further}
@@ -76,26 +73,6 @@ def test_a_part_that_an_earlier_version_had_not_is_no_other_config(tmp_path):
   refused(r'net\.augment\.crop\.padding: 4 → 2\nUse', workdir.prepare, tmp_path, later)
   both = config(('crop', 'cutout'), 'auto_pgd', cutout={'size': 16})
   refused(r'augment\.policy: ', workdir.prepare, tmp_path, both)
-
-
-def test_a_key_that_an_earlier_version_had_not_is_at_its_default(tmp_path):
-  """In a study, in data and in a task of a battery; any other value is refused."""
-  single = default_config('tradeoff', labels=('first', 'second'))
-  battery = default_battery({'errors': 'corruption_error'}, labels=('first',))
-  for config, section in ((single, 'study'), (battery, 'battery.errors.study')):
-    folder, key = tmp_path / section, f'{section}.source'
-    defaults = at_defaults(config.to_dict())
-    former = ConfigDict(config.to_dict())
-    inner = functools.reduce(lambda outer, name: outer[name], section.split('.'), former)
-    del inner['source'], former['data']['resize']
-    workdir.prepare(folder, former.to_dict())
-    (folder / 'results.json').touch()
-    for value, changed in (('generated', {}), ('stored', defaults)):
-      config.update_from_flattened_dict({key: value})
-      now, message = config.to_dict(), f"{key}: .* → '{value}'"
-      refused(message, workdir.prepare, folder, now, defaults=changed)
-    config.update_from_flattened_dict({key: 'generated'})
-    workdir.prepare(folder, config.to_dict(), defaults=defaults)
 
 
 DAMAGED = r'config\.json is truncated or no JSON'

@@ -157,13 +157,15 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     tables = [
       file for place in places for ends in ('json', 'csv') for file in place.glob(f'*.{ends}')
     ]
-    known = _place(config.boxes, manual_dir)
-    inside = [file for file in known.rglob('*') if file.is_file()]
-    root, inside = (known.parent, [known]) if known.is_file() else (known, inside)
+    of_boxes = ''
+    if config.boxes:
+      known = _place(config.boxes, manual_dir)
+      inside = [file for file in known.rglob('*') if file.is_file()]
+      of_boxes = digest_of_files(*((known.parent, [known]) if known.is_file() else (known, inside)))
     return {
       'metadata': digest_of_files(home, tables),
       'frames': digest_of_files(frames, files, ENDS),
-      'boxes': digest_of_files(root, inside) if config.boxes else '',
+      'boxes': of_boxes,
     }
 
   def _examples(

@@ -18,10 +18,9 @@ from robustness.config.recipe import KINDS
 from robustness.core import json_files
 from robustness.core.errors import InputError, naming, nearest
 from robustness.core.registry import part_name
-from robustness.core.settings import check_name, check_sections, renamed, without_inherited
+from robustness.core.settings import check_name, check_sections, without_inherited
 from robustness.evaluation.study import STUDIES, default_section
 
-_OLD = re.compile(r'^(--?config\.(?:classifier|classifiers\.[^.=]+)\.)front_end\b')
 _LABEL = re.compile(r'--?config\.classifiers\.([^.=]+)\.name=')
 _LIST = re.compile(r'--?config\.classifiers=(.*)', re.DOTALL)
 _STUDY_NAME = re.compile(r'--?config\.((?:battery\.([^.]+)\.)?study)\.name=(.*)', re.DOTALL)
@@ -39,7 +38,6 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   if file is None:
     return None, rest
   config = load_config(file)
-  changes = [_OLD.sub(r'\1input_filter', change) for change in changes]
   config, changes = choose_studies(config, changes)
   changes = choose_classifiers(config, changes)
   parts = [change for change in changes if _names_parts(change)]
@@ -232,7 +230,6 @@ def from_json(path: pathlib.Path) -> ConfigDict:
   if 'predictions' in values:
     _study_name(values, 'config', path)
     return defaults.nested(values)
-  values = renamed(values)
   config = _defaults(values, path)
   defaults.add_sections(config, values)
   _fill(config, values, 'config')

@@ -246,16 +246,6 @@ def default_battery(
   return nested({'battery': {'parts': tuple(tasks), 'summary': above, **sections}, **shared})
 
 
-def at_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the sections of a valid config with every key at its default."""
-  labels = tuple(config.get('classifiers', ()))
-  if 'study' in config:
-    return default_config(config['study']['name'], labels).to_dict()
-  battery = config['battery']
-  tasks = {name: of['study']['name'] for name, of in battery.items() if 'study' in of}
-  return default_battery(tasks, labels, battery.get('summary', {}).get('name', '')).to_dict()
-
-
 def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:
   """Returns what configs of one study and of a battery share."""
   data = {'data': dataclasses.asdict(DataSettings())}

@@ -128,11 +128,9 @@ SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
 
 def from_config(config: Section) -> Experiment:
   """Checks a config, key by key."""
-  values = settings.renamed(settings.without_inherited(config))
+  values = settings.without_inherited(config)
   settings.check_sections(values, SECTIONS, 'config')
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
-  if not values.get('parallel_labels', True):  # in configs of earlier workdirs
-    del values['parallel_labels']
   valid = [field.name for field in dataclasses.fields(Execution)]
   settings.refuse_unknown(values, [*valid, *SECTIONS], 'config')
   data = sections.get('data', {})

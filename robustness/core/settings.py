@@ -59,41 +59,6 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
   }
 
 
-REMOVED: dict[str, object] = {
-  'training.beta1': 0.9,
-  'training.beta2': 0.999,
-  'training.plateau_factor': 0.1,
-  'training.plateau_patience': 1,
-  'random_resized_crop.aspect': 4 / 3,
-  'random_resized_crop.largest_area': 1.0,
-  'coral.distance': 'domain_bed',
-  'data.backgrounds_per_object': 2,
-  'data.pair_seed': 0,
-  'study.subsets': [],
-  'study.ends': False,
-  'study.balanced_share': -1.0,
-}
-"""Keys that configs of earlier versions have, with the values that are all that is left."""
-
-
-def renamed(config: Section, name: str = 'config') -> dict[str, PlainValue]:
-  """Returns a config, or facts, of an earlier version with the present keys: those of `REMOVED` are
-  left out where they have the value that is left, and `input_filter` was called `front_end`."""
-  after: dict[str, PlainValue] = {}
-  for key, value in config.items():
-    paths = f'{name}.{key}', f'{config.get("name")}.{key}'  # in facts a part holds its name
-    if any(path in REMOVED and value in (None, REMOVED[path], ()) for path in paths):
-      continue
-    is_filter = key == 'front_end' and (name == 'classifier' or name.startswith('classifiers.'))
-    inside = paths[0] if name == 'classifiers' else key
-    if isinstance(value, Mapping):
-      value = renamed(value, inside)
-    elif isinstance(value, list):
-      value = [renamed(one, inside) if isinstance(one, Mapping) else one for one in value]
-    after['input_filter' if is_filter else key] = value
-  return after
-
-
 def _convert(kind: type, value: object, where: str) -> object:
   if dataclasses.is_dataclass(value):
     return value  # parsed already

@@ -120,7 +120,7 @@ def corrupt(
     images: [H, W, C] or [B, H, W, C], floating, in [0, 1], with 1 or 3 channels: an array, or
       anything that NumPy reads, such as a PyTorch tensor on the CPU. What lies beyond [0, 1] by at
       most .001 is rounding and is clipped.
-    name: one of `NAMES` or `C_BAR`.
+    name: one of `NAMES`, `C_BAR` or `SETS['laion_c']`.
     severity: 1..5, a scalar, or [B] with one for each image; integers may be traced. Numbers
       between the five take constants between theirs (`ConstantsTable.with_between`); every
       set of them is compiled once.
@@ -141,9 +141,6 @@ def corrupt(
   """
   choice('name', name, KNOWN)
   if photographs is not None and 'photographs' in CORRUPTIONS[name].options:
-    if name != 'frost' and not isinstance(photographs, (str, os.PathLike)):
-      got = type(photographs).__name__
-      raise InputError(f'photographs of {name} must be a folder of pictures; got a {got}.')
     options['photographs'] = photographs
   return _checked_and_corrupted(
     key, as_images(images), 0, severity, (name,), quantize, side, {name: options}
@@ -205,6 +202,11 @@ def _checked_and_corrupted(
   table = checked_table(images.shape[-3:-1], names, quantize, side, options, between)
   check_integers('index', index, batch, range(len(names)))
   check_integers('severity', number, batch, range(1, len(SEVERITIES) + len(between) + 1))
+  for name in set(names) - {'frost'}:
+    pictures = options.get(name, {}).get('photographs', '')
+    if not isinstance(pictures, (str, os.PathLike)):
+      got = type(pictures).__name__
+      raise InputError(f'photographs of {name} must be a folder of pictures; got a {got}.')
   photographs = options.get('frost', {}).get('photographs')
   given = photographs is not None and not isinstance(photographs, (str, os.PathLike))
   static = tuple(

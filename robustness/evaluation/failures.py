@@ -100,9 +100,7 @@ def _listed(
   clean: list[list[object]] = [[None, None]] * len(chosen)
   if tally.clean is not None:
     prediction = records.column('prediction', table.clean or 0)[chosen]
-    confidence = np.zeros(len(chosen))
-    if CONFIDENCE in records.read(0, 0).arrays:  # records of an earlier version have none
-      confidence = records.column(CONFIDENCE, table.clean or 0)[chosen]
+    confidence = records.column(CONFIDENCE, table.clean or 0)[chosen]
     clean = [
       [class_name(int(taken), names), float(sure)]
       for taken, sure in zip(prediction, confidence, strict=True)

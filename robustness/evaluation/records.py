@@ -25,7 +25,7 @@ from robustness.core import json_files
 from robustness.core.array_files import digest_of, read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
-from robustness.core.settings import differing_keys, renamed
+from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts
 
 Arrays = Mapping[str, np.ndarray]
@@ -38,7 +38,7 @@ HEADER_FORM: json_files.Form = {
   'identity': dict,
 }
 FORMAT = 2
-"""Of shards. Records whose header says none are of format 1, which had no `confidence`."""
+"""Of shards."""
 SEAL = '_seal'
 SEAL_FORM = {'block': int, 'chunk': int, 'header_sha256': str, 'arrays_sha256': str}
 PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
@@ -109,11 +109,6 @@ class Shard:
 
   def __getitem__(self, name: str) -> np.ndarray:
     """Returns one array; raises InputError naming those there are if it is not recorded."""
-    if name == CONFIDENCE and name not in self.arrays and 'probability' in self.arrays:
-      raise InputError(
-        'these records were made before the probability of the predicted class was kept: delete '
-        "the workdir's folder records and run the same command again, which trains nothing again."
-      )
     if name not in self.arrays:
       raise InputError(f'records have no field {name!r}; {nearest(name, self.arrays)}.')
     return self.arrays[name]
@@ -204,28 +199,25 @@ class Records(RecordsReader):
     """Opens or begins records in a directory, which several processes may share.
 
     Raises:
-      InputError: the directory holds shards of something else, or its header is of a later format.
+      InputError: the directory holds shards of something else, or its header is of another format.
     """
     directory = pathlib.Path(directory)
     self.directory, self.layout = directory, layout
     header: dict[str, Any] = {
       'format': FORMAT,
       'layout': dataclasses.asdict(layout),
-      'identity': _present(identity),
+      'identity': identity,
     }
     header = json.loads(json.dumps(header, sort_keys=True))
     path = directory / HEADER
     before = _read_header(directory) if path.exists() else None
     if before is not None:
-      version = before.get('format', 1)
-      if version not in range(1, FORMAT + 1):
+      if (version := before.get('format')) != FORMAT:
         raise InputError(
-          f'{path} is of format {version!r}, and this version reads formats 1 to {FORMAT}: use '
-          'the version that wrote it, or another workdir.'
+          f'{path} is of format {version!r}, and this version reads format {FORMAT}: use the '
+          'version that wrote it, or another workdir.'
         )
-      there = {**before, 'identity': _present(before['identity'], identity)}
-      now = {**header, 'format': before.get('format')}
-      lines = differing_keys(there, now, tolerances=TOLERANCES)
+      lines = differing_keys(before, header, tolerances=TOLERANCES)
       if lines and any(directory.glob('*.npz')):
         raise InputError(
           f'{directory} holds records of something else. Differences:\n  '
@@ -237,7 +229,7 @@ class Records(RecordsReader):
       directory.mkdir(parents=True, exist_ok=True)
       write_atomically(path, json.dumps(header, indent=2, sort_keys=True).encode())
     self._header = before or header
-    self.identity = _present(self._header['identity'])
+    self.identity = self._header['identity']
 
   @classmethod
   def open(cls, directory: str | os.PathLike[str]) -> Records:
@@ -343,18 +335,6 @@ def is_of_views(name: str) -> bool:
   return name in PREDICTIONS or '/' in name
 
 
-def _present(identity: Facts, now: Facts | None = None) -> Facts:
-  """Returns an identity that an earlier version wrote as this one writes it. Where it does not
-  state which release its data are of, it is that of the identity `now`."""
-  names = {'study': 'study', 'data': 'data', 'classifier': 'provenance'}  # the section of the keys
-  sections = {k: name for k, name in names.items() if isinstance(identity.get(k), Mapping)}
-  present = {k: renamed(identity[k], name) for k, name in sections.items()}
-  stated = now.get('data') if now else None
-  if 'data' in present and isinstance(stated, Mapping) and 'dataset' in stated:
-    present['data'].setdefault('dataset', stated['dataset'])
-  return {**identity, **present}
-
-
 def _read_header(directory: pathlib.Path) -> Facts:
   path = directory / HEADER
   if not path.exists():
@@ -379,7 +359,7 @@ def _check_seal(
 ) -> None:
   """Raises ValueError saying what is wrong unless `sealed` is the seal of all that follows."""
   if sealed is None:
-    raise ValueError('it has no seal: an earlier version or another program wrote it')
+    raise ValueError('it has no seal: another program wrote it')
   facts = json_files.parse(sealed.tobytes(), 'its seal', SEAL_FORM)
   place = facts['block'], facts['chunk']
   if place != (block, chunk):

@@ -109,8 +109,7 @@ class FinishedMap:
     if found.rows.empty:
       raise InputError(
         f'{where} is {directory!r}, a run of the study {found.results.study} without errors by '
-        'frequency: give the workdir of a finished Fourier heat map (configs/fourier_heatmap.py). '
-        'One of an earlier version has them once its command is run again.'
+        'frequency: give the workdir of a finished Fourier heat map (configs/fourier_heatmap.py).'
       )
     return found
 
@@ -157,11 +156,21 @@ class FinishedMap:
     """Whether example ids of the data mean the same images as in the map's run."""
     return all(self.results.data.get(key) == data.get(key) for key in SAME_IMAGES)
 
+  @functools.cached_property
+  def _folders(self) -> list[pathlib.Path]:
+    """Where records of its images lie: of a run, of a task of a battery, of each of several seeds;
+    those of a battery's further heat maps are among them."""
+    is_task = self.directory.parent.name == 'parts'
+    whole = self.directory.parent.parent if is_task else self.directory
+    tasks = f'records/{self.results.study}-*' if is_task else 'records'
+    return sorted(whole.glob(tasks)) + sorted(whole.glob(f'seed*/{tasks}'))
+
   def records(self) -> list[Records]:
     """Opens those of the images that the map was measured on."""
-    folder = self.directory / 'records'
-    rounds = folder.glob(f'*/{ROUND}*')  # of a sequential design, more of some classifiers
-    several = sorted(rounds) or [folder / self.rows.classifier.iloc[0]]
+    several = []
+    for folder in self._folders or [self.directory / 'records']:
+      rounds = folder.glob(f'*/{ROUND}*')  # of a sequential design, more of some classifiers
+      several += sorted(rounds) or [folder / self.rows.classifier.iloc[0]]
     return [Records.open(each) for each in several]
 
   def saw(self, records: RecordsReader) -> np.ndarray:
@@ -170,7 +179,7 @@ class FinishedMap:
     its records, and is then taken to have seen none."""
     seen = np.zeros(records.layout.num_rows, bool)
     same_ids = self.shares_images(records.identity.get('data') or {})
-    if not same_ids and not (self.directory / 'records').is_dir():
+    if not same_ids and not self._folders:
       return seen
     own = self.records()
     names = ['example_id'] if same_ids else []

@@ -384,8 +384,7 @@ def _read_own(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
   if not _is_own(file):
     raise InputError(f'{file} does not hold variables that were saved here: import it instead')
   flat, header = read_safetensors(file)
-  found = _digest(flat, header)
-  if header.get(DIGEST, found) != found:
+  if header.get(DIGEST) != _digest(flat, header):
     raise InputError(
       f'{file} was altered: its weights have another digest than when they were saved. Save them '
       'again.'
@@ -395,7 +394,7 @@ def _read_own(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
 
 
 def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
-  """Returns the SHA-256 of weights and metadata; files of earlier versions do not hold it."""
+  """Returns the SHA-256 of weights and metadata."""
   return digest_of({**arrays, 'metadata': np.array(header.get('metadata', '{}'))})
 
 

@@ -26,6 +26,8 @@ FREQUENCIES = ('frequency_y', 'frequency_x')
 """Facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
 MOST_MAPS = 6
 """Side by side."""
+LEAST = 10
+"""Letters of a line beside a map, however narrow it is."""
 _BESIDE, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
 """Inches: the vertical axis, a colour bar with its name, a title, the horizontal axis."""
 
@@ -75,14 +77,19 @@ def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
     axes.set_title(title, fontsize=7)
   for place, axes in enumerate(grid):
     if place + columns >= count:
-      axes.set_xlabel(style.wrapped(axis_name(x), int(cell / style.LETTER)), fontsize=7)
+      axes.set_xlabel(_in_lines(axis_name(x), cell), fontsize=7)
     if place % columns == 0:
-      axes.set_ylabel(style.wrapped(axis_name(y), int(cell * ratio / style.LETTER)), fontsize=7)
+      axes.set_ylabel(_in_lines(axis_name(y), cell * ratio), fontsize=7)
   for difference, (image, axes_of_kind) in drawn.items():
     head = next(p.notation.head for p in shown if p.notation.difference == difference)
     bar = figure.colorbar(image, ax=axes_of_kind, shrink=0.9, aspect=18)
-    bar.set_label(style.wrapped(head, int(0.9 * cell * ratio / style.LETTER)), fontsize=7)
+    bar.set_label(_in_lines(head, 0.9 * cell * ratio), fontsize=7)
   return figure
+
+
+def _in_lines(text: str, inches: float) -> str:
+  """Returns text in lines of some length."""
+  return style.wrapped(text, max(LEAST, int(inches / style.LETTER)))
 
 
 def _table(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:

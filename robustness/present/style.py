@@ -199,7 +199,7 @@ def _lay_out(figure: Figure, dpi: float) -> None:
 
 def wrapped(text: str, letters: int) -> str:
   """Returns text in lines of at most so many letters, broken at spaces and after _, / and -."""
-  lines = ['']
+  lines, letters = [''], max(letters, 1)
   for piece in re.split(r'(?<=[\s_/-])', text):
     if lines[-1] and len((lines[-1] + piece).rstrip()) > letters:
       lines.append('')

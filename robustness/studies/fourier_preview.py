@@ -108,12 +108,9 @@ class FourierPreview(BeginsWithMap):
     missed = Recorded(evaluations).outcomes(wrong)
     estimates = [self.means(CLEAN_ERROR, missed, test=True)]
     cells = {band: int((band_map(image_shape) == band).sum()) for band in BANDS}
-    if all(f'measure/{BAND_ENERGY}' in e.records.read(0, 0).arrays for e in evaluations):
-      # records of earlier versions have no energies
-      per_cell = {e.label: _per_cell(e.records, list(cells.values())) for e in evaluations}
-      views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
-      by_band = Outcomes(per_cell, views)
-      estimates.append(self.means(SENSITIVITY_PER_CELL, by_band, ('band',)))
+    per_cell = {e.label: _per_cell(e.records, list(cells.values())) for e in evaluations}
+    views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
+    estimates.append(self.means(SENSITIVITY_PER_CELL, Outcomes(per_cell, views), ('band',)))
     for evaluation in evaluations:
       n = evaluation.records.layout.num_rows
       total = spectrum.whole(evaluation.records.total('sensitivity')[0], image_shape[1])

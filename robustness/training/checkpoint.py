@@ -3,11 +3,10 @@
 A directory holds `classifier.json`, which says what is trained and how, and `checkpoints/<step>/`.
 Orbax renames a checkpoint when it is whole, so a kill during a save keeps the one before. The
 digest of arrays, position and facts lies in the position: what was altered since is refused when it
-is read; checkpoints of earlier versions have none. What is read are numpy arrays, so a checkpoint
-of one machine, number of devices or of processes opens on any other.
+is read. What is read are numpy arrays, so a checkpoint of one machine, number of devices or of
+processes opens on any other.
 """
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -23,11 +22,10 @@ from robustness.core import disk, json_files
 from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
-from robustness.core.settings import differing_keys, renamed
+from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts, PlainValue, PyTree, Variables
 from robustness.parallel.processes import barrier, exchange
 from robustness.training.preemption import interrupt_deferred
-from robustness.training.settings import TrainingSettings
 from robustness.training.state import TrainState, chosen_variables
 
 FACTS_NAME = 'classifier.json'
@@ -127,11 +125,7 @@ class Checkpoints:
   def _claim(self, facts: Facts) -> None:
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():
-      there = renamed(_load_json(path))  # perhaps of a version that had fewer settings
-      defaults = json.loads(json.dumps(dataclasses.asdict(TrainingSettings())))
-      later = {key: defaults[key] for key in facts.get('training', {}) if key in defaults}
-      there['training'] = {**later, **there.get('training', {})}
-      _check_same(facts, there, f'{self._directory} holds another training')
+      _check_same(facts, _load_json(path), f'{self._directory} holds another training')
     elif jax.process_index() == 0:
       write_atomically(path, (json.dumps(facts, indent=2, sort_keys=True) + '\n').encode())
 
@@ -217,8 +211,7 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
         ),
       )
     position = dict(saved.position)
-    digest = position.pop(DIGEST, None)
-    if digest not in (None, _digest(saved.state, position, folder.parents[1])):
+    if position.pop(DIGEST, None) != _digest(saved.state, position, folder.parents[1]):
       raise ValueError('it was altered: it has another digest than when it was saved')
     return saved.state
   except InputError:  # of the facts

@@ -4,7 +4,6 @@ from robustness.config import experiment
 from robustness.config.defaults import default_battery, default_config
 from robustness.fourier.input_filters import LowPass
 from robustness.studies.fourier_heatmap import FourierHeatmap
-from robustness.training.settings import TrainingSettings
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -234,18 +233,3 @@ def test_mistakes_in_a_recipe_are_named(changes, message):
 )
 def test_several_seeds_need_trainings_without_seeds_of_their_own(changes, message):
   refused(message, parsed, **changes)
-
-
-def test_what_was_called_front_end_and_removed_keys_are_read_where_they_say_what_is_done():
-  section = {'front_end': {'name': 'low_pass', 'low_pass': {'bandwidth': 9}}}
-  for classifiers in ({'classifier': section}, {'classifiers': {'front_end': section}}):
-    read = experiment.from_config({'study': {'name': 'accuracy'}, **classifiers})
-    assert [own.input_filter for own in read.classifiers.values()] == [LowPass(9)]
-  assert experiment.from_config(config(parallel_labels=False)).execution == experiment.Execution()
-  message = r'unknown key config\.parallel_labels'
-  refused(message, experiment.from_config, config(parallel_labels=True))
-  values = {'study': {'name': 'accuracy'}, 'classifier': {'training': {'beta1': None}}}
-  read = experiment.from_config({**values, 'training': {'beta1': 0.9}, 'data': {'pair_seed': 0}})
-  assert next(iter(read.classifiers.values())).training == TrainingSettings()
-  message = 'unknown key config.training.beta1'
-  refused(message, experiment.from_config, {**values, 'training': {'beta1': 0.8}})

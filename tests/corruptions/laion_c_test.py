@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from robustness.corruptions import SETS, corrupt, laion_c
+from robustness.corruptions import SETS, corrupt, corrupt_each, laion_c
 from robustness.corruptions.catalog import CORRUPTIONS, TABLES
 from robustness.corruptions.corruption import Strength
 from tests.cases import cases
@@ -165,4 +165,6 @@ def test_pictures_come_from_a_folder(tmp_path):
   refused('no folder with pictures for mosaic', laion_c.describe, str(tmp_path / 'none'))
   refused('no published constants for images of 32', corrupt, 0, dark, 'mosaic', 1)
   given = {'side': 224, 'photographs': [LEVELS]}
+  each = {'names': ('mosaic',), 'options': {'mosaic': {'photographs': [LEVELS]}}, 'side': 224}
+  refused('photographs of mosaic must be a folder', corrupt_each, 0, dark[None], 0, 1, **each)
   refused('photographs of stickers must be a folder', corrupt, 0, dark, 'stickers', 1, **given)

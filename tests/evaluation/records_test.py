@@ -65,54 +65,13 @@ def test_records_of_something_else_are_refused_by_key_where_there_are_shards(tmp
   refused('identity.seed: 0 → 1', Records, tmp_path, LAYOUT, {'seed': 1})
 
 
-def test_no_records_and_a_later_format_are_refused(tmp_path):
+def test_no_records_and_another_format_are_refused(tmp_path):
   refused('no records', Records.open, tmp_path)
   full(tmp_path / 'later')
   header = json.loads((tmp_path / 'later/header.json').read_text())
   (tmp_path / 'later/header.json').write_text(json.dumps({**header, 'format': 3}))
-  message = r'is of format 3, and this version reads formats 1 to 2'
+  message = r'is of format 3, and this version reads format 2'
   refused(message, Records.open, tmp_path / 'later')
-
-
-def test_records_of_format_1_are_read_and_resumed_but_have_no_confidence(tmp_path):
-  """Such as were written before headers had a format."""
-  records, _ = full(tmp_path)
-  header = json.loads((tmp_path / 'header.json').read_text())
-  assert header.pop('format') == 2
-  (tmp_path / 'header.json').write_text(json.dumps(header))
-  old = Records(tmp_path, LAYOUT, {'seed': 0})
-  for block, chunk in PLACES:
-    arrays = arrays_of(records.path(block, chunk))
-    del arrays['_seal']
-    old.write(block, chunk, {**arrays, 'probability': arrays['output/weight']})
-  records = Records.open(tmp_path)
-  assert records.table('rank').shape == (7, 5)
-  refused('before the probability of the predicted class was kept', records.table, 'confidence')
-  arrays = dict(records.read(2, 2).arrays)
-  records.path(2, 2).unlink()
-  resumed = Records(tmp_path, LAYOUT, {'seed': 0})
-  assert resumed.missing() == {2: [2]}
-  resumed.write(2, 2, {**arrays, 'confidence': np.ones((1, 1), np.float32)})
-  assert resumed.table('rank').shape == (7, 5)
-  refused('delete', resumed.table, 'confidence')
-
-
-def test_records_of_an_earlier_version_go_on_where_removed_settings_have_what_is_left(tmp_path):
-  present = {'study': {'name': 'si_score'}, 'data': {'name': 'drawn'}}
-  present |= {'classifier': {'front_end': {'name': 'low_pass'}, 'objective': {'name': 'coral'}}}
-  earlier = {key: dict(value) for key, value in present.items()}
-  earlier['study'] |= {'ends': False, 'balanced_share': -1.0}
-  earlier['data'] |= {'pair_seed': 0}
-  earlier['classifier'] |= {'objective': {'name': 'coral', 'distance': 'domain_bed'}}
-  rank = np.zeros((7, 5), np.int32)
-  written = made(tmp_path, {'rank': rank}, 3, 2, **earlier).records.directory
-  titled = {**present, 'data': {**present['data'], 'dataset': 'which release it is'}}
-  for records in (*(Records(written, LAYOUT, x) for x in (present, titled)), Records.open(written)):
-    assert records.identity == present
-    np.testing.assert_array_equal(records.table('rank'), rank)
-  message = r'study\.ends: absent → True|study\.ends.*True'
-  other = {**present, 'study': {**present['study'], 'ends': True}}
-  refused(message, Records, written, LAYOUT, other)
 
 
 def test_full_disk_keeps_what_was_written(tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from robustness.models import catalog, weights
 from robustness.models.layers import Network
@@ -152,7 +151,7 @@ def test_how_many_classes_is_asked_where_the_last_layer_has_another_name(tmp_pat
   refused("not known.*is not head/dense.*LinearHead, name='head'", weights.load, path, own)
 
 
-def test_altered_weights_are_refused_and_those_without_a_digest_are_read(tmp_path):
+def test_altered_weights_are_refused(tmp_path):
   path, values = tmp_path / 'w.safetensors', {'params': {'a': np.arange(500, dtype=np.float32)}}
   weights.save_variables(path, values, {'class_names': ['x', 'y']})
   content = path.read_bytes()
@@ -160,9 +159,6 @@ def test_altered_weights_are_refused_and_those_without_a_digest_are_read(tmp_pat
     altered = content[: place + 1] + bytes([content[place + 1] ^ 1]) + content[place + 2 :]
     path.write_bytes(altered)
     refused(r'w\.safetensors (was altered|is truncated)', weights.load_variables, path)
-  arrays = {'params/a': values['params']['a']}
-  path.write_bytes(safetensors.numpy.save(arrays, {'format': weights.FORMAT, 'metadata': '{}'}))
-  assert weights.load_variables(path)[1] == {}
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):

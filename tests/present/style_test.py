@@ -82,6 +82,7 @@ def test_text_of_numbers_and_text_that_is_broken_where_words_are_joined():
   assert style.wrapped('efficientnet_lite0_fine tuned', 14) == 'efficientnet_\nlite0_fine\ntuned'
   assert style.wrapped('abcdefgh', 3) == 'abc\ndef\ngh'
   assert style.wrapped('', 5) == ''
+  assert style.wrapped('ab', 0) == 'a\nb', 'where there is no room a letter a line'
 
 
 def test_no_two_classifiers_look_the_same():

@@ -47,6 +47,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
   ],
   'calibration': [({'bins': 0}, r'config\.study\.bins is 0'), ({'resamples': 0}, 'resamples')],
   'corruption_error': [
+    (
+      {'corruptions': ('frost', 'mosaic'), 'photographs': 'imagecorruptions'},
+      "photographs is 'imagecorruptions'; it must be '' for frost beside",
+    ),
     ({'corruptions': ('fogg',)}, "did you mean 'fog'"),
     ({'corruptions': ()}, 'not empty'),
     ({'severities': (0, 1)}, 'distinct numbers of 1..5'),

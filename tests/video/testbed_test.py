@@ -236,3 +236,5 @@ def test_the_config_lists_networks_whose_names_are_published(listed):
   assert 'vgg16=' not in listed or parsed.classifiers['vgg16'].weights == 'FILE'
   with pytest.raises(ValueError, match="no variant 'resnet'"):
     video_testbed.get_config('resnet18,resnet')
+  with pytest.raises(ValueError, match='list each once'):
+    video_testbed.get_config('resnet18,resnet18=FILE')

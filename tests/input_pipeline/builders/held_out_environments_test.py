@@ -86,6 +86,10 @@ def test_names_and_choices_that_do_not_fit_are_refused(base_dir, tmp_path, build
   own = config(base_dir, class_groups=(('a',),))
   one_group = tfds.builder('held_out_environments', config=own, data_dir=tmp_path)
   refused('1 class groups for 2 environments', one_group.download_and_prepare)
+  few = tfds.builder(
+    'held_out_environments', config=config(base_dir, test_split='test[:1]'), data_dir=tmp_path / 'x'
+  )
+  refused(r"split 'test\[:1\]' has no image of the classes of c", few.download_and_prepare)
   root = str(pathlib.Path(builder.data_path).parents[2])
   given = {'config': config(base_dir, class_groups=(('b',), ('c',))), 'data_dir': root}
   refused('class_group_seed|class_groups', tfds.builder, 'held_out_environments', **given)
