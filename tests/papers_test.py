@@ -223,6 +223,7 @@ def test_a_command_passes_a_dry_run(command, data, cifar10_dir, unmeasured, caps
     with config.unlocked():
       del config.classifiers[label]  # of up to 65
   status, said = running.dry_run(config.to_dict()), capsys.readouterr().err
-  if needs := re.search(r'needs huggingface_hub|is not installed: pip install', said):
-    pytest.skip(f'{needs[0]}, an optional package')
+  lacking = r'needs huggingface_hub|is not installed: pip install|could not be fetched'
+  if needs := re.search(lacking, said):
+    pytest.skip(f'weights of a hub, or an optional package: {needs[0]}')
   assert status == 0, said

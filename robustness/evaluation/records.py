@@ -229,7 +229,7 @@ class Records(RecordsReader):
       directory.mkdir(parents=True, exist_ok=True)
       write_atomically(path, json.dumps(header, indent=2, sort_keys=True).encode())
     self._header = before or header
-    self.identity = self._header['identity']
+    self.identity = dict(self._header['identity'])
 
   @classmethod
   def open(cls, directory: str | os.PathLike[str]) -> Records:
