@@ -49,21 +49,27 @@ def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
   """Draws maps over two facets, own values on one scale and differences on another.
 
   `y` grows downwards. A black dot marks a significant difference; a cell without a value is grey.
+  Where not all fit one line, differences begin a line, so that each scale stands beside its maps.
   """
-  count, kinds = len(shown), len({panel.notation.difference for panel in shown})
-  columns = count if count <= 4 else min(MOST_MAPS, math.ceil(count / math.ceil(count / MOST_MAPS)))
-  lines = math.ceil(count / columns)
-  width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
-  cell = (width - _BESIDE - _BAR * kinds) / columns
+  shown = sorted(shown, key=lambda panel: panel.notation.difference)
+  differences = sum(panel.notation.difference for panel in shown)
+  counts = [n for n in (len(shown) - differences, differences) if n]
+  columns, places = _places(counts)
+  lines = places[-1] // columns + 1
+  width = style.COLUMN_WIDTH if len(shown) == 1 else style.PAGE_WIDTH
+  cell = (width - _BESIDE - _BAR * (len(counts) if lines == 1 else 1)) / columns
   tables = [_table(panel.rows, y, x) for panel in shown]
   ratio = len(tables[0]) / len(tables[0].columns)
   ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
   titles = [style.wrapped(panel.title, int(cell / style.LETTER)) for panel in shown]
   above = _TITLE + _LINE * max(title.count('\n') for title in titles)
   height = min(style.PAGE_HEIGHT, _BELOW + lines * (cell * ratio + above))
-  figure, grid = panels(count, columns, (width, height), 'compressed')
+  figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
+  for place in {*range(len(grid))} - {*places}:
+    grid[place].set_axis_off()
   drawn: dict[bool, tuple[AxesImage, list[Axes]]] = {}
-  for axes, panel, title, table in zip(grid, shown, titles, tables, strict=True):
+  for place, panel, title, table in zip(places, shown, titles, tables, strict=True):
+    axes = grid[place]
     difference = panel.notation.difference
     of_kind = [p for p in shown if p.notation.difference == difference]
     image = _image(axes, table, panel.notation, _limits(of_kind))
@@ -75,16 +81,31 @@ def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
       size = min(3.0, 14 * cell / max(len(marked.columns), 1))
       axes.plot(marked.columns[cells], marked.index[rows], 'k.', markersize=size, alpha=0.7)
     axes.set_title(title, fontsize=7)
-  for place, axes in enumerate(grid):
-    if place + columns >= count:
-      axes.set_xlabel(_in_lines(axis_name(x), cell), fontsize=7)
+  for place in places:
+    if place // columns == lines - 1:
+      grid[place].set_xlabel(_in_lines(axis_name(x), cell), fontsize=7)
+    if place + columns not in places:
+      grid[place].tick_params(labelbottom=True)
     if place % columns == 0:
-      axes.set_ylabel(_in_lines(axis_name(y), cell * ratio), fontsize=7)
+      grid[place].set_ylabel(_in_lines(axis_name(y), cell * ratio), fontsize=7)
   for difference, (image, axes_of_kind) in drawn.items():
     head = next(p.notation.head for p in shown if p.notation.difference == difference)
     bar = figure.colorbar(image, ax=axes_of_kind, shrink=0.9, aspect=18)
     bar.set_label(_in_lines(head, 0.9 * cell * ratio), fontsize=7)
   return figure
+
+
+def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
+  """Returns how many maps stand in a line, and the place of each of some kinds."""
+  if sum(counts) <= MOST_MAPS:
+    return sum(counts), [*range(sum(counts))]
+  most = max(counts)
+  columns = math.ceil(most / math.ceil(most / MOST_MAPS))
+  places: list[int] = []
+  for count in counts:
+    begin = -(-(places[-1] + 1) // columns) * columns if places else 0
+    places += range(begin, begin + count)
+  return columns, places
 
 
 def _in_lines(text: str, inches: float) -> str:
