@@ -260,12 +260,7 @@ def _board(entries: Sequence[BoardEntry]) -> Results:
   used, parts = list[Quantity](), list[pd.DataFrame]()
   ranked: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
-    own = pd.concat(
-      [
-        of.assign(classifier=[labels[entry.name, label] for label in of.classifier])
-        for entry, of in ((entry, _ranking(entry.results, quantity)) for entry in entries)
-      ]
-    )
+    own = pd.concat([_values(entry, quantity, labels) for entry in entries])
     if len(own):
       used.append(quantity)
       parts.append(own)
@@ -287,6 +282,14 @@ def _board(entries: Sequence[BoardEntry]) -> Results:
     table=assemble([*parts, *compared]),
     quantities=(RANK, *dict.fromkeys([*used, comparison.ACCURACY, comparison.EFFECTIVE])),
   )
+
+
+def _values(
+  entry: BoardEntry, quantity: Quantity, labels: Mapping[tuple[str, str], str]
+) -> pd.DataFrame:
+  """Returns what ranks an entry by a quantity, under the board's labels."""
+  own = _ranking(entry.results, quantity)
+  return own.assign(classifier=[labels[entry.name, label] for label in own.classifier])
 
 
 def _ranking(results: Results, quantity: Quantity) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """From records to outcomes: a statistic of every row in every view, for several classifiers."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -61,6 +62,10 @@ class Recorded:
   evaluations: Sequence[Evaluation]
   views: pd.DataFrame = dataclasses.field(default_factory=lambda: ONE_VIEW)
 
+  @functools.cached_property
+  def _clusters(self) -> np.ndarray | None:
+    return versions(self.evaluations[0].records)
+
   def top_k(self, k: int) -> list[int]:
     """Returns 1, and k if it leaves out classes of all classifiers or no records say these."""
     counts = [len(own.records.identity.get('classes', ())) for own in self.evaluations]
@@ -74,7 +79,7 @@ class Recorded:
     """
     if not any(evaluation.rounds for evaluation in self.evaluations):
       values = {e.label: e.records.values(statistic) for e in self.evaluations}
-      return Outcomes(values, self.views, None, versions(self.evaluations[0].records), weight)
+      return Outcomes(values, self.views, None, self._clusters, weight)
     tables = {e.label: _rounds(e.rounds, statistic) for e in self.evaluations if e.rounds}
     if len(tables) < len(self.evaluations):
       raise InputError('some classifiers were shown rows in rounds and others all at once.')

@@ -28,9 +28,9 @@ _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In t
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Returns the named arrays of a weights file, with their own dtypes.
 
-  What is stored under the first there is of `WRAPPERS` is taken out of there, as by timm averaged
-  weights where both are kept, and the prefixes that data-parallel,
-  averaged and compiled modules and those of Lightning put before every name are taken off.
+  What is stored under the first there is of `WRAPPERS` is taken out of there: as by timm, averaged
+  weights where both are kept. The prefixes that data-parallel, averaged and compiled modules and
+  those of Lightning put before every name are taken off.
 
   Args:
     path: a file of PyTorch (`TORCH_SUFFIXES`; needs torch), a `.safetensors` file, or a `.npz` file

@@ -98,8 +98,8 @@ class FourierHeatmap(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `Study`; refuses classes that the rows do not have."""
     super().check(rows, recipes)
+    known = dict.fromkeys((ALL, *rows.class_names, *in_words(rows.class_names)))
     for name in self.classes:
-      known = dict.fromkeys((ALL, *rows.class_names, *in_words(rows.class_names)))
       settings.choice('config.study.classes', name, known)
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:
@@ -247,8 +247,8 @@ class FourierHeatmap(Study):
     worded = in_words(names)
     labels = records.column('label').reshape(records.layout.num_rows, -1)
     for name in names if self.classes == (ALL,) else self.classes:
-      index = names.index(name) if name in names else worded.index(in_words([name])[0])
-      of_class = missed.of_rows((labels == index).any(1))
+      (word,) = in_words([name])
+      of_class = missed.of_rows((labels == worded.index(word)).any(1))
       facets = {'class': name}
       yield self.means(CLASS_ERROR, of_class, FREQUENCY, facets=facets)
       yield self.means(IN_BAND, of_class, ('band',), where=perturbed, facets=facets)

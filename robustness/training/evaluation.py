@@ -101,8 +101,8 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   `group_id`.
   """
   columns = columns_of(rows) if share else {}
-  units = clips(columns) if OFFSET in columns else None
-  groups = columns.get(GROUP, columns.get(BASE)) if units is None else units
+  are_frames = {GROUP, OFFSET} <= columns.keys()
+  groups = clips(columns) if are_frames else columns.get(GROUP, columns.get(BASE))
   return held_out(rows.num_examples, share, groups)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from robustness.augment.policy import OCCURRENCE
+from robustness.augment.policy import KEY, OCCURRENCE
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows, Batch, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
@@ -24,7 +24,7 @@ from robustness.training.state import TrainState, begun_with, num_classes
 from robustness.training.state import create as create_state
 from robustness.training.step import Pipeline, TrainStep
 
-TAKEN = ('target', OCCURRENCE, 'epoch', 'key', 'partner')
+TAKEN = ('target', OCCURRENCE, 'epoch', KEY, 'partner')
 """Columns that a training gives its rows in place of any that they have."""
 REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'resident_bytes')
 """Settings that say what is written on the way and where rows are, and not what comes out."""

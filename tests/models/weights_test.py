@@ -12,6 +12,7 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from robustness.models import catalog, weights
 from robustness.models.layers import Network
@@ -159,6 +160,9 @@ def test_altered_weights_are_refused(tmp_path):
     altered = content[: place + 1] + bytes([content[place + 1] ^ 1]) + content[place + 2 :]
     path.write_bytes(altered)
     refused(r'w\.safetensors (was altered|is truncated)', weights.load_variables, path)
+  arrays = {'params/a': values['params']['a']}
+  path.write_bytes(safetensors.numpy.save(arrays, {'format': weights.FORMAT, 'metadata': '{}'}))
+  refused(r'w\.safetensors was altered', weights.load_variables, path)
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):

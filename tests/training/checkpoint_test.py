@@ -61,6 +61,8 @@ def test_everything_comes_back_bit_for_bit(saved, state, make_task):
   assert facts['architecture'] == 'tiny'
   shutil.copytree(saved / 'checkpoints/4', saved / 'checkpoints/6.orbax-checkpoint-tmp')
   assert_same(_restored(saved, make_task()), state)  # a save that was cut short changes nothing
+  (saved / 'checkpoints/4/position/metadata').write_text(json.dumps(position))  # without its digest
+  refused('it was altered', load_variables, saved)
 
 
 def test_an_empty_directory_has_nothing_and_says_what_it_is(tmp_path, make_task):
