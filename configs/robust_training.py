@@ -8,10 +8,10 @@ python main.py --config=configs/robust_training.py --workdir=/tmp/robust_trainin
 
 python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust_cifar10
 
-  airbench94 at half its width on all of CIFAR-10, 12 epochs for each recipe: AutoAugment,
+  airbench94 at half its width on all of CIFAR-10, 6 epochs for each recipe: AutoAugment,
   RandAugment, AugMix with its consistency loss (three images a row), Patch Gaussian, adversarial
-  training with two steps of 5/255, AFA and APR-S; 2000 test images, 500 in the heat map, 1000
-  under PGD. Several seeds: --config.seeds="(0,1,2)"; the whole width:
+  training with two steps of 5/255, AFA and APR-S; 2000 test images, corrupted as CIFAR-10-C was,
+  500 in the heat map, 1000 under PGD. Several seeds: --config.seeds="(0,1,2)"; the whole width:
   --config.classifiers.augmix.name=airbench94, for each. Not run yet.
 
 python main.py --config=configs/robust_training.py:fourier --workdir=/tmp/fourier_trainings
@@ -85,7 +85,12 @@ def cifar10() -> ConfigDict:
   config.battery.heat_map.study.norm = 4.0
   config.battery.heat_map.data.num_images = 500
   config.battery.attack.data.num_images = 1000
+  config.battery.corruptions.study.protocol = 'as_released'
+  config.classifiers.auto_augment.augment.policy = ('auto_augment', 'crop', 'alternating_flip')
   config.classifiers.auto_augment.augment.auto_augment.policy = 'cifar10_reference_95'
+  for label in ('auto_augment', 'rand_augment'):
+    config.classifiers[label].augment[label].without = ('Brightness', 'Contrast')
+  config.training.epochs = 6.0
   take_two_steps(config.classifiers.adversarial)
   config.classifiers.afa.training.auxiliary_norms = 1
   return config
