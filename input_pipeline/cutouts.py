@@ -24,7 +24,7 @@ import pandas as pd
 from PIL import Image, ImageDraw, ImageFont
 from tqdm import tqdm
 
-from input_pipeline.image_files import opened, read_image
+from input_pipeline.image_files import folders_in, opened, read_image
 from robustness.core.errors import InputError, nearest
 from robustness.scenes.classes import IMAGENET_INDEX, imagenet_index
 
@@ -312,6 +312,9 @@ def prune(out: Path) -> int:
     target = out / REMOVED / Path(file).relative_to(FOREGROUNDS)
     target.parent.mkdir(parents=True, exist_ok=True)
     (out / file).rename(target)
+  for folder in folders_in(out / FOREGROUNDS).values():
+    if not any(folder.iterdir()):
+      folder.rmdir()  # a class whose cutouts were all deleted
   return len(present - listed)
 
 

@@ -216,7 +216,7 @@ def delivered_size(
     raise InputError(
       f'{images.where(index)} comes out as {result[0]}x{result[1]} pixels, where '
       f'others come out as {expected[0]}x{expected[1]}: bring all images to one size, '
-      'for example with --config.data.resize=256 --config.data.crop=224.'
+      'for example with resize=256 and crop=224 (--config.data.resize=256, and so on).'
     )
   return result
 

@@ -119,7 +119,9 @@ def labels_of(
   chosen = label_column(table, column)
   if chosen not in table:
     wanted = f'config.data.name is {column!r}' if column else 'no column is called label or class'
-    raise InputError(f'{title}: {wanted}; give one of {", ".join(table)} as config.data.name.')
+    columns = ', '.join(table)
+    give = f'give one of {columns} as config.data.name.' if columns else 'there is no other column.'
+    raise InputError(f'{title}: {wanted}; {give}')
   values = table[chosen]
   if values.isna().any():
     raise InputError(f'{title}: row {int(values.isna().to_numpy().argmax())} has no {chosen}.')

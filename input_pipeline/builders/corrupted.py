@@ -45,13 +45,15 @@ from robustness.corruptions.pixels import QUANTIZE
 DESCRIPTION = """\
 A data set under one of the 19 common corruptions (Hendrycks and Dietterich 2019) at a severity of
 1..5, to measure how much of a classifier's accuracy is left. An example is an image of the base's
-split with its label, and `example_id`, its position in that split; the order is the base's. The
+split with its label, and `example_id`, its position in what is read of
+that split (of 'test[6:]' 0 is image 6); the order is the base's. The
 config's name is <base>_<corruption>_<severity>, or <base>_clean for the images as they are. The
 metadata say what fixes the images: base, corruption, severity, table of constants, quantisation,
 frost and seed.
 """
 Example = tuple[int, dict[str, np.ndarray | int]]
 CLEAN_NAME = 'clean'
+PLAIN_NAME = rf'(\w+?)_(?:({"|".join(NAMES)})_([1-5])|{CLEAN_NAME})'
 LISTED_BASES = ('cifar10', 'imagenet2012')
 PREPARATION: dict[str, Any] = {
   'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear'}
@@ -104,7 +106,11 @@ class CorruptedConfig(BaseConfig):
       self.splits,
       "different splits, each with at most one slice: 'test[:1000]'",
     )
-    self.name = self.name or self._plain_name()
+    if not self.name or re.fullmatch(PLAIN_NAME, self.name):
+      plain = self._plain_name()
+      valid = f'{plain!r}, what this is, or a name of another form'
+      require(self.name in ('', plain), 'name', self.name, valid)
+      self.name = plain
     what = 'as they are' if self.is_clean else f'under {self.corruption}, severity {self.severity}'
     self.description = self.description or f'Images of {self.base} {what}'
 
@@ -131,7 +137,7 @@ class CorruptedConfig(BaseConfig):
 
 def parse_name(name: str) -> CorruptedConfig:
   """Returns the config of the name <base>_<corruption>_<severity> or <base>_clean."""
-  known = re.fullmatch(rf'(\w+?)_(?:({"|".join(NAMES)})_([1-5])|{CLEAN_NAME})', name)
+  known = re.fullmatch(PLAIN_NAME, name)
   if known:
     base, corruption, severity = known.groups()
     return CorruptedConfig(

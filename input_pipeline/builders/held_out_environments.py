@@ -34,6 +34,7 @@ from input_pipeline.tfds_sets import prepared_builder
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
+from robustness.core.settings import require
 from robustness.environments import transforms
 from robustness.environments.class_groups import ClassGroups, from_settings
 
@@ -44,8 +45,8 @@ Images of a base data set in environments (corruptions, rotations) that training
 classes alone, to measure whether robustness carries over to the others (systematic robustness). An
 example is `image`, `label`, `environment`, `class_group` (k for the classes that see the k-th
 environment in training, 0 for those left over), `seen` (whether the cell is one of training's),
-`level` (severity, or degrees of a rotation; 0 of clean images) and `source_id`, its position in the
-split of the base.
+`level` (severity, or degrees of a rotation; 0 of clean images) and `source_id`, its position in
+what is read of the base's split.
 """
 INSTANCES: dict[str, tuple[str, ...]] = {
   'corruptions': ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow'),
@@ -90,6 +91,9 @@ class HeldOutConfig(BaseConfig):
     super().__post_init__()
     transforms.check_names('environments', self.environments)
     transforms.check_levels('config', self.severities, self.angles)
+    usual = INSTANCES.get(self.name.rpartition('_')[2], self.environments)
+    valid = f'{usual} in a config called {self.name!r}'
+    require(self.environments == usual, 'environments', self.environments, valid)
 
   @property
   def names(self) -> list[str]:

@@ -12,6 +12,7 @@ All further columns of numbers and words are columns of the rows, by which
 `config.study.name='accuracy_by_factor'` groups. `example_id` is the row among those of the split.
 """
 
+import os
 from pathlib import Path
 
 import pandas as pd
@@ -105,7 +106,7 @@ def _found(names: pd.Series, root: Path, title: str) -> list[str]:
         'Set config.data.path to the folder that the names begin at.'
       )
     paths[row] = alike[0]
-  twice = pd.Series(paths).duplicated().to_numpy()
+  twice = pd.Series([os.path.realpath(path) for path in paths]).duplicated().to_numpy()
   if twice.any():
     row = int(twice.argmax())
     raise InputError(f'{title}: row {row} names {names[row]!r} again; each image counts once.')

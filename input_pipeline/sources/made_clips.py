@@ -9,15 +9,14 @@ clip by clip.
 """
 
 import dataclasses
-import functools
 
 import numpy as np
 from scipy import ndimage
 
 from input_pipeline.images import Images, array_images
+from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.digits import CLASSES, read_split
-from robustness.core.settings import require
 
 CLIPS, LENGTH, SIDE, K = 200, 41, 28, 10
 FPS = (25, 30)
@@ -68,7 +67,11 @@ class MadeClips(Source):
       'fps': motion.fps[clip].astype(np.float32),
       'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)]),
     }
-    return dataclasses.replace(images, columns=columns, choose=functools.partial(choose, clip))
+
+    def choose(*some: int) -> np.ndarray:
+      return np.flatnonzero(np.isin(clip, choose_subset(CLIPS, *some)))
+
+    return dataclasses.replace(images, columns=columns, choose=choose)
 
 
 def draw_motion(generator: np.random.Generator, count: int) -> Motion:
@@ -109,12 +112,3 @@ def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarra
     image = ndimage.affine_transform(digit, matrix, shift, order=1)
     frames[index, ..., 0] = np.clip(np.rint(image * flicker[index]), 0, 255)
   return frames
-
-
-def choose(clip: np.ndarray, count: int, seed: int) -> np.ndarray:
-  """Returns the positions of all frames of `count` random clips, ascending; 0 takes all."""
-  clips = np.unique(clip)
-  valid = f'at most the number of clips, {len(clips)}'
-  require(count <= len(clips), 'config.data.num_images', count, valid)
-  kept = np.random.default_rng([_STREAM, 2, seed]).permutation(clips)[: count or len(clips)]
-  return np.flatnonzero(np.isin(clip, kept))

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from input_pipeline.image_files import (
   existing_folder,
@@ -35,6 +36,7 @@ from input_pipeline.image_files import (
 from input_pipeline.images import Images
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings, Source
+from input_pipeline.shards import read_table
 from input_pipeline.sources.tfds import Tfds
 from robustness.core.errors import InputError
 from robustness.core.settings import require
@@ -191,9 +193,16 @@ def _joined(
 
 def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
   """Returns the columns, [N] each: int64 where numbers are whole, else float64; by image_id."""
-  header, table = _numbers(Path(path))
-  table = table[np.argsort(table[:, header.index('image_id')], kind='stable')]
-  columns = {name: table[:, header.index(name)] for name in IN_FILE}
+  table = read_table(Path(path))
+  missing = [name for name in IN_FILE if name not in table]
+  if missing:
+    raise InputError(
+      f'{path} has no column {missing[0]!r}; its columns: {", ".join(table)}. '
+      f'Expected: {", ".join(IN_FILE)}. It lies in the archive of the released set.'
+    )
+  numbers = table[[*IN_FILE]].apply(pd.to_numeric, errors='coerce')  # a word is NaN, refused below
+  numbers = numbers.sort_values('image_id', kind='stable')
+  columns = {name: numbers[name].to_numpy(float) for name in IN_FILE}
   for name, values in columns.items():
     good = np.isfinite(values) & ((values == np.floor(values)) | (name not in WHOLE))
     valid = 'a whole number' if name in WHOLE else 'a finite number'
@@ -211,31 +220,6 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
   return {
     name: values.astype(np.int64) if name in WHOLE else values for name, values in columns.items()
   }
-
-
-def _numbers(path: Path) -> tuple[list[str], np.ndarray]:
-  """Returns the header and the numbers below it, float64 [N, columns]."""
-  try:
-    with path.open(encoding='utf-8-sig') as file:
-      header, body = file.readline().strip().split(','), file.read()
-  except (OSError, UnicodeDecodeError) as error:
-    why = error.strerror if isinstance(error, OSError) else error
-    raise InputError(
-      f'cannot read {path}: {why}. metadata.csv lies in the archive of the released set.'
-    ) from error
-  if not body.strip():
-    raise InputError(f'{path} holds no lines below its header.')
-  missing = [name for name in IN_FILE if name not in header]
-  if missing:
-    raise InputError(
-      f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}. '
-      f'Expected: {", ".join(IN_FILE)}.'
-    )
-  try:
-    return header, np.loadtxt(io.StringIO(body), delimiter=',', ndmin=2)
-  except ValueError as error:
-    line = str(error).partition(';')[0]  # what follows is for callers of NumPy
-    raise InputError(f'{path} cannot be read: {line}. Is it cut short? Fetch it again.') from error
 
 
 def join_metadata(

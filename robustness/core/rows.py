@@ -408,8 +408,11 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
         f'example {batch["example_id"][row]} has label {label[row]}; the data name '
         f'{len(positions)} classes.'
       )
-    # -1, which fills up several labels, stays
-    return {**batch, 'label': np.where(label >= 0, positions[label], label).astype(np.int32)}
+    # -1, which fills up several labels, stays, and takes the place of a class that is there twice
+    label = np.where(label >= 0, positions[label], label).astype(np.int32)
+    if label.ndim == 2:
+      label[np.tril(label[:, :, None] == label[:, None], -1).any(2)] = -1
+    return {**batch, 'label': label}
 
   return _ChangedRows(rows, change, class_names, facts)
 

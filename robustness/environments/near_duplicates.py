@@ -84,15 +84,16 @@ def hashes(images: np.ndarray) -> np.ndarray:
 def hashed(rows: Rows) -> Hashed:
   """Reads all rows, as they are shown clean, and hashes their images."""
   parts: list[tuple[np.ndarray, ...]] = []
+  known = rows.description.get('environments', ())
   for batch in rows.batches(_READ):
     real = batch['mask']
     label = batch['label'] if batch['label'].ndim == 1 else batch['label'][:, 0]
-    environment = batch.get(_ENVIRONMENT, np.full(len(real), -1))
+    environment = batch[_ENVIRONMENT] if known else np.full(len(real), -1)
     parts.append(
       (hashes(batch['image'][real]), *(v[real] for v in (batch['example_id'], label, environment)))
     )
   own, ids, labels, environments = (np.concatenate(column) for column in zip(*parts, strict=True))
-  names = np.array([*rows.description.get('environments', ()), ''])
+  names = np.array([*known, ''])
   return Hashed(own, ids, np.array(rows.class_names)[labels], names[environments])
 
 

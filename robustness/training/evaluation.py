@@ -101,7 +101,7 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   `group_id`.
   """
   columns = columns_of(rows) if share else {}
-  are_frames = {GROUP, OFFSET} <= columns.keys()
+  are_frames = {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu'
   groups = clips(columns) if are_frames else columns.get(GROUP, columns.get(BASE))
   return held_out(rows.num_examples, share, groups)
 

@@ -36,6 +36,10 @@ def test_dtypes_own_example_ids_and_several_labels():
   (batch,) = ArrayRows(IMAGES[:3], several, NAMES).batches(4)
   np.testing.assert_array_equal(batch['label'][:3], several)
   assert batch['label'].shape == (4, 2)
+  (merged,) = rows.with_labels(
+    ArrayRows(IMAGES[:3], several, NAMES), np.zeros(2, np.int32), ('any',)
+  ).batches(3)
+  assert merged['label'].tolist() == [[0, -1]] * 3  # a class that both become is there once
   both = np.array([[0, 1], [1, 0], [1, -1]])  # of two classes, which are no one-hot rows
   assert ArrayRows(IMAGES[:3], both, NAMES).at(np.arange(2)).labels.tolist() == [[0, 1], [1, 0]]
 

@@ -83,6 +83,8 @@ def test_rows_are_read_as_they_are_shown():
   np.testing.assert_array_equal(read.hashes, hashes(images))
   assert read.example_ids.tolist() == list(range(50, 56))
   assert read.classes.tolist() == ['cat', 'dog'] * 3 and set(read.environments) == {''}
+  words = dataclasses.replace(rows, columns={'environment': np.array(['street', 'studio'] * 3)})
+  assert set(hashed(words).environments) == {''}  # a column of the user's, no environment here
   columns = {'environment': np.arange(6, dtype=np.int32) % 2}
   rows = dataclasses.replace(rows, columns=columns, facts={'environments': ['photo', 'sketch']})
   assert hashed(rows).environments.tolist() == ['photo', 'sketch'] * 3

@@ -162,7 +162,8 @@ def test_deleted_lines_are_moved_away_and_a_spoilt_list_moves_nothing(collection
   prune = ['prune', f'--out={collection.out}']
   for number in range(3):
     collection.add(f'a{number}')
-  assert len(collection.extracted()) == 3
+  collection.add('b0', label=LEMON)
+  assert len(collection.extracted()) == 4
   refused('exists already', collection.extract)
   listed = collection.out / 'cutouts.csv'
   whole = listed.read_text()
@@ -174,11 +175,12 @@ def test_deleted_lines_are_moved_away_and_a_spoilt_list_moves_nothing(collection
     refused(message, main, prune)
   refused('`extract` first', main, ['prune', f'--out={collection.root / "no"}'])
   lines = whole.splitlines(keepends=True)
-  listed.write_text(''.join(lines[:2] + lines[3:]))
-  for count in (1, 0):
+  listed.write_text(''.join(line for line in lines if 'a1_' not in line and 'b0_' not in line))
+  for count in (2, 0):
     assert not main(prune) and f'{count} cutouts moved' in capsys.readouterr().out
   for folder, left in (('foregrounds', ['a0', 'a2']), ('removed', ['a1'])):
     assert [f.name[:2] for f in sorted((collection.out / folder / 'bagel').iterdir())] == left
+  assert not (collection.out / 'foregrounds' / 'lemon').exists()  # an empty class is refused
 
 
 def test_bad_tables_and_words_are_named(collection):

@@ -118,6 +118,8 @@ def test_beam_writes_the_same_images(build):
   ({'constants': 48}, 'one of 0, 32, 64, 224, 299'),
   ({'base': ''}, 'a TFDS name'),
   ({'splits': ('test[:3]', 'test[5:]')}, 'different splits'),
+  ({'name': 'pictures_snow_2'}, "'pictures_snow_2'; it must be 'pictures_fog_1', what this is"),
+  ({'name': 'pictures_fog_1', 'seed': 1}, 'chooses seed needs a name of its own'),
   ({'seed': 1}, 'chooses seed needs a name of its own'),
   ({'base': 'imagenet2012', 'resize': 256, 'crop': 224}, 'chooses interpolation needs a name'),
 )

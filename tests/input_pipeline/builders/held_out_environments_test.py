@@ -83,6 +83,7 @@ def test_names_and_choices_that_do_not_fit_are_refused(base_dir, tmp_path, build
   assert [len(groups[title]) for title in ('C1', 'left over')] == [5, 5]
   refused('<base>_corruptions', parse_name, 'cifar10_noise')
   refused('gaussian_noise', config, base_dir, environments=('noise',))
+  refused("called 'x_rotation'", config, base_dir, name='x_rotation')
   own = config(base_dir, class_groups=(('a',),))
   one_group = tfds.builder('held_out_environments', config=own, data_dir=tmp_path)
   refused('1 class groups for 2 environments', one_group.download_and_prepare)

@@ -121,6 +121,10 @@ def test_what_is_wrong_is_named(styles, tmp_path):
   (tmp_path / 'foregrounds/koala').mkdir(parents=True)
   shutil.copy(next(styles.rglob('*.png')), tmp_path / 'foregrounds/koala')
   refused('is .real.*looks like SI-Score', load, settings(tmp_path, name='real'))
+  for split in ('train', 'test'):
+    shutil.copytree(tmp_path / 'foregrounds', tmp_path / 'split' / 'photo' / split)
+  refused("folders of splits, 'train' and 'test'", load, settings(tmp_path / 'split'))
+  refused('folders of splits', load, settings(tmp_path / 'split' / 'photo'))
   refused("names 'cow'", load, settings(styles, class_groups=(('cow',),)))
   refused('config.data.split', load, settings(styles, split='validation'))
   listed = tmp_path / 'styles.json'

@@ -67,6 +67,7 @@ def test_names_are_found_anywhere_and_folders_are_labels(folder):
   (lambda t: t.assign(file_name='images/77.png'), r"row 0 names 'images/77.png'.*no file is so"),
   (lambda t: t.assign(split='train'), "config.data.split is 'test': .*'train'"),
   (lambda t: t.assign(file_name='images/00.png'), "row 1 names 'images/00.png' again"),
+  (lambda t: t.replace('images/01.png', 'images/../images/00.png'), r"'images/\.\./.*again"),
   (lambda t: t[:0], 'has no row'),
 )
 def test_a_bad_table_is_refused_in_one_line(folder, change, message):
