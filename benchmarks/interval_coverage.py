@@ -203,7 +203,7 @@ def false_discoveries(
     sample = whole.of(generator.integers(0, len(whole.change), n))
     pair = sample.first.corrupted, sample.second.corrupted
     p_value = mcnemar((~pair[0] & pair[1]).sum(0), (pair[0] & ~pair[1]).sum(0))
-    significant = benjamini_hochberg(p_value, rate).significant
+    significant = benjamini_hochberg(p_value, rate)
     false.append(significant[:10].sum() / max(significant.sum(), 1))
     count.append(significant.sum())
   return float(np.mean(false)), float(np.mean(count))

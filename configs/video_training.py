@@ -34,7 +34,7 @@ YTBB = 'ytbb,'
 def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
   """Returns the training on a corruption, or `ilsvrc30`."""
   name = variant.removeprefix(YTBB)
-  check_variant(name, (*CORRUPTIONS, COARSE))
+  check_variant(name, CORRUPTIONS if variant.startswith(YTBB) else (*CORRUPTIONS, COARSE))
   label = name if name == COARSE else f'augment_{PRINTED.get(name, name)}'
   config = default_config('video_pm_k', labels=(f'resnet50_{label}',))
   train_on_imagenet(config)

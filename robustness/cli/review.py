@@ -10,13 +10,11 @@ import signal
 import threading
 from collections.abc import Sequence
 
-from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.models import label_space
 from robustness.present import tables, text
 from robustness.results import Results
-from robustness.video import answers, decisions, metadata
+from robustness.video import answers, building, decisions, metadata
 from robustness.video.candidates import Candidates, ReviewFrames
 from robustness.video.review_rounds import ReviewRounds
 from robustness.video.review_server import ReviewServer, is_loopback
@@ -95,18 +93,9 @@ def export(flags: argparse.Namespace) -> None:
 
 
 def _candidates(flags: argparse.Namespace) -> Candidates:
-  sets, given = metadata.read(flags.metadata), flags.classes
-  if given is None or not given.endswith('.json'):
-    own = sets.class_names if given is None else ()
-    names = own or label_space.get(given or 'imagenet_vid').class_names
-    return Candidates(sets, dict(enumerate(names)))
-  advice = 'Give --classes a JSON file {"0": "airplane", ...}, imagenet_vid or youtube_bb.'
-  entries = json_files.read(expanded(given), {str: (str, list)}, advice)
-  try:
-    named = {int(k): str(own if isinstance(own, str) else own[-1]) for k, own in entries.items()}
-  except (ValueError, IndexError) as error:
-    raise InputError(f'--classes={given} cannot be read ({error}). {advice}') from error
-  return Candidates(sets, named)
+  sets = metadata.read(flags.metadata)
+  names = sets.class_names or building.vocabulary(flags.classes)[0]
+  return Candidates(sets, dict(enumerate(names)))
 
 
 def _common(description: str, command: str) -> argparse.ArgumentParser:
@@ -114,9 +103,8 @@ def _common(description: str, command: str) -> argparse.ArgumentParser:
   add = parser.add_argument
   add('--metadata', required=True, type=expanded, help='folder of the sets under review')
   add('--answers', required=True, type=expanded, metavar='FILE', help='one JSON object an answer')
-  index = "the metadata's class index, or else imagenet_vid"
-  names = f'names of the classes: imagenet_vid, youtube_bb or a JSON file ({index})'
-  add('--classes', metavar='NAME|FILE', help=names)
+  names = 'a label space, or a text file with one class a line, where the sets name no classes'
+  add('--classes', metavar='NAME|FILE', default='imagenet_vid', help=names)
   return parser
 
 

@@ -188,10 +188,7 @@ class CorruptionViews(Study):
     """The settings of the views: what is reduced to errors and what to a trade-off is the same."""
     shared = (field.name for field in dataclasses.fields(CorruptionViews))
     described = dataclasses.asdict(self)
-    recording = {'views': STREAM, **{name: described[name] for name in shared}, **self.facts}
-    if self.protocol == EXACT:  # as records were before there was another
-      del recording['protocol']
-    return recording
+    return {'views': STREAM, **{name: described[name] for name in shared}, **self.facts}
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then each corruption at each severity.

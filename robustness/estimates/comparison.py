@@ -1,23 +1,14 @@
 """Classifiers on the same images: paired differences, which of many are significant, and what lies
 above the line through others."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
+from scipy import special, stats
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import z_value
 
 _ROUNDING = 1e-9  # of sums of fractions
-
-
-class Discoveries(NamedTuple):
-  """Outcome of many tests: which are significant, and the adjusted p-values, same shape."""
-
-  significant: np.ndarray
-  adjusted: np.ndarray
 
 
 def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
@@ -68,8 +59,9 @@ def sign_flip(differences: ArrayLike) -> np.ndarray:
   return np.where(observed[:, 0] == 0, 1.0, np.clip(p_value, 0, 1)).reshape(values.shape[1:])[()]
 
 
-def benjamini_hochberg(p: ArrayLike, rate: float) -> Discoveries:
-  """Keeps the expected share of false discoveries among p-values of one family at or below `rate`.
+def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
+  """Returns which p-values of one family are significant, bool of their shape, so that the expected
+  share of false discoveries is at or below `rate`.
 
   With p₍₁₎ ≤ … ≤ p₍ₘ₎, the adjusted value of p₍ᵢ₎ is min over j ≥ i of min(1, p₍ⱼ₎·m/j); a test is
   significant where it is at most `rate`. This is proven for independent tests and under a condition
@@ -89,11 +81,8 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> Discoveries:
     raise InputError(f'rate = {rate!r} is not in (0, 1): give for example 0.05.')
   if not np.all((values >= 0) & (values <= 1)):
     raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
-  order = np.argsort(values, axis=None)
-  scaled = values.ravel()[order] * values.size / np.arange(1, values.size + 1)
-  adjusted = np.empty(values.shape)
-  adjusted.flat[order] = np.minimum(1.0, np.minimum.accumulate(scaled[::-1])[::-1])
-  return Discoveries(adjusted <= rate, adjusted)
+  adjusted = stats.false_discovery_control(values, axis=None)
+  return np.asarray(adjusted <= rate).reshape(values.shape)
 
 
 def paired_difference(

@@ -25,6 +25,7 @@ from robustness.estimates.published import PublishedErrors
 from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
 
 BEFORE, NEVER = 'at or before the lowest severity', 'not reached'
+NO_CLEAN = 'undefined: no clean image is right'
 ROUNDING = 1e-9  # sums of errors closer than this are equal
 PAPER = 'hendrycks2019benchmarking'
 MCE = Quantity('mCE', 'mean corruption error', RATIO, 'lower', headline=True, paper=PAPER)
@@ -258,6 +259,8 @@ def failure_point(
   drawn = resampled(found, count, 0)
   reached = np.isfinite(drawn).mean()
   if not np.isfinite(value):
+    if not right[:, 0].any():
+      return Estimate(np.nan, np.nan, np.nan, count, count, BOOTSTRAP, note=NO_CLEAN)
     note = f'{NEVER} by severity {highest:g}'
     note += f'; reached in {100 * reached:.0f} % of bootstrap samples' if reached else ''
     return Estimate(np.nan, np.nan, np.nan, count, count, BOOTSTRAP, note=note)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
+from scipy import special, stats
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import clopper_pearson
@@ -133,7 +133,7 @@ class FixedWidth:
     own = np.round(self.trials * p).astype(int) + np.arange(
       -_reach(self.trials), _reach(self.trials) + 1
     )
-    of_round = _binomial(own, self.trials, p)
+    of_round = stats.binom.pmf(own, self.trials, p)
     unfinished, first = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
     for n in range(self.trials, self.most_trials + 1, self.trials):
       sums = _convolved(unfinished, of_round)
@@ -151,14 +151,6 @@ class FixedWidth:
 def _reach(trials: int) -> int:
   """How far counts may be from their mean: 6 standard errors of ½."""
   return math.ceil(3 * math.sqrt(trials))
-
-
-def _binomial(k: np.ndarray, n: int, p: np.ndarray) -> np.ndarray:
-  """Returns the probability of k of n; 0 outside of 0..n."""
-  inside = np.clip(k, 0, n)
-  ways = special.gammaln(n + 1) - special.gammaln(inside + 1) - special.gammaln(n - inside + 1)
-  log = ways + special.xlogy(inside, p) + special.xlog1py(n - inside, -p)
-  return np.where(k == inside, np.exp(log), 0)
 
 
 def _convolved(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -206,7 +206,7 @@ def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0
 
   Args:
     function: a ratio, homogeneous of degree 0, smooth; see `Function`.
-    own: of the classifier; every unit has the same weight in every group.
+    own: of the classifier; a unit has the same weight in every group, its number of rows.
     base: of the baseline.
     confidence: in (0, 1).
 
@@ -221,18 +221,20 @@ def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0
     zero = ', '.join(name for name, is_zero in zip(base.names, none, strict=True) if is_zero)
     note = f'undefined: the mean of the baseline is 0 in {zero}'
     return Estimate(np.nan, np.nan, np.nan, own.n, n, LOG_RATIO, note=note)
-  value = float(function(a.mean(0), b.mean(0)))
+  equal = np.full(n, 1 / n)
+  value = float(function(own.means(equal), base.means(equal)))
   if n < 2:
     note = 'no interval from a single unit'
     return Estimate(value, np.nan, np.nan, own.n, n, LOG_RATIO, note=note)
-  whole, half = np.ones((1, groups)), np.array([*np.ones(n), 0.5, 0.5])
+  whole, size = np.ones((1, groups)), own.weight[:, 0] / own.weight[:, 0].mean()
+  half, squares = (np.append(each, [0.5, 0.5]) for each in (size, size**2))
   a, b = np.concatenate([a, whole, 0 * whole]), np.concatenate([b, 0 * whole, whole])
   means = half @ np.concatenate([a, b], 1) / (n + 1)
   ratio = float(function(means[:groups], means[groups:]))
   steps = means + 1j * _STEP * np.eye(2 * groups)
   gradient = np.imag(function(steps[:, :groups], steps[:, groups:])) / _STEP
   linear = (np.concatenate([a, b], 1) - means) @ gradient
-  error = np.sqrt(half @ linear**2 / (n * (n + 1)))
+  error = np.sqrt(squares @ linear**2 / (n * (n + 1)))
   factor = np.exp(t_value(n, confidence) * error / ratio)
   low, high = ratio / factor, ratio * factor
   return Estimate(value, float(min(low, value)), float(max(high, value)), own.n, n, LOG_RATIO)

@@ -63,7 +63,8 @@ class Recorded:
   views: pd.DataFrame = dataclasses.field(default_factory=lambda: ONE_VIEW)
 
   @functools.cached_property
-  def _clusters(self) -> np.ndarray | None:
+  def clusters(self) -> np.ndarray | None:
+    """Which image each row is a version of, [N]; None where no image has several."""
     return versions(self.evaluations[0].records)
 
   def top_k(self, k: int) -> list[int]:
@@ -79,7 +80,7 @@ class Recorded:
     """
     if not any(evaluation.rounds for evaluation in self.evaluations):
       values = {e.label: e.records.values(statistic) for e in self.evaluations}
-      return Outcomes(values, self.views, None, self._clusters, weight)
+      return Outcomes(values, self.views, None, self.clusters, weight)
     tables = {e.label: _rounds(e.rounds, statistic) for e in self.evaluations if e.rounds}
     if len(tables) < len(self.evaluations):
       raise InputError('some classifiers were shown rows in rounds and others all at once.')

@@ -26,8 +26,8 @@ from robustness.estimates.fixed_width import FixedWidth, fewest_trials, plan
 from robustness.estimates.means import means
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import provenance
+from robustness.evaluation.outcomes import BASE, Recorded, versions
 from robustness.evaluation.outcomes import Evaluation as Evaluation
-from robustness.evaluation.outcomes import Recorded, versions
 from robustness.evaluation.outcomes import of_recorded as of_recorded
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.views import DRAWS, ONLY, Views, ViewTable, identity
@@ -117,8 +117,7 @@ class Study(Part):
     Studies of one run whose recordings are equal reduce the same records, made once. By default
     all that describes the study, so that it shares them with none.
     """
-    described = self.describe().items()
-    return {k: v for k, v in described if k != 'half_width' or v}  # earlier versions had none
+    return self.describe()
 
   @property
   def stream(self) -> str:
@@ -145,6 +144,12 @@ class Study(Part):
     which the study finds nothing, before anything is trained."""
     if not self.half_width:
       return
+    if BASE in next(rows.batches(1, [0], stored=True)):
+      bases = rows.without_images()[BASE]
+      valid = (
+        '0 where images are versions of one another (base_id), which are no independent trials'
+      )
+      self.require(len(np.unique(bases)) == len(bases), 'half_width', valid)
     needed, least = '', fewest_trials(self.half_width, self.confidence)
     if least > rows.num_examples:  # a design that takes more is not planned first, for hours
       needed = f'at least {least:,}' if least < 1e9 else f'{least:.1e}'

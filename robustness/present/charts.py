@@ -270,7 +270,7 @@ def significant(rows: pd.DataFrame, rate: float = RATE) -> np.ndarray:
   p, labels = rows['p'].to_numpy(), rows['classifier'].to_numpy()
   for label in dict.fromkeys(labels):
     own = labels == label
-    marked[own] = benjamini_hochberg(p[own], rate).significant
+    marked[own] = benjamini_hochberg(p[own], rate)
   return marked
 
 

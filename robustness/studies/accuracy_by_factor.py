@@ -11,7 +11,6 @@ with factor of variation annotations, section 3.
 """
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
@@ -22,7 +21,7 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
-from robustness.core.settings import choice
+from robustness.core.settings import choice, require
 from robustness.estimates.intervals import BAYESIAN, percentile_interval
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.of_means import Units, dirichlet_means, units
@@ -35,7 +34,8 @@ from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipe
 from robustness.evaluation.views import Views, ViewTable, identity
 
 CLASS = 'class'
-MEASURED: Mapping[str, Callable[..., np.ndarray]] = {'brightness': np.mean, 'contrast': np.std}
+Measure = Callable[..., np.ndarray]
+MEASURED: Mapping[str, Measure] = {'brightness': np.mean, 'contrast': np.std}
 """Factors of the image itself: mean and standard deviation over pixels and channels, in [0, 1]."""
 ALL = 'all images'
 OVERALL = Quantity('overall_accuracy', 'top-1 accuracy on all images', better='higher')
@@ -93,6 +93,10 @@ class AccuracyByFactor(Study):
         choice(f'a column in config.study.{key}', name, sorted(valid))
     if CLASS in self.factors and batch['label'].ndim > 1:
       raise InputError("config.study.factors has 'class', but images have several labels each.")
+    if any(name in MEASURED for name in self.factors):
+      least, valid = max(2, self.bins) * self.fewest, 'for groups of config.study.fewest images'
+      enough = rows.num_examples >= least
+      require(enough, 'config.data.num_images', rows.num_examples, f'at least {least}, {valid}')
     given = rows.without_images()
     columns = {
       name: self._levels(name, given['label' if name == CLASS else name], rows.class_names)
@@ -149,9 +153,9 @@ class AccuracyByFactor(Study):
       return values.astype(float)
     present = np.isin(values, known)
     ends = np.unique(np.quantile(values[present], np.linspace(0, 1, self.bins + 1)))
-    if len(ends) <= self.bins:  # a value that fills a bin is a group of its own
-      common = float(known[times.argmax()])
-      ends = np.unique([*ends, common, np.nextafter(common, np.inf)])
+    if len(ends) <= self.bins:  # values that fill a bin are groups of their own
+      common = known[times * self.bins >= times.sum()].astype(float)
+      ends = np.unique([*ends, *common, *np.nextafter(common, np.inf)])
     bin_of = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
     own = [present & (bin_of == number) for number in np.unique(bin_of[present])]
     medians = [np.median(values[of]) for of in own]
@@ -261,9 +265,9 @@ def _to_last(several: Sequence[Units], n: int, confidence: float) -> Iterator[Es
 def _measured(rows: Rows, names: Sequence[str]) -> Rows:
   """Returns the rows with columns that are measured in their images."""
   for name in names:
-    rows = with_column(rows, name, functools.partial(_of_images, name), {name: 'of the image'})
+
+    def column(batch: Batch, of: Measure = MEASURED[name]) -> np.ndarray:
+      return np.asarray(of(as_float32(batch['image']), (1, 2, 3)), np.float32)
+
+    rows = with_column(rows, name, column, {name: 'of the image'})
   return rows
-
-
-def _of_images(name: str, batch: Batch) -> np.ndarray:
-  return np.asarray(MEASURED[name](as_float32(batch['image']), (1, 2, 3)), np.float32)

@@ -197,7 +197,9 @@ class AttackError(Study):
     def show(
       keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-      nothing = self._nothing_observed(len(keys))
+      no = jnp.zeros(len(keys), bool)
+      observed = {'stage': no.astype(jnp.int32), 'no_gradient': no, 'random': no}
+      nothing = observed if self._ensembles else {}  # of attacks without stages, see `Attack`
 
       def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         given = keys, logits, rows['image']
@@ -236,13 +238,6 @@ class AttackError(Study):
       },
       total=total,
     )
-
-  def _nothing_observed(self, count: int) -> dict[str, jax.Array]:
-    """Returns what attacks without stages leave of what those with stages record, see `Attack`."""
-    if not self._ensembles:
-      return {}
-    no = jnp.zeros(count, bool)
-    return {'stage': no.astype(jnp.int32), 'no_gradient': no, 'random': no}
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -301,11 +296,13 @@ class AttackError(Study):
         yield self.means(ERROR_AFTER, fell, ('epsilon',), where=own, facets=facets, test=True)
     yield self.means(ATTACK_ERROR, self._worst(errors), ('epsilon',), test=True)
     energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
-    shares = Outcomes({k: energy_fraction(high[k], energy[k]) for k in energy}, views)
+    rows = recorded.clusters
+    fractions = {k: energy_fraction(high[k], energy[k]) for k in energy}
+    shares = Outcomes(fractions, views, clusters=rows)
     yield self.means(HIGH_FREQUENCY, shares, by, paired=False)
     yield self.means(CLEAN_HIGH_FREQUENCY, shares, where=clean, paired=False)
     norms = {label: np.sqrt(values) for label, values in energy.items()}
-    yield self.means(CHANGE_NORM, Outcomes(norms, views), by, paired=False)
+    yield self.means(CHANGE_NORM, Outcomes(norms, views, clusters=rows), by, paired=False)
     for evaluation in recorded.evaluations:
       largest = evaluation.records.table('measure/largest')
       value = largest.max(0)[~clean].astype(float)
@@ -343,7 +340,7 @@ class AttackError(Study):
       label: np.stack([wrongs[:, views].any(1) for views in at], 1)
       for label, wrongs in own.values.items()
     }
-    return Outcomes(values, radii)
+    return dataclasses.replace(own, values=values, views=radii)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results with amplitudes by |f|, and pictures.
@@ -356,7 +353,8 @@ class AttackError(Study):
     radii = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
     views = recorded.views.merge(pd.DataFrame({'radius': radii}), how='cross')
     rings = _of_changes(recorded, 'measure/rings')
-    of_rings = Outcomes({k: v.reshape(len(v), -1) for k, v in rings.items()}, views)
+    flat = {k: v.reshape(len(v), -1) for k, v in rings.items()}
+    of_rings = Outcomes(flat, views, clusters=recorded.clusters)
     clean = views.attack.isna().to_numpy()
     amplitudes = (
       self.means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), paired=False),

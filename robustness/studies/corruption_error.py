@@ -157,11 +157,11 @@ class CorruptionError(StoredOrMade):
         yield self.means(of_clean, outcomes, where=clean, test=True, decides=k == 1)
       by_view = ('corruption', 'severity')
       yield self.means(error, outcomes, by_view, test=True, decides=k == 1)
-      yield self.means(error, outcomes, ('corruption',), where=counted)
+      yield self.means(error, outcomes, ('corruption',), where=counted, decides=k == 1)
       for label, members in whole_sets(self.names).items():
         of_set = (counted & views.corruption.isin(members)).to_numpy()
         own: dict[str, Any] = {'facets': {'corruption_set': label}, 'confidence': self.confidence}
-        yield means(error, outcomes, where=of_set, **own)
+        yield means(error, outcomes, where=of_set, decides=k == 1, **own)
         if k == 1 and (not self.published or set(members) <= set(self.published.corrupted)):
           yield mce(outcomes, of_set, self.published, **own)
           if clean.any() and not (self.published and np.isnan(self.published.clean)):

@@ -90,10 +90,7 @@ class CorruptionSpectrum(StoredOrMade):
   @property
   def recording(self) -> dict[str, Any]:
     """All settings: more is measured than other studies of corruptions record."""
-    described = self.describe()
-    if not self.is_stored:  # as records were before there were stored ones
-      del described['source']
-    return described
+    return self.describe()
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, with the images' spectrum, and corrupted ones, with the changes'."""

@@ -95,7 +95,8 @@ class FeatureSpectrum(Study):
         values = evaluation.records.column(name).astype(float)
         count = values.shape[1]
         places = pd.DataFrame({'frequency': np.round(np.arange(count) / count, 6)})
-        relative = Outcomes({evaluation.label: values - values[:, :1]}, places)
+        change = {evaluation.label: values - values[:, :1]}
+        relative = Outcomes(change, places, clusters=recorded.clusters)
         layer = {'layer': name.removeprefix(OUTPUT)}
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
         last = np.arange(count) == count - 1

@@ -114,7 +114,7 @@ class FourierAttack(BeginsWithMap):
     """Returns which rows are measured, bool [N]: those that did not choose the frequencies."""
     count = records.layout.num_rows
     if self._map is None:
-      return np.arange(count) % 2 == 1
+      return np.random.default_rng(0).permutation(count) % 2 == 1
     unseen = ~self._map.saw(records)
     if not unseen.any():
       raise InputError(

@@ -229,7 +229,7 @@ class FourierHeatmap(Study):
     """Yields the shares of frequencies with significantly less and more error than the first's."""
     differences = by_frequency[by_frequency.versus != '']
     for label, own in differences.groupby('classifier', sort=False):
-      found = benjamini_hochberg(own.p, self.false_discovery_rate).significant
+      found = benjamini_hochberg(own.p, self.false_discovery_rate)
       counts = np.array([(found & (sign * own.value > 0)).sum() for sign in (-1, 1)])
       facets = pd.DataFrame({'finding': ['less error', 'more error']})
       part = arrays(SIGNIFICANT, label, facets, counts / len(own), n=own.n.iloc[0])

@@ -105,12 +105,14 @@ class FourierPreview(BeginsWithMap):
     are one row. Spearman's ρ with a measured map is over its distinct frequencies; it describes two
     maps and has no interval: neighbouring frequencies are no independent draws.
     """
-    missed = Recorded(evaluations).outcomes(wrong)
+    recorded = Recorded(evaluations)
+    missed = recorded.outcomes(wrong)
     estimates = [self.means(CLEAN_ERROR, missed, test=True)]
     cells = {band: int((band_map(image_shape) == band).sum()) for band in BANDS}
     per_cell = {e.label: _per_cell(e.records, list(cells.values())) for e in evaluations}
     views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
-    estimates.append(self.means(SENSITIVITY_PER_CELL, Outcomes(per_cell, views), ('band',)))
+    of_bands = Outcomes(per_cell, views, clusters=recorded.clusters)
+    estimates.append(self.means(SENSITIVITY_PER_CELL, of_bands, ('band',)))
     for evaluation in evaluations:
       n = evaluation.records.layout.num_rows
       total = spectrum.whole(evaluation.records.total('sensitivity')[0], image_shape[1])

@@ -136,8 +136,15 @@ class FrequencyShortcuts(Study):
       through = {k: x[scored][:, view[k]] for k, x in outcomes.items()}
       whole = {k: x[scored][:, :1] for k, x in outcomes.items()}
       taken = {k: x[others][:, view[k]] == number[k][name] for k, x in predicted.items()}
-      for quantity, values in ((THROUGH, through), (WHOLE, whole), (TAKEN, taken)):
-        yield self.means(quantity, Outcomes(values, ONE_VIEW), facets={'class': name}, test=True)
+      images = recorded.clusters
+      for quantity, values, shown in (
+        (THROUGH, through, scored),
+        (WHOLE, whole, scored),
+        (TAKEN, taken, others),
+      ):
+        clusters = None if images is None else images[shown]
+        own = Outcomes(values, ONE_VIEW, clusters=clusters)
+        yield self.means(quantity, own, facets={'class': name}, test=True)
 
   def figures(self, results: Results) -> Figures:
     """Returns those of the table, and the set of each class, zero frequency in the centre."""

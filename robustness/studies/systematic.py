@@ -271,8 +271,8 @@ class Systematic(Study):
 
     All are given by environment, ρ and its parts by severity or angle as well, and in the mean over
     environments; the note of a cell says whether training has shown it. ρ is of the accuracy over
-    all levels; `mean_rho` is the mean over the levels of the ρ of each, the other reading of the
-    paper's "over the severity levels".
+    all levels; `mean_rho` is the mean over the levels, of one environment or of all, of the ρ of
+    each, the other reading of the paper's "over the severity levels".
     """
     evaluations = recorded.evaluations
     self._check_baseline([evaluation.label for evaluation in evaluations])

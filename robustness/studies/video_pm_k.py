@@ -23,6 +23,7 @@ import pandas as pd
 from absl import logging
 from matplotlib.figure import Figure
 
+from robustness.core.paths import expanded
 from robustness.core.rows import Rows
 from robustness.core.settings import parse
 from robustness.core.typing import Facts, PlainValue
@@ -35,6 +36,7 @@ from robustness.evaluation.failures import class_name
 from robustness.evaluation.outcomes import ONE_VIEW, Evaluation
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import IMAGES, Figures, ImageShape, Recipes, Scored, Study
+from robustness.evaluation.views import ViewTable
 from robustness.models.label_space import MERGES
 from robustness.present import charts
 from robustness.present.images import show
@@ -150,25 +152,42 @@ class VideoPmK(Study):
       self.testbed in ('', AUTO) or self.k == testbed.K,
       *('k', f'{testbed.K}, at which the models of config.study.testbed were measured'),
     )
+    given = self.frames or self.reviewed
+    self.require(self.distances or not given, 'distances', 'True with frames or reviewed')
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """See `Study`; records of earlier versions do not state `frames`."""
-    return {k: v for k, v in super().recording.items() if k != 'frames' or v}
+    """See `Study`: every setting but the outputs chooses among records."""
+    return {'name': self.name, 'outputs': list(self.outputs)}
 
   @property
   def shown_as(self) -> dict[str, str]:
     anchor = 'with the anchor' if self.include_anchor else 'neighbors alone'
     return {'neighbors': f'within {self.k} frames, {anchor}; labels of the {self.label_rule}'}
 
+  @property
+  def _published(self) -> str:
+    """The testbed whose accuracies are of the same kind; '' with other rules than theirs."""
+    return self.testbed if self.include_anchor and self.label_rule == metadata.FRAME else ''
+
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    anchors = len(read_sets(records).anchors)
-    known = anchors in testbed.ANCHORS.values()
-    return [] if known else [f'{anchors} anchors, which no published set has']
+    sets = read_sets(records)
+    usual = {'k': testbed.K, 'include_anchor': True, 'label_rule': metadata.FRAME, 'merge': ''}
+    changed = [f'{key} {getattr(self, key)}' for key in usual if getattr(self, key) != usual[key]]
+    return ([] if ', reviewed: ' in sets.title else [sets.title]) + changed
+
+  def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
+    """See `Study`; frames of one clip are a unit."""
+    names = {columns.GROUP, columns.PATH} & records.read(0, 0).arrays.keys()
+    units = columns.clips({name: records.column(name) for name in names})
+    return dataclasses.replace(super().by_row(records, image_shape), units=units)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows that are no frames of neighbor sets."""
+    """Refuses rows that are no frames of neighbor sets, and folders that are none."""
     columns.check_names(next(rows.batches(1, [0])))
+    if self.reviewed:
+      metadata.read(self.reviewed)
+    self.require(not self.frames or expanded(self.frames).is_dir(), 'frames', 'a folder')
 
   @classmethod
   def prediction_settings(cls) -> type:
@@ -207,7 +226,7 @@ class VideoPmK(Study):
     estimates = list(within._parts(right, sets))
     return Findings(
       tables={
-        **testbed.beside(assemble(estimates), self.testbed),
+        **testbed.beside(assemble(estimates), self._published),
         'neighbor sets': Table(('anchors', 'pairs', 'k asked for', 'k reached'), [facts]),
         FAILURES: within._failures(predictions, right),
       },
@@ -316,7 +335,8 @@ class VideoPmK(Study):
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
     """Yields how often frames at each signed distance are wrong, and wrong beside a right anchor,
-    over the sets with such a frame; the latter also over all classifiers together.
+    over the sets with such a frame; the latter also over all classifiers together, of which those
+    of a set are one cluster.
 
     The paper's figure 5 has a "% adversarial" that it does not define; its ticks, up to 8, fit a
     right anchor and a wrong frame, which is never so at the anchor itself.
@@ -327,10 +347,18 @@ class VideoPmK(Study):
     wrong = metrics.by_offset(right, ~right.neighbor, ~right.anchor)
     turned = metrics.by_offset(right, right.mistakes, np.zeros_like(right.anchor))
     yield self._means(OFFSET_ERROR, right.models, wrong, views, there, facets=facets)
+    away = views.offset.to_numpy() != 0
+    views, there, turned = views[away].reset_index(drop=True), there[:, away], turned[..., away]
     yield self._means(TURNED, right.models, turned, views, there, facets=facets)
     if len(turned) > 1:
-      mean = turned.mean(0, keepdims=True)
-      yield self._means(TURNED, [EVERY_CLASSIFIER], mean, views, there, facets=facets)
+      every_set = np.tile(np.arange(right.num_anchors), len(turned))
+      together = Values(
+        {EVERY_CLASSIFIER: turned.reshape(-1, len(views))},
+        views,
+        {EVERY_CLASSIFIER: there[every_set]},
+        clusters=every_set,
+      )
+      yield means(TURNED, together, ('offset',), confidence=self.confidence, facets=facets)
 
   def _across(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields accuracy on one static set, and the line of accuracy pm-k over that on anchors."""
@@ -463,7 +491,7 @@ class VideoPmK(Study):
     return {FAILURE_IMAGES: np.stack([np.stack([image[f] for f in p]) for p in pairs.tolist()])}
 
   def figures(self, results: Results) -> Figures:
-    return {**charts.draw(results), **testbed.draw(results), **_galleries(results)}
+    return {**charts.draw(results), **testbed.draw(results, self._published), **_galleries(results)}
 
 
 def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:

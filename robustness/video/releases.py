@@ -34,7 +34,7 @@ def title(space: str, anchors: int, pairs: int) -> str:
   """Returns which data set the sets of a label space are, or which they differ from, and counts;
   '' stands for other classes."""
   counted = f'{anchors} anchors, {pairs} pairs'
-  if not space:
+  if space not in RELEASES:
     return f'neighbor sets: {counted}'
   name = RELEASES[space]
   known = COUNTS[name].get((anchors, pairs))

@@ -23,7 +23,6 @@ from robustness.core.typing import Facts
 from robustness.evaluation.records import HEADER, Layout, Records
 from robustness.evaluation.study import Evaluation, Scored, Study
 from robustness.models import label_space
-from robustness.models.label_space import MERGES
 from robustness.video import metadata, predictions
 from robustness.video.columns import PATH, to_columns
 from robustness.video.metadata import NeighborSets
@@ -53,8 +52,7 @@ class Rescoring:
     unreviewed: folder of the sets before their review, for the review's impact; there are then
       predictions for their frames too. '' leaves it out.
     label_space: the coarser space that 1000 scores a frame are projected onto, where the sets do
-      not name their classes.
-    merge: 'max', 'sum' or 'mean', where scores are projected; `config.study.merge` goes before it.
+      not name their classes, by `config.study.merge` ('max' unless given).
     scores: what files hold, 'logits' or 'probabilities'; 'auto' tells by their values and refuses
       what it cannot tell (`score_kind`).
     unpredicted: what becomes of frames without scores, [] in a file, where a detector found no box:
@@ -66,7 +64,6 @@ class Rescoring:
   metadata: str = ''
   unreviewed: str = ''
   label_space: str = 'imagenet_vid'
-  merge: str = 'max'
   scores: str = AUTO
   unpredicted: str = REFUSED
   seed: int = 0
@@ -74,7 +71,6 @@ class Rescoring:
   def __post_init__(self) -> None:
     valid = 'a JSON file of scores, or a folder of records'
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
-    choice('config.merge', self.merge, MERGES)
     choice('config.scores', self.scores, KINDS)
     choice('config.unpredicted', self.unpredicted, UNPREDICTED)
 
@@ -150,7 +146,7 @@ class Rescoring:
         'scores': kind,
         **({'frames_without_scores': empty} if empty else {}),
         'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
-        **({'label_space': space.name, 'merge': self.merge} if projected else {}),
+        **({'label_space': space.name} if projected else {}),
       },
       'data': {
         'source': 'metadata',
@@ -159,6 +155,7 @@ class Rescoring:
         'dataset': sets.title,
       },
       'classes': list(classes),
+      'sets': sets.digest,
     }
     return _written(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)
 

@@ -155,12 +155,12 @@ def beside(table: pd.DataFrame, setting: str) -> dict[str, Table]:
   return {'published': Table(('classifier', *named), rows)} if rows else {}
 
 
-def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
   """Draws `testbed` where published models were measured on as many anchors, at pm-10 (figure 3).
 
-  With `settings['testbed']` another name than 'auto' that testbed is taken; '' draws none.
+  With another `setting` than 'auto' the testbed that it names is taken; '' draws none.
   """
-  name, k, own = _own(results.table, results.settings.get('testbed', ''))
+  name, k, own = _own(results.table, setting)
   if not name:
     return {}
   caption = (

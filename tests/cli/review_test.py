@@ -100,13 +100,13 @@ def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
   ({'answers': '{tmp}/sets'}, 'cannot be written'),
   ({'annotators_per_pair': '0'}, 'give at least 1'),
   ({'classes': 'imagenet_vidd'}, "did you mean 'imagenet_vid'"),
-  ({'classes': '{tmp}/none.json'}, 'is no file. Give --classes'),
-  ({'classes': '{tmp}/short.json'}, 'none of the 1 classes'),
+  ({'classes': '{tmp}/none.txt'}, 'unknown label space'),
+  ({'classes': '{tmp}/short.txt'}, 'none of the 1 classes'),
   ({'port': '70000'}, 'cannot serve on .*port 70000'),
   ({'host': 'no.such.host.invalid'}, 'cannot serve on no.such.host.invalid.*another --port'),
 )
 def test_bad_flags(flags, tmp_path, change, message):
-  (tmp_path / 'short.json').write_text('{"0": ["n1", "cat"]}')
+  (tmp_path / 'short.txt').write_text('cat')
   given = {key: value.format(tmp=tmp_path) for key, value in change.items()}
   refused(message, main, words({**flags, **given}))
 

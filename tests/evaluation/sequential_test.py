@@ -1,7 +1,6 @@
 """Rounds of a tiny network: cells of the fixed design, resumed, on any devices, per-view n."""
 
 import dataclasses
-import json
 import shutil
 
 import jax
@@ -24,7 +23,6 @@ from robustness.studies.attack_error import AttackError
 from robustness.studies.band_noise import BandNoise
 from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.fourier_heatmap import FourierHeatmap
-from robustness.studies.video_pm_k import VideoPmK
 from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.refusals import refused
@@ -194,16 +192,6 @@ def test_processes_share_the_chunks_of_a_round(folder, tmp_path):
   assert counts[0] == -(-first.layout.num_chunks // 2)
   assert not records.missing()
   np.testing.assert_array_equal(records.table('rank'), first.table('rank'))
-
-
-def test_without_rounds_or_frames_records_say_what_they_said_before():
-  for kind in (FourierHeatmap, BandNoise, CorruptionError, AttackError):
-    fixed, sequential = kind(), kind(half_width=0.05)
-    assert 'half_width' not in json.dumps(fixed.recording)
-    assert sequential.recording['half_width'] == 0.05
-    assert sequential.recording['confidence'] == 0.95
-  recorded = [VideoPmK(frames=folder).recording for folder in ('', 'FRAMES')]
-  assert 'frames' not in recorded[0] and recorded[1]['frames'] == 'FRAMES'
 
 
 @cases(

@@ -36,7 +36,9 @@ def test_half_of_the_images_choose_and_the_others_are_measured_beside_the_clean_
   answers = {}
   for evaluation in evaluations:
     wrong, label = evaluation.records.table('rank') > 0, evaluation.label
-    choosing, measured = wrong[::2], wrong[1::2]
+    half = STUDY._measured(evaluation.records)
+    assert abs(half.sum() - (~half).sum()) <= 1 and len(set(np.diff(np.flatnonzero(half)))) > 1
+    choosing, measured = wrong[~half], wrong[half]
     worst = np.argsort(-choosing[:, 1:].mean(0), kind='stable')[:3]
     own = waves(results, label)
     np.testing.assert_array_equal(own.frequency_y, frequencies.fy[worst])

@@ -106,8 +106,7 @@ def test_a_thousand_scores_are_projected_by_any_rule(tmp_path, merge):
   for anchor in SETS:
     shares = np.exp(np.array(scores[anchor]))
     hits += int(np.argmax([merged(shares[list(own)]) for own in members])) in LABELS[anchor]
-  rescoring = of_sets(path, tmp_path, merge=merge)
-  assert accuracies(rescoring, tmp_path)['accuracy_anchor'] == hits / 8
+  assert accuracies(of_sets(path, tmp_path), tmp_path, merge=merge)['accuracy_anchor'] == hits / 8
   records = Rescoring(str(tmp_path / 'records/one'))
   for other in ('max', 'sum', 'mean'):
     again = accuracies(records, tmp_path, merge=other)
@@ -171,6 +170,11 @@ def test_changed_files_and_records_of_different_frames_are_not_compared(tmp_path
   accuracies(of_sets(path, tmp_path), tmp_path)
   saved(tmp_path, seed=1)
   refused('sha256', accuracies, of_sets(path, tmp_path), tmp_path)
+  saved(tmp_path)
+  corrected = {frame: [(label + 1) % 8] for frame, (label,) in LABELS.items()}
+  metadata.write(metadata.from_mappings(SETS, corrected), tmp_path / 'sets')
+  refused('sets: ', accuracies, of_sets(path, tmp_path), tmp_path)
+  saved(tmp_path, seed=1)
   save_sets(tmp_path / 'sets', {a: n[:1] for a, n in SETS.items()})
   other = path.rename(tmp_path / 'two.json')
   accuracies(of_sets(other, tmp_path), tmp_path)
@@ -206,7 +210,6 @@ def test_sets_that_lost_all_neighbors_are_judged_by_their_anchors(tmp_path):
 
 def test_bad_input(tmp_path):
   refused('config.predictions', Rescoring)
-  refused('config.merge', Rescoring, 'x.json', merge='best')
   refused("config.scores is 'logit'; did you mean 'logits'", Rescoring, 'x.json', scores='logit')
   refused('config.metadata', accuracies, Rescoring(str(saved(tmp_path))), tmp_path)
   refused('holds no records', accuracies, Rescoring(str(tmp_path)), tmp_path)

@@ -161,7 +161,7 @@ def test_points_on_a_line_have_no_band():
   np.testing.assert_allclose([fit.low, fit.high], [[2], [2]], atol=1e-9)
 
 
-def made_results(n: int, k: int = 10, testbed: str = 'auto') -> Results:
+def made_results(n: int, k: int = 10) -> Results:
   right = np.arange(n)[:, None] < [0.7 * n, 0.5 * n]
   anchor, worst = (Outcomes({'net': right[:, [i]]}, pd.DataFrame(index=range(1))) for i in (0, 1))
   parts = [
@@ -169,13 +169,12 @@ def made_results(n: int, k: int = 10, testbed: str = 'auto') -> Results:
     means(Quantity('accuracy_pm_k', 'pm-k'), worst, facets={'k': k}),
     means(Quantity('accuracy_pm_k', 'pm-k'), anchor, facets={'k': 0}),
   ]
-  settings = {'testbed': testbed}
-  return Results('video_pm_k', {'label': 'net'}, {}, settings, table=assemble(parts))
+  return Results('video_pm_k', {'label': 'net'}, {}, {}, table=assemble(parts))
 
 
 @pytest.mark.parametrize(('n', 'models'), [(1109, 45), (2030, 60)])
 def test_as_many_anchors_as_a_published_set_draw_its_testbed(n, models):
-  figure, caption = draw(made_results(n))['testbed']
+  figure, caption = draw(made_results(n), 'auto')['testbed']
   assert f'{models} published models' in caption
   points = [c for c in figure.axes[0].containers if len(c.lines[0].get_xdata()) == 1]
   assert len(points) == models + 1
@@ -186,10 +185,10 @@ def test_as_many_anchors_as_a_published_set_draw_its_testbed(n, models):
 
 def test_others_are_drawn_where_they_are_asked_for():
   for named in ('auto', 'imagenet_vid_robust'):
-    assert not draw(made_results(1109, 5, named)), 'published is pm-10'
-  assert not draw(made_results(100)) and not draw(made_results(1109, testbed=''))
-  assert '60 published models' in draw(made_results(100, testbed='ytbb_robust'))['testbed'][1]
-  assert not draw(Results('video_pm_k', {'label': 'net'}, {}, {}))
+    assert not draw(made_results(1109, 5), named), 'published is pm-10'
+  assert not draw(made_results(100), 'auto') and not draw(made_results(1109), '')
+  assert '60 published models' in draw(made_results(100), 'ytbb_robust')['testbed'][1]
+  assert not draw(Results('video_pm_k', {'label': 'net'}, {}, {}), 'auto')
 
 
 def test_classifiers_with_a_published_name_are_beside_it():
@@ -206,7 +205,7 @@ def test_a_line_through_three_classifiers_of_a_run_is_drawn():
     own[['value', 'low', 'high']] -= 0.02 * i
   made = made_results(1109)
   made.table = pd.concat(parts, ignore_index=True)
-  figure, caption = draw(made)['testbed']
+  figure, caption = draw(made, 'auto')['testbed']
   assert caption.endswith('the classifiers of this run, with the line through these.')
   said = [text.get_text() for text in figure.legends[0].get_texts()]
   assert 'fit of this run, slope 1.00' in said
