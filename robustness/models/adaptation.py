@@ -17,6 +17,7 @@ import optax
 from flax import linen as nn
 from flax import traverse_util
 
+from robustness.core.errors import InputError
 from robustness.core.registry import Part, Registry, setting, word
 from robustness.core.typing import PyTree
 
@@ -25,6 +26,8 @@ Outputs = tuple[jax.Array, dict[str, jax.Array]]
 Apply = Callable[[PyTree], Outputs]
 """From variables to the outputs of a batch."""
 STATISTICS = 'batch_stats'
+_ADAPTING = jax.make_user_context()
+"""Has functions that are jitted inside a network traced anew: their cache knows no interceptors."""
 _LEAST = -1e30  # of a logit; classes without members have −∞
 
 
@@ -78,13 +81,15 @@ class Adaptation(Part):
       layer = context.module
       if not isinstance(layer, nn.BatchNorm) or not layer.path:  # the one below has no path
         return call(*args, **kwargs)
-      given, weight = layer.variables, self.source_weight
-      own = dict(zip(('mean', 'var'), moments(args[0], mask, int(self.unbiased)), strict=True))
+      if layer.axis != -1:
+        raise InputError(f'the normalisation {"/".join(layer.path)} is not over the last axis.')
+      given, weight, x = layer.variables, self.source_weight, args[0] if args else kwargs['x']
+      own = dict(zip(('mean', 'var'), moments(x, mask, int(self.unbiased)), strict=True))
       mixed = {k: weight * given[STATISTICS][k] + (1 - weight) * own[k] for k in own}
       fixed = layer.clone(parent=None, use_running_average=True)
-      return fixed.apply({'params': given.get('params', {}), STATISTICS: mixed}, args[0])
+      return fixed.apply({'params': given.get('params', {}), STATISTICS: mixed}, x)
 
-    with nn.intercept_methods(normalise):
+    with _ADAPTING(object()), nn.intercept_methods(normalise):
       return apply(variables)
 
 

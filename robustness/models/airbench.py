@@ -173,39 +173,27 @@ def whitening_filters(images: jax.Array) -> Variables:
       f'whitening takes at least {length} training images, one for each value of a patch; there '
       f'are {len(images)}. Train on more rows, or take another --config.classifier.name.'
     )
-  moments = np.asarray(_second_moments(images))
-  spread = moments - np.asarray(_mean_patch(images))[:, None] * np.asarray(_mean_patch(images))
-  if np.trace(spread) < LEAST_VARIANCE:
+  if float(jnp.var(images, (0, 1, 2)).sum()) < LEAST_VARIANCE:
     raise InputError(
       f'the {len(images)} training images that whitening is computed from are constant; give '
       'images that vary.'
     )
-  values, vectors = np.linalg.eigh(moments)
+  values, vectors = np.linalg.eigh(np.asarray(_second_moments(images)))
   signs = np.where(vectors[np.abs(vectors).argmax(0), np.arange(length)] < 0, -1.0, 1.0)
   scaled = (vectors * signs / np.sqrt(np.maximum(values, 0) + WHITENING_EPSILON))[:, ::-1]
   kernel = np.concatenate([scaled, -scaled], 1).reshape(PATCH, PATCH, channels, 2 * length)
   return {'batch_stats': {'stem': {'whitening': {'kernel': kernel.astype(np.float32)}}}}
 
 
-def _patches(image: jax.Array) -> jax.Array:
-  """Returns all patches of an image, [places, U·V·C]."""
-  height, width = image.shape[0] - PATCH + 1, image.shape[1] - PATCH + 1
-  shifted = [image[u : u + height, v : v + width] for u in range(PATCH) for v in range(PATCH)]
-  return jnp.concatenate(shifted, -1).reshape(height * width, -1)
-
-
 @jax.jit
 def _second_moments(images: jax.Array) -> jax.Array:
   def of_one(image: jax.Array) -> jax.Array:
-    patches = _patches(image)
+    height, width = image.shape[0] - PATCH + 1, image.shape[1] - PATCH + 1
+    shifted = [image[u : u + height, v : v + width] for u in range(PATCH) for v in range(PATCH)]
+    patches = jnp.concatenate(shifted, -1).reshape(height * width, -1)
     return jnp.matmul(patches.T, patches, precision='highest') / len(patches)
 
   return jax.lax.map(of_one, images).mean(0)
-
-
-@jax.jit
-def _mean_patch(images: jax.Array) -> jax.Array:
-  return jax.lax.map(lambda image: _patches(image).mean(0), images).mean(0)
 
 
 WIDTHS = {

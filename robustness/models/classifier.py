@@ -376,6 +376,11 @@ def from_linen(
     images,
   )
   calls = first_calls(state['intermediates'])
+  if empty := [path for path, x in calls.items() if 0 in getattr(x, 'shape', ())]:
+    raise InputError(
+      f'images of {input_shape[0]} × {input_shape[1]} pixels are too small for {name}: nothing is '
+      f'left of them in its layer {empty[0]!r}. Set config.data.resize.'
+    )
   layers = [path for path, x in calls.items() if path and isinstance(x, jax.ShapeDtypeStruct)]
   if has_features(state['intermediates']) and FEATURES not in layers:
     layers.append(FEATURES)

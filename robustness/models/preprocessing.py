@@ -167,6 +167,8 @@ def _of_transformers(facts: Facts) -> Facts:
   squash, side = not shorter, resize
   if crops:
     side = _square(*_pair(facts['crop_size']))
+    margin = 224 / 256 if kind.startswith('Levit') else 1
+    resize = int(resize / facts.get('crop_pct', margin))  # PoolFormer's, and LeViT's own
   elif shorter and 'crop_pct' in facts:  # ConvNeXt's
     squash, resize = shorter >= 384, shorter if shorter >= 384 else int(shorter / facts['crop_pct'])
   elif shorter:

@@ -310,7 +310,7 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
       f'{network.name} is a callable, which has no features for a probe: set '
       "config.classifier.probe.name=''."
     )
-  (name,) = network.select_layers((layer,))
+  name = _single_layer(network, layer)
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     features = pooled(network.apply(variables, images, (name,))[1][name])
@@ -333,7 +333,7 @@ def probed(
   network: Classifier, probe: Probe, arrays: Arrays, class_names: Sequence[str], facts: Facts
 ) -> Classifier:
   """Returns the network with the probe's logits in place of its own; its layers stay."""
-  (layer,) = network.select_layers((probe.layer,))
+  layer = _single_layer(network, probe.layer)
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     inside = tuple(name for name in layers if name != LOGITS)
@@ -352,9 +352,16 @@ def probed(
   )
 
 
+def _single_layer(network: Classifier, layer: str) -> str:
+  names = network.select_layers((layer,))
+  if len(names) > 1:
+    raise InputError(f'a probe takes one layer of {network.name}: {", ".join(names)}.')
+  return names[0]
+
+
 def pooled(x: jax.Array) -> jax.Array:
   """Returns features [B, F] of [B, F], [B, positions, F] or [B, H, W, F], means over positions."""
-  return jnp.mean(x, axis=tuple(range(1, x.ndim - 1))).astype(jnp.float32) if x.ndim > 2 else x
+  return jnp.mean(x, axis=tuple(range(1, x.ndim - 1))).astype(jnp.float32)
 
 
 @jax.custom_jvp

@@ -152,7 +152,7 @@ def load(
     name: `timm:NAME` or `hf:REPOSITORY`.
     weights: '', a file, a folder, or 'random'.
     label: what tables call it.
-    input_shape: (H, W, C) of the images; a network with positions of one size is resampled to it.
+    input_shape: (H, W, C) of the images; timm's networks with positions of one size are resampled.
     class_names: of the data: the network's where its record has none for as many classes.
     seed: of random weights.
     headless: whether the weights may lack the last linear map.
@@ -230,14 +230,15 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
   elif file:
     classes = facts['num_classes']
   size = {'img_size': input_shape[:2]} if facts.get('fixed_input_size') else {}
-  module = timm.create_model(base, pretrained=False, num_classes=classes, **size)
-  if file:
-    timm.models.load_checkpoint(module, str(file), strict=True)
+  stored = {'file': str(file), 'num_classes': classes} if file else None
+  module = timm.create_model(
+    base, bool(file), pretrained_cfg_overlay=stored, num_classes=classes, **size
+  )
   names = preprocessing.class_names(facts)
   subset = timm.data.infer_imagenet_subset(facts) if not names and classes != 1000 else None
   if subset and classes == facts.get('num_classes'):
     names = tuple(timm.data.ImageNetInfo(subset).label_names())
-  outputs = classes or module.num_features
+  outputs = classes or getattr(module, 'head_hidden_size', module.num_features)
   return _Built(module.eval(), head, outputs, names if classes else (), not classes)
 
 
@@ -268,7 +269,10 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
     half = np.dtype(ml_dtypes.bfloat16)  # which PyTorch does not take from NumPy
     given = {k: np.array(v, np.float32 if v.dtype == half else None) for k, v in arrays}
     state = {k: torch.from_numpy(v) for k, v in given.items()}
-    missing, unexpected = model.load_state_dict(state, strict=False)
+    model, found_in = type(model).from_pretrained(
+      None, config=config, state_dict=state, output_loading_info=True
+    )  # which knows the names that arrays had before
+    missing, unexpected = sorted(found_in['missing_keys']), sorted(found_in['unexpected_keys'])
     body = [name for name in missing if not name.startswith('classifier')]
     if body or unexpected:
       raise InputError(

@@ -33,8 +33,9 @@ import numpy as np
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.rows import check_class_names
 from robustness.core.typing import Variables
-from robustness.models import catalog, label_space, weights
+from robustness.models import catalog, label_space, preprocessing, weights
 from robustness.models.architecture import Architecture
 from robustness.models.clip import CONTEXT, END_OF_TEXT, Clip, SigLip
 from robustness.models.naming import Path, Shape
@@ -221,7 +222,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
       raise InputError(f'--out={given.out} must end in {SAFETENSORS_SUFFIX}.')
     templates = template_list(given.templates) if given.templates else TEMPLATES
     architecture = catalog.get(given.architecture)
+    preprocessing.beside(expanded(given.weights), architecture, catalog.of_timm_name)
     names, words = class_list(given.classes)
+    check_class_names(names, f'--classes={given.classes}')
     known = given.classes == label_space.IMAGENET  # in which two pairs of classes share their words
     different = list(dict.fromkeys(words)) if known else words
     texts_of = dict(zip(different, prompts(different, templates), strict=True))

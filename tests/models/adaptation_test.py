@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from robustness.models import catalog, weights
 from robustness.models.adaptation import Statistics, Tent, moments
@@ -112,6 +113,37 @@ def test_tent_learns_what_pytorch_learns(network, optimizer, rate, tolerance):
   still = answers(Tent(optimizer=optimizer, learning_rate=1e-12), network[1])
   np.testing.assert_array_equal(ours[:8], still[:8])  # answered before the first step
   assert np.abs(ours[8:] - still[8:]).max() > 10 * tolerance
+
+
+class Normalised(nn.Module):
+  """A map of normalised images, whose normalisation is called by name."""
+
+  axis: int = -1
+
+  @nn.compact
+  def __call__(self, x, train=False):
+    x = nn.BatchNorm(use_running_average=not train, axis=self.axis, name='norm')(x=x)
+    return nn.Dense(3, name='dense')(x.mean((1, 2)))
+
+
+def test_a_network_that_is_jitted_inside_is_adapted_whoever_traced_it_before():
+  module, images = Normalised(), jnp.asarray(IMAGES)
+  variables, mask = module.init(jax.random.key(0), images), jnp.ones(len(images), bool)
+  inside = jax.jit(module.apply)
+
+  def adapted(function):
+    apply = lambda own: (function(own, images), {})  # noqa: E731
+    return jax.jit(lambda own: Statistics()(apply, own, (), mask)[0][0])(variables)
+
+  plain = inside(variables, images)
+  expected = adapted(module.apply)
+  assert np.abs(expected - plain).max() > 0.1
+  np.testing.assert_allclose(adapted(inside), expected, rtol=1e-5, atol=1e-6)
+  np.testing.assert_array_equal(inside(variables, images), plain)
+  other = Normalised(axis=1)
+  given = {**other.init(jax.random.key(0), images)}
+  apply = lambda own: (other.apply(own, images), {})  # noqa: E731
+  refused('norm is not over the last axis', Statistics(), apply, given, (), mask)
 
 
 def test_fixed_filters_that_lie_beside_statistics_are_not_adapted():

@@ -57,6 +57,16 @@ def folder_with(tmp_path, records, weights=('model.safetensors',)):
     {**HUB, 'size': 256, 'feature_extractor_type': 'DeiTFeatureExtractor'},
     (224, 256, 'bicubic', True),
   ),
+  (
+    HUB_FILE,
+    {**HUB, 'size': 224, 'crop_pct': 0.9, 'feature_extractor_type': 'PoolFormerImageProcessor'},
+    (224, 248, 'bicubic', False),
+  ),
+  (
+    HUB_FILE,
+    {**HUB, 'size': 224, 'feature_extractor_type': 'LevitFeatureExtractor'},
+    (224, 256, 'bicubic', False),
+  ),
   (HUB_FILE, CONVNEXT, (224, 256, 'bicubic', False)),
   (HUB_FILE, {**CONVNEXT, 'size': {'shortest_edge': 384}}, (384, 384, 'bicubic', True)),
   (

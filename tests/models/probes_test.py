@@ -139,6 +139,12 @@ def test_attacks_see_through_a_probe_and_the_layers_of_its_network_stay(name):
   assert loss(attacked) > loss(images)
 
 
+def test_features_are_float32_whatever_the_axes_and_the_precision():
+  for shape in ((2, 3), (2, 4, 3), (2, 4, 5, 3)):
+    features = probes.pooled(jnp.ones(shape, jnp.bfloat16))
+    assert features.shape == (2, 3) and features.dtype == jnp.float32
+
+
 def test_counted_votes_have_no_gradient():
   ours = network_with(Neighbors(layer='stage1', votes='uniform'))
   images = jnp.zeros((1, *SHAPE))
@@ -182,6 +188,7 @@ def test_a_config_gives_a_probe_whose_features_are_kept(tmp_path, monkeypatch):
   'changes, message',
   ({'probe': {'name': 'linaer'}}, "did you mean 'linear'"),
   ({'probe': {'name': 'linear', 'linear': {'layer': 'stage9'}}}, "no layer 'stage9'.*valid"),
+  ({'probe': {'name': 'linear', 'linear': {'layer': 'stages'}}}, 'takes one layer of a: stage1'),
   ({'probe': {'name': 'linear', 'linear': {'penalties': ()}}}, 'penalties'),
   ({'probe': {'name': 'knn', 'knn': {'votes': 'most'}}}, "votes.*'uniform'"),
 )

@@ -79,10 +79,17 @@ def test_classes_have_the_order_of_the_record(timm, tmp_path):
   assert ours.class_names == CLASSES[::-1]
 
 
-def test_a_transformer_is_made_for_the_size_of_the_images(timm):
+def test_a_transformer_is_made_for_the_size_of_the_images(timm, tmp_path):
   small = torch_library.load('timm:vit_tiny_patch16_224', 'random', 'v', (64, 64, 3), CLASSES)
   assert small.predict(IMAGES).shape == (2, 3)
   assert 'blocks.0.attn' in small.layers
+  torch.manual_seed(0)
+  whole = timm.create_model('vit_tiny_patch16_224', num_classes=3).eval()
+  safetensors.save_file(whole.state_dict(), tmp_path / 'model.safetensors')
+  ours = torch_library.load('timm:vit_tiny_patch16_224', str(tmp_path), 'v', (64, 64, 3), CLASSES)
+  whole.set_input_size(img_size=(64, 64))
+  expected = answers(whole, np.float32([0.5] * 3), np.float32([0.5] * 3)).numpy()
+  np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
 
 
 def folder_of(transformers, folder, *, labels=None, prefix='', **changes):
@@ -120,6 +127,25 @@ def test_a_folder_of_transformers_gives_its_logits_and_names(labels, names, tmp_
   assert np.isfinite(half.predict(IMAGES)).all()
 
 
+def test_names_of_arrays_before_transformers_5_are_known(tmp_path):
+  transformers = pytest.importorskip('transformers', reason='needs transformers')
+  peer('timm')
+  sizes = {'hidden_size': 8, 'num_hidden_layers': 1, 'num_attention_heads': 2, 'num_labels': 3}
+  config = transformers.ViTConfig(intermediate_size=16, image_size=64, **sizes)
+  torch.manual_seed(2)
+  model = transformers.ViTForImageClassification(config).eval()
+  model.save_pretrained(tmp_path)
+  size = {'size': {'height': 64, 'width': 64}, 'do_resize': True, 'resample': 3}
+  scale = {'image_mean': [0.5] * 3, 'image_std': [0.2] * 3, 'rescale_factor': 1 / 255}
+  (tmp_path / 'preprocessor_config.json').write_text(json.dumps({**size, **scale}))
+  assert any(
+    'encoder.layer.0' in name for name in safetensors.load_file(next(tmp_path.glob('*.sa*')))
+  )
+  ours = torch_library.load(f'hf:{tmp_path}', '', 'mine', (64, 64, 3), CLASSES)
+  expected = answers(model, np.float32([0.5] * 3), np.float32([0.2] * 3)).logits.numpy()
+  np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_weights_without_a_last_map_are_for_probes_alone(timm, tmp_path):
   name, body = 'timm:vit_tiny_patch16_224', timm.create_model('vit_tiny_patch16_224', num_classes=0)
   safetensors.save_file(body.state_dict(), tmp_path / 'model.safetensors')
@@ -127,6 +153,13 @@ def test_weights_without_a_last_map_are_for_probes_alone(timm, tmp_path):
   refused('has no last linear map.*config.classifier.probe', torch_library.load, *given)
   bare = torch_library.load(*given, headless=True)
   assert 'features' in bare.layers
+  wide, name = (
+    timm.create_model('mobilenetv3_small_050', num_classes=0),
+    'timm:mobilenetv3_small_050',
+  )
+  safetensors.save_file(wide.state_dict(), tmp_path / 'wide.safetensors')
+  bare = torch_library.load(name, str(tmp_path / 'wide.safetensors'), *given[2:], headless=True)
+  assert bare.num_classes == 1024
 
 
 @cases(

@@ -9,6 +9,7 @@ import pytest
 import scipy.ndimage
 
 from robustness.models import catalog, position_embedding, weights
+from robustness.models.classifier import from_linen
 from robustness.models.transformer import attend, hide_later
 from robustness.models.vit import VisionTransformer, schemes
 from tests.cases import cases
@@ -194,3 +195,14 @@ def test_imported_and_saved_weights_are_resampled_alike(
   assert notes == ({'position_embedding': f'{note}, {method}'} if note else {})
   logits = SHORT.build(CLASSES).apply(loaded, np.zeros((1, *shape), np.float32))
   assert logits.shape == (1, CLASSES)
+
+
+def test_images_of_which_no_patch_is_left_are_refused():
+  def made(side):
+    given = {'input_shape': (side, side, 3), 'class_names': tuple('abcdefg')}
+    shapes = SHORT.variables(CLASSES, given['input_shape'])
+    drawn = jax.tree.map(lambda x: np.full(x.shape, 0.1), shapes)
+    return from_linen(SHORT.build(CLASSES), drawn, name='short', mean=[0.5], std=[0.5], **given)
+
+  assert 'block0' in made(32).layers
+  refused('of 28 × 28 pixels are too small for short: nothing .*patches', made, 28)
