@@ -27,7 +27,7 @@ from robustness.evaluation.outcomes import Evaluation, of_recorded
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.runner import Evaluator, even_part
-from robustness.evaluation.study import IMAGES, EstimatesFromRows, StudiesTrainings, Study, prefixes
+from robustness.evaluation.study import IMAGES, EstimatesFromRows, StudiesTrainings, Study
 from robustness.models.classifier import Classifier
 from robustness.models.projection import match_labels
 from robustness.parallel import Parallel, create
@@ -124,9 +124,8 @@ def _failures(
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
   findings, places = failures.findings(study, evaluations, evaluated[0][1].image_shape)
-  for evaluation, (classifier, rows), prefix in zip(
-    evaluations, evaluated, prefixes(evaluations), strict=True
-  ):
+  for evaluation, (classifier, rows) in zip(evaluations, evaluated, strict=True):
+    prefix = '' if len(evaluations) == 1 else f'{evaluation.label}/'
     own = places[evaluation.label]
     if evaluation.rounds:
       of = rows.num_examples, seed, evaluation.rounds.design

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import pathlib
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -292,7 +291,7 @@ def joined(
     study,
     first.classifier,
     {name: results.data for name, results in tasks.items()},
-    {**{name: results.settings for name, results in tasks.items()}, **settings},
+    {**settings, **{name: results.settings for name, results in tasks.items()}},
     tables={
       **own.tables,
       'parts': Table(('part', 'study', 'images'), listed),
@@ -310,7 +309,7 @@ def joined(
 def over_seeds(by_seed: Mapping[int, Results]) -> Results:
   """Returns the estimates of every seed by the facet `seed`, and without it their means.
 
-  Facts and pictures of single seeds stay with them. A mean has Student's interval, of the
+  Pictures, and facts in which seeds differ, stay with each. A mean has Student's interval, of the
   confidence of those that it is of.
 
   Raises:
@@ -334,6 +333,11 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
     classifiers[0] if len(classifiers) == 1 else classifiers,
     first.data,
     {**first.settings, 'seeds': list(by_seed)},
+    tables={
+      name: table
+      for name, table in first.tables.items()
+      if all(of.tables.get(name) == table for of in by_seed.values())
+    },
     table=estimates.assemble([each, means]),
     quantities=first.quantities,
     parts=first.parts,
@@ -417,21 +421,16 @@ def _plain(value: Any, where: str) -> Any:
 
 
 def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-  """An uncompressed .npz with sorted names and a fixed date, so equal arrays are equal bytes."""
+  """An uncompressed .npz with sorted names and NumPy's fixed date: equal arrays are equal bytes."""
+  ordered = {name: np.asarray(arrays[name], order='C') for name in sorted(arrays)}
+  for name, array in ordered.items():
+    if array.dtype.kind not in _PLAIN_KINDS:
+      raise InputError(
+        f'array {name!r} has dtype {array.dtype}, which a portable .npz cannot hold: '
+        'convert it to a numeric, boolean or string dtype (for example float32).'
+      )
   buffer = io.BytesIO()
-  with zipfile.ZipFile(buffer, 'w', zipfile.ZIP_STORED) as archive:
-    for name in sorted(arrays):
-      array = np.asarray(arrays[name], order='C')
-      if array.dtype.kind not in _PLAIN_KINDS:
-        raise InputError(
-          f'array {name!r} has dtype {array.dtype}, which a portable .npz cannot hold: '
-          'convert it to a numeric, boolean or string dtype (for example float32).'
-        )
-      content = io.BytesIO()
-      np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
-      entry = zipfile.ZipInfo(f'{name}.npy', date_time=(1980, 1, 1, 0, 0, 0))
-      entry.create_system = 3
-      archive.writestr(entry, content.getvalue())
+  np.savez(buffer, allow_pickle=False, **ordered)
   return buffer.getvalue()
 
 

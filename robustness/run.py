@@ -235,6 +235,8 @@ class Report:
   def begin(cls, path: pathlib.Path, config: Section, seed: int, command: str) -> Report:
     """Notes in a workdir what the run is carried out on."""
     environment = workdir.environment(seed, command)
+    if (path / workdir.ENVIRONMENT).is_file():
+      environment['resumed'] = True  # the seconds are those since then
     if jax.process_index() == 0:
       workdir.write_json(path / workdir.ENVIRONMENT, environment)
     return cls(environment, config)

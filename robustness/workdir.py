@@ -183,18 +183,18 @@ def _of_numbers(config: Section) -> dict[str, Any]:
   return _chosen(kept)
 
 
-def _chosen(section: Section) -> dict[str, Any]:
+def _chosen(section: Section, are_labels: bool = False) -> dict[str, Any]:
   """Returns nested values without the settings of named parts that a recipe does not choose.
 
-  They change no number.
+  They change no number. `are_labels` says whether the keys are labels of classifiers.
   """
   kept = {}
   for name, value in section.items():
     if isinstance(value, Mapping):
-      key = CHOOSES.get(name)
+      key = None if are_labels else CHOOSES.get(name)
       chosen = value.get(key, [*value])
       used = (key, *map(part_name, [chosen] if isinstance(chosen, str) else chosen))
-      value = _chosen({own: value[own] for own in value if own in used})
+      value = _chosen({own: value[own] for own in value if own in used}, name == 'classifiers')
     kept[name] = value
   return kept
 

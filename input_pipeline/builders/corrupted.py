@@ -107,10 +107,10 @@ class CorruptedConfig(BaseConfig):
       "different splits, each with at most one slice: 'test[:1000]'",
     )
     if not self.name or re.fullmatch(PLAIN_NAME, self.name):
-      plain = self._plain_name()
-      valid = f'{plain!r}, what this is, or a name of another form'
-      require(self.name in ('', plain), 'name', self.name, valid)
-      self.name = plain
+      own = self._plain_name()
+      form = f'{own!r}, what this is, or a name of another form'
+      require(self.name in ('', own), 'name', self.name, form)
+      self.name = own
     what = 'as they are' if self.is_clean else f'under {self.corruption}, severity {self.severity}'
     self.description = self.description or f'Images of {self.base} {what}'
 

@@ -68,8 +68,8 @@ class MadeClips(Source):
       'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)]),
     }
 
-    def choose(*some: int) -> np.ndarray:
-      return np.flatnonzero(np.isin(clip, choose_subset(CLIPS, *some)))
+    def choose(count: int, seed: int) -> np.ndarray:
+      return np.flatnonzero(np.isin(clip, choose_subset(CLIPS, count, seed)))
 
     return dataclasses.replace(images, columns=columns, choose=choose)
 

@@ -31,7 +31,7 @@ class PGD(Attack):
   name: ClassVar[str] = 'pgd'
   resembles = LIKE_NOISE
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
-  step_size: float = setting(2 / 255, 'above 0', lambda x: x > 0)
+  step_size: float = setting(0.0, 'at least 0; 0 is ε/4', lambda x: x >= 0)
   random_start: bool = True
 
   @property
@@ -42,7 +42,7 @@ class PGD(Attack):
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
     images = jax.lax.stop_gradient(images)
-    epsilon, size = scale * self.epsilon, scale * self.step_size
+    epsilon, size = scale * self.epsilon, scale * (self.step_size or self.epsilon / 4)
     gradient = jax.grad(lambda perturbed: LOSSES[self.loss](logits(perturbed), labels).sum())
 
     def step(_: Array, perturbed: Array) -> Array:

@@ -10,7 +10,11 @@ from robustness.augment import Augmentation, Example
 from robustness.core.registry import setting
 from robustness.core.settings import choice
 from robustness.corruptions.catalog import apply, checked_table
-from robustness.corruptions.names import KNOWN, SETS, SEVERITIES, spelt_out
+from robustness.corruptions.names import KNOWN, LIKE_NOISE, SETS, SEVERITIES, spelt_out
+from robustness.fourier.input_filters import LowPass
+
+ALIKE = LIKE_NOISE, LowPass.resembles, ('fog', 'contrast')
+"""Corruptions of which one shows what the others do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +62,8 @@ class RandomCorruption(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    return self.names
+    alike = (name for own in ALIKE if {*own} & {*self.names} for name in own)
+    return tuple(dict.fromkeys((*self.names, *alike)))
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     branch = self.draw_branch(key, example)

@@ -6,11 +6,10 @@ The package has the spectrum of fog on CIFAR-10 (`STORED`). For other images the
   python main.py --config=configs/corruption_spectrum.py:cifar10 --workdir=/tmp/fog \
       --config.study.corruptions="('fog',)" --config.data.split=train --config.data.num_images=5000
 
-`python -m robustness.augment.fog_noise WORKDIR FILE` makes of such a workdir a file like `STORED`,
-which was made so by the command above; it says of what it was measured.
+`numpy.savez_compressed(STORED, **_stored(WORKDIR))` has made the stored file of the workdir of the
+command above; it says of what it was measured.
 """
 
-import argparse
 import dataclasses
 import functools
 import hashlib
@@ -161,20 +160,3 @@ def _of_results(results: Results, source: str) -> dict[str, np.ndarray]:
     'severity': results.arrays['severity'],
     'provenance': np.array(json.dumps(measured_on)),
   }
-
-
-def main(arguments: list[str] | None = None) -> None:
-  """Writes the spectrum of a workdir into a file."""
-  parser = argparse.ArgumentParser(description=main.__doc__)
-  parser.add_argument('workdir', help=f'of a run of the study {STUDY}')
-  parser.add_argument('file', help='to be written, .npz')
-  given = parser.parse_args(arguments)
-  try:
-    stored = _stored(given.workdir)
-  except InputError as error:
-    parser.error(str(error))
-  np.savez_compressed(given.file, **stored)  # type: ignore[arg-type]
-
-
-if __name__ == '__main__':
-  main()

@@ -39,7 +39,7 @@ class FourierBasis(Augmentation):
   """
 
   name: ClassVar[str] = 'afa'
-  resembles = ()
+  resembles = ('single_frequency_greyscale',)
   smallest: float = setting(0.0, 'at least 0', lambda x: x >= 0)
   mean: float = setting(10.0, 'above 0', lambda x: x > 0)
   waves: int = setting(1, 'at least 1', lambda x: x >= 1)

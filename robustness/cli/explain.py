@@ -116,7 +116,7 @@ def _parts(
   said = f'{_CHOICE}: {", ".join(registry.classes())}'
   yield from _section(where, sections, {key: said})
   for name in chosen:
-    own = [section[part_name(name)] for section in sections]
+    own = [section[part_name(name)] for section in sections if part_name(name) in section]
     yield from _section(f'{where}.{part_name(name)}', own, meanings(registry.find(name, where)))
 
 

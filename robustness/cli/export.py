@@ -33,7 +33,7 @@ from robustness.estimates.table import facets_of, select
 from robustness.present import headlines, methods, side_by_side, tables
 from robustness.present.notation import place_of
 from robustness.present.page import data_words
-from robustness.results import Results
+from robustness.results import PART, Results
 
 FORMATS = ('hub', 'methods', *trackers.TRACKERS)
 CARD = 'robustness.md'
@@ -48,7 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     return track(path, given.to, given.project, config)
   results = Results.read(path)
   if given.to == 'methods':
-    print(methods.paragraph(results, environment))
+    if given.classifier:
+      choice('--classifier', given.classifier, results.labels)
+    print(methods.paragraph(results, environment, given.classifier))
     return 0
   if given.out is None or bool(given.dataset) != bool(given.task):
     raise InputError(
@@ -77,8 +79,11 @@ def main(arguments: Sequence[str]) -> int:
 def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
   """Sends what a workdir logged to a tracker, and prints where each run is; returns 0."""
   try:
-    for of in trackers.logged(path):
-      print(f'{of.name}: {trackers.TRACKERS[to](of, project, path, config)}')
+    for place in (path, *sorted(path.glob('seed*'))):
+      for of in trackers.logged(place):
+        name = of.name if place == path else f'{path.name} {of.name}'
+        sent = of._replace(name=name)
+        print(f'{name}: {trackers.TRACKERS[to](sent, project, path, config)}')
   except ModuleNotFoundError as error:
     raise InputError(f'--to={to} needs {error.name}: pip install {to}.') from error
   except InputError:
@@ -122,7 +127,8 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
       f'{len(rows)} estimates of {name} are {f"at {at}" if at else "over all"}, and a hub takes '
       f'one: give --at=FACET=VALUE,... with facets of {", ".join(facets) or "none"}.'
     )
-  return known[name], rows.iloc[0]
+  task = results.by_part.get(rows.iloc[0].get(PART), results)
+  return next(of for of in task.quantities if of.name == name), rows.iloc[0]
 
 
 def _leading(table: pd.DataFrame, quantity: str) -> pd.DataFrame:

@@ -172,6 +172,11 @@ def add(folder: pathlib.Path, given: str) -> Iterator[str]:
         written = f'the results alone: ranks are not enough ({error})'
         shutil.rmtree(place / workdir.RECORDS)
         (place / workdir.CONFIG).unlink()
+    try:
+      _entry(place)
+    except InputError as error:
+      shutil.rmtree(place)
+      written = f'left out: {error}'
     yield f'{place}: {written}'
 
 
@@ -293,11 +298,12 @@ def _values(
 
 
 def _ranking(results: Results, quantity: Quantity) -> pd.DataFrame:
-  """Returns an entry's own values of a quantity over the most; none where it ranks nothing."""
+  """Returns an entry's own values of a quantity over the most; none where it ranks nothing, as
+  where each run has a baseline of its own."""
   rows = leading(results.over_seeds.table, quantity.name)
-  known = rows.value.notna() & ~(rows.note == ITSELF).any()  # each run has a baseline of its own
   ranks = quantity.headline and bool(quantity.better)
-  return rows[(rows.versus == '') & known & ranks]
+  compares = not rows.note.str.contains(ITSELF, regex=False).any()
+  return rows[(rows.versus == '') & rows.value.notna() & ranks & compares]
 
 
 def _ranked(quantity: Quantity, own: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
 
@@ -60,17 +62,6 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
     identity = hashlib.sha256(f'{path.resolve()} {label}'.encode()).hexdigest()[:12]
     own = [(step, *entry) for step, entry in sorted(steps.get(label, {}).items())]
     yield Logged(identity, f'{path.name} {label}', own, results.get(label, {}))
-
-
-def flattened(config: Facts, prefix: str = '') -> dict[str, object]:
-  """Returns the keys of a config with dots, to plain values."""
-  flat: dict[str, object] = {}
-  for name, value in config.items():
-    if isinstance(value, Mapping):
-      flat |= flattened(value, f'{prefix}{name}.')
-    else:
-      flat[f'{prefix}{name}'] = value
-  return flat
 
 
 def to_wandb(of: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
@@ -123,7 +114,7 @@ def to_mlflow(of: Logged, project: str, folder: pathlib.Path, config: Facts) -> 
   ]
   params = [
     Param(_allowed(name), str(value)[:LONGEST])
-    for name, value in flattened(config).items()
+    for name, value in pd.json_normalize(dict(config)).to_dict('records')[0].items()
     if _allowed(name) not in run.data.params
   ]
   run_id = run.info.run_id

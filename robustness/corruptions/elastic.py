@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.corruptions.corruption import Constants, Draws, Strength, corruption, rows
-from robustness.corruptions.filters import gaussian_weights, sample_bilinear, separable
+from robustness.corruptions.filters import gaussian_matrix, sample_bilinear, separable
 
 TRUNCATE = 3.0  # radius of the smoothing kernel in units of sigma
 POSITIONS = 32  # of a pixel, to which OpenCV rounds where a warp samples
@@ -54,13 +54,14 @@ def elastic_transform(
   this name: no affine map, other fields (sigma 1 % of each side), its own constants for every size.
   """
   if variant != 'released':
-    smoothing = [smoothing_matrix(size, 0.01 * size, 0.01 * size) for size in image.shape[:2]]
+    sigmas = [(size, 0.01 * size, 0.01 * size) for size in image.shape[:2]]
+    smoothing = [gaussian_matrix(*own, 'reflect', TRUNCATE) for own in sigmas]
     alpha = strength.of(WITHOUT_MAP) * image.shape[0]
     moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
     return jnp.clip(sample_bilinear(image, *moved), 0, 1)
   alpha, sigma, affine = (strength[name] for name in ('alpha', 'sigma', 'affine'))
   most = strength.most('sigma')
-  smoothing = [smoothing_matrix(size, sigma, most) for size in image.shape[:2]]
+  smoothing = [gaussian_matrix(size, sigma, most, 'reflect', TRUNCATE) for size in image.shape[:2]]
   affine_map = affine_positions(*_pixels(image), affine * draws['jitter'])
   moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
   y, x = (
@@ -120,17 +121,3 @@ def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax
 
 def _to_grid(position: jax.Array) -> jax.Array:
   return jnp.floor(jnp.clip(position, -FARTHEST, FARTHEST) * POSITIONS + 0.5) / POSITIONS
-
-
-def smoothing_matrix(size: int, sigma: jax.Array | float, max_sigma: float) -> jax.Array:
-  """Returns the Gaussian smoothing of n pixels in a line, [n, n], the border reflected with the
-  edge pixel repeated; sigma may exceed the line.
-
-  Such a line has period 2n, so a kernel wider than the line is first summed over the periods:
-  S[i, j] = g[(i - j) mod 2n] + g[(i + j + 1) mod 2n].
-  """
-  weights = gaussian_weights(sigma, max_sigma, TRUNCATE)
-  reach, period = len(weights) // 2, 2 * size
-  summed = jnp.pad(weights, (0, -len(weights) % period)).reshape(-1, period).sum(0)
-  i, j = np.mgrid[:size, :size]
-  return summed[(i - j + reach) % period] + summed[(i + j + 1 + reach) % period]

@@ -54,11 +54,12 @@ def gaussian_weights(
   return weights / weights.sum()
 
 
-def _gaussian_matrix(
-  size: int, sigma: jax.Array | float, max_sigma: float, border: Border
+def gaussian_matrix(
+  size: int, sigma: jax.Array | float, max_sigma: float, border: Border, truncate: float = 4.0
 ) -> jax.Array:
-  """Returns the matrix [size, size] that smooths a line of pixels, its border included."""
-  weights = gaussian_weights(sigma, max_sigma)
+  """Returns the matrix [size, size] that smooths a line of pixels, its border included; see
+  `gaussian_weights`. The kernel may be wider than the line."""
+  weights = gaussian_weights(sigma, max_sigma, truncate)
   reach, wide = len(weights) // 2, size + len(weights) - 1
   band = jnp.tile(jnp.pad(weights, (0, size)), size)[: size * wide].reshape(size, wide)
   inside = band[:, reach : reach + size]
@@ -76,8 +77,8 @@ def gaussian_filter(
 ) -> jax.Array:
   """Smooths each channel of [H, W, C] with a separable Gaussian; see `gaussian_weights`."""
   height, width = image.shape[:2]
-  rows = _gaussian_matrix(height, sigma, max_sigma, border)
-  columns = rows if width == height else _gaussian_matrix(width, sigma, max_sigma, border)
+  rows = gaussian_matrix(height, sigma, max_sigma, border)
+  columns = rows if width == height else gaussian_matrix(width, sigma, max_sigma, border)
   return separable(image, rows, columns)
 
 

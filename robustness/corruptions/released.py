@@ -9,10 +9,10 @@ Reference:
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from robustness.core.errors import InputError
-from robustness.corruptions.names import OFFICIAL, SETS, STORED_SETS
+from robustness.corruptions.names import NAMES, OFFICIAL, SETS, STORED_SETS
 
 AS_RELEASED = 'as_released'
 SOURCES = (
@@ -79,10 +79,27 @@ BY_SOURCE = {
   'laion_c': ReleasedSet('LAION-C', 224, 100, {}, 0, corruptions=SETS['laion_c']),
 }
 """Of others by the source that reads them."""
+C_BAR = tuple(
+  dataclasses.replace(RELEASED[side], name=name, jpeg_quality=0, corruptions=SETS[corruptions])
+  for side, name, corruptions in (
+    (32, 'CIFAR-10-C-bar', 'c_bar_cifar'),
+    (224, 'ImageNet-C-bar', 'c_bar_imagenet'),
+  )
+)
+"""Whose published numbers are of images that were made in memory (Mintun et al. 2021)."""
 
 
-def following(image_shape: tuple[int, int, int], constants: int) -> ReleasedSet:
-  """Returns the set with the protocol that images of a size can follow.
+def made_like(names: Collection[str], side: int) -> ReleasedSet:
+  """Returns the set that images under some corruptions, made at a size of `RELEASED`, are like."""
+  others = (*C_BAR, BY_SOURCE['laion_c'])
+  found = (own for own in others if own.side == side and {*names} <= {*own.corruptions})
+  return next(found, RELEASED[side])
+
+
+def following(
+  image_shape: tuple[int, int, int], constants: int, names: Collection[str]
+) -> ReleasedSet:
+  """Returns the set with the protocol that images of a size, under some corruptions, can follow.
 
   `constants` are as asked for; 0 is the size's own.
   """
@@ -99,4 +116,10 @@ def following(image_shape: tuple[int, int, int], constants: int) -> ReleasedSet:
       f"config.study.constants is {constants}, but config.study.protocol is 'as_released' and "
       f'the images are of {height} pixels: leave it 0.'
     )
-  return RELEASED[height]
+  released = made_like(names, height)
+  if other := [name for name in names if name not in (*released.corruptions, *NAMES)]:
+    raise InputError(
+      f"config.study.protocol is 'as_released', but {other[0]} is of another released set than "
+      f'{released.name} of {height} pixels, stored as {released.storage}: run them one by one.'
+    )
+  return released

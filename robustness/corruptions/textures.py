@@ -60,9 +60,9 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
 
 
 def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:
-  """Returns the pictures of frost that a user means: None or 'procedural'; 'imagecorruptions' or a
+  """Returns the pictures of frost that are meant: None, '' or 'procedural'; 'imagecorruptions' or a
   folder, see `load_photographs`; or the pictures themselves, uint8 [h, w, 3] each."""
-  if source is None or (isinstance(source, str) and source == PROCEDURAL):
+  if source is None or (isinstance(source, str) and source in ('', PROCEDURAL)):
     return procedural_textures()
   if isinstance(source, (str, os.PathLike)):
     return _loaded(os.fspath(source))

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from absl import logging
 from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
@@ -43,6 +44,7 @@ from robustness.corruptions.released import (
   SOURCES,
   ReleasedSet,
   following,
+  made_like,
 )
 from robustness.corruptions.textures import describe, load_photographs
 from robustness.evaluation import one_view, provenance
@@ -196,7 +198,10 @@ class CorruptionViews(Study):
     Measured are `energy` ‖C(x) - x‖² and `high_energy` ‖H(C(x) - x)‖² over all channels, in the
     clean view those of x itself. Draws do not depend on which others a run holds (`names.view_id`).
     """
-    released = following(image_shape, self.constants) if self.protocol == AS_RELEASED else None
+    as_released = self.protocol == AS_RELEASED
+    released = following(image_shape, self.constants, self.names) if as_released else None
+    if image_shape[2] == 1 and 'saturate' in self.names:
+      logging.warning('saturate leaves grey images as they are: its error is the clean one')
     checked_table(image_shape[:2], self.names, None, self._side, {})
     table = [(n, s) for n in range(len(self.names)) for s in self.levels]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
@@ -378,11 +383,10 @@ class Provenance:
   def released(self) -> ReleasedSet:
     """The released set of the images' kind."""
     source = str(self.description.get('source', ''))
-    return (
-      BY_SOURCE[source]
-      if source in BY_SOURCE
-      else RELEASED[min(table_for(*self.image_shape[:2]).side, max(RELEASED))]
-    )
+    side = min(table_for(*self.image_shape[:2]).side, max(RELEASED))
+    if source in BY_SOURCE:
+      return BY_SOURCE[source]
+    return RELEASED[side] if self.stored else made_like(self.settings.names, side)
 
   @property
   def differences(self) -> list[str]:
@@ -437,7 +441,7 @@ class Provenance:
       lines |= {
         'protocol': settings.protocol,
         'constants': f'{settings.constants_of(self.image_shape)} pixels',
-        'storage': RELEASED[self.image_shape[0]].storage if as_released else storage,
+        'storage': self.released.storage if as_released else storage,
       }
       if frost:
         lines['frost'] = provenance.named(frost, ('source', 'from'))

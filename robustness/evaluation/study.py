@@ -349,11 +349,6 @@ def default_section(name: str) -> Facts:
     ) from error
 
 
-def prefixes(evaluations: Sequence[Evaluation]) -> list[str]:
-  """Returns what the names of each evaluation's numbers begin with; nothing if it is alone."""
-  return [''] if len(evaluations) == 1 else [f'{e.label}/' for e in evaluations]
-
-
 def require_single_labels(rows: Rows, use: str) -> None:
   """Raises InputError for rows with several labels each, which `use` ('an attack') cannot take."""
   if next(rows.batches(1, [0]))['label'].ndim > 1:

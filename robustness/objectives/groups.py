@@ -205,8 +205,7 @@ class IRM(GroupObjective):
     member, count, weights = group_rows(batch[self.column], self.environments, total)
     target = jnp.expand_dims(smoothed, tuple(range(1, logits.ndim - 1)))
     slope = ((jax.nn.softmax(logits) - target) * logits).sum(-1).reshape(len(losses), -1).mean(1)
-    penalties = self._penalties(slope, member, half_of(batch['example_id']), total)
-    present = count > 0
+    penalties, present = self._penalties(slope, member, half_of(batch['example_id']), total)
     penalty = jnp.where(present, penalties, 0).sum() / jnp.maximum(present.sum(), 1)
     weight = jnp.where(state['step'] < self.anneal_steps, 1.0, self.penalty)
     scale = jnp.maximum(weight, 1) if self.rescale else 1.0
@@ -216,16 +215,14 @@ class IRM(GroupObjective):
 
   def _penalties(
     self, slope: jax.Array, member: jax.Array, half: jax.Array, total: Total
-  ) -> jax.Array:
-    """Returns each environment's penalty, [environments]."""
+  ) -> tuple[jax.Array, jax.Array]:
+    """Returns each environment's penalty, [environments], and whether there are rows for it."""
     groups = [member * (half == k)[:, None] for k in (0, 1)]
     if self.estimate == SQUARED:
       groups = [member, member]
-    means = []
-    for group in groups:
-      summed, count = total(((slope[:, None] * group).sum(0), group.sum(0)))
-      means.append(summed / jnp.maximum(count, 1))
-    return means[0] * means[1]
+    sums = [total(((slope[:, None] * group).sum(0), group.sum(0))) for group in groups]
+    first, second = (summed / jnp.maximum(count, 1) for summed, count in sums)
+    return first * second, (sums[0][1] > 0) & (sums[1][1] > 0)
 
 
 def half_of(example_ids: jax.Array) -> jax.Array:

@@ -68,13 +68,11 @@ def draw(results: Results) -> dict[str, Picture]:
   return figures or levels(results)
 
 
-def scatter(
-  results: Results, across: Quantity, up: Quantity, by: str = '', diagonal: bool = True
-) -> dict[str, Picture]:
+def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> dict[str, Picture]:
   """Returns the picture of one quantity against another, `<up>_against_<across>`, if both exist.
 
-  The values of the facet `by` are panels, '' for one; what is across may be over all of it. The
-  `diagonal` is the line on which both are equal.
+  The values of the facet `by` are panels, '' for one; what is across may be over all of it. On the
+  diagonal both are equal.
   """
   facets: dict[str, Any] = {by: ...} if by else {}
   own = [
@@ -85,10 +83,10 @@ def scatter(
   if own[0].empty or own[1].empty:
     return {}
   notations = Notation(across), Notation(up)
-  figure = forms.scatter(own[0], own[1], notations, results.labels, by, diagonal)
+  figure = forms.scatter(own[0], own[1], notations, results.labels, by)
   words = f'{up.words} against {across.words}{f" by {facet(by).words}" if by else ""}'
-  line = '. On the broken line both are equal' if diagonal else ''
-  return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample(own[1])}{line}'))}
+  caption = sentence(f'{words}{sample(own[1])}. On the broken line both are equal')
+  return {f'{up.name}_against_{across.name}': (figure, caption)}
 
 
 def levels(results: Results) -> dict[str, Picture]:

@@ -172,7 +172,6 @@ def scatter(
   notations: tuple[Notation, Notation],
   labels: Sequence[str],
   by: str,
-  diagonal: bool = True,
 ) -> Figure:
   """Draws a point with both intervals for each classifier, a panel a value of the facet `by`."""
   names = [str(value) for value in dict.fromkeys(up[by])] if by else ['']
@@ -189,9 +188,7 @@ def scatter(
       _points(axes, x, y, index, label)
     axes.set_title(style.wrapped(name.replace('_', ' '), 24), fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
-  if diagonal:
-    for axes in grid:
-      style.diagonal(axes)
+    style.diagonal(axes)
   heads = [
     style.wrapped(notation.head, int(0.8 * side / style.LETTER))
     for notation, side in zip(notations, size, strict=True)

@@ -174,10 +174,10 @@ def counted_devices(environment: Facts) -> str:
 
 
 def taken(environment: Facts) -> str:
-  """Returns how long a run took, such as '40 s'; '' if it is not known."""
+  """Returns how long a run took, such as '40 s'; '' if it is not known, as of a resumed one."""
   seconds = environment.get('seconds', 0)
   told = f'{seconds:.0f} s' if seconds < 120 else f'{seconds / 60:.0f} min'
-  return told if seconds else ''
+  return told if seconds and not environment.get('resumed') else ''
 
 
 def _terms(lines: Iterable[tuple[str, str]], kind: str = '') -> str:

@@ -72,7 +72,7 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
     lines.setdefault(unit, []).extend((headline, row) for row in headline.own())
   if not lines:
     return {}
-  confidence = f'{100 * results.over_seeds.table.confidence.iloc[0]:g} %'
+  confidence = f'{100 * results.over_seeds.table.confidence.dropna().iloc[0]:g} %'
   caption = (
     f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean with a {confidence} '
     'interval (Student, over seeds). Intervals over images are in the report of each seed.'

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from robustness.estimates.quantity import Quantity, facet
-from robustness.present.notation import Notation, column_name, joined_words, name_of
+from robustness.present.notation import MINUS, Notation, column_name, joined_words, name_of
 from robustness.results import Results, Table
 
 MOST_ROWS = 60
@@ -25,6 +25,7 @@ _LATEX = str.maketrans(
   | {
     '↓': '$\\downarrow$',
     '↑': '$\\uparrow$',
+    'κ': '$\\kappa$',
     'ρ': '$\\rho$',
     'ε': '$\\varepsilon$',
     'ℓ': '$\\ell$',
@@ -102,7 +103,8 @@ def to_csv(table: Table, bold: Container[Cell] = ()) -> str:
   del bold
   buffer = io.StringIO()
   lines = (map(cell_text, line) for line in (table.columns, *table.rows))
-  csv.writer(buffer, lineterminator='\n').writerows(lines)
+  readable = ([cell.replace(MINUS, '-') for cell in line] for line in lines)
+  csv.writer(buffer, lineterminator='\n').writerows(readable)
   return buffer.getvalue()
 
 

@@ -94,9 +94,10 @@ class AccuracyByFactor(Study):
     if CLASS in self.factors and batch['label'].ndim > 1:
       raise InputError("config.study.factors has 'class', but images have several labels each.")
     if any(name in MEASURED for name in self.factors):
-      least, valid = max(2, self.bins) * self.fewest, 'for groups of config.study.fewest images'
-      enough = rows.num_examples >= least
-      require(enough, 'config.data.num_images', rows.num_examples, f'at least {least}, {valid}')
+      least = max(2, self.bins) * self.fewest
+      enough = f'at least {least}, for groups of config.study.fewest images'
+      count = rows.num_examples
+      require(count >= least, 'config.data.num_images', count, enough)
     given = rows.without_images()
     columns = {
       name: self._levels(name, given['label' if name == CLASS else name], rows.class_names)

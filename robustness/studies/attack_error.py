@@ -102,7 +102,7 @@ class AttackError(Study):
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
     epsilons: further radii; step sizes are in proportion.
     steps: n ≥ 1, where an attack has steps.
-    step_size: α at `epsilon`, where an attack has one.
+    step_size: α at `epsilon`, where an attack has one; 0 is ε/4.
     random_start: whether 'pgd' begins at a random point of the ball.
     restarts: runs from another random start, of which each image keeps the worst.
     bandwidth: of the high pass, see `robustness.fourier.filters.lowest_kept`.
@@ -121,7 +121,7 @@ class AttackError(Study):
   epsilon: float = 8 / 255
   epsilons: tuple[float, ...] = ()
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
-  step_size: float = setting(2 / 255, 'above 0', lambda x: x > 0)
+  step_size: float = setting(0.0, 'at least 0; 0 is ε/4', lambda x: x >= 0)
   random_start: bool = True
   restarts: int = setting(1, 'at least 1', lambda x: x >= 1)
   bandwidth: int = 0
@@ -242,7 +242,8 @@ class AttackError(Study):
   @property
   def shown_as(self) -> dict[str, str]:
     radii = ', '.join(f'{epsilon:.4g}' for epsilon in self.radii)
-    each = f'{self.steps} steps of {self.step_size:.4g}, {self.restarts} run(s)'
+    size = self.step_size or self.epsilon / 4
+    each = f'{self.steps} steps of {size:.4g}, {self.restarts} run(s)'
     if whole := self._ensembles:
       own = f'{self.iterations} steps, {self.queries} queries'
       each = f'{each}; ' * (len(whole) < len(self.runs)) + f'auto_attack {self.version}, {own}'

@@ -85,6 +85,12 @@ def test_perturbations_stay_in_ball_and_box(attack):
     assert (own - before > 0.97 * (theirs - before)).all(), 'no weaker than PGD'
 
 
+@cases('norm, epsilon', ('linf', 8 / 255), ('l2', 0.7))
+def test_a_step_is_a_quarter_of_the_radius_unless_it_is_given(norm, epsilon):
+  given = PGD(norm, epsilon, steps=3, step_size=epsilon / 4)
+  np.testing.assert_array_equal(attacked(PGD(norm, epsilon, steps=3)), attacked(given))
+
+
 @pytest.mark.parametrize('norm', ['linf', 'l2'])
 @pytest.mark.parametrize('gap', [5.0, 67.0, 80.0])
 def test_a_sure_prediction_is_attacked_with_the_whole_radius(norm, gap):

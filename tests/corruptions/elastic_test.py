@@ -8,7 +8,7 @@ import scipy.ndimage
 
 from robustness.corruptions import elastic
 from robustness.corruptions.catalog import TABLES
-from robustness.corruptions.filters import sample_bilinear, separable
+from robustness.corruptions.filters import gaussian_matrix, sample_bilinear, separable
 from robustness.corruptions.names import SEVERITIES
 from tests.corruptions.pictures import constants, from_draws, natural, sample, share_within, smooth
 
@@ -89,7 +89,7 @@ def test_the_other_variant_is_a_field_alone(severity):
 @pytest.mark.parametrize('size', [5, 32, 45])
 @pytest.mark.parametrize('sigma', [0.0, 0.9, 6.4, 40.0])
 def test_smoothing_matrix_is_scipys_for_kernels_wider_than_the_line(size, sigma):
-  matrix = elastic.smoothing_matrix(size, jnp.float32(sigma), 40.0)
+  matrix = gaussian_matrix(size, jnp.float32(sigma), 40.0, 'reflect', elastic.TRUNCATE)
   expected = np.eye(size)
   if sigma:
     expected = scipy.ndimage.gaussian_filter1d(expected, sigma, axis=0, mode='reflect', truncate=3)
@@ -100,7 +100,7 @@ def test_smoothing_matrix_is_scipys_for_kernels_wider_than_the_line(size, sigma)
 def test_displacements_at_224_have_the_published_size(severity, rms):
   """Root mean square over 24 fields, within 15 %; not at severity 1, where a field is one shift."""
   alpha, sigma, _ = constants(NAME, 224, severity)
-  smoothing = elastic.smoothing_matrix(224, jnp.float32(sigma), 170.8)
+  smoothing = gaussian_matrix(224, jnp.float32(sigma), 170.8, 'reflect', elastic.TRUNCATE)
   noise = jax.random.uniform(jax.random.key(severity), (224, 224, 24), minval=-1, maxval=1)
   field = alpha * separable(noise, smoothing, smoothing)
   amplitude = float(jnp.sqrt((field**2).mean()))

@@ -63,15 +63,15 @@ def test_images_of_64_pixels_go_through_a_file_and_those_of_32_are_truncated():
   np.testing.assert_allclose(shown(views, image, 1), floor, atol=1e-3)
 
 
-def test_a_protocol_that_the_data_cannot_follow_is_refused_and_records_of_the_exact_one_stay():
+def test_a_protocol_that_the_data_cannot_follow_is_refused():
   views = CorruptionViews(**SETTINGS, protocol='as_released')
   other = CorruptionViews(**SETTINGS, protocol='as_released', constants=64)
   refused('constants is 64', other.views, (32, 32, 3))
   refused(r'images are 28 × 28.*32, 64, 224 pixels', views.views, (28, 28, 1))
   refused('images are 256 × 224', views.views, (256, 224, 3))
   assert views.views((32, 32, 3)).image_shape == (32, 32, 3), 'resized to the network afterwards'
-  assert 'protocol' not in CorruptionViews().recording
-  assert CorruptionViews(protocol='as_released').recording['protocol'] == 'as_released'
+  mixed = CorruptionViews(('laion_c', 'fog'), protocol='as_released')
+  refused('glitched is of another released set than ImageNet-C', mixed.views, (224, 224, 3))
 
 
 MADE = CorruptionViews(protocol='as_released', photographs='imagecorruptions')
@@ -149,6 +149,10 @@ UNKNOWN = 'the data are not known to be those of CIFAR-10-C and CIFAR-100-C'
   ),
   (IMAGENET, [DRAWN]),
   (
+    IMAGENET | {'settings': CorruptionViews(('laion_c',), quantize='floor')},
+    ['the clean images of LAION-C were not released', 'images are not stored as JPEG, quality 100'],
+  ),
+  (
     IMAGENET | {'description': PREPARED | {'interpolation': 'bicubic'}},
     ['images were prepared otherwise, without config.data.interpolation=bilinear', DRAWN],
   ),
@@ -157,6 +161,14 @@ def test_each_difference_is_said(changes, reasons):
   changed = dataclasses.replace(FOLLOWED, **changes)
   assert changed.differences == reasons
   assert value(changed, 'comparable with published tables').startswith('no: ' + reasons[0])
+
+
+def test_distortions_of_another_set_are_compared_with_it():
+  settings = CorruptionViews(('c_bar_imagenet',), quantize='floor')
+  made = dataclasses.replace(FOLLOWED, **IMAGENET | {'settings': settings})
+  assert value(made, 'comparable with published tables').startswith('yes, but for the random')
+  kept = dataclasses.replace(settings, protocol='as_released', quantize='')
+  assert value(dataclasses.replace(made, settings=kept), 'storage') == '8-bit arrays'
 
 
 def test_the_digest_tells_images_and_not_their_order(tmp_path):

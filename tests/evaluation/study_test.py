@@ -1,4 +1,4 @@
-"""Studies: names select modules, prefixes; views and what they are called."""
+"""Studies: names select modules; views and what they are called."""
 
 import dataclasses
 from typing import ClassVar
@@ -6,8 +6,6 @@ from typing import ClassVar
 import numpy as np
 
 from robustness.evaluation import study
-from robustness.evaluation.records import Layout, Records
-from robustness.evaluation.study import Evaluation
 from robustness.evaluation.views import Views, identity
 from robustness.results import Results
 from robustness.studies import accuracy, fourier_heatmap
@@ -56,9 +54,3 @@ def test_facets_and_descriptions_are_the_decimals_that_views_were_given():
   assert views.describe(1) == 'view 1 (fy=-2, dimming=0.35)'
   views, image = identity(), np.zeros((2, 2, 1))
   assert len(views) == 1 and views.show(None, {'image': image}, {'identity': 0}) is image
-
-
-def test_prefixes(tmp_path):
-  for labels, expected in {'a': [''], 'abc': ['a/', 'b/', 'c/']}.items():
-    made = [Evaluation(x, Records(tmp_path / x, Layout(1, 1, 1, 1), {})) for x in labels]
-    assert study.prefixes(made) == expected

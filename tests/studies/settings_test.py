@@ -28,7 +28,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'epsilons': (8 / 255,)}, r'config\.study\.epsilons is .*distinct'),
     ({'steps': 0}, r'config\.study\.steps is 0'),
     ({'restarts': 0}, r'config\.study\.restarts is 0'),
-    ({'step_size': 0.0}, r'config\.study\.step_size is 0\.0'),
+    ({'step_size': -1.0}, r'config\.study\.step_size is -1\.0'),
     ({'norm': 'l1'}, r"config\.study\.norm is 'l1'"),
     ({'attacks': ('pdg',)}, r"did you mean 'pgd'"),
     ({'attacks': ()}, r'config\.study\.attacks is \(\)'),
