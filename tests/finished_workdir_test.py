@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from robustness import workdir as workdirs
 from robustness.results import Results, Table
 from robustness.workdir import LEFT_OUT, read, read_task
 from tests import finished_runs
@@ -99,3 +100,11 @@ def test_several_seeds_are_read_one_by_one(workdir):
 def test_predictions_made_elsewhere_are_no_run(workdir):
   rewrite(workdir, predictions='scores.json')
   refused('made elsewhere', read, workdir)
+
+
+def test_a_classifier_may_be_called_as_a_setting_that_chooses_parts(tmp_path):
+  config = {'classifiers': {'probe': {'name': 'small_cnn', 'training': {'learning_rate': 0.1}}}}
+  workdirs.prepare(tmp_path, config)
+  (tmp_path / 'results.json').touch()
+  config['classifiers']['probe']['training']['learning_rate'] = 0.5
+  refused('learning_rate: 0.1 → 0.5', workdirs.prepare, tmp_path, config)

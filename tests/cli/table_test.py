@@ -16,7 +16,7 @@ from robustness.estimates.corruption_error import MCE
 from robustness.estimates.quantity import ERROR
 from robustness.estimates.table import assemble
 from robustness.present import methods
-from robustness.results import Results
+from robustness.results import Results, joined
 from tests import finished_runs
 from tests.cases import cases
 from tests.refusals import refused
@@ -175,6 +175,11 @@ def test_an_estimate_is_named_as_in_the_csv_and_only_shares_are_percent(facets, 
   found = export.estimate(results, 'net', 'mCE', at)
   assert found[1].value == 1.2
   refused('--percent is for shares', export.hub_entry, *found, Namespace(percent=True), '', {})
+  other = dataclasses.replace(MCE, words='of another task')
+  tasks = {'a': results, 'b': dataclasses.replace(results, quantities=(other,))}
+  for task, of in (('a', MCE), ('b', other)):
+    named = {k: dataclasses.replace(v, data={'num_examples': 9}) for k, v in tasks.items()}
+    assert export.estimate(joined(named, {}), 'net', 'mCE', f'{at},part={task}')[0] == of
   shares = dataclasses.replace(results, quantities=(ERROR,))
   assert methods._baseline(results) and not methods._baseline(shares), 'no ratio'
   rho = dataclasses.replace(MCE, name='rho', better='higher')

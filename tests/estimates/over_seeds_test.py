@@ -1,5 +1,6 @@
 """Means over seeds with Student's interval, against scipy, and coverage by simulation."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from robustness.estimates.means import means as means_of
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.results import NO_SPREAD, Results, over_seeds
+from robustness.results import NO_SPREAD, Results, Table, over_seeds
 from tests.cases import cases
 from tests.refusals import refused
 from tests.table_rows import estimate
@@ -53,6 +54,9 @@ def test_the_interval_is_scipys_and_of_equal_values_there_is_none():
   stated.table[['low', 'high', 'confidence']], stated.table['method'] = np.nan, ''
   own = estimate(over_seeds({0: stated, 1: stated}).over_seeds.table, 'net', 'slope')
   assert (own.value, own.n, own.method, own.note) == (0.5, 50, '', ''), 'as printed, no mean'
+  told, other = Table(('what',), [['same']]), Table(('what',), [['other']])
+  facts = [dataclasses.replace(stated, tables={'a': told, 'b': of}) for of in (told, other)]
+  assert over_seeds(dict(enumerate(facts))).tables == {'a': told}, 'what all seeds say'
   narrow = {seed: made({SLOPE: value}) for seed, value in enumerate(values)}
   for of in narrow.values():
     of.table['confidence'] = 0.8

@@ -30,6 +30,8 @@ def part(quantity: Quantity, by: tuple[str, ...]) -> Results:
 
 def test_the_table_of_a_battery_has_that_of_each_part_with_what_it_declares(tmp_path):
   parts = {'clean': part(ERROR, ()), 'far': part(CHANGED, ('corruption', 'severity'))}
+  named = joined({'precision': parts['far']}, {'precision': 'float32'})
+  assert named.by_part['precision'].study == 'made', 'a task that is called as a setting is'
   joined(parts, {}).write(tmp_path)
   read = Results.read(tmp_path)
   assert facets_of(read.table) == ['part', 'corruption', 'severity']
