@@ -41,7 +41,7 @@ class FourierAttack(BeginsWithMap):
   Attributes:
     heat_map: workdir of a finished heat map that names the frequencies, for the classifier of the
       same label or for all if it has one; '' shows every frequency at `norm` to all images, chooses
-      on every second one and measures on the others.
+      on a random half of them and measures on the others.
     norm: v > 0, L2 norm of one channel's perturbation (paper: 24 for ImageNet).
     queries: n, how many of the worst frequencies are tried on an image.
     phase: 'reference' (the authors' release) or 'cosine'.
