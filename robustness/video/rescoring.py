@@ -20,9 +20,11 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import check_name, choice, require
 from robustness.core.typing import Facts
+from robustness.evaluation import provenance
 from robustness.evaluation.records import HEADER, Layout, Records
 from robustness.evaluation.study import Evaluation, Scored, Study
 from robustness.models import label_space
+from robustness.results import WHICH_NUMBERS
 from robustness.video import metadata, predictions
 from robustness.video.columns import PATH, to_columns
 from robustness.video.metadata import NeighborSets
@@ -162,7 +164,11 @@ class Rescoring:
   def scored(self, study: Study, review: Review, directory: Path) -> Scored:
     """Reduces what is scored; adds what `review` changes where the sets before it are given."""
     evaluations = self.evaluations(directory)
-    findings = study.reduce(evaluations, (0, 0, 0))
+    unknown = 0, 0, 0  # the shape of the images
+    findings = study.reduce(evaluations, unknown)
+    compared = provenance.comparable(study.differences(evaluations[0].records, unknown))
+    stated = provenance.table({**study.shown_as, provenance.COMPARABLE: compared})
+    findings.tables[WHICH_NUMBERS] = stated
     if self.unreviewed:
       sets, folder = metadata.read(self.unreviewed), directory / 'unreviewed'
       before = [

@@ -156,6 +156,8 @@ def test_runs_that_called_theirs_alike_are_scored_together(tmp_path):
   config = video_pm_k.get_config('predictions')
   config.predictions = f'clean={paths[0]},{paths[1]}'
   results = runs.run(config, tmp_path / 'run', drawn=False)
+  said = dict(results.tables['which numbers these are'].rows)
+  assert said['comparable with published tables'].startswith('no: neighbor sets of imagenet_vid: 8')
   own = values(results.table)
   for label, numbers in zip(('clean', 'net'), alone, strict=True):
     assert {name: own[f'{label}/{name}'] for name in numbers} == numbers
