@@ -34,14 +34,6 @@ def test_a_workdir_of_one_study(workdir):
   refused("a single study and no task 'errors'", read_task, workdir, 'errors')
 
 
-def test_workdirs_of_several_seeds_and_of_predictions_are_refused(workdir):
-  (workdir / 'seed1').mkdir()
-  rewrite(workdir, seeds=[0, 1])
-  refused('holds a run of each of several seeds: .*such as .*seed1', read, workdir)
-  rewrite(workdir, predictions='scores.npz')
-  refused('holds numbers of predictions that were made elsewhere', read, workdir)
-
-
 def test_a_part_of_a_battery_is_found_by_what_it_records(workdir):
   battery = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
   (battery / 'records/plain-digest').rename(battery / 'records/accuracy-12345678')

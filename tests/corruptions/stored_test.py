@@ -117,10 +117,14 @@ def test_sets_without_what_is_measured_are_refused(tmp_path: pathlib.Path) -> No
     check, without = study_of(name, source='stored').check, stored_rows(clean=False)
     refused(f'{name} measures what .*arrays holds no clean images', check, without, {})
     refused('no corruption, severity, base_id', check, ArrayRows(SIX, LABELS, CLASSES), {})
-  errors, networks = study_of('corruption_error', source='stored'), [tiny_classifier(shape=SHAPE)]
+  networks = [tiny_classifier(shape=SHAPE)]
+  calibrated = study_of('calibration', source='stored')
+  scored = measure(calibrated, Execution(), networks, without, tmp_path / 'calibration')
+  assert 'view' not in scored.table and 'ece' in set(scored.table.quantity), 'no clean group'
+  errors = study_of('corruption_error', source='stored')
   more = dataclasses.replace(errors, corruptions=(*errors.corruptions, 'fog'))
   refused('the set lacks fog: fetch it', more.check, without, {})
-  results = measure(errors, Execution(), networks, without, tmp_path)
+  results = measure(errors, Execution(), networks, without, tmp_path / 'errors')
   assert 'clean_error' not in set(results.table.quantity)
 
 

@@ -110,21 +110,21 @@ def test_debiasing_brings_the_estimate_to_the_truth_and_intervals_cover_it(power
   assert np.mean(inside) >= 0.9
 
 
-@pytest.mark.parametrize('quantity', calibration.BIASED)
-def test_calibrated_classifiers_of_unlike_accuracy_are_seldom_called_different(quantity):
+def test_calibrated_classifiers_of_unlike_accuracy_are_seldom_called_different():
   """Accuracies .95 and .57: of 80 runs .16 to .28 were called different where the interval did not
   heed what calibrated outcomes give; the difference of one that is overconfident is still found."""
-  shown = dict.fromkeys((1.0, 2.0), 0)
-  for power in shown:
+  shown = {power: dict.fromkeys(calibration.BIASED, 0) for power in (1.0, 2.0)}
+  for power, found in shown.items():
     for seed in range(80):
       generator, draws = np.random.default_rng(seed), Draws.of(200, 200, 0)
       first, second = (
         calibration.scores(Predictions.of(p, generator.random(200) < p**exponent), draws)
         for p, exponent in ((generator.beta(19, 1, 200), 1), (generator.beta(5.7, 4.3, 200), power))
       )
-      difference = second.minus(first, quantity)
-      shown[power] += not difference.low <= 0 <= difference.high
-  assert shown[1.0] / 80 <= 0.08 and shown[2.0] / 80 >= 0.95
+      for quantity in found:
+        difference = second.minus(first, quantity)
+        found[quantity] += not difference.low <= 0 <= difference.high
+  assert max(shown[1.0].values()) / 80 <= 0.08 and min(shown[2.0].values()) / 80 >= 0.95
 
 
 def test_overconfidence_is_the_mean_gap_and_few_images_do_not_show_it():

@@ -45,6 +45,8 @@ def test_published_tables_have_the_corruptions_gains_and_losses_that_the_paper_t
   assert shown - {*SETS['official']} == {'gaussian_blur', 'speckle_noise'}
   assert {*SETS['official']} - shown == {'gaussian_noise', 'frost'}
   assert set(TABLE_4.corrupted['natural']) < {*SETS['official']}
+  for label, own in TABLE_4.corrupted.items():
+    assert np.mean([*own.values()]) == pytest.approx(TABLE_4.average[label], abs=6e-5), label
   gains = [
     {name for name, value in table.corrupted['high_pass'].items() if value > natural[name]}
     for table in (TABLE_3, TABLE_4)

@@ -1,7 +1,5 @@
 """A callable gives the records of the native network with the same weights, or says why not."""
 
-import dataclasses
-import warnings
 from unittest import mock
 
 import jax
@@ -11,17 +9,12 @@ from scipy import special
 
 from robustness.evaluation.records import Records
 from robustness.evaluation.views import Views, identity
-from robustness.models import catalog, weights
-from robustness.models.classifier import Classifier, from_linen
-from robustness.models.small_images import CifarResNet
+from robustness.models.classifier import Classifier
 from robustness.parallel import MeshParallel, PmapParallel
 from tests.cases import cases
 from tests.evaluation.runner_test import evaluator
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 from tests.refusals import refused
-
-RESNET8 = dataclasses.replace(catalog.get('resnet20'), name='resnet8', network=CifarResNet(10, 8))
-MEAN, STD = (np.asarray(value, np.float32) for value in (RESNET8.mean, RESNET8.std))
 
 
 def columns(runner, path, *cut):
@@ -56,57 +49,6 @@ def test_logits_are_recorded_on_request(parallel, tmp_path):
     recorded[name] = records.column('output/logits', 3)
   assert recorded['native'].shape == (13, len(CLASSES))
   np.testing.assert_allclose(recorded['callable'], recorded['native'], rtol=1e-4, atol=1e-5)
-
-
-@pytest.fixture
-def module():
-  torch = pytest.importorskip('torch', reason='a PyTorch module needs torch')
-  from benchmarks.torch_networks import ResNet
-  from tests.models import parity
-
-  network = ResNet(8, num_classes=len(CLASSES)).eval()
-  parity.randomise(network, seed=3)
-  return torch, network
-
-
-@pytest.fixture
-def native_records(module, tmp_path):
-  state = {name: tensor.numpy() for name, tensor in module[1].state_dict().items()}
-  model, variables = RESNET8.build(len(CLASSES)), weights.import_variables(RESNET8, state)
-  described = {'input_shape': SHAPE, 'class_names': CLASSES, 'mean': MEAN, 'std': STD}
-  network = from_linen(model, variables, name='resnet8', **described)
-  return columns(evaluator(classifier=network), tmp_path / 'native')
-
-
-def channels_first(images):
-  return np.ascontiguousarray(((images - MEAN) / STD).transpose(0, 3, 1, 2))
-
-
-def test_a_pytorch_module_gives_the_records_of_the_native_network(module, native_records, tmp_path):
-  torch, network = module
-
-  def predict(images):
-    with torch.inference_mode():
-      return network(torch.from_numpy(channels_first(images))).numpy()
-
-  found = evaluator(MeshParallel(), classifier=wrapped(predict, name='pytorch'))
-  assert_same(columns(found, tmp_path / 'found'), native_records)
-
-
-def test_an_onnx_file_gives_the_records_of_the_native_network(module, native_records, tmp_path):
-  pytest.importorskip('onnx', reason='exporting needs onnx')
-  runtime = pytest.importorskip('onnxruntime', reason='running the file needs onnxruntime')
-  torch, network = module
-  path = str(tmp_path / 'network.onnx')
-  images = torch.zeros(4, SHAPE[2], *SHAPE[:2])
-  with warnings.catch_warnings():  # torch announces another exporter, which needs more packages
-    warnings.simplefilter('ignore')
-    torch.onnx.export(network, (images,), path, dynamo=False, input_names=['images'])
-  session = runtime.InferenceSession(path, providers=['CPUExecutionProvider'])
-  classifier = wrapped(
-    lambda x: session.run(None, {'images': channels_first(x)})[0], name='onnx', batch_size=4
-  )
-  assert_same(columns(evaluator(classifier=classifier), tmp_path / 'found'), native_records)
 
 
 @pytest.mark.parametrize('create', [lambda: MeshParallel(jax.devices()[:3]), PmapParallel])

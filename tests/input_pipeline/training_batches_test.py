@@ -10,9 +10,7 @@ import tensorflow as tf
 from input_pipeline.images import IndexedStore
 from robustness.core.rows import ArrayRows, as_float32
 from robustness.core.sampler import Balanced, Epochs
-from tests.cases import cases
 from tests.input_pipeline.domains import assert_equal
-from tests.refusals import refused
 
 
 def take(batches, count):
@@ -46,16 +44,6 @@ def test_a_process_fetches_its_own_rows_only(make_rows):
     seen = fetched.copy()  # more is read ahead meanwhile
     assert len(seen) >= 24
     np.testing.assert_array_equal(seen, order[:, process].ravel()[: len(seen)])
-
-
-@cases(
-  'batch_size, settings, message',
-  (5, {'process_count': 2}, 'batch_size is 5; it must be a multiple of the 2 processes'),
-  (4, {'process_index': 2, 'process_count': 2}, r'process_index is 2; it must be in 0\.\.1'),
-  (0, {}, 'batch_size is 0'),
-)
-def test_an_uneven_share_is_refused(make_rows, batch_size, settings, message):
-  refused(message, make_rows().training_batches, batch_size, 0, **settings)
 
 
 @pytest.mark.parametrize('start', [0, 1, 5, 12, 100])

@@ -145,15 +145,6 @@ def zeros(name='clip_rn50'):
   return {**given, 'logit_scale': np.asarray(2.0, np.float32)}
 
 
-def test_names_and_shapes_are_those_of_open_clip():
-  for name, config in NETWORKS.items():
-    with peer('torch').device('meta'):
-      network = peer('open_clip').model.CLIP(**peer('open_clip').get_model_config(config))
-    theirs = {key: tuple(value.shape) for key, value in network.state_dict().items()}
-    theirs = {k: shape for k, shape in theirs.items() if not k.endswith('num_batches_tracked')}
-    assert {key: value.shape for key, value in zeros(name).items()} == theirs
-
-
 def without(*unwanted):
   return {name: value for name, value in zeros().items() if not name.startswith(unwanted)}
 
@@ -179,7 +170,9 @@ def without(*unwanted):
   (lambda: {'ids': np.full((3, 2, 77), 49_408)}, r'in \[49408, 49408\].*\[0, 49408\)'),
   (lambda: {'ids': np.zeros((3, 2, 77))}, 'tokens are float64'),
 )
-def test_weights_and_tokens_that_do_not_fit_are_refused(change, message):
+def test_weights_and_tokens_that_do_not_fit_are_refused(change, message, monkeypatch):
+  few = {name: catalog.get(name) for name in ('clip_rn50', 'clip_vit_b32', 'resnet20')}
+  monkeypatch.setattr(catalog, 'ARCHITECTURES', few)  # to build all takes a second each
   given = {'architecture': RN50, 'given': zeros(), 'ids': tokens(), **change()}
   refused(message, zero_shot.zero_shot, given['architecture'], given['given'], given['ids'])
 

@@ -125,8 +125,6 @@ def test_the_real_client_finds_what_lies_in_its_cache_and_tells_the_commit(monke
 @cases(
   'change, architecture, reason',
   ({'num_classes': 21843}, 'resnet34', '21843 classes'),
-  ({'crop_mode': 'border'}, 'resnet34', "'border'"),
-  ({'input_size': [3, 224, 320]}, 'resnet34', '224x320'),
   ({}, 'convmixer_768_32', "'convmixer_768_32' is not among"),
 )
 def test_what_cannot_be_prepared_rightly_is_refused(change, architecture, reason):

@@ -58,6 +58,21 @@ def test_arrays_that_do_not_fit_are_refused_by_name(change, message):
   refused(message, weights.import_variables, RESNET, state)
 
 
+ALIKE = (
+  *(('resnet20', 'resnet32'), ('vit_s16', 'vit_s32'), ('swin_tiny', 'swin_small')),
+  *(('eva02_s14', 'eva02_b14'), ('resnet18', 'resnet34'), ('resnet18', 'bit_r50x1')),
+  ('resnet18', 'vgg16_bn'),
+)
+
+
+@pytest.fixture
+def few(monkeypatch):
+  """A catalogue of the networks that are named below: to build all takes a second each."""
+  known = {name: catalog.get(name) for pair in ALIKE for name in pair}
+  monkeypatch.setattr(catalog, 'ARCHITECTURES', known)
+
+
+@pytest.mark.usefixtures('few')
 @cases(
   'architecture, given, message',
   (RESNET, {'bn1.num_batches_tracked': np.array(1)}, '97 missing: '),
@@ -74,17 +89,8 @@ def zeros(name):
   return {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
 
 
-SLOW = pytest.mark.slow
-
-
-@cases(
-  'name, given',
-  ('resnet20', 'resnet32'),
-  ('vit_s16', 'vit_s32'),
-  pytest.param('swin_tiny', 'swin_small', marks=SLOW),
-  pytest.param('eva02_s14', 'eva02_b14', marks=SLOW),
-  *(pytest.param('resnet18', n, marks=SLOW) for n in ('resnet34', 'bit_r50x1', 'vgg16_bn')),
-)
+@pytest.mark.usefixtures('few')
+@pytest.mark.parametrize(('name', 'given'), ALIKE)
 def test_the_architecture_that_fits_is_named(name, given):
   message = f"do not fit {name}: .*shapes are those of '{given}'"
   refused(message, weights.import_variables, catalog.get(name), zeros(given))

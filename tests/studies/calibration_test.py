@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.corruptions.names import KNOWN
 from robustness.estimates import calibration
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.study import Evaluation
@@ -111,33 +110,6 @@ def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_n
   for name in calibration.BIASED:
     difference = estimate(results, 'unsure', name, 'sure', corruption_set='shown')
     assert difference.low <= 0 < difference.value < difference.high
-
-
-def stored(directory: pathlib.Path, made_here: Evaluation, clean: bool) -> Evaluation:
-  shown = range(VIEWS)[0 if clean else 1 :]
-  parts = [(-1, 0), *((KNOWN.index(name), s) for name in CORRUPTIONS for s in (1, 5))]
-  table, names = made_here.records.table, ('rank', 'probability', 'confidence')
-  fields = {name: table(name)[:, shown].T.reshape(-1, 1) for name in names}
-  columns = {
-    'corruption': np.repeat([parts[view][0] for view in shown], ROWS),
-    'severity': np.repeat([parts[view][1] for view in shown], ROWS),
-    'base_id': np.tile(np.arange(ROWS), len(shown)),
-  }
-  return written(directory / 'stored' / made_here.label, {**fields, **columns})
-
-
-@pytest.mark.parametrize('clean', [True, False])
-def test_stored_images_are_scored_by_corruption_as_made_ones(tmp_path, clean):
-  """KNOWN orders contrast after fog; without stored clean images there is no clean group."""
-  here = made(tmp_path, 'only', 0)
-  expected = reduced(here)
-  if not clean:
-    expected = expected[expected.view.isna()].drop(columns='view')
-  study = dataclasses.replace(STUDY, source='stored', severities=(1, 2, 5))
-  results = reduced(stored(tmp_path, here, clean), study=study)
-  columns = list(expected.columns)
-  pd.testing.assert_frame_equal(results[columns], expected.reset_index(drop=True))
-  assert len(select(results, 'ece', view='clean')) == clean
 
 
 def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path):

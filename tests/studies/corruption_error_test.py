@@ -15,7 +15,7 @@ from robustness import corruptions
 from robustness.core import random_keys
 from robustness.corruptions.views import CorruptionOptions
 from robustness.estimates.corruption_error import failure_point
-from robustness.estimates.published import BASELINES, TABLE_4
+from robustness.estimates.published import BASELINES
 from robustness.estimates.table import select
 from robustness.evaluation.study import Evaluation
 from robustness.present import sentences
@@ -263,53 +263,12 @@ def test_mce_against_alexnet_says_why_it_is_not_the_published_kind(tmp_path):
   assert SMALL._incomparable(SHAPE) == ''
 
 
-def as_stored(evaluation: Evaluation, study: CorruptionError, path, clean: bool) -> Evaluation:
-  table = ranks(evaluation)[:, 0 if clean else 1 :]
-  numbers = np.array([(-1, 0)] * clean + study.parts)
-  order = np.random.default_rng(1).permutation(table.size)
-  part, base = np.divmod(order, ROWS)
-  corruption, severity = numbers[part].T
-  columns = {'base_id': base, 'corruption': corruption, 'severity': severity}
-  answers = {'rank': table[base, part][:, None], **columns}
-  return made(path / 'stored' / evaluation.label, answers, 50)
-
-
-@pytest.mark.parametrize('clean', [True, False])
-def test_stored_rows_give_the_same_findings(tmp_path, clean):
-  evaluations = two(tmp_path)
-  expected = table_of(SMALL, evaluations)
-  stored = [as_stored(evaluation, SMALL, tmp_path, clean) for evaluation in evaluations]
-  table = table_of(dataclasses.replace(SMALL, source='stored', corruptions=('official',)), stored)
-  if not clean:
-    lost = expected.quantity.str.startswith(('clean', 'relative'))
-    expected = expected[~lost].reset_index(drop=True)
-  pd.testing.assert_frame_equal(table, expected)
-
-
 def test_stored_and_generated_are_not_mixed_up_and_missing_photographs_refused(tmp_path):
   row = {'image': np.zeros(SHAPE, np.float32)}
   stored = {**row, 'corruption': np.int32(1), 'severity': np.int32(1), 'base_id': np.int32(0)}
   refused('would be corrupted again', SMALL.views(SHAPE).show, None, stored, {})
   frost = CorruptionError(corruptions=('frost',), photographs=str(tmp_path))
   refused(r'frost1\.png', frost.views, SHAPE)
-
-
-def of_accuracies(path, study: CorruptionError, label: str, clean: float, accuracies) -> Evaluation:
-  given = np.array([clean, *(accuracies[name] for name in study.names)])
-  wrong = np.arange(PUBLISHED_ROWS)[:, None] >= np.round(given * PUBLISHED_ROWS)
-  return made(path / label, {'rank': 9 * wrong}, label=label)
-
-
-def test_published_accuracies_on_imagenet_have_their_averages(tmp_path):
-  """Those on CIFAR-10, and mCE, are in the tests of the summary `fourier_table`."""
-  study = CorruptionError(corruptions=('fourier_imagenet',), severities=(3,))
-  given = {label: (TABLE_4.clean[label], own) for label, own in TABLE_4.corrupted.items()}
-  evaluations = [of_accuracies(tmp_path, study, label, *own) for label, own in given.items()]
-  rows = table_of(study, evaluations, shape=(224, 224, 3))
-  for label, (clean, _) in given.items():
-    average = 1 - estimate(rows, label, 'error', corruption_set='fourier_imagenet').value
-    assert average == pytest.approx(TABLE_4.average[label], abs=6e-5), label
-    assert 1 - estimate(rows, label, 'clean_error').value == pytest.approx(clean)
 
 
 @pytest.mark.usefixtures('shallow_resnet')

@@ -32,7 +32,7 @@ def test_an_image_is_corrupted_as_in_the_full_set():
 def test_the_run_has_the_answers_of_the_full_run(cifar10_dir, tmp_path):
   weights = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
   changes = {
-    'data.num_images': 200,
+    'data.num_images': 130,
     'data.data_dir': str(cifar10_dir),
     'classifier.weights': weights,
   }
@@ -43,7 +43,7 @@ def test_the_run_has_the_answers_of_the_full_run(cifar10_dir, tmp_path):
   runs.run(config, tmp_path / 'full', drawn=False)
   finished = (read_task(tmp_path / name, '') for name in ('sampled', 'full'))
   ours, full = (task.evaluations[0].records for task in finished)
-  drawn, rows = ours.column('drawn_view'), np.arange(200)
+  drawn, rows = ours.column('drawn_view'), np.arange(130)
   p, q = ours.column('probability'), full.table('probability')[rows, drawn]
   np.testing.assert_array_equal(ours.column('example_id'), full.column('example_id'))
   np.testing.assert_allclose(p, q, rtol=1e-4)
@@ -66,19 +66,6 @@ def test_classifiers_that_were_shown_other_corruptions_are_no_pair(tmp_path):
     assert len(found.first) == 150 * alike and ('shown otherwise' in found.note) != alike
   refused('one and other were shown the same images under', study.reduce, [one, other], (32, 32, 3))
   assert study.recording != CorruptionError(protocol=study.protocol).recording
-
-
-@pytest.mark.parametrize(
-  'changes, message',
-  [
-    ({'baseline': 'alexnet_3dcc'}, "'alexnet_3dcc'"),
-    ({'severities': (1,)}, 'official'),
-    ({'corruptions': ('fog',)}, 'official'),
-    ({'mce_half_width': 0.0}, 'above 0'),
-  ],
-)
-def test_bad_settings(changes, message):
-  refused(message, SampledMCE, **changes)
 
 
 def test_too_few_images_and_another_size_are_refused():

@@ -14,6 +14,12 @@ from tests.refusals import refused
 
 INF, NAN = float('inf'), float('nan')
 REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
+  'sampled_mce': [
+    ({'baseline': 'alexnet_3dcc'}, "'alexnet_3dcc'"),
+    ({'severities': (1,)}, 'official'),
+    ({'corruptions': ('fog',)}, 'official'),
+    ({'mce_half_width': 0.0}, 'above 0'),
+  ],
   'accuracy': [({'top_k': 0}, r'config\.study\.top_k')],
   'accuracy_by_factor': [
     ({'factors': ('pose', 'pose')}, r'config\.study\.factors is .*each once'),

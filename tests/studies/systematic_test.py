@@ -157,16 +157,6 @@ def test_every_variant_has_the_further_methods(variant):
     runs.shrunk(f'systematic_{name}', f'{plain}+method')
 
 
-def test_a_baseline_by_cell_is_reported_on_all_classes(tmp_path):
-  before = np.zeros((12, 5), int)
-  before[2::3, 1:] = 1
-  study = Systematic(**{**vars(STUDY), 'baseline': 'clean', 'baseline_by_cell': True})
-  baseline, own = records(tmp_path / 'clean', before, []), records(tmp_path / 'own', RIGHT, RECIPE)
-  table = table_of(study, baseline, own)
-  for facets in ({}, {'environment': 'rotation'}):
-    assert estimate(table, 'own', 'baseline', **facets).value == pytest.approx(2 / 3)
-
-
 OTHER_GROUPS = {'C1': ['a'], 'C2': ['c'], 'left over': ['b']}
 SAME_GROUPS = {'C1': ['a'], 'C2': ['b'], 'left over': ['c', 'one that is not evaluated']}
 

@@ -33,15 +33,6 @@ def test_other_threads_have_no_signals_to_defer():
     assert pool.submit(save).result()
 
 
-def test_one_process_stops_after_the_step_under_way():
-  before = signal.getsignal(signal.SIGTERM)
-  with StopRequest() as stop:
-    assert not stop.due(3)
-    signal.raise_signal(signal.SIGTERM)
-    assert stop.due(4)
-  assert signal.getsignal(signal.SIGTERM) is before
-
-
 def test_processes_that_train_together_stop_at_the_step_that_jax_names(monkeypatch):
   monkeypatch.setattr(multihost_utils, 'reached_preemption_sync_point', lambda step: step == 7)
   before = signal.getsignal(signal.SIGTERM)

@@ -59,7 +59,7 @@ def _assert_layouts_agree(make_task, start, names, **arguments):
 
 @pytest.mark.slow
 def test_devices_and_ways_of_running_agree_to_rounding(make_task, start):
-  _assert_layouts_agree(make_task, start, tuple(LAYOUTS), task={'pipeline': AUGMENT})
+  _assert_layouts_agree(make_task, start, ('jit 1', 'pmap 8'), task={'pipeline': AUGMENT})
 
 
 OF_FEATURES = Pipeline(objective=Coral(column='label', environments=3))

@@ -225,15 +225,6 @@ def test_earlier_answers_in_their_order_give_the_same_state(rounds):
   assert again.progress('ann') == rounds.progress('ann')
 
 
-def test_an_answer_that_cannot_be_written_is_not_taken_in(rounds):
-  def full(_):
-    raise OSError('No space left on device')
-
-  with pytest.raises(OSError, match='No space'):
-    rounds.add(answer(SETS, PAIR), full)
-  assert rounds.ballots == {} and rounds.progress('ann')['own'] == 0
-
-
 def test_answers_out_of_turn_and_plans_that_cannot_be_are_refused(rounds):
   refused('pair:0 is not in the joint round', rounds.add, answer(SETS, PAIR, stage='joint'))
   refused('is not under review', rounds.add, answer(candidates(anchors=3), Item('pair', 8)))
