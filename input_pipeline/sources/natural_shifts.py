@@ -80,6 +80,7 @@ class NaturalShifts(Source):
     by_tfds = not settings.path and settings.name != OBJECTNET
     if by_tfds and not (settings.name == REAL and settings.metadata):
       return _from_tfds(settings)
+    choice('config.data.split', settings.split, ('', 'test'))  # none is to train on
     root = existing_folder(settings.path, f'give that of {settings.name} as released.')
     read = {REAL: _real, OBJECTNET: _objectnet}.get(settings.name, _by_class)
     paths, labels, facts = read(root, settings)

@@ -145,6 +145,7 @@ class Scenes(Source):
   """Parts of scenes: cutouts and backgrounds in two folders, which views put together."""
 
   resized_on_device = True
+  splits = ('test',)
 
   def open(self, settings: DataSettings) -> Images:
     side = settings.canvas or CANVAS

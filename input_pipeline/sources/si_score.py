@@ -39,7 +39,7 @@ from input_pipeline.settings import DataSettings, Source
 from input_pipeline.shards import read_table
 from input_pipeline.sources.tfds import Tfds
 from robustness.core.errors import InputError
-from robustness.core.settings import require
+from robustness.core.settings import choice, require
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
 
@@ -71,6 +71,8 @@ class SiScore(Source):
     factors. Without, `settings.path` is a folder of scenes and `settings.metadata` its
     metadata.csv; '' takes the one in the folder or beside it.
     """
+    if not settings.name:
+      choice('config.data.split', settings.split, ('', 'test'))
     images, factors, metadata, missing = (_of_tfds if settings.name else _of_folder)(settings)
     columns = {
       name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)

@@ -295,7 +295,7 @@ def _check_seeds(sections: Section, experiment: Experiment) -> None:
   several = sections.get('classifiers', {'': sections.get('classifier', {})})
   for label, recipe in zip(several, experiment.classifiers.values(), strict=True):
     where = f'config.classifiers.{label}' if label else 'config.classifier'
-    if not (recipe.is_trained_here or recipe.probe):
+    if not (recipe.is_trained_here or recipe.probe or recipe.weights == 'random'):
       raise InputError(
         f'{given}, but {where} has given weights, which no seed changes: set {where}.train=True '
         'and no weights, or leave config.seeds ().'

@@ -8,6 +8,7 @@ from robustness.augment import AUGMENTATIONS, policy
 from robustness.augment.environment import Environment, refuse_leaks
 from robustness.augment.policy import Policy
 from robustness.core import settings
+from robustness.core.errors import naming
 from robustness.core.registry import Registry, check_fields, setting, word
 from robustness.core.settings import require
 from robustness.core.typing import Facts
@@ -116,6 +117,10 @@ class ClassifierSettings:
     return {'training_split': self.data.split, **self.pipeline.describe()}
 
 
+CHOOSE_ROWS = {'num_images': 0, 'listed': '', 'known_classes': True}
+"""Keys of `config.data` that choose what is evaluated, and what a training has in their place."""
+
+
 def parse_classifier(
   section: Facts, where: str, training: Facts, data: Facts, seed: int
 ) -> ClassifierSettings:
@@ -129,11 +134,13 @@ def parse_classifier(
   settings.refuse_unknown(section, valid, where)
   own = {name: section.get(name, {}) for name in SECTIONS}
   given_training = {**training, **own['training']}
-  own_training = settings.parse(TrainingSettings, given_training, f'{where}.training')
-  of_training = {'split': own_training.split, 'num_images': 0, 'listed': '', 'known_classes': True}
+  with naming('config.training', f'{where}.training'):  # the run's own have been checked
+    own_training = settings.parse(TrainingSettings, given_training, f'{where}.training')
+  of_training = {'split': own_training.split, **CHOOSE_ROWS}
   given_data = {**data, **of_training, **own['data']}
   objective = OBJECTIVES.optional(own['objective'], f'{where}.objective')
-  own_data = settings.parse(DataSettings, given_data, f'{where}.data')
+  with naming('config.data', f'{where}.data'):
+    own_data = settings.parse(DataSettings, given_data, f'{where}.data')
   augment = policy.from_section(own['augment'], f'{where}.augment')
   attack = ATTACKS.optional(own['attack'], f'{where}.attack')
   input_filter = INPUT_FILTERS.optional(own['input_filter'], f'{where}.input_filter')
@@ -150,4 +157,5 @@ def parse_classifier(
     'training': own_training,
     'data': own_data,
   }
-  return settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, where)
+  with naming('config.classifier.', f'{where}.'):
+    return settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, where)

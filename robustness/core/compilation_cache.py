@@ -5,6 +5,7 @@ the machine code: a run gives the same bits with it as without. An entry that a 
 refused by its checksum with a warning, and the program compiled again.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -89,11 +90,14 @@ def _warn_once(folder: pathlib.Path) -> None:
 
 def trim(folder: pathlib.Path, max_bytes: int) -> None:
   """Deletes the oldest files of a folder until the others take at most `max_bytes`."""
-  found = ((entry.stat(), entry.path) for entry in os.scandir(folder) if entry.is_file())
-  files = [(status.st_mtime_ns, status.st_size, path) for status, path in found]
+  files = []
+  for entry in os.scandir(folder):
+    with contextlib.suppress(FileNotFoundError):  # another run may have been first
+      if entry.is_file():
+        files.append((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path))
   total = sum(size for _, size, _ in files)
   for _, size, path in sorted(files):
     if total <= max_bytes:
       return
-    pathlib.Path(path).unlink(missing_ok=True)  # another run may have been first
+    pathlib.Path(path).unlink(missing_ok=True)
     total -= size

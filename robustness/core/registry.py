@@ -120,10 +120,6 @@ class Registry(Generic[P]):
       )
     return known[name]
 
-  def parse(self, name: str, section: Section, where: str) -> P:
-    """Returns the named part with the settings of a section, such as 'config.study' (`where`)."""
-    return settings.parse(self.find(name, where), section, where)
-
   def select(self, name: str, sections: Section, where: str, key: str = 'name') -> P:
     """Returns the named part with the settings of its own section, or its defaults.
 

@@ -110,13 +110,6 @@ def require(condition: bool, where: str, value: object, valid: str) -> None:
     raise InputError(f'{where} is {value!r}; it must be {valid}.')
 
 
-def require_fractions(settings: object, where: str, *names: str) -> None:
-  """Raises InputError unless each of these settings lies between 0 and 1, neither included."""
-  for name in names:
-    value = getattr(settings, name)
-    require(0 < value < 1, f'{where}.{name}', value, 'in (0, 1)')
-
-
 def choice(where: str, value: str, valid: Iterable[str]) -> None:
   """Raises InputError naming the nearest valid words unless `value` is one of them."""
   words = tuple(valid)

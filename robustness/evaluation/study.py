@@ -87,7 +87,8 @@ class Study(Part):
 
   def __post_init__(self) -> None:
     check_fields(self, self.section)
-    settings.require_fractions(self, self.section, 'confidence', 'false_discovery_rate')
+    for key in ('confidence', 'false_discovery_rate'):
+      self.require(0 < getattr(self, key) < 1, key, 'in (0, 1)')
     valid = self.half_width == 0 or 0 < self.half_width < 0.5
     self.require(valid, 'half_width', 'in (0, .5), or 0 to show every view to all images')
 

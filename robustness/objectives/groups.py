@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from robustness.core import random_keys
 from robustness.core.registry import setting, word
 from robustness.objectives import Arrays, Minimised, Objective, State, Total
 from robustness.objectives.cross_entropy import cross_entropy
@@ -227,5 +228,5 @@ class IRM(GroupObjective):
 
 def half_of(example_ids: jax.Array) -> jax.Array:
   """Returns 0 or 1 for each example, by a hash of its id: ids may be even in one environment."""
-  keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(example_ids)
+  keys = jax.vmap(functools.partial(jax.random.fold_in, random_keys.from_seed(0)))(example_ids)
   return (jax.vmap(jax.random.bits)(keys) & 1).astype(jnp.int32)

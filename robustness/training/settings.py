@@ -92,7 +92,7 @@ class TrainingSettings:
   weight_decay: float = setting(5e-4, '0 or more', lambda x: 0 <= x < math.inf)
   decay: str = word(KERNELS, DECAYED)
   clip_norm: float = setting(0.0, '0 (no clipping) or more', lambda x: x >= 0)
-  body_rate: float = setting(1.0, '0 (the last layer alone is trained) or more', lambda x: x >= 0)
+  body_rate: float = setting(1.0, '0 (the last layer alone learns) or more', lambda x: x >= 0)
   ema_decay: float = setting(0.0, 'in [0, 1); 0 averages nothing', lambda x: 0 <= x < 1)
   lookahead: int = setting(0, '0 (no slow weights) or more', lambda x: x >= 0)
   bias_rate: float = 1.0

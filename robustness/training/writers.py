@@ -52,38 +52,25 @@ class JsonLinesWriter:
     """Every line is flushed when it is written."""
 
 
-class TrainingWriter:
-  """Writes `log.jsonl` and, by `clu.metric_writers`, events in `tensorboard/<label>` of the
-  workdir.
+def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
+  """Returns what writes `log.jsonl` and, by `clu.metric_writers`, events in `tensorboard/<label>`
+  of the workdir.
 
   Without clu, or TensorFlow, which it takes seconds to import, there are no events, which one line
   of the log says.
   """
-
-  def __init__(self, workdir: pathlib.Path, label: str):
-    self._writers: list[ScalarWriter] = [
-      JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})
-    ]
-    try:
-      import tensorflow as tf
-      from clu import metric_writers
-    except ModuleNotFoundError as error:
-      logging.info('%s: no TensorBoard events (%s is not installed)', label, error.name)
-      return
-    with contextlib.suppress(RuntimeError):  # the rows are read by TensorFlow, which has begun
-      tf.config.set_visible_devices([], 'GPU')  # JAX's
-    events = metric_writers.SummaryWriter(os.fspath(workdir / 'tensorboard' / label))
-    self._writers.append(events)
-
-  def write_scalars(self, step: int, scalars: Scalars) -> None:
-    """Writes named numbers of a step."""
-    for writer in self._writers:
-      writer.write_scalars(step, scalars)
-
-  def flush(self) -> None:
-    """Makes sure that all is on disk."""
-    for writer in self._writers:
-      writer.flush()
+  lines = JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})
+  try:
+    import tensorflow as tf
+    from clu import metric_writers
+  except ModuleNotFoundError as error:
+    logging.info('%s: no TensorBoard events (%s is not installed)', label, error.name)
+    return lines
+  with contextlib.suppress(RuntimeError):  # the rows are read by TensorFlow, which has begun
+    tf.config.set_visible_devices([], 'GPU')  # JAX's
+  events = metric_writers.SummaryWriter(os.fspath(workdir / 'tensorboard' / label))
+  writer: ScalarWriter = metric_writers.MultiWriter([lines, events])
+  return writer
 
 
 NO_WRITER = JsonLinesWriter(os.devnull)

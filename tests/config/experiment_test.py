@@ -53,6 +53,18 @@ def test_defaults_are_a_valid_config_and_keys_left_out_keep_them():
   ({'classifier': 5}, r'config\.classifier must be a section of keys; got 5'),
   ({'classifier': {'attack': []}}, r'config\.classifier\.attack must be a section'),
   ({'classifier': {'seed': 'x'}}, r"config\.classifier\.seed must be an int; got 'x'"),
+  (
+    {'classifier': None, 'classifiers': {'a': {'training': {'validation': 2.0}}, 'b': {}}},
+    r'config\.classifiers\.a\.training\.validation is 2\.0',
+  ),
+  (
+    {'classifier': None, 'classifiers': {'a': {}, 'b': {'data': {'crop': -1}}}},
+    r'config\.classifiers\.b\.data\.crop is -1',
+  ),
+  (
+    {'classifier': None, 'classifiers': {'a': {}, 'b': {'seed': -1}}},
+    r'config\.classifiers\.b\.seed is -1',
+  ),
   ({'classifier': {'name': 'net.py:a/b'}}, r"config\.classifier\.name names 'a/b'"),
   ({'batch_size': 10**12}, r'config\.batch_size is 1000000000000; it must be 1 to 65536'),
   ({'study': {}}, r"config\.study\.name names ''"),

@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import pytest
-
 from robustness.core import settings
 from robustness.core.errors import nearest
 from tests.cases import cases
@@ -55,15 +53,3 @@ def test_nearest_of_many_lists_three_and_of_few_all_even_when_none_is_close():
   assert message.startswith("did you mean 'class 7' or ") and message.count("'") == 6
   assert message.endswith('? (351 are valid)')
   assert nearest('zzz', ['norm', 'clip']) == "valid: 'clip', 'norm'"
-
-
-@pytest.mark.parametrize('value', [0.0, 1.0, -0.5, float('nan')])
-def test_fractions_are_refused_by_the_name_of_their_setting(value):
-  @dataclasses.dataclass
-  class Shares:
-    half: float = 0.5
-    other: float = value
-
-  settings.require_fractions(Shares(), 'config.study', 'half')
-  message = r'config\.study\.other is .*; it must be in \(0, 1\)'
-  refused(message, settings.require_fractions, Shares(), 'config.study', 'half', 'other')

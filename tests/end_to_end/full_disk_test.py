@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from robustness.core import disk
-from robustness.training.writers import TrainingWriter
+from robustness.training.writers import training_writer
 from tests.end_to_end import runs
 
 CHANGES = {'data.num_images': 100, 'training.steps': 30, 'training.checkpoint_every_steps': 5}
@@ -51,7 +51,7 @@ def test_a_training_on_a_full_disk_goes_on_when_there_is_room(start, mount, tmp_
 
 def test_events_that_cannot_be_flushed_are_a_full_disk(mount):
   folder = mount('size=64k')
-  writer = TrainingWriter(folder, 'natural')
+  writer = training_writer(folder, 'natural')
   writer.write_scalars(0, {'loss': 1.0})
   writer.flush()
   with pytest.raises(OSError):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.training.writers import JsonLinesWriter, TrainingWriter
+from robustness.training.writers import JsonLinesWriter, training_writer
 
 
 def _lines(path):
@@ -43,7 +43,7 @@ def test_tensorboard_reads_the_events_of_a_run_and_of_its_continuation(tmp_path)
   from tensorboard.util import tensor_util
 
   for steps in ((0, 10), (20,)):
-    writer = TrainingWriter(tmp_path, 'natural')
+    writer = training_writer(tmp_path, 'natural')
     for step in steps:
       writer.write_scalars(step, {'loss': np.float32(1 / (1 + step)), 'nan': float('nan')})
     writer.flush()
@@ -69,7 +69,7 @@ def test_without_clu_or_tensorflow_there_are_lines_alone(tmp_path, monkeypatch, 
 
   monkeypatch.setattr(builtins, '__import__', blocked)
   with caplog.at_level('INFO', 'absl'):
-    writer = TrainingWriter(tmp_path, 'natural')
+    writer = training_writer(tmp_path, 'natural')
   writer.write_scalars(3, {'train/loss': 0.5})
   assert f'no TensorBoard events ({absent} is not installed)' in caplog.text
   assert len(_lines(tmp_path / 'log.jsonl')) == 1

@@ -42,6 +42,7 @@ def test_folders_of_wordnet_identifiers_have_the_classes_that_are_there(tmp_path
   rows = open_rows(name, tmp_path)
   assert shown(rows) == [(20, [GOLDFISH]), (30, [GOLDFISH]), (10, [PEN])]
   assert rows.description['classes'] == 2
+  refused("config.data.split is 'train'", open_rows, name, tmp_path, split='train')
 
 
 def test_folders_of_imagenet_v2_are_numbers_of_classes(tmp_path):
