@@ -27,7 +27,6 @@ from benchmarks import subject, timing
 from benchmarks.heatmap_against_pytorch import NETWORK, networks
 from benchmarks.pgd_against_foolbox import ours
 from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS
-from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.evaluation.runner import Evaluator
@@ -140,10 +139,7 @@ def measure(given: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = subject.options(
-    __doc__, networks=(NETWORK,), images=100, frequencies=0, rounds=1, choices=(NETWORK,)
-  )
-  parser.add_argument('--clock', choices=list(timing.CLOCKS), default='wall')
+  parser = subject.options(__doc__, networks=(NETWORK,), images=100, clock=True, choices=(NETWORK,))
   parser.add_argument('--norm', default='linf', choices=('linf', 'l2'))
   parser.add_argument('--epsilon', type=float, default=8 / 255)
   parser.add_argument('--version', default='standard', choices=tuple(VERSIONS))
@@ -153,9 +149,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == '__main__':
-  subject.one_device_a_core()
-  import torch
-
-  torch.set_num_threads(usable_cores())
+  subject.one_device_and_thread_a_core()
   jax.config.update('jax_platforms', 'cpu')
   main()

@@ -9,7 +9,6 @@ On a CPU the device is all cores that the process may use.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,13 +27,9 @@ LISTS = {'cifar10': 'CIFAR10', 'imagenet': 'IMAGENET'}
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Prints the table."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
+  parser = timing.options(__doc__, rounds=7, clock=True)
   parser.add_argument('--sides', type=int, nargs='+', default=[32, 224])
   parser.add_argument('--images', type=int, default=512, help='fewer of large ones')
-  parser.add_argument('--rounds', type=int, default=7)
-  parser.add_argument('--clock', choices=list(timing.CLOCKS), default='wall')
   given = parser.parse_args(arguments)
   rows = []
   for side in given.sides:

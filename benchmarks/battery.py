@@ -167,10 +167,9 @@ def candidates(
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Prints a row for each part, one for the battery, and how it compares with its parts."""
-  parser = subject.options(__doc__, networks=('resnet20',), images=200, frequencies=0, rounds=3)
+  parser = subject.options(__doc__, networks=('resnet20',), images=200, rounds=3, clock=True)
   parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help='images a device')
   parser.add_argument('--heat_map_images', type=int, default=20)
-  parser.add_argument('--clock', choices=list(timing.CLOCKS), default='wall')
   given, changes = parser.parse_known_args(arguments)
   with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder)

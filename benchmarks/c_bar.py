@@ -13,14 +13,16 @@ at each size and the geometric mean of the ratios.
 
 from __future__ import annotations
 
-import argparse
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from benchmarks import timing
 from benchmarks.corruptions_against_packages import ours, pin
+
+SEVERITY = 3
 
 
 def draw_functions() -> dict[str, Callable]:
@@ -58,52 +60,39 @@ def theirs(name: str, images: np.ndarray, magnitude: float) -> Callable[[], obje
   ]
 
 
-def measure(name: str, arguments: argparse.Namespace) -> tuple[int, float, float]:
+def measure(name: str, count: int, rounds: int) -> tuple[int, float, float]:
   """Returns the side, and milliseconds an image of ours and of the transcription."""
-  from benchmarks import timing
   from robustness.corruptions.catalog import CORRUPTIONS
 
   by_side = CORRUPTIONS[name].constants
   side = 224 if 224 in by_side else 32
-  shape = (arguments.images, side, side, 3)
-  images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-  few = images[: arguments.peer_images]
+  images = np.random.default_rng(0).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
   candidates = {
-    'ours': (ours(name, images, arguments.severity), len(images)),
-    'theirs': (theirs(name, few, by_side[side]['magnitude'][arguments.severity - 1]), len(few)),
+    'ours': (ours(name, images, SEVERITY), count),
+    'theirs': (theirs(name, images[:1], by_side[side]['magnitude'][SEVERITY - 1]), 1),
   }
-  timings = timing.alternate(candidates, arguments.rounds, timing.CLOCKS['processor'])
+  timings = timing.alternate(candidates, rounds, timing.CLOCKS['processor'])
   return side, *(1000 / timings.rate(label) for label in candidates)
 
 
-def parse(words: Sequence[str] | None) -> argparse.Namespace:
-  """Reads the command line."""
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the table."""
   from robustness.corruptions.names import C_BAR
 
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser = timing.options(__doc__, rounds=2)
   parser.add_argument('--images', type=int, default=8)
-  parser.add_argument('--peer_images', type=int, default=1)
-  parser.add_argument('--severity', type=int, default=3)
-  parser.add_argument('--rounds', type=int, default=2)
   parser.add_argument('--corruptions', nargs='*', default=C_BAR, choices=C_BAR)
-  return parser.parse_args(words)
-
-
-def main(words: Sequence[str] | None = None) -> None:
-  """Prints the table."""
-  arguments = parse(words)
-  print('| corruption | side | ours, ms | definition, ms | ratio |\n|---|---|---|---|---|')
-  rows = []
-  for name in arguments.corruptions:
-    side, own, other = measure(name, arguments)
-    rows.append((side, own, other))
-    print(f'| {name} | {side} | {own:.3g} | {other:.4g} | {other / own:.3g} |', flush=True)
-  table = np.array(rows)
-  for side in np.unique(table[:, 0]):
-    own, other = table[table[:, 0] == side, 1:].sum(0)
-    print(f'| sum | {side:.0f} | {own:.3g} | {other:.4g} | {other / own:.3g} |')
+  given = parser.parse_args(arguments)
+  table = np.array([measure(name, given.images, given.rounds) for name in given.corruptions])
+  sums = [(side, *table[table[:, 0] == side, 1:].sum(0)) for side in np.unique(table[:, 0])]
+  names = [*given.corruptions, *('sum' for _ in sums)]
+  lines = [
+    [name, f'{side:.0f}', f'{own:.3g}', f'{other:.4g}', f'{other / own:.3g}']
+    for name, (side, own, other) in zip(names, [*table, *sums], strict=True)
+  ]
   mean = np.exp(np.log(table[:, 2] / table[:, 1]).mean())
-  print(f'| geometric mean of {len(table)} | | | | {mean:.3g} |')
+  lines.append([f'geometric mean of {len(table)}', '', '', '', f'{mean:.3g}'])
+  timing.print_table(('corruption', 'side', 'ours, ms', 'definition, ms', 'ratio'), lines)
 
 
 if __name__ == '__main__':

@@ -9,7 +9,6 @@ multiply-add is two operations). The last line is the time of all convolutions o
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,14 +70,10 @@ def product_rate(side: int, clock: timing.Clock) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Prints the table."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
+  parser = timing.options(__doc__, rounds=5, clock=True)
   parser.add_argument('--images', type=int, default=2)
-  parser.add_argument('--rounds', type=int, default=5)
   parser.add_argument('--layers', type=int, default=len(LAYERS), help='the last ones')
   parser.add_argument('--matrix', type=int, default=2048, help='side of the matrices')
-  parser.add_argument('--clock', default='wall', choices=list(timing.CLOCKS))
   given = parser.parse_args(arguments)
   clock, generator = timing.CLOCKS[given.clock], np.random.default_rng(0)
   peak, table, seconds = product_rate(given.matrix, clock), [], np.zeros(2)

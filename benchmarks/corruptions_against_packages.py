@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import timing
+
 PACKAGES = ('imagecorruptions', 'imagenet_c', 'torch_uncertainty')
 State = dict[str, Any]
 _worker: State = {}
@@ -119,8 +121,6 @@ def measure(
   name: str, images: np.ndarray, packages: Sequence[str], pool: Any, arguments: argparse.Namespace
 ) -> dict[str, float]:
   """Returns milliseconds an image of ours and of every package that has the corruption."""
-  from benchmarks import timing
-
   candidates: dict[str, tuple[Callable[[], object], float]] = {
     'ours': (ours(name, images, arguments.severity), len(images))
   }
@@ -168,12 +168,11 @@ def total(tables: dict[str, dict[str, float]], packages: Sequence[str]) -> list[
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
   """Reads the command line."""
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser = timing.options(__doc__, rounds=3)
   parser.add_argument('--side', type=int, default=224)
   parser.add_argument('--cores', type=int, default=1)
   parser.add_argument('--images', type=int, default=16)
   parser.add_argument('--severity', type=int, default=3)
-  parser.add_argument('--rounds', type=int, default=3)
   parser.add_argument('--corruptions', nargs='*', help='default: all 19')
   parser.add_argument('--packages', nargs='*', default=PACKAGES)
   parser.add_argument('--data', help='.npz file with `image` uint8 [N, H, W, 3]; default: noise')
@@ -194,7 +193,6 @@ def main(words: Sequence[str] | None = None) -> None:
   arguments = parse(words)
   pool = make_pool(arguments)
 
-  from benchmarks import timing
   from robustness.corruptions import NAMES
 
   images = pictures(arguments)

@@ -1,7 +1,7 @@
 """Images a second of training with the functions of docs/corruptions.md ÷ the same without.
 
   python -m benchmarks.corruptions_in_training
-  python -m benchmarks.corruptions_in_training --frameworks jax --set official
+  python -m benchmarks.corruptions_in_training --set official
 
 The two functions are run as the page prints them: `augmented`, which corrupts every second image
 inside of a JAX step, and `corrupted`, which corrupts every image of a PyTorch DataLoader's batches.
@@ -11,7 +11,6 @@ corruptions is the page's, or another one.
 
 from __future__ import annotations
 
-import argparse
 import pathlib
 import re
 from collections.abc import Callable, Sequence
@@ -29,27 +28,18 @@ UNTIL = '\n## Options\n'
 NETWORK = 'resnet20'
 
 
-def options() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
-  parser.add_argument('--frameworks', nargs='+', default=['jax', 'torch'])
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the table."""
+  parser = timing.options(__doc__, rounds=5, clock=True)
   parser.add_argument('--set', default='extra', choices=list(corruptions.SETS))
   parser.add_argument('--batch', type=int, default=64)
   parser.add_argument('--steps', type=int, default=2)
-  parser.add_argument('--rounds', type=int, default=5)
-  parser.add_argument('--clock', choices=list(timing.CLOCKS), default='wall')
-  return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-  """Prints the table."""
-  given = options().parse_args(arguments)
+  given = parser.parse_args(arguments)
   page = functions_of_the_page()
   page['names'] = corruptions.SETS[given.set]  # which both functions draw from
   candidates: dict[str, subject.Candidate] = {}
-  for framework in given.frameworks:
-    plain, with_corruptions = STEPS[framework](page, given.batch, given.steps)
+  for framework, steps in (('jax', jax_steps), ('torch', torch_steps)):
+    plain, with_corruptions = steps(page, given.batch, given.steps)
     candidates[framework] = (plain, given.batch * given.steps)
     candidates[f'{framework}, corrupted'] = (with_corruptions, given.batch * given.steps)
   timings = timing.alternate(candidates, given.rounds, timing.CLOCKS[given.clock])
@@ -135,8 +125,6 @@ def torch_steps(page: dict[str, Any], size: int, steps: int) -> tuple[Callable, 
 
   return lambda: run(False), lambda: run(True)
 
-
-STEPS = {'jax': jax_steps, 'torch': torch_steps}
 
 if __name__ == '__main__':
   main()

@@ -106,19 +106,13 @@ def compare(given: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Saves or compares."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
+  names = ('resnet20', 'wide_resnet_28_10', 'resnet50', 'vit_b16')
+  parser = subject.options(__doc__, networks=names, images=256)
   way = parser.add_mutually_exclusive_group(required=True)
   way.add_argument('--save', type=pathlib.Path, help='.npz file to write')
   way.add_argument('--compare', type=pathlib.Path, help='file that --save wrote')
-  names = ['resnet20', 'wide_resnet_28_10', 'resnet50', 'vit_b16']
-  parser.add_argument('--networks', nargs='+', default=names, help='names of the catalog')
   precisions = list(PRECISIONS)
   parser.add_argument('--precisions', nargs='+', default=['float32'], choices=precisions)
-  parser.add_argument('--weights', default='', help='file with weights; drawn ones by default')
-  parser.add_argument('--data', default='', help='.npz with image and label; noise by default')
-  parser.add_argument('--images', type=int, default=256)
   parser.add_argument('--batch', type=int, default=64)
   given = parser.parse_args(arguments)
   (save if given.save else compare)(given)

@@ -31,7 +31,6 @@ import numpy as np
 
 from benchmarks import subject, timing
 from robustness import parallel
-from robustness.core.host import usable_cores
 from robustness.models import catalog
 from robustness.parallel.mesh import BATCH, REPLICATED
 
@@ -139,9 +138,8 @@ def footprint(largest: str) -> list[list[object]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = subject.options(__doc__, networks=NETWORKS, images=8, frequencies=0, rounds=5)
+  parser = subject.options(__doc__, networks=NETWORKS, images=8, rounds=5, clock=True)
   parser.add_argument('--largest', default=LARGEST, help='whose peak memory is measured')
-  parser.add_argument('--clock', default='wall', choices=list(timing.CLOCKS))
   given = parser.parse_args(arguments)
   row = functools.partial(
     measure, count=given.images, rounds=given.rounds, clock=timing.CLOCKS[given.clock]
@@ -156,8 +154,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == '__main__':
-  subject.one_device_a_core()
-  import torch
-
-  torch.set_num_threads(usable_cores())
+  subject.one_device_and_thread_a_core()
   main()

@@ -16,7 +16,6 @@ float32 is without TF32, tf32 with it. On a CPU, small: --batch 2 --rounds 1 --p
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 from collections.abc import Callable, Sequence
@@ -137,19 +136,15 @@ def measure(kind: str, size: tuple[int, ...], precision: str, given: Any) -> dic
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Prints the table."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
-  parser.add_argument('--kinds', nargs='+', default=list(KINDS), choices=list(KINDS))
+  parser = timing.options(__doc__, rounds=10)
   precisions = list(PRECISIONS)
   parser.add_argument('--precisions', nargs='+', default=precisions, choices=precisions)
   parser.add_argument('--batch', type=int, default=128)
-  parser.add_argument('--rounds', type=int, default=10)
   parser.add_argument('--json', default='', help='file to which a line is added for each row')
   given = parser.parse_args(arguments)
   lines = [
     measure(kind, size, precision, given)
-    for kind in given.kinds
+    for kind in KINDS
     for size in KINDS[kind][1]
     for precision in given.precisions[: 1 if kind in ONE_PRECISION else None]
   ]

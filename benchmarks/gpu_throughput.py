@@ -299,9 +299,7 @@ def print_trainings(lines: Sequence[Line]) -> None:
 
 def options() -> argparse.ArgumentParser:
   """Returns the command's options."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
+  parser = timing.options(__doc__, rounds=3)
   names = [*STUDIES, TRAINING]
   parser.add_argument('--studies', nargs='+', default=names, choices=names)
   parser.add_argument('--networks', nargs='+', default=list(NETWORKS), help='names of the catalog')
@@ -323,7 +321,6 @@ def options() -> argparse.ArgumentParser:
   for name, (default, text) in numbers.items():
     parser.add_argument(f'--{name}', type=int, nargs='+', default=list(default), help=text)
   parser.add_argument('--training_steps', type=int, default=20)
-  parser.add_argument('--rounds', type=int, default=3)
   parser.add_argument('--json', default='', help='file to which a line is added for each row')
   parser.add_argument('--trace', default='', help='folder for profiles')
   return parser

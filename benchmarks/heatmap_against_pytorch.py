@@ -35,7 +35,6 @@ from PIL import Image
 
 from benchmarks import subject, timing
 from benchmarks.heatmap_against_loop import check, draw_signs, heat_map
-from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import basis_image, distinct_frequencies
@@ -231,7 +230,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == '__main__':
-  subject.one_device_a_core()
-  if torch is not None:
-    torch.set_num_threads(usable_cores())
+  subject.one_device_and_thread_a_core()
   main()

@@ -8,7 +8,6 @@ takes is taken off.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -33,9 +32,8 @@ def run(code: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = argparse.ArgumentParser(description=__doc__)
+  parser = timing.options(__doc__, rounds=3)
   parser.add_argument('--modules', nargs='+', default=MODULES)
-  parser.add_argument('--rounds', type=int, default=3)
   given = parser.parse_args(arguments)
   codes = {'': 'pass', **{name: f'import {name}' for name in (REFERENCE, *given.modules)}}
   taken: dict[str, list[float]] = {name: [] for name in codes}

@@ -264,15 +264,11 @@ def measure(given: argparse.Namespace, folder: pathlib.Path, stored: pathlib.Pat
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Prints the table."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
+  parser = timing.options(__doc__, rounds=5, clock=True)
   parser.add_argument('--data', default='', help='folder of class folders; made by default')
   parser.add_argument('--network', default='efficientnet_lite0', help='of 224 × 224 pixels')
   parser.add_argument('--images', type=int, default=128)
   parser.add_argument('--sizes', type=int, nargs='+', default=[8, 32], help='images a device')
-  parser.add_argument('--rounds', type=int, default=5)
-  parser.add_argument('--clock', choices=list(timing.CLOCKS), default='wall')
   given = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as stored:
     if not given.data:

@@ -12,7 +12,6 @@ through few classifiers and of means over few seeds. docs/intervals.md holds the
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,7 +34,7 @@ from robustness.video.testbed import linear_fit
 
 CORRUPTIONS, SEVERITIES = 15, 5
 CHANGE, ONE_VIEW = Quantity('change', 'change', 'amount'), pd.DataFrame(index=range(1))
-POPULATION = 20_000
+POPULATION, SAMPLES, SIZES = 20_000, 1000, (5, 7, 20, 100, 1000)
 LEVELS = {'.6': 0.0, '.2': -1.6, '.06': -2.7}
 """Mean error of the second classifier, about, by the level of the latent variable."""
 MEANS = (0.28, 0.5, 0.9)
@@ -286,35 +285,28 @@ def describe(result: tuple[float, float, float]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--samples', type=int, default=1000)
-  parser.add_argument('--sizes', type=int, nargs='+', default=[5, 7, 20, 100, 1000])
-  parser.add_argument('--population', type=int, default=POPULATION)
-  given = parser.parse_args(arguments)
+  timing.options(__doc__).parse_args(arguments)
   rows = []
   for name, level in LEVELS.items():
-    whole = population(level, size=given.population)
+    whole = population(level)
     for quantity, function in QUANTITIES.items():
       if quantity == WITHOUT_LEVEL and name != next(iter(LEVELS)):
         continue
-      count = max(2, given.samples // 4) if quantity == SLOW else given.samples
-      cells = [describe(coverage(function, whole, n, count)) for n in given.sizes]
+      count = max(2, SAMPLES // 4) if quantity == SLOW else SAMPLES
+      cells = [describe(coverage(function, whole, n, count)) for n in SIZES]
       rows.append([quantity, name, *cells])
-  header = ('quantity', 'mean error', *(f'n = {n}' for n in given.sizes))
+  header = ('quantity', 'mean error', *(f'n = {n}' for n in SIZES))
   timing.print_table(header, rows)
-  whole = population(LEVELS['.2'], size=given.population)
-  tests = [false_discoveries(whole, n, given.samples) for n in given.sizes]
+  whole = population(LEVELS['.2'])
+  tests = [false_discoveries(whole, n, SAMPLES) for n in SIZES]
   print()
   timing.print_table(
     ('images', 'false-discovery rate', 'discoveries'),
-    [
-      [n, f'{false:.3f}', f'{count:.1f}']
-      for n, (false, count) in zip(given.sizes, tests, strict=True)
-    ],
+    [[n, f'{false:.3f}', f'{count:.1f}'] for n, (false, count) in zip(SIZES, tests, strict=True)],
   )
   print()
   cases = [(n, 1, power) for power in (1.0, 1.3) for n in (200, 1000, 5000)] + [(200, 15, 1.0)]
-  rates = [called_different(*case, max(2, given.samples // 5)) for case in cases]
+  rates = [called_different(*case, max(2, SAMPLES // 5)) for case in cases]
   timing.print_table(
     ('images', 'views', 'second right with', *calibration.BIASED),
     [
@@ -323,13 +315,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ],
   )
   print()
-  lines = [(models, *line_coverage(models, given.samples)) for models in (3, 4, 5, 10, 45)]
+  lines = [(models, *line_coverage(models, SAMPLES)) for models in (3, 4, 5, 10, 45)]
   timing.print_table(
     ('classifiers', 'slope', 'intercept'),
     [[models, *(f'{held:.3f}' for held in each)] for models, *each in lines],
   )
   print()
-  shares = [(k, *(seed_coverage(k, mean, given.samples) for mean in MEANS)) for k in (2, 3, 5)]
+  shares = [(k, *(seed_coverage(k, mean, SAMPLES) for mean in MEANS)) for k in (2, 3, 5)]
   timing.print_table(
     ('seeds', *(f'mean {mean:g}' for mean in MEANS)),
     [[k, *(f'{held:.3f} ({width:.2g})' for held, width in each)] for k, *each in shares],

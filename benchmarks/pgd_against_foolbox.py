@@ -23,7 +23,6 @@ from benchmarks import subject, timing
 from benchmarks.heatmap_against_pytorch import NETWORK, networks
 from robustness import parallel
 from robustness.core import random_keys
-from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.evaluation.runner import Evaluator
@@ -32,6 +31,8 @@ from robustness.models import catalog
 from robustness.models.classifier import Classifier
 from robustness.studies.attack_error import AttackError
 
+STEP_SIZE = 2 / 255
+"""Of both, whatever ε is."""
 HEADER = (
   'network',
   'ours, images/s',
@@ -76,9 +77,9 @@ def foolbox_attack(
   model = foolbox.PyTorchModel(
     network, bounds=(0, 1), preprocessing=preprocessing, device=torch.device('cpu')
   )
-  attacks = foolbox.attacks
-  kind = attacks.LinfPGD if study.norm == 'linf' else attacks.L2PGD
-  attack = kind(abs_stepsize=study.step_size, steps=study.steps, random_start=study.random_start)
+  attack = foolbox.attacks.LinfPGD(
+    abs_stepsize=study.step_size, steps=study.steps, random_start=study.random_start
+  )
   images = torch.from_numpy(data.images.transpose(0, 3, 1, 2).copy())
   labels = torch.from_numpy(data.labels.astype(np.int64))
 
@@ -95,13 +96,7 @@ def foolbox_attack(
 
 def measure(name: str, given: Any) -> list[object]:
   """Returns the row of one network."""
-  study = AttackError(
-    norm=given.norm,
-    epsilon=given.epsilon,
-    steps=given.steps,
-    step_size=given.step_size,
-    random_start=not given.from_image,
-  )
+  study = AttackError(epsilon=given.epsilon, steps=given.steps, step_size=STEP_SIZE)
   peer, network = networks(given.weights, name)
   data = subject.rows(network.input_shape, given.images, given.data)
   runner = ours(network, study)
@@ -131,21 +126,15 @@ def measure(name: str, given: Any) -> list[object]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
   parser = subject.options(
-    __doc__, networks=(NETWORK,), images=200, frequencies=0, rounds=3, choices=subject.CIFAR_RESNETS
+    __doc__, networks=(NETWORK,), images=200, rounds=3, choices=subject.CIFAR_RESNETS
   )
-  parser.add_argument('--norm', default='linf', choices=('linf', 'l2'))
   parser.add_argument('--epsilon', type=float, default=8 / 255)
   parser.add_argument('--steps', type=int, default=10)
-  parser.add_argument('--step_size', type=float, default=2 / 255)
-  parser.add_argument('--from_image', action='store_true', help='no random start')
   given = parser.parse_args(arguments)
   timing.print_table(HEADER, [measure(name, given) for name in given.networks])
 
 
 if __name__ == '__main__':
-  subject.one_device_a_core()
-  import torch
-
-  torch.set_num_threads(usable_cores())
+  subject.one_device_and_thread_a_core()
   jax.config.update('jax_platforms', 'cpu')
   main()

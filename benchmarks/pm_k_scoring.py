@@ -8,7 +8,6 @@ Reading files is in neither time. The counts of all three must be equal.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -102,11 +101,9 @@ def measure(anchors: int, models: int, rounds: int, clock: str = 'wall') -> list
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = argparse.ArgumentParser(description=__doc__)
+  parser = timing.options(__doc__, rounds=3, clock=True)
   parser.add_argument('--anchors', type=int, default=1109)
   parser.add_argument('--models', type=int, default=45)
-  parser.add_argument('--rounds', type=int, default=3)
-  parser.add_argument('--clock', default='wall', choices=list(timing.CLOCKS))
   given = parser.parse_args(arguments)
   timing.print_table(
     ('from', 'frames', 'models', 'loop, s', 'own, s', 'ratio'),

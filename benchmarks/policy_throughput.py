@@ -1,7 +1,7 @@
 """Images a second of training with each policy ÷ with flip and crop alone; PGD ÷ its passes.
 
   python -m benchmarks.policy_throughput
-  python -m benchmarks.policy_throughput --network wide_resnet_28_10 --precision bfloat16
+  python -m benchmarks.policy_throughput --network wide_resnet_28_10
 
 A step is the whole of it: augmentation, forward and backward pass, update, on all devices. An
 adversarial step of n has n gradients by the image and one by the weights: the last column divides
@@ -10,7 +10,6 @@ its time by that of n + 1 plain steps. Microseconds are those of the policy alon
 
 from __future__ import annotations
 
-import argparse
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -46,25 +45,16 @@ POLICIES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def options() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the table."""
+  parser = timing.options(__doc__, rounds=5, clock=True)
   parser.add_argument('--network', default='resnet20', help='a name of the catalog')
   parser.add_argument('--policies', nargs='*', default=list(POLICIES), choices=list(POLICIES))
   parser.add_argument('--steps', type=int, nargs='*', default=[1, 7], help='of PGD')
   parser.add_argument('--batch', type=int, default=128)
-  parser.add_argument('--rounds', type=int, default=5)
-  parser.add_argument('--precision', default='float32')
-  parser.add_argument('--clock', choices=list(timing.CLOCKS), default='wall')
-  return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-  """Prints the table."""
-  given = options().parse_args(arguments)
+  given = parser.parse_args(arguments)
   ways = parallel.create('jit', given.batch)
-  trains = functools.partial(candidate, given.network, given.precision, given.batch, ways)
+  trains = functools.partial(candidate, given.network, given.batch, ways)
   candidates = {PLAIN: trains(Pipeline(chosen({})))}
   for name in given.policies:
     objective = JSD()
@@ -116,13 +106,11 @@ def batch_of(size: int, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
   }
 
 
-def candidate(
-  network: str, precision: str, size: int, ways: Parallel, pipeline: Pipeline
-) -> subject.Candidate:
+def candidate(network: str, size: int, ways: Parallel, pipeline: Pipeline) -> subject.Candidate:
   """Returns one step of training on placed rows, and its number of images."""
   architecture = catalog.get(network)
   training = Training(
-    architecture.build(10, jnp.dtype(precision)),
+    architecture.build(10),
     batches=lambda start: iter(()),
     num_examples=size,
     image_shape=architecture.input_shape,

@@ -70,7 +70,7 @@ def table(network: str, sizes: Sequence[str]) -> list[list[object]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = subject.options(__doc__, networks=('small_cnn',), images=0, frequencies=0, rounds=1)
+  parser = subject.options(__doc__, networks=('small_cnn',), images=0)
   parser.add_argument('--sizes', nargs='+', default=list(SIZES), help='images x frequencies')
   parser.add_argument('--only', default='', help='one size, in this process; prints JSON')
   given = parser.parse_args(arguments)

@@ -1,7 +1,7 @@
 """A map of places end to end: scenes composed in the step, against files generated, then evaluated.
 
 python -m benchmarks.scene_evaluation
-python -m benchmarks.scene_evaluation --foregrounds DIR --backgrounds DIR --places 21
+python -m benchmarks.scene_evaluation --places 21
 
 Both predict with the same network and write records. The first is the study `si_score`; the second
 makes each scene in Pillow on one core, writes it as JPEG, and reads the files again, as the
@@ -66,15 +66,8 @@ def measure(given: argparse.Namespace) -> tuple[timing.Timings, int, int]:
   side = catalog.get(given.network).input_shape[0]
   along = tuple(np.linspace(0, 1, given.places).tolist())
   grid = SiScore(factor='cross', areas=(0.2,), xs=along, ys=along)
-  settings = DataSettings(
-    source='scenes' if given.foregrounds else 'drawn_scenes',
-    canvas=side,
-    num_images=given.rows,
-    foregrounds=given.foregrounds,
-    backgrounds=given.backgrounds,
-  )
-  rows = input_pipeline.load(settings)
-  batch, stored = next(rows.batches(given.rows)), scenes.originals(given)
+  rows = scenes.drawn(given.rows, side)
+  batch, stored = next(rows.batches(given.rows)), scenes.originals(given.rows)
   network = subject.classifier(given.network, classes=rows.class_names)
   key, devices = random_keys.stream(0, grid.name), parallel.create('jit')
   composed = Evaluator(network, grid.views(rows.image_shape), key, devices)
@@ -96,15 +89,10 @@ def measure(given: argparse.Namespace) -> tuple[timing.Timings, int, int]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Prints the table."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
+  parser = timing.options(__doc__, rounds=1)
   parser.add_argument('--network', default='squeezenet1_1')
   parser.add_argument('--places', type=int, default=11, help='places along each side')
   parser.add_argument('--rows', type=int, default=2)
-  parser.add_argument('--rounds', type=int, default=1)
-  parser.add_argument('--foregrounds', default='')
-  parser.add_argument('--backgrounds', default='')
   given = parser.parse_args(arguments)
   timings, num_scenes, size = measure(given)
   row = [

@@ -3,19 +3,17 @@
 python -m benchmarks.scenes --sides 224 512
 
   For each factor of SI-Score all levels (or --levels of them, spread over the design) of drawn
-  objects (or of --foregrounds=DIR --backgrounds=DIR): resized, rotated, pasted. Ours begins with
-  the parts on the device and ends with 8-bit images there; where objects are resized once for all
-  their levels, that is in the time, and weighs more the fewer levels there are. Pillow begins with
-  decoded images and ends with 8-bit arrays. As the reference works, it resizes the background for
-  every scene; in the last column it is given backgrounds that have the size already.
+  objects: resized, rotated, pasted. Ours begins with the parts on the device and ends with 8-bit
+  images there; where objects are resized once for all their levels, that is in the time, and weighs
+  more the fewer levels there are. Pillow begins with decoded images and ends with 8-bit arrays. As
+  the reference works, it resizes the background for every scene; in the last column it is given
+  backgrounds that have the size already.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
-import pathlib
 from collections.abc import Callable, Sequence
 
 import jax
@@ -24,10 +22,9 @@ import numpy as np
 from PIL import Image
 
 import input_pipeline
-from benchmarks import subject
-from benchmarks.timing import alternate, describe_ratio, print_table
+from benchmarks import subject, timing
 from robustness import parallel
-from robustness.core.rows import Batch
+from robustness.core.rows import Batch, Rows
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.scenes import designs, views
 from robustness.scenes.designs import Design
@@ -36,25 +33,22 @@ BATCHED_VIEWS = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+  parser = timing.options(__doc__, rounds=3)
   parser.add_argument('--sides', type=int, nargs='+', default=[224, 512])
   parser.add_argument('--levels', type=int, default=0)
   parser.add_argument('--rows', type=int, default=4)
-  parser.add_argument('--rounds', type=int, default=3)
   parser.add_argument('--factors', nargs='+', default=list(designs.FACTORS))
-  parser.add_argument('--foregrounds', default='')
-  parser.add_argument('--backgrounds', default='')
   given = parser.parse_args(arguments)
   lines = []
   for side in given.sides:
-    batch = read(given, side)
+    batch = next(drawn(given.rows, side).batches(given.rows))
     for factor in given.factors:
       design = part(designs.published(factor), given.levels)
       work = len(design) * given.rows
-      timings = alternate(
+      timings = timing.alternate(
         {
           'device': (composer(batch, design, side), work),
-          'pillow': (pillow(batch, design, originals(given)), work),
+          'pillow': (pillow(batch, design, originals(given.rows)), work),
           'sized': (pillow(batch, design), work),
         },
         given.rounds,
@@ -65,26 +59,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
           side,
           f'{timings.rate("device"):.0f}',
           f'{timings.rate("pillow"):.0f}',
-          describe_ratio(timings.ratio('device', 'pillow')),
-          describe_ratio(timings.ratio('device', 'sized')),
+          timing.describe_ratio(timings.ratio('device', 'pillow')),
+          timing.describe_ratio(timings.ratio('device', 'sized')),
         ]
       )
-  print_table(
+  timing.print_table(
     ['factor', 'side', 'scenes/s', 'Pillow scenes/s', 'ratio', 'ratio, sized background'], lines
   )
 
 
-def read(given: argparse.Namespace, side: int) -> Batch:
-  """Returns rows of objects and backgrounds."""
-  source = 'scenes' if given.foregrounds else 'drawn_scenes'
-  settings = input_pipeline.DataSettings(
-    source=source,
-    canvas=side,
-    num_images=given.rows,
-    foregrounds=given.foregrounds,
-    backgrounds=given.backgrounds,
-  )
-  return next(iter(input_pipeline.load(settings).batches(given.rows)))
+def drawn(count: int, side: int) -> Rows:
+  """Returns rows of drawn objects and backgrounds."""
+  settings = input_pipeline.DataSettings(source='drawn_scenes', canvas=side, num_images=count)
+  return input_pipeline.load(settings)
 
 
 def part(design: Design, levels: int) -> Design:
@@ -130,13 +117,10 @@ def composer(batch: Batch, design: Design, side: int) -> Callable[[], object]:
   return call
 
 
-def originals(given: argparse.Namespace) -> list[Image.Image]:
-  """Returns backgrounds as they are stored; noise of 1000 × 750 pixels where they are drawn."""
-  files = [path for path in sorted(pathlib.Path(given.backgrounds).rglob('*')) if path.is_file()]
-  if not given.backgrounds:
-    noise = np.random.default_rng(0).integers(0, 256, (750, 1000, 3), np.uint8)
-    return [Image.fromarray(noise)] * given.rows
-  return [Image.open(files[i % len(files)]).convert('RGB') for i in range(given.rows)]
+def originals(count: int) -> list[Image.Image]:
+  """Returns backgrounds as they would be stored: noise of 1000 × 750 pixels."""
+  noise = np.random.default_rng(0).integers(0, 256, (750, 1000, 3), np.uint8)
+  return [Image.fromarray(noise)] * count
 
 
 def pillow(

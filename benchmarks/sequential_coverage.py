@@ -7,11 +7,11 @@ proportions, and the expected images at an error of .02, .1, .25 and .5 as a sha
 fixed design. Computed over all paths of the count, not simulated.
 """
 
-import argparse
 from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks import timing
 from robustness.estimates.fixed_width import fixed_size, plan
 
 ERRORS = (0.02, 0.1, 0.25, 0.5)
@@ -31,16 +31,15 @@ def line(half_width: float, confidence: float) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Prints a table."""
-  parser = argparse.ArgumentParser(description=__doc__)
+  parser = timing.options(__doc__)
   parser.add_argument('--half_widths', type=float, nargs='+', default=[0.2, 0.1, 0.07, 0.05, 0.03])
   parser.add_argument('--confidences', type=float, nargs='+', default=[0.9, 0.95, 0.99])
-  options = parser.parse_args(arguments)
-  columns = ['±', 'confidence', 'fixed n', 'sequential n', 'least coverage']
-  print('| ' + ' | '.join([*columns, *(f'share at {error:g}' for error in ERRORS)]) + ' |')
-  print('|---' * (len(columns) + len(ERRORS)) + '|')
-  for confidence in options.confidences:
-    for half_width in options.half_widths:
-      print('| ' + ' | '.join(line(half_width, confidence)) + ' |', flush=True)
+  given = parser.parse_args(arguments)
+  columns = ('±', 'confidence', 'fixed n', 'sequential n', 'least coverage')
+  timing.print_table(
+    (*columns, *(f'share at {error:g}' for error in ERRORS)),
+    (line(width, level) for level in given.confidences for width in given.half_widths),
+  )
 
 
 if __name__ == '__main__':

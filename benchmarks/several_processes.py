@@ -1,11 +1,11 @@
-"""One training by one process and by several: rows read, losses, weights, seconds.
+"""One training by one process and by two: rows read, losses, weights, seconds.
 
 python -m benchmarks.several_processes --networks small_cnn resnet20 --steps 200
 
-Every process has one device of the CPU; one process alone has as many devices as there are
-processes, so that both cut the batch alike. The digits are read with tf.data, and the rows counted
-that each process is given. Differences are the largest over all steps, or all weights; seconds are
-those of the training with compilation.
+Each of two processes has one device of the CPU, one process alone has two, so that both cut the
+batch alike. The digits are read with tf.data, and the rows counted that each process is given.
+Differences are the largest over all steps, or all weights; seconds are those of the training with
+compilation.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from robustness.training.step import Pipeline
 from robustness.training.training import Training
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROCESSES = 2
 
 
 class Losses:
@@ -57,7 +58,7 @@ class Losses:
 
 def work(given: argparse.Namespace, directory: pathlib.Path) -> int:
   """Trains in one of the processes, and leaves what it saw in a file."""
-  way = parallel.create(given.parallel, given.batch_size, all_processes=True)
+  way = parallel.create('jit', given.batch_size, all_processes=True)
   architecture = catalog.get(given.networks[0])
   rows = input_pipeline.load(DataSettings(source='digits', split='train'), 0)
   rows = rows.with_channels(architecture.input_shape[2])
@@ -78,7 +79,7 @@ def work(given: argparse.Namespace, directory: pathlib.Path) -> int:
     settings=TrainingSettings(
       steps=given.steps,
       batch_size=given.batch_size,
-      learning_rate=given.rate,
+      learning_rate=0.02,
       log_every_steps=1,
       checkpoint_every_steps=given.steps,
     ),
@@ -104,8 +105,7 @@ def run(given: argparse.Namespace, network: str, count: int) -> list[dict[str, n
     address = f'127.0.0.1:{port.getsockname()[1]}'
     port.close()
     command = [sys.executable, '-m', 'benchmarks.several_processes', '--networks', network]
-    command += [f'--{name}={getattr(given, name)}' for name in ('steps', 'batch_size', 'rate')]
-    command += [f'--parallel={given.parallel}', f'--processes={given.processes}']
+    command += [f'--steps={given.steps}', f'--batch_size={given.batch_size}']
     command += [f'--directory={folder}', f'--coordinator={address}', f'--count={count}']
     started = [subprocess.Popen([*command, f'--index={k}'], cwd=ROOT) for k in range(count)]
     statuses = [process.wait() for process in started]
@@ -119,7 +119,7 @@ def run(given: argparse.Namespace, network: str, count: int) -> list[dict[str, n
 
 def line(given: argparse.Namespace, network: str) -> list[object]:
   """Returns a row of the table."""
-  (alone,), several = run(given, network, 1), run(given, network, given.processes)
+  (alone,), several = run(given, network, 1), run(given, network, PROCESSES)
   arrays = [name for name in alone if name.startswith('arr_')]
   weights = max(np.abs(s[name] - alone[name]).max() for s in several for name in arrays)
   rows = np.stack([s['read'].reshape(given.steps, -1) for s in several], 1).ravel()
@@ -137,19 +137,16 @@ def line(given: argparse.Namespace, network: str) -> list[object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser = timing.options(__doc__)
   parser.add_argument('--networks', nargs='+', default=['small_cnn'])
   parser.add_argument('--steps', type=int, default=200)
   parser.add_argument('--batch_size', type=int, default=64)
-  parser.add_argument('--rate', type=float, default=0.02, help='learning rate')
-  parser.add_argument('--parallel', default='jit')
-  parser.add_argument('--processes', type=int, default=2)
   for name, default in (('directory', ''), ('coordinator', ''), ('count', 1), ('index', 0)):
     parser.add_argument(f'--{name}', type=type(default), default=default, help=argparse.SUPPRESS)
   given = parser.parse_args(arguments)
   if given.directory:
     jax.config.update('jax_platforms', 'cpu')
-    jax.config.update('jax_num_cpu_devices', given.processes // given.count)
+    jax.config.update('jax_num_cpu_devices', PROCESSES // given.count)
     processes = Processes(given.coordinator, given.count, given.index)
     processes.join()
     sys.exit(processes.end_together(lambda: work(given, pathlib.Path(given.directory))))

@@ -10,7 +10,6 @@ lengthens little. Ratios are second run ÷ first. `--config.KEY=VALUE` changes t
 
 from __future__ import annotations
 
-import argparse
 import json
 import pathlib
 import subprocess
@@ -107,7 +106,7 @@ def in_fresh_process(workdir: str, cache: str, changes: Sequence[str]) -> dict[s
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = argparse.ArgumentParser(description=__doc__)
+  parser = timing.options(__doc__)
   parser.add_argument('--only', nargs=3, help='one run in this process; prints JSON')
   given, changes = parser.parse_known_args(arguments)
   if given.only:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from benchmarks import timing
 from robustness import parallel
 from robustness.attacks import LOSSES
 from robustness.core import random_keys
@@ -36,25 +38,47 @@ def one_device_a_core() -> None:
   jax.config.update('jax_num_cpu_devices', usable_cores())
 
 
+def one_device_and_thread_a_core() -> None:
+  """Sets up a CPU in the same way for JAX and for PyTorch."""
+  one_device_a_core()
+  try:
+    import torch
+  except ImportError:
+    print("PyTorch is missing: pip install '.[torch]'", file=sys.stderr)
+  else:
+    torch.set_num_threads(usable_cores())
+
+
 def options(
   doc: str,
   *,
   networks: Sequence[str],
   images: int,
-  frequencies: int,
-  rounds: int,
+  frequencies: int = 0,
+  rounds: int = 0,
+  clock: bool = False,
   choices: Sequence[str] | None = None,
 ) -> argparse.ArgumentParser:
-  """Returns the options that the benchmarks share; only `choices` of networks are taken, if any."""
-  parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
+  """Returns `timing.options` and those of networks and images.
+
+  Args:
+    doc: the benchmark's docstring.
+    networks: default of `--networks`.
+    images: default of `--images`.
+    frequencies: default of `--frequencies`; 0 leaves the option out.
+    rounds: see `timing.options`.
+    clock: see `timing.options`.
+    choices: the only networks that are taken, if any are given.
+  """
+  parser = timing.options(doc, rounds, clock)
   parser.add_argument(
     '--networks', nargs='+', default=list(networks), choices=choices, help='names of the catalog'
   )
   parser.add_argument('--weights', default='', help='file with weights; random ones by default')
   parser.add_argument('--data', default='', help='.npz with image and label; random by default')
   parser.add_argument('--images', type=int, default=images)
-  parser.add_argument('--frequencies', type=int, default=frequencies, help='0: all distinct ones')
-  parser.add_argument('--rounds', type=int, default=rounds)
+  if frequencies:
+    parser.add_argument('--frequencies', type=int, default=frequencies, help='0: all distinct ones')
   return parser
 
 

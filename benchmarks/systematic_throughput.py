@@ -1,7 +1,7 @@
 """Training with selective augmentation ÷ plain training; the whole grid ÷ plain forward passes.
 
   python -m benchmarks.systematic_throughput
-  python -m benchmarks.systematic_throughput --networks wide_resnet_28_10 --precision bfloat16
+  python -m benchmarks.systematic_throughput --networks wide_resnet_28_10
 
 A training step is the whole of it, on all devices. `in the step` shows T_k to C_k (Gaussian noise,
 Gaussian blur, contrast and snow to a fifth of the classes each, half of their images) as the
@@ -12,7 +12,6 @@ clean images and four corruptions at five severities, records discarded. The goa
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -44,30 +43,24 @@ _GROUPS = 1 + len(NAMES)
 _SHARE = 0.5
 
 
-def options() -> argparse.ArgumentParser:
-  parser = subject.options(__doc__, networks=('resnet20',), images=256, frequencies=0, rounds=5)
+def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints a table of ratios for each network."""
+  parser = subject.options(__doc__, networks=('resnet20',), images=256, rounds=5, clock=True)
   parser.add_argument('--batch', type=int, default=128)
   parser.add_argument('--steps', type=int, default=4, help='that are timed together')
   parser.add_argument('--sizes', type=int, nargs='+', default=[32, 64, 128], help='of forward')
-  parser.add_argument('--precision', default='float32')
-  parser.add_argument('--clock', choices=list(timing.CLOCKS), default='wall')
   parser.add_argument('--only', choices=['training', 'grid'], default='')
-  return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-  """Prints a table of ratios for each network."""
-  given = options().parse_args(arguments)
+  given = parser.parse_args(arguments)
   clock = timing.CLOCKS[given.clock]
   for name in given.networks:
     lines = []
     if given.only != 'grid':
-      candidates = trainings(name, given.precision, given.batch, given.steps)
+      candidates = trainings(name, given.batch, given.steps)
       timings = timing.alternate(candidates, given.rounds, clock)
       for measured, reference in ((DEVICE, PLAIN), (HOST, PLAIN), (DEVICE, HOST)):
         lines.append(line(timings, f'training, {measured}', measured, reference))
     if given.only != 'training':
-      candidates = grids(name, given.precision, given.images, given.sizes)
+      candidates = grids(name, given.images, given.sizes)
       best = timing.fastest({k: v for k, v in candidates.items() if k != 'grid'}, clock=clock)
       both = {key: candidates[key] for key in ('grid', best)}
       lines.append(line(timing.alternate(both, given.rounds, clock), 'grid', 'grid', best))
@@ -80,15 +73,14 @@ def line(timings: timing.Timings, title: str, name: str, reference: str) -> tupl
   return title, f'{timings.rate(name):.4g}', reference, ratio
 
 
-def trainings(name: str, precision: str, size: int, steps: int) -> dict[str, subject.Candidate]:
+def trainings(name: str, size: int, steps: int) -> dict[str, subject.Candidate]:
   """Returns `steps` steps of training on a plain batch, augmented in the step, and by tf.data."""
   ways = parallel.create('jit', size)
   rows = batch_of(size, catalog.get(name).input_shape)
   placed = ways.put_batch(rows)
   selective = {'environment': {'transforms': NAMES, 'share': _SHARE}}
   plain, augmented = (
-    step_of(name, precision, size, ways, Policy.of(flip={}, crop={}, **further))
-    for further in ({}, selective)
+    step_of(name, size, ways, Policy.of(flip={}, crop={}, **further)) for further in ({}, selective)
   )
   prepared = map(ways.put_batch, on_host(rows))
   sources: dict[str, tuple[Callable[[Any], None], Iterator[Any]]] = {
@@ -117,13 +109,11 @@ def batch_of(size: int, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
   }
 
 
-def step_of(
-  name: str, precision: str, size: int, ways: Parallel, policy: Policy
-) -> Callable[[Any], None]:
+def step_of(name: str, size: int, ways: Parallel, policy: Policy) -> Callable[[Any], None]:
   """Returns a step of training on a placed batch; the state goes on from call to call."""
   architecture = catalog.get(name)
   training = Training(
-    architecture.build(10, jnp.dtype(precision)),
+    architecture.build(10),
     batches=lambda batch_size, seed, start_step: iter(()),
     num_examples=size,
     image_shape=architecture.input_shape,
@@ -172,11 +162,9 @@ def on_host(rows: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
   return data.prefetch(2).as_numpy_iterator()
 
 
-def grids(
-  name: str, precision: str, images: int, sizes: Sequence[int]
-) -> dict[str, subject.Candidate]:
+def grids(name: str, images: int, sizes: Sequence[int]) -> dict[str, subject.Candidate]:
   """Returns the evaluation of the whole grid, and plain forward passes by batch size."""
-  network = subject.classifier(name, precision=precision)
+  network = subject.classifier(name)
   rows, study = subject.rows(network.input_shape, images), Systematic()
   views = study.views(rows.image_shape)
   key = random_keys.stream(0, study.stream)

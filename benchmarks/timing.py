@@ -1,11 +1,12 @@
 """The timing loop: candidates take turns, after a warm-up; medians and ratios within a round.
 
 The clock is the wall's, or the processor's: seconds of all threads of this process, which other
-work on the machine lengthens little.
+work on the machine lengthens little. The command lines of the benchmarks begin with `options`.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,6 +16,22 @@ import numpy as np
 Ratio = tuple[float, float, float]
 Clock = Callable[[], float]
 CLOCKS: Mapping[str, Clock] = {'wall': time.perf_counter, 'processor': time.process_time}
+
+
+def options(doc: str, rounds: int = 0, clock: bool = False) -> argparse.ArgumentParser:
+  """Returns a parser whose help is a benchmark's docstring.
+
+  Args:
+    doc: the docstring.
+    rounds: default of `--rounds`; 0 leaves the option out.
+    clock: whether `--clock`, a name in `CLOCKS`, is an option.
+  """
+  parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
+  if rounds:
+    parser.add_argument('--rounds', type=int, default=rounds)
+  if clock:
+    parser.add_argument('--clock', choices=list(CLOCKS), default='wall')
+  return parser
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,6 @@ step's share of an accelerator's matrix rate is a table of `benchmarks.gpu_throu
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import tempfile
@@ -28,7 +27,6 @@ import numpy as np
 from benchmarks import subject, timing
 from robustness import parallel
 from robustness.augment.policy import Policy
-from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog
 from robustness.models.airbench import WIDTHS as AIRBENCH
@@ -222,14 +220,10 @@ def table(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
+  parser = timing.options(__doc__, rounds=3, clock=True)
   parser.add_argument('--networks', nargs='+', default=['resnet20'], help='names of the catalog')
   parser.add_argument('--batches', type=int, nargs='+', default=[128], help='images a step')
   parser.add_argument('--steps', type=int, default=30)
-  parser.add_argument('--rounds', type=int, default=3)
-  parser.add_argument('--clock', default='wall', choices=timing.CLOCKS, help='against PyTorch')
   parser.add_argument('--only', default='', choices=('', 'loop', 'torch'), help='one comparison')
   given = parser.parse_args(arguments)
   lines: list[list[object]] = []
@@ -244,7 +238,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == '__main__':
-  subject.one_device_a_core()
-  if torch is not None:
-    torch.set_num_threads(usable_cores())
+  subject.one_device_and_thread_a_core()
   main()

@@ -1,7 +1,7 @@
 """Images a second of `video_pm_k` on frames, from file to record ÷ plain forward of its network.
 
 python -m benchmarks.video_throughput
-python -m benchmarks.video_throughput --metadata DIR --frames DIR --anchors 20
+python -m benchmarks.video_throughput --anchors 20
 NPROC=1 python -m benchmarks.video_throughput --devices 1 --resized_by pillow
 
 The study reads, decodes, resizes and crops the frames, predicts, and writes its records, as a run
@@ -10,12 +10,11 @@ sizes. Both run on all devices. Decoding alone has its own column: on a CPU it t
 the same cores, and the ratio cannot be above 1 / (1 + forward rate ÷ decoding rate) there.
 The last command leaves one core to the network and the others to decoding, as an accelerator does.
 `--clock processor` counts the seconds of all threads, which other work on the machine lengthens
-little. Without a folder, JPEG files of 640 × 360 pixels are made. The goal is 0.9.
+little. The frames are made, JPEG files of 640 × 360 pixels. The goal is 0.9.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import pathlib
 import tempfile
@@ -111,33 +110,25 @@ def measure(
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Prints a line for each network."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
+  parser = timing.options(__doc__, rounds=3, clock=True)
   parser.add_argument('--networks', nargs='+', default=['efficientnet_lite0'])
-  parser.add_argument('--metadata', default='', help='folder of neighbor sets; made by default')
-  parser.add_argument('--frames', default='', help='the folder that their paths lie under')
-  parser.add_argument('--anchors', type=int, default=24, help='sets that are read; 0: all')
+  parser.add_argument('--anchors', type=int, default=24, help='sets of 21 frames')
   parser.add_argument('--batch_size', type=int, default=0, help='frames a step; 0: as a run does')
   parser.add_argument('--devices', type=int, default=0, help='of a CPU; 0: one a core')
   parser.add_argument('--resized_by', default='tensorflow', help='or pillow, in 8 bits')
-  parser.add_argument('--rounds', type=int, default=3)
-  parser.add_argument('--clock', default='wall', choices=list(timing.CLOCKS))
   parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help='images a device')
   given = parser.parse_args(arguments)
   if given.devices:
     jax.config.update('jax_num_cpu_devices', given.devices)
   with tempfile.TemporaryDirectory() as made:
-    if not given.metadata:
-      make_frames(pathlib.Path(made), given.anchors)
+    make_frames(pathlib.Path(made), given.anchors)
     table = []
     for name in given.networks:
       side = catalog.get(name).input_shape[0]
       settings = DataSettings(
         source='video_neighbors',
-        path=given.frames or made,
-        num_images=given.anchors,
-        metadata=given.metadata or f'{made}/sets',
+        path=made,
+        metadata=f'{made}/sets',
         resize=round(side * 8 / 7),
         crop=side,
         resized_by=given.resized_by,
