@@ -7,25 +7,29 @@ import pytest
 
 from robustness.estimates.published import TABLE_3, TABLE_4
 from robustness.estimates.table import assemble, select
+from robustness.evaluation.study import Evaluation
 from robustness.present.fourier_table import FourierTable
 from robustness.results import Results, joined
 from robustness.studies import accuracy, corruption_error
+from tests.made_records import made
 from tests.refusals import refused
-from tests.studies.corruption_error_test import PUBLISHED_ROWS as ROWS
-from tests.studies.corruption_error_test import of_accuracies as made_records
 from tests.table_rows import estimate
 
 LABELS = ('natural', 'gaussian', 'high_pass')
 STUDY = corruption_error.CorruptionError(corruptions=('fourier_cifar',), severities=(3,))
+ROWS = 10_000  # an accuracy of four decimals is a whole number of them
+
+
+def made_records(path, label: str) -> Evaluation:
+  corrupted = (TABLE_3.corrupted[label][name] for name in STUDY.names)
+  wrong = np.arange(ROWS)[:, None] >= np.round(np.array([TABLE_3.clean[label], *corrupted]) * ROWS)
+  return made(path / label, {'rank': 9 * wrong}, label=label)
 
 
 @pytest.fixture(scope='module')
 def results(tmp_path_factory):
   folder = tmp_path_factory.mktemp('records')
-  evaluations = [
-    made_records(folder, STUDY, label, TABLE_3.clean[label], TABLE_3.corrupted[label])
-    for label in LABELS
-  ]
+  evaluations = [made_records(folder, label) for label in LABELS]
   data, described = {'num_examples': ROWS}, [{'label': label} for label in LABELS]
   table = assemble(STUDY.reduce(evaluations, (32, 32, 3)).estimates)
   results = Results(STUDY.name, described, data, STUDY.describe(), table=table)

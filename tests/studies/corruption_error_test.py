@@ -34,7 +34,6 @@ SMALL = CorruptionError(
   false_discovery_rate=0.2,
 )
 SHOWN = {'corruption_set': 'shown'}
-PUBLISHED_ROWS = 10_000  # an accuracy of four decimals is a whole number of them
 
 
 def made_records(path, study: CorruptionError, label: str, seed: int, shape=SHAPE) -> Evaluation:
