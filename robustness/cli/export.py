@@ -79,7 +79,8 @@ def main(arguments: Sequence[str]) -> int:
 def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
   """Sends what a workdir logged to a tracker, and prints where each run is; returns 0."""
   try:
-    for place in (path, *sorted(path.glob('seed*'))):
+    seeds = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
+    for place in (path, *seeds):
       for of in trackers.logged(place):
         name = of.name if place == path else f'{path.name} {of.name}'
         sent = of._replace(name=name)
