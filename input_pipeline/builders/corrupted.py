@@ -45,11 +45,10 @@ from robustness.corruptions.pixels import QUANTIZE
 DESCRIPTION = """\
 A data set under one of the 19 common corruptions (Hendrycks and Dietterich 2019) at a severity of
 1..5, to measure how much of a classifier's accuracy is left. An example is an image of the base's
-split with its label, and `example_id`, its position in what is read of
-that split (of 'test[6:]' 0 is image 6); the order is the base's. The
-config's name is <base>_<corruption>_<severity>, or <base>_clean for the images as they are. The
-metadata say what fixes the images: base, corruption, severity, table of constants, quantisation,
-frost and seed.
+split with its label, and `example_id`, its position in what is read of that split (of 'test[6:]' 0
+is image 6); the order is the base's. The config's name is <base>_<corruption>_<severity>, or
+<base>_clean for the images as they are. The metadata say what fixes the images: base, corruption,
+severity, table of constants, quantisation, frost and seed.
 """
 Example = tuple[int, dict[str, np.ndarray | int]]
 CLEAN_NAME = 'clean'

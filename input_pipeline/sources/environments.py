@@ -117,7 +117,8 @@ def read(settings: DataSettings) -> dict[str, CellFiles]:
     if not any(cells.values()):
       release, layout = looks_like(path), '<environment>/<class>/<image>'
       raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
-    if any({TRAIN, TEST} <= {*names} for names in ([*cells], *map(list, cells.values()))):
+    levels = [{*cells}, *({*own} for own in cells.values())]
+    if any({TRAIN, TEST} <= names for names in levels):
       raise InputError(
         f'{path} has folders of splits, {TRAIN!r} and {TEST!r}; expected {path}/<environment>/'
         '<class>/<image>. To keep the splits, give a JSON file {"train": {environment: {class: '

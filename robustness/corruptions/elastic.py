@@ -54,8 +54,10 @@ def elastic_transform(
   this name: no affine map, other fields (sigma 1 % of each side), its own constants for every size.
   """
   if variant != 'released':
-    sigmas = [(size, 0.01 * size, 0.01 * size) for size in image.shape[:2]]
-    smoothing = [gaussian_matrix(*own, 'reflect', TRUNCATE) for own in sigmas]
+    smoothing = [
+      gaussian_matrix(size, 0.01 * size, 0.01 * size, 'reflect', TRUNCATE)
+      for size in image.shape[:2]
+    ]
     alpha = strength.of(WITHOUT_MAP) * image.shape[0]
     moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
     return jnp.clip(sample_bilinear(image, *moved), 0, 1)

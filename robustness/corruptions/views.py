@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from absl import logging
 from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
@@ -200,8 +199,6 @@ class CorruptionViews(Study):
     """
     as_released = self.protocol == AS_RELEASED
     released = following(image_shape, self.constants, self.names) if as_released else None
-    if image_shape[2] == 1 and 'saturate' in self.names:
-      logging.warning('saturate leaves grey images as they are: its error is the clean one')
     checked_table(image_shape[:2], self.names, None, self._side, {})
     table = [(n, s) for n in range(len(self.names)) for s in self.levels]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))

@@ -15,6 +15,7 @@ from robustness.evaluation import one_view
 from robustness.evaluation.study import STUDIES
 from robustness.measure import measure
 from robustness.results import Results
+from robustness.studies.corruption_error import CorruptionError
 from tests.cases import cases
 from tests.networks import CLASSES, tiny_classifier
 from tests.refusals import refused
@@ -109,6 +110,14 @@ def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathli
     assert (array in made.arrays) == (array in stored.arrays)
     if array in made.arrays:
       np.testing.assert_allclose(made.arrays[array], stored.arrays[array], atol=1e-6)
+
+
+def test_saturation_of_grey_images_is_said_to_do_nothing(caplog):
+  study = CorruptionError(corruptions=('saturate', 'fog'))
+  for images, said in ((SIX[..., :1], 1), (SIX, 0)):
+    caplog.clear()
+    study.check(ArrayRows(images, LABELS, CLASSES), {})
+    assert sum('saturate leaves grey images' in line for line in caplog.messages) == said
 
 
 def test_sets_without_what_is_measured_are_refused(tmp_path: pathlib.Path) -> None:
