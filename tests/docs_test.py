@@ -8,6 +8,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import sys
 from typing import Any
 
 import jax.numpy as jnp
@@ -29,7 +30,7 @@ from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.objectives import OBJECTIVES
 from robustness.results import Results
 from tests import said
-from tests.commands import ROOT, python
+from tests.commands import ROOT, output_of, python
 from tests.emitters import USUAL, VIEWS
 from tests.end_to_end import machine
 
@@ -356,6 +357,15 @@ def test_the_archive_of_the_training_page_has_the_rows_of_tfds(cifar10_dir, tmp_
   for mine, other in zip(ours.batches(64), theirs.batches(64), strict=True):
     for name in ('image', 'label', 'example_id'):
       np.testing.assert_array_equal(mine[name], other[name])
+
+
+@pytest.mark.slow
+def test_the_battery_in_parts_of_the_page_about_scaling_computes_nothing_again(tmp_path):
+  (block,) = (b for b in blocks('docs/scaling.md', 'bash') if 'part_' in b)
+  lines = block.replace('/tmp/', f'{tmp_path}/').replace('python ', f'{sys.executable} ')
+  whole = output_of('bash', '-ec', lines).rpartition('natural, gaussian on')[2]
+  assert whole.count('done before') == 6 and 'training' not in whole.partition('table 3')[0]
+  assert (tmp_path / 'whole/report.html').is_file()
 
 
 def test_the_training_page_installs_what_the_bare_machine_of_the_tests_has():
