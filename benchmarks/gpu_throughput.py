@@ -16,9 +16,11 @@ network and precision, and a line of JSON with all their numbers:
 
 `training` takes compiled steps at several batches, three forward passes counted an image. float32
 is without TF32 (`jax_default_matmul_precision`), tf32 with it, which JAX takes on its own; bfloat16
-is `config.precision`. --trace writes a profile of one evaluation, or of one round of steps, for
-each, to be opened in Perfetto or XProf. On a CPU, small: --studies heat_map --networks small_cnn
---images 16 --views 3 --sizes 2 --rows 4 --matrices 32 --rounds 1.
+is `config.precision`. Every size, step and batch is a program of its own, for which XLA tries
+convolutions for 5 to 30 seconds on a GPU: fewer of them, or of the networks, end sooner. --trace
+writes a profile of one evaluation, or of one round of steps, for each, to be opened in Perfetto or
+XProf. On a CPU, small: --studies heat_map --networks small_cnn --images 16 --views 3 --sizes 2
+--rows 4 --matrices 32 --rounds 1.
 """
 
 from __future__ import annotations
@@ -311,12 +313,12 @@ def options() -> argparse.ArgumentParser:
   parser.add_argument('--attack_steps', type=int, default=10)
   parser.add_argument('--passes', type=int, default=8192, help='plain passes that are timed')
   numbers = {
-    'sizes': ((128, 256, 512, 1024), 'images a device of plain passes'),
-    'rows': ((128, 512, 1024), 'rows a device of a step'),
-    'chunks': ((8, 32), 'views of a step'),
+    'sizes': ((256, 1024), 'images a device of plain passes'),
+    'rows': ((128, 512), 'rows a device of a step'),
+    'chunks': ((32,), 'views of a step'),
     'at_once': ((1, 4), 'views that are shown at once'),
-    'batches': ((128, 256, 512), 'images of a training step'),
-    'matrices': ((4096, 8192), 'sides of the products'),
+    'batches': ((128, 512), 'images of a training step'),
+    'matrices': ((8192,), 'sides of the products'),
   }
   for name, (default, text) in numbers.items():
     parser.add_argument(f'--{name}', type=int, nargs='+', default=list(default), help=text)
@@ -335,6 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
   for study in given.studies:
     for network in given.networks:
       for precision in given.precisions:
+        print(f'{study}, {network}, {precision} …', flush=True)
         if study == TRAINING:
           own = [measure_training(network, precision, batch, given) for batch in given.batches]
         else:
