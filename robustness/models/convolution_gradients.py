@@ -11,23 +11,34 @@ a product of ∂L/∂y with the patches of a few images at a time, as many as st
 The input gradient is a convolution of ∂L/∂y with the kernel, flipped, its channels exchanged. JAX
 exchanges them by naming the dimensions in another order, for which XLA has only nested loops where
 the flip is moved out of a loop: 8 to 12 times the time (docs/benchmarks.md). Here the exchange is
-written out as a transpose. The forward pass is XLA's own; so is everything on an accelerator.
+written out as a transpose.
+
+Convolutions of 3 × 3 with many channels are Winograd's (`winograd`) where a gradient is taken, in
+all three passes. A forward pass alone is XLA's own, which compiles sooner; so is everything on an
+accelerator.
 """
 
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from robustness.models import winograd
+
 DIMENSIONS = ('NHWC', 'HWIO', 'NHWC')
 PATCH_BYTES = 5 * 2**18
 """Most that the patches of a product take; two images of 32 × 32 × 16 by 3 × 3 in float32 do."""
 
+TILE_BYTES = 6 * 2**20
+"""Most that Winograd's transformed tiles of inputs and outputs take."""
+
 LEAST_CHANNELS, FILTERS_A_PLACE = 8, 6
+WINOGRAD_CHANNELS, WINOGRAD_PAIRS, WINOGRAD_SIDE = 64, (2**14, 2**17), 7
 _convolve = functools.partial(lax.conv_general_dilated, dimension_numbers=DIMENSIONS)
 
 
@@ -42,9 +53,9 @@ def convolution(
 ) -> jax.Array:
   """Returns what `lax.conv_general_dilated` does; for `nn.Conv(conv_general_dilated=...)`.
 
-  Values are XLA's; the gradients are equal to rounding. Forward-mode differentiation is not
-  defined on a CPU. `plain` is what `nn.Conv` passes on beside: no dilation, one group,
-  `DIMENSIONS`.
+  Values are XLA's; gradients, and the values beside them, are equal to rounding. Forward-mode
+  differentiation is not defined on a CPU. `plain` is what `nn.Conv` passes on beside: no dilation,
+  one group, `DIMENSIONS`.
   """
   if isinstance(padding, str):
     padding = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
@@ -73,6 +84,28 @@ class _Convolution:
     places = inputs.shape[1] * inputs.shape[2] // (self.strides[0] * self.strides[1])
     return kernel.shape[2] >= LEAST_CHANNELS and kernel.shape[3] <= FILTERS_A_PLACE * places
 
+  def is_winograds(self, inputs: jax.Array, kernel: jax.Array) -> bool:
+    """Returns whether Winograd's way is the quicker one, by what was measured."""
+    channels, sides = kernel.shape[2:], inputs.shape[1:3]
+    return (
+      (kernel.shape[:2], self.strides, self.pads) == ((3, 3), (1, 1), ((1, 1), (1, 1)))
+      and inputs.dtype == kernel.dtype == jnp.float32
+      and min(channels) >= WINOGRAD_CHANNELS
+      and WINOGRAD_PAIRS[0] <= math.prod(channels) <= WINOGRAD_PAIRS[1]
+      and min(sides) >= WINOGRAD_SIDE
+    )
+
+  def by_winograd(self, inputs: jax.Array, kernel: jax.Array, summed: int = 1) -> jax.Array:
+    """Returns the convolution, a few images at a time; see `winograd.convolved` for `summed`."""
+    shares, each = _chunks(inputs, TILE_BYTES // _tile_bytes(inputs, kernel))
+    filters = winograd.transformed(kernel)
+
+    def convolve(_: None, x: jax.Array) -> tuple[None, jax.Array]:
+      return None, winograd.convolved(x, filters, self.precision, summed)
+
+    _, y = _scan(convolve, None, shares, each, inputs)
+    return jnp.moveaxis(y, 0, 1).reshape(*inputs.shape[:3], -1)
+
   def input_gradient(self, change: jax.Array, kernel: jax.Array, size: Sequence[int]) -> jax.Array:
     """Returns the gradient by the inputs, [B, H, W, I], given that by the output."""
     before = [side - 1 - low for side, (low, _) in zip(kernel.shape[:2], self.pads, strict=True)]
@@ -82,7 +115,10 @@ class _Convolution:
         size, kernel.shape[:2], change.shape[1:3], self.strides, before, strict=True
       )
     ]
-    turned, pads = jnp.flip(kernel, (0, 1)).swapaxes(2, 3), list(zip(before, after, strict=True))
+    flipped, pads = jnp.flip(kernel, (0, 1)), list(zip(before, after, strict=True))
+    if self.is_winograds(change, kernel):
+      return self.by_winograd(change, flipped, summed=2)
+    turned = flipped.swapaxes(2, 3)
     return _convolve(
       change, turned, (1, 1), pads, lhs_dilation=self.strides, precision=self.precision
     )
@@ -90,26 +126,16 @@ class _Convolution:
   def filter_gradient(
     self, inputs: jax.Array, change: jax.Array, sides: Sequence[int]
   ) -> jax.Array:
-    """Returns Σ over images and places of patches × change, [U, V, I, O], in float32 or wider.
-
-    The images are cut into as many shares as devices may share the batch (`parallel.create` takes
-    the largest number that divides it), each with its sum until the end: then no device needs
-    another's images.
-    """
-    images, (height, width) = len(inputs), change.shape[1:3]
-    shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)
-    length = math.prod(sides) * inputs.shape[3]
-    most = PATCH_BYTES // (height * width * length * inputs.itemsize)
-    own = images // shares
-    each = max(n for n in range(1, max(1, min(own, most)) + 1) if own % n == 0)
+    """Returns Σ over images and places of patches × change, [U, V, I, O], in float32 or wider."""
+    size, length = change.shape[1:3], math.prod(sides) * inputs.shape[3]
+    most = PATCH_BYTES // (math.prod(size) * length * inputs.itemsize)
+    shares, each = _chunks(inputs, most)
     kind = jnp.promote_types(inputs.dtype, jnp.float32)
-    inputs, change = (x.reshape(shares, -1, *x.shape[1:]) for x in (inputs, change))
 
-    def add(total: jax.Array, begin: jax.Array) -> tuple[jax.Array, None]:
-      x, dy = (lax.dynamic_slice_in_dim(y, begin, each, axis=1) for y in (inputs, change))
+    def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
       product = lax.dot_general(
         dy.reshape(shares, -1, dy.shape[-1]),
-        self.patches(x, (height, width), sides).reshape(shares, -1, length),
+        self.patches(x, size, sides).reshape(shares, -1, length),
         (((1,), (1,)), ((0,), (0,))),
         precision=self.precision,
         preferred_element_type=kind,
@@ -117,8 +143,21 @@ class _Convolution:
       return total + product, None
 
     zeros = jnp.zeros((shares, change.shape[-1], length), kind)
-    totals, _ = lax.scan(add, zeros, jnp.arange(0, own, each))
+    totals, _ = _scan(add, zeros, shares, each, inputs, change)
     return totals.sum(0).T.reshape(*sides, inputs.shape[-1], change.shape[-1])
+
+  def winograd_filter_gradient(
+    self, inputs: jax.Array, change: jax.Array, kernel: jax.Array
+  ) -> jax.Array:
+    """Returns the gradient by the kernel, [3, 3, I, O]."""
+    shares, each = _chunks(inputs, TILE_BYTES // _tile_bytes(inputs, kernel))
+
+    def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
+      return total + winograd.tile_products(x, dy, self.precision), None
+
+    zeros = jnp.zeros((winograd.PRODUCTS, shares, *kernel.shape[2:]), kernel.dtype)
+    totals, _ = _scan(add, zeros, shares, each, inputs, change)
+    return winograd.kernel_gradient(totals.sum(1))
 
   def patches(self, x: jax.Array, size: Sequence[int], sides: Sequence[int]) -> jax.Array:
     """Returns what the kernel sees at each place, [shares, images, H', W', U · V · I]."""
@@ -133,6 +172,36 @@ class _Convolution:
     return jnp.concatenate(parts, -1)
 
 
+def _tile_bytes(inputs: jax.Array, kernel: jax.Array) -> int:
+  tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
+  return tiles * winograd.PRODUCTS * sum(kernel.shape[2:]) * inputs.itemsize
+
+
+def _chunks(inputs: jax.Array, most: int) -> tuple[int, int]:
+  """Returns into how many shares images are cut, and how many of a share are taken at once.
+
+  There are as many shares as devices may share the batch (`parallel.create` takes the largest
+  number that divides it), each with a result of its own until the end: then no device needs
+  another's images.
+  """
+  images = len(inputs)
+  shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)
+  own = images // shares
+  return shares, max(n for n in range(1, max(1, min(own, most)) + 1) if own % n == 0)
+
+
+def _scan(
+  step: Callable[..., tuple[Any, Any]], carried: Any, shares: int, each: int, *arrays: jax.Array
+) -> tuple[Any, Any]:
+  """Does what `lax.scan` does, over images [shares, each, ...] of arrays [images, ...]."""
+  cut = [x.reshape(shares, -1, *x.shape[1:]) for x in arrays]
+
+  def of_images(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
+    return step(carried, *(lax.dynamic_slice_in_dim(x, begin, each, axis=1) for x in cut))
+
+  return lax.scan(of_images, carried, jnp.arange(0, cut[0].shape[1], each))
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _convolution(inputs: jax.Array, kernel: jax.Array, how: _Convolution) -> jax.Array:
   return how(inputs, kernel)
@@ -141,7 +210,8 @@ def _convolution(inputs: jax.Array, kernel: jax.Array, how: _Convolution) -> jax
 def _forward(
   inputs: jax.Array, kernel: jax.Array, how: _Convolution
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-  return _convolution(inputs, kernel, how), (inputs, kernel)
+  quicker = how.by_winograd if how.is_winograds(inputs, kernel) else how
+  return quicker(inputs, kernel), (inputs, kernel)
 
 
 def _backward(
@@ -149,7 +219,9 @@ def _backward(
 ) -> tuple[jax.Array, jax.Array]:
   inputs, kernel = residuals
   by_inputs = how.input_gradient(change, kernel, inputs.shape[1:3])
-  if how.patches_pay(inputs, kernel):
+  if how.is_winograds(inputs, kernel):
+    by_kernel = how.winograd_filter_gradient(inputs, change, kernel)
+  elif how.patches_pay(inputs, kernel):
     by_kernel = how.filter_gradient(inputs, change, kernel.shape[:2])
   else:
     [by_kernel] = jax.linear_transpose(lambda k: how(inputs, k), kernel)(change)

@@ -55,6 +55,27 @@ def test_value_and_gradients_are_those_of_xla(case):
   assert 'while' in _program(x, kernel, stride, padding), 'patches were used'
 
 
+@pytest.mark.parametrize(('height', 'width'), [(8, 9), (7, 12), (15, 7)])
+@pytest.mark.parametrize('images', [6, 16])
+def test_of_many_channels_they_are_winograds_and_those_of_xla(height, width, images):
+  x, kernel = drawn(images, height, width, 128), drawn(3, 3, 128, 160, seed=1)
+  mine = gradients(ours, x, kernel)
+  for own, theirs in zip(mine, gradients(xla, x, kernel), strict=True):
+    np.testing.assert_allclose(own, theirs, rtol=0, atol=3e-5 * float(jnp.abs(theirs).max()))
+  np.testing.assert_array_equal(ours(x, kernel, (1, 1), 'SAME'), xla(x, kernel, (1, 1), 'SAME'))
+
+
+@pytest.mark.parametrize(
+  'change', [{}, {'side': 1}, {'stride': 2}, {'padding': 'VALID'}, {'filters': 64}, {'size': 6}]
+)
+def test_winograds_way_is_taken_of_many_channels_and_places(change):
+  given = {'side': 3, 'stride': 1, 'padding': 'SAME', 'filters': 128, 'size': 8, **change}
+  x = drawn(2, given['size'], given['size'], 128)
+  kernel = drawn(given['side'], given['side'], 128, given['filters'])
+  program = _program(x, kernel, given['stride'], given['padding'])
+  assert ('tensor<36x' in program) == (not change)
+
+
 def _program(x, kernel, stride=1, padding='SAME'):
   total = jax.grad(lambda kernel: ours(x, kernel, (stride, stride), padding).sum())
   return jax.jit(total).lower(kernel).as_text()
@@ -76,12 +97,14 @@ def test_bfloat16_is_summed_in_float32_and_layers_use_it():
   np.testing.assert_allclose(rounded.astype(jnp.float32), exact, atol=0.01 * scale)
 
 
-def test_no_device_needs_the_images_of_another():
+@pytest.mark.parametrize('channels', [8, 128])
+def test_no_device_needs_the_images_of_another(channels):
   """One reduction of the finished gradient; nothing is gathered, and nothing in the loop."""
   devices = jax.devices()
   mesh = jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,))
   split, whole = NamedSharding(mesh, PartitionSpec('data')), NamedSharding(mesh, PartitionSpec())
-  x, kernel = drawn(4 * len(devices), 8, 8, 8), drawn(3, 3, 8, 8, seed=1)
+  x = drawn(4 * len(devices), 8, 8, channels)
+  kernel = drawn(3, 3, channels, channels, seed=1)
 
   def gradient(x, kernel):
     return jax.grad(lambda kernel: (ours(x, kernel, (1, 1), 'SAME') ** 2).sum())(kernel)
@@ -94,8 +117,10 @@ def test_no_device_needs_the_images_of_another():
   np.testing.assert_allclose(step(x, kernel), alone, rtol=1e-5, atol=1e-5 * float(alone.max()))
 
 
-def test_in_a_loop_in_a_map_and_twice():
-  x, kernel = drawn(2, 4, 6, 6, 8), drawn(3, 3, 8, 8, seed=1) / 10
+@pytest.mark.parametrize('channels', [8, 128])
+def test_in_a_loop_in_a_map_and_twice(channels):
+  x = drawn(2, 4, 6, 6, channels)
+  kernel = drawn(3, 3, channels, channels, seed=1) / channels
 
   def loss(way, x, kernel):
     return jnp.tanh(way(x, kernel, (1, 1), 'SAME')).sum()
