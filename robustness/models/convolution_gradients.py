@@ -28,14 +28,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from robustness.core.host import usable_cores
 from robustness.models import winograd
 
 DIMENSIONS = ('NHWC', 'HWIO', 'NHWC')
 PATCH_BYTES = 5 * 2**18
 """Most that the patches of a product take; two images of 32 × 32 × 16 by 3 × 3 in float32 do."""
 
-TILE_BYTES = 6 * 2**20
-"""Most that Winograd's transformed tiles of inputs and outputs take."""
+TILE_BYTES = 3 * 2**20
+"""Most that Winograd's transformed tiles of inputs and outputs take for each core."""
 
 LEAST_CHANNELS, FILTERS_A_PLACE = 8, 6
 WINOGRAD_CHANNELS, WINOGRAD_PAIRS, WINOGRAD_SIDE = 64, (2**14, 2**17), 7
@@ -97,7 +98,7 @@ class _Convolution:
 
   def by_winograd(self, inputs: jax.Array, kernel: jax.Array, summed: int = 1) -> jax.Array:
     """Returns the convolution, a few images at a time; see `winograd.convolved` for `summed`."""
-    shares, each = _chunks(inputs, TILE_BYTES // _tile_bytes(inputs, kernel))
+    shares, each = _chunks_of_tiles(inputs, kernel)
     filters = winograd.transformed(kernel)
 
     def convolve(_: None, x: jax.Array) -> tuple[None, jax.Array]:
@@ -150,7 +151,7 @@ class _Convolution:
     self, inputs: jax.Array, change: jax.Array, kernel: jax.Array
   ) -> jax.Array:
     """Returns the gradient by the kernel, [3, 3, I, O]."""
-    shares, each = _chunks(inputs, TILE_BYTES // _tile_bytes(inputs, kernel))
+    shares, each = _chunks_of_tiles(inputs, kernel)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
       return total + winograd.tile_products(x, dy, self.precision), None
@@ -172,11 +173,6 @@ class _Convolution:
     return jnp.concatenate(parts, -1)
 
 
-def _tile_bytes(inputs: jax.Array, kernel: jax.Array) -> int:
-  tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
-  return tiles * winograd.PRODUCTS * sum(kernel.shape[2:]) * inputs.itemsize
-
-
 def _chunks(inputs: jax.Array, most: int) -> tuple[int, int]:
   """Returns into how many shares images are cut, and how many of a share are taken at once.
 
@@ -188,6 +184,13 @@ def _chunks(inputs: jax.Array, most: int) -> tuple[int, int]:
   shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)
   own = images // shares
   return shares, max(n for n in range(1, max(1, min(own, most)) + 1) if own % n == 0)
+
+
+def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
+  """Returns `_chunks` whose tiles fit the caches of the cores, which work on one chunk together."""
+  tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
+  size = tiles * winograd.PRODUCTS * sum(kernel.shape[2:]) * inputs.itemsize
+  return _chunks(inputs, TILE_BYTES * usable_cores() // (jax.local_device_count() * size))
 
 
 def _scan(
