@@ -164,10 +164,14 @@ class ClassifierBuilder:
     return tuple(self.open_rows(recipe).class_names)
 
   def class_groups(self, recipe: ClassifierSettings) -> Facts:
-    """Returns {'class_groups': names of the classes of each}; {} if the training rows have none."""
+    """Returns {} if the training rows have no class groups, else `class_groups`, the names of the
+    classes of each, and `training_environments` if the rows are stored in environments."""
     if not (recipe.data.class_groups or recipe.data.random_class_groups):
       return {}
-    return {'class_groups': from_settings(recipe.data, self.class_names(recipe)).describe()}
+    groups = from_settings(recipe.data, self.class_names(recipe)).describe()
+    environments = self.open_rows(recipe).description.get('environments')
+    stored = {'training_environments': environments} if environments else {}
+    return {'class_groups': groups, **stored}
 
   # Networks that are trained here.
 

@@ -41,8 +41,9 @@ ImageShape = tuple[int, int, int]
 Figures = dict[str, tuple[Figure, str]]
 """Figures with captions, by file name without suffix."""
 Recipes = Mapping[str, Facts]
-"""By classifier, what its training shows: `training_split`, `class_groups` if its rows have some,
-and the named parts of the training as plain values; empty of one that is not trained here."""
+"""By classifier, what its training shows: `training_split`, `class_groups` and, of rows stored in
+environments, `training_environments` if its rows have some, and the named parts of the training as
+plain values; empty of one that is not trained here."""
 IMAGES = 'images'
 """The label of the one evaluation of a study without a classifier."""
 

@@ -459,7 +459,8 @@ def _is_seen(group: int, environment: int) -> bool:
 def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -> bool:
   """Whether a classifier's training shows these environments to the groups of their number."""
   if study.source == STORED:
-    return classifier.get('training_split') == 'train'
+    stored = classifier.get('training_environments', ())[1:]
+    return classifier.get('training_split') == 'train' and tuple(stored) == tuple(names)
   recipe = classifier.get('augment') or ()
   return any(
     part['name'] == ENVIRONMENT and tuple(part['transforms']) == tuple(names) for part in recipe

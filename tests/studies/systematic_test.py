@@ -246,10 +246,14 @@ def test_the_grid_of_cells_is_known_before_anything_is_trained():
   ]
   [figure] = preview.figures.values()
   assert sum(text.get_text() == 'held out' for text in figure.axes[0].texts) == 4
-  described = {**rows().description, 'environments': ['photo', 'cartoon', 'sketch']}
-  stored = SimpleNamespace(description=described)
-  preview = Systematic(source='stored').preview(stored, {'own': recipe})
-  assert next(iter(preview.tables.values())).columns[1] == 'clean (photo)'
+  styles = ['photo', 'cartoon', 'sketch']
+  stored = SimpleNamespace(description={**rows().description, 'environments': styles})
+  own = {'training_split': 'train', 'training_environments': styles}
+  other = {**own, 'training_environments': ['photo', 'sketch', 'cartoon']}
+  elsewhere = {'training_split': 'train'}
+  recipes = {'own': own, 'other': other, 'elsewhere': elsewhere}
+  [(title, table)] = Systematic(source='stored').preview(stored, recipes).tables.items()
+  assert title.endswith('of own') and table.columns[1] == 'clean (photo)'
   message = "source is 'stored', but the rows have no column environment"
   refused(message, Systematic(source='stored').preview, rows(), {'own': recipe})
   nothing = STUDY.preview(rows(), {'plain': {'augment': []}})
@@ -338,7 +342,8 @@ def test_environments_and_groups_of_any_name_are_drawn_from_the_results_alone(tm
   made = []
   for seed, (label, split) in enumerate({'clean': 'clean', 'own': 'train'}.items()):
     rank = np.random.default_rng(seed).integers(0, 2, (36, 1))
-    made.append(records(tmp_path / label, rank, [], data, environment, training_split=split))
+    shown = {'training_split': split, 'training_environments': styles}
+    made.append(records(tmp_path / label, rank, [], data, environment, **shown))
   study = Systematic(source='stored', baseline='clean', samples=100)
   table = study.by_image(made[0].records, (8, 8, 3))[1]
   expected = [styles[k] if k else 'clean (photo)' for k in environment]
