@@ -163,15 +163,17 @@ class ClassifierBuilder:
     """Returns the classes of a recipe's training rows, which its network will have."""
     return tuple(self.open_rows(recipe).class_names)
 
-  def class_groups(self, recipe: ClassifierSettings) -> Facts:
-    """Returns {} if the training rows have no class groups, else `class_groups`, the names of the
-    classes of each, and `training_environments` if the rows are stored in environments."""
-    if not (recipe.data.class_groups or recipe.data.random_class_groups):
-      return {}
-    groups = from_settings(recipe.data, self.class_names(recipe)).describe()
-    environments = self.open_rows(recipe).description.get('environments')
-    stored = {'training_environments': environments} if environments else {}
-    return {'class_groups': groups, **stored}
+  def shown_in_training(self, recipe: ClassifierSettings) -> Facts:
+    """Returns what a training here shows, as in `study.Recipes`: of rows with class groups the
+    names of the classes of each as well, and their environments where they are stored in some."""
+    shown = dict(recipe.shown_in_training)
+    if recipe.data.class_groups or recipe.data.random_class_groups:
+      groups = from_settings(recipe.data, self.class_names(recipe))
+      shown['class_groups'] = groups.describe()
+      description = self.open_rows(recipe).description
+      if 'environments' in description:
+        shown['training_environments'] = description['environments']
+    return shown
 
   # Networks that are trained here.
 
@@ -251,8 +253,7 @@ class ClassifierBuilder:
       'step': total,
       'total_steps': total,
       'seed': recipe.seed,
-      **recipe.shown_in_training,
-      **self.class_groups(recipe),
+      **self.shown_in_training(recipe),
       **({'ema_decay': settings.ema_decay} if settings.ema_decay else {}),
       **({'kept': 'best by validation accuracy'} if settings.keep == BEST else {}),
     }

@@ -266,7 +266,7 @@ def check_studies(experiment: Experiment, rows: OpenedRows) -> Recipes:
   if experiment.classifiers:
     builder = builder_for(experiment, rows, pathlib.Path())
     for label, recipe in experiment.classifiers.items():
-      shown = {**recipe.shown_in_training, **builder.class_groups(recipe)}
+      shown = builder.shown_in_training(recipe)
       recipes[label] = shown if recipe.is_trained_here else {}
   for name, task in experiment.measurements.items():
     section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
