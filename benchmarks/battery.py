@@ -2,7 +2,7 @@ r"""The battery of CIFAR-10 ÷ as many plain passes, and ÷ the same parts run o
 
 python -m benchmarks.battery
 python -m benchmarks.battery --weights FILE --data IMAGES.npz --images 1000 --heat_map_images 1000
-python -m benchmarks.battery --config.battery.parts="('clean','corruptions')"
+python -m benchmarks.battery --config.battery.parts=clean,corruptions
 
 The reference of a part is what its views take of the network alone: a forward pass for each image
 and view, and for an attack a gradient by the image for each step, both by `lax.map` over batches of

@@ -26,10 +26,9 @@ python main.py --config=configs/attack_error.py:autoattack_cifar10 --workdir=/tm
   (docs/studies/attack_error.md), at 5 s of a core for each image on average.
 
   For ℓ2 --config.study.norm=l2 --config.study.epsilon=.5 --config.study.step_size=.1; the worst of
-  several attacks --config.study.attacks="('pgd','auto_pgd')" with
-  --config.study.losses="('cross_entropy','dlr')"; more radii --config.study.epsilons="(.004,.016)";
-  more random starts --config.study.restarts=5. Adversarial training:
-  --config.classifier.train=True --config.classifier.attack.name=pgd.
+  several attacks --config.study.attacks=pgd,auto_pgd with --config.study.losses=cross_entropy,dlr;
+  more radii --config.study.epsilons=.004,.016; more random starts --config.study.restarts=5.
+  Adversarial training: --config.classifier.train=True --config.classifier.attack.name=pgd.
 """
 
 from robustness.config.defaults import (

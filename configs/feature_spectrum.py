@@ -10,7 +10,7 @@ python main.py --config=configs/feature_spectrum.py:cifar10 --workdir=/tmp/spect
     --config.classifier.name=resnet20 --config.classifier.weights=FILE
 
   500 CIFAR-10 test images by TFDS. For the blocks inside stages give their names, such as
-  --config.study.of_layers="('stage1/block0','stage1/block1')".
+  --config.study.of_layers=stage1/block0,stage1/block1.
 """
 
 from robustness.config.defaults import (

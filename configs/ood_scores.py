@@ -12,11 +12,11 @@ python main.py --config=configs/ood_scores.py:unknown --workdir=/tmp/unknown \
   resized to 32 pixels.
 
 python main.py --config=configs/ood_scores.py:workdirs --workdir=/tmp/ood \
-    --config.predictions=/tmp/known --config.out_of_distribution="('/tmp/unknown',)"
+    --config.predictions=/tmp/known --config.out_of_distribution=/tmp/unknown
 
   How well each score tells one from the other. For 'knn' run the first command with
   --config.data.split=train, and add --config.bank=WORKDIR
-  --config.study.scores="('msp','knn')"; workdirs of corrupted images of the known classes in
+  --config.study.scores=msp,knn; workdirs of corrupted images of the known classes in
   --config.shifted are counted as known (full-spectrum).
 """
 

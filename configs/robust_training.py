@@ -14,7 +14,7 @@ python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust
   500 in the heat map, 1000 under PGD: an estimated two hours of 2 idle cores, a third of them
   AugMix. docs/reproduction.md has one seed's results: AugMix and APR-S gain most under corruptions,
   .146 and .132, for .013 and .029 of clean accuracy; PGD alone withstands PGD. Several seeds:
-  --config.seeds="(0,1,2)"; the whole width: --config.classifiers.augmix.name=airbench94, for each.
+  --config.seeds=0,1,2; the whole width: --config.classifiers.augmix.name=airbench94, for each.
 
 python main.py --config=configs/robust_training.py:fourier --workdir=/tmp/fourier_trainings
 

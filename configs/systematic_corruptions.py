@@ -9,7 +9,7 @@ python main.py --config=configs/systematic_corruptions.py --workdir=/tmp/systema
   grid to be as bright as the clean ones, and unseen cells of contrast to be darker than those of
   the network that never saw contrast: what changes the contrast has come to mean the classes of C3.
   Compensated by the network trained on clean digits ρ is 0: unseen classes gain nothing over it.
-  Several seeds: --config.seeds="(0,1,2)".
+  Several seeds: --config.seeds=0,1,2.
 
 python main.py --config=configs/systematic_corruptions.py:methods --workdir=/tmp/systematic_methods
 

@@ -22,7 +22,7 @@ python main.py --config=configs/systematic_renditions.py:domainnet \
   and so on. Fine-tunes ResNet-50 from torchvision's weights, which were trained with flips and
   crops alone; needs an accelerator: 3 million images in training and 400 thousand in the test, an
   estimated 2 hours on one with 16 cores to decode JPEG files. Several seeds:
-  --config.seeds="(0,1,2)".
+  --config.seeds=0,1,2.
 
 Either can be followed by +methods: every environment equally often in a batch, Group DRO, IRM and
 CORAL over environments and mixup within each, beside plain training, `erm`. Of DomainNet this takes

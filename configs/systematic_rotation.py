@@ -6,12 +6,12 @@ python main.py --config=configs/systematic_rotation.py --workdir=/tmp/systematic
   other five upright alone; in the test all are shown rotated by 90°, 180° and 270°, which moves
   pixels and interpolates none. About 20 seconds on 2 cores. Expect the classes that were never
   shown rotated to be far below the others, and some (0, 8) to be helped by their symmetry. Several
-  seeds: --config.seeds="(0,1,2)".
+  seeds: --config.seeds=0,1,2.
 
 python main.py --config=configs/systematic_rotation.py:cifar10 --workdir=/tmp/rotation_cifar10
 
   airbench94 at half its width on CIFAR-10, 12 epochs twice. Other training angles, for example
-  right angles alone: --config.classifiers.erm.augment.environment.angles="(90,180,270)".
+  right angles alone: --config.classifiers.erm.augment.environment.angles=90,180,270.
 
 python main.py --config=configs/systematic_rotation.py:imagenet --workdir=/tmp/rotation_imagenet \
     --config.data.data_dir=DIR

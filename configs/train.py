@@ -8,7 +8,7 @@ python main.py --config=configs/train.py:cifar10 --workdir=/tmp/train_cifar10 \
     --config.classifier.name=wide_resnet_28_10
 
   The paper's network on CIFAR-10 with flip and crop (an accelerator's work: 200 epochs). Add
-  --config.classifier.augment.policy="('flip','crop','gaussian')" for its Gaussian augmentation,
+  --config.classifier.augment.policy=flip,crop,gaussian for its Gaussian augmentation,
   --config.precision=bfloat16 for speed. `<workdir>/checkpoints/<name>` then serves as
   --config.classifier.weights of every other config.
 

@@ -4,7 +4,7 @@ The package has the spectrum of fog on CIFAR-10 (`STORED`). For other images the
 `corruption_spectrum` measures one, and `spectrum` names its workdir:
 
   python main.py --config=configs/corruption_spectrum.py:cifar10 --workdir=/tmp/fog \
-      --config.study.corruptions="('fog',)" --config.data.split=train --config.data.num_images=5000
+      --config.study.corruptions=fog --config.data.split=train --config.data.num_images=5000
 
 `numpy.savez_compressed(STORED, **_stored(WORKDIR))` has made the stored file of the workdir of the
 command above; it says of what it was measured.
@@ -95,7 +95,7 @@ def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     raise InputError(
       f'the spectrum of fog was measured on images of {mean.shape[0]} × {mean.shape[1]} pixels, '
       f'and these have {shape[0]} × {shape[1]}. Measure it on them: python main.py '
-      f'--config=configs/{STUDY}.py --workdir=DIR --config.study.corruptions="(\'fog\',)" with the '
+      f'--config=configs/{STUDY}.py --workdir=DIR --config.study.corruptions=fog with the '
       f'config.data of this training, then set {WHERE}.spectrum=DIR.'
     )
   height, width = mean.shape

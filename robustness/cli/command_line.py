@@ -1,5 +1,6 @@
 """Reads the config and its overrides; a mistake ends in one line that says how to fix it."""
 
+import ast
 import importlib.util
 import inspect
 import os
@@ -8,6 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
@@ -23,12 +25,13 @@ from robustness.evaluation.study import STUDIES, default_section
 
 _LABEL = re.compile(r'--?config\.classifiers\.([^.=]+)\.name=')
 _LIST = re.compile(r'--?config\.classifiers=(.*)', re.DOTALL)
+_WORDS = re.compile(r'[^\s,\'"()\[\]]+(\s*,\s*[^\s,\'"()\[\]]+)*')
 _STUDY_NAME = re.compile(r'--?config\.((?:battery\.([^.]+)\.)?study)\.name=(.*)', re.DOTALL)
 
 
 def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   """Reads the config and what the command line changes in it: `--config=FILE`, `--config.KEY=VALUE`
-  (`--config.KEY`, `--noconfig.KEY` for what is True or False).
+  (`--config.KEY`, `--noconfig.KEY` for what is True or False; `--config.KEY=A,B` for a tuple).
 
   Returns the changed config, None where no file is given, and the arguments without the changes.
   """
@@ -121,21 +124,34 @@ def _names_parts(change: str) -> bool:
 
 
 def _apply(config: ConfigDict, file: str, changes: Sequence[str]) -> None:
+  written = []
   for change in changes:
-    key, equals, value = change.partition('.')[2].partition('=')
-    _check_key(config, key, f'{equals}{value}')
+    name, equals, value = change.partition('=')
+    before = _check_key(config, name.partition('.')[2], f'{equals}{value}')
+    written.append(f'{name}{equals}{_quoted(value)}' if isinstance(before, tuple) else change)
   parsed = flags.FlagValues()
   try:
-    config_flags.DEFINE_config_dict('config', config, flag_values=parsed, sys_argv=changes)
-    parsed([file, *changes])
+    config_flags.DEFINE_config_dict('config', config, flag_values=parsed, sys_argv=written)
+    parsed([file, *written])
     config.update_from_flattened_dict(config_flags.get_override_values(parsed['config']))
   except (flags.Error, TypeError, ValueError) as error:
     raise InputError(str(error)) from error
 
 
-def _check_key(config: ConfigDict, path: str, written: str) -> None:
-  """Refuses a key `a.b.c` that the config does not have, with the nearest ones, or a section."""
-  section, where = config, 'config'
+def _quoted(value: str) -> str:
+  """Returns the words of `a,b` as a tuple of strings, and what is anything else as it is."""
+  try:
+    ast.literal_eval(value)
+  except (SyntaxError, ValueError):
+    return repr(tuple(re.split(r'\s*,\s*', value))) if _WORDS.fullmatch(value) else value
+  return value
+
+
+def _check_key(config: ConfigDict, path: str, written: str) -> object:
+  """Returns the value of a key `a.b.c`; refuses one that the config does not have, with the nearest
+  ones, and a section."""
+  section: Any = config
+  where = 'config'
   for name in path.split('.'):
     if not isinstance(section, ConfigDict):
       raise InputError(f'{where} is a single value; it has no key {name!r}.')
@@ -144,6 +160,7 @@ def _check_key(config: ConfigDict, path: str, written: str) -> None:
     section, where = section[name], f'{where}.{name}'
   if isinstance(section, ConfigDict):
     raise InputError(f'{where}{written}: that is a section; its keys: {", ".join(section)}.')
+  return section
 
 
 def load_config(reference: str) -> ConfigDict:

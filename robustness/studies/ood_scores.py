@@ -105,7 +105,7 @@ class OodScores(Study):
     if not of.out_of_distribution:
       raise InputError(
         'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
-        'class, as in --config.out_of_distribution="(\'WORKDIR\',)".'
+        'class, as in --config.out_of_distribution=WORKDIR,WORKDIR.'
       )
     if (KNN in self.scores) != bool(of.bank):
       raise InputError(

@@ -33,6 +33,8 @@ def read(*arguments):
   ([HEAT_MAP, "--config.study.layers=('stages','logits')"], 'study.layers', ('stages', 'logits')),
   ([HEAT_MAP, '--config.study.layers=["stages"]'], 'study.layers', ('stages',)),
   ([HEAT_MAP, '--config.study.layers=stages'], 'study.layers', ('stages',)),
+  ([HEAT_MAP, '--config.study.layers=a/b, c.py:d'], 'study.layers', ('a/b', 'c.py:d')),
+  ([HEAT_MAP, '--config.study.layers='], 'study.layers', ('',)),
   ([HEAT_MAP, '--config.seeds=0,1'], 'seeds', (0, 1)),
   ([HEAT_MAP, '--config.seeds=()'], 'seeds', ()),
   ([HEAT_MAP, '--config.classifiers.natural.seed=3'], 'classifiers.natural.seed', 3),
