@@ -65,18 +65,17 @@ class Entry:
   confidence: float
 
 
-def read_entries(workdirs: Sequence[str]) -> dict[str, list[Entry]]:
+def read_entries(workdirs: Mapping[str, pathlib.Path]) -> dict[str, list[Entry]]:
   """Returns the classifiers of all workdirs by the tasks that all have; `SINGLE` for one study.
 
   Args:
-    workdirs: paths, or LABEL=PATH.
+    workdirs: by name, see `named_workdirs`.
 
   Raises:
     InputError: fewer than two classifiers, workdirs of different studies or of different settings
       of what is shown, no task in common, or see `workdir.read`.
   """
-  named = named_workdirs(workdirs)
-  tasks = {name: workdir.read(path) for name, path in named.items()}
+  tasks = {name: workdir.read(path) for name, path in workdirs.items()}
   first = next(iter(tasks.values()))
   common = [task for task in first if all(task in of for of in tasks.values())]
   if not common:

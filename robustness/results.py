@@ -51,6 +51,8 @@ _FORM: json_files.Form = {
   'facets': {str: str},
   'quantities?': (list, dict),
 }
+_BOUND = (float, type(None))
+_QUANTITY: json_files.Form = {'name': str, 'words': str, 'low?': _BOUND, 'high?': _BOUND}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,6 +212,7 @@ class Results:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
       declared = document.get('quantities', [])
       listed = declared if isinstance(declared, dict) else {SINGLE: declared}
+      json_files.check(listed, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
       parts = {name: tuple(Quantity(**entry) for entry in of) for name, of in listed.items()}
       quantities = tuple(dict.fromkeys(itertools.chain(*parts.values())))
     except (InputError, TypeError) as error:

@@ -146,7 +146,7 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
 
 def refuse_results(out: pathlib.Path) -> None:
   """Raises InputError for an --out that is a workdir, or in one: its results would be lost."""
-  path = out.absolute()
+  path = out.resolve()
   whole = (of for of in path.parents if (of / CONFIG).is_file() and (of / ENVIRONMENT).is_file())
   found = path if (path / CONFIG).exists() else next(whole, None)
   if found:

@@ -16,10 +16,9 @@ from ml_collections import ConfigDict, config_flags
 
 from robustness.config import defaults, packaged
 from robustness.config.experiment import SUMMARY, TASKS
-from robustness.config.recipe import KINDS
+from robustness.config.recipe import KINDS, default_label
 from robustness.core import json_files
 from robustness.core.errors import InputError, naming, nearest
-from robustness.core.registry import part_name
 from robustness.core.settings import check_name, check_sections, without_inherited
 from robustness.evaluation.study import STUDIES, default_section
 
@@ -87,7 +86,7 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   several, alone = config.get('classifiers'), config.get('classifier')
   named = [found[1] for found in map(_LABEL.match, changes) if found]
   if several is None and alone is not None and named:
-    several = defaults.nested({part_name(alone.name): alone})
+    several = defaults.nested({default_label(alone.name).replace('.', '_'): alone})
     with config.unlocked():
       config.classifiers = several
       del config.classifier

@@ -61,7 +61,7 @@ def run(
   `comparison.with_references`.
   """
   workdir.refuse_results(out)
-  entries = comparison.read_entries(workdirs)
+  entries = comparison.read_entries(comparison.named_workdirs(workdirs))
   baseline = max(entries.values(), key=len)[0].label  # some are left out of some tasks
   environment = workdir.environment(0, command)
   config = {'workdirs': list(workdirs), 'common': common}

@@ -19,6 +19,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from robustness import workdir
@@ -80,7 +81,8 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
   """Sends what a workdir logged to a tracker, and prints where each run is; returns 0."""
   try:
     seeds = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
-    for place in (path, *seeds):
+    whole = not seeds or (path / trackers.LOG).is_file()  # of several seeds, written at the end
+    for place in (*[path] * whole, *seeds):
       for of in trackers.logged(place):
         name = of.name if place == path else f'{path.name} {of.name}'
         sent = of._replace(name=name)
@@ -160,7 +162,7 @@ def hub_entry(
     '- dataset:',
     f'    id: {json.dumps(given.dataset)}',
     f'    task_id: {json.dumps(given.task)}',
-    f'  value: {float(f"{scale * row.value:.6g}")!r}',
+    f'  value: {np.format_float_positional(float(f"{scale * row.value:.6g}"), trim="0")}',
     f'  date: "{str(environment.get("started", ""))[:10]}"',
   ]
   if given.url:

@@ -54,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
   given = _parser().parse_args(arguments)
   if given.out is not None:
     workdir.refuse_results(given.out)
-    if given.folder.absolute() in (given.out.absolute(), *given.out.absolute().parents):
+    out = given.out.resolve()
+    if given.folder.resolve() in (out, *out.parents):
       raise InputError(f'--out is {given.out}, in the folder of the entries: give one elsewhere.')
   for workdir_given in given.add:
     for line in add(given.folder, workdir_given):
@@ -104,8 +105,8 @@ class BoardEntry:
   def digest(self) -> str:
     """Of the images; '' where the results do not say it."""
     table = self.results.tables.get(WHICH_NUMBERS, Table((), ()))
-    known = dict(map(tuple, table.rows)).get(DIGEST, '')
-    return '' if known == 'not recorded' else str(known)
+    known = next((str(row[1]) for row in table.rows if row[0] == DIGEST and len(row) == 2), '')
+    return '' if known == 'not recorded' else known
 
   @property
   def protocol(self) -> str:
@@ -206,6 +207,8 @@ def _entry(place: pathlib.Path) -> BoardEntry:
   results = Results.read(place)
   if results.parts:
     raise InputError('a battery; give the folder parts/TASK of each of its tasks.')
+  if not all('label' in classifier for classifier in results.classifiers):
+    raise InputError('its results are of no classifier.')
   # Results alone are enough for all but paired differences.
   finished = workdir.read(place) if (place / workdir.RECORDS).is_dir() else {}
   entry = BoardEntry(place.name, place, results, bool(finished))
@@ -331,7 +334,7 @@ def _compared(entries: Sequence[BoardEntry], used: Sequence[Quantity]) -> list[p
   and effective robustness."""
   if sum(len(entry.results.labels) for entry in entries) < 2:
     return []
-  [own] = comparison.read_entries([f'{e.name}={e.folder}' for e in entries]).values()
+  [own] = comparison.read_entries({entry.name: entry.folder for entry in entries}).values()
   table = comparison.compare(own, common=False, baseline=own[0].label).table
   several = [leading(table, of.name) for of in dict.fromkeys([*used, comparison.ACCURACY])]
   above = table[table['quantity'] == comparison.EFFECTIVE.name]

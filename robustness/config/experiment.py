@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from input_pipeline.settings import DataSettings
-from robustness.config.recipe import ClassifierSettings, parse_classifier
+from robustness.config.recipe import ClassifierSettings, default_label, parse_classifier
 from robustness.core import settings
 from robustness.core.errors import InputError, naming, nearest
 from robustness.core.registry import check_fields, setting, word
@@ -248,9 +248,7 @@ def _classifiers(
   where = 'config.classifiers'
   if 'classifier' in sections:
     recipe = parsed(sections['classifier'], 'config.classifier')
-    label = recipe.name.rpartition(':')[2]
-    if recipe.name.startswith('hf:'):
-      label = label.rstrip('/').rpartition('/')[2]  # of ACCOUNT/NAME, or a folder
+    label = default_label(recipe.name)
     settings.check_name('config.classifier.name', label, is_key=False)
     return {label: recipe}
   several = sections['classifiers']

@@ -117,6 +117,13 @@ class ClassifierSettings:
     return {'training_split': self.data.split, **self.pipeline.describe()}
 
 
+def default_label(name: str) -> str:
+  """Returns the label of a classifier that is given no other: of `MODULE:NAME` and `FILE.py:NAME`
+  what follows the colon, of `hf:ACCOUNT/NAME` and a folder the last part."""
+  label = name.rpartition(':')[2]
+  return label.rstrip('/').rpartition('/')[2] if name.startswith('hf:') else label
+
+
 CHOOSE_ROWS = {'num_images': 0, 'listed': '', 'known_classes': True}
 """Keys of `config.data` that choose what is evaluated, and what a training has in their place."""
 

@@ -20,13 +20,16 @@ from robustness.core.paths import expanded
 
 MIN_SECONDS = 0.1  # programs that compile faster are not kept
 MAX_BYTES = 2 * 2**30
+JAX_SUFFIXES = ('-cache', '-atime')  # of the files that JAX writes
 _CACHE_WARNING = re.compile(
   r"Error (writing|reading) persistent compilation cache entry for '[^']*': (.*)", re.DOTALL
 )
 
 
 def default_folder() -> pathlib.Path:
-  """Returns the folder in the user's cache folder."""
+  """Returns JAX_COMPILATION_CACHE_DIR, or a folder in the user's cache folder."""
+  if given := os.environ.get('JAX_COMPILATION_CACHE_DIR'):
+    return expanded(given)
   cache = os.environ.get('XDG_CACHE_HOME') or expanded('~/.cache')
   return pathlib.Path(cache) / 'classifier-robustness' / 'compiled'
 
@@ -89,11 +92,11 @@ def _warn_once(folder: pathlib.Path) -> None:
 
 
 def trim(folder: pathlib.Path, max_bytes: int) -> None:
-  """Deletes the oldest files of a folder until the others take at most `max_bytes`."""
+  """Deletes the oldest programs in a folder until the others take at most `max_bytes`."""
   files = []
   for entry in os.scandir(folder):
     with contextlib.suppress(FileNotFoundError):  # another run may have been first
-      if entry.is_file():
+      if entry.name.endswith(JAX_SUFFIXES) and entry.is_file():
         files.append((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path))
   total = sum(size for _, size, _ in files)
   for _, size, path in sorted(files):

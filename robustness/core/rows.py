@@ -276,6 +276,13 @@ class ArrayRows:
       raise InputError('no images: the arrays are empty.')
     if len(self.labels) != len(self.images):
       raise InputError(f'{len(self.labels)} labels for {len(self.images)} images.')
+    ids, int32 = self.example_ids, np.iinfo(np.int32)
+    if ids is not None and (ids.shape != self.labels.shape[:1] or ids.dtype.kind not in 'iu'):
+      raise InputError(
+        f'example_ids is {ids.dtype} of shape {ids.shape}; expected integers [{len(self.images)}].'
+      )
+    if ids is not None and (ids.min() < int32.min or ids.max() > int32.max):
+      raise InputError(f'example_ids go from {ids.min()} to {ids.max()}; they are int32.')
     # rows that were chosen among others have ids
     check_label_array(self.labels, 'labels', whole=self.example_ids is None)
     check_class_names(self.class_names, 'class_names')

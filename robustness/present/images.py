@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.present import style
-from robustness.present.notation import axis_name
+from robustness.present.notation import axis_name, number
 
 _LARGEST, _SMALLEST = 1.3, 0.45  # inches: of a picture
 _NAME = 1.1  # inches: names of rows
@@ -95,7 +95,7 @@ def basis(images: np.ndarray) -> Figure:
   axes.imshow(mosaic, cmap='gray', vmin=-largest, vmax=largest)
   for axis, count, side in ((axes.xaxis, columns, width), (axes.yaxis, rows, height)):
     centres = np.arange(count) * (side + gap) + (side - 1) / 2
-    axis.set_ticks(centres, [style.whole(index - count // 2) for index in range(count)])
+    axis.set_ticks(centres, [number(index - count // 2) for index in range(count)])
   axes.tick_params(length=0)
   axes.spines[:].set_visible(False)
   axes.set_xlabel(axis_name('frequency_x'))

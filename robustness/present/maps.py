@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -67,7 +67,7 @@ def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
   for place in {*range(len(grid))} - {*places}:
     grid[place].set_axis_off()
-  drawn: dict[bool, tuple[AxesImage, list[Axes]]] = {}
+  drawn: dict[bool, tuple[ScalarMappable, list[Axes]]] = {}
   for place, panel, title, table in zip(places, shown, titles, tables, strict=True):
     axes = grid[place]
     difference = panel.notation.difference
@@ -148,22 +148,35 @@ def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
 
 def _image(
   axes: Axes, table: pd.DataFrame, notation: Notation, limits: tuple[float, float]
-) -> AxesImage:
+) -> ScalarMappable:
   colours = style.DIFFERENCE if notation.difference else style.MAGNITUDE
-  across, down = (of.to_numpy(float) for of in (table.columns, table.index))
-  half = [np.diff(of).min() / 2 if len(of) > 1 else 0.5 for of in (across, down)]
-  image = axes.imshow(
-    notation.scale * table.to_numpy(float),
-    cmap=colormaps[colours].with_extremes(bad=style.MISSING),
-    vmin=limits[0],
-    vmax=limits[1],
-    extent=(across[0] - half[0], across[-1] + half[0], down[-1] + half[1], down[0] - half[1]),
-    interpolation='nearest',
-    aspect='equal' if (table.index.name, table.columns.name) == FREQUENCIES else 'auto',
-  )
+  values = notation.scale * table.to_numpy(float)
+  across, down = _edges(table.columns), _edges(table.index)
+  scale: dict[str, Any] = {
+    'cmap': colormaps[colours].with_extremes(bad=style.MISSING),
+    'vmin': limits[0],
+    'vmax': limits[1],
+  }
+  image: ScalarMappable
+  if all(np.allclose(np.diff(edges), edges[1] - edges[0]) for edges in (across, down)):
+    extent = across[0], across[-1], down[-1], down[0]
+    image = axes.imshow(values, extent=extent, interpolation='nearest', aspect='auto', **scale)
+    if (table.index.name, table.columns.name) == FREQUENCIES:
+      axes.set_aspect('equal')
+  else:
+    image = axes.pcolormesh(across, down, values, rasterized=True, **scale)
+    axes.invert_yaxis()
   for axis in (axes.xaxis, axes.yaxis):
     axis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
   return image
+
+
+def _edges(values: pd.Index) -> np.ndarray:
+  """Returns where the cells of increasing values begin and end: halfway between them."""
+  centres = values.to_numpy(float)
+  middles = (centres[1:] + centres[:-1]) / 2
+  ends = 2 * centres[[0, -1]] - middles[[0, -1]] if len(middles) else centres[0] + [-0.5, 0.5]
+  return np.concatenate([ends[:1], middles, ends[1:]])
 
 
 @style.styled

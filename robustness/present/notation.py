@@ -103,8 +103,8 @@ def is_axis(rows: pd.DataFrame, name: str) -> bool:
 
 
 def number(value: Any) -> str:
-  """Returns the value of a facet as text, with a typographic minus."""
-  return f'{value:g}'.replace('-', MINUS)
+  """Returns the value of a facet as text, with a typographic minus; whole ones with all digits."""
+  return (str(int(value)) if float(value).is_integer() else f'{value:g}').replace('-', MINUS)
 
 
 def value_words(name: str, value: Any) -> str:

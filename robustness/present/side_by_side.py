@@ -9,7 +9,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import facets_of, select
 from robustness.present import headlines
-from robustness.present.notation import Notation, joined_words
+from robustness.present.notation import MINUS, Notation, joined_words, number
 from robustness.present.tables import Cell
 from robustness.results import Results, Table
 
@@ -145,7 +145,7 @@ def _ranks(name: str, texts: Sequence[str]) -> dict[str, int]:
 
 def written(value: object) -> str:
   """Returns the value of a facet as text."""
-  return value.replace('_', ' ') if isinstance(value, str) else f'{value:g}'
+  return value.replace('_', ' ') if isinstance(value, str) else number(value).replace(MINUS, '-')
 
 
 def _best(several: Sequence[tuple[Cell, Formatted]]) -> Iterator[Cell]:

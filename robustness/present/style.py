@@ -214,11 +214,6 @@ def percent(fraction: float) -> str:
   return 'unknown' if math.isnan(fraction) else f'{100 * fraction:.0f}%'
 
 
-def whole(number: int) -> str:
-  """A whole number as text with a typographic minus, as Matplotlib's own ticks have it."""
-  return f'{number:d}'.replace('-', '−')
-
-
 def panels(
   count: int, columns: int, size: Sequence[float], layout: Any = 'constrained', **share: Any
 ) -> tuple[Figure, list[Axes]]:

@@ -40,7 +40,8 @@ from robustness.evaluation.views import ViewTable
 from robustness.models.label_space import MERGES
 from robustness.present import charts
 from robustness.present.images import show
-from robustness.present.style import PAGE_WIDTH, percent, styled, whole
+from robustness.present.notation import number
+from robustness.present.style import PAGE_WIDTH, percent, styled
 from robustness.results import FAILURE_IMAGES, Findings, Results, Table
 from robustness.video import columns, metadata, testbed
 from robustness.video import neighbor_estimates as metrics
@@ -276,10 +277,10 @@ class VideoPmK(Study):
   def _by_class(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
     """Yields the accuracies on the sets of each class."""
     labels = sets.labels[sets.anchors]
-    for number in np.unique(labels[labels >= 0]).tolist():
-      own = np.flatnonzero((labels == number).any(1))  # a set of several labels is in each
-      name = class_name(number, sets.class_names)
-      distinct = f'{name} ({number})' if sets.class_names.count(name) > 1 else name
+    for class_id in np.unique(labels[labels >= 0]).tolist():
+      own = np.flatnonzero((labels == class_id).any(1))  # a set of several labels is in each
+      name = class_name(class_id, sets.class_names)
+      distinct = f'{name} ({class_id})' if sets.class_names.count(name) > 1 else name
       yield from self._accuracies(right.of_anchors(own), {'class': distinct})
 
   def _accuracies(
@@ -520,7 +521,7 @@ def _gallery(images: np.ndarray, rows: pd.DataFrame) -> Figure:
   for column, (pair, told) in enumerate(zip(images, rows.to_dict('records'), strict=True)):
     for axes, image, name in zip(grid[:, column], pair, ('anchor', 'neighbor'), strict=True):
       text = f'{told[f"{name} predicted"]} {percent(told[f"{name} probability"])}'
-      distance = f' ({whole(told["offset"])})' if name == 'neighbor' else ''
+      distance = f' ({number(told["offset"])})' if name == 'neighbor' else ''
       show(axes, image)
       axes.set_title(textwrap.fill(f'{text}{distance}'.replace('_', ' '), 22), fontsize=6)
   return figure

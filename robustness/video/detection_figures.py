@@ -16,6 +16,7 @@ from robustness.core.paths import expanded
 from robustness.core.pictures import read_rgb
 from robustness.present import charts, style
 from robustness.present.images import show
+from robustness.present.notation import number
 from robustness.results import Results
 from robustness.video.average_precision import DetectionScores, match
 from robustness.video.boxes import Boxes
@@ -134,7 +135,7 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
   for index, axes in enumerate(grid.T.flat):
     show(axes, stored[f'image_{index}'], 255)
     axes.set_axis_off()
-    place = f'offset {style.whole(stored["offset"][index])}' if index % 2 else 'anchor'
+    place = f'offset {number(stored["offset"][index])}' if index % 2 else 'anchor'
     axes.set_title(f'{place}, AP {style.percent(stored["precision"][index])}')
     boxes = [(box[2:6], OBJECT, '') for box in stored['truth'] if box[0] == index]
     for box in stored['found']:

@@ -75,6 +75,14 @@ def test_classifiers_are_added_and_left_out(file, changes, labels):
     assert own.name == name and list(own) == list(config.classifiers[labels[0]])
 
 
+def test_a_classifier_beside_one_of_a_library_has_a_label_that_a_section_can_have(tmp_path):
+  file = tmp_path / 'timm.json'
+  for name, label in (('timm:net.a1', 'net_a1'), ('hf:google/vit-base', 'vit-base')):
+    file.write_text(json.dumps({'study': {'name': 'accuracy'}, 'classifier': {'name': name}}))
+    config = read(f'--config={file}', '--config.classifiers.mine.name=small_cnn')
+    assert config.classifiers[label].name == name and list(config.classifiers) == [label, 'mine']
+
+
 SPECTRUM = '--config=configs/corruption_spectrum.py'
 
 

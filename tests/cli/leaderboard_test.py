@@ -1,6 +1,7 @@
 """`robustness leaderboard`: which entries are taken, boards by protocol, ranks, and the page."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -11,6 +12,7 @@ from robustness.__main__ import main
 from robustness.estimates.table import select
 from robustness.results import WHICH_NUMBERS, Results
 from tests import finished_runs
+from tests.cases import cases
 from tests.commands import ROOT
 
 RIGHT, COUNT = {'poor': 10, 'fair': 32, 'good': 34}, 40
@@ -77,6 +79,21 @@ def test_a_check_names_what_is_wrong_with_an_entry(board, capsys):
   assert good.startswith('error: good: its results do not say which images it saw')
 
 
+@cases(
+  'edit, message',
+  (lambda d: d['tables'][WHICH_NUMBERS].update(columns=['a', 'b'] * 2, rows=[[1] * 4]), 'not say'),
+  (lambda d: d['quantities'][0].update(low='x'), r"quantities: .*low is 'x'; expected a number"),
+  (lambda d: d['quantities'][0].update(words=5), 'words is 5; expected a text'),
+  (lambda d: d.update(classifier={}), 'its results are of no classifier'),
+)
+def test_damage_is_named_beside_the_entries_that_are_whole(board, capsys, edit, message):
+  change(board / 'elsewhere', edit)
+  assert main(['leaderboard', str(board), '--check']) == 1
+  output = capsys.readouterr()
+  assert output.out == '3 entries are as they should be, 1 are not.\n'
+  assert output.err.startswith('error: elsewhere: ') and re.search(message, output.err)
+
+
 def test_the_entries_of_the_repository_are_as_they_should_be(tmp_path, capsys):
   assert main(['leaderboard', str(ROOT / 'leaderboard'), f'--out={tmp_path}']) == 0
   assert not capsys.readouterr().err
@@ -108,7 +125,8 @@ def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_fact
 
 
 def test_a_page_takes_the_place_of_no_entry_and_no_run(board, tmp_path, monkeypatch, capsys):
-  for out, message in ((board / 'good', 'is a workdir'), (board / 'site', 'folder of the entries')):
+  inside = board / '../elsewhere/..' / board.name / 'site'
+  for out, message in ((board / 'good', 'is a workdir'), (inside, 'folder of the entries')):
     assert main(['leaderboard', str(board), f'--out={out}']) == 2
     assert message in capsys.readouterr().err
   (tmp_path / 'config.json').write_text('{}')

@@ -51,6 +51,14 @@ def test_a_log_that_is_missing_or_damaged_is_refused(workdir):
   refused('has no log.jsonl: nothing was trained', list, trackers.logged(workdir))
 
 
+def test_seeds_are_sent_before_they_are_put_together(workdir, monkeypatch, capsys):
+  (workdir / 'seed0').mkdir()
+  (workdir / 'log.jsonl').rename(workdir / 'seed0/log.jsonl')
+  monkeypatch.setitem(trackers.TRACKERS, 'wandb', lambda sent, *where: 'sent')
+  assert main(['export', str(workdir), '--to=wandb']) == 0
+  assert [line.partition(':')[2] for line in capsys.readouterr().out.splitlines()] == [' sent'] * 2
+
+
 @pytest.mark.parametrize('name', trackers.TRACKERS)
 def test_a_tracker_that_is_not_installed_is_named(workdir, monkeypatch, capsys, name):
   monkeypatch.setitem(sys.modules, name, None)

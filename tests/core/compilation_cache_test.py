@@ -89,10 +89,10 @@ def test_entries_that_cannot_be_written_are_told_once(tmp_path, monkeypatch, cap
 
 
 def test_the_oldest_programs_are_deleted_where_there_are_too_many(tmp_path):
-  for age, name in enumerate(('new', 'middle', 'old')):
+  for age, name in enumerate(('new-cache', 'middle-cache', 'old-cache', "a user's own.txt")):
     (tmp_path / name).write_bytes(bytes(100))
     os.utime(tmp_path / name, (1000 - age, 1000 - age))
   compilation_cache.trim(tmp_path, 300)
-  assert len(list(tmp_path.iterdir())) == 3
+  assert len(list(tmp_path.iterdir())) == 4
   compilation_cache.trim(tmp_path, 150)
-  assert [path.name for path in tmp_path.iterdir()] == ['new']
+  assert {path.name for path in tmp_path.iterdir()} == {'new-cache', "a user's own.txt"}

@@ -76,6 +76,16 @@ def test_bad_arrays_are_refused(images, labels, message):
   refused(message, ArrayRows, images, labels, NAMES if message[0] != 'c' else ('a', 'b', 'a'))
 
 
+@cases(
+  'ids, message',
+  (np.arange(3), r'example_ids is int64 of shape \(3,\); expected integers \[7\]'),
+  (np.arange(7) / 2, 'example_ids is float64'),
+  (np.arange(7) * 2**32, 'example_ids go from 0 to 25769803776; they are int32'),
+)
+def test_bad_example_ids_are_refused(ids, message):
+  refused(message, ArrayRows, IMAGES, LABELS, NAMES, ids)
+
+
 def test_further_columns_come_with_their_rows_and_count_where_few_bytes_are_kept():
   columns = {'severity': np.arange(7, dtype=np.int32), 'object': IMAGES[:, :2]}
   rows = ArrayRows(IMAGES, LABELS, NAMES, columns=columns)

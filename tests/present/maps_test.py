@@ -2,16 +2,34 @@
 
 import numpy as np
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from robustness.estimates.quantity import Quantity
 from robustness.present import maps
 from robustness.present.notation import Notation
+from tests.cases import cases
 
 
 def test_differences_begin_a_line_where_not_all_fit_one():
   assert maps._places([3, 2]) == (5, [0, 1, 2, 3, 4])
   assert maps._places([7, 6]) == (4, [*range(7), *range(8, 14)])
   assert maps._places([13]) == (5, [*range(13)])
+
+
+@cases('distances', ([1.0, 2.0, 5.0, 20.0],), ([1.0, 2.0, 3.0, 4.0],), ([3.0],))
+def test_a_cell_has_its_colour_where_the_axes_say_that_it_is(distances):
+  y, x = np.meshgrid([100.0, 200.0, 1600.0], distances, indexing='ij')
+  value = np.arange(x.size) / 100
+  rows = pd.DataFrame({'iso': y.ravel(), 'distance': x.ravel(), 'value': value, 'marked': False})
+  panel = maps.Panel('', rows, Notation(Quantity('error', 'error', better='lower')))
+  figure = maps.maps([panel], 'iso', 'distance')
+  canvas = FigureCanvasAgg(figure)
+  canvas.draw()
+  pixels = np.asarray(canvas.buffer_rgba())[::-1]
+  across, up = figure.axes[0].transData.transform(np.stack([x.ravel(), y.ravel()], 1)).astype(int).T
+  (drawn,) = [*figure.axes[0].images, *figure.axes[0].collections]
+  expected = drawn.to_rgba(100 * value, bytes=True)
+  np.testing.assert_allclose(pixels[up, across].astype(int), expected, atol=2)
 
 
 def test_scales_stand_apart_beside_the_maps_of_their_kind():

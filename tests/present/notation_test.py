@@ -6,7 +6,7 @@ import numpy as np
 
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.estimates.table import OVER_SEEDS
-from robustness.present.notation import MINUS, Notation, place_words, value_words, verdict
+from robustness.present.notation import MINUS, Notation, number, place_words, value_words, verdict
 from tests.cases import cases
 from tests.estimates.means_test import CHANGE
 
@@ -49,3 +49,14 @@ def test_places_are_in_words():
   words = ['under motion blur', 'at severity 3', 'in class 7', f'at shift {MINUS}2', 'at k = 10']
   assert [value_words(*pair) for pair in given] == words
   assert place_words(['corruption', 'severity'], ['fog', 3]) == 'under fog at severity 3'
+
+
+def test_whole_numbers_have_all_their_digits():
+  assert [number(x) for x in (20230101, 2023.0, -3, 0.25, 1e-7, float('nan'))] == [
+    '20230101',
+    '2023',
+    '−3',
+    '0.25',
+    '1e−07',
+    'nan',
+  ]

@@ -11,7 +11,7 @@ from robustness.present import style
 from robustness.present.images import basis, grid
 from robustness.present.maps import FREQUENCIES, Panel, maps
 from robustness.present.notation import Notation
-from robustness.present.style import legend_above, percent, save, styled, whole
+from robustness.present.style import legend_above, percent, save, styled
 
 
 @pytest.mark.figures_as_saved
@@ -78,7 +78,6 @@ def test_a_legend_lies_within_its_figure_and_above_the_axes(count, name):
 
 def test_text_of_numbers_and_text_that_is_broken_where_words_are_joined():
   assert percent(0.0412) == '4%' and percent(float('nan')) == 'unknown'
-  assert whole(-3) == '−3'
   assert style.wrapped('efficientnet_lite0_fine tuned', 14) == 'efficientnet_\nlite0_fine\ntuned'
   assert style.wrapped('abcdefgh', 3) == 'abc\ndef\ngh'
   assert style.wrapped('', 5) == ''
