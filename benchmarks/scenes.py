@@ -13,6 +13,7 @@ python -m benchmarks.scenes --sides 224 512
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -25,6 +26,7 @@ import input_pipeline
 from benchmarks import subject, timing
 from robustness import parallel
 from robustness.core.rows import Batch, Rows
+from robustness.core.sequential import map_rows
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.scenes import designs, views
 from robustness.scenes.designs import Design
@@ -89,16 +91,16 @@ def composer(batch: Batch, design: Design, side: int) -> Callable[[], object]:
   columns = {name: batch[name] for name in ('image', 'foreground', 'foreground_size')}
   placed = devices.put_batch(columns)
   levels = views.parameters(design)
-  ready = devices.compile(
-    lambda rows: devices.sequential(lambda row, _: prepare(row), dict(rows), None), (BATCH,), BATCH
-  )
+  each = functools.partial(map_rows, lambda row, _: prepare(row))
+  ready = devices.compile(lambda rows: devices.by_device(each, rows, None), (BATCH,), BATCH)
 
   def scenes(rows: dict[str, jax.Array], some: dict[str, jax.Array]) -> jax.Array:
     def compose_level(level: dict[str, jax.Array]) -> jax.Array:
       def shown(row: dict[str, jax.Array], level: dict[str, jax.Array]) -> jax.Array:
         return show(jax.random.key(0), row, level)
 
-      return jnp.round(devices.sequential(shown, dict(rows), level) * 255).astype(jnp.uint8)
+      shown_rows = devices.by_device(functools.partial(map_rows, shown), rows, level)
+      return jnp.round(shown_rows * 255).astype(jnp.uint8)
 
     return jnp.swapaxes(jax.lax.map(compose_level, some), 0, 1)
 

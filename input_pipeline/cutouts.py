@@ -11,6 +11,7 @@ says why each other segment was left out.
 Reference: Yung et al., SI-Score, 2021, section 2; Kuznetsova et al., The Open Images Dataset V4.
 """
 
+import contextlib
 import csv
 import dataclasses
 import math
@@ -117,11 +118,17 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
   return [dataclasses.replace(segment, flags=flags_of(segment)) for segment in found]
 
 
-def _opened(path: Path) -> TextIO:
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
   try:
-    return path.open(newline='', encoding='utf-8-sig')
+    with path.open(newline='', encoding='utf-8-sig') as file:
+      yield file
   except OSError as error:
     raise InputError(f'cannot read the table {path}: {error.strerror}.') from error
+  except (UnicodeDecodeError, csv.Error) as error:
+    raise InputError(
+      f'cannot read the table {path}: {error}. Unpack it if it is compressed.'
+    ) from error
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
@@ -196,17 +203,18 @@ def extract(
     segments: in any order; cutouts are numbered by class, image and mask.
     images: folder of photographs named by image_id.
     masks: folder of masks.
-    out: a folder that holds no list yet.
+    out: a folder that holds no list and no cutouts yet.
     filters: what a segment must fulfil.
 
   Returns:
     How many segments were kept ('kept') and left out, by reason.
   """
-  if (out / LIST).exists():
-    raise InputError(
-      f'{out / LIST} exists already, perhaps with lines deleted by hand; choose '
-      'another folder with --out=DIR, or remove it.'
-    )
+  for there, what in ((LIST, 'with lines deleted by hand'), (FOREGROUNDS, 'of an interrupted run')):
+    if (out / there).exists():
+      raise InputError(
+        f'{out / there} exists already, perhaps {what}; choose another folder with --out=DIR, or '
+        'remove it.'
+      )
   kept: list[Line] = []
   rejected: list[Line] = []
   ordered = sorted(segments, key=lambda s: (s.class_name, s.image_id, s.mask))

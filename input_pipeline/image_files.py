@@ -115,9 +115,9 @@ def _is_grey(image: Image.Image) -> bool:
   return image.mode in _GREY_MODES or image.mode.startswith('I;16')
 
 
-def read_file(path: bytes | np.ndarray, channels: int) -> np.ndarray:
-  """Returns `read_image` of a path: bytes where it is read in a graph, an array when eager."""
-  return read_image(np.asarray(path).item().decode(), channels)
+def read_file(path: bytes, channels: int) -> np.ndarray:
+  """Returns `read_image` of a path."""
+  return read_image(path.decode(), channels)
 
 
 def file_images(

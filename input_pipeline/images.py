@@ -132,7 +132,7 @@ class Images:
     sizes: height and width of the examples at some indices, or None when only decoding tells.
     decode: from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in [0, 1]; or to
       a dict of `image`, which the settings resize and crop, and further columns, which they do not.
-    read: in place of `decode`, of image files: from `stored` as a value on the host to an image,
+    read: in place of `decode`, of image files: from `stored` as bytes on the host to an image,
       uint8 [H, W, channels].
     columns: what else is known of every example, {name: numbers [num_examples, ...]}.
     choose: `(num_images, seed) -> positions`, ascending, where examples belong together and a
@@ -158,7 +158,7 @@ class Images:
   where: Callable[[int], str]
   sizes: Callable[[Sequence[int]], Iterable[Size] | None]
   decode: Callable[[tf.Tensor], tf.Tensor | dict[str, tf.Tensor]] | None = None
-  read: Callable[[bytes | np.ndarray], np.ndarray] | None = None
+  read: Callable[[bytes], np.ndarray] | None = None
   columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   choose: Callable[[int, int], np.ndarray] | None = None
   parts: int = 1
@@ -172,7 +172,13 @@ class Images:
     if self.decode is None:
       import tensorflow as tf
 
-      image = tf.numpy_function(self.read, [stored], tf.uint8)
+      read = self.read
+      assert read is not None
+
+      def decode(value: bytes | np.ndarray) -> np.ndarray:  # bytes in a graph, an array when eager
+        return read(value if isinstance(value, bytes) else value.item())
+
+      image = tf.numpy_function(decode, [stored], tf.uint8)
       return {'image': tf.ensure_shape(image, [None, None, self.channels])}
     decoded = self.decode(stored)
     return decoded if isinstance(decoded, dict) else {'image': decoded}

@@ -266,6 +266,7 @@ class TfRows:
     assert read is not None and isinstance(store, HostStore)
 
     def image(index: int, stored: bytes | np.ndarray) -> np.ndarray:
+      assert isinstance(stored, bytes)
       try:
         levels = read(stored)
       except InputError as error:

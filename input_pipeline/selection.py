@@ -58,16 +58,19 @@ def _robustbench_file() -> Path:
   )
 
 
-def choose_subset(num_examples: int, num_images: int, seed: int, first: bool = False) -> np.ndarray:
+def choose_subset(
+  num_examples: int, num_images: int, seed: int, first: bool = False, what: str = 'images'
+) -> np.ndarray:
   """Returns the positions of a subset without replacement, int64 [num_images], ascending.
 
-  0 takes all. Subsets of one seed are nested; `first` takes the first ones instead.
+  0 takes all. Subsets of one seed are nested; `first` takes the first ones instead. `what` is what
+  messages call them.
   """
   require(
     num_images <= num_examples,
     'config.data.num_images',
     num_images,
-    f'at most {num_examples}, the number of images there are (0 takes all)',
+    f'at most {num_examples}, the number of {what} there are (0 takes all)',
   )
   if first or not num_images:
     return np.arange(num_images or num_examples, dtype=np.int64)
@@ -104,7 +107,8 @@ def _chosen(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
         f'lacks, first {missing[0]!r}: {nearest(missing[0], known)}.'
       )
     bases = np.sort(np.array([known[name] for name in listed], np.int64))
-  some = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST)
+  what = 'base images' if images.parts > 1 else 'images'
+  some = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST, what)
   return (np.arange(images.parts)[:, None] * each + bases[some][None]).ravel()
 
 

@@ -7,6 +7,7 @@ numbers or words, which rows then have beside image and label.
 import functools
 import json
 import re
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def read_table(file: Path) -> pd.DataFrame:
     InputError: the file is missing, empty, truncated, or of another kind.
   """
   readers: dict[str, Callable[[Path], pd.DataFrame]] = {
-    '.csv': functools.partial(pd.read_csv, keep_default_na=False, na_values=['']),
+    '.csv': functools.partial(pd.read_csv, index_col=False, keep_default_na=False, na_values=['']),
     '.json': lambda file: pd.DataFrame(json.loads(file.read_text('utf-8-sig'))),
     '.jsonl': lambda file: pd.DataFrame(  # U+2028 ends no line
       json.loads(line) for line in file.read_text('utf-8-sig').split('\n') if line.strip()
@@ -86,13 +87,16 @@ def read_table(file: Path) -> pd.DataFrame:
   if file.suffix.lower() not in readers:
     raise InputError(f'{file} is no table: give a file ending in {", ".join(readers)}.')
   try:
-    table = readers[file.suffix.lower()](file)
-  except (OSError, ValueError) as error:  # those of pandas, json and Arrow are ValueErrors
+    with warnings.catch_warnings(action='error', category=pd.errors.ParserWarning):
+      table = readers[file.suffix.lower()](file)
+  except pd.errors.ParserWarning as error:
+    raise InputError(f'{file} has lines of more fields than its header has names.') from error
+  except (OSError, ValueError, TypeError) as error:  # those of pandas, json and Arrow are of these
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     raise InputError(f'{file} cannot be read as a table: {reason}.') from error
   if table.empty:
     raise InputError(f'{file} has no row.')
-  return table.rename(columns=str)
+  return table.rename(columns=str).reset_index(drop=True)
 
 
 def label_column(names: Collection[str], column: str) -> str:
@@ -179,7 +183,7 @@ def encoded_images(
   elements = store.elements(np.arange(num_examples)).as_numpy_iterator()
   channels = 1 if all(map(is_grey, elements)) else 3
   fields: dict[str, Any] = {
-    'read': functools.partial(_read, channels=channels),
+    'read': functools.partial(image_files.read_image, channels=channels),
     'sizes': lambda indices: None,
     'where': lambda index: f'{title}, example {index}',
     **further,
@@ -193,10 +197,3 @@ def encoded_images(
     store=store,
     **fields,
   )
-
-
-def _read(stored: bytes | np.ndarray, channels: int) -> np.ndarray:
-  """Returns an image, of bytes in a graph, of an array when eager (`np.asarray` of bytes would drop
-  zeros at their end)."""
-  encoded = stored if isinstance(stored, bytes) else stored.item()
-  return image_files.read_image(encoded, channels)

@@ -303,12 +303,13 @@ class SplitsStore(StreamedStore):
     elements = self.splits[number].elements(self._places[number][indices - self._first[number]])
     if len(self.splits) == 1 and not self.kept:
       return elements
-    known, index = tf.constant(self._places[number]), tf.constant(self._first[number])
-    labels = None if self.labels is None else tf.constant(self.labels)
+    first, end = self._first[number : number + 2]
+    known, index = tf.constant(self._places[number]), tf.constant(first)
+    labels = None if self.labels is None else tf.constant(self.labels[first:end])
 
     def renamed(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
       place = tf.searchsorted(known, [element['example_id']], out_type=tf.int64)[0]
-      own = {} if labels is None else {'label': tf.gather(labels, index + place)}
+      own = {} if labels is None else {'label': tf.gather(labels, place)}
       return {**element, **own, 'example_id': index + place}
 
     return elements.map(renamed)

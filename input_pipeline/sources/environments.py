@@ -72,11 +72,11 @@ class Environments(Source):
 def _of_files(settings: DataSettings) -> Images:
   whole = read(settings)
   cells = whole[TEST if settings.split == TEST else TRAIN]
-  environments = _ordered([e for own in whole.values() for e in own], settings)
   classes = tuple(
     sorted({name for own in whole.values() for cell in own.values() for name in cell})
   )
   require(bool(classes), 'config.data.path', settings.path, 'of environments that have classes')
+  environments = _ordered([e for own in whole.values() for e in own], settings)
   groups = from_settings(settings, classes)
   files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
   present = np.array([[bool(cell) for cell in own] for own in files])

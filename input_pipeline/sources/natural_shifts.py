@@ -254,9 +254,9 @@ def _inside(size: Size, path: object) -> Size:
   return size[0] - 2 * FRAME, size[1] - 2 * FRAME
 
 
-def _without_frame(path: bytes | np.ndarray) -> np.ndarray:
+def _without_frame(path: bytes) -> np.ndarray:
   image = read_file(path, channels=3)
-  _inside(image.shape[:2], np.asarray(path).item().decode())
+  _inside(image.shape[:2], path.decode())
   return image[FRAME:-FRAME, FRAME:-FRAME]
 
 

@@ -103,7 +103,7 @@ def _checked_images(images: np.ndarray, where: str) -> np.ndarray:
       f'{where} has values in [{low:g}, {high:g}]; floats must lie in [0, 1]. '
       'Divide by 255, or store uint8.'
     )
-  return images.astype(np.float32)
+  return images.astype(np.float32, copy=False)
 
 
 def _checked_labels(labels: np.ndarray, num_images: int, where: str) -> np.ndarray:

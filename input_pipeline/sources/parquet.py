@@ -53,10 +53,16 @@ class Parquet(Source):
       if each.schema_arrow.names != schema.names:
         raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
     column = _image_column(schema, files[0])
-    title = f'parquet {settings.path!r}, split {settings.split!r}'
     beside = [name for name in schema.names if name != column]
+    label = shards.label_column(beside, settings.name)
+    names = _class_names(schema, label, files[0])
+    for file, each in zip(files, opened, strict=True):
+      if _class_names(each.schema_arrow, label, file) != names:
+        raise InputError(
+          f'{file} has other names of classes than {files[0]}: give the folder of one config.'
+        )
+    title = f'parquet {settings.path!r}, split {settings.split!r}'
     table = pd.concat([each.read(beside).to_pandas() for each in opened], ignore_index=True)
-    names = _class_names(schema, shards.label_column(beside, settings.name), str(files[0]))
     labels, class_names = shards.labels_of(table, settings.name, names, title)
     groups = _Groups(tuple(map(str, files)), column)
     small = groups.stored_bytes <= MOST_IN_MEMORY
@@ -211,7 +217,7 @@ def _image_column(schema: pa.Schema, file: Path) -> str:
   return (named or able)[0]
 
 
-def _class_names(schema: pa.Schema, column: str, file: str) -> Sequence[str]:
+def _class_names(schema: pa.Schema, column: str, file: Path) -> Sequence[str]:
   """Returns the names of a column's classes that the hub's features say; () if they say none."""
   stated = (schema.metadata or {}).get(b'huggingface') or b'{}'
   form = {'info?': {'features?': {f'{column}?': {'names?': [str]}}}}

@@ -71,7 +71,7 @@ def of_sequences(
     return name, int(columns['base_id'][index]), int(columns['frame'][index])
 
   def choose(num_images: int, seed: int) -> np.ndarray:
-    bases = choose_subset(count, num_images, seed)
+    bases = choose_subset(count, num_images, seed, what='base images')
     return np.flatnonzero(np.isin(columns['base_id'], bases))
 
   def where(index: int) -> str:
@@ -182,9 +182,9 @@ def read_video(path: str) -> np.ndarray:
   return np.stack(frames)
 
 
-def _read_frame(stored: bytes | np.ndarray) -> np.ndarray:
+def _read_frame(stored: bytes) -> np.ndarray:
   """Returns a frame, uint8 [H, W, 3], of a video that must have as many frames as others."""
-  path, frame, count = np.asarray(stored).item().decode().split('\0')
+  path, frame, count = stored.decode().split('\0')
   with _DECODING:
     video = read_video(path)
   if len(video) != int(count):

@@ -80,6 +80,11 @@ class SiScore(Source):
     }
     pairs = _numbered(columns['object'], columns['background'])
     count = int(pairs.max()) + 1
+
+    def choose(num_images: int, seed: int) -> np.ndarray:
+      chosen = choose_subset(count, num_images, seed, what='pairs of object and background')
+      return np.flatnonzero(np.isin(pairs, chosen))
+
     facts: dict[str, object] = {'stored': True, 'pairs': count, 'metadata': metadata}
     if settings.allow_missing and metadata:
       facts['missing_scenes'] = missing
@@ -88,7 +93,7 @@ class SiScore(Source):
       class_names=WNIDS,
       columns=columns,
       as_stored=True,
-      choose=lambda *some: np.flatnonzero(np.isin(pairs, choose_subset(count, *some))),
+      choose=choose,
       description={**images.description, **facts},
     )
 

@@ -10,7 +10,8 @@ the configs of one data set: 'cifar10_corrupted/*', 'corrupted/cifar10_*',
 'imagenet2012_corrupted/*_3'; it stands for those that are prepared. A name without '*' is one
 config, prepared if need be. Rows are ordered by corruption (as in
 `robustness.corruptions.names.NAMES`; clean images first), then severity, then place in the files;
-`base_id` is that place, since TFDS writes all configs of one of these sets in the same order.
+`base_id` is that place, since TFDS writes all configs of one of these sets in the same order; parts
+that note other settings or another base, or begin with other labels, are refused.
 Neither source crops corrupted images again for a classifier.
 """
 
@@ -20,15 +21,20 @@ import dataclasses
 import fnmatch
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from input_pipeline.corruption_parts import StoredPart, of_parts
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
+from robustness.core.settings import differing_keys
+from robustness.core.typing import Facts
 
 if TYPE_CHECKING:
   from input_pipeline.tfds_sets import Split
 
 MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30
+COMPARED = 1000  # labels of every part: to compare all is to read all images
 
 
 class Tfds(Source):
@@ -70,7 +76,9 @@ class TfdsCorrupted(Source):
       'split': settings.split,
       'dataset': f'{first.builder.name}:{first.builder.version}',
     }
-    images = SplitsStore(splits).images(_same_classes(splits), title, description)
+    class_names = _same_classes(splits)
+    labels = np.tile(_same_labels(splits), len(splits))
+    images = SplitsStore(splits, labels=labels).images(class_names, title, description)
     fields = ('class_names', 'channels', 'store', 'decode', 'sizes')
     given = {name: vars(images)[name] for name in fields}
     return of_parts([*parts], first.num_examples, title, description, **given)
@@ -131,3 +139,31 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
         'narrower pattern in config.data.name.'
       )
   return facts[0][2]
+
+
+def _same_labels(splits: list[Split]) -> np.ndarray:
+  """Returns the labels of a part's images, int64 [n]; refuses parts of other images or settings."""
+  first, *others = splits
+  labels = first.numbers(['label'])['label']
+  begin = np.arange(min(len(labels), COMPARED))
+  for split in others:
+    read = split.elements(begin).map(lambda element: element['label']).batch(COMPARED)
+    (own,) = read.as_numpy_iterator()
+    differ = differing_keys(_made_of(first), _made_of(split)) or [
+      f'label of example {k}: {labels[k]} → {own[k]}' for k in np.flatnonzero(own != labels[begin])
+    ]
+    if differ:
+      raise InputError(
+        f'{first.builder.info.full_name} and {split.builder.info.full_name} are not made of the '
+        f'same images in the same way ({differ[0]}): give a narrower pattern in config.data.name, '
+        'or prepare both again from one base with the same settings.'
+      )
+  return labels
+
+
+def _made_of(split: Split) -> Facts:
+  """Returns what a part of our own notes beside its corruption and severity."""
+  noted = split.builder.info.metadata or {}
+  settings, inputs = noted.get('settings', {}), noted.get('inputs_sha256', {})
+  own = {name: v for name, v in settings.items() if name not in ('corruption', 'severity')}
+  return {**own, 'base_sha256': inputs.get('base')}

@@ -50,6 +50,7 @@ class VideoNeighbors(Source):
         'metadata': settings.metadata,
         'split': settings.split,
         'dataset': frames.title,
+        'sets': frames.digest,
         'available_anchors': frames.num_anchors,
         **(missing if frames.missing else {}),
       },
@@ -76,7 +77,7 @@ class NeighborFrames:
     num_anchors: how many sets there are.
     missing: paths of the metadata that are not on disk and were left out.
     missing_anchors: how many of these are anchors, whose sets were left out whole.
-    title: of the sets, see `NeighborSets.title`.
+    title, digest: of the sets, see `NeighborSets`.
   """
 
   paths: tuple[str, ...]
@@ -87,6 +88,7 @@ class NeighborFrames:
   missing: tuple[str, ...]
   missing_anchors: int
   title: str
+  digest: str
 
   def choose(self, num_anchors: int, seed: int) -> np.ndarray:
     """Returns the positions of all frames of random sets, ascending; 0 takes all.
@@ -118,7 +120,7 @@ def find_metadata(path: str, split: str) -> Path:
   if split and find(root / split):
     return root / split
   if split not in ('', 'test'):
-    splits = [f.name for f in sorted(root.iterdir()) if find(f)]
+    splits = [f.name for f in sorted(root.iterdir()) if f.name != 'metadata' and find(f)]
     raise InputError(
       f'config.data.split is {split!r}, but {root} has no folder of that name with '
       f'neighbor sets: {nearest(split, splits)}.'
@@ -220,4 +222,5 @@ def _assemble(
     missing=missing,
     missing_anchors=int((~whole).sum()),
     title=sets.title,
+    digest=sets.digest,
   )

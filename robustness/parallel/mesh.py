@@ -5,7 +5,6 @@ of what is replicated.
 """
 
 import collections
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -13,7 +12,6 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from robustness.core.sequential import map_rows
 from robustness.core.typing import PyTree
 
 T = TypeVar('T')
@@ -91,14 +89,6 @@ class MeshParallel:
       compiler_options=CPU_OPTIONS if self.devices[0].platform == 'cpu' else None,
     )
     return self._bounded(compiled)
-
-  def sequential(
-    self, function: Callable[..., T], rows: Mapping[str, jax.Array], view: PyTree
-  ) -> T:
-    """Returns `function(row, view)` of row after row, inside a step, each device with its own rows
-    (see `map_rows`). Choices that a row makes are then choices, where vmap computes all
-    branches."""
-    return self.by_device(functools.partial(map_rows, function), rows, view)
 
   def by_device(self, function: Callable[..., T], rows: Mapping[str, PyTree], *shared: PyTree) -> T:
     """Returns `function(rows, *shared)`, inside a step, each device with its own rows alone.

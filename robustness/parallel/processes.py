@@ -201,7 +201,7 @@ def _wait(key: str, seconds: int) -> None:
 def check_config(config: Mapping[str, object]) -> None:
   """Raises InputError, on every process, where processes of one run were started with different
   configs; names the first that differs from process 0, and its keys."""
-  first, *others = exchange('the config', json.dumps(config))
+  first, *others = exchange('the config', json.dumps(config, default=repr))
   for index, other in enumerate(others, 1):
     lines = [] if other == first else differing_keys(json.loads(first), json.loads(other))
     if lines:

@@ -100,7 +100,8 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   All frames of a clip are on one side, and all stored versions of an image, or other rows of one
   `group_id`.
   """
-  columns = columns_of(rows) if share else {}
+  are_versions = 'base_images' in rows.description  # to split them one by one would leak
+  columns = (rows.without_images() if are_versions else columns_of(rows)) if share else {}
   are_frames = {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu'
   groups = clips(columns) if are_frames else columns.get(GROUP, columns.get(BASE))
   return held_out(rows.num_examples, share, groups)

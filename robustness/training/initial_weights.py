@@ -103,9 +103,10 @@ def load(
         f'{path} holds {facts["architecture"]!r}; the training is one of '
         f'{architecture!r}: --config.classifier.name={facts["architecture"]}.'
       )
-    if facts['image_shape'] == list(input_shape):
+    shape = tuple(facts['image_shape'])
+    if shape == tuple(input_shape):
       return initial
-    variables = weights.for_images(network, initial.variables, input_shape, positions)
+    variables = weights.for_images(network, initial.variables, shape, input_shape, positions)
     return dataclasses.replace(initial, variables=variables)
   if entry is None:
     variables = weights.load(path, network, None, input_shape, positions)

@@ -24,7 +24,7 @@ from robustness.training import schedule
 from robustness.training.checkpoint import Checkpoints
 from robustness.training.preemption import Preempted, StopRequest
 from robustness.training.settings import BEST
-from robustness.training.state import TrainState
+from robustness.training.state import TrainState, chosen_variables
 from robustness.training.training import Training, check_batch
 from robustness.training.writers import ScalarWriter
 
@@ -85,7 +85,7 @@ def train(
       connect(parallel)
       state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state, label)
     checkpoints.wait()
-  return jax.tree.map(np.asarray, state.chosen)
+  return jax.tree.map(np.asarray, chosen_variables(vars(state)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,11 +31,6 @@ def in_head(params: PyTree) -> PyTree:
   return path_aware_map(lambda path, _: path[:-1] in (HEAD, HEAD[:1]), params)
 
 
-def in_body(params: PyTree) -> PyTree:
-  """Returns which parameters are not of the last layer, a tree of bools."""
-  return jax.tree.map(operator.not_, in_head(params))
-
-
 def in_stem(params: PyTree) -> PyTree:
   """Returns which parameters are of the first layer, a tree of bools."""
   return path_aware_map(lambda path, _: path[0] == 'stem', params)
@@ -100,7 +95,11 @@ def create(
     decay = {'weight_decay': settings.weight_decay, 'mask': mask}
     stages.append(make(schedule, b1=0.9, b2=0.999, eps=settings.epsilon, **decay))
   if settings.body_rate != 1:
-    stages.append(optax.masked(optax.scale(settings.body_rate), in_body))
+    stages.append(
+      optax.masked(
+        optax.scale(settings.body_rate), lambda params: jax.tree.map(operator.not_, in_head(params))
+      )
+    )
   if stem_steps:
     stages.append(optax.masked(optax.scale_by_schedule(lambda step: step < stem_steps), in_stem))
   if settings.schedule == PLATEAU:

@@ -59,11 +59,6 @@ class TrainState(struct.PyTreeNode):
     """The collections that are evaluated: averaged ones where there are any."""
     return auxiliary_norms.left_out(self.ema or self.trained)
 
-  @property
-  def chosen(self) -> Variables:
-    """The collections that a training ends with, see `chosen_variables`."""
-    return chosen_variables(vars(self))
-
   def averaged(self, decay: float) -> Self:
     """Returns the state with θ_EMA ← d_t·θ_EMA + (1 − d_t)·θ, d_t = min(decay, (1 + t)/(10 + t));
     of decay 0 as it is. The smaller d_t of the first steps t keeps the initial weights from
@@ -143,7 +138,7 @@ def begun_with(state: TrainState, given: Mapping[str, PyTree]) -> TrainState:
   if misfits:
     raise InputError(
       f'{len(misfits)} arrays to begin with do not fit the network: '
-      f'{", ".join(misfits[:5])}. Give weights of the same architecture.'
+      f'{", ".join(misfits[:5])}. Give weights of the same architecture and image size.'
     )
   trees = traverse_util.unflatten_dict({**own, **{k: jnp.asarray(v) for k, v in flat.items()}})
   return state.replace(params=trees['params'], batch_stats=trees.get('batch_stats', {}))

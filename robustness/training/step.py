@@ -220,7 +220,14 @@ class TrainStep:
     )
     outputs = {'logits': logits}
     if features:
-      outputs[FEATURES] = sown_features(changed.get('intermediates', {}))
+      sown = sown_features(changed.get('intermediates', {}))
+      if sown is None:
+        raise InputError(
+          'this network does not say what its last linear map is given: have its head call '
+          f"self.sow('intermediates', '{FEATURES}', x), or end it with robustness.models.layers."
+          'LinearHead.'
+        )
+      outputs[FEATURES] = sown
     outputs = {name: x.reshape(*images.shape[:-3], -1) for name, x in outputs.items()}
     return outputs, changed.get('batch_stats', batch_stats)
 

@@ -181,7 +181,8 @@ class Training:
 
     Raises:
       InputError: a row (as `Rows.batches` gives it) that does not fit, a column that the objective
-        needs and there is not, or parts that do not fit each other or the images.
+        needs and there is not, initial weights of another shape, or parts that do not fit each
+        other or the images.
     """
     size = self.settings.batch_size
     of_row = {name: value for name, value in row.items() if name != 'mask'}
@@ -189,6 +190,7 @@ class Training:
     columns = {**columns, **self.order.batch_columns(0, size)}
     self.check_columns(columns)
     state = self.state_shapes()
+    begun_with(state, self.initial)
     self._check_network(state)
     axis = getattr(self.model, 'axis_name', None)
     lead = (1, size) if axis else (size,)

@@ -2,12 +2,14 @@
 
 import csv
 import dataclasses
+import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from input_pipeline import cutouts
 from input_pipeline.cutouts import FLAGS
 from robustness.cli.cutouts import main
 from tests.refusals import refused
@@ -164,7 +166,7 @@ def test_deleted_lines_are_moved_away_and_a_spoilt_list_moves_nothing(collection
     collection.add(f'a{number}')
   collection.add('b0', label=LEMON)
   assert len(collection.extracted()) == 4
-  refused('exists already', collection.extract)
+  refused('cutouts.csv exists already', collection.extract)
   listed = collection.out / 'cutouts.csv'
   whole = listed.read_text()
   for spoilt, message in (
@@ -183,6 +185,23 @@ def test_deleted_lines_are_moved_away_and_a_spoilt_list_moves_nothing(collection
   assert not (collection.out / 'foregrounds' / 'lemon').exists()  # an empty class is refused
 
 
+def test_cutouts_of_an_interrupted_run_are_not_joined_by_others(collection, monkeypatch):
+  for number in range(3):
+    collection.add(f'a{number}')
+  real, done = cutouts._cut_segment, []
+
+  def interrupted(segment, *others):
+    done.append(segment)
+    if len(done) == 3:
+      raise KeyboardInterrupt
+    return real(segment, *others)
+
+  monkeypatch.setattr(cutouts, '_cut_segment', interrupted)
+  with pytest.raises(KeyboardInterrupt):
+    collection.extract()
+  refused('foregrounds exists already, perhaps of an interrupted run', collection.extract)
+
+
 def test_bad_tables_and_words_are_named(collection):
   extract = collection.extract
   collection.add('a1', flags='10000')
@@ -195,6 +214,8 @@ def test_bad_tables_and_words_are_named(collection):
   refused("has no column 'IsTruncated'", extract)
   boxes.write_text(whole[: whole.rindex(',0.') + 1])
   refused('boxes.csv, line 3: ', extract)
+  boxes.write_bytes(gzip.compress(whole.encode()))
+  refused('cannot read the table .*boxes.csv.*Unpack it if', extract)
   boxes.unlink()
   refused('cannot read the table', extract)
   (collection.root / 'classes.csv').write_text(f'{TORTOISE},Tortoise\n')

@@ -69,7 +69,9 @@ def test_arrays_give_the_rows_and_batches_of_tf_data(folder, values, channels):
     assert_equal(*taken)
 
 
-def test_images_mapped_from_a_file_are_not_copied(folder):
+@pytest.mark.parametrize('dtype', [np.uint8, np.float32])
+def test_images_mapped_from_a_file_are_not_copied(folder, dtype):
+  np.save(folder / 'images.npy', (np.load(folder / 'images.npy') / 255).astype(dtype))
   rows = input_pipeline.load(settings_in(folder, {'source': 'npy', 'path': '.'}))
   assert isinstance(rows, ArrayRows) and isinstance(rows.images, np.memmap)
   assert isinstance(rows.with_channels(3).images, np.memmap)

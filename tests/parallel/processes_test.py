@@ -119,6 +119,10 @@ def test_other_configs_are_refused_with_the_process_and_the_keys(join):
   refused(message, check_config, {'seed': 0, 'training': {'steps': 3}})
 
 
+def test_numbers_of_numpy_in_a_config_are_left_to_its_check():
+  check_config({'seed': np.int64(1)})
+
+
 def test_a_workdir_that_a_process_does_not_see_or_cannot_make_is_refused(join, tmp_path):
   join(['', '/elsewhere'])
   refused(r'not there for process 1 \(/elsewhere\)', check_workdir, tmp_path / 'new')

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from robustness.core import random_keys
+from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.core.sampler import held_out
 from robustness.evaluation.runner import Evaluator
@@ -15,6 +16,7 @@ from robustness.evaluation.views import identity
 from robustness.parallel import MeshParallel
 from robustness.training.evaluation import KeptBlocks, split_validation
 from tests.networks import tiny_classifier, tiny_rows
+from tests.refusals import refused
 from tests.training.conftest import assert_same
 
 
@@ -31,6 +33,18 @@ def test_frames_of_a_clip_and_versions_of_an_image_are_on_one_side(column):
   assert len(split_validation(rows, 0.0)[1]) == 0
   words = dataclasses.replace(rows, columns={column: np.array([f'patient {k}' for k in units])})
   assert len(split_validation(words, 0.2)[1]) == 20
+
+
+def test_versions_that_are_not_known_are_not_split_one_by_one():
+  class Streamed(ArrayRows):
+    def without_images(self):
+      raise InputError('it is streamed')
+
+  facts = {'base_images': 2}
+  rows = Streamed(np.zeros((4, 2, 2, 1), np.uint8), np.zeros(4, int), ('a',), facts=facts)
+  refused('it is streamed', split_validation, rows, 0.5)
+  assert len(split_validation(rows, 0.0)[1]) == 0
+  assert len(split_validation(dataclasses.replace(rows, facts={}), 0.5)[1]) == 2
 
 
 @pytest.fixture

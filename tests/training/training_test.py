@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from robustness.attacks.pgd import PGD
 from robustness.attacks.square import Square
@@ -58,6 +59,24 @@ def test_a_column_that_numbers_no_groups_is_refused(make_task, values):
   check = task_of(make_task, IRM, Policy(), column='fold').check_columns
   message = r"irm\.column is 'fold', which numbers no groups"
   refused(message, check, {'fold': np.array(values)})
+
+
+def test_a_network_that_tells_no_features_is_refused_where_the_objective_needs_them(
+  make_task, rows
+):
+  class Silent(nn.Module):
+    @nn.compact
+    def __call__(self, x, train=False):
+      return nn.Dense(3)(x.mean((1, 2)))
+
+  own = Coral(column='label', environments=3)
+  task = make_task(Silent(), task={'pipeline': Pipeline(objective=own)})
+  refused(r'self\.sow', task.check, next(rows.batches(32)))
+
+
+def test_initial_weights_of_another_shape_are_refused_before_the_training(make_task, rows):
+  task = make_task(task={'initial': {'params': {'head': {'kernel': np.zeros((9, 3))}}}})
+  refused('params/head/kernel.*architecture and image size', task.check, next(rows.batches(32)))
 
 
 PGD_IN_TWO = Pipeline(Policy.of(repeat={}), attack=PGD(steps=1))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from input_pipeline.builders import corrupted
+from input_pipeline.builders import corrupted, made_of
 from input_pipeline.builders.corrupted import CorruptedConfig
 from robustness.core import random_keys
 from robustness.studies.corruption_error import CorruptionError
@@ -164,3 +164,22 @@ def test_another_base_of_the_same_name_is_refused(build, base_dir, tmp_path):
   (file,) = other.glob('pictures/*/*-test.tfrecord*')
   file.write_bytes(file.read_bytes()[:-1] + b'x')
   refused('inputs_sha256.base', build, name='mine', base_dir=str(other))
+
+
+@cases('most, message', (made_of.WHOLE, 'inputs_sha256.base'), (0, ''))
+def test_the_files_of_a_small_base_are_compared_whole(
+  build, base_dir, tmp_path, monkeypatch, most, message
+):
+  monkeypatch.setattr(made_of, 'ENDS', 16)
+  monkeypatch.setattr(made_of, 'WHOLE', most)
+  other = tmp_path / 'other'
+  shutil.copytree(base_dir / 'pictures', other / 'pictures')
+  build(name='mine', base_dir=str(other))
+  (file,) = other.glob('pictures/*/*-test.tfrecord*')
+  stored = bytearray(file.read_bytes())
+  stored[len(stored) // 2] ^= 1
+  file.write_bytes(stored)
+  if message:
+    refused(message, build, name='mine', base_dir=str(other))
+  else:
+    build(name='mine', base_dir=str(other))

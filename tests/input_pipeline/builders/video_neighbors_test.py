@@ -65,7 +65,7 @@ def test_the_archive_may_lie_in_its_own_folder(tmp_path, prepared):
   small_archive.with_annotations(tmp_path / 'manual')
   builder = prepared('imagenet_vid_robust', tmp_path / 'manual')
   assert len(examples(builder)) == 5
-  refused('looks like YTBB-Robust', prepared, 'ytbb_robust', tmp_path / 'manual')
+  refused('YTBB-Robust has anchor_labels.json', prepared, 'ytbb_robust', tmp_path / 'manual')
 
 
 def test_ytbb_robust_as_released(tmp_path, prepared):

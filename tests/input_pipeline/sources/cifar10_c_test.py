@@ -63,7 +63,7 @@ def test_a_subset_takes_the_same_base_images_from_every_severity(write):
   assert len(stored['base_id']) == 2 * 10 and len(set(stored['base_id'])) == 2
   assert (stored['base_id'].reshape(10, 2) == stored['base_id'][:2]).all()
   np.testing.assert_array_equal(stored['image'], everything['image'][stored['example_id']])
-  refused('at most 4', open_rows, folder, num_images=5)
+  refused('at most 4, the number of base images there are', open_rows, folder, num_images=5)
   first = whole(open_rows(folder, num_images=2, subset='first'))
   assert first['base_id'].tolist() == [0, 1] * 10, 'as RobustBench takes them'
   message = r"config.data.listed is 'ids.txt', but images of CIFAR-10-C"

@@ -117,6 +117,8 @@ def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
 def test_what_is_wrong_is_named(styles, tmp_path):
   refused("config.data.name is 'foto'.*photo", load, settings(styles, name='foto'))
   refused('config.data.path', load, settings(tmp_path / 'none'))
+  (tmp_path / 'empty.json').write_text('{"train": {}, "test": {}}')
+  refused('of environments that have classes', load, settings(tmp_path / 'empty.json'))
   refused('holds no images', load, settings(tmp_path))
   (tmp_path / 'foregrounds/koala').mkdir(parents=True)
   shutil.copy(next(styles.rglob('*.png')), tmp_path / 'foregrounds/koala')

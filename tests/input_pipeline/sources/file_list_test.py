@@ -75,6 +75,33 @@ def test_a_bad_table_is_refused_in_one_line(folder, change, message):
   refused(message, read, 'file_list', folder)
 
 
+@cases(
+  'name, text, message',
+  ('a.csv', 'file_name,label\n0.png,a,1\n1.png,b,2\n', 'a.csv has lines of more fields'),
+  ('a.json', '[{"file_name": "0.png"}, 5]', 'a.json cannot be read as a table'),
+  ('a.jsonl', '{"file_name": "0.png"}\nnull\n', 'a.jsonl cannot be read as a table'),
+)
+def test_lines_that_are_not_rows_are_refused(folder, name, text, message):
+  (folder / name).write_text(text)
+  refused(message, read, 'file_list', metadata=str(folder / name))
+
+
+def test_fields_that_are_empty_in_every_line_are_no_columns(folder):
+  lines = [f'images/{name},{label},' for name, label in zip(NAMES, TABLE.label, strict=True)]
+  (folder / 'metadata.csv').write_text('\n'.join(['file_name,label', *lines]))
+  assert_reads_pixels(read('file_list', folder), poses=False)
+
+
+def test_rows_of_a_filtered_table_are_counted_from_0(folder):
+  listing = folder / 'metadata.parquet'
+  TABLE[20:].to_parquet(listing)
+  assert read('file_list', folder).num_examples == NUMBER - 20
+  TABLE.assign(file_name=[*TABLE.file_name[:-1], 'gone.png'])[20:].to_parquet(listing)
+  refused("row 9 names 'gone.png'", read, 'file_list', folder)
+  TABLE.replace('images/29.png', 'images/21.png')[20:].to_parquet(listing)
+  refused("row 9 names 'images/21.png' again", read, 'file_list', folder)
+
+
 def test_a_table_without_splits_has_no_rows_to_train_on(folder):
   TABLE.to_csv(folder / 'metadata.csv', index=False)
   assert read('file_list', folder, split='').num_examples == NUMBER

@@ -45,7 +45,7 @@ def test_a_subset_takes_whole_clips():
   assert len(sets.anchors) == 5
   for anchor, neighbors in zip(sets.anchors, sets.neighbors, strict=True):
     assert len(whole.neighbors[int(batch['group_id'][anchor])]) == len(neighbors)
-  message = 'at most 200, the number of images there are'
+  message = 'at most 200, the number of clips there are'
   refused(message, load, DataSettings(source='made_clips', num_images=201))
 
 

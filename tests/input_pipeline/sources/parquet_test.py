@@ -115,3 +115,6 @@ def test_bad_files_are_refused_by_name(tmp_path):
   pq.write_table(table(), file)
   pq.write_table(table(pose=None), tmp_path / 'b.parquet')
   refused('b.parquet has other columns than', read, 'parquet', tmp_path)
+  pq.write_table(table(FEATURES.replace('bee', 'elk')), tmp_path / 'b.parquet')
+  message = 'b.parquet has other names of classes than .*a.parquet: give the folder of one config'
+  refused(message, read, 'parquet', tmp_path)

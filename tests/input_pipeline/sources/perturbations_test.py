@@ -36,6 +36,7 @@ def test_rows_go_by_perturbation_image_and_frame(folder):
   assert stored['base_id'].tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [0] * 4 + [1] * 4 + [2] * 4
   np.testing.assert_array_equal(stored['label'], LABELS[stored['base_id']])
   assert rows.description['perturbations'] == [*ORDER] and rows.class_names[3] == 'cat'
+  refused('the number of base images there are', read, 'cifar10_p', folder, num_images=99)
   some = whole(read('cifar10_p', folder, num_images=1))
   assert len(set(some['base_id'])) == 1 and some['frame'].tolist() == [0, 1, 2, 0, 1, 2, 3]
 

@@ -83,6 +83,18 @@ def test_results_state_what_was_missing(settings):
   assert rows.description['available_anchors'] == 2
 
 
+def test_what_results_state_changes_with_the_sets(settings):
+  before, sets = load(settings).description, metadata.read(settings.metadata)
+  assert before['sets'] == sets.digest
+  facts = dict.fromkeys(sets.frames, {'frame_type': 'i'})
+  labels = dict(zip(sets.frames, sets.labels.tolist(), strict=True))
+  members = zip(sets.anchors, sets.neighbors, strict=True)
+  mapping = {sets.frames[a]: [sets.frames[n] for n in own] for a, own in members}
+  metadata.write(metadata.from_mappings(mapping, labels, (), facts), settings.metadata)
+  after = load(settings).description
+  assert [key for key in before if before[key] != after[key]] == ['sets']
+
+
 def test_training_reads_the_split(settings, tmp_path):
   videos = pathlib.Path(settings.path)
   train = build(videos, {'a': [0], 'b': [1]}, videos, k=20).sets
@@ -227,7 +239,8 @@ def test_folders_and_splits(tmp_path):
   assert find_metadata(str(root), 'test') == root
   made(root / 'train')
   assert find_metadata(str(root), 'train') == root / 'train'
-  refused("split is 'trian'.*did you mean 'train'", find_metadata, str(root), 'trian')
+  message = r"split is 'trian'.*: did you mean 'train'\? valid: 'train'\.$"
+  refused(message, find_metadata, str(root), 'trian')
   (tmp_path / 'fog').mkdir()
   refused('no neighbor sets; .*looks like ImageNet-C; give', find_metadata, str(tmp_path), 'test')
   refused(r"config\.data\.metadata is 'none'", find_metadata, 'none', 'test')
