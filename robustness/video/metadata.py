@@ -111,10 +111,12 @@ class NeighborSets:
 
   @functools.cached_property
   def digest(self) -> str:
-    """SHA-256 of members and labels."""
+    """SHA-256 of members, labels and, where known, frame types and fps."""
     digest = hashlib.sha256('\n'.join(self.frames).encode())
     for array in (self.anchors, *self.pairs[:2], self.labels):
       digest.update(np.ascontiguousarray(array, np.int32).tobytes())
+    for facts in (self.frame_types, self.fps):
+      digest.update(b'' if facts is None else np.ascontiguousarray(facts).tobytes())
     return digest.hexdigest()
 
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
@@ -269,18 +271,9 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
     reviewed: of annotations, see `ytbb_robust.read`.
 
   Raises:
-    InputError: a file is missing or no JSON, or see `from_mappings`; with what the folder, or a
-      file in it, looks like.
+    InputError: a file is missing or no JSON, or see `from_mappings`.
   """
   root = expanded(folder)
-  try:
-    return _read(root, reviewed)
-  except InputError as error:
-    remark = releases.remark(root)
-    raise InputError(f'{error} {remark}'.strip()) from error
-
-
-def _read(root: pathlib.Path, reviewed: bool) -> NeighborSets:
   home = find(root)
   if home is None:
     near = next((place for place in (*sorted(root.glob('*')), root.parent) if find(place)), None)
@@ -302,7 +295,6 @@ def _read(root: pathlib.Path, reviewed: bool) -> NeighborSets:
   known = (home / FRAMES).is_file()
   facts = json_files.read(home / FRAMES, {str: dict}, advice) if known else None
   names = _class_names(home)
-  _check_wnid_maps(home)
   try:
     return from_mappings(sets, labels, names, facts)
   except InputError as error:
@@ -328,30 +320,6 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
       if names:
         return names
   return ()
-
-
-def _check_wnid_maps(home: pathlib.Path) -> None:
-  """Refuses maps of ImageNet-Vid-Robust between WordNet identifiers that are damaged, or send one
-  to another class than the label space, which is what projects classes here."""
-  entries = label_space.coarse_entries('imagenet_vid')
-  members = label_space.get('imagenet_vid').members
-  known = {
-    WNIDS[fine]: coarse
-    for (_, coarse, _), own in zip(entries, members, strict=True)
-    for fine in own
-  }
-  advice = 'Fetch the file again, or leave it out: classes are projected without it.'
-  for place in (home, home / 'misc', home.parent / 'misc'):
-    forward, back = place / 'wnid_map.json', place / 'rev_wnid_map.json'
-    table = json_files.read(forward, {str: str}, advice) if forward.is_file() else {}
-    lists = json_files.read(back, {str: [str]}, advice) if back.is_file() else {}
-    reverse = [(fine, coarse) for coarse, own in lists.items() for fine in own]
-    for file, pairs in ((forward, table.items()), (back, reverse)):
-      for fine, coarse in pairs:
-        if known.get(fine, coarse) != coarse:
-          raise InputError(
-            f'{file} sends {fine} to {coarse}, and ImageNet-Vid-Robust to {known[fine]}. {advice}'
-          )
 
 
 def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:

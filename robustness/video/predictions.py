@@ -141,7 +141,7 @@ class FramePredictions(NamedTuple):
   """Predictions [F] of one classifier on the frames of sets, the rows of its records.
 
   `confidence` is the probability of the predicted class among those of the sets. Where nothing is
-  predicted, `prediction` is −1, which no label is.
+  predicted, it is 0 and `prediction` is −1, which no label is.
   """
 
   sets: NeighborSets
@@ -186,9 +186,13 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
   prediction = records.column(PREDICTION) if recorded else scores.argmax(1)
   prediction = np.where(nothing, -1, prediction)
   scores = np.where(nothing[:, None], 0, scores)
-  shares = scores if kind == PROBABILITIES else special.softmax(scores, axis=1)
-  confidence = shares[np.arange(len(shares)), prediction].astype(np.float32)
-  return FramePredictions(read_sets(records), prediction, confidence)
+  if kind == PROBABILITIES:
+    shares = scores.clip(0)  # a class without members has −∞
+    shares /= np.maximum(shares.sum(1, keepdims=True), np.finfo(shares.dtype).tiny)
+  else:
+    shares = special.softmax(scores, axis=1)
+  confidence = np.where(nothing, 0, shares[np.arange(len(shares)), prediction])
+  return FramePredictions(read_sets(records), prediction, confidence.astype(np.float32))
 
 
 def transferred(
@@ -235,6 +239,6 @@ def transferred(
       )
     table[label] = place
   sets = dataclasses.replace(sets, labels=table[sets.labels], class_names=tuple(classes))
-  counted = {'num_examples': len(sets.frames), 'dataset': sets.title}
+  counted = {'num_examples': len(sets.frames), 'dataset': sets.title, 'sets': sets.digest}
   data = {**records.identity.get('data', {}), **counted}
   return sets, fields, {**records.identity, 'data': data, 'sets': sets.digest}

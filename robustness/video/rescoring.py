@@ -21,12 +21,13 @@ from robustness.core.paths import expanded
 from robustness.core.settings import check_name, choice, require
 from robustness.core.typing import Facts
 from robustness.evaluation import provenance
-from robustness.evaluation.records import HEADER, Layout, Records
+from robustness.evaluation.failures import class_name
+from robustness.evaluation.records import HEADER, Layout, Records, RecordsReader
 from robustness.evaluation.study import Evaluation, Scored, Study
 from robustness.models import label_space
 from robustness.results import WHICH_NUMBERS
 from robustness.video import metadata, predictions
-from robustness.video.columns import PATH, to_columns
+from robustness.video.columns import GROUP, LABEL, OFFSET, PATH, to_columns
 from robustness.video.metadata import NeighborSets
 from robustness.video.predictions import (
   AUTO,
@@ -104,10 +105,10 @@ class Rescoring:
       sets = sets or metadata.read(self.metadata)
       scored.append(Evaluation(label, self.records(label, path, sets, directory)))
     first = scored[0].records
-    columns = 'group_id', 'offset', 'label', *({PATH} & first.read(0, 0).arrays.keys())
+    columns = GROUP, OFFSET, LABEL, *({PATH} & first.read(0, 0).arrays.keys())
     for other in scored[1:]:
       for name in columns:
-        if not np.array_equal(first.column(name), other.records.column(name)):
+        if not np.array_equal(_column(first, name), _column(other.records, name)):
           raise InputError(
             f'{scored[0].label} and {other.label} were recorded on different frames '
             f'(their column {name!r} differs): score them in separate runs.'
@@ -188,6 +189,16 @@ def _named(part: str) -> tuple[str, Path]:
   if not label.strip():
     raise InputError(f'config.predictions has {part!r}, without a label before the sign =.')
   return label.strip(), expanded(path)
+
+
+def _column(records: RecordsReader, name: str) -> np.ndarray:
+  """Returns a column; of labels the names of the classes, whose orders may differ."""
+  values = records.column(name)
+  if name != LABEL:
+    return values
+  classes = [*map(label_space.spelt, records.identity.get('classes', ()))]
+  rows = values.reshape(len(values), -1).tolist()
+  return np.array([repr(sorted(class_name(v, classes) for v in row if v >= 0)) for row in rows])
 
 
 def _is_records(path: Path) -> bool:

@@ -17,7 +17,7 @@ HELD_SECONDS = 600.0  # for so long a pair is kept for the annotator to whom it 
 
 
 class OutdatedAnswerError(InputError):
-  """An answer to what has been answered since it was shown."""
+  """An answer to what has changed since it was shown."""
 
 
 def strict_majority(votes: Sequence[Answer]) -> bool:

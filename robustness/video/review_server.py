@@ -121,8 +121,12 @@ class ReviewServer(ThreadingHTTPServer):
       raise InputError(f'replaces = {replaces!r}: give the time of an answer, or null.')
     item = self.candidates.item(str(said.pop('item', '')))
     said['anchor'], said['neighbor'] = self.candidates.paths(item)
-    shown = self._shown_labels(item)
-    answer = Answer.from_json({**said, 'shown': list(shown), 'time': round(time.time(), 3)})
+    shown = list(self._shown_labels(item))
+    if said.pop('shown', UNCHECKED) not in (shown, UNCHECKED):
+      raise OutdatedAnswerError(
+        f'the labels of {item} have changed since it was shown here: answer again.'
+      )
+    answer = Answer.from_json({**said, 'shown': shown, 'time': round(time.time(), 3)})
     self._check_annotator(answer.annotator)
     known = self.candidates.class_names
     wrong = [label for label in answer.added if label not in known or label in shown]
@@ -209,17 +213,16 @@ def is_loopback(host: str) -> bool:
     return host == 'localhost'
 
 
-def is_own_host(header: str | None, bound: str, port: int) -> bool:
-  """Whether the Host header names this server.
+def is_own_host(header: str | None, bound: str) -> bool:
+  """Whether the Host header names this server, at any port: browsers leave out 80, and a tunnel
+  has a port of its own.
 
   A page of another site that has its name resolve to this machine sends that name; numbers
   cannot be made to resolve elsewhere.
   """
-  name, _, digits = (header or '').rpartition(':')
-  if digits != str(port):
-    return False
+  name = re.sub(r':\d*$', '', header or '')
   name = name.removeprefix('[').removesuffix(']').lower()
-  if name == 'localhost' or name == bound.lower():
+  if name and name in ('localhost', bound.lower()):
     return True
   try:
     return ipaddress.ip_address(name).is_loopback or not is_loopback(bound)
@@ -259,7 +262,7 @@ class _Handler(BaseHTTPRequestHandler):
   def do_GET(self) -> None:
     """Answers the page's questions and serves its files and frames."""
     try:
-      if not is_own_host(self.headers.get('Host'), self.server.host, self.server.port):
+      if not is_own_host(self.headers.get('Host'), self.server.host):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'The Host header does not name this server.')
       site = self.headers.get('Sec-Fetch-Site')  # none: whoever typed the address
       if self.path != '/' and site not in (None, 'same-origin', 'none'):

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from scipy import special
 
 from robustness.evaluation.records import Layout, Records
+from robustness.models.label_space import MERGES, get, project_scores
 from robustness.video import predictions
 from robustness.video.columns import PATH, to_columns
 from robustness.video.metadata import NeighborSets, from_mappings
@@ -67,7 +69,24 @@ def test_frames_without_a_prediction_are_refused_or_wrong(tmp_path):
   sets = from_mappings({FRAMES[1]: [FRAMES[0], FRAMES[2]]}, dict.fromkeys(FRAMES, [1]))
   records.write(0, 0, {**to_columns(sets), predictions.OUTPUTS[0]: scores[:, None]})
   own = read_predictions(records)
-  assert own.prediction.tolist() == [1, -1, 1] and np.isfinite(own.confidence).all()
+  assert own.prediction.tolist() == [1, -1, 1]
+  assert own.confidence.tolist() == pytest.approx([special.expit(1), 0, special.expit(1)])
+
+
+def test_confidence_is_a_share_among_the_classes_of_the_sets(tmp_path):
+  space, logits = get('imagenet_vid'), np.random.default_rng(0).normal(size=(3, 1000))
+  sets = from_mappings({FRAMES[1]: [FRAMES[0], FRAMES[2]]}, dict.fromkeys(FRAMES, [1]))
+  columns, given = to_columns(sets), {'logits': logits, 'probabilities': special.softmax(logits, 1)}
+  records = {}
+  for kind, scores in given.items():
+    identity = {'classifier': {'scores': kind, 'label_space': space.name}, 'classes': []}
+    records[kind] = Records(tmp_path / kind, Layout(3, 1, 3, 1), identity)
+    records[kind].write(0, 0, {**columns, predictions.OUTPUTS[0]: scores[:, None]})
+  for merge in MERGES:
+    expected = special.softmax(project_scores(logits, space, merge), 1).max(1)
+    for kind in given:
+      confidence = read_predictions(records[kind], merge).confidence
+      np.testing.assert_allclose(confidence, expected, rtol=1e-5)
 
 
 LOGITS = np.random.default_rng(0).normal(size=(3, 50))

@@ -190,6 +190,24 @@ def test_changed_files_and_records_of_different_frames_are_not_compared(tmp_path
   refused("their column 'path' differs", accuracies, rescoring, tmp_path)
 
 
+def test_records_whose_classes_stand_in_other_orders_are_scored_together(tmp_path):
+  names, right = [f'class {n}' for n in range(8)], dict.fromkeys(('one', 'two'), 7 / 8)
+  turned = {frame: [7 - label] for frame, (label,) in LABELS.items()}
+  moved = {frame: [(label + 1) % 8] for frame, (label,) in LABELS.items()}
+  of = {'one': (LABELS, names), 'two': (turned, names[::-1]), 'three': (moved, names)}
+  for label, (labels, classes) in of.items():
+    metadata.write(metadata.from_mappings(SETS, labels, classes), tmp_path / label)
+    scores = {f: np.eye(8)[own[0] ^ f.startswith('v3')].tolist() for f, own in labels.items()}
+    path = tmp_path / f'{label}.json'
+    path.write_text(json.dumps(scores))
+    accuracies(Rescoring(str(path), str(tmp_path / label)), tmp_path)
+  records = {label: str(tmp_path / 'records' / label) for label in of}
+  found = accuracies(Rescoring(f'{records["one"]},{records["two"]}'), tmp_path)
+  assert {label: found[f'{label}/accuracy_pm_2'] for label in right} == right
+  others = Rescoring(f'{records["one"]},{records["three"]}')
+  refused("their column 'label' differs", accuracies, others, tmp_path)
+
+
 def test_records_are_scored_on_other_sets_of_their_frames(tmp_path):
   path = saved(tmp_path, 1000)
   accuracies(of_sets(path, tmp_path), tmp_path)
@@ -201,6 +219,7 @@ def test_records_are_scored_on_other_sets_of_their_frames(tmp_path):
     assert {name: both[f'{label}/{name}'] for name in from_file} == from_file
   data = rescoring.evaluations(tmp_path / 'both/records')[0].records.identity['data']
   assert data['num_examples'] == 10 and '5 anchors, 5 pairs' in data['dataset']
+  assert data['sets'] == metadata.read(fewer).digest
 
 
 def test_sets_that_lost_all_neighbors_are_judged_by_their_anchors(tmp_path):
@@ -287,7 +306,7 @@ def test_several_classifiers_from_records_and_files(tmp_path):
   accuracies(of_sets(files[0], tmp_path), tmp_path / 'before')
   alone = runs.run(saved_review(files[0], tmp_path), tmp_path / 'alone', drawn=False)
   both = f'{tmp_path / "before/records/one"},{files[1]}'
-  results = runs.run(saved_review(both, tmp_path), tmp_path / 'both')
+  results = runs.run(saved_review(both, tmp_path), tmp_path / 'both', drawn=False)
   assert [c['label'] for c in results.classifier] == ['one', 'two']
   own = results.table[(results.table.classifier == 'one') & (results.table.versus == '')]
   own = own[own.quantity != 'accuracy_static']  # of several classifiers

@@ -28,8 +28,9 @@ def test_loopback_and_own_hosts():
     ('127.0.0.1:80', '127.0.0.1', True),
     ('LOCALHOST:80', '127.0.0.1', True),
     ('[::1]:80', '::1', True),
-    ('127.0.0.1:81', '127.0.0.1', False),
-    ('127.0.0.1', '127.0.0.1', False),
+    ('127.0.0.1:81', '127.0.0.1', True),  # of a tunnel
+    ('localhost', '127.0.0.1', True),  # browsers leave out port 80
+    ('[::1]', '127.0.0.1', True),
     ('192.168.1.5:80', '127.0.0.1', False),
     ('192.168.1.5:80', '0.0.0.0', True),
     ('192.168.1.5:80', '192.168.1.5', True),
@@ -39,8 +40,10 @@ def test_loopback_and_own_hosts():
     ('lab.example:80', 'lab.example', True),
     (None, '127.0.0.1', False),
     ('', '0.0.0.0', False),
+    ('', '', False),
+    ('192.168.1.5', '', True),
   ):
-    assert is_own_host(header, bound, 80) is own, header
+    assert is_own_host(header, bound) is own, header
 
 
 @pytest.mark.slow
@@ -128,6 +131,21 @@ def test_added_labels_are_shown_with_the_pairs_of_the_anchor(tmp_path):
     assert pair['neighbor_labels'] is None
     client.answer(pair)
   assert written(tmp_path)[1].shown == (0, 2)
+
+
+def test_labels_that_changed_since_the_page_showed_them_are_not_answered(tmp_path):
+  with served(tmp_path, SETS, {'densify': True}) as server:
+    ann, bob = (Client(server.port, name) for name in ('ann', 'bob'))
+    pair = ann.answer(ann.next()['item'], added=[2])['item']
+    bob.answer(bob.next()['item'])  # adds nothing, so that the class has no majority
+    before, said = written(tmp_path), {**PAIR, 'item': pair['id']}
+    ann.refused('labels of pair:0 have changed', {**said, 'shown': [0, 2]}, 409)
+    assert written(tmp_path) == before
+    again = ann.next()['item']
+    shown = [label['id'] for label in again['labels']]
+    assert (again['id'], shown) == (pair['id'], [0])
+    ann.answer(again, shown=shown)
+  assert written(tmp_path)[-1].shown == (0,)
 
 
 def test_only_the_servers_annotator_answers_and_no_name_that_differs_in_capitals(client, tmp_path):
@@ -279,15 +297,7 @@ def test_no_other_file_is_served(client, tmp_path):
   assert status == 404 and content != b'secret'
 
 
-@cases(
-  'host',
-  'evil.example:{port}',
-  '127.0.0.1',
-  '127.0.0.1:1',
-  '192.0.2.7:{port}',
-  '',
-  'localhost:{port}.e',
-)
+@cases('host', 'evil.example:{port}', 'evil.example', '192.0.2.7:{port}', '', 'localhost:{port}.e')
 @pytest.mark.parametrize('method', ['GET', 'POST'])
 def test_requests_under_another_host_name_are_refused(server, client, method, host):
   headers = {**JSON, 'Host': host.format(port=server.port)}

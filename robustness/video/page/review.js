@@ -67,7 +67,7 @@ function save() {
                 replaces: item.answered};
   if (item.kind === 'pair' && !answer.bad) {
     Object.assign(said, {similar: answer.similar, reasons: answer.reasons,
-                         feature: answer.feature});
+                         feature: answer.feature, shown: item.labels.map(({id}) => id)});
   } else if (item.kind === 'pair') {
     Object.assign(said, {item: item.anchor_item, label: 'incorrect',
                          round: item.anchor_round, replaces: item.anchor_answered});
@@ -77,7 +77,7 @@ function save() {
   return exchange(() => send(said));
 }
 
-// Sends an answer; if another window has answered since, shows what is next and says so.
+// Sends an answer; if it is outdated, shows what is next and says so.
 async function send(said) {
   try {
     return await show(await ask('/api/answer', said));
