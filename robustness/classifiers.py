@@ -401,12 +401,19 @@ class ClassifierBuilder:
 
   def _drawn(self, label: str, settings: ClassifierSettings) -> Classifier:
     """Returns a network with weights that its own initialisers draw from the seed."""
-    module = catalog.get(settings.name).build(len(self.rows.class_names) or 1)
+    architecture = catalog.get(settings.name)
+    if architecture.fit:
+      raise InputError(
+        f'{settings.name} begins with variables that are computed from training images, and weights'
+        " that are 'random' lack them: give --config.classifier.train=True, or another "
+        '--config.classifier.name.'
+      )
+    module = architecture.build(len(self.rows.class_names) or 1)
     image = jnp.zeros((1, *self.rows.image_shape))
     variables = jax.jit(module.init)(random_keys.from_seed(settings.seed), image)
     variables = {name: variables[name] for name in variables if name != 'intermediates'}
     facts, names = {'weights': f'random, seed {settings.seed}'}, self.rows.class_names
-    return self._wrap(label, settings, variables, facts, None, None, names or ('',))
+    return self._wrap(label, settings, variables, facts, None, None, names or ('0',))
 
   def _load_file(
     self, label: str, settings: ClassifierSettings, path: pathlib.Path, entry: Weights | None

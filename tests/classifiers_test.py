@@ -273,6 +273,7 @@ NO_DOG = "1 of 3 classes of the data are none of .* first 'dog'"
   ({'weights': '.'}, {}, 'holds no trained classifier'),
   (TRAINED, {'training': rows(20)}, r'training images have shape \(20, 20, 1\)'),
   (TRAINED, {'own': MORE, 'training': rows()}, NO_DOG),
+  ({'name': 'airbench94_half', 'weights': 'random'}, {}, "'random' lack them: .*train=True, or"),
 )
 def test_networks_and_rows_that_do_not_fit_are_refused(trained, tmp_path, section, given, message):
   refused(message, builder(tmp_path, {'x': {'weights': str(trained), **section}}, **given).build)

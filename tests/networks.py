@@ -1,6 +1,7 @@
 """A tiny classifier and tiny rows that many tests share, and random weights of any network."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -18,6 +19,11 @@ from robustness.models.classifier import Classifier, from_linen
 
 SHAPE = (6, 5, 3)
 CLASSES = ('ant', 'bee', 'cat', 'dog')
+WITHOUT_STATISTICS = re.compile(
+  r'resnet\d+_gn|bit_\w+|squeezenet\w+|vgg\d+|(clip_)?vit_\w+|'
+  r'(convnext|swin|deit3|dino|eva|siglip)\w+'
+)
+"""By their names: to trace all networks takes 15 s, and tests are collected in every session."""
 
 
 class TinyNetwork(nn.Module):

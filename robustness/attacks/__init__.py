@@ -50,7 +50,7 @@ def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
   if logits.shape[-1] < 3:
     raise InputError(
       f"the loss 'dlr' compares the first with the third logit, and this classifier has "
-      f"{logits.shape[-1]} classes: take 'cross_entropy'."
+      f"{logits.shape[-1]} classes: take 'auto_pgd' or 'pgd' with the loss 'cross_entropy'."
     )
   top = jax.lax.top_k(logits.astype(jnp.float32), 3)[0]
   return margin(logits, labels) / (top[:, 0] - top[:, 2] + 1e-12)

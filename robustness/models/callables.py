@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -96,7 +96,13 @@ def are_distributions(rows: Rows) -> Rows:
   return (rows >= 0).all(1) & (abs(rows.sum(1) - 1) <= SUM_TOLERANCE)
 
 
-def shape_or_kind(value: object) -> tuple[int, ...] | str:
-  """Returns the shape of an array of any library, of anything else the name of the value's type."""
-  shape = getattr(value, 'shape', None)
-  return tuple(shape) if shape else type(value).__name__
+def check_logits(who: str, logits: Any, count: int, classes: int) -> None:
+  """Refuses logits, arrays of any library, of another shape than [count, classes], or no floats."""
+  shape = tuple(getattr(logits, 'shape', ()))
+  if shape != (count, classes):
+    raise InputError(
+      f'{who} gives {shape or type(logits).__name__} for {count} images and {classes} class names; '
+      f'it must give {(count, classes)}.'
+    )
+  if 'float' not in str(logits.dtype):
+    raise InputError(f'{who} gives {logits.dtype}; logits are floats, one a class.')

@@ -15,9 +15,9 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.rows import check_class_names
 from robustness.core.typing import Facts, PyTree
 from robustness.models.adaptation import Adaptation, adapted_layers
-from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, shape_or_kind
+from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, check_logits
 from robustness.models.inputs import InputFilter, Inputs
-from robustness.models.layers import FEATURES, first_calls, has_features, sown_features
+from robustness.models.layers import FEATURES, first_calls, sown_features
 
 Layers = dict[str, jax.Array]
 Outputs = tuple[jax.Array, Layers]
@@ -248,14 +248,7 @@ class Classifier:
         '(logits, {layer: output}), where {} stands for no layers.'
       )
     logits, outputs = answer
-    expected = (len(images), self.num_classes)
-    if (given := shape_or_kind(logits)) != expected:
-      raise InputError(
-        f'{self.name} gives {given} for {expected[0]} images and '
-        f'{expected[1]} class names; it must give {expected}.'
-      )
-    if not jnp.issubdtype(logits.dtype, jnp.floating):
-      raise InputError(f'{self.name} gives {logits.dtype}; logits are floats, one a class.')
+    check_logits(self.name, logits, len(images), self.num_classes)
     if LOGITS in layers:
       outputs = {LOGITS: logits, **outputs}
     missing = [name for name in layers if name not in outputs]
@@ -365,8 +358,9 @@ def from_linen(
       capture_intermediates=lambda m, _: '/'.join(m.path) in layers,
     )
     found = first_calls(state['intermediates'])
-    if FEATURES in layers and FEATURES not in found:
-      found[FEATURES] = sown_features(state['intermediates'])
+    sown = sown_features(state['intermediates'])
+    if FEATURES in layers and sown is not None:
+      found.setdefault(FEATURES, sown)
     return logits, found
 
   images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
@@ -382,7 +376,7 @@ def from_linen(
       f'left of them in its layer {empty[0]!r}. Set config.data.resize.'
     )
   layers = [path for path, x in calls.items() if path and isinstance(x, jax.ShapeDtypeStruct)]
-  if has_features(state['intermediates']) and FEATURES not in layers:
+  if FEATURES not in layers and sown_features(state['intermediates']) is not None:
     layers.append(FEATURES)
   return Classifier(
     name,

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from flax import traverse_util
 from jax.typing import DTypeLike
 
-from robustness.core.errors import InputError
 from robustness.core.typing import PyTree
 from robustness.models import convolution_gradients
 from robustness.models.naming import Path
@@ -267,25 +266,10 @@ class LinearHead(nn.Module):
     return nn.Dense(self.num_classes, dtype=x.dtype, name='dense')(x)
 
 
-def sown_features(intermediates: PyTree) -> jax.Array:
-  """Returns what a network's head sowed under the name `FEATURES`, [B, F].
-
-  Raises:
-    InputError: it sowed nothing.
-  """
+def sown_features(intermediates: PyTree) -> jax.Array | None:
+  """Returns what a network's head sowed under the name `FEATURES`, [B, F]; None if it did not."""
   flat: dict[Path, tuple[jax.Array, ...]] = traverse_util.flatten_dict(intermediates)
-  for path, value in flat.items():
-    if path[-1] == FEATURES:
-      return value[0]
-  raise InputError(
-    f'this network does not say what its last linear map is given: have its head call self.sow('
-    f"'intermediates', '{FEATURES}', x), or end it with robustness.models.layers.LinearHead."
-  )
-
-
-def has_features(intermediates: PyTree) -> bool:
-  """Whether a network's head sowed something under the name `FEATURES`."""
-  return any(path[-1] == FEATURES for path in traverse_util.flatten_dict(intermediates))
+  return next((value[0] for path, value in flat.items() if path[-1] == FEATURES), None)
 
 
 def first_calls(intermediates: PyTree) -> dict[str, PyTree]:

@@ -13,7 +13,7 @@ from flax import nnx
 
 from robustness.core.errors import InputError
 from robustness.core.typing import Variables
-from robustness.models.callables import shape_or_kind
+from robustness.models.callables import check_logits
 from robustness.models.layers import first_calls
 
 
@@ -74,7 +74,7 @@ def layer_names(
   """Returns the paths of the modules inside, such as 'blocks/0/conv'; nothing is computed.
 
   Raises:
-    InputError: it cannot be called with images alone, or gives another shape than [B, classes].
+    InputError: it cannot be called with images alone, or gives no floats [B, classes].
   """
   images = jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
   try:
@@ -84,9 +84,5 @@ def layer_names(
       f'{name} cannot be called with images {(2, *image_shape)} alone: {type(error).__name__}: '
       f'{error} Wrap it in an nnx.Module whose __call__ takes images [B, H, W, C].'
     ) from error
-  if (given := shape_or_kind(logits)) != (2, num_classes):
-    raise InputError(
-      f'{name} gives {given} for 2 images and {num_classes} class names; '
-      f'it must give {(2, num_classes)}.'
-    )
+  check_logits(name, logits, 2, num_classes)
   return tuple(layers)

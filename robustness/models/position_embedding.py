@@ -33,21 +33,27 @@ Grid = tuple[int, int]
 
 
 def resample(
-  position: np.ndarray, grid: Grid, method: str = BICUBIC, before: int = 1
+  position: np.ndarray,
+  grid: Grid,
+  method: str = BICUBIC,
+  before: int = 1,
+  stored: Grid | None = None,
 ) -> np.ndarray:
-  """Returns the embedding [1, before + side², width] for another grid of rows and columns of
-  patches; `before` is 1 where the class token has a position, which comes first, else 0.
+  """Returns the embedding [1, before + rows · columns, width] of a `stored` grid of patches, a
+  square one unless given, for another grid; `before` is 1 where the class token has a position,
+  which comes first, else 0.
 
   Raises:
     InputError: an unknown method, or positions that are no square grid and those before it.
   """
   choice('config.classifier.positions', method, METHODS)
   side = stored_side(position.shape[1], before)
-  if not side:
+  stored = stored or (side, side)
+  if not all(stored):
     token = ' and a class token' if before else ''
     raise InputError(f'{position.shape[1]} positions are no square grid{token}')
-  patches = position[0, before:].reshape(side, side, -1).astype(np.float64)
-  rows, columns = (_WEIGHTS[method](side, new) for new in grid)
+  patches = position[0, before:].reshape(*stored, -1).astype(np.float64)
+  rows, columns = map(_WEIGHTS[method], stored, grid)
   new = np.einsum('ri,ijw,cj->rcw', rows, patches, columns, optimize=True)
   flat = new.reshape(grid[0] * grid[1], -1).astype(np.float32)
   return np.concatenate([position[:, :before], flat[None]], axis=1)

@@ -4,9 +4,11 @@ timm has `pretrained_cfg` in `config.json`, open_clip `preprocess_cfg` in `open_
 transformers `preprocessor_config.json`; these are read in this order, the first that is there.
 """
 
+import contextlib
+import math
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from robustness.core import json_files
@@ -60,17 +62,17 @@ def beside(
     facts = found[name]
     if not facts or (name == CONFIG_FILE and 'pretrained_cfg' not in facts):
       continue
-    where = f'{folder / name}: '
-    named = facts.get('architecture', '') if name == CONFIG_FILE else ''
-    theirs = own_name(named)
-    if named and not theirs and architecture.timm:  # of equal shapes too, as with other padding
-      raise InputError(
-        f"{where}the weights are of timm's {named!r}, and {architecture.name} is timm's "
-        f"'{architecture.timm}': run them by --config.classifier.name={TIMM}:{named}, or give the "
-        'record this name if both are one network'
-      )
-    how = {**_prepared(where, read, facts), 'class_names': class_names(found[CONFIG_FILE])}
-    _check_activation(where, architecture, found)
+    with _reading(f'{folder / name}: '):
+      named = facts.get('architecture', '') if name == CONFIG_FILE else ''
+      theirs = own_name(named)
+      if named and not theirs and architecture.timm:  # of equal shapes too, as with other padding
+        raise InputError(
+          f"the weights are of timm's {named!r}, and {architecture.name} is timm's "
+          f"'{architecture.timm}': run them by --config.classifier.name={TIMM}:{named}, or give "
+          'the record this name if both are one network'
+        )
+      how = {**_prepared(read, facts), 'class_names': class_names(found[CONFIG_FILE])}
+      _check_activation(architecture, found)
     file = path if path.is_file() else only_file(path)
     own = theirs or architecture.name
     return Weights(file.name, own, LOCAL, str(folder), file.name, record=name, **how)
@@ -96,21 +98,22 @@ def of_timm(name: str, config: Facts, own_name: Callable[[str], str]) -> Weights
     InputError: an architecture that is not here, other classes than ImageNet's, images that are
       not square or cut in another way.
   """
-  architecture, facts = own_name(config['architecture']), config.get('pretrained_cfg')
-  where = f'weights {TIMM}:{name} cannot be used: '
-  classes = (facts or config)['num_classes']
-  if not architecture:
-    raise InputError(f'{where}the architecture {config["architecture"]!r} is not among those here')
-  if classes != 1000:
-    raise InputError(f'{where}it tells {classes} classes apart, not the 1000 of ImageNet')
-  how = _prepared(where, _of_timm, config)
+  with _reading(f'weights {TIMM}:{name} cannot be used: '):
+    architecture, facts = own_name(config['architecture']), config.get('pretrained_cfg')
+    classes = (facts or config)['num_classes']
+    if not architecture:
+      raise InputError(f'the architecture {config["architecture"]!r} is not among those here')
+    if classes != 1000:
+      raise InputError(f'it tells {classes} classes apart, not the 1000 of ImageNet')
+    how = _prepared(_of_timm, config)
   return Weights(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', WEIGHTS_FILE, **how)
 
 
 def prepared_as(kind: str, record: Facts, where: str) -> Facts:
   """Returns what `Weights` has of a record: a `pretrained_cfg` ('timm'), which may be empty, or a
   `preprocessor_config.json` ('hf'); messages begin with `where`."""
-  return _prepared(where, _of_transformers if kind == HF else _of_timm, record or _UNSAID)
+  with _reading(where):
+    return _prepared(_of_transformers if kind == HF else _of_timm, record or _UNSAID)
 
 
 def _read(file: pathlib.Path) -> Facts:
@@ -196,22 +199,36 @@ def _square(height: int, width: int) -> int:
   return height
 
 
-def _prepared(where: str, read: Callable[[Facts], Facts], record: Facts) -> Facts:
-  """Returns what `Weights` has of a record."""
+@contextlib.contextmanager
+def _reading(where: str) -> Iterator[None]:
+  """Raises what a record is refused for, and what reading another one raises, as an InputError that
+  begins with `where`."""
   try:
-    how = read(record)
-    if how['interpolation'] not in _RESAMPLING.values():
-      raise InputError(f'interpolation is {how["interpolation"]!r}, neither bilinear nor bicubic')
-    if not 0 < how['crop_fraction'] <= 1:
-      raise InputError(f'the crop is {how["crop_fraction"]:g} of the image')
+    yield
   except InputError as error:
     raise InputError(f'{where}{error}') from error
-  except (KeyError, TypeError, ValueError, AttributeError) as error:
-    raise InputError(f'{where}it does not say how images are prepared ({error!r})') from error
+  except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    raise InputError(
+      f'{where}it does not say how images are prepared and classes are named ({error!r})'
+    ) from error
+
+
+def _prepared(read: Callable[[Facts], Facts], record: Facts) -> Facts:
+  """Returns what `Weights` has of a record."""
+  how = read(record)
+  side, mean, std = how['input_size'], how['mean'], how['std']
+  if how['interpolation'] not in _RESAMPLING.values():
+    raise InputError(f'interpolation is {how["interpolation"]!r}, neither bilinear nor bicubic')
+  if not 0 < how['crop_fraction'] <= 1:
+    raise InputError(f'the crop is {how["crop_fraction"]:g} of the image')
+  if not (isinstance(side, int) and side > 0):
+    raise InputError(f'its images have {side} pixels a side, which is no whole number above 0')
+  if not (all(map(math.isfinite, mean)) and all(0 < x < math.inf for x in std)):
+    raise InputError(f'mean and std are {mean} and {std}: they are finite, and std above 0')
   return how
 
 
-def _check_activation(where: str, architecture: Architecture, found: dict[str, Facts]) -> None:
+def _check_activation(architecture: Architecture, found: dict[str, Facts]) -> None:
   """Refuses a network with another GELU than the records beside its weights say."""
   own = getattr(architecture.network, 'activation', '')
   model, hub = found[OPEN_CLIP_FILE].get('model_cfg', {}), found[CONFIG_FILE]
@@ -221,7 +238,7 @@ def _check_activation(where: str, architecture: Architecture, found: dict[str, F
     said = 'gelu'
   if own and said and own != said:
     raise InputError(
-      f'{where}the weights are for {said!r} and {architecture.name} has {own!r}: take the '
+      f'the weights are for {said!r} and {architecture.name} has {own!r}: take the '
       'architecture with the other activation'
     )
 

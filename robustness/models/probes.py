@@ -323,7 +323,7 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
 
 def num_features(network: Classifier, layer: str) -> int:
   """Returns F of a layer's features [B, F], without computing any."""
-  shown = features_of(network, layer, ('',))
+  shown = features_of(network, layer, ())
   images = jax.ShapeDtypeStruct((2, *network.input_shape), jnp.float32)
   outputs = jax.eval_shape(lambda v, x: shown.forward(v, x, ())[1], network.variables, images)
   return int(outputs[FEATURES].shape[1])

@@ -20,7 +20,7 @@ import numpy as np
 from robustness.core.array_files import digest_of
 from robustness.core.errors import InputError, nearest
 from robustness.core.typing import Facts, PyTree
-from robustness.models.callables import shape_or_kind
+from robustness.models.callables import check_logits
 from robustness.models.layers import FEATURES
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class TorchModule:
           handle.remove()
     if x._version != before:
       raise InputError('it changes its images in place: have it begin with images.clone().')
-    return x, {LOGITS: logits, **found}
+    return x, {**found, LOGITS: logits}
 
 
 def wrap(
@@ -240,14 +240,9 @@ def _check(logits: object, count: int, classes: int) -> None:
   """Refuses logits of another shape or kind, or with NaN."""
   import torch
 
-  if not isinstance(logits, torch.Tensor) or logits.shape != (count, classes):
-    given = shape_or_kind(logits)
-    raise InputError(
-      f'it gives {given} for {count} images and {classes} class names; it must give '
-      f'{(count, classes)}.'
-    )
-  if not logits.is_floating_point():
-    raise InputError(f'it gives {logits.dtype}; logits are floats, one a class.')
+  check_logits('it', logits, count, classes)
+  if not isinstance(logits, torch.Tensor):
+    raise InputError(f'it gives {type(logits).__name__}, not a torch.Tensor.')
   if not bool(torch.isfinite(logits).all()):
     raise InputError('it gives NaN or infinity for images of noise in [0, 1]: check its weights.')
 

@@ -113,17 +113,21 @@ def import_variables(
 
 
 def for_images(
-  architecture: Architecture, variables: Variables, input_shape: Shape, positions: str
+  architecture: Architecture,
+  variables: Variables,
+  stored_shape: Shape,
+  input_shape: Shape,
+  positions: str,
 ) -> Variables:
-  """Returns variables of a network for images of another shape: positions are resampled, see
-  `load_with_notes`; those of a network that has none as they are."""
+  """Returns variables of a network for images of another shape than those of `stored_shape`:
+  positions are resampled, see `load_with_notes`; those of a network that has none as they are."""
   flat = flax.traverse_util.flatten_dict(variables)
   if position_embedding.PATH not in flat and all(
     path[-1] != position_embedding.WINDOW_BIAS for path in flat
   ):
     return variables
   arrays = {'/'.join(path): np.asarray(value) for path, value in flat.items()}
-  return _fitted(architecture, arrays, _SAVED_HERE, None, input_shape, positions)[0]
+  return _fitted(architecture, arrays, _SAVED_HERE, None, input_shape, positions, stored_shape)[0]
 
 
 def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
@@ -147,6 +151,7 @@ def _fitted(
   num_classes: int | None,
   input_shape: Shape | None,
   positions: str,
+  stored_shape: Shape | None = None,
 ) -> tuple[Variables, dict[str, str]]:
   """Returns the variables that the arrays hold for images of a shape, and notes."""
   scheme.check_zeros(arrays)
@@ -189,20 +194,27 @@ def _fitted(
   if position is not None:
     left_out = own[1] - math.prod(located.shapes(own)[located.names[0]]) // own[2]
     count = position.size // own[2] + left_out
-    if position_embedding.stored_side(count, before):
+    if stored_shape or position_embedding.stored_side(count, before):
       expected = {**expected, position_embedding.PATH: (1, count, own[2])}
   variables = restore(architecture.name, expected, scheme, arrays)
   flat = flax.traverse_util.flatten_dict(variables)
   stored_positions = flat[position_embedding.PATH]
-  # The grid of published weights is square; that of our own may be any with this many patches.
-  any_grid = rows == columns or scheme is _SAVED_HERE
-  if stored_positions.shape == own and any_grid:
-    return variables, {}
   side = position_embedding.stored_side(stored_positions.shape[1], before)
-  note = f'{side} × {side} resampled to {rows} × {columns}, {positions}'
+  grid = (side, side)  # that of published weights is square
+  if stored_shape:
+    grid = (stored_shape[0] // patch, stored_shape[1] // patch)
+  if grid == (rows, columns) or not all(grid):
+    return variables, {}
+  if scheme is _SAVED_HERE and not stored_shape and stored_positions.shape == own:
+    raise InputError(
+      f'images of {height} × {width} pixels give {rows} × {columns} patches, as many as {side} × '
+      f'{side}, and the file does not say which of these its positions are for: give the folder of '
+      'checkpoints, or resize to a square'
+    )
+  note = f'{grid[0]} × {grid[1]} resampled to {rows} × {columns}, {positions}'
   _log.warning('position embedding: %s', note)
   flat[position_embedding.PATH] = position_embedding.resample(
-    stored_positions, (rows, columns), positions, before
+    stored_positions, (rows, columns), positions, before, grid
   )
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
 
@@ -412,12 +424,6 @@ def digest(variables: PyTree) -> str:
     total.update(f'{jax.tree_util.keystr(path)} {values.dtype} {values.shape}'.encode())
     total.update(values.tobytes())
   return total.hexdigest()
-
-
-def sha256(path: str | os.PathLike[str]) -> str:
-  """Returns the SHA-256 digest of a file, 64 hexadecimal digits."""
-  with open(path, 'rb') as file:
-    return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
 def _is_own(file: os.PathLike[str]) -> bool:

@@ -21,6 +21,7 @@ Reference: Radford et al., Learning Transferable Visual Models From Natural Lang
 """
 
 import argparse
+import hashlib
 import pathlib
 import string
 import sys
@@ -235,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       'architecture': architecture.name,
       'class_names': names,
       'templates': list(templates),
-      'from_sha256': weights.sha256(given.weights),
+      'from_sha256': hashlib.sha256(pathlib.Path(given.weights).read_bytes()).hexdigest(),
     }
     weights.save_variables(given.out, variables, facts)
   except (InputError, OSError) as error:

@@ -88,10 +88,12 @@ class Coral(GroupObjective):
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     member, _, weights = group_rows(batch[self.column], self.environments, total)
     sets, pairs = self._compared(member, batch)
+    enough = (total(sets.sum(0))[pairs] >= 2).all(1)
     features = outputs['features'].astype(jnp.float32)
     if features.ndim == 3:
       sets = jnp.repeat(sets, features.shape[1], 0)
-    distance = self._mean_distance(features.reshape(len(sets), -1), sets, pairs, total)
+    distances = self._distances(features.reshape(len(sets), -1), sets, pairs, total)
+    distance = jnp.where(enough, distances, 0).sum() / jnp.maximum(enough.sum(), 1)
     return losses + self.penalty * distance, weights, state, {'feature_distance': distance}
 
   def _compared(self, member: jax.Array, batch: Arrays) -> tuple[jax.Array, np.ndarray]:
@@ -104,11 +106,10 @@ class Coral(GroupObjective):
     numbers = np.arange(count - 1)
     return jnp.concatenate([member[:, 1:], clean], 1), np.stack([numbers, numbers + count - 1], 1)
 
-  def _mean_distance(
+  def _distances(
     self, features: jax.Array, sets: jax.Array, pairs: np.ndarray, total: Total
   ) -> jax.Array:
-    """Returns the mean over the pairs [P, 2] of sets, [N, S] of 0 and 1, with two rows or more; 0
-    without any."""
+    """Returns the distance of each of the pairs [P, 2] of sets, [N, S] of 0 and 1."""
     count, summed = total((sets.sum(0), sets.T @ features))
     mean = summed / jnp.maximum(count, 1)[:, None]
 
@@ -122,8 +123,7 @@ class Coral(GroupObjective):
       change = ((covariances[first] - covariances[second]) ** 2).mean()
       shift = ((mean[first] - mean[second]) ** 2).mean()
       of_pairs.append(change + shift)
-    distances, enough = jnp.stack(of_pairs), (count[pairs] >= 2).all(1)
-    return jnp.where(enough, distances, 0).sum() / jnp.maximum(enough.sum(), 1)
+    return jnp.stack(of_pairs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +147,7 @@ class GroupDRO(GroupObjective):
   count_key: ClassVar[str] = 'groups'
   column: str = setting('label', 'the name of a column', bool)
   groups: int = setting(0, '0 (the classes) or more', lambda x: x >= 0)
-  step_size: float = setting(0.01, 'above 0', lambda x: x > 0)
+  step_size: float = setting(0.01, 'above 0', lambda x: 0 < x < float('inf'))
 
   def initial_state(self, num_classes: int) -> State:
     """Returns equal shares of the groups, `share` float32 [groups]."""
@@ -190,7 +190,7 @@ class IRM(GroupObjective):
 
   name: ClassVar[str] = 'irm'
   environments: int = setting(2, 'at least 1', lambda x: x >= 1)
-  penalty: float = setting(100.0, '0 or more', lambda x: x >= 0)
+  penalty: float = setting(100.0, '0 or more', lambda x: 0 <= x < float('inf'))
   anneal_steps: int = setting(500, '0 or more', lambda x: x >= 0)
   estimate: str = word(SQUARED, ESTIMATES)
   rescale: bool = False

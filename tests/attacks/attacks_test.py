@@ -164,7 +164,8 @@ def test_dlr_ignores_shift_and_scale_and_is_above_zero_where_wrong():
   np.testing.assert_array_equal(values > 0, np.argmax(scores, 1) != labels)
   by_hand = dlr(np.array([[1.0, 4.0, 2.0, 0.0]], np.float32), np.array([1]))
   assert float(by_hand[0]) == pytest.approx(-(4 - 2) / (4 - 1))
-  refused('has 2 classes', dlr, np.zeros((1, 2), np.float32), np.zeros(1, int))
+  message = "has 2 classes: take 'auto_pgd' or 'pgd' with the loss 'cross_entropy'"
+  refused(message, dlr, np.zeros((1, 2), np.float32), np.zeros(1, int))
 
 
 @cases(

@@ -125,7 +125,7 @@ def test_it_is_pytorchs_network_in_training_and_evaluation():
   np.testing.assert_allclose(kernel, theirs, atol=1e-3 * np.abs(kernel).max())
   mean = other[4].running_mean.numpy()
   np.testing.assert_allclose(statistics['stage1']['bn1']['mean'], mean, atol=1e-5)
-  logits = network.apply({**variables, 'batch_stats': statistics}, pictures)
+  logits = jax.jit(network.apply)({**variables, 'batch_stats': statistics}, pictures)
   expected = (other.eval()(tensor) / 9).detach().numpy()
   np.testing.assert_allclose(logits, expected, atol=0.02 * np.abs(expected).max())
 

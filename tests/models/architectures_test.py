@@ -1,5 +1,6 @@
 """Sizes, layers, dtypes, facts and names of arrays of every architecture; one in a user's file."""
 
+import dataclasses
 import functools
 import math
 
@@ -16,7 +17,7 @@ from robustness.models.small_images import CifarResNet, shortcut
 from robustness.models.vgg import part_means
 from tests.cases import cases
 from tests.models import networks_page
-from tests.networks import normal_arrays, random_variables
+from tests.networks import WITHOUT_STATISTICS, normal_arrays, random_variables
 from tests.refusals import refused
 
 NAMES = sorted(catalog.ARCHITECTURES)
@@ -71,6 +72,7 @@ def test_stages_are_captured_layers_and_logits_are_float32(name):
   assert logits.shape == (2, architecture.network.num_classes) and logits.dtype == jnp.float32
   assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
   assert ('batch_stats' in variables) == any('var' in str(path) for path in shapes_of(name))
+  assert ('batch_stats' in variables) != bool(WITHOUT_STATISTICS.fullmatch(name))
   assert all(output.dtype == jnp.bfloat16 for output in outputs)
   if outputs[0].ndim == 4:  # images; transformers keep their number of tokens
     sides = [output.shape[1] for output in outputs]
@@ -81,7 +83,8 @@ def test_stages_are_captured_layers_and_logits_are_float32(name):
 @pytest.mark.parametrize('name', NAMES)
 def test_facts_are_complete_and_every_scheme_stores_every_value_once(name):
   architecture = catalog.get(name)
-  assert architecture.name == name and hash(architecture) == hash(catalog.get(name))
+  copy = dataclasses.replace(architecture)
+  assert architecture.name == name and hash(architecture) == hash(copy)
   channels = architecture.input_shape[2]
   assert len(architecture.mean) == len(architecture.std) == channels
   assert min(architecture.std) > 0 and architecture.source and architecture.licence

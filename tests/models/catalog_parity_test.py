@@ -11,7 +11,6 @@ small as trained networks have them.
 
 import functools
 import pathlib
-import re
 
 import pytest
 
@@ -21,16 +20,12 @@ pytest.importorskip('torch', reason='parity needs torch')
 from tests.models import catalog_parity  # noqa: E402
 from tests.models.parity import assert_small  # noqa: E402
 from tests.models.peer_networks import PEERS  # noqa: E402
+from tests.networks import WITHOUT_STATISTICS  # noqa: E402
 
 QUICK_TRAINING = ('resnet20', 'wide_resnet_16_2', 'resnet18', 'efficientnet_lite1')
 QUICK = (*QUICK_TRAINING, 'resnet50', 'resnet34_gn', 'resnet50_gn', 'bit_r50x1')
 QUICK += ('squeezenet1_0', 'squeezenet1_1', 'vit_s32')  # other tests compare VGG and CLIP
-WITHOUT_STATISTICS = re.compile(
-  r'resnet\d+_gn|bit_\w+|squeezenet\w+|vgg\d+|(clip_)?vit_\w+|'
-  r'(convnext|swin|deit3|dino|eva|siglip)\w+'
-)
 WITH_STATISTICS = [name for name in PEERS if not WITHOUT_STATISTICS.fullmatch(name)]
-"""By their names: to trace all networks takes 15 s, and tests are collected in every session."""
 make = functools.lru_cache(maxsize=1)(catalog_parity.Pair.make)
 
 
@@ -44,11 +39,6 @@ def test_every_architecture_but_the_one_made_here_has_a_peer_or_a_test_of_its_ow
   own = {path.name.removesuffix('_test.py') for path in pathlib.Path(__file__).parent.glob('*')}
   without = set(catalog.ARCHITECTURES) - set(PEERS)
   assert {name for name in without if not name.startswith(tuple(own))} == {'small_cnn'}
-
-
-@pytest.mark.slow
-def test_names_tell_which_networks_have_statistics():
-  assert [name for name in PEERS if catalog_parity.has_statistics(name)] == WITH_STATISTICS
 
 
 @pytest.mark.parametrize('name', marked(PEERS, QUICK))

@@ -3,6 +3,7 @@ classifier."""
 
 import dataclasses
 import functools
+import hashlib
 import pathlib
 import sys
 
@@ -149,6 +150,14 @@ def without(*unwanted):
   return {name: value for name, value in zeros().items() if not name.startswith(unwanted)}
 
 
+@pytest.fixture
+def few(monkeypatch):
+  """A catalogue of the networks that are named below: to build all takes a second each."""
+  known = {name: catalog.get(name) for name in ('clip_rn50', 'clip_vit_b32', 'resnet20')}
+  monkeypatch.setattr(catalog, 'ARCHITECTURES', known)
+
+
+@pytest.mark.usefixtures('few')
 @cases(
   'change, message',
   (
@@ -170,9 +179,7 @@ def without(*unwanted):
   (lambda: {'ids': np.full((3, 2, 77), 49_408)}, r'in \[49408, 49408\].*\[0, 49408\)'),
   (lambda: {'ids': np.zeros((3, 2, 77))}, 'tokens are float64'),
 )
-def test_weights_and_tokens_that_do_not_fit_are_refused(change, message, monkeypatch):
-  few = {name: catalog.get(name) for name in ('clip_rn50', 'clip_vit_b32', 'resnet20')}
-  monkeypatch.setattr(catalog, 'ARCHITECTURES', few)  # to build all takes a second each
+def test_weights_and_tokens_that_do_not_fit_are_refused(change, message):
   given = {'architecture': RN50, 'given': zeros(), 'ids': tokens(), **change()}
   refused(message, zero_shot.zero_shot, given['architecture'], given['given'], given['ids'])
 
@@ -192,7 +199,9 @@ def test_the_command_writes_weights_that_load_without_torch(tmp_path, monkeypatc
   variables = weights.load(out, RN50, num_classes=3)
   lengths = np.linalg.norm(variables['params']['head']['dense']['kernel'], axis=0)
   np.testing.assert_allclose(lengths, np.exp(given['logit_scale']), rtol=1e-5)
-  assert weights.load_variables(out)[1]['class_names'] == list(NAMES)
+  facts, content = weights.load_variables(out)[1], pathlib.Path('clip.safetensors').read_bytes()
+  assert facts['class_names'] == list(NAMES)
+  assert facts['from_sha256'] == hashlib.sha256(content).hexdigest()
 
 
 def test_the_command_says_what_it_cannot_read(capsys):
@@ -203,6 +212,7 @@ def test_the_command_says_what_it_cannot_read(capsys):
   assert 'none.txt is no text file' in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures('few')
 def test_what_is_missing_says_how_to_make_it(monkeypatch):
   message = r'2 missing: zero_shot_head.*robustness.models.zero_shot'
   refused(message, weights.import_variables, RN50, zeros(), 3)

@@ -116,6 +116,11 @@ def test_an_attack_has_the_gradient_of_the_network_in_linen(ours, linen):
   np.testing.assert_allclose(attacked(ours), attacked(linen), atol=1e-5)
 
 
+class Chosen(nnx.Module):
+  def __call__(self, images):
+    return jnp.zeros((len(images), 4), jnp.int32)
+
+
 class Doubled(nnx.Module):
   def __call__(self, images, train):
     return images * 2
@@ -127,6 +132,7 @@ class Doubled(nnx.Module):
   (Doubled(), r'cannot be called with images \(2, 6, 5, 3\) alone.*train'),
   (nnx.Linear(3, 2, rngs=nnx.Rngs(0)), r'gives \(2, 6, 5, 2\).*must give \(2, 4\)'),
   (nnx.Linear(4, 2, rngs=nnx.Rngs(0)), 'cannot be called with images'),
+  (Chosen(), 'gives int32; logits are floats'),
 )
 def test_what_is_no_classifier_is_refused_at_once(network, message):
   refused(message, Classifier.from_nnx, network, **COMMON)

@@ -131,6 +131,13 @@ def timm(**change):
   ('deit3_s16', {HUB_FILE: {**HUB, 'resample': 1}}, "interpolation is 'resample 1'"),
   ('deit3_s16', {HUB_FILE: {**HUB, 'do_normalize': False}}, 'do_normalize is False'),
   ('deit3_s16', {HUB_FILE: {**HUB, 'do_rescale': False}}, 'do_rescale is False: .* all three'),
+  ('deit3_s16', timm(std=[0, 0.5, 0.5]), r'std are .*\(0, 0.5, 0.5\): they are finite'),
+  ('deit3_s16', timm(mean=['a', 0, 0]), 'config.json: it does not say how images are prepared'),
+  ('deit3_s16', timm(input_size=[3, 22.5, 22.5]), '22.5 pixels a side, which is no whole number'),
+  ('deit3_s16', {HUB_FILE: {**HUB, 'size': 224, 'crop_pct': 0}}, 'prepared.*ZeroDivisionError'),
+  ('deit3_s16', {HUB_FILE: HUB, TIMM_FILE: {'id2label': {'cat': 'cat'}}}, "named .*'cat'"),
+  ('deit3_s16', {HUB_FILE: HUB, TIMM_FILE: {'label_names': 3}}, 'named .*not iterable'),
+  ('clip_vit_b32', {HUB_FILE: HUB, TIMM_FILE: {'vision_config': None}}, 'named .*NoneType'),
   (
     'clip_vit_b32_quickgelu',
     {OPEN_CLIP_FILE: OPEN_CLIP},

@@ -204,7 +204,7 @@ def test_rows_of_another_size_are_refused_before_a_fit_by_the_key_of_their_class
   section = probe_section(probe={'name': 'knn'}, data={'resize': 20})
   made_by = builder(tmp_path / 'checkpoints', {'a': section}, rows(), training=rows(20))
   message = (
-    r'have 20 × 20 × 1\. .*--config\.classifiers\.a\.data\.resize=.* --config\.classifiers\.a'
+    r'have 20 × 20 × 1: .*--config\.classifiers\.a\.data\.resize=.* --config\.classifiers\.a'
   )
   refused(message, lambda: made_by.planned)
 

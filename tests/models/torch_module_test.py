@@ -56,6 +56,22 @@ def test_logits_and_layers_are_those_of_the_module(batch_size):
   refused("no layer '8'", ours.select_layers, ('8',))
 
 
+class OwnLogits(nn.Module):
+  def __init__(self) -> None:
+    super().__init__()
+    self.logits = module()
+
+  def forward(self, images):
+    return 10 * self.logits(images)
+
+
+def test_logits_are_what_the_whole_gives_where_a_module_inside_is_called_so():
+  ours = wrapped(OwnLogits().eval())
+  assert_close(ours.predict(IMAGES), 10 * wrapped(module()).predict(IMAGES))
+  outputs = ours.apply(None, IMAGES, ('logits',))[1]
+  assert_close(outputs['logits'], ours.predict(IMAGES))
+
+
 @cases('layers', (), ('0', 'features'))
 def test_gradients_are_those_of_autograd_under_vmap_and_in_pieces(layers):
   own, weights = module(), torch.arange(28.0).reshape(7, 4)
@@ -140,6 +156,7 @@ def on_two_devices() -> nn.Module:
   (lambda: module(5), r'gives \(3, 5\) for 3 images and 4 class names; it must give \(3, 4\)'),
   (lambda: Spoilt(lambda x: x * torch.nan).eval(), 'NaN or infinity'),
   (lambda: Spoilt(lambda x: x.argmax(1, True).expand(-1, 4)).eval(), 'int64; logits are floats'),
+  (lambda: Spoilt(lambda x: x.detach().numpy()).eval(), 'gives ndarray, not a torch.Tensor'),
   (lambda: Spoilt(lambda x: x.detach()).eval(), 'no gradient.*from_callable'),
   (lambda: Spoilt(lambda x: x + torch.rand(1)).eval(), 'other logits when it is called again'),
   (lambda: Spoilt(lambda x: x[:, None][:3, 0, :, 9]).eval(), 'failed on images .*IndexError'),

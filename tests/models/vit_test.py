@@ -186,15 +186,24 @@ def test_imported_and_saved_weights_are_resampled_alike(
   path = tmp_path / 'vit.safetensors'
   own = weights.import_variables(SHORT, given, CLASSES, (side, side, 3))
   weights.save_variables(path, own, {})
-  loaded, notes = weights.load_with_notes(path, SHORT, CLASSES, shape, method)
-  if side == 192:  # our own grid may be any with as many patches
-    imported, note = own, ''
-  jax.tree.map(np.testing.assert_array_equal, loaded, imported)
-  of_checkpoint = weights.for_images(SHORT, own, shape, method)
+  of_checkpoint = weights.for_images(SHORT, own, (side, side, 3), shape, method)
   jax.tree.map(np.testing.assert_array_equal, of_checkpoint, imported)
+  if side == 192:  # our own grid may be any with as many patches
+    message = '4 × 9 patches, as many as 6 × 6, .*the folder of checkpoints, or resize'
+    refused(message, weights.load_with_notes, path, SHORT, CLASSES, shape, method)
+    return
+  loaded, notes = weights.load_with_notes(path, SHORT, CLASSES, shape, method)
+  jax.tree.map(np.testing.assert_array_equal, loaded, imported)
   assert notes == ({'position_embedding': f'{note}, {method}'} if note else {})
   logits = SHORT.build(CLASSES).apply(loaded, np.zeros((1, *shape), np.float32))
   assert logits.shape == (1, CLASSES)
+
+
+@pytest.mark.parametrize('before', [0, 1])
+def test_a_grid_that_is_not_square_is_resampled_from_its_own_rows_and_columns(before):
+  ramp = np.concatenate([np.full(before, 9.0), np.repeat(np.arange(4.0), 9)])[None, :, None]
+  made = resample(ramp, (8, 3), 'bilinear', before, (4, 9))[0, before:].reshape(8, 3)
+  np.testing.assert_allclose(made, np.linspace(0, 3, 8)[:, None].repeat(3, 1), atol=1e-6)
 
 
 def test_images_of_which_no_patch_is_left_are_refused():

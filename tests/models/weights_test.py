@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import hashlib
 import logging
 import os
 
@@ -96,6 +95,7 @@ def test_the_architecture_that_fits_is_named(name, given):
   refused(message, weights.import_variables, catalog.get(name), zeros(given))
 
 
+@pytest.mark.usefixtures('few')
 def test_the_nearest_is_named_if_none_fits():
   state = {**zeros('resnet34'), 'extra.weight': np.zeros(3, np.float32)}
   message = "nearest architecture is 'resnet34', with 99% in common"
@@ -131,7 +131,6 @@ def test_saved_variables_come_back_bit_for_bit(tmp_path):
     assert found.keys() == expected.keys()
     for name, value in found.items():
       np.testing.assert_array_equal(value, expected[name], err_msg=str(name))
-  assert weights.sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
   refused('.safetensors', weights.save_variables, tmp_path / 'digits.npz', variables, {})
 
 

@@ -86,6 +86,8 @@ def test_equal_sets_and_sets_of_a_single_row_add_nothing():
   np.testing.assert_allclose(measured(Coral(), batch=halves, features=twice), 0, atol=1e-6)
   single = {**BATCH, 'environment': (jnp.arange(16) == 3).astype(int)}
   assert measured(Coral(), batch=single) == 0
+  views = jnp.stack([FEATURES, 2 * FEATURES, FEATURES[::-1]], 1)
+  assert measured(Coral(), batch=single, features=views) == 0, 'one row, of three images'
 
 
 @cases(
@@ -146,10 +148,6 @@ def test_features_are_what_the_last_linear_map_is_given(name):
     noise = jax.random.uniform(jax.random.key(1), images.shape)
     logits, features, dense = jax.device_get(jax.jit(both)(noise))
     np.testing.assert_allclose(features @ dense['kernel'] + dense['bias'], logits, atol=1e-5)
-
-
-def test_a_network_that_tells_no_features_is_refused():
-  refused(r'self\.sow', sown_features, {'stage1': {'__call__': (jnp.zeros(1),)}})
 
 
 def test_shares_and_loss_of_group_dro_are_those_of_the_algorithm():
@@ -228,6 +226,7 @@ def test_the_penalty_counts_fully_after_the_annealing_and_may_scale_the_loss():
   *((Coral, {'environments': 1}), (Coral, {'penalty': -1.0}), (Coral, {'pairs': 'some'})),
   *((Coral, {'column': ''}), (GroupDRO, {'column': ''})),
   *((GroupDRO, {'groups': -1}), (GroupDRO, {'step_size': 0.0}), (IRM, {'environments': 0})),
+  *((GroupDRO, {'step_size': np.inf}), (IRM, {'penalty': np.inf})),
   *((IRM, {'penalty': -1.0}), (IRM, {'estimate': 'exact'}), (IRM, {'column': ''})),
 )
 def test_bad_settings_are_named(part, bad):
