@@ -39,7 +39,7 @@ def run_one(network_name: str, images: int, frequencies: int) -> dict[str, float
   with tempfile.TemporaryDirectory() as folder:
     records = Records(pathlib.Path(folder), layout, {})
     taken = timing.seconds(lambda: evaluator.evaluate(rows, records))
-    records.sum_over_rows(lambda shard: shard['rank'] > 0)
+    records.values(lambda shard: shard['rank'] > 0).sum(0)
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
   return {'passes': layout.num_rows * layout.num_views, 'seconds': taken, 'megabytes': peak}
 

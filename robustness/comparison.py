@@ -68,12 +68,14 @@ class Entry:
 def read_entries(workdirs: Mapping[str, pathlib.Path]) -> dict[str, list[Entry]]:
   """Returns the classifiers of all workdirs by the tasks that all have; `SINGLE` for one study.
 
+  Tasks that measure images alone are left out.
+
   Args:
     workdirs: by name, see `named_workdirs`.
 
   Raises:
     InputError: fewer than two classifiers, workdirs of different studies or of different settings
-      of what is shown, no task in common, or see `workdir.read`.
+      of what is shown, no task of classifiers in common, or see `workdir.read`.
   """
   tasks = {name: workdir.read(path) for name, path in workdirs.items()}
   first = next(iter(tasks.values()))
@@ -84,6 +86,11 @@ def read_entries(workdirs: Mapping[str, pathlib.Path]) -> dict[str, list[Entry]]
       for name, of in tasks.items()
     )
     raise InputError(f'these workdirs have no study or task in common ({listed}).')
+  common = [task for task in common if first[task].study.needs_classifier]
+  if not common:
+    raise InputError(
+      f'{", ".join(workdirs)} measure images alone: give workdirs of studies of classifiers.'
+    )
   labels = distinct_labels(
     {name: {e.label for task in common for e in of[task].evaluations} for name, of in tasks.items()}
   )

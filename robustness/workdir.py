@@ -5,7 +5,7 @@ records/CLASSIFIER/                 of one study; of a battery records/STUDY-DIG
 checkpoints/CLASSIFIER/             of trainings
 results.json, .csv, .npz            the results, with figures/ and report.html
 parts/TASK/                         the results of each task of a battery
-seed<n>/                            all of these but config.json, of each of several seeds
+seed<n>/                            all but config.json and environment.json, of each seed
 """
 
 from __future__ import annotations
@@ -231,14 +231,19 @@ def versions() -> dict[str, str]:
 
 
 def _git_commit() -> str:
-  folder = pathlib.Path(__file__).parent
+  file = pathlib.Path(__file__)
+
+  def git(*words: str) -> str:
+    return subprocess.run(
+      ['git', *words], cwd=file.parent, capture_output=True, text=True, check=False
+    ).stdout.strip()
+
   try:
-    answer = subprocess.run(
-      ['git', 'rev-parse', 'HEAD'], cwd=folder, capture_output=True, text=True, check=False
-    )
+    # the package may be installed inside of another repository, which ignores it
+    is_tracked = git('ls-files', file.name)
+    return (is_tracked and git('rev-parse', 'HEAD')) or 'unknown: not a git checkout'
   except OSError:
     return 'unknown: git is not installed'
-  return answer.stdout.strip() or 'unknown: not a git checkout'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -109,6 +109,20 @@ def test_environment_tells_versions_devices_and_seed():
   json.dumps(described)
 
 
+def test_a_package_inside_of_another_repository_has_no_commit(tmp_path, monkeypatch):
+  def git(*words):
+    author = '-c', 'user.name=a', '-c', 'user.email=a@b'
+    subprocess.run(['git', *author, *words], cwd=tmp_path, check=True, capture_output=True)
+
+  (tmp_path / 'workdir.py').touch()
+  monkeypatch.setattr(workdir, '__file__', str(tmp_path / 'workdir.py'))
+  git('init')
+  git('commit', '--allow-empty', '-m', 'of another project')
+  assert workdir.environment(0, '')['git_commit'] == 'unknown: not a git checkout'
+  git('add', 'workdir.py')
+  assert len(workdir.environment(0, '')['git_commit']) == 40
+
+
 def test_a_second_run_in_a_workdir_is_refused_and_only_the_first_process_locks(
   tmp_path, monkeypatch
 ):

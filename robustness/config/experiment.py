@@ -64,6 +64,9 @@ class Execution:
     require(distinct, 'config.seeds', self.seeds, words)
 
 
+SETTINGS = tuple(field.name for field in dataclasses.fields(Execution))
+
+
 @dataclasses.dataclass(frozen=True)
 class Measurement:
   """A study, and the rows that it is measured on."""
@@ -131,8 +134,7 @@ def from_config(config: Section) -> Experiment:
   values = settings.without_inherited(config)
   settings.check_sections(values, SECTIONS, 'config')
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
-  valid = [field.name for field in dataclasses.fields(Execution)]
-  settings.refuse_unknown(values, [*valid, *SECTIONS], 'config')
+  settings.refuse_unknown(values, [*SETTINGS, *SECTIONS], 'config')
   data = sections.get('data', {})
   parsed_data = settings.parse(DataSettings, data, 'config.data')
   summary = None
@@ -175,6 +177,11 @@ def _battery(section: Section, data: Section) -> dict[str, Measurement]:
   sections = {name: own for name, own in section.items() if name not in (TASKS, SUMMARY)}
   for name in sections:
     settings.check_name(BATTERY, name)
+    if name in (*SETTINGS, 'baseline'):
+      raise InputError(
+        f'{BATTERY} names a task {name!r}, as results name a setting of the run: give it another '
+        'name.'
+      )
   names = section.get(TASKS, ())
   if isinstance(names, str) or not isinstance(names, tuple | list) or not names:
     valid = f'a tuple of tasks: {", ".join(sections) or "none"}'

@@ -226,7 +226,9 @@ def have_one_twice(labels: np.ndarray) -> np.ndarray:
 
 
 def check_class_names(names: Sequence[str], where: str) -> None:
-  """Refuses two classes of one name, with their numbers."""
+  """Refuses two classes of one name, and one without a name, with their numbers."""
+  if '' in names:
+    raise InputError(f"{where} call the class {names.index('')} '': give each class a name.")
   if len(set(names)) < len(names):
     twice = next(name for name in names if names.count(name) > 1)
     numbers = [number for number, name in enumerate(names) if name == twice]

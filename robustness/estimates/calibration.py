@@ -5,9 +5,10 @@ confidence b, each with the share w_b of the examples,
 
   ECE = Σ_b w_b |ȳ_b - p̄_b|                          (Naeini et al. 2015; Guo et al. 2017),
 
-over bins of equal width or of equal mass (as many examples in each). It is biased upwards: chance
-alone moves ȳ_b from p̄_b. The debiased estimator subtracts what chance adds (Kumar et al. 2019,
-section 5 and appendix), with ȳ_b taken as normal around what was seen:
+over bins of equal width or of equal mass (as many examples in each, but equal confidences in one,
+so that the order of examples changes nothing). It is biased upwards: chance alone moves ȳ_b from
+p̄_b. The debiased estimator subtracts what chance adds (Kumar et al. 2019, section 5 and appendix),
+with ȳ_b taken as normal around what was seen:
 
   ECE - (Σ_b w_b E|N(ȳ_b - p̄_b, ȳ_b(1 - ȳ_b)/n_b)| - ECE),
 
@@ -91,8 +92,10 @@ class Predictions:
     return np.searchsorted(-index, np.arange(-bins, 1))
 
   def equal_mass(self, bins: int) -> np.ndarray:
-    """Returns where M bins of N/M predictions each begin, [M + 1]; of M > N some are empty."""
-    return (np.arange(bins + 1) * len(self.order)) // bins
+    """Returns where M bins of about N/M predictions each begin, [M + 1]: where confidences change,
+    so that equal ones share a bin; some may be empty."""
+    starts = (np.arange(bins + 1) * len(self.order)) // bins
+    return self._ties[np.searchsorted(self._ties, starts)]
 
   def binned(self, starts: np.ndarray, weights: np.ndarray | None = None) -> Bins:
     """Returns what falls into bins from starts; predictions count once, or by weights [..., N]."""

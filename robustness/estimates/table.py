@@ -46,8 +46,17 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
       raise InputError(f'a part of the table lacks the columns {", ".join(missing)}.')
   if not parts:
     return canonical(pd.DataFrame(columns=columns))
-  table = pd.concat([part.astype(object) for part in parts], ignore_index=True)
-  table = canonical(table.reindex(columns=columns))
+  absent = [np.full(len(part), np.nan, object) for part in parts]
+  joined = {
+    name: np.concatenate(
+      [
+        part[name].to_numpy(object) if name in part else none
+        for part, none in zip(parts, absent, strict=True)
+      ]
+    )
+    for name in columns
+  }
+  table = canonical(pd.DataFrame(joined))
   _check(table, facets)
   return table
 
@@ -154,8 +163,10 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
     InputError: the file is missing, truncated, or lacks columns.
   """
   try:
-    content = path.read_text(encoding='utf-8')
-    table = pd.read_csv(io.StringIO(content), dtype=str, keep_default_na=False)
+    content = path.read_bytes().decode()
+    table = pd.read_csv(
+      io.StringIO(content, newline=''), dtype=str, keep_default_na=False, lineterminator='\n'
+    )
     lacking = [name for name in (*SUBJECT, *types, *ESTIMATE) if name not in table.columns]
     if lacking or not content.endswith('\n'):
       raise ValueError(f'it lacks {", ".join(lacking) or "its last line"}')

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import errno
 import hashlib
 import io
 import json
@@ -141,20 +140,6 @@ class RecordsReader(abc.ABC):
       for chunk in range(self.layout.num_chunks):
         yield self.read(block, chunk)
 
-  def sum_over_rows(self, values: Callable[[Shard], np.ndarray]) -> np.ndarray:
-    """Returns Σ over rows of `values(shard)` [n, v], as an array [V] (integers stay integers).
-
-    Sums are taken shard by shard in float64 or int64, in fixed order.
-    """
-    total: np.ndarray | None = None
-    for shard in self.shards():
-      part = np.asarray(values(shard))
-      part = part.sum(0, dtype=np.float64 if part.dtype.kind == 'f' else np.int64)
-      total = np.zeros(self.layout.num_views, part.dtype) if total is None else total
-      total[shard.views] += part
-    assert total is not None
-    return total
-
   def values(self, statistic: Callable[[Shard], np.ndarray]) -> np.ndarray:
     """Returns `statistic(shard)` [n, v, ...] of all rows in all views [N, V, ...], in memory."""
     values: np.ndarray | None = None
@@ -173,13 +158,8 @@ class RecordsReader(abc.ABC):
 
   def total(self, name: str) -> np.ndarray:
     """Returns `total/<name>` of all rows, float64 [V, ...]; exact, so the order is free."""
-    shards = ((shard.views, shard[f'total/{name}']) for shard in self.shards())
-    views, first = next(shards)
-    total = np.zeros((self.layout.num_views, *first.shape[1:]))
-    total[views] = first
-    for views, part in shards:
-      total[views] += part
-    return total
+    key, blocks, chunks = f'total/{name}', self.layout.num_blocks, self.layout.num_chunks
+    return np.concatenate([sum(self.read(b, c)[key] for b in range(blocks)) for c in range(chunks)])
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
     """Returns a field in one view [N, ...] or a column of rows; raises InputError without it."""
@@ -259,19 +239,11 @@ class Records(RecordsReader):
     return {block: chunks for block, chunks in table.items() if chunks}
 
   def write(self, block: int, chunk: int, arrays: Arrays, compress: bool = False) -> None:
-    """Writes a shard atomically; raises InputError where the disk is full."""
+    """Writes a shard atomically."""
     path, content = self.path(block, chunk), io.BytesIO()
     sealed = {**arrays, SEAL: _seal(block, chunk, self._header, arrays)}
     (np.savez_compressed if compress else np.savez)(content, allow_pickle=False, **sealed)
-    try:
-      write_atomically(path, content.getvalue())
-    except OSError as error:
-      if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        raise
-      raise InputError(
-        f'no space left to write {path}. The shards written before are kept: free '
-        'some space and run the same command again.'
-      ) from error
+    write_atomically(path, content.getvalue())
 
   def read(self, block: int, chunk: int) -> Shard:
     """Reads a shard; raises InputError if it is missing or damaged, or its seal is another's."""

@@ -77,7 +77,7 @@ class SequentialRecords:
     views = self.next_views
     self.rounds.append(records)
     self.views.append(views)
-    self._wrong[views] += records.sum_over_rows(lambda shard: shard['rank'] > 0)
+    self._wrong[views] += records.values(lambda shard: shard['rank'] > 0).sum(0)
     self.shown[views] += records.layout.num_rows
     finished = self.design.finished(self._wrong[views], self.shown[views])
     last = len(self.rounds) == self.design.looks

@@ -20,6 +20,7 @@ from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, have_one_twice, numeric_columns
+from robustness.core.sequential import map_rows
 from robustness.core.typing import PyTree
 from robustness.evaluation.measurements import (
   FINITE,
@@ -150,8 +151,8 @@ class Evaluator:
     than processes, shards of every block in turn.
 
     Raises:
-      InputError: rows that do not fit the classifier, a label outside the classes, logits that
-        are not finite (which example and view), or a full disk.
+      InputError: rows that do not fit the classifier, a label outside the classes, or logits that
+        are not finite (which example and view).
     """
     layout = records.layout
     own = layout.share(process, processes)
@@ -311,8 +312,7 @@ class Evaluator:
     whole = _filled(logits, len(ids))
     values = {name: _filled([each[name] for each in measured], len(ids)) for name in measured[0]}
     placed, recorded = self.parallel.put_batch((whole, values))
-    kept = {f'output/{name}': self.summarise_output(name, placed) for name in self.outputs}
-    return {**self._reduced(placed, batch['label']), **recorded, **kept}
+    return {**self._reduced(placed, batch['label']), **recorded}
 
   @functools.cached_property
   def _shown(self) -> Compiled:
@@ -320,7 +320,11 @@ class Evaluator:
 
   @functools.cached_property
   def _reduced(self) -> Compiled:
-    return self.parallel.compile(jax.vmap(summarise, (1, None), 1), (BATCH, BATCH), BATCH)
+    def reduce(logits: jax.Array, label: jax.Array) -> dict[str, jax.Array]:
+      kept = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
+      return {**summarise(logits, label), **kept}
+
+    return self.parallel.compile(jax.vmap(reduce, (1, None), 1), (BATCH, BATCH), BATCH)
 
   def _answer(self, images: np.ndarray, batch: Arrays, view_id: int) -> np.ndarray:
     """Calls the callable; says on which examples and view it failed."""
@@ -389,7 +393,7 @@ class Evaluator:
   def _each(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
     """Returns `function(row, view)` of all rows: at once, or one by one on a CPU for some views."""
     if self.views.sequential and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
-      return self.parallel.sequential(function, rows, view)
+      return self.parallel.by_device(functools.partial(map_rows, function), rows, view)
     return jax.vmap(function, (0, None))(rows, view)
 
   def _parts(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
@@ -456,12 +460,20 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
   shown = views.image_shape or rows.image_shape
   free = 2 if views.image_shape else 0
   if tuple(shown[free:]) != tuple(classifier.input_shape[free:]):
-    side = classifier.input_shape[0]
+    height, width, channels = classifier.input_shape
     want, have = (' × '.join(map(str, s)) for s in (classifier.input_shape, shown))
+    if shown[2] != channels:
+      fix = f'give images of {channels} channels, or a classifier of {shown[2]}.'
+    elif height != width:
+      fix = f'images are cropped to squares only: give images of {height} × {width}.'
+    else:
+      fix = (
+        f'resize the shorter side and crop: --config.data.resize={height} '
+        f'--config.data.crop={height}.'
+      )
     raise InputError(
       f'{classifier.name} takes images of {want} (height × width × channels); the data have '
-      f'{have}. Resize the shorter side and crop: --config.data.resize={side} '
-      f'--config.data.crop={side}.'
+      f'{have}: {fix}'
     )
   if rows.class_names and len(rows.class_names) > classifier.num_classes:
     raise InputError(

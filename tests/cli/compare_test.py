@@ -16,8 +16,11 @@ from robustness.estimates.comparison import mcnemar, paired_difference, sign_fli
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Records
+from robustness.evaluation.study import IMAGES
 from robustness.results import Results
 from robustness.studies import si_score
+from robustness.studies.accuracy import Accuracy
+from robustness.studies.corruption_error import CorruptionError
 from tests import finished_runs
 from tests.refusals import refused
 from tests.table_rows import estimate
@@ -79,6 +82,7 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
   assert 'Top-1 accuracy' in (out / 'report.html').read_text()
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_intervals_have_the_confidence_of_the_first_run(workdirs, tmp_path):
   config = json.dumps({'study': {'name': 'accuracy', 'confidence': 0.8}, 'seed': 0})
   (tmp_path / 'one' / 'config.json').write_text(config)
@@ -89,6 +93,7 @@ def test_intervals_have_the_confidence_of_the_first_run(workdirs, tmp_path):
   assert (own.low, own.high) == pytest.approx(ends)
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
   """Of the first battery the second part lacks a classifier: there are differences from another."""
   clean = {'net': FIRST, 'other': SECOND}
@@ -114,6 +119,19 @@ def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
     assert own.quantities == single.quantities
 
 
+@pytest.mark.usefixtures('undrawn')
+def test_tasks_that_measure_images_alone_are_left_out(tmp_path, monkeypatch):
+  for name in 'ab':
+    plain = finished_runs.write(tmp_path / f'{name}_plain', {IMAGES: FIRST})
+    fog = finished_runs.write_corrupted(tmp_path / f'{name}_fog', {IMAGES: FIRST}, {IMAGES: SECOND})
+    finished_runs.write_battery(tmp_path / name, {'clean': plain, 'fog': fog})
+  monkeypatch.setattr(CorruptionError, 'needs_classifier', False)
+  assert list(compare(tmp_path, 'ab').by_part) == ['clean']
+  monkeypatch.setattr(Accuracy, 'needs_classifier', False)
+  refused('a, b measure images alone: give workdirs of studies', compare, tmp_path, 'ab')
+
+
+@pytest.mark.usefixtures('undrawn')
 def test_the_order_of_the_images_does_not_matter(tmp_path):
   order = np.random.default_rng(0).permutation(COUNT)
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
@@ -128,6 +146,7 @@ def test_the_order_of_the_images_does_not_matter(tmp_path):
   assert set(tables[0].classifier) == {'a', 'second'}
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_other_data_are_not_paired(tmp_path):
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
   finished_runs.write(tmp_path / 'b', {'net': SECOND}, data={'source': 'folder', 'path': '/x'})
@@ -216,6 +235,7 @@ def change(workdir, column, old, new):
   records.write(0, 0, arrays)
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_only_views_that_all_have_are_compared(tmp_path):
   """Means over other severities, and clean images that one run alone has, are left out."""
   finished_runs.write_versions(tmp_path / 'a', {'net': versions(0)}, True)
@@ -318,6 +338,7 @@ def test_effective_robustness_given_several_reference_sets(tmp_path):
   refused('every task', program.run, [battery], tmp_path / 'out', references=list(counts))
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path):
   """Calibration has accuracy by corruption too, without intervals; that compared has one."""
   for seed, name in enumerate('ab'):

@@ -19,15 +19,16 @@ def drawn(count: int = 500) -> tuple[np.ndarray, np.ndarray]:
 def test_errors_are_those_of_torchmetrics_and_of_kumars_code():
   """torchmetrics 1.9 (`multiclass_calibration_error`, 15 bins, classes folded to p ≥ .5) gives
   .09241; uncertainty-calibration 0.1.4 of Kumar et al. .065656 with 5 bins of equal width and
-  .08154 with 15 of equal mass. Its `normal_debiased_ce` draws 200,000 normal values where the
-  closed form stands here; the root of `unbiased_l2_ce` is exact."""
+  .08154 with 15 of equal mass, cut between equal confidences too. Its `normal_debiased_ce` draws
+  200,000 normal values where the closed form stands here; the root of `unbiased_l2_ce` is exact."""
   confidence, correct = drawn()
   folded = Predictions.of(np.where(confidence >= 0.5, confidence, 1 - confidence), correct)
   ece = calibration.calibration_error(folded.binned(folded.equal_width(15)))
   assert ece == pytest.approx(0.092412, abs=1e-6)
   predictions = Predictions.of(confidence, correct)
   bins = [predictions.binned(predictions.equal_width(5))]
-  bins.append(predictions.binned(predictions.equal_mass(15)))
+  distinct = Predictions.of(confidence - 1e-12 * np.arange(500), correct)
+  bins.append(distinct.binned(distinct.equal_mass(15)))
   for function, expected, tolerance in (
     (calibration.calibration_error, [0.065656, 0.08154], 1e-9),
     (calibration.debiased_calibration_error, [0.0638244, 0.0641771], 1e-4),
@@ -46,6 +47,17 @@ def test_bins_of_equal_width_are_open_below_and_those_of_equal_mass_even():
   mass = predictions.binned(predictions.equal_mass(3))
   np.testing.assert_array_equal(mass.size, [2, 2, 3])
   assert Predictions.of([0.5], [True]).equal_mass(3).tolist() == [0, 0, 0, 1]
+  assert Predictions.of([0.5, 1, 1, 1], np.ones(4, bool)).equal_mass(2).tolist() == [0, 3, 4]
+
+
+def test_the_order_of_examples_changes_nothing():
+  confidence, correct = np.round(drawn()[0], 1), drawn()[1]
+  orders = np.arange(500), np.argsort(correct, kind='stable')
+  first, second = (
+    calibration.scores(Predictions.of(confidence[own], correct[own]), Draws.of(500, 2, 0)).values
+    for own in orders
+  )
+  assert second == pytest.approx(first)
 
 
 def test_a_constant_confidence_has_closed_forms():

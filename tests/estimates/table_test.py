@@ -16,7 +16,8 @@ def table() -> pd.DataFrame:
   top5 = Quantity('top5_error', 'top-5 error')
   parts = [means(ERROR, outcomes, ('corruption', 'severity'), test=True)]
   parts.append(means(ERROR, outcomes, ('corruption',)))
-  parts.append(means(top5, outcomes, facets={'layer': '007'}, paired=False))
+  for layer in ('007', 'a\r', 'b\r\nc'):
+    parts.append(means(top5, outcomes, facets={'layer': layer}, paired=False))
   return tables.assemble(parts)
 
 
@@ -26,7 +27,7 @@ def test_facets_stand_between_the_other_columns_and_a_way_through_csv_changes_no
   assert list(whole.columns) == [*tables.SUBJECT, *facets, *tables.ESTIMATE]
   assert tables.facets_of(whole) == facets
   assert whole.severity.dtype == 'Int64' and whole.n.dtype == 'Int64'
-  assert whole.severity.isna().sum() == 3 * 3 + 2
+  assert whole.severity.isna().sum() == 3 * 3 + 3 * 2
   assert (whole.family == 1).all() and (whole.confidence == 0.95).all()
   file = tmp_path / 'results.csv'
   file.write_bytes(tables.to_csv(whole))

@@ -51,6 +51,23 @@ def test_logits_are_recorded_on_request(parallel, tmp_path):
   np.testing.assert_allclose(recorded['callable'], recorded['native'], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize('parallel', [MeshParallel, PmapParallel])
+def test_a_summary_of_logits_is_that_of_the_native_network(parallel, tmp_path):
+  native, recorded = tiny_classifier(), []
+  for name, classifier in (('native', native), ('callable', callable_of(native))):
+    runner = evaluator(
+      parallel(),
+      classifier=classifier,
+      outputs=('logits',),
+      summarise_output=lambda _, logits: logits.max(1) - logits.min(1),
+    )
+    records = Records(tmp_path / name, runner.layout(13, 8, 7), {})
+    runner.evaluate(tiny_rows(13), records)
+    recorded.append(records.table('output/logits'))
+  assert recorded[0].shape == (13, len(runner.views))
+  np.testing.assert_allclose(recorded[1], recorded[0], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize('create', [lambda: MeshParallel(jax.devices()[:3]), PmapParallel])
 @pytest.mark.parametrize(('batch_size', 'views'), [(8, 5), (0, 0)])
 def test_same_records_for_any_cut_and_devices(create, batch_size, views, tmp_path):

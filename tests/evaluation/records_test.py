@@ -1,11 +1,11 @@
 """Records: atomic shards, resume, sums, refusals."""
 
-import errno
 import json
 import shutil
 from unittest import mock
 
 import numpy as np
+import pytest
 
 from robustness.evaluation.records import Layout, Records
 from tests.cases import cases
@@ -38,15 +38,12 @@ def test_shards_cover_the_table_once_and_come_back(tmp_path):
   records = Records.open(tmp_path)
   assert records.identity == {'seed': 0}
   assert not records.missing()
-  wrong = records.sum_over_rows(lambda shard: shard['rank'] > 0)
-  assert wrong.dtype == np.int64
-  np.testing.assert_array_equal(wrong, (rank > 0).sum(0))
-  weights = records.sum_over_rows(lambda shard: shard['output/weight'])
-  np.testing.assert_allclose(weights, (rank / 7).sum(0), rtol=1e-6)
+  np.testing.assert_array_equal(records.values(lambda shard: shard['rank'] > 0), rank > 0)
+  np.testing.assert_allclose(records.table('output/weight'), rank / 7, rtol=1e-6)
   np.testing.assert_array_equal(records.column('rank', view=3), rank[:, 3])
   np.testing.assert_array_equal(records.column('label'), np.arange(7))
   message = "no field 'probability'; valid: 'label', 'output/weight', 'rank'"
-  refused(message, records.sum_over_rows, lambda shard: shard['probability'])
+  refused(message, records.table, 'probability')
 
 
 def test_missing_counts_what_is_not_there(tmp_path):
@@ -74,12 +71,12 @@ def test_no_records_and_another_format_are_refused(tmp_path):
   refused(message, Records.open, tmp_path / 'later')
 
 
-def test_full_disk_keeps_what_was_written(tmp_path, monkeypatch):
+def test_a_shard_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
   records, _ = full(tmp_path)
   records.path(0, 0).unlink()
-  full_disk = OSError(errno.ENOSPC, 'No space left on device')
-  monkeypatch.setattr('os.fsync', mock.Mock(side_effect=full_disk))
-  refused('no space left.*are kept', records.write, 0, 0, {'rank': np.zeros((3, 2))})
+  monkeypatch.setattr('os.fsync', mock.Mock(side_effect=OSError('No space left on device')))
+  with pytest.raises(OSError):
+    records.write(0, 0, {'rank': np.zeros((3, 2))})
   assert records.missing() == {0: [0]}
   assert not list(tmp_path.glob('.*tmp'))
 

@@ -340,6 +340,7 @@ def with_one_hot_labels():
 
 
 TALL = ArrayRows(np.zeros((3, 8, 5, 3), np.float32), np.zeros(3, int), CLASSES)
+GREY = ArrayRows(np.zeros((3, 6, 5, 1), np.float32), np.zeros(3, int), CLASSES)
 OTHER = ArrayRows(np.zeros((3, *SHAPE), np.float32), np.zeros(3, int), (*CLASSES, 'emu'))
 
 
@@ -347,7 +348,8 @@ OTHER = ArrayRows(np.zeros((3, *SHAPE), np.float32), np.zeros(3, int), (*CLASSES
   'rows, message',
   (with_value('labels', 17, 4), r'example 17 has label 4; tiny has classes 0\.\.3'),
   (with_one_hot_labels(), 'example 0 has label .* an image has each once'),
-  (TALL, 'takes images of 6 × 5 × 3 .* have 8 × 5 × 3'),
+  (TALL, 'takes images of 6 × 5 × 3 .* have 8 × 5 × 3: images are cropped to squares only'),
+  (GREY, '6 × 5 × 1: give images of 3 channels, or a classifier of 1'),
   (OTHER, 'the data have 5 classes, tiny has 4'),
   (with_value('images', (13, 2, 2, 1), 255), r'example 13 has values in \[.*, 255\].*divide'),
 )
