@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from robustness.augment import Augmentation, Example
 from robustness.core.registry import setting
 from robustness.core.settings import choice
-from robustness.corruptions.catalog import apply, checked_table
+from robustness.corruptions.catalog import apply, refuse_stored
 from robustness.corruptions.names import KNOWN, LIKE_NOISE, SETS, SEVERITIES, spelt_out
 from robustness.fourier.input_filters import LowPass
 
@@ -76,7 +76,7 @@ class RandomCorruption(Augmentation):
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
     """Draws; the last branch leaves the image as it is."""
-    del columns
+    refuse_stored(columns)
     key_chosen, key_applied = jax.random.split(jax.random.fold_in(key, 0))
     unchanged = self.branches - 1
     chosen = jax.random.randint(key_chosen, (), 0, unchanged)
@@ -84,7 +84,6 @@ class RandomCorruption(Augmentation):
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
     names, side = self.names, self.constants or None
-    checked_table(image.shape[:2], names, None, side, {})
     index, place = jnp.divmod(branch, len(self.severities))
     severity = jnp.array(self.severities)[place]
 

@@ -12,6 +12,7 @@ from robustness.attacks import Attack
 from robustness.augment import Augmentation, Example
 from robustness.core.errors import InputError
 from robustness.core.registry import setting
+from robustness.corruptions.catalog import refuse_stored
 from robustness.environments import transforms
 from robustness.environments.class_groups import COLUMN, SAMPLED
 from robustness.models.inputs import InputFilter
@@ -67,6 +68,7 @@ class Environment(Augmentation):
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
     """Returns the number of the environment: the class group's own, or 0."""
+    refuse_stored(columns)
     if COLUMN not in columns:
       raise InputError(
         f'the augmentation environment needs the column {COLUMN!r}: set config.data.class_groups, '

@@ -142,10 +142,10 @@ def _stored(source: str) -> dict[str, np.ndarray]:
 
 def _of_results(results: Results, source: str) -> dict[str, np.ndarray]:
   """Takes the spectrum of fog out of a study's results."""
-  if results.study != STUDY or FOG not in results.arrays['corruption']:
+  if results.study != STUDY or FOG not in results.arrays.get('corruption', ()):
     raise InputError(
       f'{source} holds results of the study {results.study!r} without {FOG!r}; {WHERE}.spectrum '
-      f'takes those of {STUDY!r} with config.study.corruptions=("fog",).'
+      f'takes those of {STUDY!r} with --config.study.corruptions={FOG}.'
     )
   scale = results.settings['normalisation'], results.settings['channels']
   if scale != ('orthonormal', 'each'):

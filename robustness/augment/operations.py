@@ -17,6 +17,7 @@ from robustness.augment import levels as pillow
 from robustness.augment.levels import TABULATED, blend, grey
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
+from robustness.corruptions.catalog import ROUNDING
 
 WARPS = ('ShearX', 'ShearY', 'TranslateX', 'TranslateY', 'Rotate')
 FAMILIES = (WARPS, TABULATED, ('Color',), ('Sharpness',), ('Cutout',))
@@ -100,15 +101,17 @@ def apply(
     centre: row and column of the centre of Cutout's square; None takes the image's.
 
   Raises:
-    InputError: an unknown name, a magnitude outside the operation's range, or no such image.
+    InputError: an unknown name, a magnitude outside the operation's range, no such fill or image.
   """
   choice('name', name, NAMES)
   choice('interpolation', interpolation, INTERPOLATIONS)
   if not isinstance(magnitude, jax.core.Tracer):
     unit, low, high = UNITS[name]
     require(bool(low <= float(magnitude) <= high), f'magnitude of {name}', magnitude, unit)
+  require(bool(fill), 'fill', fill, 'levels 0..255, one or red, green and blue')
+  check_colour(fill, 'fill')
   image = jnp.asarray(image)
-  check_channels(image.shape)
+  check_image(image)
   middle = jnp.array(centre or (image.shape[0] // 2, image.shape[1] // 2))
   begin = to_levels(image), jnp.ones(image.shape[:2], bool)
   operation = Operations((name,), interpolation, fill, fill)
@@ -271,6 +274,21 @@ def check_channels(shape: tuple[int, ...]) -> None:
     raise InputError(
       f'the image has the shape {shape}; operations take [height, width, channels] with 1 or 3 '
       'channels, as Pillow does.'
+    )
+
+
+def check_image(image: jax.Array) -> None:
+  """Raises InputError unless an image is [H, W, C] with one or three channels, and floats in [0, 1]
+  but for rounding; values of a traced one are not checked."""
+  check_channels(image.shape)
+  known = image.size > 0 and not isinstance(image, jax.core.Tracer)
+  low, high = (float(image.min()), float(image.max())) if known else (0.0, 1.0)
+  floats = jnp.issubdtype(image.dtype, jnp.floating)
+  if not (floats and low >= -ROUNDING and high <= 1 + ROUNDING):
+    values = f' and has values from {low:.9g} to {high:.9g}' if known else ''
+    raise InputError(
+      f'the image is {image.dtype}{values}; operations take floats in [0, 1]. Divide 8-bit levels '
+      'by 255.'
     )
 
 

@@ -8,7 +8,8 @@ numbers, which JAX lets a flag decide (`jax_threefry_partitionable`), is pinned.
 """
 
 import zlib
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import jax
 import jax.numpy as jnp
@@ -34,11 +35,12 @@ def pin() -> None:
     )
 
 
-def pinned() -> AbstractContextManager[None, bool | None]:
-  """Returns a context, for traced code too, in which keys of any origin are drawn from as by `pin`,
+@contextmanager
+def pinned() -> Iterator[None]:
+  """Draws inside of it, in traced code too, from keys of any origin as `pin` has it and in 32 bits:
   for functions that users call from code with flags of its own."""
-  context: AbstractContextManager[None, bool | None] = jax.threefry_partitionable(True)
-  return context
+  with jax.threefry_partitionable(True), jax.enable_x64(False):
+    yield
 
 
 def from_seed(seed: int) -> jax.Array:

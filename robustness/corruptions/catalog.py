@@ -308,9 +308,10 @@ def apply(
   # Branches even for one name: XLA would merge it with its surroundings, and round in another way.
   branches: list[Callable[..., jax.Array]] = [functools.partial(branch, name) for name in names]
   branches.append(nothing)
-  valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= most)
-  chosen = jnp.where(valid, index, len(names))
   with random_keys.pinned():
+    index, severity = jnp.asarray(index, jnp.int32), jnp.asarray(severity, jnp.int32)
+    valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= most)
+    chosen = jnp.where(valid, index, len(names))
     return jax.lax.switch(chosen, branches, key, image, severity)
 
 
@@ -434,6 +435,15 @@ def as_images(images: object, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
       '[0, 1]. Corrupt before normalising; divide 8-bit values by 255.'
     )
   return jnp.clip(jnp.asarray(array, jnp.float32), 0, 1)
+
+
+def refuse_stored(columns: Mapping[str, object]) -> None:
+  """Raises InputError if a row with these columns is one of stored corrupted images."""
+  if 'corruption' in columns:
+    raise InputError(
+      'these images are stored corrupted ones, which would be corrupted again: take clean images, '
+      "or set config.study.source='stored' in a study that has it, such as corruption_error."
+    )
 
 
 def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequence[int]) -> None:

@@ -104,6 +104,8 @@ class Corruption:
 
   def check_options(self, options: Facts) -> None:
     """Raises InputError for options that the corruption does not have, or values of them."""
+    if not isinstance(options, Mapping):
+      raise InputError(f'options of {self.name} are {options!r}; they must be {{option: value}}.')
     for option, value in options.items():
       if option not in self.options:
         known = nearest(option, self.options) if self.options else 'it has no options'

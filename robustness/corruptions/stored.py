@@ -17,7 +17,9 @@ import numpy as np
 from absl import logging
 
 from robustness.core.errors import InputError
+from robustness.core.registry import word
 from robustness.core.rows import MOST_KEPT, Batch, Rows, with_column
+from robustness.core.settings import require
 from robustness.corruptions.names import CLEAN as NO_CORRUPTION
 from robustness.corruptions.names import NAMED, NUMBERS, SEVERITIES
 from robustness.corruptions.released import SOURCES
@@ -39,6 +41,7 @@ Part = tuple[int, int]
 CLEAN_PART: Part = (NO_CORRUPTION, 0)
 
 
+@dataclasses.dataclass(frozen=True)
 class StoredOrMade(CorruptionViews):
   """A study of corruptions with a setting `source`: 'generated' or 'stored'.
 
@@ -52,16 +55,17 @@ class StoredOrMade(CorruptionViews):
   allows_adaptation: ClassVar[bool] = True
   not_stored: ClassVar[tuple[str, ...]] = ()
   needs_clean: ClassVar[bool] = False
-  source: str
+  source: str = word(GENERATED, (GENERATED, STORED))
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.choose('source', (GENERATED, STORED))
     fix = "left out with source='stored': images are shown as they are"
     made = self.source == GENERATED
     self.require(made or self.protocol == EXACT, 'protocol', fix)
     for name in (*MADE_WITH, *self.not_stored):
       self.require(made or not getattr(self, name), name, fix)
+    chosen = self.options.chosen()
+    require(made or not chosen, 'config.study.options', ', '.join(chosen), fix)
 
   @property
   def is_stored(self) -> bool:
@@ -142,12 +146,12 @@ class StoredOrMade(CorruptionViews):
   ) -> tuple[RecordsReader, ViewTable]:
     """See `Study`; of stored images the clean view is first if it is stored."""
     if not self.is_stored:
-      return records, self.view_table(image_shape)
+      return super().by_image(records, image_shape)
     columns = [records.column(name) for name in COLUMNS]
     stored = parts_of(records)
     shown = self.of_stored(stored)
     clean = [CLEAN_PART] if CLEAN_PART in stored else []
-    rows = by_part(np.arange(len(columns[0])), columns, [*clean, *shown.parts])
+    rows = by_part(columns, [*clean, *shown.parts])
     return SelectedRows(records, rows), shown.table_of_views(bool(clean))
 
   def joined(
@@ -207,7 +211,7 @@ class StoredOrMade(CorruptionViews):
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """See `Study`; of stored images each row has its own view."""
     if not self.is_stored:
-      return self.view_table(image_shape)
+      return super().by_row(records, image_shape)
     corruption, severity = (records.column(name).tolist() for name in COLUMNS[:2])
     names = [_named((c, s)) for c, s in zip(corruption, severity, strict=True)]
     counted = np.array([name != 'clean' for name in names])
@@ -238,15 +242,15 @@ def wanted_parts(
   return chosen, levels
 
 
-def by_part(values: np.ndarray, columns: Sequence[np.ndarray], parts: Sequence[Part]) -> np.ndarray:
-  """Returns values of rows [R] as [images, parts], images by ascending base id.
+def by_part(columns: Sequence[np.ndarray], parts: Sequence[Part]) -> np.ndarray:
+  """Returns the places of rows as [images, parts], images by ascending base id.
 
   `columns` are corruption, severity and base id, integers [R] each. An image without a
   row in some part, or with several, is refused.
   """
   corruption, severity, base_id = columns
   images = np.unique(base_id)
-  table = np.zeros((len(images), len(parts)), values.dtype)
+  table = np.zeros((len(images), len(parts)), int)
   for column, (number, level) in enumerate(parts):
     rows = np.flatnonzero((corruption == number) & (severity == level))
     order = rows[np.argsort(base_id[rows], kind='stable')]
@@ -256,7 +260,7 @@ def by_part(values: np.ndarray, columns: Sequence[np.ndarray], parts: Sequence[P
         f'{len(np.unique(base_id[rows]))} images; '
         f'all {len(images)} images must be there once in every part.'
       )
-    table[:, column] = values[order]
+    table[:, column] = order
   return table
 
 

@@ -23,7 +23,6 @@ from robustness.core.pictures import read_rgb
 PACKAGE, PROCEDURAL = 'imagecorruptions', 'procedural'
 # The generator draws from the first five of its six; the second and third are one picture twice.
 FILES = ('frost1.png', 'frost2.png', 'frost3.png', 'frost4.jpg', 'frost5.jpg')
-SOURCES = (PROCEDURAL, PACKAGE)
 
 SIDES = (336, 480)  # rows and columns of a procedural texture
 COLOURS = ((78, 149, 166), (201, 205, 215), (201, 205, 215), (138, 153, 165), (112, 123, 135))
@@ -61,12 +60,16 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
 
 def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:
   """Returns the pictures of frost that are meant: None, '' or 'procedural'; 'imagecorruptions' or a
-  folder, see `load_photographs`; or the pictures themselves, uint8 [h, w, 3] each."""
+  folder, see `load_photographs`; or the pictures themselves, one or more, uint8 [h, w, 3] each."""
   if source is None or (isinstance(source, str) and source in ('', PROCEDURAL)):
     return procedural_textures()
   if isinstance(source, (str, os.PathLike)):
     return _loaded(os.fspath(source))
-  for picture in source:
+  try:
+    given = tuple(source)
+  except TypeError:
+    given = ()
+  for picture in given:
     shape = tuple(getattr(picture, 'shape', ()))
     dtype = getattr(picture, 'dtype', type(picture).__name__)
     if len(shape) != 3 or shape[2] != 3 or dtype != np.uint8:
@@ -74,9 +77,12 @@ def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any
         f'photographs hold an entry of shape {shape}, {dtype}; each must be a uint8 array '
         f'[h, w, 3]. Or give a folder, {PACKAGE!r} or {PROCEDURAL!r}.'
       )
-  if not len(source):
-    raise InputError(f'photographs are empty; give some, a folder, {PACKAGE!r} or {PROCEDURAL!r}.')
-  return tuple(source)
+  if not given:
+    raise InputError(
+      f'photographs are {source!r}; give uint8 arrays [h, w, 3], at least one, a folder, '
+      f'{PACKAGE!r} or {PROCEDURAL!r}.'
+    )
+  return given
 
 
 _loaded = functools.lru_cache(maxsize=4)(load_photographs)

@@ -16,13 +16,18 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from robustness.core.errors import InputError
 from robustness.core.registry import word
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
 from robustness.corruptions import jpeg, laion_c
-from robustness.corruptions.catalog import CORRUPTIONS, apply, checked_table, table_for
+from robustness.corruptions.catalog import (
+  CORRUPTIONS,
+  apply,
+  checked_table,
+  refuse_stored,
+  table_for,
+)
 from robustness.corruptions.names import (
   FINEST,
   KNOWN,
@@ -143,7 +148,7 @@ class CorruptionViews(Study):
     if self.protocol == AS_RELEASED:
       truncates = "'' or 'floor' with protocol='as_released', which truncates"
       self.require(self.quantize in ('', 'floor'), 'quantize', truncates)
-      chosen = self.options.chosen()
+      chosen = self.variants
       fix = "left alone with protocol='as_released'"
       require(not chosen, 'config.study.options', ', '.join(chosen), fix)
 
@@ -161,6 +166,11 @@ class CorruptionViews(Study):
   def names(self) -> tuple[str, ...]:
     """The corruptions, sets spelt out, each once, in the order of `NUMBERS`."""
     return spelt_out(self.corruptions)
+
+  @property
+  def variants(self) -> dict[str, dict[str, str]]:
+    """The options that are not the default, of corruptions that are shown."""
+    return {name: own for name, own in self.options.chosen().items() if name in self.names}
 
   @property
   def severities_between(self) -> tuple[float, ...]:
@@ -270,7 +280,7 @@ class CorruptionViews(Study):
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
     """Returns what images made here may differ in from a released set, and whether they do."""
-    chosen, constants = self.options.chosen(), self.constants_of(image_shape)
+    chosen, constants = self.variants, self.constants_of(image_shape)
     as_files = self.protocol == AS_RELEASED or not released.jpeg_quality
     return {
       'frost is drawn, not photographed': 'frost' in self.names and not self.photographs,
@@ -285,12 +295,12 @@ class CorruptionViews(Study):
     """Returns the view function, which reads photographs once and stores images in JPEG files of a
     quality, or in none with 0."""
     as_released = self.protocol == AS_RELEASED
-    options: dict[str, Mapping[str, object]] = {**self.options.chosen()}
+    options: dict[str, Mapping[str, object]] = {**self.variants}
     if self.photographs and 'frost' in self.names:
       options['frost'] = {'photographs': load_photographs(self.photographs)}
     if self.photographs:
-      options |= {name: {'photographs': self.photographs} for name in laion_c.PICTURES}
-    options = {name: options[name] for name in options if name in self.names}
+      pictured = set(laion_c.PICTURES) & set(self.names)
+      options |= {name: {'photographs': self.photographs} for name in pictured}
 
     shown = functools.partial(
       apply,
@@ -304,11 +314,7 @@ class CorruptionViews(Study):
     def show(
       key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
     ) -> jax.Array:
-      if 'corruption' in row:
-        raise InputError(
-          'these images are stored corrupted ones, which would be corrupted again: '
-          "set config.study.source='stored' in the study corruption_error."
-        )
+      refuse_stored(row)
 
       def corrupted(image: jax.Array, corruption: jax.Array, severity: jax.Array) -> jax.Array:
         image = shown(key, image, corruption, severity)

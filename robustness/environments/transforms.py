@@ -11,12 +11,13 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.ndimage import map_coordinates
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import apply, checked_table
+from robustness.corruptions.filters import grid
 from robustness.corruptions.names import KNOWN, NUMBERS, SEVERITIES
+from robustness.corruptions.warps import sample_or_black
 
 ROTATION = 'rotation'
 RIGHT_ANGLES = (90, 180, 270)
@@ -128,14 +129,8 @@ def rotate(image: jax.Array, degrees: jax.Array | float) -> jax.Array:
   whole = [functools.partial(jnp.rot90, k=k) for k in range(4)]
   moved = jax.lax.switch(turns.astype(jnp.int32) % 4, whole, image)
   angle = jnp.deg2rad(jnp.asarray(degrees, jnp.float32))
-  height, width = image.shape[:2]
-  centre = jnp.array([(height - 1) / 2, (width - 1) / 2])
-  row, column = jnp.meshgrid(
-    jnp.arange(height) - centre[0], jnp.arange(width) - centre[1], indexing='ij'
-  )
-  source = [
-    jnp.cos(angle) * row + jnp.sin(angle) * column + centre[0],
-    -jnp.sin(angle) * row + jnp.cos(angle) * column + centre[1],
-  ]
-  sample = functools.partial(map_coordinates, coordinates=source, order=1, mode='constant')
-  return jnp.where(right, moved, jax.vmap(sample, in_axes=-1, out_axes=-1)(image))
+  centre = (image.shape[0] - 1) / 2
+  row, column = (line - centre for line in grid(image.shape[0]))
+  cos, sin = jnp.cos(angle), jnp.sin(angle)
+  y, x = cos * row + sin * column + centre, cos * column - sin * row + centre
+  return jnp.where(right, moved, sample_or_black(image, y, x))

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import require
 
-FACTORS = ('size', 'location', 'rotation')
+SIZE, LOCATION, ROTATION = FACTORS = ('size', 'location', 'rotation')
 LEVEL = ('area', 'angle', 'x', 'y')
 """What a level is made of; see `Design`."""
 BACKGROUNDS_PER_OBJECT = 2
@@ -131,7 +131,6 @@ def draw_backgrounds(num_objects: int, num_backgrounds: int, seed: int = 0) -> n
   return np.array(each, np.int64).reshape(-1, size)
 
 
-SIZE, ROTATION, LOCATION = 'size', 'rotation', 'location'
 KEYS = {SIZE: ('area',), ROTATION: ('angle',), LOCATION: ('y', 'x')}
 """Of a level, by factor."""
 LOOP_ORDER = ('x', 'y', 'area', 'angle')

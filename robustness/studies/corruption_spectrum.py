@@ -21,7 +21,6 @@ from robustness.core.rows import Batch, Rows, with_column
 from robustness.corruptions.stored import (
   CLEAN_IMAGE,
   CLEAN_PART,
-  GENERATED,
   Part,
   StoredOrMade,
   with_clean_images,
@@ -76,6 +75,7 @@ class CorruptionSpectrum(StoredOrMade):
   """
 
   title: ClassVar[str] = 'Spectra of common corruptions'
+  needs_labels: ClassVar[bool] = False
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   needs_classifier: ClassVar[bool] = False
   needs_clean: ClassVar[bool] = True
@@ -84,8 +84,6 @@ class CorruptionSpectrum(StoredOrMade):
   channels: str = word('each', spectrum.CHANNELS)
   normalisation: str = word('orthonormal', NORMALISATIONS)
   severity: int = 3
-  source: str = GENERATED
-  confidence: float = 0.95
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -120,7 +118,8 @@ class CorruptionSpectrum(StoredOrMade):
     """Returns the table of results, mean spectra as pictures, and what the high pass keeps.
 
     The pictures are mean |F|, zero frequency in the centre: `spectrum` [corruptions, severities, H,
-    W] of the changes and `clean_spectrum` [H, W] of the images.
+    W] of the changes, whose `corruption` and `severity` are arrays too, and `clean_spectrum` [H, W]
+    of the images.
     """
     records, (height, width) = evaluations[0].records, image_shape[:2]
     shown, recorded = self.joined(evaluations, image_shape)
@@ -132,7 +131,12 @@ class CorruptionSpectrum(StoredOrMade):
     lowest = lowest_kept(height, width, self.bandwidth)
     return Findings(
       estimates=list(shown._estimates(own, image_shape, scale, spectrum.measures(keep).radii)),
-      arrays={'clean_spectrum': mean[CLEAN], 'spectrum': shown.grid(mean)},
+      arrays={
+        'clean_spectrum': mean[CLEAN],
+        'spectrum': shown.grid(mean),
+        'corruption': np.array(shown.names),
+        'severity': np.array(shown.severities),
+      },
       tables={HIGH_PASS: Table(KEPT, [[*lowest, float(keep.mean())]])},
     )
 

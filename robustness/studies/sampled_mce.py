@@ -20,6 +20,7 @@ from robustness.core.errors import InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Batch, Rows, random_order, with_column
 from robustness.core.typing import PlainValue
+from robustness.corruptions.released import ReleasedSet
 from robustness.corruptions.views import CorruptionViews
 from robustness.estimates import stratified
 from robustness.estimates.corruption_error import MCE
@@ -27,7 +28,6 @@ from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded
-from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Findings, ImageShape, Recipes
 from robustness.evaluation.views import DRAWS, Views, ViewTable
 from robustness.results import Table
@@ -53,7 +53,6 @@ class SampledMCE(CorruptionViews):
 
   baseline: str = word('cifar10_standard', ('alexnet', 'cifar10_standard'))
   mce_half_width: float = setting(0.1, 'above 0', lambda x: x > 0)
-  confidence: float = 0.95
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -172,8 +171,9 @@ class SampledMCE(CorruptionViews):
           rows.append(row(label, first, quantity, facets, found, self.confidence))
     yield part(rows)
 
-  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    return [*super().differences(records, image_shape), 'one corruption an image, not all']
+  def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
+    own = {'one corruption an image, not all': True}
+    return super().settings_differ(released, image_shape) | own
 
 
 def _within(estimate: Estimate, quantity: Quantity) -> Estimate:

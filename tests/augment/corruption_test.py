@@ -5,9 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.augment.corruption import RandomCorruption
+from robustness.augment.environment import Environment
 from robustness.corruptions import corrupt
 from robustness.corruptions.names import OFFICIAL
 from tests.augment import pictures
+from tests.cases import cases
+from tests.refusals import refused
 
 KEYS = jax.random.split(jax.random.key(0), 3000)
 
@@ -25,6 +28,12 @@ def test_corruptions_and_severities_are_drawn_alike():
   drawn = jax.vmap(lambda key: augmentation.draw_branch(key, {}))(KEYS)
   shares = np.bincount(drawn, minlength=7) / len(KEYS)
   np.testing.assert_allclose(shares, [0.1] * 6 + [0.4], atol=0.045)  # five standard deviations
+
+
+@cases('part', RandomCorruption(), Environment())
+def test_stored_corrupted_images_are_refused(part):
+  columns = {'image': jnp.zeros((32, 32, 3)), 'corruption': 9, 'class_group': 1}
+  refused('would be corrupted again', part, KEYS[0], columns)
 
 
 def test_images_are_those_of_the_catalog():

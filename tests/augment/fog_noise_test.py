@@ -8,10 +8,13 @@ import numpy as np
 
 from robustness.augment import fog_noise
 from robustness.augment.fog_noise import STORED, FogNoise
+from robustness.config.experiment import Execution
 from robustness.core import random_images
+from robustness.core.rows import ArrayRows
 from robustness.corruptions import corrupt
 from robustness.fourier import spectrum
-from robustness.results import Results
+from robustness.measure import measure
+from robustness.studies.corruption_spectrum import CorruptionSpectrum
 from tests.augment import pictures
 from tests.refusals import refused
 
@@ -58,10 +61,11 @@ def test_the_stored_spectrum_says_where_it_comes_from_and_is_that_of_fog(cifar10
 
 
 def test_a_workdir_of_the_study_is_taken(tmp_path):
-  settings = {'normalisation': 'orthonormal', 'channels': 'each'}
-  results = Results('corruption_spectrum', {}, {'name': 'x'}, settings)
-  maps = np.random.default_rng(0).random((2, 1, 6, 5)).astype(np.float32)
-  results.arrays.update(corruption=np.array(['snow', 'fog']), severity=np.array([2]), spectrum=maps)
+  study = CorruptionSpectrum(corruptions=('snow', 'fog'), severities=(2,), severity=2)
+  images = np.random.default_rng(0).random((3, 16, 18, 3), np.float32)
+  rows = ArrayRows(images, np.zeros(3, int), ('any',))
+  results = measure(study, Execution(), [], rows, tmp_path / 'records')
+  maps = results.arrays['spectrum']
   results.write(tmp_path / 'run')
   np.testing.assert_array_equal(fog_noise.magnitude(str(tmp_path / 'run'), 2), maps[1, 0])
   np.savez_compressed(tmp_path / 'fog.npz', **fog_noise._stored(str(tmp_path / 'run')))

@@ -1,6 +1,7 @@
 """Operations of the policies against Pillow's, on pictures of several sizes."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -167,6 +168,20 @@ def test_what_is_vacated_and_covered_takes_the_fill():
   (('Solarize', np.zeros((4, 4, 3)), float('nan')), r'magnitude of Solarize is nan'),
   (('Invert', np.zeros((4, 4, 2)), 0), r'shape \(4, 4, 2\).*1 or 3'),
   (('Invert', np.zeros((4, 4)), 0), r'shape \(4, 4\)'),
+  (('Invert', np.zeros((4, 4, 3), np.uint8), 0), 'image is uint8.*floats .*Divide 8-bit levels'),
+  (('Invert', np.full((4, 4, 3), 255.0), 0), r'values from 255 to 255; .* in \[0, 1\]'),
+  (('Invert', np.full((4, 4, 3), np.nan), 0), 'values from nan'),
 )
 def test_mistakes_are_named(arguments, message):
   refused(message, operations.apply, *arguments)
+
+
+@pytest.mark.parametrize('fill', [(300,), (-1,), (1, 2), ()])
+def test_fills_that_are_no_colour_are_named(fill):
+  message = rf'fill is {re.escape(repr(fill))}; it must be levels 0\.\.255, one or red'
+  refused(message, operations.apply, 'Cutout', np.zeros((4, 4, 3)), 2, fill=fill)
+
+
+def test_the_type_of_a_traced_image_is_checked():
+  inverted = jax.jit(lambda image: operations.apply('Invert', image, 0))
+  refused('the image is uint8; operations take floats', inverted, np.zeros((4, 4, 3), np.uint8))

@@ -86,13 +86,13 @@ def test_a_row_does_not_depend_on_the_batch_around_it(name, alone):
     np.testing.assert_allclose(some['image'], whole['image'][np.array(4 * part)], atol=1e-6)
 
 
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('name', [n for n in NAMES if n != 'repeat'])
 def test_draws_change_with_the_step_and_the_seed(name, alone):
   images = []
   for seed, step in ((0, 0), (0, 1), (1, 0)):
     examples = {**batch(), EPOCH: jnp.full(16, step)}
     images.append(alone(name)(examples, seed, jnp.int32(step))['image'])
-  assert not any(np.array_equal(images[0], other) for other in images[1:]) or name == 'repeat'
+  assert not any(np.array_equal(images[0], other) for other in images[1:])
 
 
 def test_a_part_that_gives_one_image_never_changes_the_draw_of_another():

@@ -230,6 +230,16 @@ def test_draws_do_not_depend_on_a_flag_of_jax():
   np.testing.assert_allclose(inside, pinned, atol=1e-6)
 
 
+@pytest.mark.parametrize('name', ['gaussian_noise', 'frost', 'fog', 'lines', 'sparkles'])
+def test_images_do_not_depend_on_64_bits(name):
+  severity = np.array([1, 5, 3, 5])
+  expected = np.asarray(corrupt(11, batch(), name, severity, 'floor'))
+  with jax.enable_x64(True):
+    made = corrupt(11, batch(), name, severity, 'floor')
+  assert made.dtype == np.float32
+  np.testing.assert_array_equal(made, expected)
+
+
 def test_photographs_come_from_a_folder_a_package_or_arrays(tmp_path, monkeypatch):
   package = tmp_path / 'imagecorruptions'
   (package / 'frost').mkdir(parents=True)
@@ -247,6 +257,10 @@ def test_photographs_come_from_a_folder_a_package_or_arrays(tmp_path, monkeypatc
   refused('no frost1.png', corrupt, 3, batch(), 'frost', 5, photographs=str(tmp_path))
   broken, message = [np.zeros((9, 9))], r'an entry of shape \(9, 9\), float64'
   refused(message, corrupt, 3, batch(), 'frost', 5, photographs=broken)
+  several = corrupt(3, batch(), 'frost', 5, photographs=(picture for picture in arrays))
+  np.testing.assert_array_equal(several, expected)
+  for none in (5, ()):
+    refused('photographs are .*; give uint8', corrupt, 3, batch(), 'frost', 5, photographs=none)
 
 
 @needs_usual_emitters
@@ -274,6 +288,7 @@ def test_bad_input_of_a_mixed_batch_is_named():
     ({'severity': 7}, 'severity is 7'),
     ({'names': ()}, 'names are empty'),
     ({'names': ('fog', 'snw')}, "did you mean 'snow'"),
+    ({'options': {'fog': None}}, r'options of fog are None; they must be \{option: value\}'),
     ({'options': {'frost': {}}}, "options is 'frost'; .*valid: 'fog', 'snow'"),
     ({'images': np.zeros((8, 8, 3))}, r'take \[B, H, W, C\] with 1 or 3'),
   ):

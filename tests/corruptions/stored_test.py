@@ -11,6 +11,7 @@ from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.corruptions.names import NAMES, NUMBERS
 from robustness.corruptions.stored import StoredOrMade, by_part, wanted_parts
+from robustness.corruptions.views import CorruptionOptions
 from robustness.evaluation import one_view
 from robustness.evaluation.study import STUDIES
 from robustness.measure import measure
@@ -36,17 +37,17 @@ def shuffled_rows() -> tuple[np.ndarray, list[np.ndarray]]:
 
 def test_rows_become_a_table_whatever_their_order() -> None:
   values, columns = shuffled_rows()
-  table = by_part(values, columns, PARTS)
+  table = values[by_part(columns, PARTS)]
   np.testing.assert_array_equal(table, np.add.outer(IDS, 100 * np.arange(4)))
-  np.testing.assert_array_equal(by_part(values, columns, PARTS[2:]), table[:, 2:])
+  np.testing.assert_array_equal(values[by_part(columns, PARTS[2:])], table[:, 2:])
 
 
 def test_a_missing_or_double_row_is_refused() -> None:
-  values, columns = shuffled_rows()
+  _, columns = shuffled_rows()
   message = 'all 3 images must be there once in every part'
-  refused(message, by_part, values[1:], [column[1:] for column in columns], PARTS)
+  refused(message, by_part, [column[1:] for column in columns], PARTS)
   twice = [np.append(column, column[0]) for column in columns]
-  refused('has 4 rows of 3 images', by_part, np.append(values, values[0]), twice, PARTS)
+  refused('has 4 rows of 3 images', by_part, twice, PARTS)
 
 
 def test_what_is_wanted_and_stored() -> None:
@@ -118,6 +119,17 @@ def test_saturation_of_grey_images_is_said_to_do_nothing(caplog):
     caplog.clear()
     study.check(ArrayRows(images, LABELS, CLASSES), {})
     assert sum('saturate leaves grey images' in line for line in caplog.messages) == said
+
+
+def test_settings_of_made_images_are_refused_with_stored_ones() -> None:
+  for setting, value in (
+    ('quantize', 'floor'),
+    ('constants', 32),
+    ('photographs', 'imagecorruptions'),
+    ('options', CorruptionOptions(motion_blur='fixed')),
+  ):
+    message = f"study.{setting} is .*left out with source='stored'"
+    refused(message, study_of, 'corruption_error', source='stored', **{setting: value})
 
 
 def test_sets_without_what_is_measured_are_refused(tmp_path: pathlib.Path) -> None:

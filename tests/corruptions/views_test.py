@@ -8,12 +8,14 @@ import pytest
 
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
-from robustness.corruptions.views import CorruptionViews
+from robustness.corruptions.released import RELEASED
+from robustness.corruptions.views import CorruptionOptions, CorruptionViews
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from tests.corruptions.pictures import natural
+from tests.refusals import refused
 
 COUNT, SIDE = 16, 32
 SUMMED = ('glass_blur', 'gaussian_blur', 'fog', 'contrast', 'elastic_transform')
@@ -31,6 +33,18 @@ def images_of_a_run(folder, quantize: str, devices, batch_size: int) -> np.ndarr
   records = Records(folder, evaluator.layout(COUNT, batch_size), {})
   evaluator.evaluate(rows, records)
   return np.stack([records.column('measure/image', view) for view in range(len(views))])
+
+
+def test_a_variant_of_a_corruption_that_is_not_shown_changes_no_images():
+  options = CorruptionOptions(motion_blur='fixed', glass_blur='swap')
+  for names, shown in ((('fog',), ()), (('fog', 'glass_blur'), ('glass_blur',))):
+    study = CorruptionViews(corruptions=names, options=options)
+    assert tuple(study.variants) == shown
+    differs = study.settings_differ(RELEASED[SIDE], (SIDE, SIDE, 3))
+    assert any(differs[line] for line in differs if line.startswith('variants of')) == bool(shown)
+  CorruptionViews(corruptions=('fog',), options=options, protocol='as_released')
+  made = {'corruptions': ('glass_blur',), 'options': options, 'protocol': 'as_released'}
+  refused('study.options is .glass_blur.; it must be left', CorruptionViews, **made)
 
 
 @pytest.mark.parametrize('quantize', ['', 'floor'])

@@ -64,6 +64,8 @@ def test_classifiers_that_were_shown_other_corruptions_are_no_pair(tmp_path):
   for second, alike in ((other, False), (one, True)):
     found = comparison.pair(one.records, second.records, ('one', 'other'), common=False)
     assert len(found.first) == 150 * alike and ('shown otherwise' in found.note) != alike
+  stated = [line for _, line in study.provenance([one], (32, 32, 3)).rows]
+  assert sum('one corruption an image, not all' in line for line in stated) == 1
   refused('one and other were shown the same images under', study.reduce, [one, other], (32, 32, 3))
   assert study.recording != CorruptionError(protocol=study.protocol).recording
 
