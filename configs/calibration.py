@@ -15,8 +15,8 @@ python main.py --config=configs/calibration.py:cifar10 --workdir=/tmp/calibratio
 python main.py --config=configs/calibration.py:workdir --workdir=/tmp/calibration_of_a_run \
     --config.predictions=WORKDIR
 
-  The same numbers in every view of any finished run (frequencies of a heat map, attacks, bands,
-  scenes), from its records: no classifier, no images. --config.part chooses the part of a battery.
+  The same numbers in every view of any finished run (frequencies of a heat map, attacks,
+  bands), from its records: no classifier, no images. --config.part chooses the part of a battery.
 """
 
 from robustness.config.defaults import (

@@ -23,10 +23,10 @@ from robustness import parallel, workdir
 from robustness.classifiers import ClassifierBuilder, channels, preparation
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
-from robustness.core import compilation_cache, disk, host, registry, terminal
+from robustness.core import compilation_cache, disk, host, terminal
 from robustness.core.errors import InputError, causes, naming
 from robustness.core.paths import expanded
-from robustness.core.rows import Rows
+from robustness.core.rows import UNKNOWN_CLASSES, Rows
 from robustness.core.settings import Section, without_inherited
 from robustness.environments.class_groups import from_settings, with_groups
 from robustness.estimates.table import assemble, named_values
@@ -115,7 +115,6 @@ def _run(
     return _score_predictions(config, directory, command)
   config = without_inherited(config)
   experiment = experiments.from_config(config)
-  registry.forget()
   from_file.forget()
   with workdir.locked(directory):
     path = workdir.prepare(directory, config)
@@ -272,6 +271,12 @@ def check_studies(experiment: Experiment, rows: OpenedRows) -> Recipes:
     section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
     with naming('config.study', f'{section}.study'):
       image_shape = rows[task.data].image_shape
+      unknown = rows[task.data].description.get('labels') == UNKNOWN_CLASSES
+      if task.study.needs_labels and unknown:
+        raise InputError(
+          f'the study {task.study.name} counts what is right, and images of no known class '
+          '(config.data.known_classes=False) have no label: leave that key at True.'
+        )
       experiments.refuse_what_is_lost(task.study, experiment.execution, image_shape)
       task.study.views(image_shape)
       task.study.check(rows[task.data], recipes)

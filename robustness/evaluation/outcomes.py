@@ -67,6 +67,14 @@ class Recorded:
     """Which image each row is a version of, [N]; None where no image has several."""
     return versions(self.evaluations[0].records)
 
+  def require_distinct(self) -> None:
+    """Refuses rows of which several are versions of one image."""
+    if self.clusters is not None:
+      raise InputError(
+        f'some rows are versions of one image (their column {BASE}), and intervals of this study '
+        'are of independent images: leave one version of each (config.data.listed).'
+      )
+
   def top_k(self, k: int) -> list[int]:
     """Returns 1, and k if it leaves out classes of all classifiers or no records say these."""
     counts = [len(own.records.identity.get('classes', ())) for own in self.evaluations]
@@ -102,6 +110,14 @@ def versions(records: RecordsReader) -> np.ndarray | None:
     return None
   bases = records.column(BASE)
   return bases if len(np.unique(bases)) < len(bases) else None
+
+
+def image_numbers(records: RecordsReader) -> np.ndarray:
+  """Returns the number of the image that each row is a version of, int [N]."""
+  bases = versions(records)
+  if bases is None:
+    return np.arange(records.layout.num_rows)
+  return np.unique(bases, return_inverse=True)[1]
 
 
 def wrong(shard: Shard, k: int = 1) -> np.ndarray:

@@ -48,6 +48,7 @@ IMAGES = 'images'
 """The label of the one evaluation of a study without a classifier."""
 
 
+@dataclasses.dataclass(frozen=True)
 class Study(Part):
   """What a study is: views, and what their records are reduced to.
 
@@ -61,12 +62,13 @@ class Study(Part):
     outputs: layers whose output is recorded, such as ('logits',); see `summarise_output`.
     needs_classifier: False for one that measures images alone: its config has no classifier, and it
       reduces one evaluation with the label `IMAGES`.
+    needs_labels: False for one that does not ask what is right, and takes images of no known class.
     fewest_classifiers: 2 for one that has nothing to say of a single classifier.
     lists_failures: whether results have the most affected classes and the most damaged images.
     allows_adaptation: whether answers may depend on the images that are shown with each, as those
       of a classifier that adapts do.
-    confidence: of all intervals.
-    false_discovery_rate: of the paired tests of two classifiers.
+    confidence: of all intervals, a setting of every study.
+    false_discovery_rate: of the paired tests of two classifiers; a study of many has the field.
     half_width: shows rows in rounds, in a random order of the config's seed, and each view only
       until the interval of its share of wrong, or right, rows is at most ± half_width wide
       (docs/sequential.md); what is taken over several views rests on the rows that all have.
@@ -76,15 +78,17 @@ class Study(Part):
   section: ClassVar[str] = 'config.study'
   title: ClassVar[str] = ''
   papers: ClassVar[tuple[str, ...]] = ()
-  layers: tuple[str, ...] = ()
+  layers = tuple[str, ...]()
   outputs: ClassVar[tuple[str, ...]] = ()
   needs_classifier: ClassVar[bool] = True
+  needs_labels: ClassVar[bool] = True
   fewest_classifiers: ClassVar[int] = 1
   lists_failures: ClassVar[bool] = True
   allows_adaptation: ClassVar[bool] = False
-  confidence: float = 0.95
-  false_discovery_rate: float = 0.05
-  half_width: float = 0.0
+  false_discovery_rate = 0.05
+  half_width = 0.0
+
+  confidence: float = dataclasses.field(default=0.95, kw_only=True)
 
   def __post_init__(self) -> None:
     check_fields(self, self.section)

@@ -41,7 +41,6 @@ class BandStudy(Study):
   half_width: float = 0.0
   kinds: tuple[str, ...] = setting(tuple(KINDS), 'not empty', bool)
   bandwidths: tuple[int, ...] = setting((), 'at least 1', lambda bs: all(b >= 1 for b in bs))
-  confidence: float = 0.95
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ in cycles per image, so an even size has its Nyquist row and column first.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -117,6 +118,30 @@ def perturb(
   wave = basis_image(fy, fx, height, width, phase)
   perturbed = image + norm * wave[:, :, None] * signs[None, None, :]
   return jnp.clip(perturbed, 0, 1) if clip else perturbed
+
+
+def wave_words(norm: float, phase: str, clip: bool) -> str:
+  """Returns what waves are added, in words."""
+  clipped = 'clipped to [0, 1]' if clip else 'not clipped'
+  return f'norm {norm:g} in each channel, phase {phase}, {clipped}'
+
+
+def differing(
+  norm: float,
+  published: Mapping[int, float],
+  side: int,
+  phase: str = 'reference',
+  clip: bool = False,
+) -> list[str]:
+  """Returns how perturbations differ from published ones, whose norms are given by the image's
+  side."""
+  stated = published.get(side, f'for {" and ".join(map(str, published))} pixels only')
+  differences = {
+    f'norm {norm:g}, published {stated}': norm != stated,
+    f'phase {phase}': phase != 'reference',
+    'clipped': clip,
+  }
+  return [words for words, differs in differences.items() if differs]
 
 
 def wave_views(

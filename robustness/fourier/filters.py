@@ -65,14 +65,6 @@ def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
   return (fy <= round(highest * height / side))[:, None] & (fx <= round(highest * width / side))
 
 
-def filtered(images: jax.Array, kept: np.ndarray) -> jax.Array:
-  """Returns images [..., H, W, C] with only the kept frequencies of every channel, float32; `kept`
-  [H, W] has zero frequency in the centre and is symmetric about it, so that images stay real."""
-  mask = np.fft.ifftshift(kept)[..., None]
-  spectrum = jnp.fft.fft2(images.astype(jnp.float32), axes=(-3, -2))
-  return jnp.fft.ifft2(jnp.where(mask, spectrum, 0), axes=(-3, -2)).real
-
-
 def half(kept: np.ndarray) -> np.ndarray:
   """Returns a symmetric map of frequencies [H, W] in the order of `rfft2`, [H, W // 2 + 1]."""
   return np.fft.ifftshift(kept)[:, : kept.shape[1] // 2 + 1]

@@ -4,6 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from robustness.core.registry import Registry
 from robustness.fourier import filters
@@ -26,7 +27,8 @@ class _Square(InputFilter):
   def __call__(self, images: jax.Array) -> jax.Array:
     """See `InputFilter`."""
     height, width = images.shape[1:3]
-    return filters.filtered(images, filters.KINDS[self.name](height, width, self.bandwidth))
+    kept = filters.half(filters.KINDS[self.name](height, width, self.bandwidth))
+    return jax.vmap(filters.filtered_by_half, (0, None))(images, jnp.asarray(kept))
 
 
 @dataclasses.dataclass(frozen=True)

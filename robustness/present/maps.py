@@ -277,13 +277,11 @@ def spectrum_panels(
   above = [style.wrapped(title, int(cell / 0.054)) for title in titles]
   lines = max(title.count('\n') for title in above)
   height = 0.8 + rows * (cell * y.size / x.size + 0.25 + 0.1 * lines)
-  figure = Figure(figsize=(width, min(style.PAGE_HEIGHT, height)), layout='compressed')
-  grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+  size = width, min(style.PAGE_HEIGHT, height)
+  figure, grid = panels(len(maps), columns, size, 'compressed', sharex=True, sharey=True)
   lowest, top = float(np.nanmin(logarithms)), float(np.nanmax(logarithms))
   bottom = top - decades if decades else max(lowest, top - DECADES)
-  for axes in grid.flat[len(maps) :]:
-    axes.set_axis_off()
-  for axes, title, values in zip(grid.flat, above, logarithms, strict=False):
+  for axes, title, values in zip(grid, above, logarithms, strict=True):
     image = axes.imshow(
       values,
       cmap=colormaps[style.MAGNITUDE].with_extremes(bad=style.MISSING),

@@ -30,7 +30,6 @@ class Accuracy(Study):
   allows_adaptation: ClassVar[bool] = True
 
   top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
-  confidence: float = 0.95
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:

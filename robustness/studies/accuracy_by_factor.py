@@ -67,7 +67,6 @@ class AccuracyByFactor(Study):
   bins: int = setting(5, '0, or at least 2', lambda x: x == 0 or x > 1)
   clusters: str = ''
   fewest: int = setting(10, 'at least 1', lambda x: x >= 1)
-  confidence: float = 0.95
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
@@ -124,13 +123,13 @@ class AccuracyByFactor(Study):
       for name in self.factors
     }
     outcomes = Recorded(evaluations).outcomes(right)
-    clusters = self.by_row(records, image_shape).units
-    outcomes = dataclasses.replace(outcomes, clusters=clusters)
+    if self.clusters:
+      outcomes = dataclasses.replace(outcomes, clusters=self.by_row(records, image_shape).units)
     return Findings(estimates=list(self._estimates(outcomes, columns)))
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """See `Study`; images of one cluster depend on one another."""
-    table = self.view_table(image_shape)
+    table = super().by_row(records, image_shape)
     if not self.clusters:
       return table
     values = records.column(self.clusters)

@@ -16,7 +16,8 @@ from robustness.augment.corruption import RandomCorruption
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
-from robustness.corruptions.stored import GENERATED, StoredOrMade
+from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import ALL_BUT_ONE, TABLE_3
@@ -32,17 +33,15 @@ class AllButOne(StoredOrMade):
   """Settings are those of `StoredOrMade`; each network is trained with the part `corruption`, one
   of whose corruptions is left out, at one severity.
 
-  A corruption has a mean where the networks of all its five severities are there. The error on
-  clean images is the mean over the networks. The published column is beside where it has one.
+  A corruption has a mean where the networks of all severities of the settings are there. The error
+  on clean images is the mean over the networks. The published column is beside where it has one,
+  with a note where its five severities are not those of the settings.
   """
 
   title: ClassVar[str] = 'Error under the corruption that training left out'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
   lists_failures: ClassVar[bool] = False
   quantities = (ERROR, CLEAN_ERROR)
-
-  source: str = GENERATED
-  confidence: float = 0.95
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `StoredOrMade`; refuses networks that are no such design."""
@@ -91,10 +90,11 @@ class AllButOne(StoredOrMade):
       of_clean = np.concatenate([errors[label][:, clean] for label in cells.values()], 1)
       yield self.means(CLEAN_ERROR, Outcomes({COMPOSED: of_clean}, table))
     rows, n = [], TABLE_3.images
+    note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}
     for name, accuracy in ALL_BUT_ONE.items():
       stated = Estimate(round(1 - accuracy, 4), np.nan, np.nan, n, n, '')
       if name == 'clean':
         rows.append(row(PUBLISHED, '', CLEAN_ERROR, {}, stated, np.nan))
       elif name in set(table.corruption):
-        rows.append(row(PUBLISHED, '', ERROR, {'corruption': name}, stated, np.nan))
+        rows.append(row(PUBLISHED, '', ERROR, {'corruption': name}, stated, np.nan) | note)
     yield part(rows)

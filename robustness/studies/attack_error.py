@@ -77,6 +77,8 @@ CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
 
 WHERE = 'config.study'
+GIVEN = 'norm', 'epsilon', 'steps', 'step_size', 'random_start', 'version', 'iterations', 'queries'
+"""Settings that every attack with a field of this name is given."""
 NO_GRADIENT = (
   'have no gradient of the DLR loss at a random start: attacks by gradients may fail there'
 )
@@ -125,7 +127,6 @@ class AttackError(Study):
   random_start: bool = True
   restarts: int = setting(1, 'at least 1', lambda x: x >= 1)
   bandwidth: int = 0
-  confidence: float = 0.95
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
@@ -165,8 +166,7 @@ class AttackError(Study):
     for reference in self.attacks:
       attack = ATTACKS.find(reference, f'{WHERE}.attacks')
       keys = {field.name for field in dataclasses.fields(attack)}
-      values = {key: value for key, value in dataclasses.asdict(self).items() if key in keys}
-      own = attack(**values)
+      own = attack(**{key: getattr(self, key) for key in GIVEN if key in keys})
       losses = (own.loss,) if own.in_turn else self.losses
       for loss in losses:
         name = attack.name if len(losses) == 1 else f'{attack.name}_{loss}'

@@ -11,10 +11,14 @@ import jax.numpy as jnp
 
 from robustness.core.registry import setting
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import ImageShape
 from robustness.evaluation.views import Arrays
+from robustness.fourier import basis
 from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
 
+PUBLISHED_NORMS = {32: 8.0}
 SMALLEST = 1e-12  # of a norm that is divided by
 
 
@@ -48,3 +52,7 @@ class BandNoise(BandStudy):
   def shown_as(self) -> dict[str, str]:
     clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
     return {'noise': f'norm {self.norm:g} in each channel, {clipped}'}
+
+  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    own = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip)
+    return [*super().differences(records, image_shape), *own]

@@ -18,7 +18,7 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.registry import setting
 from robustness.core.settings import parse
-from robustness.corruptions.stored import GENERATED, StoredOrMade
+from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
 from robustness.estimates.means import Estimate, Row, arrays, part, row
@@ -82,10 +82,8 @@ class Calibration(StoredOrMade):
   papers: ClassVar[tuple[str, ...]] = ('ovadia2019can',)
   quantities = QUANTITIES
 
-  source: str = GENERATED
   bins: int = setting(BINS, '1 to 10,000', lambda x: 1 <= x <= 10**4)
   resamples: int = setting(1000, '1 to 100,000', lambda x: 1 <= x <= 10**5)
-  confidence: float = 0.95
 
   @classmethod
   def prediction_settings(cls) -> type:

@@ -23,7 +23,7 @@ from robustness.core.rows import Rows
 from robustness.corruptions.catalog import table_for
 from robustness.corruptions.names import SEVERITIES, whole_sets
 from robustness.corruptions.released import RELEASED
-from robustness.corruptions.stored import GENERATED, StoredOrMade
+from robustness.corruptions.stored import StoredOrMade
 from robustness.corruptions.views import check_between, gallery_figure
 from robustness.estimates.corruption_error import (
   MCE,
@@ -71,10 +71,8 @@ class CorruptionError(StoredOrMade):
   not_stored: ClassVar[tuple[str, ...]] = ('between', 'half_width')
 
   half_width: float = 0.0
-  source: str = GENERATED
   baseline: str = word(FIRST, (FIRST, *BASELINES))
   top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
-  confidence: float = 0.95
   false_discovery_rate: float = 0.05
   between: tuple[float, ...] = ()
   failure_share: float = setting(0.0, 'in [0, 1); 0 looks for no failure', lambda x: 0 <= x < 1)

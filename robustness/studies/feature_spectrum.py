@@ -45,13 +45,13 @@ class FeatureSpectrum(Study):
   """
 
   title: ClassVar[str] = 'Spectra of feature maps'
+  needs_labels: ClassVar[bool] = False
   papers: ClassVar[tuple[str, ...]] = ('park2022how',)
   lists_failures: ClassVar[bool] = False
   quantities = (RELATIVE, HIGHEST)
 
   of_layers: tuple[str, ...] = ('stages',)
   first_tokens: int = -1
-  confidence: float = 0.95
 
   def __post_init__(self) -> None:
     super().__post_init__()

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.registry import setting
-from robustness.corruptions.catalog import apply, checked_table, numbered
+from robustness.corruptions.catalog import apply, checked_table, numbered, refuse_stored
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
 from robustness.estimates.corruption_error import PAPER, mean_ratio
 from robustness.estimates.intervals import LOG_RATIO
@@ -60,6 +60,7 @@ class FlipRate(Study):
   """
 
   title: ClassVar[str] = 'How often predictions flip as a corruption grows'
+  needs_labels: ClassVar[bool] = False
   papers: ClassVar[tuple[str, ...]] = (PAPER,)
   quantities = (FLIP_RATE, FLIP_RATIO)
   stream = STREAM
@@ -69,7 +70,6 @@ class FlipRate(Study):
   lowest: float = setting(1.0, 'in [1, 5]', lambda x: 1 <= x <= 5)
   highest: float = setting(5.0, 'in [1, 5]', lambda x: 1 <= x <= 5)
   constants: int = 0
-  confidence: float = 0.95
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -97,6 +97,7 @@ class FlipRate(Study):
     checked_table(image_shape[:2], self.names, None, side, {}, between)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+      refuse_stored(row)
       given = key, row['image'], view['corruption'], view['severity']
       return apply(*given, names=self.names, side=side, between=between)
 
@@ -134,7 +135,8 @@ class FlipRate(Study):
     for label, records in ((e.label, e.records) for e in recorded.evaluations):
       shown = records.table('prediction').reshape(-1, len(self.names), self.frames)
       flips[label] = (shown[..., 1:] != shown[..., :-1]).reshape(len(shown), -1)
-    outcomes = Outcomes(flips, pd.DataFrame(places, columns=['corruption', 'frame']))
+    views = pd.DataFrame(places, columns=['corruption', 'frame'])
+    outcomes = Outcomes(flips, views, clusters=recorded.clusters)
     yield self.means(FLIP_RATE, outcomes)
     yield self.means(FLIP_RATE, outcomes, ('corruption',))
     yield self.means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False)

@@ -19,6 +19,7 @@ from robustness.core.settings import require
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select
+from robustness.evaluation.outcomes import Recorded, image_numbers
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes
 from robustness.evaluation.views import Views, ViewTable
@@ -30,6 +31,7 @@ from robustness.results import Results
 
 WAVE_ERROR = Quantity('wave_error', 'top-1 error under the wave of one query alone', better='lower')
 
+PUBLISHED_NORMS = {224: 24.0}
 SHOWN = 4
 """Perturbed pictures of the figure."""
 
@@ -58,7 +60,6 @@ class FourierAttack(BeginsWithMap):
   phase: str = word('reference', basis.PHASES)
   clip: bool = False
   window: int = 0
-  confidence: float = 0.95
   false_discovery_rate: float = 0.05
 
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
@@ -88,6 +89,14 @@ class FourierAttack(BeginsWithMap):
     frequencies, shown = self._frequencies(image_shape), self._candidates(image_shape)
     return frequencies.fy[shown], frequencies.fx[shown]
 
+  @property
+  def shown_as(self) -> dict[str, str]:
+    return {'perturbation': basis.wave_words(self.norm, self.phase, self.clip)}
+
+  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    own = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], self.phase, self.clip)
+    return [*super().differences(records, image_shape), *own]
+
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names the clean view and the frequency of each other; averages over these."""
     names = basis.wave_names(*self._waves(image_shape))
@@ -111,10 +120,11 @@ class FourierAttack(BeginsWithMap):
       self._map.records()
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
-    """Returns which rows are measured, bool [N]: those that did not choose the frequencies."""
+    """Returns which rows are measured, bool [N]: those of images that chose no frequencies."""
     count = records.layout.num_rows
     if self._map is None:
-      return np.random.default_rng(0).permutation(count) % 2 == 1
+      image = image_numbers(records)
+      return np.random.default_rng(0).permutation(image.max() + 1)[image] % 2 == 1
     unseen = ~self._map.saw(records)
     if not unseen.any():
       raise InputError(
@@ -138,9 +148,11 @@ class FourierAttack(BeginsWithMap):
     frequencies, shown = self._frequencies(image_shape), self._candidates(image_shape)
     number = range(1, self.queries + 1)
     answers, of_waves = {}, []
+    measured = self._measured(evaluations[0].records)
+    versions = Recorded(evaluations).clusters
+    clusters = None if versions is None else versions[measured]
     for label, records in ((evaluation.label, evaluation.records) for evaluation in evaluations):
       wrong = records.table('rank') > 0
-      measured = self._measured(records)
       if self._map is None:
         chosen = _worst(wrong[~measured, CLEAN + 1 :].mean(0), self.queries)
       else:
@@ -149,11 +161,12 @@ class FourierAttack(BeginsWithMap):
       fy, fx = frequencies.fy[shown[chosen]], frequencies.fx[shown[chosen]]
       waves = pd.DataFrame({'queries': number, 'frequency_y': fy, 'frequency_x': fx})
       alone = wrong[measured][:, CLEAN + 1 + chosen]
-      single = Outcomes({label: alone}, waves)
+      single = Outcomes({label: alone}, waves, clusters=clusters)
       of_waves.append(self.means(WAVE_ERROR, single, tuple(waves)))
       any_of = np.logical_or.accumulate(alone, 1)
       answers[label] = np.concatenate([wrong[measured, CLEAN, None], any_of], 1)
-    attacked = Outcomes(answers, pd.DataFrame({'queries': [None, *number]}))
+    views = pd.DataFrame({'queries': [None, *number]})
+    attacked = Outcomes(answers, views, clusters=clusters)
     clean = np.arange(1 + self.queries) == CLEAN
     errors = [
       self.means(CLEAN_ERROR, attacked, where=clean, test=True),

@@ -82,7 +82,6 @@ class FourierHeatmap(Study):
   layers: tuple[str, ...] = ()
   top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
   classes: tuple[str, ...] = ()
-  confidence: float = 0.95
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
@@ -113,21 +112,14 @@ class FourierHeatmap(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
     return {
-      'perturbation': f'norm {self.norm:g} in each channel, phase {self.phase}, {clipped}',
+      'perturbation': basis.wave_words(self.norm, self.phase, self.clip),
       'frequencies': f'the {self.window} × {self.window} lowest' if self.window else 'all',
     }
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    published = PUBLISHED_NORMS.get(image_shape[0])
-    norm = f'norm {self.norm:g}, published {published or "for 32 and 224 pixels only"}'
-    return [
-      *super().differences(records, image_shape),
-      *([norm] if self.norm != published else []),
-      *([f'phase {self.phase}'] if self.phase != 'reference' else []),
-      *(['clipped'] if self.clip else []),
-    ]
+    own = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], self.phase, self.clip)
+    return [*super().differences(records, image_shape), *own]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names views by frequency; averages over the cells of the whole map and of each band."""

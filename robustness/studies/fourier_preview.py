@@ -76,7 +76,6 @@ class FourierPreview(BeginsWithMap):
   quantities = (SENSITIVITY_PER_CELL, CLEAN_ERROR, SENSITIVITY, MEASURED_ERROR, RANK_CORRELATION)
 
   heat_map: str = ''
-  confidence: float = 0.95
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the identity view, which sums S(f) of the gradient at the image over rows, and

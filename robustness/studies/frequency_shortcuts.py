@@ -18,9 +18,11 @@ from robustness.core.registry import setting
 from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
-from robustness.evaluation.outcomes import ONE_VIEW, Recorded, right
+from robustness.evaluation.outcomes import BASE, ONE_VIEW, Recorded, image_numbers, right
+from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Arrays, Views
+from robustness.fourier import spectrum
 from robustness.fourier.filters import filtered_by_half
 from robustness.present import charts, images
 from robustness.results import Results
@@ -64,12 +66,12 @@ class FrequencyShortcuts(Study):
     (4, 8, 16), 'not empty, all at least 2', lambda x: min(x, default=0) >= 2
   )
   kept: float = setting(0.8, 'in (0, 1)', lambda x: 0 < x < 1)
-  confidence: float = 0.95
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `Study`; refuses rows with several labels, a single class, and a class with one row."""
     super().check(rows, recipes)
-    labels = rows.without_images()['label']
+    given = rows.without_images()
+    labels = given['label']
     if labels.ndim > 1:
       raise InputError('frequency_shortcuts counts by class, and these rows have several labels.')
     if len(np.unique(labels)) < 2:
@@ -77,11 +79,13 @@ class FrequencyShortcuts(Study):
         'frequency_shortcuts asks what else is taken for a class, and these rows are of one class: '
         'give images of two (config.data).'
       )
-    few = [rows.class_names[k] for k, n in enumerate(np.bincount(labels)) if n == 1]
+    image = given[BASE] if BASE in given else given['example_id']
+    distinct = np.unique(np.stack([labels, image]), axis=1)
+    few = [rows.class_names[k] for k, n in enumerate(np.bincount(distinct[0])) if n == 1]
     if few:
       raise InputError(
-        f'frequency_shortcuts chooses on half of the rows of a class, and {few[0]!r} has one: give '
-        'more images (config.data.num_images; 0 takes all).'
+        f'frequency_shortcuts chooses on half of the images of a class, and {few[0]!r} has one: '
+        'give more images (config.data.num_images; 0 takes all).'
       )
 
   def masks(self, height: int, width: int) -> np.ndarray:
@@ -119,8 +123,8 @@ class FrequencyShortcuts(Study):
     """Returns the number of the best set of each class that there is."""
     labels = evaluation.records.column('label')
     losses = -np.log(np.maximum(evaluation.records.table('probability')[:, 1:], SMALLEST))
-    halves = {name: np.flatnonzero(labels == k)[::2] for name, k in _classes(evaluation).items()}
-    return {name: int(losses[own].mean(0).argmin()) for name, own in halves.items()}
+    choosing, places = _choosing(evaluation.records), _classes(evaluation).items()
+    return {k: int(losses[(labels == own) & choosing].mean(0).argmin()) for k, own in places}
 
   def _by_class(
     self, recorded: Recorded, chosen: Mapping[str, Mapping[str, int]]
@@ -129,7 +133,9 @@ class FrequencyShortcuts(Study):
     labels = first.records.column('label')
     predicted = {e.label: e.records.table('prediction') for e in recorded.evaluations}
     number = {e.label: _classes(e) for e in recorded.evaluations}
-    halves = {name: np.flatnonzero(labels == k)[1::2] for name, k in number[first.label].items()}
+    places = number[first.label].items()
+    scored_half = ~_choosing(first.records)
+    halves = {name: np.flatnonzero((labels == k) & scored_half) for name, k in places}
     for name, scored in halves.items():
       others = np.concatenate([own for other, own in halves.items() if other != name])
       view = {k: [1 + own[name]] for k, own in chosen.items()}
@@ -152,8 +158,8 @@ class FrequencyShortcuts(Study):
     names = results.table[results.table.quantity == WHOLE.name]['class'].dropna().unique()
     height, width = results.data['image_shape'][:2]
     for label in results.labels:
-      shown = [_plane(half, width) for half in results.arrays[f'sets/{label}']]
-      rows[label] = dict(zip(names, shown, strict=True))
+      shown = spectrum.whole(results.arrays[f'sets/{label}'], width).astype(float)
+      rows[label] = dict(zip(names, shown[..., None], strict=True))
     caption = f'The frequencies that each class is recognised by best, of {height} × {width}.'
     return {**charts.draw(results), 'sets': (images.grid(rows), caption)}
 
@@ -165,12 +171,16 @@ def _classes(evaluation: Evaluation) -> dict[str, int]:
   return {names[k] if k < len(names) else str(k): k for k in labels}
 
 
+def _choosing(records: RecordsReader) -> np.ndarray:
+  """Returns which rows choose sets, bool [N]: of every second image of a class all versions."""
+  labels, image = records.column('label'), image_numbers(records)
+  choosing = np.zeros(len(labels), bool)
+  for label in np.unique(labels):
+    rows = np.flatnonzero(labels == label)
+    choosing[rows] = pd.factorize(image[rows])[0] % 2 == 0
+  return choosing
+
+
 def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
   del key
   return jnp.where(view['set'] > 0, filtered_by_half(row['image'], view['kept']), row['image'])
-
-
-def _plane(half: np.ndarray, width: int) -> np.ndarray:
-  """Returns a set over the whole plane, float [H, W, 1], zero frequency in the centre."""
-  opposite = np.roll(half[::-1], 1, 0)[:, 1 : width - half.shape[1] + 1][:, ::-1]
-  return np.fft.fftshift(np.concatenate([half, opposite], 1)).astype(float)[..., None]

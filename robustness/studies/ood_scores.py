@@ -64,6 +64,7 @@ class OodScores(Study):
   """
 
   title: ClassVar[str] = 'Images of no known class'
+  needs_labels: ClassVar[bool] = False
   papers: ClassVar[tuple[str, ...]] = ('zhang2023openood',)
   outputs: ClassVar[tuple[str, ...]] = ('logits', FEATURES)
   lists_failures: ClassVar[bool] = False
@@ -72,7 +73,6 @@ class OodScores(Study):
   scores: tuple[str, ...] = (MSP, 'max_logit', 'energy')
   positives: str = word('ood', POSITIVES)
   neighbours: int = setting(50, 'at least 1', lambda x: x >= 1)
-  confidence: float = 0.95
 
   def __post_init__(self) -> None:
     super().__post_init__()

@@ -66,6 +66,7 @@ class PerturbationStability(Study):
   """
 
   title: ClassVar[str] = 'How often predictions change along sequences of perturbed images'
+  needs_labels: ClassVar[bool] = False
   papers: ClassVar[tuple[str, ...]] = (PAPER,)
   quantities = (FLIP_PROBABILITY, MFR, TOP5_DISTANCE, MT5D)
   outputs: ClassVar[tuple[str, ...]] = ('logits',)
@@ -73,7 +74,6 @@ class PerturbationStability(Study):
 
   perturbations: tuple[str, ...] = ('imagenet_p',)
   baseline: str = word(FIRST, (FIRST, ALEXNET))
-  confidence: float = 0.95
 
   def __post_init__(self) -> None:
     super().__post_init__()

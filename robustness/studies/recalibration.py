@@ -18,7 +18,7 @@ from scipy import special
 from robustness.core.errors import InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Rows
-from robustness.corruptions.stored import GENERATED, StoredOrMade
+from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration, prediction_sets, scaling
 from robustness.estimates.calibration import BINS, Draws, Predictions, Scores
 from robustness.estimates.means import Estimate, Row, arrays, part, row
@@ -81,7 +81,6 @@ class Recalibration(StoredOrMade):
   needs_clean: ClassVar[bool] = True
   quantities = (ECE, COVERED, SIZE, LIKELIHOOD, RIGHT, STRATIFIED, BY_CLASS, FITTED)
 
-  source: str = GENERATED
   held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
   scalings: tuple[str, ...] = KINDS
   penalty: float = setting(0.1, 'at least 0', lambda x: x >= 0)
@@ -91,7 +90,6 @@ class Recalibration(StoredOrMade):
   raps_rank: int = setting(5, 'at least 0', lambda x: x >= 0)
   bins: int = setting(BINS, '1 to 10,000', lambda x: 1 <= x <= 10**4)
   resamples: int = setting(200, '1 to 100,000', lambda x: 1 <= x <= 10**5)
-  confidence: float = 0.95
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -110,6 +108,7 @@ class Recalibration(StoredOrMade):
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields every quantity of the images that are not held out, by `GROUPS`."""
+    recorded.require_distinct()
     clean = int(np.flatnonzero(recorded.views.corruption.isna())[0])
     views = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
     split = self._split(recorded.evaluations[0].records.layout.num_rows)

@@ -91,7 +91,6 @@ class SiScore(Study):
     -1.0, 'in [0, 1], or -1 for the published value', lambda x: x == -1 or 0 <= x <= 1
   )
   stored: bool = False
-  confidence: float = 0.95
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:

@@ -101,7 +101,6 @@ class Systematic(Study):
   formula: str = word('clipped', FORMULAS)
   balance: str = word('class', BALANCES)
   samples: int = setting(2000, 'at least 100', lambda x: x >= 100)
-  confidence: float = 0.95
   near_duplicates: int = near_duplicates.OFF
 
   def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from robustness.corruptions.stored import GENERATED, StoredOrMade
+from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
@@ -41,9 +41,6 @@ class Tradeoff(StoredOrMade):
   needs_clean: ClassVar[bool] = True
   quantities = (*QUANTITIES, ACCURACY, CLEAN_ACCURACY, HIGH_FREQUENCY_FRACTION)
 
-  source: str = GENERATED
-  confidence: float = 0.95
-
   def __post_init__(self) -> None:
     super().__post_init__()
     valid = 'at least three corruptions, through which a line is drawn'
@@ -52,6 +49,7 @@ class Tradeoff(StoredOrMade):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies with their changes from the first classifier, shares of high frequency in
     the energy of each corruption, and the lines through these."""
+    recorded.require_distinct()
     correct = recorded.outcomes(right)
     yield self.means(CLEAN_ACCURACY, correct, where=recorded.views.corruption.isna().to_numpy())
     yield self.means(ACCURACY, correct, ('corruption',))

@@ -140,7 +140,6 @@ class VideoPmK(Study):
   distances: bool = False
   frames: str = ''
   reviewed: str = ''
-  confidence: float = 0.95
 
   def __post_init__(self) -> None:
     super().__post_init__()

@@ -5,7 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from robustness.evaluation.records import Layout, Records
 from robustness.fourier.basis import PHASES, basis_image, distinct_frequencies, perturb
+from robustness.studies.accuracy import Accuracy
+from robustness.studies.band_noise import BandNoise
+from robustness.studies.fourier_attack import FourierAttack
+from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -117,3 +122,20 @@ def test_norm_zero_shows_the_image_itself_and_clip_stays_in_range():
   clipped = perturb(*arguments, jnp.float32(9), clip=True)
   assert float(free.max()) > 1
   np.testing.assert_array_equal(clipped, jnp.clip(free, 0, 1))
+
+
+@cases(
+  'study, side, differences',
+  (BandNoise(), 32, []),
+  (BandNoise(norm=1.0, clip=True), 32, ['norm 1, published 8.0', 'clipped']),
+  (BandNoise(), 28, ['norm 8, published for 32 pixels only']),
+  (FourierAttack(), 224, []),
+  (FourierAttack(phase='cosine'), 32, ['norm 24, published for 224 pixels only', 'phase cosine']),
+  (FourierHeatmap(norm=15.7), 224, []),
+  (FourierHeatmap(), 28, ['norm 4, published for 32 and 224 pixels only']),
+)
+def test_what_keeps_numbers_from_published_ones_is_said(tmp_path, study, side, differences):
+  records = Records(tmp_path, Layout(10, 1, 10, 1), {})
+  shape = side, side, 3
+  images = Accuracy().differences(records, shape)
+  assert study.differences(records, shape) == [*images, *differences]

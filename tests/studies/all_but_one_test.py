@@ -49,6 +49,7 @@ def test_each_corruption_is_answered_by_the_network_that_left_it_out(tmp_path):
   clean = estimate(table, COMPOSED, 'clean_error')
   assert clean.value == pytest.approx(4.5 / ROWS), 'over the four networks'
   printed = estimate(table, PUBLISHED, 'error', corruption='contrast')
+  assert printed.note == 'over five severities', 'and not over two'
   assert printed.value == pytest.approx(1 - 0.9015) and np.isnan(printed.low)
   assert estimate(table, PUBLISHED, 'clean_error').value == pytest.approx(1 - 0.9546)
 

@@ -122,6 +122,20 @@ def test_views_stay_whatever_a_run_holds_losses_multiply_attacks_and_restarts_ne
   assert (wrong[1] >= wrong[0]).all()
 
 
+def test_an_attack_is_given_the_settings_of_attacks_alone(tmp_path):
+  file = tmp_path / 'own.py'
+  file.write_text(
+    'import dataclasses\n'
+    'from robustness.attacks.pgd import PGD\n'
+    '@dataclasses.dataclass(frozen=True)\n'
+    'class Own(PGD):\n'
+    '  confidence: float = 0.0\n'
+    '  half_width: float = 5.0\n'
+  )
+  (own,) = AttackError(attacks=(f'{file}:Own',), steps=3, norm='l2').runs.values()
+  assert (own.confidence, own.half_width, own.steps, own.norm) == (0.0, 5.0, 3, 'l2')
+
+
 def test_auto_attack_counts_by_stage_and_gives_the_same_on_any_devices(evaluate, tmp_path, caplog):
   budget = {'iterations': 3, 'queries': 5, 'steps': 1}
   study = AttackError(attacks=('pgd', 'auto_attack'), epsilon=0.03, **budget)

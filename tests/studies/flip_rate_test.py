@@ -12,6 +12,7 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.studies.flip_rate import FlipRate
 from tests.made_records import made
+from tests.refusals import refused
 from tests.studies.conftest import table_of
 from tests.table_rows import estimate
 
@@ -58,6 +59,12 @@ def test_rates_and_ratio_by_hand(tmp_path):
   table = assemble(STUDY.reduce([still, evaluations[1]], SHAPE).estimates)
   ratio = estimate(table, 'b', 'flip_ratio')
   assert np.isnan(ratio.value) and '0 in gaussian_noise, brightness' in ratio.note
+
+
+def test_stored_corrupted_images_are_refused():
+  row = {'image': np.zeros(SHAPE, np.float32), 'corruption': 9}
+  view = {'corruption': 0, 'severity': 1}
+  refused('would be corrupted again', STUDY.views(SHAPE).show, random_keys.from_seed(0), row, view)
 
 
 def test_rates_differ_by_pairs_of_sequences(tmp_path):

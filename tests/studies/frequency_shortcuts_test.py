@@ -12,9 +12,10 @@ from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation
-from robustness.fourier.filters import filtered, filtered_by_half
+from robustness.fourier import spectrum
+from robustness.fourier.filters import filtered_by_half
 from robustness.models.classifier import Classifier
-from robustness.studies.frequency_shortcuts import FrequencyShortcuts, _plane
+from robustness.studies.frequency_shortcuts import FrequencyShortcuts
 from tests.cases import cases
 from tests.made_records import made
 from tests.refusals import refused
@@ -30,11 +31,11 @@ def test_a_set_keeps_a_frequency_with_its_opposite(height, width):
   np.testing.assert_array_equal(masks[:12], STUDY.masks(height, width))
   assert abs(masks.mean() - 0.8**3) < 0.08
   for half in masks[:5]:
-    plane = _plane(half, width)[..., 0] > 0
-    whole = filtered(image, plane)
-    np.testing.assert_allclose(filtered_by_half(image, half), whole, atol=1e-5)
-    spectrum = np.fft.fftshift(np.fft.fft2(whole, axes=(0, 1)), (0, 1))
-    assert np.abs(spectrum[~plane]).max() < 1e-3
+    plane = spectrum.whole(half, width)
+    shown = np.fft.fft2(image, axes=(0, 1)) * np.fft.ifftshift(plane)[..., None]
+    whole = np.fft.ifft2(shown, axes=(0, 1))
+    assert np.abs(whole.imag).max() < 1e-6
+    np.testing.assert_allclose(filtered_by_half(image, half), whole.real, atol=1e-5)
 
 
 def waves(cycles):
@@ -91,7 +92,7 @@ def test_classifiers_may_have_their_classes_in_another_order(tmp_path):
 
 def test_rows_that_cannot_be_halved_are_refused():
   refused(
-    "chooses on half of the rows of a class, and 'slow' has one",
+    "chooses on half of the images of a class, and 'slow' has one",
     STUDY.check,
     rows(3).at(np.array([0, 1])),
     {},

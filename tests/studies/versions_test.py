@@ -1,0 +1,55 @@
+"""Rows that are versions of one image are one unit in every study, and on one side of a split."""
+
+import numpy as np
+
+from robustness.studies.accuracy_by_factor import OVERALL, AccuracyByFactor
+from robustness.studies.calibration import Calibration
+from robustness.studies.flip_rate import FlipRate
+from robustness.studies.fourier_attack import FourierAttack
+from robustness.studies.frequency_shortcuts import FrequencyShortcuts
+from robustness.studies.recalibration import Recalibration
+from robustness.studies.tradeoff import Tradeoff
+from tests.cases import cases
+from tests.made_records import made
+from tests.networks import SHAPE
+from tests.refusals import refused
+from tests.studies.conftest import table_of
+from tests.table_rows import estimate
+
+IMAGES, VERSIONS = 40, 10
+BASE = np.arange(IMAGES).repeat(VERSIONS)
+COLUMNS = {'example_id': np.arange(len(BASE)), 'base_id': BASE, 'label': BASE % 2}
+
+
+def answers(folder, study):
+  """Records of a study in which all versions of an image have the same answers."""
+  views = len(study.views(SHAPE))
+  draw = np.random.default_rng(0).random((IMAGES, views)) < 0.2
+  rank = draw[BASE].astype(int)
+  fields = {'rank': rank, 'prediction': (BASE[:, None] + rank) % 2}
+  fields |= {'confidence': np.full(rank.shape, 0.9), 'probability': np.where(rank > 0, 0.1, 0.9)}
+  return made(folder / 'net', {**fields, **COLUMNS}, classes=['a', 'b'])
+
+
+@cases(
+  'study, quantity, facets',
+  (FourierAttack(window=3, queries=2), 'error', {'queries': 1}),
+  (FlipRate(corruptions=('fog',), frames=3), 'flip_rate', {}),
+  (FrequencyShortcuts(sets=3), 'accuracy_when_whole', {'class': 'a'}),
+  (AccuracyByFactor(factors=('class',)), OVERALL.name, {}),
+)
+def test_intervals_are_of_images(tmp_path, study, quantity, facets):
+  own = estimate(table_of(study, [answers(tmp_path, study)]), 'net', quantity, **facets)
+  assert own.clusters <= IMAGES < own.n
+
+
+def test_no_image_chooses_and_is_measured(tmp_path):
+  study = FourierAttack(window=3, queries=2)
+  measured = study._measured(answers(tmp_path, study).records)
+  assert not {*BASE[measured]} & {*BASE[~measured]} and measured.sum() == len(BASE) // 2
+
+
+@cases('study', Tradeoff(), Recalibration(), Calibration())
+def test_studies_of_independent_images_refuse_them(tmp_path, study):
+  evaluations = [answers(tmp_path, study)]
+  refused('versions of one image', study.reduce, evaluations, SHAPE)
