@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from robustness.config import packaged
+from robustness.core import disk
 from robustness.core.errors import InputError
 
 INTERRUPTED = 'interrupted before anything was begun.'
@@ -78,8 +79,11 @@ def main(arguments: Sequence[str]) -> int:
     from robustness.cli import running
 
     running.begin(['robustness', first, *rest], ['robustness', *arguments])
-  except InputError as error:
-    print(f'error: {error}', file=sys.stderr)
+  except (InputError, OSError) as error:
+    advice = disk.advice(error, '') if isinstance(error, OSError) else error
+    if advice is None:
+      raise
+    print(f'error: {advice}', file=sys.stderr)
     return 2
 
 

@@ -364,6 +364,7 @@ def _parser() -> argparse.ArgumentParser:
   parser.add_argument('folder', type=expanded, metavar='DIR', help='a folder an entry')
   entry = 'add the entry of a finished run'
   parser.add_argument('--add', action='append', default=[], metavar='WORKDIR', help=entry)
-  parser.add_argument('--check', action='store_true', help='check the entries (without --out)')
-  parser.add_argument('--out', type=expanded, metavar='SITE', help='where the page goes')
+  either = parser.add_mutually_exclusive_group()
+  either.add_argument('--check', action='store_true', help='check the entries, the default')
+  either.add_argument('--out', type=expanded, metavar='SITE', help='where the page goes')
   return parser

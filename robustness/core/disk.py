@@ -34,8 +34,8 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
       )
     if number in NOT_WRITABLE:
       return (
-        f'{path}: {os.strerror(number).lower()}. Give a --workdir that can be written to, and '
-        'files that may be read.'
+        f'{path}: {os.strerror(number).lower()}. Give a --workdir or --out that can be written '
+        'to, and files that may be read.'
       )
     inside = pathlib.Path(path), *pathlib.Path(path).parents
     if number in IN_THE_WAY and expanded(directory).absolute() in inside[1:]:
