@@ -3,26 +3,23 @@
 import importlib
 import importlib.util
 import json
+import re
 
 import numpy as np
 import pytest
 
 from tests import commands
-from tests.cases import cases
 from tests.models import peers
 from tests.refusals import refused
 
 CASES = {
   'heatmap_throughput': '--images 16 --frequencies 3 --rounds 1 --networks small_cnn --sizes 2',
   'heatmap_against_loop': '--images 16 --frequencies 3 --rounds 1 --networks small_cnn --sizes 8',
-  'heatmap_against_pytorch': '--images 4 --frequencies 2 --rounds 1 --sizes 4',
   'input_throughput': '--network squeezenet1_1 --images 4 --sizes 2 --rounds 1',
   'scaling': '--sizes 16x2 16x3',
   'imports': '--rounds 1 --modules numpy robustness.corruptions',
   'several_processes': '--steps 2 --batch_size 4',
   'scene_evaluation': '--network squeezenet1_1 --places 2 --rows 1',
-  'corrupted_evaluation': '--networks small_cnn --images 8 --rounds 1 --corruptions contrast fog',
-  'gpu_alternatives': '--batch 1 --rounds 1 --precisions float32 bfloat16',
   'video_throughput': '--networks resnet20 --anchors 2 --rounds 1 --sizes 4',
   'scenes': '--sides 32 --levels 3 --rows 8 --rounds 1 --factors location',
   'policy_throughput': (
@@ -107,13 +104,13 @@ def test_sequential_coverage(tables):
 @pytest.mark.slow
 def test_the_networks_named_are_those_compared_with_pytorch(tables, capsys):
   pytest.importorskip('torch', reason='runs PyTorch too')
-  name = 'heatmap_against_pytorch'
-  table = tables(name, f'{CASES[name]} --networks resnet32 resnet20')
+  name, few = 'heatmap_against_pytorch', '--images 4 --frequencies 2 --rounds 1 --sizes 4'
+  table = tables(name, f'{few} --networks resnet32 resnet20')
   check_ratios(table)
   measured = [line.split('|')[1].strip() for line in table[2:]]
   assert measured == ['resnet32', 'resnet32', 'resnet20', 'resnet20']
   with pytest.raises(SystemExit):
-    tables(name, f'{CASES[name]} --networks vit_b16')
+    tables(name, f'{few} --networks vit_b16')
   assert "invalid choice: 'vit_b16'" in capsys.readouterr().err
 
 
@@ -210,16 +207,23 @@ def test_predictions_of_two_machines_are_compared(tmp_path, printed, tables):
   refused('other weights or images', printed, 'equal_predictions', other)
 
 
+BARE = {
+  'gpu_throughput': f'{ACCELERATOR} --precisions float32 --studies scenes training',
+  'gpu_alternatives': '--batch 1 --rounds 1 --precisions float32 bfloat16',
+  'corrupted_evaluation': '--networks small_cnn --images 8 --rounds 1 --corruptions contrast fog',
+  'training_throughput': '--networks small_cnn --only loop --batches 4 --steps 2',
+  'equal_predictions': '--networks small_cnn --images 2 --save FILE',
+}
+
+
 @pytest.mark.slow
-@cases(
-  'module, arguments',
-  ('gpu_throughput', f'{ACCELERATOR} --precisions float32 --studies scenes training'),
-  ('gpu_alternatives', '--batch 1 --rounds 1 --precisions float32'),
-  ('corrupted_evaluation', '--networks small_cnn --images 2 --rounds 1 --corruptions contrast'),
-  ('training_throughput', '--networks small_cnn --only loop --batches 4 --steps 2'),
-  ('equal_predictions', '--networks small_cnn --images 2 --save FILE'),
-)
-def test_an_accelerators_benchmarks_need_no_tensorflow(module, arguments, tmp_path):
-  given = arguments.replace('FILE', str(tmp_path / 'file.npz')).split()
-  bare = ('tests/end_to_end/machine.py', 'bare', '-m', f'benchmarks.{module}')
-  assert 'ratio' in commands.python(*bare, *given) or (tmp_path / 'file.npz').exists()
+def test_an_accelerators_benchmarks_need_no_tensorflow(tmp_path):
+  file = tmp_path / 'file.npz'
+  given = ' '.join(f'-m benchmarks.{module} {arguments}' for module, arguments in BARE.items())
+  bare = ('tests/end_to_end/machine.py', 'bare', *given.replace('FILE', str(file)).split())
+  _, *printed = re.split(r'^== benchmarks\.(\w+)\n', commands.python(*bare), flags=re.MULTILINE)
+  outputs = dict(zip(printed[::2], printed[1::2], strict=True))
+  assert [*outputs] == [*BARE] and file.exists()
+  for name in ('gpu_alternatives', 'corrupted_evaluation'):
+    check_ratios([line for line in outputs[name].splitlines() if line.startswith('|')])
+  assert all('ratio' in outputs[name] for name in ('gpu_throughput', 'training_throughput'))

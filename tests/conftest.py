@@ -78,6 +78,12 @@ def figures_as_saved(request, monkeypatch):
 
 
 @pytest.fixture
+def undrawn(monkeypatch):
+  """Publishes results without figures and reports, which take most of a small comparison's time."""
+  monkeypatch.setattr('robustness.present.publish.illustrate', lambda *_: [])
+
+
+@pytest.fixture
 def shallow_resnet(monkeypatch):
   """Gives `resnet20` one block a stage, for tests of what surrounds a network."""
   from tests.networks import shallow_catalog

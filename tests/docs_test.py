@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import inspect
 import os
 import pathlib
@@ -122,6 +123,17 @@ def test_links_and_paths_lead_to_files(name):
 COMMANDS = [c for name in DOCUMENTS for c in commands(name) if '--config=...' not in c]
 
 
+@functools.cache
+def checked(file: str, *changes: str) -> ConfigDict:
+  config, _ = command_line.read([f'--config={ROOT / file}', *changes])
+  if 'predictions' in config:
+    sections = {**config.to_dict(), 'predictions': 'FILE'}
+    study.scores_of(study.from_config(sections.pop('study')), sections)
+  else:
+    experiment.from_config(config.to_dict())
+  return config
+
+
 @pytest.mark.parametrize('command', COMMANDS)
 def test_commands_have_a_config_with_their_keys(command):
   file = re.findall(r'--config=(\S+)', command)[0]
@@ -130,12 +142,7 @@ def test_commands_have_a_config_with_their_keys(command):
     return
   chosen = r'--config\.(classifiers|battery\.parts)\b'
   changes = [argument for argument in shlex.split(command) if re.match(chosen, argument)]
-  config, _ = command_line.read([f'--config={ROOT / file}', *changes])
-  if 'predictions' in config:
-    sections = {**config.to_dict(), 'predictions': 'FILE'}
-    study.scores_of(study.from_config(sections.pop('study')), sections)
-  else:
-    experiment.from_config(config.to_dict())
+  config = checked(file, *changes)
   for key in re.findall(r'--config\.([\w.]+)=', command):
     assert has_key(config, key), key
 
@@ -297,10 +304,10 @@ def test_every_file_of_a_recipe_has_a_test():
 def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, tmp_path):
   (command,) = commands('CONTRIBUTING.md')
   assert command.endswith(' --config.study.name=shift --workdir=/tmp/shift')
-  arguments = command.removeprefix('python ').replace('/tmp/shift', str(tmp_path / 'run')).split()
+  arguments = command.removeprefix('python main.py ').replace('/tmp/shift', str(tmp_path / 'run'))
   few = ('training.steps=5', 'training.batch_size=32', 'data.num_images=60')
-  given = (*arguments, *(f'--config.{value}' for value in few))
-  output = python(*given, cwd=copy_with_recipe, PYTHONPATH='')
+  given = (*arguments.split(), *(f'--config.{value}' for value in few))
+  output = python('tests/end_to_end/machine.py', 'own', *given, cwd=copy_with_recipe, PYTHONPATH='')
   assert re.search(
     r'^\* The smallest top-1 accuracy by pixels: .* for all 5 together', output, re.M
   )
@@ -325,12 +332,14 @@ def test_the_whole_suite_passes_with_what_the_documents_print_added(copy_with_re
     monkeypatch.delenv(name)
   (page,) = re.findall(r'`python -m ([\w.]+)`', text('docs/recipes.md'))
   python('-m', page, cwd=copy_with_recipe, PYTHONPATH='')
-  suite, others = ('-m', 'pytest', '-q', '-n', 'auto'), [f'--ignore={room}' for room in VIEWS]
+  suite = ('-m', 'pytest', '-q', '-rap', '-n', 'auto')
+  others = [f'--ignore={room}' for room in VIEWS]
   for paths, flags in ((VIEWS, USUAL), (others, {})):
     given = {'cwd': copy_with_recipe, 'timeout': 2400, 'PYTHONPATH': '', **flags}
     output = python(*suite, *paths, **given)
     assert re.search(r'^\d+ passed', output, re.MULTILINE), output
-  assert 'tests/studies/shift_test.py' not in output  # neither failed nor skipped
+  ended = re.findall(r'^([A-Z]+) .*tests/studies/shift_test\.py', output, re.MULTILINE)
+  assert {*ended} == {'PASSED'}
 
 
 def test_the_augmentation_of_the_training_page_runs(tmp_path):
@@ -367,7 +376,13 @@ def test_the_archive_of_the_training_page_has_the_rows_of_tfds(cifar10_dir, tmp_
 @pytest.mark.slow
 def test_the_battery_in_parts_of_the_page_about_scaling_computes_nothing_again(tmp_path):
   (block,) = (b for b in blocks('docs/scaling.md', 'bash') if 'part_' in b)
-  lines = block.replace('/tmp/', f'{tmp_path}/').replace('python ', f'{sys.executable} ')
+  few = ('training.steps=3', 'training.batch_size=16', 'battery.heat_maps.study.window=3')
+  few += ('data.num_images=24', 'battery.heat_maps.data.num_images=8')
+  names = 'shot_noise,contrast,brightness'
+  few += tuple(f'battery.{part}.study.corruptions={names}' for part in ('errors', 'tradeoff'))
+  given = ' '.join(f'--config.{change}' for change in few)
+  lines = re.sub(r'--config=\S+', rf'\g<0> {given}', block.replace('/tmp/', f'{tmp_path}/'))
+  lines = lines.replace('python main.py', f'{sys.executable} tests/end_to_end/machine.py own')
   whole = output_of('bash', '-ec', lines).rpartition('natural, gaussian on')[2]
   assert whole.count('done before') == 6 and 'training' not in whole.partition('table 3')[0]
   assert (tmp_path / 'whole/report.html').is_file()

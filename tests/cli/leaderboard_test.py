@@ -109,6 +109,7 @@ def test_the_entries_of_the_repository_are_as_they_should_be(tmp_path, capsys):
   }
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_factory, capsys):
   small, sites = tmp_path_factory.mktemp('small'), tmp_path_factory.mktemp('sites')
   names = ('poor', 'fair', 'good')
@@ -157,6 +158,7 @@ def test_results_that_the_answers_do_not_give_are_refused(board, capsys):
   assert 'good: ' in (lost := capsys.readouterr().err) and 'lacks shards' in lost
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_ratios_to_the_own_first_classifier_of_a_run_have_no_rank(tmp_path, capsys):
   for name in ('one', 'two'):
     own = {name: np.arange(60).reshape(12, 5) % 3 > 0}
@@ -166,6 +168,7 @@ def test_ratios_to_the_own_first_classifier_of_a_run_have_no_rank(tmp_path, caps
   assert {*Results.read(tmp_path / 'site').table['quantity']} == {'rank', 'error', 'accuracy'}
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_results_that_rank_nothing_are_no_entry_and_keep_none_from_the_page(board, capsys):
   shutil.copytree(board / 'elsewhere', board / 'nothing')
 

@@ -1,5 +1,7 @@
 """The command `robustness`: what it lists, says of the machine and of what is wrong; its end."""
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 from input_pipeline.settings import SOURCES
 from robustness import run
 from robustness.__main__ import COMMANDS, USAGE, main
-from robustness.cli import doctor, running
+from robustness.cli import doctor, leaderboard, running
 from robustness.config import packaged
 from robustness.config.defaults import default_config
 from robustness.evaluation import study
@@ -104,6 +106,15 @@ class Interrupted:
 
   def __del__(self):
     raise KeyboardInterrupt
+
+
+def test_a_full_disk_is_one_line_in_every_command(monkeypatch, tmp_path, capsys):
+  def fail(arguments):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / 'site'))
+
+  monkeypatch.setattr(leaderboard, 'main', fail)
+  assert main(['leaderboard', 'board', '--add=run']) == 2
+  assert capsys.readouterr().err.startswith(f'error: no space left on disk ({tmp_path / "site"}).')
 
 
 def test_ctrl_c_in_a_finalizer_is_not_lost(monkeypatch, capsys):

@@ -28,6 +28,7 @@ COMMANDS = (
     f"{PROTOCOL} is 'as_released', but the images are 28 × 28",
   ),
   (ROBUST, '--config.data.path=nowhere', "config.data.path is 'nowhere', which is not a folder"),
+  ('accuracy.py', '--config.data.known_classes=False', 'counts what is right, and images'),
   ('train.py:cifar100', '', "no variant 'cifar100'; did you mean 'cifar10' or 'cifar10_fast'?"),
 )
 
@@ -159,7 +160,7 @@ def test_full_disk_keeps_the_shards_and_the_rerun_succeeds(tmp_path, good, refus
   with monkeypatch.context() as patched:
     patched.setattr('robustness.evaluation.records.write_atomically', write)
     message = refused()
-  assert 'no space left to write' in message and 'run the same command again' in message
+  assert 'no space left on disk' in message and 'run the same command again' in message
   times = runs.shard_times(tmp_path / 'run')
   assert len(times) == 2
   results = runs.run(good, tmp_path / 'run', drawn=False)

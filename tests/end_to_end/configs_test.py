@@ -63,7 +63,7 @@ def check_digits(results: Results, workdir: pathlib.Path) -> None:
   assert len(changes[changes.layer == 'stage1']) == 2 * 13
   weights = runs.trained(workdir, results.prefixes)
   config = runs.shrunk('fourier_heatmap', 'digits', {'study.layers': ('stages',), **weights})
-  runs.run(config, workdir.with_name('loaded'), drawn=False)
+  runs.run(config, workdir.with_name('loaded'), drawn=False, devices=8)
   runs.assert_same_findings(workdir, workdir.with_name('loaded'))
 
 
@@ -144,7 +144,7 @@ def test_calibration_of_a_run_and_of_its_own_records(tmp_path):
   assert 'ece_corruption' in stems and any(stem.startswith('selective_error') for stem in stems)
   again = runs.shrunk('calibration', 'workdir', {'predictions': str(tmp_path / 'run')})
   again.study.resamples = 50
-  from_records = runs.run(again, tmp_path / 'again')
+  from_records = runs.run(again, tmp_path / 'again', drawn=False)
   assert from_records.settings['of']['name'] == 'calibration'
   scored = results.table[results.table['class'].isna()].drop(columns='class')
   pd.testing.assert_frame_equal(from_records.table, scored)
@@ -280,7 +280,7 @@ def test_networks_that_adapt_are_compared_with_the_source(cifar10_dir, tmp_path)
   changes |= {'study.corruptions': ('fog',), **runs.save_networks(tmp_path, labels, 'resnet20')}
   config = runs.shrunk('corruption_error', 'adapted', changes)
   config.classifiers.tent.adaptation.tent.batch_size = 8
-  results = runs.run(config, tmp_path / 'run')
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   adapted = [one.get('adaptation', {}).get('batch_size') for one in results.classifier]
   assert adapted == [None, 200, 8]
   errors = select(results.table, 'error', 'source', corruption='fog', severity=5)

@@ -1,6 +1,6 @@
 """Runs main.py, with coarse PNG figures, on a machine: `machine.py own|bare|tf.data FLAGS...`.
 
-`machine.py bare -m MODULE FLAGS...` runs a module in its place.
+`machine.py bare -m MODULE FLAGS... -m MODULE FLAGS...` runs modules in its place, one by one.
 
 `own` is this machine. `bare` has only JAX, Flax, Optax, Matplotlib, ml_collections, pandas and
 tqdm, with what they require: of all other packages that are installed none can be imported.
@@ -9,6 +9,7 @@ tqdm, with what they require: of all other packages that are installed none can 
 
 import importlib
 import importlib.metadata
+import itertools
 import pathlib
 import re
 import runpy
@@ -76,8 +77,11 @@ if __name__ == '__main__':
   elif machine == 'tf.data':
     read_by_tf_data()
   if sys.argv[1:2] == ['-m']:
-    del sys.argv[1]
-    runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)
+    given = itertools.groupby(sys.argv[1:], '-m'.__eq__)
+    for module, *flags in [list(own) for between, own in given if not between]:
+      print(f'== {module}', flush=True)
+      sys.argv[1:] = flags
+      runpy.run_module(module, run_name='__main__', alter_sys=True)
   else:
     style = importlib.import_module('robustness.present.style')
     style.VECTOR_FORMATS, style.DPI = (), 50.0  # a third of a small run's time

@@ -77,6 +77,7 @@ def test_saved_class_names_are_matched_by_name(tmp_path):
   refused("first 'dog'.*matched by name", other.build)
 
 
+OWN = 'tests/end_to_end/machine.py', 'own'
 ACCURACY = f'--config={runs.ROOT / "configs/accuracy.py"}'
 SMALL = ('--config.data.num_images=8', '--config.training.steps=1', '--config.study.largest=2')
 
@@ -90,7 +91,7 @@ def name(tmp_path):
 @pytest.mark.slow
 def test_a_study_in_a_file_is_run(tmp_path, name):
   workdir = tmp_path / 'out'
-  commands.python('main.py', ACCURACY, *SMALL, name, f'--workdir={workdir}')
+  commands.python(*OWN, ACCURACY, *SMALL, name, f'--workdir={workdir}')
   results = Results.read(workdir)
   assert results.study == 'Shift' and results.settings['largest'] == 2
   assert results.settings['file'] == 'mine.py' and len(results.settings['file_sha256']) == 64
@@ -206,7 +207,7 @@ def test_a_training_with_own_parts_runs_resumes_and_is_another_when_the_file_cha
 ):
   workdir = tmp_path / 'run'
   given = [*arguments(file, 'classifier.augment.negate.strength=.5'), f'--workdir={workdir}']
-  commands.python('main.py', *given)
+  commands.python(*OWN, *given)
   results = json.loads((workdir / 'results.json').read_text())
   assert '"strength": 0.5' in json.dumps(results) and '"mine.py"' in json.dumps(results)
   (workdir / 'results.json').unlink()

@@ -88,7 +88,7 @@ def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   assert len(said) == 1 and _steps(tmp_path, 'gaussian') == []
   assert f'step {max(_steps(tmp_path))} of' in said.pop()
   config = runs.shrunk('fourier_heatmap', '', DEFAULT_CHANGES)  # on this process's devices
-  runs.run(config, tmp_path, drawn=False)
+  runs.run(config, tmp_path, drawn=False, devices=8)
   _assert_same_weights(tmp_path, finished)
 
 
@@ -122,7 +122,7 @@ def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(start, f
   for path in sorted(tmp_path.glob('records/*/*.npz'))[::2]:
     path.unlink()
   config = runs.shrunk('fourier_heatmap', '', changes)  # on this process's devices
-  runs.run(config, tmp_path, drawn=False)
+  runs.run(config, tmp_path, drawn=False, devices=8)
   _assert_same_records(tmp_path, finished)
 
 

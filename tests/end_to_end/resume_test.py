@@ -56,7 +56,7 @@ def test_killed_in_training_between_shards_and_while_publishing(
     assert before.items() <= times.items(), 'a recorded shard was computed again'
     before = times
   runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
-  assert before.items() <= runs.shard_times(tmp_path).items()
+  assert before and before.items() <= runs.shard_times(tmp_path).items()
   _assert_same_files(tmp_path, finished)
 
 

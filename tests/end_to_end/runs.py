@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
+import jax
 import ml_collections
 import numpy as np
 import pandas as pd
@@ -69,11 +70,19 @@ def flat(changes: Mapping[str, Any] | None) -> dict[str, Any]:
   return traverse_util.flatten_dict(dict(changes or {}), sep='.')
 
 
-def run(config: ml_collections.ConfigDict, workdir: pathlib.Path, drawn: bool = True) -> Results:
-  """Runs a config, and checks what is said and shown of it and of its parts and seeds; without
-  figures and reports, which take most of a small run's time, if not `drawn`."""
+def run(
+  config: ml_collections.ConfigDict, workdir: pathlib.Path, drawn: bool = True, devices: int = 2
+) -> Results:
+  """Runs a config on some devices, and checks what is said and shown of it and of its parts and
+  seeds; without figures and reports, which take most of a small run's time, if not `drawn`."""
+  own = jax.local_devices
+
+  def some(*arguments: Any, **options: Any) -> list[jax.Device]:
+    return own(*arguments, **options)[:devices]
+
   with contextlib.ExitStack() as during:
     overlapping = during.enter_context(said.watched())
+    during.enter_context(mock.patch.object(jax, 'local_devices', some))
     if not drawn:
       during.enter_context(mock.patch.object(publish, 'illustrate', lambda *_: []))
     results = run_module.run(config.to_dict(), workdir, 'python main.py')

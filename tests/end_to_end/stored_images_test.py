@@ -39,7 +39,8 @@ def test_a_border_of_imagenet_c_reaches_a_network_of_240_pixels(tmp_path, monkey
     'data': {'source': 'imagenet_c', 'path': path, 'name': '', 'num_images': 0},
     'classifier.name': 'efficientnet_lite1',
   }
-  results = runs.run(runs.shrunk('corruption_error', 'cifar10_c', changes), tmp_path / 'run')
+  config = runs.shrunk('corruption_error', 'cifar10_c', changes)
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   seen = results.arrays['gallery'][0, 0]
   assert seen.shape == (240, 240, 3)
   white = (seen[120, :, 0] > 0.5).sum()
@@ -90,7 +91,7 @@ def test_robustbench_reads_its_subset(tmp_path, monkeypatch):
   listed.write_text(''.join(f'{name}\n' for name in (names[3], names[0], names[2])))
   config = errors_of(tmp_path, 'robustbench', RIGHT_IN_FOG, 128)
   monkeypatch.syspath_prepend(str(tmp_path / 'site'))
-  results = runs.run(config, tmp_path / 'run')
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   error, mce = (select(results.table, q, corruption_set='official') for q in ('error', 'mCE'))
   assert (error.n.item(), error.value.item()) == (3, pytest.approx(1 / 15))
   assert mce.value.item() == pytest.approx(1 / ALEXNET_ERRORS['fog'] / 15)
@@ -184,7 +185,8 @@ def test_accuracy_on_a_natural_shift_is_among_all_classes_or_those_of_the_data(
     'data': {**data, 'path': str(tmp_path / 'data')},
     'classifier': {'name': network, 'label_space': space},
   }
-  results = runs.run(runs.shrunk('accuracy', 'own', changes=changes), tmp_path / 'run')
+  config = runs.shrunk('accuracy', 'own', changes=changes)
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   row = estimate(results.table, *results.labels, 'top1_accuracy')
   assert results.data['classes'] == 3 and (row.value, row.n) == (accuracy, 6)
 
@@ -249,7 +251,7 @@ def test_domains_of_tfds(tmp_path):
     write_domain(tmp_path / 'tfds', 'made_domains', style, own, CLASSES, side=8)
   groups = (('cat',), ('dog',))
   config = of_renditions('domainnet', 'tfds:made_domains', groups, str(tmp_path / 'tfds'))
-  results = runs.run(config, tmp_path / 'run')
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   assert results.data['missing_cells'] == ['sketch/pig']
   assert results.data['duplicates_left_out'] == [0, 0, 1]
   assert estimate(results.table, 'erm', 'accuracy', environment='sketch').n == 4

@@ -93,13 +93,13 @@ def test_frames_on_disk(tmp_path):
   network = runs.write_network(tmp_path / 'mine.py', source, (32, 32, 3), names)
   changes = {'classifier.name': network, 'classifier.label_space': ''}
   config = of_frames(tmp_path / 'frames', tmp_path / 'sets', changes)
-  results = runs.run(config, tmp_path / 'run')
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   assert estimate(results.table, 'network', 'accuracy_anchor').n == 6
   assert Records.open(tmp_path / 'run/records/network').column('path').tolist() == frames
   fewer = {anchor: members[:2] for anchor, members in list(sets.items())[:4]}
   metadata.write(metadata.from_mappings(fewer, labels, names), tmp_path / 'reviewed')
   config.study.distances, config.study.reviewed = True, str(tmp_path / 'reviewed')
-  again = runs.run(config, tmp_path / 'again')
+  again = runs.run(config, tmp_path / 'again', drawn=False)
   for pairs, count in (('all pairs', 18), ('reviewed pairs', 8)):
     assert estimate(again.table, 'images', 'pairs_within', pairs=pairs, distance=1).n == count
     assert estimate(again.table, 'images', 'pairs_within', pairs=pairs, distance=0).value == 0
@@ -206,7 +206,8 @@ def test_imported_weights_learn_new_classes_split_by_clip(tmp_path):
     'training': {'steps': 12, 'checkpoint_every_steps': 6, 'learning_rate': 0.02},
   }
   where = tmp_path / 'frames', tmp_path / 'sets'
-  results = runs.run(of_frames(*where, changes, 'finetune_video'), tmp_path / 'run')
+  config = of_frames(*where, changes, 'finetune_video')
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   row = estimate(results.table, *results.labels, 'top1_accuracy')
   assert (row.value, row.n) == (1.0, 16), 'two clips of eight frames'
   assert results.classifier['initial_weights'] == 'start.safetensors'
@@ -220,7 +221,8 @@ def test_imported_weights_learn_new_classes_split_by_clip(tmp_path):
   assert facts['training']['schedule'] == 'plateau'
   assert trained['params']['head']['dense']['kernel'].shape[-1] == 2
   named = {'name': 'small_cnn', 'weights': str(folder), 'label_space': ''}
-  again = runs.run(of_frames(*where, {'classifier': named}), tmp_path / 'again')
+  config = of_frames(*where, {'classifier': named})
+  again = runs.run(config, tmp_path / 'again', drawn=False)
   worst = select(again.table, 'accuracy_pm_k', k=...)
   assert 4 <= worst.k.max() <= 7, 'the farthest of eight frames'
   assert (worst.value == 1).all() and (worst.n == 2).all(), 'anchors'

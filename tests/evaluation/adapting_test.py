@@ -89,6 +89,12 @@ def test_rows_are_shown_in_the_keyed_order_and_recorded_in_their_own(adaptation,
   order, classifier = np.argsort(bits), adapting(adaptation)
   assert (order != np.arange(21)).any()
   expected, state = np.zeros((21, 3)), None
+
+  @jax.jit
+  def step(images, state):
+    given = classifier.variables, state, jnp.ones(len(images), bool)
+    return adaptation(lambda own: classifier.apply(own, images, ()), *given)
+
   for view in range(3):
     if state is None or adaptation.reset == 'view':
       state = adaptation.begin(classifier.variables)
@@ -103,10 +109,7 @@ def test_rows_are_shown_in_the_keyed_order_and_recorded_in_their_own(adaptation,
           for place in places
         ]
       )
-      (logits, _), state = adaptation(
-        lambda own: classifier.apply(own, images, ()),  # noqa: B023
-        *(classifier.variables, state, jnp.ones(len(places), bool)),
-      )
+      (logits, _), state = step(images, state)
       shares = jax.nn.softmax(logits)
       expected[places, view] = shares[np.arange(len(places)), ROWS.labels[places]]
   found = recorded(adaptation, tmp_path).table('probability')

@@ -136,13 +136,14 @@ def test_the_config_of_cifar10_runs_on_a_finished_heat_map(cifar10_dir, tmp_path
   runs.run(heat_map, tmp_path / 'map', drawn=False)
   changes = {**common, 'study.heat_map': str(tmp_path / 'map'), 'study.queries': 2, 'seed': 1}
   config = runs.shrunk('fourier_attack', 'cifar10', changes)
-  results = runs.run(config, tmp_path / 'run')
+  results = runs.run(config, tmp_path / 'run', drawn=False)
   label = results.table.classifier[0]
   assert 20 <= estimate(results.table, label, 'error', queries=2).n <= 24
   config.seed = 0
   refused('very images of this run', runs.run, config, tmp_path / 'same')
   preview = {k: v for k, v in changes.items() if k != 'study.queries'}
-  results = runs.run(runs.shrunk('fourier_preview', 'cifar10', preview), tmp_path / 'preview')
+  config = runs.shrunk('fourier_preview', 'cifar10', preview)
+  results = runs.run(config, tmp_path / 'preview', drawn=False)
   by_frequency = {'frequency_y': ..., 'frequency_x': ...}
   assert len(select(results.table, 'measured_error', **by_frequency)) == 5
   assert len(select(results.table, 'sensitivity', **by_frequency)) == 514

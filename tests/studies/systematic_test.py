@@ -267,8 +267,11 @@ PICTURES = {
 
 
 @pytest.mark.slow
-def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
-  config, drawn, train = runs.two_environments(), [], ClassifierBuilder.train
+def test_ways_of_training_on_digits_made_small(tmp_path, monkeypatch):
+  config, drawn, train = runs.two_environments('methods'), [], ClassifierBuilder.train
+  del config.classifiers.group_dro  # its own test has it
+  for name in ('irm', 'coral'):
+    config.classifiers[name].objective[name].environments = 3
 
   def watched(*arguments):
     drawn.append({path.stem for path in (tmp_path / 'figures').glob('*.png')})
@@ -276,7 +279,7 @@ def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
 
   monkeypatch.setattr(ClassifierBuilder, 'train', watched)
   results = runs.run(config, tmp_path)
-  assert drawn == [{'cells'}] * 2
+  assert drawn == [{'cells'}] * 7
   runs.assert_pictures('systematic_corruptions', tmp_path)
   assert {path.stem for path in (tmp_path / 'figures').glob('*.png')} > PICTURES
   estimate(results.table, 'clean', 'clean_accuracy')
@@ -287,15 +290,6 @@ def test_the_config_of_digits_made_small(tmp_path, monkeypatch):
   groups = {title for title, names in read.data['class_groups'].items() if names}
   assert set(own.class_group) == groups and len(own) == 3 * len(groups) and (own.n > 0).all()
   assert read.classifier[1]['class_groups'] == read.data['class_groups']
-
-
-@pytest.mark.slow
-def test_other_ways_of_training_see_the_environments(tmp_path):
-  config = runs.two_environments('methods')
-  del config.classifiers.group_dro  # its own test has it
-  for name in ('irm', 'coral'):
-    config.classifiers[name].objective[name].environments = 3
-  results = runs.run(config, tmp_path, drawn=False)
   labels = ('erm', 'balanced', 'irm', 'coral', 'mixup', 'augmix')
   assert {*labels} <= {*select(results.table, 'rho').classifier}
   lines = [json.loads(line) for line in (tmp_path / 'log.jsonl').read_text().splitlines()]
@@ -311,6 +305,7 @@ def test_other_ways_of_training_see_the_environments(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures('shallow_resnet')
 def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
   """Compensated by the clean network of the same seed; each number has Student's interval."""
   config = runs.shrunk('systematic_corruptions', 'cifar10_finetuned', {'study.samples': 100})
@@ -320,9 +315,9 @@ def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
   config.study.severities = (5,)
   config.data.random_class_groups = 1
   config.data.classes_per_group = 5  # the others are unseen
-  weights = runs.save_weights(tmp_path / 'given.safetensors', 'airbench94')
+  weights = runs.save_weights(tmp_path / 'given.safetensors', 'resnet20')
   for classifier in config.classifiers.values():
-    classifier.initial_weights = weights
+    classifier.name, classifier.initial_weights = 'resnet20', weights
     classifier.augment.environment.transforms = config.study.environments
   results = runs.run(config, tmp_path / 'run')
   for name in ('seen', 'unseen', 'baseline', 'clean_accuracy'):

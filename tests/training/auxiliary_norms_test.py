@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from robustness import parallel
 from robustness.augment.policy import Policy
+from robustness.parallel import KINDS
 from robustness.training.checkpoint import load_variables
 from robustness.training.step import Pipeline
 from tests.refusals import refused
@@ -45,7 +45,7 @@ def trained(task, ways, state):
 
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_it_is_the_network_with_two_layers_of_each(make_task, kind):
-  ways = parallel.create(kind)
+  ways = KINDS[kind](jax.devices()[:2])
   given = {'task': {'pipeline': PIPELINE}, 'bias_rate': 3.0}
   task = make_task(TinyNet(ways.axis_name), auxiliary_norms=1, **given)
   both = make_task(TwoSets(ways.axis_name), **given)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from robustness import parallel
+from robustness.parallel import KINDS
 from robustness.training.checkpoint import load_variables, progress
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_close, assert_same, compiled_step
@@ -29,7 +29,7 @@ def scored(scores):
 
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_averaged_weights_are_those_of_the_recurrence(make_task, run, tmp_path, kind):
-  ways = parallel.create(kind)
+  ways = KINDS[kind](jax.devices()[:2])
   plain = make_task(TinyNet(ways.axis_name), steps=5, schedule='constant')
   step = compiled_step(plain, ways)
   mean = jax.tree.map(np.asarray, plain.initial_state().raw_variables)
@@ -49,7 +49,7 @@ def test_averaged_weights_are_those_of_the_recurrence(make_task, run, tmp_path, 
 
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_slow_weights_follow_their_recurrence(make_task, kind):
-  ways, total, every = parallel.create(kind), 8, 3
+  ways, total, every = KINDS[kind](jax.devices()[:2]), 8, 3
   model = TinyNet(ways.axis_name)
   settings = {'steps': total, 'schedule': 'constant', 'momentum': 0.0, 'nesterov': False}
   plain, with_slow = (make_task(model, **settings, lookahead=number) for number in (0, every))
@@ -79,7 +79,7 @@ def test_raw_and_averaged_weights_are_both_evaluated(make_task, run, recorder, t
 
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_the_best_weights_are_kept_and_survive_a_stop(make_task, run, tmp_path, kind):
-  (evaluate, seen), ways = scored([0.5, 0.9, 0.9, 0.7]), parallel.create(kind)
+  (evaluate, seen), ways = scored([0.5, 0.9, 0.9, 0.7]), KINDS[kind](jax.devices()[:2])
   task = make_task(TinyNet(ways.axis_name), **BEST, evaluate_every_epochs=1.0)
   best = run(task, tmp_path, ways, evaluate=evaluate)
   assert len(seen) == 4
