@@ -105,7 +105,8 @@ class _Convolution:
       return None, winograd.convolved(x, filters, self.precision, summed)
 
     _, y = _scan(convolve, None, shares, each, inputs)
-    return jnp.moveaxis(y, 0, 1).reshape(*inputs.shape[:3], -1)
+    whole = jnp.moveaxis(y, 0, 1).reshape(shares, -1, *y.shape[3:])
+    return whole[:, : len(inputs) // shares].reshape(*inputs.shape[:3], -1)
 
   def input_gradient(self, change: jax.Array, kernel: jax.Array, size: Sequence[int]) -> jax.Array:
     """Returns the gradient by the inputs, [B, H, W, I], given that by the output."""
@@ -175,12 +176,14 @@ def _chunks(inputs: jax.Array, most: int) -> tuple[int, int]:
 
   There are as many shares as devices may share the batch (`parallel.create` takes the largest
   number that divides it), each with a result of its own until the end: then no device needs
-  another's images.
+  another's images. A number that divides the share is taken, unless all are below half of `most`.
   """
   images = len(inputs)
   shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)
   own = images // shares
-  return shares, max(n for n in range(1, max(1, min(own, most)) + 1) if own % n == 0)
+  most = max(1, min(own, most))
+  each = max(n for n in range(1, most + 1) if own % n == 0)
+  return shares, each if 2 * each > most else math.ceil(own / math.ceil(own / most))
 
 
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
@@ -193,8 +196,13 @@ def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
 def _scan(
   step: Callable[..., tuple[Any, Any]], carried: Any, shares: int, each: int, *arrays: jax.Array
 ) -> tuple[Any, Any]:
-  """Does what `lax.scan` does, over images [shares, each, ...] of arrays [images, ...]."""
-  cut = [x.reshape(shares, -1, *x.shape[1:]) for x in arrays]
+  """Does what `lax.scan` does, over images [shares, each, ...] of arrays [images, ...], of which
+  images of zeros follow the last."""
+  lacking = -(len(arrays[0]) // shares) % each
+  cut = [
+    jnp.pad(x.reshape(shares, -1, *x.shape[1:]), [(0, 0), (0, lacking)] + [(0, 0)] * (x.ndim - 1))
+    for x in arrays
+  ]
 
   def of_images(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
     return step(carried, *(lax.dynamic_slice_in_dim(x, begin, each, axis=1) for x in cut))

@@ -9,6 +9,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from robustness.models import convolution_gradients
 from robustness.models.layers import convolution
+from tests.cases import cases
 
 CASES = {
   '3x3': (3, 1, ((1, 1), (1, 1)), 9),
@@ -46,9 +47,10 @@ def gradients(way, x, kernel, stride=1, padding='SAME'):
 
 
 @pytest.mark.parametrize('case', CASES)
-def test_value_and_gradients_are_those_of_xla(case):
+@pytest.mark.parametrize('images', [6, 11])
+def test_value_and_gradients_are_those_of_xla(case, images):
   side, stride, padding, size = CASES[case]
-  x, kernel = drawn(6, size, size, 8), drawn(side, side, 8, 12, seed=1)
+  x, kernel = drawn(images, size, size, 8), drawn(side, side, 8, 12, seed=1)
   mine = gradients(ours, x, kernel, stride, padding)
   for own, theirs in zip(mine, gradients(xla, x, kernel, stride, padding), strict=True):
     np.testing.assert_allclose(own, theirs, rtol=1e-5, atol=1e-5 * float(jnp.abs(theirs).max()))
@@ -56,7 +58,7 @@ def test_value_and_gradients_are_those_of_xla(case):
 
 
 @pytest.mark.parametrize(('height', 'width'), [(8, 9), (7, 12), (15, 7)])
-@pytest.mark.parametrize('images', [6, 16])
+@pytest.mark.parametrize('images', [6, 16, 37])
 def test_of_many_channels_they_are_winograds_and_those_of_xla(height, width, images):
   x, kernel = drawn(images, height, width, 128), drawn(3, 3, 128, 160, seed=1)
   mine = gradients(ours, x, kernel)
@@ -159,3 +161,16 @@ def test_in_a_loop_the_flipped_kernel_is_in_the_order_of_the_quick_convolution(c
 
   assert 'b01f_01oi->b01f' in program(xla), 'the reason is gone: let XLA do it'
   assert 'b01f_01oi->b01f' not in program(ours)
+
+
+@cases(
+  'images, most, expected',
+  (16, 8, (8, 2)),
+  (250, 7, (5, 5)),  # 50 images of a share
+  (127, 7, (1, 7)),  # 133 with 6 of zeros
+  (34, 3, (2, 3)),
+  (5, 100, (5, 1)),
+  (6, 0, (6, 1)),
+)
+def test_few_images_of_zeros_are_added_where_no_number_divides(images, most, expected):
+  assert convolution_gradients._chunks(jnp.zeros((images, 1)), most) == expected
