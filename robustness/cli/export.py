@@ -81,8 +81,8 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
   """Sends what a workdir logged to a tracker, and prints where each run is; returns 0."""
   try:
     seeds = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
-    whole = not seeds or (path / trackers.LOG).is_file()  # of several seeds, written at the end
-    for place in (*[path] * whole, *seeds):
+    goes_on = seeds and not (path / trackers.LOG).is_file()  # it is written after the last seed
+    for place in seeds if goes_on else [path, *seeds]:
       for of in trackers.logged(place):
         name = of.name if place == path else f'{path.name} {of.name}'
         sent = of._replace(name=name)

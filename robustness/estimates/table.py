@@ -46,16 +46,11 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
       raise InputError(f'a part of the table lacks the columns {", ".join(missing)}.')
   if not parts:
     return canonical(pd.DataFrame(columns=columns))
-  absent = [np.full(len(part), np.nan, object) for part in parts]
-  joined = {
-    name: np.concatenate(
-      [
-        part[name].to_numpy(object) if name in part else none
-        for part, none in zip(parts, absent, strict=True)
-      ]
-    )
-    for name in columns
-  }
+
+  def values(part: pd.DataFrame, name: str) -> np.ndarray:
+    return part[name].to_numpy(object) if name in part else np.full(len(part), np.nan, object)
+
+  joined = {name: np.concatenate([values(part, name) for part in parts]) for name in columns}
   table = canonical(pd.DataFrame(joined))
   _check(table, facets)
   return table

@@ -120,10 +120,11 @@ def perturb(
   return jnp.clip(perturbed, 0, 1) if clip else perturbed
 
 
-def wave_words(norm: float, phase: str, clip: bool) -> str:
-  """Returns what waves are added, in words."""
+def in_words(norm: float, clip: bool, phase: str = '') -> str:
+  """Returns what is added to images, in words; noise has no phase."""
+  of_waves = f', phase {phase}' if phase else ''
   clipped = 'clipped to [0, 1]' if clip else 'not clipped'
-  return f'norm {norm:g} in each channel, phase {phase}, {clipped}'
+  return f'norm {norm:g} in each channel{of_waves}, {clipped}'
 
 
 def differing(

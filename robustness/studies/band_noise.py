@@ -50,8 +50,7 @@ class BandNoise(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    clipped = 'clipped to [0, 1]' if self.clip else 'not clipped'
-    return {'noise': f'norm {self.norm:g} in each channel, {clipped}'}
+    return {'noise': basis.in_words(self.norm, self.clip)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     own = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip)

@@ -91,7 +91,7 @@ class FourierAttack(BeginsWithMap):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    return {'perturbation': basis.wave_words(self.norm, self.phase, self.clip)}
+    return {'perturbation': basis.in_words(self.norm, self.clip, self.phase)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     own = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], self.phase, self.clip)
@@ -149,8 +149,7 @@ class FourierAttack(BeginsWithMap):
     number = range(1, self.queries + 1)
     answers, of_waves = {}, []
     measured = self._measured(evaluations[0].records)
-    versions = Recorded(evaluations).clusters
-    clusters = None if versions is None else versions[measured]
+    clusters = Recorded(evaluations).clusters
     for label, records in ((evaluation.label, evaluation.records) for evaluation in evaluations):
       wrong = records.table('rank') > 0
       if self._map is None:
@@ -160,13 +159,13 @@ class FourierAttack(BeginsWithMap):
         chosen = np.searchsorted(shown, worst)
       fy, fx = frequencies.fy[shown[chosen]], frequencies.fx[shown[chosen]]
       waves = pd.DataFrame({'queries': number, 'frequency_y': fy, 'frequency_x': fx})
-      alone = wrong[measured][:, CLEAN + 1 + chosen]
-      single = Outcomes({label: alone}, waves, clusters=clusters)
+      alone = wrong[:, CLEAN + 1 + chosen]
+      single = Outcomes({label: alone}, waves, clusters=clusters).of_rows(measured)
       of_waves.append(self.means(WAVE_ERROR, single, tuple(waves)))
       any_of = np.logical_or.accumulate(alone, 1)
-      answers[label] = np.concatenate([wrong[measured, CLEAN, None], any_of], 1)
+      answers[label] = np.concatenate([wrong[:, CLEAN, None], any_of], 1)
     views = pd.DataFrame({'queries': [None, *number]})
-    attacked = Outcomes(answers, views, clusters=clusters)
+    attacked = Outcomes(answers, views, clusters=clusters).of_rows(measured)
     clean = np.arange(1 + self.queries) == CLEAN
     errors = [
       self.means(CLEAN_ERROR, attacked, where=clean, test=True),

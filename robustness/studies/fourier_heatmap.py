@@ -113,7 +113,7 @@ class FourierHeatmap(Study):
   @property
   def shown_as(self) -> dict[str, str]:
     return {
-      'perturbation': basis.wave_words(self.norm, self.phase, self.clip),
+      'perturbation': basis.in_words(self.norm, self.clip, self.phase),
       'frequencies': f'the {self.window} × {self.window} lowest' if self.window else 'all',
     }
 

@@ -139,17 +139,15 @@ class FrequencyShortcuts(Study):
     for name, scored in halves.items():
       others = np.concatenate([own for other, own in halves.items() if other != name])
       view = {k: [1 + own[name]] for k, own in chosen.items()}
-      through = {k: x[scored][:, view[k]] for k, x in outcomes.items()}
-      whole = {k: x[scored][:, :1] for k, x in outcomes.items()}
-      taken = {k: x[others][:, view[k]] == number[k][name] for k, x in predicted.items()}
-      images = recorded.clusters
+      through = {k: x[:, view[k]] for k, x in outcomes.items()}
+      whole = {k: x[:, :1] for k, x in outcomes.items()}
+      taken = {k: x[:, view[k]] == number[k][name] for k, x in predicted.items()}
       for quantity, values, shown in (
         (THROUGH, through, scored),
         (WHOLE, whole, scored),
         (TAKEN, taken, others),
       ):
-        clusters = None if images is None else images[shown]
-        own = Outcomes(values, ONE_VIEW, clusters=clusters)
+        own = Outcomes(values, ONE_VIEW, clusters=recorded.clusters).of_rows(shown)
         yield self.means(quantity, own, facets={'class': name}, test=True)
 
   def figures(self, results: Results) -> Figures:

@@ -37,12 +37,21 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
-from robustness.video import releases, ytbb_robust
+from robustness.video import ytbb_robust
 
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
 CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
 FRAME_TYPES = ('i', 'p', 'b')
 FRAME, ANCHOR = LABEL_RULES = ('frame', 'anchor')
+RELEASES = {
+  'imagenet_vid': (
+    'ImageNet-Vid-Robust',
+    {(1109, 21_070): 'reviewed', (1314, 26_029): 'unreviewed'},
+  ),
+  'youtube_bb': ('YTBB-Robust', {(2030, 36_827): 'reviewed', (2467, 45_631): 'unreviewed'}),
+}
+"""The published sets of a label space: their name, and whether they are reviewed, by the numbers of
+anchors and pairs (Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 1)."""
 _MOST = 2**31 - 1  # of int32
 
 
@@ -105,9 +114,17 @@ class NeighborSets:
 
   @property
   def title(self) -> str:
-    """Which published data set these are, if any, with the counts."""
+    """Which published data set these are, or which they differ from, with the counts."""
     space = label_space.coarse_space(self.class_names)
-    return releases.title(space.name if space else '', len(self.anchors), len(self.pairs.frame))
+    counts = len(self.anchors), len(self.pairs.frame)
+    counted = '{} anchors, {} pairs'.format(*counts)
+    if space is None or space.name not in RELEASES:
+      return f'neighbor sets: {counted}'
+    name, published = RELEASES[space.name]
+    if counts in published:
+      return f'{name}, {published[counts]}: {counted}'
+    known = ' or '.join(f'{anchors} and {pairs}' for anchors, pairs in published)
+    return f'neighbor sets of {space.name}: {counted} ({name} has {known})'
 
   @functools.cached_property
   def digest(self) -> str:
@@ -332,7 +349,7 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
   names = {path: _names(path, index) for path, index in indices.items()}
   for path, own in names.items():
     stated, space = path.name.removesuffix(f'_{CLASS_INDEX}'), label_space.coarse_space(own)
-    if stated in releases.RELEASES and (space is None or space.name != stated):
+    if stated in RELEASES and (space is None or space.name != stated):
       held = f'the {len(own)} classes of {space.name}' if space else f'{len(own)} other classes'
       raise InputError(f'{path} holds {held}, and not those of {stated}.')
     alone = len(names) == 1 and own == label_space.get(label_space.IMAGENET).class_names
