@@ -325,21 +325,30 @@ def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, 
 
 
 @pytest.mark.slow
-def test_the_whole_suite_passes_with_what_the_documents_print_added(copy_with_recipe, monkeypatch):
+def test_the_suite_passes_with_what_the_documents_print_added(copy_with_recipe, monkeypatch):
+  """Of all tests those that name what was added; of the project as a whole, of its studies and
+  trainings; and those of views, as users compile them."""
   shared = os.environ.get('ROBUSTNESS_SHARED', str(ROOT.parent / 'shared'))
   monkeypatch.setenv('ROBUSTNESS_SHARED', shared)
   for name in [name for name in os.environ if name.startswith('PYTEST_XDIST')]:
     monkeypatch.delenv(name)
   (page,) = re.findall(r'`python -m ([\w.]+)`', text('docs/recipes.md'))
   python('-m', page, cwd=copy_with_recipe, PYTHONPATH='')
-  suite = ('-m', 'pytest', '-q', '-rap', '-n', 'auto')
-  others = [f'--ignore={room}' for room in VIEWS]
-  for paths, flags in ((VIEWS, USUAL), (others, {})):
-    given = {'cwd': copy_with_recipe, 'timeout': 2400, 'PYTHONPATH': '', **flags}
-    output = python(*suite, *paths, **given)
+
+  def passed(*given: str, **flags: str) -> str:
+    suite = ('-m', 'pytest', '-q', '-n', 'auto', *given)
+    output = python(*suite, cwd=copy_with_recipe, timeout=2400, PYTHONPATH='', **flags)
     assert re.search(r'^\d+ passed', output, re.MULTILINE), output
-  ended = re.findall(r'^([A-Z]+) .*tests/studies/shift_test\.py', output, re.MULTILINE)
-  assert {*ended} == {'PASSED'}
+    return output
+
+  added = {pathlib.Path(name).stem for name in {*recipe(), *recipes(), PART_FILE}}
+  added = {name for name in added if not name.endswith('_test')}
+  output = passed('-rp', '-k', ' or '.join(sorted(added)))
+  for name in added:
+    assert re.search(rf'^PASSED .*\b{name}(_test\.py|\W)', output, re.MULTILINE), name
+  whole = sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'tests').glob('*_test.py'))
+  passed(*whole, 'tests/studies', 'tests/training')
+  passed(*VIEWS, **USUAL)
 
 
 def test_the_augmentation_of_the_training_page_runs(tmp_path):

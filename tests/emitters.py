@@ -4,7 +4,10 @@ import os
 
 import pytest
 
-VIEWS = tuple(f'tests/{room}' for room in ('attacks', 'corruptions', 'evaluation', 'fourier'))
+VIEWS = (
+  *(f'tests/{room}' for room in ('attacks', 'evaluation', 'fourier')),
+  *(f'tests/corruptions/{name}_test.py' for name in ('catalog', 'views')),
+)
 USUAL = {'XLA_FLAGS': '--xla_backend_optimization_level=1'}
 """The code of views is tested once more as users compile it, see `tests/docs_test.py`."""
 
