@@ -61,13 +61,13 @@ def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
   """
   lines = JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})
   try:
-    import tensorflow as tf
-    from clu import metric_writers
+    from clu import metric_writers  # first: without it TensorFlow is imported in vain
+    from tensorflow import config as tensorflow_config
   except ModuleNotFoundError as error:
     logging.info('%s: no TensorBoard events (%s is not installed)', label, error.name)
     return lines
   with contextlib.suppress(RuntimeError):  # the rows are read by TensorFlow, which has begun
-    tf.config.set_visible_devices([], 'GPU')  # JAX's
+    tensorflow_config.set_visible_devices([], 'GPU')  # JAX's
   events = metric_writers.SummaryWriter(os.fspath(workdir / 'tensorboard' / label))
   writer: ScalarWriter = metric_writers.MultiWriter([lines, events])
   return writer

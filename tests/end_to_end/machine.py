@@ -2,9 +2,10 @@
 
 `machine.py bare -m MODULE FLAGS... -m MODULE FLAGS...` runs modules in its place, one by one.
 
-`own` is this machine. `bare` has only JAX, Flax, Optax, Matplotlib, ml_collections, pandas and
-tqdm, with what they require: of all other packages that are installed none can be imported.
-`tf.data` has everything and reads all rows by tf.data.
+`own` is this machine without clu: to import TensorFlow, for TensorBoard events, takes longer than a
+small training. `bare` has only JAX, Flax, Optax, Matplotlib, ml_collections, pandas and tqdm, with
+what they require: of all other packages that are installed none can be imported. `tf.data` has
+everything and reads all rows by tf.data.
 """
 
 import importlib
@@ -74,6 +75,8 @@ if __name__ == '__main__':
     hidden = missing()
     assert hidden >= {'tensorflow', 'tensorflow_datasets', 'tensorboard', 'clu'}
     hide(hidden)
+  elif machine == 'own':
+    hide({'clu'})
   elif machine == 'tf.data':
     read_by_tf_data()
   if sys.argv[1:2] == ['-m']:

@@ -28,7 +28,7 @@ def test_a_run_without_tensorflow_is_the_run_with_it(tmp_path, start):
   assert ours['classifier'] == theirs['classifier'], 'the same SHA-256 of the weights'
   assert all(len(c['sha256']) == 64 for c in ours['classifier'])
   for label in ('natural', 'gaussian'):
-    assert f'{label}: no TensorBoard events (tensorflow is not installed)' in output['bare']
+    assert f'{label}: no TensorBoard events (clu is not installed)' in output['bare']
     assert list((full / 'tensorboard' / label).iterdir())
   assert not (bare / 'tensorboard').exists()
   for name in ('report.html', 'figures/error_frequency_y_frequency_x.png', 'log.jsonl'):
