@@ -343,7 +343,7 @@ def test_the_suite_passes_with_what_the_documents_print_added(copy_with_recipe, 
 
   added = {pathlib.Path(name).stem for name in {*recipe(), *recipes(), PART_FILE}}
   added = {name for name in added if not name.endswith('_test')}
-  output = passed('-rp', '-k', ' or '.join(sorted(added)))
+  output = passed('-rpf', '-k', ' or '.join(sorted(added)))
   for name in added:
     assert re.search(rf'^PASSED .*\b{name}(_test\.py|\W)', output, re.MULTILINE), name
   whole = sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'tests').glob('*_test.py'))
