@@ -13,8 +13,9 @@ import pytest
 from robustness.present import style
 
 LEVEL = '--xla_backend_optimization_level'
-QUICK_COMPILER = f'{LEVEL}=0 --xla_cpu_parallel_codegen_split_count=1'
-QUICK_COMPILER += ' --xla_llvm_disable_expensive_passes=true'
+QUICK_COMPILER = (
+  f'{LEVEL}=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_parallel_codegen_split_count=1'
+)
 """A third of XLA's time is left, which is most of a test's."""
 if jax.__version_info__ < (0, 11):  # later versions know the usual emitters alone
   QUICK_COMPILER += ' --xla_cpu_use_fusion_emitters=false'

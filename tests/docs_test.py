@@ -341,7 +341,7 @@ def test_the_suite_passes_with_what_the_documents_print_added(copy_with_recipe, 
     assert re.search(r'^\d+ passed', output, re.MULTILINE), output
     return output
 
-  added = {pathlib.Path(name).stem for name in {*recipe(), *recipes(), PART_FILE}}
+  added = {pathlib.Path(name).stem for name in (*recipe(), *recipes(), PART_FILE)}
   added = {name for name in added if not name.endswith('_test')}
   output = passed('-rpf', '-k', ' or '.join(sorted(added)))
   for name in added:
