@@ -179,6 +179,7 @@ def test_pmap_and_other_shards_give_the_same(results, tmp_path):
   np.testing.assert_array_equal(by_frequency(other, 'tiny')[ENDS], expected)
 
 
+@pytest.mark.usefixtures('results')
 def test_processes_share_the_chunks_of_a_round(folder, tmp_path):
   first = rounds(folder, 'tiny').rounds[0]
   evaluator = evaluator_for(EXECUTION, STUDY, classifier('tiny', 0), rows(), parallel.create('jit'))
