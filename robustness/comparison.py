@@ -30,7 +30,7 @@ from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.provenance import IMAGE_DIGEST, has_digests
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation
-from robustness.evaluation.views import DRAWS, ViewTable
+from robustness.evaluation.views import ALL_VIEWS, DRAWS, ViewTable
 from robustness.results import SINGLE, Results, Table
 from robustness.workdir import FinishedStudy
 
@@ -297,8 +297,9 @@ class Answers:
     outcomes = self.outcomes(**right)
     columns = [outcomes.columns(name, self.group(group)) for name in right for group in groups]
     total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
-    units = Units(total, weight, outcomes.observations('same'))
-    return consistency.estimates(units, self.confidence)
+    n = [outcomes.observations('same', self.group(group).views) for group in groups]
+    found = consistency.estimates(Units(total, weight, max(n)), self.confidence)
+    return [dataclasses.replace(each, n=own) for each, own in zip(found, n, strict=True)]
 
   def shares(self, group: str) -> np.ndarray:
     """Returns the share of the group's views in which each image is right, [N]."""
@@ -424,9 +425,11 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   """Adds to each other task the effective robustness given the accuracies in several reference
   tasks, by group of views and `reference`, without intervals.
 
+  The accuracy in a reference task is that on clean images, or else over all of its views.
+
   Raises:
-    InputError: a reference that is no task, no other task, classifiers that a task lacks, or too
-      few of them.
+    InputError: a reference that is no task, or has neither of these accuracies, no other task,
+      classifiers that a task lacks, or too few of them.
   """
   for name in references:
     choice('--reference', name, tasks)
@@ -434,13 +437,14 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
     raise InputError('every task is a --reference, and none is left to judge classifiers on.')
   labels = tasks[references[0]].labels
   levels = {task: _accuracies(results) for task, results in tasks.items()}
-  x = np.stack([_of_labels(name, labels, levels[name][0][1]) for name in references], 1)
+  known = {name: _reference_level(name, levels[name]) for name in references}
+  x = np.stack([_of_labels(name, labels, values) for name, (_, values, _) in known.items()], 1)
   named, added = ' and '.join(references), {}
   for task, results in tasks.items():
     rows = []
     for facets, values, count in levels[task] if task not in references else ():
       y = _of_labels(task, labels, values)
-      n = min(count, *(levels[name][0][2] for name in references))
+      n = min(count, *(fewest for *_, fewest in known.values()))
       found = effective_robustness(x, y, n)
       for label, value in zip(labels, found, strict=True):
         estimate = Estimate(float(value), np.nan, np.nan, n, n, '')
@@ -452,7 +456,25 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   return added
 
 
-def _accuracies(results: Results) -> list[tuple[dict[str, object], dict[str, float], int]]:
+Level = tuple[dict[str, object], dict[str, float], int]
+
+
+def _reference_level(task: str, levels: Sequence[Level]) -> Level:
+  """Returns the accuracies of a task on clean images, else over all views, else its only ones."""
+  for whole in ({'view': CLEAN}, {'view': ALL_VIEWS}, {}):
+    for level in levels:
+      if level[0] == whole:
+        return level
+  if len(levels) != 1:
+    named = ', '.join(' '.join(map(str, facets.values())) for facets, *_ in levels)
+    raise InputError(
+      f'--reference={task}: it has no accuracy on clean images or over all views, but of {named}. '
+      'Give a task of one set of images.'
+    )
+  return levels[0]
+
+
+def _accuracies(results: Results) -> list[Level]:
   """Returns facets, accuracies by classifier, and the fewest images of each group of views."""
   own = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
   names = [name for name in facets_of(own) if own[name].notna().any() and name != 'class']

@@ -199,7 +199,8 @@ def _check_answers(finished: workdir.FinishedStudy) -> None:
     if own and len(own[1]):
       keys = [*SUBJECT, *facets_of(own[1])]
       both = own[0].merge(own[1], 'outer', keys)
-      if not np.allclose(both.value_x, both.value_y, rtol=1e-6, equal_nan=True):
+      one, other = (both[[f'{end}_{of}' for end in ('value', 'low', 'high')]] for of in 'xy')
+      if not np.allclose(one.to_numpy(float), other.to_numpy(float), rtol=1e-6, equal_nan=True):
         raise InputError(f'its answers do not give its {quantity.name}: damaged, or altered.')
 
 
@@ -243,7 +244,7 @@ def _check_alike(entry: BoardEntry, others: Sequence[BoardEntry]) -> None:
 
 def boards_of(entries: Sequence[BoardEntry]) -> dict[str, Results]:
   """Returns a board for each protocol, by a short name: classifiers of all entries with values,
-  intervals and ranks; paired differences from the best where all entries kept their records.
+  intervals and ranks; paired differences from the first where all entries kept their records.
 
   The quantities are the headlines of the study, each level of them ranked.
   """
@@ -310,7 +311,7 @@ def _ranking(results: Results, quantity: Quantity) -> pd.DataFrame:
 
 
 def _ranked(quantity: Quantity, own: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
-  """Yields the ranks of values with intervals; those that cannot be told apart share one.
+  """Yields the ranks of values with intervals.
 
   A rank is 1 + the number of classifiers that are better for sure. Errors of values, half an
   interval over its quantile, are taken to be independent; those on the same images go together, so

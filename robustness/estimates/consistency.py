@@ -56,15 +56,16 @@ def estimates(of: Units, confidence: float = 0.95, seed: int = 0) -> list[Estima
     seed: of the draws.
   """
   count, groups = len(of.weight), of.weight.shape[1] // 3
+  counts = (of.weight[:, :groups] > 0).sum(0)
   values = error_consistency(*np.split(of.means(np.full(count, 1 / count)), 3))
-  each = of.weight.mean(0)
+  each = of.weight.sum(0) / np.tile(counts, 3)
   further = Units(np.repeat(_CELLS, groups, 1) * each, np.tile(each, (4, 1)), of.n)
   kappas = error_consistency(*np.split(dirichlet_means(of, further, seed), 3, -1))
   tail = (1 - confidence) / 2
   ends = np.quantile(kappas, (tail, 1 - tail), axis=0)
   return [
-    Estimate(float(value), min(low, value), max(high, value), of.n, count, BAYESIAN)
+    Estimate(float(value), min(low, value), max(high, value), of.n, units, BAYESIAN)
     if np.isfinite(value)
-    else Estimate(np.nan, np.nan, np.nan, of.n, count, BAYESIAN, note='undefined: all alike')
-    for value, low, high in zip(values, *ends.tolist(), strict=True)
+    else Estimate(np.nan, np.nan, np.nan, of.n, units, BAYESIAN, note='undefined: all alike')
+    for value, low, high, units in zip(values, *ends.tolist(), counts.tolist(), strict=True)
   ]

@@ -57,7 +57,8 @@ def units(
   columns = [outcomes.columns(label, group) for group in groups]
   total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
   names = tuple(' '.join(map(str, group.facets.values())) for group in groups)
-  return Units(total, weight, outcomes.observations(label), names)
+  n = outcomes.observations(label, np.concatenate([group.views for group in groups]))
+  return Units(total, weight, n, names)
 
 
 def of_means(
@@ -90,7 +91,8 @@ def of_means(
     paired: whether differences from the first classifier are estimated too.
     each: whether the function gives a value for each group, with the group's facets.
   """
-  common = outcomes.common
+  groups = list(outcomes.groups(by, where))
+  common = outcomes.common.of_views(np.concatenate([group.views for group in groups]))
   own = {label: units(common, label, by, where) for label in outcomes.labels}
   first = outcomes.labels[0]
   estimates: dict[tuple[str, str], list[Estimate]] = {}
@@ -114,7 +116,7 @@ def of_means(
     else:
       pair = [_statistic(function, own[name], own[against or name]) for name in (label, first)]
       estimates[label, first] = bootstrap(_minus(*pair), own[label], confidence)
-  of_groups = [group.facets for group in outcomes.groups(by, where)] if each else [{}]
+  of_groups = [group.facets for group in groups] if each else [{}]
   rows: list[Row] = [
     row(label, versus, quantity, {**(facets or {}), **group}, estimate, confidence)
     for of_pairs in (False, True)

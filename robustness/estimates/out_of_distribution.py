@@ -116,6 +116,7 @@ def separation(
   of_id: np.ndarray,
   of_ood: np.ndarray,
   units: np.ndarray,
+  ood_units: np.ndarray,
   positives: str = 'ood',
   confidence: float = 0.95,
   seed: int = 0,
@@ -123,19 +124,21 @@ def separation(
   """Returns AUROC and FPR95 with percentiles of the Bayesian bootstrap of either set of images.
 
   In each set two further images, of ¼, have the lowest and the highest score, so that sets that are
-  wholly apart have an interval with a width. Those of one of the ID images' `units` [N], such as
-  one image shown otherwise, go together. docs/studies/ood_scores.md has the coverage.
+  wholly apart have an interval with a width. Those of one of the `units` [N] of ID images, or of
+  the `ood_units` [M], such as one image shown otherwise, go together. docs/studies/ood_scores.md
+  has the coverage.
   """
   value = Separation(of_id, of_ood, positives)(np.ones((1, len(of_id) + len(of_ood))))[0]
-  known, unit = np.unique(units, return_inverse=True)
-  own, other, ends = len(known), len(of_ood), [-np.inf, np.inf]
+  (own, unit), (other, ood_unit) = (
+    (len(known), place)
+    for known, place in (np.unique(of, return_inverse=True) for of in (units, ood_units))
+  )
+  ends = [-np.inf, np.inf]
   further = Separation(np.append(of_id, ends), np.append(of_ood, ends), positives)
   whole = own + other
-  place = np.concatenate(
-    [unit, whole + np.arange(2), np.arange(own, whole), whole + np.arange(2, 4)]
-  )
+  place = np.concatenate([unit, [whole, whole + 1], own + ood_unit, [whole + 2, whole + 3]])
   drawn = [further(weights[:, place]) for weights in dirichlet(whole, 4, seed, 0.25)]
   low, high = percentile_interval(np.concatenate(drawn), min(own, other), confidence)
   rows = np.stack([value, np.minimum(low, value), np.maximum(high, value)], 1).tolist()
-  n = len(of_id) + other
+  n = len(of_id) + len(of_ood)
   return tuple(Estimate(v, least, most, n, whole, BAYESIAN) for v, least, most in rows)

@@ -95,6 +95,12 @@ class Outcomes:
       clusters=None if self.clusters is None else self.clusters[chosen],
     )
 
+  def of_views(self, views: np.ndarray) -> Self:
+    """Returns the outcomes of the rows that count in any of some views [v] with any classifier,
+    all where none does."""
+    counts = np.any([self._counts(label, views).any(1) for label in self.values], 0)
+    return self.of_rows(counts) if counts.any() else self
+
   @property
   def common(self) -> Self:
     """Of a sequential design the rows that all views were shown to with all classifiers."""
@@ -177,9 +183,10 @@ class Outcomes:
     known, place = np.unique(self.clusters, return_inverse=True)
     return np.bincount(place, total, len(known)), np.bincount(place, weight, len(known))
 
-  def observations(self, label: str) -> int:
-    """Returns the rows, or what counts of rows × views where units hold several rows."""
-    counts = self._counts(label, np.arange(len(self.views)))
+  def observations(self, label: str, views: np.ndarray) -> int:
+    """Returns the rows that count in some views [v], or what counts of rows × views where units
+    hold several rows."""
+    counts = self._counts(label, views)
     return int(counts.any(1).sum() if self.clusters is None else counts.sum())
 
   def _counts(self, label: str, views: np.ndarray) -> np.ndarray:

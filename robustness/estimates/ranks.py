@@ -2,8 +2,8 @@
 
 Classifier i is better than j for sure if their difference is beyond c standard errors, with c such
 that the largest of all differences of equal classifiers stays within it with the confidence. Ranks
-that no difference for sure contradicts make the interval; classifiers whose intervals meet cannot
-be told apart.
+that no difference for sure contradicts make the interval. Ranks alone do not say which two differ
+for sure: a third classifier can be better than one of them and not than the other.
 
 Reference: Mogstad, Romano, Shaikh and Wilhelm, Inference for ranks with applications to mobility
 across neighbourhoods and academic achievement across countries, Review of Economic Studies 91

@@ -15,6 +15,8 @@ Arrays = Mapping[str, jax.Array]
 Show = Callable[..., Any]
 Observe = Callable[..., Mapping[str, jax.Array]]
 
+ALL_VIEWS = 'all views'
+"""The name of the group of all of them."""
 MOST_NAMED = 100
 """Views that are reported one by one."""
 DRAWS = 'draws'
@@ -122,7 +124,7 @@ class ViewTable:
     """
     if groups is None:
       each = {name: [view] for view, name in enumerate(names)} if len(names) <= MOST_NAMED else {}
-      groups = each if len(names) == 1 else {**each, 'all views': list(range(len(names)))}
+      groups = each if len(names) == 1 else {**each, ALL_VIEWS: list(range(len(names)))}
     clean = groups.get('clean')
     return cls(names, clean[0] if clean else None, groups=groups)
 

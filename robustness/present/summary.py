@@ -123,11 +123,13 @@ def _name(line: Line) -> str:
 
 
 def most_changed(results: Results) -> list[Finding]:
-  """Returns which share another seed changes most: that with the widest interval over seeds."""
+  """Returns which share another seed changes most: that with the widest interval over seeds, of
+  those that all seeds have."""
   widest: list[tuple[float, Finding]] = []
   for part, of in results.over_seeds.by_part.items():
     shares = {quantity.name: quantity for quantity in of.quantities if quantity.kind == SHARE}
     own = of.table[of.table['quantity'].isin(list(shares)) & of.table['low'].notna()]
+    own = own[own.n == results.table[SEED].nunique()]
     if len(own):
       row = own.loc[(own.high - own.low).idxmax()]
       notation = Notation(shares[row['quantity']], difference=bool(row.versus))

@@ -220,7 +220,7 @@ class AccuracyByFactor(Study):
       shown={k: np.concatenate([v, everywhere], 1) for k, v in grouped.shown.items()},
     )
     first, own = whole.labels[0], {k: units(whole, k, (name,)) for k in whole.labels}
-    n = outcomes.observations(first)
+    n = own[first].n
     alone = [(label, '', [of]) for label, of in own.items()]
     pairs = [(label, first, [own[first], of]) for label, of in own.items() if label != first]
     return part(

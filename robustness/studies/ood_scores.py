@@ -136,7 +136,7 @@ class OodScores(Study):
           for score in self.scores:
             inside, ids = (np.concatenate([p[key] for p in parts]) for key in (score, ID))
             found = ood.separation(
-              inside, out[score], ids, self.positives, self.confidence, of.seed
+              inside, out[score], ids, out[ID], self.positives, self.confidence, of.seed
             )
             facets = {'score': score, 'ood_set': name, **({'id_set': kind} if shifted else {})}
             rows += [

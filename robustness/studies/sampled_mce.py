@@ -165,10 +165,12 @@ class SampledMCE(CorruptionViews):
     for quantity, facets, weights in groups:
       for label, own in wrong.items():
         found = stratified.estimate(own, strata, weights, self.confidence)
-        rows.append(row(label, '', quantity, facets, _within(found, quantity), self.confidence))
+        within = _within(found, quantity.range)
+        rows.append(row(label, '', quantity, facets, within, self.confidence))
         if label != first:
           found = stratified.difference(wrong[first], own, strata, weights, self.confidence)
-          rows.append(row(label, first, quantity, facets, found, self.confidence))
+          within = _within(found, quantity.difference_range)
+          rows.append(row(label, first, quantity, facets, within, self.confidence))
     yield part(rows)
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
@@ -176,8 +178,8 @@ class SampledMCE(CorruptionViews):
     return super().settings_differ(released, image_shape) | own
 
 
-def _within(estimate: Estimate, quantity: Quantity) -> Estimate:
-  low, high = quantity.range
+def _within(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
+  low, high = valid
   return dataclasses.replace(estimate, low=max(estimate.low, low), high=min(estimate.high, high))
 
 

@@ -334,6 +334,20 @@ def test_effective_robustness_given_several_reference_sets(tmp_path):
   again = comparison.with_references(tasks, ['one', 'two'])['third'].table
   found = select(again, 'effective_robustness', view=..., reference='one and two')
   assert found.n.tolist() == [COUNT] * 6 and found.value.tolist() == values.value.tolist()
+  one = tasks['one'].table
+  of_fog = one.assign(view=None, corruption='fog', value=one.value[::-1].to_numpy())
+  corrupted = dataclasses.replace(tasks['one'], table=assemble([of_fog, one]))
+  refused(
+    '--reference=one: .* but of fog, ',
+    comparison.with_references,
+    tasks | {'one': corrupted},
+    ['one', 'two'],
+  )
+  whole = assemble([of_fog, one.assign(view='all views')])
+  corrupted = dataclasses.replace(corrupted, table=whole)
+  again = comparison.with_references(tasks | {'one': corrupted}, ['one', 'two'])['third'].table
+  found = select(again, 'effective_robustness', view=..., reference='one and two')
+  assert found.value.tolist() == values.value.tolist()
   refused("'three'", program.run, [battery], tmp_path / 'out', references=['three'])
   refused('every task', program.run, [battery], tmp_path / 'out', references=list(counts))
 

@@ -47,6 +47,10 @@ def test_an_image_in_several_views_is_one_unit_and_groups_are_apart():
   parts = [np.stack(both, 2).reshape(60, -1) for both in zip(one[:2], other[:2], strict=True)]
   both = consistency.estimates(Units(*parts, 60))
   assert both[0].value == pytest.approx(alone.value) and both[1].value != alone.value
+  absent = np.zeros((30, 3))
+  (found,) = consistency.estimates(Units(*(np.concatenate([x, absent]) for x in one[:2]), 60))
+  assert (found.low, found.high) == pytest.approx((alone.low, alone.high), abs=0.03)
+  assert (found.value, found.clusters) == (pytest.approx(alone.value), 60)
 
 
 @pytest.mark.slow

@@ -107,3 +107,23 @@ def test_units_are_clusters():
   assert (row.n, row.clusters) == (60, 6)
   assert row.value == pytest.approx(right['a'][:, 0].mean() - right['a'][:, 1].mean())
   assert row.low < row.value < row.high
+
+
+@pytest.mark.parametrize('clusters', [None, np.arange(12) // 2])
+def test_what_counts_in_no_view_of_the_groups_is_no_unit(clusters):
+  generator = np.random.default_rng(0)
+  right = {label: generator.random((12, 3)) < 0.5 for label in 'ab'}
+  shown = np.ones((12, 3), bool)
+  shown[8:, 1:] = False
+  views = pd.DataFrame({'x': [0, 1, 2]})
+  outcomes = Outcomes(right, views, dict.fromkeys(right, shown), clusters)
+  of_some = {k: v[:8] for k, v in right.items()}
+  alone = Outcomes(of_some, views, clusters=None if clusters is None else clusters[:8])
+  given = Quantity('gap', 'gap', low=-1), lambda own, _: own[..., 0] - own[..., 1], ('x',)
+  tables = [
+    of_means(given[0], of, *given[1:], where=np.array([False, True, True]))
+    for of in (outcomes, alone)
+  ]
+  pd.testing.assert_frame_equal(*tables)
+  assert set(tables[0].n) == {8 if clusters is None else 16}
+  assert set(tables[0].clusters) == {8 if clusters is None else 4}

@@ -46,14 +46,20 @@ def test_separation_is_that_of_counting(positives):
 
 
 def test_intervals_reach_what_no_score_shows_and_images_shown_twice_are_one():
-  area, rate = ood.separation(np.arange(20) + 30.0, np.arange(20.0), np.arange(20))
+  twenty = np.arange(20)
+  area, rate = ood.separation(twenty + 30.0, 1.0 * twenty, twenty, twenty)
   assert (area.value, area.high, rate.value, rate.low) == (1, 1, 0, 0)
   assert 0.8 < area.low < 0.95 and rate.high > 0.1 and area.clusters == 40
-  once, twice = (
-    ood.separation(np.repeat(KNOWN, n), OTHER, np.repeat(np.arange(60), n))[0] for n in (1, 2)
+  once, known, other = (
+    ood.separation(
+      np.repeat(KNOWN, n), np.repeat(OTHER, m), np.repeat(np.arange(60), n), np.arange(40 * m) // m
+    )[0]
+    for n, m in ((1, 1), (2, 1), (1, 20))
   )
-  assert twice.n == 160 and twice.clusters == once.clusters == 100
-  assert (twice.low, twice.high) == pytest.approx((once.low, once.high), abs=0.005)
+  assert (known.n, other.n) == (160, 860)
+  assert known.clusters == other.clusters == once.clusters == 100
+  for twice in (known, other):
+    assert (twice.low, twice.high) == pytest.approx((once.low, once.high), abs=0.005)
 
 
 def test_bad_scores():

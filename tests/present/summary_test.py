@@ -98,6 +98,25 @@ def test_long_names_of_classifiers_leave_room_for_their_values():
   assert figure.axes[0].bbox.width > 200
 
 
+def test_shares_that_some_seeds_lack_are_not_those_that_change_most():
+  of = headlined({ACCURACY: {'a': (0.4,), 'b': (0.5,)}})
+  by_seed = {
+    seed: dataclasses.replace(
+      of, table=of.table.assign(value=of.table.value + 0.01 * seed * (of.table.classifier == 'a'))
+    )
+    for seed in range(5)
+  }
+  for seed in (0, 1):  # two of five: t is 12.7
+    own = (
+      by_seed[seed]
+      .table.iloc[:1]
+      .assign(classifier='b', value=0.7 + 0.005 * seed, **{'class': 'lynx'})
+    )
+    by_seed[seed] = dataclasses.replace(by_seed[seed], table=assemble([by_seed[seed].table, own]))
+  (found,) = most_changed(over_seeds(by_seed))
+  assert 'lynx' not in found.text and ' a, ' in found.text
+
+
 @pytest.mark.parametrize('battery', [False, True])
 def test_what_another_seed_changes_most_is_told_in_the_mean(battery):
   by_seed: dict[int, Results] = BY_SEED

@@ -70,6 +70,22 @@ def test_classifiers_that_were_shown_other_corruptions_are_no_pair(tmp_path):
   assert study.recording != CorruptionError(protocol=study.protocol).recording
 
 
+def test_differences_stay_within_their_range(tmp_path):
+  columns = {'example_id': np.arange(160), 'image_digest': np.arange(160)}
+  study = SampledMCE(mce_half_width=0.9)
+  drawn = study.views((32, 32, 3)).add_columns(tiny_rows(160)).without_images()
+  columns |= {name: drawn[name] for name in ('drawn_view', 'draws')}
+  both = [
+    made(
+      tmp_path / name, {**columns, 'rank': np.random.default_rng(0).random((160, 1)) < p}, data={}
+    )
+    for name, p in (('wrong', 0.9), ('right', 0.1))
+  ]
+  (table,) = study.reduce(both, (32, 32, 3)).estimates
+  own = table[(table.quantity == 'error') & (table.versus == 'wrong')]
+  assert len(own) == 21 and own.low.min() == -1 and (own.low <= own.value).all()
+
+
 def test_too_few_images_and_another_size_are_refused():
   refused('mCE needs 2,457 images; there are 40', SampledMCE().check, tiny_rows(40), {})
   refused('at 224 pixels', SampledMCE(baseline='alexnet').views, (32, 32, 3))
