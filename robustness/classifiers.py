@@ -212,7 +212,8 @@ class ClassifierBuilder:
     self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None
   ) -> tuple[Training, AccuracyOnRows]:
     """Returns the training of a recipe, and what evaluates its weights: on held-out training rows
-    the network with all its classes, else on the rows of the study the classifier of the run."""
+    the network with all its classes, else on the rows of the study the classifier of the run, which
+    adapts to no batch here."""
     rows = self.open_rows(recipe)
     kept, held = split_validation(rows, recipe.training.validation)
 

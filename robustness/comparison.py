@@ -27,7 +27,7 @@ from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
-from robustness.evaluation.provenance import IMAGE_DIGEST, has_digests
+from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation
 from robustness.evaluation.views import ALL_VIEWS, DRAWS, ViewTable
@@ -200,12 +200,11 @@ def pair(
   lines = differing_keys(first.identity['data'], second.identity['data'])
   differing = {re.split('[:.]', line)[0] for line in lines}
   both = list(zip((first, second), places, strict=True))
-  known = has_digests(first) and has_digests(second)
-  digests = [records.column(IMAGE_DIGEST)[at] for records, at in both if known]
-  equal = known and np.array_equal(digests[0], digests[1])
+  digests = [records.column(IMAGE_DIGEST)[at] for records, at in both]
+  equal = np.array_equal(digests[0], digests[1])
   if not len(shared) or not (equal or differing <= set(PREPARATION)):
     return Pairing(np.zeros(0, int), np.zeros(0, int), 'other images')
-  if known and not equal and differing <= set(COUNTS):
+  if not equal and differing <= set(COUNTS):
     raise InputError(
       f'{names[0]} and {names[1]} say the same of their data and have {len(shared)} example ids in '
       'common, but not the same images: the files were changed between the runs. Run one again.'
@@ -222,9 +221,7 @@ def pair(
     )
   if part_of:
     notes.append(f'difference on the {len(shared)} shared images')
-  if not known:
-    notes.append('paired by example id alone: an earlier version wrote the records')
-  elif not equal:
+  if not equal:
     notes.append('the same stored images, prepared otherwise')
   classes = first.identity.get('classes')
   if classes and classes == second.identity.get('classes'):

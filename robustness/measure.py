@@ -24,6 +24,7 @@ from robustness.estimates.table import assemble, select
 from robustness.evaluation import failures, one_view
 from robustness.evaluation.adapting import AdaptingEvaluator
 from robustness.evaluation.outcomes import Evaluation, of_recorded
+from robustness.evaluation.provenance import IMAGE_DIGEST, require_same_images
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.runner import Evaluator, even_part
@@ -71,6 +72,7 @@ def measure(
       for c, own in evaluated
     }
   )
+  _check_same_images(evaluations)
   rows = evaluated[0][1]
   findings = study.reduce(evaluations, rows.image_shape)
   compared = Findings()
@@ -103,6 +105,17 @@ def measure(
       *(dataclasses.replace(quantity, headline=False) for quantity in by_class),
     ),
   )
+
+
+def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
+  """Refuses records of one run, of the same data, whose images differ: files were changed between
+  a stop and its resume."""
+  first = evaluations[0].records
+  for other in (evaluation.records for evaluation in evaluations[1:]):
+    if other.identity['data'] == first.identity['data']:
+      columns = ('example_id', IMAGE_DIGEST)
+      recorded, now = ({k: of.column(k) for k in columns} for of in (other, first))
+      require_same_images(recorded, now, other.directory)
 
 
 def _with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:

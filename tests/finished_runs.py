@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,9 +29,11 @@ def write(
 ) -> pathlib.Path:
   """Writes config, records and results of the study `accuracy` as a run does, from what is right.
 
-  Without `digests` records are of an earlier version.
+  Without `digests` they follow from the data and the ids.
   """
-  columns = {'example_id': list(example_ids), 'image_digest': list(digests)}
+  ids = list(example_ids) or list(range(len(next(iter(correct.values())))))
+  own = [zlib.crc32(f'{data} {number}'.encode()) % 2**31 for number in ids]
+  columns = {'example_id': ids, 'image_digest': list(digests) or own}
   tables = {label: np.asarray(right, bool)[:, None] for label, right in correct.items()}
   return _written(workdir, accuracy.Accuracy(), {}, tables, columns, data or {})
 
@@ -129,7 +132,7 @@ def _written(
       'probability': np.where(right, 0.8, 0.2).astype(np.float32),
       'confidence': np.full(right.shape, 0.8, np.float32),
     }
-    answers = {'example_id': np.arange(len(right)), **answers}
+    answers = {**dict.fromkeys(('example_id', 'image_digest'), np.arange(len(right))), **answers}
     identity = {'classifier': {'label': label}, 'data': described, 'study': study.recording}
     records.append(made(workdir / 'records' / label, answers, **identity, seed=0))
   composed = isinstance(study, si_score.SiScore)

@@ -68,7 +68,12 @@ class FileList(Source):
       labels,
       class_names,
       title=f'files listed in {title}',
-      description={'path': settings.path, 'metadata': str(listing), 'split': settings.split},
+      description={
+        'path': settings.path,
+        'metadata': str(listing),
+        'split': settings.split,
+        'label_column': settings.name,
+      },
       columns=shards.columns_of(table, (column, settings.name)),
     )
 

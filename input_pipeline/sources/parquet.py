@@ -70,7 +70,12 @@ class Parquet(Source):
       MemoryStore(groups.all(), labels) if small else ParquetStore(groups, labels),
       class_names,
       title,
-      {'path': settings.path, 'split': settings.split, 'shards': len(files)},
+      {
+        'path': settings.path,
+        'split': settings.split,
+        'shards': len(files),
+        'label_column': settings.name,
+      },
       num_examples=len(table),
       columns=shards.columns_of(table, (settings.name, *shards.LABELS[:1])),
     )

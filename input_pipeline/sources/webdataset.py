@@ -73,7 +73,12 @@ class WebDataset(Source):
       PartsStore(lambda part, index: images[index].read(), labels),
       class_names,
       title,
-      {'path': settings.path, 'split': settings.split, 'shards': len(files)},
+      {
+        'path': settings.path,
+        'split': settings.split,
+        'shards': len(files),
+        'label_column': settings.name,
+      },
       num_examples=len(samples),
       columns=shards.columns_of(table, (settings.name,)),
       where=lambda index: f'{images[index].shard}, sample {samples[index][0]!r}',

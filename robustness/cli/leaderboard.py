@@ -105,8 +105,7 @@ class BoardEntry:
   def digest(self) -> str:
     """Of the images; '' where the results do not say it."""
     table = self.results.tables.get(WHICH_NUMBERS, Table((), ()))
-    known = next((str(row[1]) for row in table.rows if row[0] == DIGEST and len(row) == 2), '')
-    return '' if known == 'not recorded' else known
+    return next((str(row[1]) for row in table.rows if row[0] == DIGEST and len(row) == 2), '')
 
   @property
   def protocol(self) -> str:

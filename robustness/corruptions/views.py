@@ -358,7 +358,7 @@ class Provenance:
   Attributes:
     stored: whether corrupted images were read and not made.
     description: of the rows, as results have it.
-    digest: of the images; '' where the records have none.
+    digest: of the images.
     num_images: clean images, or images that were corrupted.
     image_shape: of the images that are corrupted.
     denominator: whose errors mCE divides by; '' where there is none.

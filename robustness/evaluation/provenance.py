@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from robustness.core.errors import InputError
 from robustness.core.typing import Facts
 from robustness.evaluation.records import RecordsReader
 from robustness.results import Table
@@ -31,11 +32,11 @@ ROBUSTBENCH, ROBUSTBENCH_IMAGES = 'robustbench', 5000
 def data_lines(
   description: Facts, digest: str, num_images: int, image_shape: tuple[int, int, int]
 ) -> dict[str, str]:
-  """Returns what is said of the images; `digest` is '' where the records have none."""
+  """Returns what is said of the images."""
   return {
     'images': _chosen(description, num_images),
     'data': named(description, ('source', 'name', 'path', 'split')),
-    'digest of the images': digest or 'not recorded',
+    'digest of the images': digest,
     'preprocessing': _preprocessing(description, image_shape),
   }
 
@@ -109,16 +110,20 @@ def _in_8_bits(image: np.ndarray) -> np.ndarray:
   return levels if np.array_equal(LEVELS[levels], image) else image
 
 
-def has_digests(records: RecordsReader) -> bool:
-  """Whether records have a digest of each image; those of an earlier version have none."""
-  return IMAGE_DIGEST in records.read(0, 0).arrays
+def require_same_images(
+  recorded: Mapping[str, np.ndarray], now: Mapping[str, np.ndarray], where: object
+) -> None:
+  """Raises InputError if rows that are recorded differ from those of now in a column of these."""
+  for name, values in now.items():
+    if not np.array_equal(recorded[name], values):
+      raise InputError(
+        f'{where} holds answers on other images ({name} differs): the files of config.data were '
+        'changed since. Restore them, or give another --workdir.'
+      )
 
 
 def data_digest(records: RecordsReader) -> str:
-  """Returns 12 hexadecimal digits that identify the images of a run, whatever their order; '' for
-  records of an earlier version, which have no digests of images."""
-  if not has_digests(records):
-    return ''
+  """Returns 12 hexadecimal digits that identify the images of a run, whatever their order."""
   ids, digests = records.column('example_id'), records.column(IMAGE_DIGEST)
   order = np.argsort(ids, kind='stable')
   table = np.stack([ids[order].astype('<i8'), digests[order].astype('<i8')])

@@ -31,7 +31,7 @@ from robustness.evaluation.measurements import (
   observe,
   summarise,
 )
-from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests
+from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests, require_same_images
 from robustness.evaluation.records import Layout, Records, Shard, is_of_views
 from robustness.evaluation.study import IMAGES
 from robustness.evaluation.views import DRAWS, Arrays, Views
@@ -151,8 +151,8 @@ class Evaluator:
     than processes, shards of every block in turn.
 
     Raises:
-      InputError: rows that do not fit the classifier, a label outside the classes, or logits that
-        are not finite (which example and view).
+      InputError: rows that do not fit the classifier, a label outside the classes, logits that are
+        not finite (which example and view), or shards of other images that are there already.
     """
     layout = records.layout
     own = layout.share(process, processes)
@@ -160,10 +160,26 @@ class Evaluator:
     table = {b: chunks for b, chunks in missing.items() if chunks}
     total = sum(layout.size(b, c) for b, chunks in own.items() for c in chunks)
     todo = sum(layout.size(b, c) for b, chunks in table.items() for c in chunks)
+    if table:
+      self._check_same_images(rows, records)
     with Progress(total, f'{self.name}: {self.phase}', 'images', initial=total - todo) as progress:
       for block, chunk, shard in self.shards(rows, layout, table):
         records.write(block, chunk, shard.arrays)
         progress.advance(layout.size(block, chunk))
+
+  def _check_same_images(self, rows: Rows, records: Records) -> None:
+    """Refuses to add to records whose first shard that is there is of other images."""
+    layout, missing = records.layout, records.missing()
+    for block in range(layout.num_blocks):
+      there = set(range(layout.num_chunks)).difference(missing.get(block, ()))
+      if there:
+        recorded = records.read(block, min(there))
+        batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
+        now = {k: batch[k] for k in ('example_id', 'label')}
+        now[IMAGE_DIGEST] = image_digests(batch['image'])
+        shown = {k: values[: _count(layout, batch)] for k, values in now.items()}
+        require_same_images(recorded.arrays, shown, records.directory)
+        return
 
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None

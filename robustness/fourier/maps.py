@@ -15,7 +15,7 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.typing import PlainValue
 from robustness.estimates.table import select, to_csv
-from robustness.evaluation.provenance import IMAGE_DIGEST, has_digests
+from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.records import Records, RecordsReader
 from robustness.evaluation.rounds import ROUND
 from robustness.evaluation.study import ImageShape, Study
@@ -182,9 +182,7 @@ class FinishedMap:
     if not same_ids and not self._folders:
       return seen
     own = self.records()
-    names = ['example_id'] if same_ids else []
-    names += [IMAGE_DIGEST] if all(map(has_digests, (*own, records))) else []
-    for name in names:
+    for name in ('example_id', IMAGE_DIGEST) if same_ids else (IMAGE_DIGEST,):
       seen |= np.isin(records.column(name), np.concatenate([each.column(name) for each in own]))
     return seen
 

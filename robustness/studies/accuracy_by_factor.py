@@ -98,6 +98,13 @@ class AccuracyByFactor(Study):
       count = rows.num_examples
       require(count >= least, 'config.data.num_images', count, enough)
     given = rows.without_images()
+    for name in {*MEASURED, CLASS} & known & {*self.factors}:
+      of_label = self._levels(CLASS, given['label'], rows.class_names) if name == CLASS else None
+      if of_label is None or not np.array_equal(given[CLASS].astype(str), of_label):
+        raise InputError(
+          f'config.study.factors has {name!r}, which is {"the label" if name == CLASS else "measured"}'
+          ' here, and the data have a column of that name: rename it.'
+        )
     columns = {
       name: self._levels(name, given['label' if name == CLASS else name], rows.class_names)
       for name in self.factors
@@ -220,7 +227,7 @@ class AccuracyByFactor(Study):
       shown={k: np.concatenate([v, everywhere], 1) for k, v in grouped.shown.items()},
     )
     first, own = whole.labels[0], {k: units(whole, k, (name,)) for k in whole.labels}
-    n = own[first].n
+    n = outcomes.observations(first, np.arange(1))
     alone = [(label, '', [of]) for label, of in own.items()]
     pairs = [(label, first, [own[first], of]) for label, of in own.items() if label != first]
     return part(

@@ -236,11 +236,13 @@ class FourierHeatmap(Study):
     missed, records = recorded.outcomes(wrong, weight), recorded.evaluations[0].records
     perturbed = np.arange(len(missed.views)) != CLEAN
     names = list(records.identity['classes'])
-    worded = in_words(names)
     labels = records.column('label').reshape(records.layout.num_rows, -1)
-    for name in names if self.classes == (ALL,) else self.classes:
+    there = [names[k] for k in np.unique(labels[labels >= 0])]
+    for name in there if self.classes == (ALL,) else self.classes:
       (word,) = in_words([name])
-      of_class = missed.of_rows((labels == worded.index(word)).any(1))
+      known = dict(zip(in_words(names), range(len(names)), strict=True))
+      settings.choice('config.study.classes', word, known)
+      of_class = missed.of_rows((labels == known[word]).any(1))
       facets = {'class': name}
       yield self.means(CLASS_ERROR, of_class, FREQUENCY, facets=facets)
       yield self.means(IN_BAND, of_class, ('band',), where=perturbed, facets=facets)

@@ -75,10 +75,7 @@ class FrequencyShortcuts(Study):
     if labels.ndim > 1:
       raise InputError('frequency_shortcuts counts by class, and these rows have several labels.')
     if len(np.unique(labels)) < 2:
-      raise InputError(
-        'frequency_shortcuts asks what else is taken for a class, and these rows are of one class: '
-        'give images of two (config.data).'
-      )
+      raise _one_class()
     image = given[BASE] if BASE in given else given['example_id']
     distinct = np.unique(np.stack([labels, image]), axis=1)
     few = [rows.class_names[k] for k, n in enumerate(np.bincount(distinct[0])) if n == 1]
@@ -114,34 +111,39 @@ class FrequencyShortcuts(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the shares by class, and the sets of the classes as `sets/<classifier>`."""
     recorded = Recorded(evaluations, self.facets(image_shape))
-    chosen = {evaluation.label: self._chosen(evaluation) for evaluation in evaluations}
-    masks, classes = self.masks(*image_shape[:2]), _classes(evaluations[0])
-    arrays = {f'sets/{k}': masks[[own[name] for name in classes]] for k, own in chosen.items()}
+    classes = _classes(evaluations[0])
+    if len(classes) < 2:  # of the classifier, which may have one where the data have several
+      raise _one_class()
+    labels = evaluations[0].records.column('label')
+    chosen = {e.label: self._chosen(e, labels) for e in evaluations}
+    masks = self.masks(*image_shape[:2])
+    arrays = {f'sets/{k}': masks[[own[n] for n in classes.values()]] for k, own in chosen.items()}
     return Findings(estimates=list(self._by_class(recorded, chosen)), arrays=arrays)
 
-  def _chosen(self, evaluation: Evaluation) -> dict[str, int]:
+  def _chosen(self, evaluation: Evaluation, labels: np.ndarray) -> dict[int, int]:
     """Returns the number of the best set of each class that there is."""
-    labels = evaluation.records.column('label')
     losses = -np.log(np.maximum(evaluation.records.table('probability')[:, 1:], SMALLEST))
-    choosing, places = _choosing(evaluation.records), _classes(evaluation).items()
-    return {k: int(losses[(labels == own) & choosing].mean(0).argmin()) for k, own in places}
+    choosing = _choosing(labels, evaluation.records)
+    return {
+      k: int(losses[(labels == k) & choosing].mean(0).argmin()) for k in np.unique(labels).tolist()
+    }
 
   def _by_class(
-    self, recorded: Recorded, chosen: Mapping[str, Mapping[str, int]]
+    self, recorded: Recorded, chosen: Mapping[str, Mapping[int, int]]
   ) -> Iterator[pd.DataFrame]:
     first, outcomes = recorded.evaluations[0], recorded.outcomes(right).values
     labels = first.records.column('label')
     predicted = {e.label: e.records.table('prediction') for e in recorded.evaluations}
-    number = {e.label: _classes(e) for e in recorded.evaluations}
-    places = number[first.label].items()
-    scored_half = ~_choosing(first.records)
-    halves = {name: np.flatnonzero((labels == k) & scored_half) for name, k in places}
-    for name, scored in halves.items():
-      others = np.concatenate([own for other, own in halves.items() if other != name])
-      view = {k: [1 + own[name]] for k, own in chosen.items()}
+    own_labels = {e.label: e.records.column('label') for e in recorded.evaluations}
+    scored_half = ~_choosing(labels, first.records)
+    halves = {k: np.flatnonzero((labels == k) & scored_half) for k in chosen[first.label]}
+    for name, number in _classes(first).items():
+      scored = halves[number]
+      others = np.concatenate([own for other, own in halves.items() if other != number])
+      view = {k: [1 + own[number]] for k, own in chosen.items()}
       through = {k: x[:, view[k]] for k, x in outcomes.items()}
       whole = {k: x[:, :1] for k, x in outcomes.items()}
-      taken = {k: x[:, view[k]] == number[k][name] for k, x in predicted.items()}
+      taken = {k: x[:, view[k]] == own_labels[k][scored[0]] for k, x in predicted.items()}
       for quantity, values, shown in (
         (THROUGH, through, scored),
         (WHOLE, whole, scored),
@@ -163,15 +165,23 @@ class FrequencyShortcuts(Study):
 
 
 def _classes(evaluation: Evaluation) -> dict[str, int]:
-  """Returns the classes that there are, with their places among the classifier's."""
+  """Returns the classes that there are, with their places among the classifier's, which may be
+  others with another classifier."""
   names = evaluation.records.identity.get('classes', ())
   labels = np.unique(evaluation.records.column('label')).tolist()
   return {names[k] if k < len(names) else str(k): k for k in labels}
 
 
-def _choosing(records: RecordsReader) -> np.ndarray:
+def _one_class() -> InputError:
+  return InputError(
+    'frequency_shortcuts asks what else is taken for a class, and these rows are of one class: '
+    'give images of two (config.data).'
+  )
+
+
+def _choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
   """Returns which rows choose sets, bool [N]: of every second image of a class all versions."""
-  labels, image = records.column('label'), image_numbers(records)
+  image = image_numbers(records)
   choosing = np.zeros(len(labels), bool)
   for label in np.unique(labels):
     rows = np.flatnonzero(labels == label)

@@ -97,8 +97,9 @@ class Recalibration(StoredOrMade):
     self.choose('scores', SCORES)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `StoredOrMade`; refuses too few images to fit on and to measure."""
+    """See `StoredOrMade`; refuses too few images to fit on and to measure, and several labels."""
     super().check(rows, recipes)
+    _single(rows.without_images()['label'])
     self._split(rows.num_examples // (rows.description['parts'] if self.is_stored else 1))
 
   @property
@@ -121,7 +122,7 @@ class Recalibration(StoredOrMade):
     measured = {
       e.label: e.records.values(fits[e.label].measured)[split[2]] for e in recorded.evaluations
     }
-    labels = {e.label: _labels(e)[split[2]] for e in recorded.evaluations}
+    labels = {e.label: _single(e.records.column('label'))[split[2]] for e in recorded.evaluations}
     draws = Draws.of(len(split[2]), self.resamples, SEED)
     fields = {
       field: {label: x[..., place] for label, x in measured.items()}
@@ -179,7 +180,8 @@ class Recalibration(StoredOrMade):
   def _fitted(
     self, evaluation: Evaluation, clean: int, fitting: np.ndarray, deciding: np.ndarray
   ) -> _Fitted:
-    logits, labels = evaluation.records.column(LOGITS, clean), _labels(evaluation)
+    records = evaluation.records
+    logits, labels = records.column(LOGITS, clean), _single(records.column('label'))
     known = np.isfinite(logits).all(0)
     if not known[labels].all():
       raise InputError(
@@ -295,11 +297,12 @@ class _Fitted:
     return np.stack(fields, -1).astype(np.float32)
 
 
-def _labels(evaluation: Evaluation) -> np.ndarray:
-  """Returns the class of each image; refuses images of several, of which no likelihood is given."""
-  labels = evaluation.records.column('label').reshape(evaluation.records.layout.num_rows, -1)
-  if (labels[:, 1:] >= 0).any():
+def _single(labels: np.ndarray) -> np.ndarray:
+  """Returns the class of each image, [N], of labels [N] or [N, L] filled up with -1; refuses images
+  of several, of which no likelihood is given."""
+  several = labels.reshape(len(labels), -1)
+  if (several[:, 1:] >= 0).any():
     raise InputError(
       'some images have several labels, and a scaling is fitted on one: choose rows of one label.'
     )
-  return labels[:, 0]
+  return several[:, 0]

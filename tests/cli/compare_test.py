@@ -70,7 +70,7 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
   assert ends == pytest.approx((-error, -high, -low))
   assert difference.p == pytest.approx(float(mcnemar(b, c)))
   assert difference.method == 'bonett-price'
-  assert difference.note == 'paired by example id alone: an earlier version wrote the records'
+  assert not difference.note
   results = Results.read(out)
   assert results.study == 'comparison' and not results.parts
   study = estimate(results.table, 'other', 'top1_accuracy', 'one')

@@ -200,6 +200,19 @@ def test_a_resumed_run_computes_only_what_is_missing(tmp_path):
     assert ((tmp_path / name).stat().st_mtime_ns == time) == (name not in victims)
 
 
+@cases('part', 'images', 'labels')
+def test_records_of_other_rows_are_not_added_to(tmp_path, part):
+  rows, runner = tiny_rows(21), evaluator()
+  recorded_by(runner, rows, tmp_path)
+  last = sorted(tmp_path.glob('*.npz'))[-1]
+  last.unlink()
+  name = {'images': 'image_digest', 'labels': 'label'}[part]
+  other = dataclasses.replace(rows, **{part: getattr(rows, part)[::-1]})
+  refused(rf'answers on other images \({name} differs\)', recorded_by, runner, other, tmp_path)
+  assert not last.exists()
+  recorded_by(runner, rows, tmp_path)
+
+
 def test_processes_share_the_blocks(tmp_path):
   rows, runner = tiny_rows(21), evaluator()
   records = Records(tmp_path, runner.layout(21, 4, 40), {})

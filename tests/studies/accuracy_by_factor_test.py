@@ -136,6 +136,19 @@ def test_columns_that_the_data_lack_are_refused(settings, message):
   refused(message, AccuracyByFactor(**settings).check, WITH_COLUMNS, {})
 
 
+def test_a_column_named_as_what_is_measured_or_the_label_is_refused():
+  for name in ('contrast', 'class'):
+    named = dataclasses.replace(GIVEN, columns={name: POSES})
+    refused(
+      f"factors has '{name}', .* rename it",
+      AccuracyByFactor(factors=(name,), fewest=1).check,
+      named,
+      {},
+    )
+  names = dataclasses.replace(GIVEN, columns={'class': np.array(GIVEN.class_names)[GIVEN.labels]})
+  AccuracyByFactor(factors=('class',)).check(names, {})
+
+
 def test_the_class_is_no_factor_of_images_with_several_labels():
   several = dataclasses.replace(GIVEN, labels=np.stack([GIVEN.labels, -np.ones(COUNT, int)], 1))
   refused('several labels', AccuracyByFactor(factors=('class',)).check, several, {})

@@ -227,5 +227,13 @@ def test_maps_of_classes_are_those_of_their_images(evaluate):
       for of, given in ((by_word, name), (results, label))
     )
     np.testing.assert_array_equal(*maps)
+  only.records.identity = {'classes': ['lynx', *names[1:], 'wolf']}
+  there = set(
+    select(reduced(study, [only]).table, 'class_error_in_band', band=..., **{'class': ...})['class']
+  )
+  assert there == {'lynx', *names[1:]}, 'of wolf there is no image'
+  refused(
+    "config.study.classes is 'owl'", reduced, dataclasses.replace(STUDY, classes=('owl',)), [only]
+  )
   refused("'lynx'", dataclasses.replace(STUDY, classes=('lynx',)).check, tiny_rows(COUNT), {})
   refused('half_width', FourierHeatmap, classes=('all',), half_width=0.1)

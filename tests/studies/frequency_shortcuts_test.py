@@ -71,7 +71,7 @@ def test_the_set_of_a_class_holds_the_frequency_of_the_class(tmp_path):
   assert chosen.shape == (2, 16, 9) and chosen[0, 0, 2] and chosen[1, 0, 5]
 
 
-def test_classifiers_may_have_their_classes_in_another_order(tmp_path):
+def test_classifiers_may_have_their_classes_in_another_order_and_by_other_names(tmp_path):
   label, study = np.arange(20) % 2, FrequencyShortcuts(sets=3, grids=(2,))
   random = np.random.default_rng(0)
   columns = {'rank': np.zeros((20, 4), int), 'probability': random.random((20, 4))}
@@ -81,13 +81,15 @@ def test_classifiers_may_have_their_classes_in_another_order(tmp_path):
       {**columns, 'label': own, 'prediction': np.repeat(own[:, None], 4, 1)},
       classes=list(classes),
     )
-    for own, classes in ((label, CLASSES), (3 - label, ('a', 'b', 'fast', 'slow')))
+    for own, classes in ((label, CLASSES), (3 - label, ('a', 'b', 'n2', 'n1')))
   ]
   findings = study.reduce(evaluations, (8, 8, 1))
   table = assemble(findings.estimates)
   assert select(table, 'taken_for_class', **{'class': ...}).value.tolist() == [0] * 4
   first, second = findings.arrays.values()
   np.testing.assert_array_equal(first, second)
+  merged = made(tmp_path / 'merged', {**columns, 'label': 0 * label, 'prediction': columns['rank']})
+  refused('these rows are of one class', study.reduce, [merged], (8, 8, 1))
 
 
 def test_rows_that_cannot_be_halved_are_refused():

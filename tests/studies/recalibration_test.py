@@ -66,6 +66,8 @@ def test_a_class_that_is_never_predicted_is_left_out(tmp_path):
   np.testing.assert_array_equal(table.value, plain.value)
   several = np.stack([labels, labels], 1)
   refused('several labels', table_of, STUDY, [written(tmp_path / 'two', label=several)])
+  rows = dataclasses.replace(tiny_rows(ROWS), labels=np.stack([labels, labels + 1], 1))
+  refused('several labels', STUDY.check, rows, {})
   other = np.where(labels == 0, CLASSES, labels)
   bad = written(tmp_path / 'bad', **{'output/logits': unknown}, label=other)
   refused('cannot predict the class', table_of, STUDY, [bad])

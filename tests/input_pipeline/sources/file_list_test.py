@@ -56,6 +56,7 @@ def test_names_are_found_anywhere_and_folders_are_labels(folder):
   assert rows.num_examples == 20 and rows.class_names == ('images',)
   by_pose = read('file_list', folder, metadata=str(listing), name='pose', split='train')
   assert by_pose.class_names == ('x', 'y') and by_pose.num_examples == 10
+  assert by_pose.description['label_column'] == 'pose', 'records of other labels are others'
 
 
 @cases(
