@@ -210,6 +210,8 @@ class AutoAugment(Augmentation):
     for policy in self.chosen:
       for step in policy:
         magnitude(self.implementation, step.name, step.level, 32, 32)
+    some = any(step.probability > 0 for policy in self.chosen for step in policy)
+    self.require(some, 'sub_policies', 'operations of which one has a probability above 0')
 
   @property
   def chosen(self) -> tuple[SubPolicy, ...]:

@@ -69,7 +69,8 @@ class FogNoise(Augmentation):
     if not self.spectrum:
       return super().describe()
     values = magnitude(self.spectrum, self.severity)
-    return {**super().describe(), 'spectrum_sha256': hashlib.sha256(values.tobytes()).hexdigest()}
+    others = {k: v for k, v in super().describe().items() if k != 'spectrum'}
+    return {**others, 'spectrum_sha256': hashlib.sha256(values.tobytes()).hexdigest()}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image = example['image']

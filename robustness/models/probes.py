@@ -67,7 +67,8 @@ class Linear(Probe):
   """Multinomial logistic regression: the minimum of mean loss + penalty / 2 · ‖W‖².
 
   Features are standardised by the mean and deviation of the training rows, which the map W takes
-  in. The bias is not penalised. scikit-learn calls 1 / (N · penalty) C.
+  in. The bias is not penalised. scikit-learn calls 1 / (N · penalty) C, of two
+  classes, which it gives one row of W in place of two, 2 / (N · penalty).
 
   Attributes:
     penalties: to choose among.

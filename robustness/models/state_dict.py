@@ -90,8 +90,12 @@ def read_safetensors(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray
     with safetensors.safe_open(str(file), framework='numpy') as opened:
       names = opened.keys()
       return {name: opened.get_tensor(name) for name in names}, opened.metadata() or {}
-  except (safetensors.SafetensorError, TypeError, KeyError, AttributeError) as error:
+  except safetensors.SafetensorError as error:
     raise InputError(f'{file} is truncated or is no safetensors file: {error}') from error
+  except (TypeError, KeyError, AttributeError) as error:
+    raise InputError(
+      f'{file} holds a dtype that NumPy does not have ({error}): save float weights instead.'
+    ) from error
 
 
 def _read_torch(file: pathlib.Path) -> dict[str, np.ndarray]:

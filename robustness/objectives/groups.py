@@ -46,7 +46,7 @@ def group_rows(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Returns which rows are of which group, float32 [B, groups] of 0 and 1, their counts, and
   weights [B] by which all groups that are there count alike."""
-  member = jax.nn.one_hot(column, groups, dtype=jnp.float32)
+  member = jax.nn.one_hot(column.astype(jnp.int32), groups, dtype=jnp.float32)
   count = total(member.sum(0))
   present = (count > 0).sum()
   return member, count, member @ (1 / (jnp.maximum(count, 1) * jnp.maximum(present, 1)))
@@ -156,7 +156,8 @@ class GroupDRO(GroupObjective):
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
-    member = jax.nn.one_hot(batch[self.column], len(state['share']), dtype=jnp.float32)
+    column = batch[self.column].astype(jnp.int32)
+    member = jax.nn.one_hot(column, len(state['share']), dtype=jnp.float32)
     count, summed = total((member.sum(0), (member * jax.lax.stop_gradient(losses)[:, None]).sum(0)))
     mean = summed / jnp.maximum(count, 1)
     share = jax.nn.softmax(jnp.log(state['share']) + self.step_size * mean)

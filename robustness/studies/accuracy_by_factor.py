@@ -101,9 +101,10 @@ class AccuracyByFactor(Study):
     for name in {*MEASURED, CLASS} & known & {*self.factors}:
       of_label = self._levels(CLASS, given['label'], rows.class_names) if name == CLASS else None
       if of_label is None or not np.array_equal(given[CLASS].astype(str), of_label):
+        known_as = 'is the label' if name == CLASS else 'is measured in the image'
         raise InputError(
-          f'config.study.factors has {name!r}, which is {"the label" if name == CLASS else "measured"}'
-          ' here, and the data have a column of that name: rename it.'
+          f'config.study.factors has {name!r}, which {known_as}, and the data have a column of that '
+          'name: rename it.'
         )
     columns = {
       name: self._levels(name, given['label' if name == CLASS else name], rows.class_names)

@@ -233,7 +233,7 @@ class _Run:
     self.meter.flush()
     single = self.parallel.unreplicate(state)
     numbers = dict(self.evaluate(single.variables))
-    if single.ema:
+    if self.settings.ema_decay:  # not with lookahead, whose fast weights begin at the slow ones
       raw = self.evaluate(single.raw_variables)
       numbers |= {f'raw_{name}': value for name, value in raw.items()}
     self.writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})

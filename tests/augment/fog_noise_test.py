@@ -70,8 +70,8 @@ def test_a_workdir_of_the_study_is_taken(tmp_path):
   np.testing.assert_array_equal(fog_noise.magnitude(str(tmp_path / 'run'), 2), maps[1, 0])
   np.savez_compressed(tmp_path / 'fog.npz', **fog_noise._stored(str(tmp_path / 'run')))
   np.testing.assert_array_equal(fog_noise.magnitude(str(tmp_path / 'fog.npz'), 2), maps[1, 0])
-  known = FogNoise(2, str(tmp_path / 'run')).describe()['spectrum_sha256']
-  assert FogNoise(2, str(tmp_path / 'fog.npz')).describe()['spectrum_sha256'] == known
+  known = FogNoise(2, str(tmp_path / 'run')).describe()
+  assert FogNoise(2, str(tmp_path / 'fog.npz')).describe() == known and 'spectrum_sha256' in known
   assert 'spectrum_sha256' not in FogNoise().describe()
   refused(r'severities \[2\] and not at 3', FogNoise, 3, str(tmp_path / 'run'))
   results.settings['normalisation'] = 'sum'

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import special
 
 from robustness.attacks.pgd import PGD
 from robustness.core.rows import ArrayRows
@@ -34,16 +35,17 @@ def right(probe, arrays) -> np.ndarray:
 
 
 @cases('penalty', 1e-3, 0.1)
-def test_a_linear_probe_is_scikit_learns_logistic_regression(penalty):
+@cases('classes', 5, 2)
+def test_a_linear_probe_is_scikit_learns_logistic_regression(penalty, classes):
   linear = pytest.importorskip('sklearn.linear_model', reason='compares with scikit-learn')
   probe = Linear(penalties=(penalty,))
-  arrays, facts = probes.fit(probe, *TRAINING, NAMES, 0)
-  mean, std = TRAINING[0].mean(0), TRAINING[0].std(0)
-  peer = linear.LogisticRegression(C=1 / (500 * penalty), max_iter=1000, tol=1e-8)
-  peer.fit((TRAINING[0] - mean) / std, TRAINING[1])
-  theirs = peer.predict((TEST[0] - mean) / std) == TEST[1]
-  assert 0.5 < theirs.mean() < 0.95
-  assert abs(right(probe, arrays).mean() - theirs.mean()) <= 0.002
+  (x, labels), (test, _) = ((of[0], of[1] % classes) for of in (TRAINING, TEST))
+  arrays, facts = probes.fit(probe, x, labels, NAMES[:classes], 0)
+  mean, std, factor = x.mean(0), x.std(0), 2 if classes == 2 else 1
+  peer = linear.LogisticRegression(C=factor / (500 * penalty), max_iter=1000, tol=1e-8)
+  peer.fit((x - mean) / std, labels)
+  ours = special.softmax(np.asarray(probe(arrays, jnp.asarray(test))), 1)
+  np.testing.assert_allclose(ours, peer.predict_proba((test - mean) / std), atol=0.005)
   assert facts['rows'] == 500 and 'chosen' not in facts
 
 

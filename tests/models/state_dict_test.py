@@ -177,6 +177,13 @@ def test_what_is_no_mapping_of_tensors_is_refused(torch, tmp_path, content, mess
     read_arrays(saved(tmp_path / 'w.pt', content(torch)))
 
 
+def test_floats_of_eight_bits_are_said_to_be_such(torch, tmp_path):
+  safetensors = pytest.importorskip('safetensors.torch', reason='writes eight-bit floats')
+  small = {'a': torch.ones(3).to(torch.float8_e4m3fn)}
+  safetensors.save_file(small, tmp_path / 'w.safetensors')
+  refused(r'w\.safetensors holds a dtype that NumPy', read_arrays, tmp_path / 'w.safetensors')
+
+
 def test_archives_of_plain_arrays_are_read(tmp_path):
   assert_arrays(read_arrays(saved(tmp_path / 'w.npz', ARRAYS)))
   np.savez_compressed(tmp_path / 'packed.npz', **ARRAYS)

@@ -34,6 +34,13 @@ IRM3 = IRM(environments=3, penalty=7.0, anneal_steps=0)
 DRO3 = GroupDRO(column='environment', groups=3, step_size=0.5)
 
 
+@cases('column, own', ('label', GroupDRO), ('environment', Coral), ('environment', IRM))
+def test_groups_may_be_truth_values(column, own):
+  made, two = own(groups=2) if own is GroupDRO else own(environments=2), BATCH[column] == 1
+  losses = [run(made, {**BATCH, column: two.astype(kind)})[0] for kind in (bool, np.int32)]
+  assert losses[0] == losses[1] and np.isfinite(losses[0])
+
+
 objective = jax.jit(lambda own, *given: own(*given), static_argnums=(0, 4))
 
 

@@ -75,6 +75,9 @@ def test_raw_and_averaged_weights_are_both_evaluated(make_task, run, recorder, t
   assert len(seen) == 2 and recorder.series('evaluation/raw_accuracy') == {6: 0.5}
   kernels = [variables['params']['head']['kernel'] for variables in seen]
   assert not np.array_equal(*kernels)
+  evaluate, seen = scored([0.5])
+  run(make_task(lookahead=2, evaluate_every_epochs=100.0), tmp_path / 'slow', evaluate=evaluate)
+  assert len(seen) == 1, 'fast weights are the slow ones there'
 
 
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
