@@ -103,8 +103,8 @@ class AccuracyByFactor(Study):
       if of_label is None or not np.array_equal(given[CLASS].astype(str), of_label):
         known_as = 'is the label' if name == CLASS else 'is measured in the image'
         raise InputError(
-          f'config.study.factors has {name!r}, which {known_as}, and the data have a column of that '
-          'name: rename it.'
+          f'config.study.factors has {name!r}, which {known_as}, and the data have a column so '
+          'called: rename it.'
         )
     columns = {
       name: self._levels(name, given['label' if name == CLASS else name], rows.class_names)
