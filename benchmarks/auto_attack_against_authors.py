@@ -24,7 +24,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 
 from benchmarks import subject, timing
-from benchmarks.heatmap_against_pytorch import NETWORK, networks
+from benchmarks.heatmap_against_loops import NETWORK, networks
 from benchmarks.pgd_against_foolbox import ours
 from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS
 from robustness.core.rows import ArrayRows

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from benchmarks import subject, timing
-from benchmarks.heatmap_against_pytorch import NETWORK, networks
+from benchmarks.heatmap_against_loops import NETWORK, networks
 from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows

@@ -139,12 +139,12 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     if config.boxes:
       place = _place(config.boxes, manual)
       known, clipped = boxes.read(place, loaded.paths, label_space.words(names))
-      self.info.metadata['clipped_boxes'] = len(clipped)
-      if clipped:
+      self.info.metadata['clipped_boxes'] = clipped.number
+      if clipped.number:
         logging.warning(
           '%s: %d boxes stand out of their images by more than %g pixel and are cut at the '
           'borders, the first on %s',
-          *(place, len(clipped), boxes.TOLERANCE, clipped[0]),
+          *(place, clipped.number, boxes.TOLERANCE, clipped.first),
         )
     return {'test': self._examples(loaded, frames, known)}
 

@@ -15,7 +15,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 from xml.etree import ElementTree
 
 import numpy as np
@@ -25,17 +25,17 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import label_space
 
-COCO: json_files.Form = {
-  'images': [{'id': (int, str), 'file_name': str, 'width': float, 'height': float}],
-  'categories': [{'id': (int, str), 'name': str}],
-  'annotations': [{'image_id': (int, str), 'category_id': (int, str), 'bbox': [float]}],
-}
 BOX = {'image_id': (int, str), 'category_id': int, 'bbox': [float]}
 FOUND: json_files.Form = [{**BOX, 'score': float}]
-TRUTH: json_files.Form = {
+TRUTH = {
   'images': [{'id': (int, str), 'file_name': str, 'width?': float, 'height?': float}],
   'annotations': [{**BOX, 'iscrowd?': int}],
   'categories?': [{'id': int, 'name': str}],
+}
+COCO: json_files.Form = {
+  **TRUTH,
+  'images': [{'id': (int, str), 'file_name': str, 'width': float, 'height': float}],
+  'categories': [{'id': int, 'name': str}],
 }
 TOLERANCE = 1.0
 """Pixels by which a box may stand out of its image without being counted as clipped."""
@@ -56,95 +56,51 @@ class Box(NamedTuple):
   label: int
 
 
-class _Annotated(NamedTuple):
-  """An annotated image: width and height in pixels, boxes, and which of them were cut."""
-
-  size: tuple[float, float]
-  boxes: list[Box]
-  clipped: list[bool]
-
-  def add(self, edges: Sequence[float], name: object, classes: Mapping[str, int], at: str) -> None:
-    """Adds a box of x_min, y_min, x_max, y_max in pixels as fractions, cut at the image's borders.
-
-    `classes` has the position of a class by every word for it; `at` names the frame in messages.
-    """
-    if name not in classes:
-      raise InputError(f'{at} has an object of class {name!r}; {nearest(str(name), classes)}.')
-    (x_min, y_min, x_max, y_max), (width, height) = edges, self.size
-    inside = max(x_min, 0) < min(x_max, width) and max(y_min, 0) < min(y_max, height)
-    if not (x_min < x_max and y_min < y_max and inside):
-      raise InputError(
-        f'{at}: box x {x_min:g}..{x_max:g}, y {y_min:g}..{y_max:g} in an image of '
-        f'{width:g} × {height:g} pixels is inverted, empty or wholly outside of it.'
-      )
-    self.clipped.append(max(-x_min, -y_min, x_max - width, y_max - height) > TOLERANCE)
-    low = max(y_min, 0.0) / height, max(x_min, 0.0) / width
-    high = min(y_max / height, 1.0), min(x_max / width, 1.0)
-    self.boxes.append(Box(*low, *high, classes[str(name)]))
-
-
 def read(
-  path: Path, frames: Iterable[str], classes: Mapping[str, int]
-) -> tuple[dict[str, list[Box]], tuple[str, ...]]:
-  """Returns the boxes of frames where they are known, and the frame of each box that was cut.
-
-  Cut are boxes that stand out of their image by more than `TOLERANCE`.
+  path: Path, frames: Sequence[str], classes: Mapping[str, int]
+) -> tuple[dict[str, list[Box]], Clipped]:
+  """Returns the boxes of frames where they are known, and which were cut.
 
   Args:
     path: a COCO file, or a folder of ILSVRC annotations.
     frames: paths of frames.
     classes: the position of a class by every word for it.
   """
-  if path.is_dir():
-    known = _from_xml(path, frames, classes)
-  elif path.is_file():
-    annotated = _from_coco(path, classes)
-    known = {frame: annotated[frame] for frame in frames if frame in annotated}
-  else:
+  if not path.exists():
     raise InputError(f'{path} is missing: give a COCO .json file or a folder of ILSVRC .xml files.')
-  clipped = (frame for frame, image in known.items() for was_cut in image.clipped if was_cut)
-  return {frame: image.boxes for frame, image in known.items()}, tuple(clipped)
+  document = _document(path, frames, classes, COCO, 'Give a COCO annotation file.')
+  truth = _truth(document, frames, path)
+  annotated = {image['file_name'] for image in document['images']}
+  known: dict[str, list[Box]] = {frame: [] for frame in frames if frame in annotated}
+  corners = truth.boxes.corners / np.tile(truth.sizes, 2)[truth.boxes.image]
+  for image, category, (x0, y0, x1, y1) in zip(
+    truth.boxes.image, truth.boxes.category.tolist(), corners.tolist(), strict=True
+  ):
+    name = truth.names.get(category, str(category))
+    if name not in classes:
+      raise InputError(
+        f'{path}: {frames[image]} has an object of class {name!r}; {nearest(name, classes)}.'
+      )
+    known[frames[image]].append(Box(y0, x0, y1, x1, classes[name]))
+  return known, truth.clipped
 
 
-def _from_coco(path: Path, classes: Mapping[str, int]) -> dict[str, _Annotated]:
-  document = json_files.read(path, COCO, 'Give a COCO annotation file.')
-  _check_once(document, path)
-  images = {image['id']: image for image in document['images']}
-  names = {category['id']: category['name'] for category in document['categories']}
-  known = {i['file_name']: _Annotated((i['width'], i['height']), [], []) for i in images.values()}
-  for number, annotation in enumerate(document['annotations']):
-    try:
-      frame = images[annotation['image_id']]['file_name']
-      x, y, width, height = map(float, annotation['bbox'])
-      name = names[annotation['category_id']]
-    except (KeyError, ValueError) as error:
-      why = f'{type(error).__name__}: {error}'
-      raise InputError(f'{path} is no COCO annotation file ({why}).') from error
-    edges = x, y, x + width, y + height
-    known[frame].add(edges, name, classes, f'{path}, entry {number}, {frame}')
-  return known
-
-
-def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Path) -> None:
-  """Refuses images and categories of which two have one number or path."""
-  for part, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
-    values = Counter(entry[key] for entry in document.get(part, ()))
-    value, count = values.most_common(1)[0] if values else ('', 0)
-    if count > 1:
-      raise InputError(f'{path} has {count} {part} of {key} {value!r}: give each one of its own.')
-
-
-def _from_xml(
-  folder: Path, frames: Iterable[str], classes: Mapping[str, int]
-) -> dict[str, _Annotated]:
-  known = {}
+def _document(
+  path: Path, frames: Iterable[str], classes: Mapping[str, int], form: json_files.Form, advice: str
+) -> dict[str, Any]:
+  """Returns what a COCO file holds, or what one would of ILSVRC's annotations of the frames."""
+  if not path.is_dir():
+    document: dict[str, Any] = json_files.read(path, form, advice)
+    _check_once(document, path)
+    return document
+  images, annotations = [], []
   for frame in frames:
-    file = (folder / frame).with_suffix('.xml')
+    file = (path / frame).with_suffix('.xml')
     if not file.is_file():
       continue
     try:
       root = ElementTree.parse(file).getroot()
-      height, width = (float(_text(root, f'size/{side}')) for side in ('height', 'width'))
+      size = {side: float(_text(root, f'size/{side}')) for side in ('width', 'height')}
       objects = [
         (
           [float(_text(node, f'bndbox/{edge}')) for edge in ('xmin', 'ymin', 'xmax', 'ymax')],
@@ -154,10 +110,23 @@ def _from_xml(
       ]
     except (ElementTree.ParseError, ValueError) as error:
       raise InputError(f'{file} is no ILSVRC annotation ({error}).') from error
-    known[frame] = _Annotated((width, height), [], [])
-    for edges, name in objects:
-      known[frame].add(edges, name, classes, str(file))
-  return known
+    for (x0, y0, x1, y1), name in objects:
+      if name not in classes:
+        raise InputError(f'{file} has an object of class {name!r}; {nearest(name, classes)}.')
+      bbox = [x0, y0, x1 - x0, y1 - y0]
+      annotations.append({'image_id': frame, 'category_id': classes[name], 'bbox': bbox})
+    images.append({'id': frame, 'file_name': frame, **size})
+  categories = [{'id': label, 'name': word} for word, label in classes.items()]
+  return {'images': images, 'annotations': annotations, 'categories': categories}
+
+
+def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Path) -> None:
+  """Refuses images and categories of which two have one number or path."""
+  for part, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
+    values = Counter(entry[key] for entry in document.get(part, ()))
+    value, count = values.most_common(1)[0] if values else ('', 0)
+    if count > 1:
+      raise InputError(f'{path} has {count} {part} of {key} {value!r}: give each one of its own.')
 
 
 def _text(node: ElementTree.Element, place: str) -> str:
@@ -280,53 +249,40 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
     frames: paths, F of them.
     class_names: those of the sets, for ILSVRC's files, which know classes by name.
   """
-  places: dict[int | str, int] = {frame: index for index, frame in enumerate(frames)}
-  if expanded(path).is_dir():
-    annotated = _from_xml(expanded(path), frames, label_space.words(class_names))
-    _require_images(annotated, frames, path)
-    sizes = np.array([annotated[frame].size for frame in frames])
-    flat = [(index, box) for index, frame in enumerate(frames) for box in annotated[frame].boxes]
-    image = np.array([index for index, _ in flat], int)
-    edges = np.array([(b.x_min, b.y_min, b.x_max, b.y_max) for _, b in flat]).reshape(-1, 4)
-    labels = np.array([box.label for _, box in flat], int)
-    clipped = [frame for frame in frames for was_cut in annotated[frame].clipped if was_cut]
-    return Truth(
-      Boxes(image, labels, edges * np.tile(sizes, 2)[image]),
-      Clipped(len(clipped), *map(repr, clipped[:1])),
-      sizes,
-      places,
-      places,
-      dict(enumerate(class_names)),
-    )
-  document = json_files.read(expanded(path), TRUTH, 'Give COCO annotations.')
-  _check_once(document, path)
-  position, sizes = dict(places), np.full((len(frames), 2), np.inf)
-  for image in document['images']:
-    index = position.get(image['file_name'])
-    if index is not None:
-      places[image['id']] = index
-      sizes[index] = image.get('width', np.inf), image.get('height', np.inf)
-  _require_images({image['file_name'] for image in document['images']}, frames, path)
-  known = {image[key] for image in document['images'] for key in ('id', 'file_name')}
-  names = {category['id']: category['name'] for category in document.get('categories', ())}
-  entries = document['annotations']
-  _check_entries(entries, known, names, path)
-  for number, entry in enumerate(entries):
-    if entry.get('iscrowd') and entry['image_id'] in places:
-      raise InputError(
-        f'{path}: entry {number} has iscrowd 1, and boxes of crowds are not scored: leave its '
-        'frame out of the sets, or the entry, whose detections then count as wrong.'
-      )
-  return Truth(*_pixels(entries, places, sizes, frames, path), sizes, places, known, names)
-
-
-def _require_images(known: Collection[str], frames: Sequence[str], path: Path) -> None:
-  missing = [frame for frame in frames if frame not in known]
+  document = _document(
+    expanded(path), frames, label_space.words(class_names), TRUTH, 'Give COCO annotations.'
+  )
+  annotated = {image['file_name'] for image in document['images']}
+  missing = [frame for frame in frames if frame not in annotated]
   if missing:
     raise InputError(
       f'{path}: {len(missing)} of {len(frames)} frames are none of its images, '
       f'first {missing[0]!r}.'
     )
+  truth = _truth(document, frames, path)
+  for number, entry in enumerate(document['annotations']):
+    if entry.get('iscrowd') and entry['image_id'] in truth.places:
+      raise InputError(
+        f'{path}: entry {number} has iscrowd 1, and boxes of crowds are not scored: leave its '
+        'frame out of the sets, or the entry, whose detections then count as wrong.'
+      )
+  return truth
+
+
+def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Truth:
+  places: dict[int | str, int] = {frame: index for index, frame in enumerate(frames)}
+  position = dict(places)
+  sizes = np.full((len(frames), 2), np.inf)
+  for image in document['images']:
+    index = position.get(image['file_name'])
+    if index is not None:
+      places[image['id']] = index
+      sizes[index] = image.get('width', np.inf), image.get('height', np.inf)
+  known = {image[key] for image in document['images'] for key in ('id', 'file_name')}
+  names = {category['id']: category['name'] for category in document.get('categories', ())}
+  _check_entries(document['annotations'], known, names, path)
+  pixels = _pixels(document['annotations'], places, sizes, frames, path)
+  return Truth(*pixels, sizes, places, known, names)
 
 
 def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Boxes, Clipped]:

@@ -36,8 +36,9 @@ def test_images_stay_in_ball_and_box_fall_and_depend_on_their_row_alone(attack):
   assert 2 <= fell.sum() < len(fell), 'the case has images that fall and that do not'
   if not isinstance(attack, Square):  # it gives the best of its changes
     assert not length(made, attack.norm)[~fell].any()
-  alone = call(KEYS[5:6], IMAGES[5:6], RIGHT[5:6])
-  np.testing.assert_allclose(alone[0], made[5], atol=1e-6)
+  own = np.arange(len(fell)) == 5
+  among = [np.where(balls.by_row(own), IMAGES, 1 - IMAGES), np.where(own, RIGHT, (RIGHT + 1) % 4)]
+  np.testing.assert_allclose(call(KEYS, *among)[5], made[5], atol=1e-6)
 
 
 def test_only_rows_still_right_are_run_and_a_row_that_fell_stays():
@@ -109,10 +110,12 @@ def test_stages_count_up_and_flags_are_raised_where_there_is_no_gradient_or_chan
   np.testing.assert_array_equal(seen['stage'] == 0, LABELS != RIGHT)
   assert not np.asarray(seen['no_gradient']).any() and not np.asarray(seen['random']).any()
 
+
+def test_a_network_without_gradient_is_noticed():
   def flat(images):
     return logits(jnp.round(images))
 
-  labels = flat(IMAGES).argmax(1)
+  attack, labels = AutoAttack(epsilon=0.03, iterations=1, queries=1), flat(IMAGES).argmax(1)
   _, seen = jax.jit(lambda: attack.observed(KEYS, flat, IMAGES, labels))()
   assert np.asarray(seen['no_gradient']).all()
 

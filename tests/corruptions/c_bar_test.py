@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks import c_bar, c_bar_transcription
 from robustness.corruptions import C_BAR, SETS, TABLES, corrupt, patterns
 from robustness.corruptions.catalog import CORRUPTIONS
 from robustness.corruptions.corruption import Constants, Strength
 from robustness.corruptions.pixels import to_levels
 from tests.cases import cases
+from tests.corruptions import c_bar_transcription
 from tests.corruptions.pictures import natural, share_within
 from tests.refusals import refused
 
@@ -43,6 +43,12 @@ def compiled(name: str, side: int) -> Callable[..., tuple[dict, jax.Array]]:
   return ours
 
 
+def plain(draws: dict) -> dict[str, np.ndarray]:
+  """Returns draws as NumPy arrays, numbers in float64."""
+  arrays = {name: np.asarray(value) for name, value in draws.items()}
+  return {k: x.astype(float) if x.dtype.kind == 'f' else x for k, x in arrays.items()}
+
+
 @functools.cache
 def made(name: str, severity: int, side: int = SIDE) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns images, ours and the transcription's, uint8 [N, side, side, 3]."""
@@ -53,7 +59,7 @@ def made(name: str, severity: int, side: int = SIDE) -> tuple[np.ndarray, np.nda
   for number, image in enumerate(images):
     draws, result = compiled(name, side)(jax.random.fold_in(key, number), image, severity)
     magnitude = constants(name, side)['magnitude'][severity - 1]
-    theirs = c_bar_transcription.FUNCTIONS[name](eight_bits[number], magnitude, c_bar.plain(draws))
+    theirs = c_bar_transcription.FUNCTIONS[name](eight_bits[number], magnitude, plain(draws))
     pairs.append((np.rint(np.asarray(result) * 255).astype(np.uint8), theirs))
   first, second = zip(*pairs, strict=True)
   return eight_bits, np.stack(first), np.stack(second)

@@ -79,29 +79,12 @@ def test_saved_class_names_are_matched_by_name(tmp_path):
 
 OWN = 'tests/end_to_end/machine.py', 'own'
 ACCURACY = f'--config={runs.ROOT / "configs/accuracy.py"}'
-SMALL = ('--config.data.num_images=8', '--config.training.steps=1', '--config.study.largest=2')
 
 
 @pytest.fixture
 def name(tmp_path):
-  (tmp_path / 'mine.py').write_text(recipe()['robustness/studies/shift.py'])
-  return f'--config.study.name={tmp_path / "mine.py"}:Shift'
-
-
-@pytest.mark.slow
-def test_a_study_in_a_file_is_run(tmp_path, name):
-  workdir = tmp_path / 'out'
-  commands.python(*OWN, ACCURACY, *SMALL, name, f'--workdir={workdir}')
-  results = Results.read(workdir)
-  assert results.study == 'Shift' and results.settings['largest'] == 2
-  assert results.settings['file'] == 'mine.py' and len(results.settings['file_sha256']) == 64
-  found = results.table[(results.table.quantity == 'accuracy') & (results.table.pixels >= 0)]
-  assert sorted(set(found.pixels)) == [0, 1, 2]
-  study = workdirs.read(workdir)[SINGLE].study
-  assert study.describe().items() <= results.settings.items()
-  again = command_line.load_config(str(workdir / 'config.json'))
-  own = {'name': name.partition('=')[2], 'largest': 2, 'confidence': 0.95}
-  assert again.study.to_dict() == own
+  (tmp_path / 'shown.py').write_text(recipe()['robustness/studies/shift.py'])
+  return f'--config.study.name={tmp_path / "shown.py"}:Shift'
 
 
 def test_its_settings_are_checked(name):
@@ -202,12 +185,13 @@ def test_sections_of_own_parts_are_keys_wherever_they_stand(file):
 
 
 @pytest.mark.slow
-def test_a_training_with_own_parts_runs_resumes_and_is_another_when_the_file_changes(
-  file, tmp_path
+def test_a_study_and_a_training_with_own_parts_run_resume_and_are_others_when_a_file_changes(
+  file, name, tmp_path
 ):
-  workdir = tmp_path / 'run'
-  given = [*arguments(file, 'classifier.augment.negate.strength=.5'), f'--workdir={workdir}']
+  workdir, strength = tmp_path / 'run', 'classifier.augment.negate.strength=.5'
+  given = [*arguments(file, strength), name, '--config.study.largest=2', f'--workdir={workdir}']
   commands.python(*OWN, *given)
+  _check_study(workdir, name)
   results = json.loads((workdir / 'results.json').read_text())
   assert '"strength": 0.5' in json.dumps(results) and '"mine.py"' in json.dumps(results)
   (workdir / 'results.json').unlink()
@@ -217,3 +201,16 @@ def test_a_training_with_own_parts_runs_resumes_and_is_another_when_the_file_cha
   (workdir / 'results.json').unlink()
   config, _ = command_line.read(['main.py', *given])
   refused('file_sha256', launch.run, without_inherited(config.to_dict()), workdir)
+
+
+def _check_study(workdir: pathlib.Path, name: str) -> None:
+  results = Results.read(workdir)
+  assert results.study == 'Shift' and results.settings['largest'] == 2
+  assert results.settings['file'] == 'shown.py' and len(results.settings['file_sha256']) == 64
+  found = results.table[(results.table.quantity == 'accuracy') & (results.table.pixels >= 0)]
+  assert sorted(set(found.pixels)) == [0, 1, 2]
+  study = workdirs.read(workdir)[SINGLE].study
+  assert study.describe().items() <= results.settings.items()
+  again = command_line.load_config(str(workdir / 'config.json'))
+  own = {'name': name.partition('=')[2], 'largest': 2, 'confidence': 0.95}
+  assert again.study.to_dict() == own

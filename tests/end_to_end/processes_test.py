@@ -92,16 +92,12 @@ def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   _assert_same_weights(tmp_path, finished)
 
 
-def test_processes_that_do_not_fit_together_are_refused(start, tmp_path):
-  other_config = 'error: process 1 was started with another config than process 0'
-  for workdir, changes, messages in (
-    ('run', {'seed': 7}, (other_config, '\n  config.seed: 0 → 7\n')),
-    ('elsewhere', {}, (f'is not there for process 1 ({tmp_path / "elsewhere"})',)),
-  ):
-    second = tmp_path / workdir, {**DEFAULT_CHANGES, **changes}
-    for process in _begin(start, (tmp_path / 'run', DEFAULT_CHANGES), second):
-      output = runs.finish(process, status=2)
-      assert all(message in output for message in messages), output
+def test_processes_of_other_configs_are_refused(start, tmp_path):
+  second = tmp_path, {**DEFAULT_CHANGES, 'seed': 7}
+  for process in _begin(start, (tmp_path, DEFAULT_CHANGES), second):
+    output = runs.finish(process, status=2)
+    assert 'error: process 1 was started with another config than process 0' in output
+    assert '\n  config.seed: 0 → 7\n' in output
 
 
 def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(start, finished, tmp_path):
@@ -126,12 +122,7 @@ def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(start, f
   _assert_same_records(tmp_path, finished)
 
 
-def test_bad_process_flags_and_a_coordinator_that_does_not_answer_are_named(start, tmp_path):
-  needed = '--num_processes=2 needs --coordinator=HOST:PORT and --process_id in 0..1'
-  where, silent = '--coordinator=127.0.0.1:1', 'the coordinator 127.0.0.1:1 did not answer within'
-  for flags, message in (
-    ((where, '--process_id=2'), needed),
-    ((where, '--process_id=1', '--join_timeout=3'), f'error: {silent} 3 s'),
-  ):
-    process = start(tmp_path, DEFAULT, DEFAULT_CHANGES, ('--num_processes=2', *flags))
-    assert message in runs.finish(process, status=2)
+def test_a_coordinator_that_does_not_answer_is_named(start, tmp_path):
+  flags = ('--num_processes=2', '--coordinator=127.0.0.1:1', '--process_id=1', '--join_timeout=3')
+  output = runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES, flags), status=2)
+  assert 'error: the coordinator 127.0.0.1:1 did not answer within 3 s' in output

@@ -1,4 +1,4 @@
-"""main.py killed at any moment and run again: the same bits; another config is refused."""
+"""main.py stopped at any moment and run again: the same bits."""
 
 import pathlib
 import signal
@@ -11,70 +11,64 @@ from tests.end_to_end.runs import DEFAULT, DEFAULT_CHANGES
 
 pytestmark = pytest.mark.slow
 
-
-def _checkpoint(workdir: pathlib.Path) -> bool:
-  return any(
-    path.name.isdigit() for path in (workdir / 'checkpoints/natural/checkpoints').glob('*')
-  )
+Reached = Callable[[], bool]
 
 
-def _shards(label: str) -> Callable[[pathlib.Path], bool]:
-  return lambda workdir: len(list((workdir / 'records' / label).glob('*.npz'))) >= 3
+def _checkpoint(workdir: pathlib.Path) -> Reached:
+  folder = workdir / 'checkpoints/natural/checkpoints'
+  return lambda: any(path.name.isdigit() for path in folder.glob('*'))
 
 
-def _steps(workdir: pathlib.Path) -> int:
+def _next_step(workdir: pathlib.Path) -> Reached:
   log = workdir / 'log.jsonl'
-  return log.read_text().count('train/loss') if log.exists() else 0
+
+  def steps() -> int:
+    return log.read_text().count('train/loss') if log.exists() else 0
+
+  before = steps()
+  return lambda: steps() > before
 
 
-def _arrays(workdir: pathlib.Path) -> bool:
-  return (workdir / 'results.npz').exists()
+def _shards(label: str) -> Callable[[pathlib.Path], Reached]:
+  return lambda workdir: lambda: len(list((workdir / 'records' / label).glob('*.npz'))) >= 3
 
 
-def _assert_same_files(workdir: pathlib.Path, finished: pathlib.Path) -> None:
-  assert runs.document(workdir) == runs.document(finished)
-  for name in ('results.npz', 'results.csv'):
-    assert (workdir / name).read_bytes() == (finished / name).read_bytes()
+def _arrays(workdir: pathlib.Path) -> Reached:
+  return (workdir / 'results.npz').exists
 
 
-MOMENTS = (_checkpoint, _shards('natural'), _shards('gaussian'), _arrays)
+KILLED = signal.SIGKILL, -signal.SIGKILL, ''
+TERMINATED = signal.SIGTERM, 75, 'stopped by SIGTERM after step'
+INTERRUPTED = signal.SIGINT, 130, 'interrupted. What was computed is kept in'
+STOPS = (
+  (_checkpoint, *KILLED),
+  (_next_step, *TERMINATED),
+  (_next_step, *INTERRUPTED),
+  (_shards('natural'), *KILLED),
+  (_shards('gaussian'), *INTERRUPTED),
+  (_arrays, *KILLED),
+)
+"""When a run is stopped, and by which signal; the status and the line that it ends with."""
 
 
-def test_killed_in_training_between_shards_and_while_publishing(
+def test_stopped_in_training_between_shards_and_while_publishing(
   start, finished, tmp_path, monkeypatch
 ):
   """A flag of JAX's for random numbers changes none of them either."""
   monkeypatch.setenv('JAX_THREEFRY_PARTITIONABLE', '0')
   before: dict[str, int] = {}
-  for moment in MOMENTS:
+  for moment, number, status, said in STOPS:
+    reached = moment(tmp_path)
     process = start(tmp_path, DEFAULT, DEFAULT_CHANGES)
-    runs.wait_for(process, lambda moment=moment: moment(tmp_path))
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    runs.wait_for(process, reached)
+    process.send_signal(number)
+    output = runs.finish(process, status=status)
+    assert said in output and ('the same command goes on' in output) == bool(said)
     times = runs.shard_times(tmp_path)
     assert before.items() <= times.items(), 'a recorded shard was computed again'
     before = times
   runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
   assert before and before.items() <= runs.shard_times(tmp_path).items()
-  _assert_same_files(tmp_path, finished)
-
-
-def test_sigterm_and_ctrl_c_say_how_to_go_on(start, finished, tmp_path):
-  terminated = (signal.SIGTERM, 75, 'stopped by SIGTERM after step')
-  interrupted = (signal.SIGINT, 130, f'interrupted. What was computed is kept in {tmp_path}')
-  recorded = _shards('natural')
-  for in_training, (number, status, said) in (
-    (True, terminated),
-    (True, interrupted),
-    (False, interrupted),
-  ):
-    before = _steps(tmp_path)
-    process = start(tmp_path, DEFAULT, DEFAULT_CHANGES)
-    begun = (lambda before=before: _steps(tmp_path) > before) if in_training else None
-    runs.wait_for(process, begun or (lambda: recorded(tmp_path)))
-    process.send_signal(number)
-    output = runs.finish(process, status=status)
-    assert said in output and 'the same command goes on' in output
-  runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES))
-  _assert_same_files(tmp_path, finished)
+  assert runs.document(tmp_path) == runs.document(finished)
+  for name in ('results.npz', 'results.csv'):
+    assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()

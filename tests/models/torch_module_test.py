@@ -238,7 +238,7 @@ class Normalised(nn.Module):
 @pytest.fixture(scope='module')
 def resnet20(shared_dir):
   """The published ResNet-20 as a PyTorch module with its normalisation, and as ours."""
-  from benchmarks.heatmap_against_pytorch import networks
+  from benchmarks.heatmap_against_loops import networks
   from robustness.models import catalog
 
   (file,) = (shared_dir / 'data/weights').glob('cifar10_resnet20-*.th')

@@ -1,20 +1,23 @@
-"""Heat map ÷ PyTorch, in float32: as the public PyTorch package works, and at its best.
+"""Heat map ÷ loops over frequencies, in float32: in JAX, and in PyTorch as it is used and at best.
 
-python -m benchmarks.heatmap_against_pytorch --weights FILE --data IMAGES.npz
-python -m benchmarks.heatmap_against_pytorch --networks resnet20 resnet56
+python -m benchmarks.heatmap_against_loops --weights FILE --data IMAGES.npz
+python -m benchmarks.heatmap_against_loops --networks small_cnn resnet20 resnet56
 
-ResNet-20 unless `--networks` names other ResNets for CIFAR.
+All get the same weights, images, waves, clipping and signs and must give the same predictions. Ours
+computes the distinct frequencies (514 of 32 × 32) and the clean view. The time of a whole map is
+the time for each frequency of a few × their number. The goal is 2.
 
-PyTorch takes the half-plane of H × (W / 2 + 1) bases (544 for 32 × 32), and for each a fresh
-DataLoader pass: add the cosine wave with a random sign for each image and channel, clip to [0, 1],
-normalise, predict. Ours computes the 514 distinct frequencies and the clean view. Both get the same
-weights, images, waves, clipping and signs and must give the same predictions. The time of a whole
-map is the time for each frequency of a few × their number.
+`loop`: all H × W frequencies, each added to every batch on the host, which is copied to the device
+for one jitted forward pass; the best of several batch sizes.
 
-`package`: as the package does it, image by image in the data set's transform, with the better of
-its batch size (512) and 128, in this process (on two cores workers only cost); without the files
-that it reads anew for every basis. `best`: noise and normalisation a batch at a time, the best of
-several batch sizes and of two memory formats.
+PyTorch, for ResNets for CIFAR and where it is installed, takes the half-plane of H × (W / 2 + 1)
+bases, and for each a fresh DataLoader pass: add the cosine wave with a random sign for each image
+and channel, clip to [0, 1], normalise, predict.
+
+`package`: as the public package does it, image by image in the data set's transform, with the
+better of its batch size (512) and 128, in this process (on two cores workers only cost); without
+the files that it reads anew for every basis. `best`: noise and normalisation a batch at a time, the
+best of several batch sizes and of two memory formats.
 
 What bounds the ratio to `best` on a CPU: both spend nearly all their time in the same convolutions,
 so it is (544 / 515) × (our forward rate ÷ PyTorch's), and PyTorch's channels-last convolutions of
@@ -27,14 +30,16 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
 from benchmarks import subject, timing
-from benchmarks.heatmap_against_loop import check, draw_signs, heat_map
+from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.runner import Evaluator
 from robustness.fourier.basis import basis_image, distinct_frequencies
@@ -50,9 +55,71 @@ try:
 except ImportError:
   torch = None  # type: ignore[assignment]
 
-NETWORK = 'resnet20'
+NETWORK, NETWORKS = 'resnet20', ('small_cnn', 'resnet20')
 SIZES = (64, 128, 256, 500)
 PACKAGE_SIZES = (128, 512)
+TOLERATED = 0.002
+"""Share of predictions that may differ: two ways of rounding turn a tie the other way."""
+
+
+Predict = Callable[[Any, jax.Array], jax.Array]
+
+
+def draw_signs(evaluator: Evaluator, rows: ArrayRows) -> np.ndarray:
+  """Returns the signs r that the heat map draws, float32 [views, rows, channels]."""
+  ids = np.arange(rows.num_examples)
+
+  def draw(view_id: jax.Array, example_id: jax.Array) -> jax.Array:
+    key = random_keys.for_example(evaluator.key, example_id, view_id)
+    return jax.random.rademacher(key, (rows.image_shape[2],), np.float32)
+
+  return np.asarray(
+    jax.vmap(jax.vmap(draw, (None, 0)), (0, None))(
+      jnp.asarray(evaluator.views.ids), jnp.asarray(ids)
+    )
+  )
+
+
+def waves(runner: Evaluator, rows: ArrayRows) -> np.ndarray:
+  """Returns v × U of all views but the clean one, [bases, H, W]."""
+  parameters = runner.views.parameters
+  frequencies = zip(*(parameters[name][1:] for name in ('norm', 'fy', 'fx')), strict=True)
+  shape = rows.image_shape[:2]
+  return np.stack([v * np.asarray(basis_image(y, x, *shape, 'cosine')) for v, y, x in frequencies])
+
+
+def loop(
+  runner: Evaluator, rows: ArrayRows, signs: np.ndarray, predict: Predict, batch_size: int
+) -> np.ndarray:
+  """Returns predictions [rows, bases], a batch and a frequency at a time."""
+  variables, answers = jax.device_put(runner.classifier.variables), []
+  parts = [slice(at, at + batch_size) for at in range(0, rows.num_examples, batch_size)]
+  for noise, own in zip(waves(runner, rows)[..., None], signs[1:], strict=True):
+    shown = (np.clip(rows.images[p] + noise * own[p][:, None, None, :], 0, 1) for p in parts)
+    answers.append([np.asarray(predict(variables, jax.device_put(x))) for x in shown])
+  return np.stack([np.concatenate(own) for own in answers], 1)
+
+
+def heat_map(evaluator: Evaluator, rows: ArrayRows) -> np.ndarray:
+  """Returns the heat map's predictions [rows, frequencies], the clean view left out."""
+  layout = evaluator.layout(rows.num_examples)
+  predictions = np.zeros((layout.num_rows, layout.num_views), np.int32)
+  for _, _, shard in evaluator.shards(rows, layout):
+    predictions[shard.rows, shard.views] = shard['prediction']
+  return predictions[:, 1:]
+
+
+def check(predicted: np.ndarray, expected: np.ndarray, labels: np.ndarray) -> float:
+  """Returns the largest difference of an error; refuses predictions that are not the same.
+
+  Raises:
+    AssertionError: more than a share `TOLERATED` of the predictions differ.
+  """
+  share = float((predicted != expected).mean())
+  if share > TOLERATED:
+    raise AssertionError(f'{share:.2%} of the predictions differ')
+  errors = [(predictions != labels[:, None]).mean(0) for predictions in (predicted, expected)]
+  return float(np.abs(errors[0] - errors[1]).max())
 
 
 def networks(file: str, name: str = NETWORK) -> tuple[Any, Any]:
@@ -77,21 +144,17 @@ class TorchHeatMap:
 
   def __init__(self, network: Any, runner: Evaluator, rows: ArrayRows, signs: np.ndarray) -> None:
     """Makes tensors of the data and of the waves of all views but the clean one."""
-    architecture, parameters = catalog.get(runner.classifier.name), runner.views.parameters
+    architecture = catalog.get(runner.classifier.name)
     self.network = network
     self.images = torch.from_numpy(rows.images.transpose(0, 3, 1, 2).copy())
     self.labels = torch.from_numpy(rows.labels)
     self.mean, self.std = (
       torch.tensor(value)[None, :, None, None] for value in (architecture.mean, architecture.std)
     )
-    waves = [
-      parameters['norm'][v]
-      * np.asarray(
-        basis_image(parameters['fy'][v], parameters['fx'][v], *rows.image_shape[:2], 'cosine')
-      )
-      for v in range(1, len(runner.views))
-    ]
-    self.waves, self.signs = torch.from_numpy(np.stack(waves)), torch.from_numpy(signs[1:].copy())
+    self.waves, self.signs = (
+      torch.from_numpy(waves(runner, rows)),
+      torch.from_numpy(signs[1:].copy()),
+    )
 
   def run(self, batch_size: int, channels_last: bool) -> np.ndarray:
     """Returns predictions [rows, bases]."""
@@ -159,34 +222,47 @@ class Transformed:
 
 def measure(name: str, given: argparse.Namespace) -> list[list[object]]:
   """Returns the rows of one network."""
-  torch_network, network = networks(given.weights, name)
+  with_torch = torch is not None and name in subject.CIFAR_RESNETS
+  if with_torch:
+    torch_network, network = networks(given.weights, name)
+  else:
+    network = subject.classifier(name, given.weights)
   rows = subject.rows(network.input_shape, given.images, given.data)
   runner = subject.evaluator(network, FourierHeatmap(phase='cosine', clip=True), given.frequencies)
-  theirs = PackageHeatMap(torch_network, runner, rows, draw_signs(runner, rows))
-  timed = len(runner.views) - 1
-  by_batch = {
-    f'best: {size}{", channels last" if last else ""}': (
-      functools.partial(theirs.run, size, last),
-      timed,
-    )
-    for size, last in itertools.product(given.sizes, (False, True))
-  }
-  by_image = {
-    f'package: {size}': (functools.partial(theirs.run_by_image, size), timed)
-    for size in PACKAGE_SIZES
-  }
-  ways = {
-    name: group[name] for group in (by_image, by_batch) for name in [timing.fastest(group, 1)]
-  }
+  signs, timed = draw_signs(runner, rows), len(runner.views) - 1
+  predict = jax.jit(lambda variables, x: network.forward(variables, x, ())[0].argmax(-1))
+  groups: list[dict[str, subject.Candidate]] = [
+    {
+      f'loop: {size}': (functools.partial(loop, runner, rows, signs, predict, size), timed)
+      for size in given.sizes
+    }
+  ]
+  if with_torch:
+    theirs = PackageHeatMap(torch_network, runner, rows, signs)
+    groups += [
+      {
+        f'package: {size}': (functools.partial(theirs.run_by_image, size), timed)
+        for size in PACKAGE_SIZES
+      },
+      {
+        f'best: {size}{", channels last" if last else ""}': (
+          functools.partial(theirs.run, size, last),
+          timed,
+        )
+        for size, last in itertools.product(given.sizes, (False, True))
+      },
+    ]
+  ways = {name: group[name] for group in groups for name in [timing.fastest(group, 1)]}
   timings = timing.alternate(
     {**ways, 'ours': (subject.written(runner, rows)[0], timed + 1)}, given.rounds
   )
   height, width, _ = rows.image_shape
-  bases, views = height * (width // 2 + 1), len(distinct_frequencies(height, width)) + 1
+  views = len(distinct_frequencies(height, width)) + 1
   table: list[list[object]] = []
-  for way, (predict, _) in ways.items():
+  for way, (predicted, _) in ways.items():
+    bases = height * (width if way.startswith('loop') else width // 2 + 1)
     ratio = timings.ratio('ours', way)
-    difference = check(heat_map(runner, rows), predict(), rows.labels)
+    difference = check(heat_map(runner, rows), predicted(), rows.labels)
     table.append(
       [
         name,
@@ -202,24 +278,14 @@ def measure(name: str, given: argparse.Namespace) -> list[list[object]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  parser = subject.options(
-    __doc__,
-    networks=(NETWORK,),
-    images=1000,
-    frequencies=4,
-    rounds=5,
-    choices=subject.CIFAR_RESNETS,
-  )
-  parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help="PyTorch's batches")
+  parser = subject.options(__doc__, networks=NETWORKS, images=1000, frequencies=4, rounds=5)
+  parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help="loops' batches")
   given = parser.parse_args(arguments)
-  if torch is None:
-    print("skipped: needs PyTorch (pip install '.[torch]')")
-    return
   timing.print_table(
     (
       'network',
-      'PyTorch: batch',
-      'PyTorch, s a map',
+      'loop: batch',
+      'loop, s a map',
       'heat map, s a map',
       'ratio, whole map',
       'ratio, each frequency',
