@@ -28,9 +28,9 @@ from robustness.estimates.means import arrays, means
 from robustness.estimates.outcomes import Outcomes as Answers
 from robustness.estimates.published import BASELINES
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
+from robustness.estimates.tradeoff import linear_fit
 from robustness.results import Results, over_seeds
 from robustness.video.neighbor_estimates import SetOutcomes, right_within
-from robustness.video.testbed import linear_fit
 
 CORRUPTIONS, SEVERITIES = 15, 5
 CHANGE, ONE_VIEW = Quantity('change', 'change', 'amount'), pd.DataFrame(index=range(1))

@@ -24,11 +24,9 @@ def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
   first, second = np.broadcast_arrays(np.asarray(b), np.asarray(c))
   if first.size and min(first.min(), second.min()) < 0:
     raise InputError('a discordant count is negative: give numbers of examples.')
-  total = first + second
-  # P(X <= k) of Bin(n, 1/2) as a regularised incomplete beta function, exact for n = 0 too.
-  smaller = np.minimum(first, second)
-  tail = special.betainc(np.maximum(total - smaller, 1), smaller + 1, 0.5)
-  return np.where(total == 0, 1.0, np.minimum(1.0, 2 * tail))[()]
+  total = (first + second).astype(int)
+  tail = special.bdtr(np.minimum(first, second), total, 0.5)
+  return np.asarray(np.minimum(1.0, 2 * tail))[()]
 
 
 def sign_flip(differences: ArrayLike) -> np.ndarray:

@@ -133,11 +133,10 @@ def class_accuracies(
   `accuracy` is over all views but the clean one, each image's share of right views once, and
   `clean_accuracy` in that where there is one. The interval is Clopper and Pearson's for a single
   view, else Korn and Graubard's with the image as the cluster, or its one of `units` [N]. A class
-  without a name is called by its number, which also follows a name that several classes have.
+  without a name is called by its number.
   """
   for number, own in _members(tally):
-    name, each = class_name(number, names), np.ones(len(own))
-    facets = {'class': f'{name} ({number})' if list(names).count(name) > 1 else name}
+    facets, each = {'class': class_name(number, names)}, np.ones(len(own))
     right = {ACCURACY: (1 - tally.wrong[own] / tally.shown[own], tally.shown[own])}
     if tally.clean is not None:
       right[CLEAN_ACCURACY] = tally.clean[own].astype(float), each

@@ -32,6 +32,7 @@ from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
+from robustness.estimates.tradeoff import linear_fit
 from robustness.evaluation.failures import class_name
 from robustness.evaluation.outcomes import ONE_VIEW, Evaluation
 from robustness.evaluation.records import RecordsReader
@@ -278,9 +279,8 @@ class VideoPmK(Study):
     labels = sets.labels[sets.anchors]
     for class_id in np.unique(labels[labels >= 0]).tolist():
       own = np.flatnonzero((labels == class_id).any(1))  # a set of several labels is in each
-      name = class_name(class_id, sets.class_names)
-      distinct = f'{name} ({class_id})' if sets.class_names.count(name) > 1 else name
-      yield from self._accuracies(right.of_anchors(own), {'class': distinct})
+      named = {'class': class_name(class_id, sets.class_names)}
+      yield from self._accuracies(right.of_anchors(own), named)
 
   def _accuracies(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
@@ -367,7 +367,7 @@ class VideoPmK(Study):
     anchor = right.anchor.mean(1)
     if len(anchor) >= 3 and np.ptp(anchor) > 0:
       worst = self._worst(right)[..., 0].mean(1)
-      fit = testbed.linear_fit(anchor, worst, [], self.confidence)
+      fit = linear_fit(anchor, worst, [], self.confidence)
       yield part(
         [
           row(EVERY_CLASSIFIER, '', quantity, {'k': self.k}, estimate, self.confidence)

@@ -1,9 +1,9 @@
-"""Checkpoints of a training, with Orbax: the whole state and the place in the input.
+"""Checkpoints of a training, with Orbax: the whole state, from whose step the rows follow.
 
 A directory holds `classifier.json`, which says what is trained and how, and `checkpoints/<step>/`.
 Orbax renames a checkpoint when it is whole, so a kill during a save keeps the one before. The
-digest of arrays, position and facts lies in the position: what was altered since is refused when it
-is read. What is read are numpy arrays, so a checkpoint of one machine, number of devices or of
+digest of arrays, step and facts lies in `position`: what was altered since is refused when it is
+read. What is read are numpy arrays, so a checkpoint of one machine, number of devices or of
 processes opens on any other.
 """
 
@@ -48,17 +48,16 @@ Path = str | os.PathLike[str]
 class Checkpoints:
   """The checkpoints of one directory; use as a context, which waits for saves under way."""
 
-  def __init__(self, directory: Path, facts: Facts, position: Mapping[str, int]):
+  def __init__(self, directory: Path, facts: Facts):
     """Opens or begins a directory; all processes of a run call everything here.
 
     `facts`, plain values that decide what comes out of the training, are written to
-    `classifier.json`; `position` is saved with the place in the input, for example the seed.
+    `classifier.json`.
 
     Raises:
       InputError: the directory holds checkpoints of a training with other facts.
     """
     self._directory = pathlib.Path(directory).absolute()
-    self._position = dict(position)
     barrier('the checkpoints')  # Orbax's first exchange does not wait for long
     folder = self._directory / FOLDER_NAME
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,14 +86,14 @@ class Checkpoints:
     _check_same(_shapes(serialization.to_state_dict(template)), _shapes(saved), what)
     return serialization.from_state_dict(template, saved)
 
-  def save(self, state: TrainState, examples_seen: int) -> None:
+  def save(self, state: TrainState) -> None:
     """Begins to save a state of JAX's arrays, whose memory a step may reuse afterwards, or of
     numpy's; the writing goes on beside the next steps. Raises OSError where there is no room for
     it."""
     saved = serialization.to_state_dict(state)
     disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(saved)))
     step = int(saved['step'])
-    position: dict[str, object] = {'step': step, 'examples_seen': examples_seen, **self._position}
+    position: dict[str, object] = {'step': step}
     if jax.process_index() == 0:
       position[DIGEST] = _digest(saved, position, self._directory)
     with interrupt_deferred():

@@ -78,8 +78,7 @@ def train(
     raise InputError("keep is 'best', and nothing evaluates the weights: give evaluate.")
   if parallel.share[1] != jax.process_count():
     raise InputError('a training takes the devices of all processes of the run.')
-  position = {'seed': training.seed}
-  with Checkpoints(directory, training.facts(facts or {}), position) as checkpoints:
+  with Checkpoints(directory, training.facts(facts or {})) as checkpoints:
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:
       connect(parallel)
@@ -251,7 +250,7 @@ class _Run:
       return
     self.meter.flush()
     self.writer.flush()
-    self.checkpoints.save(self.parallel.unreplicate(state), step * self.settings.batch_size)
+    self.checkpoints.save(self.parallel.unreplicate(state))
     if asked and not last:
       self.checkpoints.wait()
       raise Preempted(

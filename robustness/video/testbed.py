@@ -18,13 +18,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
-from scipy import stats
 
 from robustness.core.errors import InputError, nearest
-from robustness.estimates.intervals import STUDENT
-from robustness.estimates.means import Estimate
 from robustness.estimates.table import select
+from robustness.estimates.tradeoff import linear_fit
 from robustness.present import style
 from robustness.results import Results, Table
 
@@ -79,46 +76,6 @@ def entries(name: str) -> tuple[PublishedModel, ...]:
   text = importlib.resources.files(__package__).joinpath('testbed.csv').read_text('utf-8')
   lines = csv.reader(text.splitlines())
   return tuple(PublishedModel.of_percent(*line) for testbed, *line in lines if testbed == name)
-
-
-class LinearFit(NamedTuple):
-  """The line y = slope·x + intercept through M models, and its pointwise band on a grid [G]."""
-
-  slope: Estimate
-  intercept: Estimate
-  y: np.ndarray
-  low: np.ndarray
-  high: np.ndarray
-
-
-def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 0.95) -> LinearFit:
-  """Fits perturbed accuracy against original accuracy by least squares (the paper's figure 3).
-
-  Intervals are Student's of a regression, with M − 2 degrees of freedom: the models are taken as
-  drawn from many, with independent deviations from the line. Resampling few models shows too
-  little: of three most samples hold one twice, and two points have no deviation.
-
-  Args:
-    x, y: accuracies of M ≥ 3 models, fractions; x not all equal.
-    grid: [G], where the band is computed.
-    confidence: of the intervals, in (0, 1).
-  """
-  first, second, at = (np.asarray(v, float) for v in (x, y, grid))
-  fit, count = stats.linregress(first, second), len(first)
-  reach = float(stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
-
-  def half(point: np.ndarray) -> np.ndarray:
-    return reach * np.sqrt(first.var() + (point - first.mean()) ** 2)
-
-  slope, intercept = (
-    Estimate(value, value - width, value + width, count, count, STUDENT)
-    for value, width in (
-      (float(fit.slope), float(reach)),
-      (float(fit.intercept), float(half(np.array(0.0)))),
-    )
-  )
-  line = fit.intercept + fit.slope * at
-  return LinearFit(slope, intercept, line, line - half(at), line + half(at))
 
 
 def _own(

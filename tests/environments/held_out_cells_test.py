@@ -114,7 +114,7 @@ def run(balanced: str, way: Any, directory: pathlib.Path) -> None:
 def counts_of(balanced: str, directory: pathlib.Path) -> np.ndarray:
   """Returns how many images the finished training saw by class and environment, [5, 3]."""
   task = training(balanced)
-  with Checkpoints(directory, task.facts({}), {'seed': task.seed}) as checkpoints:
+  with Checkpoints(directory, task.facts({})) as checkpoints:
     state = checkpoints.restore(task.state_shapes())
   assert state is not None and int(state.step) == STEPS
   return np.asarray(state.objective['counts'])

@@ -8,7 +8,7 @@ from robustness.estimates.intervals import percentile_interval
 from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.published import TABLE_3
 from robustness.estimates.table import assemble, select
-from robustness.estimates.tradeoff import fit_lines, slope_over_points, trade_off
+from robustness.estimates.tradeoff import fit_lines, linear_fit, trade_off
 from tests.cases import cases
 from tests.refusals import refused
 from tests.table_rows import estimate
@@ -27,7 +27,7 @@ def test_the_line_and_its_student_interval_are_scipys():
   assert float(lines.intercept) == pytest.approx(expected.intercept)
   squares = np.polyfit(x, y, 1, full=True)[1][0]
   assert float(lines.residual) == pytest.approx(np.sqrt(squares / 15))
-  slope, half = slope_over_points(x, y, 0.9), stats.t.ppf(0.95, 13) * expected.stderr
+  slope, half = linear_fit(x, y, [], 0.9).slope, stats.t.ppf(0.95, 13) * expected.stderr
   assert (slope.low, slope.high) == pytest.approx((expected.slope - half, expected.slope + half))
   assert slope.n == slope.clusters == 15
   refused('through 2 points has no residual', fit_lines, [0.1, 0.2], [0.3, 0.4])
@@ -38,7 +38,7 @@ def test_the_published_accuracies_have_the_slopes_that_the_paper_states(label, s
   """Section 4.2: gains at high and losses at low frequencies, and the reverse for a high pass."""
   natural, other = TABLE_3.corrupted['natural'], TABLE_3.corrupted[label]
   gained = [other[name] - natural[name] for name in natural]
-  slope = slope_over_points(SHARES, gained)
+  slope = linear_fit(SHARES, gained, []).slope
   assert min(sign * slope.low, sign * slope.high) > 0, slope
   at_fog = fit_lines(SHARES, gained).at(0.03)
   assert float(at_fog[0]) < 0, 'low frequencies lose throughout'

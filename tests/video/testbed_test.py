@@ -14,18 +14,10 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
+from robustness.estimates.tradeoff import linear_fit
 from robustness.results import Results
 from robustness.video import testbed
-from robustness.video.testbed import (
-  ANCHORS,
-  VID,
-  YTBB,
-  PublishedModel,
-  beside,
-  draw,
-  entries,
-  linear_fit,
-)
+from robustness.video.testbed import ANCHORS, VID, YTBB, PublishedModel, beside, draw, entries
 from tests.refusals import refused
 
 PRINTED_WRONG = ('resnext101_linf_robust', 39.0)  # Table 2 prints 39.0 where Table 5 has 37.8
