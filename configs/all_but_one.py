@@ -49,9 +49,7 @@ def digits() -> ConfigDict:
   train_small_networks(config, epochs=2.0)
   for classifier in config.classifiers.values():
     classifier.augment.policy = ('corruption', 'crop')
-    classifier.augment.corruption.constants = 32
   config.data.num_images = 500
-  config.study.constants = 32
   return config
 
 

@@ -66,8 +66,6 @@ def digits() -> ConfigDict:
   config = _config(('natural', 'gaussian'))
   config.battery.parts = (*ON_THE_SAME_IMAGES, 'neighbors')
   config.data.num_images = 300
-  for part in CORRUPTED:
-    config.battery[part].study.constants = 32
   config.battery.heat_map.study.norm = 8.0
   config.battery.heat_map.data.num_images = 100
   config.battery.attack.study.epsilon = 0.1

@@ -99,7 +99,6 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = default_config(STUDY, labels=('natural', 'gaussian'))
-  config.study.constants = 32
   config.study.top_k = 2
   train_natural_and_gaussian(config)
   return config

@@ -34,7 +34,6 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 def digits() -> ConfigDict:
   """The default: MNIST digits."""
   config = default_config(STUDY)
-  config.study.constants = 32
   config.data.num_images = 200
   return config
 

@@ -85,7 +85,6 @@ def digits() -> ConfigDict:
   config.battery.parts = TABLES
   config.data.num_images = 200
   for part in ('errors', 'tradeoff'):
-    config.battery[part].study.constants = 32
     config.battery[part].study.severities = (1, 5)
   config.battery.heat_maps.study.norm = 8.0
   config.battery.heat_maps.data.num_images = 100

@@ -32,7 +32,6 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 def digits() -> ConfigDict:
   """The default: a small CNN on MNIST digits."""
   config = default_config(STUDY)
-  config.study.constants = 32
   train_small_networks(config)
   return config
 

@@ -65,7 +65,6 @@ def digits() -> ConfigDict:
   train_small_networks(config, epochs=4.0)
   _add_recipes(config)
   config.data.num_images = 200
-  config.battery.corruptions.study.constants = 32
   config.battery.corruptions.study.severities = (1, 5)
   config.battery.heat_map.study.norm = 8.0
   config.battery.heat_map.data.num_images = 100

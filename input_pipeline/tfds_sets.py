@@ -61,7 +61,7 @@ def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
     raise InputError("config.data.name is ''; give a TFDS name, for example 'cifar10'.")
   register_own(name)
   try:
-    return tfds.builder(name, data_dir=data_dir or None)
+    return tfds.builder(name, data_dir=os.path.expanduser(data_dir) or None)
   except tfds.core.DatasetNotFoundError as error:
     known = {*tfds.list_builders(with_community_datasets=False), *OWN}
     near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
@@ -90,7 +90,8 @@ def download(builder: tfds.core.DatasetBuilder) -> None:
     raise InputError(
       f'TFDS data set {builder.info.full_name!r} is not prepared in {builder.data_path} and '
       f'could not be downloaded ({type(error).__name__}: {error}). Prepare it where there is a '
-      'network, and name the folder with --config.data.data_dir=DIR.'
+      'network, and name the folder with --config.data.data_dir=DIR, in Python data_dir or the '
+      'base_dir of a config.'
     ) from error
 
 

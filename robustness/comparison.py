@@ -126,7 +126,7 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
   if len(named) < len(workdirs):
     raise InputError(
       f'two of the workdirs {", ".join(workdirs)} have one name: write a label before each, as in '
-      f'first={workdirs[0]}.'
+      f'first={next(iter(named.values()))}.'
     )
   return named
 

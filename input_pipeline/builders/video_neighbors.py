@@ -117,8 +117,11 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     """Looks for the frames and boxes; the one split is called test."""
     config = self.builder_config
     paths = (config.metadata, config.frames, config.boxes)
-    there = all(expanded(path).exists() for path in paths if path)
-    manual = '' if there else str(dl_manager.manual_dir)
+    missing = [path for path in paths if path and not expanded(path).exists()]
+    try:
+      manual = str(dl_manager.manual_dir) if missing else ''
+    except AssertionError as error:  # of TFDS
+      raise InputError(f'{missing[0]!r} of config {config.name!r} is not there. {error}') from error
     home, frames, loaded = _load(config, manual)
     names = tuple(self.info.features['label'].names)
     if loaded.class_names != names:

@@ -177,6 +177,10 @@ class Attack(Part):
     once.
     """
     first = self(keys, logits, images, labels, scale)
+    if first.shape != images.shape:
+      raise InputError(
+        f'the attack {self.name!r} gives images of {list(first.shape)} for {list(images.shape)}.'
+      )
     if restarts == 1 or not self.draws:
       return first
 

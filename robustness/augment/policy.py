@@ -121,7 +121,7 @@ def _augment(
   Images are varied independently, but mixed with a partner's alike: a row has one target.
   """
   if example['image'].ndim == 3:
-    return _without_partner(augmentation(key, example))
+    return _without_partner(_applied(augmentation, key, example))
 
   def each(number: jax.Array) -> Example:
     view, own_key = {**example, 'image': example['image'][number]}, key
@@ -130,7 +130,7 @@ def _augment(
       view['partner'] = {**partner, 'image': partner['image'][number]}
     else:
       own_key = jax.random.fold_in(key, number)
-    after = augmentation(own_key, view)
+    after = _applied(augmentation, own_key, view)
     if after['image'].ndim != 3:
       raise InputError(
         f'the augmentation {augmentation.name!r} gives several images of a row, and so does one '
@@ -140,6 +140,24 @@ def _augment(
 
   several = over(each, jnp.arange(len(example['image'])))
   return {name: value if name == 'image' else value[0] for name, value in several.items()}
+
+
+def _applied(augmentation: Augmentation, key: jax.Array, example: Example) -> Example:
+  """Calls an augmentation of one image; refuses what a step cannot go on with."""
+  after, shape = augmentation(key, example), example['image'].shape
+  if not isinstance(after, Mapping) or not {*example} - {'partner'} <= {*after}:
+    columns = sorted(after) if isinstance(after, Mapping) else type(after).__name__
+    raise InputError(
+      f'the augmentation {augmentation.name!r} gives {columns}; it must give the example that it '
+      "is given, {**example, 'image': image}."
+    )
+  image = after['image']
+  if image.shape[-3:] != shape or not jnp.issubdtype(image.dtype, jnp.floating):
+    raise InputError(
+      f'the augmentation {augmentation.name!r} gives an image of {image.dtype}{list(image.shape)}; '
+      f'it must give floats in [0, 1] of the shape that it is given, {list(shape)}.'
+    )
+  return after
 
 
 def _without_partner(example: Example) -> Example:

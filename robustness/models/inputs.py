@@ -51,7 +51,12 @@ class Inputs:
     return (images - shift) / scale
 
   def check(self, channels: int) -> None:
-    """Raises InputError unless mean and std are for images of so many channels."""
+    """Raises InputError unless mean and std are of images in [0, 1] of so many channels."""
+    if max(self.mean, default=0) > 1 or min(self.std, default=1) <= 0:
+      raise InputError(
+        f'mean is {self.mean} and std is {self.std}; of images in [0, 1] no mean is above 1 and no '
+        'std is 0. Divide those of images in 0..255 by 255.'
+      )
     for name, given in (('mean', self.mean), ('std', self.std)):
       if len(given) not in (1, channels):
         raise InputError(

@@ -87,14 +87,16 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
 
 
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:
-  """Returns the classifier with its logits projected onto the label space called `name`; for
-  `merge` see `project_logits`.
+  """Returns the classifier with its logits projected onto the label space called `name`, or as it
+  is where it has the classes of that space; for `merge` see `project_logits`.
 
   Raises:
     InputError: an unknown space or merge, or classes that are not those of the space's source.
   """
   space = label_space.get(name)
   choice('merge', merge, MERGES)
+  if tuple(classifier.class_names) == tuple(space.class_names):
+    return classifier
   known = (label_space.get(space.source).class_names, imagenet_names.WNIDS) if space.source else ()
   if tuple(classifier.class_names) not in known:
     raise InputError(

@@ -110,6 +110,8 @@ def _varies(results: Results, environment: Facts, label: str) -> str:
       'are means over these, intervals cover another training of the same recipe on the same '
       'images, and leave out the choice of images.'
     )
+  if all('predictions' in own for own in results.classifiers):
+    return 'Intervals cover the choice of images of the same kind; they hold for these predictions.'
   held = {
     'one training each' if own.get('weights') == 'trained here' else 'the given weights'
     for own in results.classifiers

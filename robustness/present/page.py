@@ -379,11 +379,12 @@ def data_words(data: Facts) -> str:
     parts = list(dict.fromkeys(data_words(of) for of in data.values() if isinstance(of, Mapping)))
     more = f'; {len(parts) - _MOST_DATA} further' if len(parts) > _MOST_DATA else ''
     return '; '.join(parts[:_MOST_DATA]) + more
-  source = ' '.join(str(data[key]) for key in ('source', 'name') if data.get(key))
+  source = words(' '.join(str(data[key]) for key in ('source', 'name') if data.get(key)))
+  source = str(data.get('dataset', source))
   split = f', split {data["split"]}' if data.get('split') else ''
   shape = list(data.get('image_shape') or [])
   size = f', {shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
-  return f'{plural(int(data["num_examples"]), "image")} of {words(source)}{split}{size}'
+  return f'{plural(int(data["num_examples"]), "image")} of {source}{split}{size}'
 
 
 def classifier_words(classifier: Facts) -> str:

@@ -248,7 +248,7 @@ class TrainStep:
       return self._forward(state.params, batch_stats, flat, train)[0]['logits']
 
     flat = jnp.clip(images.reshape(-1, *images.shape[-3:]), 0, 1)  # an augmentation may leave it
-    adversarial = attack(keys, logits, flat, labels.ravel())
+    adversarial = attack.worst(1, keys, logits, flat, labels.ravel())
     return {**batch, 'image': adversarial.reshape(images.shape)}
 
 

@@ -80,8 +80,6 @@ class Training:
     if self.num_examples < 1:
       raise InputError('there are no rows to train on.')
     self.inputs.check(self.image_shape[-1])
-    if min(self.inputs.std) <= 0:
-      raise InputError(f'std is {self.inputs.std}; every value must be above 0.')
 
   @property
   def total_steps(self) -> int:

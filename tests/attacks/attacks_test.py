@@ -1,11 +1,13 @@
 """PGD, FGSM and Auto-PGD: against loops written out, the ball, the box, rows by themselves."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.attacks import auto_pgd, balls, cross_entropy, dlr, margin
+from robustness.attacks import Attack, auto_pgd, balls, cross_entropy, dlr, margin
 from robustness.attacks.auto_pgd import AutoPGD
 from robustness.attacks.pgd import FGSM, PGD
 from robustness.attacks.square import Square
@@ -134,6 +136,19 @@ def test_scale_is_another_epsilon_and_step_size_of_one_compilation():
   np.testing.assert_allclose(scaled(jnp.float32(4.0)), expected, atol=1e-6)
   scaled(jnp.float32(2.0))
   assert scaled._cache_size() == 1
+
+
+def test_an_attack_that_gives_other_images_than_it_was_given_is_refused():
+  @dataclasses.dataclass(frozen=True)
+  class Cut(Attack):
+    name = 'cut'
+    resembles = ()
+
+    def __call__(self, keys, logits, images, labels, scale=1.0):
+      return images[:, :2]
+
+  message = r"'cut' gives images of \[\d+, 2, .* for \["
+  refused(message, Cut().worst, 1, KEYS, logits, IMAGES, LABELS)
 
 
 def test_restarts_keep_the_worst_of_each_image():

@@ -1,6 +1,7 @@
 """A policy of augmentations: what a part draws depends on its own key and on nothing else."""
 
 import ast
+import dataclasses
 import functools
 import re
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.augment import AUGMENTATIONS
+from robustness.augment import AUGMENTATIONS, Augmentation
 from robustness.augment.policy import Policy, from_section, row_keys
 from robustness.core.sampler import EPOCH
 from robustness.parallel import BATCH, MeshParallel, PmapParallel
@@ -180,6 +181,31 @@ def test_rows_sorted_by_branch_are_those_in_sequence(name, repeat, sections, mon
   for column in policy.augmentations[-1].added_columns():
     np.testing.assert_array_equal(*(made[column] for made in found))
     assert len(np.unique(found[0][column])) == 3
+
+
+@cases(
+  'given, message',
+  (lambda example: example['image'], r"'own' gives \w+; it must give the example"),
+  (
+    lambda example: {'image': example['image']},
+    r"'own' gives \['image'\]; it must give the example",
+  ),
+  (
+    lambda example: {**example, 'image': example['image'][:5]},
+    r'float32\[5, 8, 3\]; .* \[10, 8, 3\]',
+  ),
+  (lambda example: {**example, 'image': example['image'] > 0.5}, r'of bool\[10, 8, 3\]; .* floats'),
+)
+def test_an_augmentation_gives_the_example_that_it_is_given(given, message):
+  @dataclasses.dataclass(frozen=True)
+  class Own(Augmentation):
+    name = 'own'
+    resembles = ()
+
+    def __call__(self, key, example):
+      return given(example)
+
+  refused(message, shown, Policy((Own(),)))
 
 
 def test_images_of_a_row_are_not_multiplied_twice():

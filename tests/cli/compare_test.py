@@ -375,6 +375,8 @@ def test_classifiers_of_all_workdirs_have_labels_of_their_own():
 
 def test_workdirs_of_one_name_are_refused_before_anything_is_written(workdirs, tmp_path):
   refused('have one name', program.main, [*2 * workdirs[:1], f'--out={tmp_path / "out"}'])
+  labelled = 2 * [f'a={workdirs[0]}']
+  refused(f'in first={workdirs[0]}', program.main, [*labelled, f'--out={tmp_path / "out"}'])
   assert not (tmp_path / 'out').exists()
 
 

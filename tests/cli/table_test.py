@@ -200,6 +200,8 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
   ):
     assert part in told, part
   results = Results.read(runs / 'one')
+  of_predictions = dataclasses.replace(results, classifier=[{'label': 'half', 'predictions': 'a'}])
+  assert methods._varies(of_predictions, {}, '').endswith('hold for these predictions.')
   assert told.count('\n') == 1 and all(label in told for label in results.labels)
   results.classifier[0]['weights'] = 'trained here'
   one, other = 'one training each', 'the given weights'

@@ -103,7 +103,7 @@ def refused(good, tmp_path, capsys, monkeypatch):
 
 
 MISSPELT = {'study': {'baseline': 'uprigth'}}
-STORED = {'study': {'source': 'stored', 'constants': 0}}
+STORED = {'study': {'source': 'stored'}}
 OF_VIDEO = {'study': {'name': 'video_pm_k'}}
 OWN = {'classifiers': {'adversarial': {'name': 'own.py:network'}}}
 NO_COLUMN = {'classifiers': {'gaussian': {'train': True, 'objective': {'name': 'irm'}}}}

@@ -192,6 +192,11 @@ def test_a_classifier_chooses_among_the_classes_of_the_data():
   assert some.provenance['label_space'] == 'data'
 
 
+def test_a_classifier_with_the_classes_of_a_space_stays_as_it_is():
+  own = network()
+  assert project(own, 'imagenet') is own
+
+
 @cases(
   'make, message',
   (lambda: restrict(network(), ('tenche', NAMES[2])), "1 of 2 classes .* first 'tenche'"),
@@ -200,7 +205,10 @@ def test_a_classifier_chooses_among_the_classes_of_the_data():
     lambda: project(network(tuple('abcdefghij')), 'imagenet_vid'),
     'network tells 10 classes apart.*classes of imagenet',
   ),
-  (lambda: project(network(), 'imagenet'), "'imagenet' is made of the classes of no other"),
+  (
+    lambda: project(network(tuple('abcdefghij')), 'imagenet'),
+    "'imagenet' is made of the classes of no other",
+  ),
 )
 def test_other_classes_than_the_spaces_are_refused(make, message):
   refused(message, make)

@@ -68,6 +68,11 @@ def test_the_archive_may_lie_in_its_own_folder(tmp_path, prepared):
   refused('YTBB-Robust has anchor_labels.json', prepared, 'ytbb_robust', tmp_path / 'manual')
 
 
+def test_frames_that_are_not_there_are_named(tmp_path, prepared):
+  home = released(tmp_path / 'sets') / 'imagenet-vid-robust'
+  refused("'nowhere' of config 'mine' is not there", prepared, own('mine', home, frames='nowhere'))
+
+
 def test_ytbb_robust_as_released(tmp_path, prepared):
   """Of three good anchors one is dropped by its pair; the CSV's class 22 is car, 23."""
   small_archive.ytbb_robust(tmp_path / 'manual')

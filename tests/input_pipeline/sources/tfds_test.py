@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from input_pipeline import DataSettings, Preparation, load
+from input_pipeline import DataSettings, Preparation, load, tfds_sets
 from input_pipeline import rows as pipeline_rows
 from input_pipeline.corruption_parts import StoredPart, part_of_config
 from input_pipeline.sources import tfds as tfds_source
@@ -129,6 +129,12 @@ def test_a_download_that_fails_says_how_to_mend_it(tmp_path, monkeypatch):
   monkeypatch.setattr(tfds.core.DatasetBuilder, 'download_and_prepare', offline)
   message = 'could not be downloaded .*no route to host.*data_dir=DIR'
   refused(message, open_tfds, tmp_path, 'cifar10')
+
+
+def test_a_home_folder_is_expanded(tiny_tfds, monkeypatch):
+  monkeypatch.setenv('HOME', str(tiny_tfds.parent))
+  builder = tfds_sets.find_builder('tiny_set', f'~/{tiny_tfds.name}')
+  assert str(builder.data_path).startswith(f'{tiny_tfds}/')
 
 
 def test_cifar10(cifar10_dir):
