@@ -9,6 +9,7 @@ from configs import video_pm_k
 from robustness.__main__ import main
 from robustness.cli.redraw import redraw
 from robustness.config.defaults import default_battery
+from tests import finished_runs
 from tests.end_to_end import runs
 from tests.refusals import refused
 from tests.video.rescoring_test import saved
@@ -69,6 +70,7 @@ def test_scored_predictions_are_drawn_again(tmp_path):
   assert len(before) > 1 and pages(tmp_path / 'run') == before
 
 
+@pytest.mark.slow
 def test_of_an_unfinished_run_it_says_what_is_missing_and_how_to_finish(finished_battery, tmp_path):
   workdir = shutil.copytree(finished_battery, tmp_path / 'run')
   (workdir / 'results.json').unlink()
@@ -88,10 +90,11 @@ def test_of_an_unfinished_run_it_says_what_is_missing_and_how_to_finish(finished
   assert message.endswith('goes on where it stopped:\n  python main.py')
 
 
-def test_what_is_no_workdir_is_named(finished_battery, tmp_path):
+def test_what_is_no_workdir_is_named(tmp_path):
+  finished_runs.write(tmp_path / 'workdirs/run', {'net': [True, False]})
   for path, message in (
     (tmp_path / 'none', 'is no folder'),
     (tmp_path, 'has no config.json and environment.json, which every run writes.'),
-    (finished_battery.parent, 'which every run writes; workdirs inside it: run.'),
+    (tmp_path / 'workdirs', 'which every run writes; workdirs inside it: run.'),
   ):
     refused(message, redraw, str(path))
