@@ -177,6 +177,9 @@ class BaseConfig(tfds.core.BuilderConfig):
 
   def __post_init__(self) -> None:
     require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
+    for key in ('seed', 'resize', 'crop'):
+      value = getattr(self, key)
+      require(isinstance(value, int) and value >= 0, key, value, 'a whole number from 0')
 
 
 class MadeOfBase(MadeOf):

@@ -94,8 +94,9 @@ def check_levels(where: str, severities: Sequence[int], angles: Sequence[int]) -
     ('severities', severities, SEVERITIES, 'numbers of 1..5'),
     ('angles', angles, range(1, 360), 'numbers of degrees in (0, 360)'),
   ):
-    distinct = bool(levels) and len(set(levels)) == len(levels) and set(levels) <= set(possible)
-    require(distinct, f'{where}.{key}', tuple(levels), f'distinct {valid}')
+    several = tuple(levels) if isinstance(levels, Sequence) else ()
+    distinct = 0 < len(several) == len(set(several)) and set(several) <= set(possible)
+    require(distinct, f'{where}.{key}', several or levels, f'distinct {valid}')
 
 
 def transform(

@@ -162,7 +162,8 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   little: of three most samples hold one twice, and two points have no deviation.
 
   Args:
-    x, y: M ≥ 3 points; x not all equal.
+    x: of M ≥ 3 points, not all equal.
+    y: of the same points.
     grid: [G], where the band is computed.
     confidence: of the intervals, in (0, 1).
   """

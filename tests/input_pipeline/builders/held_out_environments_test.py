@@ -84,6 +84,8 @@ def test_names_and_choices_that_do_not_fit_are_refused(base_dir, tmp_path, build
   refused('<base>_corruptions', parse_name, 'cifar10_noise')
   refused('gaussian_noise', config, base_dir, environments=('noise',))
   refused("called 'x_rotation'", config, base_dir, name='x_rotation')
+  refused(r'severities is 3; .* distinct numbers of 1\.\.5', config, base_dir, severities=3)
+  refused("seed is '7'; it must be a whole number from 0", config, base_dir, seed='7')
   own = config(base_dir, class_groups=(('a',),))
   one_group = tfds.builder('held_out_environments', config=own, data_dir=tmp_path)
   refused('1 class groups for 2 environments', one_group.download_and_prepare)
