@@ -142,3 +142,12 @@ def begun_with(state: TrainState, given: Mapping[str, PyTree]) -> TrainState:
     )
   trees = traverse_util.unflatten_dict({**own, **{k: jnp.asarray(v) for k, v in flat.items()}})
   return state.replace(params=trees['params'], batch_stats=trees.get('batch_stats', {}))
+
+
+def num_classes(model: nn.Module, image_shape: tuple[int, int, int]) -> int:
+  """Returns how many logits the model gives for an image, without computing them."""
+  images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
+  logits, _ = jax.eval_shape(
+    lambda x: model.init_with_output(jax.random.key(0), x, train=False), images
+  )
+  return logits.shape[-1]

@@ -20,7 +20,7 @@ from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel
 from robustness.training import auxiliary_norms, optimizer, schedule
 from robustness.training.settings import BEST, WHERE, TrainingSettings
-from robustness.training.state import TrainState, begun_with
+from robustness.training.state import TrainState, begun_with, num_classes
 from robustness.training.state import create as create_state
 from robustness.training.step import Pipeline, TrainStep
 
@@ -88,10 +88,8 @@ class Training:
 
   @functools.cached_property
   def num_classes(self) -> int:
-    """Outputs of the model, which are not computed."""
-    images = jax.ShapeDtypeStruct((1, *self.image_shape), jnp.float32)
-    init = functools.partial(self.model.init_with_output, jax.random.key(0), train=False)
-    return jax.eval_shape(init, images)[0].shape[-1]
+    """Outputs of the model."""
+    return num_classes(self.model, self.image_shape)
 
   @property
   def order(self) -> Sampler:
