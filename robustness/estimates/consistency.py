@@ -58,7 +58,7 @@ def estimates(of: Units, confidence: float = 0.95, seed: int = 0) -> list[Estima
   count, groups = len(of.weight), of.weight.shape[1] // 3
   counts = (of.weight[:, :groups] > 0).sum(0)
   values = error_consistency(*np.split(of.means(np.full(count, 1 / count)), 3))
-  each = of.weight.sum(0) / np.tile(counts, 3)
+  each = of.weight.sum(0) / np.tile(np.maximum(counts, 1), 3)
   further = Units(np.repeat(_CELLS, groups, 1) * each, np.tile(each, (4, 1)), of.n)
   kappas = error_consistency(*np.split(dirichlet_means(of, further, seed), 3, -1))
   tail = (1 - confidence) / 2
