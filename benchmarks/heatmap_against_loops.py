@@ -259,10 +259,11 @@ def measure(name: str, given: argparse.Namespace) -> list[list[object]]:
   height, width, _ = rows.image_shape
   views = len(distinct_frequencies(height, width)) + 1
   table: list[list[object]] = []
+  ours = heat_map(runner, rows)
   for way, (predicted, _) in ways.items():
     bases = height * (width if way.startswith('loop') else width // 2 + 1)
     ratio = timings.ratio('ours', way)
-    difference = check(heat_map(runner, rows), predicted(), rows.labels)
+    difference = check(ours, predicted(), rows.labels)
     table.append(
       [
         name,

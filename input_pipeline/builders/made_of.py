@@ -179,7 +179,8 @@ class BaseConfig(tfds.core.BuilderConfig):
     require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
     for key in ('seed', 'resize', 'crop'):
       value = getattr(self, key)
-      require(isinstance(value, int) and value >= 0, key, value, 'a whole number from 0')
+      whole = isinstance(value, (int, np.integer)) and bool(value >= 0)
+      require(whole, key, value, 'a whole number from 0')
 
 
 class MadeOfBase(MadeOf):

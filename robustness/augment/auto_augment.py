@@ -207,10 +207,10 @@ class AutoAugment(Augmentation):
   def __post_init__(self) -> None:
     super().__post_init__()
     operations.check_colour(self.fill, self.key('fill'))
-    for policy in self.chosen:
-      for step in policy:
-        magnitude(self.implementation, step.name, step.level, 32, 32)
-    some = any(step.probability > 0 for policy in self.chosen for step in policy)
+    steps = [step for policy in self.chosen for step in policy]
+    for step in steps:
+      magnitude(self.implementation, step.name, step.level, 32, 32)
+    some = any(step.probability > 0 for step in steps)
     self.require(some, 'sub_policies', 'operations of which one has a probability above 0')
 
   @property

@@ -13,7 +13,7 @@ import pandas as pd
 
 from robustness.estimates.intervals import BOOTSTRAP, EXACT, LOG_RATIO, percentile_interval, t_value
 from robustness.estimates.means import Estimate, Row, part, row
-from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.outcomes import Group, Outcomes, joined_views
 from robustness.estimates.quantity import Quantity
 
 ITSELF = 'the baseline itself'
@@ -49,16 +49,12 @@ class Units(NamedTuple):
       return np.asarray((weights @ self.total) / (weights @ self.weight))
 
 
-def units(
-  outcomes: Outcomes, label: str, by: Sequence[str] = (), where: np.ndarray | None = None
-) -> Units:
-  """Returns what each unit adds to the means of the groups of views, in the groups' order."""
-  groups = list(outcomes.groups(by, where))
+def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
+  """Returns what each unit adds to the means of some groups of views, in the groups' order."""
   columns = [outcomes.columns(label, group) for group in groups]
   total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
   names = tuple(' '.join(map(str, group.facets.values())) for group in groups)
-  n = outcomes.observations(label, np.concatenate([group.views for group in groups]))
-  return Units(total, weight, n, names)
+  return Units(total, weight, outcomes.observations(label, joined_views(groups)), names)
 
 
 def of_means(
@@ -92,8 +88,8 @@ def of_means(
     each: whether the function gives a value for each group, with the group's facets.
   """
   groups = list(outcomes.groups(by, where))
-  common = outcomes.common.of_views(np.concatenate([group.views for group in groups]))
-  own = {label: units(common, label, by, where) for label in outcomes.labels}
+  common = outcomes.common.counting_in(joined_views(groups))
+  own = {label: units(common, label, groups) for label in outcomes.labels}
   first = outcomes.labels[0]
   estimates: dict[tuple[str, str], list[Estimate]] = {}
   for label in own:

@@ -129,11 +129,9 @@ def separation(
   has the coverage.
   """
   value = Separation(of_id, of_ood, positives)(np.ones((1, len(of_id) + len(of_ood))))[0]
-  (own, unit), (other, ood_unit) = (
-    (len(known), place)
-    for known, place in (np.unique(of, return_inverse=True) for of in (units, ood_units))
-  )
-  ends = [-np.inf, np.inf]
+  known, unit = np.unique(units, return_inverse=True)
+  ood_known, ood_unit = np.unique(ood_units, return_inverse=True)
+  own, other, ends = len(known), len(ood_known), [-np.inf, np.inf]
   further = Separation(np.append(of_id, ends), np.append(of_ood, ends), positives)
   whole = own + other
   place = np.concatenate([unit, [whole, whole + 1], own + ood_unit, [whole + 2, whole + 3]])

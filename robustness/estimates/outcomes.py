@@ -27,6 +27,11 @@ class Group(NamedTuple):
     return float(self.weight.sum() ** 2 / (self.weight**2).sum())
 
 
+def joined_views(groups: Sequence[Group]) -> np.ndarray:
+  """Returns the places of the views of all groups."""
+  return np.concatenate([group.views for group in groups])
+
+
 class Sums(NamedTuple):
   """Weighted sums of a statistic in K independent clusters.
 
@@ -95,7 +100,7 @@ class Outcomes:
       clusters=None if self.clusters is None else self.clusters[chosen],
     )
 
-  def of_views(self, views: np.ndarray) -> Self:
+  def counting_in(self, views: np.ndarray) -> Self:
     """Returns the outcomes of the rows that count in any of some views [v] with any classifier,
     all where none does."""
     counts = np.any([self._counts(label, views).any(1) for label in self.values], 0)

@@ -4,6 +4,7 @@ Every study states it in the table `WHICH_NUMBERS` of its results.
 """
 
 import hashlib
+import pathlib
 import zlib
 from collections.abc import Mapping, Sequence
 
@@ -111,7 +112,7 @@ def _in_8_bits(image: np.ndarray) -> np.ndarray:
 
 
 def require_same_images(
-  recorded: Mapping[str, np.ndarray], now: Mapping[str, np.ndarray], where: object
+  recorded: Mapping[str, np.ndarray], now: Mapping[str, np.ndarray], where: pathlib.Path
 ) -> None:
   """Raises InputError if rows that are recorded differ from those of now in a column of these."""
   for name, values in now.items():

@@ -156,29 +156,31 @@ class Evaluator:
     """
     layout = records.layout
     own = layout.share(process, processes)
-    missing = {b: [c for c in chunks if c in own[b]] for b, chunks in records.missing().items()}
+    absent = records.missing()
+    missing = {b: [c for c in chunks if c in own[b]] for b, chunks in absent.items()}
     table = {b: chunks for b, chunks in missing.items() if chunks}
     total = sum(layout.size(b, c) for b, chunks in own.items() for c in chunks)
     todo = sum(layout.size(b, c) for b, chunks in table.items() for c in chunks)
     if table:
-      self._check_same_images(rows, records)
+      self._check_same_images(rows, records, absent)
     with Progress(total, f'{self.name}: {self.phase}', 'images', initial=total - todo) as progress:
       for block, chunk, shard in self.shards(rows, layout, table):
         records.write(block, chunk, shard.arrays)
         progress.advance(layout.size(block, chunk))
 
-  def _check_same_images(self, rows: Rows, records: Records) -> None:
+  def _check_same_images(
+    self, rows: Rows, records: Records, missing: Mapping[int, list[int]]
+  ) -> None:
     """Refuses to add to records whose first shard that is there is of other images."""
-    layout, missing = records.layout, records.missing()
+    layout = records.layout
     for block in range(layout.num_blocks):
       there = set(range(layout.num_chunks)).difference(missing.get(block, ()))
       if there:
-        recorded = records.read(block, min(there))
+        recorded = records.read(block, min(there)).arrays
         batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
-        now = {k: batch[k] for k in ('example_id', 'label')}
-        now[IMAGE_DIGEST] = image_digests(batch['image'])
-        shown = {k: values[: _count(layout, batch)] for k, values in now.items()}
-        require_same_images(recorded.arrays, shown, records.directory)
+        columns, count = _host_columns(batch), _count(layout, batch)
+        now = {k: columns[k][:count] for k in ('example_id', 'label', IMAGE_DIGEST)}
+        require_same_images(recorded, now, records.directory)
         return
 
   def shards(
@@ -201,8 +203,7 @@ class Evaluator:
       if self.classifier:
         check_labels(batch, self.classifier)
       parts = [self.prepared(self.parallel.put_batch(part)) for part in self._parts(layout, batch)]
-      columns = {k: value for k, value in batch.items() if k != 'image'}
-      yield PlacedBlock({**columns, IMAGE_DIGEST: image_digests(batch['image'])}, parts)
+      yield PlacedBlock(_host_columns(batch), parts)
 
   def shards_of(
     self,
@@ -557,6 +558,12 @@ def distance(first: jax.Array, second: jax.Array) -> jax.Array:
   """Returns ‖first - second‖₂ of each row, float32 [B], over all other axes."""
   difference = (first.astype(jnp.float32) - second.astype(jnp.float32)).reshape(len(first), -1)
   return jnp.sqrt((difference**2).sum(-1))
+
+
+def _host_columns(batch: Batch) -> Batch:
+  """Returns the columns of a block but its images, and the digest of each image."""
+  columns = {name: values for name, values in batch.items() if name != 'image'}
+  return {**columns, IMAGE_DIGEST: image_digests(batch['image'])}
 
 
 def _count(layout: Layout, batch: Batch) -> int:

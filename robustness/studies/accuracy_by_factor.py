@@ -98,14 +98,15 @@ class AccuracyByFactor(Study):
       count = rows.num_examples
       require(count >= least, 'config.data.num_images', count, enough)
     given = rows.without_images()
-    for name in {*MEASURED, CLASS} & known & {*self.factors}:
-      of_label = self._levels(CLASS, given['label'], rows.class_names) if name == CLASS else None
-      if of_label is None or not np.array_equal(given[CLASS].astype(str), of_label):
-        known_as = 'is the label' if name == CLASS else 'is measured in the image'
-        raise InputError(
-          f'config.study.factors has {name!r}, which {known_as}, and the data have a column so '
-          'called: rename it.'
-        )
+    taken = {*MEASURED} & known & {*self.factors}
+    if CLASS in known & {*self.factors}:
+      of_label = self._levels(CLASS, given['label'], rows.class_names)
+      taken |= set() if np.array_equal(given[CLASS].astype(str), of_label) else {CLASS}
+    if taken:
+      raise InputError(
+        f'config.study.factors has {min(taken)!r}, which is the label or measured in the image, and '
+        'the data have a column so called: rename it.'
+      )
     columns = {
       name: self._levels(name, given['label' if name == CLASS else name], rows.class_names)
       for name in self.factors
@@ -227,7 +228,8 @@ class AccuracyByFactor(Study):
       views=pd.DataFrame({name: [*levels, ALL]}, dtype=object),
       shown={k: np.concatenate([v, everywhere], 1) for k, v in grouped.shown.items()},
     )
-    first, own = whole.labels[0], {k: units(whole, k, (name,)) for k in whole.labels}
+    groups, first = list(whole.groups((name,))), whole.labels[0]
+    own = {label: units(whole, label, groups) for label in whole.labels}
     n = outcomes.observations(first, np.arange(1))
     alone = [(label, '', [of]) for label, of in own.items()]
     pairs = [(label, first, [own[first], of]) for label, of in own.items() if label != first]

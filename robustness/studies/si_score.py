@@ -341,7 +341,8 @@ def _shown(outcomes: Outcomes) -> np.ndarray:
 
 def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
   """Returns the mean over levels of a classifier's accuracy as published minus balanced."""
-  own, kept = (units(each, label, designs.LEVEL) for each in (published, balanced))
+  levels = list(published.groups(designs.LEVEL))
+  own, kept = (units(each, label, levels) for each in (published, balanced))
 
   def gap(weights: np.ndarray) -> np.ndarray:
     return known_mean(own.means(weights) - kept.means(weights))

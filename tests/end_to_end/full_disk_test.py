@@ -39,13 +39,14 @@ def refused(process: subprocess.Popen[str], message: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_training_on_a_full_disk_goes_on_when_there_is_room(start, mount):
+def test_a_training_on_a_full_disk_goes_on_when_there_is_room(start, mount, tmp_path):
   workdir = mount('size=600k') / 'run'  # room for the first checkpoint, not for the second
   refused(start(workdir, 'train.py', CHANGES), 'no space left on disk')
   assert list(workdir.glob('checkpoints/small_cnn/checkpoints/5'))
   mount('size=8m')
   runs.finish(start(workdir, 'train.py', CHANGES))
-  assert (workdir / 'results.json').exists()
+  runs.finish(start(tmp_path / 'other', 'train.py', CHANGES))
+  runs.assert_same_findings(workdir, tmp_path / 'other')
 
 
 def test_events_that_cannot_be_flushed_are_a_full_disk(mount):

@@ -39,7 +39,7 @@ def _arrays(workdir: pathlib.Path) -> Reached:
 
 KILLED = signal.SIGKILL, -signal.SIGKILL, ''
 TERMINATED = signal.SIGTERM, 75, 'stopped by SIGTERM after step'
-INTERRUPTED = signal.SIGINT, 130, 'interrupted. What was computed is kept in'
+INTERRUPTED = signal.SIGINT, 130, 'interrupted. What was computed is kept in {workdir}'
 STOPS = (
   (_checkpoint, *KILLED),
   (_next_step, *TERMINATED),
@@ -63,7 +63,9 @@ def test_stopped_in_training_between_shards_and_while_publishing(
     runs.wait_for(process, reached)
     process.send_signal(number)
     output = runs.finish(process, status=status)
-    assert said in output and ('the same command goes on' in output) == bool(said)
+    assert said.format(workdir=tmp_path) in output and (
+      'the same command goes on' in output
+    ) == bool(said)
     times = runs.shard_times(tmp_path)
     assert before.items() <= times.items(), 'a recorded shard was computed again'
     before = times
