@@ -104,8 +104,8 @@ class AccuracyByFactor(Study):
       taken |= set() if np.array_equal(given[CLASS].astype(str), of_label) else {CLASS}
     if taken:
       raise InputError(
-        f'config.study.factors has {min(taken)!r}, which is the label or measured in the image, and '
-        'the data have a column so called: rename it.'
+        f'config.study.factors has {min(taken)!r}, which is the label or measured in the image, '
+        'and the data have a column so called: rename it.'
       )
     columns = {
       name: self._levels(name, given['label' if name == CLASS else name], rows.class_names)
