@@ -16,7 +16,7 @@ from robustness.models import weights
 from robustness.results import SINGLE, Results
 from tests import commands
 from tests.cases import cases
-from tests.classifiers_test import builder, rows
+from tests.classifiers.builder_test import builder, rows
 from tests.docs_test import recipe
 from tests.end_to_end import runs
 from tests.refusals import refused

@@ -1,4 +1,4 @@
-"""From a config's section to classifiers: weights loaded, or a network trained in the workdir."""
+"""All classifiers of a config: weights loaded, networks trained in the workdir, probes fitted."""
 
 import contextlib
 import dataclasses
@@ -10,44 +10,39 @@ from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from absl import logging
 
-from input_pipeline.settings import DataSettings, Preparation
+from input_pipeline.settings import DataSettings
 from robustness.attacks import balls
 from robustness.augment.environment import selective
+from robustness.classifiers.loading import Loader, published, warn_unfinished
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import CHOOSE_ROWS, ClassifierSettings
 from robustness.core import random_keys
 from robustness.core.errors import InputError, naming
-from robustness.core.paths import expanded
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
-from robustness.core.typing import Facts, PyTree, Variables
+from robustness.core.typing import Facts, Variables
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import from_settings
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator, check_fit
 from robustness.evaluation.views import identity
-from robustness.models import catalog, from_file, hub, label_space, probes, torch_library, weights
-from robustness.models.architecture import LOCAL, Weights
-from robustness.models.classifier import Classifier, from_linen
+from robustness.models import catalog, from_file, probes, weights
+from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
 from robustness.models.projection import in_label_space, match_labels
 from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel, create
 from robustness.parallel.processes import barrier
 from robustness.training import initial_weights, schedule
-from robustness.training.checkpoint import FACTS_NAME, newest_step, progress
+from robustness.training.checkpoint import newest_step
 from robustness.training.evaluation import AccuracyOnRows, columns_of, split_validation
 from robustness.training.initial_weights import InitialWeights
 from robustness.training.loop import train
 from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.training import Training
 from robustness.training.writers import NO_WRITER, ScalarWriter
-
-Shape = tuple[int, int, int]
-KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +80,7 @@ class ClassifierBuilder:
       built[label] = self.trained_network(label, recipe, initial, variables)
     for label, recipe in self.experiment.classifiers.items():
       if recipe.probe:
-        network = built[label] if label in trained else self._load(label, recipe)
+        network = built[label] if label in trained else self._loader.load(label, recipe)
         built[label] = self._as_measured(self._fitted(label, recipe, network), recipe)
     return list(built.values())
 
@@ -145,7 +140,7 @@ class ClassifierBuilder:
     """Returns a classifier with what is known before a training, checked on all rows."""
     _check_input_filter(label, recipe, self.rows.image_shape)
     _check_attack(recipe, self._precision, self.rows.image_shape)
-    network = (self._with_shapes if trained else self._load)(label, recipe)
+    network = (self._with_shapes if trained else self._loader.load)(label, recipe)
     if recipe.probe:
       network = self._with_empty_probe(label, recipe, network)
     classifier = self._as_measured(network, recipe)
@@ -216,9 +211,10 @@ class ClassifierBuilder:
     adapts to no batch here."""
     rows = self.open_rows(recipe)
     kept, held = split_validation(rows, recipe.training.validation)
+    classes = self.class_names(recipe)
 
     def measured(variables: Variables) -> tuple[Classifier, Rows]:
-      network = self._wrap(label, recipe, variables, {}, initial)
+      network = self._loader.as_classifier(label, recipe, variables, {}, classes, initial)
       if len(held):
         return network, rows.at(held)
       classifier = self._as_measured(network, recipe)
@@ -258,7 +254,8 @@ class ClassifierBuilder:
       **({'ema_decay': settings.ema_decay} if settings.ema_decay else {}),
       **({'kept': 'best by validation accuracy'} if settings.keep == BEST else {}),
     }
-    network = self._wrap(label, recipe, weights, provenance, initial)
+    names = self.class_names(recipe)
+    network = self._loader.as_classifier(label, recipe, weights, provenance, names, initial)
     return network if recipe.probe else self._as_measured(network, recipe)
 
   # Probes on the features of a network.
@@ -358,162 +355,10 @@ class ClassifierBuilder:
         'train it in this workdir with --config.classifier.train=True.'
       )
     initial = self.initial(settings)
-    _warn_unfinished(label, initial)
-    classes = len(self.class_names(settings))
-    shapes = catalog.get(settings.name).variables(classes, self.rows.image_shape)
-    return self._wrap(label, settings, shapes, None, initial)
-
-  # Weights that are loaded.
-
-  def _load(self, label: str, settings: ClassifierSettings) -> Classifier:
-    from_library = settings.name.startswith(catalog.TORCH_LIBRARIES)
-    if self._precision != 'float32' and (from_library or from_file.is_classifier(settings.name)):
-      logging.warning('%s computes as it does elsewhere, not in %s.', label, self._precision)
-    if from_library:
-      side = torch_library.describe(settings.name, settings.weights).input_size
-      return torch_library.load(
-        settings.name,
-        settings.weights,
-        label,
-        self.rows.image_shape if self.experiment.data.crop else (side, side, 3),
-        self.rows.class_names,
-        seed=settings.seed,
-        headless=settings.probe is not None,
-        input_filter=settings.input_filter,
-      )
-    if from_file.is_classifier(settings.name):
-      if settings.weights or settings.train:
-        raise InputError(
-          f'{settings.name} brings its own weights: leave config.classifier.weights '
-          'empty and config.classifier.train False.'
-        )
-      return from_file.load(settings.name, label)
-    if settings.weights == catalog.RANDOM:
-      return self._drawn(label, settings)
-    path, entry = expanded(settings.weights), published(settings)
-    if entry or not path.is_dir():
-      return self._load_file(label, settings, path, entry)
-    trained, facts = initial_weights.from_checkpoints(path)
-    _refuse_other_training(path, facts, settings)
-    _warn_unfinished(label, trained)
-    known, shape = {'weights': path.name, **progress(facts)}, tuple(facts['image_shape'])
-    variables, names = trained.variables, trained.class_names
-    return self._wrap(label, settings, variables, known, trained, shape, names)
-
-  def _drawn(self, label: str, settings: ClassifierSettings) -> Classifier:
-    """Returns a network with weights that its own initialisers draw from the seed."""
-    architecture = catalog.get(settings.name)
-    if architecture.fit:
-      raise InputError(
-        f'{settings.name} begins with variables that are computed from training images, and weights'
-        " that are 'random' lack them: give --config.classifier.train=True, or another "
-        '--config.classifier.name.'
-      )
-    module = architecture.build(len(self.rows.class_names) or 1)
-    image = jnp.zeros((1, *self.rows.image_shape))
-    variables = jax.jit(module.init)(random_keys.from_seed(settings.seed), image)
-    variables = {name: variables[name] for name in variables if name != 'intermediates'}
-    facts, names = {'weights': f'random, seed {settings.seed}'}, self.rows.class_names
-    return self._wrap(label, settings, variables, facts, None, None, names or ('0',))
-
-  def _load_file(
-    self, label: str, settings: ClassifierSettings, path: pathlib.Path, entry: Weights | None
-  ) -> Classifier:
-    """Loads published weights, or those that nothing is known of but their file."""
-    architecture = catalog.get(settings.name)
-    facts: Facts = {'weights': path.name}
-    shape = architecture.input_shape
-    if entry:
-      local = settings.weights and path.is_file()
-      path, revision = hub.Fetched(path, 'a local file') if local else hub.fetch(entry)
-      shape = (entry.input_size, entry.input_size, shape[2])
-      facts = {
-        'weights': entry.name,
-        'file': path.name,
-        'revision': revision,
-        'preprocessing': entry.preprocessing,
-        'licence': entry.licence,
-      }
-    if self.experiment.data.crop:  # the user decides what all networks see
-      shape = self.rows.image_shape
-    names, *others = self._possible_classes(settings, path, entry)
-    # features need no classes, nor a head; where it is not known which, the file says how many
-    count = None if settings.probe or others else len(names) or None
-    variables, notes = weights.load_with_notes(path, architecture, count, shape, settings.positions)
-    if count is None:
-      if settings.probe:
-        variables = weights.with_head(architecture, variables, shape)
-      elif 'head' not in variables['params']:
-        raise InputError(
-          f'{path} has no last linear map, so it gives features and no classes: set '
-          "config.classifier.probe.name to 'linear', 'knn' or 'prototype'."
-        )
-      count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
-      fitting = (one for one in (names, *others) if len(one) == count)
-      names = next(fitting, tuple(map(str, range(count))))
-    return self._wrap(label, settings, variables, {**facts, **notes}, entry, shape, names)
-
-  def _possible_classes(
-    self, settings: ClassifierSettings, path: pathlib.Path, entry: Weights | None
-  ) -> list[tuple[str, ...]]:
-    """Returns the classes that weights are for, or several of which their number decides.
-
-    Weights that do not say are for ImageNet's classes if the data have some of them, else for the
-    classes of the data; in another label space for either.
-    """
-    own, imagenet = self.rows.class_names, label_space.get(label_space.IMAGENET).class_names
-    if entry and entry.source != LOCAL:
-      return [imagenet]
-    if named := weights.saved_class_names(path) or (entry.class_names if entry else ()):
-      return [named]
-    if label_space.is_imagenet(own):
-      return [imagenet]
-    return [own, imagenet] if settings.label_space else [own]
-
-  # Both.
-
-  def _wrap(
-    self,
-    label: str,
-    recipe: ClassifierSettings,
-    variables: PyTree,
-    provenance: Facts | None,
-    normalisation: InitialWeights | Weights | None,
-    input_shape: Shape | None = None,
-    class_names: tuple[str, ...] | None = None,
-  ) -> Classifier:
-    """Returns variables as a classifier; without a shape and classes, with those of the training,
-    and without provenance of shapes for weights, which nothing identifies."""
-    names = self.class_names(recipe) if class_names is None else class_names
-    architecture, imagenet = catalog.get(recipe.name), label_space.get(label_space.IMAGENET)
-    how, input_filter = normalisation or architecture, recipe.input_filter
-    facts: Facts = {}
-    if provenance is not None:
-      facts = {
-        'architecture': recipe.name,
-        **catalog.file_facts(recipe.name),
-        **provenance,
-        'parameters': sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params'])),
-        'sha256': weights.digest(variables),
-        'precision': self._precision,
-        **({} if self._precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
-        **({'front_end': input_filter.describe()} if input_filter else {}),
-      }
-      variables = jax.tree.map(jnp.asarray, variables)  # so that no evaluation copies them
-    classifier = from_linen(
-      architecture.build(len(names), jnp.dtype(self._precision)),
-      variables,
-      name=label,
-      input_shape=input_shape or self.rows.image_shape,
-      class_names=names,
-      mean=how.mean,
-      std=how.std,
-      stages=architecture.stages,
-      provenance=facts,
-      input_filter=input_filter,
-    )
-    known = classifier.class_names == imagenet.class_names
-    return dataclasses.replace(classifier, aliases=imagenet.aliases if known else {})
+    warn_unfinished(label, initial)
+    names = self.class_names(settings)
+    shapes = catalog.get(settings.name).variables(len(names), self.rows.image_shape)
+    return self._loader.as_classifier(label, settings, shapes, None, names, initial)
 
   def _as_measured(self, classifier: Classifier, recipe: ClassifierSettings) -> Classifier:
     names = self.rows.class_names
@@ -521,15 +366,12 @@ class ClassifierBuilder:
     return projected.with_adaptation(recipe.adaptation)
 
   @property
+  def _loader(self) -> Loader:
+    return Loader(self.experiment, self.rows)
+
+  @property
   def _precision(self) -> str:
     return self.experiment.execution.precision
-
-
-def _warn_unfinished(label: str, weights: InitialWeights | None) -> None:
-  if weights and weights.unfinished:
-    logging.warning(
-      '%s: the training of %s did not reach its end: %s', label, weights.name, weights.unfinished
-    )
 
 
 def _check_input_filter(
@@ -557,68 +399,4 @@ def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple
       f'config.precision is bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '
       f'would be rounded away: give config.classifier.attack.{recipe.attack.name}.epsilon of at '
       f'least {BFLOAT16_STEP / unit:.6f} (2**-8 a value), or set --config.precision=float32.'
-    )
-
-
-def channels(settings: ClassifierSettings) -> int:
-  """Returns how many channels the images of a classifier have."""
-  if settings.name.startswith(catalog.TORCH_LIBRARIES):
-    return 3
-  is_own = from_file.is_classifier(settings.name)
-  one = from_file.load(settings.name, '') if is_own else catalog.get(settings.name)
-  return one.input_shape[2]
-
-
-def published(settings: ClassifierSettings) -> Weights | None:
-  """Returns the published weights that the settings mean, or None."""
-  if settings.train and not settings.weights:
-    return None
-  if settings.name.startswith(catalog.TORCH_LIBRARIES):
-    return torch_library.describe(settings.name, settings.weights)
-  return hub.resolve(settings.weights, settings.name)
-
-
-def preparation(experiment: Experiment) -> Preparation | None:
-  """Returns how published weights want their images; None if the config says it, or none are used,
-  or images are resized for each classifier on the device.
-
-  Raises:
-    InputError: classifiers that want different images, and a config that does not say which.
-  """
-  data = experiment.data
-  if data.resize or data.crop or data.resized_on_device:
-    return None
-  preparations: dict[tuple[int, int, str, bool], str] = {}
-  for recipe in experiment.classifiers.values():
-    entry, begun_with = published(recipe), recipe.initial_weights
-    if not entry and begun_with:
-      entry = hub.resolve(begun_with, recipe.name)
-    if entry:
-      how = (entry.input_size, entry.resize, entry.interpolation, entry.squash)
-      record = f' ({entry.record})' if entry.record else ''
-      preparations.setdefault(how, entry.name + record)
-  if len(preparations) > 1:
-    sizes = ', '.join(
-      f'{name}: {side} of {resize} pixels, {interpolation}'
-      for (side, resize, interpolation, _), name in preparations.items()
-    )
-    raise InputError(
-      f'the classifiers want their images prepared differently ({sizes}): run '
-      'them apart, or set --config.data.resize and --config.data.crop for all.'
-    )
-  return next((Preparation(name, *how) for how, name in preparations.items()), None)
-
-
-def _refuse_other_training(path: pathlib.Path, facts: Facts, settings: ClassifierSettings) -> None:
-  name, input_filter = settings.name, settings.input_filter
-  if facts['architecture'] != name:
-    raise InputError(
-      f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks '
-      f'for {name!r}: --config.classifier.name={facts["architecture"]}.'
-    )
-  here, there = input_filter.describe() if input_filter else None, facts.get('front_end')
-  if here != there:
-    raise InputError(
-      f'{path} was trained with the input filter {there or "none"} ({FACTS_NAME}); the config has '
-      f'{here or "none"}: set config.classifier.input_filter as it was.'
     )

