@@ -138,7 +138,7 @@ def folder() -> ConfigDict:
   config.training.epochs = 10.0
   config.training.batch_size = 32
   config.training.learning_rate = 0.01
-  config.training.body_rate = 0.1
+  config.training.backbone_rate_multiplier = 0.1
   config.training.freeze_statistics = True
   config.training.clip_norm = 5.0
   config.battery.corruptions.study.severities = (3,)

@@ -57,7 +57,7 @@ def _base(architecture: str, initial_weights: str) -> ConfigDict:
   config.training.epochs = 10.0
   config.training.batch_size = 32
   config.training.learning_rate = 0.01
-  config.training.body_rate = 0.1
+  config.training.backbone_rate_multiplier = 0.1
   return config
 
 

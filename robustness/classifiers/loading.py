@@ -187,7 +187,7 @@ class Loader:
         'sha256': weights.digest(variables),
         'precision': self._precision,
         **({} if self._precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
-        **({'front_end': input_filter.describe()} if input_filter else {}),
+        **({'input_filter': input_filter.describe()} if input_filter else {}),
       }
       variables = jax.tree.map(jnp.asarray, variables)  # so that no evaluation copies them
     classifier = from_linen(
@@ -262,7 +262,7 @@ def _refuse_other_training(path: pathlib.Path, facts: Facts, settings: Classifie
       f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks '
       f'for {name!r}: --config.classifier.name={facts["architecture"]}.'
     )
-  here, there = input_filter.describe() if input_filter else None, facts.get('front_end')
+  here, there = input_filter.describe() if input_filter else None, facts.get('input_filter')
   if here != there:
     raise InputError(
       f'{path} was trained with the input filter {there or "none"} ({FACTS_NAME}); the config has '

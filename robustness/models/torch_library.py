@@ -201,7 +201,7 @@ def load(
     'weights': source.entry.file or f'random, seed {seed}',
     'preprocessing': source.entry.preprocessing,
     'licence': source.entry.licence,
-    **({'front_end': input_filter.describe()} if input_filter else {}),
+    **({'input_filter': input_filter.describe()} if input_filter else {}),
   }
   classifier = Classifier.from_torch(
     built.module,

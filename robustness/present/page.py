@@ -391,7 +391,7 @@ def classifier_words(classifier: Facts) -> str:
   """Returns a classifier, of several seeds the first, in words: 'small cnn, trained here'."""
   classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
   name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
-  behind = f' behind {_named_part(of)}' if (of := classifier.get('front_end')) else ''
+  behind = f' behind {_named_part(of)}' if (of := classifier.get('input_filter')) else ''
   told = [name + behind] if name else []
   if classifier.get('weights') == 'trained here':
     told.append(_training(classifier))

@@ -49,8 +49,8 @@ class FilteredAccuracy(BandStudy):
     yield from super().estimates(recorded)
     clean = recorded.views.band.isna().to_numpy()
     for evaluation in recorded.evaluations:
-      front_end = (evaluation.records.identity.get('classifier') or {}).get('front_end') or {}
-      if front_end.get('name') in self.kinds:
+      input_filter = (evaluation.records.identity.get('classifier') or {}).get('input_filter') or {}
+      if input_filter.get('name') in self.kinds:
         own = Recorded([evaluation], recorded.views).outcomes(right)
-        facets = {'band': front_end['name'], 'bandwidth': front_end['bandwidth']}
+        facets = {'band': input_filter['name'], 'bandwidth': input_filter['bandwidth']}
         yield self.means(TRAINED, own, where=clean, facets=facets)

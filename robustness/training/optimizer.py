@@ -1,4 +1,4 @@
-"""The optimizer: by name from Optax, with weight decay, clipping and a slower body."""
+"""The optimizer: by name from Optax, with weight decay, clipping and a slower backbone."""
 
 import functools
 import operator
@@ -54,9 +54,9 @@ def create(
   * 'lamb': the update of 'adamw' scaled, in each array, by ‖θ‖₂ / ‖update‖₂ (1 where either is 0).
 
   The gradient is first clipped to `clip_norm` by its global norm, before weight decay. Updates of
-  all layers but the last are multiplied by `body_rate`; from step `stem_steps` on those of `stem`
-  are 0. Gradients g of the biases of normalisations are multiplied by `bias_rate` before decay,
-  which is a learning rate larger by this factor and a decay λ smaller by it.
+  all layers but the last are multiplied by `backbone_rate_multiplier`; from step `stem_steps` on
+  those of `stem` are 0. Gradients g of the biases of normalisations are multiplied by `bias_rate`
+  before decay, which is a learning rate larger by this factor and a decay λ smaller by it.
 
   Under 'plateau' η is multiplied by a factor that begins at 1. The training loss is averaged over
   each epoch; after one whose mean is not below the least one so far (by a ten-thousandth of it) the
@@ -94,10 +94,11 @@ def create(
     make = {'adamw': optax.adamw, 'lamb': optax.lamb}[settings.optimizer]
     decay = {'weight_decay': settings.weight_decay, 'mask': mask}
     stages.append(make(schedule, b1=0.9, b2=0.999, eps=settings.epsilon, **decay))
-  if settings.body_rate != 1:
+  if settings.backbone_rate_multiplier != 1:
     stages.append(
       optax.masked(
-        optax.scale(settings.body_rate), lambda params: jax.tree.map(operator.not_, in_head(params))
+        optax.scale(settings.backbone_rate_multiplier),
+        lambda params: jax.tree.map(operator.not_, in_head(params)),
       )
     )
   if stem_steps:

@@ -40,8 +40,8 @@ class TrainingSettings:
     decay: which parameters λ acts on: 'kernels' (weights of convolutions and dense layers), 'all'
       (biases and the scales of normalisations too) or 'none'.
     clip_norm: largest global norm of the gradient, which is scaled down to it; 0 does not clip.
-    body_rate: what the learning rate of all layers but the last, the map to logits, is multiplied
-      by, in fine-tuning.
+    backbone_rate_multiplier: what the learning rate of all layers but the last, the map to logits,
+      is multiplied by, in fine-tuning.
     ema_decay: decay of the exponential moving average of the weights, which is then what is
       evaluated and kept, beside the raw weights; 0 averages nothing.
     lookahead: steps after which the weights and statistics w are drawn to slow ones s, both
@@ -92,7 +92,9 @@ class TrainingSettings:
   weight_decay: float = setting(5e-4, '0 or more', lambda x: 0 <= x < math.inf)
   decay: str = word(KERNELS, DECAYED)
   clip_norm: float = setting(0.0, '0 (no clipping) or more', lambda x: x >= 0)
-  body_rate: float = setting(1.0, '0 (the last layer alone learns) or more', lambda x: x >= 0)
+  backbone_rate_multiplier: float = setting(
+    1.0, '0 (the last layer alone learns) or more', lambda x: x >= 0
+  )
   ema_decay: float = setting(0.0, 'in [0, 1); 0 averages nothing', lambda x: 0 <= x < 1)
   lookahead: int = setting(0, '0 (no slow weights) or more', lambda x: x >= 0)
   bias_rate: float = 1.0

@@ -162,7 +162,7 @@ class Training:
       **more,
       'mean': self.inputs.mean,
       'std': self.inputs.std,
-      'front_end': input_filter.describe() if input_filter else None,
+      'input_filter': input_filter.describe() if input_filter else None,
       'image_shape': self.image_shape,
       'data': dict(self.data),
       'training': {
@@ -208,7 +208,7 @@ class Training:
     layers = {
       'stem_epochs': (optimizer.in_stem, 'layer called stem'),
       'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),
-      'body_rate': (optimizer.in_head, 'last layer called head'),
+      'backbone_rate_multiplier': (optimizer.in_head, 'last layer called head'),
     }
     for name, (chosen, words) in layers.items():
       value, unused = (vars(own)[name] for own in (settings, TrainingSettings()))

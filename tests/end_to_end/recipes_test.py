@@ -42,10 +42,10 @@ def test_recipes_that_differ_in_every_part_and_in_their_data(tmp_path):
   written = config('plain', 'other', classifiers={'other': other})
   results = runs.run(written, tmp_path, drawn=False)
   plain, other = results.classifier
-  assert other['front_end'] == {'name': 'low_pass', 'bandwidth': 9}
+  assert other['input_filter'] == {'name': 'low_pass', 'bandwidth': 9}
   assert [part['name'] for part in other['augment']] == list(MIXED)
   assert (other['attack']['steps'], other['seed'], other['ema_decay']) == (2, 5, 0.9)
-  assert plain['attack'] is None and 'front_end' not in plain
+  assert plain['attack'] is None and 'input_filter' not in plain
   facts = [load_variables(tmp_path / 'checkpoints' / label)[1] for label in ('plain', 'other')]
   assert [entry['training']['total_steps'] for entry in facts] == [3, 4]
   assert [entry['precision'] for entry in facts] == ['float32', 'float32']

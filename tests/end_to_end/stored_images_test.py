@@ -197,7 +197,7 @@ STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')
 def of_renditions(variant: str, path: str, groups: tuple[tuple[str], ...], data_dir: str = ''):
   data = {'resize': 8, 'crop': 8, 'num_images': 0, 'path': path, 'name': 'photo'}
   data |= {'data_dir': data_dir, 'class_groups': groups, 'random_class_groups': 0}
-  changes = {'data': data, 'study.samples': 100, 'training.body_rate': 1.0}
+  changes = {'data': data, 'study.samples': 100, 'training.backbone_rate_multiplier': 1.0}
   config = runs.shrunk('systematic_renditions', variant, changes)
   for classifier in config.classifiers.values():
     classifier.name, classifier.initial_weights = 'small_cnn', ''

@@ -123,7 +123,7 @@ def test_a_folder_of_transformers_gives_its_logits_and_names(labels, names, tmp_
   half = torch_library.load(
     name, str(tmp_path / 'half'), 'mine', (64, 64, 3), CLASSES, input_filter=behind
   )
-  assert half.provenance['front_end'] == behind.describe(), 'probes tell the two apart'
+  assert half.provenance['input_filter'] == behind.describe(), 'probes tell the two apart'
   assert np.isfinite(half.predict(IMAGES)).all()
 
 

@@ -189,10 +189,10 @@ TRAINED = {'label': 'a', 'architecture': 'small_cnn', 'weights': 'trained here',
 
 
 def test_the_front_end_of_a_classifier_is_told_and_of_several_seeds_the_first():
-  filtered = {**TRAINED, 'front_end': {'name': 'low_pass', 'bandwidth': 3}}
+  filtered = {**TRAINED, 'input_filter': {'name': 'low_pass', 'bandwidth': 3}}
   told = 'small cnn behind low pass (bandwidth 3), trained here 40 steps'
   assert classifier_words(filtered) == told
-  assert classifier_words({**TRAINED, 'front_end': None}) == 'small cnn, trained here 40 steps'
+  assert classifier_words({**TRAINED, 'input_filter': None}) == 'small cnn, trained here 40 steps'
   seeds = {'0': TRAINED, '1': {**TRAINED, 'step': 50}}
   assert classifier_words({'label': 'a', 'seeds': seeds}) == classifier_words(TRAINED)
 

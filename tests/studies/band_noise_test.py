@@ -77,9 +77,9 @@ def test_shares_are_those_of_the_records_and_a_filtered_network_has_its_own_band
   pairs = in_bands['first']
   np.testing.assert_allclose(pairs.value, (c.mean(1) - b.mean(1))[1:], atol=1e-12)
   np.testing.assert_allclose(pairs.p, mcnemar(b.sum(1), c.sum(1))[1:])
-  front_ends = {'second': {'front_end': {'name': 'low_pass', 'bandwidth': 3}}}
+  filtered = {'second': {'input_filter': {'name': 'low_pass', 'bandwidth': 3}}}
   for evaluation in evaluations:
-    evaluation.records.identity = {'classifier': front_ends.get(evaluation.label)}
+    evaluation.records.identity = {'classifier': filtered.get(evaluation.label)}
   results = table_of(study, evaluations)
   (row,) = select(results, 'trained_accuracy', band='low_pass', bandwidth=3).itertuples()
   clean = estimate(results, 'second', 'clean_accuracy')

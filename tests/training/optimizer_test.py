@@ -166,18 +166,18 @@ def test_clipping_is_by_the_global_norm():
 
 
 @pytest.mark.parametrize('rate', [0.0, 0.1])
-def test_the_body_learns_at_its_own_rate(rate):
+def test_the_backbone_learns_at_its_own_rate(rate):
   params = {**PARAMS, 'head': {'dense': {'kernel': jnp.array([[1.0]])}}}
   gradient = jax.tree.map(lambda x: jnp.full_like(x, 2.0), params)
-  settings = TrainingSettings(body_rate=rate, **PLAIN, weight_decay=0.0)
+  settings = TrainingSettings(backbone_rate_multiplier=rate, **PLAIN, weight_decay=0.0)
   after = _updates(settings, [gradient], params)
   np.testing.assert_allclose(after['head']['dense']['kernel'], [[1 - 0.2]], rtol=1e-6)
   np.testing.assert_allclose(after['bn']['scale'], [1.5 - 0.2 * rate], rtol=1e-6)
 
 
 @pytest.mark.parametrize('name', ['small_cnn', 'vgg16', 'squeezenet1_1', 'vit_s32'])
-def test_the_body_is_all_but_the_map_to_logits(name):
-  """Of VGG the two hidden dense layers are of the body, though the module `head` holds them."""
+def test_the_backbone_is_all_but_the_map_to_logits(name):
+  """Of VGG the two hidden dense layers are of the backbone, though the module `head` holds them."""
   architecture = catalog.get(name)
   images = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
   variables = jax.eval_shape(architecture.build(4).init, jax.random.key(0), images)
