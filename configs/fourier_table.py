@@ -39,7 +39,8 @@ python main.py --config=configs/fourier_table.py:imagenet --workdir=/tmp/fourier
 
   Table 4 and figure 4: ResNet-50, 90 epochs of ImageNet by TFDS (manual download; docs/papers.md),
   all 50,000 validation images under the corruptions, 15 million in 60 views of five networks, and
-  as many of them in the heat maps as each frequency needs to be known to ± 3 points. Not run.
+  as many of them in the heat maps as each frequency needs to be known to ± 3 points. Corrupts
+  crops of 224 pixels where the paper corrupts whole pictures (docs/contradictions.md). Not run.
 
 Every variant takes recipes after commas: :cifar10,natural,gaussian,adversarial trains these three.
 """

@@ -16,7 +16,7 @@ python main.py --config=configs/si_score_families.py:batch_or_group_norm --workd
   :clip_location          figure 3, bottom: ResNet-50 with GroupNorm and CLIP's ResNet-50
   :bit_or_vit_21k         figure 7: BiT-R50x3 and ViT-B/16, trained on ImageNet-21k
   :bit_or_vit_imagenet    figure 7: BiT-R101x1 and ViT-B/16, trained on ImageNet
-  :clip                   figures 8 to 10: ResNet-50, CLIP's ResNet-50 and CLIP's ViT-B/32
+  :clip                   figures 8 to 10: ResNet-50 with GroupNorm, CLIP's ResNet-50 and ViT-B/32
 
   Figure 6 names no pairs: those of figure 7 with --config.study.factor=grid. Figures 7, 9 and 10
   are of size and rotation: --config.study.factor=size and =rotation. The first of each is the
@@ -25,7 +25,7 @@ python main.py --config=configs/si_score_families.py:batch_or_group_norm --workd
   edges, and no trace of its patches; CLIP to be lower and flatter.
 
   Scenes as they were released: --config.study.stored=True --config.data.source=si_score
-  --config.data.path=area --config.data.metadata=metadata.csv, with the factor of the folder.
+  --config.data.path=area --config.data.metadata=object_size/metadata.csv, with the folder's factor.
 
 Weights whose names `robustness models list` knows are fetched (pip install '.[hub]'). BiT
 trained on ImageNet alone (the BiT-S files) and CLIP are given as files:
@@ -76,7 +76,7 @@ COMPARISONS = {
   'clip': (
     'location',
     {
-      'resnet50': RESNET50,
+      'group_norm': GROUP_NORM,
       'clip_resnet50': ('clip_rn50_quickgelu', FILE),
       'clip_vit_b32': ('clip_vit_b32_quickgelu', FILE),
     },

@@ -4,7 +4,7 @@ python main.py --config=configs/systematic_rotation.py --workdir=/tmp/systematic
 
   No download. In training five of ten classes of digits are shown rotated, by multiples of 30°, the
   other five upright alone; in the test all are shown rotated by 90°, 180° and 270°, which moves
-  pixels and interpolates none. About 20 seconds on 2 cores. Expect the classes that were never
+  pixels and interpolates none. Less than a minute on 2 cores. Expect the classes that were never
   shown rotated to be far below the others, and some (0, 8) to be helped by their symmetry. Several
   seeds: --config.seeds=0,1,2.
 

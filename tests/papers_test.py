@@ -22,8 +22,8 @@ from tensorflow_datasets.image_classification.domainnet import domainnet
 
 import input_pipeline
 from input_pipeline.sources import si_score
-from robustness import __main__, classifiers
-from robustness.classifiers import ClassifierBuilder
+from robustness import __main__
+from robustness.classifiers import ClassifierBuilder, loading
 from robustness.cli import command_line, running
 from robustness.cli.running import Forecast
 from robustness.corruptions.names import OFFICIAL
@@ -84,7 +84,7 @@ def data(tmp_path_factory):
     runs.save_image(home / f'foregrounds/{name}/one.png', cutout)
     runs.save_image(home / f'backgrounds/{k}.jpg', np.full((512, 512, 3), 60 * k, np.uint8))
   scenes = si_score_test.metadata()
-  write_scenes(home / 'siscore/area', scenes)
+  write_scenes(home / 'siscore/size', scenes)
   placed = {'x_coord': scenes['area'], 'area': scenes['area'] * 0 + 0.2}
   write_scenes(home / 'siscore/location', {**scenes, **placed})
   for k in range(12):
@@ -138,9 +138,9 @@ def given(command: str, home: pathlib.Path) -> str:
     r'=BUILT': f'={home}/built',
     r'=IMAGENET': f'={home}/ilsvrc',
     r'=location20_area02_min0pc': f'={home}/siscore/location',
-    r'=area\b': f'={home}/siscore/area',
+    r'=area\b': f'={home}/siscore/size',
     r'path=(V2|RENDITIONS|ADVERSARIAL|SKETCHES|OBJECTNET|CORRUPTED)\b': f'path={home}/\\1',
-    r'=object_(\w+)/metadata': f'={home}/siscore/\\1',
+    r'=object_(size|location|rotation)/metadata': f'={home}/siscore/\\1',
   }
   for word, place in places.items():
     command = re.sub(word, place, command)
@@ -152,17 +152,17 @@ def given(command: str, home: pathlib.Path) -> str:
 def unmeasured():
   """Leaves out what a dry run measures; weights that would be fetched are known by their shapes.
   What commands share is opened and traced once: data, networks, trainings of alike rows."""
-  checked, check, wrap = set(), Training.check, classifiers.from_linen
+  checked, check, wrap = set(), Training.check, loading.from_linen
   wrapped = {}
 
-  def shapes(builder, label, settings, path, entry):
+  def shapes(loader, label, settings, path, entry):
     architecture = catalog.get(settings.name)
     side = entry.input_size if entry else architecture.input_shape[0]
-    shape = builder.rows.image_shape if builder.experiment.data.crop else (side, side, 3)
+    shape = loader.rows.image_shape if loader.experiment.data.crop else (side, side, 3)
     names = label_space.get(label_space.IMAGENET).class_names
-    names = names if entry or side > 32 else builder.rows.class_names
+    names = names if entry or side > 32 else loader.rows.class_names
     variables = architecture.variables(len(names), shape)
-    return builder._wrap(label, settings, variables, None, entry, shape, names)
+    return loader.as_classifier(label, settings, variables, None, names, entry, shape)
 
   def wrap_once(module, variables, *, name, **given):
     key = repr((module, jax.tree.leaves(variables), given))
@@ -183,9 +183,9 @@ def unmeasured():
   shallow = shallow_catalog(**SHALLOW)
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(catalog, 'ARCHITECTURES', shallow)
-    patched.setattr(ClassifierBuilder, '_load_file', shapes)
+    patched.setattr(loading.Loader, '_load_file', shapes)
     patched.setattr(ClassifierBuilder, 'initial', lambda builder, recipe: None)
-    patched.setattr(classifiers, 'from_linen', wrap_once)
+    patched.setattr(loading, 'from_linen', wrap_once)
     patched.setattr(Training, 'check', check_once)
     patched.setattr(training, 'num_classes', functools.cache(training.num_classes))
     patched.setattr(input_pipeline, 'load', functools.cache(input_pipeline.load))

@@ -70,7 +70,7 @@ class PublishedModel(NamedTuple):
 @functools.cache
 def entries(name: str) -> tuple[PublishedModel, ...]:
   """Returns the models of 'imagenet_vid_robust' (Table 5) or 'ytbb_robust' (Table 6),
-  named as these print them, but for the misprint 'compressioon'."""
+  named as these print them, but for the misprint 'compressioon' and repeated underscores."""
   if name not in ANCHORS:
     raise InputError(f'no published testbed {name!r}; {nearest(name, ANCHORS)}.')
   text = importlib.resources.files(__package__).joinpath('testbed.csv').read_text('utf-8')

@@ -46,6 +46,19 @@ def released_rule(sets: NeighborSets, scores: np.ndarray) -> tuple[float, float]
   return right_anchor / len(sets.anchors), right_set / len(sets.anchors)
 
 
+def test_one_accuracy_at_each_offset_has_several_pm_k():
+  """The two data sets of the paper's figure 9: one of three videos is wrong at every offset."""
+  wrong = {'in one video': (0, 0, 0, 0), 'spread': (0, 1, 2, 0)}
+  expected = {'in one video': 2 / 3, 'spread': 0}
+  for name, videos in wrong.items():
+    at = dict(zip((-2, -1, 1, 2), videos, strict=True))
+    pairs = [(video, offset, video != at[offset]) for video in range(3) for offset in at]
+    outcomes = made([True] * 3, pairs)
+    for offset in at:
+      assert outcomes.neighbor[outcomes.offset == offset].mean() == pytest.approx(2 / 3)
+    assert right_within(outcomes, 2)[:, 2].mean() == pytest.approx(expected[name])
+
+
 @pytest.mark.parametrize('seed', range(5))
 def test_equals_the_released_scorer_on_the_released_sets(shared_dir, seed):
   sets = metadata.read(shared_dir / 'data/imagenet_vid_robust')
