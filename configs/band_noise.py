@@ -22,7 +22,7 @@ from robustness.config.defaults import (
   choose,
   default_config,
   read_cifar10,
-  train_natural_and_gaussian,
+  two_on_digits,
 )
 
 STUDY = 'band_noise'
@@ -38,9 +38,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = default_config(STUDY, labels=('natural', 'gaussian'))
-  train_natural_and_gaussian(config)
-  return config
+  return two_on_digits(STUDY)
 
 
 def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:

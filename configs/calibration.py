@@ -19,14 +19,7 @@ python main.py --config=configs/calibration.py:workdir --workdir=/tmp/calibratio
   bands), from its records: no classifier, no images. --config.part chooses the part of a battery.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  nested,
-  read_cifar10,
-  train_natural_and_gaussian,
-)
+from robustness.config.defaults import ConfigDict, choose, nested, on_cifar10, two_on_digits
 
 STUDY = 'calibration'
 
@@ -38,17 +31,12 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = default_config(STUDY, labels=('natural', 'gaussian'))
-  train_natural_and_gaussian(config)
-  return config
+  return two_on_digits(STUDY)
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the official 15 corruptions."""
-  config = default_config(STUDY)
-  read_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return on_cifar10(STUDY)
 
 
 def workdir() -> ConfigDict:

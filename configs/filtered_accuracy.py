@@ -33,6 +33,7 @@ from robustness.config.defaults import (
   ConfigDict,
   choose,
   default_config,
+  on_cifar10,
   read_cifar10,
   train_airbench,
   train_on_imagenet,
@@ -56,10 +57,7 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """One network on filtered CIFAR-10 test images."""
-  config = default_config(STUDY)
-  read_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return on_cifar10(STUDY)
 
 
 def cifar10_trained() -> ConfigDict:

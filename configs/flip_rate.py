@@ -13,13 +13,7 @@ python main.py --config=configs/flip_rate.py:cifar10 --workdir=/tmp/flip_rate_ci
   fixed: rates are no published ones of ImageNet-P or CIFAR-10-P.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  read_cifar10,
-  train_natural_and_gaussian,
-)
+from robustness.config.defaults import ConfigDict, choose, on_cifar10, two_on_digits
 
 STUDY = 'flip_rate'
 
@@ -31,15 +25,9 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = default_config(STUDY, labels=('natural', 'gaussian'))
-  config.data.num_images = 200
-  train_natural_and_gaussian(config)
-  return config
+  return two_on_digits(STUDY, num_images=200)
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
-  config = default_config(STUDY)
-  read_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return on_cifar10(STUDY)

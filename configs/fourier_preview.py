@@ -17,7 +17,7 @@ python main.py --config=configs/fourier_preview.py:cifar10 --workdir=/tmp/previe
   gradients: it says which frequencies matter first, not what the error at a norm will be.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, read_cifar10
+from robustness.config.defaults import ConfigDict, choose, default_config, on_cifar10
 
 STUDY = 'fourier_preview'
 
@@ -37,7 +37,4 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
-  config = default_config(STUDY)
-  read_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return on_cifar10(STUDY)

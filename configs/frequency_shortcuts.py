@@ -14,13 +14,7 @@ python main.py --config=configs/frequency_shortcuts.py:cifar10 --workdir=/tmp/sh
   published ResNet-20 for .96 of deer; through the cat's set it takes .88 of all others for cats.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  read_cifar10,
-  train_natural_and_gaussian,
-)
+from robustness.config.defaults import ConfigDict, choose, on_cifar10, two_on_digits
 
 STUDY = 'frequency_shortcuts'
 
@@ -32,14 +26,9 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = default_config(STUDY, labels=('natural', 'gaussian'))
-  train_natural_and_gaussian(config)
-  return config
+  return two_on_digits(STUDY)
 
 
 def cifar10() -> ConfigDict:
   """One network on CIFAR-10."""
-  config = default_config(STUDY)
-  read_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return on_cifar10(STUDY)

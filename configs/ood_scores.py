@@ -20,7 +20,7 @@ python main.py --config=configs/ood_scores.py:workdirs --workdir=/tmp/ood \
   --config.shifted are counted as known (full-spectrum).
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, nested, read_cifar10
+from robustness.config.defaults import ConfigDict, choose, default_config, nested, on_cifar10
 from robustness.evaluation import study
 
 STUDY = 'ood_scores'
@@ -33,10 +33,7 @@ def get_config(variant: str = 'cifar10') -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """One network on CIFAR-10 test images."""
-  config = default_config(STUDY)
-  read_cifar10(config, 2000)
-  config.classifier.name = 'resnet20'
-  return config
+  return on_cifar10(STUDY, 2000)
 
 
 def unknown() -> ConfigDict:

@@ -17,7 +17,7 @@ from robustness.config.defaults import (
   ConfigDict,
   choose,
   default_config,
-  read_cifar10,
+  on_cifar10,
   train_small_networks,
 )
 
@@ -38,7 +38,4 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the official 15 corruptions."""
-  config = default_config(STUDY)
-  read_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return on_cifar10(STUDY)

@@ -24,7 +24,7 @@ from robustness.config.defaults import (
   choose,
   default_config,
   read_cifar10,
-  train_natural_and_gaussian,
+  two_on_digits,
 )
 
 STUDY = 'tradeoff'
@@ -40,10 +40,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = default_config(STUDY, labels=('natural', 'gaussian'))
-  config.data.num_images = 500
-  train_natural_and_gaussian(config)
-  return config
+  return two_on_digits(STUDY, num_images=500)
 
 
 def cifar10(labels: tuple[str, ...] = ('first', 'second')) -> ConfigDict:

@@ -211,6 +211,22 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
   return nested({'study': study.default_section(study_name), **shared})
 
 
+def two_on_digits(study: str, num_images: int = 0) -> ConfigDict:
+  """Returns the config of a study of two small CNNs, `natural` and `gaussian`, on MNIST digits."""
+  config = default_config(study, labels=('natural', 'gaussian'))
+  config.data.num_images = num_images
+  train_natural_and_gaussian(config)
+  return config
+
+
+def on_cifar10(study: str, num_images: int = 1000) -> ConfigDict:
+  """Returns the config of a study of a ResNet-20, whose weights are given, on CIFAR-10."""
+  config = default_config(study)
+  read_cifar10(config, num_images)
+  config.classifier.name = 'resnet20'
+  return config
+
+
 def with_study(config: ConfigDict, name: str) -> ConfigDict:
   """Returns the config with another study, its keys at their defaults.
 
