@@ -27,7 +27,7 @@ python main.py --config=configs/si_score_families.py:batch_or_group_norm --workd
   Scenes as they were released: --config.study.stored=True --config.data.source=si_score
   --config.data.path=area --config.data.metadata=object_size/metadata.csv, with the folder's factor.
 
-Weights whose names `robustness models list` knows are fetched (pip install '.[hub]'). BiT
+Weights whose names `robustness list classifiers` shows are fetched (pip install '.[hub]'). BiT
 trained on ImageNet alone (the BiT-S files) and CLIP are given as files:
 
   --config.classifiers.bit_r101x3.weights=BiT-S-R101x3.npz

@@ -8,7 +8,7 @@ python main.py --config=configs/video_testbed.py:resnet18,vgg16=FILE --workdir=/
   line through yours. SETS and FRAMES are the folder imagenet-vid-robust or ytbb-robust.
 
   The networks are those of the testbed that are here, with torchvision's first weights where these
-  have a name (`robustness models list`): resnet18, resnet34, resnet50, squeezenet1_0,
+  have a name (`robustness list classifiers`): resnet18, resnet34, resnet50, squeezenet1_0,
   squeezenet1_1, vgg16, vgg16_bn, vgg19, vgg19_bn. The paper's weights of resnet101 and resnet152
   are given as files, resnet101=FILE, and networks trained by finetune_video.py and
   video_training.py as folders: resnet50_finetuned=WORKDIR/checkpoints/resnet50 (vgg16bn_finetuned

@@ -27,18 +27,17 @@ robustness detection        scores a detector on neighbor sets of video frames
 robustness neighbor_sets    builds neighbor sets from videos
 robustness review           serves neighbor sets for review, and writes what was decided
 robustness cutouts          cuts objects out of annotated pictures
-robustness models           architectures and known weights, as a Markdown table
 
 Each command has --help.
 """
 
 _OWN = (
   *('doctor', 'table', 'compare', 'leaderboard', 'export', 'detection', 'neighbor_sets', 'review'),
-  *('cutouts', 'models'),
+  'cutouts',
 )
 COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _OWN}}
 """Modules of `robustness.cli`, imported on demand; `main(arguments)` returns the exit status."""
-_PLAIN = ('list', 'report', 'doctor', 'models')
+_PLAIN = ('list', 'report', 'doctor')
 """Commands without flags: the text of their module is their help."""
 
 

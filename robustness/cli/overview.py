@@ -52,11 +52,13 @@ def configs() -> Listing:
 
 
 def classifiers() -> Listing:
-  """Yields every architecture: what it was made for, and which weights are known by name."""
-  for name, architecture in catalog.ARCHITECTURES.items():
-    known = [entry.name for entry in architecture.weights]
-    weights = f'weights: {", ".join(known)}' if known else architecture.licence
-    yield name, f'{"×".join(map(str, architecture.input_shape))}; {weights}'
+  """Yields every architecture, and below it the weights that are known by name, `*` the default."""
+  for name, entry in catalog.ARCHITECTURES.items():
+    yield name, f'{"×".join(map(str, entry.input_shape))}; {entry.licence}; {entry.source}'
+    for own in entry.weights:
+      side = own.input_size
+      size = f'{side}×{side} of {own.resize}, {own.interpolation}'
+      yield '', f'{own.name}{"*" * own.default}: {size}; {own.licence}'
 
 
 def sources() -> Listing:
@@ -68,6 +70,9 @@ def sources() -> Listing:
 PARTS: Mapping[str, tuple[str, Callable[[], Listing]]] = {
   'studies': ('studies (config.study.name)', studies),
   'configs': ('configs (robustness NAME[:VARIANT] --workdir=DIR)', configs),
-  'classifiers': ('classifiers (config.classifier.name)', classifiers),
+  'classifiers': (
+    'classifiers (config.classifier.name), weights (config.classifier.weights)',
+    classifiers,
+  ),
   'sources': ('data sources (config.data.source)', sources),
 }

@@ -48,8 +48,8 @@ class ClassifierSettings:
       classifier in a Python file of the user's (see `robustness.models.from_file`), or `timm:NAME`
       or `hf:REPOSITORY` for a network in PyTorch (see `robustness.models.torch_library`).
     weights: file with weights (.pth and other names of PyTorch's, .safetensors, .npz), a checkpoint
-      folder of a run here, or the name of published ones (`robustness models list`); '' takes those
-      that come with the architecture, if any do; 'random' draws them from the seed.
+      folder of a run here, or the name of published ones (`robustness list classifiers`); '' takes
+      those that come with the architecture, if any do; 'random' draws them from the seed.
     train: whether to train the network in this workdir if no weights are given.
     initial_weights: weights that the training begins with, named as `weights` are; the last layer
       is drawn unless the classes are the same. '' draws all from the seed.

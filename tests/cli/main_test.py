@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from tests.end_to_end.runs import ROOT
 
 def lines(capsys):
   """Returns {first word: the rest} of the indented lines that were printed."""
-  printed = [line[2:] for line in capsys.readouterr().out.splitlines() if line.startswith('  ')]
+  printed = [line[2:] for line in capsys.readouterr().out.splitlines() if re.match(r'  \S', line)]
   return {line.split()[0]: line.partition(' ')[2].strip() for line in printed}
 
 
