@@ -171,6 +171,7 @@ def measure(name: str, network: str, precision: str, given: argparse.Namespace) 
     tried = timing.alternate(ways, 2)
     best = max(ways, key=tried.rate)
     others = {'study': (as_run, passes), 'best': ways[best], 'matrices': matrices(dtype, given)}
+    others['written'] = subject.written(evaluator, rows)
     timings = timing.alternate({**plain, **others}, given.rounds)
     with traced(given, f'{name}-{network}-{precision}'):
       as_run()
@@ -185,7 +186,9 @@ def measure(name: str, network: str, precision: str, given: argparse.Namespace) 
     'network': network,
     'precision': precision,
     'images_per_second': {way: timings.rate(way) for way in (*plain, 'study', 'best')},
-    'ratio': {way: timing.spread(timings.rates(way) * least) for way in ('study', 'best')},
+    'ratio': {
+      way: timing.spread(timings.rates(way) * least) for way in ('study', 'written', 'best')
+    },
     'goal': measured.goal,
     'best_step': best,
     'steps': {step: tried.rate(step) for step in ways},
@@ -241,7 +244,7 @@ def print_studies(lines: Sequence[Line]) -> None:
       *(line[key] for key in about),
       f'{line["images_per_second"]["forward"]:.0f}',
       f'{line["images_per_second"]["study"]:.0f}',
-      timing.describe_ratio(line['ratio']['study']),
+      *(timing.describe_ratio(line['ratio'][way]) for way in ('study', 'written')),
       f'{timing.describe_ratio(line["ratio"]["best"])} at {line["best_step"]}',
       line['goal'],
       f'{line["flop_a_pass"] / 1e6:.1f}',
@@ -257,6 +260,7 @@ def print_studies(lines: Sequence[Line]) -> None:
       'forward, images/s',
       'study, images/s',
       'ratio',
+      'ratio, records written',
       'ratio at the best step',
       'goal',
       'Mflop a pass',

@@ -25,7 +25,6 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Study
 from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier, from_linen
-from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import random_variables
 
 CLASSES = tuple(map(str, range(10)))
@@ -130,15 +129,6 @@ def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
   chosen = np.append(0, np.linspace(1, len(views) - 1, count).astype(int))
   key = random_keys.stream(0, study.name)
   return Evaluator(network, views, key, parallel.create('jit')).of_views(chosen)
-
-
-def heat_map(name: str, given: argparse.Namespace) -> tuple[Evaluator, ArrayRows]:
-  """Returns the evaluator of a heat map, and images, as `options` say."""
-  network = classifier(name, given.weights)
-  return (
-    evaluator(network, FourierHeatmap(), given.frequencies),
-    rows(network.input_shape, given.images, given.data),
-  )
 
 
 def discarded(runner: Evaluator, data: Rows, batch_size: int = 0) -> Candidate:
