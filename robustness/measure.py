@@ -29,6 +29,7 @@ from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.runner import Evaluator, even_part
 from robustness.evaluation.study import IMAGES, EstimatesFromRows, StudiesTrainings, Study
+from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from robustness.models.projection import match_labels
 from robustness.parallel import Parallel, create
@@ -186,10 +187,8 @@ def _recorded(
   folder: pathlib.Path,
 ) -> Records | SequentialRecords:
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
-  # the digest of the weights says more than the step
-  provenance = classifier.provenance.items() if classifier else ()
   identity = {
-    'classifier': {k: v for k, v in provenance if k not in PROGRESS} if classifier else None,
+    'classifier': _identified(classifier) if classifier else None,
     'data': dict(rows.description),
     'study': study.recording,
     'seed': execution.seed,
@@ -204,6 +203,15 @@ def _recorded(
   evaluator.evaluate(rows, records, *process)
   barrier(f'the records of {evaluator.name}')
   return records
+
+
+def _identified(classifier: Classifier) -> Facts:
+  """Returns what tells a classifier's answers from another's: its provenance, and of one without a
+  digest of its weights what it gives for fixed images."""
+  facts = classifier.provenance
+  if 'sha256' not in facts and from_file.KEY not in facts:
+    facts = {**facts, from_file.KEY: from_file.probe(classifier)}
+  return {k: v for k, v in facts.items() if k not in PROGRESS}  # the digest says more than the step
 
 
 def evaluate_in_rounds(
@@ -244,11 +252,13 @@ def evaluate_in_rounds(
     number, chosen = len(rounds.rounds), rounds.next_views
     layout = Layout(trials, len(chosen), size.block_rows, size.chunk_views)
     records = Records(rounds.folder(number), layout, rounds.identity_of_next(identity))
-    if records.missing():
+    missing = records.missing()
+    if missing:
       logging.info(
         '%s: round %d of at most %d, %d of %d views',
         *(evaluator.name, number + 1, design.looks, len(chosen), rounds.num_views),
       )
+    if missing or number == 0:  # of which the images are compared
       shown = rows.at(places_of_round(number, rows.num_examples, seed, design))
       evaluator.of_views(chosen).evaluate(shown, records, *processes)
     barrier(f'round {number + 1} of {evaluator.name}')

@@ -15,6 +15,7 @@ from robustness.measure import measure
 from robustness.present import failures, style
 from robustness.results import WHICH_NUMBERS, Results
 from robustness.studies import accuracy, attack_error, band_noise
+from tests.cases import cases
 from tests.refusals import refused
 from tests.studies.conftest import classifier, rows
 from tests.table_rows import estimate
@@ -100,18 +101,26 @@ def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path):
   assert list(select(found.table, 'accuracy', **{'class': ...})['class']) == ['mine']
 
 
-def test_records_of_two_classifiers_on_other_images_are_not_compared(tmp_path):
+@cases('holder, changed', ('first', 0), ('second', -1))
+def test_records_of_other_images_are_neither_read_nor_compared(tmp_path, holder, changed):
+  """The first block of each is compared with the rows, all blocks of two classifiers."""
   both = [classifier(name, seed) for seed, name in enumerate(('first', 'second'))]
-  measure(accuracy.Accuracy(), Execution(), both, rows(), tmp_path)
-  for shard in (tmp_path / 'second').glob('*.npz'):
-    shard.unlink()
-  other = dataclasses.replace(rows(), images=rows().images[::-1])
+  how = accuracy.Accuracy(), Execution(batch_size=8), both
+  measure(*how, rows(), tmp_path)
+  if holder == 'second':
+    for shard in (tmp_path / 'second').glob('*.npz'):
+      shard.unlink()
+  images = rows().images.copy()
+  images[changed] = 0.5
+  message = f'{holder} holds answers on other images'
+  refused(message, measure, *how, dataclasses.replace(rows(), images=images), tmp_path)
+
+
+def test_a_wrapped_network_is_not_taken_for_one_of_its_name(tmp_path):
+  one, other = (dataclasses.replace(classifier('net', seed), provenance={}) for seed in (0, 1))
+  measure(accuracy.Accuracy(), Execution(), [one], rows(), tmp_path)
+  measure(accuracy.Accuracy(), Execution(), [one], rows(), tmp_path)
   refused(
-    'second holds answers on other images',
-    measure,
-    accuracy.Accuracy(),
-    Execution(),
-    both,
-    other,
-    tmp_path,
+    'identity.classifier.outputs_on_fixed_images',
+    *(measure, accuracy.Accuracy(), Execution(), [other], rows(), tmp_path),
   )

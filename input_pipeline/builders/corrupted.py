@@ -97,7 +97,8 @@ class CorruptedConfig(BaseConfig):
       ('severity', self.severity, severities),
       ('constants', self.constants, (0, *TABLES)),
     ):
-      require(value in valid, key, value, f'one of {", ".join(map(str, valid))}')
+      whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+      require(whole and value in valid, key, value, f'one of {", ".join(map(str, valid))}')
     plain = [split.partition('[')[0] for split in self.splits]
     require(
       len(set(plain)) == len(plain) and all(re.fullmatch(r'\w+', name) for name in plain),

@@ -336,6 +336,9 @@ def checked_table(
     CORRUPTIONS[name].check_side(shape, table[name])
   for name in options:
     choice('options', name, names)
+  for value in between:
+    if not SEVERITIES[0] <= value <= SEVERITIES[-1]:
+      raise InputError(f'between has {value:g}; severities are in [1, 5].')
   if between and options.get('elastic_transform', {}).get('variant', 'released') != 'released':
     raise InputError(
       "elastic_transform has constants of its own in the variant 'imagecorruptions', for the five "

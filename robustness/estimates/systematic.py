@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.estimates.comparison import paired_difference
 from robustness.estimates.intervals import effective_trials, proportion_interval, t_value
@@ -226,8 +227,11 @@ def rho_case(
 def _gains(
   seen: ArrayLike, unseen: ArrayLike, baseline: ArrayLike, baseline_unseen: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-  s, u, b = (np.asarray(value, float) for value in (seen, unseen, baseline))
-  b_unseen = b if baseline_unseen is None else np.asarray(baseline_unseen, float)
+  given = seen, unseen, baseline, baseline if baseline_unseen is None else baseline_unseen
+  s, u, b, b_unseen = (np.asarray(value, float) for value in given)
+  for values in (s, u, b, b_unseen):
+    if ((values < 0) | (values > 1)).any():
+      raise InputError('ρ is of accuracies in [0, 1]: divide percentages by 100.')
   gain, transferred = (np.where(np.abs(x) < _ROUNDING, 0, x) for x in (s - b, u - b_unseen))
   return gain, np.maximum(0, transferred)
 
@@ -254,6 +258,9 @@ class Cells:
   trials: Sequence[int]
   balance: str = 'class'
   confidence: float = 0.95
+
+  def __post_init__(self) -> None:
+    choice('balance', self.balance, BALANCES)
 
   def of(self, images: np.ndarray) -> Cells:
     """Returns the cells of some images, bool [N]."""

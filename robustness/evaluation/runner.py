@@ -161,8 +161,7 @@ class Evaluator:
     table = {b: chunks for b, chunks in missing.items() if chunks}
     total = sum(layout.size(b, c) for b, chunks in own.items() for c in chunks)
     todo = sum(layout.size(b, c) for b, chunks in table.items() for c in chunks)
-    if table:
-      self._check_same_images(rows, records, absent)
+    self._check_same_images(rows, records, absent)
     with Progress(total, f'{self.name}: {self.phase}', 'images', initial=total - todo) as progress:
       for block, chunk, shard in self.shards(rows, layout, table):
         records.write(block, chunk, shard.arrays)
@@ -171,7 +170,7 @@ class Evaluator:
   def _check_same_images(
     self, rows: Rows, records: Records, missing: Mapping[int, list[int]]
   ) -> None:
-    """Refuses to add to records whose first shard that is there is of other images."""
+    """Refuses rows with other images than the first shard that is there."""
     layout = records.layout
     for block in range(layout.num_blocks):
       there = set(range(layout.num_chunks)).difference(missing.get(block, ()))

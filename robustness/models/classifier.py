@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from flax.errors import FlaxError
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.rows import check_class_names
@@ -346,6 +347,9 @@ def from_linen(
   Returns:
     A `Classifier` whose layers are all module paths (such as 'stage1/block0'), 'features', which
     the last linear map is given, where the network sows them, and 'logits'.
+
+  Raises:
+    InputError: a module that cannot be applied to images alone, or gives no floats [B, classes].
   """
 
   def network(weights: PyTree, inputs: jax.Array, layers: Collection[str]) -> Outputs:
@@ -364,17 +368,24 @@ def from_linen(
     return logits, found
 
   images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
-  _, state = jax.eval_shape(
-    functools.partial(module.apply, mutable=['intermediates'], capture_intermediates=True),
-    variables,
-    images,
-  )
+  apply = functools.partial(module.apply, mutable=['intermediates'], capture_intermediates=True)
+  try:
+    logits, state = jax.eval_shape(apply, variables, images)
+  except InputError:
+    raise
+  except (TypeError, ValueError, FlaxError) as error:
+    raise InputError(
+      f'{name} cannot be applied to images {images.shape} alone: {type(error).__name__}: {error} '
+      "Give all its collections, such as {'params': ..., 'batch_stats': ...}, and a module whose "
+      '__call__ takes images [B, H, W, C], with train=False by default.'
+    ) from error
   calls = first_calls(state['intermediates'])
   if empty := [path for path, x in calls.items() if 0 in getattr(x, 'shape', ())]:
     raise InputError(
       f'images of {input_shape[0]} × {input_shape[1]} pixels are too small for {name}: nothing is '
       f'left of them in its layer {empty[0]!r}. Set config.data.resize.'
     )
+  check_logits(name, logits, 1, len(class_names))
   layers = [path for path, x in calls.items() if path and isinstance(x, jax.ShapeDtypeStruct)]
   if FEATURES not in layers and sown_features(state['intermediates']) is not None:
     layers.append(FEATURES)

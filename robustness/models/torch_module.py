@@ -167,10 +167,11 @@ def wrap(
     import torch
   except ImportError as error:
     raise InputError(f"{name} needs PyTorch: pip install '.[torch]'") from error
-  if not isinstance(module, torch.nn.Module):
+  scripted = isinstance(module, torch.jit.ScriptModule)  # has no hooks, by which layers are read
+  if scripted or not isinstance(module, torch.nn.Module):
     raise InputError(
-      f'{name} is a {type(module).__name__}, not a torch.nn.Module: functions are wrapped by '
-      'Classifier.from_callable.'
+      f'{name} is a {type(module).__name__}, not a{" plain" * scripted} torch.nn.Module: functions '
+      'are wrapped by Classifier.from_callable.'
     )
   if batch_size < 1:
     raise InputError(f'batch_size of {name} is {batch_size}; it must be at least 1.')

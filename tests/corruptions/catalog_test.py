@@ -11,6 +11,7 @@ from robustness.corruptions import NAMES, TABLES, apply, catalog, corrupt, corru
 from robustness.corruptions.catalog import CORRUPTIONS
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.views import CorruptionOptions
+from tests.cases import cases
 from tests.corruptions.pictures import natural, share_within, write_photographs
 from tests.emitters import needs_usual_emitters
 from tests.refusals import refused
@@ -137,6 +138,12 @@ def test_a_severity_between_two_lies_between_them(name):
   alone = np.asarray(corrupt(KEY, images[0], name, 2.5))
   change = [np.abs(np.asarray(corrupt(KEY, images[0], name, s)) - images[0]).mean() for s in (2, 3)]
   assert change[0] < np.abs(alone - images[0]).mean() < change[1]
+
+
+@cases('severity', 0, 0.5, 6.5)
+def test_severities_outside_the_five_are_refused(severity):
+  image = np.full((32, 32, 3), 0.5, np.float32)
+  refused('are in', apply, KEY, image, 0, 6, names=('fog',), between=(severity,))
 
 
 def test_severities_between_the_five_are_numbered_and_not_traced():

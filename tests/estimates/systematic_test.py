@@ -62,6 +62,7 @@ def test_the_printed_formula_arrays_and_baselines_by_cell():
   assert rho(0.9, 0.5, 0.5, baseline_unseen=0.1) == pytest.approx(1)
   assert rho(0.9, 0.5, 0.3) == pytest.approx(1 / 3)
   refused('clipped', rho, 0.5, 0.5, formula='clip')
+  refused('divide percentages by 100', rho, 80.0, 60.0, 40.0)
 
 
 def _cells(share, label, group, **settings):

@@ -147,6 +147,11 @@ def on_two_devices() -> nn.Module:
   return nn.Sequential(module(), nn.Linear(4, 4, device='meta')).eval()
 
 
+def scripted() -> nn.Module:
+  with pytest.warns(DeprecationWarning):
+    return torch.jit.script(nn.Flatten())
+
+
 @cases(
   'make, message',
   (lambda: module().train(), r'torch is in training mode \(first the module\): call module.eval'),
@@ -163,6 +168,7 @@ def on_two_devices() -> nn.Module:
   (on_two_devices, 'arrays on cpu and meta.*one device'),
   (lambda: module().double(), r'0\.weight is torch.float64: call module\.float'),
   (lambda: len, 'builtin_function_or_method, not a torch.nn.Module.*from_callable'),
+  (scripted, 'not a plain torch.nn.Module.*from_callable'),
 )
 def test_what_gives_no_sound_numbers_is_refused_in_one_line(make, message):
   said = refused(message, wrapped, make())

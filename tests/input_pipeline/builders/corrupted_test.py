@@ -113,6 +113,7 @@ def test_beam_writes_the_same_images(build):
   'fields, message',
   ({'corruption': 'frogs'}, "did you mean 'frost'|'fog'"),
   ({'severity': 0}, 'severity .* one of 1, 2, 3, 4, 5'),
+  ({'severity': 3.0}, 'severity is 3.0'),
   ({'corruption': 'clean'}, 'severity .* one of 0'),
   ({'quantize': 'ceil'}, "'floor'"),
   ({'constants': 48}, 'one of 0, 32, 64, 224, 299'),

@@ -1,0 +1,46 @@
+"""A Linen module is a classifier where it takes images alone and gives logits of its classes."""
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from robustness.models.classifier import from_linen
+from tests.cases import cases
+from tests.refusals import refused
+
+SHAPE = (4, 5, 3)
+
+
+class Network(nn.Module):
+  """What a module must not be, by its fields."""
+
+  train_by_default: bool = False
+  pair: bool = False
+
+  @nn.compact
+  def __call__(self, images: jax.Array, train: bool | None = None):
+    train = self.train_by_default if train is None else train
+    logits = nn.Dense(2)(nn.BatchNorm(use_running_average=not train)(images).mean((1, 2)))
+    return (logits, images) if self.pair else logits
+
+
+class Needy(nn.Module):
+  @nn.compact
+  def __call__(self, images, train):
+    return images.mean((1, 2))
+
+
+@cases(
+  'module, collections, classes, message',
+  (Network(), ('params', 'batch_stats'), 3, r'gives \(1, 2\) for 1 images and 3 class names'),
+  (Network(pair=True), ('params', 'batch_stats'), 2, 'gives tuple for 1 images'),
+  (Network(), ('params',), 2, r"BatchNorm_0.*Give all its collections, such as \{'params'"),
+  (Network(train_by_default=True), ('params', 'batch_stats'), 2, 'train=False by default'),
+  (Needy(), (), 3, "missing 1 required positional argument: 'train'.*train=False by default"),
+)
+def test_other_modules_are_refused_with_the_fix(module, collections, classes, message):
+  given = {'name': 'net', 'input_shape': SHAPE, 'mean': [0.5], 'std': [0.5]}
+  names = [str(number) for number in range(classes)]
+  drawn = module.init(jax.random.key(0), np.zeros((1, *SHAPE)), train=True)
+  variables = {name: drawn[name] for name in collections}
+  refused(message, from_linen, module, variables, class_names=names, **given)
