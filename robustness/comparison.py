@@ -21,9 +21,10 @@ from robustness.core.settings import check_name, choice, differing_keys
 from robustness.core.typing import Facts
 from robustness.estimates import consistency
 from robustness.estimates.comparison import effective_robustness, fewest_models
-from robustness.estimates.intervals import NEWCOMBE
+from robustness.estimates.fixed_width import FixedWidth
+from robustness.estimates.intervals import NEWCOMBE, SEQUENTIAL
 from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
-from robustness.estimates.of_means import Units, bootstrap
+from robustness.estimates.of_means import Units, bootstrap, units
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
@@ -237,19 +238,20 @@ def pair(
 @dataclasses.dataclass(frozen=True)
 class Answers:
   """What one classifier made of N images in V views: bool [N, V], ids [N], the table of the views
-  and which images count in which, and the confidence of intervals."""
+  which images count in which, the confidence of intervals, and the design of a sequential run."""
 
   right: np.ndarray
   ids: np.ndarray
   table: ViewTable
   confidence: float
+  design: FixedWidth | None = None
 
   @classmethod
   def of(cls, entry: Entry, records: RecordsReader) -> Answers:
     """Returns those that an entry's records hold, or a selection of them."""
     joined, table = entry.finished.study.by_image(records, entry.finished.image_shape)
     right, ids = joined.table('rank') == 0, joined.column('example_id')
-    return cls(right, ids, table, entry.confidence)
+    return cls(right, ids, table, entry.confidence, entry.finished.study.sequential_design)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
     """Returns those of given rows of the entry's records."""
@@ -279,7 +281,12 @@ class Answers:
 
   def accuracy(self, group: str) -> Estimate:
     """Returns the accuracy in a group of views, over images or what they are clustered in."""
-    return share(self.outcomes(own=self.right).sums('own', self.group(group)), self.confidence)
+    views = self.group(group)
+    found = share(self.outcomes(own=self.right).sums('own', views), self.confidence)
+    if self.design is None or len(views.views) > 1:
+      return found
+    low, high = self.design.interval(round(found.value * found.n), found.n)
+    return dataclasses.replace(found, low=float(low), high=float(high), method=SEQUENTIAL)
 
   def minus(self, first: Answers, group: str) -> Estimate:
     """Returns the accuracy minus the first's on the same images."""
@@ -505,20 +512,22 @@ def independent_difference(first: Estimate, second: Estimate) -> Estimate:
 
 def _effective(shared: Sequence[Shared], group: str) -> list[Estimate]:
   """Returns each classifier's effective robustness, none of too few classifiers; with a bootstrap
-  interval over images where all share them."""
+  interval over images, or what they are clustered in, where all share them."""
   if len(shared) < fewest_models(1):
     return []
   counts = [len(each.own.ids) for each in shared]
   n = min(counts)
   both = [each.both[1] for each in shared if each.both]
   if len(both) == len(shared) and all(len(answers.ids) == n for answers in both):
-    x, y = (np.stack([answers.shares(views) for answers in both], 1) for views in (CLEAN, group))
-    units = Units(x, np.ones_like(x), n)
+    groups = [both[0].group(CLEAN), both[0].group(group)]
+    own = both[0].outcomes(**{str(k): answers.right for k, answers in enumerate(both)})
+    each = [units(own, label, groups) for label in own.labels]
 
     def of_sample(weights: np.ndarray) -> np.ndarray:
-      return effective_robustness((weights @ x)[..., None], weights @ y, n)
+      means = np.stack([model.means(weights) for model in each], -2)
+      return effective_robustness(means[..., :1], means[..., 1], n)
 
-    return bootstrap(of_sample, units, shared[0].own.confidence)
+    return bootstrap(of_sample, each[0], shared[0].own.confidence)
   x, y = (np.array([each.own.shares(k).mean() for each in shared]) for k in (CLEAN, group))
   values = effective_robustness(x[:, None], y, n)
   return [

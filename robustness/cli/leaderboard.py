@@ -323,7 +323,7 @@ def _ranked(quantity: Quantity, own: pd.DataFrame, facets: Mapping[str, str]) ->
   errors = (known.high - known.low).to_numpy(float) / 2 / quantile
   sign = 1 if quantity.better == 'higher' else -1
   confidence = float(known.confidence.min())
-  found = ranks(sign * known.value.to_numpy(float), np.diag(errors**2), confidence)
+  found = ranks(sign * known.value.to_numpy(float), errors, confidence)
   for label, n, low, high in zip(known.classifier, known.n, found.low, found.high, strict=True):
     estimate = Estimate(float(low), float(low), float(high), int(n), int(n), METHOD)
     yield row(label, '', RANK, facets, estimate, confidence)

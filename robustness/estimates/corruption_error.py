@@ -239,20 +239,30 @@ def failure_points(
   for label, wrong in common.values.items():
     for name, own in views.groupby('corruption', sort=False):
       own = own.sort_values('severity')
-      right = ~wrong[:, [clean, *own.index]]
-      estimate = failure_point(right, own.severity.to_numpy(float), share, confidence)
+      right, levels = ~wrong[:, [clean, *own.index]], own.severity.to_numpy(float)
+      estimate = failure_point(right, levels, share, confidence, common.clusters)
       rows.append(row(label, '', quantity, {'corruption': name}, estimate, confidence))
   return part(rows)
 
 
 def failure_point(
-  right: np.ndarray, severities: np.ndarray, share: float, confidence: float = 0.95
+  right: np.ndarray,
+  severities: np.ndarray,
+  share: float,
+  confidence: float = 0.95,
+  clusters: np.ndarray | None = None,
 ) -> Estimate:
-  """Returns the failure severity of images that are right or not, [N, clean and S severities]."""
-  count, highest = len(right), severities[-1]
+  """Returns the failure severity of images that are right or not, [N, clean and S severities]; of
+  rows in clusters [N], such as versions of an image, these are resampled."""
+  own = np.arange(len(right)) if clusters is None else clusters
+  known, place = np.unique(own, return_inverse=True)
+  total = np.stack([np.bincount(place, column) for column in right.T], 1)
+  size, count, highest = np.bincount(place), len(known), severities[-1]
+  n = len(right) if clusters is None else right.size
 
   def found(weights: np.ndarray) -> np.ndarray:
-    accuracy = np.rint(weights * count) @ right.astype(float) / count
+    times = np.rint(weights * count)
+    accuracy = (times @ total) / (times @ size)[:, None]
     return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)
 
   value = float(found(np.full((1, count), 1 / count))[0])
@@ -260,13 +270,13 @@ def failure_point(
   reached = np.isfinite(drawn).mean()
   if not np.isfinite(value):
     if not right[:, 0].any():
-      return Estimate(np.nan, np.nan, np.nan, count, count, BOOTSTRAP, note=NO_CLEAN)
+      return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=NO_CLEAN)
     note = f'{NEVER} by severity {highest:g}'
     note += f'; reached in {100 * reached:.0f} % of bootstrap samples' if reached else ''
-    return Estimate(np.nan, np.nan, np.nan, count, count, BOOTSTRAP, note=note)
+    return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
   low, high = percentile_interval(np.minimum(drawn, highest), count, confidence)
   notes = [BEFORE] if value == severities[0] else []
   if reached < 1:
     notes.append(f'{NEVER} by {highest:g} in {100 * (1 - reached):.1f} % of bootstrap samples')
   ends = min(float(low), value), max(float(high), value)
-  return Estimate(value, *ends, count, count, BOOTSTRAP, note='; '.join(notes))
+  return Estimate(value, *ends, n, count, BOOTSTRAP, note='; '.join(notes))

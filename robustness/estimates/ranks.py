@@ -28,9 +28,7 @@ class Ranks(NamedTuple):
   high: np.ndarray
 
 
-def ranks(
-  values: np.ndarray, covariance: np.ndarray, confidence: float = 0.95, seed: int = 0
-) -> Ranks:
+def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed: int = 0) -> Ranks:
   """Returns the ranks of p values, the largest first.
 
   Pairs whose difference is for sure are left out of the largest difference, and c is drawn again,
@@ -38,41 +36,33 @@ def ranks(
 
   Args:
     values: [p], finite.
-    covariance: [p, p] of their errors, such as that of means over the same images.
+    errors: [p], their standard errors, which are independent.
     confidence: in (0, 1).
     seed: of the 20,000 normal draws that c is taken from.
 
   Raises:
-    InputError: fewer than two values, one that is not finite, or a covariance of another shape.
+    InputError: fewer than two values, one that is not finite, or another number of errors.
   """
   p = len(values)
-  if p < 2 or not np.isfinite(values).all() or covariance.shape != (p, p):
+  if p < 2 or not np.isfinite(values).all() or errors.shape != (p,):
     raise InputError(
-      f'ranks of {p} values with a covariance of shape {covariance.shape}: give at least two '
-      'finite values and a square one.'
+      f'ranks of {p} values with errors of shape {errors.shape}: give at least two finite values '
+      'and an error of each.'
     )
-  variances = np.diag(covariance)
-  errors = np.sqrt(np.maximum(variances[:, None] + variances - 2 * covariance, 0))
-  draws = np.random.default_rng(seed).standard_normal((DRAWS, p)) @ _root(covariance).T
-  moving = errors > 0
+  of_pair = np.hypot(errors[:, None], errors)
+  draws = np.random.default_rng(seed).standard_normal((DRAWS, p)) * errors
   difference = values[:, None] - values  # i minus j
   open_pairs, better = ~np.eye(p, dtype=bool), np.zeros((p, p), bool)
   while open_pairs.any():
     largest = np.zeros(DRAWS)
     for i, j in np.argwhere(
-      open_pairs & moving
+      open_pairs & (of_pair > 0)
     ):  # one pair at a time: all would take p² · draws numbers
-      np.maximum(largest, (draws[:, i] - draws[:, j]) / errors[i, j], out=largest)
+      np.maximum(largest, (draws[:, i] - draws[:, j]) / of_pair[i, j], out=largest)
     bound = np.quantile(largest, confidence, method='higher')
-    found = open_pairs & (difference > bound * errors)
+    found = open_pairs & (difference > bound * of_pair)
     if not found.any():
       break
     better |= found
     open_pairs &= ~found
   return Ranks(1 + better.sum(0), p - better.sum(1))
-
-
-def _root(covariance: np.ndarray) -> np.ndarray:
-  """Returns a square root of a covariance that may be singular."""
-  values, vectors = np.linalg.eigh(covariance)
-  return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))

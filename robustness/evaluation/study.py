@@ -107,6 +107,12 @@ class Study(Part):
     for word in (words,) if isinstance(words, str) else words:
       settings.choice(f'{self.section}.{key}', word, valid)
 
+  def require_distinct(self, *keys: str) -> None:
+    """Raises InputError unless the values under each key differ from one another."""
+    for key in keys:
+      values = getattr(self, key)
+      self.require(len({*values}) == len(values), key, 'distinct')
+
   @property
   def facts(self) -> dict[str, PlainValue]:
     """Plain values that records and results state beside the settings."""

@@ -46,8 +46,7 @@ class BandStudy(Study):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.choose('kinds', KINDS)
-    for key, values in (('kinds', self.kinds), ('bandwidths', self.bandwidths)):
-      self.require(len({*values}) == len(values), key, 'distinct')
+    self.require_distinct('kinds', 'bandwidths')
 
   def bands(self, image_shape: ImageShape) -> list[tuple[str, int]]:
     """Returns kind and bandwidth of every band, kind by kind, ascending."""

@@ -54,7 +54,7 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
     _baseline(results),
     _varies(results, environment, label),
     _machine(environment),
-    f'The command is `{environment["command"]}`.',
+    f'The command is `{command}`.' if (command := environment['command']) else '',
   ]
   return ' '.join(filter(None, sentences))
 

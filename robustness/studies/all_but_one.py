@@ -82,13 +82,14 @@ class AllButOne(StoredOrMade):
     table = pd.DataFrame(list(cells), columns=['corruption', 'severity'])
 
     own = np.stack([errors[label][:, shown.index(cell)] for cell, label in cells.items()], 1)
-    outcomes = Outcomes({COMPOSED: own}, table)
+    outcomes = Outcomes({COMPOSED: own}, table, clusters=recorded.clusters)
     yield self.means(ERROR, outcomes, ('corruption', 'severity'))
     whole = table.groupby('corruption').severity.transform('size') == len(self.severities)
     yield self.means(ERROR, outcomes, ('corruption',), where=whole.to_numpy())
     if len(clean):
       of_clean = np.concatenate([errors[label][:, clean] for label in cells.values()], 1)
-      yield self.means(CLEAN_ERROR, Outcomes({COMPOSED: of_clean}, table))
+      outcomes = Outcomes({COMPOSED: of_clean}, table, clusters=recorded.clusters)
+      yield self.means(CLEAN_ERROR, outcomes)
     rows, n = [], TABLE_3.images
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}
     for name, accuracy in ALL_BUT_ONE.items():

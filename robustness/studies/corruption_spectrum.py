@@ -30,6 +30,7 @@ from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.estimates.table import select
+from robustness.evaluation.outcomes import versions
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import IMAGES, Evaluation, Figures, Findings, ImageShape
 from robustness.evaluation.views import Arrays, Views
@@ -152,17 +153,19 @@ class CorruptionSpectrum(StoredOrMade):
     clean = views.corruption.isna().to_numpy()
     energy = records.table('measure/energy').astype(float)
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
+    images = versions(records)
     share = energy_fraction(records.table('measure/high_energy'), energy)
     for k, values in enumerate((share, np.sqrt(energy / pixels))):
-      by_view = Outcomes({IMAGES: values}, views)
+      by_view = Outcomes({IMAGES: values}, views, clusters=images)
       yield self.means(IMAGES_THEMSELVES[k], by_view, where=clean)
       own_means = known_mean(self.by_corruption(values))
-      by_name = Outcomes({IMAGES: own_means}, pd.DataFrame({'corruption': self.names}))
+      of_names = pd.DataFrame({'corruption': self.names})
+      by_name = Outcomes({IMAGES: own_means}, of_names, clusters=images)
       yield self.means(CHANGES[k], by_name, ('corruption',))
       yield self.means(CHANGES[k], by_view, ('corruption', 'severity'))
     rings = scale * records.table('measure/rings').astype(float)
     of_rings = views.merge(pd.DataFrame({'radius': radii}), how='cross')
-    by_ring = Outcomes({IMAGES: rings.reshape(len(rings), -1)}, of_rings)
+    by_ring = Outcomes({IMAGES: rings.reshape(len(rings), -1)}, of_rings, clusters=images)
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
       yield self.means(RADIAL, by_ring, facets)

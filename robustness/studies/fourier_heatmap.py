@@ -86,6 +86,9 @@ class FourierHeatmap(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
+    self.require_distinct('classes')
+    whole = ALL not in self.classes or len(self.classes) == 1
+    self.require(whole, 'classes', f'names of classes, or {ALL!r} alone')
     alone = not (self.classes and self.half_width)
     self.require(alone, 'classes', '() with config.study.half_width, which shows images in rounds')
 

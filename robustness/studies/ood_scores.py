@@ -33,6 +33,7 @@ FPR95 = Quantity('fpr95', 'false positives at 95 % recall', SHARE, 'lower')
 CONFIDENCE = Quantity('mean_confidence', 'mean confidence', AMOUNT, low=0, high=1)
 FEATURES, ID = 'features', 'example_id'
 TEST, SHIFTED = 'test images', 'test and shifted images'
+APART = 'versions of one image in two data sets count as two: their order may differ'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +78,7 @@ class OodScores(Study):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.choose('scores', SCORES)
+    self.require_distinct('scores')
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -117,6 +119,10 @@ class OodScores(Study):
     further = {path: _read(path, of.part, first) for path in others}
     bank = _read(of.bank, of.part, first) if of.bank else None
     names = _names(of.out_of_distribution)
+    sets = {_set(first): 0}
+    for path in of.shifted:
+      sets.setdefault(_set(further[path]), len(sets))
+    note = {'note': APART} if len(sets) > 1 else {}
     rows = []
     for evaluation in first.evaluations:
       label = evaluation.label
@@ -129,6 +135,8 @@ class OodScores(Study):
 
       test = scored(first)
       shifted = [scored(further[path]) for path in of.shifted]
+      for path, own in zip(of.shifted, shifted, strict=True):
+        own[ID] = own[ID].astype(np.int64) + (sets[_set(further[path])] << 40)
       kinds = {TEST: [test]} | ({SHIFTED: [test, *shifted]} if shifted else {})
       for path, name in zip(of.out_of_distribution, names, strict=True):
         out = scored(further[path])
@@ -141,6 +149,7 @@ class OodScores(Study):
             facets = {'score': score, 'ood_set': name, **({'id_set': kind} if shifted else {})}
             rows += [
               row(label, '', quantity, facets, estimate, self.confidence)
+              | (note if kind == SHIFTED else {})
               for quantity, estimate in zip((AUROC, FPR95), found, strict=True)
             ]
     return first.evaluations, Findings(estimates=[part(rows)])
@@ -187,6 +196,12 @@ def _of(task: FinishedStudy, label: str) -> Evaluation:
       return evaluation
   known = ', '.join(e.label for e in task.evaluations)
   raise InputError(f'{task.folder} has no classifier {label!r}; it has {known}.')
+
+
+def _set(task: FinishedStudy) -> tuple[object, object]:
+  """Returns the data set of a run, within which an example id is one image."""
+  data = task.evaluations[0].records.identity['data']
+  return data.get('source'), str(data.get('name', '')).partition('/')[0]
 
 
 def _names(paths: Sequence[str]) -> list[str]:

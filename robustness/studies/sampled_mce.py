@@ -144,6 +144,7 @@ class SampledMCE(CorruptionViews):
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields mCE and errors over all, by corruption and by severity, and paired differences."""
+    recorded.require_distinct()
     wrong = {e.label: e.records.column('rank') > 0 for e in recorded.evaluations}
     drawn = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
     strata = next(iter(drawn.values()))

@@ -273,6 +273,7 @@ class Systematic(Study):
     all levels; `mean_rho` is the mean over the levels, of one environment or of all, of the ρ of
     each, the other reading of the paper's "over the severity levels".
     """
+    recorded.require_distinct()
     evaluations = recorded.evaluations
     self._check_baseline([evaluation.label for evaluation in evaluations])
     cells = {e.label: self._cells(e) for e in evaluations}

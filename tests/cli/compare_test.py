@@ -13,10 +13,11 @@ from scipy import special
 from robustness import comparison
 from robustness.cli import compare as program
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
+from robustness.estimates.fixed_width import plan
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Records
-from robustness.evaluation.study import IMAGES
+from robustness.evaluation.study import IMAGES, ViewTable
 from robustness.results import Results
 from robustness.studies import si_score
 from robustness.studies.accuracy import Accuracy
@@ -94,6 +95,17 @@ def test_intervals_have_the_confidence_of_the_first_run(workdirs, tmp_path):
 
 
 @pytest.mark.usefixtures('undrawn')
+def test_one_view_of_a_sequential_run_has_the_interval_of_its_design():
+  design = plan(0.1, 0.95)
+  right = (np.arange(80) % 5 > 0)[:, None]
+  table = ViewTable.of(['as stored'])
+  own = comparison.Answers(right, np.arange(80), table, 0.95, design).accuracy('as stored')
+  assert (own.value, own.n, own.method) == (0.8, 80, 'sequential clopper-pearson')
+  assert (own.low, own.high) == pytest.approx(design.interval(64, 80))
+  plain = comparison.Answers(right, np.arange(80), table, 0.95).accuracy('as stored')
+  assert own.low < plain.low and plain.high < own.high
+
+
 def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
   """Of the first battery the second part lacks a classifier: there are differences from another."""
   clean = {'net': FIRST, 'other': SECOND}

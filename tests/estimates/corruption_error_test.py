@@ -1,5 +1,6 @@
 """mCE and what is published, and failure points: by hand, censored ones, their intervals."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -91,6 +92,14 @@ def test_an_interval_holds_the_value_and_shrinks_with_images():
     assert number.low <= number.value <= number.high and number.note == ''
     widths.append(number.high - number.low)
   assert widths[1] < widths[0] / 2
+
+
+def test_versions_of_an_image_are_resampled_together():
+  right = drawn((0.9, 0.8, 0.6, 0.2, 0.1), 60)
+  once = failure_point(right, SEVERITIES, 0.5)
+  images = np.arange(60).repeat(10)
+  often = failure_point(right[images], SEVERITIES, 0.5, clusters=images)
+  assert dataclasses.replace(often, n=60) == once and often.n == 60 * 10 * 6
 
 
 def test_what_lies_beyond_the_severities_is_said():

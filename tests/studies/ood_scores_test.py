@@ -52,6 +52,7 @@ def test_each_score_separates_workdirs(folders, tmp_path):
   assert (rows.low <= rows.value).all() and (rows.value <= rows.high).all()
   same = rows[(rows.score == 'msp') & (rows.id_set == 'test images')]
   assert same.value.item() == pytest.approx(0.5), 'the same digits under another name'
+  assert set(rows.note[rows.id_set == 'test and shifted images']) == {''}, 'of one data set'
   assert not len(select(Results.read(folders / 'unknown').table, 'accuracy'))
   assert len(select(Results.read(folders / 'known').table, 'accuracy'))
 

@@ -20,6 +20,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ({'corruptions': ('fog',)}, 'official'),
     ({'mce_half_width': 0.0}, 'above 0'),
   ],
+  'recalibration': [({'scalings': ('vector',) * 2}, r'config\.study\.scalings is .*distinct')],
+  'ood_scores': [({'scores': ('msp', 'msp')}, r'config\.study\.scores is .*distinct')],
   'accuracy': [({'top_k': 0}, r'config\.study\.top_k')],
   'accuracy_by_factor': [
     ({'factors': ('pose', 'pose')}, r'config\.study\.factors is .*each once'),
@@ -98,6 +100,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     *(({'half_width': bad}, 'config.study.half_width') for bad in (-0.1, 0.5, NAN)),
     ({'phase': 'sine'}, "did you mean 'cosine'"),
     ({'top_k': 0}, 'config.study.top_k'),
+    ({'classes': ('ant', 'ant')}, 'classes is .* distinct'),
+    ({'classes': ('all', 'ant')}, "names of classes, or 'all' alone"),
     ({'false_discovery_rate': 0.0}, 'config.study.false_discovery_rate'),
   ],
   'perturbation_stability': [

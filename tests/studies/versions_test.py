@@ -2,12 +2,16 @@
 
 import numpy as np
 
+from robustness.evaluation.outcomes import Recorded
+from robustness.studies.accuracy import Accuracy
 from robustness.studies.accuracy_by_factor import OVERALL, AccuracyByFactor
 from robustness.studies.calibration import Calibration
 from robustness.studies.flip_rate import FlipRate
 from robustness.studies.fourier_attack import FourierAttack
 from robustness.studies.frequency_shortcuts import FrequencyShortcuts
 from robustness.studies.recalibration import Recalibration
+from robustness.studies.sampled_mce import SampledMCE
+from robustness.studies.systematic import Systematic
 from robustness.studies.tradeoff import Tradeoff
 from tests.cases import cases
 from tests.made_records import made
@@ -53,3 +57,9 @@ def test_no_image_chooses_and_is_measured(tmp_path):
 def test_studies_of_independent_images_refuse_them(tmp_path, study):
   evaluations = [answers(tmp_path, study)]
   refused('versions of one image', study.reduce, evaluations, SHAPE)
+
+
+@cases('study', Systematic(), SampledMCE())
+def test_studies_of_several_groups_of_images_refuse_them(tmp_path, study):
+  recorded = Recorded([answers(tmp_path, Accuracy())])
+  refused('versions of one image', list, study.estimates(recorded))
