@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.stats
+import scipy
 
 from robustness.core import random_images
 from robustness.corruptions.corruption import Strength, corruption

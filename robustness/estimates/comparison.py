@@ -2,8 +2,9 @@
 above the line through others."""
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import z_value
@@ -79,7 +80,7 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
     raise InputError(f'rate = {rate!r} is not in (0, 1): give for example 0.05.')
   if not np.all((values >= 0) & (values <= 1)):
     raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
-  adjusted = stats.false_discovery_control(values, axis=None)
+  adjusted = scipy.stats.false_discovery_control(values, axis=None)
   return np.asarray(adjusted <= rate).reshape(values.shape)
 
 

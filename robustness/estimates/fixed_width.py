@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import clopper_pearson
@@ -133,7 +134,7 @@ class FixedWidth:
     own = np.round(self.trials * p).astype(int) + np.arange(
       -_reach(self.trials), _reach(self.trials) + 1
     )
-    of_round = stats.binom.pmf(own, self.trials, p)
+    of_round = scipy.stats.binom.pmf(own, self.trials, p)
     unfinished, first = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
     for n in range(self.trials, self.most_trials + 1, self.trials):
       sums = _convolved(unfinished, of_round)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP, STUDENT
@@ -168,8 +168,8 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
     confidence: of the intervals, in (0, 1).
   """
   first, second, at = (np.asarray(v, float) for v in (x, y, grid))
-  fit, count = stats.linregress(first, second), len(first)
-  reach = float(stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
+  fit, count = scipy.stats.linregress(first, second), len(first)
+  reach = float(scipy.stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
 
   def half(point: np.ndarray) -> np.ndarray:
     return np.asarray(reach * np.sqrt(first.var() + (point - first.mean()) ** 2))

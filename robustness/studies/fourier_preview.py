@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from robustness.attacks import Logits, cross_entropy
 from robustness.core.rows import Rows
@@ -137,7 +137,7 @@ class FourierPreview(BeginsWithMap):
     f, values = at(self._map.window)
     error = self._map.error(label, f)
     known = min(np.ptp(values), np.ptp(error)) > 0
-    rho = stats.spearmanr(values, error).statistic if known else np.nan
+    rho = scipy.stats.spearmanr(values, error).statistic if known else np.nan
     one = pd.DataFrame(index=range(1))
     return [*parts, arrays(RANK_CORRELATION, label, one, np.array([rho]), n=len(f))]
 
