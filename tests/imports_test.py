@@ -191,8 +191,7 @@ def test_few_modules_lie_directly_in_the_package_and_each_is_named_after_what_it
 
 def loaded_by(*needed: str) -> set[str]:
   code = (
-    f'import importlib, sys; [importlib.import_module(m) for m in {needed!r}]; '
-    'print(*sys.modules)'
+    f'import importlib, sys; [importlib.import_module(m) for m in {needed!r}]; print(*sys.modules)'
   )
   answer = subprocess.run(
     [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True

@@ -71,13 +71,7 @@ def _made(reference: str, digest: str) -> Classifier:
     raise InputError(
       f'{named} is a {type(made).__name__}, not a Classifier: see Classifier.from_callable.'
     )
-  try:
-    outputs = probe(made)
-  except Exception as error:  # the classifier is the user's and may raise anything
-    reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
-    if made.host_function:
-      reason += ' (If it takes one number of images only, give batch_size=... to from_callable.)'
-    raise InputError(f'{named} failed on the 4 images that identify it: {reason}') from error
+  outputs = probe(made, named)
   if outputs == RANDOM:
     logging.warning(
       '%s is %s: whether its weights change between runs cannot be seen', named, RANDOM
@@ -86,17 +80,24 @@ def _made(reference: str, digest: str) -> Classifier:
   return dataclasses.replace(made, provenance={**made.provenance, **facts})
 
 
-def probe(classifier: Classifier) -> list[float] | str:
+def probe(classifier: Classifier, named: str = '') -> list[float] | str:
   """Returns logits on four fixed images, each projected onto `PROJECTIONS` fixed directions.
 
   The projections of an image's logits z on normal directions u are Σ u z / √classes, to six digits:
   16 numbers in all, or `RANDOM` for a function that gives other outputs when it is called again.
 
   Raises:
-    InputError: see `Classifier.predict`; or whatever the function raises.
+    InputError: the classifier raises something; errors call it `named`, by default its name.
   """
   images = fixed_images(classifier.input_shape)
-  first, again = (_projected(classifier.predict(images)) for _ in range(2))
+  try:
+    first, again = (_projected(classifier.predict(images)) for _ in range(2))
+  except Exception as error:  # the classifier is the user's and may raise anything
+    reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
+    if classifier.host_function:
+      reason += ' (If it takes one number of images only, give batch_size=... to from_callable.)'
+    who = named or classifier.name
+    raise InputError(f'{who} failed on the 4 images that identify it: {reason}') from error
   if np.abs(first - again).max() > TOLERANCE * np.abs(first).max():
     return RANDOM
   return [float(f'{value:.6g}') for value in first]
