@@ -170,8 +170,12 @@ def measure(name: str, network: str, precision: str, given: argparse.Namespace) 
     ways = {step: evaluation(evaluator, rows, n) for step, n in steps(evaluator, given).items()}
     tried = timing.alternate(ways, 2)
     best = max(ways, key=tried.rate)
-    others = {'study': (as_run, passes), 'best': ways[best], 'matrices': matrices(dtype, given)}
-    others['written'] = subject.written(evaluator, rows)
+    others = {
+      'study': (as_run, passes),
+      'written': subject.written(evaluator, rows),
+      'best': ways[best],
+      'matrices': matrices(dtype, given),
+    }
     timings = timing.alternate({**plain, **others}, given.rounds)
     with traced(given, f'{name}-{network}-{precision}'):
       as_run()

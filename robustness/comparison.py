@@ -22,8 +22,8 @@ from robustness.core.typing import Facts
 from robustness.estimates import consistency
 from robustness.estimates.comparison import effective_robustness, fewest_models
 from robustness.estimates.fixed_width import FixedWidth
-from robustness.estimates.intervals import NEWCOMBE, SEQUENTIAL
-from robustness.estimates.means import Estimate, Row, part, row, share, share_difference
+from robustness.estimates.intervals import NEWCOMBE
+from robustness.estimates.means import Estimate, Row, mean, part, row, share_difference
 from robustness.estimates.of_means import Units, bootstrap, units
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
@@ -277,16 +277,12 @@ class Answers:
     """Returns answers on these images as outcomes, by name."""
     views, counted = pd.DataFrame(index=range(len(self.table.names))), self.table.counted
     shown = None if counted is None else dict.fromkeys(right, counted)
-    return Outcomes(right, views, shown, self.table.units)
+    return Outcomes(right, views, shown, self.table.units, design=self.design)
 
   def accuracy(self, group: str) -> Estimate:
     """Returns the accuracy in a group of views, over images or what they are clustered in."""
-    views = self.group(group)
-    found = share(self.outcomes(own=self.right).sums('own', views), self.confidence)
-    if self.design is None or len(views.views) > 1:
-      return found
-    low, high = self.design.interval(round(found.value * found.n), found.n)
-    return dataclasses.replace(found, low=float(low), high=float(high), method=SEQUENTIAL)
+    outcomes = self.outcomes(own=self.right)
+    return mean(ACCURACY, outcomes, 'own', self.group(group), self.confidence)
 
   def minus(self, first: Answers, group: str) -> Estimate:
     """Returns the accuracy minus the first's on the same images."""

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP, LOG_RATIO, percentile_interval
 from robustness.estimates.means import Estimate, means, part, row, share_difference
-from robustness.estimates.of_means import of_means, resampled
-from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.of_means import Units, of_means, resampled, units
+from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.published import PublishedErrors
 from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
 
@@ -234,42 +234,34 @@ def failure_points(
   facets `corruption` and `severity`, the clean one neither.
   """
   common, rows = outcomes.common, []
-  views = common.views.reset_index(drop=True)
+  right = dataclasses.replace(common, values={k: ~wrong for k, wrong in common.values.items()})
+  views = right.views.reset_index(drop=True)
   clean = int(np.flatnonzero(views.corruption.isna())[0])
-  for label, wrong in common.values.items():
+  for label in right.labels:
     for name, own in views.groupby('corruption', sort=False):
       own = own.sort_values('severity')
-      right, levels = ~wrong[:, [clean, *own.index]], own.severity.to_numpy(float)
-      estimate = failure_point(right, levels, share, confidence, common.clusters)
+      groups = [Group({}, np.array([view]), np.ones(1)) for view in (clean, *own.index)]
+      levels = own.severity.to_numpy(float)
+      estimate = failure_point(units(right, label, groups), levels, share, confidence)
       rows.append(row(label, '', quantity, {'corruption': name}, estimate, confidence))
   return part(rows)
 
 
 def failure_point(
-  right: np.ndarray,
-  severities: np.ndarray,
-  share: float,
-  confidence: float = 0.95,
-  clusters: np.ndarray | None = None,
+  of: Units, severities: np.ndarray, share: float, confidence: float = 0.95
 ) -> Estimate:
-  """Returns the failure severity of images that are right or not, [N, clean and S severities]; of
-  rows in clusters [N], such as versions of an image, these are resampled."""
-  own = np.arange(len(right)) if clusters is None else clusters
-  known, place = np.unique(own, return_inverse=True)
-  total = np.stack([np.bincount(place, column) for column in right.T], 1)
-  size, count, highest = np.bincount(place), len(known), severities[-1]
-  n = len(right) if clusters is None else right.size
+  """Returns the failure severity, of what units have right clean and at S severities."""
+  n, count, highest = of.n, len(of.weight), severities[-1]
 
   def found(weights: np.ndarray) -> np.ndarray:
-    times = np.rint(weights * count)
-    accuracy = (times @ total) / (times @ size)[:, None]
+    accuracy = of.means(np.rint(weights * count))
     return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)
 
   value = float(found(np.full((1, count), 1 / count))[0])
   drawn = resampled(found, count, 0)
   reached = np.isfinite(drawn).mean()
   if not np.isfinite(value):
-    if not right[:, 0].any():
+    if not of.total[:, 0].any():
       return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=NO_CLEAN)
     note = f'{NEVER} by severity {highest:g}'
     note += f'; reached in {100 * reached:.0f} % of bootstrap samples' if reached else ''

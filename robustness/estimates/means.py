@@ -59,7 +59,7 @@ def means(
   groups = list(outcomes.groups(by, where))
   for label in labels:
     for group in groups:
-      estimate = _mean(quantity, outcomes, label, group, confidence, decides)
+      estimate = mean(quantity, outcomes, label, group, confidence, decides)
       rows.append(row(label, '', quantity, {**base, **group.facets}, estimate, confidence, scale))
   for label in labels[1:] if paired else ():
     pair = outcomes.pair(labels[0], label)
@@ -132,9 +132,15 @@ def row(
   }
 
 
-def _mean(
-  quantity: Quantity, outcomes: Outcomes, label: str, group: Group, confidence: float, decides: bool
+def mean(
+  quantity: Quantity,
+  outcomes: Outcomes,
+  label: str,
+  group: Group,
+  confidence: float = 0.95,
+  decides: bool = True,
 ) -> Estimate:
+  """Returns the mean of one classifier over one group of views; see `means`."""
   sums = outcomes.sums(label, group)
   if not outcomes.is_share:
     return amount(sums, quantity.range, confidence)

@@ -107,7 +107,7 @@ class Study(Part):
     for word in (words,) if isinstance(words, str) else words:
       settings.choice(f'{self.section}.{key}', word, valid)
 
-  def require_distinct(self, *keys: str) -> None:
+  def require_no_repeats(self, *keys: str) -> None:
     """Raises InputError unless the values under each key differ from one another."""
     for key in keys:
       values = getattr(self, key)

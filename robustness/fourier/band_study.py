@@ -46,7 +46,7 @@ class BandStudy(Study):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.choose('kinds', KINDS)
-    self.require_distinct('kinds', 'bandwidths')
+    self.require_no_repeats('kinds', 'bandwidths')
 
   def bands(self, image_shape: ImageShape) -> list[tuple[str, int]]:
     """Returns kind and bandwidth of every band, kind by kind, ascending."""

@@ -86,7 +86,7 @@ class FourierHeatmap(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.require_distinct('classes')
+    self.require_no_repeats('classes')
     whole = ALL not in self.classes or len(self.classes) == 1
     self.require(whole, 'classes', f'names of classes, or {ALL!r} alone')
     alone = not (self.classes and self.half_width)

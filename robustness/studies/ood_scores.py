@@ -78,7 +78,7 @@ class OodScores(Study):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.choose('scores', SCORES)
-    self.require_distinct('scores')
+    self.require_no_repeats('scores')
 
   @property
   def recording(self) -> dict[str, Any]:

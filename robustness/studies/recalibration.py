@@ -95,7 +95,7 @@ class Recalibration(StoredOrMade):
     super().__post_init__()
     self.choose('scalings', KINDS)
     self.choose('scores', SCORES)
-    self.require_distinct('scalings', 'scores')
+    self.require_no_repeats('scalings', 'scores')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `StoredOrMade`; refuses too few images to fit on and to measure, and several labels."""

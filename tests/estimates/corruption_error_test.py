@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from robustness.corruptions.names import SETS
@@ -13,6 +14,8 @@ from robustness.estimates.corruption_error import (
   mean_corruption_error,
   relative_mean_corruption_error,
 )
+from robustness.estimates.of_means import Units, units
+from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.published import ALEXNET_ERRORS, TABLE_1, TABLE_3, TABLE_4
 from tests.refusals import refused
 
@@ -83,11 +86,18 @@ def drawn(shares: tuple[float, ...], count: int = 400) -> np.ndarray:
   return np.linspace(0, 1, count, endpoint=False)[:, None] < np.array((1.0, *shares))
 
 
+def of_images(right: np.ndarray, versions: int = 1) -> Units:
+  """Outcomes by image, of which so many rows are versions."""
+  images = None if versions == 1 else np.arange(len(right)) // versions
+  outcomes = Outcomes({'net': right}, pd.DataFrame(index=range(6)), clusters=images)
+  return units(outcomes, 'net', [Group({}, np.array([k]), np.ones(1)) for k in range(6)])
+
+
 def test_an_interval_holds_the_value_and_shrinks_with_images():
   widths = []
   for count in (100, 1600):
     right = drawn((0.9, 0.8, 0.6, 0.2, 0.1), count)
-    number = failure_point(right, SEVERITIES, 0.5)
+    number = failure_point(of_images(right), SEVERITIES, 0.5)
     assert number.value == pytest.approx(3.25, abs=0.05) and number.n == count
     assert number.low <= number.value <= number.high and number.note == ''
     widths.append(number.high - number.low)
@@ -96,18 +106,17 @@ def test_an_interval_holds_the_value_and_shrinks_with_images():
 
 def test_versions_of_an_image_are_resampled_together():
   right = drawn((0.9, 0.8, 0.6, 0.2, 0.1), 60)
-  once = failure_point(right, SEVERITIES, 0.5)
-  images = np.arange(60).repeat(10)
-  often = failure_point(right[images], SEVERITIES, 0.5, clusters=images)
+  once = failure_point(of_images(right), SEVERITIES, 0.5)
+  often = failure_point(of_images(right[np.arange(60).repeat(10)], 10), SEVERITIES, 0.5)
   assert dataclasses.replace(often, n=60) == once and often.n == 60 * 10 * 6
 
 
 def test_what_lies_beyond_the_severities_is_said():
-  never = failure_point(drawn((0.9, 0.9, 0.9, 0.9, 0.9)), SEVERITIES, 0.5)
+  never = failure_point(of_images(drawn((0.9, 0.9, 0.9, 0.9, 0.9))), SEVERITIES, 0.5)
   assert np.isnan(never.value) and never.note == 'not reached by severity 5'
-  at_once = failure_point(drawn((0.3, 0.2, 0.2, 0.1, 0.1)), SEVERITIES, 0.5)
+  at_once = failure_point(of_images(drawn((0.3, 0.2, 0.2, 0.1, 0.1))), SEVERITIES, 0.5)
   assert at_once.value == 1 and 'at or before' in at_once.note
-  nearly = failure_point(drawn((0.9, 0.8, 0.7, 0.6, 0.49)), SEVERITIES, 0.5)
+  nearly = failure_point(of_images(drawn((0.9, 0.8, 0.7, 0.6, 0.49))), SEVERITIES, 0.5)
   assert nearly.high == 5 and 'not reached by 5 in' in nearly.note
-  seldom = failure_point(drawn((0.9, 0.8, 0.7, 0.6, 0.51)), SEVERITIES, 0.5)
+  seldom = failure_point(of_images(drawn((0.9, 0.8, 0.7, 0.6, 0.51))), SEVERITIES, 0.5)
   assert np.isnan(seldom.value) and 'reached in' in seldom.note

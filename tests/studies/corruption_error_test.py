@@ -15,6 +15,7 @@ from robustness import corruptions
 from robustness.core import random_keys
 from robustness.corruptions.views import CorruptionOptions
 from robustness.estimates.corruption_error import failure_point
+from robustness.estimates.of_means import Units
 from robustness.estimates.published import BASELINES
 from robustness.estimates.table import select
 from robustness.evaluation.study import Evaluation
@@ -111,7 +112,8 @@ def test_failure_points_are_found_and_means_are_over_the_severities(tmp_path):
   assert mean == pytest.approx(error[:, [0, 3]].mean())
   for index, name in enumerate(study.names):
     right = ~wrong[:, [0, *range(1 + 4 * index, 5 + 4 * index)]]
-    expected = failure_point(right, np.array(study.levels), 0.9)
+    images = Units(right.astype(float), np.ones(right.shape), len(right))
+    expected = failure_point(images, np.array(study.levels), 0.9)
     row = estimate(table, 'only', 'failure_severity', corruption=name)
     numbers = (expected.value, expected.low, expected.high)
     assert (row.value, row.low, row.high) == pytest.approx(numbers) and row.note == expected.note
