@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +26,6 @@ RESTARTS = {'standard': 1, 'plus': 5, 'rand': 1}
 """Runs of the attacks without targets but Square."""
 REPEATS, DIFFERS = 5, 1e-4
 """Passes that show whether a network is random: by how much its logits of length 1 differ."""
-
-
-class _RunsInTurn(Protocol):
-  def run(
-    self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
-  ) -> Array:
-    """Returns what one run gives, see `in_turn`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,13 +82,13 @@ class AutoAttack(Attack):
       'random': _differs(logits, images),
     }
 
-  def _attacks(self, classes: int) -> list[tuple[_RunsInTurn, int]]:
+  def _attacks(self, classes: int) -> list[tuple[AutoPGD | FAB | Square, int]]:
     """Returns each attack with the number of its runs; no more targets than wrong classes."""
     targets, repeats = min(TARGETS, classes - 1), RESTARTS[self.version]
     passes = PASSES if self.version == 'rand' else 1
     apgd = functools.partial(AutoPGD, self.norm, self.epsilon, steps=self.iterations)
     fab = functools.partial(FAB, self.norm, self.epsilon, steps=self.iterations)
-    known: dict[str, tuple[_RunsInTurn, int]] = {
+    known: dict[str, tuple[AutoPGD | FAB | Square, int]] = {
       'apgd_ce': (apgd(passes=passes), repeats),
       'apgd_dlr': (apgd(passes=passes, loss='dlr'), repeats),
       'apgd_t': (apgd(targets=targets), targets),
