@@ -1,8 +1,8 @@
 """Segmented photographs in the format of Open Images to the cutouts that scenes are made of.
 
 A segment (one mask of one object) names its image, class and box; what was tagged (occluded,
-truncated, ...) stands in the table of boxes. Both are joined by image, class and coordinates, a
-line at a time, since the tables of the training split hold millions of boxes.
+truncated, ...) stands in the table of boxes. Both are joined by image, class and coordinates; of
+the tables of the training split, which hold millions of boxes, the lines of some classes are kept.
 
 OUT/foregrounds/<class>/<mask>.png are the cutouts, OUT/cutouts.csv lists them (a line each, to be
 deleted by hand), OUT/sheets/<class>_<page>.png show them under their numbers, and OUT/rejected.csv
@@ -18,7 +18,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 import pandas as pd
@@ -32,9 +31,9 @@ from robustness.scenes.classes import IMAGENET_INDEX, imagenet_index
 FLAGS = ('IsOccluded', 'IsTruncated', 'IsGroupOf', 'IsDepiction', 'IsInside')
 MAX_BOX_DISTANCE = 1e-3  # the tables round coordinates to different numbers of digits
 _SEGMENT_BOX = ('BoxXMin', 'BoxXMax', 'BoxYMin', 'BoxYMax')
-_SEGMENT_COLUMNS = ('MaskPath', 'ImageID', 'LabelName', 'BoxID', *_SEGMENT_BOX)
 _BOX = ('XMin', 'XMax', 'YMin', 'YMax')
-_BOX_COLUMNS = ('ImageID', 'LabelName', *_BOX, *FLAGS)
+_OBJECT = ('ImageID', 'LabelName')
+LINES_AT_ONCE = 2**19
 
 SUFFIXES = ('.jpg', '.jpeg', '.png')
 LIST, REJECTED = 'cutouts.csv', 'rejected.csv'
@@ -43,7 +42,6 @@ _ABOUT = ('number', 'file', 'class', 'imagenet_index', 'image_id', 'width', 'hei
 THUMBNAILS, ROWS, SIDE, CAPTION = 8, 6, 144, 16  # a row and rows a sheet, and their pixels
 _LIGHT, _DARK, _SQUARE = 225, 190, 8  # the checkerboard behind what is transparent
 Line = dict[str, object]
-Box = tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,17 +52,13 @@ class Segment:
     image_id: file name of the photograph without suffix.
     mask: file name of the mask.
     class_name: a class of SI-Score.
-    label: the identifier of the class in the tables, such as '/m/01fb_0'.
-    box: xmin, xmax, ymin, ymax as fractions of the photograph's width and height.
     flags: 1 present, 0 absent, -1 unknown, for each of `FLAGS`; empty if no box was found.
   """
 
   image_id: str
   mask: str
   class_name: str
-  label: str
-  box: Box
-  flags: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  flags: Mapping[str, int]
 
 
 def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
@@ -72,7 +66,7 @@ def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
 
   Classes that SI-Score does not know are left out, and those that are not in `only`, if there are.
   """
-  with _opened(path) as file:
+  with _refusals(path), path.open(newline='', encoding='utf-8-sig') as file:
     lines = [line for line in csv.reader(file) if len(line) == 2]
   known = {label: name.lower() for label, name in lines if name.lower() in IMAGENET_INDEX}
   if not known:
@@ -94,66 +88,55 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
     boxes: table of boxes of the same split (oidv6-train-annotations-bbox.csv or like it).
     names: {identifier: class}.
   """
-  found = [
-    Segment(row['ImageID'], row['MaskPath'], names[label], label, _numbers(row, _SEGMENT_BOX))
-    for row in _rows(segments, _SEGMENT_COLUMNS)
-    if (label := row['LabelName']) in names
+  found = _read(segments, (*_OBJECT, 'MaskPath'), _SEGMENT_BOX, {'LabelName': [*names]})
+  there = {'LabelName': [*names], 'ImageID': [*found.ImageID]}
+  pairs = found.reset_index().merge(_read(boxes, _OBJECT, (*_BOX, *FLAGS), there), on=[*_OBJECT])
+  distance = np.abs(pairs[[*_SEGMENT_BOX]].to_numpy() - pairs[[*_BOX]].to_numpy()).max(1)
+  near = pairs.assign(distance=distance)[distance <= MAX_BOX_DISTANCE]
+  nearest_first = near.sort_values('distance', kind='stable').drop_duplicates('index')
+  flags = nearest_first.set_index('index')[[*FLAGS]].astype(int).to_dict('index')
+  return [
+    Segment(row.ImageID, row.MaskPath, names[row.LabelName], flags.get(row.Index, {}))
+    for row in found.itertuples()
   ]
-  candidates: dict[tuple[str, str], list[tuple[Box, dict[str, int]]]] = {
-    (segment.image_id, segment.label): [] for segment in found
-  }
-  for row in _rows(boxes, _BOX_COLUMNS):
-    key = row['ImageID'], row['LabelName']
-    if key in candidates:
-      flags = dict(zip(FLAGS, map(int, _numbers(row, FLAGS)), strict=True))
-      candidates[key].append((_numbers(row, _BOX), flags))
-
-  def flags_of(segment: Segment) -> dict[str, int]:
-    """The flags of the box that is the segment's own; none if there is no such box."""
-    known = candidates[segment.image_id, segment.label]
-    distances = [float(np.abs(np.subtract(box, segment.box)).max()) for box, _ in known]
-    near = min(distances, default=1) <= MAX_BOX_DISTANCE
-    return known[int(np.argmin(distances))][1] if near else {}
-
-  return [dataclasses.replace(segment, flags=flags_of(segment)) for segment in found]
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
+def _refusals(path: Path) -> Iterator[None]:
   try:
-    with path.open(newline='', encoding='utf-8-sig') as file:
-      yield file
+    yield
   except OSError as error:
     raise InputError(f'cannot read the table {path}: {error.strerror}.') from error
-  except (UnicodeDecodeError, csv.Error) as error:
+  except (UnicodeDecodeError, csv.Error, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
     raise InputError(
       f'cannot read the table {path}: {error}. Unpack it if it is compressed.'
     ) from error
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
-  with _opened(path) as file:
-    reader = csv.DictReader(file)
-    missing = [name for name in columns if name not in (reader.fieldnames or ())]
-    if missing:
+def _read(
+  path: Path, words: Sequence[str], numbers: Sequence[str], wanted: Mapping[str, Collection[str]]
+) -> pd.DataFrame:
+  """Returns columns of words and of numbers of the lines that have a wanted word in each column."""
+  columns, how = [*words, *numbers], {'dtype': str, 'na_filter': False, 'encoding': 'utf-8-sig'}
+  with _refusals(path):
+    there = [*pd.read_csv(path, nrows=0, **how)]
+    if missing := [name for name in columns if name not in there]:
       raise InputError(
-        f'{path} has no column {missing[0]!r}; its columns: '
-        f'{", ".join(reader.fieldnames or ())}. Needed: {", ".join(columns)}.'
+        f'{path} has no column {missing[0]!r}; its columns: {", ".join(there)}. '
+        f'Needed: {", ".join(columns)}.'
       )
-    for row in reader:
-      yield {**row, 'line': f'{path}, line {reader.line_num}'}
-
-
-def _numbers(row: Mapping[str, str], columns: Sequence[str]) -> Box:
-  for name in columns:
-    try:
-      float(row[name])
-    except (TypeError, ValueError) as error:
+    parts = pd.read_csv(path, usecols=columns, chunksize=LINES_AT_ONCE, **how)
+    table = pd.concat([part[part[[*wanted]].isin(wanted).all(axis=1)] for part in parts])
+  for name in numbers:
+    values = pd.to_numeric(table[name], errors='coerce')
+    if values.isna().any():
+      line = values.index[values.isna()][0]
       raise InputError(
-        f'{row["line"]}: {name} is {row[name]!r}; a number is expected. Is the '
+        f'{path}, line {line + 2}: {name} is {table[name][line]!r}; a number is expected. Is the '
         'table cut short? Fetch it again.'
-      ) from error
-  return tuple(float(row[name]) for name in columns)
+      )
+    table[name] = values
+  return table
 
 
 @dataclasses.dataclass(frozen=True)
