@@ -7,7 +7,7 @@ holds the examples [p * n, (p + 1) * n). Clean images, where there are any, are 
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,23 +15,10 @@ from input_pipeline.image_files import looks_like
 from input_pipeline.images import Images
 from robustness.core.errors import InputError, nearest
 from robustness.core.typing import Facts
-from robustness.corruptions.names import CLEAN, NAMED, NAMES, NUMBERS
+from robustness.corruptions.names import CLEAN, CLEAN_PART, NAMED, NAMES, NUMBERS, StoredPart
 
 _ALIASES = {'elastic': 'elastic_transform', 'frosted_glass_blur': 'glass_blur'}
 _CONFIG = re.compile(rf'({"|".join([*NAMES, *_ALIASES])})_([1-5])')
-
-
-class StoredPart(NamedTuple):
-  """A corruption's number (-1: clean) and a severity (0: clean)."""
-
-  corruption: int
-  severity: int
-
-  def __str__(self) -> str:
-    return 'clean' if self.corruption == CLEAN else f'{NAMED[self.corruption]} {self.severity}'
-
-
-CLEAN_PART = StoredPart(CLEAN, 0)
 
 
 def of_parts(

@@ -20,11 +20,12 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from absl import logging
 
-from input_pipeline.corruption_parts import StoredPart, part_of_config
+from input_pipeline.corruption_parts import part_of_config
 from input_pipeline.images import Images, MemoryStore, StreamedStore
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
+from robustness.corruptions.names import StoredPart
 
 SHUFFLE_BUFFER = 8192
 BUILDERS = 'input_pipeline.builders'

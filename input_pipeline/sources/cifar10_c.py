@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from input_pipeline.corruption_parts import CLEAN_PART, StoredPart, check_names, of_parts
+from input_pipeline.corruption_parts import check_names, of_parts
 from input_pipeline.image_files import existing_folder, looks_like
 from input_pipeline.images import Images, PartsStore, array_images
 from input_pipeline.settings import DataSettings, Source
@@ -27,7 +27,7 @@ from input_pipeline.sources.npz import read_npy
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
-from robustness.corruptions.names import NAMES, NUMBERS, SEVERITIES
+from robustness.corruptions.names import CLEAN_PART, NAMES, NUMBERS, SEVERITIES, StoredPart
 
 _NAMES = 'airplane automobile bird cat deer dog frog horse ship truck'
 CLASS_NAMES = tuple(_NAMES.split())

@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from input_pipeline.corruption_parts import CLEAN_PART, StoredPart, check_names, of_parts
+from input_pipeline.corruption_parts import check_names, of_parts
 from input_pipeline.image_files import (
   EXTENSIONS,
   existing_folder,
@@ -34,7 +34,15 @@ from input_pipeline.image_files import (
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
-from robustness.corruptions.names import NAMES, NUMBERS, SETS, SEVERITIES, STORED_SETS
+from robustness.corruptions.names import (
+  CLEAN_PART,
+  NAMES,
+  NUMBERS,
+  SETS,
+  SEVERITIES,
+  STORED_SETS,
+  StoredPart,
+)
 
 CLEAN_FOLDER = 'clean'
 _DISTORTION = re.compile(

@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from input_pipeline.corruption_parts import StoredPart, of_parts
+from input_pipeline.corruption_parts import of_parts
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts
+from robustness.corruptions.names import StoredPart
 
 if TYPE_CHECKING:
   from input_pipeline.tfds_sets import Split

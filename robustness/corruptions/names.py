@@ -1,6 +1,7 @@
 """Names of corruptions, their numbers and files, and the sets that papers average over; no JAX."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 CATALOGUE: dict[str, tuple[int, str]] = {
   'gaussian_noise': (0, 'noise'),
@@ -114,6 +115,19 @@ PERTURBATION_SETS = {
 
 CLEAN = -1
 """Stands for no corruption where stored rows have their corruption's number."""
+
+
+class StoredPart(NamedTuple):
+  """A corruption's number (-1: clean) and a severity (0: clean), of stored images."""
+
+  corruption: int
+  severity: int
+
+  def __str__(self) -> str:
+    return 'clean' if self.corruption == CLEAN else f'{NAMED[self.corruption]} {self.severity}'
+
+
+CLEAN_PART = StoredPart(CLEAN, 0)
 
 STREAM = 'corruption_error'
 """The random stream (`random_keys.stream`) of all studies of corruptions and of the TFDS data set

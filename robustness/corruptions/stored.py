@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -20,8 +20,7 @@ from robustness.core.errors import InputError
 from robustness.core.registry import word
 from robustness.core.rows import MOST_KEPT, Batch, Rows, with_column
 from robustness.core.settings import require
-from robustness.corruptions.names import CLEAN as NO_CORRUPTION
-from robustness.corruptions.names import NAMED, NUMBERS, SEVERITIES
+from robustness.corruptions.names import CLEAN_PART, NAMED, NUMBERS, SEVERITIES, StoredPart
 from robustness.corruptions.released import SOURCES
 from robustness.corruptions.views import EXACT, CorruptionViews, Provenance, change
 from robustness.evaluation.outcomes import Recorded
@@ -36,9 +35,6 @@ GENERATED, STORED = 'generated', 'stored'
 COLUMNS = ('corruption', 'severity', 'base_id')
 CLEAN_IMAGE = 'clean_image'
 MADE_WITH = ('quantize', 'constants', 'photographs')
-Part = tuple[int, int]
-"""Number of the corruption, and severity."""
-CLEAN_PART: Part = (NO_CORRUPTION, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +90,7 @@ class StoredOrMade(CorruptionViews):
     _require_stored(rows)
     if count := rows.description.get('parts'):
       first = rows.at(np.arange(count) * (rows.num_examples // count)).without_images()
-      stored = zip(first['corruption'].tolist(), first['severity'].tolist(), strict=True)
-      shown = self.of_stored([*stored]).names
+      shown = self.of_stored([*parts_in(first['corruption'], first['severity'])]).names
       if lacking := [name for name in self.names if name not in shown]:
         said = f'{rows.description.get("path") or "the set"} lacks {", ".join(lacking)}'
         if set(lacking) & set(self.corruptions):
@@ -131,15 +126,15 @@ class StoredOrMade(CorruptionViews):
       return ViewTable.of(['as stored'], {'as stored': [0]})
     return super().view_table(image_shape)
 
-  def of_stored(self, parts: Sequence[Part]) -> Self:
+  def of_stored(self, parts: Sequence[tuple[int, int]]) -> Self:
     """Returns the study of those corruptions and severities that are stored."""
     names, severities = wanted_parts(parts, self.names, self.severities)
     return dataclasses.replace(self, corruptions=names, severities=severities)
 
   @property
-  def parts(self) -> list[Part]:
-    """(Number, severity) of every corrupted view, in order."""
-    return [(NUMBERS[name], s) for name in self.names for s in self.severities]
+  def parts(self) -> list[StoredPart]:
+    """What every corrupted view shows, in order."""
+    return [StoredPart(NUMBERS[name], s) for name in self.names for s in self.severities]
 
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
@@ -212,23 +207,27 @@ class StoredOrMade(CorruptionViews):
     """See `Study`; of stored images each row has its own view."""
     if not self.is_stored:
       return super().by_row(records, image_shape)
-    corruption, severity = (records.column(name).tolist() for name in COLUMNS[:2])
-    names = [_named((c, s)) for c, s in zip(corruption, severity, strict=True)]
+    names = [str(StoredPart(*part)) for part in parts_in(*map(records.column, COLUMNS[:2]))]
     counted = np.array([name != 'clean' for name in names])
     return ViewTable(('as stored',), None, counted[:, None], names)
 
 
-def parts_of(records: RecordsReader) -> list[Part]:
-  """Returns the distinct (corruption, severity) of stored rows, ascending, clean first."""
-  return sorted(set(zip(*(records.column(name).tolist() for name in COLUMNS[:2]), strict=True)))
+def parts_in(corruption: np.ndarray, severity: np.ndarray) -> Iterator[tuple[int, int]]:
+  """Yields the part of each stored row, given the columns; plain tuples, for millions of rows."""
+  return zip(corruption.tolist(), severity.tolist(), strict=True)
+
+
+def parts_of(records: RecordsReader) -> list[StoredPart]:
+  """Returns the distinct parts of stored rows, ascending, clean first."""
+  return sorted(map(StoredPart._make, set(parts_in(*map(records.column, COLUMNS[:2])))))
 
 
 def wanted_parts(
-  parts: Sequence[Part], wanted: Sequence[str], severities: Sequence[int]
+  parts: Sequence[tuple[int, int]], wanted: Sequence[str], severities: Sequence[int]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
   """Returns which of the wanted corruptions and severities are stored, which must form a
   grid."""
-  stored = [(NAMED[c], s) for c, s in parts if c != NO_CORRUPTION]
+  stored = [(NAMED[c], s) for c, s in parts if c in NAMED]
   chosen = tuple(n for n in wanted if any((n, s) in stored for s in severities))
   levels = tuple(s for s in severities if any((n, s) in stored for n in chosen))
   missing = [f'{n} {s}' for n in chosen for s in levels if (n, s) not in stored]
@@ -242,7 +241,7 @@ def wanted_parts(
   return chosen, levels
 
 
-def by_part(columns: Sequence[np.ndarray], parts: Sequence[Part]) -> np.ndarray:
+def by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.ndarray:
   """Returns the places of rows as [images, parts], images by ascending base id.
 
   `columns` are corruption, severity and base id, integers [R] each. An image without a
@@ -251,21 +250,16 @@ def by_part(columns: Sequence[np.ndarray], parts: Sequence[Part]) -> np.ndarray:
   corruption, severity, base_id = columns
   images = np.unique(base_id)
   table = np.zeros((len(images), len(parts)), int)
-  for column, (number, level) in enumerate(parts):
-    rows = np.flatnonzero((corruption == number) & (severity == level))
+  for column, part in enumerate(parts):
+    rows = np.flatnonzero((corruption == part.corruption) & (severity == part.severity))
     order = rows[np.argsort(base_id[rows], kind='stable')]
     if not np.array_equal(base_id[order], images):
       raise InputError(
-        f'{_named((number, level))} has {len(rows)} rows of '
-        f'{len(np.unique(base_id[rows]))} images; '
-        f'all {len(images)} images must be there once in every part.'
+        f'{part} has {len(rows)} rows of {len(np.unique(base_id[rows]))} images; all '
+        f'{len(images)} images must be there once in every part.'
       )
     table[:, column] = order
   return table
-
-
-def _named(part: Part) -> str:
-  return 'clean' if part == CLEAN_PART else f'{NAMED[part[0]]} {part[1]}'
 
 
 def _require_stored(rows: Rows) -> None:

@@ -7,7 +7,7 @@ measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, figure 2).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -18,13 +18,8 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.registry import word
 from robustness.core.rows import Batch, Rows, with_column
-from robustness.corruptions.stored import (
-  CLEAN_IMAGE,
-  CLEAN_PART,
-  Part,
-  StoredOrMade,
-  with_clean_images,
-)
+from robustness.corruptions.names import CLEAN_PART, StoredPart
+from robustness.corruptions.stored import CLEAN_IMAGE, StoredOrMade, parts_in, with_clean_images
 from robustness.corruptions.views import CLEAN, change, gallery_figure
 from robustness.estimates.means import energy_fraction, known_mean
 from robustness.estimates.outcomes import Outcomes
@@ -212,28 +207,24 @@ def _with_slots(rows: Rows) -> Rows:
   num_parts: int = rows.description['parts']
   num_base = rows.num_examples // num_parts
   numbers = rows.at(np.arange(num_parts) * num_base).without_images()
-  number = {part: k for k, part in enumerate(_parts(numbers))}
+  number = {part: k for k, part in enumerate(parts_in(numbers['corruption'], numbers['severity']))}
   slots = np.eye(min(num_parts, -(-MOST_ROWS // num_base) + 1), dtype=np.float32)
 
   def column(batch: Batch) -> np.ndarray:
-    return slots[[number.get(part, 0) % len(slots) for part in _parts(batch)]]
+    parts = parts_in(batch['corruption'], batch['severity'])
+    return slots[[number.get(part, 0) % len(slots) for part in parts]]
 
   return with_column(with_clean_images(rows), SLOTS, column, {})
 
 
-def _parts(columns: Mapping[str, np.ndarray]) -> Iterator[Part]:
-  """Yields the corruption's number and the severity of stored rows."""
-  return zip(columns['corruption'].tolist(), columns['severity'].tolist(), strict=True)
-
-
-def _total_by_part(records: RecordsReader, shown: Sequence[Part]) -> np.ndarray:
+def _total_by_part(records: RecordsReader, shown: Sequence[StoredPart]) -> np.ndarray:
   """Returns the total spectra of clean images and of P parts, float64 [1 + P, H, W // 2 + 1];
   refuses blocks of rows that hold more parts than there are slots."""
-  number: dict[Part, int] = {}
-  totals: dict[Part, np.ndarray] = {}
+  number: dict[tuple[int, int], int] = {}
+  totals: dict[tuple[int, int], np.ndarray] = {}
   for shard in records.shards():
     [slots] = shard['total/spectrum']
-    there = dict.fromkeys(_parts(shard.arrays))
+    there = dict.fromkeys(parts_in(shard['corruption'], shard['severity']))
     if len(there) > len(slots):
       raise InputError(
         f'a block of config.batch_size={records.layout.block_rows} rows holds {len(there)} '

@@ -9,7 +9,7 @@ import pandas as pd
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
-from robustness.corruptions.names import NAMES, NUMBERS
+from robustness.corruptions.names import NAMES, NUMBERS, StoredPart
 from robustness.corruptions.stored import StoredOrMade, by_part, wanted_parts
 from robustness.corruptions.views import CorruptionOptions
 from robustness.evaluation import one_view
@@ -22,7 +22,7 @@ from tests.networks import CLASSES, tiny_classifier
 from tests.refusals import refused
 
 FOG, SNOW = NAMES.index('fog'), NAMES.index('snow')
-PARTS = [(-1, 0), (SNOW, 2), (FOG, 1), (FOG, 2)]
+PARTS = [StoredPart(*part) for part in ((-1, 0), (SNOW, 2), (FOG, 1), (FOG, 2))]
 IDS = np.array([3, 7, 8])
 
 

@@ -10,11 +10,11 @@ import tensorflow_datasets as tfds
 
 from input_pipeline import DataSettings, Preparation, load, tfds_sets
 from input_pipeline import rows as pipeline_rows
-from input_pipeline.corruption_parts import StoredPart, part_of_config
+from input_pipeline.corruption_parts import part_of_config
 from input_pipeline.sources import tfds as tfds_source
 from input_pipeline.tfds_sets import Split
 from robustness.core.sampler import Epochs
-from robustness.corruptions.names import NAMES
+from robustness.corruptions.names import NAMES, StoredPart
 from robustness.studies.corruption_error import CorruptionError
 from robustness.training.evaluation import split_validation
 from tests.cases import cases
