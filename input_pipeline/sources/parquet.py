@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,10 +65,10 @@ class Parquet(Source):
     title = f'parquet {settings.path!r}, split {settings.split!r}'
     table = pd.concat([each.read(beside).to_pandas() for each in opened], ignore_index=True)
     labels, class_names = shards.labels_of(table, settings.name, names, title)
-    groups = _Groups(tuple(map(str, files)), column)
-    small = groups.stored_bytes <= MOST_IN_MEMORY
+    store = ParquetStore(tuple(map(str, files)), column, labels)
+    small = store.stored_bytes <= MOST_IN_MEMORY
     return shards.encoded_images(
-      MemoryStore(groups.all(), labels) if small else ParquetStore(groups, labels),
+      MemoryStore(store.all(), labels) if small else store,
       class_names,
       title,
       {
@@ -82,35 +83,36 @@ class Parquet(Source):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Groups:
-  """The row groups of some files, in order, and their column of images."""
+class ParquetStore(StreamedStore):
+  """The images in a column of Parquet files, in order, which are read by row group."""
 
   files: tuple[str, ...]
   column: str
+  labels: np.ndarray
 
   @functools.cached_property
   def _metadata(self) -> list[Any]:
     return [_opened(Path(file)).metadata for file in self.files]
 
   @functools.cached_property
-  def places(self) -> list[tuple[int, int]]:
+  def _places(self) -> list[tuple[int, int]]:
     """File and number of every row group."""
     return [(i, g) for i, m in enumerate(self._metadata) for g in range(m.num_row_groups)]
 
   @functools.cached_property
-  def first(self) -> np.ndarray:
+  def _first(self) -> np.ndarray:
     """The index of each row group's first row, and how many rows there are, int64 [groups + 1]."""
-    counts = [self._metadata[i].row_group(g).num_rows for i, g in self.places]
+    counts = [self._metadata[i].row_group(g).num_rows for i, g in self._places]
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
   @property
   def stored_bytes(self) -> int:
     """The size of all row groups, not compressed."""
-    return sum(self._metadata[i].row_group(g).total_byte_size for i, g in self.places)
+    return sum(self._metadata[i].row_group(g).total_byte_size for i, g in self._places)
 
-  def read(self, group: int) -> list[bytes]:
+  def read_group(self, group: int) -> list[bytes]:
     """Returns the encoded images of a row group."""
-    number, own = self.places[group]
+    number, own = self._places[group]
     file = Path(self.files[number])
     column = _opened(file).read_row_group(own, [self.column]).column(self.column)
     column = column.combine_chunks()
@@ -127,24 +129,17 @@ class _Groups:
 
   def all(self) -> np.ndarray:
     """Returns the encoded images of all rows, object [N]."""
-    return np.array([image for g in range(len(self.places)) for image in self.read(g)], object)
-
-
-@dataclasses.dataclass(frozen=True)
-class ParquetStore(StreamedStore):
-  """Images of Parquet files that are read by row group."""
-
-  groups: _Groups
-  labels: np.ndarray
+    groups = map(self.read_group, range(len(self._places)))
+    return np.array([*itertools.chain.from_iterable(groups)], object)
 
   @functools.cached_property
   def _group(self) -> Callable[[int], list[bytes]]:
-    return functools.lru_cache(maxsize=WINDOW)(self.groups.read)
+    return functools.lru_cache(maxsize=WINDOW)(self.read_group)
 
   def _encoded(self, index: int) -> bytes:
     """Returns a row's image; the latest row groups are kept."""
-    group = int(np.searchsorted(self.groups.first, index, side='right')) - 1
-    return self._group(group)[index - int(self.groups.first[group])]
+    group = int(np.searchsorted(self._first, index, side='right')) - 1
+    return self._group(group)[index - int(self._first[group])]
 
   def host_element(self, index: int) -> tuple[bytes, np.ndarray]:
     """See `HostStore`."""
@@ -173,7 +168,7 @@ class ParquetStore(StreamedStore):
   def _epoch(self, indices: np.ndarray, seed: int, epoch: int) -> Iterator[np.ndarray]:
     """Yields the indices of an epoch in windows."""
     rng = np.random.default_rng((seed, epoch))
-    own = np.searchsorted(self.groups.first, indices, side='right') - 1
+    own = np.searchsorted(self._first, indices, side='right') - 1
     order = rng.permutation(np.unique(own))
     for begin in range(0, len(order), WINDOW):
       yield rng.permutation(indices[np.isin(own, order[begin : begin + WINDOW])])

@@ -51,14 +51,14 @@ def test_shards_are_read_in_order_in_memory_and_streamed(hub, monkeypatch, most)
 def test_a_resumed_training_reads_only_row_groups_that_it_needs(hub, monkeypatch):
   monkeypatch.setattr(parquet, 'MOST_IN_MEMORY', 0)
   read_groups = []
-  real = parquet._Groups.read
+  real = parquet.ParquetStore.read_group
 
   def counted(self, group):
     read_groups.append(group)
     return real(self, group)
 
   rows = read('parquet', hub)
-  monkeypatch.setattr(parquet._Groups, 'read', counted)
+  monkeypatch.setattr(parquet.ParquetStore, 'read_group', counted)
   next(iter(rows._images.store.shuffled(rows.indices, 0, 28).as_numpy_iterator()))
   assert len(set(read_groups)) <= parquet.WINDOW
 
