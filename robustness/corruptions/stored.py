@@ -180,7 +180,7 @@ class StoredOrMade(CorruptionViews):
     shown = self.of_stored(list(images))
     gallery = np.stack([images[part] for part in shown.parts])
     clean = {'gallery_clean': images[CLEAN_PART]} if CLEAN_PART in images else {}
-    return {'gallery': shown.grid(gallery, clean=False), **clean}
+    return {'gallery': shown.grid(gallery), **clean}
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """See `Study`."""

@@ -337,18 +337,16 @@ class CorruptionViews(Study):
     row = one_view.read_row(rows, 0)
     count = len(self.views(row['image'].shape))
     images = np.stack([one_view.show(self, row, view, key) for view in range(CLEAN + 1, count)])
-    return {'gallery': self.grid(images, clean=False), 'gallery_clean': row['image']}
+    return {'gallery': self.grid(images), 'gallery_clean': row['image']}
 
   def by_corruption(self, values: np.ndarray) -> np.ndarray:
     """Returns values of every image and view [N, V] without the clean view, as
     [N, corruptions, severities]."""
     return values[:, CLEAN + 1 :].reshape(len(values), len(self.names), len(self.levels))
 
-  def grid(self, values: np.ndarray, clean: bool = True) -> np.ndarray:
-    """Returns values by view [V, ...], of which the first is that of the clean view if `clean`, as
-    [corruptions, severities, ...]."""
-    shown = values[CLEAN + 1 :] if clean else values
-    return shown.reshape(len(self.names), len(self.levels), *values.shape[1:])
+  def grid(self, values: np.ndarray) -> np.ndarray:
+    """Returns values by corrupted view [V, ...] as [corruptions, severities, ...]."""
+    return values.reshape(len(self.names), len(self.levels), *values.shape[1:])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -129,7 +129,7 @@ class CorruptionSpectrum(StoredOrMade):
       estimates=list(shown._estimates(own, image_shape, scale, spectrum.measures(keep).radii)),
       arrays={
         'clean_spectrum': mean[CLEAN],
-        'spectrum': shown.grid(mean),
+        'spectrum': shown.grid(mean[CLEAN + 1 :]),
         'corruption': np.array(shown.names),
         'severity': np.array(shown.severities),
       },
