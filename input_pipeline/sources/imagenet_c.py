@@ -73,8 +73,7 @@ class ImagenetC(Source):
     classes = set(folders_in(others[0])) if self.has_more_frost and others else None
     several = same_files(list(folders.values()), classes, base_name=self.base_name)
     files = several[0]
-    of_files = [os.path.dirname(file) for file in files]
-    number = {name: label for label, name in enumerate(sorted(set(of_files)))}
+    names, labels = np.unique([os.path.dirname(file) for file in files], return_inverse=True)
     left_out = set().union(*map(folders_in, folders.values())) - classes if classes else ()
     facts = {'class_folders_left_out': len(left_out)} if left_out else {}
     paths = [str(folder) for folder in folders.values()]
@@ -93,12 +92,9 @@ class ImagenetC(Source):
       len(files),
       title=f'{self.title} in {settings.path}',
       description={'path': settings.path, **facts},
-      class_names=tuple(number),
+      class_names=tuple(names.tolist()),
       channels=3,
-      store=PartsStore(
-        lambda part, index: path(part, index).encode(),
-        np.array([number[name] for name in of_files], np.int32),
-      ),
+      store=PartsStore(lambda part, i: path(part, i).encode(), labels.astype(np.int32)),
       read=functools.partial(read_file, channels=3),
       where=lambda index: f'{path(*divmod(index, len(files)))} (example {index})',
       # Millions of headers would take an hour: another size is noticed when its file is read.

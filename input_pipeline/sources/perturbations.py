@@ -150,8 +150,7 @@ class ImagenetP(Source):
     check_names(folders, root, tuple(PERTURBATIONS), 'perturbation')
     paths = {name: folders[name] for name in PERTURBATIONS if name in folders}
     files = same_files(list(paths.values()), extensions=VIDEOS)[0]
-    classes = [os.path.dirname(file) for file in files]
-    number = {name: label for label, name in enumerate(sorted(set(classes)))}
+    names, labels = np.unique([os.path.dirname(file) for file in files], return_inverse=True)
     firsts = {name: read_video(str(path / files[0])) for name, path in paths.items()}
     frames = {name: len(video) for name, video in firsts.items()}
     sizes = {name: video.shape[1:3] for name, video in firsts.items()}
@@ -161,11 +160,11 @@ class ImagenetP(Source):
 
     return of_sequences(
       frames,
-      np.array([number[name] for name in classes], np.int32),
+      labels.astype(np.int32),
       fetch,
       settings,
       f'ImageNet-P in {settings.path}',
-      class_names=tuple(number),
+      class_names=tuple(names.tolist()),
       read=_read_frame,
       sizes=lambda indices: [next(iter(sizes.values()))] * len(indices),
     )
