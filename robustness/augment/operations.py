@@ -15,9 +15,8 @@ from jax.typing import ArrayLike
 
 from robustness.augment import levels as pillow
 from robustness.augment.levels import TABULATED, blend, grey
-from robustness.core.errors import InputError
 from robustness.core.settings import choice, require
-from robustness.corruptions.catalog import ROUNDING
+from robustness.corruptions.catalog import as_images
 
 WARPS = ('ShearX', 'ShearY', 'TranslateX', 'TranslateY', 'Rotate')
 FAMILIES = (WARPS, TABULATED, ('Color',), ('Sharpness',), ('Cutout',))
@@ -110,8 +109,7 @@ def apply(
     require(bool(low <= float(magnitude) <= high), f'magnitude of {name}', magnitude, unit)
   require(bool(fill), 'fill', fill, 'levels 0..255, one or red, green and blue')
   check_colour(fill, 'fill')
-  image = jnp.asarray(image)
-  check_image(image)
+  image = as_images(image, (3,), 'operations')
   middle = jnp.array(centre or (image.shape[0] // 2, image.shape[1] // 2))
   begin = to_levels(image), jnp.ones(image.shape[:2], bool)
   operation = Operations((name,), interpolation, fill, fill)
@@ -161,7 +159,7 @@ class Operations:
     Raises:
       InputError: the image has neither one channel nor three.
     """
-    check_channels(image.shape)
+    image = as_images(image, (3,), 'operations')
 
     def step(state: Image, drawn: Drawn) -> tuple[Image, None]:
       return self(state, drawn), None
@@ -266,30 +264,6 @@ def check_colour(colour: tuple[int, ...], where: str) -> None:
     colour,
     'levels 0..255, one or red, green and blue, or () for the usual ones',
   )
-
-
-def check_channels(shape: tuple[int, ...]) -> None:
-  """Raises InputError unless a shape is [H, W, C] with one or three channels."""
-  if len(shape) != 3 or shape[-1] not in (1, 3):
-    raise InputError(
-      f'the image has the shape {shape}; operations take [height, width, channels] with 1 or 3 '
-      'channels, as Pillow does.'
-    )
-
-
-def check_image(image: jax.Array) -> None:
-  """Raises InputError unless an image is [H, W, C] with one or three channels, and floats in [0, 1]
-  but for rounding; values of a traced one are not checked."""
-  check_channels(image.shape)
-  known = image.size > 0 and not isinstance(image, jax.core.Tracer)
-  low, high = (float(image.min()), float(image.max())) if known else (0.0, 1.0)
-  floats = jnp.issubdtype(image.dtype, jnp.floating)
-  if not (floats and low >= -ROUNDING and high <= 1 + ROUNDING):
-    values = f' and has values from {low:.9g} to {high:.9g}' if known else ''
-    raise InputError(
-      f'the image is {image.dtype}{values}; operations take floats in [0, 1]. Divide 8-bit levels '
-      'by 255.'
-    )
 
 
 def resembled(names: Iterable[str]) -> tuple[str, ...]:

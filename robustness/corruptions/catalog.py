@@ -403,9 +403,12 @@ def as_key(key: object) -> jax.Array:
   )
 
 
-def as_images(images: object, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
+def as_images(
+  images: object, ranks: tuple[int, ...] = (3, 4), taker: str = 'corruptions'
+) -> jax.Array:
   """Returns images of a valid number of dimensions as float32, clipped to [0, 1] where they lie
-  beyond it by rounding. Of traced ones type and shape alone are checked.
+  beyond it by rounding. Of traced ones type and shape alone are checked. `taker` is what messages
+  call those who take them.
 
   Raises:
     InputError: a wrong shape or type, or values outside [0, 1] that are no rounding; names what
@@ -421,21 +424,21 @@ def as_images(images: object, ranks: tuple[int, ...] = (3, 4)) -> jax.Array:
     elif len(shape) == 4:
       hint = ' Take jax.vmap or corrupt_each for a batch.'
     raise InputError(
-      f'images have the shape {shape}; corruptions take {forms} with 1 or 3 channels last.{hint}'
+      f'images have the shape {shape}; {taker} take {forms} with 1 or 3 channels last.{hint}'
     )
   if 0 in shape:
-    raise InputError(f'images have the shape {shape}: there is nothing to corrupt.')
+    raise InputError(f'images have the shape {shape}: there is nothing to change.')
   if not jnp.issubdtype(array.dtype, jnp.floating):
     raise InputError(
-      f'images are {array.dtype}; corruptions take floats in [0, 1]. Divide 8-bit images by 255.'
+      f'images are {array.dtype}; {taker} take floats in [0, 1]. Divide 8-bit images by 255.'
     )
   if isinstance(array, jax.core.Tracer):
     return array.astype(jnp.float32)
   low, high = float(array.min()), float(array.max())
   if not (low >= -ROUNDING and high <= 1 + ROUNDING):
     raise InputError(
-      f'images have values from {low:.9g} to {high:.9g}; corruptions take values in '
-      '[0, 1]. Corrupt before normalising; divide 8-bit values by 255.'
+      f'images have values from {low:.9g} to {high:.9g}; {taker} take values in '
+      '[0, 1]. Normalise afterwards; divide 8-bit values by 255.'
     )
   return jnp.clip(jnp.asarray(array, jnp.float32), 0, 1)
 

@@ -168,7 +168,7 @@ def test_what_is_vacated_and_covered_takes_the_fill():
   (('Solarize', np.zeros((4, 4, 3)), float('nan')), r'magnitude of Solarize is nan'),
   (('Invert', np.zeros((4, 4, 2)), 0), r'shape \(4, 4, 2\).*1 or 3'),
   (('Invert', np.zeros((4, 4)), 0), r'shape \(4, 4\)'),
-  (('Invert', np.zeros((4, 4, 3), np.uint8), 0), 'image is uint8.*floats .*Divide 8-bit levels'),
+  (('Invert', np.zeros((4, 4, 3), np.uint8), 0), 'images are uint8.*floats .*Divide 8-bit images'),
   (('Invert', np.full((4, 4, 3), 255.0), 0), r'values from 255 to 255; .* in \[0, 1\]'),
   (('Invert', np.full((4, 4, 3), np.nan), 0), 'values from nan'),
 )
@@ -184,4 +184,4 @@ def test_fills_that_are_no_colour_are_named(fill):
 
 def test_the_type_of_a_traced_image_is_checked():
   inverted = jax.jit(lambda image: operations.apply('Invert', image, 0))
-  refused('the image is uint8; operations take floats', inverted, np.zeros((4, 4, 3), np.uint8))
+  refused('images are uint8; operations take floats', inverted, np.zeros((4, 4, 3), np.uint8))

@@ -175,7 +175,7 @@ def test_bad_input_is_named():
     ({'images': np.full((32, 32, 3), np.nan)}, 'values from nan'),
     ({'images': np.zeros((32, 32))}, r'shape \(32, 32\); corruptions take \[H, W, C\]'),
     ({'images': np.zeros((3, 32, 32))}, 'with 1 or 3 channels last'),
-    ({'images': np.zeros((0, 32, 32, 3))}, 'nothing to corrupt'),
+    ({'images': np.zeros((0, 32, 32, 3))}, 'nothing to change'),
     ({'quantize': 'ceil'}, "quantize is 'ceil'; valid: 'floor', 'round'"),
     ({'side': 100}, 'no constants for images of 100 pixels; valid: 32, 64, 224, 299'),
     ({'exchange': 'swap'}, "gaussian_noise has no option 'exchange': it has no options"),
