@@ -42,7 +42,6 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 def digits() -> ConfigDict:
   """The default: a small CNN trained on MNIST digits."""
   config = own()
-  config.data.source = 'digits'
   train_small_networks(config)
   return config
 

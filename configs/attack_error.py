@@ -35,7 +35,8 @@ from robustness.config.defaults import (
   ConfigDict,
   choose,
   default_config,
-  read_cifar10,
+  on_cifar10,
+  recipes,
   train_small_networks,
 )
 
@@ -44,10 +45,7 @@ STUDY = 'attack_error'
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits', 'autoattack_cifar10' or 'cifar10', with labels after commas."""
-  name, *labels = variant.split(',')
-  if name == 'cifar10' and labels and all(labels):
-    return cifar10(tuple(labels))
-  return choose(variant, digits, cifar10, autoattack_cifar10)
+  return choose(variant, digits, cifar10, autoattack_cifar10, labelled=cifar10)
 
 
 def digits() -> ConfigDict:
@@ -68,10 +66,8 @@ def digits() -> ConfigDict:
 
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
   """One network, or several, on 1000 CIFAR-10 test images, the field's usual attack."""
-  config = default_config(STUDY, labels=labels)
-  read_cifar10(config)
-  for classifier in config.classifiers.values() if labels else (config.classifier,):
-    classifier.name = 'resnet20'
+  config = on_cifar10(STUDY, labels=labels)
+  for classifier in recipes(config):
     classifier.augment.policy = ('flip', 'crop')
   if 'adversarial' in labels:
     config.classifiers.adversarial.attack.name = 'pgd'

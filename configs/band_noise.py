@@ -17,23 +17,14 @@ python main.py --config=configs/band_noise.py:cifar10 --workdir=/tmp/band_noise_
   bandwidths (odd ones, for sides of an even number of pixels).
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  read_cifar10,
-  two_on_digits,
-)
+from robustness.config.defaults import ConfigDict, choose, on_cifar10, two_on_digits
 
 STUDY = 'band_noise'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits' or 'cifar10', the latter with labels after commas."""
-  name, *labels = variant.split(',')
-  if name == 'cifar10' and labels and all(labels):
-    return cifar10(tuple(labels))
-  return choose(variant, digits, cifar10)
+  return choose(variant, digits, cifar10, labelled=cifar10)
 
 
 def digits() -> ConfigDict:
@@ -43,10 +34,8 @@ def digits() -> ConfigDict:
 
 def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
   """Networks on CIFAR-10, as in figure 5."""
-  config = default_config(STUDY, labels=labels)
-  read_cifar10(config)
+  config = on_cifar10(STUDY, labels=labels)
   for classifier in config.classifiers.values():
-    classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')
     classifier.augment.gaussian.sigma = 0.1
   if 'gaussian' in labels:

@@ -79,13 +79,7 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
   --config.study.failure_share=.5 the severity at which accuracy falls below half of clean accuracy.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  read_cifar10,
-  train_natural_and_gaussian,
-)
+from robustness.config.defaults import ConfigDict, choose, default_config, on_cifar10, two_on_digits
 
 STUDY = 'corruption_error'
 
@@ -98,29 +92,24 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = default_config(STUDY, labels=('natural', 'gaussian'))
+  config = two_on_digits(STUDY)
   config.study.top_k = 2
-  train_natural_and_gaussian(config)
   return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
-  config = default_config(STUDY)
+  config = on_cifar10(STUDY)
   config.study.corruptions = ('fourier_cifar',)
-  read_cifar10(config)
-  config.classifier.name = 'resnet20'
   return config
 
 
 def adapted() -> ConfigDict:
   """One network as it was trained, and adapting, on CIFAR-10 under the official 15 corruptions."""
-  config = default_config(STUDY, labels=('source', 'statistics', 'tent'))
+  config = on_cifar10(STUDY, 2000, labels=('source', 'statistics', 'tent'))
   config.study.severities = (5,)
-  read_cifar10(config, 2000)
-  for label, classifier in config.classifiers.items():
-    classifier.name = 'resnet20'
-    classifier.adaptation.name = '' if label == 'source' else label
+  for label in ('statistics', 'tent'):
+    config.classifiers[label].adaptation.name = label
   return config
 
 

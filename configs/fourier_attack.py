@@ -23,13 +23,7 @@ python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourie
   left out. Without a heat map the 15 × 15 lowest frequencies are tried.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  read_cifar10,
-  train_natural_and_gaussian,
-)
+from robustness.config.defaults import ConfigDict, choose, default_config, on_cifar10, two_on_digits
 
 STUDY = 'fourier_attack'
 
@@ -41,18 +35,15 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = default_config(STUDY, labels=('natural', 'gaussian'))
+  config = two_on_digits(STUDY)
   config.study.norm = 8.0
-  train_natural_and_gaussian(config)
   return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
-  config = default_config(STUDY)
+  config = on_cifar10(STUDY)
   config.study.norm = 3.43
-  read_cifar10(config)
-  config.classifier.name = 'resnet20'
   return config
 
 

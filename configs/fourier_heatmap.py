@@ -35,8 +35,9 @@ from robustness.config.defaults import (
   ConfigDict,
   choose,
   default_config,
-  read_cifar10,
-  train_natural_and_gaussian,
+  on_cifar10,
+  recipes,
+  two_on_digits,
 )
 
 STUDY = 'fourier_heatmap'
@@ -49,33 +50,27 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = default_config(STUDY, labels=('natural', 'gaussian'))
+  config = two_on_digits(STUDY)
   config.study.norm = 8.0
   config.study.top_k = 2
-  config.data.source = 'digits'
-  train_natural_and_gaussian(config)
+  return config
+
+
+def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
+  """One network on CIFAR-10, as in the paper's figure 3."""
+  config = on_cifar10(STUDY, labels=labels)
+  config.study.norm = 4.0
+  for classifier in recipes(config):
+    classifier.augment.policy = ('flip', 'crop')
+  config.training.epochs = 200.0
   config.training.batch_size = 128
   config.training.learning_rate = 0.1
   return config
 
 
-def cifar10() -> ConfigDict:
-  """One network on CIFAR-10, as in the paper's figure 3."""
-  config = default_config(STUDY)
-  _cifar10(config)
-  config.classifier.name = 'resnet20'
-  _augment(config.classifier)
-  return config
-
-
 def cifar10_pair() -> ConfigDict:
   """Two networks on CIFAR-10, compared."""
-  config = default_config(STUDY, labels=('first', 'second'))
-  _cifar10(config)
-  for classifier in config.classifiers.values():
-    classifier.name = 'resnet20'
-    _augment(classifier)
-  return config
+  return cifar10(labels=('first', 'second'))
 
 
 def imagenet() -> ConfigDict:
@@ -86,15 +81,3 @@ def imagenet() -> ConfigDict:
   config.data.source = 'foolbox'
   config.classifier.name = 'efficientnet_lite0'
   return config
-
-
-def _cifar10(config: ConfigDict) -> None:
-  config.study.norm = 4.0
-  read_cifar10(config)
-  config.training.epochs = 200.0
-  config.training.batch_size = 128
-  config.training.learning_rate = 0.1
-
-
-def _augment(classifier: ConfigDict) -> None:
-  classifier.augment.policy = ('flip', 'crop')

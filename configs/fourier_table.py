@@ -50,6 +50,7 @@ from robustness.config.defaults import (
   check_variant,
   choose,
   default_battery,
+  read_cifar10,
   take_two_steps,
   train_airbench,
   train_on_imagenet,
@@ -179,8 +180,7 @@ def _make_as_released(config: ConfigDict) -> None:
 def _cifar10(network: str) -> ConfigDict:
   """The paper's recipes on CIFAR-10."""
   config = _config(network, CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
+  read_cifar10(config, num_images=0)
   config.battery.heat_maps.study.norm = 4.0
   config.training.weight_decay = 5e-4
   return config

@@ -37,7 +37,6 @@ def digits() -> ConfigDict:
     classifier.probe.name = name
     classifier.probe[name].rows_per_class = 100
   config.study.corruptions = ('gaussian_noise', 'contrast')
-  config.data.source = 'digits'
   config.data.num_images = 200
   return config
 

@@ -13,7 +13,7 @@ python main.py --config=configs/sampled_mce.py:imagenet --workdir=/tmp/sampled_m
   ImageNet's validation images by TFDS, 2571 of them: mCE by AlexNet's errors to ± .025.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, read_cifar10
+from robustness.config.defaults import ConfigDict, choose, default_config, on_cifar10
 
 STUDY = 'sampled_mce'
 
@@ -25,10 +25,8 @@ def get_config(variant: str = 'cifar10') -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """One network on CIFAR-10 test images, made as CIFAR-10-C was."""
-  config = default_config(STUDY)
-  read_cifar10(config, 2457)
+  config = on_cifar10(STUDY, 2457)
   config.study.protocol = 'as_released'
-  config.classifier.name = 'resnet20'
   return config
 
 

@@ -19,23 +19,14 @@ python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifa
   figure: configs/fourier_table.py.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  read_cifar10,
-  two_on_digits,
-)
+from robustness.config.defaults import ConfigDict, choose, on_cifar10, two_on_digits
 
 STUDY = 'tradeoff'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant 'digits' or 'cifar10', the latter with labels after commas."""
-  name, *labels = variant.split(',')
-  if name == 'cifar10' and labels and all(labels):
-    return cifar10(tuple(labels))
-  return choose(variant, digits, cifar10)
+  return choose(variant, digits, cifar10, labelled=cifar10)
 
 
 def digits() -> ConfigDict:
@@ -45,9 +36,6 @@ def digits() -> ConfigDict:
 
 def cifar10(labels: tuple[str, ...] = ('first', 'second')) -> ConfigDict:
   """Networks on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
-  config = default_config(STUDY, labels=labels)
+  config = on_cifar10(STUDY, labels=labels)
   config.study.corruptions = ('fourier_cifar',)
-  read_cifar10(config)
-  for classifier in config.classifiers.values():
-    classifier.name = 'resnet20'
   return config

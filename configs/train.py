@@ -24,6 +24,8 @@ from robustness.config.defaults import (
   ConfigDict,
   choose,
   default_config,
+  on_cifar10,
+  read_cifar10,
   train_airbench,
   train_small_networks,
 )
@@ -37,17 +39,13 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 def digits() -> ConfigDict:
   """The small CNN on MNIST digits."""
   config = default_config('accuracy')
-  config.data.source = 'digits'
   train_small_networks(config)
   return config
 
 
 def cifar10() -> ConfigDict:
   """A ResNet-20, or another, on CIFAR-10 as the ResNet and Wide ResNet papers train it."""
-  config = default_config('accuracy')
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.classifier.name = 'resnet20'
+  config = on_cifar10('accuracy', num_images=0)
   config.classifier.train = True
   config.classifier.augment.policy = ('flip', 'crop')
   config.training.epochs = 200.0
@@ -60,7 +58,6 @@ def cifar10() -> ConfigDict:
 def cifar10_fast() -> ConfigDict:
   """airbench94 and its recipe, without augmentation of test images."""
   config = default_config('accuracy')
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
+  read_cifar10(config, num_images=0)
   train_airbench(config)
   return config

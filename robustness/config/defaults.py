@@ -42,9 +42,17 @@ def check_variant(variant: str, known: Iterable[str]) -> None:
     raise UnknownVariantError(variant, known)
 
 
-def choose(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
+def choose(
+  variant: str,
+  *variants: Callable[[], ConfigDict],
+  labelled: Callable[[tuple[str, ...]], ConfigDict] | None = None,
+) -> ConfigDict:
   """Returns the config of the variant after the colon of `--config=FILE:variant`: what the function
-  of this name returns; all are named if there is none."""
+  of this name returns; all are named if there is none. The function `labelled` is given the labels
+  of classifiers that follow its name after commas, as in 'cifar10,natural,mine'."""
+  name, *labels = variant.split(',')
+  if labelled and name == labelled.__name__ and labels and all(labels):
+    return labelled(tuple(labels))
   known = {function.__name__: function for function in variants}
   check_variant(variant, known)
   return known[variant]()
@@ -219,11 +227,13 @@ def two_on_digits(study: str, num_images: int = 0) -> ConfigDict:
   return config
 
 
-def on_cifar10(study: str, num_images: int = 1000) -> ConfigDict:
-  """Returns the config of a study of a ResNet-20, whose weights are given, on CIFAR-10."""
-  config = default_config(study)
+def on_cifar10(study: str, num_images: int = 1000, labels: tuple[str, ...] = ()) -> ConfigDict:
+  """Returns the config of a study of a ResNet-20, or of one a label, whose weights are given, on
+  CIFAR-10."""
+  config = default_config(study, labels)
   read_cifar10(config, num_images)
-  config.classifier.name = 'resnet20'
+  for classifier in recipes(config):
+    classifier.name = 'resnet20'
   return config
 
 
