@@ -297,14 +297,13 @@ def _check_seeds(sections: Section, experiment: Experiment) -> None:
   if not experiment.classifiers:
     (study, *_) = experiment.studies.values()
     raise InputError(f'{given}, but the study {study.name} trains nothing: leave it ().')
-  several = sections.get('classifiers', {'': sections.get('classifier', {})})
-  for label, recipe in zip(several, experiment.classifiers.values(), strict=True):
-    where = f'config.classifiers.{label}' if label else 'config.classifier'
+  for label, recipe in experiment.classifiers.items():
+    where = experiment.section_of_classifier(label)
     if not (recipe.is_trained_here or recipe.probe or recipe.weights == 'random'):
       raise InputError(
         f'{given}, but {where} has given weights, which no seed changes: set {where}.train=True '
         'and no weights, or leave config.seeds ().'
       )
-    if 'seed' in several[label]:
-      value = several[label]['seed']
-      raise InputError(f'{given} and {where}.seed is {value}: leave one of them out.')
+    own = sections['classifiers'][label] if experiment.has_labels else sections['classifier']
+    if 'seed' in own:
+      raise InputError(f'{given} and {where}.seed is {own["seed"]}: leave one of them out.')

@@ -23,11 +23,6 @@ from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import Pipeline
 
-SECTIONS = (
-  *('training', 'data', 'augment', 'attack', 'input_filter', 'objective', 'probe', 'adaptation'),
-)
-"""Keys of a classifier that are sections; the first two hold what differs from the run."""
-
 KINDS: dict[str, tuple[str, Registry]] = {
   'augment': ('policy', AUGMENTATIONS),
   'attack': ('name', ATTACKS),
@@ -37,6 +32,9 @@ KINDS: dict[str, tuple[str, Registry]] = {
   'adaptation': ('name', ADAPTATIONS),
 }
 """Sections of named parts, the key that chooses, and where the parts are."""
+
+SECTIONS = ('training', 'data', *KINDS)
+"""Keys of a classifier that are sections; the first two hold what differs from the run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,24 +143,18 @@ def parse_classifier(
     own_training = settings.parse(TrainingSettings, given_training, f'{where}.training')
   of_training = {'split': own_training.split, **CHOOSE_ROWS}
   given_data = {**data, **of_training, **own['data']}
-  objective = OBJECTIVES.optional(own['objective'], f'{where}.objective')
   with naming('config.data', f'{where}.data'):
     own_data = settings.parse(DataSettings, given_data, f'{where}.data')
   augment = policy.from_section(own['augment'], f'{where}.augment')
-  attack = ATTACKS.optional(own['attack'], f'{where}.attack')
-  input_filter = INPUT_FILTERS.optional(own['input_filter'], f'{where}.input_filter')
+  parts = {
+    kind: registry.optional(own[kind], f'{where}.{kind}')
+    for kind, (key, registry) in KINDS.items()
+    if key == 'name'
+  }
   meant = own['augment'].get(Environment.name, {}).get('allow_leaks', False)
   stored = own_data.is_permitted_cells and not meant
-  refuse_leaks(augment.augmentations, (attack, input_filter), where, stored)
-  parsed = {
-    'augment': augment,
-    'attack': attack,
-    'objective': objective or CrossEntropy(),
-    'input_filter': input_filter,
-    'probe': PROBES.optional(own['probe'], f'{where}.probe'),
-    'adaptation': ADAPTATIONS.optional(own['adaptation'], f'{where}.adaptation'),
-    'training': own_training,
-    'data': own_data,
-  }
+  refuse_leaks(augment.augmentations, (parts['attack'], parts['input_filter']), where, stored)
+  parts['objective'] = parts['objective'] or CrossEntropy()
+  parsed = {'training': own_training, 'data': own_data, 'augment': augment, **parts}
   with naming('config.classifier.', f'{where}.'):
     return settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, where)
