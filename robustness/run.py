@@ -120,9 +120,8 @@ def _run(
     path = workdir.prepare(directory, config)
     report = Report.begin(path, config, experiment.execution.seed, command)
     rows = OpenedRows(experiment)
-    devices = [device.device_kind for device in jax.devices()]
-    counted = ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
-    logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, counted)
+    devices = page.counted_devices(report.environment)
+    logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, devices)
     recipes = check_studies(experiment, rows)
     seeds = experiment.execution.seeds
     folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
@@ -340,23 +339,23 @@ class OpenedRows(dict[DataSettings, Rows]):
   def training(self, data: DataSettings) -> Rows:
     """Returns the rows that a recipe trains on."""
     if data not in self._training:
-      experiment, evaluated = self._experiment, self[self._experiment.data]
-      with naming('config.data', experiment.section_of(data)):
-        rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
-      rows = rows.with_channels(evaluated.image_shape[2])
+      evaluated = self[self._experiment.data]
+      rows = self._loaded(data).with_channels(evaluated.image_shape[2])
       self._training[data] = with_groups(rows, from_settings(data, rows.class_names))
     return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
-    experiment = self._experiment
-    with naming('config.data', experiment.section_of(data)):
-      rows = input_pipeline.load(data, experiment.execution.seed, self._preparation)
+    experiment, rows = self._experiment, self._loaded(data)
     networks = map(channels, experiment.classifiers.values())
     rows = rows.with_channels(max([rows.image_shape[2], *networks]))
     if len(experiment.measurements) * len(experiment.classifiers) > 1:
       rows = rows.kept()
     self[data] = with_groups(rows, from_settings(data, rows.class_names))
     return self[data]
+
+  def _loaded(self, data: DataSettings) -> Rows:
+    with naming('config.data', self._experiment.section_of(data)):
+      return input_pipeline.load(data, self._experiment.execution.seed, self._preparation)
 
 
 def builder_for(

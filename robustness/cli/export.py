@@ -121,8 +121,8 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     if text not in values:
       raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
     given[facet] = values[text]
-  rows = select(table, name, '', **given) if given else _leading(table, name)
-  rows = rows[rows['value'].notna()]
+  rows = select(table, name, '', **given) if given else headlines.leading(table, name)
+  rows = rows[(rows.versus == '') & rows['value'].notna()]
   if len(rows) != 1:
     own = table[(table['quantity'] == name) & (table.versus == '')]
     facets = [facet for facet in facets_of(own) if own[facet].notna().any()]
@@ -132,11 +132,6 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     )
   task = results.by_part.get(rows.iloc[0].get(PART), results)
   return next(of for of in task.quantities if of.name == name), rows.iloc[0]
-
-
-def _leading(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
-  rows = headlines.leading(table, quantity)
-  return rows[rows.versus == '']
 
 
 def hub_entry(

@@ -10,8 +10,9 @@ import signal
 import threading
 from collections.abc import Sequence
 
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.settings import choice
 from robustness.present import tables, text
 from robustness.results import Results
 from robustness.video import answers, building, decisions, metadata
@@ -64,8 +65,7 @@ def serve(flags: argparse.Namespace) -> None:
 
 def export(flags: argparse.Namespace) -> None:
   """Writes the reviewed sets and prints Table 1 and the agreement."""
-  if flags.rule not in decisions.RULES:
-    raise InputError(f'--rule={flags.rule} is no rule: {nearest(flags.rule, decisions.RULES)}.')
+  choice('--rule', flags.rule, decisions.RULES)
   candidates = _candidates(flags)
   if metadata.find(flags.out.resolve()) == metadata.find(flags.metadata.resolve()):
     raise InputError(f'--out={flags.out} holds the sets under review: give another folder.')
