@@ -19,7 +19,7 @@ from robustness.config.experiment import SUMMARY, TASKS
 from robustness.config.recipe import KINDS, default_label
 from robustness.core import json_files
 from robustness.core.errors import InputError, naming, nearest
-from robustness.core.settings import check_name, check_sections, without_inherited
+from robustness.core.settings import check_name, check_sections, refuse_unknown, without_inherited
 from robustness.evaluation.study import STUDIES, default_section
 
 _LABEL = re.compile(r'--?config\.classifiers\.([^.=]+)\.name=')
@@ -284,9 +284,8 @@ def _study_name(section: object, where: str, path: pathlib.Path) -> str:
 
 def _fill(config: ConfigDict, values: Mapping[str, object], where: str) -> None:
   """Sets keys of a section to values read from JSON, which has lists for tuples."""
+  refuse_unknown(values, config, where)
   for key, value in values.items():
-    if key not in config:
-      raise InputError(f'unknown key {where}.{key}: {nearest(key, config.keys())}.')
     if isinstance(config[key], ConfigDict) and isinstance(value, Mapping):
       _fill(config[key], value, f'{where}.{key}')
       continue

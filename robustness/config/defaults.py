@@ -115,11 +115,11 @@ def train_on_imagenet(config: ConfigDict) -> None:
   config.precision = 'bfloat16'
 
 
-def finetune_resnet50(config: ConfigDict, epochs: float = 5.0) -> None:
+def finetune_resnet50(config: ConfigDict) -> None:
   """Has every ResNet-50 of a config of `train_on_imagenet` begin with torchvision's weights."""
   for classifier in config.classifiers.values():
     classifier.initial_weights = 'torchvision:resnet50.IMAGENET1K_V1'
-  config.training.epochs = epochs
+  config.training.epochs = 5.0
   config.training.learning_rate = 0.04
   config.training.warmup_epochs = 0.5
 

@@ -135,8 +135,6 @@ def parse_classifier(
   `listed` and `known_classes`, which choose what is evaluated) and the seed.
   """
   settings.check_sections(section, SECTIONS, where)
-  valid = [field.name for field in dataclasses.fields(ClassifierSettings)]
-  settings.refuse_unknown(section, valid, where)
   own = {name: section.get(name, {}) for name in SECTIONS}
   given_training = {**training, **own['training']}
   with naming('config.training', f'{where}.training'):  # the run's own have been checked
