@@ -31,7 +31,7 @@ python main.py --config=configs/accuracy.py:both_ways --workdir=/tmp/both_ways \
   The same network among all 1000 classes and among those of the data, side by side.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import ConfigDict, choose, default_config, one_on_digits
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
@@ -41,9 +41,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: a small CNN trained on MNIST digits."""
-  config = own()
-  train_small_networks(config)
-  return config
+  return one_on_digits('accuracy')
 
 
 def own() -> ConfigDict:

@@ -15,7 +15,9 @@ python main.py --config=configs/accuracy_by_factor.py:own --workdir=/tmp/by_pose
   names, Parquet, WebDataset or ArrayRecord. Intervals are over the values of the column `object`.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, train_small_networks
+from robustness.config.defaults import ConfigDict, choose, default_config, one_on_digits
+
+STUDY = 'accuracy_by_factor'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
@@ -25,11 +27,9 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: a small CNN trained on MNIST digits."""
-  config = own()
-  train_small_networks(config)
-  return config
+  return one_on_digits(STUDY)
 
 
 def own() -> ConfigDict:
   """Any classifier and data, which the user names."""
-  return default_config('accuracy_by_factor')
+  return default_config(STUDY)

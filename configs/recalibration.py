@@ -13,13 +13,7 @@ python main.py --config=configs/recalibration.py:cifar10 --workdir=/tmp/recalibr
   1000 CIFAR-10 test images by TFDS, half of them held out. docs/calibration.md says what each is.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  on_cifar10,
-  train_small_networks,
-)
+from robustness.config.defaults import ConfigDict, choose, on_cifar10, one_on_digits
 
 STUDY = 'recalibration'
 
@@ -31,9 +25,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: a small CNN on MNIST digits."""
-  config = default_config(STUDY)
-  train_small_networks(config)
-  return config
+  return one_on_digits(STUDY)
 
 
 def cifar10() -> ConfigDict:

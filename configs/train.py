@@ -25,9 +25,9 @@ from robustness.config.defaults import (
   choose,
   default_config,
   on_cifar10,
+  one_on_digits,
   read_cifar10,
   train_airbench,
-  train_small_networks,
 )
 
 
@@ -38,9 +38,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The small CNN on MNIST digits."""
-  config = default_config('accuracy')
-  train_small_networks(config)
-  return config
+  return one_on_digits('accuracy')
 
 
 def cifar10() -> ConfigDict:

@@ -219,6 +219,13 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
   return nested({'study': study.default_section(study_name), **shared})
 
 
+def one_on_digits(study: str) -> ConfigDict:
+  """Returns the config of a study of a small CNN that is trained on MNIST digits."""
+  config = default_config(study)
+  train_small_networks(config)
+  return config
+
+
 def two_on_digits(study: str, num_images: int = 0) -> ConfigDict:
   """Returns the config of a study of two small CNNs, `natural` and `gaussian`, on MNIST digits."""
   config = default_config(study, labels=('natural', 'gaussian'))
