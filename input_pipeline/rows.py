@@ -22,7 +22,7 @@ from input_pipeline.selection import Selection, delivered_size
 from robustness.core.errors import InputError
 from robustness.core.host import usable_cores
 from robustness.core.rows import MOST_KEPT, ArrayRows, Batch, as_float32, chosen_blocks, pad_batch
-from robustness.core.sampler import Epochs, Sampler
+from robustness.core.sampler import Epochs, Sampler, share_of_batch
 from robustness.core.typing import Facts
 
 _PREFETCH = 4
@@ -127,30 +127,32 @@ class TfRows:
     batch_size: int,
     seed: int,
     start_step: int = 0,
-    process_index: int = 0,
-    process_count: int = 1,
+    share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
     order = sampler or Epochs(self.num_examples, seed)
-    order.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
+    share_of_batch(start_step, batch_size, share)  # refuses what cannot divide
     if sampler is not None:
       self._refuse_streamed()
-    local, share = batch_size // process_count, (process_index, process_count)
-    low = local * process_index
+    low, high = share_of_batch(0, batch_size, share)
 
     def is_mine(i: tf.Tensor) -> tf.Tensor:
-      return (i % batch_size >= low) & (i % batch_size < low + local)
+      return (i % batch_size >= low) & (i % batch_size < high)
 
     def elements(step: int) -> tf.data.Dataset:
       return self._sequence(order, seed, step * batch_size, is_mine)
 
     def again(read: int) -> tf.data.Dataset:
-      return elements(start_step + read).take(local)
+      return elements(start_step + read).take(high - low)
 
-    batches = enumerate(self._read(elements(start_step), local, again), start_step)
+    batches = enumerate(self._read(elements(start_step), high - low, again), start_step)
     return (
-      {**batch, **self._columns(batch['example_id']), **order.batch_columns(i, batch_size, *share)}
-      for i, batch in batches
+      {
+        **batch,
+        **self._columns(batch['example_id']),
+        **order.columns(*share_of_batch(step, batch_size, share)),
+      }
+      for step, batch in batches
     )
 
   def without_images(self) -> Batch:

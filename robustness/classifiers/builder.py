@@ -313,7 +313,6 @@ class ClassifierBuilder:
     architecture = catalog.get(recipe.name)
     normalisation = initial or architecture
     parallel = self.parallel(recipe.training)
-    index, count = parallel.share
     environment = selective(recipe.augment.augmentations)
     transforms = environment.transforms if environment else ()
     order = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
@@ -322,9 +321,7 @@ class ClassifierBuilder:
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self._precision), parallel.axis_name
       ),
-      batches=functools.partial(
-        rows.training_batches, process_index=index, process_count=count, sampler=order
-      ),
+      batches=functools.partial(rows.training_batches, share=parallel.share, sampler=order),
       sampler=order,
       arrays=rows.in_memory,
       num_examples=rows.num_examples,

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.core.sampler import Epochs, Sampler
+from robustness.core.sampler import Epochs, Sampler, share_of_batch
 from robustness.core.settings import require
 from robustness.core.typing import Facts
 
@@ -99,8 +99,7 @@ class Rows(Protocol):
     batch_size: int,
     seed: int,
     start_step: int = 0,
-    process_index: int = 0,
-    process_count: int = 1,
+    share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
     """Returns endless shuffled batches; the same arguments give the same batches.
@@ -113,14 +112,13 @@ class Rows(Protocol):
       batch_size: the global batch, over all processes.
       seed: with the epoch's number it fixes the epoch's order.
       start_step: the first step to deliver.
-      process_index: which contiguous slice of every global batch to deliver.
-      process_count: how many slices there are.
+      share: (k, n) delivers the k-th of n contiguous slices of every global batch.
       sampler: decides the order; None takes `Epochs`.
 
     Returns:
       `image` [b, H, W, C], uint8 where it is stored so and not resized, else float32 in [0, 1],
       `label` int32 [b] or [b, L], `example_id` int32 [b],
-      and the columns of the rows and the sampler [b, ...], with b = batch_size / process_count.
+      and the columns of the rows and the sampler [b, ...], with b = batch_size / n.
 
     Raises:
       InputError: see `share_of_batch`, what an image that cannot be read is called, or an order
@@ -349,17 +347,13 @@ class ArrayRows:
     batch_size: int,
     seed: int,
     start_step: int = 0,
-    process_index: int = 0,
-    process_count: int = 1,
+    share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
     order = sampler or Epochs(self.num_examples, seed)
-    order.batch(start_step, batch_size, process_index, process_count)  # refuses what cannot divide
-    return self._training_batches(order, start_step, batch_size, process_index, process_count)
-
-  def _training_batches(self, order: Sampler, start_step: int, *share: int) -> Iterator[Batch]:
-    for step in itertools.count(start_step):
-      yield {**self._batch(order.batch(step, *share)), **order.batch_columns(step, *share)}
+    share_of_batch(start_step, batch_size, share)  # refuses what cannot divide
+    spans = (share_of_batch(step, batch_size, share) for step in itertools.count(start_step))
+    return ({**self._batch(order.positions(*span)), **order.columns(*span)} for span in spans)
 
   def without_images(self) -> Batch:
     return self._columns_at(slice(None))
@@ -477,9 +471,8 @@ class _ChangedRows:
     batch_size: int,
     seed: int,
     start_step: int = 0,
-    process_index: int = 0,
-    process_count: int = 1,
+    share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    share = (start_step, process_index, process_count, sampler)
-    return map(self.change, self.rows.training_batches(batch_size, seed, *share))
+    batches = self.rows.training_batches(batch_size, seed, start_step, share, sampler)
+    return map(self.change, batches)

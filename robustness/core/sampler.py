@@ -31,29 +31,20 @@ class Sampler(abc.ABC):
     del begin, end
     return {}
 
-  def batch(self, step: int, batch_size: int, process: int = 0, processes: int = 1) -> np.ndarray:
-    """Returns the rows of a process's share of a batch, int64 [batch_size / processes]."""
-    return self.positions(*share_of_batch(step, batch_size, process, processes))
 
-  def batch_columns(
-    self, step: int, batch_size: int, process: int = 0, processes: int = 1
-  ) -> dict[str, np.ndarray]:
-    """Returns `columns` of the rows that `batch` gives."""
-    return self.columns(*share_of_batch(step, batch_size, process, processes))
-
-
-def share_of_batch(step: int, batch_size: int, process: int, processes: int) -> tuple[int, int]:
-  """Returns the positions [begin, end) of a process's contiguous share of the batch of a step.
+def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) -> tuple[int, int]:
+  """Returns the positions [begin, end) of the k-th of n contiguous shares (k, n) of a step's batch.
 
   Step s holds positions [s·batch_size, (s + 1)·batch_size), so that a batch may span two epochs.
   """
+  process, processes = share
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
   require(0 <= process < processes, 'process_index', process, f'in 0..{processes - 1}')
   valid = f'a multiple of the {processes} processes'
   require(batch_size % processes == 0, 'config.training.batch_size', batch_size, valid)
-  share = batch_size // processes
-  begin = step * batch_size + process * share
-  return begin, begin + share
+  size = batch_size // processes
+  begin = step * batch_size + process * size
+  return begin, begin + size
 
 
 class Epochs(Sampler):

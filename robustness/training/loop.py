@@ -17,6 +17,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.progress import Progress
 from robustness.core.rows import ArrayRows
+from robustness.core.sampler import share_of_batch
 from robustness.core.typing import Facts, Variables
 from robustness.parallel import Parallel, connect
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
@@ -146,7 +147,8 @@ def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed
   order, size = training.order, training.settings.batch_size
 
   def batch(step: int) -> dict[str, np.ndarray]:
-    return {POSITION: order.batch(step, size).astype(np.int32), **order.batch_columns(step, size)}
+    span = share_of_batch(step, size)
+    return {POSITION: order.positions(*span).astype(np.int32), **order.columns(*span)}
 
   def steps(begin: int) -> Iterator[Columns]:
     left = range(begin, training.total_steps)

@@ -185,7 +185,7 @@ class Training:
     size = self.settings.batch_size
     of_row = {name: value for name, value in row.items() if name != 'mask'}
     columns = check_batch(of_row, self.image_shape, self.num_classes)
-    columns = {**columns, **self.order.batch_columns(0, size)}
+    columns = {**columns, **self.order.columns(0, size)}
     self.check_columns(columns)
     state = self.state_shapes()
     begun_with(state, self.initial)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from robustness.core.sampler import Balanced, Epochs, held_out
+from robustness.core.sampler import Balanced, Epochs, held_out, share_of_batch
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -27,15 +27,9 @@ def test_any_part_of_the_sequence_is_reached_at_once(create, begin, end):
 
 
 def test_processes_read_contiguous_shares_of_the_batch():
-  epochs = Epochs(23, 0)
-  whole = epochs.batch(7, 12)
-  np.testing.assert_array_equal(whole, epochs.positions(84, 96))
-  shares = [epochs.batch(7, 12, process, 3) for process in range(3)]
-  np.testing.assert_array_equal(np.concatenate(shares), whole)
-  balanced = Balanced([np.arange(10), np.arange(4)], 1, 'group')
-  shares = [balanced.batch_columns(3, 12, process, 3)['group'] for process in range(3)]
-  np.testing.assert_array_equal(np.concatenate(shares), balanced.columns(36, 48)['group'])
-  refused('batch_size is 12.*multiple of the 5 processes', epochs.batch, 0, 12, 0, 5)
+  assert share_of_batch(7, 12) == (84, 96)
+  assert [share_of_batch(7, 12, (k, 3)) for k in range(3)] == [(84, 88), (88, 92), (92, 96)]
+  refused('batch_size is 12.*multiple of the 5 processes', share_of_batch, 0, 12, (0, 5))
 
 
 def test_held_out_rows_are_the_same_for_all_and_never_trained_on():

@@ -140,10 +140,10 @@ def test_every_batch_shows_each_environment_equally_often_and_no_held_out_cell()
 
 
 def test_a_resumed_and_a_shared_training_see_the_same_rows():
-  def batches(begin, *share):
+  def batches(begin, share=(0, 1)):
     order = balanced('environment', unequal(), TRANSFORMS, 3)
     return list(
-      itertools.islice(unequal().training_batches(BATCH, 3, begin, *share, sampler=order), 6)
+      itertools.islice(unequal().training_batches(BATCH, 3, begin, share, sampler=order), 6)
     )
 
   whole = batches(0)
@@ -151,7 +151,7 @@ def test_a_resumed_and_a_shared_training_see_the_same_rows():
     values = np.stack([batch[name] for batch in whole])
     resumed = np.stack([batch[name] for batch in batches(2)])
     np.testing.assert_array_equal(resumed[:4], values[2:])
-    halves = [np.stack([b[name] for b in batches(0, process, 2)]) for process in range(2)]
+    halves = [np.stack([b[name] for b in batches(0, (process, 2))]) for process in range(2)]
     np.testing.assert_array_equal(np.concatenate(halves, 1), values)
 
 

@@ -83,7 +83,7 @@ def training(column: str, share: tuple[int, int] = (0, 1), stop: int = STEPS) ->
   order = balanced(column, rows, transforms, 3)
 
   def batches(batch_size: int, seed: int, start_step: int) -> Iterator[dict[str, Any]]:
-    every = rows.training_batches(batch_size, seed, start_step, *share, sampler=order)
+    every = rows.training_batches(batch_size, seed, start_step, share, sampler=order)
     yield from itertools.islice(every, stop - start_step)
     if stop < STEPS:
       raise StoppedError

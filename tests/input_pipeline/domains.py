@@ -142,5 +142,5 @@ def assert_reads_pixels(rows: Rows, poses: bool = True) -> None:
   epochs = np.concatenate([step['example_id'] for step in steps]).reshape(2, NUMBER)
   assert (np.sort(epochs) == np.arange(NUMBER)).all() and (epochs[0] != epochs[1]).any()
   assert_equal(steps[4:], itertools.islice(rows.training_batches(10, 3, 4), 2))
-  shares = [next(rows.training_batches(10, 3, 4, p, 2))['example_id'] for p in (0, 1)]
+  shares = [next(rows.training_batches(10, 3, 4, (p, 2)))['example_id'] for p in (0, 1)]
   assert np.concatenate(shares).tolist() == steps[4]['example_id'].tolist()

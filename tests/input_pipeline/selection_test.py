@@ -64,7 +64,7 @@ def test_arrays_give_the_rows_and_batches_of_tf_data(folder, values):
     assert_equal(ours.batches(size, blocks), theirs.batches(size, blocks))
   for rows in ((ours, theirs), (ours.at(np.array([0, 2])), theirs.at(np.array([0, 2])))):
     assert rows[0].description == rows[1].description
-    taken = [itertools.islice(r.training_batches(6, 1, 3, 1, 2), 4) for r in rows]
+    taken = [itertools.islice(r.training_batches(6, 1, 3, (1, 2)), 4) for r in rows]
     assert_equal(*taken)
 
 

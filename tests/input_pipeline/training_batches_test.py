@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from input_pipeline.images import IndexedStore
 from robustness.core.rows import ArrayRows, as_float32
-from robustness.core.sampler import Balanced, Epochs
+from robustness.core.sampler import Balanced, Epochs, share_of_batch
 from tests.input_pipeline.domains import assert_equal
 
 
@@ -39,7 +39,7 @@ def test_a_process_fetches_its_own_rows_only(make_rows):
     rows, fetched = make_rows(23), list[int]()
     source = rows._images
     rows._images = dataclasses.replace(source, store=CountedStore(source.store, fetched))
-    given = ids(take(rows.training_batches(6, 0, 0, process, 2), 8))
+    given = ids(take(rows.training_batches(6, 0, 0, (process, 2)), 8))
     np.testing.assert_array_equal(given, order[:8, process].ravel())
     seen = fetched.copy()  # more is read ahead meanwhile
     assert len(seen) >= 24
@@ -56,12 +56,11 @@ def test_the_order_is_that_of_rows_in_memory(make_rows, balanced, share, start):
   arrays = ArrayRows(whole['image'], whole['label'], rows.class_names)
   groups = [np.arange(23), np.array([1, 4, 22])]
   order = Balanced(groups, 3, 'group') if balanced else None
-  given = (10, 3, start, *share, order)
+  given = (10, 3, start, share, order)
   ours, theirs = (take(r.training_batches(*given), 9) for r in (rows, arrays))
-  np.testing.assert_array_equal(
-    ids(ours),
-    np.concatenate([(order or Epochs(23, 3)).batch(start + k, 10, *share) for k in range(9)]),
-  )
+  spans = [share_of_batch(start + k, 10, share) for k in range(9)]
+  expected = [(order or Epochs(23, 3)).positions(*span) for span in spans]
+  np.testing.assert_array_equal(ids(ours), np.concatenate(expected))
   assert all(('group' in batch) == balanced for batch in ours)
   assert_equal(ours, theirs)
 
@@ -81,7 +80,7 @@ def test_random_crops_are_those_of_the_position_for_any_batch_start_and_process(
   assert not np.array_equal(images[0], next(make_rows(23).training_batches(6, 0))['image'][0])
   later = np.concatenate([b['image'] for b in take(rows.training_batches(12, 0, 2), 2)])
   np.testing.assert_array_equal(later, images[24:])
-  part = next(rows.training_batches(6, 0, 3, 1, 2))['image']
+  part = next(rows.training_batches(6, 0, 3, (1, 2)))['image']
   np.testing.assert_array_equal(part, images[21:24])
   evaluated = next(rows.batches(23))['image']
   np.testing.assert_array_equal(evaluated, next(make_rows(23).batches(23))['image'])

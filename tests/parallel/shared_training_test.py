@@ -33,10 +33,9 @@ STEPS, BATCH = 200, 16
 def run(way: Any, rows: ArrayRows, directory: pathlib.Path) -> tuple[list[np.ndarray], list[int]]:
   """Trains; returns the final variables and the examples that this process was given."""
   read: list[int] = []
-  index, count = way.share
 
   def counted(batch_size: int, seed: int, start_step: int) -> Iterator[dict[str, Any]]:
-    shares = rows.training_batches(batch_size, seed, start_step, index, count)
+    shares = rows.training_batches(batch_size, seed, start_step, way.share)
     for batch in itertools.islice(shares, STEPS - start_step):
       read.extend(batch['example_id'].tolist())
       yield batch
@@ -54,7 +53,7 @@ def run(way: Any, rows: ArrayRows, directory: pathlib.Path) -> tuple[list[np.nda
     seed=3,
   )
   directory.mkdir(parents=True, exist_ok=True)
-  writer = JsonLinesWriter(directory / f'log{index}.jsonl')
+  writer = JsonLinesWriter(directory / f'log{way.share[0]}.jsonl')
   variables = train(training, directory=directory, parallel=way, writer=writer)
   return jax.tree.leaves(variables), read
 

@@ -88,8 +88,9 @@ def test_what_a_sampler_says_of_its_rows_comes_with_them_by_every_way(make, eigh
     assert bool(feed.resident) == bool(resident_bytes)
     for step, batch in enumerate(feed.steps(0)):
       shown = feed.rows(feed.resident, batch)
-      np.testing.assert_array_equal(shown['example_id'], order.batch(step, 36))
-      np.testing.assert_array_equal(shown['group'], order.batch_columns(step, 36)['group'])
+      span = 36 * step, 36 * (step + 1)
+      np.testing.assert_array_equal(shown['example_id'], order.positions(*span))
+      np.testing.assert_array_equal(shown['group'], order.columns(*span)['group'])
 
 
 def test_elements_are_taken_ahead_and_none_beyond_the_last():

@@ -61,7 +61,7 @@ def test_training_epochs_resume_and_processes(tiny_tfds, storage):
   for step in (3, 4, 9):
     resumed = itertools.islice(rows.training_batches(8, 0, start_step=step), 3)
     np.testing.assert_array_equal([b['example_id'] for b in resumed], run[step : step + 3])
-  halves = [itertools.islice(rows.training_batches(8, 0, 2, p, 2), 3) for p in range(2)]
+  halves = [itertools.islice(rows.training_batches(8, 0, 2, (p, 2)), 3) for p in range(2)]
   parts = [np.stack([b['example_id'] for b in half]) for half in halves]
   np.testing.assert_array_equal(np.concatenate(parts, axis=1), run[2:5])
   other = next(rows.training_batches(8, seed=1))['example_id']
