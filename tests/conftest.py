@@ -11,6 +11,7 @@ import jax
 import pytest
 
 from robustness.present import style
+from tests.commands import ROOT
 
 LEVEL = '--xla_backend_optimization_level'
 QUICK_COMPILER = (
@@ -25,9 +26,6 @@ if LEVEL not in os.environ.get('XLA_FLAGS', ''):  # workers of xdist inherit wha
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')
-
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import json
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -21,18 +20,17 @@ DAMAGE = {
 """By name, what a whole file becomes."""
 
 
-def changed(document: Any) -> Iterator[tuple[str, Any]]:
-  """Yields where, and a document in which one value was replaced by one of `JUNK` or left out."""
+def changed(document: Any) -> Iterator[Any]:
+  """Yields the document with one value, in any place, replaced by one of `JUNK` or left out."""
   for *above, last in _places(document):
-    where = '.'.join(map(str, (*above, last)))
     for junk in JUNK:
       result = copy.deepcopy(document)
       functools.reduce(operator.getitem, above, result)[last] = junk
-      yield f'{where} = {json.dumps(junk)}', result
+      yield result
     if isinstance(last, str):
       result = copy.deepcopy(document)
       del functools.reduce(operator.getitem, above, result)[last]
-      yield f'no {where}', result
+      yield result
 
 
 def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

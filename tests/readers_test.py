@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Any, Read]] = {
 def test_another_value_in_any_place_is_no_traceback(tmp_path, name):
   document, read = CASES[name]
   file = tmp_path / pathlib.Path(name).name
-  for _, value in changed(document):
+  for value in changed(document):
     file.write_text(json.dumps(value))
     in_one_line_or_not_at_all(read, file)
 

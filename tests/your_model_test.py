@@ -36,6 +36,13 @@ def load(source: str) -> Classifier:
   return classifier
 
 
+def executed(source: str) -> dict[str, Any]:
+  """What the names in a file stand for."""
+  space: dict[str, Any] = {'__name__': 'mine'}
+  exec(compile(source, 'mine.py', 'exec'), space)
+  return space
+
+
 def normalised(images: np.ndarray, mean: np.ndarray = MEAN, std: np.ndarray = STD) -> np.ndarray:
   return (images - mean) / std
 
@@ -48,10 +55,8 @@ def assert_close(logits: np.ndarray, expected: np.ndarray) -> None:
 def test_pytorch():
   torch = pytest.importorskip('torch', reason='needs torch')
   (source,) = files('PyTorch')
-  space: dict[str, Any] = {'__name__': 'mine'}
-  exec(compile(source, 'mine.py', 'exec'), space)
   torch.manual_seed(0)
-  module = space['module']()
+  module = executed(source)['module']()
   torch.save(module.state_dict(), 'network.pt')
   inputs = torch.from_numpy(normalised(IMAGES).transpose(0, 3, 1, 2).copy())
   assert_close(load(source).predict(IMAGES), module.eval()(inputs).detach().numpy())
@@ -154,9 +159,7 @@ def test_an_nnx_model_of_a_library_stands_in_a_module_of_logits():
   nnx = pytest.importorskip('flax.nnx')
   source = files('Flax NNX')[1]
   classifier = load(source)
-  space: dict[str, Any] = {'__name__': 'mine'}
-  exec(compile(source, 'mine.py', 'exec'), space)
-  model = space['Theirs'](nnx.Rngs(0))
+  model = executed(source)['Theirs'](nnx.Rngs(0))
   expected = model((IMAGES - 0.5) / 0.5, return_features=False)['logits']
   assert_close(classifier.predict(IMAGES), np.asarray(expected))
   assert 'model/patches' in classifier.layers
@@ -165,9 +168,7 @@ def test_an_nnx_model_of_a_library_stands_in_a_module_of_logits():
 def test_equinox():
   eqx = pytest.importorskip('equinox', reason='needs equinox')
   (source,) = files('Equinox')
-  space: dict[str, Any] = {'__name__': 'mine'}
-  exec(compile(source, 'mine.py', 'exec'), space)
-  model = space['module'](jax.random.key(3))
+  model = executed(source)['module'](jax.random.key(3))
   eqx.tree_serialise_leaves('network.eqx', model)
   expected = np.stack([model(one) for one in ((IMAGES - 0.5) / 0.5).transpose(0, 3, 1, 2)])
   classifier = load(source)

@@ -42,7 +42,7 @@ def test_another_value_in_any_place_is_no_traceback(run, name):
   file, read = run / name, DOORS[name]
   document = json.loads(file.read_text())
   cases = list(changed(document))
-  for _, value in random.Random(0).sample(cases, min(CHOSEN, len(cases))):
+  for value in random.Random(0).sample(cases, min(CHOSEN, len(cases))):
     file.write_text(json.dumps(value))
     try:
       read(run)
@@ -61,7 +61,7 @@ def test_a_damaged_file_is_named(run, name, damage):
 def test_another_value_in_any_place_of_a_config_is_no_traceback(tmp_path):
   document = json.loads(json.dumps(command_line.load_config('accuracy').to_dict()))
   file = tmp_path / 'own.json'
-  for _, value in random.Random(0).sample(list(changed(document)), CHOSEN):
+  for value in random.Random(0).sample(list(changed(document)), CHOSEN):
     file.write_text(json.dumps(value))
     in_one_line_or_not_at_all(experiment.from_config, value)
     in_one_line_or_not_at_all(command_line.from_json, file)
