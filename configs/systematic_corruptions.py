@@ -62,11 +62,13 @@ from robustness.config.defaults import (
   default_config,
   finetune_resnet50,
   read_cifar10,
-  train_on_imagenet,
-  train_on_permitted_cells,
+  train_flipped_on_imagenet,
+  train_half_airbench,
+  train_selectively,
+  train_small_networks,
 )
 
-STUDY = 'systematic'
+STUDY, LABELS = 'systematic', ('clean', 'erm')
 ENVIRONMENTS = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
 SEEDS = (0, 1, 2)
 
@@ -77,28 +79,11 @@ def get_config(variant: str = 'digits') -> ConfigDict:
   return choose_with_methods(variant, *known)
 
 
-def _base(architecture: str, policy: tuple[str, ...]) -> ConfigDict:
-  """The baseline, trained on clean images, and the network with selective augmentation."""
-  config = default_config(STUDY, labels=('clean', 'erm'))
-  config.study.environments = ENVIRONMENTS
-  config.study.baseline = 'clean'
-  config.data.random_class_groups = len(ENVIRONMENTS)
-  for classifier in config.classifiers.values():
-    classifier.name = architecture
-    classifier.train = True
-    classifier.augment.policy = policy
-    classifier.augment.environment.transforms = ENVIRONMENTS
-  config.classifiers.erm.augment.policy = (*policy, 'environment')
-  return config
-
-
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = _base('small_cnn', ('crop',))
-  for classifier in config.classifiers.values():
-    classifier.augment.crop.padding = 2
-  config.training.epochs = 12.0
-  config.training.checkpoint_every_steps = 100
+  config = default_config(STUDY, LABELS)
+  train_small_networks(config)
+  train_selectively(config, ENVIRONMENTS)
   return config
 
 
@@ -116,19 +101,24 @@ def methods() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """airbench94 at half its width on CIFAR-10."""
-  config = _base('airbench94_half', ())
-  train_on_permitted_cells(config)
+  config = default_config(STUDY, LABELS)
+  train_half_airbench(config)
+  train_selectively(config, ENVIRONMENTS)
   config.seeds = SEEDS
   return config
 
 
 def cifar10_finetuned() -> ConfigDict:
   """airbench94 with given weights, fine-tuned on CIFAR-10; b is that of clean fine-tuning."""
-  config = _base('airbench94', ('flip', 'crop'))
+  config = default_config(STUDY, LABELS)
   read_cifar10(config, num_images=500)
   for classifier in config.classifiers.values():
+    classifier.name = 'airbench94'
+    classifier.train = True
+    classifier.augment.policy = ('flip', 'crop')
     classifier.augment.crop.padding = 2
     classifier.augment.crop.border = 'reflect'
+  train_selectively(config, ENVIRONMENTS)
   config.training.steps = 40
   config.training.batch_size = 250
   config.training.learning_rate = 0.1
@@ -139,8 +129,9 @@ def cifar10_finetuned() -> ConfigDict:
 
 def imagenet() -> ConfigDict:
   """ResNet-50 on ImageNet."""
-  config = _base('resnet50', ('flip',))
-  train_on_imagenet(config)
+  config = default_config(STUDY, LABELS)
+  train_flipped_on_imagenet(config)
+  train_selectively(config, ENVIRONMENTS)
   return config
 
 

@@ -25,17 +25,20 @@ in a batch, Group DRO, IRM and CORAL over environments and mixup within each, be
 `erm`. ImageNet is then read from class folders, as in systematic_corruptions.py.
 """
 
+from collections.abc import Callable
+
 from robustness.config.defaults import (
   ConfigDict,
   choose_with_methods,
   default_config,
   finetune_resnet50,
-  train_on_imagenet,
-  train_on_permitted_cells,
+  train_flipped_on_imagenet,
+  train_half_airbench,
+  train_selectively,
+  train_small_networks,
 )
 
 STUDY = 'systematic'
-ENVIRONMENTS = ('rotation',)
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
@@ -43,47 +46,28 @@ def get_config(variant: str = 'digits') -> ConfigDict:
   return choose_with_methods(variant, digits, cifar10, imagenet, imagenet_finetuned)
 
 
-def _base(architecture: str) -> ConfigDict:
-  """A network trained upright, for comparison, and one with the selective augmentation."""
+def _rotated(train: Callable[[ConfigDict], None], classes: int = 5) -> ConfigDict:
+  """A network trained upright, for comparison, and one to which some classes are shown rotated."""
   config = default_config(STUDY, labels=('upright', 'erm'))
-  config.study.environments = ENVIRONMENTS
-  config.study.baseline = 'upright'
-  config.data.random_class_groups = 1
-  config.data.classes_per_group = 5
-  for classifier in config.classifiers.values():
-    classifier.name = architecture
-    classifier.train = True
-    classifier.augment.policy = ('crop',)
-    classifier.augment.environment.transforms = ENVIRONMENTS
-  config.classifiers.erm.augment.policy = ('crop', 'environment')
+  train(config)
+  train_selectively(config, ('rotation',))
+  config.data.classes_per_group = classes
   return config
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = _base('small_cnn')
-  for classifier in config.classifiers.values():
-    classifier.augment.crop.padding = 2
-  config.training.epochs = 12.0
-  config.training.checkpoint_every_steps = 100
-  return config
+  return _rotated(train_small_networks)
 
 
 def cifar10() -> ConfigDict:
   """airbench94 at half its width on CIFAR-10."""
-  config = _base('airbench94_half')
-  train_on_permitted_cells(config)
-  return config
+  return _rotated(train_half_airbench)
 
 
 def imagenet() -> ConfigDict:
   """ResNet-50 on ImageNet; half of the classes are shown rotated."""
-  config = _base('resnet50')
-  config.data.classes_per_group = 500
-  train_on_imagenet(config)
-  for classifier in config.classifiers.values():
-    classifier.augment.policy = ('flip', *classifier.augment.policy)
-  return config
+  return _rotated(train_flipped_on_imagenet, classes=500)
 
 
 def imagenet_finetuned() -> ConfigDict:

@@ -159,8 +159,8 @@ def take_two_steps(classifier: ConfigDict) -> None:
   classifier.attack.pgd.step_size = 5 / 255
 
 
-def train_on_permitted_cells(config: ConfigDict) -> None:
-  """Has airbench94 at half its width trained on CIFAR-10, `erm` with selective augmentation.
+def train_half_airbench(config: ConfigDict) -> None:
+  """Has airbench94 at half its width trained on CIFAR-10, for systematic robustness.
 
   Flips are drawn at random: a batch that balances environments has no epochs to alternate in.
   """
@@ -168,7 +168,24 @@ def train_on_permitted_cells(config: ConfigDict) -> None:
   train_airbench(config, 'airbench94_half')
   for classifier in config.classifiers.values():
     classifier.augment.policy = ('flip', 'crop')
-  config.classifiers.erm.augment.policy = ('flip', 'crop', 'environment')
+
+
+def train_flipped_on_imagenet(config: ConfigDict) -> None:
+  """Does what `train_on_imagenet` does, with random crops and flips."""
+  for classifier in config.classifiers.values():
+    classifier.augment.policy = ('flip',)
+  train_on_imagenet(config)
+
+
+def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
+  """Has `erm`, the second of two classifiers, trained on permitted cells: each environment is shown
+  to one group of classes alone. The first, which is trained as it is, is the baseline."""
+  config.study.environments = environments
+  config.study.baseline, erm = config.classifiers
+  config.data.random_class_groups = len(environments)
+  for classifier in config.classifiers.values():
+    classifier.augment.environment.transforms = environments
+  config.classifiers[erm].augment.policy += ('environment',)
 
 
 def choose_with_methods(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
