@@ -218,8 +218,7 @@ class AutoAugment(Augmentation):
     """The sub-policies that are drawn from."""
     lines = self.sub_policies or LISTS[self.policy].strip().splitlines()
     policies = parsed(lines, self.key('sub_policies'))
-    for name in self.without:
-      choice(self.key('without'), name, operations.NAMES)
+    self.choose('without', operations.NAMES)
     left_out = set(self.without)
     rest = tuple(p for p in policies if not {step.name for step in p} & left_out)
     self.require(bool(rest), 'without', 'fewer operations: this leaves no sub-policy')
@@ -315,8 +314,7 @@ class RandAugment(Augmentation):
     super().__post_init__()
     self.require(0 <= self.magnitude <= RAND_HIGHEST, 'magnitude', f'in 0..{RAND_HIGHEST}')
     operations.check_colour(self.fill, self.key('fill'))
-    for name in self.without:
-      choice(self.key('without'), name, names_of(self.magnitudes))
+    self.choose('without', names_of(self.magnitudes))
     self.require(bool(self.names), 'without', 'fewer than all operations')
 
   @property

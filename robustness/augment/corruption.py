@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
 from robustness.core.registry import setting
-from robustness.core.settings import choice
 from robustness.corruptions.catalog import apply, refuse_stored
 from robustness.corruptions.names import KNOWN, LIKE_NOISE, SETS, SEVERITIES, spelt_out
 from robustness.fourier.input_filters import LowPass
@@ -47,10 +46,8 @@ class RandomCorruption(Augmentation):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.require(bool(self.corruptions), 'corruptions', 'one or more')
-    for name in self.corruptions:
-      choice(self.key('corruptions'), name, (*SETS, *KNOWN))
-    for name in self.left_out:
-      choice(self.key('left_out'), name, spelt_out(self.corruptions))
+    self.choose('corruptions', (*SETS, *KNOWN))
+    self.choose('left_out', spelt_out(self.corruptions))
     self.require(bool(self.names), 'left_out', 'fewer than all corruptions')
     severities = set(self.severities)
     self.require(bool(severities) and severities <= set(SEVERITIES), 'severities', 'some of 1..5')

@@ -57,7 +57,13 @@ class Part(abc.ABC):
 
   def require(self, condition: bool, key: str, valid: str) -> None:
     """Raises InputError naming the key, its value and the valid ones unless `condition` holds."""
-    settings.require(condition, self.key(key), dataclasses.asdict(self)[key], valid)
+    settings.require(condition, self.key(key), getattr(self, key), valid)
+
+  def choose(self, key: str, valid: Iterable[str]) -> None:
+    """Raises InputError unless the word, or each of the words, under a key is a valid one."""
+    words = getattr(self, key)
+    for given in (words,) if isinstance(words, str) else words:
+      settings.choice(self.key(key), given, valid)
 
   def key(self, key: str) -> str:
     """Returns the whole name of a setting, for messages."""

@@ -97,15 +97,9 @@ class Study(Part):
     valid = self.half_width == 0 or 0 < self.half_width < 0.5
     self.require(valid, 'half_width', 'in (0, .5), or 0 to show every view to all images')
 
-  def require(self, condition: bool, key: str, valid: str) -> None:
-    """Raises InputError naming the key, its value and the valid ones unless `condition` holds."""
-    settings.require(condition, f'{self.section}.{key}', getattr(self, key), valid)
-
-  def choose(self, key: str, valid: Iterable[str]) -> None:
-    """Raises InputError unless the word, or each of the words, under a key is a valid one."""
-    words = getattr(self, key)
-    for word in (words,) if isinstance(words, str) else words:
-      settings.choice(f'{self.section}.{key}', word, valid)
+  def key(self, key: str) -> str:
+    """See `Part`; the section has the keys of one study, and none of its name."""
+    return f'{self.section}.{key}'
 
   def require_no_repeats(self, *keys: str) -> None:
     """Raises InputError unless the values under each key differ from one another."""

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
-from robustness.core.settings import choice
+from robustness.core.registry import word
 from robustness.core.typing import Facts
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.published import TABLE_1, TABLE_3, TABLE_4, PublishedTable
@@ -38,11 +38,8 @@ class FourierTable(Summary):
   """
 
   title = 'Tables and figures of Yin et al. (2019)'
-  data: str = 'cifar'
+  data: str = word('cifar', TABLES)
   baseline: str = 'natural'
-
-  def __post_init__(self) -> None:
-    choice(f'{self.section}.{self.name}.data', self.data, TABLES)
 
   @property
   def published_table(self) -> PublishedTable:

@@ -101,8 +101,7 @@ class FourierHeatmap(Study):
     """See `Study`; refuses classes that the rows do not have."""
     super().check(rows, recipes)
     known = dict.fromkeys((ALL, *rows.class_names, *in_words(rows.class_names)))
-    for name in self.classes:
-      settings.choice('config.study.classes', name, known)
+    self.choose('classes', known)
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""
