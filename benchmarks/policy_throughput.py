@@ -22,6 +22,7 @@ from benchmarks import subject, timing
 from robustness import parallel
 from robustness.attacks.pgd import PGD
 from robustness.augment import policy
+from robustness.core.rows import ArrayRows
 from robustness.models import catalog
 from robustness.models.inputs import Inputs
 from robustness.objectives.cross_entropy import JSD, CrossEntropy
@@ -109,18 +110,17 @@ def batch_of(size: int, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
 def candidate(network: str, size: int, ways: Parallel, pipeline: Pipeline) -> subject.Candidate:
   """Returns one step of training on placed rows, and its number of images."""
   architecture = catalog.get(network)
+  stored = batch_of(size, architecture.input_shape)
   training = Training(
     architecture.build(10),
-    batches=lambda start: iter(()),
-    num_examples=size,
-    image_shape=architecture.input_shape,
+    rows=ArrayRows(stored['image'], stored['label'], subject.CLASSES),
     inputs=Inputs(architecture.mean, architecture.std),
     settings=TrainingSettings(batch_size=size, steps=1000),
     pipeline=pipeline,
   )
   step = ways.compile(training.step(ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED))
   state = ways.replicate(jax.jit(training.initial_state)())
-  rows = ways.put_batch(batch_of(size, architecture.input_shape))
+  rows = ways.put_batch(stored)
   return (lambda: jax.block_until_ready(step(state, rows))), size
 
 

@@ -25,6 +25,7 @@ from benchmarks import subject, timing
 from robustness import parallel
 from robustness.augment.policy import Policy
 from robustness.core import random_keys
+from robustness.core.rows import ArrayRows
 from robustness.environments import transforms
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
@@ -112,11 +113,10 @@ def batch_of(size: int, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
 def step_of(name: str, size: int, ways: Parallel, policy: Policy) -> Callable[[Any], None]:
   """Returns a step of training on a placed batch; the state goes on from call to call."""
   architecture = catalog.get(name)
+  stored = batch_of(size, architecture.input_shape)
   training = Training(
     architecture.build(10),
-    batches=lambda batch_size, seed, start_step: iter(()),
-    num_examples=size,
-    image_shape=architecture.input_shape,
+    rows=ArrayRows(stored['image'], stored['label'], subject.CLASSES),
     inputs=Inputs(architecture.mean, architecture.std),
     settings=TrainingSettings(batch_size=size, steps=1000),
     pipeline=Pipeline(policy),

@@ -78,10 +78,7 @@ def task(
   inputs = Inputs(architecture.mean, architecture.std)
   return Training(
     model=architecture.build(10, jnp.dtype(precision), None),
-    batches=rows.training_batches,
-    arrays=rows.in_memory,
-    num_examples=rows.num_examples,
-    image_shape=rows.image_shape,
+    rows=rows,
     inputs=inputs,
     fitted=fitting(architecture, inputs, rows, seed=0),
     settings=TrainingSettings(
@@ -98,7 +95,7 @@ def bare(training: Training, steps: int) -> Callable[[], None]:
     training.step(ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
   )
   state = [ways.replicate(training.initial_state())]
-  batch = ways.put_batch(next(training.batches(training.settings.batch_size, 0, 0)))
+  batch = ways.put_batch(next(training.rows.training_batches(training.settings.batch_size, 0)))
 
   def call() -> None:
     for _ in range(steps):

@@ -321,18 +321,14 @@ class ClassifierBuilder:
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self._precision), parallel.axis_name
       ),
-      batches=functools.partial(rows.training_batches, share=parallel.share, sampler=order),
+      rows=rows,
       sampler=order,
-      arrays=rows.in_memory,
-      num_examples=rows.num_examples,
-      image_shape=rows.image_shape,
       inputs=inputs,
       fitted=initial_weights.fitting(architecture, inputs, rows, recipe.seed, order),
       settings=recipe.training,
       pipeline=recipe.pipeline,
       seed=recipe.seed,
       initial=initial.for_classes(rows.class_names) if initial else {},
-      data=rows.description,
     )
     known, objective = ('label', *recipe.augment.added), recipe.objective
     if isinstance(objective, GroupObjective) and objective.column not in known:

@@ -265,7 +265,8 @@ def _trained(
   key, layout = ('training', _network(recipe), recipe.data), evaluator.layout(shown.num_examples)
   once = _evaluation(evaluator, shown, layout, known, key)
   settings, last = training.settings, training.total_steps
-  times = 1 + sum(schedule.is_due(step, settings, training.num_examples) for step in range(1, last))
+  examples = training.rows.num_examples
+  times = 1 + sum(schedule.is_due(step, settings, examples) for step in range(1, last))
   between = f'{label}: evaluations in between', f'{times} × {shown.num_examples:,} rows'
   evaluations = dataclasses.replace(
     once, label=between[0], amount=between[1], images=once.images * times, record_bytes=0

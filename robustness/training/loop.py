@@ -121,8 +121,8 @@ def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
   """
   left = (training.total_steps - begin) * training.settings.batch_size
   copies = parallel.num_devices if jax.default_backend() == 'cpu' else 1
-  if parallel.share[1] == 1 and left >= training.num_examples:
-    arrays = training.arrays(training.settings.resident_bytes // copies)
+  if parallel.share[1] == 1 and left >= training.rows.num_examples:
+    arrays = training.rows.in_memory(training.settings.resident_bytes // copies)
     if arrays is not None:
       return _resident(training, parallel, arrays)
   return _streamed(training, parallel)
@@ -132,8 +132,8 @@ def _streamed(training: Training, parallel: Parallel) -> Feed:
   """Batches of the reader, checked one by one and placed `AHEAD` steps before they are needed."""
 
   def steps(begin: int) -> Iterator[Columns]:
-    source = iter(training.batches(training.settings.batch_size, training.seed, begin))
-    left = itertools.islice(source, training.total_steps - begin)
+    how = (training.settings.batch_size, training.seed, begin, parallel.share, training.sampler)
+    left = itertools.islice(training.rows.training_batches(*how), training.total_steps - begin)
     return ahead((parallel.put_batch(_checked(training, batch)) for batch in left), AHEAD)
 
   return Feed(steps)
@@ -158,7 +158,7 @@ def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed
 
 
 def _checked(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  columns = check_batch(dict(batch), training.image_shape, training.num_classes)
+  columns = check_batch(dict(batch), training.rows.image_shape, training.num_classes)
   training.check_columns(columns)
   return columns
 
@@ -220,14 +220,14 @@ class _Run:
   def _log(self, step: int) -> None:
     if step % self.settings.log_every_steps == 0 or step == self.training.total_steps:
       values = self.meter.summary()
-      values['epoch'] = step * self.settings.batch_size / self.training.num_examples
+      values['epoch'] = step * self.settings.batch_size / self.training.rows.num_examples
       self.writer.write_scalars(step, {f'train/{name}': value for name, value in values.items()})
       self.newest['loss'] = values['loss']
 
   def _evaluate_if_due(self, step: int, state: TrainState) -> TrainState:
     """Measures the weights where it is time to, and keeps them where they are the best so far."""
     due = step == self.training.total_steps or schedule.is_due(
-      step, self.settings, self.training.num_examples
+      step, self.settings, self.training.rows.num_examples
     )
     if self.evaluate is None or not due:
       return state

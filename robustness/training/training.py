@@ -2,8 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ from flax import linen as nn
 
 from robustness.augment.policy import KEY, OCCURRENCE
 from robustness.core.errors import InputError
-from robustness.core.rows import ArrayRows, Batch, numeric_columns
+from robustness.core.rows import Batch, Rows, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
 from robustness.core.typing import Facts, PyTree
 from robustness.models.inputs import Inputs
@@ -30,15 +29,6 @@ REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs
 """Settings that say what is written on the way and where rows are, and not what comes out."""
 
 
-class TrainingBatches(Protocol):
-  """A function that opens an endless iterator of batches."""
-
-  def __call__(self, batch_size: int, seed: int, start_step: int) -> Iterator[Batch]:
-    """Yields the batches of steps start_step, start_step + 1, ... of the training with this seed,
-    which decides the order of the rows: `image` [B, H, W, C], uint8 or float32 in [0, 1];
-    `label` int32 [B]; `example_id` int32 [B]; and the columns of the source, [B, ...]."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Training:
   """One training.
@@ -46,9 +36,7 @@ class Training:
   Attributes:
     model: a network called as `model(images, train)`; with batch normalisation it must be built
       with the `axis_name` of the `Parallel` it is trained under.
-    batches: opens the training batches at a step.
-    num_examples: rows of one epoch.
-    image_shape: height, width and channels of the images.
+    rows: what it is trained on.
     inputs: input filter and normalisation, which the classifier has too.
     settings: see there.
     pipeline: the named parts.
@@ -57,15 +45,11 @@ class Training:
       what they leave out, such as the last layer, is drawn.
     fitted: computes the variables that the network takes from training images, which it begins with
       where `initial` has none; None where all are drawn.
-    sampler: decides the order of the rows, which `batches` follows; None takes `Epochs`.
-    arrays: reads the same rows into memory if they have at most so many bytes, else gives None.
-    data: plain values that tell what is trained on, for the checkpoint's facts.
+    sampler: decides the order of the rows; None takes `Epochs`.
   """
 
   model: nn.Module
-  batches: TrainingBatches
-  num_examples: int
-  image_shape: tuple[int, int, int]
+  rows: Rows
   inputs: Inputs = Inputs()
   settings: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
   pipeline: Pipeline = Pipeline()
@@ -73,32 +57,28 @@ class Training:
   initial: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
   fitted: Callable[[], Mapping[str, PyTree]] | None = None
   sampler: Sampler | None = None
-  arrays: Callable[[int], ArrayRows | None] = lambda most: None
-  data: Facts = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    if self.num_examples < 1:
-      raise InputError('there are no rows to train on.')
-    self.inputs.check(self.image_shape[-1])
+    self.inputs.check(self.rows.image_shape[-1])
 
   @property
   def total_steps(self) -> int:
     """Steps of the whole training."""
-    return schedule.total_steps(self.settings, self.num_examples)
+    return schedule.total_steps(self.settings, self.rows.num_examples)
 
   @functools.cached_property
   def num_classes(self) -> int:
     """Outputs of the model."""
-    return num_classes(self.model, self.image_shape)
+    return num_classes(self.model, self.rows.image_shape)
 
   @property
   def order(self) -> Sampler:
     """The order of the rows."""
-    return self.sampler or Epochs(self.num_examples, self.seed)
+    return self.sampler or Epochs(self.rows.num_examples, self.seed)
 
   def step(self, parallel: Parallel | None = None) -> TrainStep:
     """Returns the step, for these devices or for one."""
-    settings, examples = self.settings, self.num_examples
+    settings, examples = self.settings, self.rows.num_examples
     rate = schedule.learning_rate(settings, examples)
     steps = schedule.epoch_steps(settings, examples)
     return TrainStep(
@@ -131,7 +111,7 @@ class Training:
     return create_state(
       self.model,
       self.step().optimizer,
-      self.image_shape,
+      self.rows.image_shape,
       self.seed,
       self.pipeline.objective.initial_state(self.num_classes),
     )
@@ -163,13 +143,13 @@ class Training:
       'mean': self.inputs.mean,
       'std': self.inputs.std,
       'input_filter': input_filter.describe() if input_filter else None,
-      'image_shape': self.image_shape,
-      'data': dict(self.data),
+      'image_shape': self.rows.image_shape,
+      'data': dict(self.rows.description),
       'training': {
         **settings,
         'seed': self.seed,
         'total_steps': self.total_steps,
-        'num_examples': self.num_examples,
+        'num_examples': self.rows.num_examples,
         **self.pipeline.describe(),
       },
     }
@@ -184,7 +164,7 @@ class Training:
     """
     size = self.settings.batch_size
     of_row = {name: value for name, value in row.items() if name != 'mask'}
-    columns = check_batch(of_row, self.image_shape, self.num_classes)
+    columns = check_batch(of_row, self.rows.image_shape, self.num_classes)
     columns = {**columns, **self.order.columns(0, size)}
     self.check_columns(columns)
     state = self.state_shapes()

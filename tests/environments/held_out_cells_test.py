@@ -32,6 +32,7 @@ from robustness.training.step import Pipeline
 from robustness.training.training import Training
 from robustness.training.writers import JsonLinesWriter
 from tests.parallel.pairs import run_two, take_part
+from tests.training.conftest import ReadBy
 
 NAMES = tuple('abcde')
 GROUPS = by_name((('a', 'b'), ('c',)), NAMES)
@@ -74,7 +75,7 @@ class Linear(nn.Module):
     return nn.Dense(len(NAMES))(x.reshape(len(x), -1))
 
 
-def training(column: str, share: tuple[int, int] = (0, 1), stop: int = STEPS) -> Training:
+def training(column: str, stop: int = STEPS) -> Training:
   """Returns the training of 40 rows, whose reading fails at the step `stop`."""
   images = np.repeat(CLEAN[None], 40, 0)
   rows = with_groups(ArrayRows(images, np.arange(40) % 5, NAMES), GROUPS)
@@ -82,18 +83,15 @@ def training(column: str, share: tuple[int, int] = (0, 1), stop: int = STEPS) ->
   shown = {'transforms': transforms, 'angles': (90,), 'severities': (5,)}
   order = balanced(column, rows, transforms, 3)
 
-  def batches(batch_size: int, seed: int, start_step: int) -> Iterator[dict[str, Any]]:
-    every = rows.training_batches(batch_size, seed, start_step, share, sampler=order)
+  def read(every: Iterator[dict[str, Any]], start_step: int) -> Iterator[dict[str, Any]]:
     yield from itertools.islice(every, stop - start_step)
     if stop < STEPS:
       raise StoppedError
 
-  saved = {'checkpoint_every_steps': SAVED, 'balanced': column}
+  saved = {'checkpoint_every_steps': SAVED, 'balanced': column, 'resident_bytes': 0}
   return Training(
     model=Linear(),
-    batches=batches,
-    num_examples=40,
-    image_shape=CLEAN.shape,
+    rows=ReadBy(rows, read),
     settings=TrainingSettings(steps=STEPS, batch_size=BATCH, **saved),
     pipeline=Pipeline(Policy.of(environment=shown), objective=Counted()),
     seed=3,
@@ -107,8 +105,8 @@ def run(balanced: str, way: Any, directory: pathlib.Path) -> None:
   writer = JsonLinesWriter(directory / f'log{way.share[0]}.jsonl')
   begin = functools.partial(train, directory=directory, parallel=way, writer=writer)
   with pytest.raises(StoppedError):
-    begin(training(balanced, way.share, STOP))
-  begin(training(balanced, way.share))
+    begin(training(balanced, STOP))
+  begin(training(balanced))
 
 
 def counts_of(balanced: str, directory: pathlib.Path) -> np.ndarray:

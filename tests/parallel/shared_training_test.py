@@ -25,7 +25,7 @@ from robustness.training.step import Pipeline
 from robustness.training.training import Training
 from robustness.training.writers import JsonLinesWriter
 from tests.parallel.pairs import run_two, take_part
-from tests.training.conftest import TinyNet, separable_rows
+from tests.training.conftest import ReadBy, TinyNet, separable_rows
 
 STEPS, BATCH = 200, 16
 
@@ -34,20 +34,22 @@ def run(way: Any, rows: ArrayRows, directory: pathlib.Path) -> tuple[list[np.nda
   """Trains; returns the final variables and the examples that this process was given."""
   read: list[int] = []
 
-  def counted(batch_size: int, seed: int, start_step: int) -> Iterator[dict[str, Any]]:
-    shares = rows.training_batches(batch_size, seed, start_step, way.share)
+  def counted(shares: Iterator[dict[str, Any]], start_step: int) -> Iterator[dict[str, Any]]:
     for batch in itertools.islice(shares, STEPS - start_step):
       read.extend(batch['example_id'].tolist())
       yield batch
 
   training = Training(
     model=TinyNet(axis_name=way.axis_name),
-    batches=counted,
-    num_examples=rows.num_examples,
-    image_shape=rows.image_shape,
+    rows=ReadBy(rows, counted),
     inputs=Inputs((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)),
     settings=TrainingSettings(
-      steps=STEPS, batch_size=BATCH, learning_rate=0.1, checkpoint_every_steps=50, accumulate=2
+      steps=STEPS,
+      batch_size=BATCH,
+      learning_rate=0.1,
+      checkpoint_every_steps=50,
+      accumulate=2,
+      resident_bytes=0,
     ),
     pipeline=Pipeline(Policy.of(flip={}, crop={'padding': 1}, mixup={'alpha': 0.4})),
     seed=3,

@@ -38,7 +38,7 @@ class TwoSets(nn.Module):
 
 def trained(task, ways, state):
   step, state = compiled_step(task, ways), ways.replicate(state)
-  for batch in itertools.islice(task.batches(32, 0, 0), 3):
+  for batch in itertools.islice(task.rows.training_batches(32, 0, 0), 3):
     state, _ = step(state, ways.put_batch(batch))
   return jax.tree.map(np.asarray, ways.unreplicate(state))
 
@@ -87,7 +87,7 @@ def test_a_training_ends_without_it_and_goes_on_with_it(make_task, run, tmp_path
 
 
 def test_what_it_cannot_be_is_refused(make_task):
-  row = next(make_task().batches(1, 0, 0))
+  row = next(make_task().rows.training_batches(1, 0, 0))
   for copies, given in ((1, '1 image a row'), (2, '2 images a row')):
     policy = Policy.of(repeat={'copies': copies}) if copies > 1 else Policy()
     task = make_task(task={'pipeline': Pipeline(policy)}, auxiliary_norms=2)

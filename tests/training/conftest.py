@@ -55,6 +55,19 @@ def separable_rows():
   return ArrayRows(images, labels, ('red', 'green', 'blue'))
 
 
+class ReadBy:
+  """Rows whose training batches come through a function of these and the first step."""
+
+  def __init__(self, rows, read):
+    self._rows, self._read = rows, read
+
+  def __getattr__(self, name):
+    return getattr(self._rows, name)
+
+  def training_batches(self, batch_size, seed, start_step=0, *how):
+    return self._read(self._rows.training_batches(batch_size, seed, start_step, *how), start_step)
+
+
 def normalised(task, images):
   """Images as the network of a task takes them."""
   mean, std = (np.array(x, np.float32) for x in (task.inputs.mean, task.inputs.std))
@@ -89,10 +102,9 @@ def make_task(rows):
 
   def make(model=None, task=None, **settings):
     defaults = {'steps': 6, 'batch_size': 32, 'learning_rate': 0.5, 'checkpoint_every_steps': 2}
+    defaults['resident_bytes'] = 0
     arguments = {
-      'batches': rows.training_batches,
-      'num_examples': 96,
-      'image_shape': (6, 6, 3),
+      'rows': rows,
       'inputs': Inputs((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)),
       'settings': TrainingSettings(**{**defaults, **settings}),
     }

@@ -1,7 +1,6 @@
 """Order and checks of training batches; rows on the devices and rows that are read are the same."""
 
 import dataclasses
-import functools
 import itertools
 
 import jax
@@ -32,12 +31,9 @@ def make(make_task, eight_bit):
   """Returns a function from settings to a task whose batches span epochs of 96 rows."""
 
   def make(rows=eight_bit, model=None, **settings):
-    task = {
-      'batches': rows.training_batches,
-      'arrays': rows.in_memory,
-      'pipeline': Pipeline(Policy.of(flip={}, crop={'padding': 1}, mixup={})),
-    }
-    return make_task(model, task, batch_size=36, **settings)
+    pipeline = Pipeline(Policy.of(flip={}, crop={'padding': 1}, mixup={}))
+    task = {'rows': rows, 'pipeline': pipeline}
+    return make_task(model, task, **{'batch_size': 36, 'resident_bytes': 2**30, **settings})
 
   return make
 
@@ -82,9 +78,8 @@ def test_a_feed_ends_with_the_training_and_begins_anywhere(make, eight_bit, sett
 def test_what_a_sampler_says_of_its_rows_comes_with_them_by_every_way(make, eight_bit):
   order = Balanced([np.arange(96), np.array([5, 7])], 0, 'group')
   for resident_bytes in (2**30, 0):
-    read = functools.partial(eight_bit.training_batches, sampler=order)
     task = make(resident_bytes=resident_bytes)
-    feed = _opened(dataclasses.replace(task, batches=read, sampler=order))
+    feed = _opened(dataclasses.replace(task, sampler=order))
     assert bool(feed.resident) == bool(resident_bytes)
     for step, batch in enumerate(feed.steps(0)):
       shown = feed.rows(feed.resident, batch)

@@ -17,7 +17,7 @@ from robustness.training.loop import AHEAD, LAG, Meter
 from robustness.training.preemption import Preempted
 from tests.cases import cases
 from tests.refusals import refused
-from tests.training.conftest import TinyNet, assert_same, normalised
+from tests.training.conftest import ReadBy, TinyNet, assert_same, normalised
 
 DEVICE_NUMBER = jnp.float32(1)
 
@@ -44,23 +44,23 @@ def test_it_learns_logs_evaluates_and_saves(make_task, run, rows, recorder, tmp_
   assert (facts['architecture'], facts['training']['total_steps']) == ('tiny', 60)
 
 
-def test_a_finished_training_is_returned_without_reading_a_batch(make_task, run, tmp_path):
+def test_a_finished_training_is_returned_without_reading_a_batch(make_task, run, rows, tmp_path):
   first = run(make_task(), tmp_path)
-  unread = mock.Mock(side_effect=AssertionError('a batch was asked for'))
-  assert_same(run(make_task(task={'batches': unread}), tmp_path), first)
+  unread = ReadBy(rows, mock.Mock(side_effect=AssertionError('a batch was asked for')))
+  assert_same(run(make_task(task={'rows': unread}), tmp_path), first)
 
 
 def stopped(rows, last, starts):
-  """A task's batches: SIGTERM comes with one of the first reading; `starts` has all readings'."""
+  """A task's rows: SIGTERM comes with a batch of the first reading; `starts` has all readings'."""
 
-  def batches(batch_size, seed, start):
+  def read(batches, start):
     starts.append(start)
-    for step, batch in enumerate(rows.training_batches(batch_size, seed, start), start + 1):
+    for step, batch in enumerate(batches, start + 1):
       if step == last and len(starts) == 1:
         os.kill(os.getpid(), signal.SIGTERM)
       yield batch
 
-  return {'batches': batches}
+  return {'rows': ReadBy(rows, read)}
 
 
 @pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
@@ -110,7 +110,6 @@ def test_an_undivided_batch_and_a_model_of_another_axis_are_refused(make_task, r
   ({'inputs': Inputs(mean=(0.1, 0.2))}, 'mean has 2 values for images of 3 channels'),
   ({'inputs': Inputs((123.7, 116.3, 103.5), (58.4,))}, 'Divide those of images in 0..255 by 255'),
   ({'inputs': Inputs(std=(0.0,))}, r'std is \(0.0,\)'),
-  ({'num_examples': 0}, 'no rows to train on'),
 )
 def test_bad_tasks_are_refused(make_task, change, message):
   refused(message, make_task, task=change)

@@ -31,7 +31,7 @@ LAYOUTS = {
 
 def _train(task, parallel, state, steps=4, order=slice(None), step=None):
   step, state, metrics = step or compiled_step(task, parallel), parallel.replicate(state), []
-  for batch in itertools.islice(task.batches(task.settings.batch_size, 0, 0), steps):
+  for batch in itertools.islice(task.rows.training_batches(task.settings.batch_size, 0, 0), steps):
     batch = {name: value[order] for name, value in batch.items()}
     state, new = step(state, parallel.put_batch(batch))
     metrics.append({name: float(x) for name, x in parallel.unreplicate(new).items()})
@@ -121,7 +121,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(make_task, start):
 def test_batch_normalisation_averages_each_micro_batch_sequentially(make_task, start):
   task = make_task(learning_rate=1e-9, accumulate=2)
   state, _ = _train(task, MeshParallel(jax.devices()[:1]), start(task), steps=1)
-  images = normalised(task, next(task.batches(32, 0, 0))['image'])
+  images = normalised(task, next(task.rows.training_batches(32, 0, 0))['image'])
   params, expected = start(task).params['conv'], 0.0
   for part in (images[::2], images[1::2]):
     outputs = nn.Conv(6, (3, 3)).apply({'params': params}, part)
@@ -132,7 +132,7 @@ def test_batch_normalisation_averages_each_micro_batch_sequentially(make_task, s
 def test_frozen_statistics_are_used_and_kept(make_task, start):
   task = make_task(freeze_statistics=True, learning_rate=0.1)
   before = jax.tree.map(jnp.asarray, start(task))
-  batch = next(task.batches(32, 0, 0))
+  batch = next(task.rows.training_batches(32, 0, 0))
   state, metrics = jax.jit(task.step())(before, batch)
   jax.tree.map(np.testing.assert_array_equal, state.batch_stats, before.batch_stats)
   logits = task.model.apply(before.variables, normalised(task, batch['image']), train=False)
@@ -142,7 +142,7 @@ def test_frozen_statistics_are_used_and_kept(make_task, start):
 
 def test_the_target_of_several_labels_is_shared_among_them(make_task, start):
   task = make_task(TinyNet(norm=False))
-  batch, step = next(task.batches(32, 0, 0)), jax.jit(task.step())
+  batch, step = next(task.rows.training_batches(32, 0, 0)), jax.jit(task.step())
   first, other = batch['label'], (batch['label'] + 1) % 3
   losses = [
     float(step(start(task), {**batch, 'label': np.stack(labels, -1)})[1]['loss'])
@@ -169,7 +169,7 @@ def test_a_step_equals_one_written_out_in_the_open(make_task, start):
   pipeline = Pipeline(objective=CrossEntropy(0.1))
   model, settings = TinyNet(norm=False), {'learning_rate': 0.3, 'weight_decay': 0.01}
   task = make_task(model, {'pipeline': pipeline}, **settings)
-  batch = next(task.batches(32, 0, 0))
+  batch = next(task.rows.training_batches(32, 0, 0))
   before = jax.tree.map(jnp.asarray, start(task))
   state, metrics = jax.jit(task.step())(before, batch)
 
@@ -192,7 +192,7 @@ def test_a_step_equals_one_written_out_in_the_open(make_task, start):
 
 
 def test_augmentation_changes_with_the_step_and_the_seed(make_task, start):
-  losses, batch = [], next(make_task().batches(32, 0, 0))
+  losses, batch = [], next(make_task().rows.training_batches(32, 0, 0))
   for seed, numbers in ((0, (0, 1, 0)), (1, (0,))):
     task = make_task(task={'pipeline': AUGMENT, 'seed': seed})
     step = jax.jit(task.step())
@@ -208,7 +208,7 @@ def test_a_bfloat16_network_keeps_float32_weights_statistics_and_loss(make_task,
   task = make_task(model, accumulate=2)
   if name == 'resnet20':
     assert jax.tree.leaves(task.state_shapes().batch_stats), 'it has statistics'
-  batch = next(task.batches(32, 0, 0))
+  batch = next(task.rows.training_batches(32, 0, 0))
   state, metrics = jax.eval_shape(task.step(), task.state_shapes(), batch)
   leaves = jax.tree.leaves((state.params, state.batch_stats, metrics))
   assert {leaf.dtype for leaf in leaves} == {jnp.dtype('float32')}

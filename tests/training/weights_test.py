@@ -34,7 +34,7 @@ def test_averaged_weights_are_those_of_the_recurrence(make_task, run, tmp_path, 
   step = compiled_step(plain, ways)
   mean = jax.tree.map(np.asarray, plain.initial_state().raw_variables)
   state = ways.replicate(plain.initial_state())
-  for number, batch in enumerate(itertools.islice(plain.batches(32, 0, 0), 5), 1):
+  for number, batch in enumerate(itertools.islice(plain.rows.training_batches(32, 0, 0), 5), 1):
     state, _ = step(state, ways.put_batch(batch))
     raw = ways.unreplicate(state).raw_variables
     decay = min(0.6, (1 + number) / (10 + number))
@@ -56,7 +56,7 @@ def test_slow_weights_follow_their_recurrence(make_task, kind):
   compiled = [compiled_step(task, ways) for task in (plain, with_slow)]
   state = ways.replicate(with_slow.initial_state())
   slow = with_slow.initial_state().raw_variables
-  for step, batch in zip(range(1, total + 1), plain.batches(32, 0, 0), strict=False):
+  for step, batch in zip(range(1, total + 1), plain.rows.training_batches(32, 0, 0), strict=False):
     batch = ways.put_batch(batch)
     raw = ways.replicate(dataclasses.replace(ways.unreplicate(state), ema={}))
     fast = ways.unreplicate(compiled[0](raw, batch)[0]).raw_variables
@@ -104,9 +104,9 @@ def test_the_best_weights_are_not_those_that_a_training_began_with(make_task, ru
   assert progress(facts) == {'step': 12, 'total_steps': 12, 'kept_step': 6}
 
 
-def test_another_recipe_is_refused_with_the_keys_that_differ(make_task, run, tmp_path):
+def test_another_recipe_is_refused_with_the_keys_that_differ(make_task, run, rows, tmp_path):
   run(make_task(steps=2), tmp_path)
   message = r'holds another training.*training\.ema_decay: 0\.0 → '
   refused(message, run, make_task(steps=2, ema_decay=0.5), tmp_path)
-  other = make_task(task={'data': {'source': 'npz'}}, steps=2)
-  refused(r"data\.source: None → 'npz'", run, other, tmp_path)
+  other = make_task(task={'rows': dataclasses.replace(rows, source='npz')}, steps=2)
+  refused(r"data\.source: 'arrays' → 'npz'", run, other, tmp_path)
