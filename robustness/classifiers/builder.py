@@ -127,7 +127,7 @@ class ClassifierBuilder:
         if not recipe.training.validation:
           match_labels(self.rows, planned[label])  # as the training measures it
         if not self._is_begun(label):  # one that has begun was not refused
-          training, _ = self.training(label, recipe, self.initial(recipe))
+          training = self.training(recipe, self.initial(recipe))
           training.check_layout(self.parallel(recipe.training))
           training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
     return planned
@@ -185,14 +185,14 @@ class ClassifierBuilder:
 
     Several processes read a share of every batch each, and end with the same weights.
     """
-    training, accuracy = self.training(label, recipe, initial)
+    training = self.training(recipe, initial)
     finished = newest_step(self.directory / label) == training.total_steps
     return train(
       training,
       directory=self.directory / label,
       parallel=self.parallel(recipe.training),
       writer=NO_WRITER if finished else self.writer(label),
-      evaluate=accuracy,
+      evaluate=self.accuracy(label, recipe),
       facts={
         'architecture': recipe.name,
         **catalog.file_facts(recipe.name),
@@ -203,26 +203,56 @@ class ClassifierBuilder:
       label=f'{label}: training, seed {recipe.seed}',
     )
 
-  def training(
-    self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None
-  ) -> tuple[Training, AccuracyOnRows]:
-    """Returns the training of a recipe, and what evaluates its weights: on held-out training rows
-    the network with all its classes, else on the rows of the study the classifier of the run, which
-    adapts to no batch here."""
+  def training(self, recipe: ClassifierSettings, initial: InitialWeights | None) -> Training:
+    """Returns the training of a recipe, on the rows that are not held out."""
     rows = self.open_rows(recipe)
     kept, held = split_validation(rows, recipe.training.validation)
-    classes = self.class_names(recipe)
+    rows = rows.at(kept) if len(held) else rows
+    if tuple(rows.image_shape) != tuple(self.rows.image_shape):
+      section = self.experiment.section_of(recipe.data)
+      raise InputError(
+        f'training images have shape {rows.image_shape}, the evaluated ones '
+        f'{self.rows.image_shape}; set {section}.resize and {section}.crop.'
+      )
+    architecture = catalog.get(recipe.name)
+    normalisation = initial or architecture
+    parallel = self.parallel(recipe.training)
+    environment = selective(recipe.augment.augmentations)
+    transforms = environment.transforms if environment else ()
+    order = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
+    inputs = Inputs(normalisation.mean, normalisation.std, recipe.input_filter)
+    training = Training(
+      model=architecture.build(
+        len(rows.class_names), jnp.dtype(self._precision), parallel.axis_name
+      ),
+      rows=rows,
+      sampler=order,
+      inputs=inputs,
+      fitted=initial_weights.fitting(architecture, inputs, rows, recipe.seed, order),
+      settings=recipe.training,
+      pipeline=recipe.pipeline,
+      seed=recipe.seed,
+      initial=initial.for_classes(rows.class_names) if initial else {},
+    )
+    known, objective = ('label', *recipe.augment.added), recipe.objective
+    if isinstance(objective, GroupObjective) and objective.column not in known:
+      training.check_groups(columns_of(rows))
+    return training
 
-    def measured(variables: Variables) -> tuple[Classifier, Rows]:
-      network = self._loader.as_classifier(label, recipe, variables, {}, classes, initial)
-      if len(held):
-        return network, rows.at(held)
-      classifier = self._as_measured(network, recipe)
-      return classifier, match_labels(self.rows, classifier)
-
-    parallel, seed = self.parallel(recipe.training, False), self.experiment.execution.seed
-    accuracy = AccuracyOnRows(label, measured, seed, parallel, recipe.training.resident_bytes)
-    return self._training(recipe, initial, rows.at(kept) if len(held) else rows), accuracy
+  def accuracy(self, label: str, recipe: ClassifierSettings) -> AccuracyOnRows:
+    """Returns what evaluates the weights of a training: on held-out training rows the network with
+    all its classes, else on the rows of the study the classifier of the run, which adapts to no
+    batch here."""
+    rows, settings = self.open_rows(recipe), recipe.training
+    _, held = split_validation(rows, settings.validation)
+    classifier = self._with_shapes(label, recipe)
+    if len(held):
+      shown = rows.at(held)
+    else:
+      classifier = self._as_measured(classifier, recipe)
+      shown = match_labels(self.rows, classifier)
+    parallel, seed = self.parallel(settings, False), self.experiment.execution.seed
+    return AccuracyOnRows(classifier, shown, seed, parallel, settings.resident_bytes)
 
   def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:
     """Returns how steps run: on as many devices as share a micro-batch evenly."""
@@ -301,40 +331,6 @@ class ClassifierBuilder:
     logging.info('%s: %s probe of %d features, %s', label, probe.name, features.shape[1], chosen)
     return probes.probed(network, probe, arrays, names, chosen)
 
-  def _training(
-    self, recipe: ClassifierSettings, initial: InitialWeights | None, rows: Rows
-  ) -> Training:
-    if tuple(rows.image_shape) != tuple(self.rows.image_shape):
-      section = self.experiment.section_of(recipe.data)
-      raise InputError(
-        f'training images have shape {rows.image_shape}, the evaluated ones '
-        f'{self.rows.image_shape}; set {section}.resize and {section}.crop.'
-      )
-    architecture = catalog.get(recipe.name)
-    normalisation = initial or architecture
-    parallel = self.parallel(recipe.training)
-    environment = selective(recipe.augment.augmentations)
-    transforms = environment.transforms if environment else ()
-    order = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
-    inputs = Inputs(normalisation.mean, normalisation.std, recipe.input_filter)
-    training = Training(
-      model=architecture.build(
-        len(rows.class_names), jnp.dtype(self._precision), parallel.axis_name
-      ),
-      rows=rows,
-      sampler=order,
-      inputs=inputs,
-      fitted=initial_weights.fitting(architecture, inputs, rows, recipe.seed, order),
-      settings=recipe.training,
-      pipeline=recipe.pipeline,
-      seed=recipe.seed,
-      initial=initial.for_classes(rows.class_names) if initial else {},
-    )
-    known, objective = ('label', *recipe.augment.added), recipe.objective
-    if isinstance(objective, GroupObjective) and objective.column not in known:
-      training.check_groups(columns_of(rows))
-    return training
-
   def _is_begun(self, label: str) -> bool:
     return newest_step(self.directory / label) is not None
 
@@ -347,11 +343,19 @@ class ClassifierBuilder:
         f'{label} has no weights: give --config.classifier.weights=FILE{known}, or '
         'train it in this workdir with --config.classifier.train=True.'
       )
-    initial = self.initial(settings)
-    warn_unfinished(label, initial)
-    names = self.class_names(settings)
-    shapes = catalog.get(settings.name).variables(len(names), self.rows.image_shape)
-    return self._loader.as_classifier(label, settings, shapes, None, names, initial)
+    if label not in self._traced:
+      initial = self.initial(settings)
+      warn_unfinished(label, initial)
+      names = self.class_names(settings)
+      shapes = catalog.get(settings.name).variables(len(names), self.rows.image_shape)
+      network = self._loader.as_classifier(label, settings, shapes, None, names, initial)
+      self._traced[label] = network
+    return self._traced[label]
+
+  @functools.cached_property
+  def _traced(self) -> dict[str, Classifier]:
+    """What `_with_shapes` gave, by label: to trace a deep network takes a second."""
+    return {}
 
   def _as_measured(self, classifier: Classifier, recipe: ClassifierSettings) -> Classifier:
     names = self.rows.class_names

@@ -256,12 +256,13 @@ def _trained(
   known: dict[Hashable, Forecast],
 ) -> tuple[Classifier, list[Forecast]]:
   initial = builder.initial(recipe)
-  training, accuracy = builder.training(label, recipe, initial)
+  training, accuracy = builder.training(recipe, initial), builder.accuracy(label, recipe)
   state = training.initial_state()
   weights = jax.tree.map(np.asarray, state.variables)  # a step donates those of the state
   way = builder.parallel(recipe.training)
   steps = _training(training, state, way, f'{label}: training')
-  evaluator, shown = accuracy.open(weights)
+  network, shown = dataclasses.replace(accuracy.classifier, variables=weights), accuracy.rows
+  evaluator = dataclasses.replace(accuracy.evaluator, classifier=network)
   key, layout = ('training', _network(recipe), recipe.data), evaluator.layout(shown.num_examples)
   once = _evaluation(evaluator, shown, layout, known, key)
   settings, last = training.settings, training.total_steps

@@ -27,46 +27,31 @@ class AccuracyOnRows:
   """
 
   def __init__(
-    self,
-    label: str,
-    measured: Callable[[Variables], tuple[Classifier, Rows]],
-    seed: int,
-    parallel: Parallel,
-    resident_bytes: int,
+    self, classifier: Classifier, rows: Rows, seed: int, parallel: Parallel, resident_bytes: int
   ):
-    """Opens nothing before the first call.
+    """Reads nothing before the first call.
 
-    `measured` is from the first weights to the classifier and the rows that it is shown; rows of at
-    most `resident_bytes` are read once and stay on the devices.
+    The classifier may have shapes for weights; rows of at most `resident_bytes` are read once and
+    stay on the devices.
     """
-    self._label, self._measured, self._parallel = label, measured, parallel
-    self._key = random_keys.stream(seed, 'accuracy')
-    self._opened: tuple[Evaluator, Rows] | None = None
+    self.classifier, self.rows = classifier, rows
+    self.evaluator = Evaluator(
+      classifier, identity(), random_keys.stream(seed, 'accuracy'), parallel
+    )
+    self._layout = self.evaluator.layout(rows.num_examples)
     self._blocks = KeptBlocks(self._own_blocks, resident_bytes)
 
   def __call__(self, variables: Variables) -> dict[str, float]:
     """Returns `{'accuracy'}` of the weights, in [0, 1]."""
-    variables = own_copy(variables)
-    evaluator, rows = self.open(variables)
-    layout = evaluator.layout(rows.num_examples)
-    shards = evaluator.shards_of(self._blocks, layout, variables=variables)
+    given = own_copy(variables)
+    shards = self.evaluator.shards_of(self._blocks, self._layout, variables=given)
     right = sum(int((shard['rank'] == 0).sum()) for _, _, shard in shards)
-    counts = exchange(f'the evaluation of {self._label}', str(right))
-    return {'accuracy': sum(map(int, counts)) / rows.num_examples}
-
-  def open(self, variables: Variables) -> tuple[Evaluator, Rows]:
-    """Returns what evaluates, and on which rows; made of the weights of the first call."""
-    if self._opened is None:
-      classifier, rows = self._measured(variables)
-      self._opened = Evaluator(classifier, identity(), self._key, self._parallel), rows
-    return self._opened
+    counts = exchange(f'the evaluation of {self.evaluator.name}', str(right))
+    return {'accuracy': sum(map(int, counts)) / self.rows.num_examples}
 
   def _own_blocks(self) -> Iterator[PlacedBlock]:
-    assert self._opened is not None
-    evaluator, rows = self._opened
-    layout = evaluator.layout(rows.num_examples)
-    own = range(jax.process_index(), layout.num_blocks, jax.process_count())
-    return evaluator.placed(rows, layout, own) if own else iter(())
+    own = range(jax.process_index(), self._layout.num_blocks, jax.process_count())
+    return self.evaluator.placed(self.rows, self._layout, own) if own else iter(())
 
 
 class KeptBlocks:
