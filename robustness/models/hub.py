@@ -46,7 +46,7 @@ def resolve(weights: str, architecture: str) -> Weights | None:
     entry = matches[0] if len(matches) == 1 else None
     path = expanded(weights)
     if entry is None and found and path.exists():
-      entry = preprocessing.beside(path, found, catalog.of_timm_name)
+      entry = preprocessing.beside(path, found)
   name = found.name if found else architecture
   if entry and entry.architecture != name:
     raise InputError(
@@ -60,7 +60,7 @@ def resolve(weights: str, architecture: str) -> Weights | None:
 def described_by_hub(name: str) -> Weights:
   """Returns the facts of timm's weights `name`, from the file `config.json` beside them."""
   fetched = from_hugging_face(f'timm/{name}', CONFIG_FILE, f'{TIMM}:{name}')
-  return preprocessing.of_timm(name, json_files.read(fetched.path), catalog.of_timm_name)
+  return preprocessing.of_timm(name, json_files.read(fetched.path))
 
 
 def fetch(weights: Weights) -> Fetched:

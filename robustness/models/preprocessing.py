@@ -14,7 +14,7 @@ from typing import Any
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
-from robustness.models import label_space
+from robustness.models import catalog, label_space
 from robustness.models.architecture import (
   HF,
   IMAGENET_MEAN,
@@ -42,11 +42,9 @@ _UNSAID: Facts = {
 _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'tanh_gelu'}
 
 
-def beside(
-  path: pathlib.Path, architecture: Architecture, own_name: Callable[[str], str]
-) -> Weights | None:
+def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
   """Returns the facts of a weights file, or of a folder that holds one, by the record beside it;
-  None where there is no record. `own_name` gives what timm's architectures are called here.
+  None where there is no record.
 
   Raises:
     InputError: a record of other weights, or of images that cannot be prepared so here; a folder
@@ -64,7 +62,7 @@ def beside(
       continue
     with _reading(f'{folder / name}: '):
       named = facts.get('architecture', '') if name == CONFIG_FILE else ''
-      theirs = own_name(named)
+      theirs = catalog.of_timm_name(named)
       if named and not theirs and architecture.timm:  # of equal shapes too, as with other padding
         raise InputError(
           f"the weights are of timm's {named!r}, and {architecture.name} is timm's "
@@ -91,7 +89,7 @@ def class_names(record: Facts) -> tuple[str, ...]:
   return () if names[:1] in (('LABEL_0',), ('0',)) else names
 
 
-def of_timm(name: str, config: Facts, own_name: Callable[[str], str]) -> Weights:
+def of_timm(name: str, config: Facts) -> Weights:
   """Returns the facts of timm's weights `name` out of their `config.json`.
 
   Raises:
@@ -99,7 +97,8 @@ def of_timm(name: str, config: Facts, own_name: Callable[[str], str]) -> Weights
       not square or cut in another way.
   """
   with _reading(f'weights {TIMM}:{name} cannot be used: '):
-    architecture, facts = own_name(config['architecture']), config.get('pretrained_cfg')
+    architecture = catalog.of_timm_name(config['architecture'])
+    facts = config.get('pretrained_cfg')
     classes = (facts or config)['num_classes']
     if not architecture:
       raise InputError(f'the architecture {config["architecture"]!r} is not among those here')

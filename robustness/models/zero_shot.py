@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       raise InputError(f'--out={given.out} must end in {SAFETENSORS_SUFFIX}.')
     templates = template_list(given.templates) if given.templates else TEMPLATES
     architecture = catalog.get(given.architecture)
-    preprocessing.beside(expanded(given.weights), architecture, catalog.of_timm_name)
+    preprocessing.beside(expanded(given.weights), architecture)
     names, words = class_list(given.classes)
     check_class_names(names, f'--classes={given.classes}')
     known = given.classes == label_space.IMAGENET  # in which two pairs of classes share their words

@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from robustness.models import catalog, hub, preprocessing
+from robustness.models import hub, preprocessing
 from robustness.models.catalog import WEIGHTS
 from tests.cases import cases
 from tests.refusals import refused
@@ -129,9 +129,7 @@ def test_the_real_client_finds_what_lies_in_its_cache_and_tells_the_commit(monke
 )
 def test_what_cannot_be_prepared_rightly_is_refused(change, architecture, reason):
   config = {**CONFIG, 'architecture': architecture, 'pretrained_cfg': {**FACTS, **change}}
-  refused(
-    f'timm:x cannot be used.*{reason}', preprocessing.of_timm, 'x', config, catalog.of_timm_name
-  )
+  refused(f'timm:x cannot be used.*{reason}', preprocessing.of_timm, 'x', config)
 
 
 @pytest.mark.parametrize('online', [True, False])
