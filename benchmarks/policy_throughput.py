@@ -29,8 +29,8 @@ from robustness.objectives.cross_entropy import JSD, CrossEntropy
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training.settings import TrainingSettings
-from robustness.training.step import Pipeline
-from robustness.training.training import Training
+from robustness.training.step import TrainStep
+from robustness.training.training import Pipeline, Training
 
 PLAIN = 'flip, crop'
 PAPER = {'policy': 'cifar10_reference_95', 'without': ('Brightness', 'Contrast')}
@@ -118,7 +118,7 @@ def candidate(network: str, size: int, ways: Parallel, pipeline: Pipeline) -> su
     settings=TrainingSettings(batch_size=size, steps=1000),
     pipeline=pipeline,
   )
-  step = ways.compile(training.step(ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED))
+  step = ways.compile(TrainStep(training, ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED))
   state = ways.replicate(jax.jit(training.initial_state)())
   rows = ways.put_batch(stored)
   return (lambda: jax.block_until_ready(step(state, rows))), size

@@ -34,8 +34,8 @@ from robustness.parallel import Parallel
 from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.studies.systematic import Systematic
 from robustness.training.settings import TrainingSettings
-from robustness.training.step import Pipeline
-from robustness.training.training import Training
+from robustness.training.step import TrainStep
+from robustness.training.training import Pipeline, Training
 
 PLAIN, DEVICE, HOST = 'plain', 'in the step', 'in tf.data'
 NAMES = Systematic().environments
@@ -122,7 +122,7 @@ def step_of(name: str, size: int, ways: Parallel, policy: Policy) -> Callable[[A
     pipeline=Pipeline(policy),
   )
   compiled = ways.compile(
-    training.step(ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
+    TrainStep(training, ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
   )
   state = [ways.replicate(jax.jit(training.initial_state)())]
 

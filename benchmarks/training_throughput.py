@@ -35,8 +35,8 @@ from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training.initial_weights import fitting
 from robustness.training.loop import train
 from robustness.training.settings import TrainingSettings
-from robustness.training.step import Pipeline
-from robustness.training.training import Training
+from robustness.training.step import TrainStep
+from robustness.training.training import Pipeline, Training
 
 try:
   import torch
@@ -92,7 +92,7 @@ def bare(training: Training, steps: int) -> Callable[[], None]:
   """Returns a call that takes compiled steps on one batch on the devices."""
   ways = parallel.create('jit', training.settings.batch_size)
   step = ways.compile(
-    training.step(ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
+    TrainStep(training, ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
   )
   state = [ways.replicate(training.initial_state())]
   batch = ways.put_batch(next(training.rows.training_batches(training.settings.batch_size, 0)))

@@ -23,13 +23,12 @@ from tensorflow_datasets.image_classification.domainnet import domainnet
 import input_pipeline
 from input_pipeline.sources import si_score
 from robustness import __main__
-from robustness.classifiers import ClassifierBuilder, loading
+from robustness.classifiers import ClassifierBuilder, builder, loading
 from robustness.cli import command_line, running
 from robustness.cli.running import Forecast
 from robustness.corruptions.names import OFFICIAL
 from robustness.models import catalog, label_space
 from robustness.models.imagenet_names import WNIDS
-from robustness.training import training
 from robustness.training.training import Training
 from robustness.video import metadata
 from tests.docs_test import commands, text
@@ -152,7 +151,8 @@ def given(command: str, home: pathlib.Path) -> str:
 def unmeasured():
   """Leaves out what a dry run measures; weights that would be fetched are known by their shapes.
   What commands share is opened and traced once: data, networks, trainings of alike rows."""
-  checked, check, wrap = set(), Training.check, loading.from_linen
+  checked, check, wrap = set(), builder.check, loading.from_linen
+  counted, count = {}, Training.num_classes.func
   wrapped = {}
 
   def shapes(loader, label, settings, path, entry):
@@ -172,10 +172,16 @@ def unmeasured():
 
   def check_once(own, row):
     like = [(name, np.shape(value)[1:], np.asarray(value).dtype) for name, value in row.items()]
-    key = repr((own.model, own.image_shape, own.inputs, own.settings, own.pipeline, like))
+    key = repr((own.model, own.rows.image_shape, own.inputs, own.settings, own.pipeline, like))
     if key not in checked:
       check(own, row)
       checked.add(key)
+
+  def count_once(own):
+    key = own.model, own.rows.image_shape
+    if key not in counted:
+      counted[key] = count(own)
+    return counted[key]
 
   def evaluated(evaluator, rows, layout, *known):
     return Forecast(evaluator.name, '', layout.num_rows * layout.num_views, 1.0, 0.0, 0, None)
@@ -186,8 +192,8 @@ def unmeasured():
     patched.setattr(loading.Loader, '_load_file', shapes)
     patched.setattr(ClassifierBuilder, 'initial', lambda builder, recipe: None)
     patched.setattr(loading, 'from_linen', wrap_once)
-    patched.setattr(Training, 'check', check_once)
-    patched.setattr(training, 'num_classes', functools.cache(training.num_classes))
+    patched.setattr(builder, 'check', check_once)
+    patched.setattr(Training, 'num_classes', property(count_once))
     patched.setattr(input_pipeline, 'load', functools.cache(input_pipeline.load))
     patched.setattr(running, '_trained', lambda builder, label, *_: (builder.planned[label], []))
     patched.setattr(running, '_evaluation', evaluated)

@@ -41,6 +41,7 @@ from robustness.training.evaluation import AccuracyOnRows, columns_of, split_val
 from robustness.training.initial_weights import InitialWeights
 from robustness.training.loop import train
 from robustness.training.settings import BEST, TrainingSettings
+from robustness.training.step import check
 from robustness.training.training import Training
 from robustness.training.writers import NO_WRITER, ScalarWriter
 
@@ -129,7 +130,7 @@ class ClassifierBuilder:
         if not self._is_begun(label):  # one that has begun was not refused
           training = self.training(recipe, self.initial(recipe))
           training.check_layout(self.parallel(recipe.training))
-          training.check(next(self.open_rows(recipe).batches(1, [0], stored=True)))
+          check(training, next(self.open_rows(recipe).batches(1, [0], stored=True)))
     return planned
 
   def _section(self, label: str) -> contextlib.AbstractContextManager[None]:

@@ -21,7 +21,7 @@ from robustness.models.probes import PROBES, Probe
 from robustness.objectives import OBJECTIVES, Objective
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.training.settings import TrainingSettings
-from robustness.training.step import Pipeline
+from robustness.training.training import Pipeline
 
 KINDS: dict[str, tuple[str, Registry]] = {
   'augment': ('policy', AUGMENTATIONS),

@@ -26,6 +26,7 @@ from robustness.training.checkpoint import Checkpoints
 from robustness.training.preemption import Preempted, StopRequest
 from robustness.training.settings import BEST
 from robustness.training.state import TrainState, chosen_variables
+from robustness.training.step import TrainStep
 from robustness.training.training import Training, check_batch
 from robustness.training.writers import ScalarWriter
 
@@ -173,7 +174,7 @@ def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
 
 def compiled_step(training: Training, parallel: Parallel, feed: Feed) -> Compiled:
   """Returns the step `(state, resident rows, batch or positions) -> (state, metrics)`."""
-  step, rows = training.step(parallel), feed.rows
+  step, rows = TrainStep(training, parallel), feed.rows
   return parallel.compile(
     lambda state, resident, batch: step(state, rows(resident, batch)),
     (REPLICATED, REPLICATED, BATCH),

@@ -7,18 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import linen as nn
 from flax import struct, traverse_util
 
-from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.typing import PyTree, Variables
 from robustness.training import auxiliary_norms
 
 SLOW_DECAY = 0.95
-COMPILED_ONCE = {'xla_backend_optimization_level': 1}
-"""Compiler options of a program that runs once: a draw for every layer is compiled in a third of
-the time, and gives the same bits."""
 
 
 class TrainState(struct.PyTreeNode):
@@ -105,26 +100,6 @@ def chosen_variables(state: Mapping[str, PyTree]) -> Variables:
   return auxiliary_norms.left_out({name: weights.get(name, {}) for name in names})
 
 
-def create(
-  model: nn.Module,
-  optimizer: optax.GradientTransformation,
-  image_shape: tuple[int, int, int],
-  seed: int,
-  objective: dict[str, jax.Array] | None = None,
-) -> TrainState:
-  """Returns the state before the first step; it depends on the seed and the model alone."""
-
-  def draw(key: jax.Array) -> Variables:  # one program for all seeds, optimizers and objectives
-    return dict(model.init(key, jnp.zeros((1, *image_shape)), train=False))
-
-  key = random_keys.stream(seed, 'initial parameters')
-  options = None if isinstance(key, jax.core.Tracer) else COMPILED_ONCE  # the outermost jit's
-  variables = jax.jit(draw, compiler_options=options)(key)
-  params, batch_stats = variables['params'], variables.get('batch_stats', {})
-  step = jnp.zeros((), jnp.int32)
-  return TrainState(step, params, batch_stats, jax.jit(optimizer.init)(params), objective or {})
-
-
 def begun_with(state: TrainState, given: Mapping[str, PyTree]) -> TrainState:
   """Returns the state with given `params` and `batch_stats`, or parts of them, in place of its own;
   raises InputError naming arrays that the network does not have, or of another shape."""
@@ -142,12 +117,3 @@ def begun_with(state: TrainState, given: Mapping[str, PyTree]) -> TrainState:
     )
   trees = traverse_util.unflatten_dict({**own, **{k: jnp.asarray(v) for k, v in flat.items()}})
   return state.replace(params=trees['params'], batch_stats=trees.get('batch_stats', {}))
-
-
-def num_classes(model: nn.Module, image_shape: tuple[int, int, int]) -> int:
-  """Returns how many logits the model gives for an image, without computing them."""
-  images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
-  logits, _ = jax.eval_shape(
-    lambda x: model.init_with_output(jax.random.key(0), x, train=False), images
-  )
-  return logits.shape[-1]

@@ -5,82 +5,40 @@ see `Augmentation`, `Attack`, `InputFilter` and `Objective`.
 """
 
 import dataclasses
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
-from flax import linen as nn
 
-from robustness.attacks import Attack
-from robustness.augment.policy import OCCURRENCE, Policy, row_keys
+from robustness.augment.policy import OCCURRENCE, row_keys
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
-from robustness.core.typing import PlainValue, PyTree
-from robustness.models.inputs import Inputs
+from robustness.core.typing import PyTree
 from robustness.models.layers import FEATURES, sown_features
-from robustness.objectives import Objective, State
-from robustness.objectives.cross_entropy import CrossEntropy
+from robustness.objectives import State
 from robustness.parallel import Parallel
 from robustness.training.auxiliary_norms import swapped
 from robustness.training.optimizer import rate_factor
-from robustness.training.settings import TrainingSettings
-from robustness.training.state import TrainState
+from robustness.training.state import TrainState, begun_with
+from robustness.training.training import Training, check_batch
 
 T = TypeVar('T')
 Batch = dict[str, jax.Array]
 
 
-@dataclasses.dataclass(frozen=True)
-class Pipeline:
-  """The named parts of a training, as a config selects them.
-
-  Attributes:
-    policy: augmentations, in order.
-    attack: makes adversarial examples of the augmented images; None trains on these.
-    objective: what is minimised.
-  """
-
-  policy: Policy = Policy()
-  attack: Attack | None = None
-  objective: Objective = CrossEntropy()
-
-  def describe(self) -> dict[str, PlainValue]:
-    """Returns the parts' names and settings as plain values."""
-    return {
-      'augment': self.policy.describe(),
-      'attack': self.attack.describe() if self.attack else None,
-      'objective': self.objective.describe(),
-    }
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class TrainStep:
   """`(state, batch) -> (state, metrics)`.
 
   Attributes:
-    model: called as `model(images, train)`; float32 parameters, any compute dtype.
-    inputs: from images in [0, 1] to what the model takes: input filter and normalisation.
-    optimizer: an Optax transformation; its `update` is given the loss as `value`.
-    schedule: learning rate by step, for the metrics.
-    num_classes: outputs of the model.
-    total_steps: of the whole training.
-    settings: see there.
-    pipeline: see there.
-    seed: of the streams of keys.
+    training: whose step it is.
     parallel: the devices that share the batch, whose `compile` the step is given to; None on one.
   """
 
-  model: nn.Module
-  inputs: Inputs
-  optimizer: optax.GradientTransformationExtraArgs
-  schedule: optax.Schedule
-  num_classes: int
-  total_steps: int
-  settings: TrainingSettings
-  pipeline: Pipeline
-  seed: int
+  training: Training
   parallel: Parallel | None = None
 
   def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, dict[str, jax.Array]]:
@@ -94,23 +52,23 @@ class TrainStep:
     trained on, against `label`), `gradient_norm` (before clipping and weight decay),
     `learning_rate`, and the objective's and the augmentations' own.
     """
-    batch = with_scaled_image(batch)
+    training, batch = self.training, with_scaled_image(batch)
     labels = batch['label'].reshape(len(batch['label']), -1)
     count = (labels >= 0).sum(1, keepdims=True)
     batch = {
       **batch,
       'label': labels[:, 0],
-      'target': jax.nn.one_hot(labels, self.num_classes).sum(1) / count.astype(jnp.float32),
+      'target': jax.nn.one_hot(labels, training.num_classes).sum(1) / count.astype(jnp.float32),
       OCCURRENCE: random_keys.occurrences(batch['example_id'], self.axis_name),
     }
-    batch = self.pipeline.policy(batch, self.seed, state.step, self.parallel)
+    batch = training.pipeline.policy(batch, training.seed, state.step, self.parallel)
     self._check_auxiliary(batch['image'].shape)
     gradients, batch_stats, objective, metrics = self._gradients(state, batch)
-    updates, opt_state = self.optimizer.update(
+    updates, opt_state = training.optimizer.update(
       gradients, state.opt_state, state.params, value=metrics['loss']
     )
     params = optax.apply_updates(state.params, updates)
-    rate = jnp.asarray(self.schedule(state.step), jnp.float32) * rate_factor(opt_state)
+    rate = jnp.asarray(training.learning_rate(state.step), jnp.float32) * rate_factor(opt_state)
     metrics |= {'gradient_norm': optax.tree.norm(gradients), 'learning_rate': rate}
     after = state.replace(
       step=state.step + 1,
@@ -119,8 +77,8 @@ class TrainStep:
       opt_state=opt_state,
       objective=objective,
     )
-    after = after.averaged(self.settings.ema_decay)
-    return after.drawn_to_slow(self.settings.lookahead, self.total_steps), metrics
+    after = after.averaged(training.settings.ema_decay)
+    return after.drawn_to_slow(training.settings.lookahead, training.total_steps), metrics
 
   @property
   def axis_name(self) -> str | None:
@@ -139,7 +97,7 @@ class TrainStep:
       new, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro)
       return (jax.tree.map(jnp.add, sums, new), batch_stats, objective), None
 
-    begin, count = (state.batch_stats, state.objective), self.settings.accumulate
+    begin, count = (state.batch_stats, state.objective), self.training.settings.accumulate
     if count == 1:
       means, batch_stats, objective = self._micro_batch(state, *begin, batch)
     else:
@@ -163,8 +121,8 @@ class TrainStep:
     The loss is Σ weights · losses / rows here; it is divided by the mean weight of the whole batch
     at the end, for weights may differ between micro-batches and devices.
     """
-    batch, minimise = self._attacked(state, batch_stats, batch), self.pipeline.objective
-    moves = not self.settings.freeze_statistics
+    batch, minimise = self._attacked(state, batch_stats, batch), self.training.pipeline.objective
+    moves = not self.training.settings.freeze_statistics
 
     def loss_of(params: PyTree) -> tuple[jax.Array, PyTree]:
       outputs, changed = self._with_auxiliary(params, batch_stats, batch['image'], moves)
@@ -177,12 +135,12 @@ class TrainStep:
     )(state.params)
     label = batch['label'].reshape(-1, *[1] * (logits.ndim - 2))
     accuracy = jnp.mean(jnp.argmax(logits, -1) == label, dtype=jnp.float32)
-    metrics = {**metrics, **self.pipeline.policy.metrics(batch)}
+    metrics = {**metrics, **self.training.pipeline.policy.metrics(batch)}
     means = (gradients, weight, {'loss': loss, 'accuracy': accuracy, **metrics})
     return means, changed, after
 
   def _check_auxiliary(self, shape: tuple[int, ...]) -> None:
-    count, given = self.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
+    count, given = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
     if count and count >= given:
       raise InputError(
         f'config.training.auxiliary_norms is {count}, and the policy gives {given} image'
@@ -194,7 +152,7 @@ class TrainStep:
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool
   ) -> tuple[dict[str, jax.Array], PyTree]:
     """Returns what `_forward` does, the last images of each row through the second set of norms."""
-    count = self.settings.auxiliary_norms
+    count = self.training.settings.auxiliary_norms
     if not count:
       return self._forward(params, batch_stats, images, train)
     outputs, batch_stats = self._forward(params, batch_stats, images[:, :-count], train)
@@ -210,11 +168,11 @@ class TrainStep:
 
     Outputs are `logits` [B, classes] or [B, V, classes], and `FEATURES` if the objective needs it.
     """
-    features = self.pipeline.objective.needs_features
+    features = self.training.pipeline.objective.needs_features
     flat = images.reshape(-1, *images.shape[-3:])
-    logits, changed = self.model.apply(
+    logits, changed = self.training.model.apply(
       {'params': params, 'batch_stats': batch_stats},
-      self.inputs(flat),
+      self.training.inputs(flat),
       train=train,
       mutable=['batch_stats', *(['intermediates'] if features else [])],
     )
@@ -233,16 +191,16 @@ class TrainStep:
 
   def _attacked(self, state: TrainState, batch_stats: PyTree, batch: Batch) -> Batch:
     """Puts adversarial examples in place of the images, each found with its own key."""
-    attack, images = self.pipeline.attack, batch['image']
+    attack, images = self.training.pipeline.attack, batch['image']
     if attack is None:
       return batch
-    keys = row_keys(batch, self.seed, attack.name, state.step)
+    keys = row_keys(batch, self.training.seed, attack.name, state.step)
     if images.ndim == 5:
       keys = jax.vmap(lambda key: jax.random.split(key, images.shape[1]))(keys).ravel()
     labels = jnp.broadcast_to(
       batch['label'].reshape(-1, *[1] * (images.ndim - 4)), images.shape[:-3]
     )
-    train = attack.statistics == 'batch' and not self.settings.freeze_statistics
+    train = attack.statistics == 'batch' and not self.training.settings.freeze_statistics
 
     def logits(flat: jax.Array) -> jax.Array:
       return self._forward(state.params, batch_stats, flat, train)[0]['logits']
@@ -250,6 +208,34 @@ class TrainStep:
     flat = jnp.clip(images.reshape(-1, *images.shape[-3:]), 0, 1)  # an augmentation may leave it
     adversarial = attack.worst(1, keys, logits, flat, labels.ravel())
     return {**batch, 'image': adversarial.reshape(images.shape)}
+
+
+def check(training: Training, row: Mapping[str, Any]) -> None:
+  """Refuses what a step would be refused for, by tracing one on shapes; computes nothing.
+
+  Raises:
+    InputError: a row (as `Rows.batches` gives it) that does not fit, a column that the objective
+      needs and there is not, initial weights of another shape, or parts that do not fit each
+      other or the images.
+  """
+  size = training.settings.batch_size
+  of_row = {name: value for name, value in row.items() if name != 'mask'}
+  columns = check_batch(of_row, training.rows.image_shape, training.num_classes)
+  columns = {**columns, **training.order.columns(0, size)}
+  training.check_columns(columns)
+  state = training.state_shapes()
+  begun_with(state, training.initial)
+  training.check_network(state)
+  axis = getattr(training.model, 'axis_name', None)
+  lead = (1, size) if axis else (size,)
+  batch = {
+    name: jax.ShapeDtypeStruct(
+      (*lead, *value.shape[1:]), jax.dtypes.canonicalize_dtype(value.dtype)
+    )
+    for name, value in columns.items()
+  }
+  step = TrainStep(training)
+  jax.eval_shape(jax.vmap(step, (None, 0), axis_name=axis) if axis else step, state, batch)
 
 
 def _split(x: jax.Array, parts: int) -> jax.Array:

@@ -7,26 +7,56 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import linen as nn
 
-from robustness.augment.policy import KEY, OCCURRENCE
+from robustness.attacks import Attack
+from robustness.augment.policy import KEY, OCCURRENCE, Policy
+from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.rows import Batch, Rows, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
-from robustness.core.typing import Facts, PyTree
+from robustness.core.typing import Facts, PlainValue, PyTree, Variables
 from robustness.models.inputs import Inputs
+from robustness.objectives import Objective
+from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel
 from robustness.training import auxiliary_norms, optimizer, schedule
 from robustness.training.settings import BEST, WHERE, TrainingSettings
-from robustness.training.state import TrainState, begun_with, num_classes
-from robustness.training.state import create as create_state
-from robustness.training.step import Pipeline, TrainStep
+from robustness.training.state import TrainState, begun_with
 
 TAKEN = ('target', OCCURRENCE, 'epoch', KEY, 'partner')
 """Columns that a training gives its rows in place of any that they have."""
 REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'resident_bytes')
 """Settings that say what is written on the way and where rows are, and not what comes out."""
+
+COMPILED_ONCE = {'xla_backend_optimization_level': 1}
+"""Compiler options of a program that runs once: a draw for every layer is compiled in a third of
+the time, and gives the same bits."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline:
+  """The named parts of a training, as a config selects them.
+
+  Attributes:
+    policy: augmentations, in order.
+    attack: makes adversarial examples of the augmented images; None trains on these.
+    objective: what is minimised.
+  """
+
+  policy: Policy = Policy()
+  attack: Attack | None = None
+  objective: Objective = CrossEntropy()
+
+  def describe(self) -> dict[str, PlainValue]:
+    """Returns the parts' names and settings as plain values."""
+    return {
+      'augment': self.policy.describe(),
+      'attack': self.attack.describe() if self.attack else None,
+      'objective': self.objective.describe(),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,30 +99,29 @@ class Training:
   @functools.cached_property
   def num_classes(self) -> int:
     """Outputs of the model."""
-    return num_classes(self.model, self.rows.image_shape)
+    images = jax.ShapeDtypeStruct((1, *self.rows.image_shape), jnp.float32)
+    logits, _ = jax.eval_shape(
+      lambda x: self.model.init_with_output(jax.random.key(0), x, train=False), images
+    )
+    return logits.shape[-1]
 
   @property
   def order(self) -> Sampler:
     """The order of the rows."""
     return self.sampler or Epochs(self.rows.num_examples, self.seed)
 
-  def step(self, parallel: Parallel | None = None) -> TrainStep:
-    """Returns the step, for these devices or for one."""
+  @functools.cached_property
+  def learning_rate(self) -> optax.Schedule:
+    """The learning rate by step."""
+    return schedule.learning_rate(self.settings, self.rows.num_examples)
+
+  @functools.cached_property
+  def optimizer(self) -> optax.GradientTransformationExtraArgs:
+    """The optimizer, whose `update` is given the loss as `value`."""
     settings, examples = self.settings, self.rows.num_examples
-    rate = schedule.learning_rate(settings, examples)
     steps = schedule.epoch_steps(settings, examples)
-    return TrainStep(
-      model=self.model,
-      inputs=self.inputs,
-      optimizer=optimizer.create(settings, rate, steps, schedule.stem_steps(settings, examples)),
-      schedule=rate,
-      num_classes=self.num_classes,
-      total_steps=self.total_steps,
-      settings=settings,
-      pipeline=self.pipeline,
-      seed=self.seed,
-      parallel=parallel,
-    )
+    of_stem = schedule.stem_steps(settings, examples)
+    return optimizer.create(settings, self.learning_rate, steps, of_stem)
 
   def initial_state(self) -> TrainState:
     """Returns the state before the first step.
@@ -108,19 +137,24 @@ class Training:
     return jax.eval_shape(lambda: self._with_copies(self._drawn()))
 
   def _drawn(self) -> TrainState:
-    return create_state(
-      self.model,
-      self.step().optimizer,
-      self.rows.image_shape,
-      self.seed,
-      self.pipeline.objective.initial_state(self.num_classes),
-    )
+    """Returns the state whose variables depend on the seed and the model alone."""
+
+    def draw(key: jax.Array) -> Variables:  # one program for all seeds, optimizers and objectives
+      return dict(self.model.init(key, jnp.zeros((1, *self.rows.image_shape)), train=False))
+
+    key = random_keys.stream(self.seed, 'initial parameters')
+    options = None if isinstance(key, jax.core.Tracer) else COMPILED_ONCE  # the outermost jit's
+    variables = jax.jit(draw, compiler_options=options)(key)
+    params, opt_state = variables['params'], jax.jit(self.optimizer.init)(variables['params'])
+    objective = self.pipeline.objective.initial_state(self.num_classes)
+    step, batch_stats = jnp.zeros((), jnp.int32), variables.get('batch_stats', {})
+    return TrainState(step, params, batch_stats, opt_state, objective)
 
   def _with_copies(self, state: TrainState) -> TrainState:
     """Returns the state with the further weights that the settings ask for."""
     if self.settings.auxiliary_norms:
       variables = auxiliary_norms.added(state.trained)
-      opt_state = jax.jit(self.step().optimizer.init)(variables['params'])
+      opt_state = jax.jit(self.optimizer.init)(variables['params'])
       state = state.replace(**variables, opt_state=opt_state)
     if self.settings.ema_decay or self.settings.lookahead:
       state = state.replace(ema=jax.tree.map(jnp.copy, state.trained))
@@ -154,34 +188,7 @@ class Training:
       },
     }
 
-  def check(self, row: Batch) -> None:
-    """Refuses what a step would be refused for, by tracing one on shapes; computes nothing.
-
-    Raises:
-      InputError: a row (as `Rows.batches` gives it) that does not fit, a column that the objective
-        needs and there is not, initial weights of another shape, or parts that do not fit each
-        other or the images.
-    """
-    size = self.settings.batch_size
-    of_row = {name: value for name, value in row.items() if name != 'mask'}
-    columns = check_batch(of_row, self.rows.image_shape, self.num_classes)
-    columns = {**columns, **self.order.columns(0, size)}
-    self.check_columns(columns)
-    state = self.state_shapes()
-    begun_with(state, self.initial)
-    self._check_network(state)
-    axis = getattr(self.model, 'axis_name', None)
-    lead = (1, size) if axis else (size,)
-    batch = {
-      name: jax.ShapeDtypeStruct(
-        (*lead, *value.shape[1:]), jax.dtypes.canonicalize_dtype(value.dtype)
-      )
-      for name, value in columns.items()
-    }
-    step = jax.vmap(self.step(), (None, 0), axis_name=axis) if axis else self.step()
-    jax.eval_shape(step, state, batch)
-
-  def _check_network(self, state: TrainState) -> None:
+  def check_network(self, state: TrainState) -> None:
     """Raises InputError for settings of layers that the network does not have, and for attacks that
     would not find examples through the layers and statistics that are meant."""
     settings, attack = self.settings, self.pipeline.attack

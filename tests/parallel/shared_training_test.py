@@ -21,8 +21,7 @@ from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.processes import barrier
 from robustness.training.loop import train
 from robustness.training.settings import TrainingSettings
-from robustness.training.step import Pipeline
-from robustness.training.training import Training
+from robustness.training.training import Pipeline, Training
 from robustness.training.writers import JsonLinesWriter
 from tests.parallel.pairs import run_two, take_part
 from tests.training.conftest import ReadBy, TinyNet, separable_rows

@@ -11,7 +11,8 @@ from flax import linen as nn
 from robustness.augment.policy import Policy
 from robustness.parallel import KINDS
 from robustness.training.checkpoint import load_variables
-from robustness.training.step import Pipeline
+from robustness.training.step import check
+from robustness.training.training import Pipeline
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_close, assert_same, compiled_step
 
@@ -91,6 +92,6 @@ def test_what_it_cannot_be_is_refused(make_task):
   for copies, given in ((1, '1 image a row'), (2, '2 images a row')):
     policy = Policy.of(repeat={'copies': copies}) if copies > 1 else Policy()
     task = make_task(task={'pipeline': Pipeline(policy)}, auxiliary_norms=2)
-    refused(f'auxiliary_norms is 2, and the policy gives {given}', task.check, row)
+    refused(f'auxiliary_norms is 2, and the policy gives {given}', check, task, row)
   task = make_task(TinyNet(norm=False), {'pipeline': PIPELINE}, auxiliary_norms=1)
   refused('this network has no normalisation layers', task.initial_state)

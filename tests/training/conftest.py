@@ -11,6 +11,7 @@ from robustness.models.layers import FEATURES
 from robustness.parallel.mesh import BATCH, REPLICATED, MeshParallel
 from robustness.training.loop import train
 from robustness.training.settings import TrainingSettings
+from robustness.training.step import TrainStep
 from robustness.training.training import Training
 
 
@@ -75,7 +76,7 @@ def normalised(task, images):
 
 
 def compiled_step(task, parallel):
-  return parallel.compile(task.step(parallel), (REPLICATED, BATCH), (REPLICATED, REPLICATED))
+  return parallel.compile(TrainStep(task, parallel), (REPLICATED, BATCH), (REPLICATED, REPLICATED))
 
 
 def assert_same(first, second):

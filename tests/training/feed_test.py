@@ -12,8 +12,7 @@ from robustness.core.rows import ArrayRows
 from robustness.core.sampler import Balanced
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.loop import ahead, open_feed
-from robustness.training.step import Pipeline
-from robustness.training.training import check_batch
+from robustness.training.training import Pipeline, check_batch
 from tests.cases import cases
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_same

@@ -16,7 +16,8 @@ from robustness.objectives import Objective
 from robustness.objectives.cross_entropy import CrossEntropy, cross_entropy
 from robustness.objectives.groups import Coral
 from robustness.parallel import MeshParallel, PmapParallel
-from robustness.training.step import Pipeline
+from robustness.training.step import TrainStep
+from robustness.training.training import Pipeline
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_close, compiled_step, normalised
 
@@ -133,7 +134,7 @@ def test_frozen_statistics_are_used_and_kept(make_task, start):
   task = make_task(freeze_statistics=True, learning_rate=0.1)
   before = jax.tree.map(jnp.asarray, start(task))
   batch = next(task.rows.training_batches(32, 0, 0))
-  state, metrics = jax.jit(task.step())(before, batch)
+  state, metrics = jax.jit(TrainStep(task))(before, batch)
   jax.tree.map(np.testing.assert_array_equal, state.batch_stats, before.batch_stats)
   logits = task.model.apply(before.variables, normalised(task, batch['image']), train=False)
   loss = optax.softmax_cross_entropy_with_integer_labels(logits, batch['label']).mean()
@@ -142,7 +143,7 @@ def test_frozen_statistics_are_used_and_kept(make_task, start):
 
 def test_the_target_of_several_labels_is_shared_among_them(make_task, start):
   task = make_task(TinyNet(norm=False))
-  batch, step = next(task.rows.training_batches(32, 0, 0)), jax.jit(task.step())
+  batch, step = next(task.rows.training_batches(32, 0, 0)), jax.jit(TrainStep(task))
   first, other = batch['label'], (batch['label'] + 1) % 3
   losses = [
     float(step(start(task), {**batch, 'label': np.stack(labels, -1)})[1]['loss'])
@@ -171,7 +172,7 @@ def test_a_step_equals_one_written_out_in_the_open(make_task, start):
   task = make_task(model, {'pipeline': pipeline}, **settings)
   batch = next(task.rows.training_batches(32, 0, 0))
   before = jax.tree.map(jnp.asarray, start(task))
-  state, metrics = jax.jit(task.step())(before, batch)
+  state, metrics = jax.jit(TrainStep(task))(before, batch)
 
   def loss_of(params):
     logits = task.model.apply({'params': params}, normalised(task, batch['image']))
@@ -195,7 +196,7 @@ def test_augmentation_changes_with_the_step_and_the_seed(make_task, start):
   losses, batch = [], next(make_task().rows.training_batches(32, 0, 0))
   for seed, numbers in ((0, (0, 1, 0)), (1, (0,))):
     task = make_task(task={'pipeline': AUGMENT, 'seed': seed})
-    step = jax.jit(task.step())
+    step = jax.jit(TrainStep(task))
     states = [start(task).replace(step=np.array(number, np.int32)) for number in numbers]
     losses += [float(step(state, batch)[1]['loss']) for state in states]
   assert losses[0] == losses[2]
@@ -209,6 +210,6 @@ def test_a_bfloat16_network_keeps_float32_weights_statistics_and_loss(make_task,
   if name == 'resnet20':
     assert jax.tree.leaves(task.state_shapes().batch_stats), 'it has statistics'
   batch = next(task.rows.training_batches(32, 0, 0))
-  state, metrics = jax.eval_shape(task.step(), task.state_shapes(), batch)
+  state, metrics = jax.eval_shape(TrainStep(task), task.state_shapes(), batch)
   leaves = jax.tree.leaves((state.params, state.batch_stats, metrics))
   assert {leaf.dtype for leaf in leaves} == {jnp.dtype('float32')}

@@ -8,7 +8,8 @@ from robustness.attacks.pgd import PGD
 from robustness.attacks.square import Square
 from robustness.augment.policy import Policy
 from robustness.objectives.groups import IRM, Coral, GroupDRO
-from robustness.training.step import Pipeline
+from robustness.training.step import check
+from robustness.training.training import Pipeline
 from tests.cases import cases
 from tests.refusals import refused
 from tests.training.conftest import TinyNet
@@ -71,12 +72,12 @@ def test_a_network_that_tells_no_features_is_refused_where_the_objective_needs_t
 
   own = Coral(column='label', environments=3)
   task = make_task(Silent(), task={'pipeline': Pipeline(objective=own)})
-  refused(r'self\.sow', task.check, next(rows.batches(32)))
+  refused(r'self\.sow', check, task, next(rows.batches(32)))
 
 
 def test_initial_weights_of_another_shape_are_refused_before_the_training(make_task, rows):
   task = make_task(task={'initial': {'params': {'head': {'kernel': np.zeros((9, 3))}}}})
-  refused('params/head/kernel.*architecture and image size', task.check, next(rows.batches(32)))
+  refused('params/head/kernel.*architecture and image size', check, task, next(rows.batches(32)))
 
 
 PGD_IN_TWO = Pipeline(Policy.of(repeat={}), attack=PGD(steps=1))
@@ -95,6 +96,6 @@ def test_layers_that_are_not_there_and_attacks_without_their_statistics_are_refu
 ):
   network = TinyNet(norm='bias_rate' not in settings)
   task = make_task(network, task={'pipeline': pipeline}, **settings)
-  refused(message, task.check, next(rows.batches(32)))
+  refused(message, check, task, next(rows.batches(32)))
   running = Pipeline(attack=Square(queries=1, statistics='running'))
-  make_task(task={'pipeline': running}, bias_rate=64.0).check(next(rows.batches(32)))
+  check(make_task(task={'pipeline': running}, bias_rate=64.0), next(rows.batches(32)))
