@@ -32,7 +32,6 @@ from robustness.models import catalog
 from robustness.models.airbench import WIDTHS as AIRBENCH
 from robustness.models.inputs import Inputs
 from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.training.initial_weights import fitting
 from robustness.training.loop import train
 from robustness.training.settings import TrainingSettings
 from robustness.training.step import TrainStep
@@ -75,12 +74,12 @@ def task(
 ) -> Training:
   """Returns a training of a network of the catalog with flips and crops."""
   architecture = catalog.get(name)
-  inputs = Inputs(architecture.mean, architecture.std)
   return Training(
     model=architecture.build(10, jnp.dtype(precision), None),
     rows=rows,
-    inputs=inputs,
-    fitted=fitting(architecture, inputs, rows, seed=0),
+    inputs=Inputs(architecture.mean, architecture.std),
+    fit=architecture.fit,
+    fit_rows=architecture.fit_rows,
     settings=TrainingSettings(
       steps=steps, batch_size=batch, log_every_steps=steps, checkpoint_every_steps=0, **settings
     ),

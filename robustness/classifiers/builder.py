@@ -221,15 +221,15 @@ class ClassifierBuilder:
     environment = selective(recipe.augment.augmentations)
     transforms = environment.transforms if environment else ()
     order = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
-    inputs = Inputs(normalisation.mean, normalisation.std, recipe.input_filter)
     training = Training(
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self._precision), parallel.axis_name
       ),
       rows=rows,
       sampler=order,
-      inputs=inputs,
-      fitted=initial_weights.fitting(architecture, inputs, rows, recipe.seed, order),
+      inputs=Inputs(normalisation.mean, normalisation.std, recipe.input_filter),
+      fit=architecture.fit,
+      fit_rows=architecture.fit_rows,
       settings=recipe.training,
       pipeline=recipe.pipeline,
       seed=recipe.seed,

@@ -1,24 +1,18 @@
-"""What a training begins with: imported weights with a new last layer for new classes, or variables
-that are computed from its images."""
+"""What a training begins with: imported weights, with a new last layer for new classes."""
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import jax.numpy as jnp
 from flax import traverse_util
 
 from robustness.augment.policy import Policy
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
-from robustness.core.pixels import with_scaled_image
-from robustness.core.rows import Rows
-from robustness.core.sampler import Sampler
 from robustness.core.typing import Facts, Variables
 from robustness.models import catalog, hub, label_space, weights
-from robustness.models.architecture import LOCAL, Architecture
-from robustness.models.inputs import Inputs
+from robustness.models.architecture import LOCAL
 from robustness.models.naming import HEAD_BIAS
 from robustness.training.checkpoint import FACTS_NAME, load_variables, unfinished
 
@@ -118,22 +112,6 @@ def load(
   names = own if entry.source == LOCAL else imagenet
   variables = weights.load(file, network, len(names) or None, input_shape, positions)
   return InitialWeights(entry.name, variables, names, entry.mean, entry.std, entry.trained_with)
-
-
-def fitting(
-  architecture: Architecture, inputs: Inputs, rows: Rows, seed: int, order: Sampler | None = None
-) -> Callable[[], Variables] | None:
-  """Returns what computes the variables that a network takes from the first images that it is
-  trained on; None where it takes none."""
-  fit, count = architecture.fit, min(architecture.fit_rows, rows.num_examples)
-  if fit is None:
-    return None
-
-  def fitted() -> Variables:
-    first = next(rows.training_batches(count, seed, sampler=order))
-    return fit(inputs(jnp.asarray(with_scaled_image(first)['image'])))
-
-  return fitted
 
 
 def from_checkpoints(path: pathlib.Path) -> tuple[InitialWeights, Facts]:

@@ -14,6 +14,7 @@ from robustness.attacks import Attack
 from robustness.augment.policy import KEY, OCCURRENCE, Policy
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import Batch, Rows, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
 from robustness.core.typing import Facts, PlainValue, PyTree, Variables
@@ -73,8 +74,9 @@ class Training:
     seed: of the initial parameters, the order of the rows and the parts' streams of keys.
     initial: parameters and running averages to begin with, in place of those drawn from the seed;
       what they leave out, such as the last layer, is drawn.
-    fitted: computes the variables that the network takes from training images, which it begins with
-      where `initial` has none; None where all are drawn.
+    fit: gives the variables that the network takes from training images, which it begins with
+      where `initial` has none; None where all are drawn. See `Architecture`.
+    fit_rows: how many of the first images it is given, or all where there are fewer.
     sampler: decides the order of the rows; None takes `Epochs`.
   """
 
@@ -85,7 +87,8 @@ class Training:
   pipeline: Pipeline = Pipeline()
   seed: int = 0
   initial: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
-  fitted: Callable[[], Mapping[str, PyTree]] | None = None
+  fit: Callable[[jax.Array], Variables] | None = None
+  fit_rows: int = 0
   sampler: Sampler | None = None
 
   def __post_init__(self) -> None:
@@ -129,7 +132,11 @@ class Training:
     Raises:
       InputError: what the network takes from training images cannot be made of these.
     """
-    given = self.fitted() if self.fitted and not self.initial else self.initial
+    given = self.initial
+    if self.fit and not given:
+      count = min(self.fit_rows, self.rows.num_examples)
+      first = next(self.rows.training_batches(count, self.seed, sampler=self.sampler))
+      given = self.fit(self.inputs(jnp.asarray(with_scaled_image(first)['image'])))
     return self._with_copies(begun_with(self._drawn(), given))
 
   def state_shapes(self) -> TrainState:
