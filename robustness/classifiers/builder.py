@@ -95,11 +95,7 @@ class ClassifierBuilder:
 
   def training_rows(self) -> dict[str, Rows]:
     """Returns the rows of the trainings here, by label."""
-    return {
-      label: self.open_rows(recipe)
-      for label, recipe in self.experiment.classifiers.items()
-      if recipe.is_trained_here
-    }
+    return {label: self.open_rows(recipe) for label, recipe in self.to_train().items()}
 
   @property
   def begins(self) -> bool:
