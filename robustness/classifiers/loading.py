@@ -95,7 +95,6 @@ class Loader:
     module = architecture.build(len(self.rows.class_names) or 1)
     image = jnp.zeros((1, *self.rows.image_shape))
     variables = jax.jit(module.init)(random_keys.from_seed(settings.seed), image)
-    variables = {name: variables[name] for name in variables if name != 'intermediates'}
     facts, names = {'weights': f'random, seed {settings.seed}'}, self.rows.class_names or ('0',)
     return self.as_classifier(label, settings, variables, facts, names)
 
