@@ -21,6 +21,7 @@ from scipy import special
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.rows import Rows, with_labels
+from robustness.core.settings import choice
 from robustness.models import imagenet_names
 
 IMAGENET = 'imagenet'
@@ -161,9 +162,8 @@ def project_scores(
     InputError: another merge or kind, a space without members, too few scores, or negative
       probabilities.
   """
-  for name, value, valid in (('merge', merge, MERGES), ('scores', kind, SCORES)):
-    if value not in valid:
-      raise InputError(f'{name} is {value!r}; {nearest(value, valid)}.')
+  choice('merge', merge, MERGES)
+  choice('scores', kind, SCORES)
   needed = max((max(m) for m in space.members if m), default=-1) + 1
   if not needed or scores.shape[-1] < needed:
     raise InputError(
