@@ -137,7 +137,7 @@ class FixedWidth:
     of_round = scipy.stats.binom.pmf(own, self.trials, p)
     unfinished, first = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
     for n in range(self.trials, self.most_trials + 1, self.trials):
-      sums = _convolved(unfinished, of_round)
+      sums = np.maximum(scipy.signal.fftconvolve(unfinished, of_round, axes=1), 0)
       successes = np.round(n * p).astype(int) + around
       place = successes - first - own[:, :1]
       inside = (place >= 0) & (place < sums.shape[1]) & (successes >= 0) & (successes <= n)
@@ -152,14 +152,6 @@ class FixedWidth:
 def _reach(trials: int) -> int:
   """How far counts may be from their mean: 6 standard errors of ½."""
   return math.ceil(3 * math.sqrt(trials))
-
-
-def _convolved(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """Returns the distribution of the sum of two counts, row by row, [P, A + B − 1]."""
-  length = first.shape[1] + second.shape[1] - 1
-  size = 2 ** (length - 1).bit_length()
-  product = np.fft.rfft(first, size) * np.fft.rfft(second, size)
-  return np.maximum(np.fft.irfft(product, size)[:, :length], 0)
 
 
 def _at(by_count: Sequence[np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
