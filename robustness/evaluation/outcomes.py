@@ -24,12 +24,6 @@ class Evaluation:
   records: RecordsReader
   rounds: SequentialRecords | None = None
 
-  @property
-  def shown(self) -> np.ndarray:
-    """Rows that each view was shown to, int [V]."""
-    layout = self.records.layout
-    return self.rounds.shown if self.rounds else np.full(layout.num_views, layout.num_rows)
-
 
 def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
   """Returns evaluations of what is recorded by label.

@@ -37,9 +37,9 @@ def test_a_heat_map_in_rounds(tmp_path):
 
   study = workdir.read_task(tmp_path / 'run', '')
   for evaluation in study.evaluations:
-    assert evaluation.shown[0] == estimate(results.table, evaluation.label, 'clean_error').n
+    assert evaluation.rounds.shown[0] == estimate(results.table, evaluation.label, 'clean_error').n
     own = errors[errors.classifier == evaluation.label]
-    np.testing.assert_array_equal(evaluation.shown[1:], own.n)
+    np.testing.assert_array_equal(evaluation.rounds.shown[1:], own.n)
   again = assemble(study.study.reduce(study.evaluations, study.image_shape).estimates)
   found = select(again, 'error', frequency_y=..., frequency_x=...)
   np.testing.assert_array_equal(found[['value', 'low', 'high']], errors[['value', 'low', 'high']])

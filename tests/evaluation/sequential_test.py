@@ -3,7 +3,6 @@
 import dataclasses
 import shutil
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +14,6 @@ from robustness.estimates.fixed_width import MOST_LOOKS, fixed_size, plan
 from robustness.estimates.intervals import SEQUENTIAL, clopper_pearson
 from robustness.estimates.table import select
 from robustness.evaluation.rounds import SequentialRecords
-from robustness.evaluation.study import Evaluation
 from robustness.measure import evaluator_for, measure
 from robustness.present.notation import Notation
 from robustness.present.sentences import sentences
@@ -239,11 +237,3 @@ def test_corruptions_are_shown_in_rounds_and_their_means_are_of_common_images(tm
   passes = results.tables['passes']
   common = passes.rows[0][passes.columns.index('images that all views have')]
   assert estimate(results.table, 'tiny', 'error', corruption='contrast').n == common
-
-
-def test_evaluations_state_what_each_view_was_shown(results, folder):
-  own = rounds(folder, 'tiny')
-  in_rounds, alone = Evaluation('tiny', own.rounds[0], own), Evaluation('tiny', own.rounds[0])
-  np.testing.assert_array_equal(in_rounds.shown, own.shown)
-  np.testing.assert_array_equal(alone.shown, np.full(own.num_views, own.design.trials))
-  assert jax.device_count() > 1
