@@ -77,7 +77,7 @@ def _keys(config: ConfigDict) -> Iterator[str]:
     study = STUDIES.find(section.name, where)
     yield from _section(where, [section], {**meanings(study), 'name': f'the study: {_CHOICE}'})
     if 'predictions' in config and issubclass(study, ScoresPredictions):
-      run |= meanings(study.prediction_settings())
+      run |= meanings(study.prediction_settings)
   several, alone = config.get('classifiers', {}), config.get('classifier')
   recipes, where = [*several.values()], f'config.classifiers.{{{",".join(several)}}}'
   if alone is not None:

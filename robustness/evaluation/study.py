@@ -6,11 +6,12 @@ fields of `config.study`; its name is the module's, or `FILE.py:NAME` for one of
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -294,21 +295,19 @@ class HasSmallChanges(Protocol):
     """
 
 
-@runtime_checkable
-class ScoresPredictions(Protocol):
-  """A study that scores predictions made elsewhere too."""
+class ScoresPredictions(Study):
+  """A study that scores predictions made elsewhere too.
 
-  @classmethod
-  def prediction_settings(cls) -> type:
-    """Returns the dataclass of the keys that such a config has beside `study`."""
+  Attributes:
+    prediction_settings: the dataclass of the keys that such a config has beside `study`.
+  """
 
-  def prediction_scores(self, config: Facts) -> Callable[[pathlib.Path], Scored]:
-    """Returns what scores the predictions that all of a config but its section `study` names; they
-    are written in a folder if they are not records yet.
+  prediction_settings: ClassVar[type]
 
-    Raises:
-      InputError: see the settings of the study.
-    """
+  @abc.abstractmethod
+  def score_predictions(self, given: Any, folder: pathlib.Path) -> Scored:
+    """Returns the scores of the predictions that `prediction_settings` name; they are written in a
+    folder if they are not records yet."""
 
 
 class Scored(NamedTuple):
@@ -332,10 +331,11 @@ def from_config(section: Facts) -> Study:
 
 
 def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
-  """Returns what scores the predictions that a config without classifiers names; raises
-  InputError for a study that scores images only."""
+  """Returns what scores the predictions that all of a config but its section `study` names; raises
+  InputError for a study that scores images only, and keys that are no `prediction_settings`."""
   if isinstance(study, ScoresPredictions):
-    return study.prediction_scores(config)
+    given: object = settings.parse(study.prediction_settings, config, 'config')
+    return functools.partial(study.score_predictions, given)
   known = [name for name, each in STUDIES.classes().items() if issubclass(each, ScoresPredictions)]
   raise InputError(
     f'config.study.name is {study.name!r}, which shows images to a classifier; '

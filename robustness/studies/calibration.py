@@ -9,21 +9,28 @@ of a finished workdir of any study but of scenes, from its records alone.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.registry import setting
-from robustness.core.settings import parse
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
 from robustness.estimates.means import Estimate, Row, arrays, part, row
 from robustness.estimates.quantity import ACCURACY, Quantity
-from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Scored
+from robustness.evaluation.study import (
+  Evaluation,
+  Figures,
+  Findings,
+  ImageShape,
+  Scored,
+  ScoresPredictions,
+)
 from robustness.evaluation.views import ViewTable
 from robustness.present import charts, reliability
 from robustness.results import Results
@@ -70,7 +77,7 @@ QUANTITIES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Calibration(StoredOrMade):
+class Calibration(ScoresPredictions, StoredOrMade):
   """Settings, beside those of `StoredOrMade`.
 
   Attributes:
@@ -80,21 +87,16 @@ class Calibration(StoredOrMade):
 
   title: ClassVar[str] = 'Confidence against accuracy'
   papers: ClassVar[tuple[str, ...]] = ('ovadia2019can',)
+  prediction_settings: ClassVar[type] = WorkdirPredictions
   quantities = QUANTITIES
 
   bins: int = setting(BINS, '1 to 10,000', lambda x: 1 <= x <= 10**4)
   resamples: int = setting(1000, '1 to 100,000', lambda x: 1 <= x <= 10**5)
 
-  @classmethod
-  def prediction_settings(cls) -> type:
-    """See `ScoresPredictions`."""
-    return WorkdirPredictions
-
-  def prediction_scores(self, config: Mapping[str, Any]) -> Callable[[object], Scored]:
-    """See `ScoresPredictions`."""
+  def score_predictions(self, given: WorkdirPredictions, folder: pathlib.Path) -> Scored:
+    """See `ScoresPredictions`; the predictions are records already."""
     own = {key: getattr(self, key) for key in ('name', 'bins', 'resamples', 'confidence')}
-    chosen = parse(WorkdirPredictions, config, 'config')
-    return lambda _: chosen.scored(self.reduced, own)
+    return given.scored(self.reduced, own)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Reduces the corrupted views, made or stored; see `reduced`."""

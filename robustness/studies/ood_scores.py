@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,13 +19,13 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.registry import setting, word
 from robustness.core.rows import UNKNOWN_CLASSES
-from robustness.core.settings import differing_keys, parse
+from robustness.core.settings import differing_keys
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.means import part, row
 from robustness.estimates.out_of_distribution import KNN, MSP, POSITIVES, SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, right, versions
-from robustness.evaluation.study import Findings, Scored, Study
+from robustness.evaluation.study import Findings, Scored, ScoresPredictions
 from robustness.workdir import FinishedStudy, WorkdirPredictions, read_task
 
 AUROC = Quantity('auroc', 'area under the ROC curve', SHARE, 'higher', headline=True)
@@ -55,7 +55,7 @@ class Workdirs(WorkdirPredictions):
 
 
 @dataclasses.dataclass(frozen=True)
-class OodScores(Study):
+class OodScores(ScoresPredictions):
   """Settings.
 
   Attributes:
@@ -69,6 +69,7 @@ class OodScores(Study):
   papers: ClassVar[tuple[str, ...]] = ('zhang2023openood',)
   outputs: ClassVar[tuple[str, ...]] = ('logits', FEATURES)
   lists_failures: ClassVar[bool] = False
+  prediction_settings: ClassVar[type] = Workdirs
   quantities = (AUROC, FPR95, dataclasses.replace(ACCURACY, headline=True), CONFIDENCE)
 
   scores: tuple[str, ...] = (MSP, 'max_logit', 'energy')
@@ -92,35 +93,25 @@ class OodScores(Study):
       yield self.means(ACCURACY, recorded.outcomes(right))
     yield self.means(CONFIDENCE, recorded.outcomes(lambda shard: shard['confidence'].astype(float)))
 
-  @classmethod
-  def prediction_settings(cls) -> type:
-    """See `ScoresPredictions`."""
-    return Workdirs
-
-  def prediction_scores(self, config: Mapping[str, Any]) -> Callable[[pathlib.Path], Scored]:
-    """See `ScoresPredictions`."""
-    chosen = parse(Workdirs, config, 'config')
-    settings = {**self.describe(), **dataclasses.asdict(chosen)}
-    return lambda _: Scored(*self._separated(chosen), settings)
-
-  def _separated(self, of: Workdirs) -> tuple[list[Evaluation], Findings]:
-    if not of.out_of_distribution:
+  def score_predictions(self, given: Workdirs, folder: pathlib.Path) -> Scored:
+    """See `ScoresPredictions`; the predictions are records already."""
+    if not given.out_of_distribution:
       raise InputError(
         'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
         'class, as in --config.out_of_distribution=WORKDIR,WORKDIR.'
       )
-    if (KNN in self.scores) != bool(of.bank):
+    if (KNN in self.scores) != bool(given.bank):
       raise InputError(
-        f'config.bank is {of.bank!r} and config.study.scores {self.scores}: the score '
+        f'config.bank is {given.bank!r} and config.study.scores {self.scores}: the score '
         "'knn' needs the workdir of a run on training images, and nothing else does."
       )
-    first = _read(of.predictions, of.part)
-    others = (*of.out_of_distribution, *of.shifted)
-    further = {path: _read(path, of.part, first) for path in others}
-    bank = _read(of.bank, of.part, first) if of.bank else None
-    names = _names(of.out_of_distribution)
+    first = _read(given.predictions, given.part)
+    others = (*given.out_of_distribution, *given.shifted)
+    further = {path: _read(path, given.part, first) for path in others}
+    bank = _read(given.bank, given.part, first) if given.bank else None
+    names = _names(given.out_of_distribution)
     sets = {_set(first): 0}
-    for path in of.shifted:
+    for path in given.shifted:
       sets.setdefault(_set(further[path]), len(sets))
     note = {'note': APART} if len(sets) > 1 else {}
     rows = []
@@ -134,17 +125,17 @@ class OodScores(Study):
         return self._scored(_of(task, label), near)
 
       test = scored(first)
-      shifted = [scored(further[path]) for path in of.shifted]
-      for path, own in zip(of.shifted, shifted, strict=True):
+      shifted = [scored(further[path]) for path in given.shifted]
+      for path, own in zip(given.shifted, shifted, strict=True):
         own[ID] = own[ID].astype(np.int64) + (sets[_set(further[path])] << 40)
       kinds = {TEST: [test]} | ({SHIFTED: [test, *shifted]} if shifted else {})
-      for path, name in zip(of.out_of_distribution, names, strict=True):
+      for path, name in zip(given.out_of_distribution, names, strict=True):
         out = scored(further[path])
         for kind, parts in kinds.items():
           for score in self.scores:
             inside, ids = (np.concatenate([p[key] for p in parts]) for key in (score, ID))
             found = ood.separation(
-              inside, out[score], ids, out[ID], self.positives, self.confidence, of.seed
+              inside, out[score], ids, out[ID], self.positives, self.confidence, given.seed
             )
             facets = {'score': score, 'ood_set': name, **({'id_set': kind} if shifted else {})}
             rows += [
@@ -152,7 +143,8 @@ class OodScores(Study):
               | (note if kind == SHIFTED else {})
               for quantity, estimate in zip((AUROC, FPR95), found, strict=True)
             ]
-    return first.evaluations, Findings(estimates=[part(rows)])
+    settings = {**self.describe(), **dataclasses.asdict(given)}
+    return Scored(first.evaluations, Findings(estimates=[part(rows)]), settings)
 
   def _features(self, task: FinishedStudy, label: str) -> np.ndarray:
     return _of(task, label).records.column(f'output/{FEATURES}')

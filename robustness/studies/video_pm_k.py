@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import pathlib
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import jax
@@ -25,8 +25,7 @@ from matplotlib.figure import Figure
 
 from robustness.core.paths import expanded
 from robustness.core.rows import Rows
-from robustness.core.settings import parse
-from robustness.core.typing import Facts, PlainValue
+from robustness.core.typing import PlainValue
 from robustness.estimates.means import Estimate, means, part, row
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
@@ -36,7 +35,14 @@ from robustness.estimates.tradeoff import linear_fit
 from robustness.evaluation.failures import class_name
 from robustness.evaluation.outcomes import ONE_VIEW, Evaluation
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.study import IMAGES, Figures, ImageShape, Recipes, Scored, Study
+from robustness.evaluation.study import (
+  IMAGES,
+  Figures,
+  ImageShape,
+  Recipes,
+  Scored,
+  ScoresPredictions,
+)
 from robustness.evaluation.views import ViewTable
 from robustness.models.label_space import MERGES
 from robustness.present import charts
@@ -100,7 +106,7 @@ DISTANCES = np.linspace(0, 1, 101).round(2)
 
 
 @dataclasses.dataclass(frozen=True)
-class VideoPmK(Study):
+class VideoPmK(ScoresPredictions):
   """Settings.
 
   Attributes:
@@ -126,6 +132,7 @@ class VideoPmK(Study):
   papers: ClassVar[tuple[str, ...]] = (PAPER,)
   lists_failures: ClassVar[bool] = False  # its own table and gallery show anchors with neighbors
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
+  prediction_settings: ClassVar[type] = Rescoring
   quantities = (
     *(PM_K, ANCHOR, DROP, NEIGHBORS_ONLY, OFFSET_ERROR, TURNED, CONDITIONAL),
     *(STATIC, MEDIAN_DROP, SLOPE, INTERCEPT),
@@ -190,23 +197,13 @@ class VideoPmK(Study):
       metadata.read(self.reviewed)
     self.require(not self.frames or expanded(self.frames).is_dir(), 'frames', 'a folder')
 
-  @classmethod
-  def prediction_settings(cls) -> type:
+  def score_predictions(self, given: Rescoring, folder: pathlib.Path) -> Scored:
     """See `ScoresPredictions`."""
-    return Rescoring
-
-  def prediction_scores(self, config: Facts) -> Callable[[pathlib.Path], Scored]:
-    """See `ScoresPredictions`."""
-    rescoring = parse(Rescoring, config, 'config')
-
-    def scored(directory: pathlib.Path) -> Scored:
-      found = rescoring.scored(self, self.review, directory)
-      if self.distances:
-        self.require(bool(self.frames), 'frames', 'the folder of the frames')
-        found.findings.estimates.extend(self._distances(found.evaluations))
-      return found
-
-    return scored
+    found = given.scored(self, self.review, folder)
+    if self.distances:
+      self.require(bool(self.frames), 'frames', 'the folder of the frames')
+      found.findings.estimates.extend(self._distances(found.evaluations))
+    return found
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, and as tables of facts the sets and the most damaged of them.

@@ -9,7 +9,7 @@ import pytest
 
 from robustness.estimates import calibration
 from robustness.estimates.table import assemble, facets_of, select
-from robustness.evaluation.study import Evaluation
+from robustness.evaluation.study import Evaluation, scores_of
 from robustness.evaluation.views import ViewTable
 from robustness.studies.calibration import Calibration
 from tests import finished_runs
@@ -114,8 +114,8 @@ def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_n
 
 def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path):
   def scored(folder):
-    score = STUDY.prediction_scores({'predictions': str(folder), 'part': '', 'seed': 0})
-    return assemble(score(tmp_path).findings.estimates)
+    given = {'predictions': str(folder), 'part': '', 'seed': 0}
+    return assemble(scores_of(STUDY, given)(tmp_path).findings.estimates)
 
   right = np.random.default_rng(0).random((30, 5)) > 0.4
   found = []
@@ -144,4 +144,4 @@ def test_what_cannot_be_scored_is_refused(tmp_path):
       ViewTable(('shown',), **field),
     )
   config = {'predictions': '', 'part': '', 'seed': 0}
-  refused(r"config\.predictions is ''", Calibration().prediction_scores, config)
+  refused(r"config\.predictions is ''", scores_of, Calibration(), config)

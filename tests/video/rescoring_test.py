@@ -247,7 +247,7 @@ def test_bad_input(tmp_path):
   refused(message, accuracies, Rescoring(str(saved(tmp_path)), str(tmp_path / 'beyond')), tmp_path)
   refused('config.study.name', scores_of, Accuracy(), {'predictions': 'x'})
   unknown = {'predictions': 'x', 'prediction': 1}
-  refused('unknown key config.prediction', VideoPmK().prediction_scores, unknown)
+  refused('unknown key config.prediction', scores_of, VideoPmK(), unknown)
   for label in ('..', '.hidden', 'x' * 300):
     own = Rescoring(f'{label}=scores.json')
     refused('config.predictions names .*; a folder is named so', own.evaluations, tmp_path)
