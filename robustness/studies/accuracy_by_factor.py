@@ -62,7 +62,7 @@ class AccuracyByFactor(Study):
   title: ClassVar[str] = 'Accuracy by factor'
   quantities = (dataclasses.replace(OVERALL, headline=True), BY_FACTOR, ERROR_RATIO)
 
-  factors: tuple[str, ...] = (CLASS, 'brightness')
+  factors: tuple[str, ...] = setting((CLASS, 'brightness'), 'not empty', bool)
   pairs: bool = False
   bins: int = setting(5, '0, or at least 2', lambda x: x == 0 or x > 1)
   clusters: str = ''
@@ -71,8 +71,7 @@ class AccuracyByFactor(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    distinct = bool(self.factors) and len(set(self.factors)) == len(self.factors)
-    self.require(distinct, 'factors', 'names of factors, each once')
+    self.require_no_repeats('factors')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses columns that the rows lack, and factors of fewer than two groups."""

@@ -114,8 +114,8 @@ class AttackError(Study):
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'madry2018towards')
 
   half_width: float = 0.0
-  attacks: tuple[str, ...] = ('pgd',)
-  losses: tuple[str, ...] = ('cross_entropy',)
+  attacks: tuple[str, ...] = setting(('pgd',), 'not empty', bool)
+  losses: tuple[str, ...] = setting(('cross_entropy',), 'not empty', bool)
   version: str = word('standard', VERSIONS)
   iterations: int = setting(STEPS, 'at least 1', lambda x: x >= 1)
   queries: int = setting(QUERIES, 'at least 1', lambda x: x >= 1)
@@ -131,8 +131,7 @@ class AttackError(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    for key, names in (('attacks', self.attacks), ('losses', self.losses)):
-      self.require(bool(names) and len(set(names)) == len(names), key, 'distinct')
+    self.require_no_repeats('attacks', 'losses')
     for attack in self.attacks:
       ATTACKS.find(attack, f'{WHERE}.attacks')
     self.choose('losses', LOSSES)

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.core.registry import setting
 from robustness.core.typing import PlainValue
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
@@ -50,13 +51,8 @@ class FeatureSpectrum(Study):
   lists_failures: ClassVar[bool] = False
   quantities = (RELATIVE, HIGHEST)
 
-  of_layers: tuple[str, ...] = ('stages',)
-  first_tokens: int = -1
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    self.require(bool(self.of_layers), 'of_layers', 'not empty')
-    self.require(self.first_tokens >= -1, 'first_tokens', 'at least 0, or -1')
+  of_layers: tuple[str, ...] = setting(('stages',), 'not empty', bool)
+  first_tokens: int = setting(-1, 'at least 0, or -1', lambda x: x >= -1)
 
   @property
   def outputs(self) -> tuple[str, ...]:  # type: ignore[override]

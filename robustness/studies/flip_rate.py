@@ -65,7 +65,7 @@ class FlipRate(Study):
   quantities = (FLIP_RATE, FLIP_RATIO)
   stream = STREAM
 
-  corruptions: tuple[str, ...] = ('official',)
+  corruptions: tuple[str, ...] = setting(('official',), 'not empty', bool)
   frames: int = 9
   lowest: float = setting(1.0, 'in [1, 5]', lambda x: 1 <= x <= 5)
   highest: float = setting(5.0, 'in [1, 5]', lambda x: 1 <= x <= 5)
@@ -74,7 +74,6 @@ class FlipRate(Study):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.choose('corruptions', (*SETS, *KNOWN))
-    self.require(bool(self.corruptions), 'corruptions', 'not empty')
     self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
     most = int((self.highest - self.lowest) * FINEST) + 1
     self.require(2 <= self.frames <= most, 'frames', f'in 2..{most}')

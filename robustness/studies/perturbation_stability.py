@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
-from robustness.core.registry import word
+from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.corruptions.names import PERTURBATION_SETS, PERTURBATIONS
 from robustness.estimates.corruption_error import PAPER, mean_ratio
@@ -72,13 +72,12 @@ class PerturbationStability(Study):
   outputs: ClassVar[tuple[str, ...]] = ('logits',)
   lists_failures: ClassVar[bool] = False
 
-  perturbations: tuple[str, ...] = ('imagenet_p',)
+  perturbations: tuple[str, ...] = setting(('imagenet_p',), 'not empty', bool)
   baseline: str = word(FIRST, (FIRST, ALEXNET))
 
   def __post_init__(self) -> None:
     super().__post_init__()
     self.choose('perturbations', (*PERTURBATION_SETS, *PERTURBATIONS))
-    self.require(bool(self.perturbations), 'perturbations', 'not empty')
     published = self.baseline == FIRST or set(self.names) == set(ALEXNET_FLIPS)
     self.require(published, 'perturbations', "('imagenet_p',) with config.study.baseline='alexnet'")
 

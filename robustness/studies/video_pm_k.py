@@ -24,6 +24,7 @@ from absl import logging
 from matplotlib.figure import Figure
 
 from robustness.core.paths import expanded
+from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
 from robustness.estimates.means import Estimate, means, part, row
@@ -139,23 +140,18 @@ class VideoPmK(ScoresPredictions):
     *(WITHIN, WITHIN_RMS, REVIEW_ANCHOR, REVIEW_WORST, REVIEW_DROP),
   )
 
-  k: int = 10
+  k: int = setting(10, 'at least 1', lambda x: x >= 1)
   include_anchor: bool = True
-  label_rule: str = 'frame'
-  merge: str = ''
-  testbed: str = AUTO
-  failures: int = 6
+  label_rule: str = word('frame', LABEL_RULES)
+  merge: str = word('', ('', *MERGES))
+  testbed: str = word(AUTO, ('', AUTO, *testbed.ANCHORS))
+  failures: int = setting(6, 'at least 0', lambda x: x >= 0)
   distances: bool = False
   frames: str = ''
   reviewed: str = ''
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.require(self.k >= 1, 'k', 'at least 1')
-    self.require(self.failures >= 0, 'failures', 'at least 0')
-    self.choose('label_rule', LABEL_RULES)
-    self.choose('merge', ('', *MERGES))
-    self.choose('testbed', ('', AUTO, *testbed.ANCHORS))
     self.require(
       self.testbed in ('', AUTO) or self.k == testbed.K,
       *('k', f'{testbed.K}, at which the models of config.study.testbed were measured'),

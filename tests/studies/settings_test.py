@@ -24,7 +24,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
   'ood_scores': [({'scores': ('msp', 'msp')}, r'config\.study\.scores is .*distinct')],
   'accuracy': [({'top_k': 0}, r'config\.study\.top_k')],
   'accuracy_by_factor': [
-    ({'factors': ('pose', 'pose')}, r'config\.study\.factors is .*each once'),
+    ({'factors': ('pose', 'pose')}, r'config\.study\.factors is .*distinct'),
     ({'factors': ()}, r'config\.study\.factors is \(\)'),
     ({'bins': 1}, r'config\.study\.bins is 1; it must be 0, or at least 2'),
     ({'fewest': 0}, r'config\.study\.fewest is 0'),
