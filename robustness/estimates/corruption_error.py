@@ -11,6 +11,7 @@ them times 100; Yin et al. 2019, appendix A).
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,41 +80,47 @@ def excess_ratio(own: np.ndarray, base: np.ndarray) -> np.ndarray:
   return np.asarray(ratios.mean(-1))
 
 
-def mce(
+def relative_to_baseline(
+  quantity: Quantity,
   outcomes: Outcomes,
-  where: np.ndarray,
-  published: PublishedErrors | None = None,
+  facet: str,
+  published: Mapping[str, float] | None = None,
   *,
+  where: np.ndarray | None = None,
   confidence: float = 0.95,
   facets: Mapping[str, object] | None = None,
 ) -> pd.DataFrame:
-  """Returns mCE of each classifier, and its differences from the first, as rows of the table.
+  """Returns the mean over a facet of each classifier's means relative to a baseline's, such as mCE
+  over corruptions, and differences from the first classifier, as rows of the table.
 
-  Against the first classifier it is a ratio of means over the same images; against published
-  errors, which are of so many images that they count as exact, a weighted mean of shares.
+  Against the first classifier it is a ratio of means over the same images; against published means,
+  which are of so many images that they count as exact, a weighted mean.
 
   Args:
-    outcomes: whether each image is wrong; views have the facet `corruption`, empty where clean.
-    where: bool [V], the corrupted views that are in.
-    published: the baseline's errors; None takes those of the first classifier.
+    quantity: name of the value.
+    outcomes: of all classifiers.
+    facet: of views, such as `corruption`, empty where a view is in no mean.
+    published: the baseline's means by value of the facet; None takes those of the first classifier.
+    where: bool [V], which views are in; None: all.
     confidence: of each interval, in (0, 1).
     facets: {facet: value} that these estimates have.
   """
+  given: dict[str, Any] = {'where': where, 'confidence': confidence, 'facets': facets}
   if published is None:
     first = outcomes.labels[0]
-    return of_means(
-      MCE,
-      outcomes,
-      mean_ratio,
-      ('corruption',),
-      against=first,
-      method=LOG_RATIO,
-      where=where,
-      confidence=confidence,
-      facets=facets,
-    )
-  weighted, scale = _weighted(outcomes, where, published.corrupted)
-  return means(MCE, weighted, where=where, scale=scale, confidence=confidence, facets=facets)
+    given |= {'against': first, 'method': LOG_RATIO}
+    return of_means(quantity, outcomes, mean_ratio, (facet,), **given)
+  weighted, scale = _weighted(outcomes, facet, published, where)
+  return means(quantity, weighted, scale=scale, **given)
+
+
+def mce(
+  outcomes: Outcomes, where: np.ndarray, published: PublishedErrors | None = None, **given: Any
+) -> pd.DataFrame:
+  """Returns mCE of whether each image is wrong, in the corrupted views `where`, by published errors
+  or those of the first classifier; for what else is given see `relative_to_baseline`."""
+  errors = published.corrupted if published else None
+  return relative_to_baseline(MCE, outcomes, 'corruption', errors, where=where, **given)
 
 
 def relative_mce(
@@ -128,12 +135,13 @@ def relative_mce(
 
   Against the first classifier it is a ratio of differences, whose denominators may be near 0: a
   bootstrap, which says how many samples had no value. Against published errors it is a weighted
-  mean of each classifier's paired differences to the clean image. Args: see `mce`.
+  mean of each classifier's paired differences to the clean image. `where` says which views are
+  corrupted; for other arguments see `relative_to_baseline`.
   """
   if published is None:
     return _relative_to_first(outcomes, where, confidence, facets)
   excess = {name: error - published.clean for name, error in published.corrupted.items()}
-  weighted, scale = _weighted(outcomes.common, where, excess)
+  weighted, scale = _weighted(outcomes.common, 'corruption', excess, where)
   rows = []
   for label, wrong in weighted.values.items():
     before = wrong[:, :1]
@@ -177,13 +185,15 @@ def _relative_to_first(
 
 
 def _weighted(
-  outcomes: Outcomes, where: np.ndarray, denominators: Mapping[str, float]
+  outcomes: Outcomes, facet: str, denominators: Mapping[str, float], where: np.ndarray | None
 ) -> tuple[Outcomes, float]:
-  """Returns outcomes whose views weigh 1/d of their corruption, and the mean of these weights."""
-  names = outcomes.views.corruption
+  """Returns outcomes whose views weigh 1/d of their facet, and the mean of 1/d."""
+  names = outcomes.views[facet]
   weight = np.array([1 / denominators.get(name, np.inf) for name in names])
-  scale = float(np.mean([1 / denominators[name] for name in dict.fromkeys(names[where])]))
-  return dataclasses.replace(outcomes, weight=weight), scale
+  whole = weight if outcomes.weight is None else weight * outcomes.weight
+  there = dict.fromkeys(names if where is None else names[where])
+  scale = float(np.mean([1 / denominators[name] for name in there]))
+  return dataclasses.replace(outcomes, weight=whole), scale
 
 
 def _over_severities(error: ArrayLike) -> np.ndarray:

@@ -20,9 +20,7 @@ import pandas as pd
 from robustness.core.registry import setting
 from robustness.corruptions.catalog import apply, checked_table, numbered, refuse_stored
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
-from robustness.estimates.corruption_error import PAPER, mean_ratio
-from robustness.estimates.intervals import LOG_RATIO
-from robustness.estimates.of_means import of_means
+from robustness.estimates.corruption_error import PAPER, relative_to_baseline
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import RATIO, Quantity
 from robustness.evaluation.outcomes import Recorded
@@ -139,13 +137,4 @@ class FlipRate(Study):
     yield self.means(FLIP_RATE, outcomes)
     yield self.means(FLIP_RATE, outcomes, ('corruption',))
     yield self.means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False)
-    first = outcomes.labels[0]
-    yield of_means(
-      FLIP_RATIO,
-      outcomes,
-      mean_ratio,
-      ('corruption',),
-      against=first,
-      method=LOG_RATIO,
-      confidence=self.confidence,
-    )
+    yield relative_to_baseline(FLIP_RATIO, outcomes, 'corruption', confidence=self.confidence)

@@ -30,9 +30,7 @@ from robustness.core.errors import InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.corruptions.names import PERTURBATION_SETS, PERTURBATIONS
-from robustness.estimates.corruption_error import PAPER, mean_ratio
-from robustness.estimates.intervals import LOG_RATIO
-from robustness.estimates.of_means import of_means
+from robustness.estimates.corruption_error import PAPER, relative_to_baseline
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import ALEXNET_FLIPS, ALEXNET_TOP5_DISTANCES
 from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
@@ -152,21 +150,10 @@ class PerturbationStability(Study):
     yield self.means(each, outcomes)
     yield self.means(each, outcomes, ('perturbation',))
     yield self.means(each, outcomes, ('perturbation', 'frame'), paired=False)
-    if self.baseline == FIRST:
-      yield of_means(
-        ratio,
-        outcomes,
-        mean_ratio,
-        ('perturbation',),
-        against=outcomes.labels[0],
-        method=LOG_RATIO,
-        confidence=self.confidence,
-      )
-      return
-    relative = {name: 1 / value for name, value in PUBLISHED[each.name].items()}
-    weight = outcomes.views.perturbation.map(relative).to_numpy() * outcomes.weight
-    scale = float(np.mean([relative[name] for name in self.names]))
-    yield self.means(ratio, dataclasses.replace(outcomes, weight=weight), scale=scale)
+    published = PUBLISHED[each.name] if self.baseline == ALEXNET else None
+    yield relative_to_baseline(
+      ratio, outcomes, 'perturbation', published, confidence=self.confidence
+    )
 
 
 def compared(records: RecordsReader, name: str) -> np.ndarray:
