@@ -85,15 +85,12 @@ def arrays(
   none = dict.fromkeys(('low', 'high', 'p'), np.nan)
   words = {'classifier': label, 'quantity': quantity.name, 'versus': '', 'method': '', 'note': ''}
   known = {'value': value, 'n': n, 'clusters': n, 'confidence': 0.95, 'family': 1}
-  table = facets.reset_index(drop=True).assign(**words, **known, **none)
-  return table[[*SUBJECT, *facets.columns, *ESTIMATE]]
+  return facets.reset_index(drop=True).assign(**words, **known, **none)
 
 
 def part(rows: Sequence[Row]) -> pd.DataFrame:
-  """Returns rows as a part of a table, facets between the other columns."""
-  facets = list(dict.fromkeys(name for row in rows for name in row))
-  names = [name for name in facets if name not in (*SUBJECT, *ESTIMATE)]
-  return pd.DataFrame(rows, columns=[*SUBJECT, *names, *ESTIMATE])
+  """Returns rows as a part of a table."""
+  return pd.DataFrame(rows, columns=None if rows else [*SUBJECT, *ESTIMATE])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ from robustness.core.paths import expanded
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
-from robustness.estimates.means import Estimate, means, part, row
+from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
 from robustness.estimates.quantity import Quantity
@@ -304,7 +304,7 @@ class VideoPmK(ScoresPredictions):
     `shown`, [A, V]; see `estimates.means.means`."""
     where = None if shown is None else dict.fromkeys(models, shown)
     given, by = Values(dict(zip(models, values, strict=True)), views, where), tuple(views.columns)
-    return means(quantity, given, by, confidence=self.confidence, test=test, facets=facets)
+    return self.means(quantity, given, by, test=test, facets=facets)
 
   def _curves(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields pm-0 to pm-(k − 1), pm-0 to pm-k of neighbors alone, and the accuracy at exactly 1 to
@@ -351,7 +351,7 @@ class VideoPmK(ScoresPredictions):
         {EVERY_CLASSIFIER: there[every_set]},
         clusters=every_set,
       )
-      yield means(TURNED, together, ('offset',), confidence=self.confidence, facets=facets)
+      yield self.means(TURNED, together, ('offset',), facets=facets)
 
   def _across(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields accuracy on one static set, and the line of accuracy pm-k over that on anchors."""
@@ -437,8 +437,7 @@ class VideoPmK(ScoresPredictions):
     for (label, name), some in chosen.items():
       for column, quantity in enumerate((WITHIN, WITHIN_RMS)):
         table = Values({label: near[some, column]}, views, clusters=pairs.group[some])
-        facets = {'pairs': name}
-        yield means(quantity, table, ('distance',), confidence=self.confidence, facets=facets)
+        yield self.means(quantity, table, ('distance',), facets={'pairs': name})
 
   def _failures(self, predictions: Mapping[str, FramePredictions], right: SetOutcomes) -> Table:
     """Returns each classifier's most damaged sets: a right anchor, and the largest share of wrong
