@@ -565,7 +565,5 @@ def _with_findings(
 
 
 def _described(entry: Entry) -> Facts:
-  described = entry.finished.results.classifier
-  several = [described] if isinstance(described, Mapping) else described
-  own = next(each for each in several if each['label'] == entry.own)
+  own = next(of for of in entry.finished.results.classifiers if of['label'] == entry.own)
   return {**own, 'label': entry.label, 'workdir': str(entry.finished.folder)}

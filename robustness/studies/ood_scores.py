@@ -117,20 +117,14 @@ class OodScores(ScoresPredictions):
     rows = []
     for evaluation in first.evaluations:
       label = evaluation.label
-      near = self._features(bank, label) if bank else None
-
-      def scored(
-        task: FinishedStudy, label: str = label, near: Any = near
-      ) -> dict[str, np.ndarray]:
-        return self._scored(_of(task, label), near)
-
-      test = scored(first)
-      shifted = [scored(further[path]) for path in given.shifted]
+      near = _of(bank, label).records.column(f'output/{FEATURES}') if bank else None
+      test = self._scored(first, label, near)
+      shifted = [self._scored(further[path], label, near) for path in given.shifted]
       for path, own in zip(given.shifted, shifted, strict=True):
         own[ID] = own[ID].astype(np.int64) + (sets[_set(further[path])] << 40)
       kinds = {TEST: [test]} | ({SHIFTED: [test, *shifted]} if shifted else {})
       for path, name in zip(given.out_of_distribution, names, strict=True):
-        out = scored(further[path])
+        out = self._scored(further[path], label, near)
         for kind, parts in kinds.items():
           for score in self.scores:
             inside, ids = (np.concatenate([p[key] for p in parts]) for key in (score, ID))
@@ -146,16 +140,16 @@ class OodScores(ScoresPredictions):
     settings = {**self.describe(), **dataclasses.asdict(given)}
     return Scored(first.evaluations, Findings(estimates=[part(rows)]), settings)
 
-  def _features(self, task: FinishedStudy, label: str) -> np.ndarray:
-    return _of(task, label).records.column(f'output/{FEATURES}')
-
-  def _scored(self, evaluation: Evaluation, bank: np.ndarray | None) -> dict[str, np.ndarray]:
-    logits = evaluation.records.column('output/logits')
+  def _scored(
+    self, task: FinishedStudy, label: str, bank: np.ndarray | None
+  ) -> dict[str, np.ndarray]:
+    """Returns the scores of a classifier on the images of a run, and which images these are."""
+    records = _of(task, label).records
+    logits, images = records.column('output/logits'), versions(records)
     scored = {name: ood.of_logits(name, logits) for name in self.scores if name != KNN}
-    images = versions(evaluation.records)
-    scored[ID] = evaluation.records.column(ID) if images is None else images
+    scored[ID] = records.column(ID) if images is None else images
     if bank is not None:
-      features = evaluation.records.column(f'output/{FEATURES}')
+      features = records.column(f'output/{FEATURES}')
       scored[KNN] = ood.nearest_neighbours(features, bank, self.neighbours)
     return scored
 
