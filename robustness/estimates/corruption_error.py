@@ -268,7 +268,7 @@ def failure_point(
     return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)
 
   value = float(found(np.full((1, count), 1 / count))[0])
-  drawn = resampled(found, count, 0)
+  drawn = resampled(found, count)
   reached = np.isfinite(drawn).mean()
   if not np.isfinite(value):
     if not of.total[:, 0].any():

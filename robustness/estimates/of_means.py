@@ -69,7 +69,6 @@ def of_means(
   where: np.ndarray | None = None,
   facets: Mapping[str, object] | None = None,
   each: bool = False,
-  paired: bool = True,
 ) -> pd.DataFrame:
   """Returns a function of the means by group for every classifier, and its differences, as rows.
 
@@ -84,7 +83,6 @@ def of_means(
     confidence: of each interval, in (0, 1).
     where: bool [V], which views are in; None: all.
     facets: {facet: value} that these estimates have.
-    paired: whether differences from the first classifier are estimated too.
     each: whether the function gives a value for each group, with the group's facets.
   """
   groups = list(outcomes.groups(by, where))
@@ -103,7 +101,7 @@ def of_means(
     else:
       statistic = _statistic(function, own[label], base)
       estimates[label, ''] = bootstrap(statistic, own[label], confidence)
-    if not paired or label == first:
+    if label == first:
       continue
     if against == first:
       (ratio,) = estimates[label, '']
@@ -124,11 +122,7 @@ def of_means(
 
 
 def bootstrap(
-  statistic: Statistic,
-  of: Units,
-  confidence: float = 0.95,
-  seed: int = 0,
-  resamples: int = RESAMPLES,
+  statistic: Statistic, of: Units, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> list[Estimate]:
   """Returns a statistic's value at equal weights of the units, one or G, with percentile intervals.
 
@@ -137,7 +131,7 @@ def bootstrap(
   """
   count = len(of.weight)
   values = np.atleast_1d(statistic(np.full((1, count), 1 / count))[0])
-  drawn = resampled(statistic, count, seed, resamples).reshape(-1, len(values))
+  drawn = resampled(statistic, count, resamples).reshape(-1, len(values))
   return [
     _percentiles(float(value), column, of.n, count, confidence)
     for value, column in zip(values, drawn.T, strict=True)
@@ -161,11 +155,9 @@ def _percentiles(
   return Estimate(value, float(low), float(high), n, count, BOOTSTRAP, note=note)
 
 
-def resampled(
-  statistic: Statistic, count: int, seed: int, resamples: int = RESAMPLES
-) -> np.ndarray:
+def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:
   """Returns a statistic of bootstrap samples of `count` units, [B, ...]; see `bootstrap`."""
-  generator = np.random.default_rng(seed)
+  generator = np.random.default_rng(0)
   values = []
   for _ in range(0, resamples, _AT_ONCE):
     counts = generator.multinomial(count, np.full(count, 1 / count), size=_AT_ONCE)
