@@ -36,7 +36,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks import step_parts, subject, timing, training_throughput
+from benchmarks import step_parts, subject, timing
 from benchmarks.matrix_rate import PRECISIONS, computing_in, devices, operations, product
 from input_pipeline.sources import drawn_objects
 from robustness.core.rows import ArrayRows
@@ -82,7 +82,7 @@ class Measured:
 
   study: Callable[[argparse.Namespace], Study]
   goal: float
-  rows: Callable[[tuple[int, int, int], int], ArrayRows] = training_throughput.stored_rows
+  rows: Callable[[tuple[int, int, int], int], ArrayRows] = subject.stored_rows
   attacks: bool = False
 
   def evaluator(self, network: Classifier, given: argparse.Namespace) -> Evaluator:
@@ -209,13 +209,13 @@ def measure(name: str, network: str, precision: str, given: argparse.Namespace) 
 def measure_training(network: str, precision: str, batch: int, given: argparse.Namespace) -> Line:
   """Returns the numbers of the compiled training step at one batch size."""
   with computing_in(precision) as dtype:
-    rows = training_throughput.stored_rows(catalog.get(network).input_shape, batch)
-    task = training_throughput.task(network, rows, batch, given.training_steps, dtype)
-    step = training_throughput.bare(task, given.training_steps)
-    candidates = {'step': (step, given.training_steps * batch), 'matrices': matrices(dtype, given)}
+    rows = subject.stored_rows(catalog.get(network).input_shape, batch)
+    task = subject.training(network, rows, batch, given.training_steps, dtype)
+    step = subject.bare_steps(task, given.training_steps)
+    candidates = {'step': step, 'matrices': matrices(dtype, given)}
     timings = timing.alternate(candidates, given.rounds)
     with traced(given, f'{TRAINING}-{network}-{precision}-{batch}'):
-      step()
+      step[0]()
     flop = 3 * operations(subject.classifier(network, precision=dtype))
   shares = timings.rates('step') * flop / (timings.rates('matrices') * devices())
   return {

@@ -10,7 +10,6 @@ its time by that of n + 1 plain steps. Microseconds are those of the policy alon
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,15 +21,11 @@ from benchmarks import subject, timing
 from robustness import parallel
 from robustness.attacks.pgd import PGD
 from robustness.augment import policy
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import numeric_columns
 from robustness.models import catalog
-from robustness.models.inputs import Inputs
 from robustness.objectives.cross_entropy import JSD, CrossEntropy
-from robustness.parallel import Parallel
-from robustness.parallel.mesh import BATCH, REPLICATED
-from robustness.training.settings import TrainingSettings
-from robustness.training.step import TrainStep
-from robustness.training.training import Pipeline, Training
+from robustness.parallel.mesh import BATCH
+from robustness.training.training import Pipeline
 
 PLAIN = 'flip, crop'
 PAPER = {'policy': 'cifar10_reference_95', 'without': ('Brightness', 'Contrast')}
@@ -54,18 +49,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--steps', type=int, nargs='*', default=[1, 7], help='of PGD')
   parser.add_argument('--batch', type=int, default=128)
   given = parser.parse_args(arguments)
-  ways = parallel.create('jit', given.batch)
-  trains = functools.partial(candidate, given.network, given.batch, ways)
-  candidates = {PLAIN: trains(Pipeline(chosen({})))}
+  rows = subject.stored_rows(catalog.get(given.network).input_shape, given.batch)
+
+  def trains(**parts: Any) -> subject.Candidate:
+    task = subject.training(given.network, rows, given.batch, 1000, pipeline=Pipeline(**parts))
+    return subject.bare_steps(task, 1)
+
+  candidates = {PLAIN: trains(policy=chosen({}))}
   for name in given.policies:
-    objective = JSD()
-    pipeline = Pipeline(
-      chosen(POLICIES[name]), None, objective if name == 'augmix' else CrossEntropy()
-    )
-    candidates[name] = trains(pipeline)
+    objective = JSD() if name == 'augmix' else CrossEntropy()
+    candidates[name] = trains(policy=chosen(POLICIES[name]), objective=objective)
   for steps in given.steps:
-    attack = PGD(steps=steps)
-    candidates[f'pgd {steps}'] = trains(Pipeline(chosen({}), attack))
+    candidates[f'pgd {steps}'] = trains(policy=chosen({}), attack=PGD(steps=steps))
   timings = timing.alternate(candidates, given.rounds, timing.CLOCKS[given.clock])
   header = ('images/s', 'ratio (range)', 'policy alone, µs', 'time ÷ (n + 1) plain steps')
   timing.print_table(
@@ -75,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name,
         f'{timings.rate(name):.4g}',
         timing.describe_ratio(timings.ratio(name, PLAIN)),
-        f'{alone(POLICIES[name], given.batch, ways):.3g}' if name in POLICIES else '',
+        f'{alone(POLICIES[name], given.batch):.3g}' if name in POLICIES else '',
         passes(timings, name),
       )
       for name in candidates
@@ -97,43 +92,17 @@ def chosen(further: dict[str, dict[str, Any]]) -> policy.Policy:
   return policy.Policy.of(flip={}, crop={}, **further)
 
 
-def batch_of(size: int, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
-  """Returns a batch of noise in 8-bit levels."""
-  generator = np.random.default_rng(0)
-  return {
-    'image': generator.integers(0, 256, (size, *shape)).astype(np.float32) / 255,
-    'label': generator.integers(0, 10, size).astype(np.int32),
-    'example_id': np.arange(size, dtype=np.int32),
-  }
-
-
-def candidate(network: str, size: int, ways: Parallel, pipeline: Pipeline) -> subject.Candidate:
-  """Returns one step of training on placed rows, and its number of images."""
-  architecture = catalog.get(network)
-  stored = batch_of(size, architecture.input_shape)
-  training = Training(
-    architecture.build(10),
-    rows=ArrayRows(stored['image'], stored['label'], subject.CLASSES),
-    inputs=Inputs(architecture.mean, architecture.std),
-    settings=TrainingSettings(batch_size=size, steps=1000),
-    pipeline=pipeline,
-  )
-  step = ways.compile(TrainStep(training, ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED))
-  state = ways.replicate(jax.jit(training.initial_state)())
-  rows = ways.put_batch(stored)
-  return (lambda: jax.block_until_ready(step(state, rows))), size
-
-
-def alone(further: dict[str, dict[str, Any]], size: int, ways: Parallel) -> float:
+def alone(further: dict[str, dict[str, Any]], size: int) -> float:
   """Returns the microseconds that a policy takes for one image, on all devices; the least of 5."""
-  rows = ways.put_batch(batch_of(size, (32, 32, 3)))
+  ways = parallel.create('jit', size)
+  batch = numeric_columns(next(subject.stored_rows((32, 32, 3), size).batches(size)))
+  rows = ways.put_batch({**batch, 'target': np.eye(10, dtype=np.float32)[batch['label']]})
   augment = policy.Policy.of(**further)
-  some = {'target': jax.nn.one_hot(rows['label'], 10)}
   apply: Callable[..., Any] = ways.compile(
-    lambda x: augment({**x, **some}, 0, jnp.int32(0), ways)['image'], (BATCH,), BATCH
+    lambda x: augment(x, 0, jnp.int32(0), ways)['image'], (BATCH,), BATCH
   )
-  jax.block_until_ready(apply(rows))
-  call = functools.partial(lambda: jax.block_until_ready(apply(rows)))
+  call = lambda: jax.block_until_ready(apply(rows))  # noqa: E731
+  call()
   return min(timing.seconds(call) for _ in range(5)) / size * 1e6
 
 

@@ -1,12 +1,13 @@
-"""What the benchmarks measure: a network, its images, a study of some views."""
+"""What the benchmarks measure: a network, its images, a study of some views, a training."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from benchmarks import timing
 from robustness import parallel
 from robustness.attacks import LOSSES
+from robustness.augment.policy import Policy
 from robustness.core import random_keys
 from robustness.core.host import usable_cores
 from robustness.core.rows import ArrayRows, Rows, as_float32
@@ -25,6 +27,11 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Study
 from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier, from_linen
+from robustness.models.inputs import Inputs
+from robustness.parallel.mesh import BATCH, REPLICATED
+from robustness.training.settings import TrainingSettings
+from robustness.training.step import TrainStep
+from robustness.training.training import Pipeline, Training
 from tests.networks import random_variables
 
 CLASSES = tuple(map(str, range(10)))
@@ -214,3 +221,54 @@ def forwards(
 ) -> dict[str, Candidate]:
   """Returns plain forward passes at several batch sizes, by name."""
   return {f'forward, {size} a device': forward(runner, data, size, passes) for size in sizes}
+
+
+def stored_rows(shape: tuple[int, int, int], count: int, **columns: np.ndarray) -> ArrayRows:
+  """Returns noise in 8 bits, with further columns."""
+  generator = np.random.default_rng(0)
+  images = generator.integers(0, 256, (count, *shape), np.uint8)
+  labels = generator.integers(0, 10, count, np.int32)
+  return ArrayRows(images, labels, CLASSES, columns=columns)
+
+
+def training(
+  name: str,
+  rows: Any,
+  batch: int,
+  steps: int,
+  precision: str = 'float32',
+  pipeline: Pipeline | None = None,
+  **settings: Any,
+) -> Training:
+  """Returns a training of a network of the catalog, by default with flips and crops."""
+  architecture = catalog.get(name)
+  return Training(
+    model=architecture.build(10, jnp.dtype(precision), None),
+    rows=rows,
+    inputs=Inputs(architecture.mean, architecture.std),
+    fit=architecture.fit,
+    fit_rows=architecture.fit_rows,
+    settings=TrainingSettings(
+      steps=steps, batch_size=batch, log_every_steps=steps, checkpoint_every_steps=0, **settings
+    ),
+    pipeline=pipeline or Pipeline(Policy.of(flip={}, crop={})),
+  )
+
+
+def bare_steps(task: Training, count: int, batches: Iterator[Any] | None = None) -> Candidate:
+  """Returns some compiled steps of a training, whose state goes on from call to call, and their
+  number of images; on placed batches, by default the first one again and again."""
+  size = task.settings.batch_size
+  ways = parallel.create('jit', size)
+  step = ways.compile(
+    TrainStep(task, ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
+  )
+  state = [ways.replicate(task.initial_state())]
+  batches = batches or itertools.repeat(ways.put_batch(next(task.rows.training_batches(size, 0))))
+
+  def call() -> None:
+    for _ in range(count):
+      state[0], metrics = step(state[0], next(batches))
+    jax.block_until_ready(metrics)
+
+  return call, count * size

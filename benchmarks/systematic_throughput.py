@@ -12,10 +12,7 @@ clean images and four corruptions at five severities, records discarded. The goa
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -25,22 +22,16 @@ from benchmarks import subject, timing
 from robustness import parallel
 from robustness.augment.policy import Policy
 from robustness.core import random_keys
-from robustness.core.rows import ArrayRows
+from robustness.core.rows import ArrayRows, numeric_columns
 from robustness.environments import transforms
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
-from robustness.models.inputs import Inputs
-from robustness.parallel import Parallel
-from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.studies.systematic import Systematic
-from robustness.training.settings import TrainingSettings
-from robustness.training.step import TrainStep
-from robustness.training.training import Pipeline, Training
+from robustness.training.training import Pipeline
 
 PLAIN, DEVICE, HOST = 'plain', 'in the step', 'in tf.data'
 NAMES = Systematic().environments
 HEADER = ('measured', 'images/s', 'reference', 'ratio')
-_GROUPS = 1 + len(NAMES)
 _SHARE = 0.5
 
 
@@ -76,65 +67,25 @@ def line(timings: timing.Timings, title: str, name: str, reference: str) -> tupl
 
 def trainings(name: str, size: int, steps: int) -> dict[str, subject.Candidate]:
   """Returns `steps` steps of training on a plain batch, augmented in the step, and by tf.data."""
-  ways = parallel.create('jit', size)
-  rows = batch_of(size, catalog.get(name).input_shape)
-  placed = ways.put_batch(rows)
+  groups = (np.arange(size) % (1 + len(NAMES))).astype(np.int32)  # as many of each as of none
+  rows = subject.stored_rows(catalog.get(name).input_shape, size, class_group=groups)
   selective = {'environment': {'transforms': NAMES, 'share': _SHARE}}
   plain, augmented = (
-    step_of(name, size, ways, Policy.of(flip={}, crop={}, **further)) for further in ({}, selective)
+    subject.training(
+      name, rows, size, 1000, pipeline=Pipeline(Policy.of(flip={}, crop={}, **further))
+    )
+    for further in ({}, selective)
   )
-  prepared = map(ways.put_batch, on_host(rows))
-  sources: dict[str, tuple[Callable[[Any], None], Iterator[Any]]] = {
-    PLAIN: (plain, itertools.repeat(placed)),
-    DEVICE: (augmented, itertools.repeat(placed)),
-    HOST: (plain, prepared),
-  }
-
-  def several(step: Callable[[Any], None], batches: Iterator[Any]) -> None:
-    for _ in range(steps):
-      step(next(batches))
-
+  prepared = map(parallel.create('jit', size).put_batch, on_host(rows))
   return {
-    key: (functools.partial(several, *source), steps * size) for key, source in sources.items()
+    PLAIN: subject.bare_steps(plain, steps),
+    DEVICE: subject.bare_steps(augmented, steps),
+    HOST: subject.bare_steps(plain, steps, prepared),
   }
 
 
-def batch_of(size: int, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
-  """Returns a batch of noise in 8-bit levels, as many images of each group as of those of none."""
-  generator = np.random.default_rng(0)
-  return {
-    'image': generator.integers(0, 256, (size, *shape), np.uint8),
-    'label': generator.integers(0, 10, size).astype(np.int32),
-    'example_id': np.arange(size, dtype=np.int32),
-    'class_group': (np.arange(size) % _GROUPS).astype(np.int32),
-  }
-
-
-def step_of(name: str, size: int, ways: Parallel, policy: Policy) -> Callable[[Any], None]:
-  """Returns a step of training on a placed batch; the state goes on from call to call."""
-  architecture = catalog.get(name)
-  stored = batch_of(size, architecture.input_shape)
-  training = Training(
-    architecture.build(10),
-    rows=ArrayRows(stored['image'], stored['label'], subject.CLASSES),
-    inputs=Inputs(architecture.mean, architecture.std),
-    settings=TrainingSettings(batch_size=size, steps=1000),
-    pipeline=Pipeline(policy),
-  )
-  compiled = ways.compile(
-    TrainStep(training, ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
-  )
-  state = [ways.replicate(jax.jit(training.initial_state)())]
-
-  def step(batch: Any) -> None:
-    state[0], metrics = compiled(state[0], batch)
-    jax.block_until_ready(metrics)
-
-  return step
-
-
-def on_host(rows: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-  """Yields the batch again and again, its images transformed anew by a map of tf.data."""
+def on_host(rows: ArrayRows) -> Iterator[dict[str, np.ndarray]]:
+  """Yields the rows again and again, their images transformed anew by a map of tf.data."""
   import tensorflow as tf
 
   cpu = jax.devices('cpu')[0]
@@ -157,8 +108,9 @@ def on_host(rows: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
     image = tf.ensure_shape(tf.numpy_function(shown, given, tf.float32), row['image'].shape)
     return {**row, 'image': image}
 
-  data = tf.data.Dataset.from_tensor_slices(rows).repeat().enumerate()
-  data = data.map(element, num_parallel_calls=tf.data.AUTOTUNE).batch(len(rows['label']))
+  batch = numeric_columns(next(rows.batches(rows.num_examples, stored=True)))
+  data = tf.data.Dataset.from_tensor_slices(batch).repeat().enumerate()
+  data = data.map(element, num_parallel_calls=tf.data.AUTOTUNE).batch(rows.num_examples)
   return data.prefetch(2).as_numpy_iterator()
 
 

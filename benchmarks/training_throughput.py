@@ -17,25 +17,16 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import jax
-import jax.numpy as jnp
-import numpy as np
 
 from benchmarks import subject, timing
 from robustness import parallel
-from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog
 from robustness.models.airbench import WIDTHS as AIRBENCH
-from robustness.models.inputs import Inputs
-from robustness.parallel.mesh import BATCH, REPLICATED
 from robustness.training.loop import train
-from robustness.training.settings import TrainingSettings
-from robustness.training.step import TrainStep
-from robustness.training.training import Pipeline, Training
+from robustness.training.training import Training
 
 try:
   import torch
@@ -60,48 +51,6 @@ class Rate:
 
   def flush(self) -> None:
     """Nothing waits."""
-
-
-def stored_rows(shape: tuple[int, int, int], count: int) -> ArrayRows:
-  """Returns noise in 8 bits."""
-  generator = np.random.default_rng(0)
-  images = generator.integers(0, 256, (count, *shape), np.uint8)
-  return ArrayRows(images, generator.integers(0, 10, count, np.int32), subject.CLASSES)
-
-
-def task(
-  name: str, rows: Any, batch: int, steps: int, precision: str = 'float32', **settings: Any
-) -> Training:
-  """Returns a training of a network of the catalog with flips and crops."""
-  architecture = catalog.get(name)
-  return Training(
-    model=architecture.build(10, jnp.dtype(precision), None),
-    rows=rows,
-    inputs=Inputs(architecture.mean, architecture.std),
-    fit=architecture.fit,
-    fit_rows=architecture.fit_rows,
-    settings=TrainingSettings(
-      steps=steps, batch_size=batch, log_every_steps=steps, checkpoint_every_steps=0, **settings
-    ),
-    pipeline=Pipeline(Policy.of(flip={}, crop={'padding': 4})),
-  )
-
-
-def bare(training: Training, steps: int) -> Callable[[], None]:
-  """Returns a call that takes compiled steps on one batch on the devices."""
-  ways = parallel.create('jit', training.settings.batch_size)
-  step = ways.compile(
-    TrainStep(training, ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
-  )
-  state = [ways.replicate(training.initial_state())]
-  batch = ways.put_batch(next(training.rows.training_batches(training.settings.batch_size, 0)))
-
-  def call() -> None:
-    for _ in range(steps):
-      state[0], metrics = step(state[0], batch)
-    jax.block_until_ready(metrics)
-
-  return call
 
 
 def whole(training: Training) -> float:
@@ -137,15 +86,18 @@ def training_rates(
   name: str, batch: int, steps: int, rounds: int
 ) -> tuple[timing.Timings, list[tuple[str, str]]]:
   """Returns what trainings and their bare step take, and which to compare."""
-  rows = stored_rows(catalog.get(name).input_shape, max(1, steps // 2) * batch)
+  rows = subject.stored_rows(catalog.get(name).input_shape, max(1, steps // 2) * batch)
   through_tf = tf_rows(rows)
+  of_rows = functools.partial(subject.training, name, batch=batch, steps=steps)
   trainings = {
-    'training, resident': task(name, rows, batch, steps),
-    'training, from arrays': task(name, rows, batch, steps, resident_bytes=0),
+    'training, resident': of_rows(rows),
+    'training, from arrays': of_rows(rows, resident_bytes=0),
   }
   if through_tf:
-    trainings['training, tf.data'] = task(name, through_tf, batch, steps, resident_bytes=0)
-  step, images = bare(trainings['training, resident'], steps), steps * batch
+    trainings['training, tf.data'] = subject.training(
+      name, through_tf, batch, steps, resident_bytes=0
+    )
+  step, images = subject.bare_steps(trainings['training, resident'], steps)
   step()
   seconds: dict[str, list[float]] = {}
   for _ in range(rounds):
@@ -156,7 +108,7 @@ def training_rates(
       reading = timing.seconds(functools.partial(read, through_tf, batch, steps))
       seconds.setdefault('tf.data alone', []).append(reading)
   pairs = [(label, 'bare step') for label in seconds if label != 'bare step']
-  return timing.Timings(seconds, dict.fromkeys(seconds, float(images))), pairs
+  return timing.Timings(seconds, dict.fromkeys(seconds, images)), pairs
 
 
 def torch_network(name: str) -> Any:
@@ -170,8 +122,8 @@ def torch_rates(
   name: str, batch: int, steps: int, rounds: int, clock: timing.Clock
 ) -> tuple[timing.Timings, list[tuple[str, str]]]:
   """Returns what bare steps and PyTorch's take by a clock, PyTorch in its better format."""
-  rows = stored_rows(catalog.get(name).input_shape, steps * batch)
-  training = task(name, rows, batch, steps)
+  rows = subject.stored_rows(catalog.get(name).input_shape, steps * batch)
+  training = subject.training(name, rows, batch, steps)
   ways = {
     f'PyTorch{", channels last" if last else ""}': (
       functools.partial(
@@ -191,7 +143,7 @@ def torch_rates(
     for last in (False, True)
   }
   best = timing.fastest(ways, 1, clock)
-  candidates = {best: ways[best], 'bare step': (bare(training, steps), steps * batch)}
+  candidates = {best: ways[best], 'bare step': subject.bare_steps(training, steps)}
   return timing.alternate(candidates, rounds, clock), [('bare step', best)]
 
 
