@@ -61,12 +61,10 @@ class Work:
 
   def ratio(self, timings: timing.Timings, name: str) -> timing.Ratio:
     """Returns the seconds of plain passes ÷ those of a candidate, within each round."""
-    seconds = {key: np.asarray(value) for key, value in timings.seconds.items()}
-    alone = self.forwards * seconds[FORWARD] / timings.work[FORWARD]
+    alone = self.forwards / timings.rates(FORWARD)
     if self.gradients:
-      alone = alone + self.gradients * seconds[GRADIENT] / timings.work[GRADIENT]
-    ratios = alone / seconds[name]
-    return float(np.median(ratios)), float(ratios.min()), float(ratios.max())
+      alone = alone + self.gradients / timings.rates(GRADIENT)
+    return timing.spread(alone / np.asarray(timings.seconds[name]))
 
 
 def work_of(study: Study, rows: Rows) -> Work:

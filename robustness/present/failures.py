@@ -30,7 +30,8 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
       own = [row for row in rows if row['classifier'] == label]
       name = f'failures_{label}' if prefix else 'failures'
       images = results.arrays[prefix + FAILURE_IMAGES]
-      figures[name] = gallery(images, own), _caption(label, own, images.shape[1])
+      above = [titles(row, images.shape[1]) for row in own]
+      figures[name] = gallery(images, above), _caption(label, own, images.shape[1])
   return figures
 
 
@@ -53,17 +54,17 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
 
 
 @style.styled
-def gallery(images: np.ndarray, rows: Sequence[dict[str, Any]]) -> Figure:
-  """Draws a column for each image, uint8 [F, S, H, W, C] with a row of the table each."""
+def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
+  """Draws images [F, S, H, W, C], uint8 or in [0, 1], a column of S for each of F titles of S."""
   count, lines, height, width = images.shape[:4]
   size = min(1.5, style.PAGE_WIDTH / max(count, 4))
   figure = Figure(
     figsize=(size * count, lines * (size * height / width + 0.42)), layout='compressed'
   )
   grid = figure.subplots(lines, count, squeeze=False)
-  for column, (pictures, row) in enumerate(zip(images, rows, strict=True)):
-    for axes, picture, title in zip(grid[:, column], pictures, titles(row, lines), strict=True):
-      show(axes, picture, white=255)
+  for column, (pictures, above) in enumerate(zip(images, titles, strict=True)):
+    for axes, picture, title in zip(grid[:, column], pictures, above, strict=True):
+      show(axes, picture)
       axes.set_title(title, fontsize=5.5)
   return figure
 
@@ -71,17 +72,18 @@ def gallery(images: np.ndarray, rows: Sequence[dict[str, Any]]) -> Figure:
 def titles(row: dict[str, Any], pictures: int) -> list[str]:
   """Returns what stands above the clean picture and above the damaged one, or above the only one:
   the class, the view where it is not as stored, and the mistake."""
-  mistake = _taken(row['taken for'], row['confidence'])
+  mistake = taken(row['taken for'], row['confidence'])
   own = _short(row['class'])
   shown = _broken(row['shown in'])
   if pictures == 1:
     return ['\n'.join([own, mistake] if shown == 'as stored' else [own, shown, mistake])]
   clean = row['taken for when clean']
-  above = own if clean is None else f'{own}\n{_taken(clean, row["confidence when clean"])}'
+  above = own if clean is None else f'{own}\n{taken(clean, row["confidence when clean"])}'
   return [above, f'{shown}\n{mistake}']
 
 
-def _taken(name: str, confidence: float) -> str:
+def taken(name: str, confidence: float) -> str:
+  """Returns a prediction by the first of its class's names, broken into lines."""
   return f'→ {_short(name)} {style.percent(confidence)}'
 
 

@@ -59,13 +59,13 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   return figure
 
 
-def show(axes: Axes, image: np.ndarray, white: float = 1.0) -> None:
-  """Draws an image [H, W, 1 or 3] without ticks; grey levels go from 0 to `white`."""
+def show(axes: Axes, image: np.ndarray) -> None:
+  """Draws an image [H, W, 1 or 3], uint8 or in [0, 1], without ticks."""
   axes.imshow(
     image[..., 0] if image.shape[-1] == 1 else image,
     cmap='gray',
     vmin=0,
-    vmax=white,
+    vmax=255 if image.dtype == np.uint8 else 1,
     interpolation='nearest',
   )
   axes.set_xticks([])

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -46,10 +45,8 @@ from robustness.evaluation.study import (
 )
 from robustness.evaluation.views import ViewTable
 from robustness.models.label_space import MERGES
-from robustness.present import charts
-from robustness.present.images import show
+from robustness.present import charts, failures
 from robustness.present.notation import number
-from robustness.present.style import PAGE_WIDTH, percent, styled
 from robustness.results import FAILURE_IMAGES, Findings, Results, Table
 from robustness.video import columns, metadata, testbed
 from robustness.video import neighbor_estimates as metrics
@@ -491,28 +488,20 @@ def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:
   if table is None or images is None or len(images) != len(table.rows):
     return {}
   shown = pd.DataFrame(table.rows, columns=table.columns)
+  shown['above'] = [
+    [
+      failures.taken(row['anchor predicted'], row['anchor probability']),
+      f'{failures.taken(row["neighbor predicted"], row["neighbor probability"])} '
+      f'({number(row["offset"])})',
+    ]
+    for row in shown.to_dict('records')
+  ]
   return {
     f'{FAILURES}_{label}': (
-      _gallery(images[own.index], own),
+      failures.gallery(images[own.index], own.above),
       f'Of the sets whose anchor {label} gets right, those with the largest share of wrong '
       'neighbors: the anchor above the nearest one that is wrong, with prediction, probability and '
       'distance in frames.',
     )
     for label, own in shown.groupby('classifier', sort=False)
   }
-
-
-@styled
-def _gallery(images: np.ndarray, rows: pd.DataFrame) -> Figure:
-  """Draws pictures [E, 2, H, W, C], anchors above neighbors, with what was predicted."""
-  count, _, height, width = images.shape[:4]
-  cell = min(1.6, PAGE_WIDTH / count)
-  figure = Figure(figsize=(cell * count, 2 * cell * height / width + 0.8), layout='constrained')
-  grid = figure.subplots(2, count, squeeze=False)
-  for column, (pair, told) in enumerate(zip(images, rows.to_dict('records'), strict=True)):
-    for axes, image, name in zip(grid[:, column], pair, ('anchor', 'neighbor'), strict=True):
-      text = f'{told[f"{name} predicted"]} {percent(told[f"{name} probability"])}'
-      distance = f' ({number(told["offset"])})' if name == 'neighbor' else ''
-      show(axes, image)
-      axes.set_title(textwrap.fill(f'{text}{distance}'.replace('_', ' '), 22), fontsize=6)
-  return figure

@@ -133,7 +133,7 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(2, columns, squeeze=False)
   for index, axes in enumerate(grid.T.flat):
-    show(axes, stored[f'image_{index}'], 255)
+    show(axes, stored[f'image_{index}'])
     axes.set_axis_off()
     place = f'offset {number(stored["offset"][index])}' if index % 2 else 'anchor'
     axes.set_title(f'{place}, AP {style.percent(stored["precision"][index])}')

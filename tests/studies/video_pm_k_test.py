@@ -208,7 +208,7 @@ def test_figures_are_those_of_the_table_and_of_failures(evaluations):
   failures = findings.tables['failures']
   cells = dict(zip(failures.columns, failures.rows[0], strict=True))
   titles = [axes.get_title() for axes in figures['failures_one'][0].axes]
-  assert titles[0].startswith(f'{cells["anchor predicted"]} '.replace('_', ' '))
+  assert titles[0].startswith(f'→ {cells["anchor predicted"]} '.replace('_', ' '))
   assert any(f'({cells["offset"]})'.replace('-', '−') in title for title in titles)
   del results.arrays['failure_images']  # as where no row is at hand
   assert 'failures_one' not in study.figures(results)
