@@ -69,23 +69,32 @@ def draw(results: Results) -> dict[str, Picture]:
 
 
 def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> dict[str, Picture]:
-  """Returns the picture of one quantity against another, `<up>_against_<across>`, if both exist.
+  """Returns the picture of one share against another, `<up>_against_<across>`, if both exist.
 
   The values of the facet `by` are panels, '' for one; what is across may be over all of it. On the
   diagonal both are equal.
   """
   facets: dict[str, Any] = {by: ...} if by else {}
-  own = [
+  x, y = (
     select(results.table, quantity.name, '', **facets).dropna(subset=['value'])
     for quantity in (across, up)
-  ]
-  own[0] = select(results.table, across.name) if own[0].empty else own[0]
-  if own[0].empty or own[1].empty:
+  )
+  x = select(results.table, across.name) if x.empty else x
+  if x.empty or y.empty:
     return {}
-  notations = Notation(across), Notation(up)
-  figure = forms.scatter(own[0], own[1], notations, results.labels, by)
+
+  def at(rows: pd.DataFrame, value: Any) -> pd.DataFrame:
+    some = rows[rows[by] == value] if by in rows and rows[by].notna().any() else rows
+    return some.set_index('classifier')
+
+  panels = [
+    forms.NamedPoints((str(value).replace('_', ' '),), at(x, value), at(y, value))
+    for value in (y[by].unique() if by else [''])
+  ]
+  heads = Notation(across).head, Notation(up).head
+  figure = forms.named_points(panels, *heads, results.labels)
   words = f'{up.words} against {across.words}{f" by {facet(by).words}" if by else ""}'
-  caption = sentence(f'{words}{sample(own[1])}. On the broken line both are equal')
+  caption = sentence(f'{words}{sample(y)}. On the broken line both are equal')
   return {f'{up.name}_against_{across.name}': (figure, caption)}
 
 

@@ -165,45 +165,6 @@ def _spans_decades(rows: pd.DataFrame) -> bool:
   return len(values) > 0 and 0 < values.min() * 10**_DECADES < values.max()
 
 
-@style.styled
-def scatter(
-  across: pd.DataFrame,
-  up: pd.DataFrame,
-  notations: tuple[Notation, Notation],
-  labels: Sequence[str],
-  by: str,
-) -> Figure:
-  """Draws a point with both intervals for each classifier, a panel a value of the facet `by`."""
-  names = [str(value) for value in dict.fromkeys(up[by])] if by else ['']
-  columns = min(4, len(names))
-  lines = math.ceil(len(names) / columns)
-  size = (style.COLUMN_WIDTH, 3.0) if len(names) == 1 else (style.PAGE_WIDTH, 0.6 + 1.8 * lines)
-  figure, grid = panels(len(names), columns, size)
-  for axes, name in zip(grid, names, strict=True):
-    for index, label in enumerate(labels):
-      own = [_of(rows, label, by, name) for rows in (across, up)]
-      if not all(map(len, own)):
-        continue
-      x, y = (_ends(rows, notation.scale) for rows, notation in zip(own, notations, strict=True))
-      _points(axes, x, y, index, label)
-    axes.set_title(style.wrapped(name.replace('_', ' '), 24), fontsize=7)
-    axes.spines[['top', 'right']].set_visible(False)
-    style.diagonal(axes)
-  heads = [
-    style.wrapped(notation.head, int(0.8 * side / style.LETTER))
-    for notation, side in zip(notations, size, strict=True)
-  ]
-  figure.supxlabel(heads[0])
-  figure.supylabel(heads[1])
-  style.legend_above(figure)
-  return figure
-
-
-def _of(rows: pd.DataFrame, label: str, by: str, name: str) -> pd.DataFrame:
-  own = rows[rows.classifier == label]
-  return own[own[by].astype(str) == name] if by and own[by].notna().any() else own
-
-
 class NamedPoints(NamedTuple):
   """What one panel shows, rows of the table of results by name; fractions.
 
@@ -220,20 +181,27 @@ class NamedPoints(NamedTuple):
 
 
 @style.styled
-def named_points(shown: Sequence[NamedPoints], x: str, y: str) -> Figure:
-  """Draws the panels in percent, with one legend of all names and common axes named `x` and `y`."""
+def named_points(
+  shown: Sequence[NamedPoints], x: str, y: str, labels: Sequence[str] = ()
+) -> Figure:
+  """Draws the panels in percent, with one legend of all names and common axes named `x` and `y`.
+
+  Names that are classifiers have the colours of their places among all `labels`. Differences have a
+  line at 0.
+  """
   columns = min(3, len(shown))
   lines = math.ceil(len(shown) / columns)
   width = style.COLUMN_WIDTH + 0.6 if columns == 1 else style.PAGE_WIDTH
   height = min(style.PAGE_HEIGHT, 0.5 + 2.5 * lines)
   figure, grid = panels(len(shown), columns, (width, height))
-  names = list(dict.fromkeys(name for panel in shown for name in panel.y.index))
+  names = labels or list(dict.fromkeys(name for panel in shown for name in panel.y.index))
   for axes, panel in zip(grid, shown, strict=True):
-    axes.axhline(0, color='0.6', linewidth=0.6)
+    if (panel.y.versus != '').any():
+      axes.axhline(0, color='0.6', linewidth=0.6)
     for place, name in enumerate(names):
       if name in panel.x.index and name in panel.y.index:
         across, up = (_ends(rows.loc[[name]], 100) for rows in (panel.x, panel.y))
-        _points(axes, across, up, place, name.replace('_', ' '), linewidth=0.6)
+        _points(axes, across, up, place, name if labels else name.replace('_', ' '), linewidth=0.6)
     if panel.line is None:
       style.diagonal(axes, 'equal')
     elif len(panel.line):
@@ -243,7 +211,7 @@ def named_points(shown: Sequence[NamedPoints], x: str, y: str) -> Figure:
     letters = int(width / columns / 0.055)
     axes.set_title('\n'.join(style.wrapped(t, letters) for t in panel.titles), fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
-  figure.supxlabel(x)
+  figure.supxlabel(style.wrapped(x, int(0.8 * width / style.LETTER)))
   figure.supylabel(style.wrapped(y, int(0.8 * height / style.LETTER)))
   style.legend_above(figure)
   return figure
