@@ -30,7 +30,7 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -133,79 +133,50 @@ def networks(file: str, name: str = NETWORK) -> tuple[Any, Any]:
   return network, subject.classifier(name, variables=variables)
 
 
-class TorchHeatMap:
-  """The loop over bases in PyTorch.
+def torch_map(
+  network: Any, runner: Evaluator, rows: ArrayRows, signs: np.ndarray
+) -> Callable[..., np.ndarray]:
+  """Returns the loop over bases in PyTorch, which gives predictions [rows, bases].
 
-  Attributes:
+  Args:
     network: takes normalised images [B, C, H, W].
-    images, labels: the data.
-    noise: v × U × r is made of waves [bases, H, W] (times v) and signs [bases, N, C].
+    runner, rows: of the heat map.
+    signs: of its views and rows, see `draw_signs`.
   """
+  architecture = catalog.get(runner.classifier.name)
+  mean, std = (torch.tensor(x)[:, None, None] for x in (architecture.mean, architecture.std))
+  images = torch.from_numpy(rows.images.transpose(0, 3, 1, 2).copy())
+  labels, pictures = torch.from_numpy(rows.labels), np.round(rows.images * 255).astype(np.uint8)
+  bases = torch.from_numpy(waves(runner, rows)), torch.from_numpy(signs[1:].copy())
 
-  def __init__(self, network: Any, runner: Evaluator, rows: ArrayRows, signs: np.ndarray) -> None:
-    """Makes tensors of the data and of the waves of all views but the clean one."""
-    architecture = catalog.get(runner.classifier.name)
-    self.network = network
-    self.images = torch.from_numpy(rows.images.transpose(0, 3, 1, 2).copy())
-    self.labels = torch.from_numpy(rows.labels)
-    self.mean, self.std = (
-      torch.tensor(value)[None, :, None, None] for value in (architecture.mean, architecture.std)
-    )
-    self.waves, self.signs = (
-      torch.from_numpy(waves(runner, rows)),
-      torch.from_numpy(signs[1:].copy()),
-    )
+  def predict(batch_size: int, channels_last: bool = False, by_image: bool = False) -> np.ndarray:
+    """With `by_image` the work on an image is done in the data set, one image at a time."""
+    layout, answers = torch.channels_last if channels_last else torch.contiguous_format, []
+    formatted = network.to(memory_format=layout)
 
-  def run(self, batch_size: int, channels_last: bool) -> np.ndarray:
-    """Returns predictions [rows, bases]."""
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    network = self.network.to(memory_format=layout)
+    def shown(wave: Any, own: Any) -> Iterator[Any]:
+      if by_image:
+        data = Transformed(pictures, labels, wave, own, mean, std)
+        yield from (batch for batch, _ in DataLoader(data, batch_size))
+        return
+      for batch, _, sign in DataLoader(TensorDataset(images, labels, own), batch_size):
+        noisy = (batch + wave * sign[:, :, None, None]).clamp(0, 1)
+        yield ((noisy - mean) / std).contiguous(memory_format=layout)
+
     with torch.inference_mode():
-      return np.stack(
-        [
-          self._one_basis(network, wave, signs, batch_size, layout)
-          for wave, signs in zip(self.waves, self.signs, strict=True)
-        ],
-        1,
-      )
-
-  def _one_basis(
-    self, network: Any, wave: Any, signs: Any, batch_size: int, layout: Any
-  ) -> np.ndarray:
-    answers = []
-    for images, _, sign in DataLoader(TensorDataset(self.images, self.labels, signs), batch_size):
-      shown = (images + wave * sign[:, :, None, None]).clamp(0, 1)
-      normalised = ((shown - self.mean) / self.std).contiguous(memory_format=layout)
-      answers.append(network(normalised).argmax(1).numpy())
-    return np.concatenate(answers)
-
-
-class PackageHeatMap(TorchHeatMap):
-  """The same loop with the work on an image done in the data set, one image at a time."""
-
-  def run_by_image(self, batch_size: int) -> np.ndarray:
-    """Returns predictions [rows, bases]."""
-    network = self.network.to(memory_format=torch.contiguous_format)
-    pictures = (self.images.permute(0, 2, 3, 1) * 255).round().to(torch.uint8).numpy()
-    answers = []
-    for wave, signs in zip(self.waves, self.signs, strict=True):
-      data = Transformed(pictures, self.labels, wave, signs, self.mean[0], self.std[0])
-      with torch.inference_mode():
-        answers.append(
-          np.concatenate(
-            [network(shown).argmax(1).numpy() for shown, _ in DataLoader(data, batch_size)]
-          )
-        )
+      for pair in zip(*bases, strict=True):
+        answers.append(np.concatenate([formatted(x).argmax(1).numpy() for x in shown(*pair)]))
     return np.stack(answers, 1)
+
+  return predict
 
 
 class Transformed:
   """A data set of pictures with the transforms: to a tensor, noise, clip, normalise."""
 
-  def __init__(self, pictures: np.ndarray, labels: Any, wave: Any, signs: Any, mean: Any, std: Any):
-    """Keeps uint8 pictures [N, H, W, C] and what the transforms need."""
-    self._pictures, self._labels, self._wave, self._signs = pictures, labels, wave, signs
-    self._mean, self._std = mean, std
+  def __init__(self, *given: Any):
+    """Keeps uint8 pictures [N, H, W, C], labels, a wave, signs [N, C], mean and std."""
+    self._pictures, self._labels, self._wave, self._signs, self._mean, self._std = given
 
   def __len__(self) -> int:
     return len(self._pictures)
@@ -238,15 +209,15 @@ def measure(name: str, given: argparse.Namespace) -> list[list[object]]:
     }
   ]
   if with_torch:
-    theirs = PackageHeatMap(torch_network, runner, rows, signs)
+    theirs = torch_map(torch_network, runner, rows, signs)
     groups += [
       {
-        f'package: {size}': (functools.partial(theirs.run_by_image, size), timed)
+        f'package: {size}': (functools.partial(theirs, size, by_image=True), timed)
         for size in PACKAGE_SIZES
       },
       {
         f'best: {size}{", channels last" if last else ""}': (
-          functools.partial(theirs.run, size, last),
+          functools.partial(theirs, size, last),
           timed,
         )
         for size, last in itertools.product(given.sizes, (False, True))
