@@ -56,30 +56,15 @@ UNFAITHFUL = {
 """By module: what is another corruption under the same name (constants or algorithm)."""
 
 
-def load(module: str, folder: str = '') -> types.ModuleType:
-  """Imports a package, from a folder of its own if one is given, so that two versions can meet.
-
-  Args:
-    module: 'imagecorruptions', 'imagenet_c' or 'torch_uncertainty'.
-    folder: where `pip install --target FOLDER --no-deps` put it; '' takes the installed one.
-  """
+def load(module: str) -> types.ModuleType:
+  """Imports 'imagecorruptions', 'imagenet_c' or 'torch_uncertainty'."""
   _restore()
   if module == 'torch_uncertainty':
-    _declare_torchvision()
+    from tests.models.peers import peer
+
+    peer('torchvision')
     return importlib.import_module('torch_uncertainty.transforms.corruption')
-  if not folder:
-    return _adapted(importlib.import_module(module))
-  file = pathlib.Path(folder) / module / '__init__.py'
-  alias = f'{module}_{abs(hash(str(file)))}'
-  spec = importlib.util.spec_from_file_location(
-    alias, file, submodule_search_locations=[str(file.parent)]
-  )
-  if spec is None or spec.loader is None or not file.exists():
-    raise ImportError(f'{file} is missing')
-  loaded = importlib.util.module_from_spec(spec)
-  sys.modules[alias] = loaded
-  spec.loader.exec_module(loaded)
-  return _adapted(loaded)
+  return _adapted(importlib.import_module(module))
 
 
 def corruptions(module: str, loaded: types.ModuleType, severity: int) -> dict[str, Corruption]:
@@ -132,9 +117,3 @@ def _adapted(package: types.ModuleType) -> types.ModuleType:
 
   sys.modules[f'{package.__name__}.corruptions'].gaussian = older  # type: ignore[attr-defined]
   return package
-
-
-def _declare_torchvision() -> None:
-  from tests.models.peers import peer
-
-  peer('torchvision')

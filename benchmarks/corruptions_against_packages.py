@@ -1,14 +1,12 @@
 """Milliseconds an image for each corruption: ours ÷ the packages', at one severity.
 
 python -m benchmarks.corruptions_against_packages --side 224 --cores 1
-python -m benchmarks.corruptions_against_packages --side 32 --cores 2 \
-    --packages imagecorruptions imagecorruptions=OLDER imagenet_c torch_uncertainty
+python -m benchmarks.corruptions_against_packages --side 32 --cores 2 --packages imagecorruptions
 
 Ours is one compiled function on one device a core; the packages get one process a core, each fed
-image by image as they work. `NAME=FOLDER` is a package that pip put into a folder of its own
-(`pip install --no-deps --target FOLDER ...`), so that two versions can be compared. An asterisk
-marks what is another corruption under the same name (see `corruption_peers.UNFAITHFUL`); the last
-column leaves those out. The last line is the sum of the official 15 over what both sides have.
+image by image as they work. An asterisk marks what is another corruption under the same name (see
+`corruption_peers.UNFAITHFUL`); the last column leaves those out. The last line is the sum of the
+official 15 over what both sides have.
 
 imagenet_c holds the released ImageNet-C functions; its motion blur and snow need the Python package
 Wand and ImageMagick. It knows 224 pixels only.
@@ -63,13 +61,12 @@ def prepare(packages: Sequence[str], severity: int) -> None:
 
   cv2.setNumThreads(0)
   for package in packages:
-    module, _, folder = package.partition('=')
-    loaded = corruption_peers.load(module, folder)
-    if module == 'torch_uncertainty':
+    loaded = corruption_peers.load(package)
+    if package == 'torch_uncertainty':
       import torch
 
       torch.set_num_threads(1)
-    _worker[package] = corruption_peers.corruptions(module, loaded, severity)
+    _worker[package] = corruption_peers.corruptions(package, loaded, severity)
 
 
 def make_pool(arguments: argparse.Namespace) -> Any:
@@ -139,7 +136,7 @@ def faithful(package: str, name: str) -> bool:
   """Whether a package's function is the released corruption of this name."""
   from benchmarks.corruption_peers import UNFAITHFUL
 
-  return name not in UNFAITHFUL.get(package.partition('=')[0], ())
+  return name not in UNFAITHFUL.get(package, ())
 
 
 def cells(name: str, seconds: dict[str, float], packages: Sequence[str]) -> list[str]:
