@@ -25,10 +25,9 @@ from flax.traverse_util import flatten_dict
 
 from benchmarks import subject, timing
 from benchmarks.heatmap_against_loops import NETWORK, networks
-from benchmarks.pgd_against_foolbox import ours
+from benchmarks.pgd_against_foolbox import ours, paired
 from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS
 from robustness.core.rows import ArrayRows
-from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
@@ -126,11 +125,7 @@ def measure(given: Any) -> None:
   lines = []
   for number, name in enumerate(('clean', *VERSIONS[study.version])):
     a, b = own <= number, other <= number
-    theirs, mine = int((b & ~a).sum()), int((a & ~b).sum())
-    difference, low, high = paired_difference(theirs, mine, given.images)
-    interval = f'{difference:+.4f} ({low:+.4f} to {high:+.4f})'
-    known = [name, f'{a.mean():.4f}', f'{b.mean():.4f}', interval, f'{theirs}, {mine}']
-    lines.append([*known, f'{float(mcnemar(theirs, mine)):.3g}'])
+    lines.append([name, f'{a.mean():.4f}', f'{b.mean():.4f}', *paired(a, b)])
   timing.print_table(ERRORS, lines)
   rate, their_rate = given.images / taken, given.images / sum(seconds.values())
   by_attack = ', '.join(f'{name} {value:.1f}' for name, value in seconds.items())

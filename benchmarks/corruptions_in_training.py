@@ -11,7 +11,6 @@ corruptions is the page's, or another one.
 
 from __future__ import annotations
 
-import pathlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +22,7 @@ import optax
 from benchmarks import subject, timing
 from robustness import corruptions
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent / 'docs/corruptions.md'
+PAGE = timing.ROOT / 'docs/corruptions.md'
 UNTIL = '\n## Options\n'
 NETWORK = 'resnet20'
 

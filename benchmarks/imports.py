@@ -8,10 +8,12 @@ takes is taken off.
 
 from __future__ import annotations
 
-import statistics
+import functools
 import subprocess
 import sys
 from collections.abc import Sequence
+
+import numpy as np
 
 from benchmarks import timing
 
@@ -36,12 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--modules', nargs='+', default=MODULES)
   given = parser.parse_args(arguments)
   codes = {'': 'pass', **{name: f'import {name}' for name in (REFERENCE, *given.modules)}}
-  taken: dict[str, list[float]] = {name: [] for name in codes}
-  for _ in range(given.rounds):
-    for name, code in codes.items():
-      taken[name].append(timing.seconds(lambda code=code: run(code)))
-  medians = {name: statistics.median(values) for name, values in taken.items()}
-  cost = {name: max(0.0, value - medians['']) for name, value in medians.items() if name}
+  candidates = {name: (functools.partial(run, code), 1.0) for name, code in codes.items()}
+  timings = timing.alternate(candidates, given.rounds, cold=candidates)
+  bare, *taken = (float(np.median(timings.seconds[name])) for name in codes)
+  cost = {name: max(0.0, value - bare) for name, value in zip([*codes][1:], taken, strict=True)}
   timing.print_table(
     ['import', 'seconds', 'ratio to jax'],
     [[name, f'{value:.2f}', f'{value / cost[REFERENCE]:.2f}'] for name, value in cost.items()],

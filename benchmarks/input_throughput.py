@@ -165,16 +165,6 @@ def by_grain_source(shard: pathlib.Path) -> Iterator[bytes]:
 READERS = {'parquet': by_pyarrow, 'webdataset': by_tarfile, 'array_record': by_grain_source}
 
 
-def delivered(rows: Rows, block: int) -> subject.Candidate:
-  """Returns the reading of all rows, and their number."""
-
-  def call() -> None:
-    for batch in rows.batches(block, stored=True):
-      batch['image'].sum()  # what is mapped from disk is read
-
-  return call, rows.num_examples
-
-
 def per_image(files: Callable[[], Iterable[Any]], count: int) -> subject.Candidate:
   """Returns torchvision's preparation of one file after another, and their number."""
   from tests.models.peers import peer
@@ -243,7 +233,7 @@ def measure(given: argparse.Namespace, folder: pathlib.Path, stored: pathlib.Pat
   if importlib.util.find_spec('grain'):
     candidates[GRAIN] = by_grain(folder, given.images, block)
   for name, source in rows.items():
-    candidates[name] = delivered(source, block)
+    candidates[name] = subject.delivered(source, block)
     candidates[f'evaluation of {name}'] = subject.discarded(evaluator, source, block)
   timings = timing.alternate(candidates, given.rounds, clock)
   print(f'{given.network}, forward: {timings.rate("forward"):.4g} images/s ({best})')

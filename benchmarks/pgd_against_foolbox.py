@@ -94,6 +94,15 @@ def foolbox_attack(
   return call
 
 
+def paired(own: np.ndarray, other: np.ndarray) -> list[str]:
+  """Returns how errors [N] of both sides differ: the interval of the paired difference, how many
+  images only one side makes wrong, and McNemar's p."""
+  theirs, mine = int((other & ~own).sum()), int((own & ~other).sum())
+  difference, low, high = paired_difference(theirs, mine, len(own))
+  interval = f'{difference:+.4f} ({low:+.4f} to {high:+.4f})'
+  return [interval, f'{theirs}, {mine}', f'{float(mcnemar(theirs, mine)):.3g}']
+
+
 def measure(name: str, given: Any) -> list[object]:
   """Returns the row of one network."""
   study = AttackError(epsilon=given.epsilon, steps=given.steps, step_size=STEP_SIZE)
@@ -108,8 +117,6 @@ def measure(name: str, given: Any) -> list[object]:
   candidates = {'ours': (lambda: predictions(runner, data), given.images), best: ways[best]}
   timings = timing.alternate(candidates, given.rounds)
   own, other = predictions(runner, data), ways[best][0]()
-  b, c = (other & ~own).sum(), (own & ~other).sum()
-  difference, low, high = paired_difference(b, c, given.images)
   return [
     name,
     f'{timings.rate("ours"):.3g}',
@@ -118,9 +125,7 @@ def measure(name: str, given: Any) -> list[object]:
     timing.describe_ratio(timings.ratio('ours', best)),
     f'{own.mean():.4f}',
     f'{other.mean():.4f}',
-    f'{difference:+.4f} ({low:+.4f} to {high:+.4f})',
-    f'{int(b)}, {int(c)}',
-    f'{float(mcnemar(b, c)):.3g}',
+    *paired(own, other),
   ]
 
 

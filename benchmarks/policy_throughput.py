@@ -82,9 +82,8 @@ def passes(timings: timing.Timings, name: str) -> str:
   """Returns the time of a step with PGD ÷ that of n + 1 plain steps, in words."""
   if not name.startswith('pgd'):
     return ''
-  steps = int(name.split()[1])
-  median, low, high = timings.ratio(name, PLAIN)
-  return timing.describe_ratio(tuple(1 / (rate * (steps + 1)) for rate in (median, high, low)))  # type: ignore[arg-type]
+  share = 1 / (int(name.split()[1]) + 1)
+  return timing.describe_ratio(timing.scaled(timings.ratio(PLAIN, name), share))
 
 
 def chosen(further: dict[str, dict[str, Any]]) -> policy.Policy:

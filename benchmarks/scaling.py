@@ -12,8 +12,6 @@ from __future__ import annotations
 import json
 import pathlib
 import resource
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 
@@ -22,7 +20,6 @@ from robustness.evaluation.records import Records
 from robustness.studies.fourier_heatmap import FourierHeatmap
 
 SIZES = ('1000x9', '1000x99', '2532x394')
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def run_one(network_name: str, images: int, frequencies: int) -> dict[str, float]:
@@ -44,16 +41,11 @@ def run_one(network_name: str, images: int, frequencies: int) -> dict[str, float
   return {'passes': layout.num_rows * layout.num_views, 'seconds': taken, 'megabytes': peak}
 
 
-def in_fresh_process(network: str, size: str) -> dict[str, float]:
-  """Returns what `run_one` measures in a new interpreter."""
-  command = [sys.executable, '-m', 'benchmarks.scaling', '--networks', network, '--only', size]
-  process = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-  return json.loads(process.stdout.splitlines()[-1])
-
-
 def table(network: str, sizes: Sequence[str]) -> list[list[object]]:
   """Returns a row for each size."""
-  runs = [in_fresh_process(network, size) for size in sizes]
+  runs = [
+    timing.in_fresh_process('scaling', '--networks', network, '--only', size) for size in sizes
+  ]
   each = [run['seconds'] / run['passes'] for run in runs]
   return [
     [

@@ -11,9 +11,6 @@ lengthens little. Ratios are second run ÷ first. `--config.KEY=VALUE` changes t
 from __future__ import annotations
 
 import json
-import pathlib
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +18,6 @@ from typing import Any
 
 from benchmarks import timing
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONFIG = 'configs/fourier_heatmap.py'
 COMPILING = '/jax/core/compile/'
 ROWS = (
@@ -96,15 +92,6 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   return watch.seconds
 
 
-def in_fresh_process(workdir: str, cache: str, changes: Sequence[str]) -> dict[str, float]:
-  """Returns what `watched` measures in a new interpreter."""
-  command = [sys.executable, '-m', 'benchmarks.startup', '--only', str(time.time()), workdir, cache]
-  process = subprocess.run(
-    [*command, *changes], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-  )
-  return json.loads(process.stdout.splitlines()[-1])
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
   parser = timing.options(__doc__)
   parser.add_argument('--only', nargs=3, help='one run in this process; prints JSON')
@@ -114,9 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(json.dumps(watched(float(begun), workdir, cache, changes)))
     return
   with tempfile.TemporaryDirectory() as folder:
-    cache = f'{folder}/compiled'
     first, second = (
-      in_fresh_process(f'{folder}/{name}', cache, changes) for name in ('first', 'second')
+      timing.in_fresh_process(
+        *('startup', '--only', str(time.time()), f'{folder}/{name}', f'{folder}/compiled'), *changes
+      )
+      for name in ('first', 'second')
     )
   timing.print_table(
     ['seconds of', 'first run', 'second run', 'ratio'],

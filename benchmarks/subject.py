@@ -138,6 +138,16 @@ def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
   return Evaluator(network, views, key, parallel.create('jit')).of_views(chosen)
 
 
+def delivered(data: Rows, block: int) -> Candidate:
+  """Returns the reading of all rows without a network, and their number."""
+
+  def call() -> None:
+    for batch in data.batches(block, stored=True):
+      batch['image'].sum()  # what is mapped from disk is read
+
+  return call, data.num_examples
+
+
 def discarded(runner: Evaluator, data: Rows, batch_size: int = 0) -> Candidate:
   """Returns an evaluation whose records are thrown away, and its number of forward passes."""
   layout = runner.layout(data.num_examples, batch_size)

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 Ratio = tuple[float, float, float]
 Clock = Callable[[], float]
 CLOCKS: Mapping[str, Clock] = {'wall': time.perf_counter, 'processor': time.process_time}
@@ -115,6 +121,13 @@ def scaled(ratio: Ratio, factor: float) -> Ratio:
 def describe_ratio(ratio: Ratio) -> str:
   """Writes a ratio as `0.95 (0.93 to 0.97)`: median and range over the rounds."""
   return f'{ratio[0]:.3g} ({ratio[1]:.3g} to {ratio[2]:.3g})'
+
+
+def in_fresh_process(module: str, *arguments: str) -> Any:
+  """Returns what a benchmark prints last in a new interpreter, read as JSON."""
+  command = [sys.executable, '-m', f'benchmarks.{module}', *arguments]
+  process = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+  return json.loads(process.stdout.splitlines()[-1])
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

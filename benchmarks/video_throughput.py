@@ -29,7 +29,7 @@ from benchmarks import subject, timing
 from input_pipeline import DataSettings
 from robustness import parallel
 from robustness.core import random_keys
-from robustness.core.rows import ArrayRows, Rows
+from robustness.core.rows import ArrayRows
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
 from robustness.studies.video_pm_k import VideoPmK
@@ -53,16 +53,6 @@ def make_frames(folder: pathlib.Path, anchors: int) -> None:
     sets[names[K]] = names[:K] + names[K + 1 :]
     labels.update(dict.fromkeys(names, [clip % len(subject.CLASSES)]))
   metadata.write(metadata.from_mappings(sets, labels, subject.CLASSES), folder / 'sets')
-
-
-def decoded(rows: Rows, batch_size: int) -> subject.Candidate:
-  """Returns the reading of all frames without a network, and their number."""
-
-  def call() -> None:
-    for _ in rows.batches(batch_size):
-      pass
-
-  return call, rows.num_examples
 
 
 def measure(
@@ -94,7 +84,7 @@ def measure(
     {
       'forward': subject.forward(evaluator, ready, best, rows.num_examples),
       'study': subject.written(evaluator, rows, batch_size),
-      'decoding': decoded(rows, block),
+      'decoding': subject.delivered(rows, block),
     },
     rounds,
     clock,
