@@ -290,7 +290,7 @@ function draw() {
     steps.unshift(button('a', 'all fine: correct and similar', null, accept));
     steps.push(button('Space', 'flicker', flickering !== null, flicker));
     if (item.round === 'individual') {
-      steps.push(button('x', 'the anchor is bad', answer.bad, toggleBad));
+      steps.push(button('x', 'the anchor is bad', answer.bad, () => mark({bad: !answer.bad})));
     }
   }
   by('steps').replaceChildren(...steps);
@@ -299,9 +299,10 @@ function draw() {
 function changes() {
   const reasons = session.reasons.map((reason) =>
     button(REASON_KEYS[reason], reason, answer.reasons.includes(reason),
-           () => toggleReason(reason)));
+           () => mark({reasons: toggled(answer.reasons, reason), similar: 'dissimilar'})));
   return group('what changed', [...reasons, button(
-    'f', 'distinctive feature in only one', answer.feature, toggleFeature)]);
+    'f', 'distinctive feature in only one', answer.feature,
+    () => mark({feature: !answer.feature, similar: 'dissimilar'}))]);
 }
 
 function matching() {
@@ -321,52 +322,29 @@ function drawClasses() {
 
 // ---- what keys and buttons do
 
-function choose(field, value) {
-  answer[field] = value;
-  answer.bad = false;
-  if (field === 'similar' && value !== 'dissimilar') {
-    answer.reasons = [];
-    answer.feature = false;
-  }
+// Changes what is marked, and shows it.
+function mark(changes) {
+  Object.assign(answer, {bad: false, ...changes});
   draw();
+}
+
+function choose(field, value) {
+  const same = field === 'similar' && value !== 'dissimilar';
+  mark({[field]: value, ...(same && {reasons: [], feature: false})});
 }
 
 function accept() {
-  Object.assign(answer, {label: 'correct', similar: 'similar', reasons: [], feature: false,
-                         bad: false});
-  draw();
+  mark({label: 'correct', similar: 'similar', reasons: [], feature: false});
   return save();
 }
 
-function toggleReason(reason) {
-  toggle(answer.reasons, reason);
-  answer.similar = 'dissimilar';
-  answer.bad = false;
-  draw();
-}
-
-function toggleFeature() {
-  answer.feature = !answer.feature;
-  answer.similar = 'dissimilar';
-  answer.bad = false;
-  draw();
-}
-
-function toggleBad() {
-  answer.bad = !answer.bad;
-  draw();
-}
-
 function toggleClass(id) {
-  toggle(answer.added, id);
   by('filter').value = '';
-  draw();
+  mark({added: toggled(answer.added, id)});
 }
 
-function toggle(list, value) {
-  const place = list.indexOf(value);
-  if (place < 0) list.push(value);
-  else list.splice(place, 1);
+function toggled(list, value) {
+  return list.includes(value) ? list.filter((other) => other !== value) : [...list, value];
 }
 
 function press(key) {
