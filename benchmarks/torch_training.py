@@ -7,63 +7,58 @@ Nesterov's momentum, weight decay on kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from robustness.training.settings import TrainingSettings
+from robustness.core.rows import ArrayRows
+from robustness.training.training import Training
 
 PADDING = 4
 
 
-class TorchTraining:
-  """Steps on rows that are in memory, in the order of an epoch."""
+def torch_steps(
+  network: Any, rows: ArrayRows, training: Training, channels_last: bool
+) -> Callable[[int], None]:
+  """Returns a call that takes some steps on uint8 rows in memory, in the order of an epoch, and
+  fetches the loss at the end."""
+  settings = training.settings
+  layout = torch.channels_last if channels_last else torch.contiguous_format
+  network = network.train().to(memory_format=layout)
+  images = torch.from_numpy(rows.images.transpose(0, 3, 1, 2).copy())
+  labels = torch.from_numpy(rows.labels.astype(np.int64))
+  mean, std = (
+    torch.tensor(value)[:, None, None] for value in (training.inputs.mean, training.inputs.std)
+  )
+  kernels = [p for p in network.parameters() if p.ndim > 1]
+  others = [p for p in network.parameters() if p.ndim == 1]
+  optimizer = torch.optim.SGD(
+    [
+      {'params': kernels, 'weight_decay': settings.weight_decay},
+      {'params': others, 'weight_decay': 0.0},
+    ],
+    lr=settings.learning_rate,
+    momentum=settings.momentum,
+    nesterov=settings.nesterov,
+  )
 
-  def __init__(
-    self,
-    network: Any,
-    images: np.ndarray,
-    labels: np.ndarray,
-    mean: Sequence[float],
-    std: Sequence[float],
-    settings: TrainingSettings,
-    channels_last: bool,
-  ):
-    """Args: images: uint8 [N, H, W, C]; labels: integers [N]; the rest as in a `Training`."""
-    self._format = torch.channels_last if channels_last else torch.contiguous_format
-    self.network = network.train().to(memory_format=self._format)
-    self._images = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
-    self._labels = torch.from_numpy(labels.astype(np.int64))
-    self._mean, self._std = (torch.tensor(value)[None, :, None, None] for value in (mean, std))
-    kernels = [p for p in network.parameters() if p.ndim > 1]
-    others = [p for p in network.parameters() if p.ndim == 1]
-    self._optimizer = torch.optim.SGD(
-      [
-        {'params': kernels, 'weight_decay': settings.weight_decay},
-        {'params': others, 'weight_decay': 0.0},
-      ],
-      lr=settings.learning_rate,
-      momentum=settings.momentum,
-      nesterov=settings.nesterov,
-    )
-    self._batch_size = settings.batch_size
-
-  def run(self, steps: int) -> None:
-    """Takes some steps, the loss fetched at the end."""
-    order = torch.randperm(len(self._images))
+  def run(steps: int) -> None:
+    order = torch.randperm(len(images))
     for step in range(steps):
-      positions = (step * self._batch_size + torch.arange(self._batch_size)) % len(order)
-      rows = order[positions]
-      shown = (augmented(self._images[rows].float() / 255) - self._mean) / self._std
-      logits = self.network(shown.contiguous(memory_format=self._format))
-      loss = functional.cross_entropy(logits, self._labels[rows])
-      self._optimizer.zero_grad()
+      positions = (step * settings.batch_size + torch.arange(settings.batch_size)) % len(order)
+      chosen = order[positions]
+      shown = (augmented(images[chosen].float() / 255) - mean) / std
+      logits = network(shown.contiguous(memory_format=layout))
+      loss = functional.cross_entropy(logits, labels[chosen])
+      optimizer.zero_grad()
       loss.backward()
-      self._optimizer.step()
+      optimizer.step()
     loss.item()
+
+  return run
 
 
 def augmented(images: torch.Tensor) -> torch.Tensor:

@@ -32,7 +32,7 @@ try:
   import torch
 
   from benchmarks import torch_networks
-  from benchmarks.torch_training import TorchTraining
+  from benchmarks.torch_training import torch_steps
 except ImportError:
   torch = None  # type: ignore[assignment]
 
@@ -126,18 +126,7 @@ def torch_rates(
   training = subject.training(name, rows, batch, steps)
   ways = {
     f'PyTorch{", channels last" if last else ""}': (
-      functools.partial(
-        TorchTraining(
-          torch_network(name),
-          rows.images,
-          rows.labels,
-          training.inputs.mean,
-          training.inputs.std,
-          training.settings,
-          last,
-        ).run,
-        steps,
-      ),
+      functools.partial(torch_steps(torch_network(name), rows, training, last), steps),
       steps * batch,
     )
     for last in (False, True)
