@@ -67,9 +67,9 @@ class Context(NamedTuple):
 
   Attributes:
     title: of the page, in plain words.
-    environment: plain values: versions, devices, seed, git commit, when the run began, its seconds.
+    environment: plain values: versions, devices, seed, git commit, when the run began, its seconds,
+      and the command that repeats it.
     config: plain values: the whole configuration.
-    command: what to type to repeat the run.
     findings: what was found, in words.
     papers: to cite, keys of `PAPERS`.
   """
@@ -77,7 +77,6 @@ class Context(NamedTuple):
   title: str = ''
   environment: Facts = {}
   config: Facts = {}
-  command: str = ''
   findings: Sequence[Finding] = ()
   papers: Sequence[str] = ()
 
@@ -119,7 +118,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     },
     CLASSIFIERS: _terms(_flattened({'classifier': results.classifier, 'data': results.data})),
     SETTINGS: _terms(_flattened(results.settings)),
-    'How to repeat': f'{_copied(context.command)}{whole}',
+    'How to repeat': f'{_copied(context.environment.get("command", ""))}{whole}',
     'How to cite': _copied(bibtex(context.papers)),
     VERSIONS: _terms(_flattened(context.environment)),
     FILES: _files(folder, results),
@@ -162,7 +161,7 @@ def _card(results: Results, context: Context) -> str:
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
     'run': ', '.join(filter(None, when)),
     'commit': str(environment.get('git_commit') or ''),
-    'command': context.command,
+    'command': environment.get('command', ''),
   }
   return _terms(((name, text) for name, text in lines.items() if text), ' class="card"')
 

@@ -88,13 +88,6 @@ def illustrate(
     drawn.append((file, caption))
   of_all = (folder / ENVIRONMENT).is_file()
   stated = {k: v for k, v in environment.items() if of_all or k != 'seconds'}
-  context = Context(
-    presented.title,
-    stated,
-    config,
-    environment['command'],
-    presented.findings(results),
-    presented.papers,
-  )
+  context = Context(presented.title, stated, config, presented.findings(results), presented.papers)
   write_report(folder, results, [*drawn, *further], context)
   return drawn

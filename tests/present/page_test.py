@@ -62,8 +62,8 @@ def write_example(directory: pathlib.Path) -> pathlib.Path:
   facts = {'seed': 7, 'started': '2026-05-04T03:02:01+00:00', 'versions': {'jax': '0.10.2'}}
   facts |= {'devices': ['cpu cpu', 'cpu cpu'], 'git_commit': 'abc123', 'seconds': 90.2}
   config = {'study': {'name': 'fourier_heatmap', 'clip': False}}
-  command, papers = "python main.py --config=a.py --workdir='<out>'", ['yin2019fourier']
-  made_by = facts, config, command, findings(results), papers
+  facts['command'] = "python main.py --config=a.py --workdir='<out>'"
+  made_by = facts, config, findings(results), ['yin2019fourier']
   return write_report(directory, results, figures, Context('Error under <corruptions>', *made_by))
 
 
