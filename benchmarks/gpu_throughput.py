@@ -124,13 +124,7 @@ def evaluation(
   rows_at_once, views, at_once = step
   chosen = dataclasses.replace(evaluator, rows_at_once=rows_at_once, views_at_once=at_once)
   block = min(rows.num_examples, rows_at_once * evaluator.parallel.num_devices)
-  layout = chosen.layout(rows.num_examples, block, views)
-
-  def call() -> None:
-    for _ in chosen.shards(rows, layout):
-      pass
-
-  return call, layout.num_rows * layout.num_views
+  return subject.discarded(chosen, rows, block, views)
 
 
 def steps(evaluator: Evaluator, given: argparse.Namespace) -> dict[str, tuple[int, int, int]]:

@@ -148,9 +148,9 @@ def delivered(data: Rows, block: int) -> Candidate:
   return call, data.num_examples
 
 
-def discarded(runner: Evaluator, data: Rows, batch_size: int = 0) -> Candidate:
+def discarded(runner: Evaluator, data: Rows, batch_size: int = 0, views: int = 0) -> Candidate:
   """Returns an evaluation whose records are thrown away, and its number of forward passes."""
-  layout = runner.layout(data.num_examples, batch_size)
+  layout = runner.layout(data.num_examples, batch_size, views)
 
   def call() -> None:
     for _ in runner.shards(data, layout):

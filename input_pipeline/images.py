@@ -191,14 +191,6 @@ class Images:
     return int(height), int(width)
 
 
-def padded_labels(labels: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
-  """Returns several labels an image as int32 [N, L], padded with -1."""
-  table = np.full((len(labels), max(map(len, labels))), -1, np.int32)
-  for row, own in zip(table, labels, strict=True):
-    row[: len(own)] = own
-  return table
-
-
 def array_images(
   images: np.ndarray, labels: np.ndarray, class_names: Sequence[str], title: str, description: Facts
 ) -> Images:

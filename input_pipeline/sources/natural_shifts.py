@@ -39,11 +39,12 @@ from input_pipeline.image_files import (
   read_file,
   read_header,
 )
-from input_pipeline.images import Images, Size, padded_labels
+from input_pipeline.images import Images, Size
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.rows import padded_labels
 from robustness.core.settings import choice, require
 from robustness.models import label_space
 from robustness.models.imagenet_names import NAMES, WNIDS

@@ -18,9 +18,10 @@ import numpy as np
 from absl import logging
 
 from input_pipeline.image_files import existing_folder, file_images, looks_like
-from input_pipeline.images import Images, padded_labels
+from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
+from robustness.core.rows import padded_labels
 from robustness.models import label_space
 from robustness.video.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, linked, to_columns
 from robustness.video.metadata import SETS, NeighborSets, find, read

@@ -216,6 +216,14 @@ def check_label_array(labels: np.ndarray, where: str, whole: bool = True) -> Non
     raise InputError(f'{where} has no label for example {int((ordered[:, -1] < 0).argmax())}.')
 
 
+def padded_labels(labels: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
+  """Returns several labels a row as int32 [N, L], L at least 1, padded with −1."""
+  table = np.full((len(labels), max([1, *map(len, labels)])), -1, np.int32)
+  for row, own in zip(table, labels, strict=True):
+    row[: len(own)] = own
+  return table
+
+
 def have_one_twice(labels: np.ndarray) -> np.ndarray:
   """Returns whether rows of labels, [N, L] padded with -1, have a label twice, bool [N]."""
   ordered = np.sort(labels, axis=1)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
+from robustness.core.rows import padded_labels
 from robustness.estimates.means import Estimate, means, part, row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
@@ -20,7 +21,7 @@ from robustness.video import agreement
 from robustness.video.agreement import CONFIDENCE
 from robustness.video.answers import CORRECT, LABEL_ANSWERS, SIMILAR_ANSWERS, UNSURE, Answer
 from robustness.video.candidates import ANCHOR, PAIR, Candidates, Item
-from robustness.video.metadata import NeighborSets, padded
+from robustness.video.metadata import NeighborSets
 from robustness.video.review_rounds import ReviewRounds, strict_majority
 
 ANCHORS = Quantity('anchors_accepted', 'anchors accepted, of those reviewed')
@@ -143,7 +144,7 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
   return dataclasses.replace(
     sets,
     frames=tuple(sets.frames[index] for index in kept),
-    labels=padded([labels[index] for index in kept]),
+    labels=padded_labels([labels[index] for index in kept]),
     anchors=place[sets.anchors[anchors]],
     neighbors=tuple(place[frames[chosen]] for chosen in members),
     offsets=tuple(offsets[chosen] for chosen in members),

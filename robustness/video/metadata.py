@@ -35,6 +35,7 @@ from robustness.core import json_files
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.rows import padded_labels
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
 from robustness.video import ytbb_robust
@@ -198,7 +199,7 @@ def from_mappings(
     for frame in members:
       if not labels.get(frame):
         own[frame] += [label for label in own[anchor] if label not in own[frame]]
-  table = padded([*own.values()])
+  table = padded_labels([*own.values()])
   anchors = np.array([position[anchor] for anchor in sets], np.int32)
   bare = [frames[index] for index in anchors if (table[index] < 0).all()]
   if bare:
@@ -214,14 +215,6 @@ def from_mappings(
   )
   types, fps = _facts(frames, facts) if facts else (None, None)
   return NeighborSets(frames, table, anchors, neighbors, offsets, tuple(class_names), types, fps)
-
-
-def padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
-  """Returns the classes of each frame as int32 [F, L], padded with −1."""
-  table = np.full((len(labels), max([1, *map(len, labels)])), -1, np.int32)
-  for row, values in zip(table, labels, strict=True):
-    row[: len(values)] = values
-  return table
 
 
 def _check_set(anchor: str, members: Sequence[str]) -> None:
