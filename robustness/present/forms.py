@@ -202,15 +202,16 @@ def named_points(
       if name in panel.x.index and name in panel.y.index:
         across, up = (_ends(rows.loc[[name]], 100) for rows in (panel.x, panel.y))
         _points(axes, across, up, place, name if labels else name.replace('_', ' '), linewidth=0.6)
-    if panel.line is None:
-      style.diagonal(axes, 'equal')
-    elif len(panel.line):
+    if panel.line is not None and len(panel.line):
       at, (value, low, high) = 100 * panel.line.index.to_numpy(float), _ends(panel.line, 100)
       axes.fill_between(at, low, high, color='0.85', linewidth=0, zorder=0)
       axes.plot(at, value, color='0.2', linewidth=1.0, label='fitted line')
     letters = int(width / columns / 0.055)
     axes.set_title('\n'.join(style.wrapped(t, letters) for t in panel.titles), fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
+  for axes, panel in zip(grid, shown, strict=True):
+    if panel.line is None:
+      style.diagonal(axes, 'equal')  # which fixes the limits that the panels share
   figure.supxlabel(style.wrapped(x, int(0.8 * width / style.LETTER)))
   figure.supylabel(style.wrapped(y, int(0.8 * height / style.LETTER)))
   style.legend_above(figure)

@@ -155,7 +155,7 @@ def test_two_names_are_a_grid_with_numbers_a_dash_without_one_and_zero_without_a
 
 
 def test_the_value_without_a_perturbation_is_drawn_beside_the_others():
-  wrong = np.random.default_rng(0).random((50, 3)) < 0.4
+  wrong = np.random.default_rng(0).random((50, 3)) < [0.4, 0.4, 0.95]
   outcomes = Outcomes({'a': wrong, 'b': ~wrong}, pd.DataFrame({'severity': [0, 1, 2]}))
   only = np.arange(3) == 0
   clean = means(CLEAN_ERROR, outcomes, where=only)
@@ -166,6 +166,8 @@ def test_the_value_without_a_perturbation_is_drawn_beside_the_others():
   [(name, (figure, _))] = charts.scatter(results, CLEAN_ERROR, ERROR, 'severity').items()
   assert name == 'error_against_clean_error'
   assert [axes.get_title() for axes in figure.axes] == ['1', '2']
+  low, high = figure.axes[0].get_ylim()
+  assert all(low <= axes.dataLim.y0 and axes.dataLim.y1 <= high for axes in figure.axes)
   point = figure.axes[0].containers[0].lines[0]
   expected = 100 * wrong[:, :2].mean(0)
   assert (point.get_xdata()[0], point.get_ydata()[0]) == pytest.approx(tuple(expected))
