@@ -13,8 +13,12 @@ TOLD, WIDTH = 4, 100
 
 
 def summary(results: Results) -> list[str]:
-  """Returns the headline quantities of each classifier beside its paired differences, and notes."""
+  """Returns the headline quantities of each classifier beside its paired differences, and notes;
+  where none has few enough estimates, where these are."""
   rows = headlines.cells(results.over_seeds.by_part)
+  if not rows:
+    count = len(results.table)
+    return [f'{count} estimates, too many to print: see the report.'] if count else []
   notes = list(dict.fromkeys(note for row in rows for note in row.notes.values()))
   firsts = list(dict.fromkeys(versus for row in rows for _, versus in row.values if versus))
   table = [
@@ -28,7 +32,7 @@ def summary(results: Results) -> list[str]:
   ]
   heads = ('', '', 'value', *(f'minus {first}' for first in firsts))
   below = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
-  return [*lines(Table(heads, table)), *below] if rows else []
+  return [*lines(Table(heads, table)), *below]
 
 
 def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """Tables, their text to copy, and what the terminal prints."""
 
 import csv
+import dataclasses
 import io
 import math
 
@@ -10,6 +11,7 @@ from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import select
 from robustness.present import tables, text
 from robustness.present.notation import Notation
+from robustness.present.sentences import FEW
 from robustness.present.text import lines, summary
 from robustness.results import Results, Table
 from tests.cases import cases
@@ -90,6 +92,14 @@ def test_a_summary_has_values_and_differences_with_intervals_and_each_note_once(
   assert slope_line.startswith('slope               a') and 'aside' not in slope_line
   assert note == '[1] few images' and len({line.rindex('(') for line in (first, second)}) == 2
   assert summary(Results('fourier_preview', {}, {}, {})) == [], 'of nothing'
+
+
+def test_a_summary_without_a_headline_tells_where_the_estimates_are():
+  by_layer = Quantity('amplitude', 'amplitude', kind='amount')
+  results = headlined({by_layer: {'a': (1,)}})
+  layers = [results.table.assign(layer=f'block{number}') for number in range(FEW + 1)]
+  results = dataclasses.replace(results, table=pd.concat(layers, ignore_index=True))
+  assert summary(results) == [f'{FEW + 1} estimates, too many to print: see the report.']
 
 
 def test_the_first_sentences_are_told_in_lines_of_a_terminal():
