@@ -39,7 +39,7 @@ def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) 
   """
   process, processes = share
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
-  require(0 <= process < processes, 'process_index', process, f'in 0..{processes - 1}')
+  require(0 <= process < processes, 'share', share, '(k, n) with k in 0..n − 1')
   valid = f'a multiple of the {processes} processes'
   require(batch_size % processes == 0, 'config.training.batch_size', batch_size, valid)
   size = batch_size // processes
