@@ -5,8 +5,10 @@ import os
 import pytest
 
 VIEWS = (
-  *(f'tests/{room}' for room in ('attacks', 'evaluation', 'fourier')),
+  'tests/fourier',
   *(f'tests/corruptions/{name}_test.py' for name in ('catalog', 'views')),
+  *(f'tests/evaluation/{name}_test.py' for name in ('adapting', 'runner')),
+  'tests/attacks/attacks_test.py',
 )
 USUAL = {'XLA_FLAGS': '--xla_backend_optimization_level=1'}
 """The code of views is tested once more as users compile it, see `tests/docs_test.py`."""
