@@ -189,8 +189,8 @@ def named_points(
   Names that are classifiers have the colours of their places among all `labels`. Differences have a
   line at 0.
   """
-  columns = min(3, len(shown))
-  lines = math.ceil(len(shown) / columns)
+  lines = math.ceil(len(shown) / 3)
+  columns = math.ceil(len(shown) / lines)
   width = style.COLUMN_WIDTH + 0.6 if columns == 1 else style.PAGE_WIDTH
   height = min(style.PAGE_HEIGHT, 0.5 + 2.5 * lines)
   figure, grid = panels(len(shown), columns, (width, height))
