@@ -254,7 +254,7 @@ class _Run:
     self.meter.flush()
     self.writer.flush()
     self.checkpoints.save(self.parallel.unreplicate(state))
-    if asked and not last:
+    if asked:
       self.checkpoints.wait()
       raise Preempted(
         f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved; the same '

@@ -35,6 +35,8 @@ class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an err
 class StopRequest:
   """A context in which SIGTERM only asks the training to stop after a step.
 
+  One that comes after the last step was asked about is raised again at the end.
+
   Signal handlers are allowed in the main thread only; in another nothing is caught. Where several
   processes train one network, JAX catches the signal and has them agree on the step: one that was
   asked alone would leave the others waiting for its share of the next step.
@@ -51,9 +53,11 @@ class StopRequest:
       self._previous = signal.signal(signal.SIGTERM, self._receive)
     return self
 
-  def __exit__(self, *unused: object) -> None:
+  def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
     if self._active:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
+    if self._received and kind is None:
+      signal.raise_signal(signal.SIGTERM)
 
   def due(self, step: int) -> bool:
     """Returns whether to stop after this step; processes that agree must ask at every step."""

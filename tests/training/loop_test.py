@@ -78,6 +78,18 @@ def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_bits(
   assert_same(resumed, run(task, tmp_path / 'whole', parallel))
 
 
+def test_sigterm_in_the_last_step_stops_what_would_follow_too(make_task, run, rows, tmp_path):
+  def evaluate(variables):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return {'accuracy': 0.5}
+
+  with pytest.raises(Preempted, match='after step 6 of 6 and saved'):
+    run(make_task(evaluate_every_epochs=0.0), tmp_path, evaluate=evaluate)
+  unread = ReadBy(rows, mock.Mock(side_effect=AssertionError('a batch was asked for')))
+  again = make_task(task={'rows': unread}, evaluate_every_epochs=0.0)
+  assert_same(run(again, tmp_path), load_variables(tmp_path)[0])
+
+
 def test_a_plateau_is_remembered_over_a_stop(make_task, run, rows, recorder, tmp_path):
   settings = {'schedule': 'plateau', 'learning_rate': 1e-12, 'freeze_statistics': True}
   task = make_task(task=stopped(rows, 5, []), steps=9, log_every_steps=1, **settings)

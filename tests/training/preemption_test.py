@@ -39,3 +39,20 @@ def test_processes_that_train_together_stop_at_the_step_that_jax_names(monkeypat
   with StopRequest(2) as stop:
     assert signal.getsignal(signal.SIGTERM) is before, 'the handler is that of JAX'
     assert [stop.due(step) for step in (5, 6, 7)] == [False, False, True]
+
+
+def test_a_signal_that_no_step_is_asked_about_any_more_comes_again():
+  received, before = [], signal.getsignal(signal.SIGTERM)
+  signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+  try:
+    with StopRequest() as stop:
+      assert not stop.due(6)
+      signal.raise_signal(signal.SIGTERM)
+      assert received == []
+    assert received == [signal.SIGTERM]
+    with pytest.raises(ValueError, match='disk'), StopRequest():
+      signal.raise_signal(signal.SIGTERM)
+      raise ValueError('disk')
+  finally:
+    signal.signal(signal.SIGTERM, before)
+  assert received == [signal.SIGTERM]
