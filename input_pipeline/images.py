@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -31,11 +31,6 @@ class Store(abc.ABC):
   @abc.abstractmethod
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """Returns the elements at `indices` (some, ascending, without repeats), in that order."""
-
-  def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
-    """Returns what is stored at an index, and its label, without tf.data; of files (`Images.read`)
-    alone."""
-    raise NotImplementedError
 
 
 class IndexedStore(Store):
@@ -62,6 +57,15 @@ class StreamedStore(Store):
     """
 
 
+@runtime_checkable
+class HostStore(Protocol):
+  """Elements that Python reads one by one, without tf.data."""
+
+  def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
+    """Returns what is stored at an index, and its label."""
+    ...
+
+
 @dataclasses.dataclass(frozen=True)
 class MemoryStore(IndexedStore):
   """Elements held in memory: pixels [N, ...], or encoded bytes or paths [N]."""
@@ -83,7 +87,7 @@ class MemoryStore(IndexedStore):
     return {'example_id': index, 'label': labels, 'stored': stored}
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
-    """See `Store`."""
+    """See `HostStore`."""
     return self.stored[index], self.labels[index]
 
 
@@ -108,7 +112,7 @@ class PartsStore(IndexedStore):
     return {'example_id': index, 'label': label, 'stored': tf.ensure_shape(stored, self.shape)}
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
-    """See `Store`."""
+    """See `HostStore`."""
     part, own = divmod(index, len(self.labels))
     return self.fetch(part, own), self.labels[own]
 

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from input_pipeline import geometry
-from input_pipeline.images import IndexedStore, StreamedStore
+from input_pipeline.images import HostStore, IndexedStore, StreamedStore
 from input_pipeline.selection import Selection, delivered_size
 from robustness.core.errors import InputError
 from robustness.core.host import usable_cores
@@ -111,7 +111,7 @@ class TfRows:
     if not chosen:
       return
     rows: Iterator[Batch]
-    if self._by_pillow and self._images.read:
+    if self._by_pillow and self._images.read and isinstance(self._images.store, HostStore):
       rows = map(self._checked, self._file_batches(parts))
     else:
       whole = elements(np.concatenate(parts))
@@ -265,7 +265,7 @@ class TfRows:
     tf.data, which would call Pillow for every element, takes a third more of the processor's time.
     """
     store, read, threads = self._images.store, self._images.read, usable_cores()
-    assert read is not None
+    assert read is not None and isinstance(store, HostStore)
 
     def image(index: int, stored: bytes | np.ndarray) -> np.ndarray:
       assert isinstance(stored, bytes)

@@ -142,7 +142,7 @@ class ParquetStore(StreamedStore):
     return self._group(group)[index - int(self._first[group])]
 
   def host_element(self, index: int) -> tuple[bytes, np.ndarray]:
-    """See `Store`."""
+    """See `HostStore`."""
     return self._encoded(index), self.labels[index]
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
