@@ -26,7 +26,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,7 @@ from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP, percentile_interval
 from robustness.estimates.means import Estimate
 
+V = TypeVar('V', float, np.ndarray)
 BINS = 15
 """Guo et al. (2017)."""
 QUANTITIES = ('ece', 'ece_equal_mass', 'rms_calibration_error', 'brier', 'aurc', 'excess_aurc')
@@ -219,11 +220,15 @@ class Scores:
     if len(views) == 1:
       return views[0]
 
-    def over(field: str) -> dict[str, Any]:
-      parts = [getattr(view, field) for view in views]
+    def over(parts: Sequence[Mapping[str, V]]) -> dict[str, V]:
       return {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
 
-    return cls(over('values'), over('drawn'), over('calibrated'), views[0].n)
+    return cls(
+      over([view.values for view in views]),
+      over([view.drawn for view in views]),
+      over([view.calibrated for view in views]),
+      views[0].n,
+    )
 
   def estimate(self, name: str, confidence: float = 0.95) -> Estimate:
     """Returns one of `QUANTITIES` with an interval within [0, 1], or `OVERCONFIDENCE` as `minus`.
