@@ -28,6 +28,7 @@ this network (oneDNN) are the faster ones on some processors. Symmetry alone giv
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -171,24 +172,29 @@ def torch_map(
   return predict
 
 
+@dataclasses.dataclass(frozen=True)
 class Transformed:
-  """A data set of pictures with the transforms: to a tensor, noise, clip, normalise."""
+  """A data set of uint8 pictures [N, H, W, C] with the transforms: to a tensor, noise (a wave
+  [H, W] times signs [N, C]), clip, normalise."""
 
-  def __init__(self, *given: Any):
-    """Keeps uint8 pictures [N, H, W, C], labels, a wave, signs [N, C], mean and std."""
-    self._pictures, self._labels, self._wave, self._signs, self._mean, self._std = given
+  pictures: np.ndarray
+  labels: Any
+  wave: Any
+  signs: Any
+  mean: Any
+  std: Any
 
   def __len__(self) -> int:
-    return len(self._pictures)
+    return len(self.pictures)
 
   def __getitem__(self, index: int) -> tuple[Any, Any]:
-    picture = Image.fromarray(self._pictures[index])
+    picture = Image.fromarray(self.pictures[index])
     image = torch.from_numpy(np.array(picture)).permute(2, 0, 1).contiguous().float().div(255)
-    noise = self._wave[None].repeat(len(image), 1, 1)
-    for channel, sign in enumerate(self._signs[index]):
+    noise = self.wave[None].repeat(len(image), 1, 1)
+    for channel, sign in enumerate(self.signs[index]):
       noise[channel] *= sign
     shown = torch.clamp(image + noise, 0.0, 1.0)
-    return shown.sub(self._mean).div(self._std), self._labels[index]
+    return shown.sub(self.mean).div(self.std), self.labels[index]
 
 
 def measure(name: str, given: argparse.Namespace) -> list[list[object]]:
