@@ -44,9 +44,9 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   changes = choose_classifiers(config, changes)
   parts = [change for change in changes if _names_parts(change)]
   for some in (parts, [change for change in changes if change not in parts]):
-    _apply(config, file, some)
+    _apply(config, some)
     defaults.add_sections(config)  # of parts in files that are named by now
-  return config, rest
+  return config.lock(), rest
 
 
 def reference(arguments: Sequence[str]) -> str | None:
@@ -122,16 +122,21 @@ def _names_parts(change: str) -> bool:
   return KINDS.get(section.rpartition('.')[2], ('',))[0] == last
 
 
-def _apply(config: ConfigDict, file: str, changes: Sequence[str]) -> None:
-  written = []
+def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
+  changed = ConfigDict(sort_keys=False)  # alone: the flag prints all that it is given, twice
+  written = ['']
   for change in changes:
     name, equals, value = change.partition('=')
-    before = _check_key(config, name.partition('.')[2], f'{equals}{value}')
+    path = name.partition('.')[2]
+    before = _check_key(config, path, f'{equals}{value}')
     written.append(f'{name}{equals}{_quoted(value)}' if isinstance(before, tuple) else change)
+    top = path.partition('.')[0]
+    if top not in changed:
+      changed[top] = config[top] if isinstance(config[top], ConfigDict) else config.get_ref(top)
   parsed = flags.FlagValues()
   try:
-    config_flags.DEFINE_config_dict('config', config, flag_values=parsed, sys_argv=written)
-    parsed([file, *written])
+    config_flags.DEFINE_config_dict('config', changed, flag_values=parsed, sys_argv=written)
+    parsed(written)
     config.update_from_flattened_dict(config_flags.get_override_values(parsed['config']))
   except (flags.Error, TypeError, ValueError) as error:
     raise InputError(str(error)) from error
