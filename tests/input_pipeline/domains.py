@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
@@ -53,24 +52,13 @@ def store(
   version: str = '1.0.0',
 ) -> None:
   """Writes examples, {split: examples}, as a prepared data set or one of its configs."""
-  written = tfds.features.FeaturesDict(features)
-
-  def data(examples: Sequence[Example]) -> tf.data.Dataset:
-    kinds = {'int64': tf.int64, 'uint8': tf.uint8}
-    first = {key: np.asarray(value) for key, value in examples[0].items()}
-    signature = {
-      key: tf.TensorSpec([None] * value.ndim, kinds.get(str(value.dtype), tf.string))
-      for key, value in first.items()
-    }
-    return tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
-
   tfds.dataset_builders.store_as_tfds_dataset(
     name=name,
     config=tfds.core.BuilderConfig(name=config) if config else None,
     version=version,
     data_dir=folder,
-    features=written,
-    split_datasets={split: data(examples) for split, examples in splits.items()},
+    features=tfds.features.FeaturesDict(features),
+    split_datasets={split: [*enumerate(examples)] for split, examples in splits.items()},
     disable_shuffling=True,
   )
 
