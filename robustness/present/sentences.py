@@ -121,14 +121,15 @@ def _level(rows: pd.DataFrame, quantity: Quantity) -> str:
 
 
 def _largest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns each classifier's worst value, or largest paired difference, by a facet or two."""
+  """Returns each classifier's worst value, or largest paired difference, by a facet or two; nothing
+  of a classifier whose values are all the same."""
   difference = bool((rows.versus != '').any())
   if len(facets) > 2 or not (difference or quantity.better):
     return ''
   notation, clauses = Notation(quantity, difference), []
   for (label, versus), several in rows.groupby(['classifier', 'versus'], sort=False):
     own = several[several.low.notna()].value
-    if len(several) < 2 or own.empty:
+    if several.value.nunique() < 2 or own.empty:
       continue
     size = own.abs() if difference else own if quantity.better == 'lower' else -own
     widened = for_all(several.loc[size.idxmax()], len(several), quantity)

@@ -8,7 +8,7 @@ from tests.estimates.means_test import made
 
 
 def made_results() -> Results:
-  outcomes = made(n=200)
+  outcomes = made(seed=1, n=200)
   corrupted = (outcomes.views.corruption != 'clean').to_numpy()
   parts = [means(ERROR, outcomes, where=corrupted)]
   parts.append(means(ERROR, outcomes, ('corruption', 'severity'), test=True))

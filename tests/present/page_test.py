@@ -176,7 +176,7 @@ def test_a_missing_figure_and_one_that_is_no_png_are_named(tmp_path):
 
 def test_rows_that_no_table_holds_are_named(tmp_path):
   made = made_results()
-  rows = [made.table.iloc[:1].assign(corruption=f'c{k}') for k in range(130)]
+  rows = [made.table.iloc[:1].assign(corruption=f'c{k}', value=k / 130) for k in range(130)]
   many = pd.concat(rows, ignore_index=True)
   results = dataclasses.replace(made, table=many)
   page = parsed(write_report(tmp_path, results, [], Context(findings=findings(results))))

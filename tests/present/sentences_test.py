@@ -58,9 +58,20 @@ def test_a_largest_of_those_with_an_interval_alone_says_so(versus):
   assert told.startswith(f'{starts[1]} of those with an interval: ')
 
 
+@pytest.mark.parametrize('versus', ['', 'first'])
+def test_no_value_is_the_largest_of_equal_ones(versus):
+  made = made_results()
+  rows = select(made.table, 'error', versus, corruption=...)
+  made.table.loc[rows[rows.classifier == 'second'].index, ['value', 'low', 'high']] = 0.0
+  start = f'The largest {"difference in " if versus else ""}top-1 error by corruption:'
+  told = [text for text in sentences.sentences(made) if text.startswith(start)]
+  assert [text.count('second') for text in told] == ([] if versus else [0])
+
+
 def test_many_names_of_which_few_have_an_interval_are_not_told_one_by_one(results):
   [(_, row)] = select(results.table, 'error').iloc[:1].iterrows()
-  rows = [{**row, 'corruption': f'c{k}', 'low': np.nan if k < 4 else row.low} for k in range(10)]
+  low = {k: np.nan if k < 4 else row.low for k in range(10)}
+  rows = [{**row, 'corruption': f'c{k}', 'value': row.value + k / 1000, 'low': low[k]} for k in low]
   several = dataclasses.replace(results, table=assemble([pd.DataFrame(rows)]))
   [told] = sentences.sentences(several)
   assert told.startswith('The largest top-1 error by corruption, of those with an interval: first')
