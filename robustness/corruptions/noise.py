@@ -132,18 +132,18 @@ def _alias(mass: np.ndarray) -> np.ndarray:
   """Returns packed alias tables of integer masses [N, K] with sum 2³², K a power of two."""
   rows, width = np.arange(len(mass)), mass.shape[1]
   room = 2**32 // width
-  left, limit = mass.copy(), np.full(mass.shape, room - 1)
+  least, most = mass.copy(), mass.copy()  # of unfilled columns; of filled ones what is never chosen
+  limit = np.full(mass.shape, room - 1)
   alias = np.tile(np.arange(width), (len(mass), 1))
-  unfilled = np.ones(mass.shape, bool)
   for _ in range(width):
-    poor = np.where(unfilled, left, room + 1).argmin(1)
-    rich = np.where(unfilled, left, -1).argmax(1)
-    have = left[rows, poor]
+    poor, rich = least.argmin(1), most.argmax(1)
+    have = least[rows, poor]
     short = have < room
     limit[rows, poor] = np.where(short, have, room - 1)
     alias[rows, poor] = np.where(short, rich, poor)
-    left[rows, rich] -= np.where(short, room - have, 0)
-    unfilled[rows, poor] = False
+    least[rows, rich] -= np.where(short, room - have, 0)
+    most[rows, rich] = least[rows, rich]
+    least[rows, poor], most[rows, poor] = room + 1, -1
   return (limit * width + alias).astype(np.uint32)
 
 
