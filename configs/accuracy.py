@@ -3,7 +3,7 @@
 python main.py --config=configs/accuracy.py --workdir=/tmp/accuracy
 
   No download. Trains a small CNN on 4000 MNIST digits and measures it on 1000 test digits; about
-  98 %, in a quarter of a minute on 2 cores.
+  98 %, in half a minute on 2 cores.
 
 python main.py --config=configs/accuracy.py:own --workdir=/tmp/accuracy_cifar10 \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE \

@@ -295,7 +295,7 @@ def test_every_file_of_a_recipe_has_a_test():
   assert tuple(recipe()) == RECIPE_FILES
   assert len(recipe()) == len(blocks('CONTRIBUTING.md', 'python'))
   files = list(recipes())
-  assert len(files) == len(blocks('docs/recipes.md', 'python')) == 8
+  assert len(files) == len(blocks('docs/recipes.md', 'python')) == 10
   tests = {pathlib.Path(name).name for name in files if name.startswith('tests/')}
   added = [pathlib.Path(name).stem for name in files if not name.startswith('tests/')]
   assert tests == {f'{name}_test.py' for name in added}
