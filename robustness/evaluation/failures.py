@@ -38,16 +38,6 @@ IMAGE_COLUMNS = (
   'taken for when clean',
   'confidence when clean',
 )
-CLASS_COLUMNS = (
-  'classifier',
-  'class',
-  'images',
-  'views wrong',
-  'of',
-  'least accurate in',
-  'most often taken for',
-  'times',
-)
 
 
 def findings(
@@ -59,7 +49,7 @@ def findings(
   versions of one image are one image, and `DAMAGED_IMAGES`, each of which is stored. The second
   value is by classifier the row and view of each such image, int [F, 2].
   """
-  classes: list[list[object]] = []
+  classes: list[dict[str, object]] = []
   images: list[list[object]] = []
   rows: list[Row] = []
   places = {}
@@ -76,7 +66,7 @@ def findings(
     images += [[label, *row] for row in _listed(records, table, own, chosen, names)]
     places[label] = np.stack([chosen, own.view[chosen]], 1).astype(np.int32)
   tables = {
-    AFFECTED_CLASSES: Table(CLASS_COLUMNS, classes),
+    AFFECTED_CLASSES: Table([*classes[0]] if classes else [], [[*row.values()] for row in classes]),
     DAMAGED_IMAGES: Table(IMAGE_COLUMNS, images),
   }
   return Findings(tables=tables, estimates=[part(rows)]), places
@@ -149,24 +139,34 @@ def class_accuracies(
 
 def most_affected(
   label: str, tally: Tally, names: Sequence[str], views: Sequence[str]
-) -> list[list[object]]:
-  """Returns rows of `CLASS_COLUMNS` of the `MOST_CLASSES` classes that lose most against the clean
-  view; where there is none, of the least accurate ones."""
-  rows, lost = [], []
+) -> list[dict[str, object]]:
+  """Returns by column the `MOST_CLASSES` classes that lose most accuracy against the clean view;
+  where there is none, the least accurate ones. Only where several views count there is a worst."""
+  rows, order = [], []
   for number, own in _members(tally):
-    error = (tally.wrong[own] / tally.shown[own]).mean()
-    lost.append(error if tally.clean is None else error - (~tally.clean[own]).mean())
-    shown = tally.class_shown[number]
-    right = np.where(shown > 0, tally.class_right[number] / np.maximum(shown, 1), 2)
+    accuracy = float((1 - tally.wrong[own] / tally.shown[own]).mean())
+    row: dict[str, object] = {'classifier': label, 'class': class_name(number, names)}
+    row['images'] = len(own)
+    if tally.clean is None:
+      row['accuracy'] = accuracy
+      order.append(accuracy)
+    else:
+      row['accuracy when clean'] = clean = float(tally.clean[own].mean())
+      row['accuracy lost'] = lost = round(clean - accuracy, 9) + 0.0  # no −0
+      order.append(-lost)
+    row |= {'views wrong': int(tally.wrong[own].sum()), 'of': int(tally.shown[own].sum())}
+    if len(views) - (tally.clean is not None) > 1:
+      shown = tally.class_shown[number]
+      right = np.where(shown > 0, tally.class_right[number] / np.maximum(shown, 1), 2)
+      least = np.flatnonzero(right == right.min())
+      row['least accurate in'] = views[least[0]] if len(least) == 1 else f'{len(least)} views alike'
     taken, times = 'none', 0
     made = tally.mistakes[tally.mistakes[:, 0] == number]
     if len(made):
       _, other, times = made[made[:, 2].argmax()].tolist()
       taken = class_name(other, names)
-    counts = len(own), int(tally.wrong[own].sum()), int(tally.shown[own].sum())
-    name = class_name(number, names)
-    rows.append([label, name, *counts, views[int(right.argmin())], taken, times])
-  return [rows[place] for place in np.argsort(-np.array(lost), kind='stable')[:MOST_CLASSES]]
+    rows.append({**row, 'most often taken for': taken, 'times': times})
+  return [rows[place] for place in np.argsort(order, kind='stable')[:MOST_CLASSES]]
 
 
 def _members(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:

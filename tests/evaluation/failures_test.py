@@ -24,12 +24,12 @@ CONFIDENCE = np.float32(
 )
 
 
-def records(folder, block=2, chunk=2, labels=LABELS, classes=('ant', 'bee')):
+def records(folder, block=2, chunk=2, labels=LABELS, classes=('ant', 'bee'), views=3):
   right = (labels.reshape(5, 1, -1) == PREDICTION[..., None]).any(-1)
   fields = {'prediction': PREDICTION, 'rank': ~right, 'confidence': CONFIDENCE}
   columns = {'label': labels, 'example_id': np.arange(10, 15)}
-  probability = np.where(right, CONFIDENCE, 1 - CONFIDENCE)
-  arrays = {**fields, 'probability': probability, **columns}
+  fields['probability'] = np.where(right, CONFIDENCE, 1 - CONFIDENCE)
+  arrays = {**{name: each[:, :views] for name, each in fields.items()}, **columns}
   return made_records.made(folder, arrays, block, chunk, classes=list(classes)).records
 
 
@@ -76,7 +76,9 @@ def test_images_right_when_clean_are_ordered_by_what_they_lose(tmp_path, block, 
   assert of_class(found, 'bee', 'clean_accuracy').value == pytest.approx(2 / 3)
   ant, bee = found.classes.values()
   assert (ant['images'], ant['views wrong'], ant['of']) == (2, 3, 4)
-  assert ant['least accurate in'] == 'snow'
+  of_order = [(row['accuracy when clean'], row['accuracy lost']) for row in (ant, bee)]
+  assert of_order == [(1, 3 / 4), (pytest.approx(2 / 3), pytest.approx(1 / 3))]
+  assert (ant['least accurate in'], bee['least accurate in']) == ('snow', '2 views alike')
   assert (bee['most often taken for'], bee['times']) == ('ant', 4)
 
 
@@ -84,6 +86,7 @@ def test_classes_without_a_clean_view_are_ordered_by_accuracy(tmp_path, monkeypa
   """Each class has Korn and Graubard's interval over its images, of a single view the exact one."""
   found = failures(records(tmp_path), ViewTable(NAMES))
   assert list(found.classes) == ['bee', 'ant'], '4 of 9 and 3 of 6'
+  assert [row['accuracy'] for row in found.classes.values()] == pytest.approx([4 / 9, 1 / 2])
   shares = np.array([1 / 3, 2 / 3])
   low, high = korn_graubard(shares.mean(), shares.std(ddof=1), 2, 3)
   row = of_class(found, 'ant')
@@ -95,6 +98,13 @@ def test_classes_without_a_clean_view_are_ordered_by_accuracy(tmp_path, monkeypa
   exact = stats.binomtest(1, 3).proportion_ci(0.95, 'exact')
   row = of_class(single, 'bee')
   assert (row.value, row.low, row.high) == pytest.approx((1 / 3, exact.low, exact.high))
+
+
+def test_of_a_single_view_no_class_is_told_to_be_least_accurate_in_it(tmp_path):
+  for count, clean in ((1, None), (1, 0), (2, 0)):
+    made = records(tmp_path / f'{count}', views=count)
+    classes = failures(made, ViewTable(NAMES[:count], clean)).classes
+    assert classes and not any('least accurate in' in row for row in classes.values())
 
 
 def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path):
