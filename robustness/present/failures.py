@@ -36,7 +36,8 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 
 
 def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
-  if rows[0]['of'] == 1:
+  one = rows[0]['of'] == 1
+  if one and pictures == 1:
     return (
       f'Images that {label} takes for another class with the least probability of their own; above '
       'each its class, and what it is taken for with which confidence.'
@@ -46,10 +47,14 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
       f'Images that {label} gets wrong in most views, in the view of the most confident mistake; '
       'above each its class, the view, and what it is taken for with which confidence.'
     )
-  of_them = '' if rows[0]['taken for when clean'] is None else ' of those that are right without it'
+  where, below = (
+    ('one view', 'that view') if one else ('most views', 'the view of the most confident mistake')
+  )
+  clean = rows[0]['taken for when clean']
+  of_them = '' if clean is None else ', of the images that it gets right when clean'
   return (
-    f'Images that {label} gets wrong in most views{of_them}: above as they are stored, below in '
-    'the view of the most confident mistake, with what each is taken for and the confidence.'
+    f'Images that {label} gets wrong in {where}{of_them}: above as they are stored, below in '
+    f'{below}, with what each is taken for and the confidence.'
   )
 
 

@@ -1,6 +1,11 @@
 """What stands above the pictures of failures."""
 
-from robustness.present.failures import titles
+import numpy as np
+
+from robustness.evaluation.failures import IMAGE_COLUMNS
+from robustness.present.failures import draw, titles
+from robustness.results import DAMAGED_IMAGES, FAILURE_IMAGES, Results, Table
+from tests.cases import cases
 
 MISTAKE = {'class': 'cab, taxi', 'taken for': 'street_sign, post', 'confidence': 0.875}
 
@@ -15,3 +20,21 @@ def test_titles_name_class_and_view_once_and_break_long_names():
   assert composed == ['cab\narea 0.2, 30°\n→ street sign 88%']
   [title] = titles({**row, 'class': 'a name of many words ' * 4}, 1)
   assert title.splitlines()[:2] == ['a name of many words a', 'name of many…']
+
+
+@cases(
+  'pictures, of, clean, told',
+  (1, 1, None, 'Images that net takes for another class with the least probability of their own'),
+  (1, 9, None, 'Images that net gets wrong in most views, in the view of the most confident'),
+  (2, 1, 'cab', 'gets wrong in one view, of the images that it gets right when clean: above as'),
+  (2, 1, 'cab', 'below in that view, with what each is taken for'),
+  (2, 9, 'cab', 'wrong in most views, of the images that it gets right when clean: above as'),
+  (2, 9, None, 'Images that net gets wrong in most views: above as they are stored, below in'),
+)
+def test_captions_tell_what_is_shown(pictures, of, clean, told):
+  known = {'taken for when clean': clean, 'confidence when clean': 0.6, 'shown in': 'fog'}
+  row = {**dict.fromkeys(IMAGE_COLUMNS), **MISTAKE, **known, 'classifier': 'net', 'of': of}
+  tables = {DAMAGED_IMAGES: Table(IMAGE_COLUMNS, [[row[name] for name in IMAGE_COLUMNS]])}
+  images = {FAILURE_IMAGES: np.zeros((1, pictures, 4, 4, 3), np.uint8)}
+  [(_, caption)] = draw(Results('made', {'label': 'net'}, {}, {}, tables, images)).values()
+  assert told in caption
