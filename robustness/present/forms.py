@@ -1,7 +1,8 @@
 """Forms of pictures with one value along an axis: points in lines, curves, scatters.
 
 Each takes rows of the table of results with the column `marked`, which is true of a significant
-difference: it has a black dot. A classifier has one colour, line style and marker in all pictures.
+difference: it has a black dot with a white edge. A classifier has one colour, line style and marker
+in all pictures.
 """
 
 import math
@@ -59,7 +60,7 @@ def rows_of_points(
       y = np.array([names.index(str(value)) for value in own[name]]) + offset
       x = _ends(own, notation.scale)
       _points(axes, x, [y], labels.index(label), label)
-      axes.plot(x[0][marks[chosen]], y[marks[chosen]], 'k.', markersize=2.5, zorder=4)
+      _dots(axes, x[0][marks[chosen]], y[marks[chosen]])
       if label in reference and not notation.difference:
         at = notation.scale * reference[label]
         axes.axvline(at, color=style.colour(labels.index(label)), linestyle='--', linewidth=0.7)
@@ -92,6 +93,11 @@ def _points(
   )
   look: dict[str, Any] = {'fmt': style.marker(index), 'color': style.colour(index)}
   axes.errorbar(x[0], y[0], yerr, xerr, markersize=3.5, linewidth=linewidth, label=label, **look)
+
+
+def _dots(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
+  """Marks points; the white edge shows on a black one."""
+  axes.plot(x, y, 'ko', markersize=2.2, markeredgecolor='white', markeredgewidth=0.5, zorder=4)
 
 
 def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
@@ -130,7 +136,7 @@ def curves(
     if notation.difference:
       marks = rows.marked.to_numpy()
       value = _ends(rows, notation.scale)[0]
-      axes.plot(rows[x].to_numpy(float)[marks], value[marks], 'k.', markersize=2.5, zorder=4)
+      _dots(axes, rows[x].to_numpy(float)[marks], value[marks])
       axes.axhline(0, color='0.3', linewidth=0.6)
     elif _spans_decades(rows):
       style.log_scale(axes)

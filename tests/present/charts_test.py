@@ -78,6 +78,15 @@ def test_dots_mark_differences_that_pass_the_test_together():
   assert 'false-discovery rate 5 % over the 6 of each classifier' in caption
 
 
+@pytest.mark.parametrize('facet', [{'corruption': ['fog', 'snow']}, {'severity': [1, 2]}])
+def test_the_dot_of_a_significant_difference_has_an_edge_that_shows_on_a_black_point(facet):
+  labels = [f'net {k}' for k in range(1 + style.COLOURS.index('#000000'))]
+  values = np.arange(50)[:, None] < 8 * np.arange(len(labels))[:, None, None] + [0, 0]
+  figure, _ = charts.draw(made(facet, values=values, labels=labels))[f'error_{next(iter(facet))}']
+  dots = [line for line in figure.axes[1].lines if line.get_markeredgecolor() == 'white']
+  assert sum(len(line.get_xdata()) for line in dots) == 2 * (len(labels) - 1)
+
+
 def test_two_facets_on_axes_are_a_map_or_curves_where_one_has_few_values():
   wrong = np.random.default_rng(0).random((50, 12)) < 0.4
   figure, caption = charts.draw(made(product(y=range(3), x=range(4)), values=wrong))['error_y_x']
