@@ -189,8 +189,7 @@ def pair(
   """Finds the images that two runs share.
 
   Images are the same if their example ids are, and their digests; where the digests differ, because
-  each classifier has its own size, if both runs say the same of where their images are stored. Runs
-  that share a part of their images are compared on it if `common`.
+  each classifier has its own size, if both runs say the same of where their images are stored.
 
   Raises:
     InputError: the runs say the same of their data but have other images under the same ids, or
@@ -214,14 +213,12 @@ def pair(
     draws = [records.column(DRAWS)[at] for records, at in both]
     if not np.array_equal(draws[0], draws[1]):
       return Pairing(np.zeros(0, int), np.zeros(0, int), 'the same images, shown otherwise')
-  notes, part_of = [], len(shared) < max(map(len, ids))
-  if part_of and not common:
+  if len(shared) < max(map(len, ids)) and not common:
     raise InputError(
       f'{names[0]} and {names[1]} share {len(shared)} of {len(ids[0])} and {len(ids[1])} images: '
       'run both on the same images, or give --common to compare them on those alone.'
     )
-  if part_of:
-    notes.append(f'difference on the {len(shared)} shared images')
+  notes = []
   if not equal:
     notes.append('the same stored images, prepared otherwise')
   classes = first.identity.get('classes')
@@ -344,7 +341,8 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
 
   Args:
     entries: at least one.
-    common: see `pair`.
+    common: whether runs that share some of their images are compared on those that all of them
+      share; what has none in common with the first keeps its own.
     baseline: label of the first classifier of all tasks; where a task lacks it, such as a callable
       in an attack, the notes name the one that differences are from.
 
@@ -355,10 +353,10 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   """
   first = entries[0]
   lacking = f'minus {first.label}: {baseline} is not in this task'
-  pairings = [
-    pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common)
-    for e in entries
-  ]
+  pairings = _pairings(entries, common)
+  if common:
+    entries = _on_shared_images(entries, pairings)
+    first, pairings = entries[0], _pairings(entries, common)
   base = Answers.of(first, first.evaluation.records)
   shared = [
     Shared.of(first, base, e, own, '' if first.label == baseline else lacking)
@@ -376,6 +374,29 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
     return _with_findings(compared, entries, pairings)
   except InputError as error:
     return dataclasses.replace(compared, tables={WHY_NOT: Table(('why',), [[str(error)]])})
+
+
+def _pairings(entries: Sequence[Entry], common: bool) -> list[Pairing]:
+  first = entries[0]
+  return [
+    pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common)
+    for e in entries
+  ]
+
+
+def _on_shared_images(entries: Sequence[Entry], pairings: Sequence[Pairing]) -> list[Entry]:
+  """Returns the entries with those images alone that all have which have any of the first's."""
+  paired = {e.label: own for e, own in zip(entries, pairings, strict=True) if len(own.first)}
+  places = functools.reduce(np.intersect1d, (own.first for own in paired.values()))
+  if not len(places):
+    raise InputError(f'no image is in all of {", ".join(paired)}: compare them two by two.')
+  rows = {label: own.second[np.isin(own.first, places)] for label, own in paired.items()}
+  return [
+    dataclasses.replace(e, evaluation=Evaluation(e.label, _selected(e, rows[e.label])))
+    if e.label in rows
+    else e
+    for e in entries
+  ]
 
 
 def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:
@@ -542,9 +563,8 @@ def _with_findings(
     raise InputError('a single classifier')
   if not all(len(pairing.first) for pairing in pairings):
     raise InputError('not all classifiers were shown the same images')
-  places = functools.reduce(np.intersect1d, (pairing.first for pairing in pairings))
   evaluations = [
-    Evaluation(entry.label, _selected(entry, own.second[np.isin(own.first, places)]))
+    Evaluation(entry.label, _selected(entry, own.second))
     for entry, own in zip(entries, pairings, strict=True)
   ]
   findings = first.study.reduce(evaluations, first.image_shape)
@@ -556,7 +576,7 @@ def _with_findings(
   declared = (quantity for quantity in first.study.quantities if quantity.name not in known)
   return dataclasses.replace(
     compared,
-    data={**first.results.data, 'num_examples': len(places)},
+    data={**first.results.data, 'num_examples': len(pairings[0].first)},
     tables=findings.tables,
     arrays={**kept, **findings.arrays},
     table=assemble([table[~again]]),

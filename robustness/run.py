@@ -232,7 +232,7 @@ class Report:
   @classmethod
   def begin(cls, path: pathlib.Path, config: Section, seed: int, command: str) -> Report:
     """Notes in a workdir what the run is carried out on."""
-    environment = workdir.environment(seed, command)
+    environment = workdir.environment(command, seed)
     if (path / workdir.ENVIRONMENT).is_file():
       environment['resumed'] = True  # the seconds are those since then
     if jax.process_index() == 0:

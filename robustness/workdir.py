@@ -199,12 +199,12 @@ def _chosen(section: Section, are_labels: bool = False) -> dict[str, Any]:
   return kept
 
 
-def environment(seed: int, command: str) -> dict[str, Any]:
-  """Returns versions, devices, seed, git commit and the command that was run."""
+def environment(command: str, seed: int | None = None) -> dict[str, Any]:
+  """Returns versions, devices, git commit, the command that was run, and its seed if it has one."""
   return {
     'command': command,
     'started': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
-    'seed': seed,
+    **({} if seed is None else {'seed': seed}),
     'robustness': __version__,
     'git_commit': _git_commit(),
     'python': platform.python_version(),

@@ -102,7 +102,7 @@ def test_a_workdir_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
 
 
 def test_environment_tells_versions_devices_and_seed():
-  described = workdir.environment(7, 'python main.py')
+  described = workdir.environment('python main.py', 7)
   assert described['versions']['jax'] == jax.__version__
   assert len(described['devices']) == jax.device_count()
   assert [described[key] for key in ('seed', 'command', 'processes')] == [7, 'python main.py', 1]
@@ -118,9 +118,9 @@ def test_a_package_inside_of_another_repository_has_no_commit(tmp_path, monkeypa
   monkeypatch.setattr(workdir, '__file__', str(tmp_path / 'workdir.py'))
   git('init')
   git('commit', '--allow-empty', '-m', 'of another project')
-  assert workdir.environment(0, '')['git_commit'] == 'unknown: not a git checkout'
+  assert workdir.environment('')['git_commit'] == 'unknown: not a git checkout'
   git('add', 'workdir.py')
-  assert len(workdir.environment(0, '')['git_commit']) == 40
+  assert len(workdir.environment('')['git_commit']) == 40
 
 
 def test_a_second_run_in_a_workdir_is_refused_and_only_the_first_process_locks(

@@ -16,7 +16,8 @@ from robustness import comparison, workdir
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.evaluation.study import Study
-from robustness.present import charts, summary, tables, text
+from robustness.evaluation.views import ALL_VIEWS
+from robustness.present import charts, summary, text
 from robustness.present.publish import Presentation, captioned, publish
 from robustness.results import SINGLE, Results, joined
 
@@ -41,9 +42,8 @@ def main(arguments: Sequence[str]) -> int:
   command = shlex.join([*PROGRAM.split(), *arguments])
   results = run(given.workdirs, given.out, given.common, command, given.reference)
   for task, of in results.by_part.items():
-    for own in tables.tables(_compared(of)):
-      print(f'{task}: {own.title}' if task else own.title, *text.lines(own.table), '', sep='\n')
-  print(f'written to {given.out}')
+    print(*([f'{task}:'] if task else []), *text.summary(_printed(of)), '', sep='\n')
+  print(f'accuracies in every view, and figures: {given.out}/report.html')
   return 0
 
 
@@ -63,7 +63,7 @@ def run(
   workdir.refuse_results(out)
   entries = comparison.read_entries(comparison.named_workdirs(workdirs))
   baseline = max(entries.values(), key=len)[0].label  # some are left out of some tasks
-  environment = workdir.environment(0, command)
+  environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}
   studies = {task: of[0].finished.study for task, of in entries.items()}
   tasks = {task: comparison.compare(of, common, baseline) for task, of in entries.items()}
@@ -84,6 +84,13 @@ def run(
   presented = summary.of_battery(None, studies)
   publish(out, whole, presented, environment, config, captioned(figures))
   return whole
+
+
+def _printed(results: Results) -> Results:
+  """Returns the accuracies on clean images and over all views; all where there are neither."""
+  compared, views = _compared(results), results.table['view']
+  whole = results.table[views.isin((comparison.CLEAN, ALL_VIEWS))]
+  return dataclasses.replace(compared, table=whole) if len(whole) else compared
 
 
 def _compared(results: Results) -> Results:

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.predictions:
       workdir.write_json(given.predictions, predictions)
     results = detection.score(inputs, scoring, given.frames, given.shown)
-    environment = workdir.environment(0, f'{PROGRAM} {shlex.join(arguments)}')
+    environment = workdir.environment(f'{PROGRAM} {shlex.join(arguments)}')
     workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
     publish(given.out, results, PRESENTED, environment, config)
   print('\n'.join([*_lines(results, given.k), f'written to {given.out}']))

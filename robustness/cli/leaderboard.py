@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f'{len(entries)} entries are as they should be, {len(wrong)} are not.')
     return int(bool(wrong))
   boards = boards_of(entries)
-  environment = workdir.environment(0, shlex.join(['robustness', 'leaderboard', *arguments]))
+  environment = workdir.environment(shlex.join(['robustness', 'leaderboard', *arguments]))
   config = {'entries': [entry.name for entry in entries]}
   if len(boards) == 1:
     [whole] = boards.values()

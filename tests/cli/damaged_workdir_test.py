@@ -22,7 +22,7 @@ HEADER = 'records/first/header.json'
 @pytest.fixture
 def run(tmp_path):
   path = finished_runs.write(tmp_path / 'run', {'first': [True, False], 'second': [True, True]})
-  workdir.write_json(path / workdir.ENVIRONMENT, workdir.environment(0, 'python main.py'))
+  workdir.write_json(path / workdir.ENVIRONMENT, workdir.environment('python main.py', 0))
   facts = path / 'checkpoints/first/classifier.json'
   workdir.write_json(facts, {'architecture': 'small_cnn', 'training': {'total_steps': 3}})
   return path
