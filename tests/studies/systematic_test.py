@@ -359,3 +359,12 @@ def test_environments_and_groups_of_any_name_are_drawn_from_the_results_alone(tm
   assert ', '.join(text.get_text() for text in axes.texts) == expected
   labels = [label.get_text() for label in axes.get_yticklabels()]
   assert labels == ['left over: c', '$g_{: a', 'C2: b']
+
+
+def test_the_words_of_a_gain_name_the_baseline():
+  words = [
+    {own.name: own.words for own in Systematic(baseline=label).quantities} for label in ('clean', '')
+  ]
+  over = ['gain in accuracy over clean on', 'gain in accuracy over the baseline on']
+  assert [own['unseen_gain'] for own in words] == [f'{start} unseen classes' for start in over]
+  assert [own['baseline'] for own in words] == ['accuracy of clean', 'accuracy of the baseline']
