@@ -362,9 +362,8 @@ def test_environments_and_groups_of_any_name_are_drawn_from_the_results_alone(tm
 
 
 def test_the_words_of_a_gain_name_the_baseline():
-  words = [
-    {own.name: own.words for own in Systematic(baseline=label).quantities} for label in ('clean', '')
-  ]
+  studies = Systematic(baseline='clean'), Systematic()
+  words = [{own.name: own.words for own in study.quantities} for study in studies]
   over = ['gain in accuracy over clean on', 'gain in accuracy over the baseline on']
   assert [own['unseen_gain'] for own in words] == [f'{start} unseen classes' for start in over]
   assert [own['baseline'] for own in words] == ['accuracy of clean', 'accuracy of the baseline']
