@@ -6,6 +6,7 @@ many, the worst for each classifier is, with an interval that holds for all of t
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from robustness.present.sentences import Finding, leading, level_groups
 from robustness.results import Results, Table
 
 CLASS = 'class'
+_ERROR = re.compile(r'\b(error|accuracy)\b')
 
 
 class Headline(NamedTuple):
@@ -95,21 +97,32 @@ def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[
 def worst(found: Sequence[Headline], label: str) -> list[tuple[Headline, pd.Series]]:
   """Returns in which part a classifier is wrong on the largest share, the worst first.
 
-  Each part's worst headline that is a share and has an interval is in, with the one that holds for
-  all estimates that were looked through; nothing where there was no choice.
+  Each part's largest error, or 1 − accuracy, with an interval is in, with the one that holds for
+  all that were looked through. None is a worst of many, as by class, which is no error like the
+  others; nothing is in where fewer than two parts have one.
   """
   choices, by_part = 0, dict[str, tuple[float, Headline, pd.Series]]()
   for headline in found:
     quantity = headline.quantity
-    rated = quantity.kind == SHARE and quantity.better and quantity.range == (0, 1)
+    of_answers = quantity.range == (0, 1) and _ERROR.search(quantity.words)
+    rated = headline.choices == 1 and quantity.kind == SHARE and quantity.better and of_answers
     for row in headline.own() if rated else ():
       if row.classifier == label and not math.isnan(row.low):
-        choices += headline.choices
+        choices += 1
         bad = row.value if headline.quantity.better == 'lower' else 1 - row.value
         if bad > by_part.get(headline.part, (-1.0,))[0]:
           by_part[headline.part] = (bad, headline, row)
-  ordered = sorted(by_part.values(), key=lambda entry: -entry[0]) if choices > 1 else []
+  ordered = sorted(by_part.values(), key=lambda entry: -entry[0]) if len(by_part) > 1 else []
   return [(headline, headline.widened(row, choices)) for _, headline, row in ordered]
+
+
+def as_error(headline: Headline, row: pd.Series) -> tuple[str, pd.Series]:
+  """Returns the name and the estimate of an error, of an accuracy those of 1 minus it."""
+  if headline.quantity.better == 'lower':
+    return headline.name, row
+  ends = {'value': 1 - row.value, 'low': 1 - row.high, 'high': 1 - row.low}
+  words = headline.words.replace('accuracy', 'error')
+  return headline._replace(words=words).name, pd.Series({**row, **ends})
 
 
 def place(headline: Headline, row: pd.Series) -> str:
@@ -141,8 +154,8 @@ class HeadlineText(NamedTuple):
 
 
 def cells(parts: Mapping[str, Results]) -> list[HeadlineText]:
-  """Returns the headlines as text. Above several parts the worst share of each classifier is
-  marked, with the interval for all that it was chosen from."""
+  """Returns the headlines as text. Above several parts the largest error of each classifier is
+  marked, see `worst`, with the interval for all that it was chosen from."""
   found, told = headlines(parts), []
   marked = {} if '' in parts else {label: worst(found, label)[:1] for label in labels_of(parts)}
   for headline in found:
@@ -211,11 +224,10 @@ def findings(parts: Mapping[str, Results], most: int) -> list[Finding]:
   found, told = headlines(parts), []
   for label in labels_of(parts):
     worst_of = worst(found, label)[:most]
-    clauses = [
-      f'{" ".join(filter(None, (headline.name, place(headline, row))))} '
-      f'{Notation(headline.quantity).full(row)}'
-      for headline, row in worst_of
-    ]
+    clauses = []
+    for headline, row in worst_of:
+      name, error = as_error(headline, row)
+      clauses.append(f'{name} {Notation(headline.quantity).full(error)}')
     if clauses:
       text = f'Of all parts {label} is worst in {"; then ".join(clauses)}.'
       told.append(Finding(text, pd.DataFrame([row for _, row in worst_of])))

@@ -105,23 +105,26 @@ def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all():
     *('attack: error under attack (%)', 'attack: score'),
   ]
   gain = dataclasses.replace(ACCURACY, name='gain', low=-1)
-  parts = {**PARTS, 'gain': made({gain: {'plain': (0.0,)}})}
-  places = headlines.worst([*headlines.headlines(parts)], 'plain')
-  assert 'gain' not in [headline.part for headline, _ in places], 'no share of images'
-  low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 10)
+  auroc = Quantity('auroc', 'area under the ROC curve', better='higher', headline=True)
+  unlike = {quantity.name: made({quantity: {'plain': (0.0,)}}) for quantity in (gain, auroc)}
+  places = headlines.worst(headlines.headlines({**PARTS, **unlike}), 'plain')
+  assert [headline.part for headline, _ in places] == ['attack', 'clean'], 'errors over all alone'
+  low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 2)
   attacked, missing, _ = rows['attack: error under attack (%)']
-  assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for all 10 together)' and missing == ''
-  low, high = (100 * end for end in clopper_pearson(45, COUNT, 1 - 0.05 / 9))
-  worst = f'worst: 90 ({low:.0f} to {high:.0f}, for all 9 together) under frost'
-  assert rows['corruptions: top-1 error, largest of 8 (%)'][1] == worst
+  assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for all 2 together)' and missing == ''
+  low, high = (100 * end for end in clopper_pearson(45, COUNT, 1 - 0.05 / 8))
+  largest = f'90 ({low:.0f} to {high:.0f}, for all 8 together) under frost'
+  assert rows['corruptions: top-1 error, largest of 8 (%)'][1] == largest
 
 
 def test_the_overview_tells_where_each_is_worst_and_draws_each_unit_and_direction():
   plain, other = (finding.text for finding in headlines.findings(PARTS, 2)[:2])
-  parts = [text.partition(':')[0] for text in plain.split('worst in ')[1].split('; then ')]
-  assert parts == ['attack', 'corruptions']
-  assert 'corruptions: top-1 error, largest of 8 under snow 60\N{NO-BREAK SPACE}% (' in plain
-  assert other.startswith('Of all parts other is worst in corruptions: ')
+  low, high = (100 * end for end in clopper_pearson(2, COUNT, 1 - 0.05 / 2))
+  attack, clean = plain.split('Of all parts plain is worst in ')[1].split('; then ')
+  assert attack.startswith('attack: error under attack 100\N{NO-BREAK SPACE}% (')
+  interval = f'({low:.0f} to {high:.0f}, for all 2 together)'
+  assert clean == f'clean: top-1 error 4\N{NO-BREAK SPACE}% {interval}.', '1 − accuracy'
+  assert other.startswith('clean: '), 'it has one error over all'
   first = headlines.findings(PARTS, 0)[0].text
   assert first.startswith('clean: ')
   first = headlines.findings({'clean': PARTS['clean']}, 3)[0].text

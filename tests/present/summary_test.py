@@ -53,11 +53,11 @@ def test_the_table_of_a_battery_has_that_of_each_part_with_what_it_declares(tmp_
 
 
 def test_what_parts_show_is_told_behind_their_names_and_not_drawn_again():
-  whole = joined({'one': part(ERROR, ('corruption',))}, {})
+  whole = joined({'one': part(ERROR, ('corruption',)), 'two': part(ERROR, ())}, {})
   assert not charts.draw(whole) and not list(tables.tables(whole))
   presented = of_battery(None, {})
   first, *_, last = (finding.text for finding in presented.findings(whole))
-  assert first.startswith('Of all parts first is worst in one: ') and last.startswith('one: ')
+  assert first.startswith('Of all parts first is worst in one: ') and last.startswith('two: ')
   assert list(presented.figures(whole)) == ['overview_share_lower']
 
 
