@@ -16,8 +16,8 @@ from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import for_all
 from robustness.estimates.table import ESTIMATE, SUBJECT, facets_of
 from robustness.present import charts, forms, sentences
-from robustness.present.notation import Notation, column_name, place_of
-from robustness.present.sentences import Finding, leading, level_groups
+from robustness.present.notation import Notation, column_name
+from robustness.present.sentences import Finding, leading, level_groups, place_of_alike
 from robustness.results import Results, Table
 
 CLASS = 'class'
@@ -33,6 +33,7 @@ class Headline(NamedTuple):
     words: such as 'top-1 error at severity 5'.
     rows: of the table of results, one a classifier; and differences, where none is a choice.
     choices: how many estimates each was chosen from as the worst; 1 for no choice.
+    alike: by classifier, how many of these are as bad.
   """
 
   part: str
@@ -40,6 +41,7 @@ class Headline(NamedTuple):
   words: str
   rows: pd.DataFrame
   choices: int = 1
+  alike: Mapping[str, int] = {}
 
   @property
   def name(self) -> str:
@@ -86,12 +88,13 @@ def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[
   count = own[facets_of(own)].notna().sum(axis=1)
   own = own[count == count.min()]
   if rows.empty and quantity.better and len(own):
-    groups = own.groupby('classifier', sort=False).value
-    places = groups.idxmax() if quantity.better == 'lower' else groups.idxmin()
+    bad = own.value if quantity.better == 'lower' else -own.value
+    groups = bad.groupby(own.classifier, sort=False)
     extreme = 'largest' if quantity.better == 'lower' else 'smallest'
     choices = int(groups.size().max())
     words = f'{quantity.words}, {extreme} of {choices}'
-    yield Headline(part, quantity, words, own.loc[places], choices)
+    alike = {str(label): len(sentences.alike(values)) for label, values in groups}
+    yield Headline(part, quantity, words, own.loc[groups.idxmax()], choices, alike)
 
 
 def worst(found: Sequence[Headline], label: str) -> list[tuple[Headline, pd.Series]]:
@@ -127,7 +130,9 @@ def as_error(headline: Headline, row: pd.Series) -> tuple[str, pd.Series]:
 
 def place(headline: Headline, row: pd.Series) -> str:
   """Returns where the worst of many is, such as 'under fog at severity 5'; '' for no choice."""
-  return '' if headline.choices == 1 else place_of(row, facets_of(headline.rows))
+  if headline.choices == 1:
+    return ''
+  return place_of_alike(row, facets_of(headline.rows), headline.alike.get(row.classifier, 1))
 
 
 def labels_of(parts: Mapping[str, Results]) -> list[str]:

@@ -8,6 +8,7 @@ has the interval that holds for all of them together.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from robustness.estimates.quantity import Quantity
@@ -122,7 +123,10 @@ def _level(rows: pd.DataFrame, quantity: Quantity) -> str:
 
 def _largest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
   """Returns each classifier's worst value, or largest paired difference, by a facet or two; nothing
-  of a classifier whose values are all the same."""
+  of a classifier whose values are all the same.
+
+  Of several that are as large those of each sign are told as one, with their widest interval.
+  """
   difference = bool((rows.versus != '').any())
   if len(facets) > 2 or not (difference or quantity.better):
     return ''
@@ -132,16 +136,30 @@ def _largest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> s
     if several.value.nunique() < 2 or own.empty:
       continue
     size = own.abs() if difference else own if quantity.better == 'lower' else -own
-    widened = for_all(several.loc[size.idxmax()], len(several), quantity)
-    if widened is not None:
-      minus = f' minus {versus}' if difference else ''
-      told = f'{label}{minus} {place_of(widened, facets)}, {notation.full(widened)}'
-      clauses.append(f'{told}: {verdict(widened, quantity)}' if difference else told)
+    largest = several.loc[alike(size)]
+    for _, tied in largest.groupby(largest.value > 0, sort=False):
+      row = tied.loc[(tied.high - tied.low).idxmax()]
+      widened = for_all(row, len(several), quantity)
+      if widened is not None:
+        minus = f' minus {versus}' if difference else ''
+        place = place_of_alike(widened, facets, len(tied))
+        told = f'{label}{minus} {place}, {notation.full(widened)}'
+        clauses.append(f'{told}: {verdict(widened, quantity)}' if difference else told)
   extreme = 'smallest' if quantity.better == 'higher' and not difference else 'largest'
   words = f'difference in {quantity.words}' if difference else quantity.words
   chosen = ', of those with an interval' if (rows.value.notna() & rows.low.isna()).any() else ''
   by = f'{joined_words(facets)}{chosen}'
   return f'the {extreme} {words} by {by}: {_joined(clauses)}' if clauses else ''
+
+
+def alike(sizes: pd.Series) -> pd.Index:
+  """Returns where the largest are, all that rounding of floats alone tells apart."""
+  return sizes.index[np.isclose(sizes, sizes.max(), rtol=1e-12, atol=1e-12)]
+
+
+def place_of_alike(row: pd.Series, facets: Sequence[str], count: int) -> str:
+  """Returns where the largest is, of several that are as large how many these are."""
+  return place_of(row, facets) if count == 1 else f'at {count} places alike'
 
 
 def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:

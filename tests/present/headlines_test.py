@@ -71,6 +71,13 @@ def test_few_values_are_a_row_each_and_of_many_the_worst_is():
   assert other.endswith('frost')
 
 
+def test_of_several_as_bad_none_is_named():
+  for quantity, values in ((ERROR, [0.9, 0.9]), (ACCURACY, [0.1, 0.1])):
+    several = made({quantity: {'plain': (*values, *6 * [0.5])}})
+    ((_, worst),) = headlines.table({'': several}).rows
+    assert worst.endswith('for all 8 together) at 2 places alike')
+
+
 def test_what_is_over_all_comes_before_what_is_by_a_facet_or_by_class():
   views = pd.DataFrame({'class': ['ant', 'bee']})
   by_class = means(ERROR, Outcomes({'a': np.eye(2, dtype=bool)}, views), ('class',))

@@ -68,6 +68,30 @@ def test_no_value_is_the_largest_of_equal_ones(versus):
   assert [text.count('second') for text in told] == ([] if versus else [0])
 
 
+@pytest.mark.parametrize('versus', ['', 'first'])
+def test_of_several_as_large_none_is_named_and_both_signs_are_told(versus):
+  """The interval is the widest of those that are as large."""
+  made = made_results()
+  rows = select(made.table, 'error', versus, corruption=..., severity=...)
+  own = rows[rows.classifier == 'second'].index
+  made.table.loc[own, ['value', 'low', 'high']] = 0.1, 0.09, 0.11
+  for place, value, width in ((0, 0.4, 0.1), (1, 0.1 + 0.3, 0.2), (2, -0.4, 0.1)):
+    if versus or value > 0:
+      made.table.loc[own[place], ['value', 'low', 'high']] = value, value - width, value + width
+  start = f'The largest {"difference in " if versus else ""}top-1 error by corruption and severity:'
+  [text] = [text for text in sentences.sentences(made) if text.startswith(start)]
+  told = text.split('second')[1:]
+  wide = sentences.for_all(made.table.loc[own[1]], len(own), ERROR)
+  end = ': higher, worse' if versus else '.'
+  minus = ' minus first' if versus else ''
+  notation = Notation(ERROR, bool(versus))
+  assert told[0].startswith(f'{minus} at 2 places alike, {notation.full(wide)}{end}')
+  place = f'under {rows.loc[own[2], "corruption"]} at severity {rows.loc[own[2], "severity"]}'
+  assert [text.split(f', −40{SPACE}points')[0] for text in told[1:]] == (
+    [f'{minus} {place}'] if versus else []
+  )
+
+
 def test_many_names_of_which_few_have_an_interval_are_not_told_one_by_one(results):
   [(_, row)] = select(results.table, 'error').iloc[:1].iterrows()
   low = {k: np.nan if k < 4 else row.low for k in range(10)}
