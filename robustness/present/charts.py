@@ -13,6 +13,7 @@ An axis is a facet whose values are ordered numbers, a name any other (`Facet.or
 with a single value is neither; the caption states it.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -54,15 +55,16 @@ def draw(results: Results) -> dict[str, Picture]:
   """
   rate = float(results.settings.get('false_discovery_rate', RATE))
   figures: dict[str, Picture] = {}
+  declared = {quantity.name: quantity for quantity in results.quantities}
   for quantity in results.drawn:
-    beside = select(results.table, quantity.reference)
-    reference = dict(zip(beside['classifier'], beside['value'], strict=True))
+    reference = declared.get(quantity.reference)
+    beside = (reference, results.table) if reference else None
     own = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
     groups = [pair for pair in by_facets(own) if pair[0] and SEED not in pair[0]]
     most = max(2, min((len(facets) for facets, _ in groups), default=0))
     for facets, rows in groups:
       if len(facets) <= most:  # nothing by three where there is a picture by fewer
-        drawn = of_rows(rows, quantity, facets, results.labels, rate, reference)
+        drawn = of_rows(rows, quantity, facets, results.labels, rate, beside)
         name = name_of(quantity.name, facets)
         figures |= {f'{name}{suffix}': picture for suffix, picture in drawn.items()}
   return figures or levels(results)
@@ -122,12 +124,14 @@ def of_rows(
   facets: Sequence[str],
   labels: Sequence[str],
   rate: float = RATE,
-  reference: Mapping[str, float] = {},
+  beside: tuple[Quantity, pd.DataFrame] | None = None,
 ) -> dict[str, Picture]:
   """Returns the pictures of estimates that have the same facets, by the end of their names.
 
   Nothing where the facets have no form, or more values than a picture holds. Each of all `labels`
-  has one colour in all pictures; `reference` has by classifier a value that is drawn beside these.
+  has one colour in all pictures. Points and curves have lines at the quantity `beside`, of which
+  the table of results is given too: points at its values by the same facets where it has these,
+  else at those over all.
   """
   varying = [name for name in facets if rows[name].nunique() > 1]
   axes = [name for name in varying if is_axis(rows, name)]
@@ -141,19 +145,25 @@ def of_rows(
   def caption(shown: Sequence[Column]) -> str:
     return _caption(shown, facets, varying, rate)
 
+  lines = _reference(beside, '' if axes else names[0], facets) if beside and varying else {}
+  told = ''
+  if beside and lines and not own[0][0].difference:
+    told = f' {"Dotted level" if axes else "Broken"} lines: {beside[0].words}.'
   match len(names), len(axes):
     case 1, 0:
-      return {'': (_named_points(rows, columns, labels, names[0], reference), caption(columns))}
+      figure = _named_points(rows, columns, labels, names[0], lines)
+      return {'': (figure, caption(columns) + told)}
     case 0, 1:
       titled = [('paired differences' if kind.difference else '', part) for kind, part in columns]
       notations = [notation for notation, _ in columns]
-      return {'': (forms.curves(titled, notations, labels, axes[0], reference), caption(columns))}
+      figure = forms.curves(titled, notations, labels, axes[0], lines)
+      return {'': (figure, caption(columns) + told)}
     case 1, 1 if rows[names[0]].nunique() <= MOST_PANELS:
       (notation, values), name = columns[0], names[0]
       titled = [(_named(name, v), values[values[name] == v]) for v in dict.fromkeys(values[name])]
-      figure = forms.curves(titled, [notation], labels, axes[0], reference)
+      figure = forms.curves(titled, [notation], labels, axes[0], lines)
       grids = _grids(columns[1:], names[0], axes[0], caption)
-      return {'': (figure, caption(own)), **grids}
+      return {'': (figure, caption(own) + told), **grids}
     case 2, 0:
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
       return _grids(columns, down, across, caption)
@@ -162,6 +172,19 @@ def of_rows(
     case 1, 2:
       return _small_multiples(columns[0], names[0], axes, caption(own))
   return {}
+
+
+def _reference(
+  beside: tuple[Quantity, pd.DataFrame], name: str, facets: Sequence[str]
+) -> dict[tuple[str, str], float]:
+  """Returns values by classifier and value of `name`, or '' over all."""
+  quantity, table = beside
+  by: dict[str, Any] = dict.fromkeys(facets, ...)
+  rows = select(table, quantity.name, '', **by) if name else table[:0]
+  at = rows[name].astype(str) if len(rows) else itertools.repeat('')
+  rows = rows if len(rows) else select(table, quantity.name)
+  keys = zip(rows.classifier, at, strict=False)
+  return {key: value for key, value in zip(keys, rows.value, strict=True) if value == value}
 
 
 def _grids(
@@ -214,7 +237,7 @@ def _named_points(
   columns: Sequence[Column],
   labels: Sequence[str],
   name: str,
-  reference: Mapping[str, float],
+  reference: Mapping[tuple[str, str], float],
 ) -> Figure:
   values = list(dict.fromkeys(map(str, rows[name])))
   if len(values) > MOST_POINTS:

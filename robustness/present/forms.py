@@ -31,12 +31,13 @@ def rows_of_points(
   columns: Sequence[tuple[Notation, pd.DataFrame]],
   labels: Sequence[str],
   name: str,
-  reference: Mapping[str, float] = {},
+  reference: Mapping[tuple[str, str], float] = {},
 ) -> Figure:
   """Draws points with intervals in horizontal lines, one line a name, one column a notation.
 
   Names, values of the column `name`, go from top to bottom. A classifier has a colour by its place
-  among all `labels`, and a dashed line at its `reference` in the column of own values.
+  among all `labels`, and in the column of own values a dashed line at its `reference` at each name,
+  or for all names at that at ''.
   """
   shown = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
   written = [style.wrapped(text.replace('_', ' '), 30) for text in names]
@@ -61,9 +62,12 @@ def rows_of_points(
       x = _ends(own, notation.scale)
       _points(axes, x, [y], labels.index(label), label)
       _dots(axes, x[0][marks[chosen]], y[marks[chosen]])
-      if label in reference and not notation.difference:
-        at = notation.scale * reference[label]
-        axes.axvline(at, color=style.colour(labels.index(label)), linestyle='--', linewidth=0.7)
+      if not notation.difference:
+        keys = [(k, key) for k, at in enumerate(names) for key in ((label, at), (label, ''))]
+        known = [(k, notation.scale * reference[key]) for k, key in keys if key in reference]
+        place, at = np.reshape(known, (-1, 2)).T
+        colour = style.colour(labels.index(label))
+        axes.vlines(at, place - 0.5, place + 0.5, colour, '--', linewidth=0.7)
     if notation.difference:
       axes.axvline(0, color='0.3', linewidth=0.6)
     axes.set_xlabel(head)
@@ -97,7 +101,7 @@ def _points(
 
 def _dots(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
   """Marks points; the white edge shows on a black one."""
-  axes.plot(x, y, 'ko', markersize=2.2, markeredgecolor='white', markeredgewidth=0.5, zorder=4)
+  axes.plot(x, y, 'ko', markersize=2, markeredgecolor='white', markeredgewidth=0.35, zorder=4)
 
 
 def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
@@ -110,10 +114,10 @@ def curves(
   notations: Sequence[Notation],
   labels: Sequence[str],
   x: str,
-  reference: Mapping[str, float] = {},
+  reference: Mapping[tuple[str, str], float] = {},
 ) -> Figure:
   """Draws curves with bands of intervals over the facet `x`, a panel a title; notations are one for
-  all panels, or one each, and references dashed lines by classifier."""
+  all panels, or one each, and references at (classifier, '') dotted lines."""
   count, several = len(titled), len(notations) > 1
   columns = min(MOST_IN_A_ROW, count)
   lines = math.ceil(count / columns)
@@ -130,8 +134,8 @@ def curves(
       own = rows[rows.classifier == label].sort_values(x)
       if len(own):
         _curve(axes, own, notation, x, index, label)
-        if label in reference and not notation.difference:
-          at = notation.scale * reference[label]
+        if (label, '') in reference and not notation.difference:
+          at = notation.scale * reference[label, '']
           axes.axhline(at, color=style.colour(index), linestyle=':', linewidth=0.8)
     if notation.difference:
       marks = rows.marked.to_numpy()

@@ -169,7 +169,8 @@ def test_the_value_without_a_perturbation_is_drawn_beside_the_others():
   only = np.arange(3) == 0
   clean = means(CLEAN_ERROR, outcomes, where=only)
   table = assemble([clean, means(ERROR, outcomes, ('severity',), where=~only)])
-  figure, _ = drawn(table, ERROR, CLEAN_ERROR)['error_severity']
+  figure, caption = drawn(table, ERROR, CLEAN_ERROR)['error_severity']
+  assert caption.endswith(' Dotted level lines: top-1 error on clean images.')
   assert 100 * wrong[:, 0].mean() in [line.get_ydata()[0] for line in figure.axes[0].lines]
   results = Results('made', [{'label': 'a'}, {'label': 'b'}], {}, {}, table=table)
   [(name, (figure, _))] = charts.scatter(results, CLEAN_ERROR, ERROR, 'severity').items()
@@ -181,6 +182,25 @@ def test_the_value_without_a_perturbation_is_drawn_beside_the_others():
   expected = 100 * wrong[:, :2].mean(0)
   assert (point.get_xdata()[0], point.get_ydata()[0]) == pytest.approx(tuple(expected))
   assert not charts.scatter(results, CLEAN_ERROR, Quantity('none', 'none'))
+
+
+@pytest.mark.parametrize('of_classes', [True, False])
+def test_names_have_lines_at_the_reference_of_each_or_at_that_over_all(of_classes):
+  wrong = np.random.default_rng(0).random((50, 4)) < [0.4, 0.8, 0.1, 0.3]
+  views = pd.DataFrame({'class': ['a', 'b'] * 2})
+  outcomes, clean = Outcomes({'net': wrong}, views), np.arange(4) > 1
+  parts = [means(CLEAN_ERROR, outcomes, where=clean)]
+  parts += [means(CLEAN_ERROR, outcomes, ('class',), where=clean)] * of_classes
+  table = assemble([*parts, means(ERROR, outcomes, ('class',), where=~clean)])
+  figure, caption = drawn(table, ERROR, CLEAN_ERROR)['error_class']
+  assert caption.endswith(' Broken lines: top-1 error on clean images.')
+  own = wrong[:, clean]
+  dashed = [line for line in figure.axes[0].collections if line.get_linestyle()[0][1] is not None]
+  at = np.concatenate([line.get_segments() for line in dashed])[:, 0]
+  expected = own.mean(0) if of_classes else [own.mean()] * 2
+  np.testing.assert_allclose(at, [(100 * x, k - 0.5) for k, x in enumerate(expected)])
+  [(_, told)] = drawn(table[table['quantity'] == 'error'], ERROR, CLEAN_ERROR).values()
+  assert 'lines' not in told
 
 
 def test_captions_state_what_is_left_out_and_the_only_value_and_values_over_all_are_drawn():
