@@ -279,6 +279,7 @@ class ClassifierBuilder:
       'seed': recipe.seed,
       **self.shown_in_training(recipe),
       **({'ema_decay': settings.ema_decay} if settings.ema_decay else {}),
+      **({'balanced': settings.balanced} if settings.balanced else {}),
       **({'kept': 'best by validation accuracy'} if settings.keep == BEST else {}),
     }
     names = self.class_names(recipe)

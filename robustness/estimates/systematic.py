@@ -28,6 +28,8 @@ from robustness.estimates.intervals import effective_trials, proportion_interval
 from robustness.estimates.means import Estimate, known_mean
 
 STRATIFIED, PAIRED = 'korn-graubard, stratified', 'paired bonett-price, stratified'
+JOINT = {'class': 'joint draws within classes', 'image': 'joint draws over images'}
+"""The method of an interval of ρ, by what balances."""
 _ROUNDING = 1e-12  # distances from a mean below this are none
 
 
@@ -325,7 +327,7 @@ class Cells:
       if case in cases
     ]
     value, n = float(mean_rho(own.value)), int(own.weight.any(1).sum())
-    method = f'joint draws {"within classes" if self.balance == "class" else "over images"}'
+    method = JOINT[self.balance]
     if np.isnan(value):
       return Estimate(value, np.nan, np.nan, n, n, method, note='; '.join(notes))
     scores = np.random.default_rng(seed).standard_normal((samples, len(own.value)))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from robustness.core.typing import Facts
+from robustness.estimates import systematic
 from robustness.estimates.intervals import (
   BAYESIAN,
   BONETT_PRICE,
@@ -35,6 +36,9 @@ METHODS = {
   BAYESIAN: 'percentiles of a Bayesian bootstrap over the units',
   NEWCOMBE: "Newcombe's for independent shares",
   STRATIFIED: 'normal ones of stratified samples',
+  systematic.STRATIFIED: "Korn and Graubard's for images clustered in classes of equal weight",
+  systematic.PAIRED: "Bonett and Price's for paired shares, in classes of equal weight",
+  **{own: f'quantiles of {own} of the accuracies' for own in systematic.JOINT.values()},
   OVER_SEEDS: "Student's over trainings",
 }
 """What intervals are, by the column `method` of the table of results."""

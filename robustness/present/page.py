@@ -407,6 +407,8 @@ def _training(classifier: Facts) -> str:
   if objective and objective.get('name') != 'cross_entropy':
     parts.append(objective)
   named = [_named_part(part) for part in parts if part]
+  if column := classifier.get('balanced'):
+    named.append(f'batches balanced by {words(column)}')
   steps = f' {classifier["step"]:,} steps' if classifier.get('step') else ''
   split = f' on {classifier["training_split"]}' if classifier.get('training_split') else ''
   return f'trained here{steps}{split}' + (f' with {", ".join(named)}' if named else '')

@@ -269,7 +269,10 @@ class AttackError(Study):
     of_stages = (ERROR_AFTER,) if self._ensembles else ()
     of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
     of_images = CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL
-    return (ATTACK_ERROR, CLEAN_ERROR, of_each, *of_stages, *of_changes, *of_images)
+    under = 'the worst attack on each image' if len(self.runs) > 1 else ''.join(self.runs)
+    words = f'top-1 error under {under} in {"ℓ∞" if self.norm == "linf" else "ℓ2"}'
+    worst = dataclasses.replace(ATTACK_ERROR, words=words)
+    return (worst, CLEAN_ERROR, of_each, *of_stages, *of_changes, *of_images)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns attack and radius of each view, none of the clean one."""

@@ -193,6 +193,8 @@ def test_the_front_end_of_a_classifier_is_told_and_of_several_seeds_the_first():
   told = 'small cnn behind low pass (bandwidth 3), trained here 40 steps'
   assert classifier_words(filtered) == told
   assert classifier_words({**TRAINED, 'input_filter': None}) == 'small cnn, trained here 40 steps'
+  balanced = classifier_words({**TRAINED, 'balanced': 'environment'})
+  assert balanced == 'small cnn, trained here 40 steps with batches balanced by environment'
   seeds = {'0': TRAINED, '1': {**TRAINED, 'step': 50}}
   assert classifier_words({'label': 'a', 'seeds': seeds}) == classifier_words(TRAINED)
 

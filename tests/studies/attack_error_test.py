@@ -15,7 +15,7 @@ from robustness.estimates.comparison import mcnemar
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, select
 from robustness.fourier.filters import high_pass
-from robustness.studies.attack_error import BY_SQUARE, AttackError
+from robustness.studies.attack_error import ATTACK_ERROR, BY_SQUARE, AttackError
 from tests.end_to_end import runs
 from tests.networks import SHAPE
 from tests.refusals import refused
@@ -151,6 +151,12 @@ def test_auto_attack_counts_by_stage_and_gives_the_same_on_any_devices(evaluate,
   pmap = parallel.create('pmap')
   other = recorded(tmp_path / 'pmap', study, classifier('first', 0), rows(), pmap, (40, 3))
   np.testing.assert_array_equal(other.table('measure/stage'), first.records.table('measure/stage'))
+
+
+def test_the_words_of_an_error_have_the_norm_and_the_attack_that_is_alone():
+  given = {'norm': 'linf', 'attacks': ('pgd',)}, {'norm': 'l2', 'attacks': ('pgd', 'fgsm')}
+  words = [AttackError(**own).quantities[0].words for own in given]
+  assert words == ['top-1 error under pgd in ℓ∞', f'{ATTACK_ERROR.words} in ℓ2']
 
 
 def test_radii_below_bfloat16s_resolution_are_not_for_networks_in_it():

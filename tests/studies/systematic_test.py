@@ -16,6 +16,7 @@ from robustness.corruptions import corrupt
 from robustness.environments.class_groups import by_name, with_groups
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
+from robustness.present import methods
 from robustness.results import Results
 from robustness.studies.systematic import Systematic
 from tests.cases import cases
@@ -120,6 +121,7 @@ def test_a_baseline_is_subtracted(tmp_path):
   assert of('unseen_gain').value == pytest.approx(0.5 - 1 / 16)
   assert gains[0].low <= gains[0].value <= gains[0].high
   assert gains[0].n == 8, 'of the unseen classes'
+  assert set(table.method) <= {*methods.METHODS, ''}, 'the paragraph of methods has words for them'
   other = Systematic(**{**vars(STUDY), 'baseline': 'other'})
   refused('config.study.baseline', table_of, other, own)
 
