@@ -51,7 +51,7 @@ def draw(results: Results) -> dict[str, Picture]:
   """Returns {file name: (figure, caption)} of the quantities that are drawn.
 
   The name is that of the quantity and its facets: `error_corruption`. Where none of them has
-  facets, the picture `levels` has their values over all.
+  facets, the pictures `levels` have their values over all.
   """
   rate = float(results.settings.get('false_discovery_rate', RATE))
   figures: dict[str, Picture] = {}
@@ -67,7 +67,7 @@ def draw(results: Results) -> dict[str, Picture]:
         drawn = of_rows(rows, quantity, facets, results.labels, rate, beside)
         name = name_of(quantity.name, facets)
         figures |= {f'{name}{suffix}': picture for suffix, picture in drawn.items()}
-  return figures or levels(results)
+  return figures or levels(results, rate)
 
 
 def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> dict[str, Picture]:
@@ -100,22 +100,26 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
   return {f'{up.name}_against_{across.name}': (figure, caption)}
 
 
-def levels(results: Results) -> dict[str, Picture]:
-  """Returns the picture of shares over all of everything, or at the only value of a facet."""
-  parts = []
+def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
+  """Returns the pictures of shares over all of everything, or at the only value of a facet: those
+  with differences, then those of which others have some and they have none."""
+  parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
   for quantity, facets, every in results.by_facets():
     rows = every.dropna(subset=['value'])
     if quantity.scale > 1 and len(rows) and all(rows[name].nunique() == 1 for name in facets):
       place = place_of(rows.iloc[0], facets)
-      parts.append(rows.assign(of=' '.join(filter(None, (quantity.words, place)))))
-  if not parts:
-    return {}
-  own = pd.concat(parts)
-  names = list(dict.fromkeys(own['of']))
-  share = Quantity('share', 'share of images')
-  columns = columns_of(own, share)
-  figure = forms.rows_of_points(names, columns, results.labels, 'of')
-  return {'levels': (figure, sentence(f'{", ".join(names)}{sample(own)}'))}
+      of = ' '.join(filter(None, (quantity.words, place)))
+      parts[bool((rows.versus != '').any())].append(rows.assign(of=of))
+  figures: dict[str, Picture] = {}
+  for some in filter(None, parts.values()):
+    own = pd.concat(some)
+    names = list(dict.fromkeys(own['of']))
+    columns = columns_of(own, Quantity('share', 'share'), rate)
+    figure = forms.rows_of_points(names, columns, results.labels, 'of')
+    name = 'levels_without_differences' if figures else 'levels'
+    text = f'{", ".join(names)}{sample(own)}{_of_differences(columns[-1], rate)}'
+    figures[name] = figure, sentence(text)
+  return figures
 
 
 def of_rows(
@@ -258,7 +262,7 @@ def _caption(
   columns: Sequence[Column], facets: Sequence[str], varying: Sequence[str], rate: float
 ) -> str:
   notation, rows = columns[0]
-  quantity, last = notation.quantity, columns[-1]
+  quantity = notation.quantity
   words = f'difference in {quantity.words}' if notation.difference else quantity.words
   by = joined_words(varying)
   fixed = ', '.join(value_words(name, rows[name].iloc[0]) for name in facets if name not in varying)
@@ -271,12 +275,17 @@ def _caption(
   notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)
   if notes and len(varying) == 2 and not any(is_axis(rows, name) for name in varying):
     text = f'{text}. Outlined: {", ".join(notes)}'
-  if last[0].difference:
-    text = (
-      f'{text}. Differences are from {last[1].versus.iloc[0]}, paired; a dot marks one that is '
-      f'{explained(last[1], rate)}'
-    )
-  return sentence(text)
+  return sentence(text + _of_differences(columns[-1], rate))
+
+
+def _of_differences(column: Column, rate: float) -> str:
+  notation, rows = column
+  if not notation.difference:
+    return ''
+  return (
+    f'. Differences are from {rows.versus.iloc[0]}, paired; a dot marks one that is '
+    f'{explained(rows, rate)}'
+  )
 
 
 def sample(rows: pd.DataFrame) -> str:

@@ -225,6 +225,22 @@ def test_single_seeds_and_quantities_that_head_no_finding_are_drawn_where_they_s
   assert set(drawn(table, *others[:1])) == {'a_severity'}
 
 
+def test_shares_over_all_are_of_images_or_not_and_those_without_differences_are_apart():
+  wrong = np.random.default_rng(0).random((50, 1)) < 0.4
+  outcomes = Outcomes({'a': wrong, 'b': ~wrong}, pd.DataFrame(index=range(1)))
+  part = Quantity('high', 'share of high frequency')
+  table = assemble([means(ERROR, outcomes, test=True), means(part, outcomes, paired=False)])
+  figures = drawn(table, ERROR, part)
+  assert list(figures) == ['levels', 'levels_without_differences']
+  heads = [[axes.get_xlabel() for axes in figure.axes] for figure, _ in figures.values()]
+  assert heads == [['share (%)', 'difference in share (points)'], ['share (%)']]
+  told, alone = (caption for _, caption in figures.values())
+  assert told.startswith('Top-1 error, n = 50;') and 'a dot marks one that is significant' in told
+  assert alone == 'Share of high frequency, n = 50; 95 % intervals.'
+  [(name, _)] = drawn(table[table['quantity'] == 'high'], part).items()
+  assert name == 'levels'
+
+
 @pytest.mark.parametrize('name', ['class', 'low pass', '_angle', 'a {b}'])
 def test_a_facet_may_have_any_name(name):
   results = made({name: ['b', 'a', 'c']})
