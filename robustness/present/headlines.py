@@ -181,6 +181,17 @@ def cells(parts: Mapping[str, Results]) -> list[HeadlineText]:
   return told
 
 
+def joined_notes(row: HeadlineText) -> str:
+  """Returns each note of a headline behind the columns it is of, alone where it is of all."""
+  columns: dict[str, list[str]] = {}
+  for key, note in row.notes.items():
+    columns.setdefault(note, []).append(column_name(*key))
+  return '; '.join(
+    note if len(of) == len(row.values) else f'{", ".join(of)}: {note}'
+    for note, of in columns.items()
+  )
+
+
 def table(parts: Mapping[str, Results]) -> Table:
   """Returns a row a headline; columns of classifiers, differences, and notes if there are some."""
   rows = cells(parts)
@@ -191,10 +202,7 @@ def table(parts: Mapping[str, Results]) -> Table:
   lines = [[row.name, *(row.values.get(k, '') for k in columns)] for row in rows]
   if any(row.notes for row in rows):
     heads = [*heads, 'note']
-    lines = [
-      [*line, '; '.join(dict.fromkeys(row.notes.values()))]
-      for line, row in zip(lines, rows, strict=True)
-    ]
+    lines = [[*line, joined_notes(row)] for line, row in zip(lines, rows, strict=True)]
   return Table(('', *heads), lines)
 
 

@@ -6,7 +6,7 @@ has the interval that holds for all of them together.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -110,12 +110,12 @@ def _level(rows: pd.DataFrame, quantity: Quantity) -> str:
   """Returns clauses of each classifier: its value, then its difference from the first."""
   own, difference = Notation(quantity), Notation(quantity, difference=True)
   differences = {row.classifier: row for row in rows[rows.versus != ''].itertuples()}
-  levels = {row.classifier: f' {own.full(row)}' for row in rows[rows.versus == ''].itertuples()}
+  levels = {row.classifier: f' {_noted(own, row)}' for row in rows[rows.versus == ''].itertuples()}
   clauses = []
   for label in dict.fromkeys(rows.classifier):
     clause, other = f'{label}{levels.get(label, "")}', differences.get(label)
     if other is not None:
-      told = f'minus {other.versus} {difference.full(other)}: {verdict(other, quantity)}'
+      told = f'minus {other.versus} {_noted(difference, other)}: {verdict(other, quantity)}'
       clause = f'{clause}, {told}' if label in levels else f'{clause} {told}'
     clauses.append(clause)
   return _joined(clauses)
@@ -143,7 +143,7 @@ def _largest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> s
       if widened is not None:
         minus = f' minus {versus}' if difference else ''
         place = place_of_alike(widened, facets, len(tied))
-        told = f'{label}{minus} {place}, {notation.full(widened)}'
+        told = f'{label}{minus} {place}, {_noted(notation, widened)}'
         clauses.append(f'{told}: {verdict(widened, quantity)}' if difference else told)
   extreme = 'smallest' if quantity.better == 'higher' and not difference else 'largest'
   words = f'difference in {quantity.words}' if difference else quantity.words
@@ -175,9 +175,15 @@ def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
     first, last = (at.loc[end] for end in ends)
     way = 'higher' if last.low > first.high else 'lower' if last.high < first.low else ''
     told = f'{way} there' if way else 'the intervals overlap'
-    clauses.append(f'{label} {notation.full(first)} and {notation.full(last)}, {told}')
+    clauses.append(f'{label} {_noted(notation, first)} and {_noted(notation, last)}, {told}')
   between = ' and '.join(value_words(name, end) for end in ends)
   return f'{quantity.words} {between}: {_joined(clauses)}' if clauses else ''
+
+
+def _noted(notation: Notation, row: Any) -> str:
+  """Returns an estimate with its unit, and with its note where this tells what it leaves out."""
+  note = f', {row.note.replace(";", ",")}' if 'undefined' in row.note else ''
+  return f'{notation.full(row)}{note}'
 
 
 def _joined(clauses: Sequence[str]) -> str:

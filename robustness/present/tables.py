@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +15,8 @@ from robustness.results import Results, Table
 
 MOST_ROWS = 60
 """Of a table; more are in the file alone."""
-CELL = ('value', 'low', 'high', 'family')
-"""Columns that `Notation.bare` reads."""
+CELL = ('value', 'low', 'high', 'family', 'note')
+"""Columns that a cell is made of."""
 _LATEX = str.maketrans(
   {c: f'\\{c}' for c in '&%$#_{}'}
   | {c: f'{{{c}}}' for c in '[]*'}  # which belong to the end of the line above
@@ -75,7 +76,8 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
   for key, row in zip(keys, estimates, strict=True):
     column = row.classifier, row.versus
     columns[column] = None
-    lines.setdefault(key, {})[column] = notations[bool(row.versus)].bare(row)
+    undefined = row.note.partition(';')[0] if math.isnan(row.value) else ''
+    lines.setdefault(key, {})[column] = undefined or notations[bool(row.versus)].bare(row)
   ordered = sorted(columns, key=lambda column: bool(column[1]))
   heads = [facet(name).words for name in facets] or ['quantity']
   return Table(

@@ -97,7 +97,14 @@ def test_a_classifier_without_a_headline_has_no_column_and_notes_have_one():
   of = made({ERROR: {'a': (0.2,), 'b': (0.4,)}})
   of.table.loc[0, 'note'] = 'few images'
   table = headlines.table({'': of})
-  assert table.columns[-1] == 'note' and table.rows[0][-1] == 'few images'
+  assert table.columns[-1] == 'note' and table.rows[0][-1] == 'a: few images'
+  every = made({ERROR: {'a': (0.2,), 'b': (0.4,), 'c': (0.4,)}})
+  for notes, joined_notes in (
+    (('few', 'few', 'none', '', 'few'), 'a, b, c − a: few; c: none'),
+    (5 * ['few'], 'few'),
+  ):
+    every.table['note'] = notes
+    assert headlines.table({'': every}).rows[0][-1] == joined_notes, 'once if of all'
   of.table = of.table[of.table.classifier == 'b']
   assert headlines.table({'': of}).columns == ('', 'b', 'b − a')
 

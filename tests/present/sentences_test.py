@@ -47,6 +47,20 @@ def test_the_worst_and_the_largest_difference_of_many_have_the_interval_of_all(r
   assert f'{start} {told}' in sentences.sentences(results)
 
 
+def test_a_value_over_fewer_things_than_others_says_so():
+  made = made_results()
+  own = select(made.table, 'error').index
+  made.table.loc[own, 'note'] = ['undefined in 1 of 4 views; few', 'all are']
+  [told, *_] = sentences.sentences(made)
+  first, second = told.split('; second ')
+  assert first.endswith('), undefined in 1 of 4 views, few') and 'all are' not in second
+  corrupted = select(made.table, 'error', corruption=...)
+  made.table.loc[corrupted.index, 'note'] = 'undefined in a draw'
+  start = 'The largest top-1 error by corruption: '
+  [largest] = [text for text in sentences.sentences(made) if text.startswith(start)]
+  assert largest.count('together), undefined in a draw') == 2
+
+
 @pytest.mark.parametrize('versus', ['', 'first'])
 def test_a_largest_of_those_with_an_interval_alone_says_so(versus):
   made = made_results()
@@ -75,7 +89,7 @@ def test_of_several_as_large_none_is_named_and_both_signs_are_told(versus):
   rows = select(made.table, 'error', versus, corruption=..., severity=...)
   own = rows[rows.classifier == 'second'].index
   made.table.loc[own, ['value', 'low', 'high']] = 0.1, 0.09, 0.11
-  for place, value, width in ((0, 0.4, 0.1), (1, 0.1 + 0.3, 0.2), (2, -0.4, 0.1)):
+  for place, value, width in ((0, 0.3, 0.1), (1, 0.1 + 0.2, 0.2), (2, -0.3, 0.1)):
     if versus or value > 0:
       made.table.loc[own[place], ['value', 'low', 'high']] = value, value - width, value + width
   start = f'The largest {"difference in " if versus else ""}top-1 error by corruption and severity:'
@@ -87,7 +101,7 @@ def test_of_several_as_large_none_is_named_and_both_signs_are_told(versus):
   notation = Notation(ERROR, bool(versus))
   assert told[0].startswith(f'{minus} at 2 places alike, {notation.full(wide)}{end}')
   place = f'under {rows.loc[own[2], "corruption"]} at severity {rows.loc[own[2], "severity"]}'
-  assert [text.split(f', −40{SPACE}points')[0] for text in told[1:]] == (
+  assert [text.split(f', −30{SPACE}points')[0] for text in told[1:]] == (
     [f'{minus} {place}'] if versus else []
   )
 

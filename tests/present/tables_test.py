@@ -35,6 +35,17 @@ def test_tables_have_classifiers_as_columns_and_what_is_too_long_for_one_is_name
   assert tables.left_out(results, ()) == ['spread of x by severity: 200 rows']
 
 
+def test_of_a_value_that_is_undefined_a_table_has_the_note():
+  results = made_results()
+  for column, note, cell in ((1, 'undefined; a draw', 'undefined'), (2, '', 'unknown')):
+    index = select(results.table, 'error', corruption='snow').index[column - 1]
+    results.table.loc[index, ['value', 'low', 'high']] = math.nan
+    results.table.loc[index, 'note'] = note
+    [of] = [of.table for of in tables.tables(results) if of.name == 'error_corruption']
+    [cells] = [cells for cells in of.rows if cells[0] == 'snow']
+    assert cells[column] == cell
+
+
 def test_a_table_is_copied_as_csv_markdown_and_latex():
   rows = [['error (%)', '1.0 (0.5 to 2.0)', '−0.5'], ['x, y', '', 1]]
   table = Table(('', 'a|b', 'c_d − a'), rows)
