@@ -70,6 +70,8 @@ def rows_of_points(
         axes.vlines(at, place - 0.5, place + 0.5, colour, '--', linewidth=0.7)
     if notation.difference:
       axes.axvline(0, color='0.3', linewidth=0.6)
+    if limits := _limits(notation, rows):
+      axes.set_xlim(limits)
     axes.set_xlabel(head)
     axes.spines[['top', 'right']].set_visible(False)
     axes.grid(axis='y', color='0.92', linewidth=0.5)
@@ -144,6 +146,8 @@ def curves(
       axes.axhline(0, color='0.3', linewidth=0.6)
     elif _spans_decades(rows):
       style.log_scale(axes)
+    if limits := _limits(notation, *([rows] if several else [panel for _, panel in titled])):
+      axes.set_ylim(limits)
     if several or count == 1:
       axes.set_ylabel(style.wrapped(notation.head, int(0.8 * size[1] / style.LETTER)))
     axes.set_title(titles[place], fontsize=7)
@@ -167,6 +171,19 @@ def _curve(
   if len(own) == 1:
     axes.vlines(places, low, high, color=look['color'], linewidth=0.9)
   axes.fill_between(places, low, high, color=look['color'], alpha=0.2, linewidth=0)
+
+
+def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | None:
+  """Returns what an axis of values that are all equal shows: the range of the quantity, if it has
+  one; None chooses by the values."""
+  quantity = notation.quantity
+  low, high = quantity.difference_range if notation.difference else quantity.range
+  ends = np.concatenate([end for rows in parts for end in _ends(rows, 1)])
+  ends = ends[np.isfinite(ends)]
+  if not math.isfinite(high - low) or not len(ends) or np.ptp(ends) > 1e-12:
+    return None
+  margin = 0.05 * (high - low)
+  return notation.scale * (low - margin), notation.scale * (high + margin)
 
 
 def _spans_decades(rows: pd.DataFrame) -> bool:

@@ -184,6 +184,20 @@ def test_the_value_without_a_perturbation_is_drawn_beside_the_others():
   assert not charts.scatter(results, CLEAN_ERROR, Quantity('none', 'none'))
 
 
+def test_the_axis_of_values_that_are_all_equal_is_the_range_of_the_quantity():
+  rho = Quantity('rho', 'rho', 'ratio', high=1)
+  views = product(thing=['a', 'b', 'c'], severity=[1, 2, 3])
+  by = ('thing',), ('thing', 'severity')
+  zero = charts.draw(made(views, *by, quantity=rho, values=np.zeros((9, 9))))
+  assert zero['rho_thing'][0].axes[0].get_xlim() == (-0.05, 1.05)
+  assert {axes.get_ylim() for axes in zero['rho_thing_severity'][0].axes} == {(-0.05, 1.05)}
+  values = np.repeat([[0, 0, 0, 0.1, 0.1, 0.1, 0, 0, 0]], 9, 0)
+  other = charts.draw(made(views, *by, quantity=rho, values=values))
+  assert other['rho_thing'][0].axes[0].get_xlim()[1] < 0.2
+  [low, high] = other['rho_thing_severity'][0].axes[0].get_ylim()
+  assert low < 0 and 0.1 < high < 0.2
+
+
 @pytest.mark.parametrize('of_classes', [True, False])
 def test_names_have_lines_at_the_reference_of_each_or_at_that_over_all(of_classes):
   wrong = np.random.default_rng(0).random((50, 4)) < [0.4, 0.8, 0.1, 0.3]
