@@ -188,7 +188,7 @@ class Loader:
         **({} if self._precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
         **({'input_filter': input_filter.describe()} if input_filter else {}),
       }
-      variables = jax.tree.map(jnp.asarray, variables)  # so that no evaluation copies them
+      variables = jax.device_put(variables)  # so that no evaluation copies them
     classifier = from_linen(
       architecture.build(len(class_names), jnp.dtype(self._precision)),
       variables,

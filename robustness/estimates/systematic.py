@@ -124,20 +124,20 @@ class Sampled:
     return Estimate(float(whole.value[0]), float(low), float(high), n, n, STRATIFIED)
 
   def drawn(
-    self, scores: np.ndarray, kind: np.ndarray, above: np.ndarray, confidence: float
-  ) -> np.ndarray:
-    """Returns what the means might be with other images, jointly, [samples, Q].
+    self, scores: np.ndarray, kind: np.ndarray, confidence: float
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what the means might be with other images, jointly, [samples, Q], for the lower end
+    of an interval and for the upper one.
 
     With n of `effective`, a mean p is drawn from Beta(p n + ½, (1 − p) n + ½). Where p is 0 it is
-    drawn from Beta(1, n) above, and is 0 below; where p is 1 it is 1 above, and drawn from Beta(n,
-    1) below: the quantiles are then Clopper and Pearson's ends. Of several means of a kind, which
-    are to be averaged, the halves are smaller the less these vary together, for they would not
-    average out.
+    drawn from Beta(1, n) for the upper end, and is 0 for the lower; where p is 1 it is 1 for the
+    upper, and drawn from Beta(n, 1) for the lower: the quantiles are then Clopper and Pearson's
+    ends. Of several means of a kind, which are to be averaged, the halves are smaller the less
+    these vary together, for they would not average out.
 
     Args:
       scores: standard normal, [samples, Q].
       kind: int [Q].
-      above: bool [Q], whether the upper end is asked for.
       confidence: of the interval.
 
     Reference:
@@ -157,7 +157,7 @@ class Sampled:
     right = np.where(none, 2 * half, p * n + np.where(all_right, 0, half))
     wrong = np.where(all_right, 2 * half, (1 - p) * n + np.where(none, 0, half))
     drawn = special.betaincinv(right, wrong, uniform)
-    return np.where(none & ~above, 0, np.where(all_right & above, 1, drawn))
+    return np.where(none, 0, drawn), np.where(all_right, 1, drawn)
 
 
 def difference(gained: Sampled, lost: Sampled, confidence: float) -> Estimate:
@@ -335,8 +335,9 @@ class Cells:
     # ρ is low where s is high, u low, and what is subtracted low from s and high from u.
     lowers = ~np.isin(kind, [U, B_SEEN])
     tail, ends = (1 - self.confidence) / 2, []
-    for above, quantile in ((lowers, tail), (~lowers, 1 - tail)):
-      drawn = mean_rho(own.drawn(scores, kind, above, self.confidence))
+    below, above = own.drawn(scores, kind, self.confidence)
+    for upper, quantile in ((lowers, tail), (~lowers, 1 - tail)):
+      drawn = mean_rho(np.where(upper, above, below))
       known = drawn[~np.isnan(drawn)]
       ends.append(float(np.quantile(known, quantile)) if len(known) else value)
     if len(known) < len(drawn):

@@ -346,7 +346,7 @@ def probed(
   return dataclasses.replace(
     network,
     forward=forward,
-    variables={'network': network.variables, 'probe': jax.tree.map(jnp.asarray, arrays)},
+    variables={'network': network.variables, 'probe': jax.device_put(arrays)},
     class_names=tuple(class_names),
     aliases={},
     provenance={**network.provenance, 'probe': facts} if facts else network.provenance,

@@ -94,7 +94,7 @@ def test_a_row_does_not_depend_on_the_batch_around_it(name, alone):
 def test_draws_change_with_the_step_and_the_seed(name, alone):
   images = []
   for seed, step in ((0, 0), (0, 1), (1, 0)):
-    examples = {**batch(), EPOCH: jnp.full(16, step)}
+    examples = {**batch(), EPOCH: jnp.full(16, step, jnp.int32)}
     images.append(alone(name)(examples, seed, jnp.int32(step))['image'])
   assert not any(np.array_equal(images[0], other) for other in images[1:])
 

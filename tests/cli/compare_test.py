@@ -213,6 +213,7 @@ def versions(seed):
   return generator.normal(size=(COUNT, 1)) + 0.3 * generator.normal(size=(COUNT, 5)) > -0.5
 
 
+@pytest.mark.usefixtures('undrawn')
 @pytest.mark.parametrize('paired', [True, False])
 def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(tmp_path, paired):
   """The table is that of the same images corrupted in the run: by corruption, without the clean
@@ -292,6 +293,7 @@ def scenes(folder, stored):
   return finished_runs.write_scenes(folder, released, single, of_scene)
 
 
+@pytest.mark.usefixtures('undrawn')
 @pytest.mark.parametrize('stored', [True, False])
 def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(tmp_path, stored):
   run = scenes(tmp_path / 'run', stored)
@@ -322,6 +324,7 @@ def test_enough_classifiers_have_effective_robustness(tmp_path):
   assert abs(on_line.value) < 0.1
 
 
+@pytest.mark.usefixtures('undrawn')
 def test_effective_robustness_given_several_reference_sets(tmp_path):
   """Six classifiers on two sets; on a third all are on a plane of logits but one."""
   wrong = np.array([[4, 9, 11, 16, 18, 24], [10, 6, 15, 9, 20, 17]])

@@ -1,5 +1,6 @@
 """Records of two small networks; the first is right on most of the clean rows."""
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -32,6 +33,7 @@ class Pixels(nn.Module):
     return nn.Dense(len(CLASSES), name='head')(hidden)
 
 
+@functools.cache
 def classifier(label: str, seed: int) -> Classifier:
   module = Pixels()
   variables = module.init(jax.random.key(seed), jnp.zeros((1, *SHAPE)))
@@ -40,6 +42,7 @@ def classifier(label: str, seed: int) -> Classifier:
   return from_linen(module, variables, name=label, input_shape=SHAPE, **scaling, **facts)
 
 
+@functools.cache
 def rows() -> ArrayRows:
   """Rows whose labels the first network gives, except every sixth, which the second gives."""
   images = tiny_rows(COUNT).images
