@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from robustness.estimates.quantity import COUNT, SHARE, Quantity, facet
+from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity, facet
 from robustness.estimates.table import OVER_SEEDS
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
@@ -52,6 +52,17 @@ class Notation:
       return 1 if self.scale > 1 else 2
     return min(12, max(0, math.ceil(-math.log10(scaled / 5))))
 
+  def plain_digits(self, largest: float) -> int:
+    """Returns the decimals of values without intervals whose largest is given: of shares one, or
+    those that show two digits of it; of others those that show three, of ratios at least three."""
+    largest = self.scale * largest
+    if self.quantity.kind == COUNT and not self.difference:
+      return 0
+    leading = math.floor(math.log10(largest)) if largest > 1e-12 else 0
+    if self.quantity.kind == SHARE:
+      return 1 if self.signed else min(12, max(1, 1 - leading))
+    return min(12, max(3 if self.quantity.kind == RATIO else 0, 2 - leading))
+
   def number(self, value: float, digits: int) -> str:
     """Returns a value without its unit; a difference has a sign, and a rounded zero none."""
     if math.isnan(value):
@@ -65,7 +76,7 @@ class Notation:
     that leaves out 0 has the decimals that show it."""
     width = row.high - row.low
     wide = width > 1e-12 * abs(row.value)  # wider than rounding of floats makes it
-    digits = self.digits(width) if wide else max(self.digits(0), self.digits(abs(row.value) / 2))
+    digits = self.digits(width) if wide else self.plain_digits(abs(row.value))
     if self.difference and (row.low > 0 or row.high < 0):
       nearest = self.scale * min(abs(row.low), abs(row.high))
       digits = min(12, max(digits, math.ceil(-math.log10(2 * nearest))))

@@ -34,7 +34,8 @@ def arranged(
   intervals: bool = False,
 ) -> tuple[Table, frozenset[Cell]]:
   """Returns a table of classifiers' own estimates, and which cells are the best of several
-  classifiers, ties as written included; none where neither end of a quantity is better.
+  classifiers, ties as written included; none where neither end of a quantity is better, or all are
+  written alike.
 
   Args:
     parts: results by task, see `Results.by_part`.
@@ -125,12 +126,16 @@ def _entries(
       notation = Notation(line.quantity)
       unit = f' ({notation.unit})' if notation.unit else ''
       head = f'{line.name}{unit}{ARROWS[line.quantity.better]}'
-      for row in line.own():
-        text = notation.bare(line.widened(row, line.choices))
+      own = list(line.own())
+      digits = notation.plain_digits(
+        max([abs(r.value) for r in own if r.value == r.value], default=0)
+      )
+      for row in own:
+        widened = line.widened(row, line.choices)
+        text = notation.bare(widened) if intervals else notation.number(row.value, digits)
         at = {name: written(row[name]) for name in facets}
-        shown = text if intervals else text.partition(' ')[0]
         yield Formatted(
-          {CLASSIFIER: row.classifier, QUANTITY: head, **at}, line.quantity, row.value, shown
+          {CLASSIFIER: row.classifier, QUANTITY: head, **at}, line.quantity, row.value, text
         )
 
 
@@ -150,10 +155,10 @@ def written(value: object) -> str:
 
 def _best(several: Sequence[tuple[Cell, Formatted]]) -> Iterator[Cell]:
   """Yields the best of the estimates that differ in the classifier alone, and what is written like
-  it."""
+  it; none where all are written alike."""
   better = several[0][1].quantity.better
   known = [(cell, entry) for cell, entry in several if entry.value == entry.value]
-  if better and len(known) > 1:
+  if better and len({entry.text.partition(' ')[0] for _, entry in known}) > 1:
     choose = min if better == 'lower' else max
     first = choose(entry.value for _, entry in known)
     texts = {entry.text.partition(' ')[0] for _, entry in known if entry.value == first}

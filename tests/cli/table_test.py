@@ -55,18 +55,18 @@ def test_workdirs_are_one_table_with_the_best_in_bold(runs, capsys):
   assert main(['table', *folders, '--quantity=clean_error']) == 0
   assert capsys.readouterr() == (
     '| classifier | top-1 error on clean images (%) ↓ |\n| --- | --- |\n'
-    '| one half | 50 |\n| most | **10** |\n| other | **10** |\n',
+    '| one half | 50.0 |\n| most | **10.0** |\n| other | **10.0** |\n',
     LEFT_OUT,
   )
   which = ('--quantity=error', '--rows=quantity', '--columns=classifier,corruption,severity')
   assert main(['table', *folders, *which, '--format=latex', '--intervals']) == 0
   output = capsys.readouterr().out
   assert ' & one half, fog, 1 & most, fog, 1 & other, fog, 1 \\\\' in output
-  cell = '\\textbf{50 (34 to 66)}'
+  cell = '50 (34 to 66)'
   assert f'top-1 error (\\%) $\\downarrow$ & {cell} & {cell} & {cell} \\\\' in output
   assert main(['table', str(runs / 'one'), '--format=csv', '--quantity=clean_error,error']) == 0
   lines = list(csv.reader(io.StringIO(capsys.readouterr().out)))
-  assert [line[0] for line in lines] == ['classifier', 'half', 'most'] and lines[2][1] == '10'
+  assert [line[0] for line in lines] == ['classifier', 'half', 'most'] and lines[2][1] == '10.0'
 
 
 def test_ratios_to_different_classifiers_are_in_no_table(runs, capsys):

@@ -1,0 +1,51 @@
+"""Classifiers side by side: how values are written and which are the best."""
+
+import pytest
+
+from robustness.estimates.corruption_error import MCE
+from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.quantity import ERROR, Quantity
+from robustness.estimates.table import assemble
+from robustness.present import side_by_side
+from robustness.results import SINGLE, Results
+
+GAIN = Quantity('gain', 'gain', better='higher', low=-1)
+WIDTHS = 0.2, 0.002, 0.00001
+
+
+def column(quantity: Quantity, values, intervals: bool = False) -> tuple[list[str], set[int]]:
+  """Returns the texts of values with intervals of several widths, and the places of the best."""
+  labels = [f'net {k}' for k in range(len(values))]
+  rows = [
+    row(
+      label, '', quantity, {}, Estimate(value, value - width, value + width, 90, 90, 'wald'), 0.95
+    )
+    for label, value, width in zip(labels, values, WIDTHS, strict=False)
+  ]
+  described = [{'label': label} for label in labels]
+  results = Results('made', described, {}, {}, table=assemble([part(rows)]), quantities=(quantity,))
+  table, best = side_by_side.arranged({SINGLE: results}, intervals=intervals)
+  return [cells[1] for cells in table.rows], {cell[0] for cell in best}
+
+
+@pytest.mark.parametrize(
+  'quantity, values, texts',
+  [
+    (ERROR, (0.45, 0.73812, 0.829), ['45.0', '73.8', '82.9']),
+    (ERROR, (0.0004, 0.00031, 0.0), ['0.040', '0.031', '0.000']),
+    (GAIN, (0.176, -0.000029, -0.3), ['+17.6', '0.0', '−30.0']),
+    (MCE, (0.68, 0.8981, 1.0), ['0.680', '0.898', '1.000']),
+    (Quantity('norm', 'norm', 'amount'), (12.345, 0.5, 3.0), ['12.3', '0.5', '3.0']),
+    (Quantity('rank', 'rank', 'count'), (12, 3, 4), ['12', '3', '4']),
+  ],
+)
+def test_values_without_intervals_have_the_same_decimals_in_a_column(quantity, values, texts):
+  assert column(quantity, values)[0] == texts
+  with_intervals, _ = column(quantity, values, intervals=True)
+  assert all('(' in text for text in with_intervals)
+
+
+def test_the_best_is_what_is_written_like_it_and_nothing_where_all_are_written_alike():
+  assert column(ERROR, (0.3, 0.2, 0.20001))[1] == {1, 2}
+  assert column(ERROR, (0.2, 0.2, 0.20001))[1] == set()
+  assert column(GAIN, (0.1, 0.2))[1] == {1}
