@@ -30,8 +30,8 @@ class Quantity:
     low, high: the least and the largest possible value; None is that of the kind.
     headline: whether it heads the findings of a study, and is drawn.
     drawn: whether it is drawn though it heads none.
-    reference: the quantity that is drawn beside, at its values by the same facets where it has some,
-      else at those over all; such as that of clean images.
+    reference: the quantity that is drawn beside, such as that of clean images: its values by the
+      same facets where it has some, else those over all.
     biased: whether chance on the same images adds to values what is alike in every training, so
       that seeds alone show no difference.
     paper: where it is defined, a key of `robustness.present.page.PAPERS`; '' for none.

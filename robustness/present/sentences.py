@@ -142,8 +142,9 @@ def _largest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> s
       widened = for_all(row, len(several), quantity)
       if widened is not None:
         minus = f' minus {versus}' if difference else ''
+        sign = '' if len(tied) == len(largest) else ' higher' if row.value > 0 else ' lower'
         place = place_of_alike(widened, facets, len(tied))
-        told = f'{label}{minus} {place}, {_noted(notation, widened)}'
+        told = f'{label}{minus}{sign} {place}, {_noted(notation, widened)}'
         clauses.append(f'{told}: {verdict(widened, quantity)}' if difference else told)
   extreme = 'smallest' if quantity.better == 'higher' and not difference else 'largest'
   words = f'difference in {quantity.words}' if difference else quantity.words

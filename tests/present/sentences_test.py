@@ -97,12 +97,12 @@ def test_of_several_as_large_none_is_named_and_both_signs_are_told(versus):
   told = text.split('second')[1:]
   wide = sentences.for_all(made.table.loc[own[1]], len(own), ERROR)
   end = ': higher, worse' if versus else '.'
-  minus = ' minus first' if versus else ''
+  higher, lower = (f' minus first {sign}' if versus else '' for sign in ('higher', 'lower'))
   notation = Notation(ERROR, bool(versus))
-  assert told[0].startswith(f'{minus} at 2 places alike, {notation.full(wide)}{end}')
+  assert told[0].startswith(f'{higher} at 2 places alike, {notation.full(wide)}{end}')
   place = f'under {rows.loc[own[2], "corruption"]} at severity {rows.loc[own[2], "severity"]}'
   assert [text.split(f', −30{SPACE}points')[0] for text in told[1:]] == (
-    [f'{minus} {place}'] if versus else []
+    [f'{lower} {place}'] if versus else []
   )
 
 

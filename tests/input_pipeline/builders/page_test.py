@@ -1,5 +1,6 @@
 """The blocks of docs/datasets.md run one after another, on a small base data set."""
 
+import collections
 import functools
 import pathlib
 import re
@@ -9,17 +10,21 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from tests.input_pipeline.builders.conftest import LABELS, SIDE, pictures
+from tests.input_pipeline.builders.conftest import SIDE, pictures
+from tests.input_pipeline.domains import store_labelled
 
+LABELS = np.arange(11, dtype=np.int64) % 5  # a class for each of four groups, and one left over
 PAGE = pathlib.Path(__file__).resolve().parents[3] / 'docs/datasets.md'
 
 
-def test_the_blocks_of_the_page_run(base_dir, monkeypatch):
+def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
   torch = pytest.importorskip('torch', reason='needs torch')
-  load = functools.partial(tfds.load, data_dir=base_dir)
+  rows = list(zip(pictures(), LABELS, strict=True))
+  store_labelled(tmp_path, 'pictures', {'test': rows, 'train': rows}, 'abcde', (SIDE, SIDE, 3))
+  load = functools.partial(tfds.load, data_dir=tmp_path)
   monkeypatch.setattr(tfds, 'load', load)
   text = PAGE.read_text(encoding='utf-8').replace(
-    "base='cifar10'", f"base='pictures', base_dir='{base_dir}'"
+    "base='cifar10'", f"base='pictures', base_dir='{tmp_path}'"
   )
   space: dict[str, Any] = {}
   for block in re.findall(r'^```python\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
@@ -32,3 +37,6 @@ def test_the_blocks_of_the_page_run(base_dir, monkeypatch):
   np.testing.assert_array_equal(space['images'], space['stored']['image'])
   np.testing.assert_array_equal(space['positions'], np.arange(count))
   assert len(list(space['pale'])) == count
+  shown = collections.Counter(int(example['label']) for example in space['snow'])
+  assert len(shown) == 2 and all(shown[own] == 5 * (LABELS == own).sum() for own in shown)
+  assert len(list(space['train'])) > count
