@@ -152,7 +152,9 @@ def of_rows(
   lines = _reference(beside, '' if axes else names[0], facets) if beside and varying else {}
   told = ''
   if beside and lines and not own[0][0].difference:
-    told = f' {"Dotted level" if axes else "Broken"} lines: {beside[0].words}.'
+    by_name = any(at for _, at in lines)
+    marks = 'Dotted level lines' if axes else 'Bars' if by_name else 'Broken lines'
+    told = f' {marks}: {beside[0].words}.'
   match len(names), len(axes):
     case 1, 0:
       figure = _named_points(rows, columns, labels, names[0], lines)

@@ -36,8 +36,8 @@ def rows_of_points(
   """Draws points with intervals in horizontal lines, one line a name, one column a notation.
 
   Names, values of the column `name`, go from top to bottom. A classifier has a colour by its place
-  among all `labels`, and in the column of own values a dashed line at its `reference` at each name,
-  or for all names at that at ''.
+  among all `labels`, and in the column of own values a bar at its `reference` at each name, or a
+  dashed line for all names at that at ''.
   """
   shown = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
   written = [style.wrapped(text.replace('_', ' '), 30) for text in names]
@@ -63,11 +63,11 @@ def rows_of_points(
       _points(axes, x, [y], labels.index(label), label)
       _dots(axes, x[0][marks[chosen]], y[marks[chosen]])
       if not notation.difference:
-        keys = [(k, key) for k, at in enumerate(names) for key in ((label, at), (label, ''))]
-        known = [(k, notation.scale * reference[key]) for k, key in keys if key in reference]
-        place, at = np.reshape(known, (-1, 2)).T
-        colour = style.colour(labels.index(label))
-        axes.vlines(at, place - 0.5, place + 0.5, colour, '--', linewidth=0.7)
+        colour, scale = style.colour(labels.index(label)), notation.scale
+        if (label, '') in reference:
+          axes.axvline(scale * reference[label, ''], color=colour, linestyle='--', linewidth=0.7)
+        at = [scale * reference.get((label, str(value)), math.nan) for value in own[name]]
+        axes.plot(at, y, '|', color=colour, markersize=6)
     if notation.difference:
       axes.axvline(0, color='0.3', linewidth=0.6)
     if limits := _limits(notation, rows):

@@ -199,7 +199,7 @@ def test_the_axis_of_values_that_are_all_equal_is_the_range_of_the_quantity():
 
 
 @pytest.mark.parametrize('of_classes', [True, False])
-def test_names_have_lines_at_the_reference_of_each_or_at_that_over_all(of_classes):
+def test_names_have_bars_at_the_reference_of_each_or_a_line_at_that_over_all(of_classes):
   wrong = np.random.default_rng(0).random((50, 4)) < [0.4, 0.8, 0.1, 0.3]
   views = pd.DataFrame({'class': ['a', 'b'] * 2})
   outcomes, clean = Outcomes({'net': wrong}, views), np.arange(4) > 1
@@ -207,14 +207,15 @@ def test_names_have_lines_at_the_reference_of_each_or_at_that_over_all(of_classe
   parts += [means(CLEAN_ERROR, outcomes, ('class',), where=clean)] * of_classes
   table = assemble([*parts, means(ERROR, outcomes, ('class',), where=~clean)])
   figure, caption = drawn(table, ERROR, CLEAN_ERROR)['error_class']
-  assert caption.endswith(' Broken lines: top-1 error on clean images.')
-  own = wrong[:, clean]
-  dashed = [line for line in figure.axes[0].collections if line.get_linestyle()[0][1] is not None]
-  at = np.concatenate([line.get_segments() for line in dashed])[:, 0]
-  expected = own.mean(0) if of_classes else [own.mean()] * 2
-  np.testing.assert_allclose(at, [(100 * x, k - 0.5) for k, x in enumerate(expected)])
+  kind = 'Bars' if of_classes else 'Broken lines'
+  assert caption.endswith(f' {kind}: top-1 error on clean images.')
+  own, lines = wrong[:, clean], figure.axes[0].lines
+  [bars] = [line.get_xdata() for line in lines if line.get_marker() == '|']
+  dashed = [line.get_xdata() for line in lines if line.get_linestyle() == '--']
+  np.testing.assert_allclose(bars, 100 * own.mean(0) if of_classes else [np.nan] * 2)
+  np.testing.assert_allclose(dashed, [] if of_classes else [[100 * own.mean()] * 2])
   [(_, told)] = drawn(table[table['quantity'] == 'error'], ERROR, CLEAN_ERROR).values()
-  assert 'lines' not in told
+  assert 'Bars' not in told and 'lines' not in told
 
 
 def test_captions_state_what_is_left_out_and_the_only_value_and_values_over_all_are_drawn():
