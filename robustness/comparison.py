@@ -353,10 +353,13 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   """
   first = entries[0]
   lacking = f'minus {first.label}: {baseline} is not in this task'
-  pairings = _pairings(entries, common)
+  pairings = [
+    pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common)
+    for e in entries
+  ]
   if common:
-    entries = _on_shared_images(entries, pairings)
-    first, pairings = entries[0], _pairings(entries, common)
+    entries, pairings = _on_shared_images(entries, pairings)
+    first = entries[0]
   base = Answers.of(first, first.evaluation.records)
   shared = [
     Shared.of(first, base, e, own, '' if first.label == baseline else lacking)
@@ -376,27 +379,21 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
     return dataclasses.replace(compared, tables={WHY_NOT: Table(('why',), [[str(error)]])})
 
 
-def _pairings(entries: Sequence[Entry], common: bool) -> list[Pairing]:
-  first = entries[0]
-  return [
-    pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common)
-    for e in entries
-  ]
-
-
-def _on_shared_images(entries: Sequence[Entry], pairings: Sequence[Pairing]) -> list[Entry]:
-  """Returns the entries with those images alone that all have which have any of the first's."""
-  paired = {e.label: own for e, own in zip(entries, pairings, strict=True) if len(own.first)}
-  places = functools.reduce(np.intersect1d, (own.first for own in paired.values()))
+def _on_shared_images(
+  entries: Sequence[Entry], pairings: Sequence[Pairing]
+) -> tuple[list[Entry], list[Pairing]]:
+  """Returns both with those images alone that all have which have any of the first's."""
+  paired = {e.label: own.first for e, own in zip(entries, pairings, strict=True) if len(own.first)}
+  places = functools.reduce(np.intersect1d, paired.values())
   if not len(places):
     raise InputError(f'no image is in all of {", ".join(paired)}: compare them two by two.')
-  rows = {label: own.second[np.isin(own.first, places)] for label, own in paired.items()}
-  return [
-    dataclasses.replace(e, evaluation=Evaluation(e.label, _selected(e, rows[e.label])))
-    if e.label in rows
-    else e
-    for e in entries
-  ]
+  in_order, shared, pairs = np.arange(len(places)), list(entries), list(pairings)
+  for place, (entry, own) in enumerate(zip(entries, pairings, strict=True)):
+    if len(own.first):
+      records = _selected(entry, own.second[np.isin(own.first, places)])
+      shared[place] = dataclasses.replace(entry, evaluation=Evaluation(entry.label, records))
+      pairs[place] = Pairing(in_order, in_order, own.note)
+  return shared, pairs
 
 
 def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:

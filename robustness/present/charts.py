@@ -13,7 +13,6 @@ An axis is a facet whose values are ordered numbers, a name any other (`Facet.or
 with a single value is neither; the caption states it.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -187,10 +186,11 @@ def _reference(
   quantity, table = beside
   by: dict[str, Any] = dict.fromkeys(facets, ...)
   rows = select(table, quantity.name, '', **by) if name else table[:0]
-  at = rows[name].astype(str) if len(rows) else itertools.repeat('')
-  rows = rows if len(rows) else select(table, quantity.name)
-  keys = zip(rows.classifier, at, strict=False)
-  return {key: value for key, value in zip(keys, rows.value, strict=True) if value == value}
+  if rows.empty:
+    rows, name = select(table, quantity.name).assign(over_all=''), 'over_all'
+  rows = rows.dropna(subset=['value'])
+  keys = zip(rows.classifier, rows[name].astype(str), strict=True)
+  return dict(zip(keys, rows.value, strict=True))
 
 
 def _grids(
