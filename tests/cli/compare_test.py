@@ -214,6 +214,22 @@ def versions(seed):
 
 
 @pytest.mark.usefixtures('undrawn')
+def test_images_that_three_runs_share_are_the_same_in_all_numbers_whatever_their_order(tmp_path):
+  random = np.random.default_rng(0)
+  ids = {'a': np.arange(40), 'b': random.permutation(30) + 10, 'c': random.permutation(25)}
+  right = {name: random.integers(0, 2, 40) for name in ids}
+  for name, own in ids.items():
+    finished_runs.write(tmp_path / name, {'net': right[name][own].tolist()}, own.tolist())
+  compare(tmp_path, 'abc', common=True)
+  for name in ids:
+    level = of(tmp_path / 'out', name)
+    assert (level.n, level.value) == (15, pytest.approx(right[name][10:25].mean()))
+  for name in 'bc':
+    expected = (right[name] - right['a'])[10:25].mean()
+    assert of(tmp_path / 'out', name, 'a').value == pytest.approx(expected)
+
+
+@pytest.mark.usefixtures('undrawn')
 @pytest.mark.parametrize('paired', [True, False])
 def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(tmp_path, paired):
   """The table is that of the same images corrupted in the run: by corruption, without the clean
