@@ -32,7 +32,7 @@ from robustness.objectives import OBJECTIVES
 from robustness.results import Results
 from tests import said
 from tests.commands import ROOT, output_of, python
-from tests.emitters import USUAL, VIEWS
+from tests.emitters import USUAL
 from tests.end_to_end import machine
 
 DOCUMENTS = (
@@ -327,8 +327,8 @@ def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, 
 
 @pytest.mark.slow
 def test_the_suite_passes_with_what_the_documents_print_added(copy_with_recipe, monkeypatch):
-  """Of all tests those that name what was added or are of all modules; and those of views, as users
-  compile them."""
+  """Of all tests those that name what was added or look at all modules; and those of bits that
+  programs share, as users compile these."""
   shared = os.environ.get('ROBUSTNESS_SHARED', str(ROOT.parent / 'shared'))
   monkeypatch.setenv('ROBUSTNESS_SHARED', shared)
   for name in [name for name in os.environ if name.startswith('PYTEST_XDIST')]:
@@ -344,11 +344,13 @@ def test_the_suite_passes_with_what_the_documents_print_added(copy_with_recipe, 
 
   added = {pathlib.Path(name).stem for name in (*recipe(), *recipes(), PART_FILE)}
   added = {name for name in added if not name.endswith('_test')}
-  whole = {path.name for path in (ROOT / 'tests').glob('*_test.py')} - {'docs_test.py'}
-  output = passed('-rpf', '-k', ' or '.join(sorted(added | whole)))
+  output = passed('-rpf', '-k', ' or '.join(sorted({*added, 'imports_test'})))
   for name in added:
     assert re.search(rf'^PASSED .*\b{name}(_test\.py|\W)', output, re.MULTILINE), name
-  passed(*VIEWS, **USUAL)
+  tests = (ROOT / 'tests').rglob('*_test.py')
+  marked = [path for path in tests if 'mark.shared_bits' in path.read_text(encoding='utf-8')]
+  files = (str(path.relative_to(ROOT)) for path in marked if path != pathlib.Path(__file__))
+  passed('-m', 'shared_bits', *files, **USUAL)
 
 
 @pytest.mark.slow

@@ -4,14 +4,8 @@ import os
 
 import pytest
 
-VIEWS = (
-  'tests/fourier',
-  *(f'tests/corruptions/{name}_test.py' for name in ('catalog', 'views')),
-  *(f'tests/evaluation/{name}_test.py' for name in ('adapting', 'runner')),
-  'tests/attacks/attacks_test.py',
-)
 USUAL = {'XLA_FLAGS': '--xla_backend_optimization_level=1'}
-"""The code of views is tested once more as users compile it, see `tests/docs_test.py`."""
+"""Flags with which the tests marked `shared_bits` are run again, see `tests/docs_test.py`."""
 
 needs_usual_emitters = pytest.mark.skipif(
   os.environ.get('XLA_FLAGS', '').rpartition('--xla_cpu_use_fusion_emitters=')[2][:5] == 'false',

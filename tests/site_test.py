@@ -10,6 +10,8 @@ from tests.commands import ROOT
 for package in ('mkdocs', 'material', 'mkdocstrings'):
   pytest.importorskip(package, reason=f"needs {package}: pip install '.[docs]'")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope='module')
 def site(tmp_path_factory):

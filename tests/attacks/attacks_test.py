@@ -114,6 +114,7 @@ def test_the_direction_of_a_gradient_does_not_depend_on_its_size():
   assert not np.asarray(direction(0 * g)).any()
 
 
+@pytest.mark.shared_bits
 @cases(
   'attack', PGD('linf', 0.1, steps=3), PGD('l2', 0.1, steps=3), AutoPGD('linf', 0.1, loss='dlr')
 )

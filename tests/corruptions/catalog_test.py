@@ -56,7 +56,7 @@ def test_an_image_does_not_depend_on_the_rest_of_its_batch(name):
   assert np.mean(np.abs(np.asarray(alone) - whole[1]) > 1e-5) < 1e-3  # a rare level may tip
 
 
-@pytest.mark.parametrize('channels', [1, 3])
+@pytest.mark.parametrize('channels', [1, pytest.param(3, marks=pytest.mark.shared_bits)])
 @pytest.mark.parametrize('name', NAMES)
 def test_images_of_any_shape_under_vmap_are_those_alone(name, channels):
   images = np.stack([natural(20, 26, channels, seed=s) for s in range(2)])
@@ -71,6 +71,7 @@ def test_images_of_any_shape_under_vmap_are_those_alone(name, channels):
     assert share_within(shown, alone, 0.1) >= 0.999
 
 
+@pytest.mark.shared_bits
 def test_one_compile_shows_every_corruption_and_severity():
   traces = []
 
@@ -237,6 +238,7 @@ def test_draws_do_not_depend_on_a_flag_of_jax():
   np.testing.assert_allclose(inside, pinned, atol=1e-6)
 
 
+@pytest.mark.shared_bits
 @pytest.mark.parametrize('name', ['gaussian_noise', 'frost', 'fog', 'lines', 'sparkles'])
 def test_images_do_not_depend_on_64_bits(name):
   severity = np.array([1, 5, 3, 5])
@@ -270,6 +272,7 @@ def test_photographs_come_from_a_folder_a_package_or_arrays(tmp_path, monkeypatc
     refused('photographs are .*; give uint8', corrupt, 3, batch(), 'frost', 5, photographs=none)
 
 
+@pytest.mark.shared_bits
 @needs_usual_emitters
 def test_photographs_are_an_option_of_each_image(tmp_path):
   write_photographs(tmp_path)
@@ -279,6 +282,7 @@ def test_photographs_are_an_option_of_each_image(tmp_path):
   np.testing.assert_array_equal(each, alone)
 
 
+@pytest.mark.shared_bits
 def test_every_image_of_a_batch_has_a_corruption_of_its_own():
   names, index = ('gaussian_noise', 'fog', 'jpeg_compression'), np.array([2, 0, 1, 0])
   severity = np.array([1, 5, 3, 2])

@@ -47,6 +47,7 @@ def test_a_variant_of_a_corruption_that_is_not_shown_changes_no_images():
   refused('study.options is .glass_blur.; it must be left', CorruptionViews, **made)
 
 
+@pytest.mark.shared_bits
 @pytest.mark.parametrize(
   ('quantize', 'layouts'), [('', ('single', 'mesh', 'pmap')), ('floor', ('mesh',))]
 )

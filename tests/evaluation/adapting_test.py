@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import linen as nn
 
 from robustness.config import experiment
@@ -69,6 +70,7 @@ def files(folder):
   return {path.name: path.read_bytes() for path in sorted(folder.glob('*.npz'))}
 
 
+@pytest.mark.shared_bits
 @cases('adaptation', TENT, NEVER, Statistics(batch_size=8))
 def test_the_same_bytes_on_several_devices_and_after_an_interruption(adaptation, tmp_path):
   recorded(adaptation, tmp_path / 'one')

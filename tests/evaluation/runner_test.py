@@ -97,7 +97,14 @@ def expected():
 
 
 @pytest.mark.parametrize('create', PARALLELS)
-@cases('cut, sequential', ((8, 5), False), ((24, 100), False), ((0, 0), False), ((8, 6), True))
+@cases(
+  'cut, sequential',
+  ((8, 5), False),
+  *(
+    pytest.param(*case, marks=pytest.mark.shared_bits)
+    for case in (((24, 100), False), ((0, 0), False), ((8, 6), True))
+  ),
+)
 def test_same_numbers_for_any_cut_and_device_layout(create, cut, sequential, expected):
   runner = evaluator(create(), views=dataclasses.replace(HEATMAP, sequential=sequential))
   recorded = table(runner, tiny_rows(), *cut)

@@ -21,7 +21,12 @@ from tests.models.peer_networks import PEERS
 from tests.networks import WITHOUT_STATISTICS, normal_arrays, random_variables
 from tests.refusals import refused
 
-NAMES = sorted(catalog.ARCHITECTURES)
+LARGE = 50_000_000
+"""Parameters from which on a network, which takes a second to trace, is among the slow tests."""
+NAMES = [
+  pytest.param(name, marks=[pytest.mark.slow] * (architecture.parameters > LARGE))
+  for name, architecture in sorted(catalog.ARCHITECTURES.items())
+]
 CAPTURE = {'capture_intermediates': True, 'mutable': ['intermediates']}
 PUBLISHED = {'resnet20': 269_722, 'resnet56': 853_018}
 PUBLISHED |= {'wide_resnet_28_10': 36_479_194, 'wide_resnet_16_4': 2_748_890}
@@ -52,7 +57,7 @@ def parameters(shapes):
   return sum(math.prod(shape) for path, shape in shapes.items() if path[0] == 'params')
 
 
-@pytest.mark.parametrize('name', PUBLISHED)
+@pytest.mark.parametrize('name', [one for one in NAMES if one.values[0] in PUBLISHED])
 def test_parameter_counts_are_the_published_ones(name):
   architecture, shapes = catalog.get(name), shapes_of(name)
   side = next((w.input_size for w in architecture.weights), architecture.input_shape[0])
@@ -62,6 +67,7 @@ def test_parameter_counts_are_the_published_ones(name):
   assert parameters(shapes) == PUBLISHED[name]
 
 
+@pytest.mark.slow
 def test_the_page_of_networks_is_what_the_catalogue_says():
   remade = 'run python -m tests.models.networks_page'
   table = networks_page.table(lambda architecture: parameters(shapes_of(architecture.name)))

@@ -269,6 +269,7 @@ def test_logits_are_the_peers_at_the_size_of_the_weights_and_at_another(case, tm
     assert np.abs(theirs).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('case', NEWEST.values(), ids=lambda case: case.name)
 def test_gradients_are_finite_and_bfloat16_is_near(case):
   generator, side = np.random.default_rng(5), case.sides[0]

@@ -136,6 +136,7 @@ def test_an_attack_is_given_the_settings_of_attacks_alone(tmp_path):
   assert (own.confidence, own.half_width, own.steps, own.norm) == (0.0, 5.0, 3, 'l2')
 
 
+@pytest.mark.slow
 def test_auto_attack_counts_by_stage_and_gives_the_same_on_any_devices(evaluate, tmp_path, caplog):
   budget = {'iterations': 3, 'queries': 5, 'steps': 1}
   study = AttackError(attacks=('pgd', 'auto_attack'), epsilon=0.03, **budget)

@@ -17,6 +17,7 @@ LABELS = np.arange(11, dtype=np.int64) % 5  # a class for each of four groups, a
 PAGE = pathlib.Path(__file__).resolve().parents[3] / 'docs/datasets.md'
 
 
+@pytest.mark.slow
 def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
   torch = pytest.importorskip('torch', reason='needs torch')
   rows = list(zip(pictures(), LABELS, strict=True))
