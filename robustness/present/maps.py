@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -146,14 +147,22 @@ def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
   return (0.0 if 0 <= low < high / 2 else low), (high if high > low else low + 1.0)
 
 
+def _colours(notation: Notation) -> Colormap:
+  """Returns the colours of levels, or of differences: blue where a classifier is better than the
+  first, or has less of what is neither better nor worse."""
+  if not notation.difference:
+    return colormaps[style.MAGNITUDE]
+  colours = colormaps[style.DIFFERENCE]
+  return colours if notation.quantity.better == 'higher' else colours.reversed()
+
+
 def _image(
   axes: Axes, table: pd.DataFrame, notation: Notation, limits: tuple[float, float]
 ) -> ScalarMappable:
-  colours = style.DIFFERENCE if notation.difference else style.MAGNITUDE
   values = notation.scale * table.to_numpy(float)
   across, down = _edges(table.columns), _edges(table.index)
   scale: dict[str, Any] = {
-    'cmap': colormaps[colours].with_extremes(bad=style.MISSING),
+    'cmap': _colours(notation).with_extremes(bad=style.MISSING),
     'vmin': limits[0],
     'vmax': limits[1],
   }
@@ -209,11 +218,7 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
     for place, value in zip(places, panel.rows.value, strict=True):
       values[place] = notation.scale * value
     image = axes.imshow(
-      values,
-      cmap=colormaps[style.DIFFERENCE if notation.difference else style.MAGNITUDE],
-      vmin=limits[0],
-      vmax=limits[1],
-      aspect='auto',
+      values, cmap=_colours(notation), vmin=limits[0], vmax=limits[1], aspect='auto'
     )
     digits = max(0, math.ceil(-math.log10((limits[1] - limits[0]) / 30)))
     for row, column in np.argwhere(np.isnan(values)):

@@ -22,7 +22,7 @@ COLUMN_WIDTH = 3.4  # inches: one column of a two-column paper
 PAGE_WIDTH = 7.0  # inches: both columns
 PAGE_HEIGHT = 8.5  # inches: of figures with many parts, but for their legends
 MAGNITUDE = 'viridis'  # for quantities from zero up
-DIFFERENCE = 'RdBu_r'  # for signed quantities; red is more error
+DIFFERENCE = 'RdBu'  # for differences; blue is better
 MISSING = '0.85'  # grey of a cell without a value
 # Okabe and Ito's palette without yellow, then seven that are darker, paler or greyer than these;
 # with line styles and markers for print in black.

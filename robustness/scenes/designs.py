@@ -60,6 +60,8 @@ class Design:
       require(bool(np.isfinite(values).all()), key, values.tolist(), 'finite')
     least = float(self.area.min())
     require(least > 0, 'area', least, 'above 0: an object without a size cannot be seen')
+    most = float(self.area.max())
+    require(most <= 1, 'area', most, 'at most 1, the whole canvas: a fraction, not percent')
 
   def __len__(self) -> int:
     return len(self.area)
@@ -87,14 +89,14 @@ def published(name: str) -> Design:
     return cross('rotation', areas=(0.2, 0.5, 0.8, 1.0), angles=np.arange(1, 361, 20))
   if name == 'location':
     steps = np.arange(21) / 20
-    return cross('location', xs=steps, ys=steps, side=500, min_inside=0.5)
+    return cross('location', xs=steps, ys=steps, side=500)
   raise InputError(f'no design {name!r}; {nearest(name, FACTORS)}.')
 
 
-def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float = 0.5) -> Design:
+def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float | None = None) -> Design:
   """Returns cells × cells places, as in the paper's comparison of patches (56 × 56).
 
-  They are the centres of cells, (i + .5) / cells.
+  They are the centres of cells, (i + .5) / cells. See `cross` for `min_inside`.
   """
   require(cells >= 1, 'cells', cells, 'at least 1')
   steps = (np.arange(cells) + 0.5) / cells
@@ -108,9 +110,14 @@ def cross(
   xs: Sequence[float] | np.ndarray = (0.5,),
   ys: Sequence[float] | np.ndarray = (0.5,),
   side: int = 512,
-  min_inside: float = 0.95,
+  min_inside: float | None = None,
 ) -> Design:
-  """Returns the cross product of values, in the reference's order: x, y, area, angle (fastest)."""
+  """Returns the cross product of values, in the reference's order: x, y, area, angle (fastest).
+
+  `min_inside` is by default that of the published sets: .95, or .5 if a place is not the centre.
+  """
+  if min_inside is None:
+    min_inside = 0.95 if {*xs, *ys} == {0.5} else 0.5
   levels = np.array([*itertools.product(xs, ys, areas, angles)], np.float64).reshape(-1, 4)
   x, y, area, angle = levels.T
   return Design(name, side, min_inside, area=area, angle=angle, x=x, y=y)

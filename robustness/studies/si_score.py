@@ -46,7 +46,8 @@ GRID, CROSS = 'grid', 'cross'
 SAMPLES, SAMPLE_SIDE = 6, 160
 CLASS_NAMES = {index: name for name, index in IMAGENET_INDEX.items()}
 AMONG_PLACES = 0.9
-"""Share of the pairs that a place must have to be on the balanced map; few have corners."""
+"""Share of the pairs that a place must have to be on the balanced and the normalised map; few have
+corners."""
 SCENE_ACCURACY = Quantity(
   'accuracy', 'accuracy on scenes', better='higher', headline=True, paper='yung2021si'
 )
@@ -72,7 +73,7 @@ class SiScore(Study):
     cells: for 'grid': places along a side.
     measure: whether an area is that of the object's 'rectangle', as published, or of its 'mask'.
     min_inside: a scene counts if at least this share of the object's rectangle is inside; -1 takes
-      the published value: .95, and .5 where the place varies.
+      the published value: .95, or .5 if a place is not the centre; of stored scenes all count.
     stored: whether rows are scenes already (`config.data.source='si_score'`).
   """
 
@@ -101,6 +102,10 @@ class SiScore(Study):
       of_grid = self.factor == GRID and key == 'areas' and len(levels) == 1
       shown = self.factor == CROSS or of_grid or levels == getattr(SiScore, key)
       self.require(shown, key, f'left out where config.study.factor is {self.factor!r}')
+    of_grid = self.factor == GRID or self.cells == SiScore.cells
+    self.require(of_grid, 'cells', f'left out where config.study.factor is {self.factor!r}')
+    composed = not self.stored or self.measure == SiScore.measure
+    self.require(composed, 'measure', 'left out for stored scenes, whose areas are what they are')
     _check_reach(self.design)
 
   @property
@@ -109,13 +114,12 @@ class SiScore(Study):
     if self.factor == GRID:
       design = designs.grid(self.cells, self.areas[0])
     elif self.factor == CROSS:
-      least = 0.5 if {*self.xs, *self.ys} != {0.5} else 0.95
-      levels = self.areas, self.angles, self.xs, self.ys
-      design = designs.cross(CROSS, *levels, min_inside=least)
+      design = designs.cross(CROSS, self.areas, self.angles, self.xs, self.ys)
     else:
       design = designs.published(self.factor)
-    least = self.min_inside if self.min_inside >= 0 else design.min_inside
-    return dataclasses.replace(design, min_inside=least)
+    if self.min_inside >= 0:
+      return dataclasses.replace(design, min_inside=self.min_inside)
+    return dataclasses.replace(design, min_inside=0.0) if self.stored else design
 
   @property
   def canvas(self) -> int:
@@ -146,8 +150,9 @@ class SiScore(Study):
   @property
   def shown_as(self) -> dict[str, str]:
     made = 'as stored' if self.stored else 'composed here'
-    least = f'scenes with {self.design.min_inside:g} of the object inside count'
-    return {'scenes': f'{made}, by {self.factor}; {least}'}
+    least = self.design.min_inside
+    counted = f'scenes with {least:g} of the object inside count' if least else 'all count'
+    return {'scenes': f'{made}, by {self.factor}; {counted}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     return [] if self.stored else ['scenes are composed here of other objects and backgrounds']
@@ -262,7 +267,8 @@ class SiScore(Study):
       raise self._no_scene()
     classes = first.records.column('label' if self.stored else 'imagenet_class')
     own = first.records.identity.get('classes', ()) if self.stored else ()
-    named = CLASS_NAMES if len(own) in (0, len(NAMES)) else dict(enumerate(own))
+    of_imagenet = len(own) in (0, len(NAMES))
+    named = {**dict(enumerate(NAMES)), **CLASS_NAMES} if of_imagenet else dict(enumerate(own))
     return Findings(estimates=list(self._estimates(outcomes, classes, named)))
 
   def _estimates(
@@ -284,10 +290,17 @@ class SiScore(Study):
         yield self.means(SCENE_ACCURACY, published, keys, test=True)
         own = self._balanced(published, factor)
         yield self.means(BALANCED_ACCURACY, own, keys, paired=False)
-      normalised = functools.partial(of_means, each=True, confidence=self.confidence)
-      yield normalised(NORMALISED_ACCURACY, published, lambda own, _: designs.normalised(own), keys)
+      yield of_means(
+        NORMALISED_ACCURACY,
+        published,
+        lambda own, _: designs.normalised(own),
+        keys,
+        each=True,
+        where=_common(published, keys) if factor == designs.LOCATION else None,
+        confidence=self.confidence,
+      )
     for index in np.unique(classes).tolist():
-      facets = {'class': named.get(index, f'class {index}')}
+      facets = {'class': named[index]}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
 
   def _balanced(self, published: Outcomes, factor: str = '') -> Outcomes:
@@ -337,6 +350,13 @@ def _shown(outcomes: Outcomes) -> np.ndarray:
   """Returns which scenes count, bool [P, L]: the same for all classifiers."""
   assert outcomes.shown is not None
   return outcomes.shown[outcomes.labels[0]]
+
+
+def _common(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
+  """Returns the levels, bool [L], at whose values of some keys `AMONG_PLACES` of the scenes count:
+  a corner that few objects reach into may have the largest accuracy by chance."""
+  group, counts = designs.places(outcomes.views, keys), _shown(outcomes).mean(0)
+  return (np.bincount(group, counts) >= AMONG_PLACES * np.bincount(group))[group]
 
 
 def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:

@@ -32,6 +32,19 @@ def test_a_cell_has_its_colour_where_the_axes_say_that_it_is(distances):
   np.testing.assert_allclose(pixels[up, across].astype(int), expected, atol=2)
 
 
+@cases('better, draw', ('higher', maps.maps), ('lower', maps.maps), ('higher', maps.grids))
+def test_a_difference_is_blue_where_the_classifier_is_better(better, draw):
+  y, x = np.meshgrid([1.0, 2.0], [1.0, 2.0], indexing='ij')
+  change = np.array([0.4, -0.4, 0.1, 0.0]) * (1 if better == 'higher' else -1)
+  rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': change, 'marked': False})
+  rows = rows.assign(note='', low=np.nan, high=np.nan)
+  panel = maps.Panel('', rows, Notation(Quantity('q', 'q', better=better), difference=True))
+  figure = draw([panel], 'row', 'column')
+  (drawn,) = [*figure.axes[0].images, *figure.axes[0].collections]
+  (red, _, blue, _), (much_red, _, less_blue, _) = drawn.to_rgba(100 * change[:2])
+  assert blue > red and much_red > less_blue
+
+
 def test_scales_stand_apart_beside_the_maps_of_their_kind():
   y, x = np.meshgrid([1.0, 2.0], [1.0, 2.0], indexing='ij')
   rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': 0.5, 'marked': False})

@@ -66,6 +66,7 @@ def test_backgrounds_differ_within_an_object_repeat_with_the_seed_and_are_the_ge
 
 def test_impossible_designs_are_refused():
   refused('area is 0.0; it must be above 0', designs.cross, 'none', areas=(0.0, 0.1))
+  refused('area is 50.0; .*a fraction, not percent', designs.cross, 'percent', areas=(20.0, 50.0))
   refused('number of backgrounds is 1; it must be at least 2', designs.draw_backgrounds, 3, 1)
   refused("did you mean 'location'", designs.published, 'locations')
   refused('finite', designs.cross, 'nan', xs=(np.nan,))

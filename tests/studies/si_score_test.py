@@ -113,6 +113,19 @@ def test_a_balanced_map_leaves_out_places_of_few_pairs(tmp_path):
     assert rows.n[x, y] == count
 
 
+def test_a_normalised_map_is_divided_by_the_best_place_that_most_pairs_reach(tmp_path):
+  evaluation = made_records(tmp_path, PLACES)
+  _, shown = answers(evaluation, PLACES)
+  most = shown.mean(0) >= 0.9
+  assert most.any() and (shown.any(0) & ~most).any(), 'the case is not seen'
+  table = table_of(PLACES, evaluation)
+  rows, levels = (by(table, f'{kind}accuracy', 'x', 'y') for kind in ('normalised_', ''))
+  places = [*zip(PLACES.design.x[most], PLACES.design.y[most], strict=True)]
+  assert set(rows.index) == set(places)
+  own = levels.value[places]
+  np.testing.assert_allclose(rows.value[places], own / own.max())
+
+
 def test_classes_and_differences(tmp_path):
   one, two = (made_records(tmp_path, PLACES, k, seed) for seed, k in enumerate(('one', 'two')))
   table = table_of(PLACES, one, two)
@@ -165,6 +178,18 @@ def test_stored_scenes_give_the_same_table(tmp_path):
   assert table_of(study, stored)['class'].dropna().str.startswith('mine ').all()
 
 
+def test_of_stored_scenes_all_count_and_classes_outside_the_set_have_imagenets_names(tmp_path):
+  columns = {'object': np.arange(3), 'background': np.arange(3), 'x': np.zeros(3)}
+  columns |= {'y': np.zeros(3), 'angle': np.zeros(3), 'area': np.full(3, 0.2)}
+  columns |= {'fraction_inside': np.full(3, 0.25), 'label': np.array([281, 105, 281])}
+  stored = made(tmp_path / 'one', {'rank': np.array([[0], [0], [4]]), **columns}, 2)
+  table = table_of(SiScore(factor='location', stored=True), stored)
+  assert estimate(table, 'one', 'accuracy').n == 3
+  classes = select(table, 'accuracy', **{'class': ...})
+  assert classes['class'].tolist() == ['koala', 'tabby']
+  refused('no scene has 0.5', table_of, SiScore('location', stored=True, min_inside=0.5), stored)
+
+
 def test_pictures_need_the_results_alone(tmp_path):
   labels = ('one', 'two')
   for study, expected in (
@@ -201,6 +226,11 @@ def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tm
   assert SiScore(factor='grid', areas=(0.1,)).design.area[0] == 0.1
   for given in ({'factor': 'location', 'areas': (0.1,)}, {'factor': 'grid', 'areas': (0.1, 0.2)}):
     refused('areas is .0.1.*left out where .*factor is', SiScore, **given)
+  refused('cells is 28; it must be left out', SiScore, factor='location', cells=28)
+  refused('measure is .mask.; it must be left out', SiScore, stored=True, measure='mask')
+  for places, least in (((0.5,), 0.95), ((0.3,), 0.5), ((0.1, 0.5), 0.5)):
+    assert SiScore(factor='cross', xs=places).design.min_inside == least
+    assert designs.cross('mine', xs=places).min_inside == least
   assert SiScore(factor='rotation', min_inside=0.7).design.min_inside == 0.7
   views = SiScore(factor='rotation').views((64, 64, 3))
   assert len(views) == 72 and views.image_shape == (64, 64, 3) and len(set(views.ids)) == 72

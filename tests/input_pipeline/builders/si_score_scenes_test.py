@@ -182,7 +182,7 @@ def test_what_cannot_be_made_is_said_before_composing(folders, tmp_path):
   refused('which is not a folder', foregrounds=str(tmp_path / 'none'))
   refused('background .*0.png is 36×32 pixels; the canvas has 512×512', name='size', design=None)
   outside = designs.cross('out', xs=(5.0,), side=SIDE)
-  refused("no scene of design 'out' has 0.95 of its object inside; the most is 0", design=outside)
+  refused("no scene of design 'out' has 0.5 of its object inside; the most is 0", design=outside)
   refusals.refused("did you mean 'jpeg'", ScenesConfig, encoding='jpg')
 
 
