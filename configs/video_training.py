@@ -7,7 +7,8 @@ python main.py --config=configs/video_training.py:gaussian_noise --workdir=/tmp/
   drawn from 1 to 5; the paper states neither severities nor shares. The variants are the six that
   its text names, gaussian_noise, shot_noise, impulse_noise, gaussian_blur, contrast and
   jpeg_compression, those that its tables add, defocus_blur and brightness, and `regular` without
-  any. ImageNet comes by TFDS. On YTBB-Robust write ytbb before: video_training.py:ytbb,contrast.
+  any. Table 5 has no row of brightness and regular, table 6 none of contrast. ImageNet comes by
+  TFDS. On YTBB-Robust write ytbb before: video_training.py:ytbb,brightness.
 
 python main.py --config=configs/video_training.py:ilsvrc30 --workdir=/tmp/ilsvrc30 \\
     --config.data.metadata=SETS --config.data.path=FRAMES \\

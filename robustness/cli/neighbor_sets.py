@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
   add('--classes', default='imagenet_vid', help=classes)
   add('--k', type=int, default=10, help='frames on each side (default: 10)')
   add('--seed', type=int, default=0, help='of the anchors (default: 0)')
-  add('--facts', action='store_true', help='write frame types and rates to metadata/frames.json')
+  add('--facts', action='store_true', help='of video files: keep types and rates of frames')
   importing = commands.add_parser('import', help='the sets of the annotations of YTBB-Robust')
   for name, what in (('--metadata', 'the released folder'), ('--out', 'where the metadata go')):
     importing.add_argument(name, type=expanded, required=True, help=what)

@@ -243,7 +243,7 @@ class VideoPmK(ScoresPredictions):
   def _parts(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
     """Yields estimates of all sets, across classifiers, and of each class and subset of sets."""
     yield from self._accuracies(right)
-    yield self._means(PM_K, right.models, self._worst(right), test=True)  # over all distances: at k
+    yield self._means(PM_K, right, self._worst(right), test=True)  # over all distances: at k
     yield from self._curves(right)
     yield from self._by_offset(right)
     if len(right.models) > 1:
@@ -279,9 +279,9 @@ class VideoPmK(ScoresPredictions):
     anchor, worst = right.anchor[..., None], self._worst(right)
     drop = anchor & ~worst if self.include_anchor else anchor.astype(float) - worst
     at_k = {**(facets or {}), 'k': self.k}
-    yield self._means(ANCHOR, right.models, anchor, test=True, facets=facets)
-    yield self._means(PM_K, right.models, worst, test=True, facets=at_k)
-    yield self._means(DROP, right.models, drop, facets=at_k)
+    yield self._means(ANCHOR, right, anchor, test=True, facets=facets)
+    yield self._means(PM_K, right, worst, test=True, facets=at_k)
+    yield self._means(DROP, right, drop, facets=at_k)
 
   def _worst(self, right: SetOutcomes) -> np.ndarray:
     """Returns whether all frames within k are right, [M, A, 1]."""
@@ -290,18 +290,19 @@ class VideoPmK(ScoresPredictions):
   def _means(
     self,
     quantity: Quantity,
-    models: Sequence[str],
+    right: SetOutcomes,
     values: np.ndarray,
     views: pd.DataFrame = ONE_VIEW,
     shown: np.ndarray | None = None,
     test: bool = False,
     facets: Mapping[str, object] | None = None,
   ) -> pd.DataFrame:
-    """Returns means of values [M, A, V] of M models by the facets of the views, of those that are
-    `shown`, [A, V]; see `estimates.means.means`."""
-    where = None if shown is None else dict.fromkeys(models, shown)
-    given, by = Values(dict(zip(models, values, strict=True)), views, where), tuple(views.columns)
-    return self.means(quantity, given, by, test=test, facets=facets)
+    """Returns means of values [M, A, V] of the models by the facets of the views, of those that are
+    `shown`, [A, V]; videos are the units. See `estimates.means.means`."""
+    where = None if shown is None else dict.fromkeys(right.models, shown)
+    of_models = dict(zip(right.models, values, strict=True))
+    given = Values(of_models, views, where, right.videos)
+    return self.means(quantity, given, tuple(views.columns), test=test, facets=facets)
 
   def _curves(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields pm-0 to pm-(k − 1), pm-0 to pm-k of neighbors alone, and the accuracy at exactly 1 to
@@ -311,7 +312,7 @@ class VideoPmK(ScoresPredictions):
       (NEIGHBORS_ONLY, False, self.k + 1),
     ):
       within = right_within(right, self.k, with_anchor)[..., :count]
-      yield self._means(quantity, right.models, within, pd.DataFrame({'k': range(count)}))
+      yield self._means(quantity, right, within, pd.DataFrame({'k': range(count)}))
     offsets = np.unique(np.append(right.offset, 0))
     nearest = np.argsort(np.abs(offsets), kind='stable')  # the anchor first
     near = nearest[1 : (np.abs(offsets) <= self.k).sum()]
@@ -319,14 +320,15 @@ class VideoPmK(ScoresPredictions):
     there = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
     views = pd.DataFrame({'k': np.abs(offsets[near])})
     for label, own, shown in zip(right.models, hit, there, strict=True):
-      yield self._means(CONDITIONAL, [label], own[None], views, shown)
+      alone = dataclasses.replace(right, models=(label,))
+      yield self._means(CONDITIONAL, alone, own[None], views, shown)
 
   def _by_offset(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
     """Yields how often frames at each signed distance are wrong, and wrong beside a right anchor,
     over the sets with such a frame; the latter also over all classifiers together, of which those
-    of a set are one cluster.
+    of a video are one cluster.
 
     The paper's figure 5 has a "% adversarial" that it does not define; its ticks, up to 8, fit a
     right anchor and a wrong frame, which is never so at the anchor itself.
@@ -336,24 +338,24 @@ class VideoPmK(ScoresPredictions):
     views = pd.DataFrame({'offset': np.unique(np.append(right.offset, 0))})
     wrong = metrics.by_offset(right, ~right.neighbor, ~right.anchor)
     turned = metrics.by_offset(right, right.mistakes, np.zeros_like(right.anchor))
-    yield self._means(OFFSET_ERROR, right.models, wrong, views, there, facets=facets)
+    yield self._means(OFFSET_ERROR, right, wrong, views, there, facets=facets)
     away = views.offset.to_numpy() != 0
     views, there, turned = views[away].reset_index(drop=True), there[:, away], turned[..., away]
-    yield self._means(TURNED, right.models, turned, views, there, facets=facets)
+    yield self._means(TURNED, right, turned, views, there, facets=facets)
     if len(turned) > 1:
       every_set = np.tile(np.arange(right.num_anchors), len(turned))
       together = Values(
         {EVERY_CLASSIFIER: turned.reshape(-1, len(views))},
         views,
         {EVERY_CLASSIFIER: there[every_set]},
-        clusters=every_set,
+        clusters=every_set if right.videos is None else right.videos[every_set],
       )
       yield self.means(TURNED, together, ('offset',), facets=facets)
 
   def _across(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields accuracy on one static set, and the line of accuracy pm-k over that on anchors."""
     static = metrics.static_right(right.of_pairs(np.abs(right.offset) <= self.k))
-    yield self._means(STATIC, right.models, static[..., None])
+    yield self._means(STATIC, right, static[..., None])
     anchor = right.anchor.mean(1)
     if len(anchor) >= 3 and np.ptp(anchor) > 0:
       worst = self._worst(right)[..., 0].mean(1)
@@ -370,7 +372,7 @@ class VideoPmK(ScoresPredictions):
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracies before and after the review of the sets, and its changes.
 
-    Anchors are resampled with what there is of them before and after (the paper's table 4).
+    Videos are resampled with what there is of them before and after (the paper's table 4).
 
     A reviewed anchor that is not among the unreviewed is refused.
     """
@@ -387,7 +389,8 @@ class VideoPmK(ScoresPredictions):
     values = np.zeros((len(before.models), *shown.shape), bool)
     values[..., :2], values[:, place, 2:] = both_of
     by_label = dict(zip(before.models, values, strict=True))
-    table = Values(by_label, pd.DataFrame({'view': range(4)}), dict.fromkeys(by_label, shown))
+    views = pd.DataFrame({'view': range(4)})
+    table = Values(by_label, views, dict.fromkeys(by_label, shown), before.videos)
     changes: tuple[tuple[Quantity, list[int], dict[str, int]], ...] = (
       (REVIEW_ANCHOR, [-1, 0, 1, 0], {}),
       (REVIEW_WORST, [0, -1, 0, 1], {'k': within.k}),
@@ -425,6 +428,7 @@ class VideoPmK(ScoresPredictions):
     every = np.ones(len(near), bool)
     known = passed(sets, metadata.read(self.reviewed)) if self.reviewed else every
     chosen = {(IMAGES, 'all pairs'): every}
+    units = pairs.group if sets.videos is None else sets.videos[pairs.group]
     if self.reviewed:
       chosen[IMAGES, 'reviewed pairs'] = known
     right = self._outcomes(predictions)
@@ -433,7 +437,7 @@ class VideoPmK(ScoresPredictions):
     views = pd.DataFrame({'distance': DISTANCES})
     for (label, name), some in chosen.items():
       for column, quantity in enumerate((WITHIN, WITHIN_RMS)):
-        table = Values({label: near[some, column]}, views, clusters=pairs.group[some])
+        table = Values({label: near[some, column]}, views, clusters=units[some])
         yield self.means(quantity, table, ('distance',), facets={'pairs': name})
 
   def _failures(self, predictions: Mapping[str, FramePredictions], right: SetOutcomes) -> Table:

@@ -5,7 +5,7 @@ score, it is the first to claim a ground-truth box with intersection over union 
 threshold; it claims the unclaimed box of largest IoU. With precision p(r) made monotone, p*(r) =
 max over r' ≥ r of p(r'),
 
-  AP = Σ_i (r_i − r_{i−1}) p*(r_i)              ('all': the area, as Pascal VOC since 2010), or
+  AP = Σ_i (r_i − r_{i−1}) p*(r_i)              (the area, as Pascal VOC since 2010), or
   AP = mean over t = 0, 1/(n − 1), ..., 1 of p*(t)   (n = 11: VOC 2007; n = 101: COCO).
 
 mAP is the mean over the classes that have ground truth. pm-k replaces the anchor of each set by the
@@ -211,7 +211,7 @@ class DetectionScores(NamedTuple):
   """What a detector loses on neighbors.
 
   Attributes:
-    anchor, worst: mAP on anchors and on the worst frames, with bootstrap intervals over sets.
+    anchor, worst: mAP on anchors and on the worst frames, with bootstrap intervals over videos.
     drop: their difference, both resampled together.
     frames: int [A], the worst frame of each set.
     alone: float [F], the AP of each frame alone; NaN without ground truth.
@@ -237,14 +237,17 @@ def detection_pm_k(
     for chosen in (sets.anchors, frames)
   )
 
+  videos = np.arange(len(frames)) if sets.videos is None else sets.videos
+
   def statistic(weights: np.ndarray) -> np.ndarray:
-    counts = np.rint(len(frames) * weights)  # whole, so that recalls meet their thresholds exactly
+    # whole, so that recalls meet their thresholds exactly
+    counts = np.rint(len(units.weight) * weights)[:, videos]
     first, second = (
       class_mean(average_precisions(matches, points, counts)) for matches in (of_anchors, of_worst)
     )
     return np.stack([first, second, first - second], -1)
 
-  each = np.ones((len(frames), 1))
+  each = np.bincount(videos)[:, None].astype(float)
   units = Units(each, each, len(frames))
   anchor, worst, drop = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
   return DetectionScores(anchor, worst, drop, frames, alone)

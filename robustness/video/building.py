@@ -27,6 +27,7 @@ from robustness.core.settings import require
 from robustness.models import label_space
 from robustness.video import boxes, clips
 from robustness.video.metadata import (
+  FRAMES,
   FrameFacts,
   NeighborSets,
   frame_number,
@@ -80,7 +81,7 @@ def build(
     class_names: in the order of the classes.
     k: largest distance from the anchor, in frames.
     seed: of the choice.
-    facts: whether frame types and frames a second are kept where a container tells them.
+    facts: whether frame types and frames a second are kept, of which video files tell.
   """
   require(k >= 0, 'k', k, 'at least 0')
   require(seed >= 0, 'seed', seed, 'at least 0')
@@ -96,6 +97,11 @@ def build(
     raise InputError(
       f'{videos} holds video files beside folders of frames, whose frames would lie '
       'under different folders: build them apart.'
+    )
+  if facts and kinds == {clips.FrameFolder}:
+    raise InputError(
+      f'{videos} holds folders of frames, which do not tell their types and rates: leave --facts '
+      f'out, or write {{frame: {{"frame_type": "i", "fps": 29.97}}}} to metadata/{FRAMES}.'
     )
   sets: dict[str, list[str]] = {}
   known: dict[str, FrameFacts] = {}

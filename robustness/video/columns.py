@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
 from robustness.core.errors import InputError
-from robustness.video.metadata import FRAME_TYPES, NeighborSets
+from robustness.video.metadata import FRAME_TYPES, NeighborSets, source_of
 
 GROUP, OFFSET, FRAME_TYPE, FPS, LABEL = 'group_id', 'offset', 'frame_type', 'fps', 'label'
 PATH = 'path'
@@ -67,13 +66,13 @@ def linked(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarra
 def clips(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
   """Returns which clip each row is a frame of, int [N]; None for rows that are no frames.
 
-  Frames of a clip lie in one folder; where there are no folders, those whose sets share frames are
-  taken for one.
+  Frames of a clip lie in one folder, and clips of one video of YouTube are one (`source_of`); where
+  there are no folders, those whose sets share frames are taken for one.
   """
   if GROUP not in columns:
     return None
   paths = columns.get(PATH)
-  folders = None if paths is None else np.array([posixpath.dirname(str(path)) for path in paths])
+  folders = None if paths is None else np.array([source_of(str(path)) for path in paths])
   return linked(columns[GROUP].reshape(len(columns[GROUP]), -1), folders)
 
 

@@ -113,6 +113,13 @@ class NeighborSets:
       np.concatenate([empty, *self.offsets]),
     )
 
+  @functools.cached_property
+  def videos(self) -> np.ndarray | None:
+    """Which sets are of one video, int [A]; None where none are, or frames lie in no folder."""
+    names = [source_of(self.frames[anchor]) or self.frames[anchor] for anchor in self.anchors]
+    found, place = np.unique(names, return_inverse=True)
+    return place if len(found) < len(names) else None
+
   @property
   def title(self) -> str:
     """Which published data set these are, or which they differ from, with the counts."""
@@ -161,6 +168,12 @@ class NeighborSets:
 def video_of(path: str) -> str:
   """Returns the video of a frame: the folders of its path."""
   return path.rpartition('/')[0]
+
+
+def source_of(path: str) -> str:
+  """Returns the video that the clip of a frame was cut from: the video of YouTube where the clip is
+  called <video>_<milliseconds>, as those of YouTube-BB are, else the clip itself."""
+  return re.sub(r'(?<![^/])([\w-]{11})_\d+$', r'\1', video_of(path))
 
 
 def frame_number(path: str) -> int:

@@ -41,6 +41,7 @@ class SetOutcomes:
     neighbor: bool [..., P], one entry a pair of an anchor and a neighbor.
     group: int [P], position of each pair's anchor, ascending.
     offset: int [P], signed distance from the anchor in frames, never 0.
+    videos: see `NeighborSets.videos`.
     models: labels of the models in the leading axis, if there is one.
   """
 
@@ -48,6 +49,7 @@ class SetOutcomes:
   neighbor: np.ndarray
   group: np.ndarray
   offset: np.ndarray
+  videos: np.ndarray | None = None
   models: tuple[str, ...] = ()
 
   @property
@@ -64,19 +66,20 @@ class SetOutcomes:
     """Returns the outcomes of some anchors (ascending positions) with all of their pairs."""
     kept = self.of_pairs(np.isin(self.group, positions))
     group = np.searchsorted(positions, kept.group)
-    return dataclasses.replace(kept, anchor=self.anchor[..., positions], group=group)
+    videos = None if self.videos is None else self.videos[positions]
+    return dataclasses.replace(kept, anchor=self.anchor[..., positions], group=group, videos=videos)
 
   def of_pairs(self, kept: np.ndarray) -> SetOutcomes:
     """Returns the outcomes with the pairs where `kept`, bool [P], holds; all anchors stay."""
-    pairs = self.neighbor[..., kept], self.group[kept], self.offset[kept]
-    return SetOutcomes(self.anchor, *pairs, self.models)
+    pairs = {'group': self.group[kept], 'offset': self.offset[kept]}
+    return dataclasses.replace(self, neighbor=self.neighbor[..., kept], **pairs)
 
   @classmethod
   def stacked(cls, outcomes: Mapping[str, SetOutcomes]) -> SetOutcomes:
     """Returns the outcomes of models on the same sets, by their labels, as one."""
-    each = list(outcomes.values())
+    first, *_ = each = list(outcomes.values())
     anchor, neighbor = np.stack([own.anchor for own in each]), np.stack([o.neighbor for o in each])
-    return cls(anchor, neighbor, each[0].group, each[0].offset, tuple(outcomes))
+    return dataclasses.replace(first, anchor=anchor, neighbor=neighbor, models=tuple(outcomes))
 
 
 def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -101,7 +104,7 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   pairs = sets.pairs
   anchor = is_right(predictions[..., sets.anchors], sets.labels[sets.anchors])
   neighbor = is_right(predictions[..., pairs.frame], sets.pair_labels(rule))
-  return SetOutcomes(anchor, neighbor, pairs.group, pairs.offset)
+  return SetOutcomes(anchor, neighbor, pairs.group, pairs.offset, sets.videos)
 
 
 def effective_k(sets: NeighborSets, k: int) -> int:

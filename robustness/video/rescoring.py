@@ -172,6 +172,11 @@ class Rescoring:
     findings.tables[WHICH_NUMBERS] = stated
     if self.unreviewed:
       sets, folder = metadata.read(self.unreviewed), directory / 'unreviewed'
+      if sets.digest == evaluations[0].records.identity.get('sets'):
+        raise InputError(
+          f'config.unreviewed, {self.unreviewed}, holds the sets that are scored: give those '
+          'before the review. `robustness neighbor_sets import --unreviewed` writes YTBB-Robust’s.'
+        )
       before = [
         Evaluation(label, self.records(label, path, sets, folder))
         for label, path in self.paths.items()

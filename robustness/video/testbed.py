@@ -64,7 +64,8 @@ class PublishedModel(NamedTuple):
   @property
   def kind(self) -> str:
     """How the model was trained, one of `KINDS`."""
-    return next(kind for kind, word in KINDS.items() if word in self.name)
+    plain = self.name.endswith('_augment_regular')  # the recipe of the others, on clean images
+    return 'ILSVRC' if plain else next(kind for kind, word in KINDS.items() if word in self.name)
 
 
 @functools.cache

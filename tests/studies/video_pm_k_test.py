@@ -21,6 +21,7 @@ from robustness.models.classifier import Classifier
 from robustness.results import Results
 from robustness.studies.video_pm_k import VideoPmK
 from robustness.video import metadata
+from robustness.video import neighbor_estimates as metrics
 from robustness.video.columns import to_columns
 from robustness.video.metadata import NeighborSets, from_mappings
 from robustness.video.predictions import FramePredictions
@@ -307,6 +308,19 @@ def test_distances_are_of_frames_as_they_are_stored(evaluations, tmp_path):
   refused(
     "row 3' cannot be read as a picture", lambda: list(study.row_estimates(rows, evaluations))
   )
+
+
+def test_sets_of_one_video_are_one_unit():
+  names = ['8Lx004yCltY_10/1.png', '8Lx004yCltY_20/1.png', 'KxDh7a8_AmU_30/1.png', 'other/1.png']
+  own = from_mappings({name: [] for name in names}, dict.fromkeys(names, [0]))
+  right = metrics.outcomes(own, np.array([0, 0, 1, 0]))
+  for outcomes, clusters, method in (
+    (right, 3, 'korn-graubard'),
+    (right.of_anchors(np.array([0, 2, 3])), 3, 'clopper-pearson'),
+  ):
+    table = assemble(list(VideoPmK()._accuracies(metrics.SetOutcomes.stacked({'one': outcomes}))))
+    row = estimate(table, 'one', 'accuracy_anchor')
+    assert (row.n, row.clusters, row.method) == (outcomes.num_anchors, clusters, method)
 
 
 def test_a_review_changes_accuracies_by_what_is_counted(evaluations, monkeypatch):

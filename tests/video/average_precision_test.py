@@ -224,6 +224,16 @@ def test_resamples_without_ground_truth_are_counted():
     assert (number.value, number.low, number.high) == pytest.approx((1, *ends), nan_ok=True)
 
 
+def test_sets_of_one_video_are_drawn_together():
+  anchors = [f'8Lx004yCltY_{clip}/1.jpg' for clip in range(3)] + ['v/1.jpg']
+  sets = metadata.from_mappings({a: [] for a in anchors}, dict.fromkeys(anchors, [0]))
+  truth = boxes([(frame, 1, *SQUARE) for frame in range(4)])
+  found = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(3)])
+  number = detection_pm_k(sets, truth, found, Scoring(1)).anchor
+  assert (number.value, number.n, number.clusters) == (0.75, 4, 2)
+  assert (number.low, number.high) == (0, 1), 'either video alone is drawn in a quarter of samples'
+
+
 def test_bad_settings():
   truth = boxes([(0, 1, *SQUARE)])
   refused('no scores', detection.match, truth, truth, 1)

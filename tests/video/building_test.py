@@ -180,6 +180,11 @@ def test_video_files_beside_folders_of_frames_are_built_apart(videos):
   refused("two videos called 'b'", build, videos, {'b': [0]}, videos.parent / 'frames')
 
 
+def test_folders_of_frames_have_no_facts_to_keep(videos):
+  message, frames = 'leave --facts out, or write .*frames.json', videos.parent / 'frames'
+  refused(message, build, videos, {'b': [0]}, frames, facts=True)
+
+
 def test_the_summary_counts(videos):
   built = build(videos, {'b': [0], 'c': [1]}, videos)
   assert built.summary() == (

@@ -42,6 +42,8 @@ def test_frames_of_a_clip_share_a_folder_or_sets_that_share_frames():
   assert clips(columns).tolist() == [0, 0, 0, 1], 'by their sets'
   paths = np.array(['v/1', 'v/2', 'w/4', 'v/7'])
   assert clips({**columns, 'path': paths}).tolist() == [0] * 4, 'by set and folder'
+  cut = np.array(['8Lx004yCltY_10/1', '8Lx004yCltY_10/2', '8Lx004yCltY_10/4', '8Lx004yCltY_20/7'])
+  assert clips({**columns, 'path': cut}).tolist() == [0] * 4, 'of one video of YouTube'
   flat = {**columns, 'path': np.array(['1', '2', '4', '7'])}
   assert clips(flat).tolist() == [0, 0, 0, 1]
   assert clips({'group_id': np.array([3, 3, 9])}).tolist() == [0, 0, 1]

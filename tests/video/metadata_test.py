@@ -30,6 +30,24 @@ def test_frames_sets_and_offsets():
   assert [part.tolist() for part in sets.pairs] == [[0, 0], [0, 2], [-1, 2]]
 
 
+def test_clips_cut_from_one_video_of_youtube_are_of_one_video():
+  own = {
+    'KxDh7a8_AmU_44666/frame-1117.jpg': 'KxDh7a8_AmU',
+    'train/-m2lapVUcdI_3000/frame-90.jpg': 'train/-m2lapVUcdI',
+    'val/ILSVRC2015_val_00000000/000442.JPEG': 'val/ILSVRC2015_val_00000000',
+    '8Lx004yCltY_part_2/7.jpg': '8Lx004yCltY_part_2',
+    '7.jpg': '',
+  }
+  assert {path: metadata.source_of(path) for path in own} == own
+  cut = ('8Lx004yCltY_1000/1.jpg', '8Lx004yCltY_2000/2.jpg', 'KxDh7a8_AmU_44666/3.jpg', '4.jpg')
+  frames = (*cut, '5.jpg')
+  sets = metadata.from_mappings({f: [] for f in frames}, dict.fromkeys(frames, [0]))
+  assert sets.videos is not None
+  first, second, *others = sets.videos.tolist()
+  assert first == second and len({first, *others}) == 4
+  assert metadata.from_mappings(SETS, LABELS).videos is None
+
+
 def test_label_rules():
   sets = metadata.from_mappings(SETS, LABELS)
   assert sets.pair_labels().tolist() == [[1, -1], [2, -1]]

@@ -301,6 +301,13 @@ def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path):
   assert {quantity.name for quantity in results.quantities} >= set(table.quantity)
 
 
+def test_sets_that_are_their_own_review_are_refused(tmp_path, capsys, monkeypatch):
+  config = saved_review(saved(tmp_path), tmp_path)
+  config.unreviewed = config.metadata
+  message = runs.refused(config, tmp_path / 'run', capsys, monkeypatch)
+  assert 'holds the sets that are scored: give those before the review' in message
+
+
 def test_several_classifiers_from_records_and_files(tmp_path):
   files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
   accuracies(of_sets(files[0], tmp_path), tmp_path / 'before')

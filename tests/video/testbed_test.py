@@ -113,6 +113,8 @@ def test_table_1_and_kinds_of_training():
   # kinds of training, and an unknown testbed
   kinds = [entry.kind for entry in testbed.entries(VID)]
   assert [kinds.count(k) for k in testbed.KINDS] == [4, 1, 1, 7, 32]
+  kinds = {entry.name: entry.kind for entry in testbed.entries(YTBB)}
+  assert kinds['resnet50_augment_regular'] == 'ILSVRC', 'without a corruption'
   refused("did you mean 'ytbb_robust'", testbed.entries, 'ytbb')
 
 
