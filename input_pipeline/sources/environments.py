@@ -72,9 +72,7 @@ class Environments(Source):
 def _of_files(settings: DataSettings) -> Images:
   whole = read(settings)
   cells = whole[TEST if settings.split == TEST else TRAIN]
-  classes = tuple(
-    sorted({name for own in whole.values() for cell in own.values() for name in cell})
-  )
+  classes = tuple(sorted({n for own in whole.values() for cell in own.values() for n in cell}))
   require(bool(classes), 'config.data.path', settings.path, 'of environments that have classes')
   environments = _ordered([e for own in whole.values() for e in own], settings)
   groups = from_settings(settings, classes)
@@ -187,11 +185,8 @@ def _of_document(document: Facts, path: pathlib.Path) -> CellFiles:
   every = (file for own in cells.values() for files in own.values() for file in files)
   missing = [file for file in every if not os.path.isfile(file)]
   if missing:
-    of = (
-      '; of DomainNet, list and zip are of one release, cleaned or not'
-      if path.suffix != '.json'
-      else ''
-    )
+    released = '; of DomainNet, list and zip are of one release, cleaned or not'
+    of = '' if path.suffix == '.json' else released
     raise InputError(
       f'{path} names {len(missing)} files that do not exist: {_listed(missing)}{of}.'
     )

@@ -197,14 +197,13 @@ def _check_wnids(names: Collection[str], where: str) -> None:
 
 def _real(root: Path, settings: DataSettings) -> Listed:
   """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
-  if not expanded(settings.metadata).is_file():
+  file = expanded(settings.metadata)
+  if not file.is_file():
     raise InputError(
       f'config.data.metadata is {settings.metadata!r}, which is no file: give real.json of the '
       "labels as released, or leave out config.data.path for TFDS's imagenet_real."
     )
-  table = json_files.read(
-    expanded(settings.metadata), [[int]], 'It belongs to config.data.metadata.'
-  )
+  table = json_files.read(file, [[int]], 'It belongs to config.data.metadata.')
   found = ((_VALIDATION.search(path.name), str(path)) for path in images_in(root))
   numbered = {int(match[1]): path for match, path in found if match}
   if not numbered:

@@ -101,11 +101,7 @@ class AutoAttack(Attack):
 
 def _differs(logits: Logits, images: Array) -> Array:
   """Returns whether passes give other logits or another class, bool [B]."""
-
-  def again(_: Array) -> Array:
-    return logits(images)
-
-  scores = jax.lax.map(again, jnp.arange(REPEATS))
+  scores = jax.lax.map(lambda _: logits(images), jnp.arange(REPEATS))
   unit = scores / (jnp.linalg.norm(scores, axis=-1, keepdims=True) + 1e-10)
   change = jnp.linalg.norm(unit[:, None] - unit[None], axis=-1).max((0, 1))
   classes = scores.argmax(-1)

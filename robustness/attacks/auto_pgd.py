@@ -169,10 +169,7 @@ class _State:
 
 def _where(condition: Array, first: Iterate, second: Iterate) -> Iterate:
   """Returns the first where the condition [B] holds, else the second, array by array."""
-  return {
-    name: jnp.where(condition.reshape(-1, *[1] * (value.ndim - 1)), value, second[name])
-    for name, value in first.items()
-  }
+  return jax.tree.map(functools.partial(jax.vmap(jax.lax.select), condition), first, second)
 
 
 def checkpoints(steps: int) -> np.ndarray:

@@ -38,13 +38,10 @@ class FAB(Attack):
   """
 
   resembles = LIKE_NOISE
+  draws = False
   in_turn = True
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
   targets: int = setting(9, 'at least 0', lambda x: x >= 0)
-
-  @property
-  def draws(self) -> bool:
-    return False
 
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
@@ -99,9 +96,8 @@ class FAB(Attack):
     flat = normals.reshape(*normals.shape[:2], -1)
     dual = jnp.abs(flat).sum(-1) if self.norm == 'linf' else jnp.linalg.norm(flat, axis=-1)
     distances = jnp.abs(scores - own) / (1e-12 + dual.T)
-    at = jnp.where(jax.nn.one_hot(labels, scores.shape[1], dtype=bool), jnp.inf, distances).argmin(
-      1
-    )
+    true = jax.nn.one_hot(labels, scores.shape[1], dtype=bool)
+    at = jnp.where(true, jnp.inf, distances).argmin(1)
     rows = jnp.arange(len(x))
     return (scores - own)[rows, at], normals[at, rows]
 

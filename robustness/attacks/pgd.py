@@ -64,10 +64,7 @@ class FGSM(Attack):
 
   name: ClassVar[str] = 'fgsm'
   resembles = LIKE_NOISE
-
-  @property
-  def draws(self) -> bool:
-    return False
+  draws = False
 
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0

@@ -83,9 +83,7 @@ class AugMix(Augmentation):
     chain's depth do nothing."""
     names, steps = self.names, self.depth or DEEPEST
     key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
-    depth = jax.random.randint(key_depth, (*count, 1), 1, DEEPEST + 1)
-    if self.depth:
-      depth = jnp.full((*count, 1), self.depth)
+    depth = self.depth or jax.random.randint(key_depth, (*count, 1), 1, DEEPEST + 1)
     name = jax.random.randint(key_name, (*count, steps), 0, len(names))
     level = jax.random.uniform(key_level, name.shape, minval=0.1, maxval=self.severity)
     sign = jax.random.rademacher(key_sign, name.shape, jnp.float32)

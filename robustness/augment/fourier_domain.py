@@ -50,9 +50,8 @@ class FourierBasis(Augmentation):
     shape, count = (image.shape[0], image.shape[1]), (self.waves, image.shape[2])
     key_frequency, key_direction, key_strength = jax.random.split(key, 3)
     frequency = jax.random.randint(key_frequency, count, 1, max(shape) + 1)
-    direction = -jnp.linspace(0, jnp.pi, DIRECTIONS)[
-      jax.random.randint(key_direction, count, 0, DIRECTIONS)
-    ]
+    place = jax.random.randint(key_direction, count, 0, DIRECTIONS)
+    direction = -jnp.linspace(0, jnp.pi, DIRECTIONS)[place]
     strength = self.smallest + self.mean * jax.random.exponential(key_strength, count)
     made = with_waves(image, frequency, direction, strength)
     return {**example, 'image': after(image, made, self.clean)}

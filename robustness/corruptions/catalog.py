@@ -302,12 +302,9 @@ def apply(
     how = 'round' if one.rounded and quantize == 'floor' else quantize
     return to_levels(corrupted, how) if how else corrupted
 
-  def nothing(key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
-    return jnp.full_like(image, jnp.nan)
-
   # Branches even for one name: XLA would merge it with its surroundings, and round in another way.
   branches: list[Callable[..., jax.Array]] = [functools.partial(branch, name) for name in names]
-  branches.append(nothing)
+  branches.append(lambda key, image, severity: jnp.full_like(image, jnp.nan))
   with random_keys.pinned():
     index, severity = jnp.asarray(index, jnp.int32), jnp.asarray(severity, jnp.int32)
     valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= most)
@@ -364,11 +361,10 @@ def numbered(
   invalid = values[~((values >= SEVERITIES[0]) & (values <= SEVERITIES[-1]))]
   if invalid.size:
     raise InputError(f'severity is {invalid.flat[0]:g}; it must be in [1, 5].')
-  between = np.unique(values[values != np.round(values)])
+  whole = values == np.round(values)
+  between = np.unique(values[~whole])
   numbers = np.searchsorted(between, values) + len(SEVERITIES) + 1
-  return np.where(values == np.round(values), values, numbers).astype(np.int32), tuple(
-    between.tolist()
-  )
+  return np.where(whole, values, numbers).astype(np.int32), tuple(between.tolist())
 
 
 def as_array(name: str, value: object) -> jax.Array | np.ndarray:

@@ -251,10 +251,8 @@ def shape_stamps() -> np.ndarray:
   for size in SIZES:
     for turn in range(TURNS):
       angles = [math.radians(36 * corner + turn) for corner in range(10)]
-      radii = [size / 1.2, size / 2.4] * 5
-      drawn(
-        'polygon', [(r * math.sin(a), r * math.cos(a)) for r, a in zip(radii, angles, strict=True)]
-      )
+      corners = zip([size / 1.2, size / 2.4] * 5, angles, strict=True)
+      drawn('polygon', [(r * math.sin(a), r * math.cos(a)) for r, a in corners])
   return np.stack(stamps)
 
 

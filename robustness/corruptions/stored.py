@@ -142,11 +142,10 @@ class StoredOrMade(CorruptionViews):
     """See `Study`; of stored images the clean view is first if it is stored."""
     if not self.is_stored:
       return super().by_image(records, image_shape)
-    columns = [records.column(name) for name in COLUMNS]
     stored = parts_of(records)
     shown = self.of_stored(stored)
     clean = [CLEAN_PART] if CLEAN_PART in stored else []
-    rows = by_part(columns, [*clean, *shown.parts])
+    rows = by_part([*map(records.column, COLUMNS)], [*clean, *shown.parts])
     return SelectedRows(records, rows), shown.table_of_views(bool(clean))
 
   def joined(

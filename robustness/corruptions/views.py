@@ -209,7 +209,7 @@ class CorruptionViews(Study):
     """
     as_released = self.protocol == AS_RELEASED
     released = following(image_shape, self.constants, self.names) if as_released else None
-    checked_table(image_shape[:2], self.names, None, self._side, {})
+    checked_table(image_shape[:2], self.names, None, self.constants or None, {})
     table = [(n, s) for n in range(len(self.names)) for s in self.levels]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
     ids = [view_id(self.names[n], s) for n, s in table]
@@ -270,13 +270,9 @@ class CorruptionViews(Study):
     """See `Study`; says how the corrupted images were made."""
     return Provenance.of_made(self, evaluations[0].records, image_shape).table()
 
-  @property
-  def _side(self) -> int | None:
-    return self.constants or None
-
   def constants_of(self, image_shape: ImageShape) -> int:
     """Returns which table of constants images of a shape are corrupted by: its side."""
-    return table_for(*image_shape[:2], self._side).side
+    return table_for(*image_shape[:2], self.constants or None).side
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
     """Returns what images made here may differ in from a released set, and whether they do."""
@@ -306,7 +302,7 @@ class CorruptionViews(Study):
       apply,
       names=self.names,
       quantize=self.rounding or None,
-      side=self._side,
+      side=self.constants or None,
       options=options,
       between=self.severities_between,
     )
@@ -320,14 +316,9 @@ class CorruptionViews(Study):
         image = shown(key, image, corruption, severity)
         return jpeg.round_trip(image, jpeg_quality) if jpeg_quality else image
 
-      return jax.lax.cond(
-        view['severity'] == 0,
-        lambda image, corruption, severity: image,
-        corrupted,
-        to_levels(row['image'], 'round') if as_released else row['image'],
-        view['corruption'],
-        view['severity'],
-      )
+      image = to_levels(row['image'], 'round') if as_released else row['image']
+      given = image, view['corruption'], view['severity']
+      return jax.lax.cond(view['severity'] == 0, lambda image, *_: image, corrupted, *given)
 
     return show
 

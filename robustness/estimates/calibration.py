@@ -26,7 +26,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,7 +36,6 @@ from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP, percentile_interval
 from robustness.estimates.means import Estimate
 
-V = TypeVar('V', float, np.ndarray)
 BINS = 15
 """Guo et al. (2017)."""
 QUANTITIES = ('ece', 'ece_equal_mass', 'rms_calibration_error', 'brier', 'aurc', 'excess_aurc')
@@ -111,8 +110,7 @@ class Predictions:
   @functools.cached_property
   def _ties(self) -> np.ndarray:
     """Where each run of equal confidences begins, and N."""
-    changes = np.flatnonzero(np.diff(self.confidence)) + 1
-    return np.concatenate([[0], changes, [len(self.order)]])
+    return np.flatnonzero(np.diff(self.confidence, prepend=np.inf, append=-np.inf))
 
   def area_under_risk_coverage(self, weights: np.ndarray | None = None) -> np.ndarray:
     """Returns AURC = 1/N Σ_k (wrong among the k most confident)/k (Geifman and El-Yaniv 2017).
@@ -157,9 +155,8 @@ def debiased_calibration_error(bins: Bins) -> np.ndarray:
   gap = np.abs(bins.accuracy - bins.confidence)
   deviation = np.sqrt(bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size, 1))
   ratio = np.divide(gap, deviation, out=np.full(gap.shape, np.inf), where=deviation > 0)
-  expected = deviation * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2) + gap * special.erf(
-    ratio / np.sqrt(2)
-  )
+  spread = deviation * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
+  expected = spread + gap * special.erf(ratio / np.sqrt(2))
   return np.asarray(np.maximum((_share(bins) * (2 * gap - expected)).sum(-1), 0))
 
 
@@ -188,11 +185,7 @@ def least_area(error: ArrayLike) -> np.ndarray:
   return np.asarray(risk + special.xlogy(1 - risk, 1 - risk))
 
 
-BIASED = {
-  'ece': 'ece_biased',
-  'ece_equal_mass': 'ece_equal_mass_biased',
-  'rms_calibration_error': 'rms_calibration_error_biased',
-}
+BIASED = {name: f'{name}_biased' for name in ('ece', 'ece_equal_mass', 'rms_calibration_error')}
 """Calibration errors, and what they are called with chance in them."""
 
 
@@ -220,15 +213,11 @@ class Scores:
     if len(views) == 1:
       return views[0]
 
-    def over(parts: Sequence[Mapping[str, V]]) -> dict[str, V]:
+    def over(field: str) -> dict[str, Any]:
+      parts = [vars(view)[field] for view in views]
       return {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
 
-    return cls(
-      over([view.values for view in views]),
-      over([view.drawn for view in views]),
-      over([view.calibrated for view in views]),
-      views[0].n,
-    )
+    return cls(over('values'), over('drawn'), over('calibrated'), views[0].n)
 
   def estimate(self, name: str, confidence: float = 0.95) -> Estimate:
     """Returns one of `QUANTITIES` with an interval within [0, 1], or `OVERCONFIDENCE` as `minus`.

@@ -160,16 +160,8 @@ def _relative_to_first(
 ) -> pd.DataFrame:
   shown, first = where | (np.arange(len(where)) == 0), outcomes.labels[0]
   named = dataclasses.replace(outcomes, views=outcomes.views.fillna({'corruption': ''}))
-  rows = of_means(
-    RELATIVE_MCE,
-    named,
-    excess_ratio,
-    ('corruption',),
-    against=first,
-    where=shown,
-    confidence=confidence,
-    facets=facets,
-  )
+  given: dict[str, Any] = {'where': shown, 'confidence': confidence, 'facets': facets}
+  rows = of_means(RELATIVE_MCE, named, excess_ratio, ('corruption',), against=first, **given)
   common = named.common
   clean, *others = common.groups(('corruption',), shown)
   errors = [common.values[first][:, group.views].mean() for group in (clean, *others)]

@@ -129,11 +129,8 @@ class FixedWidth:
 
     The K counts are within 6 standard errors of n p; those `kept(k [P, K], n)` are followed.
     """
-    p, reach = p[:, None], _reach(self.most_trials)
-    around = np.arange(-reach, reach + 1)
-    own = np.round(self.trials * p).astype(int) + np.arange(
-      -_reach(self.trials), _reach(self.trials) + 1
-    )
+    p, around = p[:, None], _around(self.most_trials)
+    own = np.round(self.trials * p).astype(int) + _around(self.trials)
     of_round = scipy.stats.binom.pmf(own, self.trials, p)
     unfinished, first = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
     for n in range(self.trials, self.most_trials + 1, self.trials):
@@ -149,9 +146,10 @@ class FixedWidth:
       unfinished, first = probability * ~finished, successes[:, :1]
 
 
-def _reach(trials: int) -> int:
-  """How far counts may be from their mean: 6 standard errors of ½."""
-  return math.ceil(3 * math.sqrt(trials))
+def _around(trials: int) -> np.ndarray:
+  """How far counts may be from their mean: up to 6 standard errors of ½ on either side."""
+  reach = math.ceil(3 * math.sqrt(trials))
+  return np.arange(-reach, reach + 1)
 
 
 def _at(by_count: Sequence[np.ndarray], counts: np.ndarray) -> list[np.ndarray]:

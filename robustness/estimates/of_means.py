@@ -93,9 +93,8 @@ def of_means(
   for label in own:
     base = own[against or label]
     if label == against:
-      n, units_of = own[label].n, len(own[label].weight)
-      itself = Estimate(1.0, 1.0, 1.0, n, units_of, EXACT, note=ITSELF)
-      estimates[label, ''] = [itself]
+      n, count = own[label].n, len(own[label].weight)
+      estimates[label, ''] = [Estimate(1.0, 1.0, 1.0, n, count, EXACT, note=ITSELF)]
     elif method == LOG_RATIO:
       estimates[label, ''] = [log_ratio(function, own[label], base, confidence)]
     else:

@@ -55,9 +55,8 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
   open_pairs, better = ~np.eye(p, dtype=bool), np.zeros((p, p), bool)
   while open_pairs.any():
     largest = np.zeros(DRAWS)
-    for i, j in np.argwhere(
-      open_pairs & (of_pair > 0)
-    ):  # one pair at a time: all would take p² · draws numbers
+    # one pair at a time: all would take p² · draws numbers
+    for i, j in np.argwhere(open_pairs & (of_pair > 0)):
       np.maximum(largest, (draws[:, i] - draws[:, j]) / of_pair[i, j], out=largest)
     bound = np.quantile(largest, confidence, method='higher')
     found = open_pairs & (difference > bound * of_pair)

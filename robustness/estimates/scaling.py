@@ -41,9 +41,8 @@ class Scaling:
   def __call__(self, logits: np.ndarray) -> np.ndarray:
     """Returns rescaled logits [..., K]."""
     whole = np.ndim(self.weight) == 2
-    return np.asarray(
-      (logits @ np.transpose(self.weight) if whole else logits * self.weight) + self.bias
-    )
+    scaled = logits @ np.transpose(self.weight) if whole else logits * self.weight
+    return np.asarray(scaled + self.bias)
 
 
 def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0) -> Scaling:

@@ -105,12 +105,10 @@ class Sampled:
     one = self.value * (1 - self.value)
     variance = (self.part**2).sum(0)
     known = (variance > 0) & (one > 0)
+    least = one / self.views
     if joint:
-      shrunk = (self.freedom * variance + 2 * self.within / self.views) / (self.freedom + 2)
-      variance = np.maximum(variance, shrunk)
-    else:
-      variance = np.maximum(variance, one / self.views)
-    trials = np.divide(one, variance, out=images.copy(), where=known)
+      least = (self.freedom * variance + 2 * self.within / self.views) / (self.freedom + 2)
+    trials = np.divide(one, np.maximum(variance, least), out=images.copy(), where=known)
     factor = t_value(np.ceil(self.views), confidence) / t_value(self.freedom + 1, confidence)
     return np.asarray(np.maximum(trials * np.where(known, factor, 1) ** 2, images))
 
@@ -271,17 +269,14 @@ class Cells:
 
   def accuracy(self, environments: Sequence[int], part: str = ALL) -> Estimate:
     """Returns the mean accuracy over some environments on a part: `ALL`, `SEEN` or `UNSEEN`."""
-    weights = np.stack([self._weight(e, part) for e in environments], 1)
-    shares = self.share[:, environments]
-    return self._sampled(environments, shares, weights).estimate(self.confidence)
+    shown = [(e, part) for e in environments]
+    return self._sampled(shown, self.share[:, environments]).estimate(self.confidence)
 
   def gain(self, baseline: Cells, environments: Sequence[int]) -> Estimate:
     """Returns the mean over some environments of the accuracy on unseen classes minus another's."""
-    weights = np.stack([self._weight(e, UNSEEN) for e in environments], 1)
+    shown = [(e, UNSEEN) for e in environments]
     change = self.share[:, environments] - baseline.share[:, environments]
-    gained, lost = (
-      self._sampled(environments, np.maximum(sign * change, 0), weights) for sign in (1, -1)
-    )
+    gained, lost = (self._sampled(shown, np.maximum(sign * change, 0)) for sign in (1, -1))
     return difference(gained, lost, self.confidence)
 
   def rho(
@@ -351,19 +346,15 @@ class Cells:
     if baseline is not None:
       parts += [(baseline, SEEN), (baseline, UNSEEN), (baseline, ALL)]
     each = [(of, e, part) for e in environments for of, part in parts]
-    return self._sampled(
-      [e for _, e, _ in each],
-      np.stack([of.share[:, e] for of, e, _ in each], 1),
-      np.stack([self._weight(e, part) for _, e, part in each], 1),
-    )
+    shares = np.stack([of.share[:, e] for of, e, _ in each], 1)
+    return self._sampled([(e, part) for _, e, part in each], shares)
 
-  def _sampled(
-    self, environments: Sequence[int], shares: np.ndarray, weights: np.ndarray
-  ) -> Sampled:
-    """Returns means of shares [N, Q], each of an environment; NaN has no weight."""
+  def _sampled(self, shown: Sequence[tuple[int, str]], shares: np.ndarray) -> Sampled:
+    """Returns means of shares [N, Q], each of an environment and a part; NaN has no weight."""
     label = self.label if self.balance == 'class' else np.zeros(len(self.label), int)
     _, stratum = np.unique(label, return_inverse=True)
-    trials = [self.trials[e] for e in environments]
+    weights = np.stack([self._weight(e, part) for e, part in shown], 1)
+    trials = [self.trials[e] for e, _ in shown]
     return Sampled.of(weights, np.nan_to_num(shares), stratum, trials)
 
   def _weight(self, environment: int, part: str) -> np.ndarray:

@@ -174,12 +174,7 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   def half(point: np.ndarray) -> np.ndarray:
     return np.asarray(reach * np.sqrt(first.var() + (point - first.mean()) ** 2))
 
-  slope, intercept = (
-    Estimate(value, value - width, value + width, count, count, STUDENT)
-    for value, width in (
-      (float(fit.slope), float(reach)),
-      (float(fit.intercept), float(half(np.array(0.0)))),
-    )
-  )
+  found = (float(fit.slope), float(reach)), (float(fit.intercept), float(half(np.array(0.0))))
+  slope, intercept = (Estimate(v, v - w, v + w, count, count, STUDENT) for v, w in found)
   line = fit.intercept + fit.slope * at
   return LinearFit(slope, intercept, line, line - half(at), line + half(at))

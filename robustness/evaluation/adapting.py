@@ -7,6 +7,7 @@ Records have the rows in their own order, as those of every classifier.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import jax
@@ -62,13 +63,8 @@ class AdaptingEvaluator(Evaluator):
     if table is None or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)
       return
-    left = sum(map(len, table.values()))
-    for block, chunk, shard in super().shards(rows, layout) if left else ():
-      if chunk in table.get(block, ()):
-        yield block, chunk, shard
-        left -= 1
-      if not left:
-        return
+    wanted = (own for own in super().shards(rows, layout) if own[1] in table.get(own[0], ()))
+    yield from itertools.islice(wanted, sum(map(len, table.values())))
 
   def answers(
     self, variables: PyTree, parts: Sequence[Arrays], views: PyTree, state: PyTree

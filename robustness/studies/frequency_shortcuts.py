@@ -144,11 +144,8 @@ class FrequencyShortcuts(Study):
       through = {k: x[:, view[k]] for k, x in outcomes.items()}
       whole = {k: x[:, :1] for k, x in outcomes.items()}
       taken = {k: x[:, view[k]] == own_labels[k][scored[0]] for k, x in predicted.items()}
-      for quantity, values, shown in (
-        (THROUGH, through, scored),
-        (WHOLE, whole, scored),
-        (TAKEN, taken, others),
-      ):
+      each = (THROUGH, through, scored), (WHOLE, whole, scored), (TAKEN, taken, others)
+      for quantity, values, shown in each:
         own = Outcomes(values, ONE_VIEW, clusters=recorded.clusters).of_rows(shown)
         yield self.means(quantity, own, facets={'class': name}, test=True)
 

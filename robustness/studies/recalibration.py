@@ -146,16 +146,12 @@ class Recalibration(StoredOrMade):
       for by in GROUPS:
         yield self.means(COVERED, Outcomes(covered, views), by, facets=own_facets)
         yield self.means(SIZE, Outcomes(size, views), by, facets=own_facets)
-      for label in measured:
-        gaps = {
-          STRATIFIED: prediction_sets.size_stratified_violation(
-            covered[label], size[label], self.alpha
-          ),
-          BY_CLASS: prediction_sets.class_coverage_gap(covered[label], labels[label], self.alpha),
-        }
-        for quantity, by_view in gaps.items():
-          shown = views.assign(**own_facets)
-          yield arrays(quantity, label, shown, by_view, n=len(split[2]))
+      shown = views.assign(**own_facets)
+      for label, inside in covered.items():
+        gap = prediction_sets.size_stratified_violation(inside, size[label], self.alpha)
+        yield arrays(STRATIFIED, label, shown, gap, n=len(split[2]))
+        gap = prediction_sets.class_coverage_gap(inside, labels[label], self.alpha)
+        yield arrays(BY_CLASS, label, shown, gap, n=len(split[2]))
 
   @property
   def _fields(self) -> list[tuple[str, str]]:

@@ -50,6 +50,7 @@ class SampledMCE(CorruptionViews):
   title: ClassVar[str] = 'mCE from one corruption an image'
   papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking',)
   lists_failures: ClassVar[bool] = False
+  quantities = (MCE, ERRORS)
 
   baseline: str = word('cifar10_standard', ('alexnet', 'cifar10_standard'))
   mce_half_width: float = setting(0.1, 'above 0', lambda x: x > 0)
@@ -68,10 +69,6 @@ class SampledMCE(CorruptionViews):
   @property
   def published(self) -> PublishedErrors:
     return BASELINES[self.baseline]
-
-  @property
-  def quantities(self) -> tuple[Quantity, ...]:
-    return MCE, ERRORS
 
   @property
   def weights(self) -> np.ndarray:
