@@ -50,7 +50,8 @@ class RandomCorruption(Augmentation):
     self.choose('left_out', spelt_out(self.corruptions))
     self.require(bool(self.names), 'left_out', 'fewer than all corruptions')
     severities = set(self.severities)
-    self.require(bool(severities) and severities <= set(SEVERITIES), 'severities', 'some of 1..5')
+    known = bool(severities) and severities <= set(SEVERITIES)
+    self.require(known and len(severities) == len(self.severities), 'severities', 'some of 1..5')
 
   @property
   def names(self) -> tuple[str, ...]:

@@ -440,6 +440,8 @@ class Provenance:
     if self.denominator:
       lines['mCE divides by'] = self.denominator
     otherwise = 'yes' if self.stored else 'yes, but for the random draws: images were made anew'
+    if not set(self.released.corruptions) <= set(settings.names):
+      otherwise += '; with tables 2 and 3 of Yin et al. (2019), as others are of the official 15'
     if self._of_robustbench:
       otherwise = "yes, with RobustBench's accuracies; other tables are of all 50000 images"
     comparable = provenance.comparable(self.differences, otherwise)

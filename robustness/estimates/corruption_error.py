@@ -3,7 +3,7 @@ r"""Errors by corruption and severity: mCE, its relative form, and the severity 
 With E[k, s] the error under corruption k at severity s and E⁰ a baseline's,
 
   mCE = 1/K Σ_k (Σ_s E[k, s]) / (Σ_s E⁰[k, s]),
-  relative mCE = 1/K Σ_k (Σ_s E[k, s] - E_clean) / (Σ_s E⁰[k, s] - E⁰_clean).
+  relative mCE = 1/K Σ_k Σ_s (E[k, s] - E_clean) / Σ_s (E⁰[k, s] - E⁰_clean).
 
 Both are ratios: 1 is the baseline itself (Hendrycks and Dietterich 2019, section 4.2, who print
 them times 100; Yin et al. 2019, appendix A).

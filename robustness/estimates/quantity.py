@@ -118,7 +118,7 @@ FACETS = {
     Facet('corruption_set', 'set of corruptions', place='over the {} corruptions'),
     Facet('severity', 'severity', ordered=True),
     Facet('band', 'frequencies', place='in the {} band'),
-    Facet('bandwidth', 'bandwidth', _CYCLES, ordered=True),
+    Facet('bandwidth', 'bandwidth B, side of a square of frequencies', ordered=True),
     Facet('frequency_y', 'vertical frequency', _CYCLES, ordered=True),
     Facet(
       'frequency_x',

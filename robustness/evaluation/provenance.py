@@ -42,8 +42,9 @@ def data_lines(
   }
 
 
-def set_differences(description: Facts, num_images: int) -> list[str]:
-  """Returns what the images differ in from a whole set that numbers are published for."""
+def set_differences(description: Facts, num_images: int, enough: int = 0) -> list[str]:
+  """Returns what the images differ in from a set that numbers are published for: the whole set, or
+  `enough` random images of it."""
   name = str(description.get('name', '')).partition(':')[0].partition('/')[0]
   if name not in WHOLE:
     return ['the data are not known to be a whole published set']
@@ -51,7 +52,7 @@ def set_differences(description: Facts, num_images: int) -> list[str]:
   own = str(description.get('split', ''))
   return [
     *([] if own.startswith(split) else [f'the split is {own or "not recorded"}, not {split}']),
-    *([] if num_images == whole else [f'{num_images} of {whole} images']),
+    *([] if num_images in (whole, enough) else [f'{num_images} of {whole} images']),
   ]
 
 

@@ -59,7 +59,7 @@ class Study(Part):
   Attributes:
     title: what it measures in plain words, the title of its report; '' is the name.
     papers: what to cite beside this software: keys of `robustness.present.page.PAPERS`.
-    layers: whose output change is recorded; ('stages',) stands for all residual stages.
+    layers: whose output change is recorded; ('stages',) stands for stem, stages and logits.
     outputs: layers whose output is recorded, such as ('logits',); see `summarise_output`.
     needs_classifier: False for one that measures images alone: its config has no classifier, and it
       reduces one evaluation with the label `IMAGES`.

@@ -129,16 +129,17 @@ def in_words(norm: float, clip: bool, phase: str = '') -> str:
 
 def differing(
   norm: float,
-  published: Mapping[int, float],
+  published: Mapping[int, tuple[float, ...]],
   side: int,
   phase: str = 'reference',
   clip: bool = False,
 ) -> list[str]:
   """Returns how perturbations differ from published ones, whose norms are given by the image's
   side."""
-  stated = published.get(side, f'for {" and ".join(map(str, published))} pixels only')
+  stated = ' and '.join(f'{own:g}' for own in published.get(side, ()))
+  stated = stated or f'for {" and ".join(map(str, published))} pixels only'
   differences = {
-    f'norm {norm:g}, published {stated}': norm != stated,
+    f'norm {norm:g}, published {stated}': norm not in published.get(side, ()),
     f'phase {phase}': phase != 'reference',
     'clipped': clip,
   }

@@ -33,8 +33,7 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
     kind = 'odd' if side % 2 == 0 else 'even'
     raise InputError(
       f'bandwidth is {bandwidth}; a high pass on {side} pixels takes an {kind} '
-      f'number in 1..{side - 1}, so that the square of frequencies is symmetric, or '
-      f'0 for {PUBLISHED[0]} of {PUBLISHED[1]} in proportion.'
+      f'number in 1..{side - 1}, so that the square of frequencies is symmetric.'
     )
   lowest = (side - bandwidth + 1) // 2
   # an odd side has no frequency at half its pixels

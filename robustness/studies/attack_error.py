@@ -140,6 +140,13 @@ class AttackError(Study):
       self.require(getattr(self, key) == alone or not self._ensembles, key, valid)
     for epsilon in self.radii:
       balls.check(self.section, self.norm, epsilon)
+    runs = self.runs.values()
+    known = {field.name for attack in runs for field in dataclasses.fields(attack)}
+    none = f'left out, as {" and ".join(map(part_name, self.attacks))} has none'
+    for key in ('version', 'iterations', 'queries'):
+      self.require(key in known or getattr(self, key) == getattr(AttackError, key), key, none)
+    chosen = not all(attack.in_turn for attack in runs)
+    self.require(chosen or self.losses == AttackError.losses, 'losses', none)
     distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)
     self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 
@@ -241,12 +248,23 @@ class AttackError(Study):
   @property
   def shown_as(self) -> dict[str, str]:
     radii = ', '.join(f'{epsilon:.4g}' for epsilon in self.radii)
-    size = self.step_size or self.epsilon / 4
-    each = f'{self.steps} steps of {size:.4g}, {self.restarts} run(s)'
-    if whole := self._ensembles:
-      own = f'{self.iterations} steps, {self.queries} queries'
-      each = f'{each}; ' * (len(whole) < len(self.runs)) + f'auto_attack {self.version}, {own}'
-    return {'attacks': f'{", ".join(self.runs)} in the {self.norm} ball of {radii}; {each}'}
+    runs = ', '.join(self._in_words(name, attack) for name, attack in self.runs.items())
+    worst = f'; the worst of {self.restarts} random starts' if self.restarts > 1 else ''
+    return {'attacks': f'{runs} in the {self.norm} ball of {radii}{worst}'}
+
+  def _in_words(self, name: str, attack: Attack) -> str:
+    """Returns an attack with those of `GIVEN` that it has: 'pgd (10 steps of ε/4)'."""
+    of = f' at ε = {self.epsilon:.4g}' if self.epsilons else ''
+    size = f'{self.step_size:.4g}{of}' if self.step_size else 'ε/4'
+    keys = {field.name for field in dataclasses.fields(attack)}
+    words = {
+      'version': self.version,
+      'iterations': f'{self.iterations} steps',
+      'steps': f'{self.steps} steps' + f' of {size}' * ('step_size' in keys),
+      'queries': f'{self.queries} queries',
+    }
+    said = ', '.join(words[key] for key in words if key in keys)
+    return f'{name} ({said})' if said else name
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     differences = super().differences(records, image_shape)

@@ -18,7 +18,7 @@ from robustness.fourier import basis
 from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
 
-PUBLISHED_NORMS = {32: 8.0}
+PUBLISHED_NORMS = {32: (8.0,)}
 SMALLEST = 1e-12  # of a norm that is divided by
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import InputError
-from robustness.core.registry import word
+from robustness.core.registry import setting, word
 from robustness.core.rows import Batch, Rows, with_column
 from robustness.corruptions.names import CLEAN_PART, StoredPart
 from robustness.corruptions.stored import CLEAN_IMAGE, StoredOrMade, parts_in, with_clean_images
@@ -79,7 +79,7 @@ class CorruptionSpectrum(StoredOrMade):
 
   channels: str = word('each', spectrum.CHANNELS)
   normalisation: str = word('orthonormal', NORMALISATIONS)
-  severity: int = 3
+  severity: int = setting(3, 'in 1..5', lambda x: 1 <= x <= 5)
 
   @property
   def recording(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Flip rate: how often the prediction changes along a sequence of ever stronger corruption.
 
 Each row is shown as a sequence of frames for every corruption, whose severity rises evenly; what
-the corruption draws is the same in all frames, so that consecutive frames differ little. The
-sequences are not those of ImageNet-P: rates compare with each other only.
+the corruption draws is the same in all frames, so that consecutive frames differ little. Shot noise
+is the exception: its counts at one rate tell nothing of those at another, so that its frames are
+drawn as anew. The sequences are not those of ImageNet-P: rates compare with each other only.
 
 Reference:
   Hendrycks & Dietterich (2019), Benchmarking Neural Network Robustness to Common Corruptions and

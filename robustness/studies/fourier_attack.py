@@ -19,6 +19,7 @@ from robustness.core.settings import require
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select
+from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, image_numbers
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes
@@ -31,7 +32,7 @@ from robustness.results import Results
 
 WAVE_ERROR = Quantity('wave_error', 'top-1 error under the wave of one query alone', better='lower')
 
-PUBLISHED_NORMS = {224: 24.0}
+PUBLISHED_NORMS = {224: (24.0, 15.7)}
 SHOWN = 4
 """Perturbed pictures of the figure."""
 
@@ -61,6 +62,11 @@ class FourierAttack(BeginsWithMap):
   clip: bool = False
   window: int = 0
   false_discovery_rate: float = 0.05
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    alone = not (self.heat_map and self.window)
+    self.require(alone, 'window', '0 with config.study.heat_map, whose own it is')
 
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
     window = self._map.window if self._map else self.window
@@ -175,13 +181,10 @@ class FourierAttack(BeginsWithMap):
 
   def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
     """Returns `sample_images` [S, H, W, C]: the first clean, then with its worst frequencies."""
-    image = next(rows.batches(1, [0]))['image'][0]
-    height, width, _ = image.shape
-    waves = [
-      np.asarray(basis.basis_image(fy, fx, height, width, self.phase))[..., None]
-      for fy, fx in _worst_waves(assemble(found.estimates))
-    ]
-    return {'sample_images': np.stack([image, *(image + self.norm * wave for wave in waves)])}
+    row, waves = one_view.read_row(rows, 0), np.stack(self._waves(rows.image_shape), 1)
+    worst = _worst_waves(assemble(found.estimates))
+    views = [CLEAN, *(CLEAN + 1 + int(np.argmax((waves == own).all(1))) for own in worst)]
+    return {'sample_images': np.stack([one_view.show(self, row, view, key) for view in views])}
 
   def figures(self, results: Results) -> Figures:
     waves, pictures = _worst_waves(results.table), results.arrays['sample_images']

@@ -22,7 +22,7 @@ from robustness.estimates.comparison import benjamini_hochberg
 from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, errors_at
-from robustness.evaluation import one_view
+from robustness.evaluation import one_view, provenance
 from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
@@ -34,8 +34,11 @@ from robustness.models.imagenet_names import in_words
 from robustness.present import charts, images
 from robustness.results import Results, Table
 
-PUBLISHED_NORMS = {32: 4.0, 224: 15.7}
-"""Of the heat maps of Yin et al. (2019), by the side of the images: CIFAR-10 and ImageNet."""
+PUBLISHED_NORMS = {32: (4.0,), 224: (15.7, 40.0)}
+"""Of the heat maps of Yin et al. (2019), by the side of the images: CIFAR-10, and ImageNet (figures
+4 and 9)."""
+PUBLISHED_WINDOW, PUBLISHED_IMAGES = {32: 0, 224: 63}, {32: 1000}
+"""Sides of the squares of frequencies, 0 for all; images, where these are not all of the test."""
 
 LAYER_CHANGE = Quantity(
   'layer_change',
@@ -66,7 +69,8 @@ class FourierHeatmap(Study):
     phase: 'reference' (the authors' release) or 'cosine'.
     clip: whether perturbed images are clipped to [0, 1] (paper: no).
     window: side of the centred square of frequencies; 0 for all (paper: 63 for ImageNet).
-    layers: layers whose output change is measured, or ('stages',) for all residual stages.
+    layers: layers whose output change is measured, or ('stages',) for stem, stages and logits, as
+      in figure 8.
     top_k: k of the second error map, if there are more classes than that.
     classes: names of classes with maps of their own, or ('all',).
   """
@@ -121,7 +125,13 @@ class FourierHeatmap(Study):
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     own = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], self.phase, self.clip)
-    return [*super().differences(records, image_shape), *own]
+    side, count = image_shape[0], records.layout.num_rows
+    data = records.identity.get('data', {})
+    images = provenance.set_differences(data, count, PUBLISHED_IMAGES.get(side, 0))
+    window = PUBLISHED_WINDOW.get(side, self.window)
+    if self.window != window:
+      own.append(f'window {self.window or "whole"}, published {window or "whole"}')
+    return [*images, *own]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names views by frequency; averages over the cells of the whole map and of each band."""

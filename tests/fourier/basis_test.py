@@ -127,11 +127,13 @@ def test_norm_zero_shows_the_image_itself_and_clip_stays_in_range():
 @cases(
   'study, side, differences',
   (BandNoise(), 32, []),
-  (BandNoise(norm=1.0, clip=True), 32, ['norm 1, published 8.0', 'clipped']),
+  (BandNoise(norm=1.0, clip=True), 32, ['norm 1, published 8', 'clipped']),
   (BandNoise(), 28, ['norm 8, published for 32 pixels only']),
   (FourierAttack(), 224, []),
   (FourierAttack(phase='cosine'), 32, ['norm 24, published for 224 pixels only', 'phase cosine']),
-  (FourierHeatmap(norm=15.7), 224, []),
+  (FourierHeatmap(norm=15.7, window=63), 224, []),
+  (FourierHeatmap(norm=40.0), 224, ['window whole, published 63']),
+  (FourierAttack(norm=15.7), 224, []),
   (FourierHeatmap(), 28, ['norm 4, published for 32 and 224 pixels only']),
 )
 def test_what_keeps_numbers_from_published_ones_is_said(tmp_path, study, side, differences):
@@ -139,3 +141,10 @@ def test_what_keeps_numbers_from_published_ones_is_said(tmp_path, study, side, d
   shape = side, side, 3
   images = Accuracy().differences(records, shape)
   assert study.differences(records, shape) == [*images, *differences]
+
+
+def test_figure_3_is_of_1000_random_images(tmp_path):
+  data = {'data': {'name': 'cifar10', 'split': 'test'}}
+  for count, said in ((1000, []), (10_000, []), (999, ['999 of 10000 images'])):
+    records = Records(tmp_path / str(count), Layout(count, 1, count, 1), data)
+    assert FourierHeatmap().differences(records, (32, 32, 3)) == said

@@ -160,6 +160,23 @@ def test_the_words_of_an_error_have_the_norm_and_the_attack_that_is_alone():
   assert words == ['top-1 error under pgd in ℓ∞', f'{ATTACK_ERROR.words} in ℓ2']
 
 
+def test_what_is_said_of_attacks_is_what_they_have():
+  def said(*attacks, **given):
+    return AttackError(attacks=attacks, **given).shown_as['attacks']
+
+  assert said('pgd') == 'pgd (10 steps of ε/4) in the linf ball of 0.03137'
+  assert said('fgsm', 'fab', norm='l2', epsilon=0.5) == 'fgsm, fab (10 steps) in the l2 ball of 0.5'
+  given = {'epsilon': 0.5, 'epsilons': (1.0,), 'step_size': 0.1, 'restarts': 3}
+  assert said('pgd', **given).endswith(
+    '(10 steps of 0.1 at ε = 0.5) in the linf ball of 0.5, 1; the worst of 3 random starts'
+  )
+  assert said('auto_attack').startswith('auto_attack (standard, 100 steps, 5000 queries) in')
+  none = 'must be left out, as pgd has none'
+  refused(f"version is 'plus'; it {none}", AttackError, version='plus')
+  refused(f'queries is 9; it {none}', AttackError, queries=9)
+  refused('losses is .*left out, as fab', AttackError, attacks=('fab',), losses=('dlr',))
+
+
 def test_radii_below_bfloat16s_resolution_are_not_for_networks_in_it():
   assert not AttackError(epsilon=1 / 255).lost_in_bfloat16((32, 32, 3))
   lost = AttackError(epsilon=0.0039, epsilons=(0.03,)).lost_in_bfloat16()
