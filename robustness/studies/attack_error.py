@@ -140,13 +140,10 @@ class AttackError(Study):
       self.require(getattr(self, key) == alone or not self._ensembles, key, valid)
     for epsilon in self.radii:
       balls.check(self.section, self.norm, epsilon)
-    runs = self.runs.values()
-    known = {field.name for attack in runs for field in dataclasses.fields(attack)}
+    known = {field.name for attack in self.runs.values() for field in dataclasses.fields(attack)}
     none = f'left out, as {" and ".join(map(part_name, self.attacks))} has none'
     for key in ('version', 'iterations', 'queries'):
       self.require(key in known or getattr(self, key) == getattr(AttackError, key), key, none)
-    chosen = not all(attack.in_turn for attack in runs)
-    self.require(chosen or self.losses == AttackError.losses, 'losses', none)
     distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)
     self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 

@@ -174,7 +174,6 @@ def test_what_is_said_of_attacks_is_what_they_have():
   none = 'must be left out, as pgd has none'
   refused(f"version is 'plus'; it {none}", AttackError, version='plus')
   refused(f'queries is 9; it {none}', AttackError, queries=9)
-  refused('losses is .*left out, as fab', AttackError, attacks=('fab',), losses=('dlr',))
 
 
 def test_radii_below_bfloat16s_resolution_are_not_for_networks_in_it():
