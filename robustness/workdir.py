@@ -438,7 +438,7 @@ class WorkdirPredictions:
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
 
   def scored(
-    self, reduce: Callable[[Sequence[Evaluation], ViewTable], Findings], described: Section
+    self, reduce: Callable[[Sequence[Evaluation], ViewTable, int], Findings], described: Section
   ) -> Scored:
     """Returns the evaluations of the workdir's classifiers, reduced with the table of their views.
 
@@ -456,4 +456,4 @@ class WorkdirPredictions:
       for evaluation, (records, _) in zip(task.evaluations, by_image, strict=True)
     ]
     settings = {**described, **dataclasses.asdict(self), 'of': task.study.describe()}
-    return Scored(task.evaluations, reduce(joined, by_image[0][1]), settings)
+    return Scored(task.evaluations, reduce(joined, by_image[0][1], self.seed), settings)

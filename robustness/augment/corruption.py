@@ -9,10 +9,9 @@ import jax.numpy as jnp
 from robustness.augment import Augmentation, Example
 from robustness.core.registry import setting
 from robustness.corruptions.catalog import apply, refuse_stored
-from robustness.corruptions.names import KNOWN, LIKE_NOISE, SETS, SEVERITIES, spelt_out
-from robustness.fourier.input_filters import LowPass
+from robustness.corruptions.names import KNOWN, LIKE_BLUR, LIKE_NOISE, SETS, SEVERITIES, spelt_out
 
-ALIKE = LIKE_NOISE, LowPass.resembles, ('fog', 'contrast')
+ALIKE = LIKE_NOISE, LIKE_BLUR, ('fog', 'contrast')
 """Corruptions of which one shows what the others do."""
 
 

@@ -17,6 +17,7 @@ from robustness.augment import levels as pillow
 from robustness.augment.levels import TABULATED, blend, grey
 from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import as_images
+from robustness.corruptions.names import LIKE_BLUR
 
 WARPS = ('ShearX', 'ShearY', 'TranslateX', 'TranslateY', 'Rotate')
 FAMILIES = (WARPS, TABULATED, ('Color',), ('Sharpness',), ('Cutout',))
@@ -28,7 +29,7 @@ RESEMBLED = {
   'Contrast': ('contrast', 'fog'),
   'Brightness': ('brightness',),
   'Color': ('saturate',),
-  'Sharpness': ('gaussian_blur', 'defocus_blur'),
+  'Sharpness': LIKE_BLUR,
   'Cutout': ('checkerboard_cutout',),
 }
 """The transforms of `robustness.environments` that operations are like."""

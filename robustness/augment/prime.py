@@ -12,6 +12,7 @@ from robustness.augment.augmix import DEEPEST, after, mixture
 from robustness.core.registry import setting
 from robustness.core.sequential import map_entries
 from robustness.corruptions.filters import correlate, sample_bilinear
+from robustness.corruptions.names import LIKE_BLUR
 
 WIDTH = 3
 LEAST_MODES = 2
@@ -43,10 +44,7 @@ class Prime(Augmentation):
     3; the defaults are those of the released code for CIFAR-10.
   """
 
-  resembles = (
-    *('brightness', 'contrast', 'defocus_blur', 'elastic_transform', 'fog', 'gaussian_blur'),
-    'saturate',
-  )
+  resembles = (*LIKE_BLUR, 'brightness', 'contrast', 'elastic_transform', 'fog', 'saturate')
   sequential: ClassVar[bool] = True
   filter_deviation: float = setting(4.0, 'at least 0', lambda x: x >= 0)
   colour_variance: float = setting(0.01, 'at least 0', lambda x: x >= 0)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.core.registry import Registry
+from robustness.corruptions.names import LIKE_BLUR
 from robustness.fourier import filters
 from robustness.models.inputs import InputFilter
 
@@ -36,9 +37,7 @@ class LowPass(_Square):
   """Keeps the square centred on zero; 15 of 32 pixels in the paper."""
 
   name: ClassVar[str] = 'low_pass'
-  resembles = (
-    *('gaussian_blur', 'defocus_blur', 'motion_blur', 'zoom_blur', 'glass_blur', 'pixelate'),
-  )
+  resembles = LIKE_BLUR
   bandwidth: int = 15
 
 

@@ -65,11 +65,12 @@ def headlines(parts: Mapping[str, Results]) -> list[Headline]:
   """Returns what heads the findings of `Results.by_part`, part after part.
 
   Of each part these are the quantities that are declared to, then those that they are drawn beside
-  (`Quantity.reference`); where none is declared to, all.
+  (`Quantity.reference`); where none that is declared to was estimated, all.
   """
   found: list[Headline] = []
   for part, of in parts.items():
-    heading = [quantity for quantity in of.quantities if quantity.headline]
+    known = {*of.table['quantity']}
+    heading = [own for own in of.quantities if own.headline and own.name in known]
     beside = {quantity.reference for quantity in heading}
     heading += [quantity for quantity in of.quantities if quantity.name in beside]
     for quantity in dict.fromkeys(heading or of.quantities):

@@ -16,7 +16,7 @@ from robustness.augment.corruption import RandomCorruption
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
-from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.names import SEVERITIES, spelt_out
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.outcomes import Outcomes
@@ -51,6 +51,7 @@ class AllButOne(StoredOrMade):
   def cells(self, classifiers: Mapping[str, Facts]) -> dict[tuple[str, int], str]:
     """Returns the network that left out each corruption at each severity."""
     found: dict[tuple[str, int], str] = {}
+    first: tuple[object, ...] = ()
     for label, facts in classifiers.items():
       drawn = [
         own for own in facts.get('augment') or () if own['name'] == RandomCorruption.name
@@ -63,6 +64,11 @@ class AllButOne(StoredOrMade):
         wrong = 'which is not shown: see config.study.corruptions and config.study.severities'
       elif (*left_out, *severities) in found:
         wrong = f'as {found[*left_out, *severities]} does: take one'
+      else:
+        trained = {*spelt_out(drawn[0]['corruptions'])}, drawn[0]['probability']
+        first = first or trained
+        if trained != first or not trained[1]:
+          wrong = 'of others than the first: give all the same corruptions and probability above 0'
       if wrong:
         raise InputError(
           f'the classifier {label} leaves out the corruptions {left_out} at the severities '

@@ -104,12 +104,15 @@ class Calibration(ScoresPredictions, StoredOrMade):
     _, table = self.by_image(evaluations[0].records, image_shape)
     return self.reduced(recorded.evaluations, table)
 
-  def reduced(self, evaluations: Sequence[Evaluation], table: ViewTable) -> Findings:
+  def reduced(
+    self, evaluations: Sequence[Evaluation], table: ViewTable, seed: int = SEED
+  ) -> Findings:
     """Returns every quantity by view, and its mean over the views of each group with an interval.
 
     Args:
       evaluations: classifiers on the same images.
       table: what the V views and their groups are.
+      seed: of the bootstrap.
 
     Raises:
       InputError: not every image counts in every view, or images depend on one another.
@@ -120,7 +123,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
         'these are scenes, images of one object or versions of one image. Give a workdir of '
         'another study, or of accuracy_by_factor without config.study.clusters.'
       )
-    draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, SEED)
+    draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, seed)
     shown = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     findings = Findings()
     base: dict[str, Scores] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,7 +72,7 @@ class OodScores(ScoresPredictions):
   prediction_settings: ClassVar[type] = Workdirs
   quantities = (AUROC, FPR95, dataclasses.replace(ACCURACY, headline=True), CONFIDENCE)
 
-  scores: tuple[str, ...] = (MSP, 'max_logit', 'energy')
+  scores: tuple[str, ...] = setting((MSP, 'max_logit', 'energy'), 'not empty', bool)
   positives: str = word('ood', POSITIVES)
   neighbours: int = setting(50, 'at least 1', lambda x: x >= 1)
 
@@ -109,6 +109,9 @@ class OodScores(ScoresPredictions):
     others = (*given.out_of_distribution, *given.shifted)
     further = {path: _read(path, given.part, first) for path in others}
     bank = _read(given.bank, given.part, first) if given.bank else None
+    _check_known(
+      given, {given.predictions: first, **further, **({given.bank: bank} if bank else {})}
+    )
     names = _names(given.out_of_distribution)
     sets = {_set(first): 0}
     for path in given.shifted:
@@ -174,6 +177,27 @@ def _read(path: str, part: str, first: FinishedStudy | None = None) -> FinishedS
         f'{own.label!r}: {"; ".join(lines)}. Run the same on both.'
       )
   return task
+
+
+def _check_known(given: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None:
+  """Refuses runs on images of known classes among those of none, the reverse, and a run twice."""
+  paths = [
+    given.predictions,
+    *given.shifted,
+    *given.out_of_distribution,
+    *filter(None, [given.bank]),
+  ]
+  places = [expanded(path).resolve() for path in paths]
+  for path, place in zip(paths, places, strict=True):
+    if places.count(place) > 1:
+      raise InputError(f'{path} is given twice: each workdir is of other images.')
+    unknown = tasks[path].evaluations[0].records.identity['data'].get('labels') == UNKNOWN_CLASSES
+    if unknown != (path in given.out_of_distribution):
+      kind, fix = ('no known', 'False') if not unknown else ('known', 'True')
+      raise InputError(
+        f'{path} must be of images of {kind} class{"es" * unknown}: give a run with '
+        f'config.data.known_classes={fix}.'
+      )
 
 
 def _of(task: FinishedStudy, label: str) -> Evaluation:

@@ -83,10 +83,10 @@ class Recalibration(StoredOrMade):
 
   held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
   scalings: tuple[str, ...] = KINDS
-  penalty: float = setting(0.1, 'at least 0', lambda x: x >= 0)
+  penalty: float = setting(0.1, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
   scores: tuple[str, ...] = SCORES
   alpha: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
-  raps_penalty: float = setting(0.01, 'at least 0', lambda x: x >= 0)
+  raps_penalty: float = setting(0.01, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
   raps_rank: int = setting(5, 'at least 0', lambda x: x >= 0)
   bins: int = setting(BINS, '1 to 10,000', lambda x: 1 <= x <= 10**4)
   resamples: int = setting(200, '1 to 100,000', lambda x: 1 <= x <= 10**5)
@@ -96,6 +96,7 @@ class Recalibration(StoredOrMade):
     self.choose('scalings', KINDS)
     self.choose('scores', SCORES)
     self.require_no_repeats('scalings', 'scores')
+    self.require(bool(self.scalings or self.scores), 'scalings', 'not empty without scores')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `StoredOrMade`; refuses too few images to fit on and to measure, and several labels."""

@@ -107,6 +107,8 @@ class Systematic(Study):
     right = f'of {transforms.RIGHT_ANGLES}: others would measure the interpolation of pixels too'
     self.require({*self.angles} <= {*transforms.RIGHT_ANGLES}, 'angles', right)
     near_duplicates.check(self.near_duplicates)
+    valid = 'False where config.study.baseline is empty'
+    self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
 
   @property
   def recording(self) -> dict[str, PlainValue]:
@@ -135,7 +137,18 @@ class Systematic(Study):
         'each in config.data.class_groups.'
       )
     for label, recipe in recipes.items():
+      self._check_environments(label, recipe)
       self._check_groups(label, recipe, rows.description)
+
+  def _check_environments(self, label: str, recipe: Facts) -> None:
+    own = _environment(recipe)
+    if own and self.source == GENERATED and tuple(own['transforms']) != self.environments:
+      raise InputError(
+        f'{label} is trained on the environments {", ".join(own["transforms"])}, and '
+        f'config.study.environments are {", ".join(self.environments)}: ρ is of the same ones in '
+        f'the same order. Set both, this and config.classifiers.{label}.augment.environment.'
+        'transforms, or config.classifier.augment.environment.transforms.'
+      )
 
   def _check_groups(self, label: str, classifier: Facts, data: Facts) -> None:
     if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
@@ -363,16 +376,20 @@ class Systematic(Study):
     return tuple(name for name in names if name in resembles)
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Returns what its initial weights may have seen, by environment, '' for the mean over all.
+    """Returns what its training or initial weights may have seen, by environment, '' for the mean
+    over all.
 
     Weights that were trained elsewhere, for example with rotations, bring robustness to all classes
     that the training here did not give. A baseline from the same weights has it too, and ρ
     subtracts the baseline's accuracy.
     """
     seen, baseline = self._may_have_seen(evaluation), self._baseline_of(evaluation.label)
+    facts = {e.label: e.records.identity['classifier'] for e in evaluations}
+    if _environment(facts[evaluation.label]).get('allow_leaks'):
+      names = '', *self._names(evaluation.records.identity['data'])
+      return dict.fromkeys(names, 'leaks were allowed: training may show held-out cells')
     if not seen:
       return {}
-    facts = {e.label: e.records.identity['classifier'] for e in evaluations}
     weights, before = facts[evaluation.label]['initial_weights'], facts.get(baseline)
     if before is None:
       why = ', which nothing compensates for: set config.study.baseline'
@@ -429,9 +446,10 @@ class Systematic(Study):
       **charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT),
     }
     if (results.table.note == SEEN_IN_TRAINING).any():
+      of = ', '.join(results.table.classifier[results.table.note == SEEN_IN_TRAINING].unique())
       figures['cells'] = (
         _picture(*self._shown_in_training(results.data)),
-        'What training shows: pairs of class group and environment that are seen or held out.',
+        f'What the training of {of} shows: pairs of class group and environment, seen or held out.',
       )
     return figures
 
@@ -463,10 +481,14 @@ def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -
   if study.source == STORED:
     stored = classifier.get('training_environments', ())[1:]
     return classifier.get('training_split') == 'train' and tuple(stored) == tuple(names)
-  recipe = classifier.get('augment') or ()
-  return any(
-    part['name'] == ENVIRONMENT and tuple(part['transforms']) == tuple(names) for part in recipe
-  )
+  own = _environment(classifier)
+  return bool(own) and tuple(own['transforms']) == tuple(names)
+
+
+def _environment(classifier: Facts) -> Facts:
+  """Returns the part of a classifier's training that makes environments; {} if none does."""
+  parts = classifier.get('augment') or ()
+  return next((part for part in parts if part['name'] == ENVIRONMENT), {})
 
 
 @style.styled

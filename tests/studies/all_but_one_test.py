@@ -18,8 +18,9 @@ CELLS = [('fog', 1), ('fog', 3), ('contrast', 1), ('contrast', 3)]
 ROWS = 50
 
 
-def recipe(name, severity):
+def recipe(name, severity, corruptions=('official',), probability=1.0):
   corruption = {'name': 'corruption', 'left_out': [name], 'severities': [severity]}
+  corruption |= {'corruptions': [*corruptions], 'probability': probability}
   return {'augment': [{'name': 'flip'}, corruption]}
 
 
@@ -67,6 +68,11 @@ def test_some_severities_have_no_mean(tmp_path):
   ({'one': recipe('snow', 1)}, r"'snow',\) .* \(1,\), which is not shown"),
   ({'one': recipe('fog', 2)}, r"'fog',\) .* \(2,\), which is not shown"),
   ({'one': recipe('fog', 1), 'two': recipe('fog', 1)}, 'two leaves out .*, as one does'),
+  ({'one': recipe('fog', 1, probability=0)}, 'one leaves out .*probability above 0'),
+  (
+    {'one': recipe('fog', 1), 'two': recipe('contrast', 1, ('fog', 'contrast'))},
+    'two leaves out .*of others than the first',
+  ),
 )
 def test_networks_that_are_no_such_design_are_refused(recipes, message):
   refused(message, STUDY.cells, recipes)

@@ -113,8 +113,8 @@ def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_n
 
 
 def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path):
-  def scored(folder):
-    given = {'predictions': str(folder), 'part': '', 'seed': 0}
+  def scored(folder, seed=0):
+    given = {'predictions': str(folder), 'part': '', 'seed': seed}
     return assemble(scores_of(STUDY, given)(tmp_path).findings.estimates)
 
   right = np.random.default_rng(0).random((30, 5)) > 0.4
@@ -129,6 +129,8 @@ def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path)
   assert facets_of(results) == ['view', 'coverage', 'bin']
   row = estimate(results, 'net', 'ece', view='as stored')
   assert row.low <= row.value <= row.high and row.method == 'bootstrap'
+  other = estimate(scored(tmp_path / 'run', seed=1), 'net', 'ece', view='as stored')
+  assert other.value == row.value and other.low != row.low, 'the seed is that of the bootstrap'
 
 
 def test_what_cannot_be_scored_is_refused(tmp_path):

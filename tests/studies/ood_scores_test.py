@@ -21,6 +21,7 @@ def folders(tmp_path_factory):
     'known': {},
     'unknown': {'data.known_classes': False, 'data.path': ''},
     'training': {'data.split': 'train'},
+    'shifted': {'data.num_images': 20},
     'other': {'classifier.weights': other},
   }
   for name, changes in kinds.items():
@@ -41,7 +42,7 @@ def scored(folders, out, **changes) -> Results:
 
 def test_each_score_separates_workdirs(folders, tmp_path):
   further = {
-    'shifted': (str(folders / 'training'),),
+    'shifted': (str(folders / 'shifted'),),
     'bank': str(folders / 'training'),
     'study.scores': ('msp', 'knn'),
     'study.neighbours': 3,
@@ -64,6 +65,10 @@ def test_each_score_separates_workdirs(folders, tmp_path):
     ({'study.scores': ('knn',)}, "'knn' needs the workdir of a run on training images"),
     ({'out_of_distribution': ('other',)}, "other classifiers under '.*sha256"),
     ({'predictions': 'none'}, 'is no workdir'),
+    ({'predictions': 'unknown', 'out_of_distribution': ('known',)}, 'must be of images of known'),
+    ({'out_of_distribution': ('training',)}, 'must be of images of no known .*known_classes=False'),
+    ({'out_of_distribution': ('unknown', 'unknown')}, 'is given twice'),
+    ({'study.scores': ()}, 'scores is .*not empty'),
   ],
 )
 def test_bad_input(folders, tmp_path, changes, message):

@@ -81,3 +81,8 @@ def test_a_class_that_is_never_predicted_is_left_out(tmp_path):
   few = Recalibration(corruptions=('fog',), severities=(1, 5), held_out=0.01)
   refused(r'of 400 images 4: at least 20', few.check, tiny_rows(400), {})
   refused(r'of 400 images 4: at least 20', table_of, few, [written(tmp_path / 'few')])
+
+
+def test_settings_that_leave_nothing_or_have_no_end_are_refused():
+  refused('scalings is .*not empty without scores', Recalibration, scalings=(), scores=())
+  refused('penalty is inf', Recalibration, penalty=float('inf'))

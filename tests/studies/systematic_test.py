@@ -174,6 +174,10 @@ def test_class_groups_of_another_training_and_what_does_not_fit_are_refused(tmp_
   STUDY.check(rows(), {'clean': {**trained, 'augment': []}, 'given': {}})
   own = records(tmp_path / 'own', RIGHT, RECIPE, class_groups=OTHER_GROUPS)
   refused("'C2'", STUDY.reduce, [own], (8, 8, 3))
+  turned = {'augment': [{'name': 'environment', 'transforms': ['contrast', 'rotation']}]}
+  message = 'own is trained on the environments contrast, rotation, .* in the same order. Set both'
+  refused(message, STUDY.check, rows(), {'own': turned})
+  refused('baseline_by_cell is True; .*baseline is empty', Systematic, baseline_by_cell=True)
 
 
 def test_leaks_and_class_groups_of_other_recipes_are_refused_before_anything_is_trained(tmp_path):
@@ -226,6 +230,13 @@ def test_weights_that_may_have_seen_an_environment_are_noted_with_what_compensat
   assert noted(study, itself, own)[''].endswith('clean compensates')
   other = records(tmp_path / 'other' / 'clean', before, [])
   assert noted(study, other, own)[''].endswith('the baseline clean began with others')
+
+
+def test_leaks_that_were_allowed_are_noted(tmp_path):
+  environment, *others = RECIPE
+  leaking = [{**environment, 'allow_leaks': True}, *others]
+  rho = select(table_of(STUDY, records(tmp_path / 'own', RIGHT, leaking)), 'rho', environment=...)
+  assert len(rho) == 2 and rho.note.str.contains('leaks were allowed').all()
 
 
 @pytest.mark.parametrize('recipe', [[], [{'name': 'environment', 'transforms': ['contrast']}]])
