@@ -73,19 +73,26 @@ def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
     224: (60.0, 25.0, 12.0, 5.0, 3.0),
     299: (50.0, 20.0, 10.0, 5.0, 3.0),
   },
+  options={'draws': ('alias', 'inverse')},
 )
-def shot_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+def shot_noise(
+  key: jax.Array, image: jax.Array, strength: Strength, draws: str = 'alias'
+) -> jax.Array:
   """Returns clip(Poisson(λx) / λ, 0, 1) for every pixel and channel, λ the photons of white.
 
   Exact for any float x, as the sum of two independent draws: Poisson(λk / 255) from a table of the
   256 rates, k = ⌊255x⌋, and Poisson(λ(x - k / 255)), a rate below λ / 255, by inversion. 8-bit
   images (every x within 2⁻¹² of a level) need the first alone, which takes half the time.
+
+  By 'inverse' the table is that of the cumulative distribution, so that the count of a key rises
+  with the rate, and an image of two severities has like noise; 'alias' is faster.
   """
   photons = strength['photons']
   table_key, rest_key = jax.random.split(key)
   level, rest = _split_levels(image)
   bits = random_images.bits(table_key, image.shape)
-  count = poisson_from_table(bits, level, strength).astype(image.dtype)
+  from_table = poisson_from_table if draws == 'alias' else poisson_by_inversion
+  count = from_table(bits, level, strength).astype(image.dtype)
 
   def with_rest(count: jax.Array) -> jax.Array:
     uniform = random_images.uniform(rest_key, image.shape)
@@ -117,6 +124,18 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     start int32 [S·256], the count of the first column, and packed uint32 [S·256, K]: the upper bits
     hold the limit below which the own count is taken, the lower log2(K) bits the alias.
   """
+  start, edges = cumulative_table(photons)
+  return start, _alias(np.diff(edges, axis=1, prepend=0))
+
+
+@functools.lru_cache
+def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the cumulative distributions of the counts of `poisson_table`, and where they begin.
+
+  Returns:
+    start int32 [S·256], the least count, and edges int64 [S·256, K], 2³² times the probability of
+    at most start + k.
+  """
   rate = (np.asarray(photons)[:, None] * np.arange(LEVELS + 1) / LEVELS).reshape(-1, 1)
   start = np.nan_to_num(scipy.stats.poisson.ppf(TAIL, rate)).clip(0)
   end = np.nan_to_num(scipy.stats.poisson.isf(TAIL, rate))
@@ -124,8 +143,7 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
   cumulative = scipy.stats.poisson.cdf(start + np.arange(width), rate)
   edges = np.round(cumulative * 2.0**32).astype(np.int64)
   edges[:, -1] = 2**32
-  mass = np.diff(edges, axis=1, prepend=0)
-  return start[:, 0].astype(np.int32), _alias(mass)
+  return start[:, 0].astype(np.int32), edges
 
 
 def _alias(mass: np.ndarray) -> np.ndarray:
@@ -157,6 +175,18 @@ def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) ->
   part = bits & (2**32 // width - 1)
   alias = (entry & (width - 1)).astype(jnp.int32)
   return jnp.asarray(start)[row] + jnp.where(part < entry // width, column, alias)
+
+
+def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
+  """Returns counts as `poisson_from_table`; those of the same bits rise with the rate."""
+  start, edges = cumulative_table(strength.constants['photons'])
+  width = edges.shape[1]
+  upper = jnp.asarray(np.minimum(edges - 1, 2**32 - 1).clip(0).astype(np.uint32).reshape(-1))
+  row = strength.place * (LEVELS + 1) + level
+  count = jnp.zeros_like(row)
+  for step in (width >> k for k in range(1, width.bit_length())):
+    count += jnp.where(bits > upper[row * width + count + step - 1], step, 0)
+  return jnp.asarray(start)[row] + count
 
 
 def small_poisson(uniform: jax.Array, rate: jax.Array, max_rate: float) -> jax.Array:

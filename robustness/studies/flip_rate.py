@@ -1,9 +1,9 @@
 """Flip rate: how often the prediction changes along a sequence of ever stronger corruption.
 
 Each row is shown as a sequence of frames for every corruption, whose severity rises evenly; what
-the corruption draws is the same in all frames, so that consecutive frames differ little. Shot noise
-is the exception: its counts at one rate tell nothing of those at another, so that its frames are
-drawn as anew. The sequences are not those of ImageNet-P: rates compare with each other only.
+the corruption draws is the same in all frames, so that consecutive frames differ little (counts of
+shot noise are drawn by inversion, snow is enlarged by another factor in each). The sequences are
+not those of ImageNet-P: rates compare with each other only.
 
 Reference:
   Hendrycks & Dietterich (2019), Benchmarking Neural Network Robustness to Common Corruptions and
@@ -43,6 +43,8 @@ FLIP_RATIO = Quantity(
   better='lower',
   paper=PAPER,
 )
+LIKE_DRAWS = {'shot_noise': {'draws': 'inverse'}}
+"""Options with which like severities have like draws."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,12 +94,13 @@ class FlipRate(Study):
     """Returns the frames of each corruption; all frames of one have the same draws."""
     side = self.constants or None
     numbers, between = numbered(self.severities)
-    checked_table(image_shape[:2], self.names, None, side, {}, between)
+    options = {name: own for name, own in LIKE_DRAWS.items() if name in self.names}
+    checked_table(image_shape[:2], self.names, None, side, options, between)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       refuse_stored(row)
       given = key, row['image'], view['corruption'], view['severity']
-      return apply(*given, names=self.names, side=side, between=between)
+      return apply(*given, names=self.names, side=side, options=options, between=between)
 
     first = min(self.severities)
     return Views(

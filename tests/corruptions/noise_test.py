@@ -10,6 +10,7 @@ import scipy.stats
 
 from robustness.corruptions import noise
 from robustness.corruptions.catalog import TABLES
+from robustness.corruptions.corruption import Strength
 from robustness.corruptions.names import SEVERITIES
 
 SIDES = (32, 64, 224)
@@ -118,6 +119,18 @@ def test_alias_tables_hold_poissons_probabilities(side):
     rate = photons[row // 256] * (row % 256) / 255
     expected = scipy.stats.poisson.pmf(start[row] + np.arange(width), rate)
     np.testing.assert_allclose(mass / 2**32, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize('side', [32, 224])
+def test_counts_by_inversion_are_poissons_quantiles(side):
+  bits = np.random.default_rng(0).integers(0, 2**32, 5000, dtype=np.uint32)
+  constants = TABLES[side]['shot_noise']
+  for severity, level in ((1, 0), (1, 255), (3, 37), (5, 1), (5, 200)):
+    strength = Strength(constants, severity)
+    ours = noise.poisson_by_inversion(jnp.asarray(bits), jnp.full(5000, level, jnp.int32), strength)
+    rate = constants['photons'][severity - 1] * level / 255
+    theirs = scipy.stats.poisson.ppf((bits + 0.5) / 2**32, rate)
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_small_poisson_is_its_quantile():

@@ -38,6 +38,17 @@ def test_frames_of_a_sequence_have_the_same_draws(tmp_path):
   np.testing.assert_allclose(noise[0], corrupt(key, image[0], 'gaussian_noise', 1) - 0.5, atol=1e-6)
 
 
+def test_shot_noise_of_like_severities_is_alike():
+  views = FlipRate(corruptions=('shot_noise', 'fog'), frames=3, lowest=1.0, highest=2.0).views(
+    SHAPE
+  )
+  image = np.tile(np.linspace(0.1, 0.9, 8, dtype=np.float32)[:, None, None], (1, 8, 3))
+  key = random_keys.stream(0, STUDY.stream)
+  parameters = [{name: of[frame] for name, of in views.parameters.items()} for frame in (0, 1)]
+  first, second = (np.asarray(views.show(key, {'image': image}, own)) for own in parameters)
+  assert np.corrcoef((first - image).ravel(), (second - image).ravel())[0, 1] > 0.98
+
+
 def test_rates_and_ratio_by_hand(tmp_path):
   first = np.array([[0, 1, 1, 2, 2, 2], [3, 4, 5, 6, 6, 7]])  # 3 of 4, and 1 of 4
   second = np.array([[0, 0, 0, 2, 1, 2], [3, 3, 5, 6, 6, 6]])  # 1 of 4, and 2 of 4
