@@ -163,7 +163,8 @@ class DataSettings:
     require(alone, 'config.data.random_class_groups', self.random_class_groups, valid)
     for key in ('classes_per_group', 'class_group_seed'):
       value, valid = getattr(self, key), '0 without config.data.random_class_groups'
-      require(bool(self.random_class_groups) or not value, f'config.data.{key}', value, valid)
+      grouped = bool(self.random_class_groups or self.class_groups)
+      require(grouped or not value, f'config.data.{key}', value, valid)
     require(
       bool(self.resize) or not self.squash,
       'config.data.squash',

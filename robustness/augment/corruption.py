@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from robustness.augment import Augmentation, Example
 from robustness.core.registry import setting
 from robustness.corruptions.catalog import apply, refuse_stored
-from robustness.corruptions.names import KNOWN, LIKE_BLUR, LIKE_NOISE, SETS, SEVERITIES, spelt_out
+from robustness.corruptions.names import KNOWN, LIKE_NOISE, SETS, SEVERITIES, spelt_out
+from robustness.fourier.input_filters import LIKE_BLUR
 
 ALIKE = LIKE_NOISE, LIKE_BLUR, ('fog', 'contrast')
 """Corruptions of which one shows what the others do."""

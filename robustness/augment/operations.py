@@ -17,7 +17,7 @@ from robustness.augment import levels as pillow
 from robustness.augment.levels import TABULATED, blend, grey
 from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import as_images
-from robustness.corruptions.names import LIKE_BLUR
+from robustness.fourier.input_filters import LIKE_BLUR
 
 WARPS = ('ShearX', 'ShearY', 'TranslateX', 'TranslateY', 'Rotate')
 FAMILIES = (WARPS, TABULATED, ('Color',), ('Sharpness',), ('Cutout',))

@@ -12,7 +12,7 @@ from robustness.augment.augmix import DEEPEST, after, mixture
 from robustness.core.registry import setting
 from robustness.core.sequential import map_entries
 from robustness.corruptions.filters import correlate, sample_bilinear
-from robustness.corruptions.names import LIKE_BLUR
+from robustness.fourier.input_filters import LIKE_BLUR
 
 WIDTH = 3
 LEAST_MODES = 2

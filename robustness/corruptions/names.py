@@ -71,11 +71,6 @@ NAMES = OFFICIAL + EXTRA
 CIFAR-10-C-bar, ten in each."""
 LIKE_NOISE = ('gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise')
 """What a small random change of every pixel is like."""
-LIKE_BLUR = (
-  *('gaussian_blur', 'defocus_blur', 'motion_blur', 'zoom_blur', 'glass_blur'),
-  'pixelate',
-)
-"""What a loss of fine detail is like."""
 _CIFAR_ONLY = (
   *('circular_motion_blur', 'lines', 'pinch_and_twirl', 'ripple'),
   'transverse_chromatic_abberation',

@@ -7,9 +7,14 @@ import jax
 import jax.numpy as jnp
 
 from robustness.core.registry import Registry
-from robustness.corruptions.names import LIKE_BLUR
 from robustness.fourier import filters
 from robustness.models.inputs import InputFilter
+
+LIKE_BLUR = (
+  *('gaussian_blur', 'defocus_blur', 'motion_blur', 'zoom_blur', 'glass_blur'),
+  'pixelate',
+)
+"""The corruptions that a loss of fine detail is like."""
 
 
 @dataclasses.dataclass(frozen=True)
