@@ -63,11 +63,6 @@ class FourierAttack(BeginsWithMap):
   window: int = 0
   false_discovery_rate: float = 0.05
 
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    alone = not (self.heat_map and self.window)
-    self.require(alone, 'window', '0 with config.study.heat_map, whose own it is')
-
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
     window = self._map.window if self._map else self.window
     return basis.distinct_frequencies(*image_shape[:2], window)
