@@ -10,10 +10,10 @@ python main.py --config=configs/video_testbed.py:resnet18,vgg16=FILE --workdir=/
   The networks are those of the testbed that are here, with torchvision's first weights where these
   have a name (`robustness list classifiers`): resnet18, resnet34, resnet50, squeezenet1_0,
   squeezenet1_1, vgg16, vgg16_bn, vgg19, vgg19_bn; squeezenet1_0 has a published row on YTBB-Robust
-  alone. The paper's weights of resnet101 and resnet152
-  are given as files, resnet101=FILE, and networks trained by finetune_video.py and
-  video_training.py as folders: resnet50_finetuned=WORKDIR/checkpoints/resnet50 (vgg16bn_finetuned
-  on ImageNet-Vid), resnet50_augment_shot_noise=WORKDIR/checkpoints/resnet50_augment_shot_noise.
+  alone. The paper's weights of resnet101 and resnet152 are given as files, resnet101=FILE, and
+  networks trained by finetune_video.py and video_training.py as folders:
+  resnet50_finetuned=WORKDIR/checkpoints/resnet50 (vgg16bn_finetuned on ImageNet-Vid),
+  resnet50_augment_shot_noise=WORKDIR/checkpoints/resnet50_augment_shot_noise.
   Without a list after the colon all that need no file are measured. On YTBB-Robust begin the list
   with ytbb: video_testbed.py:ytbb,resnet18,resnet50.
 """

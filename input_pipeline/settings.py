@@ -161,9 +161,9 @@ class DataSettings:
     alone = not (self.class_groups and self.random_class_groups)
     valid = '0 where config.data.class_groups names the classes'
     require(alone, 'config.data.random_class_groups', self.random_class_groups, valid)
+    grouped = bool(self.random_class_groups or self.class_groups)
     for key in ('classes_per_group', 'class_group_seed'):
       value, valid = getattr(self, key), '0 without config.data.random_class_groups'
-      grouped = bool(self.random_class_groups or self.class_groups)
       require(grouped or not value, f'config.data.{key}', value, valid)
     require(
       bool(self.resize) or not self.squash,

@@ -51,7 +51,9 @@ class RandomCorruption(Augmentation):
     self.require(bool(self.names), 'left_out', 'fewer than all corruptions')
     severities = set(self.severities)
     known = bool(severities) and severities <= set(SEVERITIES)
-    self.require(known and len(severities) == len(self.severities), 'severities', 'some of 1..5')
+    self.require(
+      known and len(severities) == len(self.severities), 'severities', 'some of 1..5, each once'
+    )
 
   @property
   def names(self) -> tuple[str, ...]:

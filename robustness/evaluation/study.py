@@ -68,6 +68,8 @@ class Study(Part):
     lists_failures: whether results have the most affected classes and the most damaged images.
     allows_adaptation: whether answers may depend on the images that are shown with each, as those
       of a classifier that adapts do.
+    published_images: by the side of images, how many random ones of a set published numbers are of,
+      where these are not of all.
     confidence: of all intervals, a setting of every study.
     false_discovery_rate: of the paired tests of two classifiers; a study of many has the field.
     half_width: shows rows in rounds, in a random order of the config's seed, and each view only
@@ -86,6 +88,7 @@ class Study(Part):
   fewest_classifiers: ClassVar[int] = 1
   lists_failures: ClassVar[bool] = True
   allows_adaptation: ClassVar[bool] = False
+  published_images: ClassVar[Mapping[int, int]] = {}
   false_discovery_rate = 0.05
   half_width = 0.0
 
@@ -215,7 +218,8 @@ class Study(Part):
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns what keeps the numbers from published ones; by default the images alone."""
-    return provenance.set_differences(records.identity.get('data', {}), records.layout.num_rows)
+    data, count = records.identity.get('data', {}), records.layout.num_rows
+    return provenance.set_differences(data, count, self.published_images.get(image_shape[0], 0))
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """Returns the table `which numbers these are`: images, what is done to them, comparability."""

@@ -22,7 +22,7 @@ from robustness.estimates.comparison import benjamini_hochberg
 from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, errors_at
-from robustness.evaluation import one_view, provenance
+from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
@@ -37,8 +37,8 @@ from robustness.results import Results, Table
 PUBLISHED_NORMS = {32: (4.0,), 224: (15.7, 40.0)}
 """Of the heat maps of Yin et al. (2019), by the side of the images: CIFAR-10, and ImageNet (figures
 4 and 9)."""
-PUBLISHED_WINDOW, PUBLISHED_IMAGES = {32: 0, 224: 63}, {32: 1000}
-"""Sides of the squares of frequencies, 0 for all; images, where these are not all of the test."""
+PUBLISHED_WINDOW = {32: 0, 224: 63}
+"""Sides of their squares of frequencies, 0 for all."""
 
 LAYER_CHANGE = Quantity(
   'layer_change',
@@ -77,6 +77,7 @@ class FourierHeatmap(Study):
 
   title: ClassVar[str] = 'Fourier heat maps'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
+  published_images: ClassVar[Mapping[int, int]] = {32: 1000}  # of figure 3
 
   half_width: float = 0.0
   norm: float = setting(4.0, 'a finite number above 0', lambda x: 0 < x < float('inf'))
@@ -125,13 +126,10 @@ class FourierHeatmap(Study):
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     own = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], self.phase, self.clip)
-    side, count = image_shape[0], records.layout.num_rows
-    data = records.identity.get('data', {})
-    images = provenance.set_differences(data, count, PUBLISHED_IMAGES.get(side, 0))
-    window = PUBLISHED_WINDOW.get(side, self.window)
+    window = PUBLISHED_WINDOW.get(image_shape[0], self.window)
     if self.window != window:
       own.append(f'window {self.window or "whole"}, published {window or "whole"}')
-    return [*images, *own]
+    return [*super().differences(records, image_shape), *own]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names views by frequency; averages over the cells of the whole map and of each band."""

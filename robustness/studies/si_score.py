@@ -102,8 +102,8 @@ class SiScore(Study):
       of_grid = self.factor == GRID and key == 'areas' and len(levels) == 1
       shown = self.factor == CROSS or of_grid or levels == getattr(SiScore, key)
       self.require(shown, key, f'left out where config.study.factor is {self.factor!r}')
-    of_grid = self.factor == GRID or self.cells == SiScore.cells
-    self.require(of_grid, 'cells', f'left out where config.study.factor is {self.factor!r}')
+    of_cells = self.factor == GRID or self.cells == SiScore.cells
+    self.require(of_cells, 'cells', f'left out where config.study.factor is {self.factor!r}')
     composed = not self.stored or self.measure == SiScore.measure
     self.require(composed, 'measure', 'left out for stored scenes, whose areas are what they are')
     _check_reach(self.design)

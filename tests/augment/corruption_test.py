@@ -49,3 +49,7 @@ def test_images_are_those_of_the_catalog():
       expected = corrupt(jax.random.fold_in(key, 1), image, name, severity)
     np.testing.assert_allclose(made, expected, atol=1e-6)
   assert seen == set(range(5))
+
+
+def test_a_severity_that_is_given_twice_is_refused():
+  refused(r'severities is \(5, 5, 1\)', RandomCorruption, severities=(5, 5, 1))
