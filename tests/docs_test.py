@@ -208,6 +208,7 @@ def test_keys_and_flags_of_the_page_about_running_exist():
   assert keys and not {key for key in keys if not any(has_key(c, key) for c in configs)}
 
 
+@pytest.mark.slow
 def test_the_printed_tables_and_exports_are_of_finished_runs(
   finished, tmp_path, monkeypatch, capsys
 ):
@@ -247,6 +248,7 @@ def test_the_blocks_about_the_table_run_one_after_another(finished, capsys):
   assert len(space['cells']) > 20 and set(space['low'].versus) >= {''}
 
 
+@pytest.mark.slow
 def test_the_blocks_about_corruptions_run_one_after_another():
   torch = pytest.importorskip('torch', reason='needs torch')
   space = run_blocks('docs/corruptions.md')

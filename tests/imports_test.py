@@ -220,6 +220,7 @@ assert jax.device_count() == 3, 'a backend was started'
     assert printed.rpartition('HERE\n')[2] == ''
 
 
+@pytest.mark.slow
 def test_importing_the_pipeline_or_what_redraws_is_light_and_computing_needs_no_tensorflow():
   drawn = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records')
   for needed in (['input_pipeline'], drawn):

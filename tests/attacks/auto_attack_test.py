@@ -101,6 +101,7 @@ def test_the_targeted_loss_is_that_of_the_definition_and_needs_four_classes():
   refused('has 3 classes', targeted_dlr, scores[:, :3], np.array([1]), np.array([2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('version', VERSIONS)
 def test_stages_count_up_and_flags_are_raised_where_there_is_no_gradient_or_chance(version):
   attack = AutoAttack(epsilon=0.03, version=version, iterations=3, queries=5)

@@ -50,6 +50,7 @@ def test_a_mixture_is_the_sum_of_its_chains(number):
   assert (difference > 1).mean() < 0.01, 'operations may differ from Pillow by a level'
 
 
+@pytest.mark.slow
 def test_draws_have_the_published_shares():
   drawn = jax.vmap(lambda key: AugMix().chains(key, (3,), (32, 32)))(KEYS)
   name, value = np.asarray(drawn.name), np.asarray(drawn.magnitude)

@@ -5,6 +5,7 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from robustness.augment import fog_noise
 from robustness.augment.fog_noise import STORED, FogNoise
@@ -60,6 +61,7 @@ def test_the_stored_spectrum_says_where_it_comes_from_and_is_that_of_fog(cifar10
   assert abs(np.median(ratio) - 1) < 0.05 and ratio.min() > 0.7 and ratio.max() < 1.4
 
 
+@pytest.mark.slow
 def test_a_workdir_of_the_study_is_taken(tmp_path):
   study = CorruptionSpectrum(corruptions=('snow', 'fog'), severities=(2,), severity=2)
   images = np.random.default_rng(0).random((3, 16, 18, 3), np.float32)

@@ -75,6 +75,7 @@ def test_apr_p_takes_the_amplitudes_of_a_partner(probability):
     np.testing.assert_allclose(own, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_apr_s_gives_levels_that_wrap_as_released_or_are_cut():
   def varied(apr):
     def one(key):

@@ -21,6 +21,8 @@ NAMES = tuple(AUGMENTATIONS.classes())
 UNDER_PMAP = ('apr_p', 'cutmix', 'mixup', 'flip', 'rand_augment')
 """Those that take rows of other devices, one that is mapped over rows and one that is applied in
 sequence: of all others pmap makes what it makes of the last two."""
+LONG = ('afa', 'apr_p', 'apr_s', 'augmix', 'cutmix', 'mixup', 'prime', 'rand_augment')
+"""Those whose programs take seconds to compile for devices and layouts."""
 SEED = 3
 
 
@@ -67,7 +69,9 @@ def rows(examples, index):
   return {name: value[jnp.asarray(np.arange(16)[index])] for name, value in examples.items()}
 
 
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize(
+  'name', [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in NAMES]
+)
 def test_an_image_is_the_same_in_any_layout(name, sections, alone):
   """One device or eight, jit or neither, pmap: equal but for fused multiplications, 1e-6."""
   policy, step = Policy.of(**{name: sections.get(name, {})}), jnp.int32(7)
@@ -141,6 +145,7 @@ def test_all_images_of_a_row_are_mixed_by_one_share(name):
     np.testing.assert_allclose(mixed['image'][:, view], alone['image'], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_of_one_value_alone_are_mixed():
   """At mirrored places among them, on one device or several; a row alone is mixed with itself."""
   groups = np.array([2, 0, 1, 0, 0, 2, 0, 5, 1, 1, 2, 2, 0, 1, 2, 1])
@@ -169,6 +174,7 @@ def test_rows_of_one_value_alone_are_mixed():
   refused(message, shown, Policy.of(mixup={'within': 'groups'}), examples)
 
 
+@pytest.mark.slow
 @cases('name, repeat', ('corruption', {}), ('corruption', {'repeat': {}}), ('environment', {}))
 def test_rows_sorted_by_branch_are_those_in_sequence(name, repeat, sections, monkeypatch):
   """As an accelerator takes them, on several devices: the same images, and added columns."""

@@ -62,6 +62,7 @@ def fetched(monkeypatch, lite0_file):
   monkeypatch.setattr(hub, 'fetch', lambda entry: hub.Fetched(lite0_file, 'r1'))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('fetched')
 def test_results_tell_weights_revision_and_preprocessing(tmp_path):
   own = pictures(WNIDS[3], WNIDS[7])

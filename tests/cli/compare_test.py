@@ -107,6 +107,7 @@ def test_one_view_of_a_sequential_run_has_the_interval_of_its_design():
   assert own.low < plain.low and plain.high < own.high
 
 
+@pytest.mark.slow
 def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
   """Of the first battery the second part lacks a classifier: there are differences from another."""
   clean = {'net': FIRST, 'other': SECOND}

@@ -58,6 +58,7 @@ def test_a_damaged_file_is_named(run, name, damage):
   assert '\n' not in refused(file.name, DOORS[name], run)
 
 
+@pytest.mark.slow
 def test_another_value_in_any_place_of_a_config_is_no_traceback(tmp_path):
   document = json.loads(json.dumps(command_line.load_config('accuracy').to_dict()))
   file = tmp_path / 'own.json'

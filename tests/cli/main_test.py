@@ -157,6 +157,7 @@ def test_too_little_memory_is_one_line(monkeypatch, tmp_path, capsys):
   assert capsys.readouterr().err.startswith(told)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_does_not_take_the_interpreter_apart(tmp_path):
   """XLA's threads fail where Python ends under them; here what runs at the end does."""
   program = f"""

@@ -60,6 +60,7 @@ def test_parts_and_seeds_are_drawn_again_without_records_and_weights(
   assert pages(workdir) == before
 
 
+@pytest.mark.slow
 def test_scored_predictions_are_drawn_again(tmp_path):
   config = video_pm_k.get_config('predictions')
   config.predictions, config.metadata = str(saved(tmp_path)), str(tmp_path / 'sets')

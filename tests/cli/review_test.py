@@ -61,6 +61,7 @@ def work(port, annotator, count=100):
   return given
 
 
+@pytest.mark.slow
 def test_a_review_that_is_killed_goes_on_and_is_exported(flags, tmp_path, capsys):
   with running(flags, signal.SIGKILL) as port:
     assert work(port, 'ann', count=4) == 4

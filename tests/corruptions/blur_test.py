@@ -55,6 +55,7 @@ def test_disks_have_the_published_values():
   np.testing.assert_allclose(large.sum((1, 2)), [1, 1, 1, 1.01298, 1.01079], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_motion_blur_given_the_angle_of_which_the_fixed_one_needs_no_key(picture):
   side = len(picture)
   for severity, angle in zip(SEVERITIES, (-44.3, -10.0, 3.7, 21.9, 44.9), strict=True):

@@ -112,6 +112,7 @@ def test_the_table_can_be_forced():
   np.testing.assert_allclose(noise[2] / noise[1], 2, rtol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', VARIANTS)
 def test_variants_change_the_picture_and_defaults_do_not(name):
   option, values = VARIANTS[name]

@@ -5,6 +5,7 @@ import pathlib
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
@@ -91,6 +92,7 @@ def by_view(results: Results) -> pd.DataFrame:
   return table[table['class'].isna()].reset_index(drop=True) if 'class' in table else table
 
 
+@pytest.mark.slow
 @cases('name', 'corruption_error', 'tradeoff', 'corruption_spectrum', 'calibration')
 def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathlib.Path) -> None:
   """Blocks of 16 rows hold rows of four parts."""

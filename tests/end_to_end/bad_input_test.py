@@ -51,6 +51,7 @@ def test_command(answers, number):
   assert COMMANDS[number][2] in errors[0] and 'Traceback' not in output, output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('module', ['robustness.run', 'configs_of_the_user'])
 def test_ctrl_c_before_the_run_begins_is_one_line(tmp_path, module):
   """While the command imports, and while it reads the config."""

@@ -29,6 +29,7 @@ def config(tmp_path):
   return changed
 
 
+@pytest.mark.slow
 def test_results_are_those_of_the_native_network(config, tmp_path):
   results = runs.run(config, tmp_path / 'run', drawn=False)
   own = results.table[results.table['quantity'].isin(['error', 'clean_error', 'accuracy'])]

@@ -122,6 +122,7 @@ def _check(counts: np.ndarray) -> None:
   assert {(int(label), int(k)) for label, k in np.argwhere(counts)} == PERMITTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('balanced', ['', 'environment'])
 def test_over_a_resume(tmp_path, balanced):
   run(balanced, MeshParallel(jax.devices()[:2]), tmp_path)

@@ -129,6 +129,7 @@ def _few(rng, per_class, seen, unseen, views=5):
   return Cells(share, label, group, (0, 1, 2, 3, 4), (1, *[views] * 4))
 
 
+@pytest.mark.slow
 @cases('per_class, seen, unseen', (1, 0.9, 0.6), (2, 0.9, 0.6), (2, 0.98, 0.9), (5, 0.9, 0.6))
 def test_with_few_images_a_class_intervals_hold_as_often_as_they_say(per_class, seen, unseen):
   """A bootstrap within classes held in 0, .8 and .9 of the runs."""

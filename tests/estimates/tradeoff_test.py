@@ -56,6 +56,7 @@ def made(generator: np.random.Generator, count: int, change: np.ndarray) -> list
   return [shares, first, second]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('bend', [0.0, 0.04])
 def test_intervals_over_images_cover_the_line(bend):
   """Of 95 % intervals in 60 samples of 80 images: at least 51 is what chance allows (p > .001)."""

@@ -68,6 +68,7 @@ def test_a_summary_of_logits_is_that_of_the_native_network(parallel, tmp_path):
   np.testing.assert_allclose(recorded[1], recorded[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('create', [lambda: MeshParallel(jax.devices()[:3]), PmapParallel])
 @pytest.mark.parametrize(('batch_size', 'views'), [(8, 5), (0, 0)])
 def test_same_records_for_any_cut_and_devices(create, batch_size, views, tmp_path):

@@ -72,6 +72,7 @@ def rounds(folder, label):
   return SequentialRecords.open(folder / label, DESIGN)
 
 
+@pytest.mark.slow
 def test_every_cell_is_that_of_the_fixed_design(results, folder):
   assert results
   own = rounds(folder, 'tiny')
@@ -170,6 +171,7 @@ def test_a_resumed_run_goes_on_exactly(results, folder, tmp_path, lost):
   refused('half_width', run, tmp_path, dataclasses.replace(STUDY, half_width=0.12))
 
 
+@pytest.mark.slow
 def test_pmap_and_other_shards_give_the_same(results, tmp_path):
   execution = dataclasses.replace(EXECUTION, parallel='pmap', batch_size=8, views_per_step=3)
   other = run(tmp_path, STUDY, execution, ['tiny'])

@@ -95,6 +95,7 @@ def test_images_of_8_bits_travel_as_they_are_stored_unless_they_are_resized(make
     assert next(rows.training_batches(5, 0))['image'].dtype == kind
 
 
+@pytest.mark.slow
 def test_rows_in_memory_are_the_rows_that_are_read(make_rows):
   for settings in ({}, {'resize': 6, 'crop': 5}, {'num_images': 9}):
     rows = make_rows(23, **settings)

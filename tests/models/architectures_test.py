@@ -21,11 +21,15 @@ from tests.models.peer_networks import PEERS
 from tests.networks import WITHOUT_STATISTICS, normal_arrays, random_variables
 from tests.refusals import refused
 
-LARGE = 50_000_000
-"""Parameters from which on a network, which takes a second to trace, is among the slow tests."""
+QUICK = set(
+  'airbench94 bit_r50x1 clip_rn50 clip_vit_b32 convnextv2_tiny dinov2_s14_registers dinov3_s16 '
+  'efficientnet_lite0 eva02_s14 resnet18_gn resnet20 resnet50 small_cnn squeezenet1_1 swin_tiny '
+  'vit_s16 wide_resnet_28_10'.split()
+)
+"""Small networks of every family; those of all others, which take seconds to trace, are slow."""
 NAMES = [
-  pytest.param(name, marks=[pytest.mark.slow] * (architecture.parameters > LARGE))
-  for name, architecture in sorted(catalog.ARCHITECTURES.items())
+  pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK))
+  for name in sorted(catalog.ARCHITECTURES)
 ]
 CAPTURE = {'capture_intermediates': True, 'mutable': ['intermediates']}
 PUBLISHED = {'resnet20': 269_722, 'resnet56': 853_018}

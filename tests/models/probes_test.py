@@ -167,6 +167,7 @@ def probe_section(**changes):
   return {'name': 'small_cnn', 'weights': 'random', **changes}
 
 
+@pytest.mark.slow
 def test_a_config_gives_a_probe_whose_features_are_kept(tmp_path, monkeypatch):
   own = {'probe': {'name': 'linear'}}
   sections = {'a': probe_section(**own), 'b': probe_section()}
@@ -211,6 +212,7 @@ def test_rows_of_another_size_are_refused_before_a_fit_by_the_key_of_their_class
   refused(message, lambda: made_by.planned)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
 def test_weights_without_a_head_are_probed(tmp_path):
   from safetensors.numpy import save_file

@@ -91,6 +91,7 @@ def test_gradients_are_those_of_autograd_under_vmap_and_in_pieces(layers):
   assert_close(given, x.grad.numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
 def test_records_are_the_same_whatever_the_devices_and_batches(kind, tmp_path):
   from tests.evaluation.runner_test import evaluator

@@ -58,6 +58,7 @@ def test_no_cutout_is_reduced_by_more(side):
     assert (sizes / np.maximum(placed.resized, 1)).max() <= bound
 
 
+@pytest.mark.slow
 def test_each_size_of_a_curve_is_composed_alone():
   generator = np.random.default_rng(3)
   row = {

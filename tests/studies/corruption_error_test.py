@@ -272,6 +272,7 @@ def test_stored_and_generated_are_not_mixed_up_and_missing_photographs_refused(t
   refused(r'frost1\.png', frost.views, SHAPE)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
 def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path):
   folder = tmp_path / 'CIFAR-10-C'

@@ -101,6 +101,7 @@ def test_amplitudes_by_radius_are_means_over_rings(tmp_path):
   np.testing.assert_allclose(by_corruption.value, expected[5:7].mean(0), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @cases(
   'create, batch_size, chunk',
   (MeshParallel, 16, 7),

@@ -40,6 +40,7 @@ def scored(folders, out, **changes) -> Results:
   return runs.run(runs.shrunk('ood_scores', 'workdirs', given), out, drawn=False)
 
 
+@pytest.mark.slow
 def test_each_score_separates_workdirs(folders, tmp_path):
   further = {
     'shifted': (str(folders / 'shifted'),),

@@ -190,6 +190,7 @@ def test_of_stored_scenes_all_count_and_classes_outside_the_set_have_imagenets_n
   refused('no scene has 0.5', table_of, SiScore('location', stored=True, min_inside=0.5), stored)
 
 
+@pytest.mark.slow
 def test_pictures_need_the_results_alone(tmp_path):
   labels = ('one', 'two')
   for study, expected in (

@@ -95,6 +95,7 @@ def test_a_single_classifier_is_refused_before_anything_runs():
     refused('tradeoff compares .* at least 2, not 1', experiment.from_config, config)
 
 
+@pytest.mark.slow
 def test_the_config_of_digits_runs_end_to_end_and_that_of_cifar10_is_valid(tmp_path):
   weights = runs.save_networks(tmp_path)
   changes = {'study.corruptions': SMALL.corruptions, 'study.severities': (5,), **weights}

@@ -63,6 +63,7 @@ def test_it_is_the_network_with_two_layers_of_each(make_task, kind):
   assert np.abs(difference).max() < 1e-5 < np.abs(second['mean']).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kept', [{'ema_decay': 0.5}, {'lookahead': 2, 'keep': 'best'}])
 def test_a_training_ends_without_it_and_goes_on_with_it(make_task, run, tmp_path, kept):
   kept = {**kept, 'validation': 0.1} if kept.get('keep') else kept

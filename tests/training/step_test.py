@@ -98,6 +98,7 @@ class Brighter(Attack):
     return images + 0.1 * jax.vmap(lambda key: jax.random.uniform(key, (1, 1, 1)))(keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('parts', [(Policy.of(gaussian={}), None), (Policy(), Brighter())])
 def test_copies_of_a_row_in_a_batch_draw_for_themselves_in_any_layout(make_task, start, parts):
   pipeline, results = Pipeline(*parts, Power()), []

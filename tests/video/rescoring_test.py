@@ -274,6 +274,7 @@ def saved_review(path: object, folder: pathlib.Path) -> Any:
   return config
 
 
+@pytest.mark.slow
 def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path):
   path, k = saved(tmp_path), 2
   results = runs.run(saved_review(path, tmp_path), tmp_path / 'run')

@@ -133,6 +133,7 @@ def test_the_line_is_that_of_scipy():
     assert (number.low, number.high) == pytest.approx((number.value - half, number.value + half))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('models', [3, 4])
 def test_intervals_of_a_line_through_few_models_hold_as_often_as_they_say(models):
   """Three standard errors of 2000 samples are .0146; resampled models held in .66 and .93."""

@@ -35,6 +35,7 @@ def examples(builder, split):
   return list(tfds.as_numpy(builder.as_dataset(split=split)))
 
 
+@pytest.mark.slow
 def test_training_has_the_permitted_cells_alone_and_every_cell_of_the_test_is_a_split(builder):
   train = examples(builder, 'train')
   cells = collections.Counter((int(e['label']), int(e['environment'])) for e in train)

@@ -70,6 +70,7 @@ def examples(builder):
   return sorted(made, key=lambda example: int(example['image_id']))
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_generators_loop_and_kept_scenes_only(built, folders):
   made, pairs = examples(built), 6
   drawn = designs.draw_backgrounds(3, 4).ravel()
@@ -186,6 +187,7 @@ def test_what_cannot_be_made_is_said_before_composing(folders, tmp_path):
   refusals.refused("did you mean 'jpeg'", ScenesConfig, encoding='jpg')
 
 
+@pytest.mark.slow
 def test_chunks_do_not_change_a_scene(folders):
   many = designs.cross('many', areas=np.linspace(0.1, 0.4, CHUNK + 3), side=SIDE, min_inside=0)
   few = designs.cross('few', areas=many.area[-1:], side=SIDE, min_inside=0)

@@ -214,6 +214,7 @@ def open_rows(folder, path='tfds:domainnet/real,painting,sketch', **changes):
   return read('environments', path, data_dir=str(folder), **{**settings, **changes})
 
 
+@pytest.mark.slow
 def test_the_test_has_every_picture_once_and_none_of_training(domains):
   rows = open_rows(domains)
   batch = whole(rows)

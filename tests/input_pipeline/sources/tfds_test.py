@@ -172,6 +172,7 @@ def open_corrupted(path, name='some_corrupted/*', **settings):
   return read('tfds_corrupted', name=name, data_dir=str(path), **settings)
 
 
+@pytest.mark.slow
 def test_parts_go_by_corruption_then_severity_in_subsets_and_blocks_too(folder):
   rows = open_corrupted(folder)
   batch = whole(rows)
