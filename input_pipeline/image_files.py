@@ -23,7 +23,9 @@ from robustness.core.pictures import UNDECODABLE
 from robustness.core.typing import Facts
 from robustness.corruptions.names import C_BAR, NAMES
 
-EXTENSIONS = ('.jpg', '.jpeg', '.png', '.bmp') + (('.webp',) if features.check('webp') else ())
+EXTENSIONS = ('.jpg', '.jpeg', '.png', '.bmp', '.ppm', '.pgm', '.tif', '.tiff') + (
+  ('.webp',) if features.check('webp') else ()
+)
 _RELEASES = {
   'ImageNet-3DCC': 'near_focus|far_focus|bit_error|color_quant|flash|fog_3d|h265_.*|xy_.*',
   'LAION-C': 'glitched|stickers|luminance_checkerboard',
@@ -92,11 +94,15 @@ def read_header(file: str | bytes) -> tuple[Size, bool]:
 
 
 def read_image(file: str | bytes, channels: int) -> np.ndarray:
-  """Decodes a JPEG, PNG, BMP or WebP file, or its bytes, to uint8 [H, W, channels].
+  """Decodes a JPEG, PNG, BMP, WebP, PPM or TIFF file, or its bytes, to uint8 [H, W, channels].
 
-  It may be grey (8 or 16 bits), palette, RGB, RGBA or CMYK; 3 channels repeat a grey one.
+  It may be grey (8 or 16 bits), palette, RGB, RGBA or CMYK; 3 channels repeat a grey one. Floating
+  point, whose range no file says, is refused.
   """
   with opened(file) as image:
+    if image.mode == 'F':
+      which = 'an image' if isinstance(file, bytes) else file
+      raise InputError(f'{which} is of floating point: store it in 8 or 16 bits.')
     grey = _is_grey(image)
     if grey and image.mode.startswith('I'):  # 16 bits: Pillow's own conversion would saturate
       pixels = np.rint(np.asarray(image, np.float64) / 257).astype(np.uint8)[..., None]

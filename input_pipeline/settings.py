@@ -69,8 +69,8 @@ class DataSettings:
       under; of 'environments' a folder, a JSON file, or 'tfds:NAME'.
     metadata: the folder with the metadata of neighbor sets; '' is `path`; of 'imagenet_real' its
       file real.json; of a folder of scenes its metadata.csv; of 'file_list' the table.
-    allow_missing: whether frames of neighbor sets, cells of environments, classes or stored scenes
-      may be missing; results then say how many.
+    allow_missing: whether frames of neighbor sets, cells of environments, classes and images of
+      natural shifts, stored scenes, or numbered shards may be missing.
     test_share: of 'environments' without splits, the share of every cell that is tested on.
     data_dir: where TFDS keeps its data; '' is TFDS's own default.
     num_images: 0 reads all; k > 0 a random subset of k, chosen by the seed; a smaller subset of
@@ -83,8 +83,9 @@ class DataSettings:
     known_classes: False for images of no class that classifiers know (out of distribution): their
       classes are left out, and every label is 0.
     label_space: of class folders of ImageNet, a coarser space, such as 'laion_c', whose
-      classes have the images of their members; other folders are left out. Of 'file_list' the
-      space, such as 'imagenet', whose classes the table numbers. '' keeps the classes.
+      classes have the images of their members; other folders are left out. Of 'file_list',
+      'parquet' and 'webdataset' the space, such as 'imagenet', whose classes labels number. ''
+      keeps the classes.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     squash: resizes both sides to `resize`, whatever the image's, not the shorter alone.
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
@@ -155,8 +156,9 @@ class DataSettings:
     SOURCES.find(self.source, 'config.data.source')
     check_fields(self, 'config.data')
     if self.label_space:
-      valid = "'' unless config.data.source is 'folder' or 'file_list'"
-      known = self.source in ('folder', 'file_list')
+      able = ('folder', 'file_list', 'parquet', 'webdataset')
+      valid = f"'' unless config.data.source is one of {', '.join(able)}"
+      known = self.source in able
       require(known, 'config.data.label_space', self.label_space, valid)
     alone = not (self.class_groups and self.random_class_groups)
     valid = '0 where config.data.class_groups names the classes'

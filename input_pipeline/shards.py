@@ -17,10 +17,13 @@ import pandas as pd
 
 from input_pipeline import image_files
 from input_pipeline.images import Images, Store
+from input_pipeline.settings import DataSettings
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded, files_in
 from robustness.core.rows import numbered_classes
+from robustness.core.settings import require
 from robustness.core.typing import Facts
+from robustness.models import label_space
 
 LABELS = ('label', 'labels', 'class', 'class_name', 'wnid', 'synset', 'fine_label')
 """Columns that are taken for the label, the first there is."""
@@ -28,15 +31,17 @@ SPLITS = ('train', 'training', 'test', 'val', 'valid', 'validation', 'dev')
 RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
 
 
-def shards_in(path: str, split: str, suffix: str) -> list[Path]:
-  """Returns the files of a suffix at a path, a file or a folder, sorted.
+def shards_in(settings: DataSettings, suffix: str) -> list[Path]:
+  """Returns the files of a suffix at `config.data.path`, a file or a folder, sorted.
 
-  Where files or their folders say splits, as in `train-00000-of-00014.parquet`, those of `split`:
+  Where files or their folders say splits, as in `train-00000-of-00014.parquet`, those of the split:
   see `of_split`.
 
   Raises:
-    InputError: there is none, or none of the split.
+    InputError: there is none, or none of the split; files are of several data sets, or some are
+      missing.
   """
+  path, split = settings.path, settings.split
   root = expanded(path) if path else None
   if root is not None and root.is_file():
     return of_split([root], root.parent, split, path)
@@ -44,7 +49,41 @@ def shards_in(path: str, split: str, suffix: str) -> list[Path]:
   files = [file for file in files_in(root) if file.suffix.lower() == suffix]
   if not files:
     raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')
-  return of_split(files, root, split, path)
+  chosen = of_split(files, root, split, path)
+  _check_one_set(chosen, root, split)
+  if not settings.allow_missing:
+    _check_complete(chosen)
+  return chosen
+
+
+def _check_one_set(files: list[Path], root: Path, split: str) -> None:
+  """Refuses shards in several folders, as of several configs, whose images would count twice;
+  folders that numbers name are one."""
+  ends = {*SPLITS, split}
+  inside = (file.parent.relative_to(root).parts for file in files)
+  folders = {'/'.join(p for p in parts if p not in ends and not p.isdecimal()) for parts in inside}
+  if len(folders) > 1:
+    raise InputError(
+      f'{root} has shards in the folders {", ".join(repr(name or ".") for name in sorted(folders))}'
+      ', of several data sets or configs: give one of them as config.data.path.'
+    )
+
+
+def _check_complete(files: list[Path]) -> None:
+  """Refuses shards `x-00002-of-00014.y` without the others, and gaps between `x-000002.y`."""
+  numbers: dict[tuple[str, ...], list[int]] = {}
+  for file in files:
+    match = re.fullmatch(r'(.*?)(\d+)(-of-\d+)?(\D*)', file.name)
+    if match:
+      before, number, of, after = match.groups('')
+      numbers.setdefault((str(file.parent / before), of, after), []).append(int(number))
+  for (before, of, after), own in numbers.items():
+    every = range(int(of[4:])) if of else range(min(own), max(own) + 1)
+    if missing := sorted({*every} - {*own}):
+      raise InputError(
+        f'{len(missing)} of {len(every)} shards are missing, first number {missing[0]} of '
+        f'{before}*{of}{after}: fetch them, or set config.data.allow_missing=True.'
+      )
 
 
 def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path]:
@@ -143,6 +182,17 @@ def labels_of(
     )
   known, numbers = np.unique(values.to_numpy(str), return_inverse=True)
   return numbers.astype(np.int32), tuple(known.tolist())
+
+
+def names_of_space(settings: DataSettings, stored: Sequence[str], title: str) -> Sequence[str]:
+  """Returns the names of numbered classes: those of `config.data.label_space` if it is set, in
+  place of as many `stored` ones, else these."""
+  if not settings.label_space:
+    return stored
+  names = label_space.get(settings.label_space).class_names
+  valid = f'a label space of {len(stored)} classes, as {title} names'
+  require(len(stored) in (0, len(names)), 'config.data.label_space', settings.label_space, valid)
+  return names
 
 
 def columns_of(table: pd.DataFrame, without: Sequence[str] = ()) -> dict[str, np.ndarray]:

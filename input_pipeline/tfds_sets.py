@@ -5,6 +5,7 @@ in it. Large splits are streamed and shuffled by a buffer of `SHUFFLE_BUFFER` en
 seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -13,7 +14,7 @@ import importlib
 import operator
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -148,7 +149,8 @@ class Split:
 
   def in_memory(self) -> MemoryStore:
     """Reads the whole split, still encoded."""
-    batches = [*self._read(0, self.num_examples).batch(1024).as_numpy_iterator()]
+    with _reading(self):
+      batches = [*self._read(0, self.num_examples).batch(1024).as_numpy_iterator()]
     return MemoryStore(*(np.concatenate([b[key] for b in batches]) for key in ('stored', 'label')))
 
   def elements(self, places: np.ndarray) -> tf.data.Dataset:
@@ -164,14 +166,15 @@ class Split:
   def numbers(self, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Returns some numeric features of all examples, {name: [num_examples, ...]}, in order."""
     decoding = tfds.decode.PartialDecoding(dict.fromkeys(names, True))
-    data = self._as_dataset(self.name, decoding)
-    batches = [*data.batch(1024).as_numpy_iterator()]
+    with _reading(self):
+      batches = [*self._as_dataset(self.name, decoding).batch(1024).as_numpy_iterator()]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 
   def lists(self, name: str) -> list[np.ndarray]:
     """Returns a feature of lists of numbers, one list an example, in order; see `numbers`."""
     data = self._as_dataset(self.name, tfds.decode.PartialDecoding({name: True}))
-    return [np.asarray(example[name]) for example in data.as_numpy_iterator()]
+    with _reading(self):
+      return [np.asarray(example[name]) for example in data.as_numpy_iterator()]
 
   def labels_and_digests(self) -> tuple[np.ndarray, tuple[bytes, ...]]:
     """Returns label and digest of the bytes of every example; read once a process."""
@@ -208,10 +211,36 @@ def _scan(folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
   name = read.builder.info.full_name
   logging.info('reading %s, split %s, for images that are stored twice', name, split)
   labels, digests = [], []
-  for element in read.elements(np.arange(read.num_examples)).as_numpy_iterator():
-    labels.append(element['label'])
-    digests.append(hashlib.blake2b(element['stored'], digest_size=16).digest())
+  with _reading(read):
+    for element in read.elements(np.arange(read.num_examples)).as_numpy_iterator():
+      labels.append(element['label'])
+      digests.append(hashlib.blake2b(element['stored'], digest_size=16).digest())
   return np.array(labels, np.int32), tuple(digests)
+
+
+def _decoded(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf.Tensor:
+  """Returns the pixels [H, W, channels]; of a JPEG by the exact transform, which Pillow and the
+  other sources use, where TFDS takes the fast one: two values in three differ, by a level or so."""
+  return tf.cond(
+    tf.io.is_jpeg(stored),
+    lambda: tf.cast(
+      tf.io.decode_jpeg(stored, channels=channels, dct_method='INTEGER_ACCURATE'), image.np_dtype
+    ),
+    lambda: image.decode_example(stored)[..., :channels],
+  )
+
+
+@contextlib.contextmanager
+def _reading(split: 'Split') -> Iterator[None]:
+  """Names the data set where its files are damaged."""
+  try:
+    yield
+  except tf.errors.OpError as error:
+    raise InputError(
+      f'TFDS data set {split.builder.info.full_name!r}, split {split.name!r}: its files in '
+      f'{split.builder.data_path} are damaged ({str(error.message).splitlines()[0]}). Delete the '
+      'folder and prepare the data set again.'
+    ) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,7 +312,7 @@ class SplitsStore(StreamedStore):
       channels=channels,
       store=self,
       where=self.where,
-      decode=lambda stored: image.decode_example(stored)[..., :channels],
+      decode=lambda stored: _decoded(image, stored, channels),
       sizes=lambda indices: [(height, width)] * len(indices) if height and width else None,
     )
 

@@ -55,7 +55,7 @@ CLEAN_NAME = 'clean'
 PLAIN_NAME = rf'(\w+?)_(?:({"|".join(NAMES)})_([1-5])|{CLEAN_NAME})'
 LISTED_BASES = ('cifar10', 'imagenet2012')
 PREPARATION: dict[str, Any] = {
-  'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear'}
+  'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear', 'resized_by': 'pillow'}
 }
 """How a base is prepared when the config is given by name: ImageNet-C was made of such crops."""
 
@@ -69,7 +69,7 @@ class CorruptedConfig(BaseConfig):
     base: TFDS name of the data set, with `image` and `label`.
     base_dir: where TFDS keeps the base; '' where this data set goes.
     seed: of the random stream.
-    resize, crop, interpolation: before the corruption; see `DataSettings`.
+    resize, crop, interpolation, resized_by: before the corruption; see `DataSettings`.
     corruption: one of `robustness.corruptions.names.NAMES`, or 'clean'.
     severity: 1..5; 0 of clean images.
     splits: of the base, slices allowed ('test[:1000]'), each stored under the split's plain name;
@@ -118,7 +118,7 @@ class CorruptedConfig(BaseConfig):
     usual = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
     usual.update(PREPARATION.get(self.base, {}))
     free = ('splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop')
-    used = (*free, 'interpolation') if self.resize else free
+    used = (*free, 'interpolation', 'resized_by') if self.resize else free
     chosen = [name for name in used if vars(self)[name] != usual[name]]
     if chosen or '/' in self.base:
       chosen = chosen or ['a base with a config']
@@ -207,6 +207,7 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
           'constants': table_for(*rows.image_shape[:2], config.constants or None).side,
           'frost': (config.photographs or 'procedural') if is_frost else '',
           'interpolation': config.interpolation if config.resize else '',
+          'resized_by': config.resized_by if config.resize else '',
         }
       )
       blocks = range(num_blocks(rows.num_examples, BLOCK))

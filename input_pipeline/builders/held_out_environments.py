@@ -67,7 +67,7 @@ class HeldOutConfig(BaseConfig):
     base: TFDS name of the data set, with `image` and `label`.
     base_dir: where TFDS keeps the base; '' where this data set goes.
     seed: of the draws.
-    resize, crop, interpolation: before the transform; see `DataSettings`.
+    resize, crop, interpolation, resized_by: before the transform; see `DataSettings`.
     environments: T_1, ..., T_M: corruptions or 'rotation'.
     class_groups: names of the classes of C_1, ..., C_M; () draws a group for each environment.
     classes_per_group, class_group_seed: see `DataSettings`; of one environment 0 is half of the

@@ -174,6 +174,7 @@ class BaseConfig(tfds.core.BuilderConfig):
   resize: int = 0
   crop: int = 0
   interpolation: str = 'bicubic'
+  resized_by: str = 'tensorflow'
 
   def __post_init__(self) -> None:
     require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
@@ -232,6 +233,7 @@ def open_base(config: BaseConfig, base_dir: str, split: str) -> Rows:
       resize=config.resize,
       crop=config.crop,
       interpolation=config.interpolation,
+      resized_by=config.resized_by,
     )
   )
 

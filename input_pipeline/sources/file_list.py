@@ -2,7 +2,7 @@
 
 `config.data.metadata` is the table; '' is `metadata.csv`, `.jsonl`, `.json` or `.parquet` in
 `config.data.path`, as in the Hub's image folders. Its column `file_name` (or `filename`, `file`,
-`path`, `image`) has paths below `config.data.path`, or names of files that lie anywhere below it.
+`path`, `image`) has paths below `config.data.path`, or bare names of files that lie anywhere below.
 The label is the column `config.data.name`, else the first called as labels usually are, else the
 name of the file's folder; numbers are of the classes of `config.data.label_space`, if it names one.
 Of a column `split` the rows of `config.data.split` are read; a table without one is for '' and
@@ -93,21 +93,22 @@ def _table_file(settings: DataSettings) -> Path:
 
 
 def _found(names: pd.Series, root: Path, title: str) -> list[str]:
-  """Returns the path of every file: below the root as listed, else the one so called anywhere."""
+  """Returns the path of every file: as listed below the root, or the only one of a bare name."""
   if not all(isinstance(name, str) for name in names):
     row = int((~names.map(lambda name: isinstance(name, str))).to_numpy().argmax())
     raise InputError(f'{title}: row {row} names no file.')
   paths = [root / name for name in names]
   missing = [row for row, path in enumerate(paths) if not path.is_file()]
+  bare = [row for row in missing if paths[row].name == names[row]]
   anywhere: dict[str, list[Path]] = {}
-  for file in image_files.images_in(root) if missing else ():
+  for file in image_files.images_in(root) if bare else ():
     anywhere.setdefault(file.name, []).append(file)
   for row in missing:
-    alike = anywhere.get(paths[row].name, [])
+    alike = anywhere.get(names[row], [])
     if len(alike) != 1:
-      count = f'{len(alike)} files are so called' if alike else 'no file is so called'
+      count = f'{len(alike)} files are so called' if alike else 'there is no such file'
       raise InputError(
-        f'{title}: row {row} names {names[row]!r}, which is not in {root}, where {count}. '
+        f'{title}: row {row} names {names[row]!r}, which is not in {root}: {count}. '
         'Set config.data.path to the folder that the names begin at.'
       )
     paths[row] = alike[0]

@@ -73,12 +73,14 @@ def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> di
 
 def find_root(path: str, split: str) -> Path:
   """Returns PATH/split if it holds folders; else PATH itself, where `split` is '', or is 'test' and
-  not all folders are called as splits are."""
+  neither all folders nor two are called as splits are. (A class may be called so, such as 'train'.)
+  """
   root = image_files.existing_folder(path, 'give the folder that holds one folder a class.')
   if split and (root / split).is_dir() and image_files.folders_in(root / split):
     return root / split
   folders = image_files.folders_in(root)
-  if split and (split != 'test' or (folders and {*folders} <= {*SPLITS})):
+  splits = {*folders} & {*SPLITS}
+  if split and (split != 'test' or len(splits) > 1 or (folders and len(splits) == len(folders))):
     raise InputError(
       f'config.data.split is {split!r}, but {root} has no folder {split!r} of class '
       f'folders: {nearest(split, folders)}. To read the '

@@ -25,7 +25,7 @@ Reference:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,15 @@ CLASSES = {
   'objectnet': 113,
 }
 """How many classes a set has; of objectnet the objects that are classes of ImageNet."""
+IMAGES = {
+  'imagenet_v2': 10_000,
+  'imagenet_a': 7_500,
+  'imagenet_r': 30_000,
+  'imagenet_sketch': 50_889,
+  'imagenet_real': 50_000,
+  'objectnet': 18_574,
+}
+"""How many images of these classes; of imagenet_real those without a label too."""
 REAL, OBJECTNET = 'imagenet_real', 'objectnet'
 TFDS_REAL = 'imagenet2012_real'
 FRAME = 2  # pixels
@@ -86,7 +95,8 @@ class NaturalShifts(Source):
     read = {REAL: _real, OBJECTNET: _objectnet}.get(settings.name, _by_class)
     paths, labels, facts = read(root, settings)
     used = np.unique(labels[labels >= 0])
-    _check_count(settings, facts.pop('objects', len(used)))
+    _check_count(settings, 'classes', CLASSES, facts.pop('objects', len(used)))
+    _check_count(settings, 'images', IMAGES, len(paths) + facts.get('images_without_label', 0))
     framed: dict[str, Any] = {
       'read': _without_frame,
       'sizes': lambda indices: (
@@ -109,11 +119,13 @@ def _among(used: np.ndarray, labels: np.ndarray) -> np.ndarray:
   return np.where(labels >= 0, np.searchsorted(used, labels), -1).astype(np.int32)
 
 
-def _check_count(settings: DataSettings, count: int) -> None:
-  expected = CLASSES[settings.name]
+def _check_count(
+  settings: DataSettings, what: str, published: Mapping[str, int], count: int
+) -> None:
+  expected = published[settings.name]
   if count != expected and not settings.allow_missing:
     raise InputError(
-      f'{settings.path or settings.name} has {count} classes; {settings.name} has {expected}: '
+      f'{settings.path or settings.name} has {count} {what}; {settings.name} has {expected}: '
       'complete it, or set config.data.allow_missing=True for a part of it.'
     )
 
@@ -124,7 +136,7 @@ def _from_tfds(settings: DataSettings) -> Images:
   read = _labels_of_real if settings.name == REAL else _labels_of_tfds
   split, labels, kept, facts = read(settings)
   used = np.unique(labels[labels >= 0])
-  _check_count(settings, len(used))
+  _check_count(settings, 'classes', CLASSES, len(used))
   title, name = f'tfds {split.builder.name!r}, split {split.name!r}', split.builder.info.full_name
   description = {'name': name, 'split': split.name, 'classes': len(used), **facts}
   store = tfds_sets.SplitsStore([split], [kept], _among(used, labels))
@@ -205,7 +217,12 @@ def _real(root: Path, settings: DataSettings) -> Listed:
     )
   table = json_files.read(file, [[int]], 'It belongs to config.data.metadata.')
   found = ((_VALIDATION.search(path.name), str(path)) for path in images_in(root))
-  numbered = {int(match[1]): path for match, path in found if match}
+  numbered: dict[int, str] = {}
+  for match, image in found:
+    if match and numbered.setdefault(int(match[1]), image) != image:
+      raise InputError(
+        f'{root} has {numbered[int(match[1])]} and {image} of one number: each counts once.'
+      )
   if not numbered:
     raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
   for number in (min(numbered), max(numbered)):

@@ -4,7 +4,8 @@
 `data/train-00000-of-00014.parquet` or `<config>/<split>/0000.parquet` say the split. The images are
 the column `image` or `img`, or the only one with bytes: `struct<bytes, path>` or binary. The label
 is the column `config.data.name`, else the first called as labels usually are; the names of classes
-are those of the hub's features in the file's metadata. `example_id` is the row over all shards.
+are those of the hub's features in the file's metadata, or of `config.data.label_space`, such as
+'imagenet'. `example_id` is the row over all shards.
 
 Images of up to 1 GiB are read at once. More are streamed by row group, and shuffled for a training
 in windows of row groups: an epoch's order depends on the seed and the epoch alone, and a resumed
@@ -47,7 +48,7 @@ class Parquet(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`."""
-    files = shards.shards_in(settings.path, settings.split, '.parquet')
+    files = shards.shards_in(settings, '.parquet')
     opened = [_opened(file) for file in files]
     schema = opened[0].schema_arrow
     for file, each in zip(files, opened, strict=True):
@@ -63,6 +64,7 @@ class Parquet(Source):
           f'{file} has other names of classes than {files[0]}: give the folder of one config.'
         )
     title = f'parquet {settings.path!r}, split {settings.split!r}'
+    names = shards.names_of_space(settings, names, title)
     table = pd.concat([each.read(beside).to_pandas() for each in opened], ignore_index=True)
     labels, class_names = shards.labels_of(table, settings.name, names, title)
     store = ParquetStore(tuple(map(str, files)), column, labels)

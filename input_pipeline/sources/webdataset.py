@@ -5,7 +5,8 @@ A sample's members share the path up to the first dot of their last part; the re
 image is the field `jpg`, `jpeg`, `png`, `webp` or `bmp`; the label is the field `cls`, a number, or
 the key `config.data.name` of the field `json`, a number or a name, whose other numbers and words
 are columns of the rows. `pkl` and `pth` are never read. `classnames.txt` beside the shards, one
-name a line, names numbered classes. `example_id` is the sample over all shards.
+name a line, or `config.data.label_space` names numbered classes. `example_id` is the sample over
+all shards.
 
 Opening reads the headers of all members. Images are then read at their offsets, in any order.
 """
@@ -58,7 +59,7 @@ class WebDataset(Source):
     if files := _expand(settings.path):
       files = shards.of_split(files, files[0].parent, settings.split, settings.path)
     else:
-      files = shards.shards_in(settings.path, settings.split, '.tar')
+      files = shards.shards_in(settings, '.tar')
     samples = [sample for file in files for sample in _samples(file)]
     title = f'webdataset {settings.path!r}'
     if not samples:
@@ -66,8 +67,9 @@ class WebDataset(Source):
     images = [_image(key, fields) for key, fields in samples]
     table = pd.DataFrame([_known(key, fields) for key, fields in samples])
     names_file = files[0].parent / 'classnames.txt'
-    names = names_file.read_text('utf-8-sig').rstrip().splitlines() if names_file.is_file() else ()
-    require('' not in names, f'a name in {names_file}', '', 'a word: each line names a class')
+    listed = names_file.read_text('utf-8-sig').rstrip().splitlines() if names_file.is_file() else ()
+    require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
+    names = shards.names_of_space(settings, listed, title)
     labels, class_names = shards.labels_of(table, settings.name, names, title)
     return shards.encoded_images(
       PartsStore(lambda part, index: images[index].read(), labels),
@@ -104,7 +106,7 @@ def _expand(path: str) -> list[Path]:
 
 def _samples(shard: Path) -> Iterator[tuple[str, dict[str, _Member]]]:
   """Yields key and fields of the samples of a shard that have an image."""
-  key, fields = '', dict[str, _Member]()
+  key, fields, seen = '', dict[str, _Member](), set[str]()
   try:
     with tarfile.open(shard, 'r:') as archive:
       for member in archive:
@@ -113,9 +115,12 @@ def _samples(shard: Path) -> Iterator[tuple[str, dict[str, _Member]]]:
         if not member.isfile() or not stem:
           continue
         if f'{folder}{slash}{stem}' != key:
-          if fields.keys() & {*IMAGE_FIELDS}:
+          if _has_image(shard, key, fields):
             yield key, fields
           key, fields = f'{folder}{slash}{stem}', {}
+          if key in seen:
+            raise InputError(f'{shard}: the sample {key!r} comes again; each counts once.')
+          seen.add(key)
         if field.lower() in fields:
           raise InputError(f'{shard}: the sample {key!r} has two members {field.lower()!r}.')
         fields[field.lower()] = _Member(shard, member.offset_data, member.size)
@@ -123,8 +128,19 @@ def _samples(shard: Path) -> Iterator[tuple[str, dict[str, _Member]]]:
         raise tarfile.ReadError('it has no end')
   except (tarfile.TarError, OSError) as error:
     raise InputError(f'{shard} is truncated or no plain tar file: {error}.') from error
-  if fields.keys() & {*IMAGE_FIELDS}:
+  if _has_image(shard, key, fields):
     yield key, fields
+
+
+def _has_image(shard: Path, key: str, fields: dict[str, _Member]) -> bool:
+  """Whether a sample has an image; one that has a label alone is refused."""
+  has = bool(fields.keys() & {*IMAGE_FIELDS})
+  if not has and fields.keys() & {LABEL, METADATA}:
+    raise InputError(
+      f'{shard}: the sample {key!r} has the fields {", ".join(sorted(fields))} and no image, a '
+      f'field called {", ".join(IMAGE_FIELDS)}: store the shard again, of such pictures.'
+    )
+  return has
 
 
 def _image(key: str, fields: dict[str, _Member]) -> _Member:

@@ -86,6 +86,11 @@ def likeliest(logits: jax.Array, number: Array | int) -> jax.Array:
   return jnp.argsort(-logits, axis=-1)[:, number + 1].astype(jnp.int32)
 
 
+def wrong_classes(logits: Logits, images: Array) -> int:
+  """Returns how many classes there are beside an image's own."""
+  return jax.eval_shape(logits, images).shape[1] - 1
+
+
 LOSSES = {'cross_entropy': cross_entropy, 'dlr': dlr}
 """What attacks ascend, for each image, of logits [B, classes] and labels int32 [B]."""
 

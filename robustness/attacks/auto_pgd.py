@@ -21,6 +21,7 @@ from robustness.attacks import (
   likeliest,
   margin,
   targeted_dlr,
+  wrong_classes,
 )
 from robustness.attacks.in_turn import whole
 from robustness.core.registry import setting
@@ -72,7 +73,8 @@ class AutoPGD(Attack):
     if not self.targets:
       return self._ascend(keys, logits, images, labels, scale, None, False)
     run = functools.partial(self.run, logits=logits, scale=scale)
-    return whole(run, self.targets, logits, keys, images, labels)
+    count = min(self.targets, wrong_classes(logits, images))
+    return whole(run, count, logits, keys, images, labels)
 
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar

@@ -18,12 +18,12 @@ SMALLEST = 1e-12  # of a length that is divided by
 EXPONENT = np.uint32(0x7F800000)  # the bits of a float32's power of two
 
 
-def check(where: str, norm: str, epsilon: float) -> None:
+def check(where: str, norm: str, epsilon: float, key: str = 'epsilon') -> None:
   """Refuses an unknown norm, and a radius that is not above 0 or exceeds the range of pixels."""
   choice(f'{where}.norm', norm, NORMS)
   require(
     0 < epsilon <= (1.0 if norm == 'linf' else sys.float_info.max),
-    f'{where}.epsilon',
+    f'{where}.{key}',
     epsilon,
     'finite, above 0, and at most 1 for linf (pixels are in [0, 1]; 8/255 is .03137)',
   )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from robustness.attacks import Array, Attack, Logits, Scalar, balls, lead, likeliest
+from robustness.attacks import Array, Attack, Logits, Scalar, balls, lead, likeliest, wrong_classes
 from robustness.attacks.balls import by_row
 from robustness.attacks.in_turn import whole
 from robustness.core.registry import setting
@@ -47,7 +47,8 @@ class FAB(Attack):
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
     run = functools.partial(self.run, logits=logits, scale=scale)
-    return whole(run, max(1, self.targets), logits, keys, images, labels)
+    count = min(self.targets, wrong_classes(logits, images))
+    return whole(run, max(1, count), logits, keys, images, labels)
 
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar

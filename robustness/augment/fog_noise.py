@@ -55,7 +55,7 @@ class FogNoise(Augmentation):
   """
 
   name: ClassVar[str] = 'fog_noise'
-  resembles = ('fog', 'contrast')
+  resembles = ('fog', 'contrast', 'brownish_noise')
   severity: int = setting(3, 'in 1..5', lambda x: x in range(1, 6))
   spectrum: str = ''
 

@@ -69,7 +69,10 @@ OFFICIAL, EXTRA, C_BAR = (
 NAMES = OFFICIAL + EXTRA
 """The 19 common corruptions of ImageNet-C and CIFAR-10-C. `C_BAR` has the 15 of ImageNet-C-bar and
 CIFAR-10-C-bar, ten in each."""
-LIKE_NOISE = ('gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise')
+LIKE_NOISE = (
+  *('gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise'),
+  *('blue_noise_sample', 'brownish_noise'),
+)
 """What a small random change of every pixel is like."""
 _CIFAR_ONLY = (
   *('circular_motion_blur', 'lines', 'pinch_and_twirl', 'ripple'),

@@ -108,7 +108,10 @@ def by_name(
 
 def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 0) -> ClassGroups:
   """Returns `count` random groups of `size` classes; 0 takes as many as there are for equal groups,
-  and the remainder is left over."""
+  and the remainder is left over.
+
+  Names are drawn, not numbers: the groups are the same whatever order a data set stores classes in.
+  """
   classes = len(class_names)
   size = size or classes // max(count, 1)
   require(
@@ -117,7 +120,8 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
     count,
     f'at least 1, with {max(size, 1)} of the {classes} classes in each',
   )
-  order = np.random.default_rng((_STREAM, seed)).permutation(classes)
+  by_name = np.argsort(np.array(class_names))
+  order = by_name[np.random.default_rng((_STREAM, seed)).permutation(classes)]
   members = np.sort(order[: count * size].reshape(count, -1), 1).tolist()
   return ClassGroups(tuple(map(tuple, members)), tuple(class_names))
 

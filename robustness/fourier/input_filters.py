@@ -12,7 +12,7 @@ from robustness.models.inputs import InputFilter
 
 LIKE_BLUR = (
   *('gaussian_blur', 'defocus_blur', 'motion_blur', 'zoom_blur', 'glass_blur'),
-  'pixelate',
+  *('circular_motion_blur', 'pixelate'),
 )
 """The corruptions that a loss of fine detail is like."""
 

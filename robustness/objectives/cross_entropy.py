@@ -59,7 +59,7 @@ class JSD(Objective):
     if logits.ndim != 3:
       raise InputError(
         "the objective 'jsd' compares several images of a row, and the policy gives one: put "
-        "'augmix' or 'repeat' into config.classifier.augment.policy."
+        "'afa', 'apr_p', 'augmix', 'prime' or 'repeat' into config.classifier.augment.policy."
       )
     clean = cross_entropy(logits[:, 0], batch['target'], self.label_smoothing)
     divergence = jensen_shannon(logits)

@@ -138,12 +138,17 @@ class AttackError(Study):
     for key, alone in (('losses', ('cross_entropy',)), ('restarts', 1)):
       valid = f"{alone!r} beside 'auto_attack', which has its own: see config.study.version"
       self.require(getattr(self, key) == alone or not self._ensembles, key, valid)
-    for epsilon in self.radii:
-      balls.check(self.section, self.norm, epsilon)
+    balls.check(self.section, self.norm, self.epsilon)
+    for epsilon in self.epsilons:
+      balls.check(self.section, self.norm, epsilon, 'epsilons')
     known = {field.name for attack in self.runs.values() for field in dataclasses.fields(attack)}
     none = f'left out, as {" and ".join(map(part_name, self.attacks))} has none'
     for key in ('version', 'iterations', 'queries'):
       self.require(key in known or getattr(self, key) == getattr(AttackError, key), key, none)
+    drawn = self.restarts == 1 or any(attack.draws for attack in self.runs.values())
+    self.require(
+      drawn, 'restarts', f'1, as {" and ".join(map(part_name, self.attacks))} draws nothing'
+    )
     distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)
     self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 
@@ -246,7 +251,9 @@ class AttackError(Study):
   def shown_as(self) -> dict[str, str]:
     radii = ', '.join(f'{epsilon:.4g}' for epsilon in self.radii)
     runs = ', '.join(self._in_words(name, attack) for name, attack in self.runs.items())
-    worst = f'; the worst of {self.restarts} random starts' if self.restarts > 1 else ''
+    drawn = [name for name, attack in self.runs.items() if attack.draws]
+    of = f' of {" and ".join(drawn)}' if len(drawn) < len(self.runs) else ''
+    worst = f'; the worst of {self.restarts} random starts{of}' if self.restarts > 1 else ''
     return {'attacks': f'{runs} in the {self.norm} ball of {radii}{worst}'}
 
   def _in_words(self, name: str, attack: Attack) -> str:

@@ -88,12 +88,12 @@ class TrainingSettings:
   optimizer: str = word('sgd', OPTIMIZERS)
   momentum: float = setting(0.9, 'in [0, 1)', lambda x: 0 <= x < 1)
   nesterov: bool = True
-  epsilon: float = setting(1e-8, 'above 0', lambda x: x > 0)
+  epsilon: float = setting(1e-8, 'above 0', lambda x: 0 < x < math.inf)
   weight_decay: float = setting(5e-4, '0 or more', lambda x: 0 <= x < math.inf)
   decay: str = word(KERNELS, DECAYED)
   clip_norm: float = setting(0.0, '0 (no clipping) or more', lambda x: x >= 0)
   backbone_rate_multiplier: float = setting(
-    1.0, '0 (the last layer alone learns) or more', lambda x: x >= 0
+    1.0, '0 (the last layer alone learns) or more', lambda x: 0 <= x < math.inf
   )
   ema_decay: float = setting(0.0, 'in [0, 1); 0 averages nothing', lambda x: 0 <= x < 1)
   lookahead: int = setting(0, '0 (no slow weights) or more', lambda x: x >= 0)
@@ -121,7 +121,7 @@ class TrainingSettings:
     rule('epochs', self.epochs > 0 or self.steps > 0, 'above 0 when config.training.steps is 0')
     divides = self.batch_size % self.accumulate == 0
     rule('accumulate', divides, f'a divisor of config.training.batch_size = {self.batch_size}')
-    moves = not self.nesterov or self.momentum > 0
+    moves = not self.nesterov or self.momentum > 0 or self.optimizer != 'sgd'
     rule('nesterov', moves, 'False when config.training.momentum is 0')
     epochs = self.step_epochs
     falls = bool(epochs) == (self.schedule == STEP) and list(epochs) == sorted(set(epochs))
@@ -137,3 +137,5 @@ class TrainingSettings:
       'training rows, for the rows of the study would leak into them'
     )
     rule('keep', self.keep == LAST or self.validation > 0, valid)
+    often = self.keep == LAST or self.evaluate_every_epochs > 0
+    rule('evaluate_every_epochs', often, "above 0 where config.training.keep is 'best'")

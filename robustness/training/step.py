@@ -145,7 +145,8 @@ class TrainStep:
       raise InputError(
         f'config.training.auxiliary_norms is {count}, and the policy gives {given} image'
         f"{'s' * (given > 1)} a row, the first of which needs the network's own normalisation: put "
-        "'afa', 'augmix' or 'repeat' into config.classifier.augment.policy, or set it lower."
+        "'afa', 'apr_p', 'augmix', 'prime' or 'repeat' into config.classifier.augment.policy, or "
+        'set it lower.'
       )
 
   def _with_auxiliary(

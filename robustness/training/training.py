@@ -11,6 +11,7 @@ import optax
 from flax import linen as nn
 
 from robustness.attacks import Attack
+from robustness.augment.mix_rows import Mixing
 from robustness.augment.policy import KEY, OCCURRENCE, Policy
 from robustness.core import random_keys
 from robustness.core.errors import InputError
@@ -21,7 +22,7 @@ from robustness.core.typing import Facts, PlainValue, PyTree, Variables
 from robustness.models.inputs import Inputs
 from robustness.objectives import Objective
 from robustness.objectives.cross_entropy import CrossEntropy
-from robustness.objectives.groups import GroupObjective
+from robustness.objectives.groups import IRM, GroupObjective
 from robustness.parallel import Parallel
 from robustness.training import auxiliary_norms, optimizer, schedule
 from robustness.training.settings import BEST, WHERE, TrainingSettings
@@ -211,8 +212,24 @@ class Training:
           f'{WHERE}.{name} is {value:g}, and this network has no {words}: set it to {unused:g}, or '
           'take another --config.classifier.name.'
         )
+    objective = self.pipeline.objective
+    if (
+      isinstance(objective, IRM)
+      and objective.anneal_steps >= self.total_steps * settings.accumulate
+    ):
+      raise InputError(
+        f'config.classifier.objective.irm.anneal_steps is {objective.anneal_steps}, and the '
+        f'training has {self.total_steps * settings.accumulate} steps (micro-batches): the penalty '
+        'would never have an effect. Set it lower, or train longer.'
+      )
     if attack is None:
       return
+    for part in self.pipeline.policy.augmentations:
+      if isinstance(part, Mixing):
+        raise InputError(
+          f'config.classifier.augment has {part.name!r}, which mixes targets, and '
+          f"{attack.name!r} raises the loss of a row's own label alone: leave one of them out."
+        )
     batch = attack.statistics == 'batch' and not settings.freeze_statistics
     if attack.in_turn and batch and state.batch_stats:
       raise InputError(

@@ -40,6 +40,14 @@ def test_random_groups_are_balanced_disjoint_and_depend_on_the_seed():
     refused('random_class_groups', balanced, count, DIGITS, size=size)
 
 
+def test_random_groups_are_of_names_whatever_their_order():
+  names = ('wolf', 'ant', 'Bee', 'cat')
+  described = [balanced(2, own).describe() for own in (names, sorted(names))]
+  assert [{k: {*v} for k, v in own.items()} for own in described][0] == {
+    k: {*v} for k, v in described[1].items()
+  }
+
+
 def test_wordnet_subtrees(tmp_path):
   hierarchy = tmp_path / 'is_a.txt'
   hierarchy.write_text('\ufeffn1 n2\nn2 n3\nn2 n4\nn1 n5\nn3 n6\n')

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.image_files import EXTENSIONS, read_header, read_image
+from input_pipeline.image_files import EXTENSIONS, images_in, read_header, read_image
 from tests.refusals import refused
 
 WEBP = pytest.mark.skipif('.webp' not in EXTENSIONS, reason='this Pillow reads no WebP')
@@ -72,6 +72,15 @@ def test_sixteen_bit_grey_is_scaled_not_clipped(tmp_path):
   Image.fromarray(values).save(tmp_path / 'a.png')
   assert read_header(str(tmp_path / 'a.png'))[1]
   np.testing.assert_array_equal(read_image(str(tmp_path / 'a.png'), 1)[..., 0], [[0, 1, 128, 255]])
+
+
+def test_tiff_and_ppm_are_read_and_floating_point_is_refused(tmp_path, pixels):
+  for suffix in ('.tif', '.ppm'):
+    Image.fromarray(pixels).save(tmp_path / f'a{suffix}')
+    np.testing.assert_array_equal(read_image(str(tmp_path / f'a{suffix}'), 3), pixels)
+  assert [file.suffix for file in images_in(tmp_path)] == ['.ppm', '.tif']
+  Image.fromarray(pixels[..., 0].astype(np.float32)).save(tmp_path / 'b.tif')
+  refused(r'b\.tif is of floating point', read_image, str(tmp_path / 'b.tif'), 3)
 
 
 def test_truncated_files_those_that_are_no_image_and_unexpected_colour_are_named(tmp_path, pixels):

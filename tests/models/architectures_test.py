@@ -21,11 +21,11 @@ from tests.models.peer_networks import PEERS
 from tests.networks import WITHOUT_STATISTICS, normal_arrays, random_variables
 from tests.refusals import refused
 
-QUICK = set(
-  'airbench94 bit_r50x1 clip_rn50 clip_vit_b32 convnextv2_tiny dinov2_s14_registers dinov3_s16 '
-  'efficientnet_lite0 eva02_s14 resnet18_gn resnet20 resnet50 small_cnn squeezenet1_1 swin_tiny '
-  'vit_s16 wide_resnet_28_10'.split()
-)
+QUICK = {
+  *('small_cnn', 'resnet20', 'wide_resnet_28_10', 'airbench94', 'resnet18_gn', 'resnet50'),
+  *('bit_r50x1', 'squeezenet1_1', 'efficientnet_lite0', 'convnextv2_tiny', 'swin_tiny'),
+  *('vit_s16', 'dinov2_s14_registers', 'dinov3_s16', 'eva02_s14', 'clip_rn50', 'clip_vit_b32'),
+}
 """Small networks of every family; those of all others, which take seconds to trace, are slow."""
 NAMES = [
   pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK))

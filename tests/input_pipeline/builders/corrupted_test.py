@@ -122,7 +122,10 @@ def test_beam_writes_the_same_images(build):
   ({'name': 'pictures_snow_2'}, "'pictures_snow_2'; it must be 'pictures_fog_1', what this is"),
   ({'name': 'pictures_fog_1', 'seed': 1}, 'chooses seed needs a name of its own'),
   ({'seed': 1}, 'chooses seed needs a name of its own'),
-  ({'base': 'imagenet2012', 'resize': 256, 'crop': 224}, 'chooses interpolation needs a name'),
+  (
+    {'base': 'imagenet2012', 'resize': 256, 'crop': 224},
+    'chooses interpolation, resized_by needs a name',
+  ),
 )
 def test_configs_that_make_no_sense_are_refused(fields, message):
   given = {'base': 'pictures', 'corruption': 'fog', 'severity': 1, **fields}

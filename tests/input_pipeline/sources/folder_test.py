@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -134,6 +135,9 @@ def test_folders_of_splits_are_no_classes(tmp_path, save_image):
   for name in ('train/cat/1.png', 'val/cat/1.png', 'test/1.png'):
     save_image(tmp_path / name)
   refused("split is 'test', but .*To read the class folders of", open_folder, tmp_path)
+  save_image(tmp_path / 'extra/1.png')
+  refused("split is 'test', but .*To read the class folders of", open_folder, tmp_path)
+  shutil.rmtree(tmp_path / 'extra')
   assert open_folder(tmp_path, split='val').class_names == ('cat',)
   assert open_folder(tmp_path, split='').class_names == ('test', 'train', 'val')
 

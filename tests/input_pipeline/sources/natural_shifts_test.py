@@ -45,6 +45,18 @@ def test_folders_of_wordnet_identifiers_have_the_classes_that_are_there(tmp_path
   refused("config.data.split is 'train'", open_rows, name, tmp_path, split='train')
 
 
+def test_another_number_of_images_and_one_number_twice_are_refused(tmp_path):
+  for label in range(200):
+    save(tmp_path / 'a' / WNIDS[label] / '1.png', label)
+  message = 'has 200 images; imagenet_r has 30000: complete it'
+  refused(message, open_rows, 'imagenet_r', tmp_path / 'a', allow_missing=False)
+  for folder in ('val', 'val/small'):
+    save(tmp_path / folder / 'ILSVRC2012_val_00000001.JPEG', 1)
+  labels = tmp_path / 'real.json'
+  labels.write_text('[[0]]')
+  refused('of one number', open_rows, 'imagenet_real', tmp_path / 'val', metadata=str(labels))
+
+
 def test_folders_of_imagenet_v2_are_numbers_of_classes(tmp_path):
   """Sorted by name, 10 would come before 2."""
   for label in (2, 10, 999):

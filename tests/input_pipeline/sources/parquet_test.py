@@ -72,6 +72,22 @@ def test_binary_columns_and_splits_by_folder(tmp_path):
   refused("split is 'test', of which .*'train'", read, 'parquet', tmp_path)
 
 
+def test_configs_and_lost_shards_are_refused_and_a_label_space_names_classes(hub):
+  other = hub / 'default/test'
+  other.mkdir(parents=True)
+  pq.write_table(table(), other / '0000.parquet')
+  refused("shards in the folders 'data', 'default', of several", read, 'parquet', hub)
+  assert read('parquet', hub / 'default').num_examples == NUMBER
+  (hub / 'data/test-00000-of-00002.parquet').unlink()
+  refused('1 of 2 shards are missing, first number 0 of', read, 'parquet', hub / 'data')
+  assert read('parquet', hub / 'data', allow_missing=True).num_examples == 13
+  message = "label_space is 'imagenet'; it must be a label space of 3 classes"
+  refused(message, read, 'parquet', hub / 'default', label_space='imagenet')
+  pq.write_table(table('{}'), other / '0000.parquet')
+  rows = read('parquet', hub / 'default', label_space='imagenet')
+  assert rows.class_names[:2] == ('tench', 'goldfish') and len(rows.class_names) == 1000
+
+
 def test_names_are_those_of_the_column_and_the_images_rgb_unless_all_are_grey(tmp_path):
   stated = FEATURES.replace('"label"', '"fine_label"')
   grey = [png(pixels[..., 0]) for pixels in PIXELS]

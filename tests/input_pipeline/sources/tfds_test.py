@@ -7,18 +7,20 @@ import json
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+from PIL import Image
 
-from input_pipeline import DataSettings, Preparation, load, tfds_sets
+from input_pipeline import DataSettings, Preparation, image_files, load, tfds_sets
 from input_pipeline import rows as pipeline_rows
 from input_pipeline.corruption_parts import part_of_config
 from input_pipeline.sources import tfds as tfds_source
 from input_pipeline.tfds_sets import Split
+from robustness.core.errors import InputError
 from robustness.core.sampler import Epochs
 from robustness.corruptions.names import NAMES, StoredPart
 from robustness.studies.corruption_error import CorruptionError
 from robustness.training.evaluation import split_validation
 from tests.cases import cases
-from tests.input_pipeline.domains import levels, read, whole, write_domain
+from tests.input_pipeline.domains import levels, read, store, whole, write_domain
 from tests.refusals import refused
 
 
@@ -129,6 +131,31 @@ def test_a_download_that_fails_says_how_to_mend_it(tmp_path, monkeypatch):
   monkeypatch.setattr(tfds.core.DatasetBuilder, 'download_and_prepare', offline)
   message = 'could not be downloaded .*no route to host.*data_dir=DIR'
   refused(message, open_tfds, tmp_path, 'cifar10')
+
+
+def test_jpegs_have_the_pixels_that_pillow_decodes(tmp_path):
+  picture = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
+  examples = []
+  for k, mode in enumerate(('RGB', 'L')):
+    path = tmp_path / f'{k}.jpg'
+    Image.fromarray(picture).resize((90, 64)).convert(mode).save(path, quality=80)
+    examples.append({'image': str(path), 'label': 0})
+  features = {'image': tfds.features.Image(), 'label': tfds.features.ClassLabel(names=['a'])}
+  store(tmp_path, 'jpegs', features, {'test': examples})
+  shown = whole(open_tfds(tmp_path, 'jpegs'))['image']
+  for k, own in enumerate(shown):
+    pillow = image_files.read_image(str(tmp_path / f'{k}.jpg'), 1 if k else 3)
+    np.testing.assert_array_equal(np.rint(own * 255), np.broadcast_to(pillow, own.shape))
+
+
+@pytest.mark.parametrize('storage', ['in memory', 'streamed'], indirect=True)
+def test_damaged_files_are_named(tmp_path, storage):
+  write_domain(tmp_path, 'torn', '', {'test': [('a', k) for k in range(20)]}, ['a'])
+  (file,) = tmp_path.glob('torn/1.0.0/*tfrecord*')
+  file.write_bytes(file.read_bytes()[:-30])
+  with pytest.raises(InputError, match='torn') as raised:
+    whole(open_tfds(tmp_path, 'torn'))
+  assert len(str(raised.value).splitlines()) == 1
 
 
 def test_a_home_folder_is_expanded(tiny_tfds, monkeypatch):

@@ -60,7 +60,9 @@ def test_shards_that_say_no_split_are_none_to_train_on(folder, path):
 
 @cases(
   'members, message',
-  ([('a.cls', b'0')], 'hold no sample with an image'),
+  ([('a.txt', b'0')], 'hold no sample with an image'),
+  ([('a.png', b'1'), ('b.v2.png', b'1'), ('b.cls', b'0')], "'b' has the fields cls, v2.png and no"),
+  ([('a.png', b'1'), ('b.png', b'1'), ('a.cls', b'0')], "sample 'a' comes again"),
   ([('a.png', png(PIXELS[0]))], 'no column is called label or class'),
   ([('a.png', png(PIXELS[0])), ('a.cls', b'cat')], "a.cls is b'cat', which is no number"),
   ([('a.png', png(PIXELS[0])), ('a.json', b'{')], "a.json is b'{', which is no JSON"),
