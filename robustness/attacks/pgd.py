@@ -31,7 +31,7 @@ class PGD(Attack):
   name: ClassVar[str] = 'pgd'
   resembles = LIKE_NOISE
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
-  step_size: float = setting(0.0, 'at least 0; 0 is ε/4', lambda x: x >= 0)
+  step_size: float = setting(0.0, 'at least 0; 0 is ε/4', lambda x: 0 <= x < float('inf'))
   random_start: bool = True
 
   @property

@@ -42,8 +42,6 @@ RAND_STRONGEST = {'torchvision': 30, 'efficientnet': 10}
 """The magnitude of the full range, by implementation; both go up to `RAND_HIGHEST`."""
 RAND_HIGHEST = 30
 WITHOUT = {'torchvision': ('Invert',), 'efficientnet': ()}
-LARGE = 512, 512
-"""A size of images that all magnitudes are for."""
 CONSTANTS, RAND_CONSTANTS = (250, 100), (100, 40)
 """Pixels of 'efficientnet' at the full range: of a translation, and half of Cutout's side."""
 
@@ -56,7 +54,7 @@ def magnitude(
   factor; else the same.
 
   Raises InputError for a level outside 0..`STRONGEST`, of `rand`, RandAugment, outside
-  0..`RAND_HIGHEST`, an operation that the implementation lacks, or pixels as many as the image has.
+  0..`RAND_HIGHEST`, or an operation that the implementation lacks.
   """
   choice('magnitudes', implementation, STRONGEST)
   choice('operation', name, operations.NAMES)
@@ -73,13 +71,6 @@ def magnitude(
       f'{name} is no operation of {implementation}, which has: {", ".join((*UNUSED, *values))}.'
     )
   value = float(values[name])
-  side = {'TranslateX': width, 'TranslateY': height, 'Cutout': 2 * min(height, width)}.get(name)
-  if side and value >= side:
-    raise InputError(
-      f'{name} of {implementation} at magnitude {level:g} is {value:g} pixels, which leave nothing '
-      f"of images of {height} × {width}: take magnitudes='torchvision', whose pixels are in "
-      'proportion, or a lower magnitude.'
-    )
   if name in operations.WARPS:
     return value, -value
   return value, 2 - value if name in FACTORS and implementation == 'torchvision' else value
@@ -218,7 +209,7 @@ class AutoAugment(Augmentation):
     operations.check_colour(self.fill, self.key('fill'))
     steps = [step for policy in self.chosen for step in policy]
     for step in steps:
-      magnitude(self.implementation, step.name, step.level, *LARGE)
+      magnitude(self.implementation, step.name, step.level, 32, 32)
     some = any(step.probability > 0 for step in steps)
     self.require(some, 'sub_policies', 'operations of which one has a probability above 0')
 
@@ -301,7 +292,9 @@ class RandAugment(Augmentation):
       more goes beyond it.
     magnitudes: what a magnitude means, and which operations there are. 'torchvision': 13 and the
       identity. 'efficientnet': 16; Solarize grows weaker with the magnitude there. What is drawn is
-      applied for certain: the code of 'efficientnet' draws a probability and does not use it.
+      applied for certain: the code of 'efficientnet' draws a probability and does not use it. Its
+      translations and squares are of fixed numbers of pixels, for images of 224 and more: at the
+      defaults a third of images of 32 pixels become one colour.
     without: operations that are left out.
     fill: levels 0..255 of what a warp vacates, one or one a channel; () is the implementation's,
       black or grey.

@@ -42,8 +42,6 @@ class Cutout(Augmentation):
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image = example['image']
-    below = 2 * min(image.shape[:2])
-    self.require(self.size < below, 'size', f'below {below}: it would cover all of every image')
     centre = jax.random.randint(key, (2,), 0, jnp.array(image.shape[:2]))
     covered = square(image.shape[:2], centre, self.size)[..., None]
     fill = colour(self.fill or MEAN_COLOUR, image.shape[-1])

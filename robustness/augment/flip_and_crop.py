@@ -80,7 +80,6 @@ class Crop(Augmentation):
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image, padding = example['image'], self.padding
-    self.require(padding < min(image.shape[:2]), 'padding', f'below the side of {image.shape[:2]}')
     margins = ((padding, padding), (padding, padding), (0, 0))
     padded = jnp.pad(image, margins, mode='reflect' if self.border == REFLECT else 'constant')
     if self.border == MEAN:

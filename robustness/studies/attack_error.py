@@ -123,7 +123,7 @@ class AttackError(Study):
   epsilon: float = 8 / 255
   epsilons: tuple[float, ...] = ()
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
-  step_size: float = setting(0.0, 'at least 0; 0 is ε/4', lambda x: x >= 0)
+  step_size: float = setting(0.0, 'at least 0; 0 is ε/4', lambda x: 0 <= x < float('inf'))
   random_start: bool = True
   restarts: int = setting(1, 'at least 1', lambda x: x >= 1)
   bandwidth: int = 0

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from absl import logging
 from flax import linen as nn
 
 from robustness.attacks import Attack
@@ -212,15 +213,13 @@ class Training:
           f'{WHERE}.{name} is {value:g}, and this network has no {words}: set it to {unused:g}, or '
           'take another --config.classifier.name.'
         )
-    objective = self.pipeline.objective
-    if (
-      isinstance(objective, IRM)
-      and objective.anneal_steps >= self.total_steps * settings.accumulate
-    ):
-      raise InputError(
-        f'config.classifier.objective.irm.anneal_steps is {objective.anneal_steps}, and the '
-        f'training has {self.total_steps * settings.accumulate} steps (micro-batches): the penalty '
-        'would never have an effect. Set it lower, or train longer.'
+    objective, steps = self.pipeline.objective, self.total_steps * settings.accumulate
+    if isinstance(objective, IRM) and objective.anneal_steps >= steps:
+      logging.warning(
+        'config.classifier.objective.irm.anneal_steps is %d, and the training has %d steps '
+        '(micro-batches): the penalty keeps the weight 1',
+        objective.anneal_steps,
+        steps,
       )
     if attack is None:
       return

@@ -111,6 +111,6 @@ def test_without_the_divergence_it_is_the_cross_entropy_of_the_clean_image():
 def test_mistakes_are_named():
   for smoothing in (-0.1, 1.0):
     refused(r'objective\.cross_entropy\.label_smoothing', CrossEntropy, smoothing)
-  refused("'jsd' compares several images.*'augmix' or 'repeat'", jsd, IMAGES[:, 0])
+  refused("'jsd' compares several images.*'augmix', 'prime' or 'repeat'", jsd, IMAGES[:, 0])
   refused(r'objective\.jsd\.weight is -1', JSD, weight=-1.0)
   refused(r'objective\.jsd\.label_smoothing is 1', JSD, label_smoothing=1.0)

@@ -171,6 +171,10 @@ def test_what_is_said_of_attacks_is_what_they_have():
     '(10 steps of 0.1 at ε = 0.5) in the linf ball of 0.5, 1; the worst of 3 random starts'
   )
   assert said('auto_attack').startswith('auto_attack (standard, 100 steps, 5000 queries) in')
+  both = said('pgd', 'fgsm', restarts=2)
+  assert both.endswith('; the worst of 2 random starts of pgd')
+  refused('restarts is 2; it must be 1, as fgsm draws', AttackError, attacks=('fgsm',), restarts=2)
+  refused('config.study.epsilons is 0', AttackError, epsilons=(0.0,))
   none = 'must be left out, as pgd has none'
   refused(f"version is 'plus'; it {none}", AttackError, version='plus')
   refused(f'queries is 9; it {none}', AttackError, queries=9)

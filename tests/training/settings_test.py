@@ -50,6 +50,7 @@ def test_values_out_of_range_are_named(setting):
   ({'schedule': 'triangular', 'warmup_epochs': 1.0}, r'config\.training\.warmup_epochs'),
   ({'keep': 'bst'}, r"config\.training\.keep is 'bst'; did you mean 'best'"),
   ({'keep': 'best'}, r"config\.training\.keep is 'best'.*validation > 0"),
+  ({'keep': 'best', 'validation': 0.1, 'evaluate_every_epochs': 0.0}, 'evaluate_every_epochs is 0'),
   ({'lerning_rate': 0.1}, r"config\.training\.lerning_rate: did you mean 'learning_rate'"),
 )
 def test_bad_settings_are_named(section, message):
@@ -58,4 +59,5 @@ def test_bad_settings_are_named(section, message):
 
 def test_steps_alone_are_enough_and_no_momentum_needs_no_nesterov():
   parsed = parse({'epochs': 0, 'steps': 10, 'momentum': 0, 'nesterov': False})
+  assert parse({'optimizer': 'adamw', 'momentum': 0.0}).nesterov, 'of sgd alone'
   assert (parsed.steps, parsed.momentum) == (10, 0.0)

@@ -82,6 +82,7 @@ def test_initial_weights_of_another_shape_are_refused_before_the_training(make_t
 
 PGD_IN_TWO = Pipeline(Policy.of(repeat={}), attack=PGD(steps=1))
 IN_TURN = Pipeline(attack=Square(queries=1))
+MIXED = Pipeline(Policy.of(mixup={}), attack=PGD(steps=1))
 
 
 @cases(
@@ -89,6 +90,7 @@ IN_TURN = Pipeline(attack=Square(queries=1))
   ({'stem_epochs': 1.0}, Pipeline(), r'stem_epochs is 1, .* no layer called stem: set it to 0'),
   ({'bias_rate': 64.0}, Pipeline(), 'bias_rate is 64, .* no biases of normalisations: set it to 1'),
   ({'auxiliary_norms': 1}, PGD_IN_TWO, 'auxiliary_norms is 1, and examples of an attack'),
+  ({}, MIXED, "has 'mixup', which mixes targets, and 'pgd' raises the loss of a row's own label"),
   ({}, IN_TURN, r"square\.statistics is 'batch'.*a part of the batch.*'running'"),
 )
 def test_layers_that_are_not_there_and_attacks_without_their_statistics_are_refused(
