@@ -15,7 +15,13 @@ from absl import logging
 from input_pipeline.settings import DataSettings
 from robustness.attacks import balls
 from robustness.augment.environment import selective
-from robustness.classifiers.loading import Loader, published, warn_unfinished
+from robustness.classifiers.loading import (
+  Loader,
+  is_unrecorded,
+  published,
+  warn_assumed,
+  warn_unfinished,
+)
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import CHOOSE_ROWS, ClassifierSettings
 from robustness.core import random_keys
@@ -137,6 +143,7 @@ class ClassifierBuilder:
     """Returns a classifier with what is known before a training, checked on all rows."""
     _check_input_filter(label, recipe, self.rows.image_shape)
     _check_attack(recipe, self._precision, self.rows.image_shape)
+    _check_normalisation(recipe)
     network = (self._with_shapes if trained else self._loader.load)(label, recipe)
     if recipe.probe:
       network = self._with_empty_probe(label, recipe, network)
@@ -171,9 +178,12 @@ class ClassifierBuilder:
 
   def initial(self, recipe: ClassifierSettings) -> InitialWeights | None:
     """Returns the weights that a training begins with; None where they are drawn."""
-    return initial_weights.load(
+    initial = initial_weights.load(
       recipe.initial_weights, recipe.name, self.rows.image_shape, recipe.positions
     )
+    if initial and recipe.mean:
+      return dataclasses.replace(initial, mean=recipe.mean, std=recipe.std)
+    return initial
 
   def train(
     self, label: str, recipe: ClassifierSettings, initial: InitialWeights | None
@@ -344,6 +354,9 @@ class ClassifierBuilder:
     if label not in self._traced:
       initial = self.initial(settings)
       warn_unfinished(label, initial)
+      begun_with = settings.initial_weights
+      if not settings.mean and is_unrecorded(begun_with, settings.name):
+        warn_assumed(label, begun_with, catalog.get(settings.name))
       names = self.class_names(settings)
       shapes = catalog.get(settings.name).variables(len(names), self.rows.image_shape)
       network = self._loader.as_classifier(label, settings, shapes, None, names, initial)
@@ -382,6 +395,16 @@ def _check_input_filter(
     )
   images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
   jax.eval_shape(Inputs(input_filter=recipe.input_filter), images)
+
+
+def _check_normalisation(recipe: ClassifierSettings) -> None:
+  """Refuses a normalisation beside weights that bring theirs."""
+  if recipe.mean and not is_unrecorded(recipe.weights or recipe.initial_weights, recipe.name):
+    raise InputError(
+      f'config.classifier.mean is {recipe.mean}, which is for a weights file without a record: '
+      'published weights, records, checkpoints and classifiers of a library or file say their own, '
+      "and other networks have their architecture's. Set config.classifier.mean and std to ()."
+    )
 
 
 def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple[int, ...]) -> None:

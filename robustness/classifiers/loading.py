@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from robustness.core.paths import expanded
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PyTree
 from robustness.models import catalog, from_file, hub, label_space, torch_library, weights
-from robustness.models.architecture import LOCAL, Weights
+from robustness.models.architecture import LOCAL, Architecture, Weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.training import initial_weights
 from robustness.training.checkpoint import FACTS_NAME, progress
@@ -25,6 +26,18 @@ from robustness.training.initial_weights import InitialWeights
 
 Shape = tuple[int, int, int]
 KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses'
+
+
+class Normalises(Protocol):
+  """What has the mean and the standard deviation that images in [0, 1] are normalised by."""
+
+  @property
+  def mean(self) -> tuple[float, ...]:
+    """Subtracted from images in [0, 1], one value a channel or one for all."""
+
+  @property
+  def std(self) -> tuple[float, ...]:
+    """What the difference is then divided by."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +146,11 @@ class Loader:
       count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
       fitting = (one for one in (names, *others) if len(one) == count)
       names = next(fitting, tuple(map(str, range(count))))
+    how: Normalises | None = entry
+    if entry is None:
+      how, notes['normalised_as'] = _unrecorded(label, settings, notes.get('normalised_as', ''))
     facts = {**facts, **notes}
-    return self.as_classifier(label, settings, variables, facts, names, entry, shape)
+    return self.as_classifier(label, settings, variables, facts, names, how, shape)
 
   def _possible_classes(
     self, settings: ClassifierSettings, path: pathlib.Path, entry: Weights | None
@@ -160,7 +176,7 @@ class Loader:
     variables: PyTree,
     provenance: Facts | None,
     class_names: tuple[str, ...],
-    normalisation: InitialWeights | Weights | None = None,
+    normalisation: Normalises | None = None,
     input_shape: Shape | None = None,
   ) -> Classifier:
     """Returns variables of a section's architecture as a classifier of images in [0, 1].
@@ -171,16 +187,18 @@ class Loader:
       variables: the weights, or their shapes.
       provenance: what is known of the weights; None of shapes, which nothing identifies.
       class_names: in the order of the logits.
-      normalisation: has the mean and standard deviation of inputs; by default the architecture's.
+      normalisation: of the inputs; by default the architecture's.
       input_shape: height, width and channels; by default those of the rows.
     """
     architecture, imagenet = catalog.get(settings.name), label_space.get(label_space.IMAGENET)
-    how, input_filter = normalisation or architecture, settings.input_filter
+    how: Normalises = normalisation or architecture
+    input_filter = settings.input_filter
     facts: Facts = {}
     if provenance is not None:
       facts = {
         'architecture': settings.name,
         **catalog.file_facts(settings.name),
+        'preprocessing': {'mean': list(how.mean), 'std': list(how.std)},
         **provenance,
         'parameters': sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params'])),
         'sha256': weights.digest(variables),
@@ -221,6 +239,34 @@ def published(settings: ClassifierSettings) -> Weights | None:
   if settings.name.startswith(catalog.TORCH_LIBRARIES):
     return torch_library.describe(settings.name, settings.weights)
   return hub.resolve(settings.weights, settings.name)
+
+
+def is_unrecorded(weights: str, architecture: str) -> bool:
+  """Whether weights are a file, and no record says how its images are normalised."""
+  if weights in ('', catalog.RANDOM) or architecture.startswith(catalog.TORCH_LIBRARIES):
+    return False
+  return hub.resolve(weights, architecture) is None and not expanded(weights).is_dir()
+
+
+def _unrecorded(label: str, settings: ClassifierSettings, project: str) -> tuple[Normalises, str]:
+  """Returns what normalises the images of a file without a record, and who says so: the config, the
+  `project` whose names the file has, or nobody."""
+  if settings.mean:
+    return settings, 'config.classifier.mean and std'
+  architecture = catalog.get(settings.name)
+  if project:
+    return next(one for one in architecture.schemes if one.name == project), project
+  warn_assumed(label, settings.weights, architecture)
+  return architecture, f'assumed: {settings.name}'
+
+
+def warn_assumed(label: str, file: str, architecture: Architecture) -> None:
+  """Logs that a file is normalised as its architecture usually is, for nothing says how."""
+  logging.warning(
+    '%s: no record says how the images of %s are normalised; the mean %s and std %s of %s are '
+    'assumed: set --config.classifier.mean and std, or put a record beside it.',
+    *(label, file, architecture.mean, architecture.std, architecture.name),
+  )
 
 
 def preparation(experiment: Experiment) -> Preparation | None:

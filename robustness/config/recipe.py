@@ -54,6 +54,9 @@ class ClassifierSettings:
     positions: how a vision transformer's position embedding is resampled for images of another
       size than its weights were made for: 'bicubic' as timm does it, 'bilinear' as big_vision,
       'bicubic_pytorch' as transformers, or 'bicubic_dinov2' as DINOv2's authors.
+    mean: subtracted from images in [0, 1], one value a channel or one for all, where the weights
+      are a file that no record says it of; () takes the architecture's.
+    std: what the difference is then divided by; given with `mean`.
     label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb',
       'laion_c'), or 'data' for the classes of the data alone, where the classifier has more;
       '' keeps the classes of the weights.
@@ -77,6 +80,8 @@ class ClassifierSettings:
   train: bool = False
   initial_weights: str = ''
   positions: str = word('bicubic', METHODS)
+  mean: tuple[float, ...] = ()
+  std: tuple[float, ...] = ()
   label_space: str = ''
   merge: str = word('max', MERGES)
   augment: Policy = Policy()
@@ -97,6 +102,12 @@ class ClassifierSettings:
       self.initial_weights,
       "'' unless the network is trained here (config.classifier.train=True, no "
       'config.classifier.weights)',
+    )
+    require(
+      len(self.mean) == len(self.std),
+      'config.classifier.std',
+      self.std,
+      f'as many values as config.classifier.mean, which has {len(self.mean)}',
     )
 
   @property

@@ -111,6 +111,7 @@ class Scheme:
     suffixes: what follows the name of a layer, by Linen's name of the array.
     kernel: how the kernels of layers are laid out.
     prefix: what names begin with in files that hold more than the network, taken off.
+    mean, std: what the project normalises images by, where that is not the architecture's; else ().
   """
 
   name: str
@@ -121,6 +122,8 @@ class Scheme:
   suffixes: Mapping[str, str] = dataclasses.field(default_factory=lambda: PYTORCH, hash=False)
   kernel: AxisOrder = OUTPUT_FIRST
   prefix: str = ''
+  mean: tuple[float, ...] = ()
+  std: tuple[float, ...] = ()
 
   def locate(self, path: Path) -> Stored:
     """Returns where the file has the variable at a path.

@@ -1,7 +1,8 @@
 """How weights want their images, out of the record that their publishers put beside them.
 
 timm has `pretrained_cfg` in `config.json`, open_clip `preprocess_cfg` in `open_clip_config.json`,
-transformers `preprocessor_config.json`; these are read in this order, the first that is there.
+transformers `preprocessor_config.json`; these are read in this order, the first that is there. A
+file that was saved here may hold the record itself.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from typing import Any
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
-from robustness.models import catalog, label_space
+from robustness.models import catalog, label_space, weights
 from robustness.models.architecture import (
   HF,
   IMAGENET_MEAN,
@@ -43,13 +44,20 @@ _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh':
 
 
 def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
-  """Returns the facts of a weights file, or of a folder that holds one, by the record beside it;
-  None where there is no record.
+  """Returns the facts of a weights file, or of a folder that holds one, by the record in it or beside
+  it; None where there is no record.
 
   Raises:
     InputError: a record of other weights, or of images that cannot be prepared so here; a folder
       with a record and not one weights file.
   """
+  if path.is_file() and path.suffix == SAFETENSORS_SUFFIX:
+    saved = weights.saved_facts(path)
+    if record := saved.get('preprocessing'):
+      with _reading(f'the metadata of {path}: '):
+        own = saved.get('architecture', architecture.name)
+        how = {**_prepared(_of_metadata, record), 'record': 'its metadata'}
+        return Weights(path.name, own, LOCAL, str(path.parent), path.name, **how)
   folder = path if path.is_dir() else path.parent
   found = {name: _read(folder / name) for name in (CONFIG_FILE, OPEN_CLIP_FILE, TRANSFORMERS_FILE)}
   for name, read in (
@@ -117,6 +125,11 @@ def prepared_as(kind: str, record: Facts, where: str) -> Facts:
 
 def _read(file: pathlib.Path) -> Facts:
   return json_files.read(file) if file.is_file() else {}
+
+
+def _of_metadata(facts: Facts) -> Facts:
+  """Returns what `Weights.preprocessing` gave, or a part of it, out of JSON."""
+  return {**facts, 'mean': tuple(facts['mean']), 'std': tuple(facts['std'])}
 
 
 def _of_timm(config: Facts) -> Facts:

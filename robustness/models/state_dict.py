@@ -74,8 +74,10 @@ def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
   return file
 
 
-def read_safetensors(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Returns the tensors of a safetensors file, and the texts of its header.
+def read_safetensors(
+  file: str | os.PathLike[str], tensors: bool = True
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+  """Returns the tensors of a safetensors file, none unless asked for, and the texts of its header.
 
   Raises:
     InputError: it is truncated, is no safetensors file, or holds a dtype numpy does not know.
@@ -88,7 +90,7 @@ def read_safetensors(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray
     ) from error
   try:
     with safetensors.safe_open(str(file), framework='numpy') as opened:
-      names = opened.keys()
+      names = opened.keys() if tensors else ()
       return {name: opened.get_tensor(name) for name in names}, opened.metadata() or {}
   except safetensors.SafetensorError as error:
     raise InputError(f'{file} is truncated or is no safetensors file: {error}') from error

@@ -16,7 +16,14 @@ import jax
 import jax.numpy as jnp
 
 from robustness.models import transformer
-from robustness.models.architecture import HALF, Architecture, Weights, timm
+from robustness.models.architecture import (
+  HALF,
+  IMAGENET_MEAN,
+  IMAGENET_STD,
+  Architecture,
+  Weights,
+  timm,
+)
 from robustness.models.layers import LinearHead, Network
 from robustness.models.naming import AS_IS, Names, Scheme, Stored, reshaped
 
@@ -140,6 +147,8 @@ _TORCHVISION = Scheme(
     'norm': 'encoder.ln',
     'head/dense': 'heads.head',
   },
+  mean=IMAGENET_MEAN,
+  std=IMAGENET_STD,
 )
 
 

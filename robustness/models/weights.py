@@ -77,19 +77,27 @@ def load_with_notes(
 
   Returns:
     {'params': ..., 'batch_stats': ...}, float32 numpy arrays, and what was done to make them fit:
-    {'position_embedding': '14 × 14 resampled to 24 × 24, bicubic'} or {}.
+    {'position_embedding': '14 × 14 resampled to 24 × 24, bicubic'} or {}; 'normalised_as' is the
+    project whose names the file has, where its `Scheme` has a mean and a standard deviation.
 
   Raises:
     InputError: the file cannot be read, or does not fit the network.
   """
   file = check_weights_path(path)
   try:
-    if _is_own(file):
-      arrays, scheme = _read_own(file)[0], _SAVED_HERE
+    if _own_header(file):
+      (arrays, facts), scheme = _read_own(file), _SAVED_HERE
+      saved = facts.get('architecture', architecture.name)
+      if saved != architecture.name and {saved, architecture.name} <= catalog.ARCHITECTURES.keys():
+        raise InputError(  # of equal shapes too, as with other padding
+          f'the weights are of {saved!r}, not of {architecture.name!r}: set '
+          f'--config.classifier.name={saved}'
+        )
     else:
       arrays = read_arrays(file)
       scheme = _scheme(architecture, arrays)
-    return _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)
+    variables, notes = _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)
+    return variables, {**notes, **({'normalised_as': scheme.name} if scheme.mean else {})}
   except InputError as error:
     if str(file) in str(error):
       raise
@@ -393,7 +401,7 @@ def load_variables(path: str | os.PathLike[str]) -> tuple[Variables, Facts]:
 
 def _read_own(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
   """Returns the arrays by their paths, joined by '/', and the metadata."""
-  if not _is_own(file):
+  if not _own_header(file):
     raise InputError(f'{file} does not hold variables that were saved here: import it instead')
   flat, header = read_safetensors(file)
   if header.get(DIGEST) != _digest(flat, header):
@@ -401,8 +409,23 @@ def _read_own(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
       f'{file} was altered: its weights have another digest than when they were saved. Save them '
       'again.'
     )
-  text = header.get('metadata', '{}').encode()
-  return flat, json_files.parse(text, f'the metadata of {file}', {'class_names?': [str]})
+  return flat, _facts(file, header)
+
+
+def _facts(file: os.PathLike[str], header: Mapping[str, str]) -> Facts:
+  """Returns the metadata of a file that `save_variables` wrote."""
+  text, form = (
+    header.get('metadata', '{}').encode(),
+    {'architecture?': str, 'class_names?': [str], 'preprocessing?': dict},
+  )
+  return json_files.parse(text, f'the metadata of {file}', form)
+
+
+def saved_facts(path: str | os.PathLike[str]) -> Facts:
+  """Returns the metadata that were saved with a file's variables, {} of another file; whether they
+  were altered is found when the variables are read."""
+  file = check_weights_path(path)
+  return _facts(file, _own_header(file))
 
 
 def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
@@ -412,8 +435,7 @@ def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
 
 def saved_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
   """Returns the class names that were saved with a file's variables; () if there are none."""
-  file = check_weights_path(path)
-  return tuple(_read_own(file)[1].get('class_names', ())) if _is_own(file) else ()
+  return tuple(saved_facts(path).get('class_names', ()))
 
 
 def digest(variables: PyTree) -> str:
@@ -426,8 +448,9 @@ def digest(variables: PyTree) -> str:
   return total.hexdigest()
 
 
-def _is_own(file: os.PathLike[str]) -> bool:
-  """Whether `save_variables` wrote the file."""
+def _own_header(file: os.PathLike[str]) -> dict[str, str]:
+  """Returns the texts of the header of a file that `save_variables` wrote; {} of another file."""
   if not str(file).endswith(SAFETENSORS_SUFFIX):
-    return False
-  return read_safetensors(file)[1].get('format') == FORMAT
+    return {}
+  header = read_safetensors(file, tensors=False)[1]
+  return header if header.get('format') == FORMAT else {}

@@ -12,9 +12,10 @@ python -m robustness.models.zero_shot --architecture=clip_vit_b32 --weights=FILE
   what prompts call it where that is another word; 'imagenet' and 'cifar10' take those classes, of
   which open_clip has the words that CLIP's authors chose for ImageNet. TEMPLATES.txt has one
   template a line ('a photo of a {}.'); 'imagenet_80', 'imagenet_7' and 'cifar10_18' are the lists
-  that CLIP's authors published. OUT then serves as --config.classifier.weights. Needs open_clip for
-  its tokenizer (pip install '.[clip]'); SigLIP's is --tokenizer=tokenizer.json, which lies beside
-  the weights (and needs the package tokenizers).
+  that CLIP's authors published. OUT then serves as --config.classifier.weights; it holds how images
+  are prepared where a record beside FILE says it. Needs open_clip for its tokenizer (pip install
+  '.[clip]'); SigLIP's is --tokenizer=tokenizer.json, which lies beside the weights (and needs the
+  package tokenizers).
 
 Reference: Radford et al., Learning Transferable Visual Models From Natural Language Supervision,
 2021, section 3.1.4.
@@ -223,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       raise InputError(f'--out={given.out} must end in {SAFETENSORS_SUFFIX}.')
     templates = template_list(given.templates) if given.templates else TEMPLATES
     architecture = catalog.get(given.architecture)
-    preprocessing.beside(expanded(given.weights), architecture)
+    record = preprocessing.beside(expanded(given.weights), architecture)
     names, words = class_list(given.classes)
     check_class_names(names, f'--classes={given.classes}')
     known = given.classes == label_space.IMAGENET  # in which two pairs of classes share their words
@@ -237,6 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       'class_names': names,
       'templates': list(templates),
       'from_sha256': hashlib.sha256(pathlib.Path(given.weights).read_bytes()).hexdigest(),
+      **({'preprocessing': record.preprocessing} if record else {}),
     }
     weights.save_variables(given.out, variables, facts)
   except (InputError, OSError) as error:

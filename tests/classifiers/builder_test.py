@@ -187,6 +187,33 @@ def test_weights_from_a_file_keep_the_order_of_the_config_and_their_precision(tm
   assert first.provenance['parameters'] == second.provenance['parameters'] > 1000
 
 
+def test_a_file_without_a_record_is_normalised_by_the_config_or_told_to_be_as_usual(
+  trained, tmp_path, caplog
+):
+  file, usual = tmp_path / 'net.safetensors', catalog.get('small_cnn')
+  weights.save_variables(file, random_variables('small_cnn', 3), {})
+  given, images = {'mean': (-0.5,), 'std': (2.0,)}, rows().images[:4]
+  with caplog.at_level('WARNING', 'absl'):
+    sections = {'own': {'weights': str(file), **given}, 'usual': {'weights': str(file)}}
+    own, assumed = builder(tmp_path, sections).build()
+    start = {'train': True, 'initial_weights': str(file)}
+    tunings = builder(tmp_path, {'tuned': {**start, **given}, 'begun': start})
+    assert tunings.planned
+  said = [m.partition(': no record')[0] for m in caplog.messages if 'are assumed' in m]
+  assert said == ['usual', 'begun']
+  begun = [tunings.initial(recipe) for recipe in tunings.experiment.classifiers.values()]
+  assert [one and one.mean for one in begun] == [(-0.5,), usual.mean]
+  facts = [one.provenance for one in (own, assumed)]
+  assert [f['preprocessing']['mean'] for f in facts] == [[-0.5], list(usual.mean)]
+  wanted = ['config.classifier.mean and std', 'assumed: small_cnn']
+  assert [f['normalised_as'] for f in facts] == wanted
+  alike = (images + 0.5) / 2  # as usual, mean 0 and std 1
+  np.testing.assert_allclose(own.predict(images), assumed.predict(alike), rtol=1e-4, atol=1e-4)
+  for other in ({'train': True}, {'weights': str(trained)}, {'weights': 'random'}):
+    refused('net.mean is .*without a record', builder(tmp_path, {'net': {**other, **given}}).build)
+  refused('net.std is .*as many values', builder, tmp_path, {'net': {**start, 'mean': (0.5,)}})
+
+
 def test_files_of_another_order_of_classes_or_without_a_head_and_classes_of_the_data(tmp_path):
   file, facts = tmp_path / 'net.safetensors', {'input_size': [1, 28, 28], 'mean': [0.5]}
   weights.save_variables(file, random_variables('small_cnn', 3), {})

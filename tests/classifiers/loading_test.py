@@ -13,6 +13,7 @@ from robustness.classifiers import preparation
 from robustness.config import experiment
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog, hub, weights
+from robustness.models.architecture import IMAGENET_MEAN, IMAGENET_STD
 from robustness.models.imagenet_names import NAMES, WNIDS
 from tests.classifiers.builder_test import builder, labels_of
 from tests.refusals import refused
@@ -86,6 +87,17 @@ def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite
   refused('224 × 224', published_builder(small, tmp_path, **given).build)
   (classifier,) = published_builder(large, tmp_path, **given).build()
   assert classifier.class_names == NAMES
+
+
+def test_a_file_with_the_names_of_torchvision_is_normalised_as_there(tmp_path):
+  architecture, side = catalog.get('vit_s32'), 64
+  scheme = next(one for one in architecture.schemes if one.name == 'torchvision')
+  shapes = scheme.shapes(architecture.shapes(2, (side, side, 3)))
+  np.savez_compressed(tmp_path / 'vit.npz', **{k: np.zeros(s) for k, s in shapes.items()})
+  section = {'vit': {'name': 'vit_s32', 'weights': str(tmp_path / 'vit.npz')}}
+  (one,) = builder(tmp_path, section, pictures('a', 'b'), data={'crop': side}).build()
+  assert one.provenance['preprocessing'] == {'mean': list(IMAGENET_MEAN), 'std': list(IMAGENET_STD)}
+  assert one.provenance['normalised_as'] == 'torchvision'
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ classifier."""
 import dataclasses
 import functools
 import hashlib
+import json
 import pathlib
 import sys
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from robustness.models import catalog, clip, weights, zero_shot
+from robustness.models import catalog, clip, hub, weights, zero_shot
 from tests.cases import cases
 from tests.models.peers import peer
 from tests.refusals import refused
@@ -193,6 +194,9 @@ def test_the_command_writes_weights_that_load_without_torch(tmp_path, monkeypatc
   monkeypatch.chdir(tmp_path)
   safetensors.numpy.save_file(given, 'clip.safetensors')
   pathlib.Path('classes.txt').write_text('\n'.join(NAMES))
+  how = {'mean': [0.5] * 3, 'std': [0.25] * 3, 'resize_mode': 'squash'}
+  record = {'model_cfg': {'vision_cfg': {'image_size': 224}}, 'preprocess_cfg': how}
+  pathlib.Path('open_clip_config.json').write_text(json.dumps(record))
   out = 'head.safetensors'
   arguments = ['--architecture=clip_rn50', '--weights=clip.safetensors', f'--out={out}']
   assert zero_shot.main([*arguments, '--classes=classes.txt']) == 0
@@ -201,6 +205,10 @@ def test_the_command_writes_weights_that_load_without_torch(tmp_path, monkeypatc
   np.testing.assert_allclose(lengths, np.exp(given['logit_scale']), rtol=1e-5)
   facts, content = weights.load_variables(out)[1], pathlib.Path('clip.safetensors').read_bytes()
   assert facts['class_names'] == list(NAMES)
+  pathlib.Path('elsewhere').mkdir()
+  entry = hub.resolve(str(pathlib.Path(out).rename(f'elsewhere/{out}')), 'clip_rn50')
+  assert entry and (entry.mean, entry.std) == ((0.5,) * 3, (0.25,) * 3)
+  assert entry.squash and entry.resize == 224 and entry.record == 'its metadata'
   assert facts['from_sha256'] == hashlib.sha256(content).hexdigest()
 
 

@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 
 from robustness.classifiers import preparation
 from robustness.config import experiment
-from robustness.models import catalog, hub, preprocessing
+from robustness.models import catalog, hub, preprocessing, weights
 from robustness.models.imagenet_names import NAMES
 from tests.cases import cases
 from tests.refusals import refused
@@ -96,6 +96,23 @@ def test_without_a_record_nothing_is_known_and_that_of_a_run_is_none(tmp_path):
   folder = folder_with(tmp_path, {TIMM_FILE: {'classifier': {'name': 'resnet20'}}})
   assert hub.resolve(str(folder / 'model.safetensors'), 'resnet20') is None
   assert hub.resolve(str(folder), 'resnet20') is None
+
+
+def test_a_file_saved_here_holds_its_record_and_its_architecture(tmp_path):
+  path, how = tmp_path / 'own.safetensors', {'mean': MEAN, 'std': STD, 'interpolation': 'bicubic'}
+  how |= {'input_size': 384, 'crop_fraction': 1.0, 'squash': True}
+
+  def resolved(architecture, **change):
+    facts = {'architecture': 'deit3_s16', 'preprocessing': {**how, **change}}
+    weights.save_variables(path, {'params': {'a': np.zeros(1, np.float32)}}, facts)
+    return hub.resolve(str(path), architecture)
+
+  found = resolved('deit3_s16')
+  assert found.preprocessing == {**how, 'record': 'its metadata'}
+  assert hub.fetch(found).path == path
+  refused("of 'deit3_s16'.*name=deit3_s16", resolved, 'deit3_b16')
+  refused('own.safetensors: mean and std', resolved, 'deit3_s16', std=[0, 1, 1])
+  refused('own.safetensors: it does not say', resolved, 'deit3_s16', size=7)
 
 
 @cases(

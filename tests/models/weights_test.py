@@ -200,6 +200,13 @@ def test_saved_variables_of_another_network_or_size_or_with_nan_are_refused(
   refused(message, weights.load, path, architecture, **how)
 
 
+def test_saved_variables_of_another_network_of_equal_shapes_are_refused(tmp_path):
+  path, theirs = tmp_path / 'w.safetensors', 'efficientnetv2_s_torchvision'
+  weights.save_variables(path, {'params': {}}, {'architecture': theirs})
+  message = f"of '{theirs}', not of 'efficientnetv2_s'.*classifier.name={theirs}"
+  refused(message, weights.load, path, catalog.get('efficientnetv2_s'))
+
+
 def test_digest_tells_values_names_and_shapes_apart():
   a, b = np.zeros((2, 3), np.float32), np.ones(2, np.float32)
   trees = ({'a': a, 'b': b}, {'a': a + 1e-6, 'b': b}, {'a': a, 'c': b}, {'a': a.T, 'b': b})
