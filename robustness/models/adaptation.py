@@ -118,7 +118,9 @@ class Tent(Adaptation):
   A batch is answered before its own step.
 
   Attributes:
-    optimizer: 'adam', or 'sgd' with a Nesterov momentum of .9, as the authors' code has it.
+    optimizer: 'adam', or 'sgd' with a momentum of .9.
+    nesterov: whether the momentum of 'sgd' is Nesterov's, as in the authors' code and CoTTA's; in
+      that of EATA and SAR it is not.
     learning_rate: of each step.
     reset: 'view' begins every view, or every stored corruption and severity, with the weights as
       they were trained; 'never' goes on with what is learnt, view after view.
@@ -130,8 +132,14 @@ class Tent(Adaptation):
   name = 'tent'
 
   optimizer: str = word('adam', ('adam', 'sgd'))
+  nesterov: bool = True
   learning_rate: float = setting(1e-3, 'above 0', lambda x: 0 < x < np.inf)
   reset: str = word('view', ('view', 'never'))
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    momentum = self.optimizer == 'sgd'
+    self.require(self.nesterov or momentum, 'nesterov', "True unless optimizer is 'sgd'")
 
   @property
   def is_continual(self) -> bool:
@@ -141,7 +149,7 @@ class Tent(Adaptation):
   @property
   def _steps(self) -> optax.GradientTransformation:
     if self.optimizer == 'sgd':
-      return optax.sgd(self.learning_rate, momentum=0.9, nesterov=True)
+      return optax.sgd(self.learning_rate, momentum=0.9, nesterov=self.nesterov)
     return optax.adam(self.learning_rate)
 
   def begin(self, variables: PyTree) -> PyTree:

@@ -87,15 +87,20 @@ def test_mixed_statistics_are_those_of_pytorch(network, weight):
   assert (np.abs(ours - alone).max() < 1e-5) == (weight == 1)
 
 
-@cases('optimizer, rate, tolerance', ('sgd', 0.05, 1e-4), ('adam', 1e-3, 1e-3))
-def test_tent_learns_what_pytorch_learns(network, optimizer, rate, tolerance):
+@cases(
+  'optimizer, nesterov, rate, tolerance',
+  ('sgd', True, 0.05, 1e-4),
+  ('sgd', False, 0.05, 1e-4),
+  ('adam', True, 1e-3, 1e-3),
+)
+def test_tent_learns_what_pytorch_learns(network, optimizer, nesterov, rate, tolerance):
   torch = peer('torch')
   module = network[0].train().requires_grad_(False)
   layers = [m for m in module.modules() if isinstance(m, torch.nn.BatchNorm2d)]
   learnt = [p for layer in layers for p in layer.requires_grad_(True).parameters()]
   kinds = {
     'adam': torch.optim.Adam,
-    'sgd': functools.partial(torch.optim.SGD, momentum=0.9, nesterov=True),
+    'sgd': functools.partial(torch.optim.SGD, momentum=0.9, nesterov=nesterov),
   }
   steps = kinds[optimizer](learnt, rate)
 
@@ -108,9 +113,10 @@ def test_tent_learns_what_pytorch_learns(network, optimizer, rate, tolerance):
     return logits
 
   expected = torch_answers(module, adapt)
-  ours = answers(Tent(optimizer=optimizer, learning_rate=rate), network[1])
+  tent = Tent(optimizer=optimizer, nesterov=nesterov, learning_rate=rate)
+  ours = answers(tent, network[1])
   np.testing.assert_allclose(ours, expected, rtol=tolerance, atol=tolerance)
-  still = answers(Tent(optimizer=optimizer, learning_rate=1e-12), network[1])
+  still = answers(dataclasses.replace(tent, learning_rate=1e-12), network[1])
   np.testing.assert_array_equal(ours[:8], still[:8])  # answered before the first step
   assert np.abs(ours[8:] - still[8:]).max() > 10 * tolerance
 
@@ -165,6 +171,7 @@ def test_moments_are_those_of_the_rows_that_are_there():
 def test_what_cannot_be_adapted_is_refused():
   tent = 'config.classifier.adaptation.tent'
   refused(f"{tent}.optimizer is 'adamw'", Tent, optimizer='adamw')
+  refused(f'{tent}.nesterov is False; it must be True', Tent, nesterov=False)
   refused(f'{tent}.learning_rate is 0.0; it must be above 0', Tent, learning_rate=0.0)
   refused('statistics.source_weight is 16.0; it must be in', Statistics, source_weight=16.0)
   named = Classifier.from_callable(lambda x: x[:, 0, 0], SHAPE, ('a', 'b', 'c'))
