@@ -81,7 +81,7 @@ class Weights:
   @property
   def trained_with(self) -> tuple[str, ...] | None:
     """The augmentations beside flips and crops that they were trained with, by their names in
-    `robustness.augment`; None if the publisher does not say."""
+    `robustness.augment`; None where it is not recorded here."""
     matches = (names for pattern, names in _TRAINED_WITH if re.search(pattern, self.name))
     return next(matches, None)
 

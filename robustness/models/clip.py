@@ -290,7 +290,9 @@ def _clip(name: str, activation: Activation) -> Clip:
     stages=ends,
     source='Radford et al., Learning Transferable Visual Models From Natural Language '
     f'Supervision, 2021 ({"as OpenAI trained it" if quick else "with GELU"})',
-    licence='weights of OpenAI and of open_clip: MIT',
+    licence='weights of '
+    + ('OpenAI: MIT; of MetaCLIP: CC-BY-NC-4.0; of DFN: Apple' if quick else 'open_clip: MIT')
+    + '; others as their publishers say',
     schemes=(Scheme(WITH_HEAD, names, _TEXT_ARRAYS, headless='visual.'),),
     text=text,
   )

@@ -18,7 +18,7 @@ Convolution Interpolation for Digital Image Processing, 1981, equation 4, whose 
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -30,6 +30,11 @@ BICUBIC = 'bicubic'
 PATH: Path = ('params', 'embedding', 'position')
 WINDOW_BIAS = 'window_bias'
 Grid = tuple[int, int]
+
+
+def is_resampled(paths: Iterable[Path]) -> bool:
+  """Whether variables at these paths are resampled for images of another size."""
+  return any(path == PATH or path[-1] == WINDOW_BIAS for path in paths)
 
 
 def resample(

@@ -32,6 +32,11 @@ OPEN_CLIP_FILE, TRANSFORMERS_FILE = 'open_clip_config.json', 'preprocessor_confi
 _RESAMPLING = {2: 'bilinear', 3: 'bicubic'}  # Pillow's numbers
 _OF_SQUARES = re.compile('(ViT|DeiT|Beit)(FeatureExtractor|ImageProcessor)')
 """Types of transformers whose `size`, where it is a number, is that of both sides."""
+_OTHER_STEPS = (
+  *('include_top', 'rescale_offset', 'do_flip_channel_order', 'do_pad', 'do_thumbnail'),
+  'size_divisor',
+)
+"""Further steps of transformers, as EfficientNet's second scaling (`include_top`)."""
 _UNSAID: Facts = {
   'input_size': (3, 224, 224),
   'crop_pct': 0.875,
@@ -44,8 +49,8 @@ _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh':
 
 
 def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
-  """Returns the facts of a weights file, or of a folder that holds one, by the record in it or beside
-  it; None where there is no record.
+  """Returns the facts of a weights file, or of a folder that holds one, by the record in the file
+  or beside it; None where there is no record.
 
   Raises:
     InputError: a record of other weights, or of images that cannot be prepared so here; a folder
@@ -169,6 +174,9 @@ def _of_transformers(facts: Facts) -> Facts:
   for step in ('do_resize', 'do_rescale', 'do_normalize'):
     if not facts.get(step, True):
       raise InputError(f'its {step} is {facts[step]}: here images go through all three')
+  for step in _OTHER_STEPS:
+    if facts.get(step):
+      raise InputError(f'its {step} is {facts[step]}, which is not done to images here')
   if abs(facts.get('rescale_factor', 1 / 255) * 255 - 1) > 1e-6:
     raise InputError(f'its rescale_factor is {facts["rescale_factor"]}, not 1/255')
   given = facts['size']

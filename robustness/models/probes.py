@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
+from absl import logging
 
 from robustness.core.errors import InputError
 from robustness.core.registry import Part, Registry, setting, word
@@ -101,6 +102,8 @@ class Linear(Probe):
     found = scipy.optimize.minimize(
       both, np.zeros(np.prod(shape)), jac=True, method='L-BFGS-B', options=how
     )
+    if not found.success:
+      logging.warning('the linear probe of penalty %g is not converged: %s', chosen, found.message)
     flat = found.x.reshape(shape)
     kernel = flat[:-1] / std[:, None]
     return _float32(kernel=kernel, bias=flat[-1] - mean @ kernel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pathlib
 from collections.abc import Mapping
@@ -22,15 +23,22 @@ NPZ_SUFFIX = '.npz'
 WRAPPERS = ('state_dict_ema', 'model_ema', 'state_dict', 'model_state_dict', 'model', 'net')
 COUNT = 'n_averaged'  # beside the weights in torch.optim.swa_utils.AveragedModel
 PREFIXES = ('module.', '_orig_mod.', 'model.', 'net.')
+_log = logging.getLogger(__name__)
 _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In torch's messages.
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Returns the named arrays of a weights file, with their own dtypes.
+  """Returns the named arrays of a weights file; see `read_with_notes`."""
+  return read_with_notes(path)[0]
+
+
+def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+  """Returns the named arrays of a weights file, with their own dtypes, and notes on them:
+  {'taken_from': 'state_dict_ema'}, or {} where they lie at the top.
 
   What is stored under the first there is of `WRAPPERS` is taken out of there: as by timm, averaged
-  weights where both are kept. The prefixes that data-parallel, averaged and compiled modules and
-  those of Lightning put before every name are taken off.
+  weights where both are kept, which is logged. The prefixes that data-parallel, averaged and
+  compiled modules and those of Lightning put before every name are taken off.
 
   Args:
     path: a file of PyTorch (`TORCH_SUFFIXES`; needs torch), a `.safetensors` file, or a `.npz` file
@@ -40,18 +48,19 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     InputError: the file is missing, of another kind, damaged, needs code to be run, or holds
       something else than a state dict; or torch is needed and not installed.
   """
-  file = check_weights_path(path)
+  file, kind, taken_from = check_weights_path(path), 'tensors', ''
   if file.suffix == NPZ_SUFFIX:
     arrays, kind = read_npz(file), 'arrays'
+  elif file.suffix in TORCH_SUFFIXES:
+    arrays, taken_from = _read_torch(file)
   else:
-    is_torch, kind = file.suffix in TORCH_SUFFIXES, 'tensors'
-    arrays = _read_torch(file) if is_torch else read_safetensors(file)[0]
+    arrays = read_safetensors(file)[0]
   arrays = {name: value for name, value in arrays.items() if name != COUNT}
   if not arrays:
     raise InputError(f'{file} holds no {kind}: give the file of a trained network')
   while prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in arrays)), ''):
     arrays = {name.removeprefix(prefix): value for name, value in arrays.items()}
-  return arrays
+  return arrays, {'taken_from': taken_from} if taken_from else {}
 
 
 def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
@@ -100,8 +109,8 @@ def read_safetensors(
     ) from error
 
 
-def _read_torch(file: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the tensors of a PyTorch file, out of the wrapping of a checkpoint."""
+def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
+  """Returns the tensors of a PyTorch file, out of the wrapping of a checkpoint, and its name."""
   try:
     import torch
   except ImportError as error:
@@ -122,11 +131,15 @@ def _read_torch(file: pathlib.Path) -> dict[str, np.ndarray]:
     raise InputError(
       f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {cause})'
     ) from error
+  taken: list[str] = []
   while isinstance(content, Mapping):
-    inner = next((name for name in WRAPPERS if isinstance(content.get(name), Mapping)), None)
-    if inner is None:
+    kept = [name for name in WRAPPERS if isinstance(content.get(name), Mapping)]
+    if not kept:
       break
-    content = content[inner]
+    if len(kept) > 1:
+      _log.warning('%s holds weights under %s: those of %s are taken', file, kept, kept[0])
+    taken.append(kept[0])
+    content = content[kept[0]]
   else:
     raise InputError(
       f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'
@@ -138,7 +151,7 @@ def _read_torch(file: pathlib.Path) -> dict[str, np.ndarray]:
       f'{file}: {len(strange)} entries are no tensors, first {", ".join(strange[:5])}; a state'
       f' dict lies at the top or under one of {", ".join(WRAPPERS)}'
     )
-  return {str(name): _array(str(name), value) for name, value in content.items()}
+  return {str(name): _array(str(name), value) for name, value in content.items()}, '.'.join(taken)
 
 
 def _array(name: str, tensor: torch.Tensor) -> np.ndarray:

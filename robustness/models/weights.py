@@ -27,8 +27,8 @@ from robustness.models.naming import HEAD_BIAS, Path, Scheme, Shape, Stored
 from robustness.models.state_dict import (
   SAFETENSORS_SUFFIX,
   check_weights_path,
-  read_arrays,
   read_safetensors,
+  read_with_notes,
 )
 
 FORMAT = 'linen-variables'
@@ -77,13 +77,15 @@ def load_with_notes(
 
   Returns:
     {'params': ..., 'batch_stats': ...}, float32 numpy arrays, and what was done to make them fit:
-    {'position_embedding': '14 × 14 resampled to 24 × 24, bicubic'} or {}; 'normalised_as' is the
+    {'position_embedding': '14 × 14 resampled to 24 × 24, bicubic'} or {}; 'taken_from' as
+    `read_with_notes` has it; 'normalised_as' is the
     project whose names the file has, where its `Scheme` has a mean and a standard deviation.
 
   Raises:
     InputError: the file cannot be read, or does not fit the network.
   """
   file = check_weights_path(path)
+  taken: dict[str, str] = {}
   try:
     if _own_header(file):
       (arrays, facts), scheme = _read_own(file), _SAVED_HERE
@@ -94,10 +96,10 @@ def load_with_notes(
           f'--config.classifier.name={saved}'
         )
     else:
-      arrays = read_arrays(file)
+      arrays, taken = read_with_notes(file)
       scheme = _scheme(architecture, arrays)
     variables, notes = _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)
-    return variables, {**notes, **({'normalised_as': scheme.name} if scheme.mean else {})}
+    return variables, {**taken, **notes, **({'normalised_as': scheme.name} if scheme.mean else {})}
   except InputError as error:
     if str(file) in str(error):
       raise
@@ -130,9 +132,7 @@ def for_images(
   """Returns variables of a network for images of another shape than those of `stored_shape`:
   positions are resampled, see `load_with_notes`; those of a network that has none as they are."""
   flat = flax.traverse_util.flatten_dict(variables)
-  if position_embedding.PATH not in flat and all(
-    path[-1] != position_embedding.WINDOW_BIAS for path in flat
-  ):
+  if not position_embedding.is_resampled(flat):
     return variables
   arrays = {'/'.join(path): np.asarray(value) for path, value in flat.items()}
   return _fitted(architecture, arrays, _SAVED_HERE, None, input_shape, positions, stored_shape)[0]
@@ -345,10 +345,15 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
   """Returns a sentence that names the architecture the arrays fit best; '' if none is near.
 
   How near is |common| ÷ |all| of the arrays and an architecture's variables, in the best of its
-  schemes. Only networks with a head that the arrays have are built, which takes a second each.
+  schemes. Only networks with a head that the arrays have, and about as many parameters where it is
+  known how many, are built, which takes a second each.
   """
+  values = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)
   for name, architecture in catalog.ARCHITECTURES.items():
+    about = architecture.parameters or values
+    if not values / 1.5 <= about <= values * 1.5:
+      continue
     for scheme in architecture.schemes:
       if scheme.headless:
         classes = int(any(key.startswith(scheme.headless) for key in arrays))

@@ -145,6 +145,7 @@ def timm(**change):
   ('deit3_s16', timm(mean=None), 'does not say how images are prepared'),
   ('deit3_s16', {HUB_FILE: {**HUB, 'rescale_factor': 1}}, 'rescale_factor is 1, not 1/255'),
   ('deit3_s16', {HUB_FILE: {**HUB, 'do_center_crop': False}}, 'crops nothing: not square'),
+  ('deit3_s16', {HUB_FILE: {**HUB, 'include_top': True}}, 'include_top is True, which is not done'),
   ('deit3_s16', {HUB_FILE: {**HUB, 'resample': 1}}, "interpolation is 'resample 1'"),
   ('deit3_s16', {HUB_FILE: {**HUB, 'do_normalize': False}}, 'do_normalize is False'),
   ('deit3_s16', {HUB_FILE: {**HUB, 'do_rescale': False}}, 'do_rescale is False: .* all three'),

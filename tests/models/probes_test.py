@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from scipy import special
 
 from robustness.attacks.pgd import PGD
@@ -81,6 +82,17 @@ def test_settings_are_chosen_on_rows_that_the_fit_does_not_see(probe):
     scores[one] = probes.accuracy(probe, arrays, TRAINING[0][held], TRAINING[1][held])
   assert len(set(scores.values())) > 1
   assert scores[facts['chosen']] == max(scores.values()) == facts['held_out_accuracy']
+
+
+def test_a_linear_map_that_is_not_converged_is_told(monkeypatch, caplog):
+  whole = scipy.optimize.minimize
+  with caplog.at_level('WARNING', 'absl'):
+    Linear().fitted(*TRAINING, 5, 1e-2)
+    assert not caplog.messages
+    short = lambda *a, options, **k: whole(*a, options={**options, 'maxiter': 1}, **k)  # noqa: E731
+    monkeypatch.setattr(scipy.optimize, 'minimize', short)
+    Linear().fitted(*TRAINING, 5, 1e-2)
+  assert 'probe of penalty 0.01 is not converged: STOP' in caplog.text
 
 
 def test_where_held_out_rows_leave_too_few_neighbors_the_first_possible_number_is_said():

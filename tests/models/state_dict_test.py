@@ -12,7 +12,7 @@ import safetensors.numpy
 
 from robustness.core.errors import InputError
 from robustness.models import catalog, weights
-from robustness.models.state_dict import read_arrays
+from robustness.models.state_dict import read_arrays, read_with_notes
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -62,10 +62,13 @@ def test_torch_files_in_their_usual_wrappings(torch, tmp_path, suffix, prefix, w
   assert_arrays(read_arrays(path))
 
 
-def test_averaged_weights_are_read_where_a_file_of_timm_has_both(torch, tmp_path):
+def test_averaged_weights_are_read_and_told_where_a_file_of_timm_has_both(torch, tmp_path, caplog):
   both = {'state_dict': {'a': torch.zeros(2)}, 'state_dict_ema': {'a': torch.ones(2)}}
   torch.save(both, tmp_path / 'both.pth.tar')
-  np.testing.assert_array_equal(read_arrays(tmp_path / 'both.pth.tar')['a'], [1, 1])
+  arrays, notes = read_with_notes(tmp_path / 'both.pth.tar')
+  np.testing.assert_array_equal(arrays['a'], [1, 1])
+  assert notes == {'taken_from': 'state_dict_ema'}
+  assert 'those of state_dict_ema are taken' in caplog.text
 
 
 def test_other_contents_of_torch_files(torch, tmp_path):

@@ -14,6 +14,7 @@ import pytest
 import safetensors.numpy
 
 from robustness.models import catalog, weights
+from robustness.models.architecture import Architecture
 from robustness.models.layers import Network
 from tests.cases import cases
 from tests.networks import normal_arrays, normal_variables, random_variables
@@ -96,10 +97,14 @@ def test_the_architecture_that_fits_is_named(name, given):
 
 
 @pytest.mark.usefixtures('few')
-def test_the_nearest_is_named_if_none_fits():
+def test_the_nearest_of_its_size_is_named_if_none_fits(monkeypatch):
+  whole, seen = Architecture.shapes, set()
+  traced = lambda self, *a: seen.add(self.name) or whole(self, *a)  # noqa: E731
+  monkeypatch.setattr(Architecture, 'shapes', traced)
   state = {**zeros('resnet34'), 'extra.weight': np.zeros(3, np.float32)}
   message = "nearest architecture is 'resnet34', with 99% in common"
   refused(message, weights.import_variables, catalog.get('resnet18'), state)
+  assert 'resnet34' in seen and not {'resnet20', 'resnet32', 'vgg16_bn'} & seen
 
 
 @pytest.mark.parametrize('name', ['resnet20', 'vit_s32'])
