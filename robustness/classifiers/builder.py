@@ -26,6 +26,7 @@ from robustness.config.experiment import Experiment
 from robustness.config.recipe import CHOOSE_ROWS, ClassifierSettings
 from robustness.core import random_keys
 from robustness.core.errors import InputError, naming
+from robustness.core.paths import expanded
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, Variables
@@ -37,6 +38,7 @@ from robustness.evaluation.views import identity
 from robustness.models import catalog, from_file, probes, weights
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
+from robustness.models.position_embedding import BICUBIC, is_resampled
 from robustness.models.projection import in_label_space, match_labels
 from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel, create
@@ -144,6 +146,7 @@ class ClassifierBuilder:
     _check_input_filter(label, recipe, self.rows.image_shape)
     _check_attack(recipe, self._precision, self.rows.image_shape)
     _check_normalisation(recipe)
+    _check_positions(recipe)
     network = (self._with_shapes if trained else self._loader.load)(label, recipe)
     if recipe.probe:
       network = self._with_empty_probe(label, recipe, network)
@@ -404,6 +407,22 @@ def _check_normalisation(recipe: ClassifierSettings) -> None:
       f'config.classifier.mean is {recipe.mean}, which is for a weights file without a record: '
       'published weights, records, checkpoints and classifiers of a library or file say their own, '
       "and other networks have their architecture's. Set config.classifier.mean and std to ()."
+    )
+
+
+def _check_positions(recipe: ClassifierSettings) -> None:
+  """Refuses a way of resampling positions where none are."""
+  if recipe.positions == BICUBIC:
+    return
+  name, given = recipe.name, recipe.weights
+  elsewhere = name.startswith(catalog.TORCH_LIBRARIES) or from_file.is_classifier(name)
+  folder = given and expanded(given).is_dir() and not published(recipe)  # of its training's size
+  drawn = given == catalog.RANDOM or (recipe.is_trained_here and not recipe.initial_weights)
+  if elsewhere or folder or drawn or not is_resampled(catalog.get(name).shapes(1)):
+    raise InputError(
+      f'config.classifier.positions is {recipe.positions!r}, which changes nothing here: it is for '
+      'weights, loaded or begun with, of a network of this project whose positions are resampled '
+      f"for images of another size (docs/networks.md). Set it to '{BICUBIC}'."
     )
 
 

