@@ -106,7 +106,8 @@ def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
       f'"hf download {repository} {CONFIG_FILE} {WEIGHTS_FILE}", and copy the folder '
       f'{folder.name} of its cache to {folder}; or download '
       f'https://huggingface.co/{repository}/resolve/main/{WEIGHTS_FILE} and give '
-      '--config.classifier.weights=FILE, if it is normalised as its architecture usually is.'
+      '--config.classifier.weights=FILE, with --config.classifier.mean and std unless they are its '
+      "architecture's."
     ) from error
   return Fetched(path, path.parent.name)
 
