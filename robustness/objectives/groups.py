@@ -112,18 +112,11 @@ class Coral(GroupObjective):
     """Returns the distance of each of the pairs [P, 2] of sets, [N, S] of 0 and 1."""
     count, summed = total((sets.sum(0), sets.T @ features))
     mean = summed / jnp.maximum(count, 1)[:, None]
-
-    def covariance(number: int) -> jax.Array:
-      centred = sets[:, number, None] * (features - mean[None, number])
-      return total(centred.T @ centred) / jnp.maximum(count[number] - 1, 1)
-
-    covariances = [covariance(number) for number in range(sets.shape[1])]
-    of_pairs = []
-    for first, second in pairs:
-      change = ((covariances[first] - covariances[second]) ** 2).mean()
-      shift = ((mean[first] - mean[second]) ** 2).mean()
-      of_pairs.append(change + shift)
-    return jnp.stack(of_pairs)
+    centred = sets[..., None] * (features[:, None] - mean[None])
+    spread = total(jnp.einsum('nsd,nse->sde', centred, centred))
+    covariance = spread / jnp.maximum(count - 1, 1)[:, None, None]
+    changes = [((own[a] - own[b]) ** 2).mean() for a, b in pairs for own in (covariance, mean)]
+    return jnp.stack(changes).reshape(len(pairs), 2).sum(1)
 
 
 @dataclasses.dataclass(frozen=True)
