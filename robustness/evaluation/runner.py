@@ -43,6 +43,8 @@ from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 T = TypeVar('T')
 Logits = Callable[[jax.Array], jax.Array]
 NOT_RECORDED = ('image', 'mask')
+SAME = ('example_id', 'label', IMAGE_DIGEST)
+"""Columns of rows by which it is told that records are of the same ones."""
 DISTRIBUTION = 'distribution'
 SHARDS = 4096
 LARGE = 128**2
@@ -162,8 +164,12 @@ class Evaluator:
     total = sum(layout.size(b, c) for b, chunks in own.items() for c in chunks)
     todo = sum(layout.size(b, c) for b, chunks in table.items() for c in chunks)
     self._check_same_images(rows, records, absent)
+    begun = {b: _first_present(layout, chunks) for b, chunks in absent.items()}
     with Progress(total, f'{self.name}: {self.phase}', 'images', initial=total - todo) as progress:
       for block, chunk, shard in self.shards(rows, layout, table):
+        if (present := begun.pop(block, None)) is not None:  # before the block is added to
+          now = {name: shard[name] for name in SAME}
+          require_same_images(records.read(block, present).arrays, now, records.directory)
         records.write(block, chunk, shard.arrays)
         progress.advance(layout.size(block, chunk))
 
@@ -173,12 +179,12 @@ class Evaluator:
     """Refuses rows with other images than the first shard that is there."""
     layout = records.layout
     for block in range(layout.num_blocks):
-      there = set(range(layout.num_chunks)).difference(missing.get(block, ()))
-      if there:
-        recorded = records.read(block, min(there)).arrays
+      present = _first_present(layout, missing.get(block, ()))
+      if present is not None:
+        recorded = records.read(block, present).arrays
         batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
         columns, count = _host_columns(batch), _count(layout, batch)
-        now = {k: columns[k][:count] for k in ('example_id', 'label', IMAGE_DIGEST)}
+        now = {name: columns[name][:count] for name in SAME}
         require_same_images(recorded, now, records.directory)
         return
 
@@ -557,6 +563,11 @@ def distance(first: jax.Array, second: jax.Array) -> jax.Array:
   """Returns ‖first - second‖₂ of each row, float32 [B], over all other axes."""
   difference = (first.astype(jnp.float32) - second.astype(jnp.float32)).reshape(len(first), -1)
   return jnp.sqrt((difference**2).sum(-1))
+
+
+def _first_present(layout: Layout, missing: Sequence[int]) -> int | None:
+  """Returns the first chunk of a block that is not missing; None where all are."""
+  return next((chunk for chunk in range(layout.num_chunks) if chunk not in missing), None)
 
 
 def _host_columns(batch: Batch) -> Batch:

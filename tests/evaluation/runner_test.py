@@ -220,6 +220,18 @@ def test_records_of_other_rows_are_not_added_to(tmp_path, part):
   recorded_by(runner, rows, tmp_path)
 
 
+def test_images_that_changed_in_a_later_block_are_not_added_to_it(tmp_path):
+  rows, runner = tiny_rows(21), evaluator()
+  recorded_by(runner, rows, tmp_path)
+  lacking = tmp_path / 'rows000001-views000001.npz'
+  lacking.unlink()
+  images = rows.images.copy()
+  images[8:16] = images[8:16][::-1]
+  other = dataclasses.replace(rows, images=images)
+  refused(r'answers on other images \(image_digest', recorded_by, runner, other, tmp_path)
+  assert not lacking.exists()
+
+
 def test_processes_share_the_blocks(tmp_path):
   rows, runner = tiny_rows(21), evaluator()
   records = Records(tmp_path, runner.layout(21, 4, 40), {})
