@@ -42,10 +42,17 @@ CONFIG, ENVIRONMENT, LOCK = 'config.json', 'environment.json', '.lock'
 RECORDS, TASKS = 'records', 'parts'
 LEFT_OUT = 'left out'
 """The table of a battery that says which classifiers a task could not take, and why."""
-WORK = (JSON_NAME, f'{RECORDS}/**/*.npz', 'checkpoints/*/checkpoints/*')
+MEASURED = (JSON_NAME, f'{RECORDS}/**/*.npz')
 """What makes a workdir belong to its config; without it, a corrected config may take its place."""
+TRAINED = ('checkpoints/*/checkpoints/*',)
+"""What makes it belong to `OF_TRAININGS` alone, and to the recipes of its classifiers."""
+OF_TRAININGS = ('data', 'precision', 'seed', 'seeds', 'training')
+"""Keys of a config that every training depends on."""
 SAME_NUMBERS = ('parallel',)
 """Keys of a config that change no number: a run may go on with other values."""
+SAME_RECORDS = ('confidence', 'false_discovery_rate', 'top_k')
+"""Keys of a study that change what records are reduced to. Records of a study in which one decides
+more state it, and refuse another value themselves."""
 CHOOSES = {
   'augment': 'policy',
   **dict.fromkeys(('attack', 'objective', 'input_filter', 'probe', 'adaptation'), 'name'),
@@ -154,46 +161,68 @@ def refuse_results(out: pathlib.Path) -> None:
 
 
 def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None:
-  computed = (
-    found
-    for folder in (path.parent, *path.parent.glob(seed_folder('*')))
-    for pattern in WORK
-    for found in folder.glob(pattern)
-    if '-tmp' not in found.name  # as Orbax calls a checkpoint that is not whole yet
-  )
-  if not path.exists() or not any(computed):
+  measured, trained = (_holds(path.parent, patterns) for patterns in (MEASURED, TRAINED))
+  if not path.exists() or not (measured or trained):
     return
-  before = json_files.read(path, {'battery?': dict}, 'Use another workdir.')
-  lines = differing_keys(_of_numbers(before), _of_numbers(config))
+  form: json_files.Form = {'battery?': dict, 'classifiers?': dict}
+  before = json_files.read(path, form, 'Delete it: the same command writes it again.')
+  there, now = _of_numbers(before), _of_numbers(config)
+  of_one = sorted(key for key in there.keys() ^ now.keys() if key.startswith('classifier'))
+
+  def compared(keys: Section) -> Section:  # what else a training depends on, its checkpoints refuse
+    chosen = {*keys} if measured else {*OF_TRAININGS, *(k for k in keys if 'classifier' in k)}
+    return {k: v for k, v in keys.items() if k in chosen and k not in of_one}
+
+  lines = differing_keys(compared(there), compared(now))
+  if measured:
+    lines += [f'{k}: {"left out" if k in there else "a new classifier"}' for k in of_one]
   key = '\n  config.' if flag == '--workdir' else '\n  '
   if lines:
+    elsewhere = (
+      f' Networks trained in it can be used elsewhere: --config.classifiers.LABEL.weights='
+      f'{path.parent}/checkpoints/LABEL'
+    )
     raise InputError(
       f'workdir {path.parent} holds a run of another config. Keys that differ '
       f'(there → now):{key}'
       + key.join(lines)
-      + f'\nUse another {flag}, or the values it was begun with.'
+      + f'\nUse another {flag}, or the values it was begun with.{elsewhere if trained else ""}'
     )
 
 
+def _holds(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
+  """Whether a workdir, or the folder of a seed in it, has a file of one of the patterns."""
+  return any(
+    '-tmp' not in found.name  # as Orbax calls a checkpoint that is not whole yet
+    for folder in (directory, *directory.glob(seed_folder('*')))
+    for pattern in patterns
+    for found in folder.glob(pattern)
+  )
+
+
 def _of_numbers(config: Section) -> dict[str, Any]:
-  """Returns the keys of a config that decide its numbers."""
+  """Returns the keys of a config that decide its records; each of several classifiers is one."""
   kept = {key: value for key, value in config.items() if key not in SAME_NUMBERS}
   if 'battery' in kept:  # tasks are measured apart: which of them run changes none
     kept['battery'] = {key: value for key, value in kept['battery'].items() if key != 'parts'}
-  return _chosen(kept)
+  kept = _chosen(kept)
+  return kept | {f'classifiers.{k}': own for k, own in kept.pop('classifiers', {}).items()}
 
 
 def _chosen(section: Section, are_labels: bool = False) -> dict[str, Any]:
-  """Returns nested values without the settings of named parts that a recipe does not choose.
+  """Returns nested values without the settings of named parts that a recipe does not choose, and
+  those of studies that no record depends on.
 
-  They change no number. `are_labels` says whether the keys are labels of classifiers.
+  They change no record. `are_labels` says whether the keys are labels of classifiers.
   """
   kept = {}
   for name, value in section.items():
     if isinstance(value, Mapping):
       key = None if are_labels else CHOOSES.get(name)
       chosen = value.get(key, [*value])
-      used = (key, *map(part_name, [chosen] if isinstance(chosen, str) else chosen))
+      used = {key, *map(part_name, [chosen] if isinstance(chosen, str) else chosen)}
+      if name == 'study':  # of rounds, the confidence says when a view was shown enough
+        used -= {*SAME_RECORDS} - ({'confidence'} if value.get('half_width') else set())
       value = _chosen({own: value[own] for own in value if own in used}, name == 'classifiers')
     kept[name] = value
   return kept

@@ -26,7 +26,6 @@ def test_config_is_written_and_accepted_again(tmp_path):
 WORK = (
   'records/net/rows000000-views000000.npz',
   'seed1/records/noise-1234/net/round000/rows000000-views000000.npz',
-  'checkpoints/net/checkpoints/100',
   'results.json',
 )
 
@@ -42,6 +41,32 @@ def test_another_config_is_refused_by_key(tmp_path, work):
   for line in (r'config\.seed: 0 → 1', layers, r'config\.study\.norm: None → 4\.0'):
     refused(line, workdir.prepare, tmp_path, other)
   assert (tmp_path / 'config.json').read_bytes() == content
+
+
+def test_what_no_record_depends_on_may_change(tmp_path):
+  def config(**study):
+    return {'study': {'name': 'fourier_heatmap', **study}}
+
+  workdir.prepare(tmp_path, config(confidence=0.95, top_k=5))
+  (tmp_path / 'results.json').touch()
+  workdir.prepare(tmp_path, config(confidence=0.9, false_discovery_rate=0.1, top_k=2))
+  refused(r'half_width: None → 0.1', workdir.prepare, tmp_path, config(half_width=0.1))
+
+
+def test_a_workdir_with_checkpoints_alone_belongs_to_their_trainings(tmp_path):
+  first = {'name': 'small_cnn', 'train': True}
+  before = {'seed': 0, 'study': {'norm': 4.0}, 'classifiers': {'first': first, 'second': first}}
+  workdir.prepare(tmp_path, before)
+  (tmp_path / 'checkpoints/first/checkpoints/100').mkdir(parents=True)
+  after = {'seed': 0, 'batch_size': 8, 'study': {'norm': 5.0}, 'classifiers': {'first': first}}
+  workdir.prepare(tmp_path, {**after, 'classifiers': {'first': first, 'third': first}})
+  fix = r'LABEL\.weights=.*/checkpoints/LABEL$'
+  refused(f'seed: 0 → 1\n.*{fix}', workdir.prepare, tmp_path, {**after, 'seed': 1})
+  changed = {'classifiers': {'first': {**first, 'seed': 2}}}
+  refused('classifiers.first.seed: None → 2', workdir.prepare, tmp_path, {**after, **changed})
+  (tmp_path / 'results.json').touch()
+  message = r'batch_size: 8 → None\n.*classifiers\.second: a new classifier\n.*third: left out\n'
+  refused(message, workdir.prepare, tmp_path, {**before, 'study': {'norm': 5.0}})
 
 
 def test_a_config_without_work_gives_way_to_a_corrected_one(tmp_path):

@@ -197,9 +197,10 @@ class CorruptionViews(Study):
   @property
   def recording(self) -> dict[str, PlainValue]:
     """The settings of the views: what is reduced to errors and what to a trade-off is the same."""
-    shared = (field.name for field in dataclasses.fields(CorruptionViews))
     described = dataclasses.asdict(self)
-    return {'views': STREAM, **{name: described[name] for name in shared}, **self.facts}
+    names = (field.name for field in dataclasses.fields(CorruptionViews))
+    shared = {name: described[name] for name in names if name != 'confidence'}
+    return {'views': STREAM, **shared, **self.facts}
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then each corruption at each severity.

@@ -125,9 +125,10 @@ class Study(Part):
     """Plain values that fix what is recorded of a row and a classifier.
 
     Studies of one run whose recordings are equal reduce the same records, made once. By default
-    all that describes the study, so that it shares them with none.
+    all that describes the study but what intervals and tests are alone made with.
     """
-    return self.describe()
+    reduced = ('false_discovery_rate', *(() if self.half_width else ('confidence',)))
+    return {key: value for key, value in self.describe().items() if key not in reduced}
 
   @property
   def stream(self) -> str:

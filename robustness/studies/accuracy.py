@@ -8,6 +8,7 @@ from typing import ClassVar
 import pandas as pd
 
 from robustness.core.registry import setting
+from robustness.core.typing import PlainValue
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation.outcomes import Recorded, right
 from robustness.evaluation.study import Study
@@ -30,6 +31,11 @@ class Accuracy(Study):
   allows_adaptation: ClassVar[bool] = True
 
   top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
+
+  @property
+  def recording(self) -> dict[str, PlainValue]:
+    """See `Study`; ranks are recorded, for any k."""
+    return {k: v for k, v in super().recording.items() if k != 'top_k'}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:

@@ -83,8 +83,9 @@ class CorruptionSpectrum(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """All settings: more is measured than other studies of corruptions record."""
-    return self.describe()
+    """All settings but the confidence: more is measured than other studies of corruptions
+    record."""
+    return {key: value for key, value in self.describe().items() if key != 'confidence'}
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, with the images' spectrum, and corrupted ones, with the changes'."""

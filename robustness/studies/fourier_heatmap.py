@@ -99,8 +99,8 @@ class FourierHeatmap(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """See `Study`; maps of classes are of the same records."""
-    return {k: v for k, v in super().recording.items() if k != 'classes'}
+    """See `Study`; maps of classes and of top-k errors are of the same records."""
+    return {k: v for k, v in super().recording.items() if k not in ('classes', 'top_k')}
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `Study`; refuses classes that the rows do not have."""

@@ -112,8 +112,8 @@ class Systematic(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """All settings but what is done with training rows, which no record depends on."""
-    return {k: v for k, v in self.describe().items() if k != 'near_duplicates'}
+    """See `Study`; nor does a record depend on what is done with training rows."""
+    return {k: v for k, v in super().recording.items() if k != 'near_duplicates'}
 
   def _check_baseline(self, labels: Iterable[str]) -> None:
     if self.baseline:

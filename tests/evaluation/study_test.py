@@ -22,6 +22,18 @@ def test_every_module_of_studies_is_a_study_and_the_rest_of_a_section_its_settin
   assert parsed == fourier_heatmap.FourierHeatmap(norm=4.0, layers=('stage1',))
 
 
+def test_what_intervals_and_tests_are_made_with_is_no_part_of_what_is_recorded():
+  for name in study.STUDIES.classes():
+    chosen = study.from_config({'name': name})
+    changed = {'confidence': 0.9}
+    for key, value in {'false_discovery_rate': 0.1, 'top_k': 2}.items():
+      changed |= {key: value} if key in study.default_section(name) else {}
+    assert dataclasses.replace(chosen, **changed).recording == chosen.recording
+    if 'half_width' in study.default_section(name):
+      rounds = dataclasses.replace(chosen, half_width=0.1)
+      assert dataclasses.replace(rounds, confidence=0.9).recording != rounds.recording
+
+
 def test_a_study_that_only_reduces_shows_images_as_they_are():
   @dataclasses.dataclass(frozen=True)
   class Reducing(study.Study):
