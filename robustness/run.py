@@ -5,6 +5,7 @@ The one module of this package that reaches TensorFlow for rows, through `input_
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import logging as standard_logging
@@ -23,7 +24,7 @@ from robustness import parallel, workdir
 from robustness.classifiers import ClassifierBuilder, channels, preparation
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
-from robustness.core import compilation_cache, disk, host, terminal
+from robustness.core import compilation_cache, disk, host, json_files, terminal
 from robustness.core.errors import InputError, causes, naming
 from robustness.core.paths import expanded
 from robustness.core.rows import UNKNOWN_CLASSES, Rows
@@ -39,7 +40,7 @@ from robustness.models.projection import match_labels
 from robustness.parallel import processes as peers
 from robustness.present import page, style, summary, text
 from robustness.present.publish import Drawn, Presented, captioned, publish
-from robustness.results import SINGLE, Results, Table, joined, over_seeds
+from robustness.results import JSON_NAME, SINGLE, Results, Table, joined, over_seeds
 from robustness.training.preemption import Preempted
 from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, training_writer
 
@@ -117,8 +118,8 @@ def _run(
   experiment = experiments.from_config(config)
   from_file.forget()
   with workdir.locked(directory):
-    path = workdir.prepare(directory, config)
-    report = Report.begin(path, config, experiment.execution.seed, command)
+    report = Report.begin(directory, config, experiment.execution.seed, command)
+    path = report.path
     rows = OpenedRows(experiment)
     devices = page.counted_devices(report.environment)
     logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, devices)
@@ -200,9 +201,8 @@ def _score_predictions(
   study = studies.from_config(sections.pop('study', {}))
   score = studies.scores_of(study, sections)
   with workdir.locked(directory):
-    path = workdir.prepare(directory, config)
-    report = Report.begin(path, config, sections.get('seed', 0), command)
-    evaluations, findings, settings = score(path / workdir.RECORDS)
+    report = Report.begin(directory, config, sections.get('seed', 0), command)
+    evaluations, findings, settings = score(report.path / workdir.RECORDS)
     identities = [evaluation.records.identity for evaluation in evaluations]
     classifiers = [
       {'layers': [], **identity['classifier'], 'label': evaluation.label}
@@ -218,26 +218,47 @@ def _score_predictions(
       assemble(findings.estimates),
       study.quantities,
     )
-    report.write(path, results, study)
+    report.write(report.path, results, study)
   return results, study
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """Writes results, figures and reports of a run, on process 0."""
+  """Writes results, figures and reports of a run, on process 0.
 
-  environment: Section
+  Attributes:
+    path: the workdir.
+    config: of the run.
+    environment: what it is carried out on.
+    before: of a finished run, what it was carried out on, which holds until this one computes
+      anything; else empty.
+    work: what the workdir held when the run began, see `workdir.work`.
+  """
+
+  path: pathlib.Path
   config: Section
+  environment: Section
+  before: Section
+  work: frozenset[tuple[str, int]]
 
   @classmethod
-  def begin(cls, path: pathlib.Path, config: Section, seed: int, command: str) -> Report:
-    """Notes in a workdir what the run is carried out on."""
-    environment = workdir.environment(command, seed)
-    if (path / workdir.ENVIRONMENT).is_file():
+  def begin(
+    cls, directory: str | os.PathLike[str], config: Section, seed: int, command: str
+  ) -> Report:
+    """Makes or continues a workdir, and notes in it what the run is carried out on."""
+    file = expanded(directory) / workdir.CONFIG
+    asked = file.read_bytes() if file.is_file() else b''
+    path, before = workdir.prepare(directory, config), dict[str, object]()
+    environment, noted = workdir.environment(command, seed), path / workdir.ENVIRONMENT
+    if noted.is_file():
       environment['resumed'] = True  # the seconds are those since then
-    if jax.process_index() == 0:
-      workdir.write_json(path / workdir.ENVIRONMENT, environment)
-    return cls(environment, config)
+      with contextlib.suppress(InputError):  # a damaged one is written anew
+        before = json_files.read(noted) if (path / JSON_NAME).is_file() else {}
+    if before and asked != (path / workdir.CONFIG).read_bytes():
+      before['command'] = command
+    if jax.process_index() == 0 and not before:
+      workdir.write_json(noted, environment)
+    return cls(path, config, environment, before, workdir.work(path))
 
   def write(
     self, folder: pathlib.Path, results: Results, presented: Presented, further: Drawn = ()
@@ -245,11 +266,17 @@ class Report:
     """Writes one set of results; returns its figures."""
     if jax.process_index():
       return []
-    environment = dict(self.environment)
-    if (folder / workdir.ENVIRONMENT).is_file():
+    environment = dict(self.before)
+    if not environment or workdir.work(self.path) != self.work:
+      environment = dict(self.environment)
       began = datetime.datetime.fromisoformat(environment['started'])
       seconds = (datetime.datetime.now(datetime.UTC) - began).total_seconds()
       environment['seconds'] = round(seconds)
+    else:
+      code = {k: self.environment[k] for k in ('robustness', 'git_commit', 'python', 'versions')}
+      if any(environment.get(k) != v for k, v in code.items()):
+        environment['reduced_by'] = code
+    if folder == self.path:
       workdir.write_json(folder / workdir.ENVIRONMENT, environment)
     figures = publish(folder, results, presented, environment, self.config, further)
     values = named_values(results.over_seeds.table, 'results')

@@ -200,6 +200,13 @@ def _holds(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
   )
 
 
+def work(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
+  """Returns the shards and checkpoints of a workdir, each with the time when it was written."""
+  patterns = f'**/{RECORDS}/**/*.npz', '**/checkpoints/*/checkpoints/*'
+  found = (file for pattern in patterns for file in directory.glob(pattern))
+  return frozenset((str(file), file.stat().st_mtime_ns) for file in found)
+
+
 def _of_numbers(config: Section) -> dict[str, Any]:
   """Returns the keys of a config that decide its records; each of several classifiers is one."""
   kept = {key: value for key, value in config.items() if key not in SAME_NUMBERS}

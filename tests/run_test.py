@@ -1,0 +1,31 @@
+"""What a run leaves beside its results."""
+
+import json
+
+import numpy as np
+
+from robustness import run
+from tests.end_to_end import runs
+
+
+def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp_path):
+  images = np.random.default_rng(0).integers(0, 256, (10, 28, 28), np.uint8)
+  np.savez(tmp_path / 'x.npz', images=images, labels=np.arange(10) % 3, class_names=['a', 'b', 'c'])
+  weights = runs.save_weights(tmp_path / 'small.safetensors', 'small_cnn', num_classes=3)
+  network = {'name': 'small_cnn', 'weights': weights}
+  data = {'source': 'npz', 'path': str(tmp_path / 'x.npz')}
+  config = {'study': {'name': 'accuracy'}, 'data': data, 'classifier': network}
+  workdir, file = tmp_path / 'run', tmp_path / 'run/environment.json'
+  run.run(config, workdir, 'first')
+  first = json.loads(file.read_text())
+  results = (workdir / 'results.json').read_bytes()
+  run.run(config, workdir, 'second')
+  assert json.loads(file.read_text()) == first and first['command'] == 'first'
+  assert (workdir / 'results.json').read_bytes() == results
+  narrower = {**config, 'study': {'name': 'accuracy', 'confidence': 0.9}}
+  assert run.run(narrower, workdir, 'third').table.confidence.eq(0.9).all()
+  assert json.loads(file.read_text()) == {**first, 'command': 'third'}
+  next(workdir.glob('records/*/*.npz')).unlink()
+  run.run(narrower, workdir, 'fourth')
+  last = json.loads(file.read_text())
+  assert last['command'] == 'fourth' and last['resumed'] and last['started'] >= first['started']
