@@ -86,6 +86,13 @@ def _status(
       return exit_with(
         BAD_INPUT, f'not enough memory ({error}): give smaller numbers or fewer images.'
       )
+    if is_out_of_memory(error) and not peers.peer_is_lost(error):
+      return exit_with(
+        BAD_INPUT,
+        'not enough memory on the device: give a smaller --config.batch_size or '
+        '--config.views_per_step=1 for an evaluation, a smaller --config.training.batch_size or a '
+        f'larger --config.training.accumulate for a training. {directory} keeps what was computed.',
+      )
     advice = None if peers.peer_is_lost(error) else disk.advice(error, directory)
     if advice is None:
       raise
@@ -401,6 +408,14 @@ def builder_for(
     writer,
     rows,
     features,
+  )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+  """Whether a device had too little memory for an array or a program."""
+  return any(
+    isinstance(cause, jax.errors.JaxRuntimeError) and 'RESOURCE_EXHAUSTED' in str(cause)
+    for cause in causes(error)
   )
 
 

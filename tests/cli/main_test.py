@@ -157,6 +157,17 @@ def test_too_little_memory_is_one_line(monkeypatch, tmp_path, capsys):
   assert capsys.readouterr().err.startswith(told)
 
 
+def test_too_little_memory_of_a_device_is_one_line_too(monkeypatch, tmp_path, capsys):
+  def run_out(*_):
+    raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 1.00TiB.')
+
+  monkeypatch.setattr(run, 'set_devices', lambda processes: None)
+  monkeypatch.setattr(run, '_run', run_out)
+  assert run.main(default_config('accuracy'), str(tmp_path / 'run'), '') == run.BAD_INPUT
+  told = 'error: not enough memory on the device: give a smaller --config.batch_size or --config.vi'
+  assert capsys.readouterr().err.startswith(told)
+
+
 @pytest.mark.slow
 def test_an_interrupted_run_does_not_take_the_interpreter_apart(tmp_path):
   """XLA's threads fail where Python ends under them; here what runs at the end does."""
