@@ -85,7 +85,6 @@ def train(
     if int(state.step) < training.total_steps:
       connect(parallel)
       state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state, label)
-    checkpoints.wait()
   return jax.tree.map(np.asarray, chosen_variables(vars(state)))
 
 
@@ -216,6 +215,9 @@ class _Run:
         state = self._evaluate_if_due(step, state)
         progress.show(self.newest)
         self._save_if_due(step, state, stop.due(step))
+      self.checkpoints.wait()  # before SIGTERM ends the process again
+      if stop.received:
+        raise self._preempted(training.total_steps)
     return self.parallel.unreplicate(state)
 
   def _log(self, step: int) -> None:
@@ -256,10 +258,13 @@ class _Run:
     self.checkpoints.save(self.parallel.unreplicate(state))
     if asked:
       self.checkpoints.wait()
-      raise Preempted(
-        f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved; the same '
-        'command goes on from there.'
-      )
+      raise self._preempted(step)
+
+  def _preempted(self, step: int) -> Preempted:
+    return Preempted(
+      f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved; the same '
+      'command goes on from there.'
+    )
 
 
 class Meter:

@@ -59,6 +59,11 @@ class StopRequest:
     if self._received and kind is None:
       signal.raise_signal(signal.SIGTERM)
 
+  @property
+  def received(self) -> bool:
+    """Whether the signal came; where processes agree on a step, JAX alone knows."""
+    return self._received
+
   def due(self, step: int) -> bool:
     """Returns whether to stop after this step; processes that agree must ask at every step."""
     return multihost_utils.reached_preemption_sync_point(step) if self._agreed else self._received

@@ -12,7 +12,7 @@ import pytest
 
 from robustness.models.inputs import Inputs
 from robustness.parallel import MeshParallel, PmapParallel
-from robustness.training.checkpoint import load_variables
+from robustness.training.checkpoint import Checkpoints, load_variables, newest_step
 from robustness.training.loop import AHEAD, LAG, Meter
 from robustness.training.preemption import Preempted
 from tests.cases import cases
@@ -88,6 +88,19 @@ def test_sigterm_in_the_last_step_stops_what_would_follow_too(make_task, run, ro
   unread = ReadBy(rows, mock.Mock(side_effect=AssertionError('a batch was asked for')))
   again = make_task(task={'rows': unread}, evaluate_every_epochs=0.0)
   assert_same(run(again, tmp_path), load_variables(tmp_path)[0])
+
+
+def test_sigterm_during_the_last_save_waits_for_it(make_task, run, tmp_path, monkeypatch):
+  wait = Checkpoints.wait
+
+  def stop(checkpoints):
+    os.kill(os.getpid(), signal.SIGTERM)
+    wait(checkpoints)
+
+  monkeypatch.setattr(Checkpoints, 'wait', stop)
+  with pytest.raises(Preempted, match='after step 6 of 6 and saved'):
+    run(make_task(), tmp_path)
+  assert newest_step(tmp_path) == 6
 
 
 def test_a_plateau_is_remembered_over_a_stop(make_task, run, rows, recorder, tmp_path):
