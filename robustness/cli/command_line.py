@@ -123,27 +123,41 @@ def _names_parts(change: str) -> bool:
 
 
 def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
-  changed = ConfigDict(sort_keys=False)  # alone: the flag prints all that it is given, twice
-  written = ['']
+  """Sets keys to what is written, by ml_collections, which reads a value by its key's type.
+
+  It reads keys as Python, which labels need not be, and is therefore given others.
+  """
+  places: dict[str, tuple[str, ConfigDict, str]] = {}
+  changed, written = ConfigDict(sort_keys=False), ['']
   for change in changes:
     name, equals, value = change.partition('=')
-    path = name.partition('.')[2]
-    before = _check_key(config, path, f'{equals}{value}')
-    written.append(f'{name}{equals}{_quoted(value)}' if isinstance(before, tuple) else change)
-    top = path.partition('.')[0]
-    if top not in changed:
-      changed[top] = config[top] if isinstance(config[top], ConfigDict) else config.get_ref(top)
+    dashes, _, path = name.partition('.')
+    section, last = _check_key(config, path, f'{equals}{value}')
+    if not equals and section.get_type(last) is not bool:
+      raise InputError(f'{name} has no value: give --config.{path}=VALUE.')
+    key = next((k for k, (of, *_) in places.items() if of == path), f'key{len(places)}')
+    if key not in places:
+      places[key], changed[key] = (path, section, last), section.get_ref(last)
+    given = _quoted(value) if isinstance(section[last], tuple) else value
+    written.append(f'{dashes}.{key}{equals}{given}')
   parsed = flags.FlagValues()
   try:
     config_flags.DEFINE_config_dict('config', changed, flag_values=parsed, sys_argv=written)
     parsed(written)
-    config.update_from_flattened_dict(config_flags.get_override_values(parsed['config']))
+    for key, value in config_flags.get_override_values(parsed['config']).items():
+      path, section, last = places[key]
+      if isinstance(value, tuple) and '' in value:
+        raise InputError(f'config.{path} is {value}: a word is empty; --config.{path}= gives none.')
+      section[last] = value
   except (flags.Error, TypeError, ValueError) as error:
-    raise InputError(str(error)) from error
+    told = re.sub(r'config\.(key\d+)', lambda found: f'config.{places[found[1]][0]}', str(error))
+    raise InputError(told) from error
 
 
 def _quoted(value: str) -> str:
   """Returns the words of `a,b` as a tuple of strings, and what is anything else as it is."""
+  if not value.strip():
+    return '()'
   try:
     ast.literal_eval(value)
   except (SyntaxError, ValueError):
@@ -151,20 +165,20 @@ def _quoted(value: str) -> str:
   return value
 
 
-def _check_key(config: ConfigDict, path: str, written: str) -> object:
-  """Returns the value of a key `a.b.c`; refuses one that the config does not have, with the nearest
-  ones, and a section."""
+def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict, str]:
+  """Returns the section of a key `a.b.c`, and its last word; refuses one that the config does not
+  have, with the nearest ones, and a section."""
   section: Any = config
-  where = 'config'
+  holder, where = config, 'config'
   for name in path.split('.'):
     if not isinstance(section, ConfigDict):
       raise InputError(f'{where} is a single value; it has no key {name!r}.')
     if name not in section:
       raise InputError(f'unknown key {where}.{name}: {nearest(name, section.keys())}.')
-    section, where = section[name], f'{where}.{name}'
+    holder, section, where = section, section[name], f'{where}.{name}'
   if isinstance(section, ConfigDict):
     raise InputError(f'{where}{written}: that is a section; its keys: {", ".join(section)}.')
-  return section
+  return holder, name
 
 
 def load_config(reference: str) -> ConfigDict:

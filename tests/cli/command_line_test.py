@@ -34,7 +34,8 @@ def read(*arguments):
   ([HEAT_MAP, '--config.study.layers=["stages"]'], 'study.layers', ('stages',)),
   ([HEAT_MAP, '--config.study.layers=stages'], 'study.layers', ('stages',)),
   ([HEAT_MAP, '--config.study.layers=a/b, c.py:d'], 'study.layers', ('a/b', 'c.py:d')),
-  ([HEAT_MAP, '--config.study.layers='], 'study.layers', ('',)),
+  ([HEAT_MAP, '--config.study.layers='], 'study.layers', ()),
+  ([HEAT_MAP, '--config.seeds='], 'seeds', ()),
   ([HEAT_MAP, '--config.seeds=0,1'], 'seeds', (0, 1)),
   ([HEAT_MAP, '--config.seeds=()'], 'seeds', ()),
   ([HEAT_MAP, '--config.classifiers.natural.seed=3'], 'classifiers.natural.seed', 3),
@@ -81,6 +82,15 @@ def test_a_classifier_beside_one_of_a_library_has_a_label_that_a_section_can_hav
     file.write_text(json.dumps({'study': {'name': 'accuracy'}, 'classifier': {'name': name}}))
     config = read(f'--config={file}', '--config.classifiers.mine.name=small_cnn')
     assert config.classifiers[label].name == name and list(config.classifiers) == [label, 'mine']
+
+
+@cases('label', 'res-net', 'res net', '18_layers', 'class')
+def test_labels_need_not_be_words_of_python(label):
+  section = f'--config.classifiers.{label}'
+  config = read(HEAT_MAP, f'{section}.name=resnet20', f'{section}.seed=3', f'{section}.seed=4')
+  assert (config.classifiers[label].name, config.classifiers[label].seed) == ('resnet20', 4)
+  message = f'config.classifiers.{label}.seed=x: invalid literal for int'
+  refused(message, read, HEAT_MAP, f'{section}.name=resnet20', f'{section}.seed=x')
 
 
 SPECTRUM = '--config=configs/corruption_spectrum.py'
@@ -136,8 +146,10 @@ def test_another_study_of_a_task_of_a_battery():
   ([HEAT_MAP, '--config.seed=1.5'], r'config\.seed=1\.5: invalid literal for int'),
   ([HEAT_MAP, '--config.study.clip=maybe'], 'clip=maybe: .*Non-boolean argument'),
   ([HEAT_MAP, '--config.study.layers=a b'], 'as tuple. .* insert quotes around each element'),
-  ([HEAT_MAP, '--config.seed'], r'Missing value for flag --config\.seed'),
-  ([HEAT_MAP, '--noconfig.seed'], r"'noconfig\.seed'. Did you mean: config\.seed"),
+  ([HEAT_MAP, '--config.seed'], r'--config\.seed has no value: give --config\.seed=VALUE'),
+  ([HEAT_MAP, '--config.study.norm', '5'], r'give --config\.study\.norm=VALUE'),
+  ([HEAT_MAP, '--noconfig.seed'], r'--noconfig\.seed has no value: give --config\.seed=VALUE'),
+  ([HEAT_MAP, "--config.study.layers=('a','')"], r'study\.layers is .*: a word is empty'),
   ([HEAT_MAP, '--config.study=x'], r'config\.study=x: that is a section; its keys: name, '),
 )
 def test_what_cannot_be_set_is_named(arguments, message):
