@@ -46,9 +46,9 @@ def configs() -> Listing:
   """Yields every packaged config with its variants, the default first."""
   for name, file in packaged.files().items():
     yield name, packaged.first_line(file)
-    variants = command_line.variants(str(file))
+    variants = list(filter(None, command_line.variants(str(file))))
     if variants:
-      yield '', 'variants: ' + ', '.join(variants)
+      yield '', f'variants: {", ".join(variants)}'
 
 
 def classifiers() -> Listing:

@@ -84,12 +84,6 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
       print(*explain(reference, variants, config, own), sep='\n')
       sys.exit(0)
     sys.unraisablehook = raise_interrupt_again
-    flags.mark_flag_as_required('config')
-    flags.register_multi_flags_validator(
-      ['workdir', 'print_config', 'dry_run'],
-      lambda values: values['workdir'] is not None or values['print_config'] or values['dry_run'],
-      'Flag --workdir must have a value other than None.',
-    )
     app.run(lambda _: _run(config, shlex.join(typed)), rest, flags_parser=_parse)
   except command_line.InputError as error:
     sys.exit(run.exit_with(run.BAD_INPUT, str(error)))
@@ -103,13 +97,17 @@ def _parse(arguments: list[str]) -> list[str]:
     rest = flags.FLAGS(arguments)
     if len(rest) > 1:
       raise flags.Error(f'{rest[1]!r} is no flag: give values as --config.KEY=VALUE.')
+    if flags.FLAGS.config is None:
+      raise flags.Error('give --config=NAME, or a file; `robustness list configs` names them.')
+    if WORKDIR.value is None and not (PRINT_CONFIG.value or DRY_RUN.value):
+      raise flags.Error('give --workdir=DIR, or --dry_run or --print_config.')
   except flags.Error as error:
     sys.exit(run.exit_with(run.BAD_INPUT, str(error).strip()))
   return rest
 
 
 def _run(config: command_line.ConfigDict | None, command: str) -> int:
-  assert config is not None  # a required flag
+  assert config is not None  # see `_parse`
   if PRINT_CONFIG.value:
     print(json.dumps(config.to_dict(), indent=2))
     return 0

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, naming
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.settings import require
@@ -64,8 +64,10 @@ class FourierAttack(BeginsWithMap):
   false_discovery_rate: float = 0.05
 
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
-    window = self._map.window if self._map else self.window
-    return basis.distinct_frequencies(*image_shape[:2], window)
+    if self._map:
+      return basis.distinct_frequencies(*image_shape[:2], self._map.window)
+    with naming('window', self.key('window')):
+      return basis.distinct_frequencies(*image_shape[:2], self.window)
 
   def _candidates(self, image_shape: ImageShape) -> np.ndarray:
     """Returns the distinct frequencies that are shown, ascending: all, or what the map names."""

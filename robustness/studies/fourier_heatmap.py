@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core import settings
+from robustness.core.errors import naming
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
@@ -110,7 +111,8 @@ class FourierHeatmap(Study):
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""
-    return basis.distinct_frequencies(image_shape[0], image_shape[1], self.window)
+    with naming('window', self.key('window')):
+      return basis.distinct_frequencies(image_shape[0], image_shape[1], self.window)
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, then one view for each distinct frequency."""

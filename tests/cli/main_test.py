@@ -13,6 +13,7 @@ import zipfile
 import jax
 import numpy as np
 import pytest
+from absl.testing import flagsaver
 
 from input_pipeline.settings import SOURCES
 from robustness import run
@@ -54,6 +55,7 @@ def test_configs_are_listed_with_their_variants(capsys):
     assert f'\n  {name} ' in output
   assert 'variants: digits, cifar10, cifar10_pair, imagenet\n' in output
   assert 'variants: efficientnet_lite0, resnet50, ' in output, 'the default first'
+  assert 'variants:\n' not in output
 
 
 def test_the_doctor_knows_every_extra_and_says_what_each_missing_thing_would_give(
@@ -91,6 +93,17 @@ def test_a_config_may_be_named_by_its_flag(capsys):
   with pytest.raises(SystemExit, match='2'):
     main(['--config=nowhere'])
   assert 'error: config file nowhere does not exist' in capsys.readouterr().err
+
+
+@cases(
+  'arguments, message',
+  (['--workdir=run'], 'give --config=NAME, or a file; '),
+  (['--config=accuracy'], 'give --workdir=DIR, or --dry_run or --print_config.'),
+)
+def test_a_run_without_config_or_workdir_says_what_to_give(capsys, arguments, message):
+  with pytest.raises(SystemExit, match='2'), flagsaver.flagsaver():
+    main(arguments)
+  assert f'error: {message}' in capsys.readouterr().err
 
 
 def test_help_names_every_command_and_the_module_is_the_command(capsys):

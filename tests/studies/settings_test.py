@@ -163,7 +163,10 @@ UNFIT: list[tuple[str, dict[str, Any], tuple[int, int, int], str]] = [
   ),
   ('corruption_spectrum', {'bandwidth': 26}, RGB, 'takes an odd number'),
   ('fourier_attack', {'queries': 99}, SHAPE, r'queries is 99; it must be at most \d+'),
-  *(('fourier_heatmap', {'window': side}, SHAPE, r'must lie in 1\.\.5') for side in (6, -1)),
+  *(
+    ('fourier_heatmap', {'window': side}, SHAPE, r'config.study.window is .*must lie in 1\.\.5')
+    for side in (6, -1)
+  ),
   ('si_score', {}, (32, 40, 3), 'square and in colour'),
   ('systematic', {'environments': ('rotation',)}, (8, 6, 3), 'square'),
 ]
