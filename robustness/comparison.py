@@ -44,6 +44,8 @@ CONSISTENCY = Quantity(
 )
 WHY_NOT = 'not compared by the study itself'
 """The fact that the study finds nothing of all classifiers together, with the reason."""
+FOREMOST = 'foremost'
+"""The setting that lists the facets of the accuracies that the command prints."""
 PREPARATION = (
   *('subset_seed', 'prepared_for', 'crop_margin', 'num_examples', 'image_shape', 'resize', 'crop'),
   *('interpolation', 'resized_by'),
@@ -365,12 +367,13 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
     Shared.of(first, base, e, own, '' if first.label == baseline else lacking)
     for e, own in zip(entries, pairings, strict=True)
   ]
+  groups = _common_groups(entries, shared)
   compared = Results(
     first.finished.study.name,
     [_described(entry) for entry in entries],
     first.finished.results.data,
-    first.finished.results.settings,
-    table=assemble([part(_estimates(_common_groups(entries, shared), shared))]),
+    {**first.finished.results.settings, FOREMOST: _foremost(groups, base.table)},
+    table=assemble([part(_estimates(groups, shared))]),
     quantities=(ACCURACY, EFFECTIVE, CONSISTENCY),
   )
   try:
@@ -437,6 +440,15 @@ def _common_groups(entries: Sequence[Entry], shared: Sequence[Shared]) -> list[s
       'them on the same ones.'
     )
   return groups
+
+
+def _foremost(groups: Sequence[str], table: ViewTable) -> list[Facts]:
+  """Returns the facets of the clean view and of the group that all others are in, whatever its
+  name, as far as there are such groups."""
+  others = {*range(len(table.names))} - {table.clean}
+  whole = [name for name in groups if others <= {*table.groups[name]}]
+  names = [name for name in groups if name == CLEAN or name in whole[-1:]]
+  return [dict(table.facets_of(name)) for name in names]
 
 
 def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> dict[str, Results]:

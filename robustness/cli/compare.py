@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from robustness import comparison, workdir
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.estimates.table import assemble, facets_of, with_facet
 from robustness.evaluation.study import Study
-from robustness.evaluation.views import ALL_VIEWS
 from robustness.present import charts, summary, text
 from robustness.present.publish import Presentation, captioned, publish
 from robustness.results import SINGLE, Results, joined
@@ -87,10 +87,16 @@ def run(
 
 
 def _printed(results: Results) -> Results:
-  """Returns the accuracies on clean images and over all views; all where there are neither."""
-  compared, views = _compared(results), results.table['view']
-  whole = results.table[views.isin((comparison.CLEAN, ALL_VIEWS))]
-  return dataclasses.replace(compared, table=whole) if len(whole) else compared
+  """Returns the accuracies on clean images and over all other views; all of them where there are
+  neither."""
+  compared, foremost = _compared(results), results.settings[comparison.FOREMOST]
+  named = [row.dropna().to_dict() for _, row in results.table[facets_of(results.table)].iterrows()]
+  chosen = [facets in foremost for facets in named]
+  if not any(chosen):
+    return compared
+  views = [' '.join(map(str, facets.values())) for facets in named if facets in foremost]
+  whole = results.table[chosen].drop(columns=facets_of(results.table))
+  return dataclasses.replace(compared, table=assemble([with_facet(whole, 'view', views)]))
 
 
 def _compared(results: Results) -> Results:

@@ -342,6 +342,15 @@ def test_enough_classifiers_have_effective_robustness(tmp_path):
 
 
 @pytest.mark.usefixtures('undrawn')
+def test_what_is_printed_is_clean_and_over_all_other_views(tmp_path, capsys):
+  finished_runs.write_versions(tmp_path / 'a', {'net': versions(0), 'other': versions(1)}, False)
+  assert program.main([str(tmp_path / 'a'), f'--out={tmp_path / "out"}']) == 0
+  printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith('top-1')]
+  heads = [line.partition(' (')[0] for line in printed]
+  assert heads == ['top-1 accuracy in view clean', 'top-1 accuracy in view shown']
+
+
+@pytest.mark.usefixtures('undrawn')
 def test_effective_robustness_given_several_reference_sets(tmp_path):
   """Six classifiers on two sets; on a third all are on a plane of logits but one."""
   wrong = np.array([[4, 9, 11, 16, 18, 24], [10, 6, 15, 9, 20, 17]])
