@@ -20,8 +20,10 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
       file.flush()
       os.fsync(file.fileno())
     os.replace(temporary, target)
-  except BaseException:
+  except BaseException as error:
     temporary.unlink(missing_ok=True)
+    if isinstance(error, OSError) and error.filename is None:  # as of writing and flushing
+      error.filename = os.fspath(target)
     raise
   flush_directory(target.parent)
 

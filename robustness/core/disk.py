@@ -18,6 +18,7 @@ OVERHEAD = 2**18  # bytes that a checkpoint takes beside its arrays
 def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | None:
   """Returns what a user can do about a fault of the disk; None if the error is something else.
 
+  `directory` is the workdir, '' of a command that has none.
   Libraries written in C++ (Orbax's store, TensorFlow's writer of events) pass the system's words on
   in the text of their own errors, so texts are searched too, of causes as well.
   """
@@ -28,21 +29,22 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
       named = (n for n in (*FULL, errno.EROFS) if os.strerror(n) in str(cause))
       number, path = next(named, None), directory
     if number in FULL:
+      where = f' ({path})' if path else ''
       return (
-        f'no space left on disk ({path}). What was computed is kept: free some space and run the '
+        f'no space left on disk{where}. What was computed is kept: free some space and run the '
         'same command again.'
       )
     if number in NOT_WRITABLE:
+      place = '--workdir' if directory else 'folder'
       return (
-        f'{path}: {os.strerror(number).lower()}. Give a --workdir or --out that can be written '
-        'to, and files that may be read.'
+        f'{path or "files"}: {os.strerror(number).lower()}. Give a {place} that can be written to, '
+        'and files that may be read.'
       )
     inside = pathlib.Path(path), *pathlib.Path(path).parents
     if number in IN_THE_WAY and expanded(directory).absolute() in inside[1:]:
       there = next(place for place in inside if place.exists())
-      return (
-        f'{there} is in the way of a file or folder of the run: move it, or give another --workdir.'
-      )
+      other = ', or give another --workdir' if directory else ''
+      return f'{there} is in the way of a file or folder of the run: move it{other}.'
   return None
 
 

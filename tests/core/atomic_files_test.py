@@ -15,7 +15,8 @@ def test_a_file_is_replaced_or_kept_and_nothing_left_behind(tmp_path, monkeypatc
   assert path.read_bytes() == b'old'
   assert os.listdir(path.parent) == ['file.bin']
   monkeypatch.setattr(os, 'fsync', mock.Mock(side_effect=OSError(28, 'No space left on device')))
-  with pytest.raises(OSError, match='No space left'):
+  with pytest.raises(OSError, match='No space left') as raised:
     write_atomically(path, b'new')
+  assert raised.value.filename == str(path)
   assert path.read_bytes() == b'old'
   assert os.listdir(path.parent) == ['file.bin']

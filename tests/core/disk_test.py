@@ -32,6 +32,12 @@ def test_faults_of_a_disk_alone_have_advice(error, message):
   assert advice is None if message is None else message in (advice or '')
 
 
+def test_a_command_without_a_workdir_is_not_told_to_give_one():
+  assert disk.advice(OSError(errno.ENOSPC, 'No space'), '').startswith('no space left on disk. ')
+  told = disk.advice(PermissionError(errno.EACCES, 'Permission denied', 'c'), '')
+  assert told.startswith('c: permission denied. Give a folder that can be written to')
+
+
 def test_what_lies_in_a_workdir_under_the_name_of_something_else_is_named(tmp_path):
   (tmp_path / 'records').write_text('')
   (tmp_path / 'results.json').mkdir()
