@@ -21,6 +21,7 @@ from robustness.core import json_files
 from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
+from robustness.core.paths import expanded
 from robustness.core.registry import Part, Registry
 from robustness.core.settings import Section
 from robustness.core.typing import Facts
@@ -199,7 +200,7 @@ class Results:
     Raises:
       InputError: a file is missing, truncated, or lacks what results have.
     """
-    path = pathlib.Path(directory) / JSON_NAME
+    path = expanded(directory) / JSON_NAME
     if not path.is_file():
       raise InputError(
         f'no {path.name} in {path.parent}: give the working directory of a finished run.'

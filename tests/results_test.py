@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from robustness.results import Results, Table
+from robustness.results import Results, Table, read
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -94,6 +94,12 @@ def test_truncated_files(tmp_path, name, kept):
   content = (tmp_path / name).read_bytes()
   (tmp_path / name).write_bytes(content[: int(kept * len(content))])
   refused(rf'{name} is truncated or (no|is no) .*Run the same command', Results.read, tmp_path)
+
+
+def test_results_are_found_in_the_home_folder(tmp_path, monkeypatch):
+  example().write(tmp_path / 'run')
+  monkeypatch.setenv('HOME', str(tmp_path))
+  assert read('~/run').study == example().study
 
 
 def test_missing_files_and_keys(tmp_path):

@@ -26,6 +26,11 @@ def find(name: str, further: Iterable[str] = ()) -> pathlib.Path:
     return path
   if name in known:
     return known[name]
+  if path.is_dir():
+    raise InputError(
+      f'{name} is a folder: give {path / "config.json"} of a workdir, or `robustness report {name}` '
+      'to draw its results again.'
+    )
   raise InputError(
     f'config file {name} does not exist; as the name of a packaged config, '
     f'{nearest(path.stem, [*known, *further])}.'

@@ -78,6 +78,10 @@ def test_the_doctor_knows_every_extra_and_says_what_each_missing_thing_would_giv
   (['fourier_heatmp', '--workdir=/tmp/x'], "did you mean 'fourier_heatmap'"),
   (['fourier_heatmp:cifar10'], 'config file fourier_heatmp does not exist'),
   (['none/of/these.py'], 'config file none/of/these.py does not exist'),
+  (
+    ['tests'],
+    'tests is a folder: give tests/config.json of a workdir, or `robustness report tests`',
+  ),
   (['list', 'study'], "robustness list study: did you mean 'studies'"),
   (['doctor', 'me'], "robustness doctor takes no further words; got 'me'"),
   (['report'], 'robustness report takes one workdir; 0 words'),
