@@ -447,7 +447,7 @@ def _foremost(groups: Sequence[str], table: ViewTable) -> list[Facts]:
   name, as far as there are such groups."""
   others = {*range(len(table.names))} - {table.clean}
   whole = [name for name in groups if others <= {*table.groups[name]}]
-  names = [name for name in groups if name == CLEAN or name in whole[-1:]]
+  names = [name for name in groups if name == CLEAN or name in whole[:1]]
   return [dict(table.facets_of(name)) for name in names]
 
 

@@ -65,6 +65,7 @@ PACKAGES = (
 )
 """Packages that decide numbers."""
 _AGAIN = 'Give the command of the run again.'
+_REWRITTEN = 'Delete it: the command of the run writes it again.'
 _FINISH = 'Run its command again, which goes on where it stopped.'
 
 
@@ -165,7 +166,7 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
   if not path.exists() or not (measured or trained):
     return
   form: json_files.Form = {'battery?': dict, 'classifiers?': dict}
-  before = json_files.read(path, form, 'Delete it: the same command writes it again.')
+  before = json_files.read(path, form, _REWRITTEN)
   there, now = _of_numbers(before), _of_numbers(config)
   of_one = sorted(key for key in there.keys() ^ now.keys() if key.startswith('classifier'))
 
@@ -315,7 +316,7 @@ def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
     raise InputError(
       f'{path} is no workdir: it has no {CONFIG}. Give the --workdir of a finished run.'
     )
-  config = without_inherited(json_files.read(file))
+  config = without_inherited(json_files.read(file, advice=_REWRITTEN))
   if 'predictions' in config:
     raise InputError(
       f'{path} holds numbers of predictions that were made elsewhere, and no run of a study: give '
@@ -409,7 +410,7 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
   if not path.is_dir():
     raise InputError(f'{path} is no folder; give the --workdir of a run.')
   if (path / CONFIG).is_file() and (path / ENVIRONMENT).is_file():
-    config = without_inherited(json_files.read(path / CONFIG, advice=_AGAIN))
+    config = without_inherited(json_files.read(path / CONFIG, advice=_REWRITTEN))
     return path, config, json_files.read(path / ENVIRONMENT, {'command': str}, _AGAIN)
   inside = sorted(file.parent.name for file in path.glob(f'*/{CONFIG}'))
   hint = f'; workdirs inside it: {", ".join(inside)}' if inside else ''
@@ -439,7 +440,7 @@ def trainings(path: pathlib.Path) -> Iterator[str]:
 
   for facts in sorted(path.glob(f'**/checkpoints/*/{FACTS_NAME}')):
     form = {'training': {'total_steps': int}}
-    total = json_files.read(facts, form, _AGAIN)['training']['total_steps']
+    total = json_files.read(facts, form, _REWRITTEN)['training']['total_steps']
     step = newest_step(facts.parent) or 0
     name = facts.parent.relative_to(path)
     yield f'{name}: trained' if step >= total else f'{name}: step {step} of {total} is saved'

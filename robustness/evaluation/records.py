@@ -257,8 +257,9 @@ class Records(RecordsReader):
       arrays = read_npz(path)
       _check_seal(arrays.pop(SEAL, None), block, chunk, self._header, arrays)
     except ValueError as error:
+      why = str(error).removeprefix(f'{path} ').rstrip('.')
       raise InputError(
-        f'{path} cannot be read ({error}). Delete it and run the same command '
+        f'{path} cannot be read ({why}). Delete it and run the same command '
         'again: only this shard is computed again.'
       ) from error
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
@@ -311,7 +312,8 @@ def _read_header(directory: pathlib.Path) -> Facts:
   path = directory / HEADER
   if not path.exists():
     raise InputError(f'no records in {directory}: {HEADER} is missing.')
-  header: Facts = json_files.read(path, HEADER_FORM)
+  advice = f'Delete {directory}: the command of the run computes it again.'
+  header: Facts = json_files.read(path, HEADER_FORM, advice)
   return header
 
 

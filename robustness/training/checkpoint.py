@@ -233,7 +233,9 @@ def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Pat
 
 
 def _load_json(path: pathlib.Path) -> Facts:
-  return json_files.read(path, FACTS_FORM, 'Give another directory.')
+  return json_files.read(
+    path, FACTS_FORM, 'Delete it: the command of the training writes it again.'
+  )
 
 
 def _flat(tree: Mapping[str, PyTree]) -> dict[str, PyTree]:
