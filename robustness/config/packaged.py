@@ -28,8 +28,8 @@ def find(name: str, further: Iterable[str] = ()) -> pathlib.Path:
     return known[name]
   if path.is_dir():
     raise InputError(
-      f'{name} is a folder: give {path / "config.json"} of a workdir, or `robustness report {name}` '
-      'to draw its results again.'
+      f'{name} is a folder: give {path / "config.json"} of a workdir, or `robustness report '
+      f'{name}` to draw its results again.'
     )
   raise InputError(
     f'config file {name} does not exist; as the name of a packaged config, '
