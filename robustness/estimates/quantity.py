@@ -118,7 +118,9 @@ FACETS = {
     Facet('corruption_set', 'set of corruptions', place='over the {} corruptions'),
     Facet('severity', 'severity', ordered=True),
     Facet('band', 'frequencies', place='in the {} band'),
-    Facet('bandwidth', 'bandwidth B, side of a square of frequencies', ordered=True),
+    Facet(
+      'bandwidth', 'bandwidth B, side of a square of frequencies', ordered=True, place='at B = {}'
+    ),
     Facet('frequency_y', 'vertical frequency', _CYCLES, ordered=True),
     Facet(
       'frequency_x',
@@ -141,7 +143,7 @@ FACETS = {
     Facet('x', 'horizontal place', 'share of the width', ordered=True),
     Facet('y', 'vertical place', 'share of the height from the top', ordered=True),
     Facet('angle', 'angle', 'degrees', ordered=True),
-    Facet('distance', 'ℓ∞ distance', ordered=True),
+    Facet('distance', 'distance of the pixels, in [0, 1]', ordered=True),
     Facet('fps', 'frame rate', 'frames per second', place='at {} frames per second'),
     Facet('without_frame_type', 'type of frame left out', place='without frames of type {}'),
     Facet('environment', 'environment'),

@@ -1,5 +1,5 @@
 """Findings in words, from a few forms over declared quantities: the level with its paired
-differences, the worst of many, the largest difference of many, and the two ends of an axis.
+differences, the worst of many, and the largest difference of many.
 
 A sentence is made of rows of the table of results alone. One that is chosen as the largest of many
 has the interval that holds for all of them together.
@@ -22,7 +22,6 @@ from robustness.present.notation import (
   place_of,
   place_words,
   sentence,
-  value_words,
   verdict,
 )
 from robustness.results import SEED, Results
@@ -70,12 +69,12 @@ def findings(results: Results) -> list[Finding]:
     for quantity, every in levels.items()
     for words, rows, facets in level_groups(every[every['low'].notna()], quantity)
   ]
-  for form, difference in ((_largest, False), (_largest, True), (_ends, False)):
+  for difference in (False, True):
     for quantity in quantities:
       of_quantity = own[own['quantity'] == quantity.name]
       for facets, rows in by_facets(of_quantity.drop(levels[quantity].index)):
         chosen = rows[(rows.versus != '') == difference]
-        text = form(chosen, quantity, facets) if facets else ''
+        text = _largest(chosen, quantity, facets, levels[quantity]) if facets else ''
         told += [Finding(text, rows, facets)] if text else []
   return [finding._replace(text=sentence(finding.text)) for finding in told]
 
@@ -121,9 +120,11 @@ def _level(rows: pd.DataFrame, quantity: Quantity) -> str:
   return _joined(clauses)
 
 
-def _largest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
+def _largest(
+  rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str], levels: pd.DataFrame
+) -> str:
   """Returns each classifier's worst value, or largest paired difference, by a facet or two; nothing
-  of a classifier whose values are all the same.
+  of a classifier whose values are all the same, or whose level is the worst of them, as pm-k is.
 
   Of several that are as large those of each sign are told as one, with their widest interval.
   """
@@ -131,12 +132,16 @@ def _largest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> s
   if len(facets) > 2 or not (difference or quantity.better):
     return ''
   notation, clauses = Notation(quantity, difference), []
+  same = ['classifier', 'versus', 'value', 'low', 'high']
+  told = {*levels[same].itertuples(index=False, name=None)}
   for (label, versus), several in rows.groupby(['classifier', 'versus'], sort=False):
     own = several[several.low.notna()].value
     if several.value.nunique() < 2 or own.empty:
       continue
     size = own.abs() if difference else own if quantity.better == 'lower' else -own
     largest = several.loc[alike(size)]
+    if told & {*largest[same].itertuples(index=False, name=None)}:
+      continue
     for _, tied in largest.groupby(largest.value > 0, sort=False):
       row = tied.loc[(tied.high - tied.low).idxmax()]
       widened = for_all(row, len(several), quantity)
@@ -144,8 +149,8 @@ def _largest(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> s
         minus = f' minus {versus}' if difference else ''
         sign = '' if len(tied) == len(largest) else ' higher' if row.value > 0 else ' lower'
         place = place_of_alike(widened, facets, len(tied))
-        told = f'{label}{minus}{sign} {place}, {_noted(notation, widened)}'
-        clauses.append(f'{told}: {verdict(widened, quantity)}' if difference else told)
+        clause = f'{label}{minus}{sign} {place}, {_noted(notation, widened)}'
+        clauses.append(f'{clause}: {verdict(widened, quantity)}' if difference else clause)
   extreme = 'smallest' if quantity.better == 'higher' and not difference else 'largest'
   words = f'difference in {quantity.words}' if difference else quantity.words
   chosen = ', of those with an interval' if (rows.value.notna() & rows.low.isna()).any() else ''
@@ -163,27 +168,11 @@ def place_of_alike(row: pd.Series, facets: Sequence[str], count: int) -> str:
   return place_of(row, facets) if count == 1 else f'at {count} places alike'
 
 
-def _ends(rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns the values at both ends of an axis, for each classifier."""
-  if len(facets) != 1 or not is_axis(rows, facets[0]) or rows[facets[0]].nunique() < 3:
-    return ''
-  name, notation, clauses = facets[0], Notation(quantity), []
-  ends = rows[name].min(), rows[name].max()
-  for label, several in rows.groupby('classifier', sort=False):
-    at = several[several.low.notna()].set_index(name)
-    if not set(ends) <= set(at.index):
-      continue
-    first, last = (at.loc[end] for end in ends)
-    way = 'higher' if last.low > first.high else 'lower' if last.high < first.low else ''
-    told = f'{way} there' if way else 'the intervals overlap'
-    clauses.append(f'{label} {_noted(notation, first)} and {_noted(notation, last)}, {told}')
-  between = ' and '.join(value_words(name, end) for end in ends)
-  return f'{quantity.words} {between}: {_joined(clauses)}' if clauses else ''
-
-
 def _noted(notation: Notation, row: Any) -> str:
-  """Returns an estimate with its unit, and with its note where this tells what it leaves out."""
-  note = f', {row.note.replace(";", ",")}' if 'undefined' in row.note else ''
+  """Returns an estimate with its unit, and with its note where this tells what it leaves out, or
+  that it says nothing."""
+  told = 'undefined' in row.note or 'degenerate' in row.note
+  note = f', {row.note.replace(";", ",")}' if told else ''
   return f'{notation.full(row)}{note}'
 
 

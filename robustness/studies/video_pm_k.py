@@ -26,6 +26,7 @@ from robustness.core.paths import expanded
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
+from robustness.estimates.intervals import EXACT
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes as Values
@@ -87,9 +88,9 @@ SLOPE = Quantity(
 INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
-WITHIN = Quantity('pairs_within', 'pairs of frames at most an ℓ∞ distance, of 1, apart', drawn=True)
+WITHIN = Quantity('pairs_within', 'share of pairs at most this far apart (ℓ∞)', drawn=True)
 WITHIN_RMS = Quantity(
-  'pairs_within_rms', 'pairs of frames at most a root-mean-square distance, of 1, apart', drawn=True
+  'pairs_within_rms', 'share of pairs at most this far apart (root mean square)', drawn=True
 )
 REVIEW_ANCHOR = Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1)
 REVIEW_WORST = Quantity('review_worst', 'change by review of accuracy pm-k', low=-1)
@@ -410,7 +411,8 @@ class VideoPmK(ScoresPredictions):
     """Yields with `distances` the cumulative distributions of distances (the paper's figure 10).
 
     They are of all pairs, of those that passed the review where that is known, and of each
-    classifier's mistakes: wrong neighbors of right anchors.
+    classifier's mistakes: wrong neighbors of right anchors. As the shares, the ends of their
+    intervals do not fall with the distance; within 1 all pairs are.
     """
     if self.distances:
       yield from self._distances(evaluations, rows)
@@ -438,7 +440,11 @@ class VideoPmK(ScoresPredictions):
     for (label, name), some in chosen.items():
       for column, quantity in enumerate((WITHIN, WITHIN_RMS)):
         table = Values({label: near[some, column]}, views, clusters=units[some])
-        yield self.means(quantity, table, ('distance',), facets={'pairs': name})
+        shares = self.means(quantity, table, ('distance',), facets={'pairs': name})
+        shares['low'], shares['high'] = shares.low.cummax(), shares.high[::-1].cummin()
+        certain = (shares.distance == 1) & (shares.n > 0)
+        shares.loc[certain, ['low', 'high', 'method']] = 1.0, 1.0, EXACT
+        yield shares
 
   def _failures(self, predictions: Mapping[str, FramePredictions], right: SetOutcomes) -> Table:
     """Returns each classifier's most damaged sets: a right anchor, and the largest share of wrong

@@ -8,7 +8,7 @@ import pytest
 
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import ERROR
+from robustness.estimates.quantity import ACCURACY, ERROR
 from robustness.estimates.table import assemble, select, with_facet
 from robustness.present import sentences
 from robustness.present.notation import Notation, verdict
@@ -126,13 +126,14 @@ def test_a_quantity_without_a_value_over_all_is_told_by_its_few_names_and_no_sin
   assert sentences.sentences(again) == sentences.sentences(results)
 
 
-def test_both_ends_of_an_axis_are_told_with_what_their_intervals_show():
-  wrong = np.random.default_rng(0).random((400, 3)) < [0.1, 0.5, 0.9]
-  same = np.repeat(wrong[:, :1], 3, 1)
-  outcomes = Outcomes({'net': wrong, 'same': same}, pd.DataFrame({'severity': [1, 3, 5]}))
-  table = assemble([means(ERROR, outcomes, ('severity',))])
-  labels = [{'label': 'net'}, {'label': 'same'}]
-  results = Results('made', labels, {}, {}, table=table, quantities=(ERROR,))
-  told = sentences.sentences(results)[-1]
-  assert told.startswith('Top-1 error at severity 1 and at severity 5: net ')
-  assert 'higher there; same ' in told and told.endswith('the intervals overlap.')
+def test_a_smallest_that_is_the_level_is_not_told_again():
+  """pm-k falls with k, and is over all distances that at the largest."""
+  right = np.random.default_rng(0).random((2, 400, 3)) < [0.9, 0.5, 0.1]
+  outcomes = Outcomes({'net': right[0], 'other': right[1]}, pd.DataFrame({'k': [0, 1, 2]}))
+  by_k = means(ACCURACY, outcomes, ('k',))
+  whole = by_k[by_k.k == 2].assign(k=None)
+  labels = [{'label': 'net'}, {'label': 'other'}]
+  table = assemble([whole, by_k])
+  told = sentences.sentences(Results('made', labels, {}, {}, table=table, quantities=(ACCURACY,)))
+  assert told[0].startswith('Top-1 accuracy: net ')
+  assert not any(text.startswith('The smallest top-1 accuracy') for text in told)
