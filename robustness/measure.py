@@ -90,6 +90,9 @@ def measure(
   table = _with_classes(assemble(estimates), failed.estimates)
   known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in there - known]
+  words = {own.name: own.words for own in by_class}
+  if CLEAN_ACCURACY in by_class:
+    words[ACCURACY.name] += ', mean over all views but the clean one'
   shape = rows.image_shape
   stated = {WHICH_NUMBERS: study.provenance(evaluations, shape)}
   samples = study.sample_arrays(rows, key, findings)
@@ -103,7 +106,7 @@ def measure(
     table=table,
     quantities=(
       *study.quantities,
-      *(dataclasses.replace(quantity, headline=False) for quantity in by_class),
+      *(dataclasses.replace(own, words=words[own.name], headline=False) for own in by_class),
     ),
   )
 

@@ -83,7 +83,8 @@ class Notation:
     value = self.number(row.value, digits)
     if math.isnan(row.low + row.high):
       return value
-    family = f', for all {row.family} together' if row.family > 1 else ''
+    together = 'for both' if row.family == 2 else f'for all {row.family} together'
+    family = f', {together}' if row.family > 1 else ''
     low, high = (self.number(end, digits) for end in (row.low, row.high))
     return f'{value} ({low} to {high}{family})'
 
@@ -120,6 +121,8 @@ def number(value: Any) -> str:
 
 def value_words(name: str, value: Any) -> str:
   """Returns the value of a facet in words: 'under fog', 'at severity 3', 'in class 7'."""
+  if (name, value) == ('view', 'clean'):
+    return 'on clean images'
   described = facet(name)
   text = value.replace('_', ' ') if isinstance(value, str) else number(value)
   preposition = 'in' if isinstance(value, str) else 'at'

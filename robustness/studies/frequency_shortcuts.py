@@ -5,6 +5,7 @@ its set, the other half says how many of them are still recognised.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -21,18 +22,19 @@ from robustness.estimates.quantity import Quantity
 from robustness.evaluation.outcomes import BASE, ONE_VIEW, Recorded, image_numbers, right
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
-from robustness.evaluation.views import Arrays, Views
+from robustness.evaluation.views import Arrays, Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import filtered_by_half
 from robustness.present import charts, images
 from robustness.results import Results
 
-THROUGH = Quantity(
-  'accuracy_through_set', 'accuracy by class, through the set of frequencies', better='higher'
+_headline = functools.partial(Quantity, headline=True)
+THROUGH = _headline(
+  'accuracy_through_set', 'accuracy through the set of frequencies', better='higher'
 )
-WHOLE = Quantity('accuracy_when_whole', 'accuracy by class, on whole images', better='higher')
-TAKEN = Quantity(
-  'taken_for_class', 'share of other classes that is taken for the class, through its set'
+WHOLE = _headline('accuracy_when_whole', 'accuracy on whole images', better='higher')
+TAKEN = _headline(
+  'taken_for_class', 'share of others that is taken for the class, through its set', better='lower'
 )
 SMALLEST = 1e-12  # of a probability, in a loss
 
@@ -108,6 +110,12 @@ class FrequencyShortcuts(Study):
     kept = np.concatenate([whole, self.masks(height, width)])
     return Views(_show, number, {'set': number, 'kept': kept})
 
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Names the views 'clean' and 'set 1' to the last."""
+    sets = range(1, self.sets + 1)
+    groups = {'clean': [0], 'all sets': list(sets)}
+    return ViewTable.of(['clean', *(f'set {number}' for number in sets)], groups)
+
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the shares by class, and the sets of the classes as `sets/<classifier>`."""
     recorded = Recorded(evaluations, self.facets(image_shape))
@@ -157,7 +165,8 @@ class FrequencyShortcuts(Study):
     for label in results.labels:
       shown = spectrum.whole(results.arrays[f'sets/{label}'], width).astype(float)
       rows[label] = dict(zip(names, shown[..., None], strict=True))
-    caption = f'The frequencies that each class is recognised by best, of {height} × {width}.'
+    caption = f'The frequencies that each class is recognised by best, of {height} × {width}: '
+    caption += 'white ones, zero frequency in the centre.'
     return {**charts.draw(results), 'sets': (images.grid(rows), caption)}
 
 

@@ -74,7 +74,7 @@ NEIGHBORS_ONLY = _drawn(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
 )
-OFFSET_ERROR = _error('error', 'error by signed distance from the anchor')
+OFFSET_ERROR = _error('error', 'error of the frame')
 TURNED = _error(
   'turned_wrong', 'share of sets with a right anchor and a wrong frame so far from it'
 )

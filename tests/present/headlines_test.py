@@ -125,7 +125,7 @@ def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all():
   assert [headline.part for headline, _ in places] == ['attack', 'clean'], 'errors over all alone'
   low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 2)
   attacked, missing, _ = rows['attack: error under attack (%)']
-  assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for all 2 together)' and missing == ''
+  assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for both)' and missing == ''
   low, high = (100 * end for end in clopper_pearson(45, COUNT, 1 - 0.05 / 8))
   largest = f'90 ({low:.0f} to {high:.0f}, for all 8 together) under frost'
   assert rows['corruptions: top-1 error, largest of 8 (%)'][1] == largest
@@ -136,7 +136,7 @@ def test_the_overview_tells_where_each_is_worst_and_draws_each_unit_and_directio
   low, high = (100 * end for end in clopper_pearson(2, COUNT, 1 - 0.05 / 2))
   attack, clean = plain.split('Of all parts plain is worst in ')[1].split('; then ')
   assert attack.startswith('attack: error under attack 100\N{NO-BREAK SPACE}% (')
-  interval = f'({low:.0f} to {high:.0f}, for all 2 together)'
+  interval = f'({low:.0f} to {high:.0f}, for both)'
   assert clean == f'clean: top-1 error 4\N{NO-BREAK SPACE}% {interval}.', '1 − accuracy'
   assert other.startswith('clean: '), 'it has one error over all'
   first = headlines.findings(PARTS, 0)[0].text

@@ -34,7 +34,7 @@ def test_the_worst_and_the_largest_difference_of_many_have_the_interval_of_all(r
   found = sentences.findings(results)
   told = {own.figure: own.text for own in found if own.text.startswith(largest)}
   assert told['error_corruption'].startswith('The largest top-1 error by corruption: first under ')
-  assert told['error_corruption'].count('for all 2 together') == 2
+  assert told['error_corruption'].count('for both') == 2
   rows = select(results.table, 'error', corruption=..., severity=...)
   count = int((rows.classifier == 'first').sum())
   assert told['error_corruption_severity'].count(f'for all {count} together') == 2
@@ -58,7 +58,7 @@ def test_a_value_over_fewer_things_than_others_says_so():
   made.table.loc[corrupted.index, 'note'] = 'undefined in a draw'
   start = 'The largest top-1 error by corruption: '
   [largest] = [text for text in sentences.sentences(made) if text.startswith(start)]
-  assert largest.count('together), undefined in a draw') == 2
+  assert largest.count('for both), undefined in a draw') == 2
 
 
 @pytest.mark.parametrize('versus', ['', 'first'])

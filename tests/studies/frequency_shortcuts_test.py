@@ -60,6 +60,7 @@ def test_the_set_of_a_class_holds_the_frequency_of_the_class(tmp_path):
   evaluator = Evaluator(classifier, views, key, parallel.create('jit'))
   records = Records(tmp_path, evaluator.layout(40), {'classes': list(CLASSES)})
   evaluator.evaluate(rows(), records)
+  assert STUDY.view_table(SHAPE).clean == 0 and len(STUDY.view_table(SHAPE).names) == 13
   findings = STUDY.reduce([Evaluation('waves', records)], SHAPE)
   table = assemble(findings.estimates)
   for quantity in ('accuracy_through_set', 'accuracy_when_whole'):

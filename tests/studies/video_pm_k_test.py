@@ -284,6 +284,10 @@ def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(evaluations,
     ('images', 'reviewed pairs', reviewed),
     ('one', 'mistakes', reviewed & mistake),
   ):
+    own = select(table, 'pairs_within', pairs=name, distance=...)
+    own = own[own.classifier == label]
+    assert (own.low.diff()[1:] >= 0).all() and (own.high.diff()[1:] >= 0).all()
+    assert tuple(own.iloc[-1][['low', 'high']]) == (1, 1)
     for at in (0.1, 0.25, 1):
       row = estimate(table, label, 'pairs_within', pairs=name, distance=at)
       assert (row.value, row.n) == (pytest.approx((distance[chosen] <= at).mean()), chosen.sum())
