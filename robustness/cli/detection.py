@@ -17,8 +17,7 @@ import pandas as pd
 
 from robustness import workdir
 from robustness.core.paths import expanded
-from robustness.present import sentences
-from robustness.present.notation import Notation
+from robustness.present.notation import Notation, value_words
 from robustness.present.publish import Presentation, publish
 from robustness.results import Results
 from robustness.video import detection, detection_figures
@@ -58,7 +57,7 @@ def _lines(results: Results, k: int) -> list[str]:
   estimates = []
   for _, row in results.table.iterrows():
     quantity, facets = declared[row.quantity], [n for n in ('task', 'k') if not pd.isna(row[n])]
-    place = ' '.join(sentences.value_words(name, row[name]) for name in facets)
+    place = ' '.join(value_words(name, row[name]) for name in facets)
     estimates.append(f'{quantity.words} {place}: {Notation(quantity).full(row)}, n = {row.n}')
   remarks = [
     f'note: {count} of {total} {what}, first {first}'

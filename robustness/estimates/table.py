@@ -212,3 +212,21 @@ def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFra
   for key in dict.fromkeys(map(tuple, has.tolist())):
     chosen = (has == np.array(key, bool)).all(1)
     yield tuple(name for name, own in zip(names, key, strict=True) if own), table[chosen]
+
+
+def told_once(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
+  """Yields `by_facets` of a quantity, less groups whose values one by fewer facets has too, the
+  others having one value: of one severity, errors by corruption and severity are those by
+  corruption."""
+  groups, keys, fewest = list(by_facets(table)), [], dict[tuple[object, ...], int]()
+  for facets, rows in groups:
+    varying = [name for name in facets if rows[name].nunique() > 1]
+    cells = rows[['classifier', 'versus', *varying]].assign(
+      value=rows['value'].map('{:.9g}'.format)
+    )
+    key = (*varying, frozenset(cells.astype(str).itertuples(index=False, name=None)))
+    fewest[key] = min(len(facets), fewest.get(key, len(facets)))
+    keys.append(key)
+  for key, group in zip(keys, groups, strict=True):
+    if fewest[key] == len(group[0]):
+      yield group

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.comparison import benjamini_hochberg
 from robustness.estimates.quantity import Quantity, facet
-from robustness.estimates.table import by_facets, select
+from robustness.estimates.table import select, told_once
 from robustness.present import forms, maps
 from robustness.present.notation import (
   Notation,
@@ -32,6 +32,7 @@ from robustness.present.notation import (
   name_of,
   number,
   place_of,
+  says_nothing,
   sentence,
   value_words,
 )
@@ -59,7 +60,7 @@ def draw(results: Results) -> dict[str, Picture]:
     reference = declared.get(quantity.reference)
     beside = (reference, results.table) if reference else None
     own = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
-    groups = [pair for pair in by_facets(own) if pair[0] and SEED not in pair[0]]
+    groups = [pair for pair in told_once(own) if pair[0] and SEED not in pair[0]]
     most = max(2, min((len(facets) for facets, _ in groups), default=0))
     for facets, rows in groups:
       if len(facets) <= most:  # nothing by three where there is a picture by fewer
@@ -277,6 +278,8 @@ def _caption(
   notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)
   if notes and len(varying) == 2 and not any(is_axis(rows, name) for name in varying):
     text = f'{text}. Outlined: {", ".join(notes)}'
+  elif says_nothing(rows).any():
+    text = f'{text}. Hollow, without an interval: degenerate'
   return sentence(text + _of_differences(columns[-1], rate))
 
 

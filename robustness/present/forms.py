@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from robustness.present import style
-from robustness.present.notation import Notation, axis_name
+from robustness.present.notation import Notation, axis_name, says_nothing
 from robustness.present.style import panels
 
 MOST_IN_A_ROW = 5
@@ -62,6 +62,7 @@ def rows_of_points(
       x = _ends(own, notation.scale)
       _points(axes, x, [y], labels.index(label), label)
       _dots(axes, x[0][marks[chosen]], y[marks[chosen]])
+      _hollow(axes, x[0], y, says_nothing(own), labels.index(label))
       if not notation.difference:
         colour, scale = style.colour(labels.index(label)), notation.scale
         if (label, '') in reference:
@@ -106,8 +107,18 @@ def _dots(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
   axes.plot(x, y, 'ko', markersize=2, markeredgecolor='white', markeredgewidth=0.35, zorder=4)
 
 
+def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, chosen: np.ndarray, index: int) -> None:
+  """Empties points that are noted as degenerate."""
+  look: dict[str, Any] = {'color': style.colour(index), 'markerfacecolor': 'white', 'zorder': 4}
+  if chosen.any():
+    axes.plot(x[chosen], y[chosen], style.marker(index), markersize=3.5, **look)
+
+
 def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
-  return [scale * rows[end].to_numpy(float) for end in ('value', 'low', 'high')]
+  """Returns values, lows and highs; those that are degenerate have a value alone."""
+  known = ~says_nothing(rows)
+  ends = [scale * rows[end].to_numpy(float) for end in ('value', 'low', 'high')]
+  return [ends[0], *(np.where(known, end, np.nan) for end in ends[1:])]
 
 
 @style.styled
@@ -171,6 +182,7 @@ def _curve(
   if len(own) == 1:
     axes.vlines(places, low, high, color=look['color'], linewidth=0.9)
   axes.fill_between(places, low, high, color=look['color'], alpha=0.2, linewidth=0)
+  _hollow(axes, places, value, says_nothing(own), index)
 
 
 def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | None:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity, facet
@@ -107,6 +108,11 @@ def verdict(row: Any, quantity: Quantity) -> str:
   if not quantity.better:
     return way
   return f'{way}, {"better" if way == quantity.better else "worse"}'
+
+
+def says_nothing(rows: pd.DataFrame) -> np.ndarray:
+  """Returns which estimates are noted as degenerate, as ρ of what nothing was learned of is."""
+  return rows['note'].str.fullmatch('degenerate(;.*)?').to_numpy(bool)
 
 
 def is_axis(rows: pd.DataFrame, name: str) -> bool:

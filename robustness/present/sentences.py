@@ -13,7 +13,7 @@ import pandas as pd
 
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.simultaneous import for_all
-from robustness.estimates.table import by_facets, select
+from robustness.estimates.table import by_facets, select, told_once
 from robustness.present.notation import (
   Notation,
   is_axis,
@@ -72,7 +72,7 @@ def findings(results: Results) -> list[Finding]:
   for difference in (False, True):
     for quantity in quantities:
       of_quantity = own[own['quantity'] == quantity.name]
-      for facets, rows in by_facets(of_quantity.drop(levels[quantity].index)):
+      for facets, rows in told_once(of_quantity.drop(levels[quantity].index)):
         chosen = rows[(rows.versus != '') == difference]
         text = _largest(chosen, quantity, facets, levels[quantity]) if facets else ''
         told += [Finding(text, rows, facets)] if text else []

@@ -76,8 +76,10 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
   for key, row in zip(keys, estimates, strict=True):
     column = row.classifier, row.versus
     columns[column] = None
-    undefined = row.note.partition(';')[0] if math.isnan(row.value) else ''
-    lines.setdefault(key, {})[column] = undefined or notations[bool(row.versus)].bare(row)
+    noted, text = row.note.partition(';')[0], notations[bool(row.versus)].bare(row)
+    if math.isnan(row.value):
+      text = noted or text
+    lines.setdefault(key, {})[column] = f'{text}, {noted}' if noted == 'degenerate' else text
   ordered = sorted(columns, key=lambda column: bool(column[1]))
   heads = [facet(name).words for name in facets] or ['quantity']
   return Table(

@@ -155,7 +155,9 @@ class CorruptionError(StoredOrMade):
         yield self.means(of_clean, outcomes, where=clean, test=True, decides=k == 1)
       by_view = ('corruption', 'severity')
       yield self.means(error, outcomes, by_view, test=True, decides=k == 1)
-      yield self.means(error, outcomes, ('corruption',), where=counted, decides=k == 1)
+      single = len(self.severities) == 1  # whose errors by corruption are those by both
+      given = {'where': counted, 'test': single, 'decides': k == 1}
+      yield self.means(error, outcomes, ('corruption',), **given)
       for label, members in whole_sets(self.names).items():
         of_set = (counted & views.corruption.isin(members)).to_numpy()
         own: dict[str, Any] = {'facets': {'corruption_set': label}, 'confidence': self.confidence}

@@ -299,3 +299,28 @@ def test_long_names_and_words_leave_room_and_stay_within_the_picture():
     labels = [figure.axes[0].xaxis.label, *figure.texts]
     for box in (text.get_window_extent() for text in labels):
       assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
+
+
+def test_what_one_severity_makes_alike_is_drawn_and_told_once():
+  wrong = np.random.default_rng(0).random((2, 50, 8)) < 0.4
+  views = {'corruption': [f'c{k}' for k in range(8)], 'severity': [3] * 8}
+  results = made(
+    views, ('corruption', 'severity'), ('corruption',), values=wrong, labels=('a', 'b')
+  )
+  assert list(charts.draw(results)) == ['error_corruption']
+  told = sentences.findings(results)
+  assert {finding.figure for finding in told if 'largest' in finding.text} == {'error_corruption'}
+
+
+@pytest.mark.parametrize('by', ['corruption', 'severity'])
+def test_a_degenerate_value_is_hollow_and_says_so(by):
+  views = {by: ['fog', 'snow', 'frost'] if by == 'corruption' else [1, 2, 3]}
+  results = made(views)
+  first = results.table.index[0]
+  results.table.loc[first, 'note'] = 'degenerate; a draw'
+  figure, caption = charts.draw(results)[f'error_{by}']
+  hollow = [line for line in figure.axes[0].lines if line.get_markerfacecolor() == 'white']
+  assert [len(line.get_xdata()) for line in hollow] == [1]
+  assert 'Hollow, without an interval: degenerate' in caption
+  [titled] = tables.tables(results)
+  assert [row[1].endswith('), degenerate') for row in titled.table.rows] == [True, False, False]
