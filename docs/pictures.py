@@ -53,12 +53,11 @@ def command(config: str) -> list[str]:
 
 
 def keep(workdir: pathlib.Path, config: str, figures: set[str], images: pathlib.Path) -> None:
-  """Copies figures of a finished run, in 256 colours, which is a third of their size."""
+  """Copies figures of a finished run, without the transparency that they do not use."""
   (images / config).mkdir(parents=True, exist_ok=True)
   for figure in sorted(figures):
     with Image.open(workdir / 'figures' / f'{figure}.png') as drawn:
-      picture = drawn.convert('RGB').quantize(256, dither=Image.Dither.NONE)
-    picture.save(images / config / f'{figure}.png', optimize=True)
+      drawn.convert('RGB').save(images / config / f'{figure}.png', optimize=True)
 
 
 def main() -> None:

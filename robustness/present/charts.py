@@ -174,7 +174,11 @@ def of_rows(
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
       return _grids(columns, down, across, caption)
     case 0, 2:
-      return {'': (maps.maps(_by_classifier(columns), *axes), caption(columns))}
+      text, (notation, values) = caption(columns), columns[-1]
+      if values.marked.mean() > 0.5:  # fewer dots, which hide less
+        columns[-1] = notation, values.assign(marked=~values.marked)
+        text = text.replace('a dot marks one that is ', 'a dot marks one that is not ')
+      return {'': (maps.maps(_by_classifier(columns), *axes), text)}
     case 1, 2:
       return _small_multiples(columns[0], names[0], axes, caption(own))
   return {}

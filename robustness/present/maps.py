@@ -68,16 +68,15 @@ def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
   for place in {*range(len(grid))} - {*places}:
     grid[place].set_axis_off()
-  drawn: dict[bool, tuple[ScalarMappable, list[Axes]]] = {}
+  drawn: dict[bool, tuple[ScalarMappable, Sequence[int]]] = {}
   for place, panel, title, table in zip(places, shown, titles, tables, strict=True):
     axes = grid[place]
     difference = panel.notation.difference
     of_kind = [p for p in shown if p.notation.difference == difference]
     image = _image(axes, table, panel.notation, _limits(of_kind))
-    drawn.setdefault(difference, (image, []))[1].append(axes)
+    drawn[difference] = image, [*drawn.get(difference, (image, []))[1], place]
     if difference:
-      own = panel.rows.assign(value=panel.rows.marked.astype(float))
-      marked = _table(own, y, x) > 0
+      marked = _table(panel.rows.assign(value=panel.rows.marked.astype(float)), y, x) > 0
       rows, cells = np.nonzero(marked.to_numpy())
       size = min(3.0, 14 * cell / max(len(marked.columns), 1))
       axes.plot(marked.columns[cells], marked.index[rows], 'k.', markersize=size, alpha=0.7)
@@ -89,9 +88,11 @@ def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
       grid[place].tick_params(labelbottom=True)
     if place % columns == 0:
       grid[place].set_ylabel(_in_lines(axis_name(y), cell * ratio), fontsize=7)
-  for difference, (image, axes_of_kind) in drawn.items():
+  for difference, (image, own) in drawn.items():
     head = next(p.notation.head for p in shown if p.notation.difference == difference)
-    bar = figure.colorbar(image, ax=axes_of_kind, shrink=0.9, aspect=18)
+    if lines > 1:  # whole lines, empty places too, so that all maps stand in columns
+      own = range(own[0] // columns * columns, (own[-1] // columns + 1) * columns)
+    bar = figure.colorbar(image, ax=[grid[place] for place in own], shrink=0.9, aspect=18)
     bar.set_label(_in_lines(head, 0.9 * cell * ratio), fontsize=7)
   return figure
 

@@ -154,7 +154,7 @@ def _largest(
   extreme = 'smallest' if quantity.better == 'higher' and not difference else 'largest'
   words = f'difference in {quantity.words}' if difference else quantity.words
   chosen = ', of those with an interval' if (rows.value.notna() & rows.low.isna()).any() else ''
-  by = f'{joined_words(facets)}{chosen}'
+  by = f'{joined_words([of for of in facets if rows[of].nunique() > 1])}{chosen}'
   return f'the {extreme} {words} by {by}: {_joined(clauses)}' if clauses else ''
 
 

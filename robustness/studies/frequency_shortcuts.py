@@ -34,7 +34,7 @@ THROUGH = _headline(
 )
 WHOLE = _headline('accuracy_when_whole', 'accuracy on whole images', better='higher')
 TAKEN = _headline(
-  'taken_for_class', 'share of others that is taken for the class, through its set', better='lower'
+  'taken_for_class', 'share of others taken for the class through its set', better='lower'
 )
 SMALLEST = 1e-12  # of a probability, in a loss
 

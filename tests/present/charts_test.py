@@ -324,3 +324,13 @@ def test_a_degenerate_value_is_hollow_and_says_so(by):
   assert 'Hollow, without an interval: degenerate' in caption
   [titled] = tables.tables(results)
   assert [row[1].endswith('), degenerate') for row in titled.table.rows] == [True, False, False]
+
+
+def test_of_a_map_most_of_which_is_significant_the_others_have_dots():
+  right = np.zeros((50, 12), bool)
+  wrong = right | (np.arange(12) > 0)
+  results = made(product(y=range(3), x=range(4)), values=[right, wrong], labels=('a', 'b'))
+  figure, caption = charts.draw(results)['error_y_x']
+  [dots] = [line for line in figure.axes[2].lines if line.get_marker() == '.']
+  assert dots.get_xydata().tolist() == [[0, 0]]
+  assert 'a dot marks one that is not significant' in caption

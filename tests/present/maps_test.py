@@ -56,6 +56,8 @@ def test_scales_stand_apart_beside_the_maps_of_their_kind():
   ]
   figure = maps.maps(shown, 'row', 'column')
   figure.canvas.draw()
+  left = [axes.get_position().x0 for axes in figure.axes[:16]]
+  np.testing.assert_allclose(np.reshape(left, (4, 4)), [left[:4]] * 4, atol=1e-3)
   bars = [axes.get_position() for axes in figure.axes[16:]]
   assert len(bars) == 2 and bars[0].y0 > bars[1].y1, 'neither covers the other'
   titles = [axes.get_title() for axes in figure.axes[:16]]
