@@ -34,7 +34,14 @@ from robustness.models.classifier import Classifier
 from robustness.models.projection import match_labels
 from robustness.parallel import Parallel, create
 from robustness.parallel.processes import barrier
-from robustness.results import FAILURE_IMAGES, WHICH_NUMBERS, Findings, Results, Table
+from robustness.results import (
+  FAILURE_IMAGES,
+  NO_CLASSIFIER,
+  WHICH_NUMBERS,
+  Findings,
+  Results,
+  Table,
+)
 from robustness.training.checkpoint import PROGRESS
 
 MOST_VIEWS, FEWEST_CHUNKS = 32, 8
@@ -83,7 +90,7 @@ def measure(
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
   described = [
     {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
-  ] or [{'label': IMAGES, 'note': 'no classifier is used'}]
+  ] or [{'label': IMAGES, 'note': NO_CLASSIFIER}]
   estimates = [*findings.estimates, *compared.estimates]
   if isinstance(study, EstimatesFromRows):
     estimates += study.row_estimates(rows, evaluations)

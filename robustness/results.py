@@ -38,6 +38,7 @@ DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
 PART, SEED = 'part', 'seed'
 """The facets of estimates of a task of a battery or comparison, and of one of several seeds."""
 NO_SPREAD = 'no interval: all seeds are equal'
+NO_CLASSIFIER = 'no classifier is used'
 SINGLE = ''
 """Name of the task where there is but one."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling

@@ -12,6 +12,7 @@ from robustness.core.errors import InputError
 CLOPPER_PEARSON, KORN_GRAUBARD = 'clopper-pearson', 'korn-graubard'
 SEQUENTIAL = 'sequential clopper-pearson'
 BONETT_PRICE, STUDENT = 'bonett-price', 'student'
+REGRESSION = 'student of a regression'  # over its points, and not over images
 BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
 BAYESIAN, NEWCOMBE = 'bayesian-bootstrap', 'newcombe'
 """What the column `method` of the table of results calls intervals."""

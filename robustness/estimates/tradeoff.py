@@ -16,11 +16,12 @@ import scipy
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
-from robustness.estimates.intervals import BOOTSTRAP, STUDENT
+from robustness.estimates.intervals import BOOTSTRAP, REGRESSION
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.quantity import AMOUNT, Quantity
 
+_BEYOND = 100.0  # changes of accuracy, which a line may leave [−1, 1] by far
 SLOPE = Quantity(
   'slope',
   'slope of accuracy by share of high frequency',
@@ -35,12 +36,13 @@ SLOPE_OVER_CORRUPTIONS = Quantity(
   headline=True,
 )
 INTERCEPT = Quantity(
-  'intercept', 'accuracy on the line where a corruption has no high frequency', AMOUNT
+  'intercept',
+  'accuracy on the line where a corruption has no high frequency',
+  low=-_BEYOND,
+  high=_BEYOND,
 )
-RESIDUAL = Quantity(
-  'residual', 'root mean square distance of changes of accuracy from the line', AMOUNT, low=0
-)
-LINE = Quantity('line', 'accuracy on the line through the corruptions', AMOUNT)
+RESIDUAL = Quantity('residual', 'root mean square distance of changes of accuracy from the line')
+LINE = Quantity('line', 'accuracy on the line through the corruptions', low=-_BEYOND, high=_BEYOND)
 QUANTITIES = SLOPE, SLOPE_OVER_CORRUPTIONS, INTERCEPT, RESIDUAL, LINE
 
 
@@ -111,7 +113,7 @@ def trade_off(
   note = '' if changing.all() else kept
   if changing.sum() < 3:
     none = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP, note=note)
-    nones = none, dataclasses.replace(none, method=STUDENT), none, none
+    nones = none, dataclasses.replace(none, method=REGRESSION), none, none
     given = zip(QUANTITIES, nones, strict=False)
     return part([row(label, versus, quantity, {}, of, confidence) for quantity, of in given])
   total = np.concatenate([np.where(known, shares, 0)[:, changing], gained[:, changing]], 1)
@@ -175,6 +177,6 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
     return np.asarray(reach * np.sqrt(first.var() + (point - first.mean()) ** 2))
 
   found = (float(fit.slope), float(reach)), (float(fit.intercept), float(half(np.array(0.0))))
-  slope, intercept = (Estimate(v, v - w, v + w, count, count, STUDENT) for v, w in found)
+  slope, intercept = (Estimate(v, v - w, v + w, count, count, REGRESSION) for v, w in found)
   line = fit.intercept + fit.slope * at
   return LinearFit(slope, intercept, line, line - half(at), line + half(at))

@@ -73,8 +73,7 @@ def draw(results: Results) -> dict[str, Picture]:
 def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> dict[str, Picture]:
   """Returns the picture of one share against another, `<up>_against_<across>`, if both exist.
 
-  The values of the facet `by` are panels, '' for one; what is across may be over all of it. On the
-  diagonal both are equal.
+  The values of the facet `by` are panels, '' for one; what is across may be over all of it.
   """
   facets: dict[str, Any] = {by: ...} if by else {}
   x, y = (
@@ -96,8 +95,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
   heads = Notation(across).head, Notation(up).head
   figure = forms.named_points(panels, *heads, results.labels)
   words = f'{up.words} against {across.words}{f" by {facet(by).words}" if by else ""}'
-  caption = sentence(f'{words}{sample(y)}. On the broken line both are equal')
-  return {f'{up.name}_against_{across.name}': (figure, caption)}
+  return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample(y)}'))}
 
 
 def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
@@ -215,7 +213,9 @@ def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> li
   """Returns own values, and differences where there are some, with which of these are marked."""
   own, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
   differences = differences.assign(marked=significant(differences, rate))
-  both = ((Notation(quantity), own.assign(marked=False)), (Notation(quantity, True), differences))
+  several = list(differences.versus.unique())
+  notation = Notation(quantity, True, several[0] if len(several) == 1 else '')
+  both = ((Notation(quantity), own.assign(marked=False)), (notation, differences))
   return [(notation, some) for notation, some in both if len(some)]
 
 

@@ -93,8 +93,7 @@ class FourierTable(Summary):
       )
     caption = (
       f'Error minus that of {self.baseline} under each corruption, on {both.n.max():,} images with '
-      f'paired intervals, against the same in {self.published_table.name} of Yin et al. (2019). On '
-      'the broken line both are equal.'
+      f'paired intervals, against the same in {self.published_table.name} of Yin et al. (2019).'
     )
     x, y = 'published change of error (points)', 'measured change (points)'
     return {'agreement': (named_points(panels, x, y), caption)}

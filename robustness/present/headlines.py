@@ -212,7 +212,7 @@ def draw(parts: Mapping[str, Results]) -> dict[str, charts.Picture]:
   kinds: dict[Quantity, list[pd.DataFrame]] = {}
   for headline in headlines(parts):
     quantity = headline.quantity
-    rated = f', {quantity.better} is better' if quantity.better else ''
+    rated = f' ({quantity.better} is better)' if quantity.better else ''
     shown = Quantity('overview', f'value{rated}', quantity.kind, quantity.better, quantity.unit)
     rows = [headline.widened(row, headline.choices) for _, row in headline.rows.iterrows()]
     own = pd.DataFrame(rows)[[*SUBJECT, *ESTIMATE]].assign(headline=headline.name)

@@ -12,12 +12,11 @@ import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap
+from matplotlib.colors import Colormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from robustness.estimates.quantity import facet
 from robustness.present import style
 from robustness.present.notation import Notation, axis_name, number
 from robustness.present.style import panels
@@ -274,8 +273,8 @@ def spectrum_panels(
   Maps are at least one, [H, W] each, magnitudes ≥ 0, fftshifted; NaN cells are grey. The scale
   goes so many decades below the largest value of all maps; 0 goes to the smallest.
   """
-  logarithms = np.log10(np.maximum(np.asarray(maps, float), _SMALLEST))
-  y, x = (np.arange(side) - side // 2 for side in logarithms.shape[1:])
+  magnitudes = np.maximum(np.asarray(maps, float), _SMALLEST)
+  y, x = (np.arange(side) - side // 2 for side in magnitudes.shape[1:])
   columns = min(5 if len(maps) > 16 else 4, len(maps))
   rows = -(-len(maps) // columns)
   cell = min(0.75 * style.PAGE_WIDTH / columns, 1.9)
@@ -285,31 +284,32 @@ def spectrum_panels(
   height = 0.8 + rows * (cell * y.size / x.size + 0.25 + 0.1 * lines)
   size = width, min(style.PAGE_HEIGHT, height)
   figure, grid = panels(len(maps), columns, size, 'compressed', sharex=True, sharey=True)
-  lowest, top = float(np.nanmin(logarithms)), float(np.nanmax(logarithms))
-  bottom = top - decades if decades else max(lowest, top - DECADES)
-  for axes, title, values in zip(grid, above, logarithms, strict=True):
+  lowest, top = float(np.nanmin(magnitudes)), float(np.nanmax(magnitudes))
+  bottom = top / 10**decades if decades else max(lowest, top / 10**DECADES)
+  for axes, title, values in zip(grid, above, magnitudes, strict=True):
     image = axes.imshow(
       values,
       cmap=colormaps[style.MAGNITUDE].with_extremes(bad=style.MISSING),
-      vmin=bottom,
-      vmax=top,
+      norm=LogNorm(bottom, top if top > bottom else 10 * bottom),
       extent=(x[0] - 0.5, x[-1] + 0.5, y[-1] + 0.5, y[0] - 0.5),
       interpolation='nearest',
     )
     axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.set_title(title, fontsize=6.5)
-  figure.colorbar(
+  wide = top > 100 * bottom
+  bar = figure.colorbar(
     image,
     ax=grid,
     shrink=min(1.0, 1.6 / rows),
     label=quantity,
     extend='min' if bottom > lowest else 'neither',
-    ticks=MaxNLocator(5, integer=top - bottom > 2),
+    ticks=LogLocator(subs=(1,) if wide else (1, 2, 5)),
     format=FuncFormatter(
-      lambda x, _: style.power_of_ten(round(x)) if abs(x - round(x)) < 1e-6 else f'{10**x:.2g}'
+      lambda x, _: style.power_of_ten(round(math.log10(x))) if wide else f'{x:.2g}'
     ),
   )
+  bar.minorticks_off()
   figure.supxlabel(axis_name('frequency_x'))
-  figure.supylabel(facet('frequency_y').words)
+  figure.supylabel(style.wrapped(axis_name('frequency_y'), int(0.8 * size[1] / style.LETTER)))
   return figure

@@ -15,6 +15,7 @@ from robustness.estimates.intervals import (
   KORN_GRAUBARD,
   LOG_RATIO,
   NEWCOMBE,
+  REGRESSION,
   SEQUENTIAL,
   STUDENT,
 )
@@ -23,7 +24,7 @@ from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present import headlines
 from robustness.present.page import classifier_words, counted_devices, data_words, taken
-from robustness.results import SEED, Results
+from robustness.results import NO_CLASSIFIER, SEED, Results
 
 METHODS = {
   CLOPPER_PEARSON: "Clopper and Pearson's exact binomial ones",
@@ -33,6 +34,7 @@ METHODS = {
   LOG_RATIO: 'by the delta method for the log ratio',
   BOOTSTRAP: 'percentiles of a bootstrap over the units',
   STUDENT: "Student's",
+  REGRESSION: "Student's of a regression, over its points and not over images",
   BAYESIAN: 'percentiles of a Bayesian bootstrap over the units',
   NEWCOMBE: "Newcombe's for independent shares",
   STRATIFIED: 'normal ones of stratified samples',
@@ -79,6 +81,7 @@ def _intervals(results: Results, label: str) -> str:
       meant = not label or (row.classifier == label and not row.versus)
       if meant and row.low == row.low and row.method != EXACT:  # as the baseline's mCE, 1, is
         words = f'differences in {headline.name}' if row.versus else headline.name
+        words += ' for all together' if headline.choices > 1 else ''
         kinds.setdefault(row.method, {}).setdefault(words, []).append(row)
   clauses, levels = [], set()
   for method, by_words in kinds.items():
@@ -114,8 +117,13 @@ def _varies(results: Results, environment: Facts, label: str) -> str:
       'are means over these, intervals cover another training of the same recipe on the same '
       'images, and leave out the choice of images.'
     )
+  images = 'Intervals cover the choice of images of the same kind'
+  if (results.table.method == REGRESSION).any():
+    images += ', those of a regression that of its points'
   if all('predictions' in own for own in results.classifiers):
-    return 'Intervals cover the choice of images of the same kind; they hold for these predictions.'
+    return f'{images}; they hold for these predictions.'
+  if all(own.get('note') == NO_CLASSIFIER for own in results.classifiers):
+    return f'{images}.'
   held = {
     'one training each' if own.get('weights') == 'trained here' else 'the given weights'
     for own in results.classifiers
@@ -123,9 +131,8 @@ def _varies(results: Results, environment: Facts, label: str) -> str:
   }
   what = ' or '.join(sorted(held))
   return (
-    f'Intervals cover the choice of images of the same kind; they hold for {what} and one draw of '
-    f'what is random (seed {environment.get("seed", 0)}), and leave out what another training '
-    'would change.'
+    f'{images}; they hold for {what} and one draw of what is random '
+    f'(seed {environment.get("seed", 0)}), and leave out what another training would change.'
   )
 
 

@@ -16,10 +16,12 @@ MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
 
 @dataclasses.dataclass(frozen=True)
 class Notation:
-  """How values of a quantity, or differences of two classifiers, are written."""
+  """How values of a quantity, or differences of two classifiers, are written; `versus` is the one
+  that all are from, '' for several."""
 
   quantity: Quantity
   difference: bool = False
+  versus: str = ''
 
   @property
   def scale(self) -> float:
@@ -42,6 +44,7 @@ class Notation:
   def head(self) -> str:
     """The name of an axis or column, with the unit: 'top-1 error (%)'."""
     words = f'difference in {self.quantity.words}' if self.difference else self.quantity.words
+    words = f'{self.quantity.words} minus that of {self.versus}' if self.versus else words
     return f'{words} ({self.unit})' if self.unit else words
 
   def digits(self, width: float) -> int:

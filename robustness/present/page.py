@@ -20,11 +20,12 @@ from robustness import __version__
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
+from robustness.estimates.intervals import REGRESSION
 from robustness.estimates.table import FILE_NAME
 from robustness.present import headlines, tables
 from robustness.present.notation import NO_BREAK
 from robustness.present.sentences import Finding
-from robustness.results import DAMAGED_IMAGES, Results, Table
+from robustness.results import DAMAGED_IMAGES, NO_CLASSIFIER, Results, Table
 
 _OWN = importlib.resources.files('robustness.present')
 PAPERS: dict[str, str] = {
@@ -222,13 +223,21 @@ def _findings(
 def _about_brackets(results: Results) -> str:
   known = results.table.confidence[results.table.low.notna()]
   shares = ' and '.join(f'{100 * value:g}{NO_BREAK}%' for value in sorted(set(known)))
-  of_seeds = 'Those over seeds hold for trainings like these on the same images; all others'
-  left_out = of_seeds if 'seed' in results.table.columns else 'They'
+  apart = []
+  if 'seed' in results.table.columns:
+    apart.append('Those over seeds hold for trainings like these on the same images. ')
+  if (results.table.method == REGRESSION).any():
+    apart.append('Those of a regression hold for other points, corruptions or classifiers. ')
+  they = 'All others' if apart else 'They'
+  used = any(own.get('note') != NO_CLASSIFIER for own in results.classifiers)
+  of, training = (
+    (' of these classifiers', 'another training of the same kind, or ') if used else ('', '')
+  )
   return (
-    f'Brackets hold {shares} intervals. {left_out} say how the numbers of these classifiers would '
-    'vary over other images of the same kind; they leave out what another training of the same '
-    'kind, or images of another kind, would change. “For all together”: the largest or smallest of '
-    'many was chosen, and the interval allows for that. How each is made stands in results.csv.'
+    f'Brackets hold {shares} intervals. {"".join(apart)}{they} say how the numbers{of} would vary '
+    f'over other images of the same kind; they leave out what {training}images of another kind '
+    'would change. “For all together” and “for both”: the largest or smallest of many was chosen, '
+    'and the interval allows for that. How each is made stands in results.csv.'
   )
 
 

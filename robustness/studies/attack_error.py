@@ -163,6 +163,11 @@ class AttackError(Study):
     return f'{least} (2**-8 a value), not {self.radii[0]:g}'
 
   @property
+  def ball(self) -> str:
+    """The norm as papers write it."""
+    return 'ℓ∞' if self.norm == 'linf' else 'ℓ2'
+
+  @property
   def radii(self) -> tuple[float, ...]:
     """All ε, ascending."""
     return tuple(sorted((self.epsilon, *self.epsilons)))
@@ -292,7 +297,7 @@ class AttackError(Study):
     of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
     of_images = CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL
     under = 'the worst attack on each image' if len(self.runs) > 1 else ''.join(self.runs)
-    words = f'top-1 error under {under} in {"ℓ∞" if self.norm == "linf" else "ℓ2"}'
+    words = f'top-1 error under {under} in {self.ball}'
     worst = dataclasses.replace(ATTACK_ERROR, words=words)
     return (worst, CLEAN_ERROR, of_each, *of_stages, *of_changes, *of_images)
 
@@ -416,7 +421,7 @@ class AttackError(Study):
     figure = spectrum_panels([*maps], [*maps.values()], decades=0, quantity='mean |F(δ)|')
     caption = (
       f'Mean |F(δ)| over the images that the attack leaves wrong at ε = {self.epsilon:.4g} '
-      f'({self.norm}), zero frequency in the centre, one logarithmic scale; in brackets, of how '
+      f'in {self.ball}, zero frequency in the centre, one logarithmic scale; in brackets, of how '
       'many.'
     )
     return {**figures, 'spectra': (figure, caption)}

@@ -33,6 +33,7 @@ from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass, lowest_kept
 from robustness.present import charts, style
 from robustness.present.maps import DECADES, spectrum_panels
+from robustness.present.notation import sentence
 from robustness.results import Results, Table
 
 NORMALISATIONS = ('orthonormal', 'sum')
@@ -168,15 +169,31 @@ class CorruptionSpectrum(StoredOrMade):
 
   def figures(self, results: Results) -> Figures:
     """Returns those of the table, the mean spectra and one image under every corruption."""
+    [[rows, columns, _]] = results.tables[HIGH_PASS].rows
+    high = f'high frequency is |f_y| ≥ {rows} and |f_x| ≥ {columns} cycles per image'
     figures = charts.draw(results)
+    for name, (figure, caption) in figures.items():
+      for legend in figure.legends:  # of the images alone, which names nothing
+        legend.remove()
+      of_share = name.startswith(SHARE_OF_HIGH.name)
+      figures[name] = figure, f'{caption} {sentence(high)}' if of_share else caption
     figure, caption = figures[BY_RADIUS]
     own = select(results.table, CLEAN_RADIAL.name, radius=...)
     largest = max(results.table.value[results.table.quantity == RADIAL.name].max(), own.value.max())
     for axes in figure.axes:
-      axes.plot(own.radius.astype(float), own.value, color='0.3', linestyle='--', linewidth=0.8)
+      for line in axes.get_lines():
+        line.set_label('change' if line.get_label() == IMAGES else '')
+      look: dict[str, Any] = {
+        'color': '0.3',
+        'linestyle': '--',
+        'linewidth': 0.8,
+        'label': 'clean images',
+      }
+      axes.plot(own.radius.astype(float), own.value, **look)
       style.log_scale(axes)
       axes.set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
-    figures[BY_RADIUS] = figure, f'{caption} Dashed: the images.'
+    style.legend_above(figure)
+    figures[BY_RADIUS] = figure, f'{caption} Dashed: the clean images themselves.'
     cells = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=...)
     names, levels = (list(dict.fromkeys(cells[facet])) for facet in ('corruption', 'severity'))
     severity = self.severity if self.severity in levels else levels[len(levels) // 2]
@@ -190,8 +207,8 @@ class CorruptionSpectrum(StoredOrMade):
     figures['spectra'] = (
       spectrum_panels(titles, spectra),
       f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity}, with the '
-      f'share of high frequency in the energy; {own.n.iloc[0]} images, zero frequency in the '
-      'centre, one logarithmic scale.',
+      f'share of high frequency in the energy ({high}); {own.n.iloc[0]} images, zero frequency in '
+      'the centre, one logarithmic scale.',
     )
     caption = 'One image under every corruption and severity.'
     figures['gallery'] = gallery_figure(names, levels, results.arrays['gallery'], caption)

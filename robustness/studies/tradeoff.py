@@ -71,8 +71,11 @@ class Tradeoff(StoredOrMade):
     for label in others:
       own = results.table[results.table.classifier == label]
       line = own[own['quantity'] == LINE.name]
-      told = ((q, own[own['quantity'] == q.name].itertuples()) for q in (SLOPE, RESIDUAL))
-      fitted = ', '.join(f'{q.name} {Notation(q).bare(row)}' for q, rows in told for row in rows)
+      fitted = ', '.join(
+        f'{q.name} {Notation(q).bare(row)}{unit}'
+        for q, unit in ((SLOPE, ''), (RESIDUAL, ' points'))
+        for row in own[own['quantity'] == q.name].itertuples()
+      )
       changes = select(own, ACCURACY.name, first, corruption=...).set_index('corruption')
       line = line.set_index('high_frequency_share') if len(line) else line
       panels.append(NamedPoints((label, fitted), shares.set_index('corruption'), changes, line))

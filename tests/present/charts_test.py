@@ -53,7 +53,7 @@ def test_every_set_of_facets_is_a_picture_with_a_caption_and_names_have_points(r
   figure, caption = figures['error_corruption']
   own, difference = figure.axes
   assert own.get_xlabel() == 'top-1 error (%)'
-  assert difference.get_xlabel() == 'difference in top-1 error (points)'
+  assert difference.get_xlabel() == 'top-1 error minus that of first (points)'
   rows = select(results.table, 'error', 'first', corruption=...)
   points = difference.containers[0].lines[0].get_xdata()
   np.testing.assert_allclose(points, 100 * rows.value)
@@ -248,7 +248,7 @@ def test_shares_over_all_are_of_images_or_not_and_those_without_differences_are_
   figures = drawn(table, ERROR, part)
   assert list(figures) == ['levels', 'levels_without_differences']
   heads = [[axes.get_xlabel() for axes in figure.axes] for figure, _ in figures.values()]
-  assert heads == [['share (%)', 'difference in share (points)'], ['share (%)']]
+  assert heads == [['share (%)', 'share minus that of a (points)'], ['share (%)']]
   told, alone = (caption for _, caption in figures.values())
   assert told.startswith('Top-1 error, n = 50;') and 'a dot marks one that is significant' in told
   assert alone == 'Share of high frequency, n = 50; 95 % intervals.'

@@ -62,3 +62,16 @@ def test_scales_stand_apart_beside_the_maps_of_their_kind():
   assert len(bars) == 2 and bars[0].y0 > bars[1].y1, 'neither covers the other'
   titles = [axes.get_title() for axes in figure.axes[:16]]
   assert titles[7] == '' and titles[8] == 'map 0'
+
+
+@cases(
+  'least, decades, ticks',
+  (0.03, 0, ['0.05', '0.1', '0.2', '0.5', '1']),
+  (1e-9, 4, ['10⁻⁴', '10⁻³', '10⁻²', '10⁻¹', '10⁰']),
+)
+def test_the_ticks_of_spectra_are_round(least, decades, ticks):
+  magnitudes = np.geomspace(least, 1, 64).reshape(8, 8)
+  figure = maps.spectrum_panels(['one'], [magnitudes], decades=decades)
+  figure.canvas.draw()
+  shown = [label.get_text() for label in figure.axes[1].get_yticklabels()]
+  assert set(ticks) <= set(shown), 'and others beyond its ends'
