@@ -176,7 +176,7 @@ def of_rows(
       if values.marked.mean() > 0.5:  # fewer dots, which hide less
         columns[-1] = notation, values.assign(marked=~values.marked)
         text = text.replace('a dot marks one that is ', 'a dot marks one that is not ')
-      return {'': (maps.maps(_by_classifier(columns), *axes), text)}
+      return {'': (maps.maps(_by_classifier(columns), axes[0], axes[1]), text)}
     case 1, 2:
       return _small_multiples(columns[0], names[0], axes, caption(own))
   return {}
@@ -230,14 +230,14 @@ def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
 def _small_multiples(
   column: Column, name: str, axes: Sequence[str], caption: str
 ) -> dict[str, Picture]:
-  drawn = {}
+  drawn, every = {}, _by_classifier([column])  # on one scale
   for label, rows in column[1].groupby('classifier', sort=False):
     values = list(dict.fromkeys(rows[name]))
     panels = [
       maps.Panel(_named(name, value), rows[rows[name] == value], column[0])
       for value in values[:MOST_PANELS]
     ]
-    figure = maps.maps(panels, axes[0], axes[1])
+    figure = maps.maps(panels, axes[0], axes[1], every)
     left = f' The first {MOST_PANELS} of {len(values)}.' if len(values) > MOST_PANELS else ''
     drawn[f'_{label}'] = figure, f'{label}: {caption}{left}'
   return drawn

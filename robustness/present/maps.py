@@ -45,11 +45,12 @@ class Panel(NamedTuple):
 
 
 @style.styled
-def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
+def maps(shown: Sequence[Panel], y: str, x: str, beside: Sequence[Panel] = ()) -> Figure:
   """Draws maps over two facets, own values on one scale and differences on another.
 
   `y` grows downwards. A black dot marks a significant difference; a cell without a value is grey.
   Where not all fit one line, differences begin a line, so that each scale stands beside its maps.
+  Scales reach over the maps of other figures, `beside`, too.
   """
   shown = sorted(shown, key=lambda panel: panel.notation.difference)
   differences = sum(panel.notation.difference for panel in shown)
@@ -71,7 +72,7 @@ def maps(shown: Sequence[Panel], y: str, x: str) -> Figure:
   for place, panel, title, table in zip(places, shown, titles, tables, strict=True):
     axes = grid[place]
     difference = panel.notation.difference
-    of_kind = [p for p in shown if p.notation.difference == difference]
+    of_kind = [p for p in (*shown, *beside) if p.notation.difference == difference]
     image = _image(axes, table, panel.notation, _limits(of_kind))
     drawn[difference] = image, [*drawn.get(difference, (image, []))[1], place]
     if difference:

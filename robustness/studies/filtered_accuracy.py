@@ -14,9 +14,11 @@ import pandas as pd
 
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.evaluation.outcomes import Recorded, right
+from robustness.evaluation.study import Figures
 from robustness.evaluation.views import Arrays
 from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
+from robustness.results import Results
 
 TRAINED = Quantity(
   'trained_accuracy',
@@ -43,6 +45,17 @@ class FilteredAccuracy(BandStudy):
   @property
   def shown_as(self) -> dict[str, str]:
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
+
+  def figures(self, results: Results) -> Figures:
+    """See `BandStudy`; accuracies have a line at that of guessing."""
+    figures, name = super().figures(results), f'{ACCURACY.name}_band_bandwidth'
+    if name in figures:
+      figure, caption = figures[name]
+      chance = 100 / len(results.data['class_names'])
+      for axes in figure.axes:
+        axes.axhline(chance, color='0.6', linestyle='--', linewidth=0.8)
+      figures[name] = figure, f'{caption} Broken grey line: guessing, {chance:.3g} %.'
+    return figures
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies, and those of networks behind a filter at its own bandwidth."""

@@ -43,15 +43,18 @@ PUBLISHED_WINDOW = {32: 0, 224: 63}
 
 LAYER_CHANGE = Quantity(
   'layer_change',
-  "change of a layer's output, mean L2 norm",
+  "change of a layer's output {waves}, mean L2 norm",
   kind='amount',
   low=0,
   drawn=True,
   paper='yin2019fourier',
 )
-CLASS_ERROR = Quantity('class_error', 'top-1 error on a class', better='lower', drawn=True)
+CLASS_ERROR = Quantity('class_error', 'top-1 error on a class {waves}', better='lower', drawn=True)
 IN_BAND = Quantity(
-  'class_error_in_band', 'top-1 error on a class, mean over a band', better='lower', drawn=True
+  'class_error_in_band',
+  'top-1 error on a class {waves}, mean over a band',
+  better='lower',
+  drawn=True,
 )
 SIGNIFICANT = Quantity(
   'significant_frequencies',
@@ -166,8 +169,13 @@ class FourierHeatmap(Study):
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     further = self._errors(self.top_k) if self.top_k > 1 else ()
-    by_class = (CLASS_ERROR, IN_BAND) if self.classes else ()
-    return (*self._errors(1), SIGNIFICANT, *by_class, LAYER_CHANGE, *further)
+    waves = f'under waves of norm {self.norm:g}'
+    by_class, in_band, layer_change = (
+      dataclasses.replace(own, words=own.words.format(waves=waves))
+      for own in (CLASS_ERROR, IN_BAND, LAYER_CHANGE)
+    )
+    of_classes = (by_class, in_band) if self.classes else ()
+    return (*self._errors(1), SIGNIFICANT, *of_classes, layer_change, *further)
 
   def _errors(self, k: int) -> tuple[Quantity, Quantity]:
     """Returns the top-k errors on perturbed and on clean images."""
@@ -275,13 +283,19 @@ class FourierHeatmap(Study):
     return {'all': (shown.size, whole.size), **by_band}
 
   def figures(self, results: Results) -> Figures:
-    pictures = results.arrays
+    """Returns those of the table, layers in the order of the network, an image and basis images."""
+    pictures, table = results.arrays, results.table
+    if 'layer' in table:
+      order = {
+        layer: k for own in results.classifiers for k, layer in enumerate(own.get('layers', ()))
+      }
+      table = table.sort_values('layer', key=lambda layers: layers.map(order), kind='stable')
     caption = (
       f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.'
     )
     shown = pictures['sample_frequencies'][1:], pictures['sample_images']
     return {
-      **charts.draw(results),
+      **charts.draw(dataclasses.replace(results, table=table)),
       'sample_images': basis.sample_figure(*shown, caption),
       'basis': (images.basis(pictures['basis_images']), 'Basis images around zero frequency.'),
     }

@@ -28,7 +28,9 @@ from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.estimates.scaling import KINDS, MATRIX, NONE, TEMPERATURE, VECTOR, Scaling
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import Shard
-from robustness.evaluation.study import Recipes
+from robustness.evaluation.study import Figures, Recipes
+from robustness.present import charts
+from robustness.results import Results
 
 LOGITS = 'output/logits'
 SEED = 0  # of the split, of U and of the bootstrap
@@ -153,6 +155,17 @@ class Recalibration(StoredOrMade):
         yield arrays(STRATIFIED, label, shown, gap, n=len(split[2]))
         gap = prediction_sets.class_coverage_gap(inside, labels[label], self.alpha)
         yield arrays(BY_CLASS, label, shown, gap, n=len(split[2]))
+
+  def figures(self, results: Results) -> Figures:
+    """Returns those of the table; coverage by severity has a line at what is stated, 1 − α."""
+    figures, name = charts.draw(results), f'{COVERED.name}_severity_score'
+    if name in figures:
+      figure, caption = figures[name]
+      stated = 100 * (1 - self.alpha)
+      for axes in figure.axes:
+        axes.axhline(stated, color='0.3', linestyle=':', linewidth=0.8)
+      figures[name] = figure, f'{caption} Dotted: the stated coverage, 1 − α = {stated:g} %.'
+    return figures
 
   @property
   def _fields(self) -> list[tuple[str, str]]:
