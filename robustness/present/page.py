@@ -11,7 +11,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 from urllib.parse import quote
@@ -113,7 +113,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     **_parts(folder, results, drawn),
     'Tables': _estimates(results, tabled),
     **{
-      words(name).capitalize(): _table(entry)
+      words(name).capitalize(): _table(entry, words)
       for name, entry in results.tables.items()
       if name.partition(': ')[0] not in results.parts
     },
@@ -253,7 +253,7 @@ def _parts(
   for name, entry in results.tables.items():
     part, _, title = name.partition(': ')
     if part in results.parts and entry.rows:
-      table = f'<h3>{escape(words(title).capitalize())}</h3>{_table(entry)}'
+      table = f'<h3>{escape(words(title).capitalize())}</h3>{_table(entry, words)}'
       contents.setdefault(part, []).append(table)
   return {
     f'Part {part}': (
@@ -315,13 +315,14 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, part: str = 
   )
 
 
-def _table(table: Table) -> str:
-  """A table that scrolls sideways where it is wider than the page, and its text to copy."""
+def _table(table: Table, head: Callable[[str], str] = str) -> str:
+  """A table that scrolls sideways where it is wider than the page, its heads in words where these
+  are no labels, and its text to copy."""
   if not table.rows:
     return ''
   numeric = [all(map(_is_number, column)) for column in zip(*table.rows, strict=True)]
   heads, tags = itertools.repeat('th scope="col"'), itertools.repeat('td')
-  head = ''.join(map(_cell, heads, map(words, table.columns), numeric))
+  top = ''.join(map(_cell, heads, map(head, table.columns), numeric))
   lines = (
     _cell('th scope="row"', row[0], numeric[0]) + ''.join(map(_cell, tags, row[1:], numeric[1:]))
     for row in table.rows
@@ -331,7 +332,7 @@ def _table(table: Table) -> str:
   copies = ''.join(f'<h4>{kind}</h4>{_copied(of(table))}' for kind, of in kinds.items())
   return (
     '<div class="scroll"><table>\n'
-    f'<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
+    f'<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
     f'<details class="copies"><summary>as text</summary>{copies}</details>'
   )
 

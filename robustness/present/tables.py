@@ -9,8 +9,16 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from robustness.estimates.quantity import Quantity, facet
-from robustness.present.notation import MINUS, Notation, column_name, joined_words, name_of
+from robustness.estimates.quantity import Quantity
+from robustness.present.notation import (
+  MINUS,
+  Notation,
+  axis_name,
+  column_name,
+  is_axis,
+  joined_words,
+  name_of,
+)
 from robustness.results import Results, Table
 
 MOST_ROWS = 60
@@ -81,14 +89,26 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
       text = noted or text
     lines.setdefault(key, {})[column] = f'{text}, {noted}' if noted == 'degenerate' else text
   ordered = sorted(columns, key=lambda column: bool(column[1]))
-  heads = [facet(name).words for name in facets] or ['quantity']
+  heads = [axis_name(name) for name in facets] or ['quantity']
+  orders = [
+    [*dict.fromkeys(rows[name].sort_values() if is_axis(rows, name) else rows[name])]
+    for name in facets
+  ]
+  in_order = sorted(lines, key=lambda key: [*map(list.index, orders, key)])
   return Table(
     (*heads, *itertools.starmap(column_name, ordered)),
     [
-      [*(key or (quantity.words,)), *(own.get(column, '') for column in ordered)]
-      for key, own in lines.items()
+      [
+        *(map(_facet_text, key) if key else (quantity.words,)),
+        *(lines[key].get(k, '') for k in ordered),
+      ]
+      for key in in_order
     ],
   )
+
+
+def _facet_text(value: Any) -> str:
+  return value if isinstance(value, str) else cell_text(value).replace('-', MINUS)
 
 
 def cell_text(value: Any, missing: str = '') -> str:

@@ -8,7 +8,7 @@ import math
 import pandas as pd
 
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
-from robustness.estimates.table import select
+from robustness.estimates.table import assemble, select
 from robustness.present import tables, text
 from robustness.present.notation import Notation
 from robustness.present.sentences import FEW
@@ -44,6 +44,15 @@ def test_of_a_value_that_is_undefined_a_table_has_the_note():
     [of] = [of.table for of in tables.tables(results) if of.name == 'error_corruption']
     [cells] = [cells for cells in of.rows if cells[0] == 'snow']
     assert cells[column] == cell
+
+
+def test_rows_of_an_axis_ascend_with_a_minus_and_its_unit_is_in_the_head():
+  [row] = made_results().table.iloc[:1].to_dict('records')
+  rows = pd.DataFrame([{**row, 'offset': offset} for offset in (10, -4, 0)])
+  results = Results('made', {}, {}, {}, table=assemble([rows]), quantities=(ERROR,))
+  [titled] = tables.tables(results)
+  assert titled.table.columns[0] == 'distance from the anchor (frames)'
+  assert [cells[0] for cells in titled.table.rows] == ['−4', '0', '10']
 
 
 def test_a_table_is_copied_as_csv_markdown_and_latex():
