@@ -65,17 +65,20 @@ def headlines(parts: Mapping[str, Results]) -> list[Headline]:
   """Returns what heads the findings of `Results.by_part`, part after part.
 
   Of each part these are the quantities that are declared to, then those that they are drawn beside
-  (`Quantity.reference`); where none that is declared to was estimated, all.
+  (`Quantity.reference`); where none that is declared to was estimated, all. What an earlier part
+  has by the same words with the same estimates, such as the error on clean images, is left out.
   """
-  found: list[Headline] = []
+  found: dict[tuple[str, str], Headline] = {}
   for part, of in parts.items():
     known = {*of.table['quantity']}
     heading = [own for own in of.quantities if own.headline and own.name in known]
     beside = {quantity.reference for quantity in heading}
     heading += [quantity for quantity in of.quantities if quantity.name in beside]
     for quantity in dict.fromkeys(heading or of.quantities):
-      found += of_quantity(part, of.table, quantity)
-  return found
+      for own in of_quantity(part, of.table, quantity):
+        estimates = own.rows[['classifier', 'versus', 'value', 'low', 'high', 'n']]
+        found.setdefault((own.words, estimates.to_csv(index=False)), own)
+  return [*found.values()]
 
 
 def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[Headline]:

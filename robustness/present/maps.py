@@ -26,6 +26,8 @@ FREQUENCIES = ('frequency_y', 'frequency_x')
 """Facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
 MOST_MAPS = 6
 """Side by side."""
+SMALLEST_NUMBER = 4.5
+"""Points of print, of a number in a cell."""
 LEAST = 10
 """Letters of a line beside a map, however narrow it is."""
 _BESIDE, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
@@ -194,14 +196,14 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
   """Draws all own values, or all differences, by two facets with names as cells with numbers.
 
   A black dot stands beside a significant difference, a dash where there is no value. Cells that
-  have a note are outlined.
+  have a note are outlined. Cells too low for legible numbers have none.
   """
   down, across = (list(dict.fromkeys(v for p in shown for v in p.rows[of])) for of in (y, x))
-  columns = 1 if len(across) > 6 or len(shown) == 1 else 2
+  columns = 1 if len(across) > 6 or len(shown) == 1 else 2 if len(shown) <= MOST_MAPS else 3
   lines = math.ceil(len(shown) / columns)
-  titles = [style.wrapped(panel.title, 40) for panel in shown]
+  titles = [style.wrapped(panel.title, 80 // max(columns, 2)) for panel in shown]
   beside, below = ([_name(value) for value in values] for values in (down, across))
-  wide = columns == 2 or len(across) > 5 or _longest(beside) > 20
+  wide = columns > 1 or len(across) > 5 or _longest(beside) > 20
   width = style.PAGE_WIDTH if wide else style.COLUMN_WIDTH
   tall = 0.35 + _LINE * max(title.count('\n') for title in titles)
   tall += sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in beside)
@@ -209,7 +211,9 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
   height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * tall))
   figure, grid = panels(len(shown), columns, (width, height))
   limits, notation = _limits(shown), shown[0].notation
-  size = 7.0 if len(across) <= 6 and len(down) <= 20 else 4.5
+  cell = (height - 0.9 - slanted - 0.35 * lines) / (lines * len(down))
+  room = 0.8 * 72 * cell  # points
+  size = min(7.0 if len(across) <= 6 and len(down) <= 20 else SMALLEST_NUMBER, room)
   for axes, panel, title in zip(grid, shown, titles, strict=True):
     marks, notes = panel.rows.marked.to_numpy(), cell_notes(panel.rows).tolist()
     values = np.full((len(down), len(across)), np.nan)
@@ -228,7 +232,8 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
       if np.isnan(values[place]):
         continue
       rounded = round(values[place], digits) + 0.0  # a rounded zero has no sign
-      text = f'{rounded:.{digits}f}{"•" if marks[index] else ""}'.replace('-', '−')
+      figures = f'{rounded:.{digits}f}'.replace('-', '−') if size >= SMALLEST_NUMBER else ''
+      text = f'{figures}{"•" if marks[index] else ""}'
       red, green, blue, _ = image.to_rgba(values[place])
       dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
       colour = 'w' if dark else 'k'
@@ -241,7 +246,7 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
       {'rotation': 35, 'ha': 'right'} if any(isinstance(v, str) for v in across) else {}
     )
     axes.set_xticks(range(len(across)), below, **turned)
-    axes.set_yticks(range(len(down)), beside)
+    axes.set_yticks(range(len(down)), beside, fontsize=min(7.0, room))
   figure.supxlabel(axis_name(x))
   figure.supylabel(axis_name(y))
   bar = figure.colorbar(image, ax=grid, aspect=30)

@@ -149,3 +149,8 @@ def test_the_overview_tells_where_each_is_worst_and_draws_each_unit_and_directio
   assert set(figures) == {'overview_share_higher', 'overview_share_lower', 'overview_amount_lower'}
   figure, caption = figures['overview_share_lower']
   assert len(figure.axes[0].get_yticks()) == 2 and 'lower is better' in caption
+
+
+def test_what_two_parts_have_alike_heads_once():
+  once = [own.name for own in headlines.headlines(PARTS)]
+  assert [own.name for own in headlines.headlines({**PARTS, 'again': PARTS['clean']})] == once

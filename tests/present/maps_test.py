@@ -75,3 +75,16 @@ def test_the_ticks_of_spectra_are_round(least, decades, ticks):
   figure.canvas.draw()
   shown = [label.get_text() for label in figure.axes[1].get_yticklabels()]
   assert set(ticks) <= set(shown), 'and others beyond its ends'
+
+
+@cases('count, numbers', (12, True), (40, False))
+def test_numbers_of_many_grids_are_legible_or_left_out(count, numbers):
+  y, x = np.meshgrid(range(15), range(5), indexing='ij')
+  rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': 0.5, 'marked': False})
+  notation = Notation(Quantity('error', 'error', better='lower'))
+  panel = maps.Panel('', rows.assign(note='', low=np.nan, high=np.nan), notation)
+  texts = [
+    text for axes in maps.grids([panel] * count, 'row', 'column').axes for text in axes.texts
+  ]
+  assert {text.get_text() for text in texts} == {'50.00' if numbers else ''}
+  assert not numbers or min(text.get_fontsize() for text in texts) >= maps.SMALLEST_NUMBER
