@@ -33,9 +33,7 @@ THROUGH = _headline(
   'accuracy_through_set', 'accuracy through the set of frequencies', better='higher'
 )
 WHOLE = _headline('accuracy_when_whole', 'accuracy on whole images', better='higher')
-TAKEN = _headline(
-  'taken_for_class', 'share of others taken for the class through its set', better='lower'
-)
+TAKEN = _headline('taken_for_class', 'share of others taken for the class through its set')
 SMALLEST = 1e-12  # of a probability, in a loss
 
 
