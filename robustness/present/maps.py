@@ -212,7 +212,7 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
   figure, grid = panels(len(shown), columns, (width, height))
   limits, notation = _limits(shown), shown[0].notation
   cell = (height - 0.9 - slanted - 0.35 * lines) / (lines * len(down))
-  room = 0.8 * 72 * cell  # points
+  room = max(1.0, 0.8 * 72 * cell)  # points
   size = min(7.0 if len(across) <= 6 and len(down) <= 20 else SMALLEST_NUMBER, room)
   for axes, panel, title in zip(grid, shown, titles, strict=True):
     marks, notes = panel.rows.marked.to_numpy(), cell_notes(panel.rows).tolist()

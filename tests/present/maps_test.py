@@ -77,9 +77,9 @@ def test_the_ticks_of_spectra_are_round(least, decades, ticks):
   assert set(ticks) <= set(shown), 'and others beyond its ends'
 
 
-@cases('count, numbers', (12, True), (40, False))
-def test_numbers_of_many_grids_are_legible_or_left_out(count, numbers):
-  y, x = np.meshgrid(range(15), range(5), indexing='ij')
+@cases('count, down, across, numbers', (9, 15, 5, True), (24, 2, 7, False))
+def test_numbers_of_many_grids_are_legible_or_left_out(count, down, across, numbers):
+  y, x = np.meshgrid(range(down), range(across), indexing='ij')
   rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': 0.5, 'marked': False})
   notation = Notation(Quantity('error', 'error', better='lower'))
   panel = maps.Panel('', rows.assign(note='', low=np.nan, high=np.nan), notation)
