@@ -23,7 +23,6 @@ if jax.__version_info__ < (0, 11):  # later versions know the usual emitters alo
 if LEVEL not in os.environ.get('XLA_FLAGS', ''):  # workers of xdist inherit what is set here
   os.environ['XLA_FLAGS'] = f'{QUICK_COMPILER} {os.environ.get("XLA_FLAGS", "")}'
 
-os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')  # TensorFlow leaves Keras out, a third of it
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')

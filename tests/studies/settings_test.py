@@ -32,7 +32,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
   'attack_error': [
     ({'epsilon': 0.0}, r'config\.study\.epsilon is 0\.0'),
     ({'epsilon': 8.0}, r'config\.study\.epsilon is 8\.0.*pixels are in \[0, 1\]'),
-    ({'epsilons': (0.1, -0.1)}, r'config\.study\.epsilon is -0\.1'),
+    ({'epsilons': (0.1, -0.1)}, r'config\.study\.epsilons is -0\.1'),
     ({'epsilons': (8 / 255,)}, r'config\.study\.epsilons is .*distinct'),
     ({'steps': 0}, r'config\.study\.steps is 0'),
     ({'restarts': 0}, r'config\.study\.restarts is 0'),
