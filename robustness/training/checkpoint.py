@@ -234,7 +234,7 @@ def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Pat
 
 def _load_json(path: pathlib.Path) -> Facts:
   return json_files.read(
-    path, FACTS_FORM, 'Delete it: the command of the training writes it again.'
+    path, FACTS_FORM, 'The command of the training writes this file again once it is removed.'
   )
 
 

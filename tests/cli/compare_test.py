@@ -347,7 +347,7 @@ def test_what_is_printed_is_clean_and_over_all_other_views(tmp_path, capsys):
   assert program.main([str(tmp_path / 'a'), f'--out={tmp_path / "out"}']) == 0
   printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith('top-1')]
   heads = [line.partition(' (')[0] for line in printed]
-  assert heads == ['top-1 accuracy in view clean', 'top-1 accuracy in view shown']
+  assert heads == ['top-1 accuracy on clean images', 'top-1 accuracy in view shown']
 
 
 @pytest.mark.usefixtures('undrawn')
