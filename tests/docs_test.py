@@ -242,6 +242,7 @@ def test_the_study_from_python_runs(tmp_path, monkeypatch, capsys):
   assert 'input_pipeline' not in snippet and 'launch' not in snippet
 
 
+@pytest.mark.slow
 def test_the_blocks_about_the_table_run_one_after_another(finished, capsys):
   space = run_blocks('docs/table.md', str(finished))
   assert 'korn-graubard' in capsys.readouterr().out

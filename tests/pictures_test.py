@@ -24,6 +24,7 @@ def test_every_picture_is_drawn_by_a_run_in_some_test():
   assert {*LINKED} <= seen | {*re.findall(r"assert_pictures\('(\w+)'", tests)}
 
 
+@pytest.mark.slow
 def test_a_picture_is_kept_as_it_is_drawn(finished, tmp_path):
   runs.assert_pictures('fourier_heatmap', finished)
   pictures.keep(finished, 'fourier_heatmap', LINKED['fourier_heatmap'], tmp_path)

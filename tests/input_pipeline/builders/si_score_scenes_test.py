@@ -90,6 +90,7 @@ def test_numbers_are_those_of_the_generators_loop_and_kept_scenes_only(built, fo
   assert built.info.metadata['full_cross'] == pairs * len(DESIGN)
 
 
+@pytest.mark.slow
 def test_pixels_are_those_of_the_composition(built, folders):
   objects = sorted(Path(folders['foregrounds']).rglob('*.png'))
   grounds = sorted(Path(folders['backgrounds']).iterdir())
