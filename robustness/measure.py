@@ -98,7 +98,7 @@ def measure(
   known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in there - known]
   words = {own.name: own.words for own in by_class}
-  if CLEAN_ACCURACY in by_class:
+  if {ACCURACY, CLEAN_ACCURACY} <= {*by_class}:
     words[ACCURACY.name] += ', mean over all views but the clean one'
   shape = rows.image_shape
   stated = {WHICH_NUMBERS: study.provenance(evaluations, shape)}
