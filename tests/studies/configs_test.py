@@ -19,7 +19,7 @@ PACKAGES['corruption_spectrum'] = ('foolbox',)
 """What the variants for ImageNet need."""
 SPECTRA = 'spectra', 'radial_amplitude_corruption_radius', 'high_frequency_fraction_corruption'
 SPECTRA = (*SPECTRA, 'gallery')
-ERRORS = 'error_corruption', 'error_corruption_severity', 'gallery'
+ERRORS = 'error_corruption', 'gallery'
 
 
 def corrupted(names: str, severities: tuple[int, ...] = (1, 5), **further: Any) -> dict[str, Any]:
@@ -50,15 +50,11 @@ RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str,
     'corruption_error digits',
     corrupted('frost checkerboard_cutout', between=(2.5,), failure_share=0.5),
     {'error corruption severity': 12, 'failure_severity corruption': 4},
-    *(ERRORS, {'gallery': (2, 3, 28, 28, 1)}),
+    *((*ERRORS, 'error_corruption_severity'), {'gallery': (2, 3, 28, 28, 1)}),
   ),
   (
     *('corruption_error cifar10', corrupted('brightness speckle_noise', (2,))),
-    *(
-      {'error corruption severity': 2, 'mCE corruption_set': 1},
-      ('error_corruption', 'gallery'),
-      {},
-    ),
+    *({'error corruption severity': 2, 'mCE corruption_set': 1}, ERRORS, {}),
   ),
   (
     'corruption_error imagenet',  # AlexNet's errors are published for all five severities alone
