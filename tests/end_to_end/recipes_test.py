@@ -14,7 +14,7 @@ from tests.table_rows import estimate
 pytestmark = pytest.mark.slow
 
 TINY = {**runs.flat(runs.SMALL), 'data.num_images': 40, 'batch_size': 20}
-MIXED = ('repeat', 'crop', 'flip', 'gaussian', 'cutmix')
+SEVERAL = ('repeat', 'crop', 'flip', 'gaussian', 'cutout')
 
 
 def config(*labels, **changes):
@@ -31,7 +31,7 @@ def test_recipes_that_differ_in_every_part_and_in_their_data(tmp_path):
   np.savez(tmp_path / 'own.npz', images=images, labels=np.arange(48) % 10)
   other = {
     'data': {'source': 'npz', 'path': str(tmp_path / 'own.npz'), 'split': ''},
-    'augment': {'policy': MIXED, 'crop.padding': 2},
+    'augment': {'policy': SEVERAL, 'crop.padding': 2},
     'attack': {'name': 'pgd', 'pgd.steps': 2},
     'input_filter': {'name': 'low_pass', 'low_pass.bandwidth': 9},
     'objective.name': 'group_dro',
@@ -43,7 +43,7 @@ def test_recipes_that_differ_in_every_part_and_in_their_data(tmp_path):
   results = runs.run(written, tmp_path, drawn=False)
   plain, other = results.classifier
   assert other['input_filter'] == {'name': 'low_pass', 'bandwidth': 9}
-  assert [part['name'] for part in other['augment']] == list(MIXED)
+  assert [part['name'] for part in other['augment']] == list(SEVERAL)
   assert (other['attack']['steps'], other['seed'], other['ema_decay']) == (2, 5, 0.9)
   assert plain['attack'] is None and 'input_filter' not in plain
   facts = [load_variables(tmp_path / 'checkpoints' / label)[1] for label in ('plain', 'other')]
