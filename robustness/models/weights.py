@@ -78,8 +78,8 @@ def load_with_notes(
   Returns:
     {'params': ..., 'batch_stats': ...}, float32 numpy arrays, and what was done to make them fit:
     {'position_embedding': '14 × 14 resampled to 24 × 24, bicubic'} or {}; 'taken_from' as
-    `read_with_notes` has it; 'normalised_as' is the
-    project whose names the file has, where its `Scheme` has a mean and a standard deviation.
+    `read_with_notes` has it; 'normalised_as' is the project whose names the file has, where its
+    `Scheme` has a mean and a standard deviation.
 
   Raises:
     InputError: the file cannot be read, or does not fit the network.
