@@ -99,9 +99,9 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
   It may be grey (8 or 16 bits), palette, RGB, RGBA or CMYK; 3 channels repeat a grey one. Floating
   point, whose range no file says, is refused.
   """
+  which = 'an image' if isinstance(file, bytes) else file
   with opened(file) as image:
     if image.mode == 'F':
-      which = 'an image' if isinstance(file, bytes) else file
       raise InputError(f'{which} is of floating point: store it in 8 or 16 bits.')
     grey = _is_grey(image)
     if grey and image.mode.startswith('I'):  # 16 bits: Pillow's own conversion would saturate
@@ -112,7 +112,6 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
       transparent = image.mode == 'P' and 'transparency' in image.info
       pixels = np.asarray((image.convert('RGBA') if transparent else image).convert('RGB'))
   if channels == 1 and not grey:
-    which = 'an image' if isinstance(file, bytes) else file
     raise InputError(f'{which} is in colour; a grey image was expected.')
   return np.repeat(pixels, channels, axis=-1) if grey and channels > 1 else pixels
 

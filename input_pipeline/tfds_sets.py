@@ -231,7 +231,7 @@ def _decoded(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf
 
 
 @contextlib.contextmanager
-def _reading(split: 'Split') -> Iterator[None]:
+def _reading(split: Split) -> Iterator[None]:
   """Names the data set where its files are damaged."""
   try:
     yield

@@ -239,7 +239,7 @@ class Report:
     environment: what it is carried out on.
     before: of a finished run, what it was carried out on, which holds until this one computes
       anything; else empty.
-    work: what the workdir held when the run began, see `workdir.work`.
+    work: what the workdir of a finished run held, see `workdir.work`.
   """
 
   path: pathlib.Path
@@ -265,7 +265,8 @@ class Report:
       before['command'] = command
     if jax.process_index() == 0 and not before:
       workdir.write_json(noted, environment)
-    return cls(path, config, environment, before, workdir.work(path))
+    work = workdir.work(path) if before else frozenset[tuple[str, int]]()
+    return cls(path, config, environment, before, work)
 
   def write(
     self, folder: pathlib.Path, results: Results, presented: Presented, further: Drawn = ()

@@ -86,4 +86,6 @@ class Augmentation(Part):
     raise NotImplementedError
 
 
+GIVE_SEVERAL = "'afa', 'apr_p', 'augmix', 'prime' or 'repeat'"
+"""The augmentations that give several images of a row, as messages name them."""
 AUGMENTATIONS = Registry('robustness.augment', Augmentation)  # type: ignore[type-abstract]

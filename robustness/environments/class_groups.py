@@ -120,8 +120,8 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
     count,
     f'at least 1, with {max(size, 1)} of the {classes} classes in each',
   )
-  by_name = np.argsort(np.array(class_names))
-  order = by_name[np.random.default_rng((_STREAM, seed)).permutation(classes)]
+  ascending = np.argsort(np.array(class_names))
+  order = ascending[np.random.default_rng((_STREAM, seed)).permutation(classes)]
   members = np.sort(order[: count * size].reshape(count, -1), 1).tolist()
   return ClassGroups(tuple(map(tuple, members)), tuple(class_names))
 

@@ -98,6 +98,16 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
   return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample(y)}'))}
 
 
+def with_line(figures: dict[str, Picture], name: str, level: float, words: str) -> None:
+  """Draws a line at a level of the vertical axes into one of the pictures, where it is there, and
+  says in its caption what it is."""
+  if name in figures:
+    figure, caption = figures[name]
+    for axes in figure.axes:
+      axes.axhline(level, color='0.6', linestyle='--', linewidth=0.8)
+    figures[name] = figure, f'{caption} Broken grey line: {words}.'
+
+
 def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
   """Returns the pictures of shares over all of everything, or at the only value of a facet: those
   with differences, then those of which others have some and they have none."""
@@ -172,10 +182,10 @@ def of_rows(
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
       return _grids(columns, down, across, caption)
     case 0, 2:
-      text, (notation, values) = caption(columns), columns[-1]
-      if values.marked.mean() > 0.5:  # fewer dots, which hide less
-        columns[-1] = notation, values.assign(marked=~values.marked)
-        text = text.replace('a dot marks one that is ', 'a dot marks one that is not ')
+      notation, values = columns[-1]
+      inverted = bool(values.marked.mean() > 0.5)  # fewer dots, which hide less
+      text = _caption(columns, facets, varying, rate, inverted)
+      columns[-1] = notation, values.assign(marked=values.marked ^ inverted)
       return {'': (maps.maps(_by_classifier(columns), axes[0], axes[1]), text)}
     case 1, 2:
       return _small_multiples(columns[0], names[0], axes, caption(own))
@@ -266,7 +276,11 @@ def _named(name: str, value: Any) -> str:
 
 
 def _caption(
-  columns: Sequence[Column], facets: Sequence[str], varying: Sequence[str], rate: float
+  columns: Sequence[Column],
+  facets: Sequence[str],
+  varying: Sequence[str],
+  rate: float,
+  inverted: bool = False,
 ) -> str:
   notation, rows = columns[0]
   quantity = notation.quantity
@@ -284,16 +298,16 @@ def _caption(
     text = f'{text}. Outlined: {", ".join(notes)}'
   elif says_nothing(rows).any():
     text = f'{text}. Hollow, without an interval: degenerate'
-  return sentence(text + _of_differences(columns[-1], rate))
+  return sentence(text + _of_differences(columns[-1], rate, inverted))
 
 
-def _of_differences(column: Column, rate: float) -> str:
+def _of_differences(column: Column, rate: float, inverted: bool = False) -> str:
   notation, rows = column
   if not notation.difference:
     return ''
   return (
     f'. Differences are from {rows.versus.iloc[0]}, paired; a dot marks one that is '
-    f'{explained(rows, rate)}'
+    f'{"not " if inverted else ""}{explained(rows, rate)}'
   )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity, facet
+from robustness.estimates.systematic import DEGENERATE
 from robustness.estimates.table import OVER_SEEDS
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
@@ -115,7 +116,7 @@ def verdict(row: Any, quantity: Quantity) -> str:
 
 def says_nothing(rows: pd.DataFrame) -> np.ndarray:
   """Returns which estimates are noted as degenerate, as ρ of what nothing was learned of is."""
-  return rows['note'].str.fullmatch('degenerate(;.*)?').to_numpy(bool)
+  return rows['note'].str.fullmatch(f'{DEGENERATE}(;.*)?').to_numpy(bool)
 
 
 def is_axis(rows: pd.DataFrame, name: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from robustness.estimates.quantity import Quantity
+from robustness.estimates.systematic import DEGENERATE
 from robustness.present.notation import (
   MINUS,
   Notation,
@@ -87,7 +88,7 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
     noted, text = row.note.partition(';')[0], notations[bool(row.versus)].bare(row)
     if math.isnan(row.value):
       text = noted or text
-    lines.setdefault(key, {})[column] = f'{text}, {noted}' if noted == 'degenerate' else text
+    lines.setdefault(key, {})[column] = f'{text}, {noted}' if noted == DEGENERATE else text
   ordered = sorted(columns, key=lambda column: bool(column[1]))
   heads = [axis_name(name) for name in facets] or ['quantity']
   orders = [

@@ -18,6 +18,7 @@ from robustness.evaluation.study import Figures
 from robustness.evaluation.views import Arrays
 from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
+from robustness.present import charts
 from robustness.results import Results
 
 TRAINED = Quantity(
@@ -48,13 +49,9 @@ class FilteredAccuracy(BandStudy):
 
   def figures(self, results: Results) -> Figures:
     """See `BandStudy`; accuracies have a line at that of guessing."""
-    figures, name = super().figures(results), f'{ACCURACY.name}_band_bandwidth'
-    if name in figures:
-      figure, caption = figures[name]
-      chance = 100 / len(results.data['class_names'])
-      for axes in figure.axes:
-        axes.axhline(chance, color='0.6', linestyle='--', linewidth=0.8)
-      figures[name] = figure, f'{caption} Broken grey line: guessing, {chance:.3g} %.'
+    figures, chance = super().figures(results), 100 / len(results.data['class_names'])
+    name = f'{ACCURACY.name}_band_bandwidth'
+    charts.with_line(figures, name, chance, f'guessing, {chance:.3g} %')
     return figures
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:

@@ -158,13 +158,9 @@ class Recalibration(StoredOrMade):
 
   def figures(self, results: Results) -> Figures:
     """Returns those of the table; coverage by severity has a line at what is stated, 1 − α."""
-    figures, name = charts.draw(results), f'{COVERED.name}_severity_score'
-    if name in figures:
-      figure, caption = figures[name]
-      stated = 100 * (1 - self.alpha)
-      for axes in figure.axes:
-        axes.axhline(stated, color='0.3', linestyle=':', linewidth=0.8)
-      figures[name] = figure, f'{caption} Dotted: the stated coverage, 1 − α = {stated:g} %.'
+    figures, stated = charts.draw(results), 100 * (1 - self.alpha)
+    name = f'{COVERED.name}_severity_score'
+    charts.with_line(figures, name, stated, f'the stated coverage, 1 − α = {stated:g} %')
     return figures
 
   @property

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from robustness.augment import GIVE_SEVERAL
 from robustness.augment.policy import OCCURRENCE, row_keys
 from robustness.core import random_keys
 from robustness.core.errors import InputError
@@ -145,8 +146,7 @@ class TrainStep:
       raise InputError(
         f'config.training.auxiliary_norms is {count}, and the policy gives {given} image'
         f"{'s' * (given > 1)} a row, the first of which needs the network's own normalisation: put "
-        "'afa', 'apr_p', 'augmix', 'prime' or 'repeat' into config.classifier.augment.policy, or "
-        'set it lower.'
+        f'{GIVE_SEVERAL} into config.classifier.augment.policy, or set it lower.'
       )
 
   def _with_auxiliary(
