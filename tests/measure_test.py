@@ -27,6 +27,7 @@ STUDIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', STUDIES)
 def test_damaged_images_are_shown_as_they_were_recorded(name, tmp_path):
   study, labels = STUDIES[name], ('first', 'second')

@@ -3,11 +3,13 @@
 import json
 
 import numpy as np
+import pytest
 
 from robustness import run
 from tests.end_to_end import runs
 
 
+@pytest.mark.slow
 def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp_path):
   images = np.random.default_rng(0).integers(0, 256, (10, 28, 28), np.uint8)
   np.savez(tmp_path / 'x.npz', images=images, labels=np.arange(10) % 3, class_names=['a', 'b', 'c'])

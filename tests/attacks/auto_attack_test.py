@@ -26,6 +26,7 @@ MADE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('attack', MADE, ids=str)
 def test_images_stay_in_ball_and_box_fall_and_depend_on_their_row_alone(attack):
   call = jax.jit(lambda keys, images, labels: attack(keys, logits, images, labels))

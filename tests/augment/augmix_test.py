@@ -33,6 +33,7 @@ def chain_of(picture, names, values, settings):
   return pictures.batch([picture])[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('number', [3, 5])
 def test_a_mixture_is_the_sum_of_its_chains(number):
   """w, m and the operations are drawn again from the same key, and mixed by hand with Pillow."""
@@ -69,6 +70,7 @@ def test_draws_have_the_published_shares():
   assert (of['ShearY'] < 0).mean() == pytest.approx(0.5, abs=0.06)
 
 
+@pytest.mark.slow
 def test_one_chain_of_one_operation_without_the_image_is_the_operation():
   """A large α makes m one half, so that the mean of the image and the operation comes out."""
   settings = AugMix(width=1, depth=1, alpha=1e6, mixtures=1, clean=False, severity=5.0)

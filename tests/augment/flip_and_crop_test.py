@@ -67,6 +67,7 @@ def boxes(crop, height, width):
   return np.asarray(jax.vmap(lambda key: jnp.stack(crop.box(key, height, width)))(BOX_KEYS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('height', 'width'), [(32, 32), (48, 64)])
 def test_pixels_are_those_of_pillows_resize_of_the_box(height, width):
   """Float32 against Pillow's float32 mode: the same filter, 1e-5."""

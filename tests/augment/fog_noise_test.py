@@ -22,6 +22,7 @@ from tests.refusals import refused
 KEYS = jax.random.split(jax.random.key(0), 3000)
 
 
+@pytest.mark.slow
 def test_the_mean_magnitude_of_the_noise_is_the_stored_one_at_every_frequency():
   """On images of ten times the range, so that nothing is clipped; 9000 draws a frequency."""
   mean = fog_noise.magnitude(str(STORED), 3)

@@ -39,6 +39,7 @@ def test_waves_are_those_of_the_paper(height, width):
   np.testing.assert_allclose((np.asarray(made) - image).std((1, 2)), strength / 32, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_afa_draws_a_wave_a_channel_beside_the_image():
   def waved(key):
     return FourierBasis(smallest=1.0, mean=2.0)(key, {'image': jnp.full((16, 16, 3), 0.5)})
@@ -94,6 +95,7 @@ def test_apr_s_gives_levels_that_wrap_as_released_or_are_cut():
   assert set(AmplitudesOfOne().resembles) == {'contrast', 'fog', 'rotation'}
 
 
+@pytest.mark.slow
 def test_a_policy_of_all_three_and_what_is_refused():
   policy = Policy.of(apr_s={}, apr_p={'clean': False}, afa={'waves': 2})
   ids = jnp.arange(2)

@@ -18,6 +18,7 @@ def mixed(mixing):
   return jax.tree.map(np.asarray, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', [Mixup, Cutmix])
 def test_the_target_has_the_share_of_the_image(kind):
   rows = mixed(kind())

@@ -121,6 +121,7 @@ def _applied(names, images):
   return jax.jit(each)(images)
 
 
+@pytest.mark.slow
 def test_one_function_of_all_operations_is_the_single_ones():
   """Drawn one for each image, at once or one after another, as operations by themselves."""
   count, every = len(NAMES), Operations(transparent=True)

@@ -136,6 +136,7 @@ def test_what_follows_repeat_draws_for_every_image_apart():
   np.testing.assert_array_equal(plain['image'][:, 2], batch()['image'])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['mixup', 'cutmix'])
 def test_all_images_of_a_row_are_mixed_by_one_share(name):
   mixed = shown(Policy.of(repeat={'copies': 3}, **{name: {}}))

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy import ndimage
 
 from robustness.augment import prime
@@ -71,6 +72,7 @@ def test_strengths_have_the_published_laws():
   assert 0.2 < (np.abs(change) < 1e-6).mean() < 0.3
 
 
+@pytest.mark.slow
 @cases('modes, least, most', (3, 0.5, 5.2), (100, 0.4, 4.0))
 def test_deformations_move_pixels_by_half_of_one_or_more(modes, least, most):
   """Up to n / (πc) of n pixels by c modes; the row in the middle of a ramp shows it."""
@@ -79,6 +81,7 @@ def test_deformations_move_pixels_by_half_of_one_or_more(modes, least, most):
   assert least < np.sqrt(np.square(moved).mean()) < most
 
 
+@pytest.mark.slow
 def test_mixtures_follow_the_clean_image_and_stay_between_black_and_white():
   images = seen(lambda key, x: Prime(modes=20)(key, {'image': x})['image'], IMAGE, KEYS[:5])
   assert images.shape == (5, 3, 20, 28, 3)

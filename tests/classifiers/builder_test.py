@@ -66,6 +66,7 @@ def trained(tmp_path_factory):
   return path / 'net'
 
 
+@pytest.mark.slow
 def test_a_checkpoint_folder_gives_the_trained_network(trained, tmp_path):
   (again,) = builder(trained.parent, {'net': {'train': True}}).build()
   (loaded,) = builder(tmp_path, {'other': {'weights': str(trained)}}).build()
@@ -106,6 +107,7 @@ def test_a_damaged_description_of_a_checkpoint_is_named(
   assert 'Delete' not in str(raised.value), 'the checkpoint is whole'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('label_space', ['', 'data'])
 def test_a_trained_network_has_the_classes_of_its_training_rows(tmp_path, label_space):
   own, training, writer = rows(class_names=('cat', 'ant')), rows(), Writer()
@@ -120,6 +122,7 @@ def test_a_trained_network_has_the_classes_of_its_training_rows(tmp_path, label_
   assert (network.provenance['step'], network.provenance['total_steps']) == (8, 8)
 
 
+@pytest.mark.slow
 def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path):
   clips = {'group_id': np.repeat([0, 1], [22, 10])}  # a share of .5 is 16 rows, or one clip
   training, writer = dataclasses.replace(rows(), columns=clips), Writer()
@@ -155,6 +158,7 @@ def test_what_a_training_is_refused_for_is_said_before_the_first_one(
   assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_unfinished_checkpoint_says_so(tmp_path, caplog):
   training = {'steps': 5, 'checkpoint_every_steps': 2}
   section = {'net': {'train': True, 'training': training}}
@@ -236,6 +240,7 @@ def test_files_of_another_order_of_classes_or_without_a_head_and_classes_of_the_
   refused('no last linear map.*probe', one.build)
 
 
+@pytest.mark.slow
 def test_a_training_begins_with_imported_weights_and_a_new_last_layer(trained, tmp_path):
   before, _ = load_variables(trained)
   other = rows(class_names=('animal', 'vehicle'))

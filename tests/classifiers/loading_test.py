@@ -89,6 +89,7 @@ def test_results_tell_weights_revision_and_preprocessing(tmp_path):
   refused(message, published_builder(pictures(WNIDS[3], 'thing'), tmp_path).build)
 
 
+@pytest.mark.slow
 def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite0_file):
   given = {'crop': 0, 'weights': str(lite0_file)}
   small, large = (pictures(WNIDS[3], WNIDS[7], side=side) for side in (64, 224))
@@ -98,6 +99,7 @@ def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite
   assert classifier.class_names == NAMES
 
 
+@pytest.mark.slow
 def test_a_file_with_the_names_of_torchvision_is_normalised_as_there(tmp_path, caplog):
   architecture, side = catalog.get('vit_s32'), 70
   scheme = next(one for one in architecture.schemes if one.name == 'torchvision')

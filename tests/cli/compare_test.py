@@ -310,6 +310,7 @@ def scenes(folder, stored):
   return finished_runs.write_scenes(folder, released, single, of_scene)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('undrawn')
 @pytest.mark.parametrize('stored', [True, False])
 def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(tmp_path, stored):
@@ -350,6 +351,7 @@ def test_what_is_printed_is_clean_and_over_all_other_views(tmp_path, capsys):
   assert heads == ['top-1 accuracy on clean images', 'top-1 accuracy in view shown']
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('undrawn')
 def test_effective_robustness_given_several_reference_sets(tmp_path):
   """Six classifiers on two sets; on a third all are on a plane of logits but one."""

@@ -38,6 +38,7 @@ DOORS: dict[str, Callable[[pathlib.Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', DOORS)
 def test_another_value_in_any_place_is_no_traceback(run, name):
   file, read = run / name, DOORS[name]

@@ -109,6 +109,7 @@ def test_the_entries_of_the_repository_are_as_they_should_be(tmp_path, capsys):
   }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('undrawn')
 def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_factory, capsys):
   small, sites = tmp_path_factory.mktemp('small'), tmp_path_factory.mktemp('sites')

@@ -94,6 +94,7 @@ def test_a_flag_of_jax_changes_no_number_and_a_context_is_refused():
     refused('leave the context', random_keys.stream, 0, 'accuracy')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('shape', [(5, 7, 3), (4, 6, 1), (8, 9)])
 def test_whole_images_have_the_numbers_of_their_shape(shape):
   key = jax.random.key(3)

@@ -71,6 +71,7 @@ def test_motion_blur_given_the_angle_of_which_the_fixed_one_needs_no_key(picture
   np.testing.assert_array_equal(fixed[0], given)
 
 
+@pytest.mark.slow
 def test_motion_angles_fill_their_range():
   edge = np.zeros((17, 17, 1), np.float32)
   edge[8, 8] = 1

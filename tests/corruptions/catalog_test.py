@@ -250,6 +250,7 @@ def test_images_do_not_depend_on_64_bits(name):
   np.testing.assert_array_equal(made, expected)
 
 
+@pytest.mark.slow
 def test_photographs_come_from_a_folder_a_package_or_arrays(tmp_path, monkeypatch):
   package = tmp_path / 'imagecorruptions'
   (package / 'frost').mkdir(parents=True)

@@ -65,6 +65,7 @@ def pixelated_by_pillow(levels: np.ndarray, scale: float, enlarge=BOX) -> np.nda
   return np.stack([np.asarray(plane) for plane in enlarged], -1)
 
 
+@pytest.mark.slow
 @cases(
   'height, width, quantize',
   *((*size, None) for size in ((32, 32), (64, 45), (100, 69), (224, 224), (96, 299))),

@@ -87,6 +87,7 @@ def test_fog_on_real_pictures_agrees(shared_dir, side, map_side):
     assert pictures.share_within(ours, theirs) >= 0.99
 
 
+@pytest.mark.slow
 def test_fog_has_tfds_clouds_covers_any_aspect_ratio_and_is_rougher_where_it_decays_less():
   image, own, key = pictures.natural(32, 32, 1), TABLES[32]['fog'], jax.random.key(5)
   draws = jax.random.uniform(key, (512**2 - 1,), minval=-1, maxval=1)
@@ -143,6 +144,7 @@ def test_frost_is_a_weighted_sum(picture):
     assert pictures.share_within(add(picture, piece, severity), theirs) >= 0.99
 
 
+@pytest.mark.slow
 def test_frost_draws_pictures_and_corners_evenly_and_enlarges_small_pictures():
   """2000 draws on black; chi-squared tests of the five pictures and of the rows, at .001."""
   levels = [np.full((41 + i, 39, 3), 40 * i, np.uint8) for i in range(5)]

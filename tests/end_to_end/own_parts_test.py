@@ -40,6 +40,7 @@ def test_results_are_those_of_the_native_network(config, tmp_path):
   assert described['kind'] == 'callable' and len(described['file_sha256']) == 64
 
 
+@pytest.mark.slow
 def test_records_of_other_weights_of_the_same_file_are_refused(config, tmp_path):
   """The file reads its weights from another one, whose content its own digest does not see."""
   del config.classifiers['natural']

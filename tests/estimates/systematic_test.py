@@ -149,6 +149,7 @@ def test_with_few_images_a_class_intervals_hold_as_often_as_they_say(per_class, 
   assert min(held.values()) / runs >= 0.9, held  # of 120 runs: .95 − 2.5 standard errors
 
 
+@pytest.mark.slow
 def test_with_many_images_intervals_are_those_of_a_bootstrap_within_classes():
   rng = np.random.default_rng(0)
   cells = _few(rng, 100, 0.9, 0.6)

@@ -84,6 +84,7 @@ def test_the_same_bytes_on_several_devices_and_after_an_interruption(adaptation,
   assert files(tmp_path / 'mesh') == files(tmp_path / 'pmap') == expected
 
 
+@pytest.mark.slow
 @cases('adaptation', TENT, NEVER)
 def test_rows_are_shown_in_the_keyed_order_and_recorded_in_their_own(adaptation, tmp_path):
   key = jax.random.fold_in(KEY, ORDER)

@@ -38,6 +38,7 @@ def wrapped(answer, **changes):
   return Classifier.from_callable(answer, SHAPE, CLASSES, **changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('parallel', [MeshParallel, PmapParallel])
 def test_logits_are_recorded_on_request(parallel, tmp_path):
   native, rows, recorded = tiny_classifier(), tiny_rows(13), {}
@@ -51,6 +52,7 @@ def test_logits_are_recorded_on_request(parallel, tmp_path):
   np.testing.assert_allclose(recorded['callable'], recorded['native'], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('parallel', [MeshParallel, PmapParallel])
 def test_a_summary_of_logits_is_that_of_the_native_network(parallel, tmp_path):
   native, recorded = tiny_classifier(), []

@@ -63,6 +63,7 @@ def test_totals_and_measures_without_a_classifier(create, batch_size, chunk, tmp
   np.testing.assert_array_equal(records.column('label'), tiny_rows(ROWS).labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('create', [MeshParallel, PmapParallel])
 def test_beside_a_classifier_of_either_kind(create, tmp_path):
   native = tiny_classifier()

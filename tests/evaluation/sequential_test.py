@@ -155,6 +155,7 @@ def test_the_worst_cell_is_told_with_its_own_images(results):
   assert Notation(STUDY.quantities[0]).full(told) in largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('lost', ['round001', 'shard'])
 def test_a_resumed_run_goes_on_exactly(results, folder, tmp_path, lost):
   shutil.copytree(folder, tmp_path, dirs_exist_ok=True)

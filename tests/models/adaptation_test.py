@@ -64,6 +64,7 @@ def torch_answers(module, of_batch):
   return np.concatenate([of_batch(batch).detach().numpy() for batch in batches])
 
 
+@pytest.mark.slow
 @cases('weight', 0.0, SHARE, 1.0)
 def test_mixed_statistics_are_those_of_pytorch(network, weight):
   module, variables = network
@@ -87,6 +88,7 @@ def test_mixed_statistics_are_those_of_pytorch(network, weight):
   assert (np.abs(ours - alone).max() < 1e-5) == (weight == 1)
 
 
+@pytest.mark.slow
 @cases(
   'optimizer, nesterov, rate, tolerance',
   ('sgd', True, 0.05, 1e-4),

@@ -42,6 +42,7 @@ def test_images_that_cannot_be_whitened_are_refused(pictures, message):
   refused(message, airbench.whitening_filters, jnp.asarray(pictures))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('inputs', 'outputs'), [(24, 64), (64, 64), (8, 4)])
 def test_the_first_filters_pass_their_channel_on(inputs, outputs):
   kernel = airbench.identity_start(jax.random.key(0), (3, 3, inputs, outputs))
@@ -100,6 +101,7 @@ def peer(torch, variables):
   return other
 
 
+@pytest.mark.slow
 def test_it_is_pytorchs_network_in_training_and_evaluation():
   torch = pytest.importorskip('torch', reason='PyTorch is not installed')
   network = catalog.get('airbench94_half').build(10)

@@ -98,6 +98,7 @@ def test_bfloat16_is_summed_in_float32_and_layers_use_it():
   np.testing.assert_allclose(rounded.astype(jnp.float32), exact, atol=0.01 * scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('channels', [8, 128])
 def test_no_device_needs_the_images_of_another(channels):
   """One reduction of the finished gradient; nothing is gathered, and nothing in the loop."""
@@ -118,6 +119,7 @@ def test_no_device_needs_the_images_of_another(channels):
   np.testing.assert_allclose(step(x, kernel), alone, rtol=1e-5, atol=1e-5 * float(alone.max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('channels', [8, 128])
 def test_in_a_loop_in_a_map_and_twice(channels):
   x = drawn(2, 4, 6, 6, channels)

@@ -102,6 +102,7 @@ def test_logits_and_layers_are_those_of_the_network_in_linen(ours, linen):
   refused('blocks/0', ours.select_layers, ('blocks/O',))
 
 
+@pytest.mark.slow
 def test_an_attack_has_the_gradient_of_the_network_in_linen(ours, linen):
   keys, labels = jax.random.split(jax.random.key(0), 4), jnp.arange(4)
   attack = PGD(norm='l2', epsilon=0.5, steps=3, step_size=0.2)

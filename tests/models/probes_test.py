@@ -70,6 +70,7 @@ def test_prototypes_are_the_nearest_class_means():
   np.testing.assert_array_equal(right(probe, arrays), cosines.argmax(1) == TEST[1])
 
 
+@pytest.mark.slow
 @cases('probe', Linear(penalties=(1e-4, 1e-2, 10.0)), Neighbors(neighbors=(1, 5, 20)))
 def test_settings_are_chosen_on_rows_that_the_fit_does_not_see(probe):
   _, facts = probes.fit(probe, *TRAINING, NAMES, 0)
@@ -134,6 +135,7 @@ def network_with(probe):
   return probes.probed(network, probe, arrays, NAMES[:3], facts)
 
 
+@pytest.mark.slow
 @cases('name', 'linear', 'knn', 'prototype')
 def test_attacks_see_through_a_probe_and_the_layers_of_its_network_stay(name):
   ours = network_with(dataclasses.replace(PROBES.classes()[name](), layer='stage1'))

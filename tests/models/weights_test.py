@@ -89,6 +89,7 @@ def zeros(name):
   return {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('few')
 @pytest.mark.parametrize(('name', 'given'), ALIKE)
 def test_the_architecture_that_fits_is_named(name, given):

@@ -83,6 +83,7 @@ def test_reference_values_of_the_divergence(rows, expected):
   assert float(divergence[0]) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_loss_and_gradient_are_those_of_the_released_code():
   torch = pytest.importorskip('torch', reason='compares with PyTorch')
   functional = torch.nn.functional

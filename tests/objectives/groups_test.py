@@ -197,6 +197,7 @@ def test_the_penalty_of_irm_is_the_squared_derivative_of_each_risk():
   np.testing.assert_allclose(gradient, wanted_gradient, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('step', [1, 2])
 def test_the_unbiased_penalty_multiplies_two_halves(step):
   """Ids that are all even are in two halves too."""

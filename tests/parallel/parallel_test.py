@@ -90,6 +90,7 @@ def test_as_many_devices_as_divide_the_batch(divides, count):
   refused(r"config\.parallel is 'jitt'; did you mean 'jit'", parallel.create, 'jitt')
 
 
+@pytest.mark.slow
 def test_the_host_cannot_run_so_far_ahead_that_nothing_ends():
   # a process of its own, for without the bound XLA aborts it
   assert commands.python('-c', MANY_CALLS, timeout=150).split() == ['640000.0', '80000.0']

@@ -37,6 +37,7 @@ def results(tmp_path_factory):
   return results
 
 
+@pytest.mark.slow
 def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has(results):
   printed = FourierTable().published(results)
   facets = ['corruption', 'corruption_set']

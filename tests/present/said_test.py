@@ -56,6 +56,7 @@ def test_what_is_said_of_results_of_many_kinds_follows_from_their_rows(seed):
   assert said.complaints(results) == []
 
 
+@pytest.mark.slow
 def test_a_report_has_texts_apart_and_links_that_lead_somewhere(tmp_path):
   results = of_many_kinds(0)
   with said.watched() as overlapping:

@@ -75,6 +75,7 @@ def random_factors(count: int) -> dict[str, np.ndarray]:
   }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('side', [224, 500])
 def test_sizes_corners_and_fractions_are_exact(side):
   factors = random_factors(300)
@@ -108,6 +109,7 @@ def close(scene: jax.Array, expected: np.ndarray) -> float:
   return float((np.abs(np.asarray(scene) * 255 - expected) <= 2).all(-1).mean())
 
 
+@pytest.mark.slow
 @cases(
   'name, ground, side',
   ('koala/koala1', 'forest1.jpeg', 224),

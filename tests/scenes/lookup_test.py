@@ -46,6 +46,7 @@ DESIGNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', list(DESIGNS))
 @pytest.mark.parametrize('size', [(23, 31), (40, 3)])
 def test_looking_up_is_composing(name, size, monkeypatch):

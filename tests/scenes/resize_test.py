@@ -46,6 +46,7 @@ def test_eight_bits_are_rounded_after_each_direction_as_in_pillow(size):
   assert result.dtype == np.uint8 and difference.max() <= 1 and (difference == 0).mean() > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('side', [48, 224, 512])
 def test_no_cutout_is_reduced_by_more(side):
   generator = np.random.default_rng(side)

@@ -50,6 +50,7 @@ def attacked_by_hand(study: AttackError, seed: int) -> np.ndarray:
   return np.stack([np.asarray(images) for images in shown])
 
 
+@pytest.mark.slow
 def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate):
   findings = SMALL.reduce(evaluate(SMALL), SHAPE)
   results = assemble(findings.estimates)
@@ -105,6 +106,7 @@ def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate):
   np.testing.assert_allclose(pairs.p, mcnemar(b.sum(1), c.sum(1)))
 
 
+@pytest.mark.slow
 def test_views_stay_whatever_a_run_holds_losses_multiply_attacks_and_restarts_never_help(evaluate):
   views = SMALL.views(SHAPE)
   alone = dataclasses.replace(SMALL, attacks=('fgsm',), epsilons=()).views(SHAPE)

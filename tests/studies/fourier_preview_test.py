@@ -35,6 +35,7 @@ def by_frequency(results: pd.DataFrame, quantity: str) -> np.ndarray:
   return own.value.to_numpy()
 
 
+@pytest.mark.slow
 def test_sensitivity_is_the_root_mean_square_slope_and_bands_have_the_mean_energy(evaluate):
   study = FourierPreview()
   results = table_of(study, evaluate(study))

@@ -91,6 +91,7 @@ def test_accuracy_and_n_over_all_by_level_and_factor_and_for_a_balanced_mix(tmp_
   assert gap.low < gap.value < gap.high and gap.n == whole.n
 
 
+@pytest.mark.slow
 def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(tmp_path):
   """At 80 and 100 % few angles have a scene: those would hold larger objects than the others."""
   study = SiScore(factor='rotation')

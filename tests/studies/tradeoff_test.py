@@ -50,6 +50,7 @@ def made_records(tmp_path_factory):
   return {'tradeoff': beside, 'spectrum': [evaluation(spectrum, None, 'images')]}
 
 
+@pytest.mark.slow
 def test_energies_are_those_of_the_images_that_the_spectrum_measures(records):
   (alone,), beside = records['spectrum'], records['tradeoff']
   for name in ('measure/energy', 'measure/high_energy'):

@@ -196,6 +196,7 @@ def test_several_classifiers_are_compared_on_the_same_sets(evaluations):
     assert estimate(table, 'all classifiers', name, k=3).value == pytest.approx(value)
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_table_and_of_failures(evaluations):
   study, rows = VideoPmK(k=3, failures=2), made_rows(made_sets())
   findings = study.reduce(evaluations[:2], SHAPE)

@@ -44,6 +44,7 @@ def trained(task, ways, state):
   return jax.tree.map(np.asarray, ways.unreplicate(state))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_it_is_the_network_with_two_layers_of_each(make_task, kind):
   ways = KINDS[kind](jax.devices()[:2])

@@ -63,6 +63,7 @@ def stopped(rows, last, starts):
   return {'rows': ReadBy(rows, read)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
 def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_bits(
   make_task, run, rows, kind, tmp_path
@@ -78,6 +79,7 @@ def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_bits(
   assert_same(resumed, run(task, tmp_path / 'whole', parallel))
 
 
+@pytest.mark.slow
 def test_sigterm_in_the_last_step_stops_what_would_follow_too(make_task, run, rows, tmp_path):
   def evaluate(variables):
     os.kill(os.getpid(), signal.SIGTERM)
@@ -103,6 +105,7 @@ def test_sigterm_during_the_last_save_waits_for_it(make_task, run, tmp_path, mon
   assert newest_step(tmp_path) == 6
 
 
+@pytest.mark.slow
 def test_a_plateau_is_remembered_over_a_stop(make_task, run, rows, recorder, tmp_path):
   settings = {'schedule': 'plateau', 'learning_rate': 1e-12, 'freeze_statistics': True}
   task = make_task(task=stopped(rows, 5, []), steps=9, log_every_steps=1, **settings)

@@ -43,6 +43,7 @@ def test_two_steps_equal_the_hand_computed_ones(nesterov):
   assert float(params['layer']['kernel']) == pytest.approx(theta, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_rates_of_parameters_are_those_of_groups_of_pytorch():
   torch = pytest.importorskip('torch', reason='PyTorch is not installed')
   generator = np.random.default_rng(0)

@@ -66,6 +66,7 @@ def test_devices_and_ways_of_running_agree_to_rounding(make_task, start):
 OF_FEATURES = Pipeline(objective=Coral(column='label', environments=3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('arguments', [{'accumulate': 2}, {'task': {'pipeline': OF_FEATURES}}])
 def test_devices_and_ways_of_running_agree_on(make_task, start, arguments):
   _assert_layouts_agree(make_task, start, ('jit 1', 'jit 8', 'pmap 8'), **arguments)
@@ -193,6 +194,7 @@ def test_a_step_equals_one_written_out_in_the_open(make_task, start):
   assert int(state.step) == 1
 
 
+@pytest.mark.slow
 def test_augmentation_changes_with_the_step_and_the_seed(make_task, start):
   losses, batch = [], next(make_task().rows.training_batches(32, 0, 0))
   for seed, numbers in ((0, (0, 1, 0)), (1, (0,))):

@@ -27,6 +27,7 @@ def scored(scores):
   return evaluate, seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_averaged_weights_are_those_of_the_recurrence(make_task, run, tmp_path, kind):
   ways = KINDS[kind](jax.devices()[:2])
@@ -47,6 +48,7 @@ def test_averaged_weights_are_those_of_the_recurrence(make_task, run, tmp_path, 
   assert facts['training']['ema_decay'] == 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_slow_weights_follow_their_recurrence(make_task, kind):
   ways, total, every = KINDS[kind](jax.devices()[:2]), 8, 3
@@ -69,6 +71,7 @@ def test_slow_weights_follow_their_recurrence(make_task, kind):
     assert_close(after.raw_variables, fast)
 
 
+@pytest.mark.slow
 def test_raw_and_averaged_weights_are_both_evaluated(make_task, run, recorder, tmp_path):
   evaluate, seen = scored([0.5] * 2)
   run(make_task(ema_decay=0.9, evaluate_every_epochs=100.0), tmp_path, evaluate=evaluate)
@@ -80,6 +83,7 @@ def test_raw_and_averaged_weights_are_both_evaluated(make_task, run, recorder, t
   assert len(seen) == 1, 'fast weights are the slow ones there'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_the_best_weights_are_kept_and_survive_a_stop(make_task, run, tmp_path, kind):
   (evaluate, seen), ways = scored([0.5, 0.9, 0.9, 0.7]), KINDS[kind](jax.devices()[:2])

@@ -113,6 +113,7 @@ def test_a_thousand_scores_are_projected_by_any_rule(tmp_path, merge):
     assert (again['accuracy_anchor'] == hits / 8) or other != merge
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('merge', ['sum', 'mean'])
 def test_probabilities_in_a_file_are_not_taken_for_logits(tmp_path, merge):
   path = saved(tmp_path, 1000, lead=5.5)
@@ -132,6 +133,7 @@ def test_probabilities_in_a_file_are_not_taken_for_logits(tmp_path, merge):
   assert found[0]['accuracy_anchor'] > 1 / 8  # where logits are nearly equal it is one class always
 
 
+@pytest.mark.slow
 def test_a_k_beyond_the_sets_is_called_by_what_they_reach(tmp_path, caplog):
   config = config_of(saved(tmp_path), tmp_path)
   config.study.k = 2

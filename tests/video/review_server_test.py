@@ -238,6 +238,7 @@ def test_going_back_in_the_joint_round_stays_there(server):
   client.refused("did you mean 'joint'", f'{back}pair:4&round=jiont')
 
 
+@pytest.mark.slow
 def test_500_requests_at_once_are_all_answered(server):
   limit = pathlib.Path('/proc/sys/net/core/somaxconn')
   count = min(500, int(limit.read_text()) if limit.exists() else 128)  # of other systems

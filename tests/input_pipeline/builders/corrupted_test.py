@@ -49,6 +49,7 @@ def made(images, corruption, severity, **fields):
   return corrupted.corruptor(config, (SIDE, SIDE, 3))(images, np.arange(COUNT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('quantize', ['floor', 'round'])
 @pytest.mark.parametrize(('name', 'severity'), [('fog', 3), ('gaussian_noise', 5), ('frost', 2)])
 def test_images_are_those_of_the_study_bit_for_bit(name, severity, quantize):
@@ -58,6 +59,7 @@ def test_images_are_those_of_the_study_bit_for_bit(name, severity, quantize):
   assert images.dtype == np.uint8 and (images != pictures()).mean() > 0.3
 
 
+@pytest.mark.slow
 def test_built_and_read_again_in_order_in_several_splits(build):
   builder = build()
   examples = list(tfds.as_numpy(builder.as_dataset(split='test')))

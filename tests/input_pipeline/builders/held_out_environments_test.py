@@ -60,6 +60,7 @@ def test_training_has_the_permitted_cells_alone_and_every_cell_of_the_test_is_a_
   assert turns == dict.fromkeys((90, 180, 270), np.bincount(LABELS)[1])
 
 
+@pytest.mark.slow
 def test_test_images_are_those_of_the_study(builder):
   study = Systematic(environments=ENVIRONMENTS, severities=SEVERITIES)
   views, key = study.views((SIDE, SIDE, 3)), random_keys.stream(0, study.name)

@@ -106,6 +106,7 @@ def test_pixels_are_those_of_the_composition(built, folders):
     assert example['fraction_inside'] == pytest.approx(float(inside))
 
 
+@pytest.mark.slow
 def test_beam_writes_the_same_scenes(built, folders, tmp_path):
   pytest.importorskip('apache_beam', reason='the extra `beam` is optional')
   by_beam = prepared(ScenesConfig('places', design=DESIGN, beam=True, **folders), tmp_path)

@@ -236,6 +236,7 @@ def test_the_test_has_every_picture_once_and_none_of_training(domains):
   np.testing.assert_array_equal(levels(images), np.array(every)[rows.indices])
 
 
+@pytest.mark.slow
 def test_training_has_the_permitted_cells_mixed_and_resumes(domains, monkeypatch):
   monkeypatch.setattr(tfds_sets, 'SHUFFLE_BUFFER', 4)
   rows = open_rows(domains, split='train')

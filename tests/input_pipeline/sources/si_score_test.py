@@ -66,6 +66,7 @@ def scenes(folder, **settings):
   return read('si_score', data_dir=str(folder), **values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('most', [tfds_source.MAX_EXAMPLES_IN_MEMORY, 0])
 def test_every_scene_has_the_factors_of_its_number(released, monkeypatch, most):
   monkeypatch.setattr(tfds_source, 'MAX_EXAMPLES_IN_MEMORY', most)  # 0 streams them, as the whole

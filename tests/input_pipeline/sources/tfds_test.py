@@ -53,6 +53,7 @@ def test_every_example_comes_once_in_the_files_order_in_subsets_and_blocks_too(t
   assert batches[1]['example_id'][:3].tolist() == rows.indices[8:].tolist()
 
 
+@pytest.mark.slow
 def test_training_epochs_resume_and_processes(tiny_tfds, storage):
   rows = open_tfds(tiny_tfds)
   run = [b['example_id'] for b in itertools.islice(rows.training_batches(8, seed=0), 15)]
@@ -99,6 +100,7 @@ def test_places_of_a_sum_of_slices_are_read_from_where_they_are(tiny_tfds, place
   assert np.array(shown).tolist() == expected
 
 
+@pytest.mark.slow
 def test_mixed_sizes_are_refused_naming_the_index(tiny_tfds, storage):
   rows = open_tfds(tiny_tfds, 'uneven_set')
   refused(r"split 'test', example 2 comes out as 6x9 .*crop=224", list, rows.batches(3))
@@ -267,6 +269,7 @@ def test_parts_of_other_images_or_settings_are_refused(tmp_path):
   refused(r'\(seed: 0 → 7\)', open_corrupted, tmp_path / 'own')
 
 
+@pytest.mark.slow
 def test_labels_of_many_parts_are_known_without_reading_them(folder, monkeypatch):
   monkeypatch.setattr(pipeline_rows, '_MOST_READ', 0)
   rows = open_corrupted(folder)
