@@ -161,6 +161,7 @@ def test_a_second_run_in_a_workdir_is_refused_and_only_the_first_process_locks(
       pass
 
 
+@pytest.mark.slow
 def test_a_killed_run_holds_its_workdir_no_longer(tmp_path):
   program = f"""
 import sys

@@ -152,6 +152,7 @@ def test_an_attack_that_gives_other_images_than_it_was_given_is_refused():
   refused(message, Cut().worst, 1, KEYS, logits, IMAGES, LABELS)
 
 
+@pytest.mark.slow
 def test_restarts_keep_the_worst_of_each_image():
   attack = PGD('l2', 0.5, steps=1, step_size=0.05)
   folded = [jax.vmap(lambda key, r=r: jax.random.fold_in(key, r))(KEYS) for r in (1, 2)]

@@ -113,6 +113,7 @@ def test_stages_count_up_and_flags_are_raised_where_there_is_no_gradient_or_chan
   assert not np.asarray(seen['no_gradient']).any() and not np.asarray(seen['random']).any()
 
 
+@pytest.mark.slow
 def test_a_network_without_gradient_is_noticed():
   def flat(images):
     return logits(jnp.round(images))

@@ -65,6 +65,7 @@ def test_noise_is_white_over_pixels_and_channels_and_is_clipped():
   assert noisy.min() == 0.0 and noisy.max() == 1.0
 
 
+@pytest.mark.slow
 def test_noise_fills_a_square_around_a_pixel_cut_at_the_border():
   changed = (augmented(PatchGaussian(), KEYS[:1000], GREY) != 0.5).any(-1)
   assert abs(changed.mean() - 0.396) < 0.02  # the mean area of 25 × 25 in 32 × 32, cut

@@ -144,6 +144,7 @@ def test_one_function_of_all_operations_is_the_single_ones():
   np.testing.assert_array_equal(none, begin[0])
 
 
+@pytest.mark.slow
 def test_histograms_count_every_value_and_a_constant_image_is_changed_by_levels_alone():
   levels = np.random.default_rng(0).integers(0, 256, (20, 9, 3))
   expected = np.stack([np.bincount(levels[..., c].ravel(), minlength=256) for c in range(3)], 1)

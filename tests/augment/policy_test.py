@@ -23,7 +23,17 @@ UNDER_PMAP = ('apr_p', 'cutmix', 'mixup', 'flip', 'rand_augment')
 sequence: of all others pmap makes what it makes of the last two."""
 LONG = ('afa', 'apr_p', 'apr_s', 'augmix', 'cutmix', 'mixup', 'prime', 'rand_augment')
 """Those whose programs take seconds to compile for devices and layouts."""
+MIXING = ('mixup', 'cutmix', 'apr_p')
+"""Those that take other rows of the batch."""
 SEED = 3
+
+
+def named(*excluded: str) -> pytest.MarkDecorator:
+  """Runs a test for every augmentation by name but some; long ones are slow."""
+  kept = [name for name in NAMES if name not in excluded]
+  return pytest.mark.parametrize(
+    'name', [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in kept]
+  )
 
 
 @pytest.fixture(scope='module')
@@ -69,9 +79,7 @@ def rows(examples, index):
   return {name: value[jnp.asarray(np.arange(16)[index])] for name, value in examples.items()}
 
 
-@pytest.mark.parametrize(
-  'name', [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in NAMES]
-)
+@named()
 def test_an_image_is_the_same_in_any_layout(name, sections, alone):
   """One device or eight, jit or neither, pmap: equal but for fused multiplications, 1e-6."""
   policy, step = Policy.of(**{name: sections.get(name, {})}), jnp.int32(7)
@@ -85,7 +93,7 @@ def test_an_image_is_the_same_in_any_layout(name, sections, alone):
       np.testing.assert_allclose(other[key], plain[key], atol=1e-6)
 
 
-@pytest.mark.parametrize('name', [n for n in NAMES if n not in ('mixup', 'cutmix', 'apr_p')])
+@named(*MIXING)
 def test_a_row_does_not_depend_on_the_batch_around_it(name, alone):
   """Among other rows, by the same program."""
   whole = alone(name)(batch(), SEED, jnp.int32(7))
@@ -94,7 +102,7 @@ def test_a_row_does_not_depend_on_the_batch_around_it(name, alone):
     np.testing.assert_allclose(some['image'], whole['image'][np.array(4 * part)], atol=1e-6)
 
 
-@pytest.mark.parametrize('name', [n for n in NAMES if n != 'repeat'])
+@named('repeat')
 def test_draws_change_with_the_step_and_the_seed(name, alone):
   images = []
   for seed, step in ((0, 0), (0, 1), (1, 0)):
@@ -103,6 +111,7 @@ def test_draws_change_with_the_step_and_the_seed(name, alone):
   assert not any(np.array_equal(images[0], other) for other in images[1:])
 
 
+@pytest.mark.slow
 def test_a_part_that_gives_one_image_never_changes_the_draw_of_another():
   flips = shown(Policy.of(flip={}), step=1)['image']
   flipped = (np.asarray(flips) != np.asarray(batch()['image'])).any((1, 2, 3))

@@ -77,6 +77,7 @@ def test_a_checkpoint_folder_gives_the_trained_network(trained, tmp_path):
   assert not list(tmp_path.iterdir()), 'loading writes nothing'
 
 
+@pytest.mark.slow
 def test_a_checkpoint_folder_is_evaluated_on_data_with_a_part_of_its_classes(trained, tmp_path):
   own = rows(class_names=('cat', 'ant'))
   for label_space, classes in (('', CLASSES), ('data', ('cat', 'ant'))):

@@ -83,6 +83,7 @@ def test_a_review_that_is_killed_goes_on_and_is_exported(flags, tmp_path, capsys
   assert results.settings['annotators_per_pair'] == 2
 
 
+@pytest.mark.slow
 def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
   with running({**flags, 'annotators_per_pair': '1'}, signal.SIGKILL) as port:
     work(port, 'ann', count=3)
@@ -112,6 +113,7 @@ def test_bad_flags(flags, tmp_path, change, message):
   refused(message, main, words({**flags, **given}))
 
 
+@pytest.mark.slow
 def test_answers_about_other_sets_are_refused(flags, tmp_path):
   with running({**flags, 'annotator': 'ann'}, signal.SIGKILL):
     pass

@@ -102,6 +102,7 @@ def random_moves(shape: tuple[int, ...], delta: int, count: int) -> np.ndarray:
   return random.integers(-delta, delta, (count, 2, *shape[:2])).astype(np.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('exchange', ['copy', 'swap'])
 def test_glass_blur_given_the_moves(picture, exchange):
   side, picture = len(picture), picture[:80, :80]

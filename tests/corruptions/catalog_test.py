@@ -20,6 +20,7 @@ DETERMINISTIC = (
   *('defocus_blur', 'zoom_blur', 'brightness', 'contrast', 'pixelate', 'jpeg_compression'),
   *('gaussian_blur', 'saturate'),
 )
+QUICK = ('gaussian_noise', 'motion_blur', 'frost', 'contrast', 'jpeg_compression')
 VARIANTS = {
   name: next(iter(one.options.items()))
   for name, one in CORRUPTIONS.items()
@@ -46,6 +47,7 @@ def test_batches_of_mixed_severity_draw_by_key_alone(name):
   assert (first == other).all() == (name in DETERMINISTIC)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['shot_noise', 'glass_blur', 'fog'])
 def test_an_image_does_not_depend_on_the_rest_of_its_batch(name):
   severity = np.array([1, 5, 3, 5], np.int32)
@@ -57,7 +59,9 @@ def test_an_image_does_not_depend_on_the_rest_of_its_batch(name):
 
 
 @pytest.mark.parametrize('channels', [1, pytest.param(3, marks=pytest.mark.shared_bits)])
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize(
+  'name', [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in NAMES]
+)
 def test_images_of_any_shape_under_vmap_are_those_alone(name, channels):
   images = np.stack([natural(20, 26, channels, seed=s) for s in range(2)])
   keys = jax.random.split(KEY, 2)
@@ -132,6 +136,7 @@ def test_chosen_options_are_those_that_differ():
   refused("options.fog is 'thick'", CorruptionOptions, fog='thick')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['gaussian_noise', 'shot_noise', 'brightness', 'ripple'])
 def test_a_severity_between_two_lies_between_them(name):
   images = np.repeat(batch()[:1], 4, 0)
@@ -222,6 +227,7 @@ def test_a_seed_serves_as_key():
   refused(r'key has the shape \(4,\)', noisy, jax.random.split(KEY, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('severity', 'quantize'), [(0, None), (6, 'floor'), (-1, None)])
 def test_a_traced_severity_that_does_not_exist_gives_no_number(severity, quantize):
   function = jax.jit(lambda s: corrupt(KEY, batch(), 'brightness', s, quantize))

@@ -49,6 +49,7 @@ def test_correlate_is_scipys(shape, side):
   np.testing.assert_allclose(ours, theirs, atol=2e-5 * side)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size', [33, 96, 224])
 def test_zoom_of_the_centre_is_scipys(size):
   line = np.random.default_rng(2).uniform(size=size)

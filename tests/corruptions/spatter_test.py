@@ -41,6 +41,7 @@ def plain_relief(distance: np.ndarray) -> np.ndarray:
   return np.round(scipy.ndimage.uniform_filter(embossed, 3, mode='mirror'))
 
 
+@pytest.mark.slow
 def test_real_pictures_agree(picture):
   side = len(picture)
   for severity in SEVERITIES:

@@ -120,6 +120,7 @@ def plain_resize(picture: np.ndarray, factor: float) -> np.ndarray:
   return np.round(pictures.sample(picture, *np.meshgrid(y, x, indexing='ij'), 'nearest'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('side', 'resize'), [(32, 0.2), (64, 0.3), (224, 1.0)])
 def test_pieces_of_frost_are_those_of_the_resized_picture(side, resize):
   picture = procedural_textures()[0]

@@ -57,6 +57,7 @@ def _steps(source, policy, begin, end):
     yield numbers, apply({**numbers, 'target': target}, jnp.int32(step))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('share', [0.0, 0.5, 1.0])
 def test_no_step_ever_sees_a_held_out_cell(share):
   """Counted over 30 steps, the last half after a resume, with the images themselves as witness."""

@@ -19,6 +19,7 @@ def test_right_angles_move_pixels_and_change_none(turns):
   np.testing.assert_array_equal(turned, np.rot90(IMAGE, turns))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('degrees', [30, 45, 200])
 def test_other_angles_agree_with_scipy(degrees):
   expected = ndimage.rotate(IMAGE, degrees, reshape=False, order=1, mode='grid-constant')

@@ -160,6 +160,7 @@ def test_a_view_sees_the_columns_of_its_row(create):
   np.testing.assert_allclose(shard['output/logits'][:, 0], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('create', [MeshParallel, lambda: PmapParallel(jax.devices()[:2])])
 def test_a_row_is_prepared_before_its_views(create):
   def show(key, row, view):

@@ -87,6 +87,7 @@ def test_every_cell_is_that_of_the_fixed_design(results, folder):
     np.testing.assert_allclose(records.table('probability'), probability, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_views_go_on_until_their_interval_is_narrow(results):
   wrong = fixed_table('rank') > 0
   n = DESIGN.trials * np.arange(1, DESIGN.looks + 1)

@@ -46,6 +46,7 @@ def test_a_process_fetches_its_own_rows_only(make_rows):
     np.testing.assert_array_equal(seen, order[:, process].ravel()[: len(seen)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('start', [0, 1, 5, 12, 100])
 @pytest.mark.parametrize('share', [(0, 1), (1, 2)])
 @pytest.mark.parametrize('balanced', [False, True])
@@ -73,6 +74,7 @@ def test_what_is_known_of_rows_without_their_images(make_rows):
   np.testing.assert_array_equal(known['example_id'], [3, 4, 20])
 
 
+@pytest.mark.slow
 def test_random_crops_are_those_of_the_position_for_any_batch_start_and_process(make_rows):
   rows = make_rows(23, random_crop_area=0.3)
   images = np.concatenate([b['image'] for b in take(rows.training_batches(6, 0), 8)])

@@ -48,6 +48,7 @@ def test_logits_and_layers_are_the_peers_in_evaluation(name):
   assert_small(compared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', marked(WITH_STATISTICS, QUICK_TRAINING))
 def test_a_training_pass_in_float64_is_the_peers_to_rounding(name):
   compared = catalog_parity.training(make(name), double=True)

@@ -57,6 +57,7 @@ def test_value_and_gradients_are_those_of_xla(case, images):
   assert 'while' in _program(x, kernel, stride, padding), 'patches were used'
 
 
+@pytest.mark.slow
 @cases('height, width, images', (8, 9, 37), (7, 12, 6), (15, 7, 16))
 def test_of_many_channels_they_are_winograds_and_those_of_xla(height, width, images):
   x, kernel = drawn(images, height, width, 128), drawn(3, 3, 128, 160, seed=1)

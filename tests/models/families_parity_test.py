@@ -295,6 +295,7 @@ def test_gradients_are_finite_and_bfloat16_is_near(case):
   assert all(np.isfinite(leaf).all() and np.any(leaf) for leaf in jax.tree.leaves(gradients))
 
 
+@pytest.mark.slow
 @cases(
   'shape, method, message',
   ((72, 40, 3), 'bicubic', 'images of 72 × 40 pixels give thin_swin_tiny windows of another size'),

@@ -99,6 +99,7 @@ def test_coarse_spaces_are_the_released_tables(shared_dir):
   assert other == dict(enumerate(label_space.get('imagenet_vid').members))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('merge', label_space.MERGES)
 @cases(
   'name, classes, members', ('imagenet_vid', 30, 288), ('youtube_bb', 24, 231), ('laion_c', 16, 285)

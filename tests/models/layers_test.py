@@ -24,6 +24,7 @@ def shifted(x, kernel, stride, dtype=jnp.float32):
   return layer.apply({'params': {'kernel': kernel}}, x)
 
 
+@pytest.mark.slow
 @cases(
   'size, side, stride, channels',
   ((8, 8), 3, 1, 6),

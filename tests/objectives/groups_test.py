@@ -118,6 +118,7 @@ def test_label_smoothing_is_that_of_the_targets(settings):
   assert abs(loss - run(settings)[0]) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('settings', [Coral(environments=3, penalty=2.0), IRM3, DRO3])
 def test_devices_of_a_pmap_give_the_gradient_of_the_whole_batch(settings):
   def local(scale, logits, features, batch):
@@ -136,6 +137,7 @@ def test_devices_of_a_pmap_give_the_gradient_of_the_whole_batch(settings):
   np.testing.assert_allclose(each, np.full(4, whole), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['small_cnn', 'resnet20', 'vgg16', 'squeezenet1_1', 'vit_s32'])
 def test_features_are_what_the_last_linear_map_is_given(name):
   architecture = catalog.get(name)

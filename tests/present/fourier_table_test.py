@@ -64,6 +64,7 @@ def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has
   assert table[table['source'].notna()].part.isna().all()
 
 
+@pytest.mark.slow
 def test_the_table_has_measured_beside_published_and_all_published_signs_are_found(results):
   tables = FourierTable().summarise({'errors': results}).tables
   table = tables['table 3']

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from robustness.estimates.quantity import Quantity
@@ -77,6 +78,7 @@ def test_the_ticks_of_spectra_are_round(least, decades, ticks):
   assert set(ticks) <= set(shown), 'and others beyond its ends'
 
 
+@pytest.mark.slow
 @cases('count, down, across, numbers', (9, 15, 5, True), (24, 2, 7, False))
 def test_numbers_of_many_grids_are_legible_or_left_out(count, down, across, numbers):
   y, x = np.meshgrid(range(down), range(across), indexing='ij')

@@ -54,6 +54,7 @@ def by(table: pd.DataFrame, quantity: str, *facets: str, versus: str = '') -> pd
   return rows.astype(dict.fromkeys(facets, float)).set_index(list(facets)).sort_index()
 
 
+@pytest.mark.slow
 def test_accuracy_and_n_over_all_by_level_and_factor_and_for_a_balanced_mix(tmp_path):
   evaluation = made_records(tmp_path, SMALL)
   right, shown = answers(evaluation, SMALL)

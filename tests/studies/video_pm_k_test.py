@@ -236,6 +236,7 @@ def test_classifiers_with_their_classes_in_another_order_are_counted_alike(evalu
   pd.testing.assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True))
 
 
+@pytest.mark.slow
 def test_failures_are_the_nearest_wrong_neighbors(evaluations):
   sets, study = made_sets(), VideoPmK(k=3, failures=2)
   only = evaluations[0]

@@ -150,6 +150,7 @@ def test_altered_weights_are_refused(tmp_path, state, make_task, monkeypatch):
   refused('it was altered', _restored, tmp_path, make_task())
 
 
+@pytest.mark.slow
 def test_others_may_look_while_checkpoints_are_saved_and_deleted(tmp_path, state):
   steps = []
   with futures.ThreadPoolExecutor(1) as pool:

@@ -72,6 +72,7 @@ def test_devices_and_ways_of_running_agree_on(make_task, start, arguments):
   _assert_layouts_agree(make_task, start, ('jit 1', 'jit 8', 'pmap 8'), **arguments)
 
 
+@pytest.mark.slow
 def test_the_order_of_rows_in_a_batch_does_not_matter(make_task, start):
   task, parallel = make_task(task={'pipeline': AUGMENT}), MeshParallel(jax.devices()[:1])
   step = compiled_step(task, parallel)
@@ -206,6 +207,7 @@ def test_augmentation_changes_with_the_step_and_the_seed(make_task, start):
   assert len(set(losses)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['small_cnn', 'resnet20'])
 def test_a_bfloat16_network_keeps_float32_weights_statistics_and_loss(make_task, name):
   model = catalog.get(name).build(3, jnp.bfloat16)

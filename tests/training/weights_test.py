@@ -96,6 +96,7 @@ def test_the_best_weights_are_kept_and_survive_a_stop(make_task, run, tmp_path, 
   assert_same(run(task, tmp_path, ways, evaluate=again), best)
 
 
+@pytest.mark.slow
 def test_the_best_weights_are_not_those_that_a_training_began_with(make_task, run, tmp_path):
   task = make_task(**BEST, evaluate_every_epochs=2.0)
   refused("keep is 'best', and nothing evaluates the weights", run, task, tmp_path)

@@ -98,6 +98,7 @@ def test_thirty_scores_and_their_records_at_any_k(tmp_path):
   assert near['accuracy_pm_1'] >= first['accuracy_pm_2']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('merge', ['max', 'sum', 'mean'])
 def test_a_thousand_scores_are_projected_by_any_rule(tmp_path, merge):
   path = saved(tmp_path, 1000)
@@ -311,6 +312,7 @@ def test_sets_that_are_their_own_review_are_refused(tmp_path, capsys, monkeypatc
   assert 'holds the sets that are scored: give those before the review' in message
 
 
+@pytest.mark.slow
 def test_several_classifiers_from_records_and_files(tmp_path):
   files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
   accuracies(of_sets(files[0], tmp_path), tmp_path / 'before')

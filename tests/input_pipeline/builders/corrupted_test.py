@@ -76,6 +76,7 @@ def test_built_and_read_again_in_order_in_several_splits(build):
   np.testing.assert_array_equal(images_of(clean), pictures()[3:])
 
 
+@pytest.mark.slow
 def test_metadata_say_what_fixes_the_images(build, tmp_path):
   build('frost', 5, quantize='round', seed=3, name='mine', splits=('test[:2]',))
   noted = tfds.builder('corrupted/mine', data_dir=str(tmp_path)).info.metadata
@@ -151,6 +152,7 @@ def test_the_first_config_is_the_default_and_too_small_images_are_refused(build,
   refused('too small for glass_blur', build, 'glass_blur', 1, name='tiny', resize=2)
 
 
+@pytest.mark.slow
 @cases(
   'fields, message',
   ({'severity': 5}, 'settings.severity: 3 → 5'),

@@ -78,6 +78,7 @@ def test_test_images_are_those_of_the_study(builder):
     np.testing.assert_array_equal(np.rint(np.asarray(shown) * 255).astype(np.uint8), e['image'])
 
 
+@pytest.mark.slow
 def test_names_and_choices_that_do_not_fit_are_refused(base_dir, tmp_path, builder):
   rotation = parse_name('cifar10_rotation')
   assert rotation.environments == ('rotation',)
