@@ -82,21 +82,13 @@ def _status(
     if any(isinstance(cause, KeyboardInterrupt) for cause in causes(error)):
       kept = f'What was computed is kept in {directory}: the same command goes on.'
       return exit_with(INTERRUPTED, f'interrupted. {kept}')
-    if isinstance(error, MemoryError):  # of NumPy, which says how much it asked for
-      return exit_with(
-        BAD_INPUT, f'not enough memory ({error}): give smaller numbers or fewer images.'
-      )
-    if is_out_of_memory(error) and not peers.peer_is_lost(error):
-      return exit_with(
-        BAD_INPUT,
-        'not enough memory on the device: give a smaller --config.batch_size or '
-        '--config.views_per_step=1 for an evaluation, a smaller --config.training.batch_size or a '
-        f'larger --config.training.accumulate for a training. {directory} keeps what was computed.',
-      )
-    advice = None if peers.peer_is_lost(error) else disk.advice(error, directory)
-    if advice is None:
+    if peers.peer_is_lost(error):
       raise
-    return exit_with(BAD_INPUT, advice)
+    if advice := memory_advice(error):
+      return exit_with(BAD_INPUT, f'{advice} {directory} keeps what was computed.')
+    if advice := disk.advice(error, directory):
+      return exit_with(BAD_INPUT, advice)
+    raise
   if jax.process_index() == 0:
     log_summary(results, presented, expanded(directory).absolute())
   return 0
@@ -412,12 +404,21 @@ def builder_for(
   )
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-  """Whether a device had too little memory for an array or a program."""
-  return any(
+def memory_advice(error: BaseException) -> str | None:
+  """Returns what to do where memory was too small for an array or a program; None of other
+  errors."""
+  if isinstance(error, MemoryError):  # of NumPy, which says how much it asked for
+    return f'not enough memory ({error}): give smaller numbers or fewer images.'
+  if any(
     isinstance(cause, jax.errors.JaxRuntimeError) and 'RESOURCE_EXHAUSTED' in str(cause)
     for cause in causes(error)
-  )
+  ):
+    return (
+      'not enough memory on the device: give a smaller --config.batch_size or '
+      '--config.views_per_step=1 for an evaluation, a smaller --config.training.batch_size or a '
+      'larger --config.training.accumulate for a training.'
+    )
+  return None
 
 
 def set_devices(processes: peers.Processes) -> None:

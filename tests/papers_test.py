@@ -152,7 +152,7 @@ def unmeasured():
   """Leaves out what a dry run measures; weights that would be fetched are known by their shapes.
   What commands share is opened and traced once: data, networks, trainings of alike rows."""
   checked, check, wrap = set(), builder.check, loading.from_linen
-  counted, count = {}, Training.num_classes.func
+  known, shapes_of = {}, Training._shapes.func
   wrapped = {}
 
   def shapes(loader, label, settings, path, entry):
@@ -177,11 +177,11 @@ def unmeasured():
       check(own, row)
       checked.add(key)
 
-  def count_once(own):
+  def known_shapes(own):
     key = own.model, own.rows.image_shape
-    if key not in counted:
-      counted[key] = count(own)
-    return counted[key]
+    if key not in known:
+      known[key] = shapes_of(own)
+    return known[key]
 
   def evaluated(evaluator, rows, layout, *known):
     return Forecast(evaluator.name, '', layout.num_rows * layout.num_views, 1.0, 0.0, 0, None)
@@ -193,7 +193,7 @@ def unmeasured():
     patched.setattr(ClassifierBuilder, 'initial', lambda builder, recipe: None)
     patched.setattr(loading, 'from_linen', wrap_once)
     patched.setattr(builder, 'check', check_once)
-    patched.setattr(Training, 'num_classes', property(count_once))
+    patched.setattr(Training, '_shapes', property(known_shapes))
     patched.setattr(input_pipeline, 'load', functools.cache(input_pipeline.load))
     patched.setattr(running, '_trained', lambda builder, label, *_: (builder.planned[label], []))
     patched.setattr(running, '_evaluation', evaluated)

@@ -185,7 +185,7 @@ class ClassifierBuilder:
       recipe.initial_weights, recipe.name, self.rows.image_shape, recipe.positions
     )
     if initial and recipe.mean:
-      return dataclasses.replace(initial, mean=recipe.mean, std=recipe.std)
+      return dataclasses.replace(initial, mean=recipe.mean, std=recipe.std, assumed=False)
     return initial
 
   def train(
@@ -357,9 +357,8 @@ class ClassifierBuilder:
     if label not in self._traced:
       initial = self.initial(settings)
       warn_unfinished(label, initial)
-      begun_with = settings.initial_weights
-      if not settings.mean and is_unrecorded(begun_with, settings.name):
-        warn_assumed(label, begun_with, catalog.get(settings.name))
+      if initial and initial.assumed:
+        warn_assumed(label, settings.initial_weights, catalog.get(settings.name))
       names = self.class_names(settings)
       shapes = catalog.get(settings.name).variables(len(names), self.rows.image_shape)
       network = self._loader.as_classifier(label, settings, shapes, None, names, initial)

@@ -257,7 +257,7 @@ def _unrecorded(label: str, settings: ClassifierSettings, project: str) -> tuple
     return settings, 'config.classifier.mean and std'
   architecture = catalog.get(settings.name)
   if project:
-    return next(one for one in architecture.schemes if one.name == project), project
+    return architecture.scheme(project), project
   warn_assumed(label, settings.weights, architecture)
   return architecture, f'assumed: {settings.name}'
 

@@ -176,6 +176,10 @@ def dry_run(config: Section) -> int:
     show_forecast(config)
   except InputError as error:
     return run.exit_with(run.BAD_INPUT, str(error))
+  except Exception as error:
+    if advice := run.memory_advice(error):
+      return run.exit_with(run.BAD_INPUT, advice)
+    raise
   return 0
 
 

@@ -210,6 +210,10 @@ class Architecture:
     flat = flax.traverse_util.flatten_dict(self.variables(num_classes, input_shape))
     return {path: leaf.shape for path, leaf in flat.items()}
 
+  def scheme(self, name: str) -> Scheme:
+    """Returns the naming scheme of this name, one of `schemes`."""
+    return next(one for one in self.schemes if one.name == name)
+
   @property
   def default_weights(self) -> Weights | None:
     """The published weights that are taken when nothing is said, if there are any."""

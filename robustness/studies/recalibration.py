@@ -157,10 +157,13 @@ class Recalibration(StoredOrMade):
         yield arrays(BY_CLASS, label, shown, gap, n=len(split[2]))
 
   def figures(self, results: Results) -> Figures:
-    """Returns those of the table; coverage by severity has a line at what is stated, 1 − α."""
+    """Returns those of the table; those of coverage say the stated one, 1 − α, which is a line
+    where severities are."""
     figures, stated = charts.draw(results), 100 * (1 - self.alpha)
-    name = f'{COVERED.name}_severity_score'
-    charts.with_line(figures, name, stated, f'the stated coverage, 1 − α = {stated:g} %')
+    for name, (figure, caption) in figures.items():
+      if name.startswith(COVERED.name):
+        figures[name] = figure, f'{caption} The stated coverage is 1 − α = {stated:g} %.'
+    charts.with_line(figures, f'{COVERED.name}_severity_score', stated, 'the stated coverage')
     return figures
 
   @property

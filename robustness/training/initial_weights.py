@@ -36,6 +36,7 @@ class InitialWeights:
     mean, std: what images in [0, 1] are normalised by, one value a channel.
     trained_with: augmentations beside flips and crops, by name; None is not known.
     unfinished: how far an unfinished training of a checkpoint folder is; '' for all else.
+    assumed: whether nothing says mean and std, which are then the architecture's.
   """
 
   name: str
@@ -45,6 +46,7 @@ class InitialWeights:
   std: tuple[float, ...]
   trained_with: tuple[str, ...] | None = None
   unfinished: str = ''
+  assumed: bool = False
 
   @property
   def facts(self) -> Facts:
@@ -103,9 +105,11 @@ def load(
     variables = weights.for_images(network, initial.variables, shape, input_shape, positions)
     return dataclasses.replace(initial, variables=variables)
   if entry is None:
-    variables = weights.load(path, network, None, input_shape, positions)
+    variables, notes = weights.load_with_notes(path, network, None, input_shape, positions)
+    project = notes.get('normalised_as', '')
+    how = network.scheme(project) if project else network
     names = weights.saved_class_names(path)
-    return InitialWeights(path.name, variables, names, network.mean, network.std)
+    return InitialWeights(path.name, variables, names, how.mean, how.std, assumed=not project)
   file = path if path.is_file() else hub.fetch(entry).path
   imagenet = label_space.get(label_space.IMAGENET).class_names
   own = weights.saved_class_names(file) or entry.class_names

@@ -101,14 +101,18 @@ class Training:
     """Steps of the whole training."""
     return schedule.total_steps(self.settings, self.rows.num_examples)
 
-  @functools.cached_property
+  @property
   def num_classes(self) -> int:
     """Outputs of the model."""
-    images = jax.ShapeDtypeStruct((1, *self.rows.image_shape), jnp.float32)
-    logits, _ = jax.eval_shape(
-      lambda x: self.model.init_with_output(jax.random.key(0), x, train=False), images
-    )
+    logits, _ = self._shapes
     return logits.shape[-1]
+
+  @functools.cached_property
+  def _shapes(self) -> tuple[jax.ShapeDtypeStruct, Variables]:
+    """Logits of an image and the network's variables, as shapes."""
+    images = jax.ShapeDtypeStruct((1, *self.rows.image_shape), jnp.float32)
+    init = functools.partial(self.model.init_with_output, jax.random.key(0), train=False)
+    return jax.eval_shape(init, images)
 
   @property
   def order(self) -> Sampler:
@@ -139,21 +143,24 @@ class Training:
       count = min(self.fit_rows, self.rows.num_examples)
       first = next(self.rows.training_batches(count, self.seed, sampler=self.sampler))
       given = self.fit(self.inputs(jnp.asarray(with_scaled_image(first)['image'])))
-    return self._with_copies(begun_with(self._drawn(), given))
+    return self._with_copies(begun_with(self._state(self._drawn()), given))
 
   def state_shapes(self) -> TrainState:
     """Returns the state's shapes and types, without computing it."""
-    return jax.eval_shape(lambda: self._with_copies(self._drawn()))
+    _, variables = self._shapes
+    return jax.eval_shape(lambda drawn: self._with_copies(self._state(drawn)), variables)
 
-  def _drawn(self) -> TrainState:
-    """Returns the state whose variables depend on the seed and the model alone."""
+  def _drawn(self) -> Variables:
+    """Returns the variables, which depend on the seed and the model alone."""
 
     def draw(key: jax.Array) -> Variables:  # one program for all seeds, optimizers and objectives
       return dict(self.model.init(key, jnp.zeros((1, *self.rows.image_shape)), train=False))
 
     key = random_keys.stream(self.seed, 'initial parameters')
-    options = None if isinstance(key, jax.core.Tracer) else COMPILED_ONCE  # the outermost jit's
-    variables = jax.jit(draw, compiler_options=options)(key)
+    return jax.jit(draw, compiler_options=COMPILED_ONCE)(key)
+
+  def _state(self, variables: Variables) -> TrainState:
+    """Returns the state before the first step, of these variables."""
     params, opt_state = variables['params'], jax.jit(self.optimizer.init)(variables['params'])
     objective = self.pipeline.objective.initial_state(self.num_classes)
     step, batch_stats = jnp.zeros((), jnp.int32), variables.get('batch_stats', {})

@@ -15,6 +15,7 @@ from robustness.core.rows import ArrayRows
 from robustness.models import catalog, hub, weights
 from robustness.models.architecture import IMAGENET_MEAN, IMAGENET_STD
 from robustness.models.imagenet_names import NAMES, WNIDS
+from robustness.training import initial_weights
 from tests.classifiers.builder_test import builder, labels_of
 from tests.refusals import refused
 from tests.table_rows import estimate
@@ -111,6 +112,8 @@ def test_a_file_with_the_names_of_torchvision_is_normalised_as_there(tmp_path, c
   assert 'vit: of images of 70 × 70 pixels the patches of 32 see 64 × 64' in caplog.text
   assert one.provenance['preprocessing'] == {'mean': list(IMAGENET_MEAN), 'std': list(IMAGENET_STD)}
   assert one.provenance['normalised_as'] == 'torchvision'
+  begun_with = initial_weights.load(str(tmp_path / 'vit.npz'), 'vit_s32', (side, side, 3))
+  assert begun_with.mean == IMAGENET_MEAN and not begun_with.assumed
 
 
 @pytest.mark.slow

@@ -166,23 +166,23 @@ def test_ctrl_c_while_an_archive_is_written_is_no_failure(monkeypatch, tmp_path,
   assert capsys.readouterr().err.startswith('interrupted. What was computed is kept in')
 
 
-def test_too_little_memory_is_one_line(monkeypatch, tmp_path, capsys):
+def exhausted(*_):
+  raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 1.00TiB.')
+
+
+@cases(
+  'fail, told',
+  (lambda *_: np.empty(2**60, np.int8), 'not enough memory (Unable to allocate 1.00 EiB '),
+  (exhausted, 'not enough memory on the device: give a smaller --config.batch_size or --config.vi'),
+)
+def test_too_little_memory_is_one_line(fail, told, monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(run, 'set_devices', lambda processes: None)
-  monkeypatch.setattr(run, '_run', lambda *_: np.empty(2**60, np.int8))
-  assert run.main(default_config('accuracy'), str(tmp_path / 'run'), '') == run.BAD_INPUT
-  told = 'error: not enough memory (Unable to allocate 1.00 EiB '
-  assert capsys.readouterr().err.startswith(told)
-
-
-def test_too_little_memory_of_a_device_is_one_line_too(monkeypatch, tmp_path, capsys):
-  def run_out(*_):
-    raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 1.00TiB.')
-
-  monkeypatch.setattr(run, 'set_devices', lambda processes: None)
-  monkeypatch.setattr(run, '_run', run_out)
-  assert run.main(default_config('accuracy'), str(tmp_path / 'run'), '') == run.BAD_INPUT
-  told = 'error: not enough memory on the device: give a smaller --config.batch_size or --config.vi'
-  assert capsys.readouterr().err.startswith(told)
+  monkeypatch.setattr(run, '_run', fail)
+  monkeypatch.setattr(running, 'show_forecast', fail)
+  config, workdir = default_config('accuracy'), str(tmp_path / 'run')
+  for status in (run.main(config, workdir, ''), running.dry_run(config.to_dict())):
+    assert status == run.BAD_INPUT
+  assert capsys.readouterr().err.count(f'error: {told}') == 2
 
 
 @pytest.mark.slow
