@@ -14,6 +14,7 @@ from tests.augment.operations_test import pillow
 KEYS = jax.random.split(jax.random.key(0), 2000)
 
 
+@pytest.mark.slow
 def test_the_first_image_is_the_clean_one_and_others_differ():
   image = jnp.asarray(pictures.batch(pictures.seeded(16, 16))[0])
   images = pictures.augmented(AugMix(), KEYS[:1], image)[0]

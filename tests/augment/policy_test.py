@@ -134,6 +134,7 @@ def test_the_order_is_that_of_the_policy_and_an_empty_one_changes_nothing():
   assert shown(Policy(), black) is black
 
 
+@pytest.mark.slow
 def test_what_follows_repeat_draws_for_every_image_apart():
   images = shown(Policy.of(repeat={'copies': 3}, gaussian={}))['image']
   assert images.shape == (16, 3, 10, 8, 3)

@@ -110,6 +110,7 @@ OWN = {'classifiers': {'adversarial': {'name': 'own.py:network'}}}
 NO_COLUMN = {'classifiers': {'gaussian': {'train': True, 'objective': {'name': 'irm'}}}}
 
 
+@pytest.mark.slow
 @cases(
   'name, changes, message',
   ('systematic_rotation', MISSPELT, "baseline is 'uprigth'; did you mean 'upright'"),

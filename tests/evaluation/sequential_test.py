@@ -108,6 +108,7 @@ def test_views_go_on_until_their_interval_is_narrow(results):
   assert (ring.value, ring.low, ring.high, ring.n) == (zero.value, zero.low, zero.high, zero.n)
 
 
+@pytest.mark.slow
 def test_means_and_differences_are_of_the_images_that_all_views_have(results):
   columns, rows = results.tables['passes'].columns, results.tables['passes'].rows
   common = rows[0][columns.index('images that all views have')]

@@ -49,6 +49,7 @@ def settings_in(folder, values):
   return DataSettings(**{**values, **path})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('values', SETTINGS, ids=lambda values: '-'.join(map(str, values.values())))
 def test_arrays_give_the_rows_and_batches_of_tf_data(folder, values):
   """What these are `tests/core/rows_test.py` has."""

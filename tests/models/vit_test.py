@@ -167,6 +167,7 @@ def test_other_methods_and_no_grid_are_refused():
   refused('49 positions are no square grid', resample, POSITIONS[:, 1:], (4, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method', position_embedding.METHODS)
 @cases(
   'side, shape, note',

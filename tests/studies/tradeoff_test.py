@@ -59,6 +59,7 @@ def test_energies_are_those_of_the_images_that_the_spectrum_measures(records):
       np.testing.assert_allclose(evaluation.records.table(name), expected, rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_changes_shares_and_lines_against_plain_numpy(records):
   evaluations = records['tradeoff']
   results = table_of(SMALL, evaluations)

@@ -116,6 +116,7 @@ def test_beam_writes_the_same_scenes(built, folders, tmp_path):
       np.testing.assert_array_equal(made[name], value, err_msg=name)
 
 
+@pytest.mark.slow
 def test_what_is_built_is_found_by_name_read_as_rows_and_described_by_tables(built):
   table = read_metadata(built.data_path / 'metadata.csv')
   made = examples(built)
