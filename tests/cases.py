@@ -1,5 +1,6 @@
 """A test's table of cases."""
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -8,3 +9,10 @@ import pytest
 def cases(names: str, *rows: Any, **options: Any) -> pytest.MarkDecorator:
   """Runs a test once for each row, whose values its arguments `names` take in order."""
   return pytest.mark.parametrize(names, rows, **options)
+
+
+def marked(
+  names: Iterable[str], quick: Collection[str], mark: pytest.MarkDecorator = pytest.mark.slow
+) -> list[Any]:
+  """Returns names for `parametrize`, those that are not `quick` with a mark."""
+  return [name if name in quick else pytest.param(name, marks=mark) for name in names]

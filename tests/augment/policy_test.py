@@ -14,7 +14,7 @@ from robustness.augment import AUGMENTATIONS, Augmentation
 from robustness.augment.policy import Policy, from_section, row_keys
 from robustness.core.sampler import EPOCH
 from robustness.parallel import BATCH, MeshParallel, PmapParallel
-from tests.cases import cases
+from tests.cases import cases, marked
 from tests.refusals import refused
 
 NAMES = tuple(AUGMENTATIONS.classes())
@@ -31,9 +31,7 @@ SEED = 3
 def named(*excluded: str) -> pytest.MarkDecorator:
   """Runs a test for every augmentation by name but some; long ones are slow."""
   kept = [name for name in NAMES if name not in excluded]
-  return pytest.mark.parametrize(
-    'name', [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in kept]
-  )
+  return pytest.mark.parametrize('name', marked(kept, {*NAMES} - {*LONG}))
 
 
 @pytest.fixture(scope='module')

@@ -11,7 +11,7 @@ from robustness.corruptions import NAMES, TABLES, apply, catalog, corrupt, corru
 from robustness.corruptions.catalog import CORRUPTIONS
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.views import CorruptionOptions
-from tests.cases import cases
+from tests.cases import cases, marked
 from tests.corruptions.pictures import natural, share_within, write_photographs
 from tests.emitters import needs_usual_emitters
 from tests.refusals import refused
@@ -59,9 +59,7 @@ def test_an_image_does_not_depend_on_the_rest_of_its_batch(name):
 
 
 @pytest.mark.parametrize('channels', [1, pytest.param(3, marks=pytest.mark.shared_bits)])
-@pytest.mark.parametrize(
-  'name', [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in NAMES]
-)
+@pytest.mark.parametrize('name', marked(NAMES, QUICK))
 def test_images_of_any_shape_under_vmap_are_those_alone(name, channels):
   images = np.stack([natural(20, 26, channels, seed=s) for s in range(2)])
   keys = jax.random.split(KEY, 2)

@@ -17,6 +17,7 @@ from robustness.estimates.table import facets_of, select
 from robustness.present import headlines
 from robustness.results import Results
 from robustness.training import loop
+from tests.cases import marked
 from tests.end_to_end import runs
 from tests.refusals import refused
 from tests.table_rows import estimate
@@ -110,9 +111,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], bool, Any]] = {
 
 
 @pytest.mark.usefixtures('shallow_resnet')
-@pytest.mark.parametrize(
-  'name', [n if n == 'accuracy:own' else pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS]
-)
+@pytest.mark.parametrize('name', marked(CONFIGS, ['accuracy:own']))
 def test_a_run_of_the_config(name, tmp_path, monkeypatch, request):
   changes, repeated, check = CONFIGS[name]
   file, _, variant = name.partition(':')

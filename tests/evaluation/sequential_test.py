@@ -207,8 +207,7 @@ def test_processes_share_the_chunks_of_a_round(folder, tmp_path):
 )
 def test_too_few_images_are_refused_with_how_many_are_needed(half_width, count, needed):
   study = dataclasses.replace(STUDY, half_width=half_width)
-  if '{most}' in needed:
-    needed = needed.format(most=plan(half_width, STUDY.confidence).most_trials)
+  needed = needed.format(most=plan(0.05, STUDY.confidence).most_trials)
   refused(f'needs {needed} .*; there are {count}', study.check, tiny_rows(count), {})
   STUDY.check(rows(), {})
 

@@ -15,7 +15,7 @@ from robustness.models.bit_resnet import standardise
 from robustness.models.efficientnet import rounded, stage_sizes
 from robustness.models.small_images import CifarResNet, shortcut
 from robustness.models.vgg import part_means
-from tests.cases import cases
+from tests.cases import cases, marked
 from tests.models import networks_page
 from tests.models.peer_networks import PEERS
 from tests.networks import WITHOUT_STATISTICS, normal_arrays, random_variables
@@ -27,10 +27,7 @@ QUICK = {
   *('vit_s16', 'dinov2_s14_registers', 'dinov3_s16', 'eva02_s14', 'clip_rn50', 'clip_vit_b32'),
 }
 """Small networks of every family; those of all others, which take seconds to trace, are slow."""
-NAMES = [
-  pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK))
-  for name in sorted(catalog.ARCHITECTURES)
-]
+NAMES = marked(sorted(catalog.ARCHITECTURES), QUICK)
 CAPTURE = {'capture_intermediates': True, 'mutable': ['intermediates']}
 PUBLISHED = {'resnet20': 269_722, 'resnet56': 853_018}
 PUBLISHED |= {'wide_resnet_28_10': 36_479_194, 'wide_resnet_16_4': 2_748_890}
@@ -61,7 +58,7 @@ def parameters(shapes):
   return sum(math.prod(shape) for path, shape in shapes.items() if path[0] == 'params')
 
 
-@pytest.mark.parametrize('name', [one for one in NAMES if one.values[0] in PUBLISHED])
+@pytest.mark.parametrize('name', marked(sorted(PUBLISHED), QUICK))
 def test_parameter_counts_are_the_published_ones(name):
   architecture, shapes = catalog.get(name), shapes_of(name)
   side = next((w.input_size for w in architecture.weights), architecture.input_shape[0])

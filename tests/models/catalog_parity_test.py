@@ -17,6 +17,7 @@ import pytest
 from robustness.models import catalog
 
 pytest.importorskip('torch', reason='parity needs torch')
+from tests.cases import marked  # noqa: E402
 from tests.models import catalog_parity  # noqa: E402
 from tests.models.parity import assert_small  # noqa: E402
 from tests.models.peer_networks import PEERS  # noqa: E402
@@ -27,12 +28,7 @@ QUICK = (*QUICK_TRAINING, 'resnet50', 'resnet34_gn', 'resnet50_gn', 'bit_r50x1')
 QUICK += ('squeezenet1_0', 'squeezenet1_1', 'vit_s32')  # other tests compare VGG and CLIP
 WITH_STATISTICS = [name for name in PEERS if not WITHOUT_STATISTICS.fullmatch(name)]
 make = functools.lru_cache(maxsize=1)(catalog_parity.Pair.make)
-
-
-def marked(names, quick):
-  return [
-    name if name in quick else pytest.param(name, marks=pytest.mark.every_network) for name in names
-  ]
+every_but = functools.partial(marked, mark=pytest.mark.every_network)
 
 
 def test_every_architecture_but_the_one_made_here_has_a_peer_or_a_test_of_its_own():
@@ -41,7 +37,7 @@ def test_every_architecture_but_the_one_made_here_has_a_peer_or_a_test_of_its_ow
   assert {name for name in without if not name.startswith(tuple(own))} == {'small_cnn'}
 
 
-@pytest.mark.parametrize('name', marked(PEERS, QUICK))
+@pytest.mark.parametrize('name', every_but(PEERS, QUICK))
 def test_logits_and_layers_are_the_peers_in_evaluation(name):
   compared = catalog_parity.evaluation(make(name))
   assert len(compared) > 1
@@ -49,14 +45,14 @@ def test_logits_and_layers_are_the_peers_in_evaluation(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', marked(WITH_STATISTICS, QUICK_TRAINING))
+@pytest.mark.parametrize('name', every_but(WITH_STATISTICS, QUICK_TRAINING))
 def test_a_training_pass_in_float64_is_the_peers_to_rounding(name):
   compared = catalog_parity.training(make(name), double=True)
   assert len(compared) > 20
   assert_small(compared, 1e-9)
 
 
-@pytest.mark.parametrize('name', marked(WITH_STATISTICS, QUICK_TRAINING))
+@pytest.mark.parametrize('name', every_but(WITH_STATISTICS, QUICK_TRAINING))
 def test_a_training_pass_in_float32_is_the_peers(name):
   pair = make(name, 2 * catalog_parity.IMAGES, damped=True)
   assert_small(catalog_parity.training(pair, double=False))
