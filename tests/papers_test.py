@@ -162,7 +162,7 @@ def unmeasured():
     names = label_space.get(label_space.IMAGENET).class_names
     names = names if entry or side > 32 else loader.rows.class_names
     variables = architecture.variables(len(names), shape)
-    return loader.as_classifier(label, settings, variables, None, names, entry, shape)
+    return loader.with_shapes(label, settings, variables, names, entry, shape)
 
   def wrap_once(module, variables, *, name, **given):
     key = repr((module, jax.tree.leaves(variables), given))

@@ -295,8 +295,8 @@ class ClassifierBuilder:
       **({'balanced': settings.balanced} if settings.balanced else {}),
       **({'kept': 'best by validation accuracy'} if settings.keep == BEST else {}),
     }
-    names = self.class_names(recipe)
-    network = self._loader.as_classifier(label, recipe, weights, provenance, names, initial)
+    shapes = self._with_shapes(label, recipe)
+    network = self._loader.with_weights(shapes, recipe, weights, provenance, initial)
     return network if recipe.probe else self._as_measured(network, recipe)
 
   # Probes on the features of a network.
@@ -361,8 +361,7 @@ class ClassifierBuilder:
         warn_assumed(label, settings.initial_weights, catalog.get(settings.name))
       names = self.class_names(settings)
       shapes = catalog.get(settings.name).variables(len(names), self.rows.image_shape)
-      network = self._loader.as_classifier(label, settings, shapes, None, names, initial)
-      self._traced[label] = network
+      self._traced[label] = self._loader.with_shapes(label, settings, shapes, names, initial)
     return self._traced[label]
 
   @functools.cached_property

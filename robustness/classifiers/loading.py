@@ -175,40 +175,75 @@ class Loader:
     label: str,
     settings: ClassifierSettings,
     variables: PyTree,
-    provenance: Facts | None,
+    provenance: Facts,
     class_names: tuple[str, ...],
     normalisation: Normalises | None = None,
     input_shape: Shape | None = None,
   ) -> Classifier:
-    """Returns variables of a section's architecture as a classifier of images in [0, 1].
+    """Returns weights of a section's architecture as a classifier of images in [0, 1].
+
+    For the arguments see `with_shapes` and `with_weights`.
+    """
+    classifier = self.with_shapes(
+      label, settings, variables, class_names, normalisation, input_shape
+    )
+    return self.with_weights(classifier, settings, variables, provenance, normalisation)
+
+  def with_weights(
+    self,
+    classifier: Classifier,
+    settings: ClassifierSettings,
+    variables: PyTree,
+    provenance: Facts,
+    normalisation: Normalises | None = None,
+  ) -> Classifier:
+    """Returns a classifier `with_shapes` with weights, and with what identifies them.
+
+    Args:
+      classifier: of this section, with the same normalisation.
+      settings: the section.
+      variables: the weights.
+      provenance: what is known of them.
+      normalisation: of the inputs; by default the architecture's.
+    """
+    architecture, input_filter = catalog.get(settings.name), settings.input_filter
+    how: Normalises = normalisation or architecture
+    facts: Facts = {
+      'architecture': settings.name,
+      **catalog.file_facts(settings.name),
+      'preprocessing': {'mean': list(how.mean), 'std': list(how.std)},
+      **provenance,
+      'parameters': sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params'])),
+      'sha256': weights.digest(variables),
+      'precision': self._precision,
+      **({} if self._precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
+      **({'input_filter': input_filter.describe()} if input_filter else {}),
+    }
+    _warn_of_borders(classifier.name, architecture, classifier.input_shape)
+    placed = jax.device_put(variables)  # so that no evaluation copies them
+    return dataclasses.replace(classifier, variables=placed, provenance=facts)
+
+  def with_shapes(
+    self,
+    label: str,
+    settings: ClassifierSettings,
+    variables: PyTree,
+    class_names: tuple[str, ...],
+    normalisation: Normalises | None = None,
+    input_shape: Shape | None = None,
+  ) -> Classifier:
+    """Returns a section's architecture, traced once, as a classifier that nothing identifies yet.
 
     Args:
       label: its name.
       settings: the section.
       variables: the weights, or their shapes.
-      provenance: what is known of the weights; None of shapes, which nothing identifies.
       class_names: in the order of the logits.
       normalisation: of the inputs; by default the architecture's.
       input_shape: height, width and channels; by default those of the rows.
     """
     architecture, imagenet = catalog.get(settings.name), label_space.get(label_space.IMAGENET)
     how: Normalises = normalisation or architecture
-    input_filter = settings.input_filter
-    facts: Facts = {}
-    if provenance is not None:
-      facts = {
-        'architecture': settings.name,
-        **catalog.file_facts(settings.name),
-        'preprocessing': {'mean': list(how.mean), 'std': list(how.std)},
-        **provenance,
-        'parameters': sum(int(np.size(leaf)) for leaf in jax.tree.leaves(variables['params'])),
-        'sha256': weights.digest(variables),
-        'precision': self._precision,
-        **({} if self._precision == 'float32' else {'kept_in_float32': KEPT_IN_FLOAT32}),
-        **({'input_filter': input_filter.describe()} if input_filter else {}),
-      }
-      variables = jax.device_put(variables)  # so that no evaluation copies them
-      _warn_of_borders(label, architecture, input_shape or self.rows.image_shape)
     classifier = from_linen(
       architecture.build(len(class_names), jnp.dtype(self._precision)),
       variables,
@@ -218,8 +253,7 @@ class Loader:
       mean=how.mean,
       std=how.std,
       stages=architecture.stages,
-      provenance=facts,
-      input_filter=input_filter,
+      input_filter=settings.input_filter,
     )
     known = classifier.class_names == imagenet.class_names
     return dataclasses.replace(classifier, aliases=imagenet.aliases if known else {})
