@@ -43,7 +43,7 @@ class TfRows:
     self._images, self._settings = selection.images, selection.settings
     self._facts, self.indices = selection.facts, selection.indices
     self.image_shape, self.class_names = selection.image_shape, selection.images.class_names
-    self._most_kept = 0
+    self._are_kept = False
     self._arrays: ArrayRows | None = None
     if self._settings.resized_by == 'pillow':
       self._refuse_more_than_8_bits()
@@ -71,12 +71,12 @@ class TfRows:
     if self._arrays:
       return self._arrays.at(positions)
     rows = copy.copy(self)
-    rows.indices, rows._most_kept = self.indices[positions], 0
+    rows.indices, rows._are_kept = self.indices[positions], False
     return rows
 
-  def kept(self, most: int = MOST_KEPT) -> TfRows:
+  def kept(self) -> TfRows:
     rows = copy.copy(self)
-    rows._most_kept = most
+    rows._are_kept = True
     return rows
 
   def in_memory(self, most: int) -> ArrayRows | None:
@@ -96,8 +96,8 @@ class TfRows:
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
     chosen = chosen_blocks(self.num_examples, batch_size, blocks)
-    if self._most_kept and 2 * len(chosen) * batch_size > self.num_examples:
-      self._arrays, self._most_kept = self.in_memory(self._most_kept), 0
+    if self._are_kept and 2 * len(chosen) * batch_size > self.num_examples:
+      self._arrays, self._are_kept = self.in_memory(MOST_KEPT), False
     if self._arrays:
       return self._arrays.batches(batch_size, blocks, stored=stored)
     return self._batches(batch_size, blocks, stored=stored)

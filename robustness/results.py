@@ -215,7 +215,7 @@ class Results:
       declared = document.get('quantities', [])
       listed = declared if isinstance(declared, dict) else {SINGLE: declared}
       json_files.check(listed, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
-      parts = {name: tuple(Quantity(**entry) for entry in of) for name, of in listed.items()}
+      parts = {name: tuple(map(_quantity, of)) for name, of in listed.items()}
       quantities = tuple(dict.fromkeys(itertools.chain(*parts.values())))
     except (InputError, TypeError) as error:
       raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
@@ -437,6 +437,11 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
   buffer = io.BytesIO()
   np.savez(buffer, allow_pickle=False, **ordered)
   return buffer.getvalue()
+
+
+def _quantity(entry: Mapping[str, Any]) -> Quantity:
+  """Returns a quantity of `results.json`, which may say more: `paper` in older ones."""
+  return Quantity(**{key: value for key, value in entry.items() if key != 'paper'})
 
 
 def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:

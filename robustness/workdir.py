@@ -31,6 +31,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.registry import part_name
 from robustness.core.settings import Section, differing_keys, require, without_inherited
+from robustness.core.typing import Facts
 from robustness.evaluation import study as studies
 from robustness.evaluation.records import HEADER, Records
 from robustness.evaluation.rounds import FIRST, SequentialRecords
@@ -50,9 +51,6 @@ OF_TRAININGS = ('data', 'precision', 'seed', 'seeds', 'training')
 """Keys of a config that every training depends on."""
 SAME_NUMBERS = ('parallel',)
 """Keys of a config that change no number: a run may go on with other values."""
-SAME_RECORDS = ('confidence', 'false_discovery_rate', 'top_k')
-"""Keys of a study that change what records are reduced to. Records of a study in which one decides
-more state it, and refuse another value themselves."""
 CHOOSES = {
   'augment': 'policy',
   **dict.fromkeys(('attack', 'objective', 'input_filter', 'probe', 'adaptation'), 'name'),
@@ -167,7 +165,7 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
     return
   form: json_files.Form = {'battery?': dict, 'classifiers?': dict}
   before = json_files.read(path, form, _REWRITTEN)
-  there, now = _of_numbers(before), _of_numbers(config)
+  there, now = _of_numbers(before), _of_numbers(_with_studies_of(before, config))
   of_one = sorted(key for key in there.keys() ^ now.keys() if key.startswith('classifier'))
 
   def compared(keys: Section) -> Section:  # what else a training depends on, its checkpoints refuse
@@ -208,6 +206,28 @@ def work(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
   return frozenset((str(file), file.stat().st_mtime_ns) for file in found)
 
 
+def _with_studies_of(before: Section, config: Section) -> dict[str, Any]:
+  """Returns a config with those studies of another that record the same: what records are reduced
+  to may change."""
+  merged = dict(config)
+  for name, own in config.items():
+    other = before.get(name)
+    if isinstance(own, Mapping) and isinstance(other, Mapping):
+      if name != 'study':
+        merged[name] = _with_studies_of(other, own)
+      elif own.get('name') == other.get('name') and _recorded(own) == _recorded(other):
+        merged[name] = other
+  return merged
+
+
+def _recorded(study: Section) -> Facts:
+  """Returns what fixes the records of a section `study`, all of it where none can be made of it."""
+  try:
+    return studies.from_config(study).recording
+  except InputError:
+    return study
+
+
 def _of_numbers(config: Section) -> dict[str, Any]:
   """Returns the keys of a config that decide its records; each of several classifiers is one."""
   kept = {key: value for key, value in config.items() if key not in SAME_NUMBERS}
@@ -218,10 +238,8 @@ def _of_numbers(config: Section) -> dict[str, Any]:
 
 
 def _chosen(section: Section, are_labels: bool = False) -> dict[str, Any]:
-  """Returns nested values without the settings of named parts that a recipe does not choose, and
-  those of studies that no record depends on.
-
-  They change no record. `are_labels` says whether the keys are labels of classifiers.
+  """Returns nested values without the settings of named parts that a recipe does not choose, which
+  change no record. `are_labels` says whether the keys are labels of classifiers.
   """
   kept = {}
   for name, value in section.items():
@@ -229,8 +247,6 @@ def _chosen(section: Section, are_labels: bool = False) -> dict[str, Any]:
       key = None if are_labels else CHOOSES.get(name)
       chosen = value.get(key, [*value])
       used = {key, *map(part_name, [chosen] if isinstance(chosen, str) else chosen)}
-      if name == 'study':  # of rounds, the confidence says when a view was shown enough
-        used -= {*SAME_RECORDS} - ({'confidence'} if value.get('half_width') else set())
       value = _chosen({own: value[own] for own in value if own in used}, name == 'classifiers')
     kept[name] = value
   return kept

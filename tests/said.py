@@ -175,8 +175,8 @@ def watched() -> Iterator[list[str]]:
   found: list[str] = []
   save = style.save
 
-  def checked(figure: Figure, path: Any, dpi: float | None = None) -> None:
-    save(figure, path, dpi)
+  def checked(figure: Figure, path: Any) -> None:
+    save(figure, path)
     found.extend(f'{pathlib.Path(path).stem}: {text}' for text in overlaps(figure))
 
   with mock.patch.object(style, 'save', checked):

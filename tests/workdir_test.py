@@ -43,14 +43,40 @@ def test_another_config_is_refused_by_key(tmp_path, work):
   assert (tmp_path / 'config.json').read_bytes() == content
 
 
-def test_what_no_record_depends_on_may_change(tmp_path):
+FINDINGS = (
+  ('fourier_heatmap', {'confidence': 0.9, 'false_discovery_rate': 0.1, 'top_k': 2}),
+  ('fourier_heatmap', {'classes': ('all',)}),
+  ('calibration', {'bins': 10, 'resamples': 50}),
+  ('recalibration', {'alpha': 0.2, 'scalings': ('temperature',)}),
+  ('video_pm_k', {'k': 5}),
+)
+
+
+@pytest.mark.parametrize('name, changed', FINDINGS)
+@pytest.mark.parametrize('in_battery', [False, True])
+def test_what_no_record_depends_on_may_change(tmp_path, name, changed, in_battery):
+  def config(**study):
+    section = {'study': {'name': name, **study}}
+    return {'battery': {'parts': ('one',), 'one': section}} if in_battery else section
+
+  workdir.prepare(tmp_path, config())
+  (tmp_path / 'results.json').touch()
+  workdir.prepare(tmp_path, config(**changed))
+  workdir.prepare(tmp_path, config())
+  refused('layers: ', workdir.prepare, tmp_path, config(**changed, layers=('stages',)))
+
+
+def test_in_rounds_the_confidence_says_which_records_there_are(tmp_path):
   def config(**study):
     return {'study': {'name': 'fourier_heatmap', **study}}
 
-  workdir.prepare(tmp_path, config(confidence=0.95, top_k=5))
+  workdir.prepare(tmp_path, config())
   (tmp_path / 'results.json').touch()
-  workdir.prepare(tmp_path, config(confidence=0.9, false_discovery_rate=0.1, top_k=2))
   refused(r'half_width: None → 0.1', workdir.prepare, tmp_path, config(half_width=0.1))
+  rounds = tmp_path / 'rounds'
+  workdir.prepare(rounds, config(half_width=0.1))
+  (rounds / 'results.json').touch()
+  refused('confidence: ', workdir.prepare, rounds, config(half_width=0.1, confidence=0.9))
 
 
 def test_a_workdir_with_checkpoints_alone_belongs_to_their_trainings(tmp_path):

@@ -90,8 +90,8 @@ class Loader:
     path, entry = expanded(settings.weights), published(settings)
     if entry or not path.is_dir():
       return self._load_file(label, settings, path, entry)
-    trained, facts = initial_weights.from_checkpoints(path)
-    _refuse_other_training(path, facts, settings)
+    trained, facts = initial_weights.from_checkpoints(path, settings.name)
+    _refuse_other_filter(path, facts, settings)
     warn_unfinished(label, trained)
     known, shape = {'weights': path.name, **progress(facts)}, tuple(facts['image_shape'])
     variables, names = trained.variables, trained.class_names
@@ -356,13 +356,8 @@ def preparation(experiment: Experiment) -> Preparation | None:
   return next((Preparation(name, *how) for how, name in preparations.items()), None)
 
 
-def _refuse_other_training(path: pathlib.Path, facts: Facts, settings: ClassifierSettings) -> None:
-  name, input_filter = settings.name, settings.input_filter
-  if facts['architecture'] != name:
-    raise InputError(
-      f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks '
-      f'for {name!r}: --config.classifier.name={facts["architecture"]}.'
-    )
+def _refuse_other_filter(path: pathlib.Path, facts: Facts, settings: ClassifierSettings) -> None:
+  input_filter = settings.input_filter
   here, there = input_filter.describe() if input_filter else None, facts.get('input_filter')
   if here != there:
     raise InputError(

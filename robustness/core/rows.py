@@ -54,11 +54,11 @@ class Rows(Protocol):
   def with_channels(self, channels: int) -> Rows:
     """Returns the same rows with grey images repeated to `channels`; refuses images in colour."""
 
-  def kept(self, most: int = MOST_KEPT) -> Rows:
+  def kept(self) -> Rows:
     """Returns the same rows, whose images are decoded once, when most of them are first asked for.
 
     A few rows, such as samples for a figure, are read as ever, and so are all if `in_memory` gives
-    none.
+    none of at most `MOST_KEPT` bytes.
     """
 
   def in_memory(self, most: int) -> ArrayRows | None:
@@ -328,9 +328,8 @@ class ArrayRows:
       columns={name: column[positions] for name, column in self.columns.items()},
     )
 
-  def kept(self, most: int = MOST_KEPT) -> ArrayRows:
+  def kept(self) -> ArrayRows:
     """See `Rows`; these rows are kept."""
-    del most
     return self
 
   def in_memory(self, most: int) -> ArrayRows | None:
@@ -455,8 +454,8 @@ class _ChangedRows:
   def with_channels(self, channels: int) -> Rows:
     return dataclasses.replace(self, rows=self.rows.with_channels(channels))
 
-  def kept(self, most: int = MOST_KEPT) -> Rows:
-    return dataclasses.replace(self, rows=self.rows.kept(most))
+  def kept(self) -> Rows:
+    return dataclasses.replace(self, rows=self.rows.kept())
 
   def in_memory(self, most: int) -> ArrayRows | None:
     arrays = self.rows.in_memory(most)

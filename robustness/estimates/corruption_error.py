@@ -28,11 +28,8 @@ from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
 BEFORE, NEVER = 'at or before the lowest severity', 'not reached'
 NO_CLEAN = 'undefined: no clean image is right'
 ROUNDING = 1e-9  # sums of errors closer than this are equal
-PAPER = 'hendrycks2019benchmarking'
-MCE = Quantity('mCE', 'mean corruption error', RATIO, 'lower', headline=True, paper=PAPER)
-RELATIVE_MCE = Quantity(
-  'relative_mCE', 'relative mean corruption error', AMOUNT, 'lower', paper=PAPER
-)
+MCE = Quantity('mCE', 'mean corruption error', RATIO, 'lower', headline=True)
+RELATIVE_MCE = Quantity('relative_mCE', 'relative mean corruption error', AMOUNT, 'lower')
 
 
 def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:

@@ -76,15 +76,22 @@ def means(
 
 
 def arrays(
-  quantity: Quantity, label: str, facets: pd.DataFrame, value: np.ndarray, *, n: int | np.ndarray
+  quantity: Quantity,
+  label: str,
+  facets: pd.DataFrame,
+  value: np.ndarray,
+  *,
+  n: int | np.ndarray,
+  confidence: float,
 ) -> pd.DataFrame:
   """Returns values [G] without intervals, such as a curve or a map, as rows of the table.
 
-  Each row of `facets` is an estimate; n observations are as many units.
+  Each row of `facets` is an estimate; n observations are as many units. `confidence` is that of
+  intervals over several seeds.
   """
   none = dict.fromkeys(('low', 'high', 'p'), np.nan)
   words = {'classifier': label, 'quantity': quantity.name, 'versus': '', 'method': '', 'note': ''}
-  known = {'value': value, 'n': n, 'clusters': n, 'confidence': 0.95, 'family': 1}
+  known = {'value': value, 'n': n, 'clusters': n, 'confidence': confidence, 'family': 1}
   return facets.reset_index(drop=True).assign(**words, **known, **none)
 
 

@@ -34,7 +34,6 @@ class Quantity:
       same facets where it has some, else those over all.
     biased: whether chance on the same images adds to values what is alike in every training, so
       that seeds alone show no difference.
-    paper: where it is defined, a key of `robustness.present.page.PAPERS`; '' for none.
   """
 
   name: str
@@ -48,7 +47,6 @@ class Quantity:
   drawn: bool = False
   reference: str = ''
   biased: bool = False
-  paper: str = ''
 
   def __post_init__(self) -> None:
     if not self.name or self.kind not in RANGES or self.better not in ('lower', 'higher', ''):

@@ -22,13 +22,7 @@ from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.quantity import AMOUNT, Quantity
 
 _BEYOND = 100.0  # changes of accuracy, which a line may leave [−1, 1] by far
-SLOPE = Quantity(
-  'slope',
-  'slope of accuracy by share of high frequency',
-  AMOUNT,
-  headline=True,
-  paper='yin2019fourier',
-)
+SLOPE = Quantity('slope', 'slope of accuracy by share of high frequency', AMOUNT, headline=True)
 SLOPE_OVER_CORRUPTIONS = Quantity(
   'slope_over_corruptions',
   'slope of accuracy by share of high frequency, for corruptions drawn from many',

@@ -24,7 +24,7 @@ from robustness.core.registry import Part, Registry, check_fields
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PlainValue
 from robustness.estimates.fixed_width import FixedWidth, fewest_trials, plan
-from robustness.estimates.means import means
+from robustness.estimates.means import arrays, means
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import provenance
 from robustness.evaluation.outcomes import BASE, Recorded, versions
@@ -68,8 +68,6 @@ class Study(Part):
     lists_failures: whether results have the most affected classes and the most damaged images.
     allows_adaptation: whether answers may depend on the images that are shown with each, as those
       of a classifier that adapts do.
-    published_images: by the side of images, how many random ones of a set published numbers are of,
-      where these are not of all.
     confidence: of all intervals, a setting of every study.
     false_discovery_rate: of the paired tests of two classifiers; a study of many has the field.
     half_width: shows rows in rounds, in a random order of the config's seed, and each view only
@@ -88,7 +86,6 @@ class Study(Part):
   fewest_classifiers: ClassVar[int] = 1
   lists_failures: ClassVar[bool] = True
   allows_adaptation: ClassVar[bool] = False
-  published_images: ClassVar[Mapping[int, int]] = {}
   false_discovery_rate = 0.05
   half_width = 0.0
 
@@ -149,6 +146,11 @@ class Study(Part):
   def means(self) -> Callable[..., pd.DataFrame]:
     """The function `robustness.estimates.means.means`, with intervals of the study's confidence."""
     return functools.partial(means, confidence=self.confidence)
+
+  @property
+  def arrays(self) -> Callable[..., pd.DataFrame]:
+    """The function `robustness.estimates.means.arrays`, likewise."""
+    return functools.partial(arrays, confidence=self.confidence)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows to be evaluated, and trainings (recipes of all classifiers, in order), with
@@ -220,7 +222,7 @@ class Study(Part):
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns what keeps the numbers from published ones; by default the images alone."""
     data, count = records.identity.get('data', {}), records.layout.num_rows
-    return provenance.set_differences(data, count, self.published_images.get(image_shape[0], 0))
+    return provenance.set_differences(data, count)
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """Returns the table `which numbers these are`: images, what is done to them, comparability."""

@@ -168,19 +168,18 @@ def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
 
 
 @styled
-def save(figure: Figure, path: str | os.PathLike[str], dpi: float | None = None) -> None:
-  """Writes a figure as PNG, and beside it in `VECTOR_FORMATS`.
+def save(figure: Figure, path: str | os.PathLike[str]) -> None:
+  """Writes a figure as PNG, and beside it in `VECTOR_FORMATS`, images with `DPI` dots per inch.
 
   Each file is written atomically, and with the same bytes for the same figure. The axes are laid
   out once, and stand at the same places in all formats. In vector files images and heat maps are
-  pixels, all else is drawn. `dpi` is of the PNG and of images in vector files; None is `DPI`.
+  pixels, all else is drawn.
   """
   png = pathlib.Path(path)
-  dpi = dpi or DPI
-  _lay_out(figure, dpi)
+  _lay_out(figure, DPI)
   for kind in ('png', *VECTOR_FORMATS):
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind])
+    figure.savefig(buffer, format=kind, dpi=DPI, metadata=_METADATA[kind])
     write_atomically(png.with_suffix(f'.{kind}'), buffer.getvalue())
 
 

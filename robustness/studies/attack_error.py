@@ -21,7 +21,7 @@ from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.registry import part_name, setting, word
 from robustness.core.rows import Rows
-from robustness.estimates.means import arrays, energy_fraction
+from robustness.estimates.means import energy_fraction
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import select
@@ -49,7 +49,6 @@ ATTACK_ERROR = Quantity(
   better='lower',
   headline=True,
   reference='clean_error',
-  paper='madry2018towards',
 )
 ERROR_AFTER = Quantity(
   'error_after',
@@ -57,14 +56,12 @@ ERROR_AFTER = Quantity(
   better='lower',
   drawn=True,
   reference='clean_error',
-  paper='croce2020reliable',
 )
 HIGH_FREQUENCY = Quantity(
   'high_frequency',
   'share of high frequency in changes that leave an image wrong',
   drawn=True,
   reference='clean_high_frequency',
-  paper='yin2019fourier',
 )
 CLEAN_HIGH_FREQUENCY = Quantity('clean_high_frequency', 'share of high frequency in clean images')
 _amount = functools.partial(Quantity, kind='amount', low=0)
@@ -336,7 +333,7 @@ class AttackError(Study):
     for evaluation in recorded.evaluations:
       largest = evaluation.records.table('measure/largest')
       value = largest.max(0)[~clean].astype(float)
-      yield arrays(LARGEST_CHANGE, evaluation.label, views[~clean], value, n=len(largest))
+      yield self.arrays(LARGEST_CHANGE, evaluation.label, views[~clean], value, n=len(largest))
 
   def _flags(self, recorded: Recorded) -> dict[str, Table]:
     """Returns which images raise a flag of AutoAttack; logs those that say it may have failed."""

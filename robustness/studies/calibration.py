@@ -21,7 +21,7 @@ from robustness.core.registry import setting
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
-from robustness.estimates.means import Estimate, Row, arrays, part, row
+from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation.study import (
   Evaluation,
@@ -165,12 +165,12 @@ class Calibration(ScoresPredictions, StoredOrMade):
     risks = np.stack([view.selective_error(COVERAGES) for view in views])
     risks = np.concatenate([risks[members].mean(0) for members in shown.values()])
     along = facets.merge(pd.DataFrame({'coverage': COVERAGES}), how='cross')
-    yield arrays(SELECTIVE, label, along, risks, n=n)
+    yield self.arrays(SELECTIVE, label, along, risks, n=n)
     numbers = pd.DataFrame({'bin': np.arange(1, self.bins + 1)})
     along = facets[: len(views)].merge(numbers, how='cross')
     bins = [view.binned(view.equal_width(self.bins)) for view in views]
     for quantity, values in zip(IN_BINS, zip(*bins, strict=True), strict=True):
-      yield arrays(quantity, label, along, np.concatenate(values), n=n)
+      yield self.arrays(quantity, label, along, np.concatenate(values), n=n)
 
   def figures(self, results: Results) -> Figures:
     """See `Study`; `reliability` is accuracy by confidence."""

@@ -42,7 +42,6 @@ SHARE_OF_HIGH = Quantity(
   'share of high frequency in the energy that a corruption adds',
   headline=True,
   reference='clean_high_frequency_fraction',
-  paper='yin2019fourier',
 )
 CLEAN_SHARE = Quantity(
   'clean_high_frequency_fraction', 'share of high frequency in the energy of the images'

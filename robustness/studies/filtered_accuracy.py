@@ -26,7 +26,6 @@ TRAINED = Quantity(
   'top-1 accuracy of a network behind a filter, on images through it',
   better='higher',
   drawn=True,
-  paper='yin2019fourier',
 )
 
 

@@ -21,7 +21,7 @@ import pandas as pd
 from robustness.core.registry import setting
 from robustness.corruptions.catalog import apply, checked_table, numbered, refuse_stored
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
-from robustness.estimates.corruption_error import PAPER, relative_to_baseline
+from robustness.estimates.corruption_error import relative_to_baseline
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import RATIO, Quantity
 from robustness.evaluation.outcomes import Recorded
@@ -30,18 +30,13 @@ from robustness.evaluation.study import ImageShape, Study
 from robustness.evaluation.views import DRAWS, Arrays, Views, ViewTable
 
 FLIP_RATE = Quantity(
-  'flip_rate',
-  'share of frames that change the prediction',
-  better='lower',
-  headline=True,
-  paper=PAPER,
+  'flip_rate', 'share of frames that change the prediction', better='lower', headline=True
 )
 FLIP_RATIO = Quantity(
   'flip_ratio',
   'flip rate relative to the first classifier, mean over corruptions',
   kind=RATIO,
   better='lower',
-  paper=PAPER,
 )
 LIKE_DRAWS = {'shot_noise': {'draws': 'inverse'}}
 """Options with which like severities have like draws."""
@@ -62,7 +57,7 @@ class FlipRate(Study):
 
   title: ClassVar[str] = 'How often predictions flip as a corruption grows'
   needs_labels: ClassVar[bool] = False
-  papers: ClassVar[tuple[str, ...]] = (PAPER,)
+  papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking',)
   quantities = (FLIP_RATE, FLIP_RATIO)
   stream = STREAM
 

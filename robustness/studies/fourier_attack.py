@@ -139,7 +139,7 @@ class FourierAttack(BeginsWithMap):
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     words = f'{ERROR.words} under the worst waves of norm {self.norm:g}'
-    error = dataclasses.replace(ERROR, words=words, paper='yin2019fourier')
+    error = dataclasses.replace(ERROR, words=words)
     return (error, CLEAN_ERROR, WAVE_ERROR)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:

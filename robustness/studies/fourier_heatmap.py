@@ -20,11 +20,11 @@ from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
 from robustness.estimates.comparison import benjamini_hochberg
-from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, errors_at
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, wrong
+from robustness.evaluation.provenance import set_differences
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Views, ViewTable
@@ -40,6 +40,8 @@ PUBLISHED_NORMS = {32: (4.0,), 224: (15.7, 40.0)}
 4 and 9)."""
 PUBLISHED_WINDOW = {32: 0, 224: 63}
 """Sides of their squares of frequencies, 0 for all."""
+PUBLISHED_IMAGES = {32: 1000}
+"""Random test images of figure 3; other maps are of whole sets."""
 
 LAYER_CHANGE = Quantity(
   'layer_change',
@@ -47,7 +49,6 @@ LAYER_CHANGE = Quantity(
   kind='amount',
   low=0,
   drawn=True,
-  paper='yin2019fourier',
 )
 CLASS_ERROR = Quantity('class_error', 'top-1 error on a class {waves}', better='lower', drawn=True)
 IN_BAND = Quantity(
@@ -81,7 +82,6 @@ class FourierHeatmap(Study):
 
   title: ClassVar[str] = 'Fourier heat maps'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
-  published_images: ClassVar[Mapping[int, int]] = {32: 1000}  # of figure 3
 
   half_width: float = 0.0
   norm: float = setting(4.0, 'a finite number above 0', lambda x: 0 < x < float('inf'))
@@ -134,7 +134,9 @@ class FourierHeatmap(Study):
     window = PUBLISHED_WINDOW.get(image_shape[0], self.window)
     if self.window != window:
       own.append(f'window {self.window or "whole"}, published {window or "whole"}')
-    return [*super().differences(records, image_shape), *own]
+    data, count = records.identity.get('data', {}), records.layout.num_rows
+    enough = PUBLISHED_IMAGES.get(image_shape[0], 0)
+    return [*set_differences(data, count, enough), *own]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names views by frequency; averages over the cells of the whole map and of each band."""
@@ -181,7 +183,7 @@ class FourierHeatmap(Study):
     """Returns the top-k errors on perturbed and on clean images."""
     error, clean = errors_at(k)
     words = f'{error.words} under waves of norm {self.norm:g}'
-    return dataclasses.replace(error, words=words, drawn=True, paper='yin2019fourier'), clean
+    return dataclasses.replace(error, words=words, drawn=True), clean
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns the frequency, band and ring of width 1 of each view; nothing of the clean one."""
@@ -244,7 +246,7 @@ class FourierHeatmap(Study):
       found = benjamini_hochberg(own.p, self.false_discovery_rate)
       counts = np.array([(found & (sign * own.value > 0)).sum() for sign in (-1, 1)])
       facets = pd.DataFrame({'finding': ['less error', 'more error']})
-      part = arrays(SIGNIFICANT, label, facets, counts / len(own), n=own.n.iloc[0])
+      part = self.arrays(SIGNIFICANT, label, facets, counts / len(own), n=own.n.iloc[0])
       rate = f'at a false-discovery rate of {self.false_discovery_rate:g}'
       part['note'] = [f'{count} of {len(own)} frequencies, {rate}' for count in counts]
       yield part

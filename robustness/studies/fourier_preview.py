@@ -17,7 +17,6 @@ import scipy
 
 from robustness.attacks import Logits, cross_entropy
 from robustness.core.rows import Rows
-from robustness.estimates.means import arrays
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
@@ -46,11 +45,7 @@ SENSITIVITY = Quantity(
   drawn=True,
 )
 MEASURED_ERROR = Quantity(
-  'measured_error',
-  'top-1 error of the finished heat map',
-  better='lower',
-  drawn=True,
-  paper='yin2019fourier',
+  'measured_error', 'top-1 error of the finished heat map', better='lower', drawn=True
 )
 RANK_CORRELATION = Quantity(
   'rank_correlation',
@@ -128,7 +123,7 @@ class FourierPreview(BeginsWithMap):
 
     f, values = at(0)
     places = pd.DataFrame(dict(zip(FREQUENCY, (f.fy, f.fx), strict=True)))
-    parts = [arrays(SENSITIVITY, label, places, values, n=n)]
+    parts = [self.arrays(SENSITIVITY, label, places, values, n=n)]
     if self._map is None:
       return parts
     rows = self._map.of(label)
@@ -139,7 +134,7 @@ class FourierPreview(BeginsWithMap):
     known = min(np.ptp(values), np.ptp(error)) > 0
     rho = scipy.stats.spearmanr(values, error).statistic if known else np.nan
     one = pd.DataFrame(index=range(1))
-    return [*parts, arrays(RANK_CORRELATION, label, one, np.array([rho]), n=len(f))]
+    return [*parts, self.arrays(RANK_CORRELATION, label, one, np.array([rho]), n=len(f))]
 
 
 def _per_cell(records: RecordsReader, cells: Sequence[int]) -> np.ndarray:

@@ -30,7 +30,7 @@ from robustness.core.errors import InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.corruptions.names import PERTURBATION_SETS, PERTURBATIONS
-from robustness.estimates.corruption_error import PAPER, relative_to_baseline
+from robustness.estimates.corruption_error import relative_to_baseline
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import ALEXNET_FLIPS, ALEXNET_TOP5_DISTANCES
 from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
@@ -41,14 +41,10 @@ from robustness.evaluation.study import ImageShape, Recipes, Study
 FIRST, ALEXNET = 'first', 'alexnet'
 COLUMNS = ('perturbation', 'base_id', 'frame')
 NUM_IMAGES = {'imagenet_p': 50_000, 'cifar10_p': 10_000}
-FLIP_PROBABILITY = Quantity(
-  'flip_probability', 'flip probability', better='lower', headline=True, paper=PAPER
-)
-MFR = Quantity('mFR', 'mean flip rate', RATIO, 'lower', paper=PAPER)
-TOP5_DISTANCE = Quantity(
-  'top5_distance', 'top-5 distance', AMOUNT, 'lower', low=0, high=15, paper=PAPER
-)
-MT5D = Quantity('mT5D', 'mean top-5 distance relative to a baseline', RATIO, 'lower', paper=PAPER)
+FLIP_PROBABILITY = Quantity('flip_probability', 'flip probability', better='lower', headline=True)
+MFR = Quantity('mFR', 'mean flip rate', RATIO, 'lower')
+TOP5_DISTANCE = Quantity('top5_distance', 'top-5 distance', AMOUNT, 'lower', low=0, high=15)
+MT5D = Quantity('mT5D', 'mean top-5 distance relative to a baseline', RATIO, 'lower')
 PUBLISHED = {FLIP_PROBABILITY.name: ALEXNET_FLIPS, TOP5_DISTANCE.name: ALEXNET_TOP5_DISTANCES}
 
 
@@ -65,7 +61,7 @@ class PerturbationStability(Study):
 
   title: ClassVar[str] = 'How often predictions change along sequences of perturbed images'
   needs_labels: ClassVar[bool] = False
-  papers: ClassVar[tuple[str, ...]] = (PAPER,)
+  papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking',)
   quantities = (FLIP_PROBABILITY, MFR, TOP5_DISTANCE, MT5D)
   outputs: ClassVar[tuple[str, ...]] = ('logits',)
   lists_failures: ClassVar[bool] = False

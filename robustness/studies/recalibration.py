@@ -21,7 +21,7 @@ from robustness.core.rows import Rows
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration, prediction_sets, scaling
 from robustness.estimates.calibration import BINS, Draws, Predictions, Scores
-from robustness.estimates.means import Estimate, Row, arrays, part, row
+from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.prediction_sets import SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
@@ -152,9 +152,9 @@ class Recalibration(StoredOrMade):
       shown = views.assign(**own_facets)
       for label, inside in covered.items():
         gap = prediction_sets.size_stratified_violation(inside, size[label], self.alpha)
-        yield arrays(STRATIFIED, label, shown, gap, n=len(split[2]))
+        yield self.arrays(STRATIFIED, label, shown, gap, n=len(split[2]))
         gap = prediction_sets.class_coverage_gap(inside, labels[label], self.alpha)
-        yield arrays(BY_CLASS, label, shown, gap, n=len(split[2]))
+        yield self.arrays(BY_CLASS, label, shown, gap, n=len(split[2]))
 
   def figures(self, results: Results) -> Figures:
     """Returns those of the table; those of coverage say the stated one, 1 − α, which is a line

@@ -48,17 +48,13 @@ CLASS_NAMES = {index: name for name, index in IMAGENET_INDEX.items()}
 AMONG_PLACES = 0.9
 """Share of the pairs that a place must have to be on the balanced and the normalised map; few have
 corners."""
-SCENE_ACCURACY = Quantity(
-  'accuracy', 'accuracy on scenes', better='higher', headline=True, paper='yung2021si'
-)
+SCENE_ACCURACY = Quantity('accuracy', 'accuracy on scenes', better='higher', headline=True)
 _drawn = functools.partial(Quantity, better='higher', drawn=True)
 BALANCED_ACCURACY = _drawn(
   'balanced_accuracy', 'accuracy on scenes of the same objects at every level'
 )
 GAP = Quantity('gap', 'accuracy on scenes minus that on the same objects, mean over levels', low=-1)
-NORMALISED_ACCURACY = _drawn(
-  'normalised_accuracy', 'accuracy as a share of its largest', paper='yung2021si'
-)
+NORMALISED_ACCURACY = _drawn('normalised_accuracy', 'accuracy as a share of its largest')
 
 
 @dataclasses.dataclass(frozen=True)

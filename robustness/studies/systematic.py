@@ -36,23 +36,17 @@ from robustness.present import charts, style
 from robustness.results import Results, Table
 
 GENERATED, STORED = 'generated', 'stored'
-PAPER = 'omran2022towards'
 _higher = functools.partial(Quantity, better='higher')
 RHO = _higher(
-  'rho',
-  'robustness carried over to unseen classes (ρ)',
-  'ratio',
-  high=1,
-  headline=True,
-  paper=PAPER,
+  'rho', 'robustness carried over to unseen classes (ρ)', 'ratio', high=1, headline=True
 )
-MEAN_RHO = _higher('mean_rho', 'mean of ρ over severities or angles', 'ratio', high=1, paper=PAPER)
+MEAN_RHO = _higher('mean_rho', 'mean of ρ over severities or angles', 'ratio', high=1)
 UNSEEN_GAIN = _higher(
   'unseen_gain', 'gain in accuracy over the baseline on unseen classes', low=-1, headline=True
 )
-SEEN_ACCURACY = _higher('seen', 'accuracy on seen classes', drawn=True, paper=PAPER)
-UNSEEN_ACCURACY = _higher('unseen', 'accuracy on unseen classes', drawn=True, paper=PAPER)
-BASELINE = _higher('baseline', 'accuracy of the baseline', paper=PAPER)
+SEEN_ACCURACY = _higher('seen', 'accuracy on seen classes', drawn=True)
+UNSEEN_ACCURACY = _higher('unseen', 'accuracy on unseen classes', drawn=True)
+BASELINE = _higher('baseline', 'accuracy of the baseline')
 GRID_ACCURACY = dataclasses.replace(ACCURACY, headline=False, drawn=True)
 NEAR_DUPLICATES = Quantity(
   'near_duplicates', 'share of test images with a near-duplicate in training', better='lower'
@@ -86,7 +80,7 @@ class Systematic(Study):
   """
 
   title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
-  papers: ClassVar[tuple[str, ...]] = (PAPER,)
+  papers: ClassVar[tuple[str, ...]] = ('omran2022towards',)
 
   source: str = word(GENERATED, (GENERATED, STORED))
   environments: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')

@@ -56,8 +56,7 @@ from robustness.video.neighbor_estimates import SetOutcomes, distances, right_wi
 from robustness.video.predictions import FramePredictions, read_predictions, read_sets
 from robustness.video.rescoring import Rescoring
 
-PAPER = 'shankar2021image'
-_headline = functools.partial(Quantity, headline=True, paper=PAPER)
+_headline = functools.partial(Quantity, headline=True)
 _drawn = functools.partial(Quantity, drawn=True, better='higher')
 _error = functools.partial(Quantity, drawn=True, better='lower')
 ANCHOR = _headline('accuracy_anchor', 'accuracy on anchor frames', better='higher')
@@ -67,9 +66,7 @@ PM_K = _headline(
 DROP = _headline(
   'drop_pm_k', 'drop from the anchor to the worst frame within k frames', better='lower', low=-1
 )
-MEDIAN_DROP = Quantity(
-  'median_drop', 'median over classes of the drop', better='lower', low=-1, paper=PAPER
-)
+MEDIAN_DROP = Quantity('median_drop', 'median over classes of the drop', better='lower', low=-1)
 NEIGHBORS_ONLY = _drawn(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
@@ -128,7 +125,7 @@ class VideoPmK(ScoresPredictions):
   """
 
   title: ClassVar[str] = 'Accuracy on the worst of neighboring video frames'
-  papers: ClassVar[tuple[str, ...]] = (PAPER,)
+  papers: ClassVar[tuple[str, ...]] = ('shankar2021image',)
   lists_failures: ClassVar[bool] = False  # its own table and gallery show anchors with neighbors
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
   prediction_settings: ClassVar[type] = Rescoring

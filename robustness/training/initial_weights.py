@@ -93,12 +93,7 @@ def load(
   network, path = catalog.get(architecture), expanded(name)
   entry = hub.resolve(name, architecture)
   if entry is None and path.is_dir():
-    initial, facts = from_checkpoints(path)
-    if facts['architecture'] != architecture:
-      raise InputError(
-        f'{path} holds {facts["architecture"]!r}; the training is one of '
-        f'{architecture!r}: --config.classifier.name={facts["architecture"]}.'
-      )
+    initial, facts = from_checkpoints(path, architecture)
     shape = tuple(facts['image_shape'])
     if shape == tuple(input_shape):
       return initial
@@ -118,10 +113,16 @@ def load(
   return InitialWeights(entry.name, variables, names, entry.mean, entry.std, entry.trained_with)
 
 
-def from_checkpoints(path: pathlib.Path) -> tuple[InitialWeights, Facts]:
-  """Returns the weights of a classifier's checkpoint folder, and the facts beside them."""
+def from_checkpoints(path: pathlib.Path, architecture: str) -> tuple[InitialWeights, Facts]:
+  """Returns the weights of a classifier's checkpoint folder, and the facts beside them; refuses
+  those of another architecture."""
   variables, facts = load_variables(path)
   json_files.check(facts, str(path / FACTS_NAME), OF_CLASSIFIER, 'Give another folder.')
+  if facts['architecture'] != architecture:
+    raise InputError(
+      f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks for '
+      f'{architecture!r}: --config.classifier.name={facts["architecture"]}.'
+    )
   names, mean, std = (tuple(facts[key]) for key in ('class_names', 'mean', 'std'))
   initial = InitialWeights(path.name, variables, names, mean, std, unfinished=unfinished(facts))
   return initial, facts

@@ -31,7 +31,7 @@ from robustness.video.neighbor_estimates import effective_k
 
 PAPER = 'shankar2021image'
 TASKS = {'detection': False, 'localisation': True}
-_quantity = functools.partial(Quantity, headline=True, paper=PAPER)
+_quantity = functools.partial(Quantity, headline=True)
 ANCHOR = _quantity('mAP_anchor', 'mean average precision on anchor frames', better='higher')
 PM_K = _quantity(
   'mAP_pm_k', 'mean average precision on the worst frame within k frames (pm-k)', better='higher'

@@ -38,7 +38,7 @@ def test_every_cell_has_the_value_of_its_frequency(tmp_path, size, window):
   f = distinct_frequencies(*size, window)
   values = np.random.default_rng(0).random(len(f))
   places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
-  table = assemble([arrays(ERROR, 'net', places, values, n=9)])
+  table = assemble([arrays(ERROR, 'net', places, values, n=9, confidence=0.95)])
   results = Results('made', {}, {'image_shape': [*size, 3]}, {'window': window}, table=table)
   axis_y, axis_x, drawn = centred_map(results, 'error', 'net')
   for axis, side in zip((axis_y, axis_x), size, strict=True):

@@ -61,6 +61,13 @@ def test_estimates_of_a_group_are_means_over_its_views(tmp_path):
   assert leaning[0] < 0 < leaning[1]
 
 
+def test_every_estimate_has_the_confidence_of_the_study(tmp_path):
+  study = dataclasses.replace(STUDY, confidence=0.9)
+  table = reduced(made(tmp_path, 'one', 0), made(tmp_path, 'other', 1), study=study)
+  assert {'selective_error', 'bin_size'} < {*table['quantity']}
+  assert {*table.confidence} == {0.9}
+
+
 def test_values_by_view_are_those_of_its_predictions(tmp_path):
   own = made(tmp_path, 'only', 0)
   results = reduced(own)

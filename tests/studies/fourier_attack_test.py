@@ -68,7 +68,7 @@ def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
   """Leaves the results of a heat map of one classifier, from the error at each frequency."""
   f = fourier_heatmap.FourierHeatmap().frequencies(SHAPE)
   places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
-  table = assemble([arrays(ERROR, 'any', places, error, n=9)])
+  table = assemble([arrays(ERROR, 'any', places, error, n=9, confidence=0.95)])
   described = {'image_shape': list(SHAPE), **data}
   found = Results('fourier_heatmap', {'label': 'any'}, described, {'window': 0}, table=table)
   found.write(directory)
