@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from robustness.core import random_keys
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.typing import PyTree
 from robustness.evaluation.study import Study
-from robustness.evaluation.views import DRAWS, Views
+from robustness.evaluation.views import Views, key_of
 
 if TYPE_CHECKING:  # studies see records, never a classifier
   from robustness.models.classifier import Classifier, Forward
@@ -73,8 +72,7 @@ def _compiled(
     view_id: jax.Array,
     entry: dict[str, jax.Array],
   ) -> jax.Array:
-    draws = row.get(DRAWS, entry.get(DRAWS, view_id))
-    key = random_keys.for_example(key, row['example_id'], draws)
+    key = key_of(key, row, view_id, entry)
     prepared = views.prepare(row) if views.prepare else row
     extra = [] if forward is None else [lambda images: forward(variables, images, ())[0]]
     if views.together:

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import Progress
@@ -34,7 +33,7 @@ from robustness.evaluation.measurements import (
 from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests, require_same_images
 from robustness.evaluation.records import Layout, Records, Shard, is_of_views
 from robustness.evaluation.study import IMAGES
-from robustness.evaluation.views import DRAWS, Arrays, Views
+from robustness.evaluation.views import Arrays, Views, key_of
 from robustness.models.callables import NO_LOGITS, are_distributions
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
@@ -396,17 +395,13 @@ class Evaluator:
   def _show_row(
     self, extra: tuple[Logits, ...], row: Arrays, view: tuple[jax.Array, Arrays]
   ) -> jax.Array:
-    view_id, parameters = view
-    draws = row.get(DRAWS, parameters.get(DRAWS, view_id))
-    key = random_keys.for_example(self.key, row['example_id'], draws)
-    shown: jax.Array = self.views.show(key, row, parameters, *extra)
+    shown: jax.Array = self.views.show(key_of(self.key, row, *view), row, view[1], *extra)
     return shown
 
   def _show_together(
     self, rows: Arrays, variables: PyTree, view: tuple[jax.Array, Arrays]
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    of_view = functools.partial(random_keys.for_example, self.key, view_id=view[0])
-    keys = jax.vmap(of_view)(rows['example_id'])
+    keys = jax.vmap(lambda row: key_of(self.key, row, *view))(dict(rows))
     shown: tuple[jax.Array, dict[str, jax.Array]] = self.views.show(
       keys, rows, view[1], functools.partial(self._logits, variables)
     )

@@ -7,6 +7,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 
+from robustness.core import random_keys
 from robustness.core.rows import Rows
 from robustness.evaluation.records import Shard
 
@@ -82,6 +83,12 @@ class Views:
 
 ONLY = 'identity'
 """The parameter of a view that is alone."""
+
+
+def key_of(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> jax.Array:
+  """Returns the random key of one row in one view, from the root key of the study; see `DRAWS`."""
+  draws = row.get(DRAWS, view.get(DRAWS, view_id))
+  return random_keys.for_example(root, row['example_id'], draws)
 
 
 def identity() -> Views:
