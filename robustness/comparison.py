@@ -17,6 +17,7 @@ import pandas as pd
 from robustness import workdir
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.rows import refuse_unknown_classes
 from robustness.core.settings import check_name, choice, differing_keys
 from robustness.core.typing import Facts
 from robustness.estimates import consistency
@@ -109,6 +110,9 @@ def read_entries(workdirs: Mapping[str, pathlib.Path]) -> dict[str, list[Entry]]
   if all(len(several) < 2 for several in entries.values()):
     raise InputError('a comparison needs at least two classifiers: give another workdir.')
   for task, several in entries.items():
+    for entry in several:
+      data = entry.evaluation.records.identity['data']
+      refuse_unknown_classes(data, f'{entry.finished.folder}: a comparison')
     _check_same_views(task, several)
   return entries
 
@@ -211,15 +215,16 @@ def pair(
       f'{names[0]} and {names[1]} say the same of their data and have {len(shared)} example ids in '
       'common, but not the same images: the files were changed between the runs. Run one again.'
     )
-  if DRAWS in first.read(0, 0).arrays:  # what an image is shown as may depend on which others are
-    draws = [records.column(DRAWS)[at] for records, at in both]
-    if not np.array_equal(draws[0], draws[1]):
-      return Pairing(np.zeros(0, int), np.zeros(0, int), 'the same images, shown otherwise')
   if len(shared) < max(map(len, ids)) and not common:
     raise InputError(
       f'{names[0]} and {names[1]} share {len(shared)} of {len(ids[0])} and {len(ids[1])} images: '
       'run both on the same images, or give --common to compare them on those alone.'
     )
+  if DRAWS in first.read(0, 0).arrays:  # what an image is shown as may depend on which others are
+    draws = [records.column(DRAWS)[at] for records, at in both]
+    if not np.array_equal(draws[0], draws[1]):
+      none = np.zeros(0, int)
+      return Pairing(none, none, f'other images, and {len(shared)} of the same shown otherwise')
   notes = []
   if not equal:
     notes.append('the same stored images, prepared otherwise')

@@ -27,7 +27,7 @@ from robustness.config.experiment import Experiment
 from robustness.core import compilation_cache, disk, host, json_files, terminal
 from robustness.core.errors import InputError, causes, naming
 from robustness.core.paths import expanded
-from robustness.core.rows import UNKNOWN_CLASSES, Rows
+from robustness.core.rows import Rows, refuse_unknown_classes
 from robustness.core.settings import Section, without_inherited
 from robustness.environments.class_groups import from_settings, with_groups
 from robustness.estimates.table import assemble, named_values
@@ -297,12 +297,8 @@ def check_studies(experiment: Experiment, rows: OpenedRows) -> Recipes:
     section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
     with naming('config.study', f'{section}.study'):
       image_shape = rows[task.data].image_shape
-      unknown = rows[task.data].description.get('labels') == UNKNOWN_CLASSES
-      if task.study.needs_labels and unknown:
-        raise InputError(
-          f'the study {task.study.name} counts what is right, and images of no known class '
-          '(config.data.known_classes=False) have no label: leave that key at True.'
-        )
+      if task.study.needs_labels:
+        refuse_unknown_classes(rows[task.data].description, f'the study {task.study.name}')
       experiments.refuse_what_is_lost(task.study, experiment.execution, image_shape)
       task.study.views(image_shape)
       task.study.check(rows[task.data], recipes)

@@ -30,6 +30,7 @@ from robustness.core.atomic_files import lock, write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.registry import part_name
+from robustness.core.rows import refuse_unknown_classes
 from robustness.core.settings import Section, differing_keys, require, without_inherited
 from robustness.core.typing import Facts
 from robustness.evaluation import study as studies
@@ -489,6 +490,7 @@ class WorkdirPredictions:
   def __post_init__(self) -> None:
     valid = 'the workdir of a finished run'
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
+    require(0 <= self.seed < 2**32, 'config.seed', self.seed, 'in [0, 2**32)')
 
   def scored(
     self, reduce: Callable[[Sequence[Evaluation], ViewTable, int], Findings], described: Section
@@ -503,6 +505,8 @@ class WorkdirPredictions:
         f'config.predictions is {self.predictions}, whose study {task.study.name} measures images '
         'alone: give the workdir of a study of classifiers.'
       )
+    for evaluation in task.evaluations:
+      refuse_unknown_classes(evaluation.records.identity['data'], 'what reads config.predictions')
     by_image = [task.study.by_image(e.records, task.image_shape) for e in task.evaluations]
     joined = [
       dataclasses.replace(evaluation, records=records)

@@ -57,6 +57,12 @@ def of_sequences(
   `frames` are those of a sequence by perturbation, in order; `fetch` takes a perturbation and the
   numbers of an image and a frame, and returns what `PartsStore` stores.
   """
+  for name, length in frames.items():
+    if length < 2:
+      raise InputError(
+        f'{settings.path}: sequences of {name} have {length} frame{"s" * (length != 1)}, and at '
+        'least two are compared. Fetch the files again.'
+      )
   names, count = list(frames), len(labels)
   starts = np.cumsum([0, *(count * length for length in frames.values())])
   columns = {

@@ -29,6 +29,15 @@ MOST_NUMBERED = 2**20
 """Classes that need no names."""
 
 
+def refuse_unknown_classes(description: Facts, whose: str) -> None:
+  """Raises InputError where rows have no labels and `whose` needs them."""
+  if description.get('labels') == UNKNOWN_CLASSES:
+    raise InputError(
+      f'{whose} counts what is right, and images of no known class '
+      '(config.data.known_classes=False) have no label: leave that key at True.'
+    )
+
+
 class Rows(Protocol):
   """Images with labels in a fixed order; every example belongs to one block and counts once."""
 

@@ -440,8 +440,9 @@ def as_images(
 
 
 def refuse_stored(columns: Mapping[str, object]) -> None:
-  """Raises InputError if a row with these columns is one of stored corrupted images."""
-  if 'corruption' in columns:
+  """Raises InputError if a row with these columns is one of stored corrupted images, or a frame of
+  stored perturbed ones."""
+  if 'corruption' in columns or 'perturbation' in columns:
     raise InputError(
       'these images are stored corrupted ones, which would be corrupted again: take clean images, '
       "or set config.study.source='stored' in a study that has it, such as corruption_error."

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -49,6 +49,15 @@ ONE_VIEW = pd.DataFrame(index=range(1))
 """The facets of the view of a study that shows images as they are."""
 
 
+def refuse_versions(columns: Collection[str]) -> None:
+  """Raises InputError for columns of rows of which several are versions of one image."""
+  if BASE in columns:
+    raise InputError(
+      f'some rows are versions of one image (their column {BASE}), and intervals of this study '
+      'are of independent images: leave one version of each (config.data.listed).'
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Recorded:
   """What classifiers answered, the baseline first, and facets of the views, a row a view."""
@@ -64,10 +73,7 @@ class Recorded:
   def require_distinct(self) -> None:
     """Refuses rows of which several are versions of one image."""
     if self.clusters is not None:
-      raise InputError(
-        f'some rows are versions of one image (their column {BASE}), and intervals of this study '
-        'are of independent images: leave one version of each (config.data.listed).'
-      )
+      refuse_versions((BASE,))
 
   def top_k(self, k: int) -> list[int]:
     """Returns 1, and k if it leaves out classes of all classifiers or no records say these."""

@@ -72,9 +72,9 @@ class FeatureSpectrum(Study):
   def _placed(self, layer: str, tokens: jax.Array) -> jax.Array:
     """Returns tokens [B, T, D] as a square map [B, H, H, D]."""
     count = tokens.shape[1]
-    side = math.isqrt(count - max(self.first_tokens, 0))
+    side = math.isqrt(max(count - max(self.first_tokens, 0), 0))
     first = count - side**2
-    if first != self.first_tokens and self.first_tokens >= 0:
+    if not side or (first != self.first_tokens and self.first_tokens >= 0):
       raise InputError(
         f'config.study.first_tokens is {self.first_tokens}, and {layer} gives {count} tokens: the '
         'rest is no square number.'

@@ -118,7 +118,7 @@ class PerturbationStability(Study):
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields FP and T5D over all, by perturbation and by frame, and mFR and mT5D. With fewer than
-    five classes there is no T5D."""
+    five classes a classifier has no T5D, and the first of the config none to divide by."""
     flips, distances = {}, {}
     for label, records in ((e.label, e.records) for e in recorded.evaluations):
       places = [compared(records, name) for name in self.names]
@@ -136,20 +136,23 @@ class PerturbationStability(Study):
     weight = np.repeat(1 / np.array(frames), frames)
     yield from self._of_distance(FLIP_PROBABILITY, MFR, Outcomes(flips, views, weight=weight))
     if distances:
-      yield from self._of_distance(TOP5_DISTANCE, MT5D, Outcomes(distances, views, weight=weight))
+      first = recorded.evaluations[0].label in distances
+      own = Outcomes(distances, views, weight=weight)
+      yield from self._of_distance(TOP5_DISTANCE, MT5D, own, self.baseline == ALEXNET or first)
 
   def _of_distance(
-    self, each: Quantity, ratio: Quantity, outcomes: Outcomes
+    self, each: Quantity, ratio: Quantity, outcomes: Outcomes, divided: bool = True
   ) -> Iterator[pd.DataFrame]:
-    """Yields a distance between frames over all, by perturbation and by frame, and the mean over
-    perturbations of its ratio to the baseline's."""
+    """Yields a distance between frames over all, by perturbation and by frame, and, where it is
+    `divided`, the mean over perturbations of its ratio to the baseline's."""
     yield self.means(each, outcomes)
     yield self.means(each, outcomes, ('perturbation',))
     yield self.means(each, outcomes, ('perturbation', 'frame'), paired=False)
     published = PUBLISHED[each.name] if self.baseline == ALEXNET else None
-    yield relative_to_baseline(
-      ratio, outcomes, 'perturbation', published, confidence=self.confidence
-    )
+    if divided:
+      yield relative_to_baseline(
+        ratio, outcomes, 'perturbation', published, confidence=self.confidence
+      )
 
 
 def compared(records: RecordsReader, name: str) -> np.ndarray:

@@ -8,6 +8,7 @@ thresholds of `robustness.estimates.prediction_sets`; all others measure them, c
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -26,7 +27,7 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.prediction_sets import SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.estimates.scaling import KINDS, MATRIX, NONE, TEMPERATURE, VECTOR, Scaling
-from robustness.evaluation.outcomes import Evaluation, Recorded
+from robustness.evaluation.outcomes import Evaluation, Recorded, refuse_versions
 from robustness.evaluation.records import Shard
 from robustness.evaluation.study import Figures, Recipes
 from robustness.present import charts
@@ -103,7 +104,10 @@ class Recalibration(StoredOrMade):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `StoredOrMade`; refuses too few images to fit on and to measure, and several labels."""
     super().check(rows, recipes)
-    _single(rows.without_images()['label'])
+    columns = rows.without_images()
+    if not self.is_stored:
+      refuse_versions(columns)
+    _single(columns['label'])
     self._split(rows.num_examples // (rows.description['parts'] if self.is_stored else 1))
 
   @property
@@ -161,7 +165,7 @@ class Recalibration(StoredOrMade):
     where severities are."""
     figures, stated = charts.draw(results), 100 * (1 - self.alpha)
     for name, (figure, caption) in figures.items():
-      if name.startswith(COVERED.name):
+      if name.startswith(COVERED.name) and not name.endswith('_difference'):
         figures[name] = figure, f'{caption} The stated coverage is 1 − α = {stated:g} %.'
     charts.with_line(figures, f'{COVERED.name}_severity_score', stated, 'the stated coverage')
     return figures
@@ -181,6 +185,13 @@ class Recalibration(StoredOrMade):
         f'config.study.held_out is {self.held_out:g}, of {num_images} images {fitted}: at least '
         f'{FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
         '(config.data.num_images).'
+      )
+    deciding, needed = fitted - fitted // 2, math.ceil(1 / self.alpha - 1e-9) - 1
+    if self.scores and deciding < needed:
+      raise InputError(
+        f'config.study.alpha is {self.alpha:g}, and {deciding} images held out decide thresholds, '
+        f'of which it needs {needed}: with fewer every class is in every set. Give more images '
+        '(config.data.num_images), a larger alpha, or config.study.scores=().'
       )
     order = np.random.default_rng(SEED).permutation(num_images)
     ends = fitted // 2, fitted

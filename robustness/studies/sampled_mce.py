@@ -20,6 +20,7 @@ from robustness.core.errors import InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Batch, Rows, random_order, with_column
 from robustness.core.typing import PlainValue
+from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.released import ReleasedSet
 from robustness.corruptions.views import CorruptionViews
 from robustness.estimates import stratified
@@ -27,7 +28,7 @@ from robustness.estimates.corruption_error import MCE
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import ERROR, Quantity
-from robustness.evaluation.outcomes import Evaluation, Recorded
+from robustness.evaluation.outcomes import Evaluation, Recorded, refuse_versions
 from robustness.evaluation.study import Findings, ImageShape, Recipes
 from robustness.evaluation.views import DRAWS, Views, ViewTable
 from robustness.results import Table
@@ -58,8 +59,9 @@ class SampledMCE(CorruptionViews):
   def __post_init__(self) -> None:
     super().__post_init__()
     shown, needed = (sorted(x) for x in (self.names, self.published.corrupted))
-    valid = "('official',) at all five severities, for which errors are published"
-    self.require(shown == needed and len(self.severities) == 5, 'corruptions', valid)
+    valid = "('official',), for which errors are published"
+    self.require(shown == needed, 'corruptions', valid)
+    self.require(len(self.severities) == 5, 'severities', f'{SEVERITIES}, over which mCE sums')
 
   @property
   def recording(self) -> dict[str, PlainValue]:
@@ -78,7 +80,8 @@ class SampledMCE(CorruptionViews):
     return np.array([0.0, *each])
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `Study`; refuses fewer images than the half width needs."""
+    """See `Study`; refuses fewer images than the half width needs, and versions of one image."""
+    refuse_versions(rows.without_images())
     needed = self.num_needed
     if rows.num_examples < needed:
       raise InputError(
@@ -121,8 +124,8 @@ class SampledMCE(CorruptionViews):
     )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """See `Study`: one view."""
-    return ViewTable.of(['one corruption an image'])
+    """See `Study`: one view, in which corruptions are as frequent as they weigh in mCE."""
+    return ViewTable.of(['one corruption an image, as often as it weighs in mCE'])
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """See `Study`: none."""

@@ -202,6 +202,14 @@ def test_images_shared_in_part_are_refused_or_compared_alone(tmp_path):
   assert estimate(results.table, 'a', 'top1_accuracy').n == 30
 
 
+def test_images_of_no_known_class_are_right_for_nobody(workdirs, tmp_path):
+  for header in (tmp_path / 'one').glob('records/**/header.json'):
+    stated = json.loads(header.read_text())
+    stated['identity']['data']['labels'] = 'of no known class'
+    header.write_text(json.dumps(stated))
+  refused('one: a comparison counts what is right, and', program.run, workdirs, tmp_path / 'out')
+
+
 def test_changed_files_are_refused(tmp_path):
   finished_runs.write(tmp_path / 'a', {'net': FIRST}, digests=range(COUNT))
   finished_runs.write(tmp_path / 'b', {'net': SECOND}, digests=range(1, COUNT + 1))

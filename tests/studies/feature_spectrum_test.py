@@ -24,6 +24,8 @@ def test_spectra_are_those_of_numpy_whether_maps_or_tokens():
   np.testing.assert_allclose(of_tokens, found, rtol=1e-5)
   stated = FeatureSpectrum(first_tokens=2)
   refused('2, and block gives 37', stated.summarise_output, 'block', jnp.asarray(tokens))
+  more = FeatureSpectrum(first_tokens=100)
+  refused('100, and block gives 37', more.summarise_output, 'block', jnp.asarray(tokens))
   assert STUDY.summarise_output('logits', jnp.ones((3, 10))).shape == (3, 0)
 
 

@@ -72,8 +72,9 @@ def test_rates_and_ratio_by_hand(tmp_path):
   assert np.isnan(ratio.value) and '0 in gaussian_noise, brightness' in ratio.note
 
 
-def test_stored_corrupted_images_are_refused():
-  row = {'image': np.zeros(SHAPE, np.float32), 'corruption': 9}
+@pytest.mark.parametrize('column', ['corruption', 'perturbation'])
+def test_stored_corrupted_images_are_refused(column):
+  row = {'image': np.zeros(SHAPE, np.float32), column: 9}
   view = {'corruption': 0, 'severity': 1}
   refused('would be corrupted again', STUDY.views(SHAPE).show, random_keys.from_seed(0), row, view)
 

@@ -82,6 +82,16 @@ def test_means_and_ratios_follow_the_definitions(tmp_path):
   assert estimate(table, 'a', 'mFR').n == SEQUENCES
 
 
+def test_a_first_classifier_of_few_classes_has_no_distance_to_divide_by(tmp_path):
+  few = {name: z[..., :3] for name, z in drawn(0).items()}
+  evaluations = [recorded(tmp_path / 'few', few), recorded(tmp_path / 'many', drawn(1))]
+  table = table_of(PerturbationStability(), evaluations)
+  assert {*table.classifier[table['quantity'] == 'top5_distance']} == {'many'}
+  assert 'mT5D' not in {*table['quantity']} and estimate(table, 'many', 'mFR').value > 0
+  against_alexnet = table_of(PerturbationStability(baseline='alexnet'), evaluations)
+  assert estimate(against_alexnet, 'many', 'mT5D').value > 0
+
+
 def test_what_is_no_set_of_whole_sequences_is_refused(tmp_path):
   study = PerturbationStability()
   lacking = recorded(tmp_path / 'a', drawn(0), drop=1)

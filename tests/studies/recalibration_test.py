@@ -81,6 +81,12 @@ def test_a_class_that_is_never_predicted_is_left_out(tmp_path):
   few = Recalibration(corruptions=('fog',), severities=(1, 5), held_out=0.01)
   refused(r'of 400 images 4: at least 20', few.check, tiny_rows(400), {})
   refused(r'of 400 images 4: at least 20', table_of, few, [written(tmp_path / 'few')])
+  rare = dataclasses.replace(few, held_out=0.4, alpha=0.01)
+  refused(
+    r'alpha is 0\.01, and 80 images .* it needs 99: with fewer', rare.check, tiny_rows(400), {}
+  )
+  dataclasses.replace(rare, scores=()).check(tiny_rows(400), {})
+  dataclasses.replace(rare, held_out=0.5).check(tiny_rows(400), {})
 
 
 def test_settings_that_leave_nothing_or_have_no_end_are_refused():

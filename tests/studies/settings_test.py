@@ -16,7 +16,7 @@ INF, NAN = float('inf'), float('nan')
 REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
   'sampled_mce': [
     ({'baseline': 'alexnet_3dcc'}, "'alexnet_3dcc'"),
-    ({'severities': (1,)}, 'official'),
+    ({'severities': (1,)}, r'severities is \(1,\); it must be \(1, 2, 3, 4, 5\), over which mCE'),
     ({'corruptions': ('fog',)}, 'official'),
     ({'mce_half_width': 0.0}, 'above 0'),
   ],

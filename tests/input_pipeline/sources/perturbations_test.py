@@ -64,6 +64,8 @@ def test_files_that_do_not_fit_are_named(folder):
   refused(r'tilt.npy holds 2 sequences and .*noise.npy 3', read, 'cifar10_p', folder)
   np.save(folder / 'tilt.npy', arrays()['rotate'][0])
   refused(r'tilt.npy is uint8 of shape .*looks like CIFAR-10-C', read, 'cifar10_p', folder)
+  np.save(folder / 'tilt.npy', arrays()['rotate'][:, :1])
+  refused('sequences of tilt have 1 frame, and at least two', read, 'cifar10_p', folder)
   np.save(folder / 'tild.npy', arrays()['rotate'])
   refused("'tild', which is no perturbation: did you mean 'tilt'", read, 'cifar10_p', folder)
 
