@@ -13,6 +13,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 from absl import logging
@@ -132,6 +133,7 @@ def _run(
     ]
     if builders[0].begins:
       check_measurable(experiment, list(builders[0].planned.values()), rows)
+    report.note()
     if jax.process_index() == 0:
       preview(experiment, rows, recipes, folders)
     each = []
@@ -201,6 +203,7 @@ def _score_predictions(
   score = studies.scores_of(study, sections)
   with workdir.locked(directory):
     report = Report.begin(directory, config, sections.get('seed', 0), command)
+    report.note()
     evaluations, findings, settings = score(report.path / workdir.RECORDS)
     identities = [evaluation.records.identity for evaluation in evaluations]
     classifiers = [
@@ -237,28 +240,33 @@ class Report:
   path: pathlib.Path
   config: Section
   environment: Section
-  before: Section
+  before: dict[str, Any]
   work: frozenset[tuple[str, int]]
 
   @classmethod
   def begin(
     cls, directory: str | os.PathLike[str], config: Section, seed: int, command: str
   ) -> Report:
-    """Makes or continues a workdir, and notes in it what the run is carried out on."""
-    file = expanded(directory) / workdir.CONFIG
-    asked = file.read_bytes() if file.is_file() else b''
-    path, before = workdir.prepare(directory, config), dict[str, object]()
+    """Makes a workdir, or continues one of the same config, and writes nothing yet."""
+    path, before = workdir.continued(directory, config), dict[str, Any]()
     environment, noted = workdir.environment(command, seed), path / workdir.ENVIRONMENT
     if noted.is_file():
       environment['resumed'] = True  # the seconds are those since then
       with contextlib.suppress(InputError):  # a damaged one is written anew
         before = json_files.read(noted) if (path / JSON_NAME).is_file() else {}
-    if before and asked != (path / workdir.CONFIG).read_bytes():
-      before['command'] = command
-    if jax.process_index() == 0 and not before:
-      workdir.write_json(noted, environment)
     work = workdir.work(path) if before else frozenset[tuple[str, int]]()
     return cls(path, config, environment, before, work)
+
+  def note(self) -> None:
+    """Writes the config, and what the run is carried out on: of a run that is refused before, the
+    workdir keeps those of its results."""
+    file = self.path / workdir.CONFIG
+    asked = file.read_bytes() if file.is_file() else b''
+    workdir.prepare(self.path, self.config)
+    if self.before and asked != file.read_bytes():
+      self.before['command'] = self.environment['command']
+    if jax.process_index() == 0 and not self.before:
+      workdir.write_json(self.path / workdir.ENVIRONMENT, self.environment)
 
   def write(
     self, folder: pathlib.Path, results: Results, presented: Presented, further: Drawn = ()

@@ -81,7 +81,22 @@ def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
 def prepare(
   directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
 ) -> pathlib.Path:
-  """Makes a workdir, or continues one of the same config; returns its absolute path.
+  """Makes a workdir, or continues one of the same config, and writes the config; returns its
+  absolute path. For the arguments see `continued`.
+
+  Raises:
+    InputError: see `continued`; or the workdir cannot be written.
+  """
+  path = continued(directory, config, flag)
+  with _writable(path, flag):
+    write_json(path / CONFIG, config)
+  return path
+
+
+def continued(
+  directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
+) -> pathlib.Path:
+  """Makes a workdir, or takes one of the same config; returns its absolute path.
 
   Args:
     directory: the workdir.
@@ -90,12 +105,10 @@ def prepare(
 
   Raises:
     InputError: the workdir belongs to another config (the keys that differ are named) or cannot be
-      written.
+      made.
   """
-  path, plain = _made(directory, flag), json.loads(json.dumps(config))
-  _refuse_other_config(path / CONFIG, plain, flag)
-  with _writable(path, flag):
-    write_json(path / CONFIG, plain)
+  path = _made(directory, flag)
+  _refuse_other_config(path / CONFIG, json.loads(json.dumps(config)), flag)
   return path
 
 

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from robustness import run
+from robustness.core.errors import InputError
 from tests.end_to_end import runs
+from tests.refusals import refused
 
 
 @pytest.mark.slow
-def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp_path):
+def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp_path, monkeypatch):
   images = np.random.default_rng(0).integers(0, 256, (10, 28, 28), np.uint8)
   np.savez(tmp_path / 'x.npz', images=images, labels=np.arange(10) % 3, class_names=['a', 'b', 'c'])
   weights = runs.save_weights(tmp_path / 'small.safetensors', 'small_cnn', num_classes=3)
@@ -27,6 +29,19 @@ def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp
   narrower = {**config, 'study': {'name': 'accuracy', 'confidence': 0.9}}
   assert run.run(narrower, workdir, 'third').table.confidence.eq(0.9).all()
   assert json.loads(file.read_text()) == {**first, 'command': 'third'}
+
+  def refuse(*unused):
+    raise InputError('too few images')
+
+  wider, kept = (
+    {**config, 'study': {'name': 'accuracy', 'confidence': 0.99}},
+    workdir / 'config.json',
+  )
+  before = kept.read_bytes()
+  with monkeypatch.context() as patched:
+    patched.setattr('robustness.studies.accuracy.Accuracy.check', refuse)
+    refused('too few images', run.run, wider, workdir, 'refused')
+  assert kept.read_bytes() == before and json.loads(file.read_text())['command'] == 'third'
   next(workdir.glob('records/*/*.npz')).unlink()
   run.run(narrower, workdir, 'fourth')
   last = json.loads(file.read_text())
