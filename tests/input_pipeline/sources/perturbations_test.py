@@ -45,13 +45,13 @@ def test_rows_go_by_perturbation_image_and_frame(folder):
 def test_labels_are_those_of_the_test_set_of_tfds(folder, cifar10_dir):
   (folder / 'labels.npy').unlink()
   still = np.lib.stride_tricks.as_strided(
-    np.zeros(1, np.uint8), (10_000, 1, 32, 32, 3), (0, 0, 0, 0, 0)
+    np.zeros(1, np.uint8), (10_000, 2, 32, 32, 3), (0, 0, 0, 0, 0)
   )
   for name in FRAMES:
     np.save(folder / f'{name}.npy', still)
   rows = read('cifar10_p', folder, name='cifar10', data_dir=str(cifar10_dir), num_images=2)
-  assert rows.num_examples == 4
-  assert np.bincount(read('cifar10_p', folder, name='cifar10').without_images()['label'])[3] == 2000
+  assert rows.num_examples == 8
+  assert np.bincount(read('cifar10_p', folder, name='cifar10').without_images()['label'])[3] == 4000
 
 
 def test_files_that_do_not_fit_are_named(folder):
