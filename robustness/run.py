@@ -262,7 +262,7 @@ class Report:
     workdir keeps those of its results."""
     file = self.path / workdir.CONFIG
     asked = file.read_bytes() if file.is_file() else b''
-    workdir.prepare(self.path, self.config)
+    workdir.write_config(self.path, self.config)
     if self.before and asked != file.read_bytes():
       self.before['command'] = self.environment['command']
     if jax.process_index() == 0 and not self.before:

@@ -88,9 +88,14 @@ def prepare(
     InputError: see `continued`; or the workdir cannot be written.
   """
   path = continued(directory, config, flag)
+  write_config(path, config, flag)
+  return path
+
+
+def write_config(path: pathlib.Path, config: Section, flag: str = '--workdir') -> None:
+  """Writes the config of a workdir that is `continued`."""
   with _writable(path, flag):
     write_json(path / CONFIG, config)
-  return path
 
 
 def continued(

@@ -1,12 +1,10 @@
-"""Finds rows of a table of results, and what is said of it."""
+"""Finds rows of a table of results."""
 
 from typing import Any
 
 import pandas as pd
 
 from robustness.estimates.table import select
-from robustness.present.sentences import findings
-from robustness.results import Results
 
 
 def estimate(
@@ -16,7 +14,3 @@ def estimate(
   rows = rows[rows.classifier == classifier]
   assert len(rows) == 1, f'{len(rows)} rows of {classifier} {quantity} {facets}'
   return rows.iloc[0]
-
-
-def finding_texts(results: Results) -> list[str]:
-  return [finding.text for finding in findings(results)]

@@ -53,6 +53,11 @@ class Finding(NamedTuple):
     return name_of(self.rows['quantity'].iloc[0], self.facets)
 
 
+def sentences(results: Results) -> list[str]:
+  """Returns the text of `findings`."""
+  return [finding.text for finding in findings(results)]
+
+
 def findings(results: Results) -> list[Finding]:
   """Returns what the table says of the quantities that are headlines; of all without one."""
   quantities = [q for q in results.presented if q.headline] or list(results.presented)

@@ -16,6 +16,7 @@ from robustness.estimates.table import select
 from robustness.evaluation.rounds import SequentialRecords
 from robustness.measure import evaluator_for, measure
 from robustness.present.notation import Notation
+from robustness.present.sentences import sentences
 from robustness.studies.attack_error import AttackError
 from robustness.studies.band_noise import BandNoise
 from robustness.studies.corruption_error import CorruptionError
@@ -24,7 +25,7 @@ from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_rows
 from tests.refusals import refused
 from tests.studies.conftest import classifier
-from tests.table_rows import estimate, finding_texts
+from tests.table_rows import estimate
 
 COUNT = 130
 STUDY = FourierHeatmap(norm=0.5, half_width=0.1, top_k=2)
@@ -151,7 +152,7 @@ def test_the_worst_cell_is_told_with_its_own_images(results):
   told = worst.copy()
   ends = clopper_pearson(round(worst.value * worst.n), worst.n, level)
   told[['low', 'high', 'family']] = *ends, len(errors)
-  by_cell = [text for text in finding_texts(results) if 'by vertical frequency' in text]
+  by_cell = [text for text in sentences(results) if 'by vertical frequency' in text]
   (largest,) = [text for text in by_cell if 'difference' not in text]
   assert Notation(STUDY.quantities[0]).full(told) in largest
 

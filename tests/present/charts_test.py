@@ -14,7 +14,6 @@ from robustness.fourier.basis import distinct_frequencies
 from robustness.present import charts, sentences, style, tables
 from robustness.results import NO_SPREAD, Results
 from tests import said
-from tests.table_rows import finding_texts
 
 CHANGE = Quantity('change', 'change', 'amount')
 
@@ -263,7 +262,7 @@ def test_a_facet_may_have_any_name(name):
   [shown] = tables.tables(results)
   assert [row[0] for row in shown.table.rows] == ['b', 'a', 'c']
   assert set(charts.draw(results)) == {f'error_{name}'}
-  told = finding_texts(results)
+  told = sentences.sentences(results)
   assert all(f'in {name.replace("_", " ")} ' in text for text in told) and told
 
 

@@ -17,7 +17,6 @@ from robustness.present.publish import Presentation, publish
 from robustness.results import Results
 from tests import said
 from tests.present.made_results import made_results
-from tests.table_rows import finding_texts
 
 CHANGE = Quantity('change', 'relative change', 'amount', 'lower', low=0, headline=True)
 RATIO = Quantity('ratio', 'error relative to the first', 'ratio', 'lower', headline=True)
@@ -53,7 +52,7 @@ def of_many_kinds(seed: int, n: int = 60) -> Results:
 @pytest.mark.parametrize('seed', range(4))
 def test_what_is_said_of_results_of_many_kinds_follows_from_their_rows(seed):
   results = of_many_kinds(seed)
-  assert len(finding_texts(results)) >= 8
+  assert len(sentences.sentences(results)) >= 8
   assert said.complaints(results) == []
 
 

@@ -14,7 +14,6 @@ from robustness.present import sentences
 from robustness.present.notation import Notation, verdict
 from robustness.results import Results
 from tests.present.made_results import made_results
-from tests.table_rows import finding_texts
 
 SPACE = '\N{NO-BREAK SPACE}'
 
@@ -45,20 +44,20 @@ def test_the_worst_and_the_largest_difference_of_many_have_the_interval_of_all(r
   assert widened is not None and widened.low < row.low < row.high < widened.high
   told = f'{row.corruption}, {Notation(ERROR, True).full(widened)}: {verdict(widened, ERROR)}.'
   start = 'The largest difference in top-1 error by corruption: second minus first under'
-  assert f'{start} {told}' in finding_texts(results)
+  assert f'{start} {told}' in sentences.sentences(results)
 
 
 def test_a_value_over_fewer_things_than_others_says_so():
   made = made_results()
   own = select(made.table, 'error').index
   made.table.loc[own, 'note'] = ['undefined in 1 of 4 views; few', 'all are']
-  [told, *_] = finding_texts(made)
+  [told, *_] = sentences.sentences(made)
   first, second = told.split('; second ')
   assert first.endswith('), undefined in 1 of 4 views, few') and 'all are' not in second
   corrupted = select(made.table, 'error', corruption=...)
   made.table.loc[corrupted.index, 'note'] = 'undefined in a draw'
   start = 'The largest top-1 error by corruption: '
-  [largest] = [text for text in finding_texts(made) if text.startswith(start)]
+  [largest] = [text for text in sentences.sentences(made) if text.startswith(start)]
   assert largest.count('for both), undefined in a draw') == 2
 
 
@@ -69,7 +68,7 @@ def test_a_largest_of_those_with_an_interval_alone_says_so(versus):
   made.table.loc[rows.value.abs().idxmax(), ['low', 'high']] = np.nan
   words = 'difference in top-1 error' if versus else 'top-1 error'
   starts = tuple(f'The largest {words} by corruption{mark}' for mark in ':,')
-  [told] = [text for text in finding_texts(made) if text.startswith(starts)]
+  [told] = [text for text in sentences.sentences(made) if text.startswith(starts)]
   assert told.startswith(f'{starts[1]} of those with an interval: ')
 
 
@@ -79,7 +78,7 @@ def test_no_value_is_the_largest_of_equal_ones(versus):
   rows = select(made.table, 'error', versus, corruption=...)
   made.table.loc[rows[rows.classifier == 'second'].index, ['value', 'low', 'high']] = 0.0
   start = f'The largest {"difference in " if versus else ""}top-1 error by corruption:'
-  told = [text for text in finding_texts(made) if text.startswith(start)]
+  told = [text for text in sentences.sentences(made) if text.startswith(start)]
   assert [text.count('second') for text in told] == ([] if versus else [0])
 
 
@@ -94,7 +93,7 @@ def test_of_several_as_large_none_is_named_and_both_signs_are_told(versus):
     if versus or value > 0:
       made.table.loc[own[place], ['value', 'low', 'high']] = value, value - width, value + width
   start = f'The largest {"difference in " if versus else ""}top-1 error by corruption and severity:'
-  [text] = [text for text in finding_texts(made) if text.startswith(start)]
+  [text] = [text for text in sentences.sentences(made) if text.startswith(start)]
   told = text.split('second')[1:]
   wide = sentences.for_all(made.table.loc[own[1]], len(own), ERROR)
   end = ': higher, worse' if versus else '.'
@@ -112,7 +111,7 @@ def test_many_names_of_which_few_have_an_interval_are_not_told_one_by_one(result
   low = {k: np.nan if k < 4 else row.low for k in range(10)}
   rows = [{**row, 'corruption': f'c{k}', 'value': row.value + k / 1000, 'low': low[k]} for k in low]
   several = dataclasses.replace(results, table=assemble([pd.DataFrame(rows)]))
-  [told] = finding_texts(several)
+  [told] = sentences.sentences(several)
   assert told.startswith('The largest top-1 error by corruption, of those with an interval: first')
 
 
@@ -124,7 +123,7 @@ def test_a_quantity_without_a_value_over_all_is_told_by_its_few_names_and_no_sin
   seeded = with_facet(results.table, 'seed', 3)
   both = assemble([seeded, results.table])
   again = Results('made', results.classifier, {}, {}, table=both, quantities=(ERROR,))
-  assert finding_texts(again) == finding_texts(results)
+  assert sentences.sentences(again) == sentences.sentences(results)
 
 
 def test_a_smallest_that_is_the_level_is_not_told_again():
@@ -135,6 +134,6 @@ def test_a_smallest_that_is_the_level_is_not_told_again():
   whole = by_k[by_k.k == 2].assign(k=None)
   labels = [{'label': 'net'}, {'label': 'other'}]
   table = assemble([whole, by_k])
-  told = finding_texts(Results('made', labels, {}, {}, table=table, quantities=(ACCURACY,)))
+  told = sentences.sentences(Results('made', labels, {}, {}, table=table, quantities=(ACCURACY,)))
   assert told[0].startswith('Top-1 accuracy: net ')
   assert not any(text.startswith('The smallest top-1 accuracy') for text in told)

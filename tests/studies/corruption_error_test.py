@@ -19,13 +19,14 @@ from robustness.estimates.of_means import Units
 from robustness.estimates.published import BASELINES
 from robustness.estimates.table import select
 from robustness.evaluation.study import Evaluation
+from robustness.present import sentences
 from robustness.results import Results
 from robustness.studies.corruption_error import CorruptionError
 from tests.end_to_end import runs
 from tests.made_records import made
 from tests.refusals import refused
 from tests.studies import conftest
-from tests.table_rows import estimate, finding_texts
+from tests.table_rows import estimate
 
 SHAPE, ROWS = (32, 32, 3), 60
 SMALL = CorruptionError(
@@ -202,7 +203,7 @@ def test_a_corruption_that_is_added_is_drawn_and_told(tmp_path):
   results = Results('made', {'label': 'only'}, {}, {}, table=table, quantities=SMALL.quantities)
   figure, _ = SMALL.figures(results)['error_corruption']
   assert 'my own blur' in [text.get_text() for text in figure.axes[0].get_yticklabels()]
-  assert any('under my own blur' in text for text in finding_texts(results))
+  assert any('under my own blur' in text for text in sentences.sentences(results))
 
 
 def test_twenty_images_all_right_have_no_interval_of_a_point(tmp_path):
