@@ -203,8 +203,8 @@ def _score_predictions(
   score = studies.scores_of(study, sections)
   with workdir.locked(directory):
     report = Report.begin(directory, config, sections.get('seed', 0), command)
-    report.note()
     evaluations, findings, settings = score(report.path / workdir.RECORDS)
+    report.note()
     identities = [evaluation.records.identity for evaluation in evaluations]
     classifiers = [
       {'layers': [], **identity['classifier'], 'label': evaluation.label}

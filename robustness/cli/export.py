@@ -128,7 +128,8 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     facets = [facet for facet in facets_of(own) if own[facet].notna().any()]
     raise InputError(
       f'{len(rows)} estimates of {name} are {f"at {at}" if at else "over all"}, and a hub takes '
-      f'one: give --at=FACET=VALUE,... with facets of {", ".join(facets) or "none"}.'
+      f'one: give --at=FACET=VALUE,... with facets of {", ".join(facets) or "none"}, or another '
+      f'--quantity of {", ".join(known)}.'
     )
   task = results.by_part.get(rows.iloc[0].get(PART), results)
   return next(of for of in task.quantities if of.name == name), rows.iloc[0]

@@ -23,7 +23,7 @@ from robustness.core.settings import require
 from robustness.corruptions.names import CLEAN_PART, NAMED, NUMBERS, SEVERITIES, StoredPart
 from robustness.corruptions.released import SOURCES
 from robustness.corruptions.views import EXACT, CorruptionViews, Provenance, change
-from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.outcomes import Recorded, num_images
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes
 from robustness.evaluation.views import Arrays, Views, ViewTable, identity
@@ -191,7 +191,7 @@ class StoredOrMade(CorruptionViews):
         stated,
         settings=self.of_stored(parts),
         stored=True,
-        num_images=len(np.unique(records.column('base_id'))),
+        num_images=num_images(records),
         clean=CLEAN_PART in parts,
       )
     whose = self.denominator(evaluations[0].label)

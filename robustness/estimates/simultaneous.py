@@ -22,6 +22,7 @@ from robustness.estimates.intervals import (
   z_value,
 )
 from robustness.estimates.quantity import SHARE, Quantity
+from robustness.estimates.stratified import METHOD as STRATIFIED
 
 _MOST = 1e12  # trials that an interval is taken to rest on at most
 
@@ -32,10 +33,10 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   The worst of many views looks worse than it is. Its interval at confidence 1 − α/family
   (Bonferroni; Dunn 1961) holds whichever is chosen. It is made as the estimate's own was:
   Clopper–Pearson from the counts, of a sequential design at 1 − α/(family · looks); Korn–Graubard
-  at the effective number of trials that the estimate's own ends tell; Bonett–Price and Student,
-  symmetric around the estimate, by the ratio of the quantiles; those of a bootstrap or of joint
-  draws by it on either side of the value. Quantiles are Student's, for few clusters tell the
-  spread: they grow with the confidence as no normal quantile does.
+  at the effective number of trials that the estimate's own ends tell; Bonett–Price, Student and
+  that of strata, symmetric around the estimate, by the ratio of the quantiles; those of a bootstrap
+  or of joint draws by it on either side of the value. Quantiles are Student's, for few clusters
+  tell the spread: they grow with the confidence as no normal quantile does.
 
   Returns:
     The row with another interval, within the quantity's range, and family; None where the interval
@@ -74,7 +75,7 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
     return proportion_interval(value * trials, trials, joint)
   if BONETT_PRICE in row.method:
     value = (low + high) / 2
-  elif not row.method.startswith((STUDENT, BOOTSTRAP, BAYESIAN, 'joint draws')):
+  elif not row.method.startswith((STUDENT, STRATIFIED, BOOTSTRAP, BAYESIAN, 'joint draws')):
     return None
   return value - ratio * (value - low), value + ratio * (high - value)
 

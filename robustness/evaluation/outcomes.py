@@ -112,6 +112,12 @@ def versions(records: RecordsReader) -> np.ndarray | None:
   return bases if len(np.unique(bases)) < len(bases) else None
 
 
+def num_images(records: RecordsReader) -> int:
+  """Returns how many images rows are, or are versions of."""
+  bases = versions(records)
+  return records.layout.num_rows if bases is None else len(np.unique(bases))
+
+
 def image_numbers(records: RecordsReader) -> np.ndarray:
   """Returns the number of the image that each row is a version of, int [N]."""
   bases = versions(records)

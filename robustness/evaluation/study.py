@@ -27,7 +27,7 @@ from robustness.estimates.fixed_width import FixedWidth, fewest_trials, plan
 from robustness.estimates.means import arrays, means
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import provenance
-from robustness.evaluation.outcomes import BASE, Recorded, versions
+from robustness.evaluation.outcomes import BASE, Recorded, num_images, versions
 from robustness.evaluation.outcomes import Evaluation as Evaluation
 from robustness.evaluation.outcomes import of_recorded as of_recorded
 from robustness.evaluation.records import RecordsReader
@@ -221,14 +221,13 @@ class Study(Part):
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns what keeps the numbers from published ones; by default the images alone."""
-    data, count = records.identity.get('data', {}), records.layout.num_rows
-    return provenance.set_differences(data, count)
+    return provenance.set_differences(records.identity.get('data', {}), num_images(records))
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """Returns the table `which numbers these are`: images, what is done to them, comparability."""
     records = evaluations[0].records
     data, digest = records.identity.get('data', {}), provenance.data_digest(records)
-    lines = provenance.data_lines(data, digest, records.layout.num_rows, image_shape)
+    lines = provenance.data_lines(data, digest, num_images(records), image_shape)
     compared = provenance.comparable(self.differences(records, image_shape))
     return provenance.table({**lines, **self.shown_as, provenance.COMPARABLE: compared})
 

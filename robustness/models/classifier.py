@@ -314,6 +314,11 @@ class Classifier:
     """
     known = self.layers or (LOGITS,)
     names = [LOGITS if w == UNPROJECTED and w not in known else w for w in requested]
+    if self.host_function and set(names) > {LOGITS}:
+      raise InputError(
+        f'{self.name} is a callable, whose layers cannot be seen, and the study records '
+        f'{", ".join(names)}: give the network itself (config.classifier.name), or another study.'
+      )
     return tuple(names) if set(names) <= {LOGITS} else self.select_layers(names)
 
 

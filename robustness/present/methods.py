@@ -101,7 +101,7 @@ def _baseline(results: Results) -> str:
   } - {''}
   if 'first' in named:
     named = {*(named - {'first'}), results.labels[0]}
-  return f'Ratios are to the errors of {" and ".join(sorted(named))}.' if named else ''
+  return f'Ratios are to the values of {" and ".join(sorted(named))}.' if named else ''
 
 
 def _span(counts: Sequence[int]) -> str:

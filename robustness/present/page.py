@@ -393,7 +393,8 @@ def data_words(data: Facts) -> str:
   split = f', split {data["split"]}' if data.get('split') else ''
   shape = list(data.get('image_shape') or [])
   size = f', {shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
-  return f'{plural(int(data["num_examples"]), "image")} of {source}{split}{size}'
+  unit = 'frame' if data.get('perturbations') else 'image'
+  return f'{plural(int(data["num_examples"]), unit)} of {source}{split}{size}'
 
 
 def classifier_words(classifier: Facts) -> str:

@@ -6,6 +6,7 @@ and b); an attack is a view that is given the logits.
 
 import dataclasses
 import functools
+import operator
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
@@ -26,7 +27,7 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import select
 from robustness.evaluation.measurements import summarise
-from robustness.evaluation.outcomes import Evaluation, Recorded, wrong
+from robustness.evaluation.outcomes import Evaluation, Recorded, Statistic, wrong
 from robustness.evaluation.records import RecordsReader, Shard
 from robustness.evaluation.study import (
   Figures,
@@ -339,22 +340,23 @@ class AttackError(Study):
     """Returns which images raise a flag of AutoAttack; logs those that say it may have failed."""
     rows: list[list[object]] = []
     for name, attack in self._ensembles.items():
-      for place, epsilon in enumerate(self.radii):
-        view = CLEAN + 1 + place * len(self.runs) + list(self.runs).index(name)
-        for evaluation in recorded.evaluations:
-          stage = evaluation.records.column('measure/stage', view)
-          last = [number for number, own in enumerate(attack.stages, 1) if own == 'square']
-          raised = {
-            NO_GRADIENT: evaluation.records.column('measure/no_gradient', view),
-            BY_SQUARE: np.isin(stage, last),
-          }
-          if self.version != 'rand':
-            raised[RANDOM] = evaluation.records.column('measure/random', view)
-          for flag, images in raised.items():
-            rows.append([evaluation.label, epsilon, flag, int(images.sum()), len(images)])
-            if images.mean() > (SQUARE_GAIN if flag == BY_SQUARE else 0):
-              count = f'{int(images.sum())} of {len(images)} images'
-              logging.warning('%s, ε = %.4g: %s %s', evaluation.label, epsilon, count, flag)
+      of_attack = (recorded.views.attack == name).to_numpy()
+      raised: dict[str, Statistic] = {
+        NO_GRADIENT: operator.itemgetter('measure/no_gradient'),
+        BY_SQUARE: functools.partial(_falls_to_square, attack.stages),
+      }
+      if self.version != 'rand':
+        raised[RANDOM] = operator.itemgetter('measure/random')
+      for flag, statistic in raised.items():
+        outcomes = recorded.outcomes(statistic)
+        for group in outcomes.groups(('epsilon',), of_attack):
+          for label in outcomes.labels:
+            sums = outcomes.sums(label, group)
+            count, epsilon = int(sums.total.sum()), group.facets['epsilon']
+            rows.append([label, epsilon, flag, count, sums.n])
+            if count > (SQUARE_GAIN if flag == BY_SQUARE else 0) * sums.n:
+              said = label, epsilon, count, sums.n, flag
+              logging.warning('%s, ε = %.4g: %d of %d images %s', *said)
     return {'flags of auto_attack': Table(FLAG_COLUMNS, rows)} if rows else {}
 
   def _worst(self, errors: Outcomes) -> Outcomes:
@@ -437,3 +439,8 @@ def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
 def _fell_by(number: int, shard: Shard) -> np.ndarray:
   """Returns whether images are wrong after so many attacks of an ensemble, bool [n, v]."""
   return shard['measure/stage'] <= number
+
+
+def _falls_to_square(stages: Sequence[str], shard: Shard) -> np.ndarray:
+  """Returns whether images become wrong with Square, bool [n, v]."""
+  return np.isin(shard['measure/stage'], [n for n, own in enumerate(stages, 1) if own == 'square'])

@@ -95,6 +95,12 @@ class CorruptionError(StoredOrMade):
       ('corruptions', self.corruptions, set(self.names) >= set(published.corrupted), whole),
       ('severities', self.severities, set(self.severities) == set(SEVERITIES), SEVERITIES),
     ):
+      if not valid and self.is_stored:
+        raise InputError(
+          f'config.study.baseline is {self.baseline!r}, published for the {key} {needed}, and of '
+          f'the stored images those asked for have {value}: fetch the others, or set '
+          "config.study.baseline='first' to divide by the first classifier."
+        )
       if not valid:
         raise InputError(
           f'config.study.{key} is {value}, but config.study.baseline={self.baseline!r} is '

@@ -40,7 +40,7 @@ class FeatureSpectrum(Study):
   """Settings.
 
   Attributes:
-    of_layers: layers, or ('stages',); those that give a vector are left out.
+    of_layers: layers, or ('stages',), of which those that give a vector are left out.
     first_tokens: tokens of a transformer that stand for no place, such as the class token, which
       come first and are dropped; −1 drops as many as leave a square number.
   """
@@ -64,6 +64,7 @@ class FeatureSpectrum(Study):
     if x.ndim == 3:
       x = self._placed(layer, x)
     if x.ndim != 4:
+      self.require(layer not in self.of_layers, 'of_layers', f'without {layer}: it gives a vector')
       return jnp.zeros((len(x), 0))
     along = jnp.arange(-(-min(x.shape[1:3]) // 2))
     amplitude = jnp.abs(jnp.fft.fft2(x, axes=(1, 2))[:, along, along])

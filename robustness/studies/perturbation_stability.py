@@ -34,7 +34,7 @@ from robustness.estimates.corruption_error import relative_to_baseline
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import ALEXNET_FLIPS, ALEXNET_TOP5_DISTANCES
 from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
-from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.outcomes import Recorded, num_images
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import ImageShape, Recipes, Study
 
@@ -106,7 +106,7 @@ class PerturbationStability(Study):
     source = str(records.identity.get('data', {}).get('source', ''))
     if source not in NUM_IMAGES:
       return [f'the source {source} is no released set']
-    count, whole = len(np.unique(records.column('base_id'))), NUM_IMAGES[source]
+    count, whole = num_images(records), NUM_IMAGES[source]
     few = [f'{count} of {whole} images'] if count != whole else []
     others = set(self.names) ^ set(PERTURBATION_SETS[source])
     return [*few, *([f'not the ten perturbations of {source}'] if others else [])]

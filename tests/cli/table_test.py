@@ -193,7 +193,7 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
   for part in (
     'We measure half; most on 40 images of digits made, 28 × 28 pixels. Intervals of 95 % are',
     "differences in top-1 error on clean images: Bonett and Price's for paired shares (n = 40)",
-    'Ratios are to the errors of half.',
+    'Ratios are to the values of half.',
     'they hold for the given weights and one draw of what is random (seed 0)',
     'The run of classifier-robustness 0.1.0 (commit aaaaaaaaaaaa) takes 30 s on 2 × cpu with',
     'The command is `robustness accuracy --workdir=DIR`.',

@@ -54,7 +54,7 @@ def test_each_kind_is_what_its_own_method_gives_at_the_joint_confidence():
   wide = for_all(made(0.3, 0.2, 0.41, 80, 'sequential clopper-pearson'), 10, ERROR)
   assert ends(wide) == pytest.approx(clopper_pearson(24, 80, 1 - 0.05 / (10 * MOST_LOOKS)))
   factor = stats.t.ppf(1 - 0.025 / 15, 999) / stats.t.ppf(0.975, 999)
-  for method in ('bootstrap', 'bayesian-bootstrap'):
+  for method in ('bootstrap', 'bayesian-bootstrap', 'stratified'):
     wide = for_all(made(3.0, 2.9, 3.4, 1000, method), 15, SIZE)
     assert ends(wide) == pytest.approx((3 - 0.1 * factor, 3 + 0.4 * factor))
 

@@ -139,3 +139,5 @@ def test_a_study_that_needs_gradients_and_layers_are_refused():
   assert classifier.select_layers(()) == ()
   message = r'whose layers cannot be seen.*layers=\(\).*stages'
   refused(message, classifier.select_layers, ('stages',))
+  message = 'a callable, whose layers cannot be seen, and the study records logits, features'
+  refused(message, classifier.select_outputs, ('logits', 'features'))

@@ -13,6 +13,7 @@ from scipy import stats
 
 from robustness import corruptions
 from robustness.core import random_keys
+from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.views import CorruptionOptions
 from robustness.estimates.corruption_error import failure_point
 from robustness.estimates.of_means import Units
@@ -270,6 +271,10 @@ def test_stored_and_generated_are_not_mixed_up_and_missing_photographs_refused(t
   refused('would be corrupted again', SMALL.views(SHAPE).show, None, stored, {})
   frost = CorruptionError(corruptions=('frost',), photographs=str(tmp_path))
   refused(r'frost1\.png', frost.views, SHAPE)
+  whole = CorruptionError(source='stored', baseline='cifar10_standard')
+  parts = [(number, severity) for number in (1, 2) for severity in SEVERITIES]
+  message = r"published for the corruptions .*official.*asked for have .*'shot_noise'.*'first'"
+  refused(message, whole.of_stored, parts)
 
 
 @pytest.mark.slow

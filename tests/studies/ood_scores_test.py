@@ -79,3 +79,4 @@ def test_bad_input(folders, tmp_path, changes, message):
     elif changes.get(key):
       changes = {**changes, key: tuple(str(folders / name) for name in changes[key])}
   refused(message, scored, folders, tmp_path / 'ood', **changes)
+  assert not (tmp_path / 'ood/config.json').exists(), 'a refused run notes nothing'

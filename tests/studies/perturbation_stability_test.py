@@ -6,6 +6,7 @@ import pytest
 from robustness.core.rows import ArrayRows
 from robustness.corruptions.names import PERTURBATION_SETS, PERTURBATIONS
 from robustness.estimates.published import ALEXNET_FLIPS, ALEXNET_TOP5_DISTANCES
+from robustness.evaluation.outcomes import num_images
 from robustness.studies.perturbation_stability import PerturbationStability, top5_distance
 from tests.made_records import made
 from tests.refusals import refused
@@ -95,6 +96,7 @@ def test_a_first_classifier_of_few_classes_has_no_distance_to_divide_by(tmp_path
 def test_what_is_no_set_of_whole_sequences_is_refused(tmp_path):
   study = PerturbationStability()
   lacking = recorded(tmp_path / 'a', drawn(0), drop=1)
+  assert num_images(lacking.records) == SEQUENCES
   refused(r'sequences of \w+ have different frames', table_of, study, [lacking])
   rows = ArrayRows(np.zeros((1, 8, 8, 3), np.float32), np.zeros(1, int), ('a',))
   refused('reads stored sequences, .*imagenet_p, cifar10_p', study.check, rows, {})
