@@ -1,17 +1,17 @@
-r"""The battery of CIFAR-10 ÷ as many plain passes, and ÷ the same parts run one by one.
+r"""The battery of CIFAR-10 ÷ as many plain passes, and ÷ the same tasks run one by one.
 
 python -m benchmarks.battery
 python -m benchmarks.battery --weights FILE --data IMAGES.npz --images 1000 --heat_map_images 1000
-python -m benchmarks.battery --config.battery.parts=clean,corruptions
+python -m benchmarks.battery --config.battery.tasks=clean,corruptions
 
-The reference of a part is what its views take of the network alone: a forward pass for each image
+The reference of a task is what its views take of the network alone: a forward pass for each image
 and view, and for an attack a gradient by the image for each step, both by `lax.map` over batches of
-ready images inside one jit, at the best of several batch sizes. `part` is its evaluation, records
+ready images inside one jit, at the best of several batch sizes. `task` is its evaluation, records
 written, with its program compiled; `battery` is the whole run in a new workdir, from the config to
-the report, with programs from the compilation cache, where the parts before have left them, so
+the report, with programs from the compilation cache, where the tasks before have left them, so
 that it is timed from the first call on. The goal is 0.9 for both.
 
-`one by one` is a run of each part alone, in this process: a command each would add its imports.
+`one by one` is a run of each task alone, in this process: a command each would add its imports.
 """
 
 from __future__ import annotations
@@ -104,20 +104,20 @@ def config_of(folder: pathlib.Path, given: Any, changes: Sequence[str]) -> dict[
 
 
 def alone(config: dict[str, Any], name: str) -> dict[str, Any]:
-  """Returns the config of one part of a battery by itself."""
+  """Returns the config of one task of a battery by itself."""
   single = copy.deepcopy(config)
-  part = single.pop('battery')[name]
-  return {**single, 'study': part['study'], 'data': {**single['data'], **part.get('data', {})}}
+  task = single.pop('battery')[name]
+  return {**single, 'study': task['study'], 'data': {**single['data'], **task.get('data', {})}}
 
 
 def recordings(experiment: Experiment, rows: OpenedRows) -> dict[str, tuple[Study, Rows]]:
-  """Returns study and rows of each part that records; parts that share a recording count once."""
+  """Returns study and rows of each task that records; tasks that share a recording count once."""
   known: dict[str, tuple[Study, Rows]] = {}
   names = set()
-  for name, part in experiment.measurements.items():
-    recording = measure.recording_name(part.study, rows[part.data])
+  for name, task in experiment.measurements.items():
+    recording = measure.recording_name(task.study, rows[task.data])
     if recording not in names:
-      known[name] = part.study, rows[part.data]
+      known[name] = task.study, rows[task.data]
     names.add(recording)
   return known
 
@@ -136,7 +136,7 @@ def run(configs: Sequence[dict[str, Any]], passes: int) -> subject.Candidate:
 def candidates(
   config: dict[str, Any], sizes: Sequence[int], folder: pathlib.Path
 ) -> tuple[dict[str, subject.Candidate], dict[str, Work]]:
-  """Returns what is timed, and what each part takes of the network alone."""
+  """Returns what is timed, and what each task takes of the network alone."""
   experiment = experiments.from_config(config)
   rows = OpenedRows(experiment)
   classifier = builder_for(experiment, rows, folder).build()[0]
@@ -158,13 +158,13 @@ def candidates(
   if total.gradients:
     plain[GRADIENT] = subject.gradient(runner, images, best, max(1, min(1024, total.gradients)))
   evaluated = {name: subject.written(evaluators[name], own) for name, (_, own) in recorded.items()}
-  parts = [alone(config, name) for name in config['battery']['parts']]
-  whole = {BATTERY: run([config], total.forwards), ONE_BY_ONE: run(parts, total.forwards)}
+  tasks = [alone(config, name) for name in config['battery']['tasks']]
+  whole = {BATTERY: run([config], total.forwards), ONE_BY_ONE: run(tasks, total.forwards)}
   return {**plain, **evaluated, **whole}, {**works, BATTERY: total}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  """Prints a row for each part, one for the battery, and how it compares with its parts."""
+  """Prints a row for each task, one for the battery, and how it compares with its tasks."""
   parser = subject.options(__doc__, networks=('resnet20',), images=200, rounds=3, clock=True)
   parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help='images a device')
   parser.add_argument('--heat_map_images', type=int, default=20)
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     whole = (BATTERY, ONE_BY_ONE)
     timings = timing.alternate(timed, given.rounds, timing.CLOCKS[given.clock], cold=whole)
   timing.print_table(
-    ('part', 'forward passes', 'gradients', 'seconds', 'ratio to plain passes'),
+    ('task', 'forward passes', 'gradients', 'seconds', 'ratio to plain passes'),
     [
       [
         name,

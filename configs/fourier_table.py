@@ -56,7 +56,7 @@ from robustness.config.defaults import (
   train_on_imagenet,
 )
 
-PARTS = {
+TASKS = {
   'errors': 'corruption_error',
   'tradeoff': 'tradeoff',
   'heat_maps': 'fourier_heatmap',
@@ -84,10 +84,10 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 def digits() -> ConfigDict:
   """The default: a small CNN on MNIST digits."""
   config = _config('small_cnn', RECIPES[:-1], sigma=0.4, low_pass=9, high_pass=27)
-  config.battery.parts = TABLES
+  config.battery.tasks = TABLES
   config.data.num_images = 200
-  for part in ('errors', 'tradeoff'):
-    config.battery[part].study.severities = (1, 5)
+  for task in ('errors', 'tradeoff'):
+    config.battery[task].study.severities = (1, 5)
   config.battery.heat_maps.study.norm = 8.0
   config.battery.heat_maps.data.num_images = 100
   for classifier in config.classifiers.values():
@@ -115,12 +115,12 @@ def cifar10_half() -> ConfigDict:
 def cifar10_c() -> ConfigDict:
   """The same networks; errors and trade-off on the stored images of CIFAR-10-C."""
   config = cifar10()
-  for part in ('errors', 'tradeoff'):
-    config.battery[part].study.protocol = 'exact'
-    config.battery[part].study.source = 'stored'
-    config.battery[part].data.source = 'cifar10_c'
-    config.battery[part].data.name = 'cifar10'
-    config.battery[part].data.num_images = 0
+  for task in ('errors', 'tradeoff'):
+    config.battery[task].study.protocol = 'exact'
+    config.battery[task].study.source = 'stored'
+    config.battery[task].data.source = 'cifar10_c'
+    config.battery[task].data.name = 'cifar10'
+    config.battery[task].data.num_images = 0
   return config
 
 
@@ -140,14 +140,14 @@ def imagenet() -> ConfigDict:
   """ResNet-50 on ImageNet, without adversarial training, as in table 4."""
   recipes = tuple(label for label in RECIPES if label != 'adversarial')
   config = _config('resnet50', recipes, sigma=0.4, low_pass=45, high_pass=223)
-  config.battery.parts = TABLES
+  config.battery.tasks = TABLES
   config.classifiers.auto_augment.augment.policy = ('flip', 'auto_augment')
   config.classifiers.auto_augment.augment.auto_augment.policy = 'imagenet'
   train_on_imagenet(config)
   config.data.num_images = 0
   config.battery.summary.fourier_table.data = 'imagenet'
-  for part in ('errors', 'tradeoff'):
-    config.battery[part].study.corruptions = ('fourier_imagenet',)
+  for task in ('errors', 'tradeoff'):
+    config.battery[task].study.corruptions = ('fourier_imagenet',)
   config.battery.heat_maps.study.norm = 15.7
   config.battery.heat_maps.study.window = 63
   config.battery.heat_maps.data.num_images = 0
@@ -156,7 +156,7 @@ def imagenet() -> ConfigDict:
 
 
 def _airbench(network: str) -> ConfigDict:
-  """All parts on CIFAR-10, with networks trained as airbench94 is."""
+  """All tasks on CIFAR-10, with networks trained as airbench94 is."""
   config = _cifar10(network)
   train_airbench(config, network)
   config.data.num_images = 2000
@@ -173,8 +173,8 @@ def _airbench(network: str) -> ConfigDict:
 
 def _make_as_released(config: ConfigDict) -> None:
   """Has corrupted images made as the released files were."""
-  for part in ('errors', 'tradeoff'):
-    config.battery[part].study.protocol = 'as_released'
+  for task in ('errors', 'tradeoff'):
+    config.battery[task].study.protocol = 'as_released'
 
 
 def _cifar10(network: str) -> ConfigDict:
@@ -189,13 +189,13 @@ def _cifar10(network: str) -> ConfigDict:
 def _config(
   network: str, labels: tuple[str, ...], sigma: float, low_pass: int, high_pass: int
 ) -> ConfigDict:
-  """All parts, and recipes for one network: flip and crop always, and what sets each apart.
+  """All tasks, and recipes for one network: flip and crop always, and what sets each apart.
 
   AutoAugment's policy comes before them, as in the code that the paper names.
   """
-  config = default_battery(PARTS, labels, 'fourier_table')
-  for part in ('errors', 'tradeoff'):
-    config.battery[part].study.corruptions = ('fourier_cifar',)
+  config = default_battery(TASKS, labels, 'fourier_table')
+  for task in ('errors', 'tradeoff'):
+    config.battery[task].study.corruptions = ('fourier_cifar',)
   config.battery.heat_maps.study.layers = ('stages',)
   for label, classifier in config.classifiers.items():
     classifier.name = network

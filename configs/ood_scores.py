@@ -56,7 +56,7 @@ def workdirs() -> ConfigDict:
       'out_of_distribution': (),
       'shifted': (),
       'bank': '',
-      'part': '',
+      'task': '',
       'seed': 0,
     }
   )

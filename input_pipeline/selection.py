@@ -34,7 +34,9 @@ def read_names(path: str) -> list[str]:
   try:
     lines = file.read_text('utf-8-sig').splitlines()
   except (OSError, UnicodeDecodeError) as error:
-    raise InputError(f'config.data.listed is {path!r}, which cannot be read ({error}).') from error
+    raise InputError(
+      f'config.data.image_list is {path!r}, which cannot be read ({error}).'
+    ) from error
   names = [line.strip() for line in lines if line.strip()]
   if not names:
     raise InputError(f'{path} lists no images; expected one <class>/<file> a line.')
@@ -53,7 +55,7 @@ def _robustbench_file() -> Path:
       return file
   reason = f'of {folders[0]} has no such list' if folders else 'is not installed'
   raise InputError(
-    f"config.data.listed is 'robustbench', but the package robustbench {reason}: "
+    f"config.data.image_list is 'robustbench', but the package robustbench {reason}: "
     f'pip install --no-deps robustbench, or give the path of its {_LIST}.'
   )
 
@@ -80,30 +82,31 @@ def choose_subset(
 def _chosen(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
   """Returns the positions of the examples that are read, int64, ascending."""
   if images.choose and not images.names:
-    if settings.listed or settings.subset == FIRST:
-      key, value = ('listed', settings.listed) if settings.listed else ('subset', FIRST)
+    if settings.image_list or settings.subset == FIRST:
+      key, value = ('image_list', settings.image_list) if settings.image_list else ('subset', FIRST)
       raise InputError(
         f'config.data.{key} is {value!r}, but images of {images.title} belong '
         'together and are chosen with each other: leave it at its default.'
       )
     return images.choose(settings.num_images, seed)
-  if settings.listed and not images.names:
+  if settings.image_list and not images.names:
     raise InputError(
-      f'config.data.listed is {settings.listed!r}, but images of {images.title} have no paths; it '
-      "chooses among those of config.data.source='folder', 'imagenet_c' and 'tiny_imagenet_c'."
+      f'config.data.image_list is {settings.image_list!r}, but images of {images.title} have '
+      "no paths; it chooses among those of config.data.source='folder', 'imagenet_c' and "
+      "'tiny_imagenet_c'."
     )
   each = images.num_examples // images.parts
   bases = np.arange(each, dtype=np.int64)
-  if settings.listed:
-    listed, known = read_names(settings.listed), {n: i for i, n in enumerate(images.names)}
+  if settings.image_list:
+    listed, known = read_names(settings.image_list), {n: i for i, n in enumerate(images.names)}
     number = Counter(images.names)
     for name in listed:
       advice = 'a name that one image alone has: rename the files'
-      require(number[name] < 2, f'a line of {settings.listed}', name, advice)
+      require(number[name] < 2, f'a line of {settings.image_list}', name, advice)
     missing = [name for name in listed if name not in known]
     if missing:
       raise InputError(
-        f'{settings.listed} lists {len(missing)} of {len(listed)} images that {images.title} '
+        f'{settings.image_list} lists {len(missing)} of {len(listed)} images that {images.title} '
         f'lacks, first {missing[0]!r}: {nearest(missing[0], known)}.'
       )
     bases = np.sort(np.array([known[name] for name in listed], np.int64))
@@ -163,8 +166,8 @@ def select(
   indices, facts = _chosen(images, settings, seed), dict(images.description)
   if settings.num_images:
     facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
-  if settings.listed:
-    facts['listed'] = settings.listed
+  if settings.image_list:
+    facts['image_list'] = settings.image_list
   if preparation and not (settings.resize or settings.crop or images.as_stored):
     wanted = (preparation.side, preparation.side)
     looked_at = np.arange(1 if images.cropped else images.num_examples)  # whatever the subset

@@ -78,8 +78,9 @@ class DataSettings:
       corrupted images it counts clean images, with all corruptions and severities.
     subset: how these are chosen: 'random', or 'first' in the source's order, as RobustBench takes
       them from CIFAR-10-C.
-    listed: a text file of `<class>/<file>`, one a line, which alone are read from class folders or
-      stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet; '' reads all.
+    image_list: a text file of `<class>/<file>`, one a line, which alone are read from class folders
+      or stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet; '' reads
+      all.
     known_classes: False for images of no class that classifiers know (out of distribution): their
       classes are left out, and every label is 0.
     label_space: of class folders of ImageNet, a coarser space, such as 'laion_c', whose
@@ -118,7 +119,7 @@ class DataSettings:
   data_dir: str = ''
   num_images: int = setting(0, COUNT, is_count)
   subset: str = word(RANDOM, (RANDOM, FIRST))
-  listed: str = ''
+  image_list: str = ''
   known_classes: bool = True
   label_space: str = ''
   resize: int = setting(0, COUNT, is_count)

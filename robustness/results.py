@@ -35,7 +35,7 @@ WHICH_NUMBERS = 'which numbers these are'
 """The table in which every study states what its numbers are of."""
 DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
 """The table of the images that suffer most, and the array of their pictures."""
-PART, SEED = 'part', 'seed'
+TASK, SEED = 'task', 'seed'
 """The facets of estimates of a task of a battery or comparison, and of one of several seeds."""
 NO_SPREAD = 'no interval: all seeds are equal'
 NO_CLASSIFIER = 'no classifier is used'
@@ -94,7 +94,7 @@ class Results:
     arrays: by name, pictures and what they show: numeric, boolean or string arrays of any shape.
     table: of estimates, a row each; see `robustness.estimates.table`.
     quantities: what the table is of; of several tasks, each declaration of any of them.
-    parts: of several tasks, what the table is of by task; empty for one study.
+    tasks: of several tasks, what the table is of by task; empty for one study.
     environment: plain values of the code that made them: its commit and the versions of packages.
   """
 
@@ -106,13 +106,13 @@ class Results:
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
   table: pd.DataFrame = dataclasses.field(default_factory=lambda: estimates.assemble([]))
   quantities: tuple[Quantity, ...] = ()
-  parts: dict[str, tuple[Quantity, ...]] = dataclasses.field(default_factory=dict)
+  tasks: dict[str, tuple[Quantity, ...]] = dataclasses.field(default_factory=dict)
   environment: Section = dataclasses.field(default_factory=dict)
 
   @property
-  def by_part(self) -> dict[str, Results]:
+  def by_task(self) -> dict[str, Results]:
     """The estimates of each task as results of their own; those of one study under `SINGLE`."""
-    if not self.parts:
+    if not self.tasks:
       return {SINGLE: self}
     return {
       name: Results(
@@ -120,10 +120,10 @@ class Results:
         self.classifier,
         self.data.get(name, {}),
         self.settings.get(name, {}),
-        table=estimates.assemble([estimates.without_facet(self.table, PART, name)]),
+        table=estimates.assemble([estimates.without_facet(self.table, TASK, name)]),
         quantities=quantities,
       )
-      for name, quantities in self.parts.items()
+      for name, quantities in self.tasks.items()
     }
 
   @property
@@ -147,7 +147,7 @@ class Results:
   @property
   def presented(self) -> tuple[Quantity, ...]:
     """The quantities that are shown by default: none of several tasks, which show their own."""
-    return () if PART in self.table.columns else self.quantities
+    return () if TASK in self.table.columns else self.quantities
 
   def by_facets(self) -> Iterator[tuple[Quantity, tuple[str, ...], pd.DataFrame]]:
     """Yields each presented quantity with the rows that have the same facets."""
@@ -187,7 +187,7 @@ class Results:
       'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
       'arrays': ARRAYS_NAME,
       'facets': estimates.facet_types(self.table),
-      'quantities': {k: _stated(v) for k, v in self.parts.items()} or _stated(self.quantities),
+      'quantities': {k: _stated(v) for k, v in self.tasks.items()} or _stated(self.quantities),
     }
     text = json.dumps(_plain(document, 'results'), indent=2, allow_nan=False, ensure_ascii=False)
     write_atomically(folder / ARRAYS_NAME, _npz_bytes(self.arrays))
@@ -215,8 +215,8 @@ class Results:
       declared = document.get('quantities', [])
       listed = declared if isinstance(declared, dict) else {SINGLE: declared}
       json_files.check(listed, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
-      parts = {name: tuple(map(_quantity, of)) for name, of in listed.items()}
-      quantities = tuple(dict.fromkeys(itertools.chain(*parts.values())))
+      tasks = {name: tuple(map(_quantity, of)) for name, of in listed.items()}
+      quantities = tuple(dict.fromkeys(itertools.chain(*tasks.values())))
     except (InputError, TypeError) as error:
       raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
     arrays = path.with_name(ARRAYS_NAME)
@@ -229,7 +229,7 @@ class Results:
       arrays=read_npz(arrays, _REBUILD),
       table=estimates.from_csv(path.with_name(estimates.FILE_NAME), document['facets']),
       quantities=quantities,
-      parts=parts if isinstance(declared, dict) else {},
+      tasks=tasks if isinstance(declared, dict) else {},
       environment=document.get('environment', {}),
     )
 
@@ -279,7 +279,7 @@ def joined(
   study: str = 'battery',
   own: Findings | None = None,
 ) -> Results:
-  """Returns one set of results from those of all tasks: their tables are one, by the facet `part`.
+  """Returns one set of results from those of all tasks: their tables are one, by the facet `task`.
 
   Facts of tasks are called `<task>: <name>`; pictures stay with the tasks.
 
@@ -299,15 +299,15 @@ def joined(
     {**settings, **{name: results.settings for name, results in tasks.items()}},
     tables={
       **own.tables,
-      'parts': Table(('part', 'study', 'images'), listed),
+      'tasks': Table(('task', 'study', 'images'), listed),
       **{f'{task}: {k}': v for task, of in tasks.items() for k, v in of.tables.items()},
     },
     arrays=own.arrays,
     table=estimates.assemble(
-      [*own.estimates, *(estimates.with_facet(of.table, PART, k) for k, of in tasks.items())]
+      [*own.estimates, *(estimates.with_facet(of.table, TASK, k) for k, of in tasks.items())]
     ),
     quantities=tuple(dict.fromkeys(q for of in tasks.values() for q in of.quantities)),
-    parts={name: of.quantities for name, of in tasks.items()},
+    tasks={name: of.quantities for name, of in tasks.items()},
   )
 
 
@@ -345,7 +345,7 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
     },
     table=estimates.assemble([each, means]),
     quantities=first.quantities,
-    parts=first.parts,
+    tasks=first.tasks,
   )
 
 

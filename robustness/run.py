@@ -185,7 +185,7 @@ def _measure_tasks(
   own = (chosen.name, chosen.summarise(tasks)) if chosen else ()
   results = joined(tasks, settings, *own)
   if left_out:
-    results.tables[workdir.LEFT_OUT] = Table(('part', 'classifier', 'why'), left_out)
+    results.tables[workdir.LEFT_OUT] = Table(('task', 'classifier', 'why'), left_out)
   for title, table in results.tables.items():
     for line in (title, *text.lines(table)) if title.partition(': ')[0] not in tasks else ():
       logging.info('%s', line)

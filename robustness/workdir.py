@@ -4,7 +4,7 @@ config.json, environment.json       what was asked for, and what it ran on
 records/CLASSIFIER/                 of one study; of a battery records/STUDY-DIGEST/CLASSIFIER/
 checkpoints/CLASSIFIER/             of trainings
 results.json, .csv, .npz            the results, with figures/ and report.html
-parts/TASK/                         the results of each task of a battery
+tasks/TASK/                         the results of each task of a battery
 seed<n>/                            all but config.json and environment.json, of each seed
 """
 
@@ -41,7 +41,7 @@ from robustness.evaluation.views import ViewTable
 from robustness.results import JSON_NAME, SINGLE, Findings, Results
 
 CONFIG, ENVIRONMENT, LOCK = 'config.json', 'environment.json', '.lock'
-RECORDS, TASKS = 'records', 'parts'
+RECORDS, TASKS = 'records', 'tasks'
 LEFT_OUT = 'left out'
 """The table of a battery that says which classifiers a task could not take, and why."""
 MEASURED = (JSON_NAME, f'{RECORDS}/**/*.npz')
@@ -251,7 +251,7 @@ def _of_numbers(config: Section) -> dict[str, Any]:
   """Returns the keys of a config that decide its records; each of several classifiers is one."""
   kept = {key: value for key, value in config.items() if key not in SAME_NUMBERS}
   if 'battery' in kept:  # tasks are measured apart: which of them run changes none
-    kept['battery'] = {key: value for key, value in kept['battery'].items() if key != 'parts'}
+    kept['battery'] = {key: value for key, value in kept['battery'].items() if key != 'tasks'}
   kept = _chosen(kept)
   return kept | {f'classifiers.{k}': own for k, own in kept.pop('classifiers', {}).items()}
 
@@ -365,10 +365,10 @@ def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
   if 'battery' not in config:
     return {SINGLE: _study(path, SINGLE, config.get('study', {}))}
   battery, where = config['battery'], f'{path / CONFIG}, battery'
-  json_files.check(battery, where, {'parts': [str]})
-  json_files.check(battery, where, {name: {'study': dict} for name in battery['parts']})
+  json_files.check(battery, where, {'tasks': [str]})
+  json_files.check(battery, where, {name: {'study': dict} for name in battery['tasks']})
   absent = left_out(path)
-  tasks = [name for name in battery['parts'] if name not in absent]
+  tasks = [name for name in battery['tasks'] if name not in absent]
   return {name: _study(path, name, battery[name]['study']) for name in tasks}
 
 
@@ -497,12 +497,12 @@ class WorkdirPredictions:
 
   Attributes:
     predictions: the workdir.
-    part: a task of its battery; '' for a single study.
+    task: a task of its battery; '' for a single study.
     seed: of resampling.
   """
 
   predictions: str = ''
-  part: str = ''
+  task: str = ''
   seed: int = 0
 
   def __post_init__(self) -> None:
@@ -517,7 +517,7 @@ class WorkdirPredictions:
 
     `described` says in plain values what `reduce` is. A study of images alone is refused.
     """
-    task = read_task(self.predictions, self.part)
+    task = read_task(self.predictions, self.task)
     if not task.study.needs_classifier:
       raise InputError(
         f'config.predictions is {self.predictions}, whose study {task.study.name} measures images '

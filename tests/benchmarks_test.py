@@ -34,7 +34,7 @@ CASES = {
   ),
   'battery': (
     '--images 4 --rounds 1 --sizes 4 --heat_map_images 1 '
-    "--config.battery.parts=('clean','corruptions','attack') "
+    "--config.battery.tasks=('clean','corruptions','attack') "
     "--config.battery.corruptions.study.corruptions=('contrast',) "
     '--config.battery.corruptions.study.severities=(1,) --config.battery.attack.study.steps=1'
   ),

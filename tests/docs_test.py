@@ -140,7 +140,7 @@ def test_commands_have_a_config_with_their_keys(command):
   if file.endswith('.json'):  # printed by the command before it
     assert f'--print_config > {file}' in ' '.join(commands('docs/training.md'))
     return
-  chosen = r'--config\.(classifiers|battery\.parts)\b'
+  chosen = r'--config\.(classifiers|battery\.tasks)\b'
   changes = [argument for argument in shlex.split(command) if re.match(chosen, argument)]
   config = checked(file, *changes)
   for key in re.findall(r'--config\.([\w.]+)=', command):
@@ -150,7 +150,7 @@ def test_commands_have_a_config_with_their_keys(command):
 def test_the_battery_of_the_page_is_valid():
   battery = run_blocks('docs/batteries.md')['get_config']()
   checked = experiment.from_config(battery.to_dict())
-  named = {name: part.study.name for name, part in checked.measurements.items()}
+  named = {name: task.study.name for name, task in checked.measurements.items()}
   assert named == {'plain': 'accuracy', 'errors': 'corruption_error'}
   assert checked.measurements['errors'].data.num_images == 200
 
@@ -410,7 +410,7 @@ def test_the_battery_in_parts_of_the_page_about_scaling_computes_nothing_again(t
   few = ('training.steps=3', 'training.batch_size=16', 'battery.heat_maps.study.window=3')
   few += ('data.num_images=24', 'battery.heat_maps.data.num_images=8')
   names = 'shot_noise,contrast,brightness'
-  few += tuple(f'battery.{part}.study.corruptions={names}' for part in ('errors', 'tradeoff'))
+  few += tuple(f'battery.{task}.study.corruptions={names}' for task in ('errors', 'tradeoff'))
   given = ' '.join(f'--config.{change}' for change in few)
   lines = re.sub(r'--config=\S+', rf'\g<0> {given}', block.replace('/tmp/', f'{tmp_path}/'))
   lines = lines.replace('python main.py', f'{sys.executable} tests/end_to_end/machine.py own')

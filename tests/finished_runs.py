@@ -100,17 +100,17 @@ def write_scenes(
   return _written(workdir, study, given, right, columns, {})
 
 
-def write_battery(workdir: pathlib.Path, parts: Mapping[str, pathlib.Path]) -> pathlib.Path:
-  """Makes a battery of finished workdirs of single studies, its parts by name; these are moved."""
+def write_battery(workdir: pathlib.Path, tasks: Mapping[str, pathlib.Path]) -> pathlib.Path:
+  """Makes a battery of finished workdirs of single studies, its tasks by name; these are moved."""
   sections = {}
-  for name, single in parts.items():
-    (workdir / 'parts' / name).mkdir(parents=True)
+  for name, single in tasks.items():
+    (workdir / 'tasks' / name).mkdir(parents=True)
     (workdir / 'records').mkdir(exist_ok=True)
     (single / 'records').rename(workdir / 'records' / f'{name}-digest')
     for file in single.glob('results.*'):
-      file.rename(workdir / 'parts' / name / file.name)
+      file.rename(workdir / 'tasks' / name / file.name)
     sections[name] = {'study': json.loads((single / 'config.json').read_text())['study']}
-  return _with_config(workdir, battery={'parts': list(parts), **sections})
+  return _with_config(workdir, battery={'tasks': list(tasks), **sections})
 
 
 def _written(
@@ -139,8 +139,8 @@ def _written(
   shape = (SHAPE[0], SHAPE[1], 3) if composed else SHAPE
   findings = study.reduce(records, shape)
   classifiers = [{'label': label, 'layers': []} for label in tables]
-  parts = [len(section.get(axis, [0])) for axis in ('corruptions', 'severities')]
-  picture = {'gallery_clean': np.zeros(SHAPE), 'gallery': np.zeros((*parts, *SHAPE))}
+  counts = [len(section.get(axis, [0])) for axis in ('corruptions', 'severities')]
+  picture = {'gallery_clean': np.zeros(SHAPE), 'gallery': np.zeros((*counts, *SHAPE))}
   Results(
     study.name,
     classifiers[0] if len(classifiers) == 1 else classifiers,

@@ -1,4 +1,4 @@
-"""Finished workdirs are read by part; others are refused with what is missing."""
+"""Finished workdirs are read by task; others are refused with what is missing."""
 
 import json
 import pathlib
@@ -26,46 +26,46 @@ def rewrite(workdir: pathlib.Path, **config: object) -> None:
 
 
 def test_a_workdir_of_one_study(workdir):
-  part = read_task(workdir, '')
-  assert part.study.name == 'accuracy' and part.image_shape == finished_runs.SHAPE
-  for evaluation, correct in zip(part.evaluations, CORRECT.values(), strict=True):
+  task = read_task(workdir, '')
+  assert task.study.name == 'accuracy' and task.image_shape == finished_runs.SHAPE
+  for evaluation, correct in zip(task.evaluations, CORRECT.values(), strict=True):
     np.testing.assert_array_equal(evaluation.records.column('rank') == 0, correct)
-  assert part.study.view_table(part.image_shape).names == ['as stored']
+  assert task.study.view_table(task.image_shape).names == ['as stored']
   refused("a single study and no task 'errors'", read_task, workdir, 'errors')
 
 
-def test_a_part_of_a_battery_is_found_by_what_it_records(workdir):
+def test_a_task_of_a_battery_is_found_by_what_it_records(workdir):
   battery = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
   (battery / 'records/plain-digest').rename(battery / 'records/accuracy-12345678')
-  section = {'parts': ['plain'], 'plain': {'study': {'name': 'accuracy', 'top_k': None}}}
+  section = {'tasks': ['plain'], 'plain': {'study': {'name': 'accuracy', 'top_k': None}}}
   (battery / 'config.json').write_text(json.dumps({'battery': section}))
-  part = read_task(battery, 'plain')
-  assert [evaluation.label for evaluation in part.evaluations] == list(CORRECT)
+  task = read_task(battery, 'plain')
+  assert [evaluation.label for evaluation in task.evaluations] == list(CORRECT)
   refused('choose one of its tasks, plain', read_task, battery, '')
   refused("no task 'plane'; did you mean 'plain'", read_task, battery, 'plane')
 
 
-def test_of_two_parts_with_one_study_each_has_its_own_images(tmp_path):
-  parts = {}
+def test_of_two_tasks_with_one_study_each_has_its_own_images(tmp_path):
+  tasks = {}
   for name, chosen in (('random', {'subset_seed': 0}), ('leading', {'subset': 'first'})):
     data = {'source': 'digits', **chosen}
-    parts[name] = finished_runs.write(tmp_path / name, {name: CORRECT['first']}, data=data)
-  battery = finished_runs.write_battery(tmp_path / 'battery', parts)
-  for name in parts:
+    tasks[name] = finished_runs.write(tmp_path / name, {name: CORRECT['first']}, data=data)
+  battery = finished_runs.write_battery(tmp_path / 'battery', tasks)
+  for name in tasks:
     [evaluation] = read_task(battery, name).evaluations
     assert evaluation.records.directory.name == name
 
 
-def test_a_part_that_no_classifier_could_take_is_absent(workdir):
+def test_a_task_that_no_classifier_could_take_is_absent(workdir):
   battery = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
   config = json.loads((battery / 'config.json').read_text())
   config['battery']['attack'] = {'study': {'name': 'attack_error'}}
-  config['battery']['parts'].append('attack')
+  config['battery']['tasks'].append('attack')
   (battery / 'config.json').write_text(json.dumps(config))
   refused(r'not finished: .*attack has no results\.json', read, battery)
   whole = Results('battery', {}, {}, {})
   rows = [['attack', 'own', 'it is a callable, of which there is no gradient']]
-  whole.tables[LEFT_OUT] = Table(('part', 'classifier', 'why'), rows)
+  whole.tables[LEFT_OUT] = Table(('task', 'classifier', 'why'), rows)
   whole.write(battery)
   assert list(read(battery)) == ['plain']
   refused("no numbers of the task 'attack', which none of its", read_task, battery, 'attack')

@@ -57,7 +57,7 @@ FINDINGS = (
 def test_what_no_record_depends_on_may_change(tmp_path, name, changed, in_battery):
   def config(**study):
     section = {'study': {'name': name, **study}}
-    return {'battery': {'parts': ('one',), 'one': section}} if in_battery else section
+    return {'battery': {'tasks': ('one',), 'one': section}} if in_battery else section
 
   workdir.prepare(tmp_path, config())
   (tmp_path / 'results.json').touch()

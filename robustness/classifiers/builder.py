@@ -64,7 +64,7 @@ class ClassifierBuilder:
     open_rows: returns the rows that a recipe trains on; their classes are those of its network.
     directory: trained weights go to `<directory>/<label>`.
     writer: returns the metric writer of a training, given its label.
-    opened: the rows of the parts of a battery by their settings; parts that are not in it have the
+    opened: the rows of the tasks of a battery by their settings; tasks that are not in it have the
       rows to be evaluated.
     features: the folder of what probes are fitted to, `features` beside the checkpoints by default.
   """
@@ -125,9 +125,9 @@ class ClassifierBuilder:
         planned[label] = self._planned(label, recipe, label in trained)
     for label, recipe in trained.items():
       with self._section(label):
-        for part in self.experiment.measurements.values():
-          chosen = {name: getattr(part.data, name) for name in CHOOSE_ROWS}
-          if dataclasses.replace(recipe.data, **chosen) == part.data:
+        for task in self.experiment.measurements.values():
+          chosen = {name: getattr(task.data, name) for name in CHOOSE_ROWS}
+          if dataclasses.replace(recipe.data, **chosen) == task.data:
             logging.warning('%s is measured on the images that it is trained on', label)
         if not recipe.training.validation:
           match_labels(self.rows, planned[label])  # as the training measures it
@@ -151,11 +151,11 @@ class ClassifierBuilder:
     if recipe.probe:
       network = self._with_empty_probe(label, recipe, network)
     classifier = self._as_measured(network, recipe)
-    for part in self.experiment.measurements.values():
-      rows = self.opened.get(part.data, self.rows)
-      if part.study.needs_classifier:
-        check_fit(classifier, match_labels(rows, classifier), part.study.views(rows.image_shape))
-        classifier.select_layers(part.study.layers)
+    for task in self.experiment.measurements.values():
+      rows = self.opened.get(task.data, self.rows)
+      if task.study.needs_classifier:
+        check_fit(classifier, match_labels(rows, classifier), task.study.views(rows.image_shape))
+        classifier.select_layers(task.study.layers)
     if recipe.probe:
       with naming('config.data', self.experiment.section_of(recipe.data)):
         check_fit(network, self.open_rows(recipe), identity())

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
   given = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
   results = run(given.workdirs, given.out, given.common, command, given.reference)
-  for task, of in results.by_part.items():
+  for task, of in results.by_task.items():
     print(*([f'{task}:'] if task else []), *text.summary(_printed(of)), '', sep='\n')
   print(f'accuracies in every view, and figures: {given.out}/report.html')
   return 0
@@ -56,7 +56,7 @@ def run(
 ) -> Results:
   """Compares workdirs (PATH, or LABEL=PATH) and writes what is found to the folder `out`.
 
-  Tasks of batteries are in `parts/`. With `common` runs that share a part of their images are
+  Tasks of batteries are in `tasks/`. With `common` runs that share a part of their images are
   compared on that part; `command` is what was typed; for `references` see
   `comparison.with_references`.
   """
@@ -80,7 +80,7 @@ def run(
   for task, of in tasks.items():
     folder = workdir.task_folder(out, task)
     figures[task] = publish(folder, of, _presented(studies[task]), environment, config)
-  whole = joined(tasks, {'parts': list(tasks), 'baseline': baseline}, COMPARISON)
+  whole = joined(tasks, {'tasks': list(tasks), 'baseline': baseline}, COMPARISON)
   presented = summary.of_battery(None, studies)
   publish(out, whole, presented, environment, config, captioned(figures))
   return whole

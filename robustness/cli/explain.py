@@ -68,7 +68,7 @@ def _keys(config: ConfigDict) -> Iterator[str]:
   studies = {'config.study': config.study} if 'study' in config else {}
   if 'battery' in config:
     yield from _section(
-      'config.battery', [config.battery], {'parts': 'the tasks that run, in order'}
+      'config.battery', [config.battery], {'tasks': 'the tasks that run, in order'}
     )
     yield from _parts('config.battery.summary', [config.battery.summary], 'name', SUMMARIES)
     tasks = {name: own for name, own in config.battery.items() if 'study' in own}

@@ -34,7 +34,7 @@ from robustness.estimates.table import facets_of, select
 from robustness.present import headlines, methods, side_by_side, tables
 from robustness.present.notation import place_of
 from robustness.present.page import data_words
-from robustness.results import PART, Results
+from robustness.results import TASK, Results
 
 FORMATS = ('hub', 'methods', *trackers.TRACKERS)
 CARD = 'robustness.md'
@@ -131,7 +131,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
       f'one: give --at=FACET=VALUE,... with facets of {", ".join(facets) or "none"}, or another '
       f'--quantity of {", ".join(known)}.'
     )
-  task = results.by_part.get(rows.iloc[0].get(PART), results)
+  task = results.by_task.get(rows.iloc[0].get(TASK), results)
   return next(of for of in task.quantities if of.name == name), rows.iloc[0]
 
 
@@ -170,7 +170,7 @@ def card(results: Results, label: str, environment: Facts) -> str:
   """Returns a section of a model card: a classifier's headlines with intervals, and the methods."""
   shown = ['quantity'], ['classifier']
   own = dataclasses.replace(results, table=results.table[results.table.classifier == label])
-  table, _ = side_by_side.arranged(own.over_seeds.by_part, (), *shown, intervals=True)
+  table, _ = side_by_side.arranged(own.over_seeds.by_task, (), *shown, intervals=True)
   how = methods.paragraph(results, environment, label)
   return f'## Robustness\n\n{tables.to_markdown(table)}\n{how}\n'
 

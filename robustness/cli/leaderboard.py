@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
       name: publish(workdir.task_folder(given.out, name), board, PRESENTED, environment, config)
       for name, board in boards.items()
     }
-    whole = joined(boards, {'parts': list(boards)}, 'leaderboard')
+    whole = joined(boards, {'tasks': list(boards)}, 'leaderboard')
     publish(given.out, whole, PRESENTED, environment, config, captioned(figures))
   for name, board in boards.items():
     print(name)
@@ -205,8 +205,8 @@ def _check_answers(finished: workdir.FinishedStudy) -> None:
 
 def _entry(place: pathlib.Path) -> BoardEntry:
   results = Results.read(place)
-  if results.parts:
-    raise InputError('a battery; give the folder parts/TASK of each of its tasks.')
+  if results.tasks:
+    raise InputError('a battery; give the folder tasks/TASK of each of its tasks.')
   if not all('label' in classifier for classifier in results.classifiers):
     raise InputError('its results are of no classifier.')
   # Results alone are enough for all but paired differences.

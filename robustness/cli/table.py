@@ -36,8 +36,8 @@ def main(arguments: Sequence[str]) -> int:
   quantities, rows, columns = (
     tuple(filter(None, names.split(','))) for names in (given.quantity, given.rows, given.columns)
   )
-  parts = read(given.workdirs)
-  table, best = side_by_side.arranged(parts, quantities, rows, columns, given.intervals)
+  tasks = read(given.workdirs)
+  table, best = side_by_side.arranged(tasks, quantities, rows, columns, given.intervals)
   print(FORMATS[given.format](table, best), end='')
   return 0
 
@@ -57,7 +57,7 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
   labels = comparison.distinct_labels({name: set(own.labels) for name, own in found.items()})
   tasks: dict[str, dict[str, Results]] = {}
   for name, results in found.items():
-    for task, own in results.over_seeds.by_part.items():
+    for task, own in results.over_seeds.by_task.items():
       own = own if own.study else dataclasses.replace(own, study=results.study)
       tasks.setdefault(task, {})[name] = own
   return {task: _joined(task, of, labels) for task, of in tasks.items()}

@@ -293,7 +293,7 @@ def default_battery(
   above = {'name': summary, **SUMMARIES.default_sections()}
   found = [study.STUDIES.find(name, 'config.battery') for name in tasks.values()]
   shared = _sections(labels, any(one.needs_classifier for one in found))
-  return nested({'battery': {'parts': tuple(tasks), 'summary': above, **sections}, **shared})
+  return nested({'battery': {'tasks': tuple(tasks), 'summary': above, **sections}, **shared})
 
 
 def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:

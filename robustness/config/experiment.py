@@ -2,7 +2,7 @@
 
 The section `config.battery` has several studies of the same classifiers in one run, its tasks:
 
-  config.battery.parts = ('errors', 'heat_maps')      which tasks run, in order
+  config.battery.tasks = ('errors', 'heat_maps')      which tasks run, in order
   config.battery.errors.study.name = ...              a task's study, as `config.study`
   config.battery.heat_maps.data.num_images = 200      what differs from `config.data`
   config.battery.scenes.data.source = ...             rows of another source, with all their keys
@@ -27,7 +27,7 @@ from robustness.parallel import KINDS
 from robustness.results import SINGLE, SUMMARIES, Summary
 from robustness.training.settings import TrainingSettings
 
-BATTERY, TASKS, SUMMARY = 'config.battery', 'parts', 'summary'
+BATTERY, TASKS, SUMMARY = 'config.battery', 'tasks', 'summary'
 PRECISIONS = ('float32', 'bfloat16')
 MOST_ROWS = 2**16
 """Rows, or views, of a shard: one is held in memory whole, and filled up to its size."""

@@ -139,7 +139,7 @@ def default_label(name: str) -> str:
   return label.rstrip('/').rpartition('/')[2] if name.startswith('hf:') else label
 
 
-CHOOSE_ROWS = {'num_images': 0, 'listed': '', 'known_classes': True}
+CHOOSE_ROWS = {'num_images': 0, 'image_list': '', 'known_classes': True}
 """Keys of `config.data` that choose what is evaluated, and what a training has in their place."""
 
 
@@ -149,7 +149,7 @@ def parse_classifier(
   """Checks a classifier's section, such as 'config.classifiers.natural' (`where`).
 
   What it leaves out is that of the run: `config.training`, `config.data` (without `num_images`,
-  `listed` and `known_classes`, which choose what is evaluated) and the seed.
+  `image_list` and `known_classes`, which choose what is evaluated) and the seed.
   """
   settings.check_sections(section, SECTIONS, where)
   own = {name: section.get(name, {}) for name in SECTIONS}

@@ -417,7 +417,7 @@ class Provenance:
   @property
   def _of_robustbench(self) -> bool:
     """Whether these are the images of ImageNet-C that RobustBench has chosen."""
-    source, listed = (self.description.get(key) for key in ('source', 'listed'))
+    source, listed = (self.description.get(key) for key in ('source', 'image_list'))
     chosen = source in ('imagenet_c', 'imagenet_3dcc') and listed == provenance.ROBUSTBENCH
     return self.stored and chosen and self.num_images == provenance.ROBUSTBENCH_IMAGES
 

@@ -158,7 +158,7 @@ FACETS = {
     Facet('id_set', 'images of known classes', place='from {}'),
     Facet('reference', 'reference sets', place='given {}'),
     Facet('ranked_by', 'quantity', place='by {}'),
-    Facet('part', 'part of the battery', place='in {}'),
+    Facet('task', 'task of the battery', place='in {}'),
     Facet('seed', 'seed', ordered=True),
   )
 }

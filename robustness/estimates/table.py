@@ -16,7 +16,7 @@ classifier's own value minus that one's; '' where it is no difference."""
 ESTIMATE = ('value', 'low', 'high', 'n', 'clusters', 'method', 'confidence', 'family', 'p', 'note')
 """The last columns: fractions in full precision; `n` observations in `clusters` independent units;
 `family` is how many estimates the interval holds for together."""
-RESERVED = (*SUBJECT, *ESTIMATE, 'part', 'seed', 'marked')
+RESERVED = (*SUBJECT, *ESTIMATE, 'task', 'seed', 'marked')
 """Names that no facet of a study has: other columns, facets of what stands above several studies or
 seeds, and what figures mark."""
 OVER_SEEDS = 'student over seeds'
@@ -124,12 +124,12 @@ def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.Da
 
 
 def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
-  """Returns {name: value} of the estimates by at most one facet beside `part` and `seed`, for logs.
+  """Returns {name: value} of the estimates by at most one facet beside `task` and `seed`, for logs.
 
   Names are such as 'results/gaussian minus natural/error/corruption=fog'.
   """
   facets = facets_of(table)
-  counted = [name for name in facets if name not in ('part', 'seed')]
+  counted = [name for name in facets if name not in ('task', 'seed')]
   named = {}
   for row in table[table[counted].notna().sum(axis=1) <= 1].to_dict('records'):
     label = f'{row["classifier"]} minus {row["versus"]}' if row['versus'] else row['classifier']

@@ -54,7 +54,7 @@ def refuse_versions(columns: Collection[str]) -> None:
   if BASE in columns:
     raise InputError(
       f'some rows are versions of one image (their column {BASE}), and intervals of this study '
-      'are of independent images: leave one version of each (config.data.listed).'
+      'are of independent images: leave one version of each (config.data.image_list).'
     )
 
 

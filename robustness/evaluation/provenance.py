@@ -27,7 +27,7 @@ WHOLE = {
 }
 """Split and images that published numbers are of, by the name that TFDS has."""
 ROBUSTBENCH, ROBUSTBENCH_IMAGES = 'robustbench', 5000
-"""RobustBench's list of ImageNet's validation images, as `config.data.listed` names it."""
+"""RobustBench's list of ImageNet's validation images, as `config.data.image_list` names it."""
 
 
 def data_lines(
@@ -73,7 +73,7 @@ def named(values: Facts, keys: Sequence[str]) -> str:
 
 def _chosen(description: Facts, num_images: int) -> str:
   """Says how many images there are, and of which they were chosen where not by the seed."""
-  listed = description.get('listed', '')
+  listed = description.get('image_list', '')
   first = 'the first ' if description.get('subset') == 'first' else ''
   if listed == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
     return f"{num_images}, RobustBench's subset"

@@ -160,7 +160,7 @@ class FinishedMap:
   def _folders(self) -> list[pathlib.Path]:
     """Where records of its images lie: of a run, of a task of a battery, of each of several seeds;
     those of a battery's further heat maps are among them."""
-    is_task = self.directory.parent.name == 'parts'
+    is_task = self.directory.parent.name == 'tasks'
     whole = self.directory.parent.parent if is_task else self.directory
     tasks = f'records/{self.results.study}-*' if is_task else 'records'
     return sorted(whole.glob(tasks)) + sorted(whole.glob(f'seed*/{tasks}'))

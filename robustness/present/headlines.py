@@ -28,7 +28,7 @@ class Headline(NamedTuple):
   """Estimates of a quantity, classifier by classifier.
 
   Attributes:
-    part: of the battery, '' for one study.
+    task: of the battery, '' for one study.
     quantity: of the estimates.
     words: such as 'top-1 error at severity 5'.
     rows: of the table of results, one a classifier; and differences, where none is a choice.
@@ -36,7 +36,7 @@ class Headline(NamedTuple):
     alike: by classifier, how many of these are as bad.
   """
 
-  part: str
+  task: str
   quantity: Quantity
   words: str
   rows: pd.DataFrame
@@ -45,8 +45,8 @@ class Headline(NamedTuple):
 
   @property
   def name(self) -> str:
-    """Words, after the part's name where there are parts."""
-    return ': '.join(filter(None, (self.part.replace('_', ' '), self.words)))
+    """Words, after the task's name where there are tasks."""
+    return ': '.join(filter(None, (self.task.replace('_', ' '), self.words)))
 
   def widened(self, row: pd.Series, choices: int) -> pd.Series:
     """Returns an estimate with the interval for all it was chosen from, if there is one."""
@@ -61,31 +61,31 @@ class Headline(NamedTuple):
       yield row
 
 
-def headlines(parts: Mapping[str, Results]) -> list[Headline]:
-  """Returns what heads the findings of `Results.by_part`, part after part.
+def headlines(tasks: Mapping[str, Results]) -> list[Headline]:
+  """Returns what heads the findings of `Results.by_task`, task after task.
 
-  Of each part these are the quantities that are declared to, then those that they are drawn beside
-  (`Quantity.reference`); where none that is declared to was estimated, all. What an earlier part
+  Of each task these are the quantities that are declared to, then those that they are drawn beside
+  (`Quantity.reference`); where none that is declared to was estimated, all. What an earlier task
   has by the same words with the same estimates, such as the error on clean images, is left out.
   """
   found: dict[tuple[str, str], Headline] = {}
-  for part, of in parts.items():
+  for task, of in tasks.items():
     known = {*of.table['quantity']}
     heading = [own for own in of.quantities if own.headline and own.name in known]
     beside = {quantity.reference for quantity in heading}
     heading += [quantity for quantity in of.quantities if quantity.name in beside]
     for quantity in dict.fromkeys(heading or of.quantities):
-      for own in of_quantity(part, of.table, quantity):
+      for own in of_quantity(task, of.table, quantity):
         estimates = own.rows[['classifier', 'versus', 'value', 'low', 'high', 'n']]
         found.setdefault((own.words, estimates.to_csv(index=False)), own)
   return [*found.values()]
 
 
-def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[Headline]:
+def of_quantity(task: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[Headline]:
   """Yields the headlines of one quantity; see the module."""
   rows = leading(table, quantity.name).dropna(subset=['value'])
   for words, several, _ in level_groups(rows, quantity):
-    yield Headline(part, quantity, words, several)
+    yield Headline(task, quantity, words, several)
   own = table[(table['quantity'] == quantity.name) & (table.versus == '') & table['value'].notna()]
   if CLASS in own and own[CLASS].isna().any():
     own = own[own[CLASS].isna()]  # of other images each
@@ -98,17 +98,17 @@ def of_quantity(part: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[
     choices = int(groups.size().max())
     words = f'{quantity.words}, {extreme} of {choices}'
     alike = {str(label): len(sentences.alike(values)) for label, values in groups}
-    yield Headline(part, quantity, words, own.loc[groups.idxmax()], choices, alike)
+    yield Headline(task, quantity, words, own.loc[groups.idxmax()], choices, alike)
 
 
 def worst(found: Sequence[Headline], label: str) -> list[tuple[Headline, pd.Series]]:
-  """Returns in which part a classifier is wrong on the largest share, the worst first.
+  """Returns in which task a classifier is wrong on the largest share, the worst first.
 
-  Each part's largest error, or 1 − accuracy, with an interval is in, with the one that holds for
+  Each task's largest error, or 1 − accuracy, with an interval is in, with the one that holds for
   all that were looked through. None is a worst of many, as by class, which is no error like the
-  others; nothing is in where fewer than two parts have one.
+  others; nothing is in where fewer than two tasks have one.
   """
-  choices, by_part = 0, dict[str, tuple[float, Headline, pd.Series]]()
+  choices, by_task = 0, dict[str, tuple[float, Headline, pd.Series]]()
   for headline in found:
     quantity = headline.quantity
     of_answers = quantity.range == (0, 1) and _ERROR.search(quantity.words)
@@ -117,9 +117,9 @@ def worst(found: Sequence[Headline], label: str) -> list[tuple[Headline, pd.Seri
       if row.classifier == label and not math.isnan(row.low):
         choices += 1
         bad = row.value if headline.quantity.better == 'lower' else 1 - row.value
-        if bad > by_part.get(headline.part, (-1.0,))[0]:
-          by_part[headline.part] = (bad, headline, row)
-  ordered = sorted(by_part.values(), key=lambda entry: -entry[0]) if len(by_part) > 1 else []
+        if bad > by_task.get(headline.task, (-1.0,))[0]:
+          by_task[headline.task] = (bad, headline, row)
+  ordered = sorted(by_task.values(), key=lambda entry: -entry[0]) if len(by_task) > 1 else []
   return [(headline, headline.widened(row, choices)) for _, headline, row in ordered]
 
 
@@ -139,9 +139,9 @@ def place(headline: Headline, row: pd.Series) -> str:
   return place_of_alike(row, facets_of(headline.rows), headline.alike.get(row.classifier, 1))
 
 
-def labels_of(parts: Mapping[str, Results]) -> list[str]:
-  """Returns the classifiers in order; a part may lack those that it cannot measure."""
-  return list(dict.fromkeys(label for of in parts.values() for label in of.table.classifier))
+def labels_of(tasks: Mapping[str, Results]) -> list[str]:
+  """Returns the classifiers in order; a task may lack those that it cannot measure."""
+  return list(dict.fromkeys(label for of in tasks.values() for label in of.table.classifier))
 
 
 def with_undefined(headline: Headline, table: pd.DataFrame) -> pd.DataFrame:
@@ -162,15 +162,15 @@ class HeadlineText(NamedTuple):
   notes: dict[tuple[str, str], str]
 
 
-def cells(parts: Mapping[str, Results]) -> list[HeadlineText]:
-  """Returns the headlines as text. Above several parts the largest error of each classifier is
+def cells(tasks: Mapping[str, Results]) -> list[HeadlineText]:
+  """Returns the headlines as text. Above several tasks the largest error of each classifier is
   marked, see `worst`, with the interval for all that it was chosen from."""
-  found, told = headlines(parts), []
-  marked = {} if '' in parts else {label: worst(found, label)[:1] for label in labels_of(parts)}
+  found, told = headlines(tasks), []
+  marked = {} if '' in tasks else {label: worst(found, label)[:1] for label in labels_of(tasks)}
   for headline in found:
     unit = Notation(headline.quantity).unit
     line = HeadlineText(headline.name + (f' ({unit})' if unit else ''), {}, {})
-    for _, row in with_undefined(headline, parts[headline.part].table).iterrows():
+    for _, row in with_undefined(headline, tasks[headline.task].table).iterrows():
       if math.isnan(row.value):
         line.values[row.classifier, row.versus] = row.note.partition(';')[0]
         continue
@@ -196,11 +196,11 @@ def joined_notes(row: HeadlineText) -> str:
   )
 
 
-def table(parts: Mapping[str, Results]) -> Table:
+def table(tasks: Mapping[str, Results]) -> Table:
   """Returns a row a headline; columns of classifiers, differences, and notes if there are some."""
-  rows = cells(parts)
+  rows = cells(tasks)
   there = dict.fromkeys(key for row in rows for key in row.values)
-  known = dict.fromkeys((label, '') for label in labels_of(parts) if (label, '') in there)
+  known = dict.fromkeys((label, '') for label in labels_of(tasks) if (label, '') in there)
   columns = sorted(known | there, key=lambda column: bool(column[1]))
   heads = [column_name(label, versus) for label, versus in columns]
   lines = [[row.name, *(row.values.get(k, '') for k in columns)] for row in rows]
@@ -210,10 +210,10 @@ def table(parts: Mapping[str, Results]) -> Table:
   return Table(('', *heads), lines)
 
 
-def draw(parts: Mapping[str, Results]) -> dict[str, charts.Picture]:
+def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   """Returns a picture of points for all headlines of one unit and direction."""
   kinds: dict[Quantity, list[pd.DataFrame]] = {}
-  for headline in headlines(parts):
+  for headline in headlines(tasks):
     quantity = headline.quantity
     rated = f' ({quantity.better} is better)' if quantity.better else ''
     shown = Quantity('overview', f'value{rated}', quantity.kind, quantity.better, quantity.unit)
@@ -225,7 +225,7 @@ def draw(parts: Mapping[str, Results]) -> dict[str, charts.Picture]:
     rows = pd.concat(of_kind, ignore_index=True)
     columns = charts.columns_of(rows, shown)
     names = list(dict.fromkeys(rows.headline))
-    figure = forms.rows_of_points(names, columns, labels_of(parts), 'headline')
+    figure = forms.rows_of_points(names, columns, labels_of(tasks), 'headline')
     caption = (
       f'Headline quantities: {shown.words}{charts.sample(rows)}. Of a worst of many the interval '
       'is for all of them together.'
@@ -235,22 +235,22 @@ def draw(parts: Mapping[str, Results]) -> dict[str, charts.Picture]:
   return figures
 
 
-def findings(parts: Mapping[str, Results], most: int) -> list[Finding]:
-  """Returns in which parts, of at most so many, each classifier is worst, with intervals for all
-  that was tried; then what each part finds, behind its name."""
-  found, told = headlines(parts), []
-  for label in labels_of(parts):
+def findings(tasks: Mapping[str, Results], most: int) -> list[Finding]:
+  """Returns in which tasks, of at most so many, each classifier is worst, with intervals for all
+  that was tried; then what each task finds, behind its name."""
+  found, told = headlines(tasks), []
+  for label in labels_of(tasks):
     worst_of = worst(found, label)[:most]
     clauses = []
     for headline, row in worst_of:
       name, error = as_error(headline, row)
       clauses.append(f'{name} {Notation(headline.quantity).full(error)}')
     if clauses:
-      text = f'Of all parts {label} is worst in {"; then ".join(clauses)}.'
+      text = f'Of all tasks {label} is worst in {"; then ".join(clauses)}.'
       told.append(Finding(text, pd.DataFrame([row for _, row in worst_of])))
-  of_parts = {part: sentences.findings(of) for part, of in parts.items()}
+  of_tasks = {task: sentences.findings(of) for task, of in tasks.items()}
   return told + [
-    finding._replace(text=f'{part}: {finding.text}', part=part)
-    for part, several in of_parts.items()
+    finding._replace(text=f'{task}: {finding.text}', task=task)
+    for task, several in of_tasks.items()
     for finding in several
   ]

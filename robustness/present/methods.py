@@ -76,7 +76,7 @@ def _classifiers(results: Results, label: str) -> str:
 def _intervals(results: Results, label: str) -> str:
   """Returns which intervals the headlines have, with n and, where it differs, independent units."""
   kinds: dict[str, dict[str, list[pd.Series]]] = {}
-  for headline in headlines.headlines(results.over_seeds.by_part):
+  for headline in headlines.headlines(results.over_seeds.by_task):
     for _, row in headline.rows.iterrows():
       meant = not label or (row.classifier == label and not row.versus)
       if meant and row.low == row.low and row.method != EXACT:  # as the baseline's mCE, 1, is
@@ -96,7 +96,7 @@ def _intervals(results: Results, label: str) -> str:
 def _baseline(results: Results) -> str:
   named = {
     str(of.settings.get('baseline', ''))
-    for of in results.by_part.values()
+    for of in results.by_task.values()
     if any(q.kind == RATIO and q.better == 'lower' for q in of.quantities)
   } - {''}
   if 'first' in named:

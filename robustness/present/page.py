@@ -45,9 +45,9 @@ SOFTWARE = f"""\
 """
 NAME = 'report.html'
 ENVIRONMENT = 'environment.json'
-"""Of a workdir, which alone states how long the run took; its parts and seeds have none."""
-PARTS = 'parts'
-"""The folder of a workdir that has a folder for each part of a battery, with figures of its own."""
+"""Of a workdir, which alone states how long the run took; its tasks and seeds have none."""
+TASKS = 'tasks'
+"""The folder of a workdir that has a folder for each task of a battery, with figures of its own."""
 CLASSIFIERS, SETTINGS, VERSIONS = 'Classifiers and data', 'Settings', 'Environment'
 FILES = 'Files'
 _SETTINGS = (CLASSIFIERS, SETTINGS, VERSIONS, FILES, DAMAGED_IMAGES.capitalize())
@@ -88,7 +88,7 @@ def write_report(
   """Writes `report.html`, and returns its path.
 
   Figures, pairs of a PNG file and its caption, the main one first, are inside the page, with links
-  to their files in each format. Those below the folder `parts` are in the appendix, part by part.
+  to their files in each format. Those below the folder `tasks` are in the appendix, task by task.
   """
   path = pathlib.Path(directory) / NAME
   write_atomically(path, render(path.parent, results, figures, context).encode())
@@ -99,9 +99,9 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   """Returns the page as text, for a folder that links lead out from; see `write_report`."""
   title = escape(context.title or words(results.study).capitalize())
   drawn = {pathlib.Path(path): caption for path, caption in figures}
-  own = {path: text for path, text in drawn.items() if not _part(folder, path)}
+  own = {path: text for path, text in drawn.items() if not _task(folder, path)}
   main, others = (list(own)[:1], list(own)[1:])
-  anchors = {(_part(folder, path), path.stem) for path in drawn}
+  anchors = {(_task(folder, path), path.stem) for path in drawn}
   tabled = {own.name: own for own in tables.tables(results)}
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   whole = (
@@ -110,12 +110,12 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   sections = {
     'Findings': _findings(results, context.findings, anchors, set(tabled)),
     'Figures': ''.join(_figure(folder, path, own[path]) for path in others),
-    **_parts(folder, results, drawn),
+    **_tasks(folder, results, drawn),
     'Tables': _estimates(results, tabled),
     **{
       words(name).capitalize(): _table(entry, words)
       for name, entry in results.tables.items()
-      if name.partition(': ')[0] not in results.parts
+      if name.partition(': ')[0] not in results.tasks
     },
     CLASSIFIERS: _terms(_flattened({'classifier': results.classifier, 'data': results.data})),
     SETTINGS: _terms(_flattened(results.settings)),
@@ -126,7 +126,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   }
   shown = {name: content for name, content in sections.items() if content}
   links = ''.join(f'<li><a href="#{quote(name)}">{escape(name)}</a></li>' for name in shown)
-  first = _table(headlines.table(results.by_part))
+  first = _table(headlines.table(results.by_task))
   body = '\n'.join(
     (
       f'<header><h1>{title}</h1>{_card(results, context)}</header>',
@@ -194,15 +194,15 @@ def _findings(
   """
   items = []
   for finding in findings:
-    own, part = finding.figure, finding.part
+    own, task = finding.figure, finding.task
     others = tuple(f'{of.name}_' for of in results.quantities if of.name.startswith(f'{own}_'))
     near = sorted(
       name
       for of, name in figures
-      if of == part
+      if of == task
       and (name == own or name.startswith(f'{own}_') and not f'{name}_'.startswith(others))
     )
-    place = quote(f'{part}-{near[0]}' if part else near[0]) if near else ''
+    place = quote(f'{task}-{near[0]}' if task else near[0]) if near else ''
     figure = f'<a href="#figure-{place}">figure</a> ' if near else ''
     rows = f'#rows-{quote(own)}' if own in tabled else FILE_NAME
     told = f'<span class="rows">{figure}<a href="{rows}">rows</a></span>'
@@ -241,33 +241,33 @@ def _about_brackets(results: Results) -> str:
   )
 
 
-def _parts(
+def _tasks(
   folder: pathlib.Path, results: Results, drawn: Mapping[pathlib.Path, str]
 ) -> dict[str, str]:
-  """Returns the figures and tables of each part of a battery, folded until they are printed."""
+  """Returns the figures and tables of each task of a battery, folded until they are printed."""
   contents: dict[str, list[str]] = {}
   for path, caption in drawn.items():
-    if part := _part(folder, path):
-      contents.setdefault(part, []).append(_figure(folder, path, caption, part))
-  counts = {part: len(figures) for part, figures in contents.items()}
+    if task := _task(folder, path):
+      contents.setdefault(task, []).append(_figure(folder, path, caption, task))
+  counts = {task: len(figures) for task, figures in contents.items()}
   for name, entry in results.tables.items():
-    part, _, title = name.partition(': ')
-    if part in results.parts and entry.rows:
+    task, _, title = name.partition(': ')
+    if task in results.tasks and entry.rows:
       table = f'<h3>{escape(words(title).capitalize())}</h3>{_table(entry, words)}'
-      contents.setdefault(part, []).append(table)
+      contents.setdefault(task, []).append(table)
   return {
-    f'Part {part}': (
-      f'<details class="part"><summary>{plural(counts.get(part, 0), "figure")} and tables</summary>'
+    f'Task {task}': (
+      f'<details class="task"><summary>{plural(counts.get(task, 0), "figure")} and tables</summary>'
       f'{"".join(content)}</details>'
     )
-    for part, content in contents.items()
+    for task, content in contents.items()
   }
 
 
-def _part(folder: pathlib.Path, path: pathlib.Path) -> str:
-  """Returns the part of a battery that a figure is of, '' for none."""
+def _task(folder: pathlib.Path, path: pathlib.Path) -> str:
+  """Returns the task of a battery that a figure is of, '' for none."""
   inside = pathlib.Path(os.path.relpath(path, folder)).parts
-  return inside[1] if inside[0] == PARTS and len(inside) > 2 else ''
+  return inside[1] if inside[0] == TASKS and len(inside) > 2 else ''
 
 
 def _estimates(results: Results, tabled: Mapping[str, tables.Titled]) -> str:
@@ -281,7 +281,7 @@ def _estimates(results: Results, tabled: Mapping[str, tables.Titled]) -> str:
 
 
 def _files(folder: pathlib.Path, results: Results) -> str:
-  """Links to what lies beside the page; parts and seeds of a run have no config of their own."""
+  """Links to what lies beside the page; tasks and seeds of a run have no config of their own."""
   names = ('results.csv', 'results.json', 'results.npz', 'config.json', ENVIRONMENT, 'figures/')
   told = ', '.join(f'<a href="{name}">{name}</a>' for name in names if (folder / name).exists())
   return (
@@ -290,7 +290,7 @@ def _files(folder: pathlib.Path, results: Results) -> str:
   )
 
 
-def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, part: str = '') -> str:
+def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = '') -> str:
   if not file.is_file():
     raise InputError(f'figure {file} does not exist: write it before the report.')
   content = file.read_bytes()
@@ -299,7 +299,7 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, part: str = 
   data = base64.b64encode(content).decode()
   width = round(_SHOWN * int.from_bytes(content[16:20], 'big'))
   alternative = escape(f'{words(file.stem)}: {caption}')
-  anchor = quote(f'{part}-{file.stem}' if part else file.stem)
+  anchor = quote(f'{task}-{file.stem}' if task else file.stem)
   links = []
   for beside in (file.with_suffix(f'.{kind}') for kind in _FORMATS):
     if beside.is_file():
@@ -383,7 +383,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def data_words(data: Facts) -> str:
-  """Returns the images in words, of a battery by part: '100 images of digits, split test'."""
+  """Returns the images in words, of a battery by task: '100 images of digits, split test'."""
   if 'num_examples' not in data:
     parts = list(dict.fromkeys(data_words(of) for of in data.values() if isinstance(of, Mapping)))
     more = f'; {len(parts) - _MOST_DATA} further' if len(parts) > _MOST_DATA else ''

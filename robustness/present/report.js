@@ -35,7 +35,7 @@ for (const table of document.querySelectorAll('table')) {
   table.parentElement.before(filter);
 }
 addEventListener('beforeprint', () => {
-  for (const part of document.querySelectorAll('details.part')) part.open = true;
+  for (const task of document.querySelectorAll('details.task')) task.open = true;
 });
 for (const block of document.querySelectorAll('pre.copied')) {
   const button = document.createElement('button');

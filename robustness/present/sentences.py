@@ -39,13 +39,13 @@ class Finding(NamedTuple):
     text: one sentence; clauses of many classifiers have a line each.
     rows: of the table that it is made of.
     facets: that these have.
-    part: of a battery, '' for none.
+    task: of a battery, '' for none.
   """
 
   text: str
   rows: pd.DataFrame
   facets: tuple[str, ...] = ()
-  part: str = ''
+  task: str = ''
 
   @property
   def figure(self) -> str:

@@ -27,7 +27,7 @@ class Formatted(NamedTuple):
 
 
 def arranged(
-  parts: Mapping[str, Results],
+  tasks: Mapping[str, Results],
   quantities: Sequence[str] = (),
   rows: Sequence[str] = (),
   columns: Sequence[str] = (),
@@ -38,7 +38,7 @@ def arranged(
   written alike.
 
   Args:
-    parts: results by task, see `Results.by_part`.
+    tasks: results by task, see `Results.by_task`.
     quantities: by name; () takes the headlines.
     rows, columns: 'classifier', 'quantity' or facets, which the estimates have and no others; with
       no facet they are those that head a report. Classifiers that are in neither are rows, and
@@ -50,8 +50,8 @@ def arranged(
   """
   named = [*rows, *columns]
   facets = [name for name in named if name not in (CLASSIFIER, QUANTITY)]
-  _check_names(parts, quantities, named)
-  entries = list(_entries(parts, quantities, facets, intervals))
+  _check_names(tasks, quantities, named)
+  entries = list(_entries(tasks, quantities, facets, intervals))
   if not entries:
     of = f' of {", ".join(quantities)}' if quantities else ''
     by = f' by {joined_words(facets)} alone' if facets else ' over all'
@@ -86,11 +86,11 @@ def arranged(
 
 
 def _check_names(
-  parts: Mapping[str, Results], quantities: Sequence[str], named: Sequence[str]
+  tasks: Mapping[str, Results], quantities: Sequence[str], named: Sequence[str]
 ) -> None:
-  known = {quantity.name for of in parts.values() for quantity in of.quantities}
-  known &= {name for of in parts.values() for name in of.table['quantity']}
-  facets = {name for of in parts.values() for name in facets_of(of.table)}
+  known = {quantity.name for of in tasks.values() for quantity in of.quantities}
+  known &= {name for of in tasks.values() for name in of.table['quantity']}
+  facets = {name for of in tasks.values() for name in facets_of(of.table)}
   for what, names, valid in (
     ('quantity of these runs', quantities, known),
     ('facet of these runs', named, {CLASSIFIER, QUANTITY, *facets}),
@@ -103,22 +103,22 @@ def _check_names(
 
 
 def _entries(
-  parts: Mapping[str, Results], quantities: Sequence[str], facets: Sequence[str], intervals: bool
+  tasks: Mapping[str, Results], quantities: Sequence[str], facets: Sequence[str], intervals: bool
 ) -> Iterator[Formatted]:
-  for part, of in parts.items():
+  for task, of in tasks.items():
     declared = {quantity.name: quantity for quantity in of.quantities}
     chosen = [declared[name] for name in quantities if name in declared]
     if not facets:
       found = (
-        [line for quantity in chosen for line in headlines.of_quantity(part, of.table, quantity)]
+        [line for quantity in chosen for line in headlines.of_quantity(task, of.table, quantity)]
         if quantities
-        else headlines.headlines({part: of})
+        else headlines.headlines({task: of})
       )
     else:
       by: dict[str, Any] = dict.fromkeys(facets, ...)
       found = [
         headlines.Headline(
-          part, quantity, quantity.words, select(of.table, quantity.name, '', **by)
+          task, quantity, quantity.words, select(of.table, quantity.name, '', **by)
         )
         for quantity in chosen or [q for q in of.quantities if q.headline] or of.quantities
       ]

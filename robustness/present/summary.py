@@ -42,8 +42,8 @@ def of_battery(summary: Summary | None, studies: Mapping[str, Presented]) -> Pre
   return Presentation(
     chosen.title,
     papers,
-    lambda results: chosen.draw(results.by_part),
-    lambda results: headlines.findings(results.by_part, chosen.worst),
+    lambda results: chosen.draw(results.by_task),
+    lambda results: headlines.findings(results.by_task, chosen.worst),
   )
 
 
@@ -53,11 +53,11 @@ def of_seeds(summary: Summary | None, studies: Mapping[str, Presented]) -> Prese
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
     means = results.over_seeds
-    return {**draw_seeds(results), **(battery.figures if means.parts else charts.draw)(means)}
+    return {**draw_seeds(results), **(battery.figures if means.tasks else charts.draw)(means)}
 
   def tell(results: Results) -> list[Finding]:
     means = results.over_seeds
-    return [*(battery.findings if means.parts else findings)(means), *most_changed(results)]
+    return [*(battery.findings if means.tasks else findings)(means), *most_changed(results)]
 
   title = studies[SINGLE].title if SINGLE in studies else battery.title
   return Presentation(title, battery.papers, draw, tell)
@@ -67,7 +67,7 @@ def of_seeds(summary: Summary | None, studies: Mapping[str, Presented]) -> Prese
 def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
   """Returns {'seeds': (figure, caption)}: the headlines, each seed and the mean."""
   lines: dict[str, list[Line]] = {}
-  for headline in headlines.headlines(results.over_seeds.by_part):
+  for headline in headlines.headlines(results.over_seeds.by_task):
     unit = Notation(headline.quantity).unit
     lines.setdefault(unit, []).extend((headline, row) for row in headline.own())
   if not lines:
@@ -96,7 +96,7 @@ def _panel(axes: Axes, results: Results, lines: list[Line], labelled: bool) -> N
     facets: dict[str, Any] = {
       name: mean[name] for name in facets_of(headline.rows) if not pd.isna(mean[name])
     }
-    table = results.by_part[headline.part].table
+    table = results.by_task[headline.task].table
     each = select(table, headline.quantity.name, **facets, seed=...)
     each = each[each.classifier == mean.classifier]
     low, high = (mean.value if pd.isna(end) else end for end in (mean.low, mean.high))
@@ -126,7 +126,7 @@ def most_changed(results: Results) -> list[Finding]:
   """Returns which share another seed changes most: that with the widest interval over seeds, of
   those that all seeds have."""
   widest: list[tuple[float, Finding]] = []
-  for part, of in results.over_seeds.by_part.items():
+  for task, of in results.over_seeds.by_task.items():
     shares = {quantity.name: quantity for quantity in of.quantities if quantity.kind == SHARE}
     own = of.table[of.table['quantity'].isin(list(shares)) & of.table['low'].notna()]
     own = own[own.n == results.table[SEED].nunique()]
@@ -136,7 +136,7 @@ def most_changed(results: Results) -> list[Finding]:
       facets = [name for name in facets_of(own) if not pd.isna(row[name])]
       words = ' '.join(filter(None, (notation.quantity.words, place_of(row, facets))))
       minus = f' minus {row.versus}' if row.versus else ''
-      named = f'{part}, {row.classifier}' if part else row.classifier
+      named = f'{task}, {row.classifier}' if task else row.classifier
       text = (
         f'Over {results.table[SEED].nunique()} seeds, the share that another seed changes most is '
         f'{named}{minus}, {words}: {notation.full(row)}.'

@@ -15,7 +15,7 @@ TOLD, WIDTH = 4, 100
 def summary(results: Results) -> list[str]:
   """Returns the headline quantities of each classifier beside its paired differences, and notes;
   where none has few enough estimates, where these are."""
-  rows = headlines.cells(results.over_seeds.by_part)
+  rows = headlines.cells(results.over_seeds.by_task)
   if not rows:
     count = len(results.table)
     return [f'{count} estimates, too many to print: see the report.'] if count else []

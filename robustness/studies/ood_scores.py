@@ -41,7 +41,7 @@ class Workdirs(WorkdirPredictions):
   """The top level of a config that compares finished workdirs of this study.
 
   Attributes:
-    predictions: the workdir of the test images; `part` is a task of all workdirs, where they hold
+    predictions: the workdir of the test images; `task` is one of all workdirs, where they hold
       batteries.
     out_of_distribution: workdirs of images of no known class.
     shifted: workdirs of corrupted or otherwise shifted images of the known classes; with them,
@@ -105,10 +105,10 @@ class OodScores(ScoresPredictions):
         f'config.bank is {given.bank!r} and config.study.scores {self.scores}: the score '
         "'knn' needs the workdir of a run on training images, and nothing else does."
       )
-    first = _read(given.predictions, given.part)
+    first = _read(given.predictions, given.task)
     others = (*given.out_of_distribution, *given.shifted)
-    further = {path: _read(path, given.part, first) for path in others}
-    bank = _read(given.bank, given.part, first) if given.bank else None
+    further = {path: _read(path, given.task, first) for path in others}
+    bank = _read(given.bank, given.task, first) if given.bank else None
     _check_known(
       given, {given.predictions: first, **further, **({given.bank: bank} if bank else {})}
     )
@@ -157,10 +157,10 @@ class OodScores(ScoresPredictions):
     return scored
 
 
-def _read(path: str, part: str, first: FinishedStudy | None = None) -> FinishedStudy:
+def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedStudy:
   """Returns a finished workdir of this study, or a task of it; refuses other studies, and other
   classifiers than the first's."""
-  task = read_task(path, part)
+  task = read_task(path, name)
   if not isinstance(task.study, OodScores):
     raise InputError(
       f'{path} is of the study {task.study.name}, which keeps no logits and features: give a '

@@ -30,7 +30,7 @@ from tests.table_rows import estimate
 COUNT = 40
 FIRST = (np.arange(COUNT) % 4 > 0).tolist()
 SECOND = (np.arange(COUNT) % 10 > 0).tolist()
-PARTS, PAIRS = ('clean', 'fog'), np.arange(12)
+TASKS, PAIRS = ('clean', 'fog'), np.arange(12)
 
 
 def of(out, label, versus='', **facets):
@@ -74,7 +74,7 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
   assert difference.method == 'bonett-price'
   assert not difference.note
   results = Results.read(out)
-  assert results.study == 'comparison' and not results.parts
+  assert results.study == 'comparison' and not results.tasks
   study = estimate(results.table, 'other', 'top1_accuracy', 'one')
   assert study.value == pytest.approx(difference.value), 'what the study itself finds'
   kappa = estimate(results.table, 'other', 'error_consistency', view='as stored')
@@ -109,7 +109,7 @@ def test_one_view_of_a_sequential_run_has_the_interval_of_its_design():
 
 @pytest.mark.slow
 def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
-  """Of the first battery the second part lacks a classifier: there are differences from another."""
+  """Of the first battery the second task lacks a classifier: there are differences from another."""
   clean = {'net': FIRST, 'other': SECOND}
   for name in 'ab':
     shifted = {'other': SECOND} if name == 'a' else clean
@@ -118,17 +118,17 @@ def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
     finished_runs.write_battery(tmp_path / name, {'clean': plain, 'fog': fog})
   out = tmp_path / 'out'
   assert program.main([str(tmp_path / 'a'), str(tmp_path / 'b'), f'--out={out}']) == 0
-  parts = {name: compared(out / 'parts' / name) for name in PARTS}
-  assert set(parts['clean'].classifier) == {'a net', 'a other', 'b net', 'b other'}
-  assert set(parts['fog'].classifier) == {'a other', 'b net', 'b other'}
-  fog = parts['fog'][parts['fog'].versus != '']
+  tasks = {name: compared(out / 'tasks' / name) for name in TASKS}
+  assert set(tasks['clean'].classifier) == {'a net', 'a other', 'b net', 'b other'}
+  assert set(tasks['fog'].classifier) == {'a other', 'b net', 'b other'}
+  fog = tasks['fog'][tasks['fog'].versus != '']
   assert set(fog.note) == {'minus a other: a net is not in this task'}
-  assert not parts['clean'].note.str.contains('minus').any()
+  assert not tasks['clean'].note.str.contains('minus').any()
   assert capsys.readouterr().out.startswith('clean:\n')
   whole = Results.read(out)
-  assert whole.study == 'comparison' and list(whole.by_part) == list(PARTS)
-  for name, own in whole.by_part.items():
-    single = Results.read(out / 'parts' / name)
+  assert whole.study == 'comparison' and list(whole.by_task) == list(TASKS)
+  for name, own in whole.by_task.items():
+    single = Results.read(out / 'tasks' / name)
     pd.testing.assert_frame_equal(own.table, single.table)
     assert own.quantities == single.quantities
 
@@ -140,7 +140,7 @@ def test_tasks_that_measure_images_alone_are_left_out(tmp_path, monkeypatch):
     fog = finished_runs.write_corrupted(tmp_path / f'{name}_fog', {IMAGES: FIRST}, {IMAGES: SECOND})
     finished_runs.write_battery(tmp_path / name, {'clean': plain, 'fog': fog})
   monkeypatch.setattr(CorruptionError, 'needs_classifier', False)
-  assert list(compare(tmp_path, 'ab').by_part) == ['clean']
+  assert list(compare(tmp_path, 'ab').by_task) == ['clean']
   monkeypatch.setattr(Accuracy, 'needs_classifier', False)
   refused('a, b measure images alone: give workdirs of studies', compare, tmp_path, 'ab')
 
@@ -368,20 +368,20 @@ def test_effective_robustness_given_several_reference_sets(tmp_path):
   third = special.expit(0.6 * accuracy[0] + 0.3 * accuracy[1] - 0.5)
   third[2] += 0.25
   counts = {'one': wrong[0], 'two': wrong[1], 'third': np.rint((1 - third) * COUNT).astype(int)}
-  parts = {}
+  tasks = {}
   for name, number in counts.items():
     right = {f'net{i}': (np.arange(COUNT) >= n).tolist() for i, n in enumerate(number)}
     finished_runs.write(tmp_path / name, right, data={'name': name})
-    parts[name] = tmp_path / name
-  battery = str(finished_runs.write_battery(tmp_path / 'battery', parts))
+    tasks[name] = tmp_path / name
+  battery = str(finished_runs.write_battery(tmp_path / 'battery', tasks))
   given = [battery, f'--out={tmp_path / "out"}', '--reference=one', '--reference=two']
   assert program.main(given) == 0
   table = Results.read(tmp_path / 'out').table
-  values = select(table, 'effective_robustness', part='third', view=..., reference='one and two')
+  values = select(table, 'effective_robustness', task='third', view=..., reference='one and two')
   by_name = values.set_index('classifier').value
   assert by_name['net2'] == pytest.approx(0.25, abs=0.05) and by_name.idxmax() == 'net2'
   tasks = {}
-  for name, own in Results.read(tmp_path / 'out').by_part.items():
+  for name, own in Results.read(tmp_path / 'out').by_task.items():
     table = own.table[own.table['quantity'] == 'accuracy'].astype(object)
     unknown = table.assign(quantity='change_norm', value=np.nan, n=0)
     tasks[name] = dataclasses.replace(own, table=assemble([table, unknown]))

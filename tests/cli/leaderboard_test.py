@@ -47,9 +47,9 @@ def stated(document, digest):
 def test_entries_on_the_same_images_are_ranked_and_paired(board, tmp_path_factory, capsys):
   out = tmp_path_factory.mktemp('site')
   assert main(['leaderboard', str(board), f'--out={out}']) == 0
-  parts = Results.read(out).by_part
-  assert {name: len(of.labels) for name, of in parts.items()} == {'accuracy': 1, 'accuracy 2': 3}
-  own = parts['accuracy 2']
+  tasks = Results.read(out).by_task
+  assert {name: len(of.labels) for name, of in tasks.items()} == {'accuracy': 1, 'accuracy 2': 3}
+  own = tasks['accuracy 2']
   ranked = own.table[own.table['quantity'] == 'rank']
   ends = {row.classifier: (row.value, row.low, row.high) for row in ranked.itertuples()}
   assert ends == {'fair': (1, 1, 2), 'good': (1, 1, 2), 'poor': (3, 3, 3)}
@@ -118,7 +118,7 @@ def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_fact
   assert main(['leaderboard', str(small), *added, f'--out={sites / "small"}']) == 0
   assert capsys.readouterr().out.count('rank of the true class for every answer') == len(names)
   assert main(['leaderboard', str(board), f'--out={sites / "whole"}']) == 0
-  whole = Results.read(sites / 'whole').by_part['accuracy 2'].table
+  whole = Results.read(sites / 'whole').by_task['accuracy 2'].table
   pd.testing.assert_frame_equal(Results.read(sites / 'small').table, whole)
   assert not Results.read(small / 'good').arrays
   assert main(['leaderboard', str(small), f'--add={board / "good"}']) == 2
@@ -133,7 +133,7 @@ def test_a_page_takes_the_place_of_no_entry_and_no_run(board, tmp_path, monkeypa
     assert message in capsys.readouterr().err
   (tmp_path / 'config.json').write_text('{}')
   (tmp_path / 'environment.json').write_text('{}')
-  assert main(['leaderboard', str(board), f'--out={tmp_path / "parts" / "clean"}']) == 2
+  assert main(['leaderboard', str(board), f'--out={tmp_path / "tasks" / "clean"}']) == 2
   monkeypatch.setenv('HOME', str(tmp_path))
   assert main(['leaderboard', str(board), '--out=~']) == 2
   assert f'--out is {tmp_path}, and {tmp_path} is a workdir' in capsys.readouterr().err
@@ -184,7 +184,7 @@ def test_results_that_rank_nothing_are_no_entry_and_keep_none_from_the_page(boar
   change(board / 'nothing', unranked)
   assert main(['leaderboard', str(board), f'--out={board.parent / "site"}']) == 1
   assert 'nothing: no headline of the study accuracy ranks' in capsys.readouterr().err
-  assert len(Results.read(board.parent / 'site').by_part) == 2
+  assert len(Results.read(board.parent / 'site').by_task) == 2
 
 
 def test_values_out_of_range_are_refused(board, capsys):

@@ -51,7 +51,7 @@ def test_parts_and_seeds_are_drawn_again_without_records_and_weights(
 ):
   workdir = shutil.copytree(finished_battery, tmp_path / 'run')
   before = pages(workdir)
-  assert {'report.html', 'seed0/report.html', 'seed1/parts/errors/report.html'} < set(before)
+  assert {'report.html', 'seed0/report.html', 'seed1/tasks/errors/report.html'} < set(before)
   forget_pages(workdir)
   for folder in ('records', 'checkpoints'):
     shutil.rmtree(workdir / 'seed1' / folder)
@@ -75,11 +75,11 @@ def test_scored_predictions_are_drawn_again(tmp_path):
 def test_of_an_unfinished_run_it_says_what_is_missing_and_how_to_finish(finished_battery, tmp_path):
   workdir = shutil.copytree(finished_battery, tmp_path / 'run')
   (workdir / 'results.json').unlink()
-  (workdir / 'seed1/parts/errors/results.json').unlink()
+  (workdir / 'seed1/tasks/errors/results.json').unlink()
   shutil.rmtree(workdir / 'seed1/checkpoints/small_cnn/checkpoints')
   (shard,) = (workdir / 'seed1/records').glob('corruption_error-*/small_cnn/*.npz')
   shard.unlink()
-  first = 'it has no seed1/parts/errors/results.json, results.json.'
+  first = 'it has no seed1/tasks/errors/results.json, results.json.'
   message = refused(first, redraw, str(workdir))
   for said in (
     first,

@@ -44,11 +44,11 @@ def test_a_run_has_the_images_and_records_of_its_forecast(tmp_path, empty):
 
 @pytest.mark.slow
 def test_a_battery_counts_what_its_parts_record(tmp_path, empty):
-  """A recording that parts share once; not the attack of a callable, which has no gradient."""
+  """A recording that tasks share once; not the attack of a callable, which has no gradient."""
   fog = {'corruptions': ('fog',), 'severities': (5,)}
-  parts = ('clean', 'corruptions', 'calibration', 'attack')
-  changes = {f'battery.{part}.study.{key}': fog[key] for part in parts[1:3] for key in fog}
-  config = runs.shrunk('battery', 'digits', {'battery.parts': parts, **changes})
+  tasks = ('clean', 'corruptions', 'calibration', 'attack')
+  changes = {f'battery.{task}.study.{key}': fog[key] for task in tasks[1:3] for key in fog}
+  config = runs.shrunk('battery', 'digits', {'battery.tasks': tasks, **changes})
   config.battery.attack.study.steps = 1
   runs.wrap_second(config, tmp_path)
   pieces = list(running.forecasts(experiments.from_config(config.to_dict())))

@@ -179,7 +179,7 @@ def test_an_estimate_is_named_as_in_the_csv_and_only_shares_are_percent(facets, 
   tasks = {'a': results, 'b': dataclasses.replace(results, quantities=(other,))}
   for task, of in (('a', MCE), ('b', other)):
     named = {k: dataclasses.replace(v, data={'num_examples': 9}) for k, v in tasks.items()}
-    assert export.estimate(joined(named, {}), 'net', 'mCE', f'{at},part={task}')[0] == of
+    assert export.estimate(joined(named, {}), 'net', 'mCE', f'{at},task={task}')[0] == of
   shares = dataclasses.replace(results, quantities=(ERROR,))
   assert methods._baseline(results) and not methods._baseline(shares), 'no ratio'
   rho = dataclasses.replace(MCE, name='rho', better='higher')

@@ -7,7 +7,7 @@ from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.cases import cases
 from tests.refusals import refused
 
-PARTS = {'plain': 'accuracy', 'maps': 'fourier_heatmap', 'line': 'tradeoff'}
+TASKS = {'plain': 'accuracy', 'maps': 'fourier_heatmap', 'line': 'tradeoff'}
 HEAT_MAP = {'name': 'fourier_heatmap'}
 
 
@@ -16,7 +16,7 @@ def config(**changes):
 
 
 def battery(**changes):
-  written = default_battery(PARTS, ('natural', 'gaussian'), 'fourier_table')
+  written = default_battery(TASKS, ('natural', 'gaussian'), 'fourier_table')
   written.update_from_flattened_dict({k.replace('__', '.'): v for k, v in changes.items()})
   return written.to_dict()
 
@@ -94,7 +94,7 @@ def test_a_single_classifier_may_have_a_name_with_dots():
 
 
 def test_tasks_run_in_the_order_that_is_given_and_inherit_the_rows_of_their_source():
-  tasks = {'parts': ('line', 'maps', 'plain'), 'plain__data__source': 'made_clips'}
+  tasks = {'tasks': ('line', 'maps', 'plain'), 'plain__data__source': 'made_clips'}
   given = {f'battery__{key}': value for key, value in tasks.items()}
   written = battery(**given, data__num_images=50, data__path='D', battery__maps__data__num_images=7)
   checked = experiment.from_config(written)
@@ -123,10 +123,10 @@ def test_rows_of_a_training_are_named_by_the_section_of_their_classifier(changes
 
 @cases(
   'changes, message',
-  ({'parts': ('plian',)}, r"config\.battery\.parts names 'plian'; did you mean 'plain'"),
-  ({'parts': ()}, r'config\.battery\.parts is \(\); .* plain, maps, line'),
-  ({'parts': 'plain'}, r"config\.battery\.parts is 'plain'; it must be a tuple"),
-  ({'parts': ('plain', 'plain')}, r'each task runs once'),
+  ({'tasks': ('plian',)}, r"config\.battery\.tasks names 'plian'; did you mean 'plain'"),
+  ({'tasks': ()}, r'config\.battery\.tasks is \(\); .* plain, maps, line'),
+  ({'tasks': 'plain'}, r"config\.battery\.tasks is 'plain'; it must be a tuple"),
+  ({'tasks': ('plain', 'plain')}, r'each task runs once'),
   ({'plain': {'study': {'name': 'acuracy'}}}, r"battery\.plain\.study\.name names 'acuracy'"),
   ({'maps': {'stduy': {}}}, r"config\.battery\.maps\.stduy: did you mean 'study'"),
   ({'../x': {}}, r"config\.battery names '\.\./x'; a folder is named so"),
@@ -159,7 +159,7 @@ def test_what_a_battery_lacks_or_has_too_much_is_named():
   written = battery()
   del written['classifiers']['gaussian']
   refused('tradeoff compares classifiers .* at least 2, not 1', experiment.from_config, written)
-  written['battery']['parts'] = ('plain', 'maps')
+  written['battery']['tasks'] = ('plain', 'maps')
   assert len(experiment.from_config(written).classifiers) == 1
 
 

@@ -109,7 +109,7 @@ def test_what_follows_the_protocol_or_is_released_compares_and_tiny_imagenet_mad
   assert value(dataclasses.replace(stored, settings=paper), what).startswith(
     'no: without motion_blur, s'
   )
-  subset = {'source': 'imagenet_c', 'listed': 'robustbench'}
+  subset = {'source': 'imagenet_c', 'image_list': 'robustbench'}
   chosen = dataclasses.replace(stored, description=subset, image_shape=(224, 224, 3))
   chosen = dataclasses.replace(chosen, num_images=5000)
   assert value(chosen, 'images') == "5000, RobustBench's subset"

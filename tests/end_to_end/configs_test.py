@@ -156,7 +156,7 @@ FIRST = ('clean', 'corruptions', 'calibration')
 FOG = {'corruptions': ('fog',), 'severities': (5,)}
 OF_FOG = {
   'battery': {
-    'parts': FIRST,
+    'tasks': FIRST,
     'corruptions.study': FOG,
     'calibration.study': {**FOG, 'resamples': 20},
     'attack.study.steps': 1,
@@ -175,21 +175,21 @@ def test_a_battery_of_a_network_and_a_callable(tmp_path):
   runs.wrap_second(config, tmp_path)
   workdir = tmp_path / 'run'
   results = runs.run(config, workdir)
-  rows = {row[0]: row[1:] for row in headlines.table(results.by_part).rows}
+  rows = {row[0]: row[1:] for row in headlines.table(results.by_task).rows}
   assert {name.partition(':')[0] for name in rows} == set(FIRST)
   first, second, difference, *_ = rows['clean: top-1 accuracy (%)']
   assert first.removeprefix('worst: ') == second.removeprefix('worst: '), 'the same network'
   assert difference.startswith('0 (')
   assert len(recordings(workdir)) == 2, 'calibration is of the records of the corruptions'
   runs.assert_pictures('battery', workdir)
-  single = {name: Results.read(workdir / 'parts' / name).table for name in FIRST}
-  assert results.table.part.value_counts().to_dict() == {n: len(t) for n, t in single.items()}
+  single = {name: Results.read(workdir / 'tasks' / name).table for name in FIRST}
+  assert results.table.task.value_counts().to_dict() == {n: len(t) for n, t in single.items()}
 
   before = runs.shard_times(workdir)
-  config.battery.parts = (*FIRST, 'attack')
+  config.battery.tasks = (*FIRST, 'attack')
   further = runs.run(config, workdir)
   assert before.items() <= runs.shard_times(workdir).items()
-  attacked = headlines.table(further.by_part).rows[-1]
+  attacked = headlines.table(further.by_task).rows[-1]
   assert attacked[0].startswith('attack: ') and attacked[1] and not attacked[2]
   assert further.tables['left out'].rows[0][:2] == ['attack', 'gaussian']
 
@@ -201,7 +201,7 @@ def test_every_battery_is_valid(variant):
 
 
 def test_a_mistake_in_a_tasks_own_rows_names_its_section(tmp_path):
-  config = runs.shrunk('battery', 'digits', {'battery.parts': ('clean', 'neighbors')})
+  config = runs.shrunk('battery', 'digits', {'battery.tasks': ('clean', 'neighbors')})
   runs.wrap_second(config, tmp_path)
   config.battery.neighbors.data.num_images = 100_000
   message = r'config\.battery\.neighbors\.data\.num_images is 100000; it must be at most'
@@ -223,32 +223,32 @@ def test_the_fourier_table_of_digits(tmp_path, monkeypatch, caplog):
     results = runs.run(config, workdir)
   assert any(line.startswith('top-1 error on clean images (%) ') for line in caplog.messages)
 
-  parts = {name: Results.read(workdir / 'parts' / name) for name in config.battery.parts}
-  assert list(parts) == ['errors', 'tradeoff', 'heat_maps']
-  assert estimate(parts['heat_maps'].table, 'natural', 'clean_error').n == 8
-  for name, part in parts.items():
-    of_part = results.table[results.table.part == name]
-    np.testing.assert_array_equal(of_part.value, part.table.value)
-    assert (workdir / 'parts' / name / 'report.html').stat().st_size > 0
+  tasks = {name: Results.read(workdir / 'tasks' / name) for name in config.battery.tasks}
+  assert list(tasks) == ['errors', 'tradeoff', 'heat_maps']
+  assert estimate(tasks['heat_maps'].table, 'natural', 'clean_error').n == 8
+  for name, own in tasks.items():
+    of_task = results.table[results.table.task == name]
+    np.testing.assert_array_equal(of_task.value, own.table.value)
+    assert (workdir / 'tasks' / name / 'report.html').stat().st_size > 0
   assert len(Results.read(workdir).tables['table 3'].rows) == 1 + len(CORRUPTIONS)
   printed = results.table[results.table['source'] == 'published']
-  assert printed.part.isna().all() and set(printed.classifier) >= {'natural', 'gaussian'}
+  assert printed.task.isna().all() and set(printed.classifier) >= {'natural', 'gaussian'}
   page = (workdir / 'report.html').read_text()
   pictures = len(list(workdir.glob('**/figures/*.png')))
   assert page.count('data:image/png;base64,') == pictures, 'one report has all figures'
 
   assert len(recordings(workdir)) == 2, 'errors and trade-off are of the same records'
   change, difference = (
-    estimate(parts[part].table, 'gaussian', quantity, 'natural', corruption='contrast').value
-    for part, quantity in (('tradeoff', 'accuracy'), ('errors', 'error'))
+    estimate(tasks[task].table, 'gaussian', quantity, 'natural', corruption='contrast').value
+    for task, quantity in (('tradeoff', 'accuracy'), ('errors', 'error'))
   )
   assert change == pytest.approx(-difference)
   before = runs.shard_times(workdir)
   monkeypatch.setattr(loop, '_Run', None)  # no training step can be made
-  config.battery.parts = ('tradeoff',)
+  config.battery.tasks = ('tradeoff',)
   alone = runs.run(config, workdir, drawn=False)
   assert runs.shard_times(workdir) == before
-  np.testing.assert_array_equal(alone.table.value, parts['tradeoff'].table.value)
+  np.testing.assert_array_equal(alone.table.value, tasks['tradeoff'].table.value)
 
 
 def test_every_fourier_table_is_valid():
@@ -302,8 +302,8 @@ def test_trainings_in_the_fourier_domain(cifar10_dir, tmp_path):
     classifier.data.split, classifier.data.num_images = 'train[:500]', 0
   config.battery.heat_map.data.num_images = config.battery.bands.data.num_images = 8
   results = runs.run(config, tmp_path / 'run', drawn=False)
-  for part, count in (('corruptions', 24), ('heat_map', 8), ('bands', 8)):
-    clean = select(results.table, 'clean_error', None, part=part)
+  for task, count in (('corruptions', 24), ('heat_map', 8), ('bands', 8)):
+    clean = select(results.table, 'clean_error', None, task=task)
     assert set(clean.classifier) == {'afa', 'apr_p', 'apr_s', 'prime'} and set(clean.n) == {count}
 
 

@@ -144,7 +144,7 @@ def test_an_amount_has_students_interval_within_its_range():
 
 
 def test_a_facet_that_views_lack_or_that_is_named_like_a_column_of_the_table_is_refused():
-  for name in ('value', 'n', 'p', 'note', 'classifier', 'part', 'seed', 'marked'):
+  for name in ('value', 'n', 'p', 'note', 'classifier', 'task', 'seed', 'marked'):
     outcomes = Outcomes({'net': np.eye(2, dtype=bool)}, pd.DataFrame({name: [1, 2]}))
     refused(f"facet '{name}' has the name of a column", means, ERROR, outcomes, (name,))
   refused("no facet 'severities'; .*severity", means, ERROR, made(), ('severities',))

@@ -64,7 +64,7 @@ def test_a_facet_is_left_out_again_and_names_in_a_log_say_what_a_value_is():
     pd.testing.assert_frame_equal(own[list(whole.columns)], whole)
   assert tables.without_facet(whole, 'seed') is whole
   assert tables.without_facet(whole, 'seed', 7).empty
-  named = tables.named_values(tables.with_facet(table(), 'part', 'far'), 'results')
-  assert 'results/first/top5_error/part=far/layer=007' in named
-  assert 'results/second minus first/error/part=far/corruption=clean' in named
+  named = tables.named_values(tables.with_facet(table(), 'task', 'far'), 'results')
+  assert 'results/first/top5_error/task=far/layer=007' in named
+  assert 'results/second minus first/error/task=far/corruption=clean' in named
   assert not any('corruption' in name and 'severity' in name for name in named)

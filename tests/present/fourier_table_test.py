@@ -57,11 +57,11 @@ def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has
   assert (printed.low.isna() & (printed['source'] == 'published') & (printed.n == 10_000)).all()
   tasks = {'errors': results}
   table = joined(tasks, {}, 'fourier_table', FourierTable().summarise(tasks)).table
-  places = {'part': 'errors'}, {'source': 'published'}
+  places = {'task': 'errors'}, {'source': 'published'}
   fog = 'gaussian', 'error', 'natural'
   pair = [estimate(table, *fog, corruption='fog', **place).value for place in places]
   assert pair == pytest.approx([0.8997 - 0.7194] * 2, abs=1e-6)
-  assert table[table['source'].notna()].part.isna().all()
+  assert table[table['source'].notna()].task.isna().all()
 
 
 @pytest.mark.slow
@@ -121,5 +121,5 @@ def test_without_the_errors_there_is_nothing_and_nothing_is_refused(results):
   assert not findings.tables and not findings.estimates
   assert not FourierTable().draw({'plain': plain})
   whole = joined({'plain': plain, 'errors': results}, {})
-  assert whole.study == 'battery' and set(whole.table.part) == {'errors'}
-  assert [row[0] for row in whole.tables['parts'].rows] == ['plain', 'errors']
+  assert whole.study == 'battery' and set(whole.table.task) == {'errors'}
+  assert [row[0] for row in whole.tables['tasks'].rows] == ['plain', 'errors']

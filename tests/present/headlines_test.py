@@ -39,7 +39,7 @@ def made(of: Mapping[Quantity, Mapping[str, Sequence[float]]]) -> Results:
 
 
 SEVERAL = {'plain': (0.2, 0.6, *6 * [0.1]), 'other': (0.3, 0.3, 0.9, *5 * [0.2])}
-PARTS = {
+TASKS = {
   'clean': made({ACCURACY: {'plain': (0.96,), 'other': (0.9,)}}),
   'corruptions': made({ERROR: SEVERAL}),
   'attack': made({ATTACK: {'plain': (1.0,)}, SCORE: {'plain': (3.0,)}}),
@@ -64,7 +64,7 @@ def test_few_values_are_a_row_each_and_of_many_the_worst_is():
   names = [f'top-1 error under {name} (%)' for name in ('fog', 'snow')]
   assert [row[0] for row in table.rows] == names
   assert table.rows[1][1].startswith('40 (') and table.rows[1][3].startswith('−20 (')
-  ((name, first, other),) = headlines.table({'': PARTS['corruptions']}).rows
+  ((name, first, other),) = headlines.table({'': TASKS['corruptions']}).rows
   assert name == 'top-1 error, largest of 8 (%)'
   low, high = (round(100 * end) for end in clopper_pearson(30, COUNT, 1 - 0.05 / 8))
   assert first == f'60 ({low} to {high}, for all 8 together) under snow'
@@ -110,8 +110,8 @@ def test_a_classifier_without_a_headline_has_no_column_and_notes_have_one():
 
 
 def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all():
-  whole = joined(PARTS, {})
-  table = headlines.table(whole.by_part)
+  whole = joined(TASKS, {})
+  table = headlines.table(whole.by_task)
   rows = {row[0]: row[1:] for row in table.rows}
   assert table.columns == ('', 'plain', 'other', 'other − plain')
   assert list(rows) == [
@@ -121,8 +121,8 @@ def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all():
   gain = dataclasses.replace(ACCURACY, name='gain', low=-1)
   auroc = Quantity('auroc', 'area under the ROC curve', better='higher', headline=True)
   unlike = {quantity.name: made({quantity: {'plain': (0.0,)}}) for quantity in (gain, auroc)}
-  places = headlines.worst(headlines.headlines({**PARTS, **unlike}), 'plain')
-  assert [headline.part for headline, _ in places] == ['attack', 'clean'], 'errors over all alone'
+  places = headlines.worst(headlines.headlines({**TASKS, **unlike}), 'plain')
+  assert [headline.task for headline, _ in places] == ['attack', 'clean'], 'errors over all alone'
   low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 2)
   attacked, missing, _ = rows['attack: error under attack (%)']
   assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for both)' and missing == ''
@@ -132,25 +132,25 @@ def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all():
 
 
 def test_the_overview_tells_where_each_is_worst_and_draws_each_unit_and_direction():
-  plain, other = (finding.text for finding in headlines.findings(PARTS, 2)[:2])
+  plain, other = (finding.text for finding in headlines.findings(TASKS, 2)[:2])
   low, high = (100 * end for end in clopper_pearson(2, COUNT, 1 - 0.05 / 2))
-  attack, clean = plain.split('Of all parts plain is worst in ')[1].split('; then ')
+  attack, clean = plain.split('Of all tasks plain is worst in ')[1].split('; then ')
   assert attack.startswith('attack: error under attack 100\N{NO-BREAK SPACE}% (')
   interval = f'({low:.0f} to {high:.0f}, for both)'
   assert clean == f'clean: top-1 error 4\N{NO-BREAK SPACE}% {interval}.', '1 − accuracy'
   assert other.startswith('clean: '), 'it has one error over all'
-  first = headlines.findings(PARTS, 0)[0].text
+  first = headlines.findings(TASKS, 0)[0].text
   assert first.startswith('clean: ')
-  first = headlines.findings({'clean': PARTS['clean']}, 3)[0].text
+  first = headlines.findings({'clean': TASKS['clean']}, 3)[0].text
   assert first.startswith('clean: '), 'no choice'
   with pytest.raises(ValueError, match=r'overview\.worst is -1'):
     Overview(worst=-1)
-  figures = Overview().draw(PARTS)
+  figures = Overview().draw(TASKS)
   assert set(figures) == {'overview_share_higher', 'overview_share_lower', 'overview_amount_lower'}
   figure, caption = figures['overview_share_lower']
   assert len(figure.axes[0].get_yticks()) == 2 and 'lower is better' in caption
 
 
 def test_what_two_parts_have_alike_heads_once():
-  once = [own.name for own in headlines.headlines(PARTS)]
-  assert [own.name for own in headlines.headlines({**PARTS, 'again': PARTS['clean']})] == once
+  once = [own.name for own in headlines.headlines(TASKS)]
+  assert [own.name for own in headlines.headlines({**TASKS, 'again': TASKS['clean']})] == once

@@ -120,20 +120,20 @@ EMPTY = Results('my_study', {}, {}, {})
 
 
 def test_figures_of_parts_are_folded_linked_where_they_lie_and_have_places_of_their_own(tmp_path):
-  png = tmp_path / 'parts/a b/figures/map.png'
+  png = tmp_path / 'tasks/a b/figures/map.png'
   save(Figure(figsize=(1, 1)), png)
   png.with_suffix('.svg').touch()
   page = parsed(write_report(tmp_path, EMPTY, [(png, 'A map.')], Context()))
   files = [link for link in page.links if link.endswith(('png', 'svg', 'pdf'))]
-  assert files == [f'parts/a%20b/figures/map.{kind}' for kind in ('png', 'svg')]
-  assert 'Part a b' in page.text and '1 figure' in page.text
+  assert files == [f'tasks/a%20b/figures/map.{kind}' for kind in ('png', 'svg')]
+  assert 'Task a b' in page.text and '1 figure' in page.text
   made = made_results()
   made.write(tmp_path)
   page = parsed(write_report(tmp_path, made, [], Context()))
   links = [link for link in page.links if not link.startswith('#')]
   assert links == ['results.csv', 'results.json', 'results.npz']
   names = ['a b/figures/x', 'a_b/figures/x', 'A b/figures/x', 'A b/figures/X', 'A b/figures/x y']
-  files = [tmp_path / 'parts' / f'{name}.png' for name in names]
+  files = [tmp_path / 'tasks' / f'{name}.png' for name in names]
   for file in files:
     save(Figure(figsize=(1, 1)), file)
   figures = [(file, 'A map.') for file in files]

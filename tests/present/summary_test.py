@@ -1,4 +1,4 @@
-"""Results above the parts of a battery: their estimates are one table."""
+"""Results above the tasks of a battery: their estimates are one table."""
 
 import copy
 import dataclasses
@@ -21,7 +21,7 @@ CHANGED = Quantity('changed', 'changed answers', better='lower')
 LABELS = [{'label': label} for label in made().labels]
 
 
-def part(quantity: Quantity, by: tuple[str, ...]) -> Results:
+def task(quantity: Quantity, by: tuple[str, ...]) -> Results:
   table = assemble([means(quantity, made(), by)])
   declared = (quantity,) if quantity.name == 'error' else (ERROR, quantity)
   settings = {'num_examples': 5}, {'name': 'made'}
@@ -29,35 +29,35 @@ def part(quantity: Quantity, by: tuple[str, ...]) -> Results:
 
 
 def test_the_table_of_a_battery_has_that_of_each_part_with_what_it_declares(tmp_path):
-  parts = {'clean': part(ERROR, ()), 'far': part(CHANGED, ('corruption', 'severity'))}
-  named = joined({'precision': parts['far']}, {'precision': 'float32'})
-  assert named.by_part['precision'].study == 'made', 'a task that is called as a setting is'
-  joined(parts, {}).write(tmp_path)
+  tasks = {'clean': task(ERROR, ()), 'far': task(CHANGED, ('corruption', 'severity'))}
+  named = joined({'precision': tasks['far']}, {'precision': 'float32'})
+  assert named.by_task['precision'].study == 'made', 'a task that is called as a setting is'
+  joined(tasks, {}).write(tmp_path)
   read = Results.read(tmp_path)
-  assert facets_of(read.table) == ['part', 'corruption', 'severity']
-  for name, of in parts.items():
-    own = read.table[read.table.part == name].reset_index(drop=True)
+  assert facets_of(read.table) == ['task', 'corruption', 'severity']
+  for name, of in tasks.items():
+    own = read.table[read.table.task == name].reset_index(drop=True)
     pd.testing.assert_frame_equal(own[list(of.table.columns)], of.table, check_dtype=False)
-  assert len(read.table) == sum(len(of.table) for of in parts.values())
+  assert len(read.table) == sum(len(of.table) for of in tasks.values())
   assert read.quantities == (ERROR, CHANGED)
-  # Of two declarations of one name each part has its own.
+  # Of two declarations of one name each task has its own.
   own = dataclasses.replace(ERROR, words='error over all scenes')
-  parts = {'one': part(ERROR, ('corruption',)), 'two': part(own, ())}
-  joined(parts, {}).write(tmp_path)
+  tasks = {'one': task(ERROR, ('corruption',)), 'two': task(own, ())}
+  joined(tasks, {}).write(tmp_path)
   read = Results.read(tmp_path)
   assert read.quantities == (ERROR, own)
-  for name, of in parts.items():
-    found = read.by_part[name]
+  for name, of in tasks.items():
+    found = read.by_task[name]
     assert found.quantities == of.quantities and found.study == 'made'
     pd.testing.assert_frame_equal(found.table, of.table)
 
 
 def test_what_parts_show_is_told_behind_their_names_and_not_drawn_again():
-  whole = joined({'one': part(ERROR, ('corruption',)), 'two': part(ERROR, ())}, {})
+  whole = joined({'one': task(ERROR, ('corruption',)), 'two': task(ERROR, ())}, {})
   assert not charts.draw(whole) and not list(tables.tables(whole))
   presented = of_battery(None, {})
   first, *_, last = (finding.text for finding in presented.findings(whole))
-  assert first.startswith('Of all parts first is worst in one: ') and last.startswith('two: ')
+  assert first.startswith('Of all tasks first is worst in one: ') and last.startswith('two: ')
   assert list(presented.figures(whole)) == ['overview_share_lower']
 
 

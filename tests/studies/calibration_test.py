@@ -121,7 +121,7 @@ def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_n
 
 def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path):
   def scored(folder, seed=0):
-    given = {'predictions': str(folder), 'part': '', 'seed': seed}
+    given = {'predictions': str(folder), 'task': '', 'seed': seed}
     return assemble(scores_of(STUDY, given)(tmp_path).findings.estimates)
 
   right = np.random.default_rng(0).random((30, 5)) > 0.4
@@ -152,5 +152,5 @@ def test_what_cannot_be_scored_is_refused(tmp_path):
       [],
       ViewTable(('shown',), **field),
     )
-  config = {'predictions': '', 'part': '', 'seed': 0}
+  config = {'predictions': '', 'task': '', 'seed': 0}
   refused(r"config\.predictions is ''", scores_of, Calibration(), config)

@@ -111,7 +111,7 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
   refused('6 × 5 pixels; these are 8 × 8', study.views, (8, 8, 3))
   digests = {'rank': np.zeros((3, 1), int), 'example_id': [7, 8, 9], 'image_digest': [70, 80, 5]}
   seen = {**digests, 'image_digest': [70, 80, 90]}
-  places = {'single': 'records/any', 'whole/parts/map': 'whole/records/fourier_heatmap-1/any'}
+  places = {'single': 'records/any', 'whole/tasks/map': 'whole/records/fourier_heatmap-1/any'}
   for name, place in {**places, 'seeds': 'seed3/records/any'}.items():
     directory = finished(tmp_path / name, np.zeros(16), **{**same, 'split': 'test[:3]'})
     top = tmp_path / name if name in ('single', 'seeds') else tmp_path

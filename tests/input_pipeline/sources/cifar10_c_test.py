@@ -66,8 +66,8 @@ def test_a_subset_takes_the_same_base_images_from_every_severity(write):
   refused('at most 4, the number of base images there are', open_rows, folder, num_images=5)
   first = whole(open_rows(folder, num_images=2, subset='first'))
   assert first['base_id'].tolist() == [0, 1] * 10, 'as RobustBench takes them'
-  message = r"config.data.listed is 'ids.txt', but images of CIFAR-10-C"
-  refused(message, open_rows, folder, listed='ids.txt')
+  message = r"config.data.image_list is 'ids.txt', but images of CIFAR-10-C"
+  refused(message, open_rows, folder, image_list='ids.txt')
 
 
 def test_cifar100_c_has_the_same_layout_and_a_hundred_classes(write):

@@ -49,11 +49,11 @@ def test_classes_of_a_coarser_space_have_the_images_of_their_members(tmp_path, s
   assert rows.num_examples == 3 and names == ['bird', 'dog', 'dog']
   listed = tmp_path / 'listed.txt'
   listed.write_text('\ufeffn02099601/1.png\n', 'utf-8')
-  one = open_folder(tmp_path, label_space='imagenet_vid', listed=str(listed))
+  one = open_folder(tmp_path, label_space='imagenet_vid', image_list=str(listed))
   assert one.indices.tolist() == [2]
   save_image(tmp_path / 'n02099601/deep/1.png')
   message = "a line of .* is 'n02099601/1.png'; it must be a name that one image alone has"
-  refused(message, open_folder, tmp_path, listed=str(listed))
+  refused(message, open_folder, tmp_path, image_list=str(listed))
   nothing = 'none of its 1 class folders .deep. is a member of youtube_bb'
   refused(
     nothing, open_folder, save_image(tmp_path / 'x/deep/1.png').parents[1], label_space='youtube_bb'

@@ -58,10 +58,10 @@ def test_listed_images_alone_are_read_from_every_part(folder, tmp_path):
   """RobustBench's list of 5,000 of ImageNet's validation images has this form."""
   listed = tmp_path / 'ids.txt'
   listed.write_text(f'{CLASSES[1]}/val_0.JPEG\n{CLASSES[0]}/val_1.JPEG\n\n')
-  rows = open_rows(folder, listed=str(listed))
+  rows = open_rows(folder, image_list=str(listed))
   assert whole(rows)['base_id'].tolist() == [1, 2] * 4
-  assert rows.description['listed'] == str(listed)
-  one = open_rows(folder, listed=str(listed), num_images=1, subset='first')
+  assert rows.description['image_list'] == str(listed)
+  one = open_rows(folder, image_list=str(listed), num_images=1, subset='first')
   assert next(one.batches(4))['base_id'].tolist() == [1] * 4
   for text, message in (
     (f'{CLASSES[1]}/val_9.JPEG', 'lists 1 of 1 images that ImageNet-C in .* lacks'),
@@ -69,8 +69,8 @@ def test_listed_images_alone_are_read_from_every_part(folder, tmp_path):
     ('', 'lists no images'),
   ):
     listed.write_text(text)
-    refused(message, open_rows, folder, listed=str(listed))
-  refused('cannot be read', open_rows, folder, listed=str(tmp_path / 'absent.txt'))
+    refused(message, open_rows, folder, image_list=str(listed))
+  refused('cannot be read', open_rows, folder, image_list=str(tmp_path / 'absent.txt'))
 
 
 def test_the_list_of_robustbench_names_images_of_known_classes():
