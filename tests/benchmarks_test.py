@@ -197,7 +197,7 @@ def test_predictions_of_two_machines_are_compared(tmp_path, printed, tables):
 
 
 BARE = {
-  'gpu_throughput': f'{ACCELERATOR} --precisions float32 --studies scenes training',
+  'gpu_throughput': f'{ACCELERATOR} --precisions float32 --studies scenes',
   'gpu_alternatives': '--batch 1 --rounds 1 --precisions float32 bfloat16',
   'training_throughput': '--networks small_cnn --only loop --batches 4 --steps 2',
   'equal_predictions': '--networks small_cnn --images 2 --save FILE',
