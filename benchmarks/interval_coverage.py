@@ -266,7 +266,7 @@ def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple
   facets = pd.DataFrame({'sample': range(samples)})
   by_seed = {
     k: Results(
-      '', {'label': ''}, {}, {}, table=arrays(RHO, '', facets, own, n=9), quantities=(RHO,)
+      '', [{'label': ''}], {}, {}, table=arrays(RHO, '', facets, own, n=9), quantities=(RHO,)
     )
     for k, own in enumerate(values.T)
   }

@@ -105,7 +105,7 @@ def measure(
   samples = study.sample_arrays(rows, key, findings)
   return Results(
     study.name,
-    described[0] if len(described) == 1 else described,
+    described,
     {**rows.description, 'image_shape': list(shape), 'class_names': list(rows.class_names)},
     {**study.describe(), **dataclasses.asdict(execution)},
     tables={**findings.tables, **passes(evaluations), **compared.tables, **failed.tables, **stated},

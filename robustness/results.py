@@ -45,7 +45,7 @@ _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
 _FORM: json_files.Form = {
   'study': str,
-  'classifier': (dict, list),
+  'classifiers': [{'label': str}],
   'data': (dict, list),
   'settings': dict,
   'tables': {str: {'columns': [str], 'rows': [list]}},
@@ -88,7 +88,8 @@ class Results:
 
   Attributes:
     study: name of the study.
-    classifier, data: plain values that describe the classifiers and the rows.
+    classifiers: plain values that describe each, with its `label`; none of results of none.
+    data: plain values that describe the rows.
     settings: plain values of the study.
     tables: by name, facts that are no estimates, such as which numbers these are.
     arrays: by name, pictures and what they show: numeric, boolean or string arrays of any shape.
@@ -99,7 +100,7 @@ class Results:
   """
 
   study: str
-  classifier: Any
+  classifiers: Sequence[Facts]
   data: Any
   settings: Any
   tables: dict[str, Table] = dataclasses.field(default_factory=dict)
@@ -117,7 +118,7 @@ class Results:
     return {
       name: Results(
         self.settings.get(name, {}).get('name', ''),
-        self.classifier,
+        self.classifiers,
         self.data.get(name, {}),
         self.settings.get(name, {}),
         table=estimates.assemble([estimates.without_facet(self.table, TASK, name)]),
@@ -135,14 +136,8 @@ class Results:
   @property
   def prefixes(self) -> dict[str, str]:
     """By classifier label, what the names of its arrays begin with: of one classifier nothing."""
-    if isinstance(self.classifier, Mapping):
-      return {self.classifier.get('label', ''): ''}
-    return {classifier['label']: f'{classifier["label"]}/' for classifier in self.classifier}
-
-  @property
-  def classifiers(self) -> list[Facts]:
-    """What describes each classifier, of one too."""
-    return [self.classifier] if isinstance(self.classifier, Mapping) else list(self.classifier)
+    labels = [own['label'] for own in self.classifiers]
+    return {label: f'{label}/' if len(labels) > 1 else '' for label in labels}
 
   @property
   def presented(self) -> tuple[Quantity, ...]:
@@ -180,7 +175,7 @@ class Results:
     folder = pathlib.Path(directory)
     document = {
       'study': self.study,
-      'classifier': self.classifier,
+      'classifiers': self.classifiers,
       'data': self.data,
       'settings': self.settings,
       'environment': self.environment,
@@ -207,9 +202,6 @@ class Results:
         f'no {path.name} in {path.parent}: give the working directory of a finished run.'
       )
     document = json_files.read(path, _FORM, _REBUILD)
-    given = document['classifier']
-    for one in given if isinstance(given, list) else [given] if given else []:
-      json_files.check(one, f'{path}: classifier', {'label': str}, _REBUILD)
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
       declared = document.get('quantities', [])
@@ -222,7 +214,7 @@ class Results:
     arrays = path.with_name(ARRAYS_NAME)
     if not arrays.is_file():
       raise InputError(f'{arrays}, which {JSON_NAME} needs, does not exist. {_REBUILD}')
-    described = {key: document[key] for key in ('study', 'classifier', 'data', 'settings')}
+    described = {key: document[key] for key in ('study', 'classifiers', 'data', 'settings')}
     return cls(
       **described,
       tables=tables,
@@ -291,10 +283,10 @@ def joined(
   """
   own = own or Findings()
   listed = [[name, results.study, results.data['num_examples']] for name, results in tasks.items()]
-  first = max(tasks.values(), key=lambda results: len(results.prefixes))
+  first = max(tasks.values(), key=lambda results: len(results.classifiers))
   return Results(
     study,
-    first.classifier,
+    first.classifiers,
     {name: results.data for name, results in tasks.items()},
     {**settings, **{name: results.settings for name, results in tasks.items()}},
     tables={
@@ -335,7 +327,7 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
   ]
   return Results(
     first.study,
-    classifiers[0] if len(classifiers) == 1 else classifiers,
+    classifiers,
     first.data,
     {**first.settings, 'seeds': list(by_seed)},
     tables={

@@ -212,7 +212,7 @@ def _score_predictions(
     ]
     results = Results(
       study.name,
-      classifiers[0] if len(classifiers) == 1 else classifiers,
+      classifiers,
       {**identities[0]['data'], 'class_names': identities[0].get('classes', [])},
       settings,
       findings.tables,

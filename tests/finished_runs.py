@@ -143,7 +143,7 @@ def _written(
   picture = {'gallery_clean': np.zeros(SHAPE), 'gallery': np.zeros((*counts, *SHAPE))}
   Results(
     study.name,
-    classifiers[0] if len(classifiers) == 1 else classifiers,
+    classifiers,
     {**described, 'image_shape': list(shape), 'class_names': ['0', '1']},
     study.describe(),
     tables=findings.tables,

@@ -63,7 +63,7 @@ def test_a_task_that_no_classifier_could_take_is_absent(workdir):
   config['battery']['tasks'].append('attack')
   (battery / 'config.json').write_text(json.dumps(config))
   refused(r'not finished: .*attack has no results\.json', read, battery)
-  whole = Results('battery', {}, {}, {})
+  whole = Results('battery', [], {}, {})
   rows = [['attack', 'own', 'it is a callable, of which there is no gradient']]
   whole.tables[LEFT_OUT] = Table(('task', 'classifier', 'why'), rows)
   whole.write(battery)

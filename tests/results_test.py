@@ -15,7 +15,7 @@ from tests.refusals import refused
 def example() -> Results:
   return Results(
     study='fourier_heatmap',
-    classifier={'label': 'plain', 'name': 'small_cnn', 'parameters': np.int64(1234)},
+    classifiers=[{'label': 'plain', 'name': 'small_cnn', 'parameters': np.int64(1234)}],
     data={'source': 'digits', 'num_examples': 1000},
     settings={'norm': np.float32(4.0), 'layers': ('a', 'b'), 'clip': np.bool_(False)},
     tables={'bands': Table(['band', 'error'], [['low', 0.1], ['high', None]])},
@@ -35,7 +35,7 @@ def test_round_trip(tmp_path):
   results.write(tmp_path)
   read = Results.read(tmp_path)
   assert (read.study, read.data) == (results.study, results.data)
-  assert read.classifier['parameters'] == 1234
+  assert read.classifiers[0]['parameters'] == 1234
   assert read.settings == {'norm': 4.0, 'layers': ['a', 'b'], 'clip': False}
   assert read.tables['bands'] == results.tables['bands']
   assert set(read.arrays) == set(results.arrays)
@@ -43,7 +43,7 @@ def test_round_trip(tmp_path):
     np.testing.assert_array_equal(read.arrays[name], values)
     assert read.arrays[name].dtype == np.asarray(values).dtype
     assert read.arrays[name].shape == np.shape(values)
-  Results('accuracy', {}, {}, {}).write(tmp_path)
+  Results('accuracy', [], {}, {}).write(tmp_path)
   assert Results.read(tmp_path).arrays == {}
 
 
@@ -54,7 +54,7 @@ def test_json_is_strict_and_has_the_agreed_keys(tmp_path):
     raise AssertionError(f'{constant} is not JSON')
 
   document = json.loads((tmp_path / 'results.json').read_text(), parse_constant=refuse)
-  described = ['study', 'classifier', 'data', 'settings', 'environment']
+  described = ['study', 'classifiers', 'data', 'settings', 'environment']
   assert list(document) == [*described, 'tables', 'arrays', 'facets', 'quantities']
   assert document['arrays'] == 'results.npz'
 
@@ -70,7 +70,7 @@ def test_the_same_results_are_the_same_bytes(tmp_path):
 
 def test_prefixes_name_classifiers_only_where_there_are_several():
   single = example()
-  several = dataclasses.replace(single, classifier=[{'label': 'plain'}, {'label': 'gaussian'}])
+  several = dataclasses.replace(single, classifiers=[{'label': 'plain'}, {'label': 'gaussian'}])
   assert single.prefixes == {'plain': ''}
   assert several.prefixes == {'plain': 'plain/', 'gaussian': 'gaussian/'}
 

@@ -56,7 +56,7 @@ def _lines(results: Results, k: int) -> list[str]:
   declared = {quantity.name: quantity for quantity in results.quantities}
   estimates = []
   for _, row in results.table.iterrows():
-    quantity, facets = declared[row.quantity], [n for n in ('task', 'k') if not pd.isna(row[n])]
+    quantity, facets = declared[row.quantity], [n for n in ('kind', 'k') if not pd.isna(row[n])]
     place = ' '.join(value_words(name, row[name]) for name in facets)
     estimates.append(f'{quantity.words} {place}: {Notation(quantity).full(row)}, n = {row.n}')
   remarks = [

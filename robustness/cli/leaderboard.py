@@ -207,7 +207,7 @@ def _entry(place: pathlib.Path) -> BoardEntry:
   results = Results.read(place)
   if results.tasks:
     raise InputError('a battery; give the folder tasks/TASK of each of its tasks.')
-  if not all('label' in classifier for classifier in results.classifiers):
+  if not results.classifiers:
     raise InputError('its results are of no classifier.')
   # Results alone are enough for all but paired differences.
   finished = workdir.read(place) if (place / workdir.RECORDS).is_dir() else {}
@@ -280,7 +280,7 @@ def _board(entries: Sequence[BoardEntry]) -> Results:
   provenance = [line for entry in entries for line in _provenance(entry, labels)]
   return dataclasses.replace(
     first,
-    classifier=[
+    classifiers=[
       {**own, 'label': labels[entry.name, own['label']]}
       for entry in entries
       for own in entry.results.classifiers

@@ -76,7 +76,7 @@ def export(flags: argparse.Namespace) -> None:
   reviewed = decisions.reviewed_sets(candidates, decided)
   results = Results(
     'review',
-    {},
+    [],
     {'metadata': candidates.digest, 'annotators': rounds.annotators()},
     {'rule': flags.rule, 'unsettled': flags.unsettled, **dataclasses.asdict(rounds.plan)},
     tables={'counts': decisions.counts(rounds, decided), 'reasons': decisions.reasons(rounds)},

@@ -97,7 +97,7 @@ def _joined(
     renamed.append(own.table.assign(**ours)[~own.table['quantity'].isin(ratios)])
   return dataclasses.replace(
     first,
-    classifier=[{'label': labels[name, k]} for name, own in several.items() for k in own.labels],
+    classifiers=[{'label': labels[name, k]} for name, own in several.items() for k in own.labels],
     table=assemble(renamed),
     quantities=tuple(quantity for name, quantity in declared.items() if name not in ratios),
   )

@@ -148,7 +148,7 @@ FACETS = {
     Facet('class_group', 'class group'),
     Facet('class', 'class', place='in class {}'),
     Facet('frames', 'frames before and after review', place='on {} frames'),
-    Facet('task', 'task', place='in {}'),
+    Facet('kind', 'kind', place='in {}'),
     Facet('view', 'view', place='in view {}'),
     Facet('coverage', 'share of images answered', ordered=True),
     Facet('bin', 'bin of confidence', ordered=True),

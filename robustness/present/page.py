@@ -117,7 +117,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
       for name, entry in results.tables.items()
       if name.partition(': ')[0] not in results.tasks
     },
-    CLASSIFIERS: _terms(_flattened({'classifier': results.classifier, 'data': results.data})),
+    CLASSIFIERS: _terms(_flattened({'classifiers': results.classifiers, 'data': results.data})),
     SETTINGS: _terms(_flattened(results.settings)),
     'How to repeat': f'{_copied(context.environment.get("command", ""))}{whole}',
     'How to cite': _copied(bibtex(context.papers)),
@@ -154,11 +154,7 @@ def _card(results: Results, context: Context) -> str:
   when = environment.get('started', '')[:10], taken(environment), counted_devices(environment)
   lines = {
     'data': data_words(results.data),
-    **{
-      f'classifier {own["label"]}': classifier_words(own)
-      for own in results.classifiers
-      if 'label' in own
-    },
+    **{f'classifier {own["label"]}': classifier_words(own) for own in results.classifiers},
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
     'run': ', '.join(filter(None, when)),
     'commit': str(environment.get('git_commit') or ''),

@@ -25,12 +25,12 @@ from robustness.results import Results, Table
 from robustness.video import metadata
 from robustness.video.average_precision import Scoring, detection_pm_k
 from robustness.video.boxes import Boxes, Clipped, Truth, read_detections, read_truth
-from robustness.video.detection_figures import DrawnTask, pictures
+from robustness.video.detection_figures import DrawnBoxes, pictures
 from robustness.video.metadata import NeighborSets, frame_number
 from robustness.video.neighbor_estimates import effective_k
 
 PAPER = 'shankar2021image'
-TASKS = {'detection': False, 'localisation': True}
+KINDS = {'detection': False, 'localisation': True}
 _quantity = functools.partial(Quantity, headline=True)
 ANCHOR = _quantity('mAP_anchor', 'mean average precision on anchor frames', better='higher')
 PM_K = _quantity(
@@ -135,7 +135,7 @@ def score(
   asked_k, scoring = scoring.k, dataclasses.replace(scoring, k=effective_k(sets, scoring.k))
   results = Results(
     'detection_pm_k',
-    {'label': LABEL, 'detections': inputs.files['detections']},
+    [{'label': LABEL, 'detections': inputs.files['detections']}],
     {
       'metadata': inputs.files['metadata'],
       'truth': inputs.files['truth'],
@@ -149,24 +149,24 @@ def score(
   results.tables['remarks'] = Table(('what', 'boxes', 'of', 'first'), inputs.remarks())
   numbers = np.array([frame_number(frame) for frame in sets.frames])
   rows: list[Row] = []
-  for task, localisation in TASKS.items():
+  for kind, localisation in KINDS.items():
     truth, detections, names = inputs.truth.boxes, inputs.detections, inputs.truth.names
     if localisation:
       truth, detections = truth.without_classes(), detections.without_classes()
       names = {0: 'object'}
     scores = detection_pm_k(sets, truth, detections, scoring)
     for quantity, estimate in zip(QUANTITIES, scores[:3], strict=True):
-      facets = {'task': task, **({} if quantity is ANCHOR else {'k': scoring.k})}
+      facets = {'kind': kind, **({} if quantity is ANCHOR else {'k': scoring.k})}
       rows.append(row(LABEL, '', quantity, facets, estimate, scoring.confidence))
     worst = zip(sets.anchors, scores.frames, strict=True)
-    results.tables[f'{task}/worst_frames'] = Table(
+    results.tables[f'{kind}/worst_frames'] = Table(
       ('anchor', 'worst frame', 'offset'),
       [[sets.frames[a], sets.frames[f], int(numbers[f] - numbers[a])] for a, f in worst],
     )
     if frames:
       drawn = pictures(
-        sets, DrawnTask(scores, truth, detections, names, scoring.threshold), frames, shown
+        sets, DrawnBoxes(scores, truth, detections, names, scoring.threshold), frames, shown
       )
-      results.arrays.update({f'{task}/{name}': values for name, values in drawn.items()})
+      results.arrays.update({f'{kind}/{name}': values for name, values in drawn.items()})
   results.table = assemble([part(rows)])
   return results

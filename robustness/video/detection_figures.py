@@ -29,8 +29,8 @@ HIT, MISS, OBJECT = 'true positive', 'false positive', 'ground truth'
 LOOKS = {HIT: (TRUE, '-'), MISS: (FALSE, '--'), OBJECT: (TRUTH, ':')}
 
 
-class DrawnTask(NamedTuple):
-  """What is drawn for one task: truth and boxes are without classes if the task ignores them."""
+class DrawnBoxes(NamedTuple):
+  """What is drawn of one kind of score: for localisation truth and boxes have no classes."""
 
   scores: DetectionScores
   truth: Boxes
@@ -40,7 +40,7 @@ class DrawnTask(NamedTuple):
 
 
 def pictures(
-  sets: NeighborSets, task: DrawnTask, folder: str | os.PathLike[str], count: int
+  sets: NeighborSets, of: DrawnBoxes, folder: str | os.PathLike[str], count: int
 ) -> dict[str, np.ndarray]:
   """Returns anchors and worst frames, with boxes, of the sets whose per-image AP falls most.
 
@@ -53,16 +53,16 @@ def pictures(
     and `class_name` of all boxes.
     Nothing where no set falls.
   """
-  alone = task.scores.alone
-  fall = np.nan_to_num(alone[sets.anchors] - alone[task.scores.frames])
+  alone = of.scores.alone
+  fall = np.nan_to_num(alone[sets.anchors] - alone[of.scores.frames])
   order = np.argsort(-fall, kind='stable')
   chosen = order[fall[order] > 0][:count]
   if not len(chosen):
     return {}
-  frames = np.stack([sets.anchors[chosen], task.scores.frames[chosen]], 1).ravel()
+  frames = np.stack([sets.anchors[chosen], of.scores.frames[chosen]], 1).ravel()
   images, scales = zip(*(_picture(folder, sets.frames[frame]) for frame in frames), strict=True)
-  truth, found = task.truth.of_images(frames), task.boxes.of_images(frames)
-  matches = match(truth, found, len(frames), task.threshold)
+  truth, found = of.truth.of_images(frames), of.boxes.of_images(frames)
+  matches = match(truth, found, len(frames), of.threshold)
   right = np.zeros(len(found.image), bool)
   right[matches.index] = matches.right
   offsets = np.zeros(len(frames), int)
@@ -77,7 +77,7 @@ def pictures(
     'truth': _table(truth, np.array(scales)),
     'found': np.column_stack([_table(found, np.array(scales)), right]),
     'class': classes,
-    'class_name': np.array([task.names.get(number, str(number)) for number in classes.tolist()]),
+    'class_name': np.array([of.names.get(number, str(number)) for number in classes.tolist()]),
   }
 
 
@@ -104,15 +104,15 @@ def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, flo
 
 
 def draw(results: Results) -> dict[str, charts.Picture]:
-  """Draws the table of results of `robustness detection`, and the boxes on frames of each task."""
+  """Draws the table of results of `robustness detection`, and the boxes on frames of each kind."""
   figures = charts.draw(results)
   for name in [name for name in results.arrays if name.endswith('/frame')]:
-    task = name.removesuffix('/frame')
-    prefix = f'{task}/'
+    kind = name.removesuffix('/frame')
+    prefix = f'{kind}/'
     stored = {k.removeprefix(prefix): v for k, v in results.arrays.items() if k.startswith(prefix)}
-    figures[f'{task}_pictures'] = (
+    figures[f'{kind}_pictures'] = (
       gallery(stored),
-      f'{task.capitalize()}: anchors above the worst frames of their sets, where the average '
+      f'{kind.capitalize()}: anchors above the worst frames of their sets, where the average '
       'precision (AP) of the frame alone falls most; detections with a score from '
       f'{LEAST_SCORE:g} on, and ground truth.',
     )

@@ -84,7 +84,7 @@ def test_a_check_names_what_is_wrong_with_an_entry(board, capsys):
   (lambda d: d['tables'][WHICH_NUMBERS].update(columns=['a', 'b'] * 2, rows=[[1] * 4]), 'not say'),
   (lambda d: d['quantities'][0].update(low='x'), r"quantities: .*low is 'x'; expected a number"),
   (lambda d: d['quantities'][0].update(words=5), 'words is 5; expected a text'),
-  (lambda d: d.update(classifier={}), 'its results are of no classifier'),
+  (lambda d: d.update(classifiers=[]), 'its results are of no classifier'),
 )
 def test_damage_is_named_beside_the_entries_that_are_whole(board, capsys, edit, message):
   change(board / 'elsewhere', edit)

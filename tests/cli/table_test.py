@@ -170,7 +170,7 @@ def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
 def test_an_estimate_is_named_as_in_the_csv_and_only_shares_are_percent(facets, at):
   one = means.Estimate(1.2, 1.1, 1.3, 9, 9, 'stratified')
   table = assemble([means.part([means.row('net', '', MCE, facets, one, 0.95)])])
-  results = Results('made', {'label': 'net'}, {}, {'baseline': 'first'}, table=table)
+  results = Results('made', [{'label': 'net'}], {}, {'baseline': 'first'}, table=table)
   results.quantities = (MCE,)
   found = export.estimate(results, 'net', 'mCE', at)
   assert found[1].value == 1.2
@@ -200,10 +200,10 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
   ):
     assert part in told, part
   results = Results.read(runs / 'one')
-  of_predictions = dataclasses.replace(results, classifier=[{'label': 'half', 'predictions': 'a'}])
+  of_predictions = dataclasses.replace(results, classifiers=[{'label': 'half', 'predictions': 'a'}])
   assert methods._varies(of_predictions, {}, '').endswith('hold for these predictions.')
   assert told.count('\n') == 1 and all(label in told for label in results.labels)
-  results.classifier[0]['weights'] = 'trained here'
+  results.classifiers[0]['weights'] = 'trained here'
   one, other = 'one training each', 'the given weights'
   for label, held in {'half': one, 'most': other, '': f'{one} or {other}'}.items():
     assert f'hold for {held} and' in methods.paragraph(results, ENVIRONMENT, label)

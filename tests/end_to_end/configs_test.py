@@ -280,7 +280,7 @@ def test_networks_that_adapt_are_compared_with_the_source(cifar10_dir, tmp_path)
   config = runs.shrunk('corruption_error', 'adapted', changes)
   config.classifiers.tent.adaptation.tent.batch_size = 8
   results = runs.run(config, tmp_path / 'run', drawn=False)
-  adapted = [one.get('adaptation', {}).get('batch_size') for one in results.classifier]
+  adapted = [one.get('adaptation', {}).get('batch_size') for one in results.classifiers]
   assert adapted == [None, 200, 8]
   errors = select(results.table, 'error', 'source', corruption='fog', severity=5)
   assert set(errors.classifier) == {'statistics', 'tent'} and errors.p.notna().all()

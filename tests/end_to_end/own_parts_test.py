@@ -36,7 +36,7 @@ def test_results_are_those_of_the_native_network(config, tmp_path):
   own = own[own.versus == ''].set_index('classifier')[['value', 'low', 'high']]
   assert len(own) > 26
   np.testing.assert_array_equal(own.loc['natural'], own.loc['gaussian'])
-  described = runs.document(tmp_path / 'run')['classifier'][1]
+  described = runs.document(tmp_path / 'run')['classifiers'][1]
   assert described['kind'] == 'callable' and len(described['file_sha256']) == 64
 
 

@@ -41,7 +41,7 @@ def test_recipes_that_differ_in_every_part_and_in_their_data(tmp_path):
   }
   written = config('plain', 'other', classifiers={'other': other})
   results = runs.run(written, tmp_path, drawn=False)
-  plain, other = results.classifier
+  plain, other = results.classifiers
   assert other['input_filter'] == {'name': 'low_pass', 'bandwidth': 9}
   assert [part['name'] for part in other['augment']] == list(SEVERAL)
   assert (other['attack']['steps'], other['seed'], other['ema_decay']) == (2, 5, 0.9)
@@ -69,7 +69,7 @@ def test_policies_for_robustness_and_the_objective_of_augmix(tmp_path):
     'policies', 'augmix', classifiers={'policies.augment': policies, 'augmix': augmix}
   )
   results = runs.run(written, tmp_path, drawn=False)
-  first = results.classifier[0]['augment'][0]
+  first = results.classifiers[0]['augment'][0]
   assert (first['name'], *first['without']) == ('auto_augment', 'Brightness', 'Contrast')
   lines = runs.log(tmp_path, 'train/divergence')
   divergence = [line['train/divergence'] for line in lines if line['classifier'] == 'augmix']
@@ -108,7 +108,7 @@ def test_several_seeds_give_each_and_their_mean(tmp_path):
     assert estimate(Results.read(folder).table, 'net', 'top1_accuracy').value == value
     assert (folder / 'report.html').is_file()
   assert (tmp_path / 'both/figures/seeds.png').is_file()
-  shas = [entry['sha256'] for entry in results.classifier['seeds'].values()]
+  shas = [entry['sha256'] for entry in results.classifiers[0]['seeds'].values()]
   assert len(set(shas)) == 2
   written.seeds = (0, 4)
   refused(r'config\.seeds: \[0, 3\] → \[0, 4\]', runs.run, written, tmp_path / 'both')
@@ -118,7 +118,7 @@ def test_validation_rows_are_held_out_and_choose_the_weights(tmp_path):
   written = config('net', training__validation=0.25, training__keep='best', training__steps=6)
   written.training.evaluate_every_epochs = 0.01
   results = runs.run(written, tmp_path, drawn=False)
-  assert results.classifier['kept'] == 'best by validation accuracy'
+  assert results.classifiers[0]['kept'] == 'best by validation accuracy'
   facts = load_variables(tmp_path / 'checkpoints/net')[1]
   assert facts['training']['num_examples'] == 3000, '1000 of the 4000 training digits are held out'
   scores = [line['evaluation/accuracy'] for line in runs.log(tmp_path, 'evaluation/accuracy')]

@@ -209,7 +209,7 @@ def test_imported_weights_learn_new_classes_split_by_clip(tmp_path):
   results = runs.run(config, tmp_path / 'run', drawn=False)
   row = estimate(results.table, *results.labels, 'top1_accuracy')
   assert (row.value, row.n) == (1.0, 16), 'two clips of eight frames'
-  assert results.classifier['initial_weights'] == 'start.safetensors'
+  assert results.classifiers[0]['initial_weights'] == 'start.safetensors'
   assert results.data['class_names'] == ['red', 'blue']
   rates = [
     line['train/learning_rate'] for line in runs.log(tmp_path / 'run', 'train/learning_rate')

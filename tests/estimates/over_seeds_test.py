@@ -34,7 +34,7 @@ def made(values: Mapping[Quantity, float], notes: Mapping = {}, versus: str = ''
     own = Estimate(v, v - 0.1, v + 0.1, 50, 50, 'made', note=notes.get(of, ''))
     rows.append(row('net', versus, of, {}, own, 0.95))
   table = assemble([part(rows)])
-  return Results('made', {'label': 'net'}, {}, {'k': 1}, table=table, quantities=QUANTITIES)
+  return Results('made', [{'label': 'net'}], {}, {'k': 1}, table=table, quantities=QUANTITIES)
 
 
 def mean_of(quantity: Quantity, values: Sequence[float], versus: str = '') -> Any:
@@ -143,5 +143,5 @@ def test_the_table_has_each_seed_and_the_mean_of_every_estimate():
   snow = estimate(over, 'b', 'error', 'a', corruption='snow')
   assert snow.n == 2 and snow.note == 'without seed 3, which has no such number'
   assert joined.quantities == by_seed[0].quantities
-  assert joined.classifier[1]['seeds']['7'] == {'label': 'b', 'sha256': '7b'}
+  assert joined.classifiers[1]['seeds']['7'] == {'label': 'b', 'sha256': '7b'}
   assert joined.settings == {'k': 1, 'seeds': [0, 3, 7]}

@@ -45,7 +45,7 @@ def test_a_study_that_only_reduces_shows_images_as_they_are():
   chosen = Reducing()
   assert (chosen.layers, chosen.outputs, chosen.facts) == ((), (), {})
   assert chosen.needs_classifier and len(chosen.views((8, 8, 3))) == 1
-  assert chosen.figures(Results('reducing', {}, {}, {})) == {}
+  assert chosen.figures(Results('reducing', [], {}, {})) == {}
   assert chosen.sample_arrays(None, None, None) == {}  # type: ignore[arg-type]
   refused("'reducing', which shows images.*video_pm_k", study.scores_of, chosen, {})
 

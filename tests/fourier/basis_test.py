@@ -138,6 +138,7 @@ def test_norm_zero_shows_the_image_itself_and_clip_stays_in_range():
 )
 def test_what_keeps_numbers_from_published_ones_is_said(tmp_path, study, side, differences):
   records = Records(tmp_path, Layout(10, 1, 10, 1), {})
+  records.write(0, 0, {'rank': np.zeros((10, 1), np.int32)})
   shape = side, side, 3
   images = Accuracy().differences(records, shape)
   assert study.differences(records, shape) == [*images, *differences]
@@ -147,4 +148,5 @@ def test_figure_3_is_of_1000_random_images(tmp_path):
   data = {'data': {'name': 'cifar10', 'split': 'test'}}
   for count, said in ((1000, []), (10_000, []), (999, ['999 of 10000 images'])):
     records = Records(tmp_path / str(count), Layout(count, 1, count, 1), data)
+    records.write(0, 0, {'rank': np.zeros((count, 1), np.int32)})
     assert FourierHeatmap().differences(records, (32, 32, 3)) == said

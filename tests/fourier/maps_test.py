@@ -39,7 +39,7 @@ def test_every_cell_has_the_value_of_its_frequency(tmp_path, size, window):
   values = np.random.default_rng(0).random(len(f))
   places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
   table = assemble([arrays(ERROR, 'net', places, values, n=9, confidence=0.95)])
-  results = Results('made', {}, {'image_shape': [*size, 3]}, {'window': window}, table=table)
+  results = Results('made', [], {'image_shape': [*size, 3]}, {'window': window}, table=table)
   axis_y, axis_x, drawn = centred_map(results, 'error', 'net')
   for axis, side in zip((axis_y, axis_x), size, strict=True):
     np.testing.assert_array_equal(axis, np.arange(window or side) - (window or side) // 2)

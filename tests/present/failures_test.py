@@ -36,5 +36,5 @@ def test_captions_tell_what_is_shown(pictures, of, clean, told):
   row = {**dict.fromkeys(IMAGE_COLUMNS), **MISTAKE, **known, 'classifier': 'net', 'of': of}
   tables = {DAMAGED_IMAGES: Table(IMAGE_COLUMNS, [[row[name] for name in IMAGE_COLUMNS]])}
   images = {FAILURE_IMAGES: np.zeros((1, pictures, 4, 4, 3), np.uint8)}
-  [(_, caption)] = draw(Results('made', {'label': 'net'}, {}, {}, tables, images)).values()
+  [(_, caption)] = draw(Results('made', [{'label': 'net'}], {}, {}, tables, images)).values()
   assert told in caption

@@ -89,7 +89,7 @@ def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(result
   names = {'natural': 'natural', 'gaussian': 'fog_noise', 'high_pass': 'mine'}
   own = results.table.replace({'classifier': names})
   labels = [{'label': label} for label in names.values()]
-  other = dataclasses.replace(results, classifier=labels, table=own)
+  other = dataclasses.replace(results, classifiers=labels, table=own)
   findings = FourierTable().summarise({'errors': other})
   assert all(row[-1] == '' for row in findings.tables['table 3'].rows)
   (fog,) = findings.tables['table 1'].rows
@@ -116,7 +116,7 @@ def test_a_missing_baseline_is_refused_before_anything_is_trained():
 
 def test_without_the_errors_there_is_nothing_and_nothing_is_refused(results):
   FourierTable().check(('any',), {'plain': accuracy.Accuracy().describe()})
-  plain = Results('accuracy', {'label': 'any'}, {'num_examples': 3}, {})
+  plain = Results('accuracy', [{'label': 'any'}], {'num_examples': 3}, {})
   findings = FourierTable().summarise({'plain': plain})
   assert not findings.tables and not findings.estimates
   assert not FourierTable().draw({'plain': plain})

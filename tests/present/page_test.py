@@ -53,7 +53,7 @@ def write_example(directory: pathlib.Path) -> pathlib.Path:
   described = {'architecture': 'small_cnn', 'weights': 'trained here', 'step': 40}
   results = dataclasses.replace(
     made,
-    classifier=[{**own, **described, 'note': '<b>bold</b>'} for own in made.classifier],
+    classifiers=[{**own, **described, 'note': '<b>bold</b>'} for own in made.classifiers],
     data={'source': 'https://example.org/set', 'num_examples': 200, 'class_names': classes},
     settings={'norm': 4.0},
     tables={'which_numbers_these_are': Table(['what', 'is'], [['a & b', None], ['c', 0.12345]])},
@@ -116,7 +116,7 @@ def test_contents_figures_and_rows_are_where_links_lead_and_headings_have_an_ord
   assert headings.index('h2') < headings.index('h3')
 
 
-EMPTY = Results('my_study', {}, {}, {})
+EMPTY = Results('my_study', [], {}, {})
 
 
 def test_figures_of_parts_are_folded_linked_where_they_lie_and_have_places_of_their_own(tmp_path):

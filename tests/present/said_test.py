@@ -92,7 +92,7 @@ def test_sentences_without_a_value_in_its_interval_and_told_twice_are_found():
 def test_verdicts_that_the_row_does_not_give_are_found():
   wrong = {'first': np.arange(90)[:, None] % 2 < 1, 'second': np.arange(90)[:, None] % 5 < 1}
   table = assemble([means(ERROR, Outcomes(wrong, pd.DataFrame(index=range(1))))])
-  results = Results('made', {}, {}, {}, table=table, quantities=(ERROR,))
+  results = Results('made', [], {}, {}, table=table, quantities=(ERROR,))
   [finding] = sentences.findings(results)
   row = table[table.versus == 'first'].iloc[0]
   value, low, high = (f'−{-100 * row[end]:.1f}' for end in ('value', 'low', 'high'))

@@ -117,12 +117,12 @@ def test_many_names_of_which_few_have_an_interval_are_not_told_one_by_one(result
 
 def test_a_quantity_without_a_value_over_all_is_told_by_its_few_names_and_no_single_seed(results):
   table = results.table[results.table.corruption.notna()]
-  told = sentences.findings(Results('made', {}, {}, {}, table=table, quantities=(ERROR,)))
+  told = sentences.findings(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
   starts = [found.text.partition(':')[0] for found in told[:2]]
   assert starts == ['Top-1 error under fog', 'Top-1 error under snow']
   seeded = with_facet(results.table, 'seed', 3)
   both = assemble([seeded, results.table])
-  again = Results('made', results.classifier, {}, {}, table=both, quantities=(ERROR,))
+  again = Results('made', results.classifiers, {}, {}, table=both, quantities=(ERROR,))
   assert sentences.sentences(again) == sentences.sentences(results)
 
 

@@ -30,7 +30,7 @@ def test_tables_have_classifiers_as_columns_and_what_is_too_long_for_one_is_name
   quantity = Quantity('spread', 'spread of x')
   rows = made_results().table.iloc[:1].assign(quantity='spread')
   many = pd.concat([rows.assign(severity=k) for k in range(200)])
-  results = Results('made', {'label': 'first'}, {}, {}, table=many, quantities=(quantity,))
+  results = Results('made', [{'label': 'first'}], {}, {}, table=many, quantities=(quantity,))
   assert not list(tables.tables(results))
   assert tables.left_out(results, ()) == ['spread of x by severity: 200 rows']
 
@@ -49,7 +49,7 @@ def test_of_a_value_that_is_undefined_a_table_has_the_note():
 def test_rows_of_an_axis_ascend_with_a_minus_and_its_unit_is_in_the_head():
   [row] = made_results().table.iloc[:1].to_dict('records')
   rows = pd.DataFrame([{**row, 'offset': offset} for offset in (10, -4, 0)])
-  results = Results('made', {}, {}, {}, table=assemble([rows]), quantities=(ERROR,))
+  results = Results('made', [], {}, {}, table=assemble([rows]), quantities=(ERROR,))
   [titled] = tables.tables(results)
   assert titled.table.columns[0] == 'distance from the anchor (frames)'
   assert [cells[0] for cells in titled.table.rows] == ['−4', '0', '10']
@@ -111,7 +111,7 @@ def test_a_summary_has_values_and_differences_with_intervals_and_each_note_once(
   assert second.split('  ')[-2:] == ['70 (55 to 82)', '+20 (+7 to +31)']
   assert slope_line.startswith('slope               a') and 'aside' not in slope_line
   assert note == '[1] few images' and len({line.rindex('(') for line in (first, second)}) == 2
-  assert summary(Results('fourier_preview', {}, {}, {})) == [], 'of nothing'
+  assert summary(Results('fourier_preview', [], {}, {})) == [], 'of nothing'
 
 
 def test_a_summary_without_a_headline_tells_where_the_estimates_are():

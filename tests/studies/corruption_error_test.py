@@ -201,7 +201,7 @@ def test_a_corruption_that_is_added_is_drawn_and_told(tmp_path):
   table = table_of(SMALL, [made_records(tmp_path, SMALL, 'only', 1)])
   errors = select(table, 'error', corruption=...).set_index('corruption').value
   table['corruption'] = table.corruption.replace({errors.idxmax(): 'my_own_blur'})
-  results = Results('made', {'label': 'only'}, {}, {}, table=table, quantities=SMALL.quantities)
+  results = Results('made', [{'label': 'only'}], {}, {}, table=table, quantities=SMALL.quantities)
   figure, _ = SMALL.figures(results)['error_corruption']
   assert 'my own blur' in [text.get_text() for text in figure.axes[0].get_yticklabels()]
   assert any('under my own blur' in text for text in sentences.sentences(results))

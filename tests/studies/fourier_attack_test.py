@@ -70,7 +70,7 @@ def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
   places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
   table = assemble([arrays(ERROR, 'any', places, error, n=9, confidence=0.95)])
   described = {'image_shape': list(SHAPE), **data}
-  found = Results('fourier_heatmap', {'label': 'any'}, described, {'window': 0}, table=table)
+  found = Results('fourier_heatmap', [{'label': 'any'}], described, {'window': 0}, table=table)
   found.write(directory)
   return str(directory)
 
@@ -119,7 +119,7 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
     found = dataclasses.replace(STUDY, heat_map=directory)._map
     ours = made(tmp_path / f'ours of {name}'.replace('/', ' '), digests, data=data.description)
     assert found.saw(ours.records).tolist() == [True, True, False], 'by their digests'
-  Results('accuracy', {'label': 'any'}, {}, {}).write(tmp_path / 'other')
+  Results('accuracy', [{'label': 'any'}], {}, {}).write(tmp_path / 'other')
   other = dataclasses.replace(STUDY, heat_map=str(tmp_path / 'other'))
   refused('study accuracy without errors by frequency: give', other.views, SHAPE)
   preview = fourier_preview.FourierPreview(heat_map=str(tmp_path / 'none'))

@@ -46,7 +46,7 @@ def by_frequency(study: FourierHeatmap, values: np.ndarray) -> np.ndarray:
 def reduced(study: FourierHeatmap, evaluations: list[Evaluation]) -> Results:
   table = table_of(study, evaluations)
   described = {'image_shape': list(SHAPE)}
-  return Results(study.name, {}, described, study.describe(), table=table)
+  return Results(study.name, [], described, study.describe(), table=table)
 
 
 def drawn(results: Results, *args: Any, **facets: Any) -> np.ndarray:

@@ -302,7 +302,7 @@ def test_ways_of_training_on_digits_made_small(tmp_path, monkeypatch):
   own = grid[grid.classifier == 'erm']
   groups = {title for title, names in read.data['class_groups'].items() if names}
   assert set(own.class_group) == groups and len(own) == 3 * len(groups) and (own.n > 0).all()
-  assert read.classifier[1]['class_groups'] == read.data['class_groups']
+  assert read.classifiers[1]['class_groups'] == read.data['class_groups']
   labels = ('erm', 'balanced', 'irm', 'coral', 'mixup', 'augmix')
   assert {*labels} <= {*select(results.table, 'rho').classifier}
   lines = [json.loads(line) for line in (tmp_path / 'log.jsonl').read_text().splitlines()]

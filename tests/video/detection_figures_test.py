@@ -8,7 +8,7 @@ from PIL import Image
 
 from robustness.video.average_precision import Scoring, detection_pm_k
 from robustness.video.boxes import Boxes
-from robustness.video.detection_figures import FALSE, SIDE, TRUE, DrawnTask, gallery, pictures
+from robustness.video.detection_figures import FALSE, SIDE, TRUE, DrawnBoxes, gallery, pictures
 from robustness.video.metadata import from_mappings
 from tests.refusals import refused
 
@@ -19,14 +19,14 @@ SETS = from_mappings(
 )
 
 
-def made() -> DrawnTask:
+def made() -> DrawnBoxes:
   """Three sets: no fall, a miss, and one of two objects missed."""
   corners = np.array([BOX, BOX, BOX, BOX, BOX, OTHER, BOX], float)
   truth = Boxes(np.array([0, 1, 2, 3, 4, 4, 5]), np.zeros(7, int), corners)
   zeros, corners = np.zeros(5, int), np.array([BOX] * 5, float)
   detections = Boxes(np.array([0, 1, 3, 4, 5]), zeros, corners, np.full(5, 0.9))
   scores = detection_pm_k(SETS, truth, detections, Scoring())
-  return DrawnTask(scores, truth, detections, {0: 'fox'})
+  return DrawnBoxes(scores, truth, detections, {0: 'fox'})
 
 
 @pytest.fixture

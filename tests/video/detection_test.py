@@ -45,10 +45,10 @@ def test_detection_and_localisation(tmp_path, capsys, flags):
   assert said in capsys.readouterr().out
   results = Results.read(tmp_path / 'out')
   assert len(results.table) == 6
-  for task, worst in (('detection', 1 / 3), ('localisation', 2 / 3)):
+  for kind, worst in (('detection', 1 / 3), ('localisation', 2 / 3)):
     for name, value in (('mAP_anchor', 1), ('mAP_pm_k', worst), ('drop_pm_k', 1 - worst)):
       at_k = {} if name == 'mAP_anchor' else {'k': 1}
-      row = estimate(results.table, 'detector', name, task=task, **at_k)
+      row = estimate(results.table, 'detector', name, kind=kind, **at_k)
       assert row.value == pytest.approx(value) and row.low <= row.value <= row.high and row.n == 3
   worst_frames = [['v0/5.jpg', 'v0/6.jpg', 1], ['v1/5.jpg', 'v1/4.jpg', -1]]
   worst_frames.append(['v2/5.jpg', 'v2/5.jpg', 0])
@@ -93,7 +93,7 @@ def test_figures_and_report(tmp_path, flags):
   assert command.main([*flags, f'--frames={tmp_path / "frames"}']) == 0
   out = tmp_path / 'out'
   names = {file.stem for file in (out / 'figures').iterdir()}
-  assert {'mAP_anchor_task', 'detection_pictures', 'localisation_pictures'} <= names
+  assert {'mAP_anchor_kind', 'detection_pictures', 'localisation_pictures'} <= names
   page = (out / 'report.html').read_text()
   assert page.count('<img') == len(names) and 'robustness detection --metadata=' in page
   arrays = Results.read(out).arrays
@@ -186,4 +186,4 @@ def test_the_archive_is_taken_as_it_unpacks(tmp_path):
   flags = flags_of(tmp_path, home, tmp_path / 'truth')
   assert command.main([*flags, f'--frames={home}']) == 0
   table = Results.read(tmp_path / 'out').table
-  assert estimate(table, 'detector', 'mAP_pm_k', task='detection', k=1).value == 1
+  assert estimate(table, 'detector', 'mAP_pm_k', kind='detection', k=1).value == 1

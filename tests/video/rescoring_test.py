@@ -128,7 +128,7 @@ def test_probabilities_in_a_file_are_not_taken_for_logits(tmp_path, merge):
     config = config_of(tmp_path / f'{name}.json', tmp_path)
     config.study.merge, config.unpredicted = merge, 'wrong'
     results = runs.run(config, tmp_path / f'run_{name}', drawn=False)
-    assert results.classifier['scores'] == kind
+    assert results.classifiers[0]['scores'] == kind
     found.append({n: v for n, v in values(results.table).items() if n.endswith(('anchor', '_2'))})
   assert found[0] == found[1]
   assert found[0]['accuracy_anchor'] > 1 / 8  # where logits are nearly equal it is one class always
@@ -319,7 +319,7 @@ def test_several_classifiers_from_records_and_files(tmp_path):
   alone = runs.run(saved_review(files[0], tmp_path), tmp_path / 'alone', drawn=False)
   both = f'{tmp_path / "before/records/one"},{files[1]}'
   results = runs.run(saved_review(both, tmp_path), tmp_path / 'both', drawn=False)
-  assert [c['label'] for c in results.classifier] == ['one', 'two']
+  assert [c['label'] for c in results.classifiers] == ['one', 'two']
   own = results.table[(results.table.classifier == 'one') & (results.table.versus == '')]
   own = own[own.quantity != 'accuracy_static']  # of several classifiers
   tables = own[alone.table.columns], alone.table

@@ -164,7 +164,7 @@ def made_results(n: int, k: int = 10) -> Results:
     means(Quantity('accuracy_pm_k', 'pm-k'), worst, facets={'k': k}),
     means(Quantity('accuracy_pm_k', 'pm-k'), anchor, facets={'k': 0}),
   ]
-  return Results('video_pm_k', {'label': 'net'}, {}, {}, table=assemble(parts))
+  return Results('video_pm_k', [{'label': 'net'}], {}, {}, table=assemble(parts))
 
 
 @pytest.mark.parametrize(('n', 'models'), [(1109, 45), (2030, 60)])
@@ -183,7 +183,7 @@ def test_others_are_drawn_where_they_are_asked_for():
     assert not draw(made_results(1109, 5), named), 'published is pm-10'
   assert not draw(made_results(100), 'auto') and not draw(made_results(1109), '')
   assert '60 published models' in draw(made_results(100), 'ytbb_robust')['testbed'][1]
-  assert not draw(Results('video_pm_k', {'label': 'net'}, {}, {}), 'auto')
+  assert not draw(Results('video_pm_k', [{'label': 'net'}], {}, {}), 'auto')
 
 
 def test_classifiers_with_a_published_name_are_beside_it():
