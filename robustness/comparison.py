@@ -298,12 +298,17 @@ class Answers:
     """Returns the error consistency with the first on the same images in each group of views, over
     images or what they are clustered in."""
     right = {'first': first.right, 'second': self.right, 'same': first.right == self.right}
-    outcomes = self.outcomes(**right)
-    columns = [outcomes.columns(name, self.group(group)) for name in right for group in groups]
+    outcomes, own = self.outcomes(**right), [self.group(name) for name in groups]
+    views = np.unique(np.concatenate([group.views for group in own]))
+    single = [Group({}, np.array([view]), np.ones(1)) for view in views]
+    columns = [outcomes.columns(name, view) for name in right for view in single]
     total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
-    n = [outcomes.observations('same', self.group(group).views) for group in groups]
-    found = consistency.estimates(Units(total, weight, max(n)), self.confidence)
-    return [dataclasses.replace(each, n=own) for each, own in zip(found, n, strict=True)]
+    times = np.zeros((len(own), len(views)))
+    for row_of, group in zip(times, own, strict=True):
+      row_of[np.searchsorted(views, group.views)] = group.weight
+    n = [outcomes.observations('same', group.views) for group in own]
+    found = consistency.estimates(Units(total, weight, max(n)), times, self.confidence)
+    return [dataclasses.replace(each, n=count) for each, count in zip(found, n, strict=True)]
 
   def shares(self, group: str) -> np.ndarray:
     """Returns the share of the group's views in which each image is right, [N]."""

@@ -41,31 +41,47 @@ def error_consistency(first: ArrayLike, second: ArrayLike, same: ArrayLike) -> n
   return beyond_chance(agreed, p * q + (1 - p) * (1 - q))
 
 
-def estimates(of: Units, confidence: float = 0.95, seed: int = 0) -> list[Estimate]:
-  """Returns the error consistency in G groups, with percentiles of the Bayesian bootstrap.
+def estimates(
+  of: Units, groups: np.ndarray | None = None, confidence: float = 0.95, seed: int = 0
+) -> list[Estimate]:
+  """Returns the mean error consistency of each group of views, with percentiles of the Bayesian
+  bootstrap.
+
+  κ is of one view, as by condition in the authors' toolbox (model-vs-human,
+  `ErrorConsistency.get_result_df`), and a group has the mean of its views in which κ is defined. κ
+  of several views together would be above 0 for classifiers that are wrong independently of each
+  other, because some views are harder for both.
 
   The units' weights are drawn from a Dirichlet distribution of ones. Four further units, on which
-  both, one or none of the classifiers are right, have ½ each: for a single view this is Jeffreys'
-  prior of the four shares. Resampled images cover κ = 0 of two classifiers of accuracy .9 in .78 of
-  samples of 50 images, this in .96 (simulated, November 2026). The interval reaches the value.
+  both, one or none of the classifiers are right, have ½ each, which is Jeffreys' prior of the four
+  shares. Resampled images cover κ = 0 of two classifiers of accuracy .9 in .78 of samples of 50
+  images, this in .96 (simulated, November 2026). The interval reaches the value.
 
   Args:
-    of: what each of K units adds to the means, [K, 3 G]: accuracies of the first classifier in G
-      groups, of the second, and how often they are the same.
+    of: what each of K units adds to the means, [K, 3 V]: accuracies of the first classifier in V
+      views, of the second, and how often they are the same.
+    groups: how often a view counts in each of G groups, [G, V]; None: each view is a group.
     confidence: of each interval, in (0, 1).
     seed: of the draws.
   """
-  count, groups = len(of.weight), of.weight.shape[1] // 3
-  counts = (of.weight[:, :groups] > 0).sum(0)
-  values = error_consistency(*np.split(of.means(np.full(count, 1 / count)), 3))
-  each = of.weight.sum(0) / np.tile(np.maximum(counts, 1), 3)
-  further = Units(np.repeat(_CELLS, groups, 1) * each, np.tile(each, (4, 1)), of.n)
-  kappas = error_consistency(*np.split(dirichlet_means(of, further, seed), 3, -1))
-  tail = (1 - confidence) / 2
-  ends = np.quantile(kappas, (tail, 1 - tail), axis=0)
-  return [
-    Estimate(float(value), min(low, value), max(high, value), of.n, units, BAYESIAN)
-    if np.isfinite(value)
-    else Estimate(np.nan, np.nan, np.nan, of.n, units, BAYESIAN, note='undefined: all alike')
-    for value, low, high, units in zip(values, *ends.tolist(), counts.tolist(), strict=True)
-  ]
+  count, views = len(of.weight), of.weight.shape[1] // 3
+  times = np.eye(views) if groups is None else np.asarray(groups, float)
+  there = of.weight[:, :views] > 0
+  each = of.weight.sum(0) / np.tile(np.maximum(there.sum(0), 1), 3)
+  further = Units(np.repeat(_CELLS, views, 1) * each, np.tile(each, (4, 1)), of.n)
+  by_view = error_consistency(*np.split(of.means(np.full(count, 1 / count)), 3))
+  defined = np.isfinite(by_view)
+  drawn = error_consistency(*np.split(dirichlet_means(of, further, seed), 3, -1))[:, defined]
+  tail, found = (1 - confidence) / 2, []
+  for own in times:
+    weight, units = own[defined], int(there[:, own > 0].any(1).sum())
+    absent = int((own[~defined] > 0).sum())
+    in_some = f' in {absent} view{"s" * (absent > 1)}' if weight.any() else ''
+    note = f'undefined{in_some}: all alike' if absent else ''
+    value, low, high = np.nan, np.nan, np.nan
+    if weight.any():
+      value = float(by_view[defined] @ weight / weight.sum())
+      ends = np.quantile(drawn @ weight / weight.sum(), (tail, 1 - tail))
+      low, high = min(float(ends[0]), value), max(float(ends[1]), value)
+    found.append(Estimate(value, low, high, of.n, units, BAYESIAN, note=note))
+  return found

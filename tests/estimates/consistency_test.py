@@ -53,6 +53,30 @@ def test_an_image_in_several_views_is_one_unit_and_groups_are_apart():
   assert (found.value, found.clusters) == (pytest.approx(alone.value), 60)
 
 
+def test_views_that_are_hard_for_both_make_independent_errors_no_more_consistent():
+  random = np.random.default_rng(0)
+  of_views = [units(random.random((4000, 2)) < accuracy) for accuracy in (0.95, 0.6, 0.2)]
+  parts = [
+    np.stack(both, 2).reshape(4000, -1) for both in zip(*(v[:2] for v in of_views), strict=True)
+  ]
+  whole = Units(*(sum(v[i] for v in of_views) for i in (0, 1)), 12_000)
+  (pooled,) = consistency.estimates(whole)
+  (mean,) = consistency.estimates(Units(*parts, 12_000), np.ones((1, 3)))
+  assert pooled.low > 0.3 and mean.low < 0 < mean.high and abs(mean.value) < 0.03
+  each = consistency.estimates(Units(*parts, 12_000))
+  (twice,) = consistency.estimates(Units(*parts, 12_000), np.array([[2, 0, 1]]))
+  assert twice.value == pytest.approx((2 * each[0].value + each[2].value) / 3)
+
+
+def test_a_view_in_which_all_are_right_is_left_out_and_said():
+  right = np.random.default_rng(0).random((60, 2)) < 0.7
+  both = zip(units(right)[:2], units(right | True)[:2], strict=True)
+  own = Units(*(np.stack(pair, 2).reshape(60, -1) for pair in both), 120)
+  (found,) = consistency.estimates(own, np.ones((1, 2)))
+  assert found.value == pytest.approx(consistency.estimates(units(right))[0].value)
+  assert found.note == 'undefined in 1 view: all alike'
+
+
 @pytest.mark.slow
 @cases('first, second, kappa', (0.8, 0.7, 0.4), (0.9, 0.9, 0.0), (0.95, 0.93, 0.8))
 @pytest.mark.parametrize('n', [50, 200])
