@@ -27,21 +27,26 @@ EXTENSIONS = ('.jpg', '.jpeg', '.png', '.bmp', '.ppm', '.pgm', '.tif', '.tiff') 
   ('.webp',) if features.check('webp') else ()
 )
 _RELEASES = {
-  'ImageNet-3DCC': 'near_focus|far_focus|bit_error|color_quant|flash|fog_3d|h265_.*|xy_.*',
-  'LAION-C': 'glitched|stickers|luminance_checkerboard',
-  'ImageNet-C-bar or CIFAR-10-C-bar': rf'({"|".join(C_BAR)})(\.npy)?',
-  'ImageNet-P or CIFAR-10-P': r'(translate|rotate|tilt|scale|shear)(\.npy)?',
-  'ImageNet-C, whose archives belong in one folder': 'blur|digital|extra|noise|weather',
-  'ImageNet-C': '|'.join(NAMES),
-  'CIFAR-10-C': rf'({"|".join(NAMES)})\.npy',
-  'CIFAR-10.1': r'cifar10\.1_.*',
-  'CIFAR-10, of which nothing is corrupted': '(data|test)_batch.*',
-  'ImageNet, of which nothing is corrupted': r'n\d{8}',
-  'SI-Score': 'area|rotation|location.*|object_.*|foregrounds|backgrounds',
-  'DomainNet': 'clipart.*|infograph.*|painting.*|quickdraw.*',
-  'an archive that is not unpacked': r'.*\.(tar|zip|gz)',
+  'ImageNet-3DCC': (
+    'imagenet_3dcc',
+    'near_focus|far_focus|bit_error|color_quant|flash|fog_3d|h265_.*|xy_.*',
+  ),
+  'LAION-C': ('laion_c', 'glitched|stickers|luminance_checkerboard'),
+  'ImageNet-C-bar or CIFAR-10-C-bar': ('', rf'({"|".join(C_BAR)})(\.npy)?'),
+  'ImageNet-P': ('imagenet_p', 'translate|rotate|tilt|scale|shear'),
+  'CIFAR-10-P': ('cifar10_p', r'(translate|rotate|tilt|scale|shear)\.npy'),
+  'ImageNet-C, whose archives belong in one folder': ('', 'blur|digital|extra|noise|weather'),
+  'ImageNet-C': ('imagenet_c', '|'.join(NAMES)),
+  'CIFAR-10-C': ('cifar10_c', rf'({"|".join(NAMES)})\.npy'),
+  'CIFAR-10.1': ('', r'cifar10\.1_.*'),
+  'CIFAR-10, of which nothing is corrupted': ('', '(data|test)_batch.*'),
+  'ImageNet, of which nothing is corrupted': ('', r'n\d{8}'),
+  'SI-Score': ('si_score', 'area|rotation|location.*|object_.*|foregrounds|backgrounds'),
+  'DomainNet': ('', 'clipart.*|infograph.*|painting.*|quickdraw.*'),
+  'an archive that is not unpacked': ('', r'.*\.(tar|zip|gz)'),
 }
-"""Releases by what files and folders in them are called."""
+"""Releases: the source that reads them, where it is one, and what files and folders in them are
+called."""
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 
 
@@ -53,12 +58,13 @@ def existing_folder(path: str, advice: str, where: str = 'config.data.path') -> 
 
 
 def looks_like(folder: Path) -> str:
-  """Returns `; with 'x' in it it looks like ...`, the release that a folder holds; '' if none is
-  known by its names."""
+  """Returns `; with 'x' in it it looks like ...`, the release that a folder holds, and its source;
+  '' if none is known by its names."""
   names = sorted(path.name for path in folder.iterdir())
-  for release, pattern in _RELEASES.items():
+  for release, (source, pattern) in _RELEASES.items():
     if own := [name for name in names if re.fullmatch(pattern, name)]:
-      return f'; with {own[0]!r} in it, it looks like {release}'
+      read_by = f' (config.data.source={source!r})' if source else ''
+      return f'; with {own[0]!r} in it, it looks like {release}{read_by}'
   return ''
 
 

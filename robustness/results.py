@@ -142,7 +142,7 @@ class Results:
   @property
   def presented(self) -> tuple[Quantity, ...]:
     """The quantities that are shown by default: none of several tasks, which show their own."""
-    return () if TASK in self.table.columns else self.quantities
+    return () if self.tasks else self.quantities
 
   def by_facets(self) -> Iterator[tuple[Quantity, tuple[str, ...], pd.DataFrame]]:
     """Yields each presented quantity with the rows that have the same facets."""

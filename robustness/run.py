@@ -203,7 +203,7 @@ def _score_predictions(
   score = studies.scores_of(study, sections)
   with workdir.locked(directory):
     report = Report.begin(directory, config, sections.get('seed', 0), command)
-    evaluations, findings, settings = score(report.path / workdir.RECORDS)
+    evaluations, findings, settings, data = score(report.path / workdir.RECORDS)
     report.note()
     identities = [evaluation.records.identity for evaluation in evaluations]
     classifiers = [
@@ -213,7 +213,7 @@ def _score_predictions(
     results = Results(
       study.name,
       classifiers,
-      {**identities[0]['data'], 'class_names': identities[0].get('classes', [])},
+      {**(data or identities[0]['data']), 'class_names': identities[0].get('classes', [])},
       settings,
       findings.tables,
       findings.arrays,

@@ -365,7 +365,8 @@ def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
   if 'battery' not in config:
     return {SINGLE: _study(path, SINGLE, config.get('study', {}))}
   battery, where = config['battery'], f'{path / CONFIG}, battery'
-  json_files.check(battery, where, {'tasks': [str]})
+  earlier = 'A run of an earlier version: run its command again in another --workdir.'
+  json_files.check(battery, where, {'tasks': [str]}, earlier)
   json_files.check(battery, where, {name: {'study': dict} for name in battery['tasks']})
   absent = left_out(path)
   tasks = [name for name in battery['tasks'] if name not in absent]

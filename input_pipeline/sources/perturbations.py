@@ -35,6 +35,7 @@ from input_pipeline.sources.cifar10_c import (
 from input_pipeline.sources.imagenet_c import same_files
 from input_pipeline.sources.npz import read_npy
 from robustness.core.errors import InputError
+from robustness.core.settings import require
 from robustness.corruptions.names import PERTURBATIONS
 from robustness.video import clips
 
@@ -118,6 +119,9 @@ class Cifar10P(Source):
           f'{files[name]} holds {len(array)} sequences and {files[first]} {len(sequences)}; every '
           'perturbation must be of the same images. Fetch the files again.'
         )
+    of = settings.name.partition(':')[0].partition('/')[0]
+    valid = "'cifar10', or '' where the folder has labels.npy"
+    require(of in ('', 'cifar10'), 'config.data.name', settings.name, valid)
     if not (given or settings.name):
       raise InputError(
         f'{folder} has no labels.npy, as released: set config.data.name="cifar10", whose test set '

@@ -117,10 +117,11 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     if facet not in facets_of(table):
       raise InputError(f'--at names {facet!r}; {nearest(facet, facets_of(table))}.')
     there = list(table[facet].dropna().unique())
-    values = {write(value): value for write in (str, side_by_side.written) for value in there}
-    if text not in values:
+    values = {side_by_side.written(value): value for value in there}
+    known_as = {**values, **{str(value): value for value in there}}
+    if text not in known_as:
       raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
-    given[facet] = values[text]
+    given[facet] = known_as[text]
   rows = select(table, name, '', **given) if given else headlines.leading(table, name)
   rows = rows[(rows.versus == '') & rows['value'].notna()]
   if len(rows) != 1:

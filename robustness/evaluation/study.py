@@ -317,12 +317,20 @@ class ScoresPredictions(Study):
 
 
 class Scored(NamedTuple):
-  """Predictions made elsewhere as records, what they are reduced to without a classifier, and plain
-  values that say of which study, what was scored and how."""
+  """Predictions made elsewhere as records, and what they are reduced to without a classifier.
+
+  Attributes:
+    evaluations: the records.
+    findings: what they are reduced to.
+    settings: plain values that say of which study, what was scored and how.
+    data: plain values that describe the images, of several data sets by what these are; empty
+      where they are those of the records.
+  """
 
   evaluations: list[Evaluation]
   findings: Findings
   settings: Facts
+  data: Facts = {}
 
 
 STUDIES: Registry[Study] = Registry('robustness.studies', Study)

@@ -16,7 +16,7 @@ from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import for_all
 from robustness.estimates.table import ESTIMATE, SUBJECT, facets_of
 from robustness.present import charts, forms, sentences
-from robustness.present.notation import Notation, column_name
+from robustness.present.notation import Notation, column_name, place_of
 from robustness.present.sentences import Finding, leading, level_groups, place_of_alike
 from robustness.results import Results, Table
 
@@ -97,6 +97,8 @@ def of_quantity(task: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[
     extreme = 'largest' if quantity.better == 'lower' else 'smallest'
     choices = int(groups.size().max())
     words = f'{quantity.words}, {extreme} of {choices}'
+    places = {place_of(row, facets_of(own)) for _, row in own.iterrows()}
+    words = f'{quantity.words} {places.pop()}' if len(places) == 1 else words
     alike = {str(label): len(sentences.alike(values)) for label, values in groups}
     yield Headline(task, quantity, words, own.loc[groups.idxmax()], choices, alike)
 
@@ -148,7 +150,7 @@ def with_undefined(headline: Headline, table: pd.DataFrame) -> pd.DataFrame:
   """Returns the rows of a headline, and of those over all of everything, with a note in place of a
   value, such as 'undefined', those of the other classifiers."""
   whole = leading(table, headline.quantity.name)
-  if headline.choices > 1 or whole[facets_of(whole)].notna().any(axis=None):
+  if headline.choices > 1 or whole.empty or whole[facets_of(whole)].notna().any(axis=None):
     return headline.rows
   noted = whole['value'].isna() & (whole.versus == '') & (whole.note != '')
   return whole[whole['value'].notna() | noted]

@@ -135,6 +135,8 @@ def value_words(name: str, value: Any) -> str:
     return 'on clean images'
   described = facet(name)
   text = value.replace('_', ' ') if isinstance(value, str) else number(value)
+  if text == 'none' and described.place.startswith('with {}'):
+    return described.place.replace('with {}', 'without')
   preposition = 'in' if isinstance(value, str) else 'at'
   return (described.place or f'{preposition} {described.words} {{}}').replace('{}', text)
 

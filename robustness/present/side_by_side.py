@@ -11,7 +11,7 @@ from robustness.estimates.table import facets_of, select
 from robustness.present import headlines
 from robustness.present.notation import MINUS, Notation, joined_words, number
 from robustness.present.tables import Cell
-from robustness.results import Results, Table
+from robustness.results import SINGLE, TASK, Results, Table
 
 CLASSIFIER, QUANTITY = 'classifier', 'quantity'
 ARROWS = {'lower': ' ↓', 'higher': ' ↑', '': ''}
@@ -40,18 +40,18 @@ def arranged(
   Args:
     tasks: results by task, see `Results.by_task`.
     quantities: by name; () takes the headlines.
-    rows, columns: 'classifier', 'quantity' or facets, which the estimates have and no others; with
-      no facet they are those that head a report. Classifiers that are in neither are rows, and
-      several quantities columns.
+    rows, columns: 'classifier', 'quantity', of a battery 'task', or facets, which the estimates
+      have and no others; with no facet they are those that head a report. Classifiers that are in
+      neither are rows, and several quantities columns.
     intervals: whether they are written behind values.
 
   Raises:
     InputError: a quantity or facet that the results do not have, or no estimate by them.
   """
   named = [*rows, *columns]
-  facets = [name for name in named if name not in (CLASSIFIER, QUANTITY)]
+  facets = [name for name in named if name not in (CLASSIFIER, QUANTITY, TASK)]
   _check_names(tasks, quantities, named)
-  entries = list(_entries(tasks, quantities, facets, intervals))
+  entries = list(_entries(tasks, quantities, facets, intervals, TASK in named))
   if not entries:
     of = f' of {", ".join(quantities)}' if quantities else ''
     by = f' by {joined_words(facets)} alone' if facets else ' over all'
@@ -91,6 +91,7 @@ def _check_names(
   known = {quantity.name for of in tasks.values() for quantity in of.quantities}
   known &= {name for of in tasks.values() for name in of.table['quantity']}
   facets = {name for of in tasks.values() for name in facets_of(of.table)}
+  facets |= set() if SINGLE in tasks else {TASK}
   for what, names, valid in (
     ('quantity of these runs', quantities, known),
     ('facet of these runs', named, {CLASSIFIER, QUANTITY, *facets}),
@@ -103,7 +104,11 @@ def _check_names(
 
 
 def _entries(
-  tasks: Mapping[str, Results], quantities: Sequence[str], facets: Sequence[str], intervals: bool
+  tasks: Mapping[str, Results],
+  quantities: Sequence[str],
+  facets: Sequence[str],
+  intervals: bool,
+  by_task: bool,
 ) -> Iterator[Formatted]:
   for task, of in tasks.items():
     declared = {quantity.name: quantity for quantity in of.quantities}
@@ -125,7 +130,7 @@ def _entries(
     for line in found:
       notation = Notation(line.quantity)
       unit = f' ({notation.unit})' if notation.unit else ''
-      head = f'{line.name}{unit}{ARROWS[line.quantity.better]}'
+      head = f'{line.words if by_task else line.name}{unit}{ARROWS[line.quantity.better]}'
       own = list(line.own())
       digits = notation.plain_digits(
         max([abs(r.value) for r in own if r.value == r.value], default=0)
@@ -134,6 +139,7 @@ def _entries(
         widened = line.widened(row, line.choices)
         text = notation.bare(widened) if intervals else notation.number(row.value, digits)
         at = {name: written(row[name]) for name in facets}
+        at |= {TASK: written(task)} if by_task else {}
         yield Formatted(
           {CLASSIFIER: row.classifier, QUANTITY: head, **at}, line.quantity, row.value, text
         )

@@ -25,6 +25,7 @@ from robustness.estimates.means import part, row
 from robustness.estimates.out_of_distribution import KNN, MSP, POSITIVES, SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, right, versions
+from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.study import Findings, Scored, ScoresPredictions
 from robustness.workdir import FinishedStudy, WorkdirPredictions, read_task
 
@@ -33,6 +34,7 @@ FPR95 = Quantity('fpr95', 'false positives at 95 % recall', SHARE, 'lower')
 CONFIDENCE = Quantity('mean_confidence', 'mean confidence', AMOUNT, low=0, high=1)
 FEATURES, ID = 'features', 'example_id'
 TEST, SHIFTED = 'test images', 'test and shifted images'
+MOST_ALIKE = 0.02  # of images: data sets have some twice, and a few digests are equal by chance
 APART = 'versions of one image in two data sets count as two: their order may differ'
 
 
@@ -80,6 +82,8 @@ class OodScores(ScoresPredictions):
     super().__post_init__()
     self.choose('scores', SCORES)
     self.require_no_repeats('scores')
+    used = KNN in self.scores or self.neighbours == type(self).neighbours
+    self.require(used, 'neighbours', f"left out without 'knn' in {self.key('scores')}")
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -112,6 +116,8 @@ class OodScores(ScoresPredictions):
     _check_known(
       given, {given.predictions: first, **further, **({given.bank: bank} if bank else {})}
     )
+    if bank:
+      _refuse_shared(given.bank, bank, {given.predictions: first, **further})
     names = _names(given.out_of_distribution)
     sets = {_set(first): 0}
     for path in given.shifted:
@@ -141,7 +147,14 @@ class OodScores(ScoresPredictions):
               for quantity, estimate in zip((AUROC, FPR95), found, strict=True)
             ]
     settings = {**self.describe(), **dataclasses.asdict(given)}
-    return Scored(first.evaluations, Findings(estimates=[part(rows)]), settings)
+    tasks = {
+      TEST: first,
+      **{f'{path}, shifted': further[path] for path in given.shifted},
+      **{f'{path}, no known class': further[path] for path in given.out_of_distribution},
+      **({'bank of features': bank} if bank else {}),
+    }
+    data = {name: dict(task.results.data) for name, task in tasks.items()}
+    return Scored(first.evaluations, Findings(estimates=[part(rows)]), settings, data)
 
   def _scored(
     self, task: FinishedStudy, label: str, bank: np.ndarray | None
@@ -197,6 +210,19 @@ def _check_known(given: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None:
       raise InputError(
         f'{path} must be of images of {kind} class{"es" * unknown}: give a run with '
         f'config.data.known_classes={fix}.'
+      )
+
+
+def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedStudy]) -> None:
+  """Refuses a bank with images that are scored: their nearest feature is their own."""
+  own = bank.evaluations[0].records.column(IMAGE_DIGEST)
+  for other, task in tasks.items():
+    digests = task.evaluations[0].records.column(IMAGE_DIGEST)
+    shared = int(np.isin(digests, own).sum())
+    if shared > MOST_ALIKE * len(digests):
+      raise InputError(
+        f'{shared} of the {len(digests)} images of {other} are in config.bank, {path}: give a run '
+        'on training images.'
       )
 
 

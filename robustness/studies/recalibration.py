@@ -49,7 +49,7 @@ STRATIFIED = Quantity(
 )
 BY_CLASS = Quantity('class_coverage_gap', 'mean gap of coverage over classes', better='lower')
 FITTED = Quantity('temperature', 'temperature fitted on the images held out', AMOUNT, low=0)
-GROUPS = (('severity',), ('corruption',), ('corruption', 'severity'))
+GROUPS = ((), ('severity',), ('corruption',), ('corruption', 'severity'))
 """Facets that estimates are by; the clean view has severity 0 and no corruption."""
 OF_SCALING, OF_SETS = ('nll', 'confidence', 'right'), ('covered', 'size')
 """−log p_y, confidence and whether the prediction is right; whether a set holds the true class, and

@@ -151,9 +151,10 @@ def test_bad_files_and_folders_are_named(folder, tmp_path):
   (folder / 'fog' / '6').mkdir()
   refused('fog holds 6; expected folders named after severities', open_rows, folder)
   (folder / 'frogs').mkdir()
-  refused(r"'frogs', which is no corruption: .*'frost'.*like ImageNet-C\.", open_rows, folder)
+  refused(r"'frogs', which is no corruption: .*'frost'.*like ImageNet-C \(", open_rows, folder)
   (folder / 'fog_3d').mkdir()
-  refused("'fog_3d', which .* it looks like ImageNet-3DCC\\.$", open_rows, folder)
+  message = r"'fog_3d', which .* it looks like ImageNet-3DCC \(.*source='imagenet_3dcc'\)\.$"
+  refused(message, open_rows, folder)
   for path in list(folder.iterdir()):
     shutil.rmtree(path)
   refused('holds no corruption', open_rows, folder)
