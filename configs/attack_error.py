@@ -54,7 +54,6 @@ def digits() -> ConfigDict:
   config.study.attacks = ('pgd', 'fgsm')
   config.study.epsilon = 0.1
   config.study.epsilons = (0.05,)
-  config.study.step_size = 0.025
   train_small_networks(config, epochs=6.0)
   adversarial = config.classifiers.adversarial.attack
   adversarial.name = 'pgd'

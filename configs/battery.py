@@ -69,7 +69,6 @@ def digits() -> ConfigDict:
   config.battery.heat_map.study.norm = 8.0
   config.battery.heat_map.data.num_images = 100
   config.battery.attack.study.epsilon = 0.1
-  config.battery.attack.study.step_size = 0.025
   config.battery.neighbors.data.source = 'made_clips'
   train_natural_and_gaussian(config, epochs=6.0)
   return config
@@ -97,7 +96,6 @@ def imagenet() -> ConfigDict:
   config.battery.heat_map.study.window = 15
   config.battery.band_noise.study.norm = 15.7
   config.battery.attack.study.epsilon = 4 / 255
-  config.battery.attack.study.step_size = 1 / 255
   config.battery.scenes.data.source = 'drawn_scenes'
   config.classifier.name = 'efficientnet_lite0'
   return config

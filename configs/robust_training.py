@@ -71,7 +71,6 @@ def digits() -> ConfigDict:
   config.battery.heat_map.study.norm = 8.0
   config.battery.heat_map.data.num_images = 100
   config.battery.attack.study.epsilon = 0.1
-  config.battery.attack.study.step_size = 0.025
   config.classifiers.patch_gaussian.augment.patch_gaussian.size = 13
   config.classifiers.adversarial.attack.pgd.epsilon = 0.1
   config.classifiers.adversarial.attack.pgd.step_size = 0.04

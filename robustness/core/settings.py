@@ -68,6 +68,9 @@ def _convert(kind: type, value: object, where: str) -> object:
     element = typing.get_args(kind)[0]
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
       raise InputError(f'{where} must be a tuple of {element.__name__}; got {value!r}.')
+    if element is str and (plain := [v for v in value if type(v) is int]):
+      quoted = f'write it in quotes, "(\'{plain[0]}\',)"'
+      raise InputError(f'{where} must be a str; got {plain[0]} (int): {quoted}.')
     return tuple(_convert(element, v, where) for v in value)
   if isinstance(value, int) and abs(value) >= 2**63:
     raise InputError(f'{where} is {value!r:.30}; it must be a number that 64 bits hold.')

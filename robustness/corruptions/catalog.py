@@ -428,15 +428,17 @@ def as_images(
     raise InputError(
       f'images are {array.dtype}; {taker} take floats in [0, 1]. Divide 8-bit images by 255.'
     )
-  if isinstance(array, jax.core.Tracer):
+  array = jnp.asarray(array)
+  least, most = array.min(), array.max()
+  if isinstance(least, jax.core.Tracer):  # of a known array too, inside a branch that is traced
     return array.astype(jnp.float32)
-  low, high = float(array.min()), float(array.max())
+  low, high = float(least), float(most)
   if not (low >= -ROUNDING and high <= 1 + ROUNDING):
     raise InputError(
       f'images have values from {low:.9g} to {high:.9g}; {taker} take values in '
       '[0, 1]. Normalise afterwards; divide 8-bit values by 255.'
     )
-  return jnp.clip(jnp.asarray(array, jnp.float32), 0, 1)
+  return jnp.clip(array.astype(jnp.float32), 0, 1)
 
 
 def refuse_stored(columns: Mapping[str, object]) -> None:

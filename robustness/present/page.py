@@ -403,6 +403,8 @@ def classifier_words(classifier: Facts) -> str:
     told.append(_training(classifier))
   elif classifier.get('weights'):
     told.append(f'weights {classifier["weights"]}')
+  if of := classifier.get('adaptation'):
+    told.append(f'adapting by {_named_part(of)}')
   if 'note' in classifier:
     told.append(str(classifier['note']))
   return ', '.join(told)

@@ -75,14 +75,16 @@ CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
 
 WHERE = 'config.study'
-GIVEN = 'norm', 'epsilon', 'steps', 'step_size', 'random_start', 'version', 'iterations', 'queries'
-"""Settings that every attack with a field of this name is given."""
+CHOSEN = 'steps', 'step_size', 'random_start', 'version', 'iterations', 'queries'
+GIVEN = 'norm', 'epsilon', *CHOSEN
+"""Settings that every attack with a field of this name is given; those of `CHOSEN` that no attack
+has are refused."""
 NO_GRADIENT = (
   'have no gradient of the DLR loss at a random start: attacks by gradients may fail there'
 )
 BY_SQUARE = 'fall to Square and to no attack by gradients before: these may have failed'
 RANDOM = "get other logits when they are shown again: config.study.version='rand' is for that"
-SQUARE_GAIN = 0.002
+SQUARE, SQUARE_GAIN = 'square', 0.002
 FLAG_COLUMNS = 'classifier', 'epsilon', 'flag', 'images', 'of'
 
 
@@ -141,8 +143,11 @@ class AttackError(Study):
       balls.check(self.section, self.norm, epsilon, 'epsilons')
     known = {field.name for attack in self.runs.values() for field in dataclasses.fields(attack)}
     none = f'left out, as {" and ".join(map(part_name, self.attacks))} has none'
-    for key in ('version', 'iterations', 'queries'):
+    known -= set() if self._asks_queries else {'queries'}
+    for key in CHOSEN:
       self.require(key in known or getattr(self, key) == getattr(AttackError, key), key, none)
+    of_one = all(attack.in_turn for attack in self.runs.values())
+    self.require(not of_one or self.losses == ('cross_entropy',), 'losses', none)
     drawn = self.restarts == 1 or any(attack.draws for attack in self.runs.values())
     self.require(
       drawn, 'restarts', f'1, as {" and ".join(map(part_name, self.attacks))} draws nothing'
@@ -188,6 +193,11 @@ class AttackError(Study):
   def _ensembles(self) -> dict[str, Attack]:
     return {name: attack for name, attack in self.runs.items() if attack.stages}
 
+  @property
+  def _asks_queries(self) -> bool:
+    """Whether Square is among the attacks; version 'rand' of 'auto_attack' has none."""
+    return any(SQUARE in (attack.name, *attack.stages) for attack in self.runs.values())
+
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names the views 'clean' and, for example, 'pgd 0.03137'."""
     attacked = (f'{name} {epsilon:.4g}' for epsilon in self.radii for name in self.runs)
@@ -230,7 +240,8 @@ class AttackError(Study):
 
     def total(row: Arrays, shown: jax.Array, view: Arrays, logits: Logits) -> Arrays:
       rank = summarise(logits(shown[None]), row['label'][None])['rank'][0]
-      counted = (rank > 0) | (view['epsilon'] == 0)
+      changed = (shown != row['image']).any()
+      counted = ((rank > 0) & changed) | (view['epsilon'] == 0)
       averaged = magnitude(row, shown, view).mean(-1)
       return {'spectrum': jnp.where(counted, averaged, 0), 'counted': counted.astype(jnp.float32)}
 
@@ -268,9 +279,9 @@ class AttackError(Study):
       'version': self.version,
       'iterations': f'{self.iterations} steps',
       'steps': f'{self.steps} steps' + f' of {size}' * ('step_size' in keys),
-      'queries': f'{self.queries} queries',
+      'queries': f'{self.queries} queries' if self._asks_queries else '',
     }
-    said = ', '.join(words[key] for key in words if key in keys)
+    said = ', '.join(words[key] for key in words if key in keys and words[key])
     return f'{name} ({said})' if said else name
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
@@ -280,6 +291,8 @@ class AttackError(Study):
       return [*differences, f'{own}, not AutoAttack: a lower bound']
     if (self.iterations, self.queries) != (STEPS, QUERIES):
       own = f'{self.iterations} steps and {self.queries} queries, not {STEPS} and {QUERIES}'
+      if not self._asks_queries:
+        own = f'{self.iterations} steps, not {STEPS}'
       differences.append(f'AutoAttack of {own}: a lower bound')
     return differences
 
@@ -308,7 +321,8 @@ class AttackError(Study):
     """Yields errors clean, under each attack and under the worst of them at each radius, and how
     large the changes are and of which frequency, over the images that they leave wrong.
 
-    Images that were wrong before are among these. Of a sequential design the worst of several
+    Images that were wrong before are among these if the attack changes them, as one with steps does
+    and AutoAttack, FAB and Square do not. Of a sequential design the worst of several
     attacks, and all that is measured of changes, is of the images that all views have.
     """
     views, by = recorded.views, ('attack', 'epsilon')
@@ -341,10 +355,9 @@ class AttackError(Study):
     rows: list[list[object]] = []
     for name, attack in self._ensembles.items():
       of_attack = (recorded.views.attack == name).to_numpy()
-      raised: dict[str, Statistic] = {
-        NO_GRADIENT: operator.itemgetter('measure/no_gradient'),
-        BY_SQUARE: functools.partial(_falls_to_square, attack.stages),
-      }
+      raised: dict[str, Statistic] = {NO_GRADIENT: operator.itemgetter('measure/no_gradient')}
+      if attack.stages[-1] == SQUARE:
+        raised[BY_SQUARE] = functools.partial(_falls_to, len(attack.stages))
       if self.version != 'rand':
         raised[RANDOM] = operator.itemgetter('measure/random')
       for flag, statistic in raised.items():
@@ -427,10 +440,13 @@ class AttackError(Study):
 
 
 def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
-  """Returns a field of records [N, V, ...] by label, NaN but of clean images and wrong ones."""
+  """Returns a field of records [N, V, ...] by label, NaN but of clean images and of those that an
+  attack changed and left wrong."""
   values = {}
   for evaluation in recorded.evaluations:
-    counts = (evaluation.records.table('rank') > 0) | (np.arange(len(recorded.views)) == CLEAN)
+    records = evaluation.records
+    changed = (records.table('rank') > 0) & (records.table('measure/largest') > 0)
+    counts = changed | (np.arange(len(recorded.views)) == CLEAN)
     measured = evaluation.records.table(name).astype(float)
     values[evaluation.label] = np.where(counts.T, measured.T, np.nan).T
   return values
@@ -441,6 +457,6 @@ def _fell_by(number: int, shard: Shard) -> np.ndarray:
   return shard['measure/stage'] <= number
 
 
-def _falls_to_square(stages: Sequence[str], shard: Shard) -> np.ndarray:
-  """Returns whether images become wrong with Square, bool [n, v]."""
-  return np.isin(shard['measure/stage'], [n for n, own in enumerate(stages, 1) if own == 'square'])
+def _falls_to(number: int, shard: Shard) -> np.ndarray:
+  """Returns whether images become wrong with an attack of an ensemble, bool [n, v]."""
+  return shard['measure/stage'] == number

@@ -54,6 +54,10 @@ class FeatureSpectrum(Study):
   of_layers: tuple[str, ...] = setting(('stages',), 'not empty', bool)
   first_tokens: int = setting(-1, 'at least 0, or -1', lambda x: x >= -1)
 
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.require_no_repeats('of_layers')
+
   @property
   def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
     return self.of_layers

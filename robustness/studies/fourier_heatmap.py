@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core import settings
-from robustness.core.errors import naming
+from robustness.core.errors import InputError, naming
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
@@ -109,8 +109,16 @@ class FourierHeatmap(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `Study`; refuses classes that the rows do not have."""
     super().check(rows, recipes)
-    known = dict.fromkeys((ALL, *rows.class_names, *in_words(rows.class_names)))
-    self.choose('classes', known)
+    named = dict(zip(in_words(rows.class_names), range(len(rows.class_names)), strict=True))
+    named |= dict(zip(rows.class_names, range(len(rows.class_names)), strict=True))
+    self.choose('classes', (ALL, *rows.class_names, *named))
+    there = rows.without_images()['label'] if self.classes else ()
+    for name in self.classes:
+      if name != ALL and named[name] not in there:
+        raise InputError(
+          f'{self.key("classes")} names {name!r}, of which there is no image among '
+          f'{rows.num_examples}: give more (config.data.num_images; 0 takes all).'
+        )
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:
     """Returns the distinct frequencies of the settings' window."""

@@ -67,6 +67,10 @@ class FrequencyShortcuts(Study):
   )
   kept: float = setting(0.8, 'in (0, 1)', lambda x: 0 < x < 1)
 
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    self.require_no_repeats('grids')
+
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `Study`; refuses rows with several labels, a single class, and a class with one row."""
     super().check(rows, recipes)
@@ -103,6 +107,10 @@ class FrequencyShortcuts(Study):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the view of whole images (id 0), then the sets."""
     height, width, _ = image_shape
+    side = min(height, width)
+    self.require(
+      max(self.grids) <= side, 'grids', f'at most {side}, the shorter side of the images'
+    )
     whole = np.ones((1, height, width // 2 + 1), bool)
     number = np.arange(self.sets + 1, dtype=np.int32)
     kept = np.concatenate([whole, self.masks(height, width)])

@@ -71,6 +71,14 @@ def test_few_values_are_a_row_each_and_of_many_the_worst_is():
   assert other.endswith('frost')
 
 
+def test_a_single_estimate_is_named_by_its_place_and_no_worst():
+  own = made({ERROR: {'a': (0.2, 0.4), 'b': (0.3, 0.5)}})
+  own.table = own.table[own.table.corruption == 'snow'].assign(score='knn')
+  ((name, *values),) = headlines.table({'': own}).rows
+  assert name.startswith('top-1 error under snow') and 'of 1' not in name
+  assert values[0].startswith('40 (') and values[1].startswith('50 (')
+
+
 def test_of_several_as_bad_none_is_named():
   for quantity, values in ((ERROR, [0.9, 0.9]), (ACCURACY, [0.1, 0.1])):
     several = made({quantity: {'plain': (*values, *6 * [0.5])}})

@@ -192,6 +192,8 @@ def test_the_front_end_of_a_classifier_is_told_and_of_several_seeds_the_first():
   filtered = {**TRAINED, 'input_filter': {'name': 'low_pass', 'bandwidth': 3}}
   told = 'small cnn behind low pass (bandwidth 3), trained here 40 steps'
   assert classifier_words(filtered) == told
+  adapting = {**TRAINED, 'adaptation': {'name': 'tent', 'batch_size': 16, 'reset': 'view'}}
+  assert classifier_words(adapting).endswith(', adapting by tent (batch size 16)')
   assert classifier_words({**TRAINED, 'input_filter': None}) == 'small cnn, trained here 40 steps'
   balanced = classifier_words({**TRAINED, 'balanced': 'environment'})
   assert balanced == 'small cnn, trained here 40 steps with batches balanced by environment'

@@ -8,9 +8,28 @@ from robustness.estimates.quantity import ERROR, Quantity
 from robustness.estimates.table import assemble
 from robustness.present import side_by_side
 from robustness.results import SINGLE, Results
+from tests.refusals import refused
 
 GAIN = Quantity('gain', 'gain', better='higher', low=-1)
 WIDTHS = 0.2, 0.002, 0.00001
+
+
+def test_tasks_of_a_battery_are_rows_where_they_are_asked_for():
+  tasks = {
+    name: Results(
+      'made',
+      [{'label': 'net'}],
+      {},
+      {},
+      table=assemble([part([row('net', '', ERROR, {}, Estimate(x, x, x, 9, 9, 'wald'), 0.95)])]),
+      quantities=(ERROR,),
+    )
+    for name, x in (('clean', 0.25), ('heat_map', 0.5))
+  }
+  table, _ = side_by_side.arranged(tasks, rows=('task',), columns=('classifier',))
+  assert [tuple(cells) for cells in table.rows] == [('clean', '25.0'), ('heat map', '50.0')]
+  message = "'task' is no facet of these runs"
+  refused(message, side_by_side.arranged, {SINGLE: tasks['clean']}, rows=('task',))
 
 
 def column(quantity: Quantity, values, intervals: bool = False) -> tuple[list[str], set[int]]:

@@ -180,6 +180,32 @@ def test_what_is_said_of_attacks_is_what_they_have():
   none = 'must be left out, as pgd has none'
   refused(f"version is 'plus'; it {none}", AttackError, version='plus')
   refused(f'queries is 9; it {none}', AttackError, queries=9)
+  rand = {'attacks': ('auto_attack',), 'version': 'rand'}
+  assert said(*rand.pop('attacks'), **rand).startswith('auto_attack (rand, 100 steps) in')
+  for name, given in (
+    ('auto_attack', {**rand, 'queries': 9}),
+    ('auto_pgd', {'step_size': 0.5}),
+    ('auto_pgd', {'random_start': False}),
+    ('fgsm', {'steps': 7}),
+    ('square', {'losses': ('dlr',)}),
+  ):
+    refused(f'it must be left out, as {name} has none', AttackError, attacks=(name,), **given)
+
+
+def test_images_that_an_attack_leaves_as_they_are_have_no_change(evaluate):
+  study = AttackError(attacks=('fab',), steps=3, norm=SMALL.norm, epsilon=SMALL.epsilon)
+  (evaluation,) = evaluate(study, ('first',))
+  wrong = evaluation.records.table('rank') > 0
+  norm = evaluation.records.column('measure/energy', 1) ** 0.5
+  changed = wrong[:, 1] & (norm > 0)
+  assert 0 < changed.sum() < wrong[:, 1].sum(), 'images that were wrong before are left'
+  found = study.reduce([evaluation], SHAPE)
+  row = estimate(assemble(found.estimates), 'first', 'change_norm', attack=..., epsilon=...)
+  assert (row.n, row.value) == (changed.sum(), pytest.approx(norm[changed].mean()))
+  at_zero = found.arrays['first/spectrum'][0, 0]
+  rings = evaluation.records.column('measure/rings', 1)[changed]
+  centre = tuple(side // 2 for side in SHAPE[:2])
+  assert at_zero[centre] == pytest.approx(rings[:, 0].mean(), rel=1e-4)
 
 
 def test_radii_below_bfloat16s_resolution_are_not_for_networks_in_it():

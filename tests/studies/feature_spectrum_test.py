@@ -27,6 +27,7 @@ def test_spectra_are_those_of_numpy_whether_maps_or_tokens():
   more = FeatureSpectrum(first_tokens=100)
   refused('100, and block gives 37', more.summarise_output, 'block', jnp.asarray(tokens))
   assert STUDY.summarise_output('logits', jnp.ones((3, 10))).shape == (3, 0)
+  refused('of_layers is .* distinct', FeatureSpectrum, of_layers=('logits', 'logits'))
   named = FeatureSpectrum(of_layers=('stages', 'logits'))
   refused(
     'of_layers.*without logits: .* vector', named.summarise_output, 'logits', jnp.ones((3, 10))

@@ -237,3 +237,6 @@ def test_maps_of_classes_are_those_of_their_images(evaluate):
   )
   refused("'lynx'", dataclasses.replace(STUDY, classes=('lynx',)).check, tiny_rows(COUNT), {})
   refused('half_width', FourierHeatmap, classes=('all',), half_width=0.1)
+  few = tiny_rows(COUNT).at(np.flatnonzero(tiny_rows(COUNT).labels != 1))
+  study = dataclasses.replace(STUDY, classes=(few.class_names[1],))
+  refused('of which there is no image among .*num_images', study.check, few, {})

@@ -104,3 +104,5 @@ def test_rows_that_cannot_be_halved_are_refused():
   several = dataclasses.replace(rows(4), labels=np.array([[0, 1]] * 4), example_ids=np.arange(4))
   refused('these rows have several labels', STUDY.check, several, {})
   refused('config.study.kept is 1.0; it must be in', FrequencyShortcuts, kept=1.0)
+  refused(r'grids is \(4, 4\); it must be distinct', FrequencyShortcuts, grids=(4, 4))
+  refused('grids is .*at most 8, the shorter', FrequencyShortcuts(grids=(9,)).views, (8, 10, 3))

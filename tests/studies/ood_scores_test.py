@@ -1,5 +1,7 @@
 """Scores of finished runs: what is read from several workdirs, and what is refused."""
 
+import shutil
+
 import pytest
 
 from robustness.estimates.table import select
@@ -70,6 +72,11 @@ def test_each_score_separates_workdirs(folders, tmp_path):
     ({'out_of_distribution': ('training',)}, 'must be of images of no known .*known_classes=False'),
     ({'out_of_distribution': ('unknown', 'unknown')}, 'is given twice'),
     ({'study.scores': ()}, 'scores is .*not empty'),
+    ({'study.neighbours': 7}, "neighbours is 7; it must be left out without 'knn'"),
+    (
+      {'study.scores': ('knn',), 'study.neighbours': 3, 'bank': 'known_copy'},
+      r'known are in config\.bank, .*known_copy: give a run on training images',
+    ),
   ],
 )
 def test_bad_input(folders, tmp_path, changes, message):
@@ -78,5 +85,8 @@ def test_bad_input(folders, tmp_path, changes, message):
       changes = {**changes, key: str(folders / changes[key])}
     elif changes.get(key):
       changes = {**changes, key: tuple(str(folders / name) for name in changes[key])}
+  if 'bank' in changes:
+    shutil.copytree(folders / 'known', tmp_path / changes['bank'])
+    changes = {**changes, 'bank': str(tmp_path / changes['bank'])}
   refused(message, scored, folders, tmp_path / 'ood', **changes)
   assert not (tmp_path / 'ood/config.json').exists(), 'a refused run notes nothing'

@@ -39,7 +39,7 @@ def answers(folder, study):
   'study, quantity, facets',
   (FourierAttack(window=3, queries=2), 'error', {'queries': 1}),
   (FlipRate(corruptions=('fog',), frames=3), 'flip_rate', {}),
-  (FrequencyShortcuts(sets=3), 'accuracy_when_whole', {'class': 'a'}),
+  (FrequencyShortcuts(sets=3, grids=(2, 4)), 'accuracy_when_whole', {'class': 'a'}),
   (AccuracyByFactor(factors=('class',)), OVERALL.name, {}),
 )
 def test_intervals_are_of_images(tmp_path, study, quantity, facets):
