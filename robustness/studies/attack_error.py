@@ -143,7 +143,8 @@ class AttackError(Study):
       balls.check(self.section, self.norm, epsilon, 'epsilons')
     known = {field.name for attack in self.runs.values() for field in dataclasses.fields(attack)}
     none = f'left out, as {" and ".join(map(part_name, self.attacks))} has none'
-    known -= set() if self._asks_queries else {'queries'}
+    if not self._asks_queries:
+      known.discard('queries')
     for key in CHOSEN:
       self.require(key in known or getattr(self, key) == getattr(AttackError, key), key, none)
     of_one = all(attack.in_turn for attack in self.runs.values())
