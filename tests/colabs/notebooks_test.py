@@ -142,7 +142,7 @@ def test_in_an_empty_folder_it_makes_a_run_and_draws_it(name, installed, tmp_pat
   cells = executed(name, installed, tmp_path)
   assert pictures(cells[-1:]), 'it ends with a picture'
   workdir = tmp_path / workdir_of(name)
-  labels = {entry['label'] for entry in Results.read(workdir).classifier}
+  labels = {entry['label'] for entry in Results.read(workdir).classifiers}
   assert labels == {'whole', 'centre'} if name == 'si_score' else 'mine' in labels
   text = printed(cells)
   assert 'images/s' in text, 'the progress of the run'
