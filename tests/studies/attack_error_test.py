@@ -109,13 +109,20 @@ def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate):
 @pytest.mark.slow
 def test_views_stay_whatever_a_run_holds_losses_multiply_attacks_and_restarts_never_help(evaluate):
   views = SMALL.views(SHAPE)
-  alone = dataclasses.replace(SMALL, attacks=('fgsm',), epsilons=()).views(SHAPE)
+  given = {'norm': SMALL.norm, 'epsilon': SMALL.epsilon}
+  alone = AttackError(attacks=('fgsm',), **given).views(SHAPE)
   assert alone.ids[1] == views.ids[-1] and len(set(views.ids.tolist())) == len(views) == 5
   other = dataclasses.replace(SMALL, losses=('dlr',)).views(SHAPE)
   assert not set(views.ids[1:].tolist()) & set(other.ids[1:].tolist())
   two = AttackError(attacks=('auto_pgd',), losses=('cross_entropy', 'dlr'), epsilon=0.03, steps=3)
   assert list(two.runs) == ['auto_pgd_cross_entropy', 'auto_pgd_dlr']
-  assert list(dataclasses.replace(two, attacks=('fab', 'square')).runs) == ['fab', 'square']
+  assert list(AttackError(attacks=('fab', 'square')).runs) == ['fab', 'square']
+  refused(
+    'losses is .* as fab and square has none',
+    AttackError,
+    attacks=('fab', 'square'),
+    losses=('dlr',),
+  )
   once = AttackError(epsilon=0.03, steps=2, step_size=0.005)
   twice = dataclasses.replace(once, restarts=4)
   studies = {'once': once, 'twice': twice}
