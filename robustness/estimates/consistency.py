@@ -42,7 +42,7 @@ def error_consistency(first: ArrayLike, second: ArrayLike, same: ArrayLike) -> n
 
 
 def estimates(
-  of: Units, groups: np.ndarray | None = None, confidence: float = 0.95, seed: int = 0
+  of: Units, groups: np.ndarray, confidence: float = 0.95, seed: int = 0
 ) -> list[Estimate]:
   """Returns the mean error consistency of each group of views, with percentiles of the Bayesian
   bootstrap.
@@ -60,12 +60,11 @@ def estimates(
   Args:
     of: what each of K units adds to the means, [K, 3 V]: accuracies of the first classifier in V
       views, of the second, and how often they are the same.
-    groups: how often a view counts in each of G groups, [G, V]; None: each view is a group.
+    groups: how often a view counts in each of G groups, [G, V].
     confidence: of each interval, in (0, 1).
     seed: of the draws.
   """
   count, views = len(of.weight), of.weight.shape[1] // 3
-  times = np.eye(views) if groups is None else np.asarray(groups, float)
   there = of.weight[:, :views] > 0
   each = of.weight.sum(0) / np.tile(np.maximum(there.sum(0), 1), 3)
   further = Units(np.repeat(_CELLS, views, 1) * each, np.tile(each, (4, 1)), of.n)
@@ -73,7 +72,7 @@ def estimates(
   defined = np.isfinite(by_view)
   drawn = error_consistency(*np.split(dirichlet_means(of, further, seed), 3, -1))[:, defined]
   tail, found = (1 - confidence) / 2, []
-  for own in times:
+  for own in groups:
     weight, units = own[defined], int(there[:, own > 0].any(1).sum())
     absent = int((own[~defined] > 0).sum())
     in_some = f' in {absent} view{"s" * (absent > 1)}' if weight.any() else ''

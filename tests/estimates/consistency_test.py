@@ -21,10 +21,15 @@ def units(right):
   return Units(total, np.ones_like(total), len(right))
 
 
+def by_view(of, **given):
+  """Estimates of each view by itself."""
+  return consistency.estimates(of, np.eye(of.weight.shape[1] // 3), **given)
+
+
 def test_kappa_is_cohens():
   """The table of 50 proposals that two readers judge, 20, 5, 10 and 15: κ = .4."""
   right = np.repeat([[1, 1], [1, 0], [0, 1], [0, 0]], [20, 5, 10, 15], axis=0).astype(bool)
-  (found,) = consistency.estimates(units(right))
+  (found,) = by_view(units(right))
   assert found.value == pytest.approx(0.4) and found.low < 0.2 and 0.55 < found.high < 0.7
   assert (found.n, found.clusters, found.method) == (50, 50, 'bayesian-bootstrap')
 
@@ -32,7 +37,7 @@ def test_kappa_is_cohens():
 def test_equal_and_opposite_classifiers_and_those_that_are_always_right():
   half = np.arange(40)[:, None] % 2 == [0, 0]
   for right, value in ((half, 1), (half ^ [False, True], -1), (half | True, np.nan)):
-    (found,) = consistency.estimates(units(right))
+    (found,) = by_view(units(right))
     assert found.value == pytest.approx(value, nan_ok=True)
     assert bool(found.note) == np.isnan(value) and not found.low > found.high
 
@@ -40,15 +45,15 @@ def test_equal_and_opposite_classifiers_and_those_that_are_always_right():
 def test_an_image_in_several_views_is_one_unit_and_groups_are_apart():
   right = np.random.default_rng(0).random((60, 2)) < 0.7
   one, other = units(right), units(right[::-1] & [True, False])
-  (alone,) = consistency.estimates(one)
+  (alone,) = by_view(one)
   thrice = Units(3 * one.total, 3 * one.weight, 180)
-  (whole,) = consistency.estimates(thrice)
+  (whole,) = by_view(thrice)
   assert (whole.low, whole.high) == pytest.approx((alone.low, alone.high)) and whole.clusters == 60
   parts = [np.stack(both, 2).reshape(60, -1) for both in zip(one[:2], other[:2], strict=True)]
-  both = consistency.estimates(Units(*parts, 60))
+  both = by_view(Units(*parts, 60))
   assert both[0].value == pytest.approx(alone.value) and both[1].value != alone.value
   absent = np.zeros((30, 3))
-  (found,) = consistency.estimates(Units(*(np.concatenate([x, absent]) for x in one[:2]), 60))
+  (found,) = by_view(Units(*(np.concatenate([x, absent]) for x in one[:2]), 60))
   assert (found.low, found.high) == pytest.approx((alone.low, alone.high), abs=0.03)
   assert (found.value, found.clusters) == (pytest.approx(alone.value), 60)
 
@@ -60,10 +65,10 @@ def test_views_that_are_hard_for_both_make_independent_errors_no_more_consistent
     np.stack(both, 2).reshape(4000, -1) for both in zip(*(v[:2] for v in of_views), strict=True)
   ]
   whole = Units(*(sum(v[i] for v in of_views) for i in (0, 1)), 12_000)
-  (pooled,) = consistency.estimates(whole)
+  (pooled,) = by_view(whole)
   (mean,) = consistency.estimates(Units(*parts, 12_000), np.ones((1, 3)))
   assert pooled.low > 0.3 and mean.low < 0 < mean.high and abs(mean.value) < 0.03
-  each = consistency.estimates(Units(*parts, 12_000))
+  each = by_view(Units(*parts, 12_000))
   (twice,) = consistency.estimates(Units(*parts, 12_000), np.array([[2, 0, 1]]))
   assert twice.value == pytest.approx((2 * each[0].value + each[2].value) / 3)
 
@@ -73,7 +78,7 @@ def test_a_view_in_which_all_are_right_is_left_out_and_said():
   both = zip(units(right)[:2], units(right | True)[:2], strict=True)
   own = Units(*(np.stack(pair, 2).reshape(60, -1) for pair in both), 120)
   (found,) = consistency.estimates(own, np.ones((1, 2)))
-  assert found.value == pytest.approx(consistency.estimates(units(right))[0].value)
+  assert found.value == pytest.approx(by_view(units(right))[0].value)
   assert found.note == 'undefined in 1 view: all alike'
 
 
@@ -86,6 +91,6 @@ def test_its_interval_holds_as_often_as_it_says(first, second, kappa, n):
   cells = np.array([[1, 1], [1, 0], [0, 1], [0, 0]], bool)
   for seed in range(1000):
     drawn = generator.choice(4, n, p=shares(first, second, kappa))
-    (found,) = consistency.estimates(units(cells[drawn]), seed=seed)
+    (found,) = by_view(units(cells[drawn]), seed=seed)
     held += np.isnan(found.value) or found.low <= kappa <= found.high
   assert held >= 930
