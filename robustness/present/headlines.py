@@ -97,8 +97,9 @@ def of_quantity(task: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[
     extreme = 'largest' if quantity.better == 'lower' else 'smallest'
     choices = int(groups.size().max())
     words = f'{quantity.words}, {extreme} of {choices}'
-    places = {place_of(row, facets_of(own)) for _, row in own.iterrows()}
-    words = f'{quantity.words} {places.pop()}' if len(places) == 1 else words
+    if choices == 1:
+      places = {place_of(row, facets_of(own)) for _, row in own.iterrows()}
+      words = f'{quantity.words} {places.pop()}' if len(places) == 1 else words
     alike = {str(label): len(sentences.alike(values)) for label, values in groups}
     yield Headline(task, quantity, words, own.loc[groups.idxmax()], choices, alike)
 

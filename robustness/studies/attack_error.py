@@ -141,10 +141,8 @@ class AttackError(Study):
     balls.check(self.section, self.norm, self.epsilon)
     for epsilon in self.epsilons:
       balls.check(self.section, self.norm, epsilon, 'epsilons')
-    known = {field.name for attack in self.runs.values() for field in dataclasses.fields(attack)}
+    known = set[str]().union(*map(_keys_of, self.runs.values()))
     none = f'left out, as {" and ".join(map(part_name, self.attacks))} has none'
-    if not self._asks_queries:
-      known.discard('queries')
     for key in CHOSEN:
       self.require(key in known or getattr(self, key) == getattr(AttackError, key), key, none)
     of_one = all(attack.in_turn for attack in self.runs.values())
@@ -193,11 +191,6 @@ class AttackError(Study):
   @property
   def _ensembles(self) -> dict[str, Attack]:
     return {name: attack for name, attack in self.runs.items() if attack.stages}
-
-  @property
-  def _asks_queries(self) -> bool:
-    """Whether Square is among the attacks; version 'rand' of 'auto_attack' has none."""
-    return any(SQUARE in (attack.name, *attack.stages) for attack in self.runs.values())
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names the views 'clean' and, for example, 'pgd 0.03137'."""
@@ -275,14 +268,14 @@ class AttackError(Study):
     """Returns an attack with those of `GIVEN` that it has: 'pgd (10 steps of ε/4)'."""
     of = f' at ε = {self.epsilon:.4g}' if self.epsilons else ''
     size = f'{self.step_size:.4g}{of}' if self.step_size else 'ε/4'
-    keys = {field.name for field in dataclasses.fields(attack)}
+    keys = _keys_of(attack)
     words = {
       'version': self.version,
       'iterations': f'{self.iterations} steps',
       'steps': f'{self.steps} steps' + f' of {size}' * ('step_size' in keys),
-      'queries': f'{self.queries} queries' if self._asks_queries else '',
+      'queries': f'{self.queries} queries',
     }
-    said = ', '.join(words[key] for key in words if key in keys and words[key])
+    said = ', '.join(words[key] for key in words if key in keys)
     return f'{name} ({said})' if said else name
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
@@ -290,11 +283,13 @@ class AttackError(Study):
     if not self._ensembles:
       own = ' and '.join(map(part_name, self.attacks))
       return [*differences, f'{own}, not AutoAttack: a lower bound']
-    if (self.iterations, self.queries) != (STEPS, QUERIES):
-      own = f'{self.iterations} steps and {self.queries} queries, not {STEPS} and {QUERIES}'
-      if not self._asks_queries:
-        own = f'{self.iterations} steps, not {STEPS}'
-      differences.append(f'AutoAttack of {own}: a lower bound')
+    given, whole = {'steps': self.iterations}, {'steps': STEPS}
+    if any('queries' in _keys_of(attack) for attack in self._ensembles.values()):
+      given, whole = {**given, 'queries': self.queries}, {**whole, 'queries': QUERIES}
+    if given != whole:
+      counts = ' and '.join(f'{count} {key}' for key, count in given.items())
+      authors = ' and '.join(map(str, whole.values()))
+      differences.append(f'AutoAttack of {counts}, not {authors}: a lower bound')
     return differences
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
@@ -438,6 +433,12 @@ class AttackError(Study):
       'many.'
     )
     return {**figures, 'spectra': (figure, caption)}
+
+
+def _keys_of(attack: Attack) -> set[str]:
+  """Returns the settings that an attack has; one of stages without Square asks no queries."""
+  keys = {field.name for field in dataclasses.fields(attack)}
+  return keys - {'queries'} if attack.stages and SQUARE not in attack.stages else keys
 
 
 def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:

@@ -109,12 +109,11 @@ class FourierHeatmap(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `Study`; refuses classes that the rows do not have."""
     super().check(rows, recipes)
-    named = dict(zip(in_words(rows.class_names), range(len(rows.class_names)), strict=True))
-    named |= dict(zip(rows.class_names, range(len(rows.class_names)), strict=True))
-    self.choose('classes', (ALL, *rows.class_names, *named))
+    numbers = _class_numbers(rows.class_names)
+    self.choose('classes', (ALL, *numbers))
     there = rows.without_images()['label'] if self.classes else ()
     for name in self.classes:
-      if name != ALL and named[name] not in there:
+      if name != ALL and numbers[name] not in there:
         raise InputError(
           f'{self.key("classes")} names {name!r}, of which there is no image among '
           f'{rows.num_examples}: give more (config.data.num_images; 0 takes all).'
@@ -268,11 +267,11 @@ class FourierHeatmap(Study):
     names = list(records.identity['classes'])
     labels = records.column('label').reshape(records.layout.num_rows, -1)
     there = [names[k] for k in np.unique(labels[labels >= 0])]
+    numbers = _class_numbers(names)
     for name in there if self.classes == (ALL,) else self.classes:
       (word,) = in_words([name])
-      known = dict(zip(in_words(names), range(len(names)), strict=True))
-      settings.choice('config.study.classes', word, known)
-      of_class = missed.of_rows((labels == known[word]).any(1))
+      settings.choice('config.study.classes', word, numbers)
+      of_class = missed.of_rows((labels == numbers[word]).any(1))
       facets = {'class': name}
       yield self.means(CLASS_ERROR, of_class, FREQUENCY, facets=facets)
       yield self.means(IN_BAND, of_class, ('band',), where=perturbed, facets=facets)
@@ -309,3 +308,9 @@ class FourierHeatmap(Study):
       'sample_images': basis.sample_figure(*shown, caption),
       'basis': (images.basis(pictures['basis_images']), 'Basis images around zero frequency.'),
     }
+
+
+def _class_numbers(names: Sequence[str]) -> dict[str, int]:
+  """Returns the number of each class by its name, and by that in words."""
+  both = enumerate(zip(names, in_words(names), strict=True))
+  return {name: number for number, alike in both for name in alike}

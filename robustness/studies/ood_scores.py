@@ -113,11 +113,10 @@ class OodScores(ScoresPredictions):
     others = (*given.out_of_distribution, *given.shifted)
     further = {path: _read(path, given.task, first) for path in others}
     bank = _read(given.bank, given.task, first) if given.bank else None
-    _check_known(
-      given, {given.predictions: first, **further, **({given.bank: bank} if bank else {})}
-    )
+    scored = {given.predictions: first, **further}
+    _check_known(given, scored | ({given.bank: bank} if bank else {}))
     if bank:
-      _refuse_shared(given.bank, bank, {given.predictions: first, **further})
+      _refuse_shared(given.bank, bank, scored)
     names = _names(given.out_of_distribution)
     sets = {_set(first): 0}
     for path in given.shifted:

@@ -189,6 +189,9 @@ def test_what_is_said_of_attacks_is_what_they_have():
   refused(f'queries is 9; it {none}', AttackError, queries=9)
   rand = {'attacks': ('auto_attack',), 'version': 'rand'}
   assert said(*rand.pop('attacks'), **rand).startswith('auto_attack (rand, 100 steps) in')
+  both = {**rand, 'attacks': ('square', 'auto_attack'), 'queries': 9}
+  told = AttackError(**both).shown_as['attacks']
+  assert told.startswith('square (9 queries), auto_attack (rand, 100 steps) in'), 'each has its own'
   for name, given in (
     ('auto_attack', {**rand, 'queries': 9}),
     ('auto_pgd', {'step_size': 0.5}),
