@@ -2,7 +2,7 @@
 
 import sys
 
-INTERRUPTED = 'interrupted before the run began; the same command begins it.'
+INTERRUPTED = 'interrupted before the run began. Run the same command to begin it.'
 
 try:
   from absl import flags

@@ -65,7 +65,7 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   from robustness import measure
   from robustness import run as launch
   from robustness.classifiers import ClassifierBuilder
-  from robustness.cli import command_line
+  from robustness.cli import command_line, running
   from robustness.training.loop import Meter
 
   logging.use_absl_handler()  # the run filters its lines, as in main.py
@@ -84,9 +84,9 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   build = watch.timed('training', ClassifierBuilder.build)
   ClassifierBuilder.build = build  # type: ignore[method-assign]
   measure._recorded = watch.timed('evaluation', measure._recorded)
-  launch.Report.write = watch.timed('report', launch.Report.write)
+  launch.write_results = watch.timed('report', launch.write_results)
   config, _ = command_line.read(['', f'--config={CONFIG}', *changes])
-  assert launch.main(config, workdir, 'benchmark', compiled=cache) == 0
+  assert running.run_command(config, workdir, 'benchmark', compiled=cache) == 0
   watch.seconds['whole run'] = time.time() - begun
   watch.seconds['processor'] = time.process_time()
   return watch.seconds

@@ -86,6 +86,7 @@ def download(builder: tfds.core.DatasetBuilder) -> None:
   """Prepares a data set if need be; raises InputError saying how where that fails."""
   if builder.is_prepared():
     return
+  logging.info('TFDS prepares %s in %s', builder.info.full_name, builder.data_path)
   try:
     builder.download_and_prepare()
   except Exception as error:  # builders fail in their own ways; the cause is chained and quoted

@@ -20,7 +20,7 @@ import pathlib
 import platform
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 
@@ -286,6 +286,66 @@ def environment(command: str, seed: int | None = None) -> dict[str, Any]:
     'devices': [f'{d.platform} {d.device_kind}' for d in jax.devices()],
     'versions': versions(),
   }
+
+
+@dataclasses.dataclass(frozen=True)
+class RunLog:
+  """What `config.json` and `environment.json` of a workdir say of a run.
+
+  Attributes:
+    path: the workdir.
+    config: the config of the run, nested plain values.
+    environment: what this run is carried out on, see `environment`.
+    finished_environment: what the finished run in the workdir was carried out on, which holds until
+      this one computes something; {} if no run is finished there.
+    finished_work: the shards and checkpoints of that finished run, see `work`.
+  """
+
+  path: pathlib.Path
+  config: Section
+  environment: dict[str, Any]
+  finished_environment: dict[str, Any]
+  finished_work: frozenset[tuple[str, int]]
+
+  @classmethod
+  def begin(
+    cls, directory: str | os.PathLike[str], config: Section, seed: int, command: str
+  ) -> Self:
+    """Makes a workdir, or continues one with a run of the same config, and writes nothing yet."""
+    path, finished = continued(directory, config), dict[str, Any]()
+    current, file = environment(command, seed), path / ENVIRONMENT
+    if file.is_file():
+      current['resumed'] = True  # the seconds count from the resumption
+      with contextlib.suppress(InputError):  # a damaged file is replaced
+        finished = json_files.read(file) if (path / JSON_NAME).is_file() else {}
+    return cls(path, config, current, finished, work(path) if finished else frozenset())
+
+  def write_config_and_environment(self) -> None:
+    """Writes both files, once nothing can be refused any more.
+
+    Until then the workdir keeps the files that describe its results.
+    """
+    file = self.path / CONFIG
+    config_before = file.read_bytes() if file.is_file() else b''
+    write_config(self.path, self.config)
+    if self.finished_environment and config_before != file.read_bytes():
+      self.finished_environment['command'] = self.environment['command']
+    if jax.process_index() == 0 and not self.finished_environment:
+      write_json(self.path / ENVIRONMENT, self.environment)
+
+  def current_environment(self) -> dict[str, Any]:
+    """Returns what the results were computed on, with the seconds until now.
+
+    If nothing was computed since the run was finished, that is the environment of the finished run,
+    with `reduced_by` where other code has reduced its records.
+    """
+    if not self.finished_environment or work(self.path) != self.finished_work:
+      started = datetime.datetime.fromisoformat(self.environment['started'])
+      seconds = (datetime.datetime.now(datetime.UTC) - started).total_seconds()
+      return {**self.environment, 'seconds': round(seconds)}
+    code = {k: self.environment[k] for k in ('robustness', 'git_commit', 'python', 'versions')}
+    is_same = all(self.finished_environment.get(k) == v for k, v in code.items())
+    return {**self.finished_environment, **({} if is_same else {'reduced_by': code})}
 
 
 def write_json(path: pathlib.Path, values: Section) -> None:

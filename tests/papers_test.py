@@ -24,8 +24,7 @@ import input_pipeline
 from input_pipeline.sources import si_score
 from robustness import __main__
 from robustness.classifiers import ClassifierBuilder, builder, loading
-from robustness.cli import command_line, running
-from robustness.cli.running import Forecast
+from robustness.cli import command_line, process, running
 from robustness.corruptions.names import OFFICIAL
 from robustness.models import catalog, label_space
 from robustness.models.imagenet_names import WNIDS
@@ -183,9 +182,6 @@ def unmeasured():
       known[key] = shapes_of(own)
     return known[key]
 
-  def evaluated(evaluator, rows, layout, *known):
-    return Forecast(evaluator.name, '', layout.num_rows * layout.num_views, 1.0, 0.0, 0, None)
-
   shallow = shallow_catalog(**SHALLOW)
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(catalog, 'ARCHITECTURES', shallow)
@@ -195,9 +191,7 @@ def unmeasured():
     patched.setattr(builder, 'check', check_once)
     patched.setattr(Training, '_shapes', property(known_shapes))
     patched.setattr(input_pipeline, 'load', functools.cache(input_pipeline.load))
-    patched.setattr(running, '_trained', lambda builder, label, *_: (builder.planned[label], []))
-    patched.setattr(running, '_evaluation', evaluated)
-    patched.setattr(running.run, 'set_devices', lambda processes: None)
+    patched.setattr(process, 'set_devices', lambda processes: None)
     yield
 
 

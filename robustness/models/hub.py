@@ -7,6 +7,8 @@ import pathlib
 import re
 from typing import NamedTuple
 
+from absl import logging
+
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
@@ -127,6 +129,7 @@ def _from_torch_hub(weights: Weights) -> Fetched:
   assert match, 'files of torchvision carry their digest'
   if not target.is_file():
     target.parent.mkdir(parents=True, exist_ok=True)
+    logging.info('downloading %s from %s', weights.name, url)
     try:
       torch.hub.download_url_to_file(url, str(target), hash_prefix=match[1], progress=False)
     except Exception as error:  # see above

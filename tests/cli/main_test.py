@@ -18,7 +18,7 @@ from absl.testing import flagsaver
 from input_pipeline.settings import SOURCES
 from robustness import run
 from robustness.__main__ import COMMANDS, USAGE, main
-from robustness.cli import doctor, leaderboard, running
+from robustness.cli import doctor, leaderboard, process, running
 from robustness.config import packaged
 from robustness.config.defaults import default_config
 from robustness.evaluation import study
@@ -159,11 +159,13 @@ def test_ctrl_c_while_an_archive_is_written_is_no_failure(monkeypatch, tmp_path,
     monkeypatch.setattr(zipfile, '_get_compressor', interrupt)
     np.savez(tmp_path / 'records.npz', correct=np.ones(3))
 
-  monkeypatch.setattr(run, 'set_devices', lambda processes: None)  # JAX has begun
-  monkeypatch.setattr(run, '_run', write)
-  status = run.main(default_config('accuracy'), str(tmp_path / 'run'), 'robustness accuracy')
-  assert status == run.INTERRUPTED
-  assert capsys.readouterr().err.startswith('interrupted. What was computed is kept in')
+  monkeypatch.setattr(process, 'set_devices', lambda processes: None)  # JAX has begun
+  monkeypatch.setattr(run, 'run_and_present', write)
+  status = running.run_command(
+    default_config('accuracy'), str(tmp_path / 'run'), 'robustness accuracy'
+  )
+  assert status == process.INTERRUPTED
+  assert capsys.readouterr().err.startswith('interrupted. Finished work is saved in')
 
 
 def exhausted(*_):
@@ -176,12 +178,12 @@ def exhausted(*_):
   (exhausted, 'not enough memory on the device: give a smaller --config.batch_size or --config.vi'),
 )
 def test_too_little_memory_is_one_line(fail, told, monkeypatch, tmp_path, capsys):
-  monkeypatch.setattr(run, 'set_devices', lambda processes: None)
-  monkeypatch.setattr(run, '_run', fail)
-  monkeypatch.setattr(running, 'show_forecast', fail)
+  monkeypatch.setattr(process, 'set_devices', lambda processes: None)
+  monkeypatch.setattr(run, 'run_and_present', fail)
+  monkeypatch.setattr(running, 'show_plan', fail)
   config, workdir = default_config('accuracy'), str(tmp_path / 'run')
-  for status in (run.main(config, workdir, ''), running.dry_run(config.to_dict())):
-    assert status == run.BAD_INPUT
+  for status in (running.run_command(config, workdir, ''), running.dry_run(config.to_dict())):
+    assert status == process.BAD_INPUT
   assert capsys.readouterr().err.count(f'error: {told}') == 2
 
 
@@ -190,9 +192,8 @@ def test_an_interrupted_run_does_not_take_the_interpreter_apart(tmp_path):
   """XLA's threads fail where Python ends under them; here what runs at the end does."""
   program = f"""
 import atexit, os
-from robustness import run
 from robustness.cli import running
-run.main = lambda *given: run.exit_with(run.INTERRUPTED, 'interrupted.')
+running.run_command = lambda *_: running.exit_with(running.INTERRUPTED, 'interrupted.')
 atexit.register(os.abort)
 running.begin(['run', '--config=accuracy', '--workdir={tmp_path}'], ['run'])
 """
@@ -212,7 +213,7 @@ def test_a_number_of_devices_that_the_environment_asks_for_is_kept(monkeypatch, 
   for other in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS'):
     monkeypatch.delenv(other, raising=False)
   monkeypatch.setenv(name, value)
-  monkeypatch.setattr(run.host, 'keep_freed_memory', lambda: True)
+  monkeypatch.setattr(process.host, 'keep_freed_memory', lambda: True)
   monkeypatch.setattr(jax.config, 'update', lambda key, number: changes.append(key))
-  run.set_devices(ALONE)
+  process.set_devices(ALONE)
   assert changes == ([] if kept else ['jax_num_cpu_devices'])

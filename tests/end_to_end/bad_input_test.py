@@ -72,7 +72,7 @@ runpy.run_path('main.py', run_name='__main__')
   ended = subprocess.run(command, cwd=runs.ROOT, capture_output=True, text=True, check=False)
   assert ended.returncode == 130
   assert 'Traceback' not in ended.stderr
-  assert ended.stderr.strip().splitlines()[-1].endswith('the same command begins it.')
+  assert ended.stderr.strip().splitlines()[-1].endswith('Run the same command to begin it.')
 
 
 @pytest.fixture(scope='module')

@@ -39,7 +39,7 @@ def _arrays(workdir: pathlib.Path) -> Reached:
 
 KILLED = signal.SIGKILL, -signal.SIGKILL, ''
 TERMINATED = signal.SIGTERM, 75, 'stopped by SIGTERM after step'
-INTERRUPTED = signal.SIGINT, 130, 'interrupted. What was computed is kept in {workdir}'
+INTERRUPTED = signal.SIGINT, 130, 'interrupted. Finished work is saved in {workdir}'
 STOPS = (
   (_checkpoint, *KILLED),
   (_next_step, *TERMINATED),

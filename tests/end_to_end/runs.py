@@ -22,6 +22,7 @@ from flax import traverse_util
 from PIL import Image
 
 from robustness import run as run_module
+from robustness.cli import process, running
 from robustness.models import weights
 from robustness.present import publish
 from robustness.results import DAMAGED_IMAGES, Results
@@ -107,9 +108,10 @@ def refused(
   monkeypatch: pytest.MonkeyPatch,
 ) -> str:
   """Runs `main` on a config that it refuses; returns its one message, without 'error: '."""
-  monkeypatch.setattr(run_module, 'set_devices', lambda processes: None)
+  monkeypatch.setattr('robustness.cli.process.set_devices', lambda processes: None)
   capsys.readouterr()
-  assert run_module.main(config, str(workdir), 'python main.py') == run_module.BAD_INPUT
+  status = running.run_command(config, str(workdir), 'python main.py')
+  assert status == process.BAD_INPUT
   (line,) = [text for text in capsys.readouterr().err.splitlines() if text.startswith('error: ')]
   assert not (workdir / 'results.json').exists()
   return line.removeprefix('error: ')

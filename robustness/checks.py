@@ -1,0 +1,87 @@
+"""What a run refuses before it trains or measures anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from input_pipeline.settings import DataSettings
+from robustness import parallel
+from robustness.classifiers import ClassifierBuilder
+from robustness.config import experiment as experiments
+from robustness.config.experiment import Experiment
+from robustness.core.errors import naming
+from robustness.core.rows import Rows, refuse_unknown_classes
+from robustness.evaluation.study import Recipes, Study
+from robustness.measure import evaluator_for
+from robustness.models.classifier import Classifier
+from robustness.models.projection import match_labels
+
+
+def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows]) -> Recipes:
+  """Checks that the rows of each study, and the trainings here, allow what the study asks for.
+
+  Args:
+    builder: the classifiers of the experiment.
+    rows: the rows of each task, by their settings.
+
+  Returns:
+    What each training shows, by the label of its classifier.
+
+  Raises:
+    InputError: the rows or a training do not suit a study; the message names its section.
+  """
+  experiment = builder.experiment
+  recipes = {
+    label: builder.shown_in_training(recipe) if recipe.is_trained_here else {}
+    for label, recipe in experiment.classifiers.items()
+  }
+  for name, task in experiment.measurements.items():
+    section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
+    with naming('config.study', f'{section}.study'):
+      image_shape = rows[task.data].image_shape
+      if task.study.needs_labels:
+        refuse_unknown_classes(rows[task.data].description, f'the study {task.study.name}')
+      experiments.refuse_what_is_lost(task.study, experiment.execution, image_shape)
+      task.study.views(image_shape)
+      task.study.check(rows[task.data], recipes)
+  return recipes
+
+
+def check_measurable(
+  experiment: Experiment, classifiers: Sequence[Classifier], rows: Mapping[DataSettings, Rows]
+) -> None:
+  """Checks that every study can show its rows to every classifier.
+
+  One step of each study is traced. Classifiers that are not trained yet have shapes for weights.
+
+  Raises:
+    InputError: what the evaluation would refuse.
+  """
+  parallel_steps = parallel.create(experiment.execution.parallel)
+  for task in experiment.measurements.values():
+    measured, _ = split_supported(task.study, classifiers, rows[task.data], experiment.is_single)
+    strictest = sorted(measured, key=lambda classifier: not classifier.host_function)[:1]
+    for classifier in strictest if task.study.needs_classifier else ():
+      matched = match_labels(rows[task.data], classifier)
+      evaluator = evaluator_for(
+        experiment.execution, task.study, classifier, matched, parallel_steps
+      )
+      evaluator.check(matched)
+
+
+def split_supported(
+  study: Study, classifiers: Sequence[Classifier], rows: Rows, is_single: bool
+) -> tuple[list[Classifier], dict[str, str]]:
+  """Separates the classifiers that a task can measure from the others.
+
+  An attack needs gradients, which a callable does not have: a config with a single study refuses
+  such a classifier, and a battery leaves it out of the task.
+
+  Returns:
+    The classifiers to measure, and the reason for each other one by its name.
+  """
+  if is_single or not study.views(rows.image_shape).uses_classifier:
+    return list(classifiers), {}
+  reason = 'it is a callable, which has no gradient'
+  measured = [classifier for classifier in classifiers if not classifier.host_function]
+  return measured, {c.name: reason for c in classifiers if c.host_function}

@@ -1,0 +1,70 @@
+"""What every run's process needs: devices, logging, exit statuses and advice about resources."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+import sys
+
+import jax
+
+import input_pipeline
+import robustness
+from robustness.core import disk, host, terminal
+from robustness.core.errors import causes
+from robustness.parallel import processes as peers
+
+BAD_INPUT, PREEMPTED, INTERRUPTED = 2, peers.RESUMABLE, 130
+"""Exit statuses: bad input or a full disk; stopped by SIGTERM or a lost process; Ctrl-C."""
+
+
+def set_devices(processes: peers.Processes) -> None:
+  """Makes one host device per core and joins the other processes of the run.
+
+  Host devices are used where there is no accelerator. Their number is left alone where the
+  environment sets it, through `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS`.
+  """
+  host.keep_freed_memory()
+  options = {'JAX_NUM_CPU_DEVICES': '', 'XLA_FLAGS': 'xla_force_host_platform_device_count'}
+  if not any(name in os.environ and word in os.environ[name] for name, word in options.items()):
+    jax.config.update('jax_num_cpu_devices', host.usable_cores())
+  processes.join()
+
+
+def set_logging() -> None:
+  """Shows the lines of this project, and warnings of other packages that a user can act on.
+
+  The command reports a full disk or the end of another process once, so the lines of Orbax's
+  threads about it are left out.
+  """
+  files = (robustness.__file__, input_pipeline.__file__)
+  folders = [pathlib.Path(file).parent for file in files]
+  terminal.set_up([f'{folder}{os.sep}' for folder in folders], _is_reported_by_the_command)
+
+
+def _is_reported_by_the_command(record: logging.LogRecord) -> bool:
+  error = record.exc_info[1] if record.exc_info else None
+  return error is not None and bool(disk.advice(error, '') or peers.peer_is_lost(error))
+
+
+def memory_advice(error: BaseException) -> str | None:
+  """Returns what to do if memory was too small for an array or a program, else None."""
+  if isinstance(error, MemoryError):  # raised by NumPy, which states the size
+    return f'not enough memory ({error}): give smaller numbers or fewer images.'
+  if any(
+    isinstance(cause, jax.errors.JaxRuntimeError) and 'RESOURCE_EXHAUSTED' in str(cause)
+    for cause in causes(error)
+  ):
+    return (
+      'not enough memory on the device: give a smaller --config.batch_size or '
+      '--config.views_per_step=1 for an evaluation, a smaller --config.training.batch_size or a '
+      'larger --config.training.accumulate for a training.'
+    )
+  return None
+
+
+def exit_with(status: int, message: str) -> int:
+  """Prints a message on stderr and returns the exit status."""
+  print(f'error: {message}' if status == BAD_INPUT else message, file=sys.stderr, flush=True)
+  return status
