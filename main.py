@@ -13,6 +13,14 @@ try:
 except KeyboardInterrupt:  # imports take seconds
   print(INTERRUPTED, file=sys.stderr)
   sys.exit(130)
+except ValueError as error:  # of JAX or Matplotlib
+  from robustness.core import environment_variables
+
+  advice = environment_variables.advice(error)
+  if advice is None:
+    raise
+  print(f'error: {advice}', file=sys.stderr)
+  sys.exit(2)
 
 if __name__ == '__main__':
   running.begin(sys.argv, ['python', *sys.argv])

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from robustness.config import packaged
-from robustness.core import disk
+from robustness.core import disk, environment_variables
 from robustness.core.errors import InputError
 
 INTERRUPTED = 'interrupted before anything was begun.'
@@ -78,8 +78,10 @@ def main(arguments: Sequence[str]) -> int:
     from robustness.cli import running
 
     running.begin(['robustness', first, *rest], ['robustness', *arguments])
-  except (InputError, OSError) as error:
-    advice = disk.advice(error, '') if isinstance(error, OSError) else error
+  except Exception as error:
+    advice = str(error) if isinstance(error, InputError) else environment_variables.advice(error)
+    if advice is None and isinstance(error, OSError):
+      advice = disk.advice(error, '')
     if advice is None:
       raise
     print(f'error: {advice}', file=sys.stderr)

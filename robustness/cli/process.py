@@ -20,7 +20,7 @@ BAD_INPUT, PREEMPTED, INTERRUPTED = 2, peers.RESUMABLE, 130
 
 
 def set_devices(processes: peers.Processes) -> None:
-  """Makes one host device per core and joins the other processes of the run.
+  """Makes one host device per core, joins the other processes of the run and starts the devices.
 
   Host devices are used where there is no accelerator. Their number is left alone where the
   environment sets it, through `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS`.
@@ -30,6 +30,7 @@ def set_devices(processes: peers.Processes) -> None:
   if not any(name in os.environ and word in os.environ[name] for name, word in options.items()):
     jax.config.update('jax_num_cpu_devices', host.usable_cores())
   processes.join()
+  jax.local_devices()  # an absent platform fails here, before JAX removes frames from tracebacks
 
 
 def set_logging() -> None:

@@ -22,7 +22,7 @@ from robustness.cli.process import BAD_INPUT, INTERRUPTED, PREEMPTED, exit_with
 from robustness.config import experiment as experiments
 from robustness.config import packaged
 from robustness.config.experiment import Experiment
-from robustness.core import compilation_cache, disk
+from robustness.core import compilation_cache, disk, environment_variables
 from robustness.core.errors import InputError, causes
 from robustness.core.paths import expanded
 from robustness.core.rows import Rows
@@ -159,7 +159,7 @@ def _status(
       raise
     if advice := process.memory_advice(error):
       return exit_with(BAD_INPUT, f'{advice} Finished work is saved in {directory}.')
-    if advice := disk.advice(error, directory):
+    if advice := environment_variables.advice(error) or disk.advice(error, directory):
       return exit_with(BAD_INPUT, advice)
     raise
   if jax.process_index() == 0:
@@ -202,7 +202,7 @@ def dry_run(config: Section) -> int:
   except InputError as error:
     return exit_with(BAD_INPUT, str(error))
   except Exception as error:
-    if advice := process.memory_advice(error):
+    if advice := process.memory_advice(error) or environment_variables.advice(error):
       return exit_with(BAD_INPUT, advice)
     raise
   return 0

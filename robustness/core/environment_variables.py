@@ -1,0 +1,44 @@
+"""Environment variables that JAX or Matplotlib refuse, as one line in place of a traceback.
+
+Both read their variables while they are imported, and JAX starts its devices at their first use.
+"""
+
+import os
+import traceback
+from types import FrameType
+
+from robustness.core.errors import causes
+
+READERS = ('jax._src.config', 'matplotlib')
+"""Modules that read settings from the environment; those below `matplotlib` count as well."""
+OF_DEVICES = ('JAX_PLATFORMS', 'JAX_NUM_CPU_DEVICES', 'CUDA_VISIBLE_DEVICES')
+"""Variables that decide which devices JAX starts."""
+
+
+def advice(error: BaseException) -> str | None:
+  """Returns what a user can do about a variable of the environment; None of any other error."""
+  for cause in causes(error):
+    frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
+    if any(_starts_devices(frame) for frame in frames):
+      variables = [f'{name}={os.environ[name]}' for name in OF_DEVICES if os.environ.get(name)]
+      reason = _first_line(cause).partition(' (')[0] or 'this machine has no such device'
+      return (
+        f'JAX cannot start its devices{" with " if variables else ""}{" ".join(variables)}: '
+        f'{reason}. Unset what is wrong, or take the processor by JAX_PLATFORMS=cpu.'
+      )
+    module = str(frames[-1].f_globals.get('__name__', '')) if frames else ''
+    if module.startswith(READERS):
+      message = _first_line(cause)
+      for name, value in os.environ.items():
+        if name.startswith(('JAX_', 'MPL')) and (repr(value) in message or f'"{value}"' in message):
+          return f'the environment has {name}={value}: {message}. Correct or unset it.'
+  return None
+
+
+def _starts_devices(frame: FrameType) -> bool:
+  module = frame.f_globals.get('__name__')
+  return module == 'jax._src.xla_bridge' and frame.f_code.co_name == 'backends'
+
+
+def _first_line(error: BaseException) -> str:
+  return str(error).partition('\n')[0].strip().rstrip('.')

@@ -1,0 +1,48 @@
+"""A variable of the environment that JAX or Matplotlib refuses is one line, in every command."""
+
+import pytest
+
+from robustness.core import environment_variables
+from tests.cases import cases
+from tests.commands import python
+
+ABSENT = 'JAX cannot start its devices with JAX_PLATFORMS='
+
+
+@cases(
+  'name, value, message',
+  ('JAX_PLATFORMS', 'cuda', f'{ABSENT}cuda: this machine has no such device. Unset'),
+  ('JAX_PLATFORMS', 'nonsense', f"{ABSENT}nonsense: Unable to initialize backend 'nonsense': "),
+  ('JAX_ENABLE_X64', 'maybe', 'the environment has JAX_ENABLE_X64=maybe: invalid truth value '),
+  ('JAX_NUM_CPU_DEVICES', 'abc', 'the environment has JAX_NUM_CPU_DEVICES=abc: Invalid value '),
+  ('JAX_NUM_CPU_DEVICES', '0', 'JAX cannot start its devices with JAX_'),
+  ('MPLBACKEND', 'nonsense', 'the environment has MPLBACKEND=nonsense: Key backend: '),
+  ('XLA_FLAGS', '--xla_nonsense=1', 'Unknown flag in XLA_FLAGS: --xla_nonsense=1'),
+)
+def test_the_doctor_names_the_variable_in_one_line(name, value, message):
+  status = 1 if name == 'XLA_FLAGS' else 2  # XLA itself ends the process
+  *heading, line = python('-m', 'robustness', 'doctor', status=status, **{name: value}).splitlines()
+  assert message in line
+  assert status == 1 or line.startswith('error: ')
+  assert heading in ([], ['machine'])
+
+
+@cases(
+  'name, value, arguments',
+  ('JAX_PLATFORMS', 'cuda', ('--dry_run',)),
+  ('JAX_PLATFORMS', 'cuda', ('--workdir=WORKDIR',)),
+  ('JAX_ENABLE_X64', 'maybe', ('--print_config',)),
+  ('MPLBACKEND', 'nonsense', ('--print_config',)),
+)
+def test_a_run_names_the_variable_in_one_line(tmp_path, name, value, arguments):
+  words = [word.replace('WORKDIR', str(tmp_path / 'run')) for word in arguments]
+  output = python('main.py', '--config=accuracy', *words, status=2, **{name: value})
+  assert len(output.splitlines()) == 1
+  assert output.startswith('error: ') and f'{name}={value}' in output
+
+
+def test_other_errors_have_no_advice(monkeypatch):
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  with pytest.raises(ValueError) as raised:
+    raise ValueError("'cpu' is no valid value")
+  assert environment_variables.advice(raised.value) is None
