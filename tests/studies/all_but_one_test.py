@@ -82,6 +82,7 @@ def test_the_config_is_the_published_design_and_its_parts_make_the_whole():
   whole = get_config('cifar10')
   assert set(CORRUPTIONS) | {'clean'} == set(ALL_BUT_ONE)
   assert len(whole.classifiers) == 65
+  assert whole.study.protocol == 'as_released', 'as the other columns of table 3'
   for name in CORRUPTIONS:
     for label, classifier in get_config(name).classifiers.items():
       assert classifier.to_dict() == whole.classifiers[label].to_dict()
