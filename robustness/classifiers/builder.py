@@ -144,7 +144,7 @@ class ClassifierBuilder:
   def _planned(self, label: str, recipe: ClassifierSettings, trained: bool) -> Classifier:
     """Returns a classifier with what is known before a training, checked on all rows."""
     _check_input_filter(label, recipe, self.rows.image_shape)
-    _check_attack(recipe, self._precision, self.rows.image_shape)
+    _check_attack(recipe, self._training_precision(recipe), self.rows.image_shape)
     _check_normalisation(recipe)
     _check_positions(recipe)
     network = (self._with_shapes if trained else self._loader.load)(label, recipe)
@@ -208,7 +208,7 @@ class ClassifierBuilder:
         **catalog.file_facts(recipe.name),
         'class_names': list(self.class_names(recipe)),
         'begun_with': weights.digest(initial.variables) if initial else '',
-        'precision': self._precision,
+        'precision': self._training_precision(recipe),
       },
       label=f'{label}: training, seed {recipe.seed}',
     )
@@ -232,7 +232,7 @@ class ClassifierBuilder:
     order = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
     training = Training(
       model=architecture.build(
-        len(rows.class_names), jnp.dtype(self._precision), parallel.axis_name
+        len(rows.class_names), jnp.dtype(self._training_precision(recipe)), parallel.axis_name
       ),
       rows=rows,
       sampler=order,
@@ -378,9 +378,8 @@ class ClassifierBuilder:
   def _loader(self) -> Loader:
     return Loader(self.experiment, self.rows)
 
-  @property
-  def _precision(self) -> str:
-    return self.experiment.execution.precision
+  def _training_precision(self, recipe: ClassifierSettings) -> str:
+    return recipe.training.precision or self.experiment.execution.precision
 
 
 def _check_input_filter(
@@ -431,7 +430,8 @@ def _check_attack(recipe: ClassifierSettings, precision: str, image_shape: tuple
   epsilon, unit = recipe.attack.epsilon, balls.mean_change(recipe.attack.norm, 1.0, image_shape)
   if epsilon * unit < BFLOAT16_STEP:
     raise InputError(
-      f'config.precision is bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '
+      f'the training is in bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '
       f'would be rounded away: give config.classifier.attack.{recipe.attack.name}.epsilon of at '
-      f'least {BFLOAT16_STEP / unit:.6f} (2**-8 a value), or set --config.precision=float32.'
+      f'least {BFLOAT16_STEP / unit:.6f} (2**-8 a value), or set '
+      '--config.training.precision=float32.'
     )

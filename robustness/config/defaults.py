@@ -94,7 +94,7 @@ def train_on_imagenet(config: ConfigDict) -> None:
 
   90 epochs of 1024 random crops in bfloat16: a rate of .1 for 256 images, reached after 5 epochs
   and falling as a cosine, weight decay 1e-4. The validation images are resized to 256 and cropped
-  to 224 pixels.
+  to 224 pixels, and are measured in float32.
   """
   config.data.source = 'tfds'
   config.data.name = 'imagenet2012'
@@ -112,7 +112,7 @@ def train_on_imagenet(config: ConfigDict) -> None:
   config.training.warmup_epochs = 5.0
   config.training.weight_decay = 1e-4
   config.training.checkpoint_every_steps = 1000
-  config.precision = 'bfloat16'
+  config.training.precision = 'bfloat16'
 
 
 def finetune_resnet50(config: ConfigDict) -> None:

@@ -25,10 +25,9 @@ from robustness.evaluation import study as studies
 from robustness.evaluation.study import HasSmallChanges, Study
 from robustness.parallel import KINDS
 from robustness.results import SINGLE, SUMMARIES, Summary
-from robustness.training.settings import TrainingSettings
+from robustness.training.settings import PRECISIONS, TrainingSettings
 
 BATTERY, TASKS, SUMMARY = 'config.battery', 'tasks', 'summary'
-PRECISIONS = ('float32', 'bfloat16')
 MOST_ROWS = 2**16
 """Rows, or views, of a shard: one is held in memory whole, and filled up to its size."""
 SEEDS = 'in [0, 2**32)'

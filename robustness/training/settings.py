@@ -15,6 +15,7 @@ MOST_EPOCHS, MOST_STEPS = 1_000_000, 2**31 - 1
 WHERE = 'config.training'
 OPTIMIZERS = ('sgd', 'adamw', 'lamb')
 LAST, BEST = KEPT = ('last', 'best')
+PRECISIONS = ('float32', 'bfloat16')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,8 @@ class TrainingSettings:
       study, in [0, 1); the same rows for any seed, and all frames of a clip. 0 holds none out.
     keep: 'last' ends with the last weights; 'best' with those of the best validation accuracy (of
       equal ones the first).
+    precision: of the network's arithmetic in training, 'float32' or 'bfloat16'; '' takes
+      `config.precision`, in which the trained network is measured.
     log_every_steps: steps between log lines, which hold the means since the line before.
     resident_bytes: rows of up to so many bytes stay on the devices, where each step gathers its
       own (copies on several devices of a CPU count); so do those that are measured in between. 0
@@ -108,6 +111,7 @@ class TrainingSettings:
   evaluate_every_epochs: float = setting(1.0, '0 (at the end alone) or more', lambda x: x >= 0)
   validation: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
   keep: str = word(LAST, KEPT)
+  precision: str = word('', ('', *PRECISIONS))
   log_every_steps: int = setting(50, '1 or more', lambda x: x >= 1)
   resident_bytes: int = setting(2**30, '0 (read every batch) or more', lambda x: x >= 0, large=True)
   split: str = setting('train', "a split's name, for example 'train'", bool)

@@ -32,7 +32,7 @@ from robustness.training.state import TrainState, begun_with
 TAKEN = ('target', OCCURRENCE, 'epoch', KEY, 'partner')
 """Columns that a training gives its rows in place of any that they have."""
 REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'resident_bytes')
-"""Settings that say what is written on the way and where rows are, and not what comes out."""
+"""Settings of what is written during a training and where rows are held, without effect on it."""
 
 COMPILED_ONCE = {'xla_backend_optimization_level': 1}
 """Compiler options of a program that runs once: a draw for every layer is compiled in a third of
@@ -187,6 +187,7 @@ class Training:
       for name, value in dataclasses.asdict(self.settings).items()
       if name not in REPORTING or (name == 'evaluate_every_epochs' and self.settings.keep == BEST)
     }
+    del settings['precision']  # the caller's facts have the one that the network is built with
     input_filter = self.inputs.input_filter
     return {
       **more,

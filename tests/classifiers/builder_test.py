@@ -124,6 +124,18 @@ def test_a_trained_network_has_the_classes_of_its_training_rows(tmp_path, label_
 
 
 @pytest.mark.slow
+def test_a_network_trained_in_bfloat16_is_measured_in_the_precision_of_the_run(tmp_path):
+  (exact,) = builder(tmp_path / 'exact', {'net': {'train': True}}).build()
+  section = {'net': {'train': True, 'training': {'precision': 'bfloat16'}}}
+  (rough,) = builder(tmp_path / 'rough', section).build()
+  assert load_variables(tmp_path / 'rough' / 'net')[1]['precision'] == 'bfloat16'
+  assert rough.provenance['precision'] == 'float32'
+  assert rough.provenance['sha256'] != exact.provenance['sha256'], 'it was trained otherwise'
+  (loaded,) = builder(tmp_path, {'net': {'weights': str(tmp_path / 'rough' / 'net')}}).build()
+  np.testing.assert_array_equal(rough.predict(rows().images), loaded.predict(rows().images))
+
+
+@pytest.mark.slow
 def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path):
   clips = {'group_id': np.repeat([0, 1], [22, 10])}  # a share of .5 is 16 rows, or one clip
   training, writer = dataclasses.replace(rows(), columns=clips), Writer()

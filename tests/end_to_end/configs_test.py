@@ -259,6 +259,14 @@ def test_every_fourier_table_is_valid():
     assert first.recording == second.recording and first.stream == second.stream
 
 
+def test_networks_trained_in_bfloat16_have_their_layers_mapped_in_float32():
+  for variant in ('full', 'imagenet'):
+    checked = experiment.from_config(get_config(variant).to_dict())
+    assert checked.measurements['heat_maps'].study.layers == ('stages',)
+    assert checked.execution.precision == 'float32'
+    assert {own.training.precision for own in checked.classifiers.values()} == {'bfloat16'}
+
+
 def test_auto_augment_is_applied_in_the_order_of_the_released_code():
   """Of CIFAR-10 what is padded and what is covered is 0 after normalisation."""
   order = {'full': ('auto_augment', 'crop', 'flip', 'cutout'), 'imagenet': ('flip', 'auto_augment')}
