@@ -20,7 +20,9 @@ python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourie
   EfficientNet-Lite0 at the paper's norm of 24. WORKDIR is a finished run of
   configs/fourier_heatmap.py on other images (--config.seed=1 draws others), which names the
   frequencies, so that eleven views are shown in place of hundreds. Images that both runs hold are
-  left out. Without a heat map the 15 × 15 lowest frequencies are tried.
+  left out. Without a heat map the 15 × 15 lowest frequencies are tried. The paper's network:
+  --config.classifier.name=resnet50
+  --config.classifier.weights=torchvision:resnet50.IMAGENET1K_V1 (pip install '.[hub]').
 """
 
 from robustness.config.defaults import ConfigDict, choose, default_config, on_cifar10, two_on_digits

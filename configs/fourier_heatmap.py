@@ -1,4 +1,4 @@
-"""Fourier heat maps (Yin et al. 2019, figures 3, 4, 8 and 9).
+r"""Fourier heat maps (Yin et al. 2019, figures 3, 4, 8 and 9).
 
 python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap
 
@@ -29,6 +29,14 @@ python main.py --config=configs/fourier_heatmap.py:imagenet --workdir=/tmp/heatm
   --config.study.window=63 and --config.data.source=tfds --config.data.name=imagenet2012
   --config.data.split=validation --config.data.num_images=1000, or --config.data.source=folder
   --config.data.path=DIR with folders named by WordNet identifier.
+
+python main.py --config=configs/fourier_heatmap.py:imagenet_pair --workdir=/tmp/imagenet_pair \
+    --config.classifiers.second.weights=FILE --config.study.norm=40
+
+  Two ResNet-50 on 1000 validation pictures by TFDS, the 63 × 63 lowest frequencies, at the norm of
+  figure 9; without it at 15.7, that of figure 4. `first` is torchvision's (pip install '.[hub]').
+  FILE is the other network, such as checkpoints/gaussian of a run of fourier_table.py:imagenet;
+  the paper does not name the two of figure 9. --config.study.window=0 has all frequencies.
 """
 
 from robustness.config.defaults import (
@@ -44,8 +52,8 @@ STUDY = 'fourier_heatmap'
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10', 'cifar10_pair' or 'imagenet'."""
-  return choose(variant, digits, cifar10, cifar10_pair, imagenet)
+  """Returns the config of the variant, which is named as its function below."""
+  return choose(variant, digits, cifar10, cifar10_pair, imagenet, imagenet_pair)
 
 
 def digits() -> ConfigDict:
@@ -80,4 +88,21 @@ def imagenet() -> ConfigDict:
   config.study.window = 15
   config.data.source = 'foolbox'
   config.classifier.name = 'efficientnet_lite0'
+  return config
+
+
+def imagenet_pair() -> ConfigDict:
+  """Two ResNet-50 on 1000 ImageNet validation pictures, as in the paper's figures 4 and 9."""
+  config = default_config(STUDY, labels=('first', 'second'))
+  config.study.norm = 15.7
+  config.study.window = 63
+  config.data.source = 'tfds'
+  config.data.name = 'imagenet2012'
+  config.data.split = 'validation'
+  config.data.num_images = 1000
+  config.data.resize = 256
+  config.data.crop = 224
+  for classifier in recipes(config):
+    classifier.name = 'resnet50'
+  config.classifiers.first.weights = 'torchvision:resnet50.IMAGENET1K_V1'
   return config

@@ -202,7 +202,7 @@ def test_keys_and_flags_of_the_page_about_running_exist():
   printed = ' '.join(c for name in ('README.md', 'docs/running.md') for c in commands(name))
   assert set(re.findall(r'--(\w+)=', printed)) <= OWN_FLAGS
   keys = set(re.findall(r'--config\.([\w.]+)=', text('docs/running.md'))) - {'KEY'}
-  variants = ('digits', 'cifar10', 'cifar10_pair', 'imagenet')
+  variants = ('digits', 'cifar10', 'cifar10_pair', 'imagenet', 'imagenet_pair')
   configs = [load_config(f'configs/fourier_heatmap.py:{variant}') for variant in variants]
   command_line.choose_classifiers(configs[0], ['--config.classifiers.mine.name=mine.py:network'])
   assert keys and not {key for key in keys if not any(has_key(c, key) for c in configs)}

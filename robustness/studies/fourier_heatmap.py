@@ -6,6 +6,7 @@ distinct frequency and once clean. Conventions are those of `robustness.fourier.
 
 import dataclasses
 import functools
+import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
@@ -35,11 +36,12 @@ from robustness.models.imagenet_names import in_words
 from robustness.present import charts, images
 from robustness.results import Results, Table
 
-PUBLISHED_NORMS = {32: (4.0,), 224: (15.7, 40.0)}
-"""Of the heat maps of Yin et al. (2019), by the side of the images: CIFAR-10, and ImageNet (figures
-4 and 9)."""
-PUBLISHED_WINDOW = {32: 0, 224: 63}
-"""Sides of their squares of frequencies, 0 for all."""
+PUBLISHED_WINDOWS: dict[int, dict[float, tuple[int, ...]]] = {
+  32: {4.0: (0,)},
+  224: {15.7: (63,), 40.0: (0, 63)},
+}
+"""Sides of the squares of frequencies in the heat maps of Yin et al. (2019), 0 for all, by the side
+of the images and the norm: CIFAR-10 (figure 3), and ImageNet (figures 4 and 9)."""
 PUBLISHED_IMAGES = {32: 1000}
 """Random test images of figure 3; other maps are of whole sets."""
 
@@ -137,13 +139,17 @@ class FourierHeatmap(Study):
     }
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    own = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], self.phase, self.clip)
-    window = PUBLISHED_WINDOW.get(image_shape[0], self.window)
-    if self.window != window:
-      own.append(f'window {self.window or "whole"}, published {window or "whole"}')
+    side, norms = image_shape[0], {s: tuple(norms) for s, norms in PUBLISHED_WINDOWS.items()}
+    changed = basis.differing(self.norm, norms, side, self.phase, self.clip)
+    by_norm = PUBLISHED_WINDOWS.get(side, {})
+    windows = by_norm.get(self.norm) or tuple({*itertools.chain(*by_norm.values())})
+    if windows and self.window not in windows:
+      published, shown = (' and '.join(_side(w) for w in ws) for ws in (windows, [self.window]))
+      changed.append(f'window {shown}, published {published}')
+    if self.half_width:
+      changed.append(f'each frequency on as many images as ± {self.half_width:g} takes')
     data, count = records.identity.get('data', {}), records.layout.num_rows
-    enough = PUBLISHED_IMAGES.get(image_shape[0], 0)
-    return [*set_differences(data, count, enough), *own]
+    return [*set_differences(data, count, PUBLISHED_IMAGES.get(side, 0)), *changed]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names views by frequency; averages over the cells of the whole map and of each band."""
@@ -292,22 +298,46 @@ class FourierHeatmap(Study):
     return {'all': (shown.size, whole.size), **by_band}
 
   def figures(self, results: Results) -> Figures:
-    """Returns those of the table, layers in the order of the network, an image and basis images."""
-    pictures, table = results.arrays, results.table
-    if 'layer' in table:
-      order = {
-        layer: k for own in results.classifiers for k, layer in enumerate(own.get('layers', ()))
-      }
-      table = table.sort_values('layer', key=lambda layers: layers.map(order), kind='stable')
+    """Returns the figures of the table, maps of layers as in `_relative`, an image and basis
+    images."""
+    pictures = results.arrays
     caption = (
       f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.'
     )
     shown = pictures['sample_frequencies'][1:], pictures['sample_images']
     return {
-      **charts.draw(dataclasses.replace(results, table=table)),
+      **charts.draw(_relative(results)),
       'sample_images': basis.sample_figure(*shown, caption),
       'basis': (images.basis(pictures['basis_images']), 'Basis images around zero frequency.'),
     }
+
+
+def _relative(results: Results) -> Results:
+  """Returns results to draw: layers in the order of the network, and the change of each as a share
+  of the largest in its map, as in the authors' release. A layer's name says how much that is."""
+  table, is_change = results.table, results.table['quantity'] == LAYER_CHANGE.name
+  if not is_change.any():
+    return results
+  layers = [layer for facts in results.classifiers for layer in facts.get('layers', ())]
+  order = {layer: place for place, layer in enumerate(dict.fromkeys(layers))}
+  table = table.sort_values('layer', key=lambda names: names.map(order), kind='stable')
+  change = table[table['quantity'] == LAYER_CHANGE.name]
+  largest = change.groupby(['classifier', 'layer']).value.transform('max')
+  named = change.layer + ', largest ' + largest.map('{:.3g}'.format)
+  ends = change[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
+  table = pd.concat([table.drop(change.index), change.assign(layer=named, **ends)])
+  quantities = [
+    dataclasses.replace(q, words=f'{q.words}, share of the largest in its map', kind='share')
+    if q.name == LAYER_CHANGE.name
+    else q
+    for q in results.quantities
+  ]
+  return dataclasses.replace(results, table=table, quantities=tuple(quantities))
+
+
+def _side(window: int) -> str:
+  """Returns the square of frequencies of a window in words."""
+  return f'{window} × {window}' if window else 'all frequencies'
 
 
 def _class_numbers(names: Sequence[str]) -> dict[str, int]:

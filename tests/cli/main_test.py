@@ -53,7 +53,7 @@ def test_configs_are_listed_with_their_variants(capsys):
   assert {path.stem for path in (ROOT / 'configs').glob('*.py')} == set(packaged.files())
   for name in packaged.files():
     assert f'\n  {name} ' in output
-  assert 'variants: digits, cifar10, cifar10_pair, imagenet\n' in output
+  assert 'variants: digits, cifar10, cifar10_pair, imagenet, imagenet_pair\n' in output
   assert 'variants: efficientnet_lite0, resnet50, ' in output, 'the default first'
   assert 'variants:\n' not in output
 

@@ -132,7 +132,18 @@ def test_norm_zero_shows_the_image_itself_and_clip_stays_in_range():
   (FourierAttack(), 224, []),
   (FourierAttack(phase='cosine'), 32, ['norm 24, published for 224 pixels only', 'phase cosine']),
   (FourierHeatmap(norm=15.7, window=63), 224, []),
-  (FourierHeatmap(norm=40.0), 224, ['window whole, published 63']),
+  (FourierHeatmap(norm=40.0), 224, []),
+  (FourierHeatmap(norm=40.0, window=63), 224, []),
+  (
+    FourierHeatmap(norm=40.0, window=31),
+    *(224, ['window 31 × 31, published all frequencies and 63 × 63']),
+  ),
+  (FourierHeatmap(norm=15.7), 224, ['window all frequencies, published 63 × 63']),
+  (FourierHeatmap(norm=24.0, window=63), 224, ['norm 24, published 15.7 and 40']),
+  (
+    FourierHeatmap(norm=15.7, window=63, half_width=0.03),
+    *(224, ['each frequency on as many images as ± 0.03 takes']),
+  ),
   (FourierAttack(norm=15.7), 224, []),
   (FourierHeatmap(), 28, ['norm 4, published for 32 and 224 pixels only']),
 )

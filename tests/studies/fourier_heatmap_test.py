@@ -157,6 +157,28 @@ def test_layer_maps_are_means_of_the_records(evaluate):
     np.testing.assert_allclose(high, by_frequency(study, change.mean(0) + spread), rtol=1e-4)
 
 
+def test_each_layer_map_is_drawn_as_shares_of_its_largest_value(evaluate):
+  study = dataclasses.replace(STUDY, layers=('stages',))
+  results = reduced(study, evaluate(study))
+  key = random_keys.stream(0, STUDY.name)
+  described = [{'label': label, 'layers': ['stage1', 'logits']} for label in ('first', 'second')]
+  results = dataclasses.replace(
+    results,
+    classifiers=described,
+    quantities=study.quantities,
+    arrays=study.sample_arrays(tiny_rows(COUNT), key, Findings()),
+  )
+  figures = study.figures(results)
+  for label in ('first', 'second'):
+    figure, caption = figures[f'layer_change_frequency_y_frequency_x_layer_{label}']
+    assert 'share of the largest in its map' in caption
+    for axes, layer in zip(figure.axes[:2], ('stage1', 'logits'), strict=True):
+      change = drawn(results, 'layer_change', label, layer=layer)
+      (image,) = axes.images
+      np.testing.assert_allclose(image.get_array(), 100 * change / change.max(), rtol=1e-6)
+      assert axes.get_title() == f'{layer}, largest {change.max():.3g}'
+
+
 def test_a_window_is_the_cut_of_the_full_map(evaluate):
   window = dataclasses.replace(STUDY, window=3)
   full, cut = (reduced(s, evaluate(s, name=f'window{s.window}')) for s in (STUDY, window))
