@@ -49,7 +49,7 @@ from robustness.models.label_space import MERGES
 from robustness.present import charts, failures
 from robustness.present.notation import number
 from robustness.results import FAILURE_IMAGES, Findings, Results, Table
-from robustness.video import columns, metadata, testbed
+from robustness.video import accuracy_figures, columns, metadata, testbed
 from robustness.video import neighbor_estimates as metrics
 from robustness.video.metadata import LABEL_RULES, NeighborSets, passed
 from robustness.video.neighbor_estimates import SetOutcomes, distances, right_within
@@ -329,7 +329,7 @@ class VideoPmK(ScoresPredictions):
     of a video are one cluster.
 
     The paper's figure 5 has a "% adversarial" that it does not define; its ticks, up to 8, fit a
-    right anchor and a wrong frame, which is never so at the anchor itself.
+    right anchor and a wrong frame, which is never so at the anchor itself, where the share is 0.
     """
     every = np.ones(right.num_anchors, bool)
     there = metrics.by_offset(right, np.ones_like(right.group, bool), every)
@@ -337,9 +337,7 @@ class VideoPmK(ScoresPredictions):
     wrong = metrics.by_offset(right, ~right.neighbor, ~right.anchor)
     turned = metrics.by_offset(right, right.mistakes, np.zeros_like(right.anchor))
     yield self._means(OFFSET_ERROR, right, wrong, views, there, facets=facets)
-    away = views.offset.to_numpy() != 0
-    views, there, turned = views[away].reset_index(drop=True), there[:, away], turned[..., away]
-    yield self._means(TURNED, right, turned, views, there, facets=facets)
+    yield _exact_at_anchor(self._means(TURNED, right, turned, views, there, facets=facets))
     if len(turned) > 1:
       every_set = np.tile(np.arange(right.num_anchors), len(turned))
       together = Values(
@@ -348,7 +346,7 @@ class VideoPmK(ScoresPredictions):
         {EVERY_CLASSIFIER: there[every_set]},
         clusters=every_set if right.videos is None else right.videos[every_set],
       )
-      yield self.means(TURNED, together, ('offset',), facets=facets)
+      yield _exact_at_anchor(self.means(TURNED, together, ('offset',), facets=facets))
 
   def _across(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields accuracy on one static set, and the line of accuracy pm-k over that on anchors."""
@@ -487,7 +485,18 @@ class VideoPmK(ScoresPredictions):
     return {FAILURE_IMAGES: np.stack([np.stack([image[f] for f in p]) for p in pairs.tolist()])}
 
   def figures(self, results: Results) -> Figures:
-    return {**charts.draw(results), **testbed.draw(results, self._published), **_galleries(results)}
+    return {
+      **charts.draw(results),
+      **accuracy_figures.draw(results),
+      **testbed.draw(results, self._published),
+      **_galleries(results),
+    }
+
+
+def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
+  """Returns shares by offset with an interval of no width at 0, where they are 0 by definition."""
+  shares.loc[shares.offset == 0, ['low', 'high', 'method']] = 0.0, 0.0, EXACT
+  return shares
 
 
 def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:

@@ -146,7 +146,7 @@ def testbed_fit(name: str, own: Mapping[str, tuple[pd.Series, pd.Series]]) -> Fi
     for place, entry in enumerate(entry for entry in published if entry.kind == kind):
       label = kind if place == 0 else None
       look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index], 'label': label}
-      _point(axes, entry[1:4], entry[4:7], markersize=3, elinewidth=0.4, alpha=0.7, **look)
+      draw_point(axes, entry[1:4], entry[4:7], markersize=3, elinewidth=0.4, alpha=0.7, **look)
   x = np.array([entry.anchor for entry in published])
   given = [anchor.value for anchor, _ in own.values()]
   grid = np.linspace(min(x.min(), *given, 1) - 0.02, max(x.max(), *given, 0) + 0.02, 50)
@@ -161,7 +161,7 @@ def testbed_fit(name: str, own: Mapping[str, tuple[pd.Series, pd.Series]]) -> Fi
   for index, (label, pair) in enumerate(own.items()):
     ends = ((row.value, row.low, row.high) for row in pair)
     marker = style.MARKERS[::-1][index % len(style.MARKERS)]
-    _point(axes, *ends, color='black', fmt=marker, markersize=5, elinewidth=0.9, label=label)
+    draw_point(axes, *ends, color='black', fmt=marker, markersize=5, elinewidth=0.9, label=label)
   axes.set_xlabel('accuracy on anchors (%)')
   axes.set_ylabel('accuracy at pm-10 (%)')
   axes.spines[['top', 'right']].set_visible(False)
@@ -173,8 +173,8 @@ def testbed_fit(name: str, own: Mapping[str, tuple[pd.Series, pd.Series]]) -> Fi
   return figure
 
 
-def _point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any) -> None:
-  """Draws two shares, each a value and the ends of its interval, in percent."""
+def draw_point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any) -> None:
+  """Draws a point of two shares, each a value and the ends of its interval, in percent."""
   (a, a_low, a_high), (b, b_low, b_high) = (100 * np.array(ends) for ends in (x, y))
   xerr, yerr = [[a - a_low], [a_high - a]], [[b - b_low], [b_high - b]]
   axes.errorbar(a, b, xerr=xerr, yerr=yerr, **look)

@@ -136,7 +136,9 @@ def test_curves_subsets_errors_and_conditional_accuracies_agree_with_the_counts(
     turned = [anchor and not neighbor for anchor, neighbor, o in pairs if o == offset]
     row = estimate(table, 'one', 'turned_wrong', offset=offset)
     assert (row.value, row.n) == (pytest.approx(np.mean(turned)), len(turned))
-  assert select(table, 'turned_wrong', offset=0).empty, 'a right anchor is not a wrong frame'
+  at_anchor = estimate(table, 'one', 'turned_wrong', offset=0)
+  assert at_anchor.value == at_anchor.low == at_anchor.high == 0, 'a right anchor is not wrong'
+  assert at_anchor.n == CLIPS
   for k in (1, 2, 3):
     given = [neighbor for anchor, neighbor, distance in pairs if anchor and abs(distance) == k]
     row = estimate(table, 'one', 'conditional_accuracy', k=k)

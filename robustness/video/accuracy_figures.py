@@ -1,0 +1,113 @@
+"""Figures 6 and 7 of Shankar et al. (2021), drawn from the table of results of `video_pm_k`.
+
+Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, appendices C and D.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from robustness.estimates.quantity import Quantity
+from robustness.estimates.table import select
+from robustness.present import charts, forms, style
+from robustness.present.notation import Notation
+from robustness.results import Results
+from robustness.video.testbed import draw_point
+
+ACCURACY = Quantity('accuracy', 'accuracy', better='higher')
+MAX_CLASSES = 40
+"""Most classes in one figure; of more, those with the largest drops are drawn."""
+
+
+def draw(results: Results) -> dict[str, charts.Picture]:
+  """Returns `accuracy_static_against_accuracy_anchor` of several classifiers (figure 6) and
+  `accuracies_class_<label>` of each (figure 7), as far as the table has their estimates."""
+  table, figures = results.table, {}
+  worst = select(table, 'accuracy_pm_k', k=...)
+  if worst.empty:
+    return {}
+  k = int(worst.k.max())
+  anchor, pm_k, static = (
+    select(table, name).set_index('classifier')
+    for name in ('accuracy_anchor', 'accuracy_pm_k', 'accuracy_static')
+  )
+  if not static.empty:
+    caption = (
+      'Accuracy on one static set, the frame of each neighbor set on which most classifiers err, '
+      f'against accuracy on anchors; grey: accuracy at pm-{k}, on the worst frame for each '
+      f'classifier{charts.sample(static)}.'
+    )
+    figures['accuracy_static_against_accuracy_anchor'] = (
+      static_set(anchor, static, pm_k, [*static.index], k),
+      caption,
+    )
+  for label in results.labels:
+    if picture := _by_class(results, label, k):
+      figures[f'accuracies_class_{label}'] = picture
+  return figures
+
+
+@style.styled
+def static_set(
+  anchor: pd.DataFrame, static: pd.DataFrame, worst: pd.DataFrame, labels: Sequence[str], k: int
+) -> Figure:
+  """Draws accuracy on the static set and, in grey, at pm-k against accuracy on anchors.
+
+  The tables are rows of the table of results by classifier.
+  """
+  figure = Figure(figsize=(style.COLUMN_WIDTH + 0.6, 3.4), layout='constrained')
+  axes, ends = figure.subplots(), ['value', 'low', 'high']
+  grey: dict[str, Any] = {'color': '0.6', 'fmt': 'o', 'markersize': 2.5, 'elinewidth': 0.4}
+  for place, label in enumerate(labels):
+    x = anchor.loc[label, ends]
+    draw_point(axes, x, worst.loc[label, ends], label=None if place else f'pm-{k}', **grey)
+  for place, label in enumerate(labels):
+    look: dict[str, Any] = {
+      'color': style.colour(place),
+      'fmt': style.marker(place),
+      'label': label,
+    }
+    x, y = anchor.loc[label, ends], static.loc[label, ends]
+    draw_point(axes, x, y, markersize=3.5, elinewidth=0.8, **look)
+  style.diagonal(axes, 'no drop')
+  axes.set_xlabel('accuracy on anchors (%)')
+  axes.set_ylabel('accuracy (%)')
+  axes.spines[['top', 'right']].set_visible(False)
+  style.legend_above(figure)
+  return figure
+
+
+def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
+  """Returns the accuracies of a classifier on anchors and at pm-k in each class, classes by falling
+  accuracy on anchors; None without at least two classes."""
+  table = results.table[results.table.classifier == label]
+  names = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}
+  facets: tuple[dict[str, Any], ...] = ({'class': ...}, {'class': ..., 'k': k})
+  anchor, worst = (
+    select(table, name, **by).dropna(subset=['value'])
+    for name, by in zip(names, facets, strict=True)
+  )
+  accuracy = anchor.set_index('class').value
+  if len(accuracy) < 2:
+    return None
+  drop = (accuracy - worst.set_index('class').value).sort_values(kind='stable')
+  shown = accuracy[drop.index[-MAX_CLASSES:]].sort_values(ascending=False, kind='stable').index
+  both = pd.concat([anchor, worst])
+  both = both.assign(classifier=both['quantity'].map(names), marked=False)
+  both = both[both['class'].isin(shown)]
+  figure = forms.rows_of_points(
+    list(shown), [(Notation(ACCURACY), both)], list(names.values()), 'class'
+  )
+  of_all = select(table, 'drop_pm_k', k=k).value
+  points = ' and '.join(
+    f'{100 * value:.1f} {words}'
+    for value, words in ((of_all.iloc[0], 'over all sets'), (drop.median(), 'the median class'))
+  )
+  left_out = f' The {MAX_CLASSES} classes with the largest drops.' if len(drop) > len(shown) else ''
+  caption = (
+    f'{label}: accuracy on anchors and on the worst frame within {k} frames by '
+    f'class{charts.sample(both)}. Drop in points: {points}.{left_out}'
+  )
+  return figure, caption

@@ -1,0 +1,72 @@
+"""What the figures of accuracy on a static set and by class show of the table of results."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from robustness.estimates.means import means
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import Quantity
+from robustness.estimates.table import assemble
+from robustness.results import Results
+from robustness.video import accuracy_figures
+
+N = 20
+LABELS = ['first', 'second']
+STATIC = 'accuracy_static_against_accuracy_anchor'
+CORRECT = {'accuracy_anchor': (16, 12), 'accuracy_pm_k': (10, 4), 'accuracy_static': (13, 6)}
+BY_CLASS = {'dog': (15, 9), 'red_fox': (18, 17), 'zebra': (10, 3)}
+
+
+def estimates(name: str, correct: tuple[int, ...], **facets) -> pd.DataFrame:
+  right = {
+    label: np.arange(N)[:, None] < count for label, count in zip(LABELS, correct, strict=False)
+  }
+  outcomes = Outcomes(right, pd.DataFrame(index=range(1)))
+  return means(Quantity(name, name, low=-1), outcomes, facets=facets, paired=False)
+
+
+@pytest.fixture
+def results() -> Results:
+  parts = [estimates(name, correct) for name, correct in CORRECT.items()]
+  parts.append(estimates('drop_pm_k', (6, 8), k=10))
+  for name, (anchor, worst) in BY_CLASS.items():
+    parts.append(estimates('accuracy_anchor', (anchor,), **{'class': name}))
+    parts.append(estimates('accuracy_pm_k', (worst,), k=10, **{'class': name}))
+  parts.append(estimates('accuracy_pm_k', CORRECT['accuracy_pm_k'], k=10))
+  described = [{'label': label} for label in LABELS]
+  return Results('video_pm_k', described, {}, {}, table=assemble(parts))
+
+
+def test_the_static_set_is_beside_pm_k_in_grey(results):
+  figure, caption = accuracy_figures.draw(results)[STATIC]
+  points = [own.lines[0].get_xydata()[0] for own in figure.axes[0].containers]
+  anchor, worst, static = (np.array(CORRECT[name]) * 100 / N for name in CORRECT)
+  np.testing.assert_allclose(points[:2], np.stack([anchor, worst], 1))
+  np.testing.assert_allclose(points[2:], np.stack([anchor, static], 1))
+  colours = [own.lines[0].get_color() for own in figure.axes[0].containers]
+  assert colours[0] == colours[1] == '0.6' != colours[2] != colours[3]
+  assert 'grey: accuracy at pm-10' in caption and 'n = 20' in caption
+
+
+def test_one_classifier_has_no_static_set_and_is_drawn_by_class(results):
+  results.table = results.table[results.table['quantity'] != 'accuracy_static']
+  assert set(accuracy_figures.draw(results)) == {'accuracies_class_first'}, 'second has no classes'
+
+
+def test_two_accuracies_of_each_class_are_one_figure(results, monkeypatch):
+  figure, caption = accuracy_figures.draw(results)['accuracies_class_first']
+  axes = figure.axes[0]
+  assert [text.get_text() for text in axes.get_yticklabels()] == ['red fox', 'dog', 'zebra']
+  shown = [sorted(own.lines[0].get_xdata().tolist()) for own in axes.containers]
+  assert shown == [[50, 75, 90], [15, 45, 85]], 'on anchors, and at pm-10'
+  assert 'Drop in points: 30.0 over all sets and 30.0 the median class' in caption
+  monkeypatch.setattr(accuracy_figures, 'MAX_CLASSES', 2)
+  figure, caption = accuracy_figures.draw(results)['accuracies_class_first']
+  assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ['dog', 'zebra']
+  assert caption.endswith('The 2 classes with the largest drops.')
+
+
+def test_a_table_without_pm_k_has_no_figure(results):
+  results.table = results.table[results.table['quantity'] != 'accuracy_pm_k']
+  assert accuracy_figures.draw(results) == {}
