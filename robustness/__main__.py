@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from robustness.config import packaged
-from robustness.core import disk, environment_variables
+from robustness.core import disk, environment_variables, plain_characters
 from robustness.core.errors import InputError
 
 INTERRUPTED = 'interrupted before anything was begun.'
@@ -43,6 +43,7 @@ _PLAIN = ('list', 'report', 'doctor')
 
 def run() -> None:
   """Runs the command that was typed, and ends the process with its exit status."""
+  plain_characters.use()
   try:
     status = main(sys.argv[1:])
     sys.stdout.flush()

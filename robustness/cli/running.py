@@ -22,7 +22,7 @@ from robustness.cli.process import BAD_INPUT, INTERRUPTED, PREEMPTED, exit_with
 from robustness.config import experiment as experiments
 from robustness.config import packaged
 from robustness.config.experiment import Experiment
-from robustness.core import compilation_cache, disk, environment_variables
+from robustness.core import compilation_cache, disk, environment_variables, plain_characters
 from robustness.core.errors import InputError, causes
 from robustness.core.paths import expanded
 from robustness.core.rows import Rows
@@ -63,6 +63,7 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 
   `typed` are the words of the command as they were typed, for the report.
   """
+  plain_characters.use()
   try:
     config, rest = command_line.read(arguments)
     if config is not None and {'-h', '--help'} & set(rest):

@@ -1,0 +1,58 @@
+"""A terminal that is not UTF-8 gets plain characters, from every command."""
+
+import io
+import sys
+
+from robustness.core import plain_characters
+from robustness.core.progress import Progress
+from tests.cases import cases
+from tests.commands import python
+
+
+@cases(
+  'text, printed',
+  ('2 × cpu, 10² µm ± ½ …', '2 x cpu, 10^2 mum +- 1/2 ...'),
+  ('ε ≥ 8/255 in ℓ∞, Σ λ ρ̄', 'epsilon >= 8/255 in linf, Sigma lambda rho'),
+  ('−1\N{NO-BREAK SPACE}%, 3 °', '-1 %, 3 degrees'),
+  ('café 漢', r'cafe \u6f22'),
+)
+def test_characters_have_a_plain_form(text, printed):
+  assert plain_characters.plain(text) == printed
+
+
+def streams(monkeypatch, encoding):
+  made = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2)]
+  monkeypatch.setattr(sys, 'stdout', made[0])
+  monkeypatch.setattr(sys, 'stderr', made[1])
+  plain_characters.use()
+  return made
+
+
+@cases(
+  'encoding, printed', ('ascii', b'2 x eps'), ('latin-1', b'2 \xd7 eps'), ('utf-8', b'2 \xc3\x97')
+)
+def test_what_the_encoding_has_is_printed_as_it_is(monkeypatch, encoding, printed):
+  stdout, _ = streams(monkeypatch, encoding)
+  print('2 × ε', flush=True)
+  assert stdout.buffer.getvalue().startswith(printed)
+
+
+def test_a_bar_of_progress_is_plain(monkeypatch):
+  _, stderr = streams(monkeypatch, 'ascii')
+  monkeypatch.setattr(stderr, 'isatty', lambda: True, raising=False)
+  with Progress(4, 'pgd ε', 'images') as progress:
+    progress.advance(4)
+  stderr.flush()
+  written = stderr.buffer.getvalue().decode('ascii')
+  assert 'pgd epsilon: ' in written and 'compiling ...' in written and '4.00/4.00' in written
+
+
+@cases(
+  'command, words',
+  ('list', 'Tar files of samples'),
+  ('doctor', ' x cpu'),
+  ('attack_error --dry_run', ' x '),
+)
+def test_commands_print_ascii(command, words):
+  output = python('-m', 'robustness', *command.split(), PYTHONIOENCODING='ascii')
+  assert output.isascii() and words in output and '\\x' not in output
