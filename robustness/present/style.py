@@ -12,8 +12,10 @@ from typing import Any, ParamSpec, TypeVar
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import Collection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import LogFormatter
 
 from robustness.core.atomic_files import write_atomically
@@ -32,6 +34,7 @@ COLOURS = (
 )
 DASHES = ('-', '--', '-.', ':')
 LETTER = 0.066  # inches: a letter of a legend, label or title
+_AUTOMATIC_LABEL = re.compile(r'_(child|container)\d+|_nolegend_')
 _LEGEND_LINE = 0.25  # inches: a legend of one line
 _NARROWEST = 0.6  # inches: a column of a legend
 _RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
@@ -92,11 +95,18 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @styled
 def legend_above(figure: Figure) -> None:
-  """Puts one legend of all labelled artists above the axes; the figure grows with its lines."""
+  """Puts one legend of all labelled artists above the axes; the figure grows with its lines.
+
+  Matplotlib leaves out every label that begins with an underscore, which a classifier's may; here
+  only the labels that Matplotlib makes itself are left out.
+  """
   entries: dict[str, Any] = {}
   for axes in figure.axes:
-    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-      entries.setdefault(label, handle)
+    drawn = [a for a in axes.get_children() if isinstance(a, Line2D | Patch | Collection)]
+    for handle in (*drawn, *axes.containers):
+      label = str(handle.get_label() or '')
+      if label and not _AUTOMATIC_LABEL.fullmatch(label):
+        entries.setdefault(label, handle)
   if not entries:
     return
   width, height = figure.get_size_inches()

@@ -76,6 +76,19 @@ def test_a_legend_lies_within_its_figure_and_above_the_axes(count, name):
   assert box.y0 >= axes.bbox.y1 and axes.bbox.height > 100
 
 
+def test_a_legend_has_labels_that_begin_with_an_underscore():
+  figure = Figure(layout='constrained')
+  axes = figure.subplots()
+  axes.plot([0, 1], [0, 1], label='_mine')
+  axes.errorbar([0], [1], [0.5], label='_theirs')
+  axes.plot([0, 1], [1, 1])
+  axes.bar([0], [1], label='_')
+  axes.fill_between([0, 1], [0, 0], [1, 1])
+  legend_above(figure)
+  (legend,) = figure.legends
+  assert [text.get_text() for text in legend.get_texts()] == ['_mine', '_theirs', '_']
+
+
 def test_text_of_numbers_and_text_that_is_broken_where_words_are_joined():
   assert percent(0.0412) == '4%' and percent(float('nan')) == 'unknown'
   assert style.wrapped('efficientnet_lite0_fine tuned', 14) == 'efficientnet_\nlite0_fine\ntuned'
