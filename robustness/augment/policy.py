@@ -48,14 +48,14 @@ class Policy:
     return {k: mean for own in self.augmentations for k, mean in own.metrics(batch).items()}
 
   def __call__(
-    self, batch: Example, seed: int, step: jax.Array, parallel: Parallel | None = None
+    self, batch: Example, seed: int | jax.Array, step: jax.Array, parallel: Parallel | None = None
   ) -> Example:
     """Returns the batch augmented; `image` is [B, V, H, W, C] where an augmentation gives V images.
 
     Args:
       batch: examples stacked, see `Augmentation`, `image` [B, H, W, C]; rows that it holds several
         times draw alike unless `OCCURRENCE` numbers them.
-      seed: of the training.
+      seed: of the training; it may be traced.
       step: int32 scalar, the steps done.
       parallel: the devices that share the batch, where it is called inside a step that they run;
         None on a single one. Under pmap the batch is one device's share.
@@ -164,7 +164,7 @@ def _without_partner(example: Example) -> Example:
   return {name: value for name, value in example.items() if name != 'partner'}
 
 
-def row_keys(batch: Example, seed: int, name: str, step: jax.Array) -> jax.Array:
+def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) -> jax.Array:
   """Returns the keys by which the part `name` of a training draws for each row, [B].
 
   They depend on `example_id`, step and, where rows may occur several times, `OCCURRENCE`.

@@ -43,13 +43,16 @@ def pinned() -> Iterator[None]:
     yield
 
 
-def from_seed(seed: int) -> jax.Array:
-  """Returns the typed Threefry key of a seed, 0 ≤ seed < 2**32; see `pin`."""
+def from_seed(seed: int | jax.Array) -> jax.Array:
+  """Returns the typed Threefry key of a seed, 0 ≤ seed < 2**32; see `pin`.
+
+  A traced seed is a uint32 scalar and has the same key.
+  """
   pin()
   return jax.random.key(seed, impl='threefry2x32')
 
 
-def stream(seed: int, name: str) -> jax.Array:
+def stream(seed: int | jax.Array, name: str) -> jax.Array:
   """Returns the root key of a stream: that of a seed, with the CRC-32 of its name folded in."""
   return jax.random.fold_in(from_seed(seed), zlib.crc32(name.encode()))
 

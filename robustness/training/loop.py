@@ -6,6 +6,7 @@ same order with the same bits.
 
 import collections
 import dataclasses
+import functools
 import itertools
 import os
 import time
@@ -26,7 +27,7 @@ from robustness.training.checkpoint import Checkpoints
 from robustness.training.preemption import Preempted, StopRequest
 from robustness.training.settings import BEST
 from robustness.training.state import TrainState, chosen_variables
-from robustness.training.step import TrainStep
+from robustness.training.step import StepScalars, TrainStep
 from robustness.training.training import Training, check_batch
 from robustness.training.writers import ScalarWriter
 
@@ -172,11 +173,11 @@ def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
 
 
 def compiled_step(training: Training, parallel: Parallel, feed: Feed) -> Compiled:
-  """Returns the step `(state, resident rows, batch or positions) -> (state, metrics)`."""
+  """Returns the step `(state, resident rows, batch or positions, scalars) -> (state, metrics)`."""
   step, rows = TrainStep(training, parallel), feed.rows
   return parallel.compile(
-    lambda state, resident, batch: step(state, rows(resident, batch)),
-    (REPLICATED, REPLICATED, BATCH),
+    lambda state, resident, batch, scalars: step(state, rows(resident, batch), scalars),
+    (REPLICATED, REPLICATED, BATCH, REPLICATED),
     (REPLICATED, REPLICATED),
     donate=(0,),
   )
@@ -202,13 +203,15 @@ class _Run:
     training, size, begin = self.training, self.settings.batch_size, int(state.step)
     feed = open_feed(training, self.parallel, begin)
     take_step = compiled_step(training, self.parallel, feed)
+    scalars_at = jax.jit(functools.partial(StepScalars.at, training))
     state = self.parallel.replicate(state)
     with (
       StopRequest(self.parallel.share[1]) as stop,
       Progress(training.total_steps * size, label, 'images', initial=begin * size) as progress,
     ):
       for step, batch in enumerate(feed.steps(begin), begin + 1):
-        state, metrics = take_step(state, feed.resident, batch)
+        scalars = self.parallel.replicate(scalars_at(np.int32(step - 1)))
+        state, metrics = take_step(state, feed.resident, batch, scalars)
         self.meter.add(step, metrics)
         progress.advance(size)
         self._log(step)

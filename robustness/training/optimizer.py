@@ -45,7 +45,10 @@ def is_normalisation_bias(params: PyTree) -> PyTree:
 
 
 def create(
-  settings: TrainingSettings, schedule: optax.Schedule, epoch_steps: int = 1, stem_steps: int = 0
+  settings: TrainingSettings,
+  schedule: optax.Schedule,
+  epoch_steps: int | jax.Array = 1,
+  stem_rate: optax.Schedule | None = None,
 ) -> optax.GradientTransformationExtraArgs:
   """Returns the optimizer that the settings name.
 
@@ -54,8 +57,8 @@ def create(
   * 'lamb': the update of 'adamw' scaled, in each array, by ‖θ‖₂ / ‖update‖₂ (1 where either is 0).
 
   The gradient is first clipped to `clip_norm` by its global norm, before weight decay. Updates of
-  all layers but the last are multiplied by `backbone_rate_multiplier`; from step `stem_steps` on
-  those of `stem` are 0. Gradients g of the biases of normalisations are multiplied by `bias_rate`
+  all layers but the last are multiplied by `backbone_rate_multiplier`, and those of `stem` by
+  `stem_rate`. Gradients g of the biases of normalisations are multiplied by `bias_rate`
   before decay, which is a learning rate larger by this factor and a decay λ smaller by it.
 
   Under 'plateau' η is multiplied by a factor that begins at 1. The training loss is averaged over
@@ -66,8 +69,8 @@ def create(
   Args:
     settings: see there.
     schedule: η by step.
-    epoch_steps: steps of one epoch.
-    stem_steps: steps after which `stem` stays as it is; 0 trains it to the end.
+    epoch_steps: steps of one epoch; it may be traced.
+    stem_rate: multiplies the updates of `stem`, by step; None leaves them as they are.
 
   Returns:
     An Optax transformation whose updates are added to the parameters; `update` takes the loss of
@@ -101,8 +104,8 @@ def create(
         lambda params: jax.tree.map(operator.not_, in_head(params)),
       )
     )
-  if stem_steps:
-    stages.append(optax.masked(optax.scale_by_schedule(lambda step: step < stem_steps), in_stem))
+  if stem_rate is not None:
+    stages.append(optax.masked(optax.scale_by_schedule(stem_rate), in_stem))
   if settings.schedule == PLATEAU:
     stages.append(
       optax.contrib.reduce_on_plateau(FACTOR, patience=1, accumulation_size=epoch_steps)

@@ -65,7 +65,7 @@ class TrainState(struct.PyTreeNode):
     mixed = jax.tree.map(lambda a, b: now * a + (1 - now) * b, self.ema, self.trained)
     return self.replace(ema=mixed)
 
-  def drawn_to_slow(self, every: int, total_steps: int) -> Self:
+  def drawn_to_slow(self, every: int, total_steps: float | jax.Array) -> Self:
     """Returns the state with s ← d·s + (1 − d)·w, then w ← s, where `every` divides the step.
 
     See `TrainingSettings.lookahead`; s is `ema`.

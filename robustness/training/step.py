@@ -6,10 +6,11 @@ see `Augmentation`, `Attack`, `InputFilter` and `Objective`.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from robustness.augment import GIVE_SEVERAL
@@ -21,8 +22,8 @@ from robustness.core.typing import PyTree
 from robustness.models.layers import FEATURES, sown_features
 from robustness.objectives import State
 from robustness.parallel import Parallel
+from robustness.training import optimizer, schedule
 from robustness.training.auxiliary_norms import swapped
-from robustness.training.optimizer import rate_factor
 from robustness.training.state import TrainState, begun_with
 from robustness.training.training import Training, check_batch
 
@@ -30,9 +31,47 @@ T = TypeVar('T')
 Batch = dict[str, jax.Array]
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class StepScalars:
+  """Numbers that differ between trainings of one program, or between its steps.
+
+  They are arguments of the compiled step, so that trainings that differ in seed, rates or length
+  share one program.
+
+  Attributes:
+    seed: uint32, the seed of the parts' random keys.
+    learning_rate: float32, η of this step, which a plateau's factor multiplies.
+    stem_rate: float32, 1 as long as the first layer is trained, then 0.
+    epoch_steps: int32, the steps over which a plateau averages the loss.
+    total_steps: float32, the steps of the training.
+  """
+
+  seed: jax.Array
+  learning_rate: jax.Array
+  stem_rate: jax.Array
+  epoch_steps: jax.Array
+  total_steps: jax.Array
+
+  @classmethod
+  def at(cls, training: Training, step: int | jax.Array) -> Self:
+    """Returns the numbers of step `step` of a training, the first of which is 0; it may be
+    traced."""
+    settings, examples = training.settings, training.rows.num_examples
+    stem_steps = schedule.stem_steps(settings, examples)
+    is_trained = jnp.asarray(step) < stem_steps if stem_steps else jnp.asarray(True)
+    return cls(
+      jnp.asarray(np.uint32(training.seed)),
+      jnp.asarray(training.learning_rate(step), jnp.float32),
+      is_trained.astype(jnp.float32),
+      jnp.asarray(schedule.epoch_steps(settings, examples), jnp.int32),
+      jnp.asarray(training.total_steps, jnp.float32),
+    )
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainStep:
-  """`(state, batch) -> (state, metrics)`.
+  """`(state, batch[, scalars]) -> (state, metrics)`.
 
   Attributes:
     training: whose step it is.
@@ -42,8 +81,10 @@ class TrainStep:
   training: Training
   parallel: Parallel | None = None
 
-  def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, dict[str, jax.Array]]:
-    """Takes one step.
+  def __call__(
+    self, state: TrainState, batch: Batch, scalars: StepScalars | None = None
+  ) -> tuple[TrainState, dict[str, jax.Array]]:
+    """Takes one step; without `scalars` those of the training become part of the program.
 
     Of a batch it takes `image` [B, H, W, C], uint8 or float32 in [0, 1], `label` int32 [B], or
     [B, L] padded with −1, `example_id` int32 [B], and the columns that the parts need. The target
@@ -54,6 +95,7 @@ class TrainStep:
     `learning_rate`, and the objective's and the augmentations' own.
     """
     training, batch = self.training, with_scaled_image(batch)
+    scalars = StepScalars.at(training, state.step) if scalars is None else scalars
     labels = batch['label'].reshape(len(batch['label']), -1)
     count = (labels >= 0).sum(1, keepdims=True)
     batch = {
@@ -62,14 +104,20 @@ class TrainStep:
       'target': jax.nn.one_hot(labels, training.num_classes).sum(1) / count.astype(jnp.float32),
       OCCURRENCE: random_keys.occurrences(batch['example_id'], self.axis_name),
     }
-    batch = training.pipeline.policy(batch, training.seed, state.step, self.parallel)
+    batch = training.pipeline.policy(batch, scalars.seed, state.step, self.parallel)
     self._check_auxiliary(batch['image'].shape)
-    gradients, batch_stats, objective, metrics = self._gradients(state, batch)
-    updates, opt_state = training.optimizer.update(
+    gradients, batch_stats, objective, metrics = self._gradients(state, batch, scalars.seed)
+    transformation = optimizer.create(
+      training.settings,
+      lambda _: scalars.learning_rate,
+      scalars.epoch_steps,
+      (lambda _: scalars.stem_rate) if training.settings.stem_epochs else None,
+    )
+    updates, opt_state = transformation.update(
       gradients, state.opt_state, state.params, value=metrics['loss']
     )
     params = optax.apply_updates(state.params, updates)
-    rate = jnp.asarray(training.learning_rate(state.step), jnp.float32) * rate_factor(opt_state)
+    rate = scalars.learning_rate * optimizer.rate_factor(opt_state)
     metrics |= {'gradient_norm': optax.tree.norm(gradients), 'learning_rate': rate}
     after = state.replace(
       step=state.step + 1,
@@ -79,7 +127,7 @@ class TrainStep:
       objective=objective,
     )
     after = after.averaged(training.settings.ema_decay)
-    return after.drawn_to_slow(training.settings.lookahead, training.total_steps), metrics
+    return after.drawn_to_slow(training.settings.lookahead, scalars.total_steps), metrics
 
   @property
   def axis_name(self) -> str | None:
@@ -90,21 +138,23 @@ class TrainStep:
     """Sums arrays over the devices that share the batch."""
     return tree if self.axis_name is None else jax.lax.psum(tree, self.axis_name)
 
-  def _gradients(self, state: TrainState, batch: Batch) -> tuple[PyTree, PyTree, State, State]:
+  def _gradients(
+    self, state: TrainState, batch: Batch, seed: jax.Array
+  ) -> tuple[PyTree, PyTree, State, State]:
     """Returns the gradient of the weighted mean loss, new statistics, objective state, metrics."""
 
     def add(carry: PyTree, micro: Batch) -> tuple[PyTree, None]:
       sums, batch_stats, objective = carry
-      new, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro)
+      new, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro, seed)
       return (jax.tree.map(jnp.add, sums, new), batch_stats, objective), None
 
     begin, count = (state.batch_stats, state.objective), self.training.settings.accumulate
     if count == 1:
-      means, batch_stats, objective = self._micro_batch(state, *begin, batch)
+      means, batch_stats, objective = self._micro_batch(state, *begin, batch, seed)
     else:
       parts = jax.tree.map(lambda x: _split(x, count), batch)
       first = jax.tree.map(lambda x: x[0], parts)
-      shapes = jax.eval_shape(lambda: self._micro_batch(state, *begin, first)[0])
+      shapes = jax.eval_shape(lambda: self._micro_batch(state, *begin, first, seed)[0])
       zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
       (sums, batch_stats, objective), _ = jax.lax.scan(add, (zeros, *begin), parts)
       means = jax.tree.map(lambda x: x / count, sums)
@@ -115,14 +165,15 @@ class TrainStep:
     return divided, batch_stats, objective, {**metrics, 'loss': metrics['loss'] / weight}
 
   def _micro_batch(
-    self, state: TrainState, batch_stats: PyTree, objective: State, batch: Batch
+    self, state: TrainState, batch_stats: PyTree, objective: State, batch: Batch, seed: jax.Array
   ) -> tuple[PyTree, PyTree, State]:
     """Returns means over the rows (of the gradient, the weights, the metrics), and new states.
 
     The loss is Σ weights · losses / rows here; it is divided by the mean weight of the whole batch
     at the end, for weights may differ between micro-batches and devices.
     """
-    batch, minimise = self._attacked(state, batch_stats, batch), self.training.pipeline.objective
+    batch = self._attacked(state, batch_stats, batch, seed)
+    minimise = self.training.pipeline.objective
     moves = not self.training.settings.freeze_statistics
 
     def loss_of(params: PyTree) -> tuple[jax.Array, PyTree]:
@@ -190,12 +241,14 @@ class TrainStep:
     outputs = {name: x.reshape(*images.shape[:-3], -1) for name, x in outputs.items()}
     return outputs, changed.get('batch_stats', batch_stats)
 
-  def _attacked(self, state: TrainState, batch_stats: PyTree, batch: Batch) -> Batch:
+  def _attacked(
+    self, state: TrainState, batch_stats: PyTree, batch: Batch, seed: jax.Array
+  ) -> Batch:
     """Puts adversarial examples in place of the images, each found with its own key."""
     attack, images = self.training.pipeline.attack, batch['image']
     if attack is None:
       return batch
-    keys = row_keys(batch, self.training.seed, attack.name, state.step)
+    keys = row_keys(batch, seed, attack.name, state.step)
     if images.ndim == 5:
       keys = jax.vmap(lambda key: jax.random.split(key, images.shape[1]))(keys).ravel()
     labels = jnp.broadcast_to(

@@ -128,9 +128,13 @@ class Training:
   def optimizer(self) -> optax.GradientTransformationExtraArgs:
     """The optimizer, whose `update` is given the loss as `value`."""
     settings, examples = self.settings, self.rows.num_examples
-    steps = schedule.epoch_steps(settings, examples)
-    of_stem = schedule.stem_steps(settings, examples)
-    return optimizer.create(settings, self.learning_rate, steps, of_stem)
+    stem_steps = schedule.stem_steps(settings, examples)
+    return optimizer.create(
+      settings,
+      self.learning_rate,
+      schedule.epoch_steps(settings, examples),
+      (lambda step: step < stem_steps) if stem_steps else None,
+    )
 
   def initial_state(self) -> TrainState:
     """Returns the state before the first step.

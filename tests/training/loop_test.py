@@ -10,16 +10,43 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from robustness.attacks.pgd import PGD
+from robustness.augment.policy import Policy
 from robustness.models.inputs import Inputs
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.checkpoint import Checkpoints, load_variables, newest_step
-from robustness.training.loop import AHEAD, LAG, Meter
+from robustness.training.loop import AHEAD, LAG, Meter, compiled_step, open_feed
 from robustness.training.preemption import Preempted
+from robustness.training.step import StepScalars
+from robustness.training.training import Pipeline
 from tests.cases import cases
 from tests.refusals import refused
 from tests.training.conftest import ReadBy, TinyNet, assert_same, normalised
 
 DEVICE_NUMBER = jnp.float32(1)
+
+
+@cases(
+  'settings, seed',
+  ({}, 1),
+  ({'learning_rate': 0.01, 'steps': 9}, 0),
+  ({'schedule': 'plateau', 'stem_epochs': 1.0, 'lookahead': 2}, 3),
+)
+def test_seeds_rates_and_lengths_share_one_program(make_task, settings, seed):
+  """A further seed or rate compiles nothing; what the step reads of them is an argument."""
+  parallel = MeshParallel(jax.devices()[:1])
+
+  def program(task):
+    feed = open_feed(task, parallel, 0)
+    batch, scalars = next(feed.steps(0)), StepScalars.at(task, 0)
+    step = compiled_step(task, parallel, feed)
+    return step.lower(task.state_shapes(), feed.resident, batch, scalars).as_text()
+
+  shared = {k: v for k, v in settings.items() if k not in ('learning_rate', 'steps')}
+  pipeline = Pipeline(Policy.of(gaussian={}), PGD(epsilon=0.1, steps=1))
+  first = program(make_task(None, {'pipeline': pipeline}, **shared))
+  other = make_task(None, {'pipeline': pipeline, 'seed': seed}, **settings)
+  assert program(other) == first
 
 
 def test_it_learns_logs_evaluates_and_saves(make_task, run, rows, recorder, tmp_path):

@@ -56,7 +56,7 @@ def test_rates_of_parameters_are_those_of_groups_of_pytorch():
   schedule = {'steps': 40, 'learning_rate': 0.3, 'schedule': 'triangular', 'stem_epochs': 0.5}
   settings = TrainingSettings(**recipe, **schedule)
   rate = learning_rate(settings, 100)
-  ours = create(settings, rate, stem_steps=5)
+  ours = create(settings, rate, stem_rate=lambda step: step < 5)
   state, leaves = ours.init(params), jax.tree.leaves(params)
   peers = [torch.nn.Parameter(torch.tensor(np.array(leaf))) for leaf in leaves]
   paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(params)]
