@@ -37,7 +37,7 @@ _OWN = (
 )
 COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _OWN}}
 """Modules of `robustness.cli`, imported on demand; `main(arguments)` returns the exit status."""
-_PLAIN = ('list', 'report', 'doctor')
+_PLAIN = ('list', 'doctor')
 """Commands without flags: the text of their module is their help."""
 
 

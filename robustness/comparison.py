@@ -30,6 +30,7 @@ from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.provenance import IMAGE_DIGEST
+from robustness.evaluation.recorded_study import check_used
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation
 from robustness.evaluation.views import ALL_VIEWS, DRAWS, ViewTable
@@ -69,19 +70,23 @@ class Entry:
   confidence: float
 
 
-def read_entries(workdirs: Mapping[str, pathlib.Path]) -> dict[str, list[Entry]]:
+def read_entries(
+  workdirs: Mapping[str, pathlib.Path], study_file: str = ''
+) -> dict[str, list[Entry]]:
   """Returns the classifiers of all workdirs by the tasks that all have; `SINGLE` for one study.
 
   Tasks that measure images alone are left out.
 
   Args:
     workdirs: by name, see `named_workdirs`.
+    study_file: FILE.py:NAME that the user gives for the study of that name; '' for none.
 
   Raises:
     InputError: fewer than two classifiers, workdirs of different studies or of different settings
       of what is shown, no task of classifiers in common, or see `workdir.read`.
   """
-  tasks = {name: workdir.read(path) for name, path in workdirs.items()}
+  tasks = {name: workdir.read(path, study_file) for name, path in workdirs.items()}
+  check_used(study_file, [own.study for of in tasks.values() for own in of.values()])
   first = next(iter(tasks.values()))
   common = [task for task in first if all(task in of for of in tasks.values())]
   if not common:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
-import pandas as pd
 from absl import logging
 
 from robustness.config.experiment import Execution
@@ -20,7 +19,7 @@ from robustness.core.rows import Rows, random_order
 from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth, fixed_size
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
-from robustness.estimates.table import assemble, select
+from robustness.estimates.table import assemble
 from robustness.evaluation import failures, one_view
 from robustness.evaluation.adapting import AdaptingEvaluator
 from robustness.evaluation.outcomes import Evaluation, of_recorded
@@ -94,7 +93,7 @@ def measure(
   estimates = [*findings.estimates, *compared.estimates]
   if isinstance(study, EstimatesFromRows):
     estimates += study.row_estimates(rows, evaluations)
-  table = _with_classes(assemble(estimates), failed.estimates)
+  table = failures.with_classes(assemble(estimates), failed.estimates)
   known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in there - known]
   words = {own.name: own.words for own in by_class}
@@ -127,13 +126,6 @@ def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
       columns = ('example_id', IMAGE_DIGEST)
       recorded, now = ({k: of.column(k) for k in columns} for of in (other, first))
       require_same_images(recorded, now, other.directory)
-
-
-def _with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Adds accuracies by class, but for a quantity that a study gives by class itself."""
-  further = assemble(by_class)
-  own = [name for name in set(further.quantity) if len(select(table, name, None, **{'class': ...}))]
-  return assemble([table, further[~further.quantity.isin(own)]])
 
 
 def _failures(

@@ -20,10 +20,11 @@ import pandas as pd
 from robustness.core import json_files
 from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, nearest
+from robustness.core.limits import MAX_BYTES_OF_RESULTS, MAX_LABEL_LENGTH
 from robustness.core.paths import expanded
 from robustness.core.registry import Part, Registry
-from robustness.core.settings import Section
+from robustness.core.settings import Section, check_name
 from robustness.core.typing import Facts
 from robustness.estimates import table as estimates
 from robustness.estimates.intervals import student_interval
@@ -43,11 +44,19 @@ SINGLE = ''
 """Name of the task where there is but one."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
+_PART: json_files.Form = {'name': str}
+_DESCRIBED: dict[str, json_files.Form] = {
+  'augment?': [_PART],
+  **dict.fromkeys(('input_filter?', 'adaptation?', 'attack?', 'objective?'), (_PART, type(None))),
+  'step?': (int, type(None)),
+  'balanced?': (str, type(None)),
+}
+_CLASSIFIER: json_files.Form = {'label': str, **_DESCRIBED, 'seeds?': {str: _DESCRIBED}}
 _FORM: json_files.Form = {
   'study': str,
-  'classifiers': [{'label': str}],
+  'classifiers': [_CLASSIFIER],
   'data': (dict, list),
-  'settings': dict,
+  'settings': {'seeds?': [int], 'confidence?': float},
   'tables': {str: {'columns': [str], 'rows': [list]}},
   'environment?': dict,
   'facets': {str: str},
@@ -201,7 +210,7 @@ class Results:
       raise InputError(
         f'no {path.name} in {path.parent}: give the working directory of a finished run.'
       )
-    document = json_files.read(path, _FORM, _REBUILD)
+    document = json_files.read(path, _FORM, _REBUILD, MAX_BYTES_OF_RESULTS)
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
       declared = document.get('quantities', [])
@@ -211,19 +220,70 @@ class Results:
       quantities = tuple(dict.fromkeys(itertools.chain(*tasks.values())))
     except (InputError, TypeError) as error:
       raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
+    _check_names(path, document, listed)
     arrays = path.with_name(ARRAYS_NAME)
     if not arrays.is_file():
       raise InputError(f'{arrays}, which {JSON_NAME} needs, does not exist. {_REBUILD}')
     described = {key: document[key] for key in ('study', 'classifiers', 'data', 'settings')}
-    return cls(
+    results = cls(
       **described,
       tables=tables,
-      arrays=read_npz(arrays, _REBUILD),
+      arrays=read_npz(arrays, _REBUILD, MAX_BYTES_OF_RESULTS),
       table=estimates.from_csv(path.with_name(estimates.FILE_NAME), document['facets']),
       quantities=quantities,
       tasks=tasks if isinstance(declared, dict) else {},
       environment=document.get('environment', {}),
     )
+    _check_table(path.with_name(estimates.FILE_NAME), results)
+    return results
+
+
+def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> None:
+  """Raises InputError for a name in `results.json` that can be no folder or file, as results make
+  folders and files of some, and for labels that are repeated."""
+  labels = [entry['label'] for entry in document['classifiers']]
+  names = {
+    'study': [document['study']],
+    'classifiers': labels,
+    'quantities': [entry['name'] for of in quantities.values() for entry in of],
+    'facets': document['facets'],
+    'tasks': [name for name in quantities if name != SINGLE],
+  }
+  for key, listed in names.items():
+    for name in listed:
+      check_name(f'{path}, {key}', name, is_key=False, max_bytes=MAX_LABEL_LENGTH)
+  repeated = [label for label in labels if labels.count(label) > 1]
+  if repeated:
+    raise InputError(f'{path}: {len(repeated)} classifiers have the label {repeated[0]!r}.')
+
+
+def _check_table(path: pathlib.Path, results: Results) -> None:
+  """Raises InputError where the table of estimates contradicts `results.json`: it is empty, is of
+  other classifiers, or has values outside of the range of their quantity."""
+  table, labels = results.table, {entry['label'] for entry in results.classifiers}
+  if results.quantities and table.empty:
+    raise InputError(f'{path} holds no estimate: it was altered. {_REBUILD}')
+  others = [name for name in {*table.classifier, *table.versus} - labels if name]
+  if labels and others:
+    raise InputError(
+      f'{path} has the classifier {min(others)!r}, which {JSON_NAME} does not name: '
+      f'{nearest(min(others), labels)}. {_REBUILD}'
+    )
+  ranges: dict[str, list[Quantity]] = {}
+  for quantity in results.quantities:
+    ranges.setdefault(quantity.name, []).append(quantity)
+  for name, declared in ranges.items():
+    rows = table[table['quantity'] == name]
+    for is_difference, part in ((False, rows[rows.versus == '']), (True, rows[rows.versus != ''])):
+      ends = [q.difference_range if is_difference else q.range for q in declared]
+      low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+      slack = 1e-9 * max(1.0, *(abs(end) for end in (low, high) if math.isfinite(end)), 1.0)
+      outside = part[(part.value < low - slack) | (part.value > high + slack)]
+      if len(outside):
+        value = outside.value.iloc[0]
+        raise InputError(
+          f'{path}: {name} is {value:g}, outside [{low:g}, {high:g}]: damaged. {_REBUILD}'
+        )
 
 
 class Summary(Part):

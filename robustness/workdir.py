@@ -31,9 +31,11 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.registry import part_name
 from robustness.core.rows import refuse_unknown_classes
-from robustness.core.settings import Section, differing_keys, require, without_inherited
+from robustness.core.settings import Section, check_name, differing_keys, require, without_inherited
 from robustness.core.typing import Facts
+from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
+from robustness.evaluation.recorded_study import RecordedStudy
 from robustness.evaluation.records import HEADER, Records
 from robustness.evaluation.rounds import FIRST, SequentialRecords
 from robustness.evaluation.study import IMAGES, Evaluation, Scored, Study, of_recorded
@@ -395,9 +397,13 @@ class FinishedStudy:
     return height, width, channels
 
 
-def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
+def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, FinishedStudy]:
   """Returns the studies of a workdir, or the folder `seed<n>` of one, by the task of the battery, a
-  single one by `SINGLE`.
+  single one by `SINGLE`. No Python file that the workdir names is run.
+
+  Args:
+    directory: the workdir.
+    study_file: FILE.py:NAME that the user gives for the study of that name; '' for none.
 
   Raises:
     InputError: no workdir, one of predictions that were made elsewhere or of several seeds, or one
@@ -422,15 +428,37 @@ def read(directory: str | os.PathLike[str]) -> dict[str, FinishedStudy]:
     raise InputError(
       f'{path} holds a run of each of several seeds: give one of them, such as {path / seeds[0]}.'
     )
+  sections = study_sections(config, path)
+  absent = left_out(path) if SINGLE not in sections else ()
+  return {
+    name: _study(path, name, section, study_file)
+    for name, section in sections.items()
+    if name not in absent
+  }
+
+
+def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
+  """Returns the section `study` of each task of a workdir's config, of a single study by `SINGLE`;
+  raises InputError for a task the name of which can be no folder."""
+  where = f'{path / CONFIG}'
   if 'battery' not in config:
-    return {SINGLE: _study(path, SINGLE, config.get('study', {}))}
-  battery, where = config['battery'], f'{path / CONFIG}, battery'
+    json_files.check(config, where, {'study?': dict}, _REWRITTEN)
+    return {SINGLE: config.get('study', {})}
   earlier = 'A run of an earlier version: run its command again in another --workdir.'
-  json_files.check(battery, where, {'tasks': [str]}, earlier)
-  json_files.check(battery, where, {name: {'study': dict} for name in battery['tasks']})
-  absent = left_out(path)
-  tasks = [name for name in battery['tasks'] if name not in absent]
-  return {name: _study(path, name, battery[name]['study']) for name in tasks}
+  json_files.check(config, where, {'battery': {'tasks': [str]}}, earlier)
+  battery = config['battery']
+  for name in battery['tasks']:
+    check_name(f'{where}, battery.tasks', name)
+  json_files.check(
+    battery, f'{where}, battery', {name: {'study': dict} for name in battery['tasks']}
+  )
+  return {name: battery[name]['study'] for name in battery['tasks']}
+
+
+def seeds_of(config: Section, path: pathlib.Path) -> list[int]:
+  """Returns the seeds of a workdir's config, none where each classifier is trained once."""
+  json_files.check(config, f'{path / CONFIG}', {'seeds?': [int]}, _REWRITTEN)
+  return list(config.get('seeds', ()))
 
 
 def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
@@ -459,11 +487,12 @@ def left_out(folder: pathlib.Path) -> set[str]:
   return {name for name in tasks if not (task_folder(folder, name) / JSON_NAME).is_file()}
 
 
-def _study(path: pathlib.Path, task: str, section: Section) -> FinishedStudy:
+def _study(path: pathlib.Path, task: str, section: Section, study_file: str) -> FinishedStudy:
   folder = task_folder(path, task)
   if not (folder / JSON_NAME).is_file():
     raise InputError(f'{path} is not finished: {folder} has no {JSON_NAME}. {_FINISH}')
-  study, results = studies.from_config(section), Results.read(folder)
+  results = Results.read(folder)
+  study = recorded_study.of_results(section, results.study, results.settings, study_file)
   root = path / RECORDS if task == SINGLE else _recording(path, study, results)
   labels = list(results.prefixes) if study.needs_classifier else [IMAGES]
   design = study.sequential_design
@@ -475,6 +504,9 @@ def _study(path: pathlib.Path, task: str, section: Section) -> FinishedStudy:
   )
   if any(evaluation.records.missing() for evaluation in evaluations):
     raise InputError(f'{path} is not finished: {root} lacks shards. {_FINISH}')
+  if isinstance(study, RecordedStudy):
+    records = evaluations[0].records
+    study = study.of_records(records.identity, records.layout.num_views)
   return FinishedStudy(folder, study, results, evaluations)
 
 
@@ -488,12 +520,14 @@ def _recording(path: pathlib.Path, study: Study, results: Results) -> pathlib.Pa
   for header in sorted((path / RECORDS).glob(f'{place}/{HEADER}')):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
-    if identity['study'] != recording:
+    stated = identity['study']
+    known = isinstance(study, RecordedStudy) and study.is_recorded_as(stated)
+    if stated != recording and not known:
       continue
     folder = header.parents[len(pathlib.Path(place).parts) - 1]
-    stated, own = results.data.keys(), identity['data'].keys()
-    if all(results.data[key] == identity['data'][key] for key in stated & own):
-      alike.setdefault(len(stated ^ own), folder)
+    keys, recorded_keys = results.data.keys(), identity['data'].keys()
+    if all(results.data[key] == identity['data'][key] for key in keys & recorded_keys):
+      alike.setdefault(len(keys ^ recorded_keys), folder)
   if alike:
     return alike[min(alike)]
   raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')

@@ -17,8 +17,8 @@ JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
 NUMPY_ONLY = ('robustness.estimates', 'robustness.present')
 NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'pandas', 'scipy'}
 PLAIN = {
-  'core': 'array_files atomic_files errors host json_files paths pictures registry rows sampler '
-  'settings typing',
+  'core': 'array_files atomic_files bounded_files errors host json_files limits paths pictures '
+  'registry rows sampler settings typing',
   'corruptions': 'names',
   'environments': 'class_groups',
   'models': 'imagenet_names label_space',

@@ -16,6 +16,7 @@ from robustness import comparison, workdir
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.estimates.table import assemble, facets_of, with_facet
+from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
 from robustness.present import charts, summary, text
 from robustness.present.publish import Presentation, captioned, publish
@@ -38,9 +39,10 @@ def main(arguments: Sequence[str]) -> int:
     metavar='TASK',
     help='of batteries: effective robustness in the other tasks given the accuracy in these',
   )
+  recorded_study.add_flag(parser)
   given = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
-  results = run(given.workdirs, given.out, given.common, command, given.reference)
+  results = run(given.workdirs, given.out, given.common, command, given.reference, given.study)
   for task, of in results.by_task.items():
     print(*([f'{task}:'] if task else []), *text.summary(_printed(of)), '', sep='\n')
   print(f'accuracies in every view, and figures: {given.out}/report.html')
@@ -53,15 +55,16 @@ def run(
   common: bool = False,
   command: str = '',
   references: Sequence[str] = (),
+  study_file: str = '',
 ) -> Results:
   """Compares workdirs (PATH, or LABEL=PATH) and writes what is found to the folder `out`.
 
   Tasks of batteries are in `tasks/`. With `common` runs that share a part of their images are
   compared on that part; `command` is what was typed; for `references` see
-  `comparison.with_references`.
+  `comparison.with_references`, for `study_file` `workdir.read`.
   """
   workdir.refuse_results(out)
-  entries = comparison.read_entries(comparison.named_workdirs(workdirs))
+  entries = comparison.read_entries(comparison.named_workdirs(workdirs), study_file)
   baseline = max(entries.values(), key=len)[0].label  # some are left out of some tasks
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}

@@ -1,61 +1,107 @@
 """`robustness report WORKDIR`: figures and reports again, from the results of a finished run.
 
-Of a run that was stopped it lists what is missing, and the command that goes on with it.
+robustness report WORKDIR [--study=FILE.py:NAME]
+
+  Of a run that was stopped it lists what is missing, and the command that goes on with it. No
+  Python file that the workdir names is run: a study in such a file is drawn by the default figures,
+  unless you type --study. Values are computed again from the records where these are present.
 """
 
-import functools
+import argparse
 import pathlib
+import sys
 from collections.abc import Sequence
 
 from robustness import workdir
-from robustness.config import experiment as experiments
+from robustness.cli import verification
+from robustness.core import registry
 from robustness.core.errors import InputError
-from robustness.evaluation import study as studies
+from robustness.core.settings import Section, check_sections
+from robustness.evaluation import recorded_study
+from robustness.evaluation.study import Study
 from robustness.present import page, summary
-from robustness.present.publish import captioned, illustrate
-from robustness.results import Results
+from robustness.present.publish import Drawn, Presented, captioned, illustrate
+from robustness.results import SINGLE, SUMMARIES, Results, Summary
 
 
 def main(arguments: Sequence[str]) -> int:
   """Draws a workdir again and prints the path of its report."""
-  if len(arguments) != 1:
-    raise InputError(f'robustness report takes one workdir; {len(arguments)} words were given.')
-  print(redraw(arguments[0]))
+  parser = argparse.ArgumentParser(
+    'robustness report', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('workdirs', nargs='*', metavar='WORKDIR', help='of a finished run')
+  recorded_study.add_flag(parser)
+  given = parser.parse_args(arguments)
+  if len(given.workdirs) != 1:
+    count = len(given.workdirs)
+    raise InputError(f'robustness report takes one workdir; {count} words were given.')
+  print(redraw(given.workdirs[0], given.study))
   return 0
 
 
-def redraw(directory: str) -> pathlib.Path:
+def redraw(directory: str, study_file: str = '') -> pathlib.Path:
   """Writes the figures and reports of a finished run again, and returns the report.
 
-  Of a run that is not finished the message says what is missing, and how to finish it.
+  Of a run that is not finished the message says what is missing, and how to finish it. `study_file`
+  is FILE.py:NAME that the user gives for the study of that name.
   """
   path, config, environment = workdir.find(directory)
-  draw = functools.partial(illustrate, environment=environment, config=config)
-  if 'predictions' in config:
-    workdir.refuse_unfinished(path, [path], environment['command'])
-    draw(path, Results.read(path), studies.from_config(config.get('study', {})))
-    return path / page.NAME
-  experiment = experiments.from_config(config)
-  seeds = experiment.execution.seeds
+  sections = workdir.study_sections(config, path)
+  recorded_study.check_typed(study_file, list(sections.values()))
+  seeds = workdir.seeds_of(config, path)
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
   tasks = {
     folder: {
       name: workdir.task_folder(folder, name)
-      for name in experiment.measurements
+      for name in sections
       if name not in workdir.left_out(folder)
     }
     for folder in folders
   }
   places = [place for of in tasks.values() for place in of.values()]
   workdir.refuse_unfinished(path, [*places, *folders, path], environment['command'])
+  unverified = verification.unverifiable(path, study_file)
+  if unverified:
+    print(f'note: {path}: {next(iter(unverified.values()))}', file=sys.stderr)
+  _refuse_less([*places, *folders, path])
+
+  def draw(place: pathlib.Path, presented: Presented, further: Drawn = ()) -> Drawn:
+    reason, results = unverified.get(place, ''), Results.read(place)
+    return illustrate(place, results, presented, environment, config, further, reason)
+
+  studies, above = dict[str, Study](), None if SINGLE in sections else _summary(config)
   for folder, of in tasks.items():
-    figures = {
-      name: draw(place, Results.read(place), experiment.studies[name]) for name, place in of.items()
-    }
-    if not experiment.is_single:
-      presented = summary.of_battery(experiment.summary, experiment.studies)
-      draw(folder, Results.read(folder), presented, further=captioned(figures))
+    figures = {}
+    for name, place in of.items():
+      results = Results.read(place)
+      studies[name] = recorded_study.of_results(
+        sections[name], results.study, results.settings, study_file
+      )
+      figures[name] = draw(place, studies[name])
+    if SINGLE not in sections:
+      presented = summary.of_battery(above, studies)
+      draw(folder, presented, captioned(figures))
   if seeds:
-    presented = summary.of_seeds(experiment.summary, experiment.studies)
-    draw(path, Results.read(path), presented)
+    draw(path, summary.of_seeds(above, studies))
   return path / page.NAME
+
+
+def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
+  """Raises InputError where a report that is there has rows that the results lack."""
+  for folder in dict.fromkeys(folders):
+    if names := page.lost(folder, Results.read(folder)):
+      raise InputError(
+        f'{folder / page.NAME} has more rows of {", ".join(names[:3])} than the results beside it, '
+        'which were damaged or altered, and is not replaced. Run the same command again: results '
+        'are rebuilt from the records. Or delete the report.'
+      )
+
+
+def _summary(config: Section) -> Summary | None:
+  """Returns what draws a battery above its tasks; None, the default, for one in a user's file."""
+  check_sections(config['battery'], ('summary',), 'config.battery')
+  try:
+    with registry.files_refused():
+      return SUMMARIES.optional(config['battery'].get('summary', {}), 'config.battery.summary')
+  except registry.FileRefusedError:
+    return None

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from robustness import comparison
+from robustness.cli import verification
 from robustness.cli.leaderboard import protocol_of
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, differing_keys
@@ -46,14 +47,19 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
   """Returns the results of finished workdirs (PATH, or LABEL=PATH) by task, `SINGLE` for a study.
 
   Classifiers of all are side by side, under distinct labels; of several seeds these are the means.
-  Notes on stderr which workdirs have other images or other settings of the study. Ratios to the
+  Notes on stderr which workdirs have other images or other settings of the study, and which values
+  their records do not give. Ratios to the
   first classifier of each run are left out where the runs begin with different ones.
 
   Raises:
-    InputError: a workdir without results, or workdirs of different studies, or of settings that
-      their quantities name.
+    InputError: a workdir without results, or with others than its records give, or workdirs of
+      different studies, or of settings that their quantities name.
   """
-  found = {name: Results.read(path) for name, path in comparison.named_workdirs(workdirs).items()}
+  found = {}
+  for name, path in comparison.named_workdirs(workdirs).items():
+    found[name] = Results.read(path)
+    for reason in [*verification.unverifiable(path).values()][:1]:
+      print(f'note: {name}: {reason}', file=sys.stderr)
   labels = comparison.distinct_labels({name: set(own.labels) for name, own in found.items()})
   tasks: dict[str, dict[str, Results]] = {}
   for name, results in found.items():

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import pathlib
 import zipfile
@@ -9,27 +10,64 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from robustness.core.bounded_files import open_regular
 from robustness.core.errors import InputError
+from robustness.core.limits import MAX_BYTES_PER_ARRAY
+
+_HEADER_READERS = {
+  (1, 0): np.lib.format.read_array_header_1_0,
+  (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
-def read_npz(path: str | os.PathLike[str], advice: str = '') -> dict[str, np.ndarray]:
+def read_npz(
+  path: str | os.PathLike[str], advice: str = '', max_bytes: int | None = None
+) -> dict[str, np.ndarray]:
   """Returns the arrays of a `.npz` file by name; nothing in it is executed.
 
-  One that is missing, truncated, encrypted, or holds anything else than arrays is an InputError,
-  which ends in `advice`: what to do about it.
+  Sizes are compared with the limits before memory is allocated.
+
+  Args:
+    path: of the file.
+    advice: what to do about a bad file, the end of each message.
+    max_bytes: the largest size of all arrays together; None limits each compressed array alone, to
+      `MAX_BYTES_PER_ARRAY`.
+
+  Raises:
+    InputError: the file is missing, truncated, encrypted, inflates to more than the limit, or holds
+      anything else than arrays.
   """
   file = pathlib.Path(path)
   try:
-    with zipfile.ZipFile(file) as archive:
-      arrays = {}
-      for name in archive.namelist():
-        with archive.open(name) as member:
-          arrays[name.removesuffix('.npy')] = np.lib.format.read_array(member, allow_pickle=False)
-      return arrays
+    with open_regular(file) as opened, zipfile.ZipFile(opened) as archive:
+      members = archive.infolist()
+      if max_bytes is None:
+        inflated = (of.file_size for of in members if of.compress_type != zipfile.ZIP_STORED)
+        size, limit = max(inflated, default=0), MAX_BYTES_PER_ARRAY
+      else:
+        size, limit = sum(of.file_size for of in members), max_bytes
+      if size > limit:
+        raise ValueError(f'it inflates to {size / 2**20:,.0f} MiB, above {limit / 2**20:,.0f} MiB')
+      return {of.filename.removesuffix('.npy'): _read_array(archive, of) for of in members}
   except Exception as error:  # zipfile, its codecs and NumPy's headers fail in their own ways
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     message = f'{file} is truncated or is no archive of plain arrays ({reason}).'
     raise InputError(f'{message} {advice}'.strip()) from error
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+  """Returns the array of a member, the size of which must be that of its shape and type."""
+  with archive.open(info) as member:
+    version = np.lib.format.read_magic(member)
+    if version not in _HEADER_READERS:
+      raise ValueError(f'{info.filename} has the format {version} of .npy')
+    shape, _, dtype = _HEADER_READERS[version](member)
+    stated = math.prod(shape) * dtype.itemsize
+    held = info.file_size - member.tell()
+    if stated != held and not dtype.hasobject:
+      raise ValueError(f'{info.filename} states {stated:,} bytes and holds {held:,}')
+  with archive.open(info) as member:
+    return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def digest_of(arrays: Mapping[str, np.ndarray]) -> str:

@@ -2,28 +2,36 @@
 
 import json
 import os
-import pathlib
 import reprlib
 from collections.abc import Mapping, Sequence
 
+from robustness.core.bounded_files import read_bounded
 from robustness.core.errors import InputError
+from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_JSON_DEPTH
 from robustness.core.typing import PlainValue
 
 Form = object
-"""What a value must be: a type or a tuple of types; `{key: form}` for an object that has these keys
-(and may have others; `'key?'` may be missing); `{str: form}` for an object of any keys; `[form]`
-for a list."""
+"""What a value must be: a type or a tuple of forms, at most one of which is an object or a list;
+`{key: form}` for an object that has these keys (and may have others; `'key?'` may be missing);
+`{str: form}` for an object of any keys; `[form]` for a list."""
 
 _NAMES = {dict: 'an object', list: 'a list', str: 'a text', bool: 'true or false'}
 _NAMES |= {int: 'a whole number', float: 'a number', type(None): 'null'}
 
 
-def read(path: str | os.PathLike[str], form: Form = dict, advice: str = '') -> PlainValue:
+def read(
+  path: str | os.PathLike[str],
+  form: Form = dict,
+  advice: str = '',
+  max_bytes: int = MAX_BYTES_OF_TEXT,
+) -> PlainValue:
   """Returns the value in a file; `advice`, what to do about a bad one, ends each message."""
   try:
-    content = pathlib.Path(path).read_bytes()
+    content = read_bounded(path, max_bytes)
   except (FileNotFoundError, IsADirectoryError) as error:
     raise InputError(f'{path} is no file. {advice}'.strip()) from error
+  except InputError as error:
+    raise InputError(f'{error} {advice}'.strip()) from error
   except (OSError, ValueError) as error:  # ValueError: no name that a file can have
     why = error.strerror if isinstance(error, OSError) else error
     raise InputError(f'{path} cannot be read ({why}). {advice}'.strip()) from error
@@ -34,11 +42,12 @@ def parse(content: bytes, where: str, form: Form = dict, advice: str = '') -> Pl
   """Returns the value that a text in JSON says; messages call it `where`.
 
   Refused are what is no JSON in UTF-8, with or without a byte-order mark, is nested deeper than
-  Python can follow, has a key twice or half of a character, and values of another form, with their
+  `MAX_JSON_DEPTH`, has a key twice or half of a character, and values of another form, with their
   place.
   """
   try:
     value = json.loads(content.decode('utf-8-sig'), object_pairs_hook=_once)
+    _check_depth(value)
     if b'\\ud' in content or b'\\uD' in content:  # of two halves; one alone cannot be written
       json.dumps(value, ensure_ascii=False).encode()
   except (RecursionError, ValueError) as error:  # JSON's and the encoding's are of the latter kind
@@ -55,6 +64,20 @@ def check(value: object, where: str, form: Form, advice: str = '') -> None:
     place, expected, found = misfit
     what = f'{where}: {place} is' if place else f'{where} holds'
     raise InputError(f'{what} {found}; expected {expected}. {advice}'.strip())
+
+
+def _check_depth(value: object) -> None:
+  """Raises RecursionError for a value that nests more than `MAX_JSON_DEPTH` objects and lists."""
+  level = [value] if isinstance(value, dict | list) else []
+  for _ in range(MAX_JSON_DEPTH):
+    level = [
+      inner
+      for outer in level
+      for inner in (outer.values() if isinstance(outer, dict) else outer)
+      if isinstance(inner, dict | list)
+    ]
+  if level:
+    raise RecursionError
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -80,8 +103,7 @@ def _misfit(value: object, form: Form, place: str) -> tuple[str, str, str] | Non
           return misfit
       elif key == name:
         kinds = own if isinstance(own, tuple) else (own,)
-        types = (type(kind) if isinstance(kind, dict | list) else kind for kind in kinds)
-        return f'{dot}{key}', ' or '.join(_NAMES[kind] for kind in types), 'missing'
+        return f'{dot}{key}', ' or '.join(map(_named, kinds)), 'missing'
     return None
   if isinstance(form, list):
     if not isinstance(value, Sequence) or isinstance(value, str):
@@ -89,10 +111,18 @@ def _misfit(value: object, form: Form, place: str) -> tuple[str, str, str] | Non
     found = (_misfit(item, form[0], f'{place}[{index}]') for index, item in enumerate(value))
     return next(filter(None, found), None)
   kinds = form if isinstance(form, tuple) else (form,)
-  accepted = {*kinds, int} if float in kinds else set(kinds)
-  if type(value) in accepted or (dict in kinds and isinstance(value, Mapping)):
+  for kind in kinds:
+    if isinstance(kind, dict | list) and isinstance(value, dict | list):
+      return _misfit(value, kind, place)
+  types = {kind for kind in kinds if not isinstance(kind, dict | list)}
+  accepted = {*types, int} if float in types else types
+  if type(value) in accepted or (dict in types and isinstance(value, Mapping)):
     return None
-  return place, ' or '.join(_NAMES[kind] for kind in kinds), _shown(value)
+  return place, ' or '.join(map(_named, kinds)), _shown(value)
+
+
+def _named(form: object) -> str:
+  return _NAMES[type(form) if isinstance(form, dict | list) else form]  # type: ignore[index]
 
 
 def _shown(value: object) -> str:

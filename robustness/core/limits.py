@@ -27,6 +27,9 @@ MAX_BYTES_OF_TEXT = 2**30
 MAX_ROWS = 2**31 - 1
 """Rows of a data set or of records: places of rows fit 32 bits. LAION-400M has 4 · 10⁸."""
 
+MAX_COUNT = 2**53
+"""Observations of an estimate: floats hold whole numbers up to it."""
+
 MAX_SHARDS = 2**20
 """Files of one data set or of one set of records, ten times the 100,000 shards of LAION-size
 lists; the names of all take about 100 MB."""

@@ -5,6 +5,8 @@ and its methods are what it can do. Its name is that of its module: adding a fil
 """
 
 import abc
+import contextlib
+import contextvars
 import dataclasses
 import functools
 import hashlib
@@ -26,6 +28,11 @@ from robustness.core.typing import Facts, PlainValue
 
 SEPARATOR = '.py:'
 V = TypeVar('V')
+_RUNS_FILES = contextvars.ContextVar('runs_files', default=True)
+
+
+class FileRefusedError(InputError):
+  """A Python file is named where none is run, see `files_refused`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,6 +242,16 @@ class FromFile:
   digest: str
 
 
+@contextlib.contextmanager
+def files_refused() -> Iterator[None]:
+  """A context in which `load` raises `FileRefusedError`, as names come from data."""
+  token = _RUNS_FILES.set(False)
+  try:
+    yield
+  finally:
+    _RUNS_FILES.reset(token)
+
+
 def is_reference(name: str) -> bool:
   """Whether a name in a config means an object in a Python file."""
   return SEPARATOR in name or name.endswith('.py')
@@ -249,8 +266,10 @@ def load(reference: str, where: str) -> FromFile:
   """Runs a user's file, as any script would be, and returns what `FILE.py:NAME` is.
 
   It is run once as long as its bytes are the same (see `forget`). A missing file or name, and an
-  error while it runs, are InputErrors; `where` is the key that gives it.
+  error or a `sys.exit` while it runs, are InputErrors; `where` is the key that gives it.
   """
+  if not _RUNS_FILES.get():
+    raise FileRefusedError(f'{where} names {reference!r}: files of results are not run.')
   path, _, name = reference.rpartition(':')
   file = expanded(path or reference)
   if not path or not name:
@@ -262,7 +281,7 @@ def load(reference: str, where: str) -> FromFile:
     module = _run(file, digest)
   except InputError:
     raise
-  except Exception as error:  # the file is the user's and may raise anything
+  except (Exception, SystemExit) as error:  # the file is the user's and may raise anything
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   held = vars(module)
   if name not in held:

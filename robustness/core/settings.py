@@ -92,17 +92,17 @@ def check_sections(section: Section, names: Iterable[str], where: str) -> None:
 NAME_BYTES = 100  # of a name; names of files, which may have 255, are made of it
 
 
-def check_name(where: str, name: object, is_key: bool = True) -> None:
-  """Raises InputError unless a name that a user gives can be that of a folder, and of a key of the
-  config, which has no dots, where it is one."""
+def check_name(where: str, name: object, is_key: bool = True, max_bytes: int = NAME_BYTES) -> None:
+  """Raises InputError unless a name that a user or a file gives can be that of a folder, and of a
+  key of the config, which has no dots, where it is one."""
   text = name if isinstance(name, str) else ''
   valid = text.isprintable() and text.strip() == text != ''
-  valid = valid and not set(text) & set('/\\') and len(text.encode()) <= NAME_BYTES
+  valid = valid and not set(text) & set('/\\') and len(text.encode()) <= max_bytes
   if not valid or text.startswith('.') or (is_key and '.' in text):
     shown = repr(name) if len(repr(name)) <= NAME_BYTES else f'{name!r:.40}...'
     dots = 'no dot' if is_key else 'no dot at its beginning'
     raise InputError(
-      f'{where} names {shown}; a folder is named so, and it must have 1 to {NAME_BYTES} bytes, no '
+      f'{where} names {shown}; a folder is named so, and it must have 1 to {max_bytes} bytes, no '
       f'slash, {dots}, no space at its ends and nothing that cannot be printed.'
     )
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from robustness.core.bounded_files import read_bounded
 from robustness.core.errors import InputError
+from robustness.core.limits import MAX_BYTES_OF_RESULTS, MAX_COUNT, MAX_LABEL_LENGTH
 
 FILE_NAME = 'results.csv'
 SUBJECT = ('classifier', 'versus', 'quantity')
@@ -158,24 +160,53 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
     InputError: the file is missing, truncated, or lacks columns.
   """
   try:
-    content = path.read_bytes().decode()
+    content = read_bounded(path, MAX_BYTES_OF_RESULTS).decode()
     table = pd.read_csv(
       io.StringIO(content, newline=''), dtype=str, keep_default_na=False, lineterminator='\n'
     )
     lacking = [name for name in (*SUBJECT, *types, *ESTIMATE) if name not in table.columns]
     if lacking or not content.endswith('\n'):
       raise ValueError(f'it lacks {", ".join(lacking) or "its last line"}')
+    if further := [name for name in table.columns if name not in (*SUBJECT, *types, *ESTIMATE)]:
+      raise ValueError(f'it has the column {further[0]!r:.60}, which results.json does not declare')
     numbers = [name for name in table.columns if name not in _WORDS and types.get(name) != TEXT]
     for name in numbers:
       table[name] = [float(value) if value else None for value in table[name]]
     for name in types:
       table[name] = table[name].where(table[name] != '', None)
-    return canonical(table)
+    table = canonical(table)
+    _check_values(table)
+    return table
   except (OSError, ValueError, TypeError) as error:
     raise InputError(
       f'{path} cannot be read as a table of results ({error}). Run the same command again: it is '
       'made again from the records.'
     ) from error
+
+
+_VALID: Mapping[str, tuple[float, float]] = {
+  'n': (0, MAX_COUNT),
+  'clusters': (0, MAX_COUNT),
+  'family': (1, MAX_COUNT),
+  'confidence': (0, 1),
+  'p': (0, 1),
+}
+"""The least and the largest value of each column that has them whatever the quantity."""
+
+
+def _check_values(table: pd.DataFrame) -> None:
+  """Raises ValueError for numbers that no estimate has, and for words that are too long."""
+  for name, (least, most) in _VALID.items():
+    bad = table[name][((table[name] < least) | (table[name] > most)).fillna(False).astype(bool)]
+    if len(bad):
+      raise ValueError(f'{name} is {bad.iloc[0]:g}, outside [{least:g}, {most:g}]')
+  crossed = table[table.low > table.high]
+  if len(crossed):
+    raise ValueError(f'low is {crossed.low.iloc[0]:g}, above high, {crossed.high.iloc[0]:g}')
+  for name in ('classifier', 'versus', 'quantity', *facets_of(table)):
+    for value in dict.fromkeys(table[name].dropna()):
+      if isinstance(value, str) and len(value) > MAX_LABEL_LENGTH:
+        raise ValueError(f'{name} is {value!r:.40}..., longer than {MAX_LABEL_LENGTH} characters')
 
 
 def select(

@@ -10,10 +10,12 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pandas as pd
 
 from robustness.estimates.means import Row, part, row, share
 from robustness.estimates.outcomes import Sums
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.records import CONFIDENCE, RecordsReader, Shard
 from robustness.evaluation.study import Evaluation, Findings, Study
 from robustness.evaluation.views import ViewTable
@@ -70,6 +72,15 @@ def findings(
     DAMAGED_IMAGES: Table(IMAGE_COLUMNS, images),
   }
   return Findings(tables=tables, estimates=[part(rows)]), places
+
+
+def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
+  """Adds accuracies by class, but for a quantity that a study estimates by class itself."""
+  further = assemble(by_class)
+  present = {
+    name for name in set(further.quantity) if len(select(table, name, None, **{'class': ...}))
+  }
+  return assemble([table, further[~further.quantity.isin(present)]])
 
 
 def most_damaged(tally: Tally) -> np.ndarray:

@@ -24,6 +24,7 @@ from robustness.core import json_files
 from robustness.core.array_files import digest_of, read_npz
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
+from robustness.core.limits import MAX_BYTES_OF_RESULTS, MAX_BYTES_PER_SHARD, MAX_ROWS, MAX_SHARDS
 from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts
 
@@ -32,16 +33,18 @@ HEADER = 'header.json'
 CONFIDENCE = 'confidence'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
 """Of `robustness.models.from_file`: what one function may differ by between devices."""
-HEADER_FORM: json_files.Form = {
-  'layout': dict.fromkeys(('num_rows', 'num_views', 'block_rows', 'chunk_views'), int),
-  'identity': dict,
-}
+LAYOUT_KEYS = ('num_rows', 'num_views', 'block_rows', 'chunk_views')
+HEADER_FORM: json_files.Form = {'layout': dict.fromkeys(LAYOUT_KEYS, int), 'identity': dict}
 FORMAT = 2
 """Of shards."""
 SEAL = '_seal'
 SEAL_FORM = {'block': int, 'chunk': int, 'header_sha256': str, 'arrays_sha256': str}
 PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
 """What is kept of every row in every view; more of that kind has a slash in its name."""
+
+
+class NotRecordedError(InputError):
+  """A field is needed that records do not have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,9 +110,9 @@ class Shard:
   arrays: Arrays
 
   def __getitem__(self, name: str) -> np.ndarray:
-    """Returns one array; raises InputError naming those there are if it is not recorded."""
+    """Returns one array; raises NotRecordedError naming those there are if it is not recorded."""
     if name not in self.arrays:
-      raise InputError(f'records have no field {name!r}; {nearest(name, self.arrays)}.')
+      raise NotRecordedError(f'records have no field {name!r}; {nearest(name, self.arrays)}.')
     return self.arrays[name]
 
 
@@ -216,6 +219,7 @@ class Records(RecordsReader):
     """Opens existing records for reading; raises InputError for none, or an unreadable header."""
     directory = pathlib.Path(directory)
     header = _read_header(directory)
+    _check_layout(directory / HEADER, header['layout'])
     try:
       return cls(directory, Layout(**header['layout']), header['identity'])
     except (KeyError, TypeError) as error:
@@ -254,8 +258,9 @@ class Records(RecordsReader):
         'is missing.'
       )
     try:
-      arrays = read_npz(path)
+      arrays = read_npz(path, max_bytes=MAX_BYTES_PER_SHARD)
       _check_seal(arrays.pop(SEAL, None), block, chunk, self._header, arrays)
+      _check_shapes(self.layout, block, chunk, arrays)
     except ValueError as error:
       why = str(error).removeprefix(f'{path} ').rstrip('.')
       raise InputError(
@@ -313,8 +318,30 @@ def _read_header(directory: pathlib.Path) -> Facts:
   if not path.exists():
     raise InputError(f'no records in {directory}: {HEADER} is missing.')
   advice = f'Delete {directory}: the command of the run computes it again.'
-  header: Facts = json_files.read(path, HEADER_FORM, advice)
+  header: Facts = json_files.read(path, HEADER_FORM, advice, MAX_BYTES_OF_RESULTS)
   return header
+
+
+def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
+  """Raises InputError for numbers that no records have, before anything is made of that size."""
+  for name in LAYOUT_KEYS:
+    if not 1 <= layout[name] <= MAX_ROWS:
+      raise InputError(f'{path}: layout.{name} is {layout[name]}; it must be in [1, {MAX_ROWS}].')
+  blocks = -(-layout['num_rows'] // layout['block_rows'])
+  shards = blocks * -(-layout['num_views'] // layout['chunk_views'])
+  if shards > MAX_SHARDS:
+    raise InputError(f'{path} states {shards:,} shards; records have at most {MAX_SHARDS:,}.')
+
+
+def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> None:
+  """Raises ValueError unless arrays have the rows and views of their shard."""
+  rows, views = layout.rows(block), layout.views(chunk)
+  size = rows.stop - rows.start, views.stop - views.start
+  for name, values in arrays.items():
+    total = name.startswith('total/')
+    expected = size[1:] if total else size if is_of_views(name) else size[:1]
+    if values.shape[: len(expected)] != expected:
+      raise ValueError(f'{name} has the shape {values.shape}; it must begin with {expected}')
 
 
 def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:

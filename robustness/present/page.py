@@ -14,11 +14,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from robustness import __version__
 from robustness.core.atomic_files import write_atomically
+from robustness.core.bounded_files import read_bounded
 from robustness.core.errors import InputError
+from robustness.core.limits import MAX_BYTES_OF_TEXT
 from robustness.core.typing import Facts
 from robustness.estimates.intervals import REGRESSION
 from robustness.estimates.table import FILE_NAME
@@ -58,6 +60,8 @@ _FIRST = 6  # findings that are shown at once
 _SHOWN = 0.66  # width on the page per pixel: figures keep their relative sizes in print
 _LISTED = 20  # entries of a list that are written out
 _NUMBER = re.compile(r'([−+-]?\d[\d.,]*(e[+-]?\d+)?( \(.*\))?|nan|unknown|)')
+_ROWS_FIRST = re.compile('<table>.*?</table>', re.DOTALL)
+_ROWS = re.compile('<h3 id="rows-([^"]*)">.*?</table>', re.DOTALL)
 _MOST_DATA = 3  # data of a battery that are written out
 _LONG = 28  # letters of a cell from which it is broken into lines
 Figures = Sequence[tuple[str | os.PathLike[str], str]]
@@ -73,6 +77,7 @@ class Context(NamedTuple):
     config: plain values: the whole configuration.
     findings: what was found, in words.
     papers: to cite, keys of `PAPERS`.
+    unverified: which values records do not give, in words; '' for none.
   """
 
   title: str = ''
@@ -80,6 +85,7 @@ class Context(NamedTuple):
   config: Facts = {}
   findings: Sequence[Finding] = ()
   papers: Sequence[str] = ()
+  unverified: str = ''
 
 
 def write_report(
@@ -93,6 +99,20 @@ def write_report(
   path = pathlib.Path(directory) / NAME
   write_atomically(path, render(path.parent, results, figures, context).encode())
   return path
+
+
+def lost(folder: pathlib.Path, results: Results) -> list[str]:
+  """Returns which tables of the page in a folder have more rows than those of the results."""
+  file = folder / NAME
+  if not file.is_file():
+    return []
+  text = read_bounded(file, MAX_BYTES_OF_TEXT).decode(errors='replace')
+  before = {'headlines': _ROWS_FIRST.search(text), **{m[1]: m for m in _ROWS.finditer(text)}}
+  now = {quote(of.name): len(of.table.rows) for of in tables.tables(results)}
+  now['headlines'] = len(headlines.table(results.by_task).rows)
+  # a table has one row more, its head
+  counts = {name: found[0].count('<tr>') - 1 for name, found in before.items() if found}
+  return [unquote(name) for name, count in counts.items() if count > now.get(name, 0)]
 
 
 def render(folder: pathlib.Path, results: Results, figures: Figures, context: Context) -> str:
@@ -158,6 +178,7 @@ def _card(results: Results, context: Context) -> str:
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
     'run': ', '.join(filter(None, when)),
     'commit': str(environment.get('git_commit') or ''),
+    'values': context.unverified,
     'command': environment.get('command', ''),
   }
   return _terms(((name, text) for name, text in lines.items() if text), ' class="card"')

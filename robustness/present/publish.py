@@ -78,8 +78,12 @@ def illustrate(
   environment: Facts,
   config: Facts,
   further: Drawn = (),
+  unverified: str = '',
 ) -> Drawn:
-  """Writes the figures and the report of results that are there already; see `publish`."""
+  """Writes the figures and the report of results that are there already; see `publish`.
+
+  `unverified` says in words which values records do not give.
+  """
   drawn = []
   figures = {**presented.figures(results), **failures.draw(results)}
   for name, (figure, caption) in figures.items():
@@ -88,6 +92,7 @@ def illustrate(
     drawn.append((file, caption))
   of_all = (folder / ENVIRONMENT).is_file()
   stated = {k: v for k, v in environment.items() if of_all or k != 'seconds'}
-  context = Context(presented.title, stated, config, presented.findings(results), presented.papers)
+  findings = presented.findings(results)
+  context = Context(presented.title, stated, config, findings, presented.papers, unverified)
   write_report(folder, results, [*drawn, *further], context)
   return drawn

@@ -1,5 +1,8 @@
 """Archives of arrays: whatever is wrong with one is one line; digests tell arrays apart."""
 
+import io
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -54,3 +57,22 @@ def test_a_digest_tells_names_types_shapes_and_values_apart():
     {'a': np.zeros(4), 'b': np.array([1.0, np.nextafter(1, 2)])},
   ):
     assert digest_of(other) != first
+
+
+def test_an_archive_that_inflates_beyond_the_limit_is_refused_before_it_is_inflated(tmp_path):
+  path = tmp_path / 'a.npz'
+  np.savez_compressed(path, a=np.zeros(2**24, np.uint8))
+  assert path.stat().st_size < 2**16
+  refused(r'it inflates to 16 MiB, above 1 MiB', read_npz, path, max_bytes=2**20)
+  assert len(read_npz(path, max_bytes=2**25)['a']) == 2**24
+
+
+def test_a_shape_that_the_file_does_not_hold_is_refused(tmp_path):
+  path = tmp_path / 'a.npz'
+  header = io.BytesIO()
+  np.lib.format.write_array_header_1_0(
+    header, {'descr': '<f8', 'fortran_order': False, 'shape': (10**12,)}
+  )
+  with zipfile.ZipFile(path, 'w') as archive:
+    archive.writestr('a.npy', header.getvalue() + b'0' * 8)
+  refused('a.npy states 8,000,000,000,000 bytes and holds 8', read_npz, path)

@@ -13,6 +13,7 @@ DAMAGED = {
   'empty': b'',
   'not UTF-8': b'\xff\xfe{}',
   'nested too deeply': b'[' * 200_000,
+  'nested deeper than anything is': b'[' * 100 + b']' * 100,
   'a key twice': b'{"a": 1, "a": 2}',
   'a number of too many digits': b'{"a": ' + b'9' * 5000 + b'}',
   'half of a character': b'{"a": "\\ud800"}',

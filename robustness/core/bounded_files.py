@@ -1,0 +1,49 @@
+"""Files that somebody else may have written, read without filling memory or waiting for ever."""
+
+import os
+import pathlib
+import stat
+from typing import BinaryIO
+
+from robustness.core.errors import InputError
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+  """Returns an open regular file, through links too.
+
+  Raises:
+    InputError: the path is a device, a pipe or a socket, which may never end.
+    OSError: see `open`.
+  """
+  descriptor = os.open(
+    path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0) | getattr(os, 'O_BINARY', 0)
+  )
+  mode = os.fstat(descriptor).st_mode
+  if stat.S_ISREG(mode):
+    return os.fdopen(descriptor, 'rb')
+  os.close(descriptor)
+  if stat.S_ISDIR(mode):
+    raise IsADirectoryError(21, 'Is a directory', os.fspath(path))
+  raise InputError(f'{os.fspath(path)} is a device, a pipe or a socket: give a regular file.')
+
+
+def read_bounded(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+  """Returns the bytes of a regular file; raises InputError for one that is larger."""
+  with open_regular(path) as file:
+    content = file.read(max_bytes + 1)
+  if len(content) > max_bytes:
+    raise InputError(f'{os.fspath(path)} is larger than {max_bytes / 2**20:,.0f} MiB.')
+  return content
+
+
+def refuse_special(folder: pathlib.Path) -> None:
+  """Raises InputError for a folder that is, or holds at any depth, a link or a special file."""
+  pending = [folder]
+  while pending:
+    path = pending.pop()
+    mode = path.lstat().st_mode
+    if stat.S_ISDIR(mode):
+      pending += path.iterdir()
+    elif not stat.S_ISREG(mode):
+      kind = 'a link' if stat.S_ISLNK(mode) else 'a device, a pipe or a socket'
+      raise InputError(f'{path.relative_to(folder.parent)} is {kind}: give a copy of the file.')

@@ -1,0 +1,134 @@
+"""The study of finished results, of which no file of a user's is run unless the user types it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from robustness.core import registry, settings
+from robustness.core.errors import InputError
+from robustness.core.typing import Facts, PlainValue
+from robustness.evaluation import study as studies
+from robustness.evaluation.outcomes import Evaluation, versions
+from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.study import Findings, ImageShape, Study
+from robustness.evaluation.views import ViewTable
+
+FLAG = '--study'
+WHY_NOT = (
+  'its study is in a Python file, which reading results does not run; type '
+  f'{FLAG}=FILE.py:NAME if you trust the file'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedStudy(Study):
+  """A study in a user's file, as far as results and records state it; nothing of the file is run.
+
+  Figures and findings are those that every study has by default.
+
+  Attributes:
+    name: what results call the study.
+    stated: its settings and facts, from results.
+    recorded: what its records state of it.
+    half_width: of a sequential design; see `Study`.
+    num_views: of its records; the views are called by their numbers.
+  """
+
+  name: str = ''  # type: ignore[misc]
+  stated: Facts = dataclasses.field(default_factory=dict)
+  recorded: Facts = dataclasses.field(default_factory=dict)
+  half_width: float = 0.0
+  num_views: int = 1
+
+  def describe(self) -> dict[str, PlainValue]:
+    """See `Study`."""
+    return dict(self.stated)
+
+  @property
+  def recording(self) -> dict[str, PlainValue]:
+    """See `Study`."""
+    return dict(self.recorded)
+
+  def is_recorded_as(self, recorded: Facts) -> bool:
+    """Returns whether records that state this of their study can be those of the results."""
+    return all(self.stated.get(key) == value for key, value in recorded.items())
+
+  def of_records(self, identity: Facts, num_views: int) -> RecordedStudy:
+    """Returns the study with what its records state."""
+    return dataclasses.replace(self, recorded=identity.get('study', {}), num_views=num_views)
+
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """See `Study`."""
+    return ViewTable.of([f'view {number}' for number in range(self.num_views)])
+
+  def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
+    """See `Study`."""
+    numbered = dataclasses.replace(self, num_views=records.layout.num_views)
+    return dataclasses.replace(numbered.view_table(image_shape), units=versions(records))
+
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
+    """Raises InputError: only the file says what records are reduced to."""
+    raise InputError(f'{WHY_NOT}.')
+
+
+def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study:
+  """Returns the study of results, without running a file that the results name.
+
+  Args:
+    section: `study` of the config that the results are of.
+    name: of the study, as results state it.
+    stated: plain values that describe the study, the settings of the results.
+    typed: FILE.py:NAME as the user gives it with `--study`, which stands for the study of the name
+      NAME; '' for none.
+
+  Raises:
+    InputError: the section has an unknown study or setting; or `typed` names no study.
+  """
+  settings.check_sections({'study': section}, ('study',), 'config')
+  values = dict(section)
+  reference = values.get('name')
+  if typed and isinstance(reference, str) and _is_typed(reference, typed):
+    found = studies.STUDIES.find(typed, FLAG)
+    values.pop('name')
+    return settings.parse(found, values, 'config.study')
+  try:
+    with registry.files_refused():
+      return studies.from_config(section)
+  except registry.FileRefusedError:
+    facts = dict(stated) if isinstance(stated, dict) else {}
+    chosen = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
+    known = settings.parse(RecordedStudy, chosen, 'settings')
+    return dataclasses.replace(known, name=name, stated=facts)
+
+
+def add_flag(parser: argparse.ArgumentParser) -> None:
+  """Adds `--study` to a command that reads results."""
+  what = 'the study of that NAME, a file that you trust; files that results name are not run'
+  parser.add_argument(FLAG, default='', metavar='FILE.py:NAME', help=what)
+
+
+def check_typed(typed: str, sections: Sequence[Facts]) -> None:
+  """Raises InputError unless `typed`, FILE.py:NAME or '', stands for the study of a section."""
+  names = [str(section.get('name', '')) for section in sections]
+  if typed and not any(_is_typed(name, typed) for name in names):
+    stated = ', '.join(dict.fromkeys(map(repr, names)))
+    raise InputError(
+      f'{FLAG} is {typed!r}, and the results are of {stated}: give FILE.py:NAME with that NAME.'
+    )
+
+
+def check_used(typed: str, chosen: Iterable[Study]) -> None:
+  """Raises InputError unless `typed`, FILE.py:NAME or '', is one of the studies of results."""
+  if typed and not any(study.file and study.name == registry.part_name(typed) for study in chosen):
+    raise InputError(
+      f'{FLAG} is {typed!r}, and none of these results are of such a study: give FILE.py:NAME with '
+      'the NAME of theirs.'
+    )
+
+
+def _is_typed(reference: str, typed: str) -> bool:
+  both = registry.is_reference(reference) and registry.is_reference(typed)
+  return both and registry.part_name(reference) == registry.part_name(typed)
