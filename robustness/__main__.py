@@ -16,6 +16,7 @@ robustness NAME[:VARIANT] --workdir=DIR [--config.KEY=VALUE ...]
                             runs a packaged config, or goes on with the run in DIR;
                             a file's path or config.json of a workdir stands for NAME too
 robustness NAME --help      the config's text, its variants, and its keys with their meaning
+robustness NAME --help=WORD the keys that have WORD in their name or meaning
 robustness list [PART]      studies, configs, classifiers, data sources, each with a line
 robustness doctor           devices, versions, extras, data at hand, and what is missing
 robustness report WORKDIR   draws figures and report again from the results in WORKDIR

@@ -7,7 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from absl import flags
 from ml_collections import ConfigDict
@@ -16,6 +16,7 @@ from input_pipeline.settings import DataSettings
 from robustness.config import packaged
 from robustness.config.experiment import Execution
 from robustness.config.recipe import KINDS, ClassifierSettings
+from robustness.core.errors import nearest
 from robustness.core.registry import Part, Registry, part_name
 from robustness.evaluation.study import STUDIES, ScoresPredictions
 from robustness.results import SUMMARIES
@@ -27,19 +28,46 @@ _ATTRIBUTE = re.compile(r'^  (\w[\w, ]*): (.*(?:\n+    .*)*)', re.MULTILINE)
 _CHOICE = 'a name, or FILE.py:NAME for one of yours'
 
 
+class Key(NamedTuple):
+  """A key of a config.
+
+  Attributes:
+    section: the section that has it, such as 'config.study'; of several classifiers
+      'config.classifiers.{a,b}'.
+    name: the key.
+    value: its value, or those of several classifiers, as they are printed.
+    meaning: what the key is for.
+    note: where else the section stands, after '; ' in its heading.
+  """
+
+  section: str
+  name: str
+  value: str
+  meaning: str
+  note: str
+
+
 def explain(
-  reference: str, variants: Sequence[str], config: ConfigDict, of_run: Iterable[flags.Flag]
+  reference: str,
+  variants: Sequence[str],
+  config: ConfigDict,
+  run_flags: Iterable[flags.Flag],
+  word: str = '',
 ) -> Iterator[str]:
   """Yields lines: what a config file says, its variants, flags, and every key with its meaning.
 
   Args:
     reference: the config as it is named: `NAME[:VARIANT]`, or a file.
-    variants: of the file, the default first.
-    config: its values, with what the command line changes; of the named parts that it can have,
+    variants: the variants of the file, the default first.
+    config: the values, with what the command line changes; of the named parts that it can have,
       those that it chooses are shown with their keys.
-    of_run: the flags of a run.
+    run_flags: the flags of a run.
+    word: shows the keys alone that have it in their whole name or meaning; '' shows everything.
   """
   name, _, variant = reference.partition(':')
+  if word:
+    yield from _matching(list(_keys(config)), word)
+    return
   file = packaged.find(name)
   if file.suffix == '.py':
     yield packaged.docstring(file)
@@ -47,10 +75,29 @@ def explain(
     yield f'\nvariants ({name}:VARIANT), the default first: {", ".join(variants)}'
     yield f'shown below: {variant or variants[0]}'
   yield '\nflags'
-  for flag in of_run:
+  for flag in run_flags:
     yield from _entry(f'--{flag.name}', flag.help)
-  yield '\nkeys, as --config.KEY=VALUE, with their values here'
-  yield from _keys(config)
+  yield '\nkeys, as --config.KEY=VALUE, with their values here (--help=WORD shows those that match)'
+  section = ''
+  for key in _keys(config):
+    if key.section != section:
+      section = key.section
+      yield f'\n{section}{key.note}'
+    yield from _entry(f'{key.name} = {key.value}', key.meaning)
+
+
+def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
+  """Yields the keys that have a word, those with the word in their name before the others.
+
+  Keys of several tasks or classifiers are listed by their whole names.
+  """
+  lower = word.lower()
+  in_name = [key for key in keys if lower in f'{key.section}.{key.name}'.lower()]
+  matching = [*in_name, *(key for key in keys if lower in key.meaning.lower())]
+  for key in dict.fromkeys(matching):
+    yield from _entry(f'--{key.section}.{key.name} = {key.value}', key.meaning)
+  if not matching:
+    yield f'no key has {word!r}; {nearest(word, {key.name for key in keys})}'
 
 
 def meanings(cls: type) -> dict[str, str]:
@@ -63,7 +110,7 @@ def meanings(cls: type) -> dict[str, str]:
   return said
 
 
-def _keys(config: ConfigDict) -> Iterator[str]:
+def _keys(config: ConfigDict) -> Iterator[Key]:
   run = meanings(Execution)
   studies = {'config.study': config.study} if 'study' in config else {}
   if 'battery' in config:
@@ -94,30 +141,31 @@ def _keys(config: ConfigDict) -> Iterator[str]:
 
 
 def _section(
-  where: str, sections: Sequence[ConfigDict], said: Mapping[str, str], further: str = ''
-) -> Iterator[str]:
-  """Yields a heading and the values of sections that have the same keys, those that differ in the
-  order of the sections."""
-  keys = [key for key, value in sections[0].items() if not isinstance(value, ConfigDict)]
-  if keys:
-    yield f'\n{where}{further}'
-  for key in keys:
-    values = dict.fromkeys(repr(section.get(key)) for section in sections)
-    shown = ' | '.join('(of the run)' if value == 'None' else value for value in values)
-    yield from _entry(f'{key} = {shown}', said.get(key, ''))
+  section: str, values: Sequence[ConfigDict], meaning: Mapping[str, str], note: str = ''
+) -> Iterator[Key]:
+  """Yields the keys of sections that have the same keys.
+
+  Values that differ are printed in the order of the sections.
+  """
+  for name, value in values[0].items():
+    if not isinstance(value, ConfigDict):
+      each = dict.fromkeys(repr(single.get(name)) for single in values)
+      printed = ' | '.join('(of the run)' if text == 'None' else text for text in each)
+      yield Key(section, name, printed, meaning.get(name, ''), note)
 
 
 def _parts(
-  where: str, sections: Sequence[ConfigDict], key: str, registry: Registry[P]
-) -> Iterator[str]:
-  """Yields the key that chooses parts, the names of those there are, and keys of the chosen."""
-  named = [section[key] for section in sections]
-  chosen = dict.fromkeys(x for of in named for x in ([of] if isinstance(of, str) else of) if x)
-  said = f'{_CHOICE}: {", ".join(registry.classes())}'
-  yield from _section(where, sections, {key: said})
+  section: str, values: Sequence[ConfigDict], key: str, registry: Registry[P]
+) -> Iterator[Key]:
+  """Yields the key that chooses parts, with the names of all parts, and keys of the chosen ones."""
+  choices = [single[key] for single in values]
+  names = [[choice] if isinstance(choice, str) else choice for choice in choices]
+  chosen = dict.fromkeys(name for listed in names for name in listed if name)
+  yield from _section(section, values, {key: f'{_CHOICE}: {", ".join(registry.classes())}'})
   for name in chosen:
-    own = [section[part_name(name)] for section in sections if part_name(name) in section]
-    yield from _section(f'{where}.{part_name(name)}', own, meanings(registry.find(name, where)))
+    part = part_name(name)
+    settings = [single[part] for single in values if part in single]
+    yield from _section(f'{section}.{part}', settings, meanings(registry.find(name, section)))
 
 
 def _entry(head: str, text: str) -> Iterator[str]:

@@ -66,10 +66,12 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   plain_characters.use()
   try:
     config, rest = command_line.read(arguments)
-    if config is not None and {'-h', '--help'} & set(rest):
-      reference, own = str(command_line.reference(rest)), flags.FLAGS.get_flags_for_module(__name__)
+    help_flags = [text for text in rest if text.partition('=')[0] in ('-h', '--help')]
+    if config is not None and help_flags:
+      word, reference = help_flags[0].partition('=')[2], str(command_line.reference(rest))
+      run_flags = flags.FLAGS.get_flags_for_module(__name__)
       variants = command_line.variants(str(packaged.find(reference.partition(':')[0])))
-      print(*explain(reference, variants, config, own), sep='\n')
+      print(*explain(reference, variants, config, run_flags, word), sep='\n')
       sys.exit(0)
     sys.unraisablehook = raise_interrupt_again
     app.run(lambda _: _run(config, shlex.join(typed)), rest, flags_parser=_parse)

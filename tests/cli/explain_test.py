@@ -10,6 +10,7 @@ from robustness.cli import command_line
 from robustness.cli.explain import explain, meanings
 from robustness.config import packaged
 from robustness.config.recipe import KINDS
+from tests.cases import cases
 
 PREDICTIONS = ('calibration:workdir', 'video_pm_k:predictions')
 KEY = re.compile(r'  (\S+) = (.*)')
@@ -63,6 +64,26 @@ def test_the_command_prints_text_variants_and_flags(capsys):
   assert f'{variants}\nshown below: own' in output
   assert '--workdir\n' in output and '  top_k = ' in output
   assert main(['acuracy', '--help']) == 2
+
+
+@cases(
+  'word, keys',
+  ('epsilon', ('--config.battery.attack.study.epsilon', '--config.battery.attack.study.epsilons')),
+  ('severit', ('--config.battery.corruptions.study.severities',)),
+)
+def test_keys_are_found_by_a_word_with_their_task(capsys, word, keys):
+  with pytest.raises(SystemExit, match='0'):
+    main(['battery:digits', f'--help={word}'])
+  lines = capsys.readouterr().out.splitlines()
+  assert len(lines) < 60
+  for key in keys:
+    assert any(line.strip().startswith(f'{key} = ') for line in lines), lines
+
+
+def test_a_word_of_no_key_names_the_nearest(capsys):
+  with pytest.raises(SystemExit, match='0'):
+    main(['accuracy', '--help=confidance'])
+  assert "did you mean 'confidence'" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize('name', [*COMMANDS, 'neighbor-sets'])
