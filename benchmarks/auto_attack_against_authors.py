@@ -26,7 +26,7 @@ from flax.traverse_util import flatten_dict
 from benchmarks import subject, timing
 from benchmarks.heatmap_against_loops import NETWORK, networks
 from benchmarks.pgd_against_foolbox import ours, paired
-from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS
+from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS, AutoAttack
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
@@ -65,34 +65,34 @@ def own_errors(runner: Evaluator, data: ArrayRows) -> np.ndarray:
 
 
 def their_errors(
-  twin: Any, data: ArrayRows, study: AttackError, clock: timing.Clock
+  twin: Any, data: ArrayRows, attack: AutoAttack, clock: timing.Clock
 ) -> tuple[np.ndarray, dict[str, float]]:
   """Returns the same of the authors' package, and seconds by attack."""
+  import autoattack
   import torch
-  from autoattack import AutoAttack
 
   architecture = catalog.get(NETWORK)
   mean, std = (torch.tensor(x)[None, :, None, None] for x in (architecture.mean, architecture.std))
-  norm = {'linf': 'Linf', 'l2': 'L2'}[study.norm]
-  package = AutoAttack(
+  norm = {'linf': 'Linf', 'l2': 'L2'}[attack.norm]
+  package = autoattack.AutoAttack(
     lambda x: twin((x - mean) / std),
     norm,
-    study.epsilon,
+    attack.epsilon,
     0,
     False,
-    version=study.version,
+    version=attack.version,
     device='cpu',
   )
-  package.apgd.n_iter = package.apgd_targeted.n_iter = package.fab.n_iter = study.iterations
+  package.apgd.n_iter = package.apgd_targeted.n_iter = package.fab.n_iter = attack.iterations
   for apgd in (package.apgd, package.apgd_targeted):  # checkpoints are set when they are made
     for key, share in (('n_iter_2', 0.22), ('n_iter_min', 0.06), ('size_decr', 0.03)):
-      setattr(apgd, key, max(int(share * study.iterations), 1))
-  package.square.n_queries = study.queries
+      setattr(apgd, key, max(int(share * attack.iterations), 1))
+  package.square.n_queries = attack.queries
   images = torch.from_numpy(data.images.transpose(0, 3, 1, 2).copy())
   labels = torch.from_numpy(data.labels.astype(np.int64))
   with torch.no_grad():
     wrong = (package.get_logits(images).argmax(1) != labels).numpy()
-  stages = VERSIONS[study.version]
+  stages = VERSIONS[attack.version]
   stage, seconds = np.where(wrong, 0, len(stages) + 1), {}
   for number, name in enumerate(stages, 1):
     left, begin = np.flatnonzero(stage > len(stages)), clock()
@@ -107,9 +107,11 @@ def their_errors(
 
 def measure(given: Any) -> None:
   """Prints both tables."""
-  settings = {'norm': given.norm, 'epsilon': given.epsilon, 'version': given.version}
-  budget = {'iterations': given.iterations, 'queries': given.queries}
-  study = AttackError(attacks=('auto_attack',), **settings, **budget)
+  settings = {key: getattr(given, key) for key in ('version', 'iterations', 'queries')}
+  attack = AutoAttack(given.norm, given.epsilon, **settings)
+  study = AttackError(
+    attacks=(attack.name,), attack={attack.name: settings}, norm=attack.norm, epsilon=attack.epsilon
+  )
   from_here = pathlib.Path(given.weights).is_dir() and given.weights
   twin, network = trained(given.weights) if from_here else networks(given.weights)
   data = subject.rows(network.input_shape, given.images, given.data)
@@ -121,9 +123,9 @@ def measure(given: Any) -> None:
   begin = clock()
   own = own_errors(runner, data)
   taken = clock() - begin
-  other, seconds = their_errors(twin, data, study, clock)
+  other, seconds = their_errors(twin, data, attack, clock)
   lines = []
-  for number, name in enumerate(('clean', *VERSIONS[study.version])):
+  for number, name in enumerate(('clean', *VERSIONS[attack.version])):
     a, b = own <= number, other <= number
     lines.append([name, f'{a.mean():.4f}', f'{b.mean():.4f}', *paired(a, b)])
   timing.print_table(ERRORS, lines)

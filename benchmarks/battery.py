@@ -70,8 +70,8 @@ class Work:
 def work_of(study: Study, rows: Rows) -> Work:
   """Returns what a study takes of the network alone on some rows."""
   views = len(study.views(rows.image_shape))
-  attacked = isinstance(study, attack_error.AttackError)
-  each = study.steps * study.restarts * (views - 1) if attacked else 0
+  runs = study.runs.values() if isinstance(study, attack_error.AttackError) else ()
+  each = sum(vars(run)['steps'] * study.restarts * len(study.radii) for run in runs)
   return Work(rows.num_examples * views, rows.num_examples * each)
 
 

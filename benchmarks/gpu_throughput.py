@@ -106,7 +106,9 @@ STUDIES: Mapping[str, Measured] = {
     lambda _: si_score.SiScore(factor='cross', xs=PLACES, ys=PLACES), 0.9, scene_rows
   ),
   'pgd': Measured(
-    lambda given: attack_error.AttackError(steps=given.attack_steps), 0.9, attacks=True
+    lambda given: attack_error.AttackError(attack={'pgd': {'steps': given.attack_steps}}),
+    0.9,
+    attacks=True,
   ),
 }
 

@@ -77,9 +77,8 @@ def foolbox_attack(
   model = foolbox.PyTorchModel(
     network, bounds=(0, 1), preprocessing=preprocessing, device=torch.device('cpu')
   )
-  attack = foolbox.attacks.LinfPGD(
-    abs_stepsize=study.step_size, steps=study.steps, random_start=study.random_start
-  )
+  settings = study.attack['pgd']
+  attack = foolbox.attacks.LinfPGD(abs_stepsize=settings['step_size'], steps=settings['steps'])
   images = torch.from_numpy(data.images.transpose(0, 3, 1, 2).copy())
   labels = torch.from_numpy(data.labels.astype(np.int64))
 
@@ -105,7 +104,8 @@ def paired(own: np.ndarray, other: np.ndarray) -> list[str]:
 
 def measure(name: str, given: Any) -> list[object]:
   """Returns the row of one network."""
-  study = AttackError(epsilon=given.epsilon, steps=given.steps, step_size=STEP_SIZE)
+  settings = {'steps': given.steps, 'step_size': STEP_SIZE}
+  study = AttackError(epsilon=given.epsilon, attack={'pgd': settings})
   peer, network = networks(given.weights, name)
   data = subject.rows(network.input_shape, given.images, given.data)
   runner = ours(network, study)

@@ -21,13 +21,15 @@ python main.py --config=configs/attack_error.py:autoattack_cifar10 --workdir=/tm
     --config.classifier.name=resnet20 --config.classifier.weights=FILE
 
   CIFAR-10 by TFDS: AutoAttack, version standard, ℓ∞, ε = 8/255, on 100 test images; with
-  --config.study.version=plus or rand, and --config.study.norm=l2 --config.study.epsilon=.5. The
-  published ResNet-20 has no image left; of one that is trained on PGD 24 % of 96 are right
-  (docs/studies/attack_error.md), at 5 s of a core for each image on average.
+  --config.study.attack.auto_attack.version=plus or rand, and --config.study.norm=l2
+  --config.study.epsilon=.5. The published ResNet-20 has no image left; of one that is trained on
+  PGD 24 % of 96 are right (docs/studies/attack_error.md), at 5 s of a core for each image on
+  average.
 
-  For ℓ2 --config.study.norm=l2 --config.study.epsilon=.5 --config.study.step_size=.1; the worst of
-  several attacks --config.study.attacks=pgd,auto_pgd with --config.study.losses=cross_entropy,dlr;
-  more radii --config.study.epsilons=.004,.016; more random starts --config.study.restarts=5.
+  For ℓ2 --config.study.norm=l2 --config.study.epsilon=.5 --config.study.attack.pgd.step_size=.1;
+  the worst of more attacks --config.study.attacks=pgd,auto_pgd, of two losses
+  --config.study.attacks=pgd,pgd_dlr=pgd --config.study.attack.pgd_dlr.loss=dlr; more radii
+  --config.study.epsilons=.004,.016; more random starts --config.study.restarts=5.
   Adversarial training: --config.classifier.train=True --config.classifier.attack.name=pgd.
 """
 

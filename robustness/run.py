@@ -113,8 +113,7 @@ def _measure_tasks(
   """
   experiment, results_by_task, figures, left_out = builder.experiment, {}, {}, []
   for name, task in experiment.measurements.items():
-    study, records = task.study, folder / workdir.RECORDS
-    data = study.needed_rows(rows[task.data])
+    study, data, records = task.study, rows[task.data], folder / workdir.RECORDS
     measured, excluded = split_supported(study, classifiers, data, experiment.is_single)
     if not experiment.is_single:
       logging.info('task %s: %s on %d images', name, study.name, data.num_examples)

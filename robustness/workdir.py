@@ -520,7 +520,7 @@ def _recording(path: pathlib.Path, study: Study, results: Results) -> pathlib.Pa
   for header in sorted((path / RECORDS).glob(f'{place}/{HEADER}')):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
-    stated = identity['study']
+    stated = recorded_study.with_keys_of_today(type(study), identity['study'])
     known = isinstance(study, RecordedStudy) and study.is_recorded_as(stated)
     if stated != recording and not known:
       continue

@@ -36,7 +36,8 @@ CASES = {
     '--images 4 --rounds 1 --sizes 4 --heat_map_images 1 '
     "--config.battery.tasks=('clean','corruptions','attack') "
     "--config.battery.corruptions.study.corruptions=('contrast',) "
-    '--config.battery.corruptions.study.severities=(1,) --config.battery.attack.study.steps=1'
+    '--config.battery.corruptions.study.severities=(1,) '
+    '--config.battery.attack.study.attack.pgd.steps=1'
   ),
   'convolutions_against_pytorch': '--images 1 --rounds 1 --layers 1 --matrix 64',
   'corruptions_in_training': '--batch 4 --steps 1 --rounds 1',

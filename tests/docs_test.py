@@ -140,7 +140,7 @@ def test_commands_have_a_config_with_their_keys(command):
   if file.endswith('.json'):  # printed by the command before it
     assert f'--print_config > {file}' in ' '.join(commands('docs/training.md'))
     return
-  chosen = r'--config\.(classifiers|battery\.tasks)\b'
+  chosen = r'--config\.(classifiers|battery\.tasks|study\.attacks)\b'
   changes = [argument for argument in shlex.split(command) if re.match(chosen, argument)]
   config = checked(file, *changes)
   for key in re.findall(r'--config\.([\w.]+)=', command):
@@ -171,7 +171,7 @@ def test_the_page_of_a_study_has_keys_and_figures_that_exist(name):
   assert f'`configs/{name}.py`' in table
   config = load_config(f'configs/{name}.py')
   mentioned = set(re.findall(r'--config\.([\w.]+)=', text(page)))
-  variants = [load_config(re.findall(r'--config=(\S+)', c)[0]) for c in commands(page)]
+  variants = [command_line.read(shlex.split(command))[0] for command in commands(page)]
   assert not {k for k in mentioned if not any(has_key(c, k) for c in (config, *variants))}
   row = re.findall(r'^\| figures \| (.*) \|$', text(page), re.MULTILINE)[0]
   bases = study.STUDIES.classes()[name].__mro__[:-2]

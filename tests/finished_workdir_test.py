@@ -8,6 +8,7 @@ import pytest
 
 from robustness import workdir as workdirs
 from robustness.results import Results, Table
+from robustness.studies.accuracy import Accuracy
 from robustness.workdir import LEFT_OUT, read, read_task
 from tests import finished_runs
 from tests.refusals import refused
@@ -43,6 +44,23 @@ def test_a_task_of_a_battery_is_found_by_what_it_records(workdir):
   assert [evaluation.label for evaluation in task.evaluations] == list(CORRECT)
   refused('choose one of its tasks, plain', read_task, battery, '')
   refused("no task 'plane'; did you mean 'plain'", read_task, battery, 'plane')
+
+
+@pytest.mark.parametrize('single', [True, False])
+def test_keys_of_an_earlier_version_are_read(workdir, monkeypatch, single):
+  def from_earlier(study):
+    return {key: value for key, value in study.items() if key != 'earlier'}
+
+  monkeypatch.setattr(Accuracy, 'from_earlier', staticmethod(from_earlier))
+  for header in workdir.glob('records/*/header.json'):
+    content = json.loads(header.read_text())
+    content['identity']['study']['earlier'] = 1
+    header.write_text(json.dumps(content))
+  rewrite(workdir, study={'name': 'accuracy', 'earlier': 1})
+  if not single:
+    workdir = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
+  [task] = read(workdir).values()
+  assert [evaluation.label for evaluation in task.evaluations] == list(CORRECT)
 
 
 def test_of_two_tasks_with_one_study_each_has_its_own_images(tmp_path):

@@ -5,8 +5,8 @@ The same attack serves adversarial training and the views of a study.
 
 import abc
 import dataclasses
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -95,9 +95,24 @@ LOSSES = {'cross_entropy': cross_entropy, 'dlr': dlr}
 """What attacks ascend, for each image, of logits [B, classes] and labels int32 [B]."""
 
 
+class Flag(NamedTuple):
+  """A sign that an attack has failed on an image, read from what it observes (see `Attack`).
+
+  Attributes:
+    observed: which of the observations shows it.
+    value: the observation's value that shows it.
+    tolerated: the largest share of images on which it may show without a warning.
+  """
+
+  observed: str
+  value: int
+  tolerated: float = 0.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Attack(Part):
-  """Base class: the fields are the keys of the section `config.classifier.attack.<name>`.
+  """Base class: the fields are the keys of `config.classifier.attack.<name>`, and all but `norm`,
+  `epsilon` and `statistics` those of `config.study.attack.<name>` of the study `attack_error`.
 
   Attributes:
     norm: 'linf' or 'l2'.
@@ -156,6 +171,25 @@ class Attack(Part):
   def stages(self) -> tuple[str, ...]:
     """Names of the attacks that it is made of, in their order; () of a single one."""
     return ()
+
+  @property
+  def words(self) -> str:
+    """The first setting that other attacks do not have, and those that are not the default."""
+    shared = {field.name for field in dataclasses.fields(Attack)}
+    fields = [field for field in dataclasses.fields(self) if field.name not in shared]
+    values = [(field.name, getattr(self, field.name), field.default) for field in fields]
+    changed = [(name, value) for name, value, default in values[1:] if value != default]
+    return ', '.join(f'{value} {name}' for name, value, *_ in (*values[:1], *changed))
+
+  @property
+  def shortcoming(self) -> str:
+    """The attack in words, if errors under it bound those under AutoAttack from below; else ''."""
+    return self.name
+
+  @property
+  def flags(self) -> Mapping[str, Flag]:
+    """Signs that it has failed, by what is said of the images that show them."""
+    return {}
 
   def observed(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0

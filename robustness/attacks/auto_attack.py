@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
-from robustness.attacks import Array, Attack, Logits, Scalar, balls, dlr
+from robustness.attacks import Array, Attack, Flag, Logits, Scalar, balls, dlr
 from robustness.attacks.auto_pgd import AutoPGD
 from robustness.attacks.fab import FAB
 from robustness.attacks.in_turn import in_turn
@@ -24,6 +25,12 @@ VERSIONS = {
 }
 RESTARTS = {'standard': 1, 'plus': 5, 'rand': 1}
 """Runs of the attacks without targets but Square."""
+SQUARE, SQUARE_GAIN = 'square', 0.002
+NO_GRADIENT = (
+  'have no gradient of the DLR loss at a random start: attacks by gradients may fail there'
+)
+BY_SQUARE = 'fall to Square and to no attack by gradients before: these may have failed'
+RANDOM = "get other logits when they are shown again: the version 'rand' is for that"
 REPEATS, DIFFERS = 5, 1e-4
 """Passes that show whether a network is random: by how much its logits of length 1 differ."""
 
@@ -56,6 +63,24 @@ class AutoAttack(Attack):
   @property
   def stages(self) -> tuple[str, ...]:
     return VERSIONS[self.version]
+
+  @property
+  def shortcoming(self) -> str:
+    lengths, published = {'steps': self.iterations}, {'steps': STEPS}
+    if SQUARE in self.stages:
+      lengths, published = {**lengths, 'queries': self.queries}, {**published, 'queries': QUERIES}
+    if lengths == published:
+      return ''
+    return f'{self.name} of {" and ".join(f"{count} {key}" for key, count in lengths.items())}'
+
+  @property
+  def flags(self) -> Mapping[str, Flag]:
+    flags = {NO_GRADIENT: Flag('no_gradient', True)}
+    if self.stages[-1] == SQUARE:
+      flags[BY_SQUARE] = Flag('stage', len(self.stages), SQUARE_GAIN)
+    if self.version != 'rand':
+      flags[RANDOM] = Flag('random', True)
+    return flags
 
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0

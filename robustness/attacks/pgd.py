@@ -38,6 +38,11 @@ class PGD(Attack):
   def draws(self) -> bool:
     return self.random_start
 
+  @property
+  def words(self) -> str:
+    size = f'{self.step_size:.4g} at ε = {self.epsilon:.4g}' if self.step_size else 'ε/4'
+    return f'{self.steps} steps of {size}{"" if self.random_start else ", no random start"}'
+
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:

@@ -20,11 +20,12 @@ from robustness.config.recipe import KINDS, default_label
 from robustness.core import json_files
 from robustness.core.errors import InputError, naming, nearest
 from robustness.core.settings import check_name, check_sections, refuse_unknown, without_inherited
-from robustness.evaluation.study import STUDIES, default_section
+from robustness.evaluation.study import STUDIES, default_section, refuse_moved
 
 _LABEL = re.compile(r'--?config\.classifiers\.([^.=]+)\.name=')
 _LIST = re.compile(r'--?config\.classifiers=(.*)', re.DOTALL)
 _WORDS = re.compile(r'[^\s,\'"()\[\]]+(\s*,\s*[^\s,\'"()\[\]]+)*')
+_STUDY_KEY = re.compile(r'--?(no)?config\.(battery\.[^.]+\.)?study\.[^.]+')
 _STUDY_NAME = re.compile(r'--?config\.((?:battery\.([^.]+)\.)?study)\.name=(.*)', re.DOTALL)
 
 
@@ -117,9 +118,11 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
 
 
 def _names_parts(change: str) -> bool:
-  """Whether a change is of a key that names parts of a training."""
-  section, _, last = change.partition('=')[0].rpartition('.')
-  return KINDS.get(section.rpartition('.')[2], ('',))[0] == last
+  """Whether a change is of a key that may name parts of a training or a study."""
+  key = change.partition('=')[0]
+  section, _, last = key.rpartition('.')
+  of_training = KINDS.get(section.rpartition('.')[2], ('',))[0] == last
+  return of_training or _STUDY_KEY.fullmatch(key) is not None
 
 
 def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
@@ -174,6 +177,8 @@ def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict,
     if not isinstance(section, ConfigDict):
       raise InputError(f'{where} is a single value; it has no key {name!r}.')
     if name not in section:
+      if where.endswith('.study'):
+        refuse_moved(STUDIES.find(section.name, f'{where}.name'), name, where)
       raise InputError(f'unknown key {where}.{name}: {nearest(name, section.keys())}.')
     holder, section, where = section, section[name], f'{where}.{name}'
   if isinstance(section, ConfigDict):
@@ -297,7 +302,9 @@ def _study_name(section: object, where: str, path: pathlib.Path) -> str:
       f'config file {path} has no {where}.study.name; expected a JSON object such as config.json '
       'of a workdir.'
     )
-  STUDIES.find(study['name'], f'{where}.study.name')
+  found = STUDIES.find(study['name'], f'{where}.study.name')
+  for key in study:
+    refuse_moved(found, key, f'{where}.study')
   return study['name']
 
 

@@ -123,6 +123,9 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
   for where, section in studies.items():
     study = STUDIES.find(section.name, where)
     yield from _section(where, [section], {**meanings(study), 'name': f'the study: {_CHOICE}'})
+    for key, parts in study.chosen_parts(section).items():
+      for label, part in parts.items():
+        yield from _section(f'{where}.{key}.{label}', [section[key][label]], meanings(part))
     if 'predictions' in config and issubclass(study, ScoresPredictions):
       run |= meanings(study.prediction_settings)
   several, alone = config.get('classifiers', {}), config.get('classifier')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -16,6 +16,7 @@ from robustness.config.experiment import Execution
 from robustness.config.recipe import KINDS, SECTIONS, ClassifierSettings
 from robustness.core.errors import nearest
 from robustness.core.registry import is_reference, part_name
+from robustness.core.typing import Facts
 from robustness.evaluation import study
 from robustness.results import SUMMARIES
 from robustness.training.settings import TrainingSettings
@@ -154,7 +155,7 @@ def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
 
 def take_two_steps(classifier: ConfigDict) -> None:
   """Has adversarial training take two steps of PGD; with one, networks learn to read the label off
-  the perturbation and PGD finds all their errors (docs/records/reproduction.md)."""
+  the perturbation and PGD finds all their errors (docs/reproduction.md)."""
   classifier.attack.pgd.steps = 2
   classifier.attack.pgd.step_size = 5 / 255
 
@@ -321,8 +322,14 @@ def classifier() -> dict[str, Any]:
 
 
 def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) -> None:
-  """Adds the sections of parts in the user's files, which `values` or it names, to a config."""
+  """Adds the sections of parts in the user's files, which `values` or it names, to a config; those
+  of parts in studies are the chosen ones' alone."""
   values = config if values is None else values
+  for section, chosen in _studies(config, values):
+    found = study.STUDIES.find(section.name, 'config.study.name')
+    for key, parts in found.sections_of_parts(chosen).items():
+      with section.unlocked():
+        section[key] = nested(parts)
   recipes = {'classifier': (config, values)}
   several = (config.get('classifiers'), values.get('classifiers'))
   recipes |= {f'classifiers.{label}': several for label in several[0] or ()}
@@ -340,6 +347,15 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
           }
           with section.unlocked():
             section[found.name] = nested(defaults)
+
+
+def _studies(config: ConfigDict, values: Mapping[str, Any]) -> Iterator[tuple[ConfigDict, Facts]]:
+  """Yields each section `study` of a config, with the keys that `values` change in it."""
+  tasks = [(task, _at(values, 'battery', name)) for name, task in config.get('battery', {}).items()]
+  for holder, given in [(config, values), *tasks]:
+    section = _at(holder, 'study')
+    if isinstance(section, ConfigDict) and 'name' in section:
+      yield section, {**section, **(_at(given, 'study') or {})}
 
 
 def _at(values: Any, *path: str) -> Any:

@@ -19,13 +19,12 @@ def parse(cls: type[T], section: Section, where: str) -> T:
   type, and numbers that are not finite.
 
   Args:
-    cls: with fields that are bool, int, float, str, tuple[str, ...] or tuple[int, ...], or
-      dataclasses of these.
+    cls: with fields that are bool, int, float, str, tuple[str, ...] or tuple[int, ...], dataclasses
+      of these, or sections that are read elsewhere.
     section: the values given, which may be parsed already; a field left out keeps its default.
     where: the section's name in messages, for example 'config.study'.
   """
-  if not isinstance(section, Mapping):
-    raise InputError(f'{where} must be a section of keys; got {section!r}.')
+  _check_section(section, where)
   types = typing.get_type_hints(cls)
   fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
   refuse_unknown(section, fields, where)
@@ -64,6 +63,9 @@ def _convert(kind: type, value: object, where: str) -> object:
     return value  # parsed already
   if dataclasses.is_dataclass(kind):
     return parse(kind, value, where)  # type: ignore[arg-type]
+  if typing.get_origin(kind) is Mapping:
+    _check_section(value, where)
+    return value
   if typing.get_origin(kind) is tuple:
     element = typing.get_args(kind)[0]
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
@@ -83,10 +85,14 @@ def _convert(kind: type, value: object, where: str) -> object:
 
 
 def check_sections(section: Section, names: Iterable[str], where: str) -> None:
-  """Raises InputError unless those of these keys that are given are sections of keys."""
+  """Raises InputError unless each of these keys is a section of keys or left out."""
   for name in names:
-    if not isinstance(section.get(name, {}), Mapping):
-      raise InputError(f'{where}.{name} must be a section of keys; got {section[name]!r:.60}.')
+    _check_section(section.get(name, {}), f'{where}.{name}')
+
+
+def _check_section(section: object, where: str) -> None:
+  if not isinstance(section, Mapping):
+    raise InputError(f'{where} must be a section of keys; got {section!r:.60}.')
 
 
 NAME_BYTES = 100  # of a name; names of files, which may have 255, are made of it

@@ -18,7 +18,7 @@ from robustness.evaluation.views import ViewTable
 
 FLAG = '--study'
 WHY_NOT = (
-  'its study is in a Python file, which reading results does not run; type '
+  'its study, or a part of it, is in a Python file, which reading results does not run; type '
   f'{FLAG}=FILE.py:NAME if you trust the file'
 )
 
@@ -96,12 +96,23 @@ def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study
     return settings.parse(found, values, 'config.study')
   try:
     with registry.files_refused():
-      return studies.from_config(section)
+      found = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
+      return studies.from_config(with_keys_of_today(found, section))
   except registry.FileRefusedError:
     facts = dict(stated) if isinstance(stated, dict) else {}
     chosen = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
     known = settings.parse(RecordedStudy, chosen, 'settings')
     return dataclasses.replace(known, name=name, stated=facts)
+
+
+def with_keys_of_today(study: type[Study], section: Facts) -> Facts:
+  """Returns keys of a study that results hold, which an earlier version may have written; a section
+  that no version wrote as it is."""
+  try:
+    with registry.files_refused():
+      return study.from_earlier(section)
+  except (KeyError, TypeError):
+    return section
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:

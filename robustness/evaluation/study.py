@@ -61,6 +61,8 @@ class Study(Part):
     papers: what to cite beside this software: keys of `robustness.present.page.PAPERS`.
     layers: whose output change is recorded; ('stages',) stands for stem, stages and logits.
     outputs: layers whose output is recorded, such as ('logits',); see `summarise_output`.
+    moved_keys: keys of earlier versions, and what takes their place in `config.study`.
+    set_by_study: settings of named parts that the study sets itself, which their sections lack.
     needs_classifier: False for one that measures images alone: its config has no classifier, and it
       reduces one evaluation with the label `IMAGES`.
     needs_labels: False for one that does not ask what is right, and takes images of no known class.
@@ -79,6 +81,8 @@ class Study(Part):
   section: ClassVar[str] = 'config.study'
   title: ClassVar[str] = ''
   papers: ClassVar[tuple[str, ...]] = ()
+  moved_keys: ClassVar[Mapping[str, str]] = {}
+  set_by_study: ClassVar[tuple[str, ...]] = ()
   layers = tuple[str, ...]()
   outputs: ClassVar[tuple[str, ...]] = ()
   needs_classifier: ClassVar[bool] = True
@@ -113,9 +117,36 @@ class Study(Part):
     """Plain values that records and results state beside the settings."""
     return {}
 
+  @classmethod
+  def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
+    """Returns the named parts that the keys `study` choose, by their label and by the key of
+    `config.study` that has a section for each of them."""
+    return {}
+
+  @classmethod
+  def sections_of_parts(cls, study: Facts) -> dict[str, dict[str, Facts]]:
+    """Returns the sections of `chosen_parts` with all settings, defaults included."""
+    return {
+      key: {
+        label: {**cls.settings_of(part), **study[key].get(label, {})} for label, part in own.items()
+      }
+      for key, own in cls.chosen_parts(study).items()
+    }
+
+  @classmethod
+  def settings_of(cls, part: type[Part]) -> Facts:
+    """Returns the defaults of the settings of a part that are keys of its section."""
+    fields = dataclasses.fields(part)
+    return {field.name: field.default for field in fields if field.name not in cls.set_by_study}
+
+  @classmethod
+  def from_earlier(cls, study: Facts) -> Facts:
+    """Returns the keys of `config.study` for those that an earlier version of the software had."""
+    return study
+
   def describe(self) -> dict[str, PlainValue]:
     """Returns the study's name, settings and facts as plain values, for results."""
-    return {**super().describe(), **self.facts}
+    return {**super().describe(), **self.sections_of_parts(vars(self)), **self.facts}
 
   @property
   def recording(self) -> dict[str, PlainValue]:
@@ -151,10 +182,6 @@ class Study(Part):
   def arrays(self) -> Callable[..., pd.DataFrame]:
     """The function `robustness.estimates.means.arrays`, likewise."""
     return functools.partial(arrays, confidence=self.confidence)
-
-  def needed_rows(self, rows: Rows) -> Rows:
-    """Returns the rows that the study counts: all, unless it is of a part of a stored set."""
-    return rows
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows to be evaluated, and trainings (recipes of all classifiers, in order), with
@@ -345,7 +372,15 @@ def from_config(section: Facts) -> Study:
   settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
   found = STUDIES.find(values.pop('name', ''), 'config.study.name')
+  for key in values:
+    refuse_moved(found, key, 'config.study')
   return settings.parse(found, values, 'config.study')
+
+
+def refuse_moved(study: type[Study], key: str, where: str) -> None:
+  """Raises InputError for a key of an earlier version, naming what takes its place."""
+  if key in study.moved_keys:
+    raise InputError(f'{where}.{key} is now {where}.{study.moved_keys[key]}.')
 
 
 def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
@@ -365,7 +400,8 @@ def default_section(name: str) -> Facts:
   """Returns `config.study` of a study with every key at its default."""
   found = STUDIES.find(name, 'config.study.name')
   try:
-    return {'name': name, **dataclasses.asdict(found())}
+    section = dataclasses.asdict(found())
+    return {'name': name, **section, **found.sections_of_parts(section)}
   except TypeError as error:
     raise InputError(
       f'config.study.name is {name!r}, which is no dataclass with a default for each field '

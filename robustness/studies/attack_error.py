@@ -6,9 +6,8 @@ and b); an attack is a view that is given the logits.
 
 import dataclasses
 import functools
-import operator
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import jax
@@ -17,17 +16,19 @@ import numpy as np
 import pandas as pd
 from absl import logging
 
-from robustness.attacks import ATTACKS, LOSSES, Attack, Logits, balls
-from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS
+from robustness.attacks import ATTACKS, Attack, Flag, Logits, balls
+from robustness.core import settings
+from robustness.core.errors import naming
 from robustness.core.pixels import BFLOAT16_STEP
-from robustness.core.registry import part_name, setting, word
+from robustness.core.registry import Part, part_name, setting
 from robustness.core.rows import Rows
+from robustness.core.typing import Facts
 from robustness.estimates.means import energy_fraction
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import select
 from robustness.evaluation.measurements import summarise
-from robustness.evaluation.outcomes import Evaluation, Recorded, Statistic, wrong
+from robustness.evaluation.outcomes import Evaluation, Recorded, wrong
 from robustness.evaluation.records import RecordsReader, Shard
 from robustness.evaluation.study import (
   Figures,
@@ -74,17 +75,10 @@ CLEAN_RADIAL = _amount('clean_radial_amplitude', 'mean |F| of clean images')
 CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
 
-WHERE = 'config.study'
-CHOSEN = 'steps', 'step_size', 'random_start', 'version', 'iterations', 'queries'
-GIVEN = 'norm', 'epsilon', *CHOSEN
-"""Settings that every attack with a field of this name is given; those of `CHOSEN` that no attack
-has are refused."""
-NO_GRADIENT = (
-  'have no gradient of the DLR loss at a random start: attacks by gradients may fail there'
-)
-BY_SQUARE = 'fall to Square and to no attack by gradients before: these may have failed'
-RANDOM = "get other logits when they are shown again: config.study.version='rand' is for that"
-SQUARE, SQUARE_GAIN = 'square', 0.002
+EARLIER = {'losses': 'loss'} | {
+  key: key for key in ('version', 'iterations', 'queries', 'steps', 'step_size', 'random_start')
+}
+"""Keys of `config.study` in earlier versions, which held for all attacks that have such a field."""
 FLAG_COLUMNS = 'classifier', 'epsilon', 'flag', 'images', 'of'
 
 
@@ -93,64 +87,46 @@ class AttackError(Study):
   """Settings; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
-    attacks: their names: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'square', 'auto_attack', or
-      `FILE.py:NAME`.
-    losses: that each attack ascends, 'cross_entropy' or 'dlr'; 'fab', 'square' and 'auto_attack'
-      have their own.
-    version: of 'auto_attack': 'standard', 'plus' or 'rand'.
-    iterations: steps of the attacks of 'auto_attack'; its authors' is 100.
-    queries: of 'square', and of 'auto_attack', whose authors' is 5000.
+    attacks: names of attacks: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'square', 'auto_attack' or
+      `FILE.py:NAME`; LABEL=NAME takes an attack again with other settings.
+    attack: the settings of each attack in a section of its name or label, such as
+      `config.study.attack.pgd.steps`.
     norm: 'linf' or 'l2'.
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
     epsilons: further radii; step sizes are in proportion.
-    steps: n ≥ 1, where an attack has steps.
-    step_size: α at `epsilon`, where an attack has one; 0 is ε/4.
-    random_start: whether 'pgd' begins at a random point of the ball.
     restarts: runs from another random start, of which each image keeps the worst.
     bandwidth: of the high pass, see `robustness.fourier.filters.lowest_kept`.
   """
 
   title: ClassVar[str] = 'Error under attacks'
+  set_by_study: ClassVar[tuple[str, ...]] = ('norm', 'epsilon', 'statistics')
+  moved_keys: ClassVar[Mapping[str, str]] = {
+    key: f'attack.ATTACK.{new}, of each ATTACK that has it' for key, new in EARLIER.items()
+  }
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'madry2018towards')
 
   half_width: float = 0.0
   attacks: tuple[str, ...] = setting(('pgd',), 'not empty', bool)
-  losses: tuple[str, ...] = setting(('cross_entropy',), 'not empty', bool)
-  version: str = word('standard', VERSIONS)
-  iterations: int = setting(STEPS, 'at least 1', lambda x: x >= 1)
-  queries: int = setting(QUERIES, 'at least 1', lambda x: x >= 1)
+  attack: Facts = dataclasses.field(default_factory=dict, hash=False)
   norm: str = 'linf'
   epsilon: float = 8 / 255
   epsilons: tuple[float, ...] = ()
-  steps: int = setting(10, 'at least 1', lambda x: x >= 1)
-  step_size: float = setting(0.0, 'at least 0; 0 is ε/4', lambda x: 0 <= x < float('inf'))
-  random_start: bool = True
   restarts: int = setting(1, 'at least 1', lambda x: x >= 1)
   bandwidth: int = 0
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.require_no_repeats('attacks', 'losses')
-    for attack in self.attacks:
-      ATTACKS.find(attack, f'{WHERE}.attacks')
-    self.choose('losses', LOSSES)
-    for key, alone in (('losses', ('cross_entropy',)), ('restarts', 1)):
-      valid = f"{alone!r} beside 'auto_attack', which has its own: see config.study.version"
-      self.require(getattr(self, key) == alone or not self._ensembles, key, valid)
     balls.check(self.section, self.norm, self.epsilon)
     for epsilon in self.epsilons:
       balls.check(self.section, self.norm, epsilon, 'epsilons')
-    known = set[str]().union(*map(_keys_of, self.runs.values()))
-    none = f'left out, as {" and ".join(map(part_name, self.attacks))} has none'
-    for key in CHOSEN:
-      self.require(key in known or getattr(self, key) == getattr(AttackError, key), key, none)
-    of_one = all(attack.in_turn for attack in self.runs.values())
-    self.require(not of_one or self.losses == ('cross_entropy',), 'losses', none)
-    drawn = self.restarts == 1 or any(attack.draws for attack in self.runs.values())
-    self.require(
-      drawn, 'restarts', f'1, as {" and ".join(map(part_name, self.attacks))} draws nothing'
-    )
+    runs = self.runs
+    self.require(len(runs) == len(self.attacks), 'attacks', 'distinct')
+    for label in self.attack.keys() - runs.keys():
+      self._attack(label)  # a misspelt key never passes
+    drawn = self.restarts == 1 or any(each.draws and not each.stages for each in runs.values())
+    nothing = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
+    self.require(drawn, 'restarts', nothing)
     distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)
     self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 
@@ -174,19 +150,46 @@ class AttackError(Study):
     """All ε, ascending."""
     return tuple(sorted((self.epsilon, *self.epsilons)))
 
+  @classmethod
+  def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
+    """See `Study`."""
+    return {'attack': dict(map(_chosen, study['attacks']))}
+
+  @classmethod
+  def from_earlier(cls, study: Facts) -> Facts:
+    """See `Study`; `losses` made a run of each attack for each loss."""
+    moved = {new: study[key] for key, new in EARLIER.items() if key in study}
+    if not moved:
+      return study
+    all_losses, entries, sections = moved.pop('loss', (Attack.loss,)), [], {}
+    for reference in study['attacks']:
+      name, found = _chosen(reference)
+      chosen = {f.name: moved[f.name] for f in dataclasses.fields(found) if f.name in moved}
+      in_turn = settings.parse(found, chosen, cls.section).in_turn
+      losses = (Attack.loss,) if in_turn else all_losses
+      for loss in losses:
+        label = name if len(losses) == 1 else f'{name}_{loss}'
+        entries.append(reference if label == name else f'{label}={reference}')
+        sections[label] = {**chosen, 'loss': loss}
+    kept = {key: value for key, value in study.items() if key not in EARLIER}
+    kept = {**kept, 'attacks': entries, 'attack': sections}
+    return {**kept, **cls.sections_of_parts(kept)}
+
   @property
   def runs(self) -> dict[str, Attack]:
-    """The attacks by name, those with a loss of several as `<attack>_<loss>`, with `epsilon`."""
-    runs = {}
-    for reference in self.attacks:
-      attack = ATTACKS.find(reference, f'{WHERE}.attacks')
-      keys = {field.name for field in dataclasses.fields(attack)}
-      own = attack(**{key: getattr(self, key) for key in GIVEN if key in keys})
-      losses = (own.loss,) if own.in_turn else self.losses
-      for loss in losses:
-        name = attack.name if len(losses) == 1 else f'{attack.name}_{loss}'
-        runs[name] = dataclasses.replace(own, loss=loss)
-    return runs
+    """The attacks by label, with `epsilon`."""
+    return dict(map(self._attack, self.attacks))
+
+  def _attack(self, entry: str) -> tuple[str, Attack]:
+    """Returns label and attack of an entry of `attacks`."""
+    settings.check_sections(self.attack, self.attack, f'{self.section}.attack')
+    label, found = _chosen(entry)
+    settings.check_name(f'{self.section}.attacks', label)
+    where, section = f'{self.section}.attack.{label}', self.attack.get(label, {})
+    settings.refuse_unknown(section, self.settings_of(found), where)
+    with naming(f'{found.section}.{found.name}', where):
+      values = {**section, 'norm': self.norm, 'epsilon': self.epsilon}
+      return label, settings.parse(found, values, where)
 
   @property
   def _ensembles(self) -> dict[str, Attack]:
@@ -200,12 +203,12 @@ class AttackError(Study):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then every attack at every ε, ascending.
 
-    An id is a digest of attack, loss, norm and ε: random starts do not depend on what else a run
+    An id is a digest of label, loss, norm and ε: random starts do not depend on what else a run
     holds. Of the clean view the spectrum is that of the images, of others that of the change.
     """
-    runs = list(self.runs.values())
+    labels, runs = [*self.runs], [*self.runs.values()]
     table = [(epsilon, index) for epsilon in self.radii for index in range(len(runs))]
-    named = (f'{runs[i].name} {runs[i].loss} {runs[i].norm} {epsilon:.6g}' for epsilon, i in table)
+    named = (f'{labels[i]} {runs[i].loss} {self.norm} {epsilon:.6g}' for epsilon, i in table)
     ids = [zlib.crc32(words.encode()) % (2**31 - 1) + 1 for words in named]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
@@ -258,38 +261,21 @@ class AttackError(Study):
   @property
   def shown_as(self) -> dict[str, str]:
     radii = ', '.join(f'{epsilon:.4g}' for epsilon in self.radii)
-    runs = ', '.join(self._in_words(name, attack) for name, attack in self.runs.items())
-    drawn = [name for name, attack in self.runs.items() if attack.draws]
-    of = f' of {" and ".join(drawn)}' if len(drawn) < len(self.runs) else ''
-    worst = f'; the worst of {self.restarts} random starts{of}' if self.restarts > 1 else ''
-    return {'attacks': f'{runs} in the {self.norm} ball of {radii}{worst}'}
-
-  def _in_words(self, name: str, attack: Attack) -> str:
-    """Returns an attack with those of `GIVEN` that it has: 'pgd (10 steps of ε/4)'."""
-    of = f' at ε = {self.epsilon:.4g}' if self.epsilons else ''
-    size = f'{self.step_size:.4g}{of}' if self.step_size else 'ε/4'
-    keys = _keys_of(attack)
     words = {
-      'version': self.version,
-      'iterations': f'{self.iterations} steps',
-      'steps': f'{self.steps} steps' + f' of {size}' * ('step_size' in keys),
-      'queries': f'{self.queries} queries',
+      label: ', '.join(filter(None, (own.words, f'{own.loss} loss' * (own.loss != Attack.loss))))
+      for label, own in self.runs.items()
     }
-    said = ', '.join(words[key] for key in words if key in keys)
-    return f'{name} ({said})' if said else name
+    shown = ', '.join(f'{label} ({own})' if own else label for label, own in words.items())
+    drawn = [name for name, attack in self.runs.items() if attack.draws and not attack.stages]
+    of = f' of {" and ".join(drawn)}' if len(drawn) < len(words) else ''
+    worst = f'; the worst of {self.restarts} random starts{of}' if self.restarts > 1 else ''
+    return {'attacks': f'{shown} in the {self.norm} ball of {radii}{worst}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     differences = super().differences(records, image_shape)
-    if not self._ensembles:
-      own = ' and '.join(map(part_name, self.attacks))
-      return [*differences, f'{own}, not AutoAttack: a lower bound']
-    given, whole = {'steps': self.iterations}, {'steps': STEPS}
-    if any('queries' in _keys_of(attack) for attack in self._ensembles.values()):
-      given, whole = {**given, 'queries': self.queries}, {**whole, 'queries': QUERIES}
-    if given != whole:
-      counts = ' and '.join(f'{count} {key}' for key, count in given.items())
-      authors = ' and '.join(map(str, whole.values()))
-      differences.append(f'AutoAttack of {counts}, not {authors}: a lower bound')
+    weaker = [attack.shortcoming for attack in self.runs.values()]
+    if all(weaker):
+      differences.append(f'{" and ".join(weaker)}, not AutoAttack: a lower bound')
     return differences
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
@@ -351,21 +337,16 @@ class AttackError(Study):
     rows: list[list[object]] = []
     for name, attack in self._ensembles.items():
       of_attack = (recorded.views.attack == name).to_numpy()
-      raised: dict[str, Statistic] = {NO_GRADIENT: operator.itemgetter('measure/no_gradient')}
-      if attack.stages[-1] == SQUARE:
-        raised[BY_SQUARE] = functools.partial(_falls_to, len(attack.stages))
-      if self.version != 'rand':
-        raised[RANDOM] = operator.itemgetter('measure/random')
-      for flag, statistic in raised.items():
-        outcomes = recorded.outcomes(statistic)
+      for words, flag in attack.flags.items():
+        outcomes = recorded.outcomes(functools.partial(_shows, flag))
         for group in outcomes.groups(('epsilon',), of_attack):
           for label in outcomes.labels:
             sums = outcomes.sums(label, group)
             count, epsilon = int(sums.total.sum()), group.facets['epsilon']
-            rows.append([label, epsilon, flag, count, sums.n])
-            if count > (SQUARE_GAIN if flag == BY_SQUARE else 0) * sums.n:
-              said = label, epsilon, count, sums.n, flag
-              logging.warning('%s, ε = %.4g: %d of %d images %s', *said)
+            rows.append([label, epsilon, words, count, sums.n])
+            if count > flag.tolerated * sums.n:
+              shown = label, epsilon, count, sums.n, words
+              logging.warning('%s, ε = %.4g: %d of %d images %s', *shown)
     return {'flags of auto_attack': Table(FLAG_COLUMNS, rows)} if rows else {}
 
   def _worst(self, errors: Outcomes) -> Outcomes:
@@ -435,10 +416,10 @@ class AttackError(Study):
     return {**figures, 'spectra': (figure, caption)}
 
 
-def _keys_of(attack: Attack) -> set[str]:
-  """Returns the settings that an attack has; one of stages without Square asks no queries."""
-  keys = {field.name for field in dataclasses.fields(attack)}
-  return keys - {'queries'} if attack.stages and SQUARE not in attack.stages else keys
+def _chosen(entry: str) -> tuple[str, type[Attack]]:
+  """Returns label and class of an entry of `attacks`, LABEL=NAME or NAME."""
+  label, _, name = entry.rpartition('=')
+  return label or part_name(name), ATTACKS.find(name, f'{AttackError.section}.attacks')
 
 
 def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
@@ -459,6 +440,6 @@ def _fell_by(number: int, shard: Shard) -> np.ndarray:
   return shard['measure/stage'] <= number
 
 
-def _falls_to(number: int, shard: Shard) -> np.ndarray:
-  """Returns whether images become wrong with an attack of an ensemble, bool [n, v]."""
-  return shard['measure/stage'] == number
+def _shows(flag: Flag, shard: Shard) -> np.ndarray:
+  """Returns whether images show a flag, bool [n, v]."""
+  return shard[f'measure/{flag.observed}'] == flag.value

@@ -5,6 +5,8 @@
 
 import json
 
+from flax import traverse_util
+
 from robustness.cli import command_line
 from robustness.config import experiment
 from robustness.core.settings import without_inherited
@@ -114,6 +116,43 @@ def test_another_study_has_its_settings_at_their_defaults(file, changes, own):
     assert config[key] == before[key]
   if 'predictions' not in config:
     experiment.from_config(config.to_dict())
+
+
+ATTACKS = '--config=configs/attack_error.py'
+
+
+@cases(
+  'changes, attacks, settings',
+  ((), 'pgd fgsm', {'pgd.steps': 10}),
+  (('attack.fab.targets=3', 'attacks=pgd,fab'), 'pgd fab', {'fab.targets': 3, 'fab.steps': 10}),
+  (
+    ('attacks=pgd,long=pgd', 'attack.long.steps=50'),
+    'pgd long',
+    {'pgd.steps': 10, 'long.steps': 50},
+  ),
+)
+def test_a_study_has_the_sections_of_the_attacks_that_it_shows(changes, attacks, settings):
+  config = read(ATTACKS, *(f'--config.study.{change}' for change in changes))
+  assert ' '.join(config.study.attack) == attacks
+  flat = traverse_util.flatten_dict(config.study.attack.to_dict(), sep='.')
+  assert settings.items() <= flat.items()
+  experiment.from_config(config.to_dict())
+
+
+def test_settings_of_an_attack_that_is_not_shown_are_refused():
+  message = "unknown key config.study.attack.fab: .*valid: 'fgsm', 'pgd'"
+  refused(message, read, ATTACKS, '--config.study.attack.fab.steps=3')
+
+
+def test_the_new_key_is_named_for_one_of_an_earlier_version(tmp_path):
+  file = tmp_path / 'config.json'
+  file.write_text(json.dumps({'study': {'name': 'attack_error', 'steps': 3}}))
+  message = r'config\.study\.steps is now config\.study\.attack\.ATTACK\.steps'
+  refused(message, read, ATTACKS, '--config.study.steps=3')
+  refused(message, read, f'--config={file}')
+  task = 'config.battery.attack.study'
+  message = rf'{task}\.steps is now {task}\.attack\.ATTACK\.steps'
+  refused(message, read, '--config=configs/battery.py', f'--{task}.steps=3')
 
 
 def test_another_study_of_a_task_of_a_battery():

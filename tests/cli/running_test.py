@@ -49,7 +49,7 @@ def test_a_battery_counts_what_its_tasks_record(tmp_path, empty):
   tasks = ('clean', 'corruptions', 'calibration', 'attack')
   changes = {f'battery.{task}.study.{key}': fog[key] for task in tasks[1:3] for key in fog}
   config = runs.shrunk('battery', 'digits', {'battery.tasks': tasks, **changes})
-  config.battery.attack.study.steps = 1
+  config.battery.attack.study.attack.pgd.steps = 1
   runs.wrap_second(config, tmp_path)
   assert [(label, images) for label, _, images in planned(config)] == [
     ('natural: clean', '24'),

@@ -159,7 +159,7 @@ OF_FOG = {
     'tasks': FIRST,
     'corruptions.study': FOG,
     'calibration.study': {**FOG, 'resamples': 20},
-    'attack.study.steps': 1,
+    'attack.study.attack.pgd.steps': 1,
   }
 }
 

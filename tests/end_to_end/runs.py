@@ -23,6 +23,7 @@ from PIL import Image
 
 from robustness import run as run_module
 from robustness.cli import process, running
+from robustness.config import defaults
 from robustness.models import weights
 from robustness.present import publish
 from robustness.results import DAMAGED_IMAGES, Results
@@ -51,6 +52,7 @@ def shrunk(
   """A config of `configs/`, made small; its keys stay. Changes are by dotted keys or by section."""
   get_config = importlib.import_module(f'configs.{name}').get_config
   config = get_config(variant) if variant else get_config()
+  defaults.add_sections(config)
   window = {'study.window': 5} if 'window' in config.get('study', {}) else {}
   small = {key: value for key, value in SMALL.items() if key.partition('.')[0] in config}
   config.update_from_flattened_dict({**flat(small), **window, **flat(changes)})

@@ -1,6 +1,7 @@
 """The study `attack_error`: counts and spectra against plain NumPy on attacks made by hand."""
 
 import dataclasses
+import json
 from typing import Any
 
 import jax
@@ -9,21 +10,30 @@ import pytest
 from scipy import stats
 
 from robustness import parallel
+from robustness.attacks.auto_attack import BY_SQUARE
 from robustness.attacks.pgd import FGSM, PGD
 from robustness.core import random_keys
 from robustness.estimates.comparison import mcnemar
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.table import assemble, select
+from robustness.evaluation import recorded_study
+from robustness.evaluation import study as studies
+from robustness.evaluation.study import Study
 from robustness.fourier.filters import high_pass
-from robustness.studies.attack_error import ATTACK_ERROR, BY_SQUARE, AttackError
+from robustness.studies.attack_error import ATTACK_ERROR, AttackError
+from tests.cases import cases
 from tests.end_to_end import runs
 from tests.networks import SHAPE
 from tests.refusals import refused
 from tests.studies.conftest import COUNT, classifier, recorded, rows
 from tests.table_rows import estimate
 
+STEPS, STEP_SIZE = 4, 0.008
 SMALL = AttackError(
-  attacks=('pgd', 'fgsm'), epsilon=0.02, epsilons=(0.01,), step_size=0.008, steps=4
+  attacks=('pgd', 'fgsm'),
+  attack={'pgd': {'steps': STEPS, 'step_size': STEP_SIZE}},
+  epsilon=0.02,
+  epsilons=(0.01,),
 )
 
 
@@ -42,8 +52,8 @@ def attacked_by_hand(study: AttackError, seed: int) -> np.ndarray:
     own, ids = views.ids[index], np.arange(COUNT)
     keys = jax.vmap(lambda e, own=own: random_keys.for_example(stream, e, own))(ids)
     if views.parameters['attack'][index] == 0:
-      size = study.step_size * epsilon / study.epsilon
-      attack = PGD('linf', epsilon, steps=study.steps, step_size=size)
+      size = STEP_SIZE * epsilon / study.epsilon
+      attack = PGD('linf', epsilon, steps=STEPS, step_size=size)
     else:
       attack = FGSM('linf', epsilon)
     shown.append(attack(keys, logits, data.images, data.labels))
@@ -106,32 +116,30 @@ def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate):
   np.testing.assert_allclose(pairs.p, mcnemar(b.sum(1), c.sum(1)))
 
 
-@pytest.mark.slow
-def test_views_stay_whatever_a_run_holds_losses_multiply_attacks_and_restarts_never_help(evaluate):
+def test_ids_of_views_do_not_depend_on_what_else_a_run_holds():
   views = SMALL.views(SHAPE)
   given = {'norm': SMALL.norm, 'epsilon': SMALL.epsilon}
   alone = AttackError(attacks=('fgsm',), **given).views(SHAPE)
   assert alone.ids[1] == views.ids[-1] and len(set(views.ids.tolist())) == len(views) == 5
-  other = dataclasses.replace(SMALL, losses=('dlr',)).views(SHAPE)
-  assert not set(views.ids[1:].tolist()) & set(other.ids[1:].tolist())
-  two = AttackError(attacks=('auto_pgd',), losses=('cross_entropy', 'dlr'), epsilon=0.03, steps=3)
-  assert list(two.runs) == ['auto_pgd_cross_entropy', 'auto_pgd_dlr']
-  assert list(AttackError(attacks=('fab', 'square')).runs) == ['fab', 'square']
-  refused(
-    'losses is .* as fab and square has none',
-    AttackError,
-    attacks=('fab', 'square'),
-    losses=('dlr',),
-  )
-  once = AttackError(epsilon=0.03, steps=2, step_size=0.005)
-  twice = dataclasses.replace(once, restarts=4)
-  studies = {'once': once, 'twice': twice}
+  other = AttackError(
+    attacks=('pgd', 'pgd_dlr=pgd'),
+    attack={'pgd_dlr': {'loss': 'dlr'}},
+    epsilons=SMALL.epsilons,
+    **given,
+  ).views(SHAPE)
+  assert len(set(other.ids.tolist())) == 5 and other.ids[1] == views.ids[1]
+
+
+@pytest.mark.slow
+def test_more_restarts_never_make_an_attack_weaker(evaluate):
+  once = AttackError(epsilon=0.03, attack={'pgd': {'steps': 2, 'step_size': 0.005}})
+  studies = {'once': once, 'more': dataclasses.replace(once, restarts=4)}
   tables = [evaluate(own, ('first',), k)[0].records.table('rank') for k, own in studies.items()]
   wrong = [table[:, 1] > 0 for table in tables]
   assert (wrong[1] >= wrong[0]).all()
 
 
-def test_an_attack_is_given_the_settings_of_attacks_alone(tmp_path):
+def test_an_attack_has_the_settings_of_its_section_and_the_ball_of_the_study(tmp_path):
   file = tmp_path / 'own.py'
   file.write_text(
     'import dataclasses\n'
@@ -141,14 +149,81 @@ def test_an_attack_is_given_the_settings_of_attacks_alone(tmp_path):
     '  confidence: float = 0.0\n'
     '  half_width: float = 5.0\n'
   )
-  (own,) = AttackError(attacks=(f'{file}:Own',), steps=3, norm='l2').runs.values()
-  assert (own.confidence, own.half_width, own.steps, own.norm) == (0.0, 5.0, 3, 'l2')
+  reference = f'{file}:Own'
+  study = AttackError(
+    attacks=(reference, f'strong={reference}', 'pgd'),
+    attack={'Own': {'steps': 3, 'half_width': 2.0}, 'strong': {'steps': 99}},
+    norm='l2',
+    epsilon=0.5,
+  )
+  assert [*study.runs] == ['Own', 'strong', 'pgd']
+  own, strong, plain = study.runs.values()
+  assert (own.confidence, own.half_width, own.steps) == (0.0, 2.0, 3)
+  assert (strong.steps, strong.half_width, plain.steps) == (99, 5.0, 10)
+  assert {(each.norm, each.epsilon) for each in study.runs.values()} == {('l2', 0.5)}
+  settings = study.describe()['attack']
+  assert settings['Own'] == {
+    'confidence': 0.0,
+    'half_width': 2.0,
+    'steps': 3,
+    'step_size': 0.0,
+    'random_start': True,
+    'loss': 'cross_entropy',
+  }
+  assert [*settings] == [*study.runs], 'those of the chosen attacks alone'
+
+
+EARLIER = {
+  'name': 'attack_error',
+  'attacks': ['pgd', 'auto_attack'],
+  'losses': ['dlr'],
+  'steps': 3,
+  'step_size': 0.02,
+  'random_start': False,
+  'version': 'plus',
+  'iterations': 9,
+  'queries': 5,
+  'norm': 'linf',
+  'epsilon': 0.1,
+  'epsilons': [0.05],
+  'restarts': 1,
+  'bandwidth': 0,
+}
+
+
+def test_a_section_of_an_earlier_version_is_read_and_its_keys_are_refused_in_a_run(tmp_path):
+  def read(section):
+    return recorded_study.of_results(section, 'attack_error', {})
+
+  study = read(EARLIER)
+  pgd, ensemble = study.runs.values()
+  assert (pgd.steps, pgd.step_size, pgd.random_start, pgd.loss) == (3, 0.02, False, 'dlr')
+  assert (ensemble.version, ensemble.iterations, ensemble.queries) == ('plus', 9, 5)
+  assert study.radii == (0.05, 0.1)
+  both = {**EARLIER, 'attacks': ['pgd', 'fab'], 'losses': ['cross_entropy', 'dlr']}
+  runs = read(both).runs
+  assert {label: run.loss for label, run in runs.items()} == {
+    'pgd_cross_entropy': 'cross_entropy',
+    'pgd_dlr': 'dlr',
+    'fab': 'cross_entropy',
+  }
+  recorded = json.loads(json.dumps(study.recording))
+  assert AttackError.from_earlier(recorded) == recorded, 'a section of today stays'
+  for key, now in (('steps', 'steps'), ('losses', 'loss'), ('queries', 'queries')):
+    section = {'name': 'attack_error', key: EARLIER[key]}
+    words = rf'config\.study\.{key} is now config\.study\.attack\.ATTACK\.{now}'
+    refused(words, studies.from_config, section)
+  refused('config.study.steps is now', read, {'name': 'attack_error', 'steps': 3})
+  file = tmp_path / 'own.py'
+  file.write_text('raise SystemExit')
+  unknown = read({**EARLIER, 'attacks': [f'{file}:Own']})
+  assert isinstance(unknown, recorded_study.RecordedStudy), 'files that results name are not run'
 
 
 @pytest.mark.slow
 def test_auto_attack_counts_by_stage_and_gives_the_same_on_any_devices(evaluate, tmp_path, caplog):
-  budget = {'iterations': 3, 'queries': 5, 'steps': 1}
-  study = AttackError(attacks=('pgd', 'auto_attack'), epsilon=0.03, **budget)
+  budget = {'auto_attack': {'iterations': 3, 'queries': 5}, 'pgd': {'steps': 1}}
+  study = AttackError(attacks=('pgd', 'auto_attack'), epsilon=0.03, attack=budget)
   (first,) = evaluations = evaluate(study, ('first',))
   stage, rank = (first.records.table(name)[:, 2] for name in ('measure/stage', 'rank'))
   results = study.reduce(evaluations, SHAPE)
@@ -169,41 +244,55 @@ def test_the_words_of_an_error_have_the_norm_and_the_attack_that_is_alone():
   assert words == ['top-1 error under pgd in ℓ∞', f'{ATTACK_ERROR.words} in ℓ2']
 
 
-def test_what_is_said_of_attacks_is_what_they_have():
-  def said(*attacks, **given):
+def test_attacks_are_described_by_their_settings():
+  def words(*attacks, **given):
     return AttackError(attacks=attacks, **given).shown_as['attacks']
 
-  assert said('pgd') == 'pgd (10 steps of ε/4) in the linf ball of 0.03137'
-  assert said('fgsm', 'fab', norm='l2', epsilon=0.5) == 'fgsm, fab (10 steps) in the l2 ball of 0.5'
-  given = {'epsilon': 0.5, 'epsilons': (1.0,), 'step_size': 0.1, 'restarts': 3}
-  assert said('pgd', **given).endswith(
+  assert words('pgd') == 'pgd (10 steps of ε/4) in the linf ball of 0.03137'
+  given = {'norm': 'l2', 'epsilon': 0.5}
+  assert words('fgsm', 'fab', **given) == 'fgsm, fab (10 steps) in the l2 ball of 0.5'
+  settings = {'step_size': 0.1, 'random_start': True}
+  given = {'epsilon': 0.5, 'epsilons': (1.0,), 'attack': {'pgd': settings}, 'restarts': 3}
+  assert words('pgd', **given).endswith(
     '(10 steps of 0.1 at ε = 0.5) in the linf ball of 0.5, 1; the worst of 3 random starts'
   )
-  assert said('auto_attack').startswith('auto_attack (standard, 100 steps, 5000 queries) in')
-  both = said('pgd', 'fgsm', restarts=2)
-  assert both.endswith('; the worst of 2 random starts of pgd')
+  settings = {'pgd': {'random_start': False, 'loss': 'dlr'}, 'square': {'queries': 9}}
+  assert words('pgd', 'square', 'fgsm', attack=settings).startswith(
+    'pgd (10 steps of ε/4, no random start, dlr loss), square (9 queries), fgsm in'
+  )
+  assert words('auto_attack').startswith('auto_attack (standard version) in')
+  settings = {'auto_attack': {'version': 'rand', 'iterations': 5}}
+  assert words('auto_attack', attack=settings).startswith(
+    'auto_attack (rand version, 5 iterations) in'
+  )
+  assert words('pgd', 'fgsm', restarts=2).endswith('; the worst of 2 random starts of pgd')
   refused('restarts is 2; it must be 1, as fgsm draws', AttackError, attacks=('fgsm',), restarts=2)
   refused('config.study.epsilons is 0', AttackError, epsilons=(0.0,))
-  none = 'must be left out, as pgd has none'
-  refused(f"version is 'plus'; it {none}", AttackError, version='plus')
-  refused(f'queries is 9; it {none}', AttackError, queries=9)
-  rand = {'attacks': ('auto_attack',), 'version': 'rand'}
-  assert said(*rand.pop('attacks'), **rand).startswith('auto_attack (rand, 100 steps) in')
-  both = {**rand, 'attacks': ('square', 'auto_attack'), 'queries': 9}
-  told = AttackError(**both).shown_as['attacks']
-  assert told.startswith('square (9 queries), auto_attack (rand, 100 steps) in'), 'each has its own'
-  for name, given in (
-    ('auto_attack', {**rand, 'queries': 9}),
-    ('auto_pgd', {'step_size': 0.5}),
-    ('auto_pgd', {'random_start': False}),
-    ('fgsm', {'steps': 7}),
-    ('square', {'losses': ('dlr',)}),
-  ):
-    refused(f'it must be left out, as {name} has none', AttackError, attacks=(name,), **given)
+
+
+@cases(
+  'attacks, settings, expected',
+  (('pgd', 'fgsm'), {}, ['pgd and fgsm, not AutoAttack: a lower bound']),
+  (('pgd', 'auto_attack'), {}, []),
+  (
+    ('auto_attack',),
+    {'iterations': 5},
+    ['auto_attack of 5 steps and 5000 queries, not AutoAttack: a lower bound'],
+  ),
+  (('auto_attack',), {'version': 'rand', 'queries': 5}, []),
+)
+def test_errors_under_less_than_auto_attack_are_called_lower_bounds(
+  evaluate, attacks, settings, expected
+):
+  chosen = {'auto_attack': settings} if settings else {}
+  study = AttackError(attacks=attacks, attack=chosen)
+  records = evaluate(SMALL, ('first',))[0].records
+  assert study.differences(records, SHAPE) == [*Study.differences(study, records, SHAPE), *expected]
 
 
 def test_images_that_an_attack_leaves_as_they_are_have_no_change(evaluate):
-  study = AttackError(attacks=('fab',), steps=3, norm=SMALL.norm, epsilon=SMALL.epsilon)
+  settings = {'norm': SMALL.norm, 'epsilon': SMALL.epsilon, 'attack': {'fab': {'steps': 3}}}
+  study = AttackError(attacks=('fab',), **settings)
   (evaluation,) = evaluate(study, ('first',))
   wrong = evaluation.records.table('rank') > 0
   norm = evaluation.records.column('measure/energy', 1) ** 0.5

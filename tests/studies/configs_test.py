@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from robustness.attacks import auto_attack
 from robustness.estimates.table import select
 from robustness.results import Results
-from robustness.studies import attack_error
 from tests.end_to_end import runs
 from tests.table_rows import estimate
 
@@ -30,13 +30,16 @@ def corrupted(names: str, severities: tuple[int, ...] = (1, 5), **further: Any) 
 # Study and variant, changes, rows by quantity and facets, figures, shapes of arrays.
 RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str, tuple]]] = [
   (
-    *('attack_error digits', {'study.steps': 2}),
+    *('attack_error digits', {'study.attack.pgd.steps': 2}),
     {'attack_error epsilon': 4, 'error attack epsilon': 8},
     *(('attack_error_epsilon', 'spectra', 'radial'), {'adversarial/spectrum': (2, 2, 28, 28)}),
   ),
-  ('attack_error cifar10', {'study.steps': 1}, {'attack_error epsilon': 1}, (), {}),
+  ('attack_error cifar10', {'study.attack.pgd.steps': 1}, {'attack_error epsilon': 1}, (), {}),
   (
-    *('attack_error autoattack_cifar10', {'study.iterations': 2, 'study.queries': 3}),
+    *(
+      'attack_error autoattack_cifar10',
+      {'study.attack.auto_attack': {'iterations': 2, 'queries': 3}},
+    ),
     {'attack_error epsilon': 1, 'error_after stage epsilon': 4},
     *(('error_after_epsilon_stage',), {}),
   ),
@@ -159,7 +162,7 @@ def attacks(variant: str, results: Results, report: str) -> None:
     after = select(results.table, 'error_after', stage=..., epsilon=...).value.to_numpy()
     assert (np.diff(after) >= 0).all() and after[-1] == worst.value.item()
     flags = [row[2] for row in results.tables['flags of auto_attack'].rows]
-    assert flags == [attack_error.NO_GRADIENT, attack_error.BY_SQUARE, attack_error.RANDOM]
+    assert flags == [auto_attack.NO_GRADIENT, auto_attack.BY_SQUARE, auto_attack.RANDOM]
   if variant != 'digits':
     assert worst.value.item() >= select(results.table, 'clean_error').value.item()
 
