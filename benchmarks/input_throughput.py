@@ -44,6 +44,7 @@ from input_pipeline.image_files import read_image
 from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.host import usable_cores
+from robustness.core.pictures import opened
 from robustness.core.rows import ArrayRows, Rows
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import identity
@@ -184,7 +185,7 @@ def per_image(files: Callable[[], Iterable[Any]], count: int) -> subject.Candida
 
   def call() -> None:
     for file in files():
-      with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as picture:
+      with opened(file) as picture:
         prepare(picture.convert('RGB'))
 
   return call, count

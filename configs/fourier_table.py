@@ -9,10 +9,10 @@ python main.py --config=configs/fourier_table.py:cifar10 --workdir=/tmp/fourier_
 
   airbench94 on all of CIFAR-10, 12 epochs for each recipe; 2000 test images, 500 in the heat maps
   and under PGD, 1000 under noise in bands (figure 5): an estimated nine hours of two cores, minutes
-  of an accelerator. Stop it at any time; the same command goes on. docs/reproduction.md has three
-  seeds' results: natural .933 on clean images, Gaussian .908, AutoAugment .930, 60 of the 75
-  changes of table 3 with the published sign, fog noise harmful under fog. All 10,000 test images:
-  --config.data.num_images=0.
+  of an accelerator. Stop it at any time; the same command resumes it. Three seeds' results are in
+  docs/records/reproduction.md: natural .933 on clean images, Gaussian .908, AutoAugment .930, 60 of
+  the 75 changes of table 3 with the published sign, fog noise harmful under fog. All 10,000 test
+  images: --config.data.num_images=0.
   AutoAugment is without Cutout here, adversarial training takes two steps, and corrupted images are
   made as CIFAR-10-C was (`protocol='as_released'`), but for frost, which is drawn. Tables 1 and 3
   and figure 6 on the released files, all 10,000 images of the paper's 15 corruptions:

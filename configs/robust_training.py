@@ -12,7 +12,7 @@ python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust
   RandAugment, AugMix with its consistency loss (three images a row), Patch Gaussian, adversarial
   training with two steps of 5/255, AFA and APR-S; 2000 test images, corrupted as CIFAR-10-C was,
   500 in the heat map, 1000 under PGD: an estimated two hours of 2 idle cores, a third of them
-  AugMix. docs/reproduction.md has three seeds' results: AugMix and APR-S gain most under
+  AugMix. docs/records/reproduction.md has three seeds' results: AugMix and APR-S gain most under
   corruptions, .146 to .152 and .105 to .132, for .013 to .052 of clean accuracy; PGD alone
   withstands PGD.
   Several seeds: --config.seeds=0,1,2; the whole width: --config.classifiers.augmix.name=airbench94,

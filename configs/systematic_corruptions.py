@@ -23,8 +23,9 @@ python main.py --config=configs/systematic_corruptions.py:methods --workdir=/tmp
 python main.py --config=configs/systematic_corruptions.py:cifar10 --workdir=/tmp/systematic_cifar10
 
   airbench94 at half its width on CIFAR-10 by TFDS, 12 epochs twice, three seeds; 1000 test images:
-  an estimated two hours and a half of 2 cores, minutes of an accelerator. docs/reproduction.md has
-  the results: seen classes .950, unseen ones .387, below the clean network's .605, so that ρ is 0.
+  an estimated two hours and a half of 2 cores, minutes of an accelerator.
+  docs/records/reproduction.md has the results: seen classes .950, unseen ones .387, below the
+  clean network's .605, so that ρ is 0.
 
 python main.py --config=configs/systematic_corruptions.py:cifar10_finetuned \
     --workdir=/tmp/systematic_finetuned --config.classifiers.clean.initial_weights=DIR \

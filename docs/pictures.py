@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 
-from PIL import Image
+from robustness.core.pictures import read_rgb
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 IMAGES = ROOT / 'docs/images'
@@ -56,8 +56,8 @@ def keep(workdir: pathlib.Path, config: str, figures: set[str], images: pathlib.
   """Copies figures of a finished run, without the transparency that they do not use."""
   (images / config).mkdir(parents=True, exist_ok=True)
   for figure in sorted(figures):
-    with Image.open(workdir / 'figures' / f'{figure}.png') as drawn:
-      drawn.convert('RGB').save(images / config / f'{figure}.png', optimize=True)
+    drawn = read_rgb(workdir / 'figures' / f'{figure}.png')
+    drawn.save(images / config / f'{figure}.png', optimize=True)
 
 
 def main() -> None:

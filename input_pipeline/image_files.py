@@ -6,26 +6,23 @@ the first frame is read.
 """
 
 import functools
-import io
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, features
+from PIL import Image, TiffImagePlugin
 
 from input_pipeline.images import Images, MemoryStore, Size
 from robustness.core.errors import InputError
-from robustness.core.paths import expanded, files_in
-from robustness.core.pictures import UNDECODABLE
+from robustness.core.paths import SYSTEM, expanded, files_in, is_passed_over
+from robustness.core.pictures import SUFFIXES, opened
+from robustness.core.rows import in_class_order
 from robustness.core.typing import Facts
 from robustness.corruptions.names import C_BAR, NAMES
 
-EXTENSIONS = ('.jpg', '.jpeg', '.png', '.bmp', '.ppm', '.pgm', '.tif', '.tiff') + (
-  ('.webp',) if features.check('webp') else ()
-)
 _RELEASES = {
   'ImageNet-3DCC': (
     'imagenet_3dcc',
@@ -47,6 +44,7 @@ _RELEASES = {
 }
 """Releases: the source that reads them, where it is one, and what files and folders in them are
 called."""
+_BITS, _SAMPLE_FORMAT, _SIGNED = 258, 339, 2  # tags of TIFF, and a value of the second
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 
 
@@ -69,28 +67,48 @@ def looks_like(folder: Path) -> str:
 
 
 def folders_in(root: Path) -> dict[str, Path]:
-  """Returns the folders in a folder by name, sorted, without hidden ones and what a Mac adds."""
-  inside = sorted(path for path in root.iterdir() if path.is_dir())
-  return {path.name: path for path in inside if not path.name.startswith(('.', '__MACOSX'))}
+  """Returns the folders in a folder by name, in the order of `in_class_order`, without hidden ones
+  and those of file servers and systems."""
+  inside = {
+    path.name: path for path in root.iterdir() if path.is_dir() and not is_passed_over(path.name)
+  }
+  return {name: inside[name] for name in in_class_order(inside)}
 
 
 def images_in(
-  folder: Path, extensions: Sequence[str] = EXTENSIONS, deep: bool = True
+  folder: Path,
+  extensions: Sequence[str] = SUFFIXES,
+  deep: bool = True,
+  left_out: Counter[str] | None = None,
 ) -> list[Path]:
-  """Returns the image files in a folder, at any depth if `deep`, sorted, without hidden ones."""
-  return [file for file in files_in(folder, deep) if file.suffix.lower() in extensions]
+  """Returns the image files in a folder, at any depth if `deep`, sorted, without hidden ones;
+  `left_out` counts the other files, as in `files_in` or by suffix."""
+  files = files_in(folder, deep, left_out)
+  if left_out is not None:
+    left_out.update(suffix_of(file.name) for file in files if not has_suffix(file, extensions))
+  return [file for file in files if has_suffix(file, extensions)]
 
 
-@contextmanager
-def opened(file: str | bytes) -> Iterator[Image.Image]:
-  """Opens an image with Pillow: a path, or the bytes of an encoded file."""
-  try:
-    with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as image:
-      yield image
-  except UNDECODABLE as error:
-    if isinstance(file, bytes):
-      raise InputError(f'{len(file)} bytes are no readable image of a known format.') from error
-    raise InputError(f'unreadable image {file}: {error}. Replace or remove the file.') from error
+def has_suffix(file: Path | str, suffixes: Sequence[str]) -> bool:
+  """Whether a file's name ends in one of some suffixes, in any case."""
+  return str(file).lower().endswith(tuple(suffixes))
+
+
+def suffix_of(name: str) -> str:
+  """Returns the reason for which a file of another suffix is left out, such as 'files .txt'."""
+  suffix = Path(name).suffix.lower()
+  return f'files {suffix}' if suffix else 'files without a suffix'
+
+
+def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
+  """Counts in `left_out` the pictures in a folder of class folders that are in no class."""
+  loose = images_in(root, deep=False)
+  left_out['pictures outside class folders'] += len(loose)
+  left_out[SYSTEM] += sum(
+    is_passed_over(path.name) and not path.name.startswith('.')
+    for path in root.iterdir()
+    if path.is_dir()
+  )
 
 
 def read_header(file: str | bytes) -> tuple[Size, bool]:
@@ -100,18 +118,17 @@ def read_header(file: str | bytes) -> tuple[Size, bool]:
 
 
 def read_image(file: str | bytes, channels: int) -> np.ndarray:
-  """Decodes a JPEG, PNG, BMP, WebP, PPM or TIFF file, or its bytes, to uint8 [H, W, channels].
+  """Decodes a picture in a file, or its bytes, to uint8 [H, W, channels].
 
-  It may be grey (8 or 16 bits), palette, RGB, RGBA or CMYK; 3 channels repeat a grey one. Floating
-  point, whose range no file says, is refused.
+  It may be grey (up to 16 bits), palette, RGB, RGBA or CMYK; 3 channels repeat a grey one. Floating
+  point and 32-bit integers, whose range no file says, are refused.
   """
   which = 'an image' if isinstance(file, bytes) else file
   with opened(file) as image:
-    if image.mode == 'F':
-      raise InputError(f'{which} is of floating point: store it in 8 or 16 bits.')
-    grey = _is_grey(image)
-    if grey and image.mode.startswith('I'):  # 16 bits: Pillow's own conversion would saturate
-      pixels = np.rint(np.asarray(image, np.float64) / 257).astype(np.uint8)[..., None]
+    grey, largest = _is_grey(image), _largest_level(image)
+    if image.mode.startswith('I'):  # Pillow's own conversion would saturate
+      scaled = np.rint(np.asarray(image, np.float64) * 255 / largest)
+      pixels = scaled.clip(0, 255).astype(np.uint8)[..., None]
     elif grey:
       pixels = np.asarray(image.convert('L'))[..., None]
     else:
@@ -120,6 +137,20 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
   if channels == 1 and not grey:
     raise InputError(f'{which} is in colour; a grey image was expected.')
   return np.repeat(pixels, channels, axis=-1) if grey and channels > 1 else pixels
+
+
+def _largest_level(image: Image.Image) -> int:
+  """Returns the level of white of a picture of one channel; refuses those that do not say it."""
+  if image.mode == 'F':
+    raise InputError('it is of floating point: store it in 8 or 16 bits')
+  if image.format != 'TIFF':
+    return 2**16 - 1 if image.mode.startswith('I') else 255
+  assert isinstance(image, TiffImagePlugin.TiffImageFile)
+  bits, kind = (int(np.ravel(image.tag_v2.get(tag, 1))[0]) for tag in (_BITS, _SAMPLE_FORMAT))
+  if image.mode == 'I' and (bits > 16 or kind != 1):
+    sign = 'signed ' if kind == _SIGNED else ''
+    raise InputError(f'it is of {sign}{bits}-bit integers: store it in 8 or 16 unsigned bits')
+  return 2**bits - 1
 
 
 def _is_grey(image: Image.Image) -> bool:
@@ -131,6 +162,14 @@ def read_file(path: bytes, channels: int) -> np.ndarray:
   return read_image(path.decode(), channels)
 
 
+def may_be_grey(file: str | bytes) -> bool:
+  """Whether a picture is grey, or cannot be read."""
+  try:
+    return read_header(file)[1]
+  except InputError:  # `select` names all such files at once
+    return True
+
+
 def file_images(
   paths: Sequence[str],
   labels: np.ndarray,
@@ -140,13 +179,14 @@ def file_images(
   channels: int | None = None,
   **further: Any,
 ) -> Images:
-  """Returns images that are a file each, in colour unless every file is grey.
+  """Returns images that are a file each, in colour unless every readable file is grey.
 
   For the arguments, and further ones, see `Images`. Headers are read where `channels` is None.
   """
-  channels = channels or (1 if all(read_header(path)[1] for path in paths) else 3)
+  channels = channels or (1 if all(map(may_be_grey, paths)) else 3)
   fields: dict[str, Any] = {
     'read': functools.partial(read_file, channels=channels),
+    'header': lambda path: read_header(path.decode()),
     'sizes': lambda indices: (read_header(paths[index])[0] for index in indices),
     **further,
   }

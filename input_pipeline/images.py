@@ -147,6 +147,9 @@ class Images:
     arrays: images [N, H, W, channels], uint8 or float32 in [0, 1], and integer labels [N] or
       [N, L], of images that lie in two arrays: rows that are neither resized nor cropped are then
       read without TensorFlow.
+    header: of pictures in files: from `stored` as bytes to `read_header` of it; None where what is
+      stored is no picture file.
+    left_out: how much of what is stored is not read, by reason.
   """
 
   title: str
@@ -166,6 +169,8 @@ class Images:
   as_stored: bool = False
   cropped: bool = False
   arrays: tuple[np.ndarray, np.ndarray] | None = None
+  header: Callable[[bytes], tuple[Size, bool]] | None = None
+  left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns `image` and the further columns that decoding gives."""

@@ -6,21 +6,28 @@ Sizes are truncated, the longer side's as in torchvision's `Resize`.
 import dataclasses
 import importlib.util
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
-from input_pipeline.images import Images, Size
+from input_pipeline.images import HostStore, Images, Size, StreamedStore
 from input_pipeline.settings import FIRST, DataSettings, Preparation
+from robustness.core.bounded_files import read_bounded
 from robustness.core.errors import InputError, nearest
+from robustness.core.host import usable_cores
+from robustness.core.limits import MAX_BYTES_OF_TEXT
 from robustness.core.paths import expanded
-from robustness.core.rows import ArrayRows, random_order
+from robustness.core.pictures import reason_of
+from robustness.core.rows import ArrayRows, composed, random_order
 from robustness.core.settings import require
 from robustness.core.typing import Facts
 
 ROBUSTBENCH = 'robustbench'
 _LIST = 'imagenet_test_image_ids.txt'
+MAX_DECODED, MAX_HEADERS, MAX_STREAMED = 512, 100_000, 32
+LISTED = 5  # damaged pictures in a message
 
 
 def read_names(path: str) -> list[str]:
@@ -32,8 +39,8 @@ def read_names(path: str) -> list[str]:
   """
   file = _robustbench_file() if path == ROBUSTBENCH else expanded(path)
   try:
-    lines = file.read_text('utf-8-sig').splitlines()
-  except (OSError, UnicodeDecodeError) as error:
+    lines = read_bounded(file, MAX_BYTES_OF_TEXT).decode('utf-8-sig').splitlines()
+  except (OSError, UnicodeDecodeError, InputError) as error:
     raise InputError(
       f'config.data.image_list is {path!r}, which cannot be read ({error}).'
     ) from error
@@ -79,6 +86,69 @@ def choose_subset(
   return np.sort(random_order(num_examples, seed)[:num_images])
 
 
+def check_pictures(images: Images, indices: np.ndarray) -> None:
+  """Refuses pictures in files that cannot be decoded, before anything is computed with them.
+
+  All of up to `MAX_DECODED` examples are decoded; of more a sample of so many, and the headers of
+  all, or of `MAX_HEADERS` evenly spaced ones. Of streamed images, to which every look costs a
+  block, `MAX_STREAMED` are decoded.
+
+  Raises:
+    InputError: how many cannot be read, and which are the first.
+  """
+  header, read, store = images.header, images.read, images.store
+  if header is None or read is None or not isinstance(store, HostStore):
+    return
+  is_streamed = isinstance(store, StreamedStore)
+  decoded = {*evenly(indices, MAX_STREAMED if is_streamed else MAX_DECODED)}
+  looked_at = sorted(decoded if is_streamed else decoded.union(evenly(indices, MAX_HEADERS)))
+
+  def damage(index: int) -> str:
+    stored = store.host_element(index)[0]
+    assert isinstance(stored, bytes)
+    try:
+      (read if index in decoded else header)(stored)
+    except InputError as error:
+      return reason_of(error)
+    return ''
+
+  refuse_damaged(damage, looked_at, len(indices), images.where)
+
+
+def refuse_damaged(
+  damage: Callable[[int], str], looked_at: Sequence[int], number: int, where: Callable[[int], str]
+) -> None:
+  """Raises InputError where some pictures are damaged, with their count and the first names.
+
+  Args:
+    damage: what is wrong with a picture, or ''; called in threads.
+    looked_at: which pictures it is called with.
+    number: of pictures in all.
+    where: names a picture.
+  """
+  with ThreadPoolExecutor(usable_cores()) as pool:
+    reasons = zip(looked_at, pool.map(damage, looked_at), strict=True)
+    damaged = [(index, reason) for index, reason in reasons if reason]
+  if not damaged:
+    return
+  among = '' if len(looked_at) == number else f' that were looked at of {number}'
+  others = ', '.join(where(index) for index, _ in damaged[1:LISTED])
+  more = f'; then {others}' if others else ''
+  more += f' and {len(damaged) - LISTED} more' if len(damaged) > LISTED else ''
+  raise InputError(
+    f'{len(damaged)} of {len(looked_at)} pictures{among} cannot be decoded, first '
+    f'{where(damaged[0][0])}: {damaged[0][1].removesuffix(".")}{more}. Replace or remove them.'
+  )
+
+
+def evenly(indices: np.ndarray, most: int) -> list[int]:
+  """Returns at most so many of some indices, evenly spaced, with the first and the last."""
+  if len(indices) <= most:
+    return list(map(int, indices))
+  places = np.linspace(0, len(indices) - 1, most).astype(np.int64)
+  return list(map(int, indices[places]))
+
+
 def _chosen(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
   """Returns the positions of the examples that are read, int64, ascending."""
   if images.choose and not images.names:
@@ -98,8 +168,9 @@ def _chosen(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
   each = images.num_examples // images.parts
   bases = np.arange(each, dtype=np.int64)
   if settings.image_list:
-    listed, known = read_names(settings.image_list), {n: i for i, n in enumerate(images.names)}
-    number = Counter(images.names)
+    listed = [*map(composed, read_names(settings.image_list))]
+    names = [*map(composed, images.names)]
+    known, number = {name: index for index, name in enumerate(names)}, Counter(names)
     for name in listed:
       advice = 'a name that one image alone has: rename the files'
       require(number[name] < 2, f'a line of {settings.image_list}', name, advice)
@@ -164,6 +235,7 @@ def select(
   if not images.num_examples:
     raise InputError(f'{images.title} holds no images.')
   indices, facts = _chosen(images, settings, seed), dict(images.description)
+  check_pictures(images, indices)
   if settings.num_images:
     facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
   if settings.image_list:

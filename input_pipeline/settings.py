@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from absl import logging
 
 from input_pipeline.images import Images
 from robustness.core.registry import Part, Registry, check_fields, setting, word
+from robustness.core.rows import LEFT_OUT, composed
 from robustness.core.settings import choice, require
 
 RANDOM, FIRST = 'random', 'first'
 INTERPOLATIONS = ('bilinear', 'bicubic')
 RESIZED_BY = ('tensorflow', 'pillow')
 COUNT = 'at least 0 (0 turns it off)'
+LISTED = 8  # classes without images in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,5 +209,28 @@ def open_images(settings: DataSettings) -> Images:
   if source.splits:
     choice('config.data.split', settings.split, source.splits)
   images = source.open(settings)
-  facts = {**images.description, 'source': source.name, **source.file}
-  return dataclasses.replace(images, description={'source': source.name, **facts})
+  names = tuple(map(composed, images.class_names))
+  facts: dict[str, Any] = {'source': source.name, **images.description}
+  facts |= {'source': source.name, **source.file}
+  if left_out := {reason: count for reason, count in sorted(images.left_out.items()) if count}:
+    listed = ', '.join(f'{count} {reason}' for reason, count in left_out.items())
+    logging.info('%s: left out %s', images.title, listed)
+    facts[LEFT_OUT] = left_out
+  # scenes have all classes of ImageNet
+  if settings.known_classes and not images.as_stored and (empty := _without_images(images, names)):
+    more = f' and {len(empty) - LISTED} more' if len(empty) > LISTED else ''
+    logging.warning(
+      '%s: %d of %d classes have no image: %s',
+      *(images.title, len(empty), len(names), ', '.join(map(repr, empty[:LISTED])) + more),
+    )
+    facts['classes_without_images'] = empty
+  return dataclasses.replace(images, class_names=names, description=facts)
+
+
+def _without_images(images: Images, names: Sequence[str]) -> list[str]:
+  """Returns the names of the classes that no label is of, where labels are known."""
+  labels = images.store.labels
+  if labels is None:
+    return []
+  present = {*np.unique(labels).tolist()}
+  return [name for label, name in enumerate(names) if label not in present]

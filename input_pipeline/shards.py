@@ -5,9 +5,10 @@ numbers or words, which rows then have beside image and label.
 """
 
 import functools
-import json
+import io
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,12 @@ import pandas as pd
 from input_pipeline import image_files
 from input_pipeline.images import Images, Store
 from input_pipeline.settings import DataSettings
+from robustness.core import json_files
+from robustness.core.bounded_files import open_regular, read_bounded
 from robustness.core.errors import InputError, nearest
-from robustness.core.paths import expanded, files_in
-from robustness.core.rows import numbered_classes
+from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_BYTES_PER_ARRAY, MAX_ROWS
+from robustness.core.paths import expanded
+from robustness.core.rows import composed, in_class_order, numbered_classes
 from robustness.core.settings import require
 from robustness.core.typing import Facts
 from robustness.models import label_space
@@ -28,11 +32,14 @@ from robustness.models import label_space
 LABELS = ('label', 'labels', 'class', 'class_name', 'wnid', 'synset', 'fine_label')
 """Columns that are taken for the label, the first there is."""
 SPLITS = ('train', 'training', 'test', 'val', 'valid', 'validation', 'dev')
+_WHOLE_NUMBER = '-?(?:0|[1-9][0-9]{0,17})'
+_NUMBER = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+][0-9]+)?'
 RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
 
 
-def shards_in(settings: DataSettings, suffix: str) -> list[Path]:
-  """Returns the files of a suffix at `config.data.path`, a file or a folder, sorted.
+def shards_in(settings: DataSettings, suffix: str, left_out: Counter[str]) -> list[Path]:
+  """Returns the files of a suffix at `config.data.path`, a file or a folder, sorted; counts others
+  in `left_out`.
 
   Where files or their folders say splits, as in `train-00000-of-00014.parquet`, those of the split:
   see `of_split`.
@@ -46,7 +53,7 @@ def shards_in(settings: DataSettings, suffix: str) -> list[Path]:
   if root is not None and root.is_file():
     return of_split([root], root.parent, split, path)
   root = image_files.existing_folder(path, f'give a {suffix} file or a folder of them.')
-  files = [file for file in files_in(root) if file.suffix.lower() == suffix]
+  files = image_files.images_in(root, (suffix,), left_out=left_out)
   if not files:
     raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')
   chosen = of_split(files, root, split, path)
@@ -78,10 +85,12 @@ def _check_complete(files: list[Path]) -> None:
       before, number, of, after = match.groups('')
       numbers.setdefault((str(file.parent / before), of, after), []).append(int(number))
   for (before, of, after), own in numbers.items():
-    every = range(int(of[4:])) if of else range(min(own), max(own) + 1)
-    if missing := sorted({*every} - {*own}):
+    every, present = range(int(of[4:])) if of else range(min(own), max(own) + 1), {*own}
+    missing = every.stop - every.start - sum(number in every for number in present)
+    if missing:
+      first = next(number for number in every if number not in present)
       raise InputError(
-        f'{len(missing)} of {len(every)} shards are missing, first number {missing[0]} of '
+        f'{missing} of {every.stop - every.start} shards are missing, first number {first} of '
         f'{before}*{of}{after}: fetch them, or set config.data.allow_missing=True.'
       )
 
@@ -109,25 +118,33 @@ def _split_of(file: Path, root: Path, wanted: str) -> str:
   return next((word for word in (*re.split('[-_.]', file.name), folder) if word in known), '')
 
 
-def read_table(file: Path) -> pd.DataFrame:
-  """Returns a table of CSV, JSON (a list of objects), JSON lines or Parquet; words stay words.
+def read_table(file: Path, words: Collection[str] = ()) -> pd.DataFrame:
+  """Returns a table of CSV, JSON (a list of objects), JSON lines or Parquet.
+
+  Of CSV, in which nothing tells numbers from words, a column has numbers where every field is
+  written as one: `7` or `0.50`, but not `007`, which is a word as in JSON. Truth values are words.
+
+  Args:
+    file: of the table.
+    words: columns of CSV that have words whatever they look like, such as names of files.
 
   Raises:
-    InputError: the file is missing, empty, truncated, or of another kind.
+    InputError: the file is missing, empty, truncated, too large, or of another kind, or two columns
+      have one name.
   """
   readers: dict[str, Callable[[Path], pd.DataFrame]] = {
-    '.csv': functools.partial(pd.read_csv, index_col=False, keep_default_na=False, na_values=['']),
-    '.json': lambda file: pd.DataFrame(json.loads(file.read_text('utf-8-sig'))),
-    '.jsonl': lambda file: pd.DataFrame(  # U+2028 ends no line
-      json.loads(line) for line in file.read_text('utf-8-sig').split('\n') if line.strip()
-    ),
-    '.parquet': pd.read_parquet,
+    '.csv': functools.partial(_read_csv, words=words),
+    '.json': lambda file: pd.DataFrame(json_files.read(file, [dict])),
+    '.jsonl': _read_json_lines,
+    '.parquet': _read_parquet,
   }
   if file.suffix.lower() not in readers:
     raise InputError(f'{file} is no table: give a file ending in {", ".join(readers)}.')
   try:
     with warnings.catch_warnings(action='error', category=pd.errors.ParserWarning):
       table = readers[file.suffix.lower()](file)
+  except InputError as error:
+    raise InputError(f'{file} cannot be read as a table: {error}') from error
   except pd.errors.ParserWarning as error:
     raise InputError(f'{file} has lines of more fields than its header has names.') from error
   except (OSError, ValueError, TypeError) as error:  # those of pandas, json and Arrow are of these
@@ -136,6 +153,57 @@ def read_table(file: Path) -> pd.DataFrame:
   if table.empty:
     raise InputError(f'{file} has no row.')
   return table.rename(columns=str).reset_index(drop=True)
+
+
+def refuse_repeated_columns(names: Sequence[str], title: str) -> None:
+  """Raises InputError where two columns of a table have one name."""
+  repeated = [name for name, count in Counter(names).items() if count > 1]
+  if repeated:
+    raise InputError(f'{title} has {names.count(repeated[0])} columns {repeated[0]!r}: rename one.')
+
+
+def _read_csv(file: Path, words: Collection[str]) -> pd.DataFrame:
+  content = io.BytesIO(read_bounded(file, MAX_BYTES_OF_TEXT))
+  header = pd.read_csv(content, header=None, nrows=1, dtype=str, na_filter=False)
+  refuse_repeated_columns([name for name in header.iloc[0] if name], str(file))
+  content.seek(0)
+  table = pd.read_csv(content, index_col=False, dtype=str, keep_default_na=False, na_values=[''])
+  return table.apply(lambda values: values if values.name in words else _as_numbers(values))
+
+
+def _as_numbers(values: pd.Series) -> pd.Series:
+  """Returns fields as numbers where all are written as such; else as they are."""
+  present = values.dropna()
+  if len(present) and present.str.fullmatch(_WHOLE_NUMBER).all():
+    return pd.to_numeric(values)
+  if len(present) and present.str.fullmatch(_NUMBER).all():
+    return values.astype(float)
+  return values
+
+
+def _read_json_lines(file: Path) -> pd.DataFrame:
+  lines = read_bounded(file, MAX_BYTES_OF_TEXT).split(b'\n')  # U+2028 ends no line
+  return pd.DataFrame(
+    json_files.parse(line, f'line {number}')
+    for number, line in enumerate(lines, 1)
+    if line.strip(b'\xef\xbb\xbf \t\r')
+  )
+
+
+def _read_parquet(file: Path) -> pd.DataFrame:
+  import pyarrow.parquet as pq
+
+  with open_regular(file) as opened:
+    whole = pq.ParquetFile(opened)
+    refuse_repeated_columns(whole.schema_arrow.names, str(file))
+    check_num_rows(whole.metadata.num_rows, str(file))
+    return whole.read().to_pandas()
+
+
+def check_num_rows(number: int, title: str) -> None:
+  """Refuses more rows than a table can have, before memory is asked for them."""
+  limit = min(MAX_ROWS, MAX_BYTES_PER_ARRAY // 8)
+  require(0 <= number <= limit, f'the number of rows of {title}', number, f'at most {limit:,}')
 
 
 def label_column(names: Collection[str], column: str) -> str:
@@ -180,8 +248,17 @@ def labels_of(
     raise InputError(
       f'{title}: {chosen} is of {values.dtype}; labels are integers from 0 or names of classes.'
     )
-  known, numbers = np.unique(values.to_numpy(str), return_inverse=True)
-  return numbers.astype(np.int32), tuple(known.tolist())
+  words = [composed(value) for value in values]
+  known = in_class_order({*words})
+  trimmed = Counter(name.strip() for name in known)
+  spaced = [name for name in known if name != name.strip() and trimmed[name.strip()] > 1]
+  if spaced:
+    raise InputError(
+      f'{title}: row {words.index(spaced[0])} has {chosen} {spaced[0]!r}, and others have '
+      f'{spaced[0].strip()!r}: write one class in one way, without spaces around it.'
+    )
+  number = {name: label for label, name in enumerate(known)}
+  return np.array([number[word] for word in words], np.int32), tuple(known)
 
 
 def names_of_space(settings: DataSettings, stored: Sequence[str], title: str) -> Sequence[str]:
@@ -221,19 +298,13 @@ def encoded_images(
   num_examples: int,
   **further: Any,
 ) -> Images:
-  """Returns images whose `stored` is the bytes of an encoded file, in colour unless every one is
-  grey; for the arguments see `Images`."""
-
-  def is_grey(element: dict[str, Any]) -> bool:
-    try:
-      return image_files.read_header(element['stored'])[1]
-    except InputError as error:
-      raise InputError(f'{title}, example {element["example_id"]}: {error}') from error
-
+  """Returns images whose `stored` is the bytes of an encoded file, in colour unless every readable
+  one is grey; for the arguments see `Images`."""
   elements = store.elements(np.arange(num_examples)).as_numpy_iterator()
-  channels = 1 if all(map(is_grey, elements)) else 3
+  channels = 1 if all(image_files.may_be_grey(element['stored']) for element in elements) else 3
   fields: dict[str, Any] = {
     'read': functools.partial(image_files.read_image, channels=channels),
+    'header': image_files.read_header,
     'sizes': lambda indices: None,
     'where': lambda index: f'{title}, example {index}',
     **further,

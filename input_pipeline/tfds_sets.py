@@ -13,6 +13,7 @@ import hashlib
 import importlib
 import operator
 import os
+import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -23,6 +24,7 @@ from absl import logging
 
 from input_pipeline.corruption_parts import part_of_config
 from input_pipeline.images import Images, MemoryStore, StreamedStore
+from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
@@ -30,6 +32,7 @@ from robustness.corruptions.names import StoredPart
 
 SHUFFLE_BUFFER = 8192
 BUILDERS = 'input_pipeline.builders'
+FEATURES = 'tensorflow_datasets.core.features.'
 OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors')
 """The data sets of `BUILDERS`, which computes with JAX and is imported where one is asked for."""
 
@@ -62,6 +65,9 @@ def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
   if not name:
     raise InputError("config.data.name is ''; give a TFDS name, for example 'cifar10'.")
   register_own(name)
+  stored = expanded(data_dir or tfds.core.constants.DATA_DIR) / re.split('[/:]', name)[0]
+  for file in sorted(stored.glob('**/features.json')):
+    check_stored_features(file)
   try:
     return tfds.builder(name, data_dir=os.path.expanduser(data_dir) or None)
   except tfds.core.DatasetNotFoundError as error:
@@ -72,8 +78,46 @@ def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
       f'config.data.name is {name!r}, which TFDS does not know; {alike}. All names: '
       'https://www.tensorflow.org/datasets/catalog/overview'
     ) from error
-  except (ValueError, AssertionError) as error:
-    raise InputError(f'config.data.name is {name!r}, which TFDS cannot open: {error}') from error
+  except Exception as error:  # parsers of what is stored fail in their own ways
+    message = f'config.data.name is {name!r}, which TFDS cannot open: {_first_line(error)}'
+    raise InputError(message) from error
+
+
+def builder_in(folder: pathlib.Path) -> tfds.core.DatasetBuilder:
+  """Returns the builder of a prepared data set in a folder, which is not downloaded.
+
+  Raises:
+    InputError: what it says of itself is damaged, or names a feature that TFDS does not have.
+  """
+  check_stored_features(folder / 'features.json')
+  try:
+    return tfds.builder_from_directory(str(folder))
+  except Exception as error:  # of its parsers, of which each fails in its own way
+    raise InputError(
+      f'{folder}: dataset_info.json or features.json is damaged ({_first_line(error)}). Fetch or '
+      'prepare the data set again.'
+    ) from error
+
+
+def check_stored_features(file: pathlib.Path) -> None:
+  """Refuses features.json of a data set unless its features are TFDS's own: TFDS imports whatever
+  module a feature is said to be in, and a module can do anything when it is imported."""
+  pending = [json_files.read(file, advice='Fetch or prepare the data set again.')]
+  while pending:
+    value = pending.pop()
+    pending += value.values() if isinstance(value, dict) else value
+    for key in ('pythonClassName', 'python_class_name', 'type') if isinstance(value, dict) else ():
+      named = value.get(key)
+      if isinstance(named, str) and not named.startswith(FEATURES):
+        raise InputError(
+          f'{file} names the feature {named!r}, which is none of TFDS ({FEATURES}...): such a data '
+          'set is not opened, as it could run any code.'
+        )
+    pending = [inner for inner in pending if isinstance(inner, dict | list)]
+
+
+def _first_line(error: Exception) -> str:
+  return str(error).strip().partition('\n')[0] or type(error).__name__
 
 
 def register_own(name: str) -> None:
@@ -208,7 +252,7 @@ class Split:
 
 @functools.lru_cache
 def _scan(folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
-  read = Split(tfds.builder_from_directory(folder), split)
+  read = Split(builder_in(pathlib.Path(folder)), split)
   name = read.builder.info.full_name
   logging.info('reading %s, split %s, for images that are stored twice', name, split)
   labels, digests = [], []

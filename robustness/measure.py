@@ -15,7 +15,7 @@ from absl import logging
 
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
-from robustness.core.rows import Rows, random_order
+from robustness.core.rows import Rows, identity_of, random_order
 from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth, fixed_size
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
@@ -70,6 +70,8 @@ def measure(
     InputError: rows that do not fit a classifier or the study.
   """
   parallel = create(execution.parallel)
+  needed = study.needed_rows(rows)
+  rows = needed.kept() if needed is not rows and len(classifiers) > 1 else needed
   used = classifiers if study.needs_classifier else []
   evaluated: list[tuple[Classifier | None, Rows]] = [(c, match_labels(rows, c)) for c in used]
   evaluated = evaluated or [(None, rows)]
@@ -156,7 +158,7 @@ def _failures(
 def recording_name(study: Study, rows: Rows) -> str:
   """Returns the folder of what a study records of rows in a battery: the same for studies that
   share it, whichever tasks run."""
-  fixed = {'study': study.recording, 'data': dict(rows.description)}
+  fixed = {'study': study.recording, 'data': identity_of(rows)}
   plain = json.dumps(fixed, sort_keys=True, default=str)
   return f'{study.stream}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}'
 
@@ -191,7 +193,7 @@ def _recorded(
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   identity = {
     'classifier': _identified(classifier) if classifier else None,
-    'data': dict(rows.description),
+    'data': identity_of(rows),
     'study': study.recording,
     'seed': execution.seed,
     'classes': list(rows.class_names),

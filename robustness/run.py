@@ -113,7 +113,8 @@ def _measure_tasks(
   """
   experiment, results_by_task, figures, left_out = builder.experiment, {}, {}, []
   for name, task in experiment.measurements.items():
-    study, data, records = task.study, rows[task.data], folder / workdir.RECORDS
+    study, records = task.study, folder / workdir.RECORDS
+    data = study.needed_rows(rows[task.data])
     measured, excluded = split_supported(study, classifiers, data, experiment.is_single)
     if not experiment.is_single:
       logging.info('task %s: %s on %d images', name, study.name, data.num_examples)

@@ -35,7 +35,7 @@ class ArrayRecord(Source):
         f'{folder} holds no dataset_info.json{image_files.looks_like(folder)}; give the folder of '
         'a version, such as NAME/CONFIG/1.0.0.'
       )
-    builder = tfds.builder_from_directory(str(folder))
+    builder = tfds_sets.builder_in(folder)
     _, names = tfds_sets.check_features(builder)
     num_examples = tfds_sets.Split(builder, settings.split).num_examples
     decoders = {'image': tfds.decode.SkipDecoding()}

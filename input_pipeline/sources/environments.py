@@ -32,18 +32,26 @@ import itertools
 import os
 import pathlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
 
-from input_pipeline.image_files import file_images, folders_in, images_in, looks_like
+from input_pipeline.image_files import (
+  count_outside_classes,
+  file_images,
+  folders_in,
+  images_in,
+  looks_like,
+)
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.rows import in_class_order
 from robustness.core.settings import require
 from robustness.core.typing import Facts
 from robustness.environments.class_groups import ClassGroups, from_settings
@@ -70,9 +78,10 @@ class Environments(Source):
 
 
 def _of_files(settings: DataSettings) -> Images:
-  whole = read(settings)
+  left_out = Counter[str]()
+  whole = read(settings, left_out)
   cells = whole[TEST if settings.split == TEST else TRAIN]
-  classes = tuple(sorted({n for own in whole.values() for cell in own.values() for n in cell}))
+  classes = tuple(in_class_order({n for own in whole.values() for c in own.values() for n in c}))
   require(bool(classes), 'config.data.path', settings.path, 'of environments that have classes')
   environments = _ordered([e for own in whole.values() for e in own], settings)
   groups = from_settings(settings, classes)
@@ -99,19 +108,25 @@ def _of_files(settings: DataSettings) -> Images:
       **missing,
     },
     columns={'environment': numbers},
+    left_out=left_out,
   )
 
 
-def read(settings: DataSettings) -> dict[str, CellFiles]:
-  """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}."""
+def read(settings: DataSettings, left_out: Counter[str] | None = None) -> dict[str, CellFiles]:
+  """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}; counts
+  in `left_out` what lies in folders and is not read."""
   path = expanded(settings.path)
   if settings.path and path.is_dir():
     if any(path.glob('*_train.txt')) or any(path.glob('*_test.txt')):
       return _of_lists(path)
-    cells = {
-      environment: {name: [*map(str, images_in(own))] for name, own in folders_in(folder).items()}
-      for environment, folder in folders_in(path).items()
-    }
+    left_out = Counter() if left_out is None else left_out
+    cells: CellFiles = {}
+    for environment, folder in folders_in(path).items():
+      count_outside_classes(folder, left_out)
+      cells[environment] = {
+        name: [*map(str, images_in(of_class, left_out=left_out))]
+        for name, of_class in folders_in(folder).items()
+      }
     if not any(cells.values()):
       release, layout = looks_like(path), '<environment>/<class>/<image>'
       raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')

@@ -22,6 +22,7 @@ from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.rows import composed
 from robustness.core.settings import require
 from robustness.models import label_space
 
@@ -38,7 +39,7 @@ class FileList(Source):
     """See `Source`; every file must be there."""
     listing = _table_file(settings)
     title = f'{listing}'
-    table = shards.read_table(listing)
+    table = shards.read_table(listing, words=(*FILES, 'split'))
     if 'split' in table and settings.split:
       known = sorted(set(table['split'].astype(str)))
       table = table[table['split'].astype(str) == settings.split].reset_index(drop=True)
@@ -93,18 +94,20 @@ def _table_file(settings: DataSettings) -> Path:
 
 
 def _found(names: pd.Series, root: Path, title: str) -> list[str]:
-  """Returns the path of every file: as listed below the root, or the only one of a bare name."""
+  """Returns the path of every file: as listed below the root, in whichever form of Unicode, or the
+  only one of a bare name."""
   if not all(isinstance(name, str) for name in names):
     row = int((~names.map(lambda name: isinstance(name, str))).to_numpy().argmax())
     raise InputError(f'{title}: row {row} names no file.')
   paths = [root / name for name in names]
-  missing = [row for row, path in enumerate(paths) if not path.is_file()]
-  bare = [row for row in missing if paths[row].name == names[row]]
+  missing = [row for row, path in enumerate(paths) if not os.path.isfile(path)]
   anywhere: dict[str, list[Path]] = {}
-  for file in image_files.images_in(root) if bare else ():
-    anywhere.setdefault(file.name, []).append(file)
+  for file in image_files.files_in(root) if missing else ():
+    anywhere.setdefault(composed(str(file.relative_to(root))), []).append(file)
+    if file.parent != root:
+      anywhere.setdefault(composed(file.name), []).append(file)
   for row in missing:
-    alike = anywhere.get(names[row], [])
+    alike = anywhere.get(composed(names[row]), [])
     if len(alike) != 1:
       count = f'{len(alike)} files are so called' if alike else 'there is no such file'
       raise InputError(

@@ -1,14 +1,17 @@
 """A folder of class folders: PATH/class/image.png, or PATH/split/class/image.png.
 
-Classes are the folders sorted by name; a class without images keeps its label. Images lie in
-their class folder at any depth, sorted by path; hidden files and files of other kinds are left
-out. `example_id` is the position among all images in that order.
+Classes are the folders sorted by name, by number where all names are numbers; a class without
+images keeps its label and is named in the log. Images lie in their class folder at any depth,
+sorted by path; hidden files and files of other kinds are left out and counted. `example_id` is the
+position among all images in that order.
 
 The source `foolbox` reads the 20 labelled ImageNet pictures that come with the package foolbox (MIT
 licence), files `imagenet_<number>_<class>.jpg`; `example_id` is the number.
 """
 
 import importlib.util
+import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.shards import SPLITS
 from robustness.core.errors import InputError, nearest
+from robustness.core.pictures import SUFFIXES
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
 from robustness.models.label_space import LabelSpace
@@ -34,15 +38,21 @@ class Folder(Source):
     if not classes:
       release = image_files.looks_like(root)
       raise InputError(f'{root} holds no class folders{release}; expected {root}/<class>/<image>.')
-    files = {name: image_files.images_in(folder) for name, folder in classes.items()}
+    left_out = Counter[str]()
+    image_files.count_outside_classes(root, left_out)
+    files = {
+      name: image_files.images_in(folder, left_out=left_out) for name, folder in classes.items()
+    }
     names = {path: f'{name}/{path.name}' for name, own in files.items() for path in own}
     if settings.label_space:
       files = merged(files, label_space.get(settings.label_space), root)
+      reason = f'images of no class of {settings.label_space}'
+      left_out[reason] = len(names) - sum(map(len, files.values()))
     paths = [path for members in files.values() for path in members]
     if not paths:
       raise InputError(
         f'{root}: none of its {len(classes)} class folders holds an image; expected '
-        f'files ending in {", ".join(image_files.EXTENSIONS)}.'
+        f'files ending in {", ".join(SUFFIXES)}.'
       )
     return image_files.file_images(
       [*map(str, paths)],
@@ -51,6 +61,7 @@ class Folder(Source):
       title=f'folder {str(root)!r}',
       description={'path': settings.path, 'split': settings.split},
       names=[names[path] for path in paths],
+      left_out=left_out,
     )
 
 
@@ -76,7 +87,7 @@ def find_root(path: str, split: str) -> Path:
   neither all folders nor two are called as splits are. (A class may be called so, such as 'train'.)
   """
   root = image_files.existing_folder(path, 'give the folder that holds one folder a class.')
-  if split and (root / split).is_dir() and image_files.folders_in(root / split):
+  if split and os.path.isdir(root / split) and image_files.folders_in(root / split):
     return root / split
   folders = image_files.folders_in(root)
   splits = {*folders} & {*SPLITS}

@@ -17,6 +17,7 @@ import functools
 import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -25,15 +26,19 @@ import numpy as np
 
 from input_pipeline.corruption_parts import check_names, of_parts
 from input_pipeline.image_files import (
-  EXTENSIONS,
   existing_folder,
   folders_in,
+  has_suffix,
   read_file,
   read_header,
+  suffix_of,
 )
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
+from robustness.core.paths import HIDDEN, is_passed_over
+from robustness.core.pictures import SUFFIXES
+from robustness.core.rows import in_class_order
 from robustness.corruptions.names import (
   CLEAN_PART,
   NAMES,
@@ -71,11 +76,14 @@ class ImagenetC(Source):
     folders = self._parts(root)
     others = [folder for part, folder in folders.items() if part[0] != NUMBERS['frost']]
     classes = set(folders_in(others[0])) if self.has_more_frost and others else None
-    several = same_files(list(folders.values()), classes, base_name=self.base_name)
+    left_out = Counter[str]()
+    several = same_files(
+      list(folders.values()), classes, base_name=self.base_name, left_out=left_out
+    )
     files = several[0]
-    names, labels = np.unique([os.path.dirname(file) for file in files], return_inverse=True)
-    left_out = set().union(*map(folders_in, folders.values())) - classes if classes else ()
-    facts = {'class_folders_left_out': len(left_out)} if left_out else {}
+    names, labels = labels_of_folders(files)
+    more = set().union(*map(folders_in, folders.values())) - classes if classes else ()
+    facts = {'class_folders_left_out': len(more)} if more else {}
     paths = [str(folder) for folder in folders.values()]
     distinct = {id(own): own for own in several}.values()
     ''.join(itertools.chain(paths, *distinct)).encode()  # refuses what is no text
@@ -92,14 +100,16 @@ class ImagenetC(Source):
       len(files),
       title=f'{self.title} in {settings.path}',
       description={'path': settings.path, **facts},
-      class_names=tuple(names.tolist()),
+      class_names=names,
       channels=3,
-      store=PartsStore(lambda part, i: path(part, i).encode(), labels.astype(np.int32)),
+      store=PartsStore(lambda part, i: path(part, i).encode(), labels),
       read=functools.partial(read_file, channels=3),
+      header=lambda path: read_header(path.decode()),
       where=lambda index: f'{path(*divmod(index, len(files)))} (example {index})',
       # Millions of headers would take an hour: another size is noticed when its file is read.
       sizes=lambda indices: [size] * len(indices),
       names=[self.base_name(file).replace(os.sep, '/') for file in files],
+      left_out=left_out,
     )
 
   def _parts(self, root: Path) -> dict[StoredPart, Path]:
@@ -149,22 +159,33 @@ class LaionC(ImagenetC):
     return _DISTORTION.sub('', file)
 
 
+def labels_of_folders(files: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
+  """Returns the classes of paths <class>/<image> in their order, and the labels, int32 [N]."""
+  folders = [os.path.dirname(file) for file in files]
+  names = in_class_order(set(folders))
+  position = {name: label for label, name in enumerate(names)}
+  return tuple(names), np.array([position[folder] for folder in folders], np.int32)
+
+
 def same_files(
   folders: list[Path],
   classes: set[str] | None = None,
-  extensions: Sequence[str] = EXTENSIONS,
+  extensions: Sequence[str] = SUFFIXES,
   base_name: Callable[[str], str] = lambda file: file,
+  left_out: Counter[str] | None = None,
 ) -> list[list[str]]:
   """Returns the paths <class>/<image> of some classes below every folder, in the order of their
-  base names, which are the same everywhere; equal paths are one list."""
-  first = sorted(_listed(folders[0], classes, extensions), key=base_name)
+  base names, which are the same everywhere; equal paths are one list. `left_out` counts the files
+  of other kinds."""
+  left_out = Counter() if left_out is None else left_out
+  first = sorted(_listed(folders[0], classes, extensions, left_out), key=base_name)
   bases, found = list(map(base_name, first)), [first]
   if not first:
     raise InputError(
       f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(extensions)}.'
     )
   for folder in folders[1:]:
-    files = sorted(_listed(folder, classes, extensions), key=base_name)
+    files = sorted(_listed(folder, classes, extensions, left_out), key=base_name)
     names = list(map(base_name, files))
     if names != bases:
       name = min(set(names) ^ set(bases) or {names[0]})
@@ -177,11 +198,16 @@ def same_files(
   return found
 
 
-def _listed(folder: Path, classes: set[str] | None, extensions: Sequence[str]) -> list[str]:
-  return [
-    os.path.join(entry.name, file)
+def _listed(
+  folder: Path, classes: set[str] | None, extensions: Sequence[str], left_out: Counter[str]
+) -> list[str]:
+  inside = [
+    (entry.name, file)
     for entry in folders_in(folder).values()
     if classes is None or entry.name in classes
     for file in os.listdir(entry)
-    if file.lower().endswith(tuple(extensions)) and not file.startswith('.')
   ]
+  files = [(name, file) for name, file in inside if not is_passed_over(file)]
+  left_out[HIDDEN] += len(inside) - len(files)
+  left_out.update(suffix_of(file) for _, file in files if not has_suffix(file, extensions))
+  return [os.path.join(name, file) for name, file in files if has_suffix(file, extensions)]

@@ -25,6 +25,7 @@ Reference:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from input_pipeline.image_files import (
+  count_outside_classes,
   existing_folder,
   file_images,
   folders_in,
@@ -93,7 +95,8 @@ class NaturalShifts(Source):
     choice('config.data.split', settings.split, ('', 'test'))  # none is to train on
     root = existing_folder(settings.path, f'give that of {settings.name} as released.')
     read = {REAL: _real, OBJECTNET: _objectnet}.get(settings.name, _by_class)
-    paths, labels, facts = read(root, settings)
+    left_out = Counter[str]()
+    paths, labels, facts = read(root, settings, left_out)
     used = np.unique(labels[labels >= 0])
     _check_count(settings, 'classes', CLASSES, facts.pop('objects', len(used)))
     _check_count(settings, 'images', IMAGES, len(paths) + facts.get('images_without_label', 0))
@@ -110,6 +113,7 @@ class NaturalShifts(Source):
       title=f'{settings.name} in {settings.path}',
       description={'name': settings.name, 'path': settings.path, 'classes': len(used), **facts},
       channels=3,
+      left_out=left_out,
       **(framed if settings.name == OBJECTNET else {}),
     )
 
@@ -181,15 +185,20 @@ def _labels_of_real(settings: DataSettings) -> Labelled:
   return split, labels, kept, {'images_without_label': len(own) - len(kept)}
 
 
-def _by_class(root: Path, settings: DataSettings) -> Listed:
+def _by_class(root: Path, settings: DataSettings, left_out: Counter[str]) -> Listed:
   """Reads PATH/<class>/<image>."""
+  count_outside_classes(root, left_out)
   by_wnid = folders_in(root)
   if by_wnid and all(name.isdecimal() and int(name) < len(WNIDS) for name in by_wnid):
     twice = [name for name in by_wnid if name != str(int(name)) and str(int(name)) in by_wnid]
     require(not twice, f'a folder of {root}', [*twice, ''][0], 'of a number that no other one has')
     by_wnid = {WNIDS[int(name)]: path for name, path in by_wnid.items()}
   _check_wnids(by_wnid, str(root))
-  files = {wnid: [*map(str, images_in(by_wnid[wnid]))] for wnid in WNIDS if wnid in by_wnid}
+  files = {
+    wnid: [*map(str, images_in(by_wnid[wnid], left_out=left_out))]
+    for wnid in WNIDS
+    if wnid in by_wnid
+  }
   paths = [path for own in files.values() for path in own]
   if not paths:
     raise InputError(f'{root} holds no images; expected {root}/<class>/<image>.')
@@ -207,7 +216,7 @@ def _check_wnids(names: Collection[str], where: str) -> None:
     )
 
 
-def _real(root: Path, settings: DataSettings) -> Listed:
+def _real(root: Path, settings: DataSettings, left_out: Counter[str]) -> Listed:
   """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
   file = expanded(settings.metadata)
   if not file.is_file():
@@ -216,9 +225,11 @@ def _real(root: Path, settings: DataSettings) -> Listed:
       "labels as released, or leave out config.data.path for TFDS's imagenet_real."
     )
   table = json_files.read(file, [[int]], 'It belongs to config.data.metadata.')
-  found = ((_VALIDATION.search(path.name), str(path)) for path in images_in(root))
+  files = images_in(root, left_out=left_out)
+  found = ((_VALIDATION.search(path.name), str(path)) for path in files)
   numbered: dict[int, str] = {}
   for match, image in found:
+    left_out['pictures without a number of ImageNet'] += match is None
     if match and numbered.setdefault(int(match[1]), image) != image:
       raise InputError(
         f'{root} has {numbered[int(match[1])]} and {image} of one number: each counts once.'
@@ -238,7 +249,7 @@ def _real(root: Path, settings: DataSettings) -> Listed:
   return [numbered[n] for n in kept], _padded([own[n] for n in kept]), facts
 
 
-def _objectnet(root: Path, settings: DataSettings) -> Listed:
+def _objectnet(root: Path, settings: DataSettings, left_out: Counter[str]) -> Listed:
   """Reads PATH/images/<object>/<image> with the released mapping onto ImageNet's classes."""
   mappings = root / 'mappings'
   for part in (mappings, root / 'images'):
@@ -258,7 +269,9 @@ def _objectnet(root: Path, settings: DataSettings) -> Listed:
     raise InputError(f'{root}/images has objects that its mappings do not name: {listed}.')
   shown = [name for name in objects if folders[name] in classes]
   own = {name: [*map(_label_of, classes[folders[name]].split('; '))] for name in shown}
-  files = [(str(path), own[name]) for name in shown for path in images_in(objects[name])]
+  files = [
+    (str(path), own[name]) for name in shown for path in images_in(objects[name], left_out=left_out)
+  ]
   if not files:
     raise InputError(f'{root}/images holds no images of objects that are classes of ImageNet.')
   facts = {'objects': len(shown), 'objects_left_out': len(objects) - len(shown)}

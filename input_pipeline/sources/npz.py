@@ -55,6 +55,8 @@ class Npy(Npz):
 
 def read_npy(path: Path) -> np.ndarray:
   """Maps a `.npy` file into memory; nothing in it is executed."""
+  if path.exists() and not path.is_file():  # a pipe would be waited for
+    raise InputError(f'{path} is no regular file: give a copy of the array.')
   try:
     array = np.load(path, mmap_mode='r', allow_pickle=False)
   except Exception as error:  # headers of NumPy fail in their own ways

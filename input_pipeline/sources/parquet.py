@@ -14,9 +14,11 @@ training reads no row group that it does not need.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ from input_pipeline.images import Images, MemoryStore, StreamedStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import InputError
+from robustness.core.limits import MAX_BYTES_PER_ARRAY
 
 if TYPE_CHECKING:
   import pyarrow as pa
@@ -48,9 +51,12 @@ class Parquet(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`."""
-    files = shards.shards_in(settings, '.parquet')
+    left_out = Counter[str]()
+    files = shards.shards_in(settings, '.parquet', left_out)
     opened = [_opened(file) for file in files]
     schema = opened[0].schema_arrow
+    shards.refuse_repeated_columns(schema.names, str(files[0]))
+    shards.check_num_rows(sum(each.metadata.num_rows for each in opened), settings.path)
     for file, each in zip(files, opened, strict=True):
       if each.schema_arrow.names != schema.names:
         raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
@@ -65,7 +71,11 @@ class Parquet(Source):
         )
     title = f'parquet {settings.path!r}, split {settings.split!r}'
     names = shards.names_of_space(settings, names, title)
-    table = pd.concat([each.read(beside).to_pandas() for each in opened], ignore_index=True)
+    parts = []
+    for file, each in zip(files, opened, strict=True):
+      with _naming(file):
+        parts.append(each.read(beside).to_pandas())
+    table = pd.concat(parts, ignore_index=True)
     labels, class_names = shards.labels_of(table, settings.name, names, title)
     store = ParquetStore(tuple(map(str, files)), column, labels)
     small = store.stored_bytes <= MOST_IN_MEMORY
@@ -81,6 +91,7 @@ class Parquet(Source):
       },
       num_examples=len(table),
       columns=shards.columns_of(table, (settings.name, *shards.LABELS[:1])),
+      left_out=left_out,
     )
 
 
@@ -116,17 +127,25 @@ class ParquetStore(StreamedStore):
     """Returns the encoded images of a row group."""
     number, own = self._places[group]
     file = Path(self.files[number])
-    column = _opened(file).read_row_group(own, [self.column]).column(self.column)
-    column = column.combine_chunks()
-    if hasattr(column.type, 'get_field_index') and column.type.num_fields:
-      column = column.field('bytes')
-    if column.null_count:
-      row = column.is_null().to_pylist().index(True)
-      raise InputError(
-        f'{file}: row {row} of row group {own} has no bytes of an image; files that '
-        "lie beside are read with config.data.source='file_list'."
-      )
-    images: list[bytes] = column.to_pylist()
+    images, size = list[bytes](), 0
+    with _naming(file):
+      for batch in _opened(file).iter_batches(AT_ONCE, row_groups=[own], columns=[self.column]):
+        column = batch.column(0)
+        if hasattr(column.type, 'get_field_index') and column.type.num_fields:
+          column = column.field('bytes')
+        if column.null_count:
+          row = len(images) + column.is_null().to_pylist().index(True)
+          raise InputError(
+            f'{file}: row {row} of row group {own} has no bytes of an image; files that '
+            "lie beside are read with config.data.source='file_list'."
+          )
+        images += column.to_pylist()
+        size += sum(map(len, images[-len(column) :])) if len(column) else 0
+        if size > MAX_BYTES_PER_ARRAY:  # equal images are stored once, however many rows they have
+          raise InputError(
+            f'{file}: the images of row group {own} are above the limit of '
+            f'{MAX_BYTES_PER_ARRAY / 2**30:.0f} GiB: store it again in smaller row groups.'
+          )
     return images
 
   def all(self) -> np.ndarray:
@@ -190,14 +209,24 @@ class ParquetStore(StreamedStore):
     return tf.data.Dataset.from_generator(elements, output_signature=signature).unbatch()
 
 
-def _opened(file: Path) -> pq.ParquetFile:
+@contextlib.contextmanager
+def _naming(file: Path) -> Iterator[None]:
+  """Names the file in errors of Arrow, which damaged ones raise."""
   import pyarrow as pa
-  import pyarrow.parquet as pq
 
   try:
-    return pq.ParquetFile(file)
-  except (OSError, pa.ArrowException) as error:
+    yield
+  except InputError:
+    raise
+  except (OSError, ValueError, pa.ArrowException) as error:
     raise InputError(f'{file} is truncated or no Parquet file: {error}.') from error
+
+
+def _opened(file: Path) -> pq.ParquetFile:
+  import pyarrow.parquet as pq
+
+  with _naming(file):
+    return pq.ParquetFile(file)
 
 
 def _image_column(schema: pa.Schema, file: Path) -> str:

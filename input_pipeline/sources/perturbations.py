@@ -12,8 +12,8 @@ images. A subset takes whole sequences of the same images from every perturbatio
 """
 
 import functools
-import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from input_pipeline.sources.cifar10_c import (
   clean_test_set,
   read_labels,
 )
-from input_pipeline.sources.imagenet_c import same_files
+from input_pipeline.sources.imagenet_c import labels_of_folders, same_files
 from input_pipeline.sources.npz import read_npy
 from robustness.core.errors import InputError
 from robustness.core.settings import require
@@ -159,8 +159,9 @@ class ImagenetP(Source):
     folders = folders_in(root)
     check_names(folders, root, tuple(PERTURBATIONS), 'perturbation')
     paths = {name: folders[name] for name in PERTURBATIONS if name in folders}
-    files = same_files(list(paths.values()), extensions=VIDEOS)[0]
-    names, labels = np.unique([os.path.dirname(file) for file in files], return_inverse=True)
+    left_out = Counter[str]()
+    files = same_files(list(paths.values()), extensions=VIDEOS, left_out=left_out)[0]
+    names, labels = labels_of_folders(files)
     firsts = {name: read_video(str(path / files[0])) for name, path in paths.items()}
     frames = {name: len(video) for name, video in firsts.items()}
     sizes = {name: video.shape[1:3] for name, video in firsts.items()}
@@ -170,12 +171,13 @@ class ImagenetP(Source):
 
     return of_sequences(
       frames,
-      labels.astype(np.int32),
+      labels,
       fetch,
       settings,
       f'ImageNet-P in {settings.path}',
-      class_names=tuple(names.tolist()),
+      class_names=names,
       read=_read_frame,
+      left_out=left_out,
       sizes=lambda indices: [next(iter(sizes.values()))] * len(indices),
     )
 

@@ -11,6 +11,7 @@ ImageNet's, kept as `imagenet_class` too.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,10 @@ from PIL import Image
 
 from input_pipeline import image_files
 from input_pipeline.images import Images, MemoryStore, Size
+from input_pipeline.selection import MAX_DECODED, evenly, refuse_damaged
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
+from robustness.core.pictures import SUFFIXES, damage
 from robustness.core.typing import Facts
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
@@ -55,7 +58,9 @@ class CutoutFile:
   instance: int
 
 
-def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[CutoutFile, ...]:
+def find_cutouts(
+  folder: str, where: str = 'config.data.foregrounds', left_out: Counter[str] | None = None
+) -> tuple[CutoutFile, ...]:
   """Returns the cutouts <class>/<object>.png of a folder of class folders.
 
   Classes are those of `robustness.scenes.classes`; `where` is the key that names the folder.
@@ -68,7 +73,7 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
   cutouts = []
   for class_index, (name, path) in enumerate(image_files.folders_in(root).items()):
     label = imagenet_index(name, f'{where}: folder')
-    files = image_files.images_in(path, ('.png', '.webp'), deep=False)
+    files = image_files.images_in(path, ('.png', '.webp'), False, left_out)
     if not files:
       raise InputError(
         f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
@@ -78,14 +83,16 @@ def find_cutouts(folder: str, where: str = 'config.data.foregrounds') -> tuple[C
   return tuple(cutouts)
 
 
-def find_backgrounds(folder: str, where: str = 'config.data.backgrounds') -> tuple[Path, ...]:
+def find_backgrounds(
+  folder: str, where: str = 'config.data.backgrounds', left_out: Counter[str] | None = None
+) -> tuple[Path, ...]:
   """Returns the image files of a folder."""
   root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', where)
-  files = image_files.images_in(root, deep=False)
+  files = image_files.images_in(root, deep=False, left_out=left_out)
   if not files:
     raise InputError(
       f'{where} is {folder!r}, which holds no image; expected files ending in '
-      f'{", ".join(image_files.EXTENSIONS)}.'
+      f'{", ".join(SUFFIXES)}.'
     )
   return tuple(files)
 
@@ -149,12 +156,20 @@ class Scenes(Source):
 
   def open(self, settings: DataSettings) -> Images:
     side = settings.canvas or CANVAS
-    cutouts = find_cutouts(settings.foregrounds)
-    backgrounds = find_backgrounds(settings.backgrounds)
+    left_out = Counter[str]()
+    cutouts = find_cutouts(settings.foregrounds, left_out=left_out)
+    backgrounds = find_backgrounds(settings.backgrounds, left_out=left_out)
     for path in backgrounds:
       check_background(path, side)
     sizes = [check_cutout(cutout.path) for cutout in cutouts]
-    return pairs(
+    files = [*(cutout.path for cutout in cutouts), *backgrounds]
+    refuse_damaged(
+      lambda index: damage(files[index]),
+      evenly(np.arange(len(files)), MAX_DECODED),
+      len(files),
+      lambda index: str(files[index]),
+    )
+    images = pairs(
       settings,
       f'scenes of {settings.foregrounds!r}',
       {'foregrounds': settings.foregrounds, 'backgrounds': settings.backgrounds},
@@ -164,6 +179,7 @@ class Scenes(Source):
       background=lambda index: read_background(backgrounds[index], side),
       names=([str(cutout.path) for cutout in cutouts], [path.name for path in backgrounds]),
     )
+    return dataclasses.replace(images, left_out=left_out)
 
 
 def pairs(

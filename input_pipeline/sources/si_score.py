@@ -20,6 +20,7 @@ import csv
 import dataclasses
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ import numpy as np
 import pandas as pd
 
 from input_pipeline.image_files import (
+  count_outside_classes,
   existing_folder,
   file_images,
   folders_in,
@@ -131,9 +133,11 @@ def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], s
   if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
     raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')
   numbers: dict[int, tuple[Path, int]] = {}
+  left_out = Counter[str]()
+  count_outside_classes(root, left_out)
   for name, folder in folders.items():
     label = imagenet_index(name, f'{root}: folder')
-    for file in images_in(folder):
+    for file in images_in(folder, left_out=left_out):
       if not file.stem.isdecimal() or int(file.stem) in numbers:
         raise InputError(f'{file} is not called after the number of an image, or another one is.')
       numbers[int(file.stem)] = file, label
@@ -157,6 +161,7 @@ def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], s
     title=f'scenes in {settings.path}',
     description={'path': settings.path},
     channels=3,
+    left_out=left_out,
   )
   columns, missing = _joined(metadata, ids, labels, settings.allow_missing, named)
   return images, columns, metadata, missing

@@ -1,10 +1,12 @@
 """WebDataset shards: tar files whose adjacent members are the parts of one sample.
 
 `config.data.path` is a tar file, a folder of them, or a pattern such as `x-{000000..000009}.tar`.
-A sample's members share the path up to the first dot of their last part; the rest is the field. The
-image is the field `jpg`, `jpeg`, `png`, `webp` or `bmp`; the label is the field `cls`, a number, or
-the key `config.data.name` of the field `json`, a number or a name, whose other numbers and words
-are columns of the rows. `pkl` and `pth` are never read. `classnames.txt` beside the shards, one
+A sample's members share the path up to the first dot of their last part; the rest is the field. Of
+members whose fields have dots, and none is an image's alone, as of `a.v2.jpg` and `a.v2.cls`, the
+path goes up to the last dot. The image is a field called by the suffix of a picture, such as `jpg`;
+the label is the field `cls`, a number, or the key `config.data.name` of the field `json`, a number
+or a name, whose other numbers and words are columns of the rows. Other members are left out and
+counted: `pkl` and `pth` are never read. `classnames.txt` beside the shards, one
 name a line, or `config.data.label_space` names numbered classes. `example_id` is the sample over
 all shards.
 
@@ -12,10 +14,10 @@ Opening reads the headers of all members. Images are then read at their offsets,
 """
 
 import dataclasses
-import json
 import re
 import tarfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,19 @@ import pandas as pd
 from input_pipeline import shards
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
+from robustness.core import json_files
+from robustness.core.bounded_files import read_bounded
 from robustness.core.errors import InputError
+from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_SHARDS
 from robustness.core.paths import expanded
+from robustness.core.pictures import SUFFIXES
+from robustness.core.rows import composed
 from robustness.core.settings import require
 
-IMAGE_FIELDS = ('jpg', 'jpeg', 'png', 'webp', 'bmp')
+IMAGE_FIELDS = tuple(suffix.removeprefix('.') for suffix in SUFFIXES)
 LABEL, METADATA = 'cls', 'json'
+_MAX_LABEL = 32  # bytes of a field `cls`
+_ANY_JSON = (dict, list, str, bool, int, float, type(None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +49,11 @@ class _Member:
   offset: int
   size: int
 
-  def read(self) -> bytes:
+  def read(self, limit: int = MAX_BYTES_OF_TEXT) -> bytes:
+    if self.size > limit:
+      raise InputError(
+        f'{self.shard} has a member of {self.size:,} bytes; at most {limit:,} are read.'
+      )
     with self.shard.open('rb') as file:
       file.seek(self.offset)
       data = file.read(self.size)
@@ -56,20 +69,22 @@ class WebDataset(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`."""
+    left_out = Counter[str]()
     if files := _expand(settings.path):
       files = shards.of_split(files, files[0].parent, settings.split, settings.path)
     else:
-      files = shards.shards_in(settings, '.tar')
-    samples = [sample for file in files for sample in _samples(file)]
+      files = shards.shards_in(settings, '.tar', left_out)
+    samples = [sample for file in files for sample in _samples(file, left_out)]
     title = f'webdataset {settings.path!r}'
     if not samples:
       raise InputError(f'{title}: its {len(files)} shards hold no sample with an image.')
     images = [_image(key, fields) for key, fields in samples]
-    table = pd.DataFrame([_known(key, fields) for key, fields in samples])
     names_file = files[0].parent / 'classnames.txt'
-    listed = names_file.read_text('utf-8-sig').rstrip().splitlines() if names_file.is_file() else ()
+    listed = _lines(names_file) if names_file.is_file() else []
     require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
     names = shards.names_of_space(settings, listed, title)
+    classes = [*map(composed, listed)]
+    table = pd.DataFrame([_stated(key, fields, classes) for key, fields in samples])
     labels, class_names = shards.labels_of(table, settings.name, names, title)
     return shards.encoded_images(
       PartsStore(lambda part, index: images[index].read(), labels),
@@ -84,7 +99,15 @@ class WebDataset(Source):
       num_examples=len(samples),
       columns=shards.columns_of(table, (settings.name,)),
       where=lambda index: f'{images[index].shard}, sample {samples[index][0]!r}',
+      left_out=left_out,
     )
+
+
+def _lines(file: Path) -> list[str]:
+  try:
+    return read_bounded(file, MAX_BYTES_OF_TEXT).decode('utf-8-sig').rstrip().splitlines()
+  except UnicodeDecodeError as error:
+    raise InputError(f'{file} is no text in UTF-8: {error}.') from error
 
 
 def _expand(path: str) -> list[Path]:
@@ -94,6 +117,7 @@ def _expand(path: str) -> list[Path]:
     return []
   before, low, high, after = match.groups()
   numbers = range(int(low), int(high) + 1)
+  require(len(numbers) <= MAX_SHARDS, 'config.data.path', path, f'of at most {MAX_SHARDS:,} shards')
   files = [expanded(f'{before}{number:0{len(low)}}{after}') for number in numbers]
   missing = [file for file in files if not file.is_file()]
   if missing or not files:
@@ -104,19 +128,19 @@ def _expand(path: str) -> list[Path]:
   return files
 
 
-def _samples(shard: Path) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields key and fields of the samples of a shard that have an image."""
+def _samples(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, dict[str, _Member]]]:
+  """Yields key and fields of the samples of a shard that have an image; counts other members."""
   key, fields, seen = '', dict[str, _Member](), set[str]()
   try:
     with tarfile.open(shard, 'r:') as archive:
       for member in archive:
         folder, slash, name = member.name.rpartition('/')
         stem, _, field = name.partition('.')
-        if not member.isfile() or not stem:
+        if not member.isfile() or member.issparse() or not stem:
+          left_out['members that are no plain files, or hidden'] += not member.isdir()
           continue
         if f'{folder}{slash}{stem}' != key:
-          if _has_image(shard, key, fields):
-            yield key, fields
+          yield from _with_images(shard, key, fields, left_out)
           key, fields = f'{folder}{slash}{stem}', {}
           if key in seen:
             raise InputError(f'{shard}: the sample {key!r} comes again; each counts once.')
@@ -126,21 +150,36 @@ def _samples(shard: Path) -> Iterator[tuple[str, dict[str, _Member]]]:
         fields[field.lower()] = _Member(shard, member.offset_data, member.size)
       if shard.stat().st_size < archive.offset + tarfile.BLOCKSIZE:  # a block of zeros ends it
         raise tarfile.ReadError('it has no end')
-  except (tarfile.TarError, OSError) as error:
-    raise InputError(f'{shard} is truncated or no plain tar file: {error}.') from error
-  if _has_image(shard, key, fields):
-    yield key, fields
+  except (tarfile.TarError, OSError, RecursionError, MemoryError, OverflowError) as error:
+    reason = str(error) or type(error).__name__
+    raise InputError(f'{shard} is truncated or no plain tar file: {reason}.') from error
+  yield from _with_images(shard, key, fields, left_out)
 
 
-def _has_image(shard: Path, key: str, fields: dict[str, _Member]) -> bool:
-  """Whether a sample has an image; one that has a label alone is refused."""
-  has = bool(fields.keys() & {*IMAGE_FIELDS})
-  if not has and fields.keys() & {LABEL, METADATA}:
-    raise InputError(
-      f'{shard}: the sample {key!r} has the fields {", ".join(sorted(fields))} and no image, a '
-      f'field called {", ".join(IMAGE_FIELDS)}: store the shard again, of such pictures.'
-    )
-  return has
+def _with_images(
+  shard: Path, key: str, fields: dict[str, _Member], left_out: Counter[str]
+) -> Iterator[tuple[str, dict[str, _Member]]]:
+  """Yields key and fields of the samples among the members that share a path up to its first dot:
+  one, or, where only fields with dots are images, one for each path up to the last dot."""
+  samples = {key: fields}
+  if not fields.keys() & {*IMAGE_FIELDS}:
+    samples = {}
+    for name, member in fields.items():
+      middle, dot, field = name.rpartition('.')
+      samples.setdefault(f'{key}{dot and "."}{middle}', {})[field] = member
+  for name, members in samples.items():
+    if not members.keys() & {*IMAGE_FIELDS}:
+      if members.keys() & {LABEL, METADATA}:
+        raise InputError(
+          f'{shard}: the sample {key!r} has the fields {", ".join(sorted(fields))} and no image, a '
+          f'field called {", ".join(IMAGE_FIELDS)}: store the shard again, of such pictures.'
+        )
+      left_out['samples without an image'] += 1
+      continue
+    for field in members.keys() - {*IMAGE_FIELDS, LABEL, METADATA}:
+      longer = 'of longer names ' if '.' in field else ''
+      left_out[f'members {longer}.{field.rpartition(".")[2]}'] += 1
+    yield name, members
 
 
 def _image(key: str, fields: dict[str, _Member]) -> _Member:
@@ -150,19 +189,38 @@ def _image(key: str, fields: dict[str, _Member]) -> _Member:
   return member
 
 
-def _known(key: str, fields: dict[str, _Member]) -> dict[str, Any]:
-  """Returns what a sample says beside its image."""
-  known: dict[str, Any] = {}
-  for name, parse in ((METADATA, json.loads), (LABEL, int)):
-    if name not in fields:
-      continue
-    text = fields[name].read()
-    try:
-      value = parse(text)
-    except ValueError as error:
+def _stated(key: str, fields: Mapping[str, _Member], names: Sequence[str]) -> dict[str, Any]:
+  """Returns what a sample says of its image; refuses two labels that are not of the same class.
+
+  Args:
+    key: of the sample.
+    fields: its members.
+    names: of numbered classes in `classnames.txt`, if it is there.
+  """
+  stated: dict[str, Any] = {}
+  if METADATA in fields:
+    where = f'{fields[METADATA].shard}: {key}.{METADATA}'
+    value = json_files.parse(fields[METADATA].read(), where, _ANY_JSON)
+    stated = dict(value) if isinstance(value, dict) else {}
+  if LABEL in fields:
+    text, where = fields[LABEL].read(_MAX_LABEL), f'{fields[LABEL].shard}: {key}'
+    if not re.fullmatch(rb'\s*[+-]?[0-9]+\s*', text):
+      raise InputError(f'{where}.{LABEL} is {text!r}, which is no number.')
+    number = int(text)
+    if _is_of_another(stated.get('label', number), number, names):
       raise InputError(
-        f'{fields[name].shard}: {key}.{name} is {text[:40]!r}, which is no '
-        f'{"JSON" if name == METADATA else "number"}.'
-      ) from error
-    known.update({'label': value} if name == LABEL else value if isinstance(value, dict) else {})
-  return known
+        f'{where}.{LABEL} is {number}, and {key}.{METADATA} has the label {stated["label"]!r}: an '
+        'image has one label.'
+      )
+    stated['label'] = number
+  return stated
+
+
+def _is_of_another(label: object, number: int, names: Sequence[str]) -> bool:
+  """Whether a label, a number or a word, is of another class than a number; a word that is no name
+  of a class, such as a caption, is not."""
+  if isinstance(label, str) and composed(label) in names:
+    return names[number] != composed(label) if 0 <= number < len(names) else True
+  if isinstance(label, str):
+    return label.isdecimal() and int(label) != number
+  return isinstance(label, int | float) and label != number

@@ -106,7 +106,13 @@ class AutoPGD(Attack):
 
     def evaluated(x: Array) -> Iterate:
       gradient, (loss, wrongness) = mean_gradient(value, x, self.passes)
-      return {'x': x, 'gradient': gradient, 'loss': loss, 'margin': wrongness}
+      without_gradient = jnp.isnan(gradient).any((1, 2, 3))  # NaN is given, and so refused
+      return {
+        'x': jnp.where(balls.by_row(without_gradient), jnp.nan, x),
+        'gradient': gradient,
+        'loss': loss,
+        'margin': jnp.where(without_gradient, jnp.inf, wrongness),
+      }
 
     def step(state: _State) -> _State:
       made = evaluated(self._moved(state, images, epsilon))

@@ -72,7 +72,9 @@ class FAB(Attack):
       bias = by_row(jnp.minimum(own / (own + clean), LARGEST_BIAS))
       x = (1 - bias) * (x + OVERSHOOT * ways[0]) + bias * (images + OVERSHOOT * ways[1])
       x = jnp.clip(x, 0, 1)
-      wrong, length = logits(x).argmax(-1) != labels, balls.length(x - images, self.norm)
+      without_gradient = jnp.isnan(x).any((1, 2, 3))  # such an image is given, and so refused
+      wrong = (logits(x).argmax(-1) != labels) | without_gradient
+      length = jnp.where(without_gradient, 0, balls.length(x - images, self.norm))
       better = wrong & (length < distance) & (distance > epsilon)  # one in the ball stays
       return (
         k + 1,

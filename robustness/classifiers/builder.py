@@ -28,7 +28,7 @@ from robustness.core import random_keys
 from robustness.core.errors import InputError, naming
 from robustness.core.paths import expanded
 from robustness.core.pixels import BFLOAT16_STEP
-from robustness.core.rows import Rows
+from robustness.core.rows import Rows, identity_of
 from robustness.core.typing import Facts, Variables
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import from_settings
@@ -326,7 +326,7 @@ class ClassifierBuilder:
     facts: Facts = {
       'network': dict(network.provenance),
       'layer': probe.layer,
-      'data': dict(rows.description),
+      'data': identity_of(rows),
       'classes': list(names),
     }
     plain = json.dumps(facts, sort_keys=True, default=str)

@@ -168,6 +168,7 @@ class Loader:
       return [named]
     if label_space.is_imagenet(own):
       return [imagenet]
+    label_space.log_numbers(path.name, own)
     return [own, imagenet] if settings.label_space else [own]
 
   def as_classifier(

@@ -155,7 +155,7 @@ def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
 
 def take_two_steps(classifier: ConfigDict) -> None:
   """Has adversarial training take two steps of PGD; with one, networks learn to read the label off
-  the perturbation and PGD finds all their errors (docs/reproduction.md)."""
+  the perturbation and PGD finds all their errors (docs/records/reproduction.md)."""
   classifier.attack.pgd.steps = 2
   classifier.attack.pgd.step_size = 5 / 255
 

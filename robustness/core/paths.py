@@ -2,10 +2,20 @@
 
 import os
 import pathlib
+from collections import Counter
 
 from robustness.core.errors import InputError
 
 LONGEST = 255
+SYSTEM_FOLDERS = (
+  *('@eaDir', '#recycle', '#snapshot', '__MACOSX'),
+  *('$RECYCLE.BIN', 'System Volume Information', 'lost+found'),
+)
+"""Folders that file servers and operating systems put among those of users."""
+HIDDEN = 'hidden files'
+HIDDEN_FOLDERS = 'hidden folders'
+SYSTEM = 'folders of file servers and systems'
+NOT_REGULAR = 'links that lead nowhere, pipes and devices'
 
 
 def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
@@ -27,13 +37,35 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
     raise InputError(f'{text} begins with the home folder of an unknown user: {error}') from error
 
 
-def files_in(folder: pathlib.Path, deep: bool = True) -> list[pathlib.Path]:
-  """Returns the files in a folder, at any depth if `deep`, sorted, without hidden ones and those in
-  hidden folders, such as `.ipynb_checkpoints`. Links are followed, into each folder once."""
+def is_passed_over(name: str) -> bool:
+  """Whether a folder of this name holds no data: it is hidden or one of `SYSTEM_FOLDERS`."""
+  return name.startswith('.') or name in SYSTEM_FOLDERS
+
+
+def files_in(
+  folder: pathlib.Path, deep: bool = True, left_out: Counter[str] | None = None
+) -> list[pathlib.Path]:
+  """Returns the regular files in a folder, sorted; links are followed, into each folder once.
+
+  Args:
+    folder: where to look.
+    deep: whether files at any depth are returned.
+    left_out: counts by reason what is passed over: hidden files and folders, such as
+      `.ipynb_checkpoints`, the folders of `SYSTEM_FOLDERS`, and what is no regular file.
+  """
   found, seen = list[pathlib.Path](), set[str]()
+  left_out = Counter() if left_out is None else left_out
   for place, folders, names in os.walk(folder, followlinks=True):
     real = os.path.realpath(place)
-    folders[:] = [] if real in seen or not deep else sorted(n for n in folders if n[0] != '.')
-    found += [] if real in seen else [pathlib.Path(place, n) for n in names if n[0] != '.']
+    if real in seen:
+      folders[:] = []
+      continue
     seen.add(real)
-  return sorted(path for path in found if path.is_file())
+    left_out[HIDDEN] += sum(name.startswith('.') for name in names)
+    left_out[HIDDEN_FOLDERS] += sum(name.startswith('.') for name in folders)
+    left_out[SYSTEM] += sum(name in SYSTEM_FOLDERS for name in folders)
+    folders[:] = sorted(name for name in folders if deep and not is_passed_over(name))
+    found += [pathlib.Path(place, name) for name in names if not name.startswith('.')]
+  regular = sorted(path for path in found if path.is_file())
+  left_out[NOT_REGULAR] += len(found) - len(regular)
+  return regular

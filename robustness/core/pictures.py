@@ -1,23 +1,100 @@
-"""Image files that users give."""
+"""Pictures that others made: opened here alone, by a fixed list of formats and within limits.
 
+Pillow tells a format by a file's content. Among all that it knows is EPS, for which it starts
+Ghostscript; what may be opened is therefore a list.
+"""
+
+import io
 import os
-import struct
+import stat
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
 
-from PIL import Image
+from PIL import Image, UnidentifiedImageError, features
 
 from robustness.core.errors import InputError
+from robustness.core.limits import MAX_PIXELS_PER_IMAGE
 
-UNDECODABLE = (
-  *(OSError, SyntaxError, ValueError, EOFError),
-  *(struct.error, Image.DecompressionBombError),
+FORMATS = {
+  'JPEG': ('.jpg', '.jpeg', '.jfif', '.jpe'),
+  'PNG': ('.png',),
+  'WEBP': ('.webp',),
+  'GIF': ('.gif',),
+  'BMP': ('.bmp',),
+  'TIFF': ('.tif', '.tiff'),
+  'PPM': ('.ppm', '.pgm', '.pbm', '.pnm'),
+  'AVIF': ('.avif',),
+  'JPEG2000': ('.jp2', '.j2k', '.jpx'),
+}
+"""Suffixes by format, in Pillow's words."""
+_CODECS = {'WEBP': 'webp', 'AVIF': 'avif', 'JPEG2000': 'jpg_2000'}  # that a Pillow may lack
+SUFFIXES = tuple(
+  suffix
+  for name, suffixes in FORMATS.items()
+  if name not in _CODECS or features.check(_CODECS[name])
+  for suffix in suffixes
 )
-"""What Pillow raises for files that are damaged."""
+"""Suffixes of the files that this Pillow can decode."""
+
+Picture = str | os.PathLike[str] | bytes | BinaryIO
+"""A path, the bytes of an encoded file, or an open file."""
+
+# `opened` refuses such a picture.
+warnings.filterwarnings('ignore', category=Image.DecompressionBombWarning)
+
+
+@contextmanager
+def opened(file: Picture) -> Iterator[Image.Image]:
+  """A context with a picture of one of the `FORMATS`, of which no pixel is decoded yet.
+
+  Raises:
+    InputError: the file is no regular file, has another format, more than `MAX_PIXELS_PER_IMAGE`
+      pixels, or cannot be decoded, here or within the context.
+  """
+  name = f' {os.fspath(file)}' if isinstance(file, str | os.PathLike) else ''
+  try:
+    if isinstance(file, str | os.PathLike) and not stat.S_ISREG(os.stat(file).st_mode):
+      raise InputError('it is no regular file')
+    encoded = io.BytesIO(file) if isinstance(file, bytes) else file
+    with Image.open(encoded, formats=[*FORMATS]) as picture:
+      if picture.width * picture.height > MAX_PIXELS_PER_IMAGE:
+        raise InputError(
+          f'it has {picture.width} × {picture.height} pixels, above the limit of '
+          f'{MAX_PIXELS_PER_IMAGE:,} in all'
+        )
+      yield picture
+  except Exception as error:  # decoders of damaged files fail in their own ways
+    reason = reason_of(error)
+    if isinstance(file, bytes):
+      raise InputError(f'{len(file)} bytes are no readable image: {reason}.') from error
+    raise InputError(f'unreadable image{name}: {reason}. Replace or remove the file.') from error
+
+
+def reason_of(error: Exception) -> str:
+  """Returns in a few words why a picture cannot be decoded, given what was raised, here or by
+  Pillow."""
+  if isinstance(error, InputError) and isinstance(error.__cause__, Exception):
+    return reason_of(error.__cause__)
+  if isinstance(error, UnidentifiedImageError):
+    return f'its content is none of {", ".join(FORMATS)}'
+  if isinstance(error, OSError) and error.strerror:
+    return error.strerror
+  return str(error) or type(error).__name__
 
 
 def read_rgb(path: str | os.PathLike[str]) -> Image.Image:
   """Returns a file as Pillow decodes it, in RGB; refuses one that cannot be decoded."""
+  with opened(path) as picture:
+    return picture.convert('RGB')
+
+
+def damage(file: Picture) -> str:
+  """Returns why a picture cannot be decoded whole, or ''."""
   try:
-    with Image.open(path) as picture:
-      return picture.convert('RGB')
-  except UNDECODABLE as error:
-    raise InputError(f'{os.fspath(path)!r} cannot be read as a picture: {error}') from error
+    with opened(file) as picture:
+      picture.load()
+  except InputError as error:
+    return reason_of(error)
+  return ''

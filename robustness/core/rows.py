@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +23,8 @@ from robustness.core.typing import Facts
 Batch = dict[str, Any]
 UNKNOWN_CLASSES = 'of no known class'
 """What the description of such rows says of their `labels`."""
+LEFT_OUT = 'left_out'
+"""What the description of rows calls the number of stored files that are not read, by reason."""
 MOST_KEPT = 2**31
 """Bytes of images and columns that rows keep in the host's memory."""
 
@@ -253,6 +256,27 @@ def check_class_names(names: Sequence[str], where: str) -> None:
     )
 
 
+def identity_of(rows: Rows) -> Facts:
+  """Returns the description by which records and checkpoints of rows are found again: without what
+  was left out, which changes with every file that somebody puts beside the images."""
+  return {key: value for key, value in rows.description.items() if key != LEFT_OUT}
+
+
+def in_class_order(names: Iterable[str]) -> list[str]:
+  """Returns names of classes in the order of their labels: as numbers where all are numbers (0, 1,
+  2, 10), else as texts."""
+  ascending = sorted(names)
+  if all(name.isdecimal() and name.isascii() for name in ascending):
+    return sorted(ascending, key=int)
+  return ascending
+
+
+def composed(name: str) -> str:
+  """Returns a name in Unicode's composed form (NFC), in which names are compared: file systems and
+  archives of a Mac write é as e and a combining accent."""
+  return unicodedata.normalize('NFC', name)
+
+
 def numbered_classes(largest: int, where: str) -> tuple[str, ...]:
   """Returns names of classes that have none: '0', '1', ... up to the largest label."""
   valid = f'below {MOST_NUMBERED}, or the classes must have names'
@@ -406,6 +430,11 @@ def with_column(
   The description says `facts` of it.
   """
   return _ChangedRows(rows, lambda batch: {**batch, name: of_batch(batch)}, rows.class_names, facts)
+
+
+def with_facts(rows: Rows, facts: Facts) -> Rows:
+  """Returns the rows with facts in place of those of the same names in their description."""
+  return _ChangedRows(rows, lambda batch: batch, rows.class_names, facts)
 
 
 def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...]) -> Rows:

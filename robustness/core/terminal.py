@@ -15,6 +15,7 @@ from absl import logging as absl_logging
 CHATTY = (
   *('absl', 'apache_beam', 'etils', 'flax', 'google', 'grpc', 'h5py', 'keras', 'orbax'),
   *('tensorboard', 'tensorflow', 'tensorflow_datasets'),
+  'PIL',
 )
 """Packages whose warnings tell a user of this project nothing that they can change."""
 NOT_ACTIONABLE = 'Some donated buffers were not usable'

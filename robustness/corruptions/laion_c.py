@@ -24,14 +24,13 @@ from PIL import Image, ImageDraw
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded, files_in
-from robustness.core.pictures import read_rgb
+from robustness.core.pictures import SUFFIXES, read_rgb
 from robustness.corruptions.corruption import Constants, Corruption, Draws, Strength, corruption
 from robustness.corruptions.pixels import from_levels, grey, to_levels
 
 PICTURES = ('mosaic', 'stickers')
 """What other pictures are needed for."""
 MOST_PICTURES = 1000
-EXTENSIONS = ('.jpg', '.jpeg', '.png')
 PROCEDURAL = 512  # pictures
 STICKER, CELL = 16, 14  # sides, pixels
 BEND = 40  # pixels that the line of a black pixel is moved
@@ -361,11 +360,11 @@ def _tiles(source: str, sides: tuple[int, ...]) -> tuple[np.ndarray, ...]:
 
 def _folder_pictures(source: str) -> list[Image.Image]:
   folder = expanded(source)
-  files = [f for f in files_in(folder) if f.suffix.lower() in EXTENSIONS][:MOST_PICTURES]
+  files = [f for f in files_in(folder) if f.suffix.lower() in SUFFIXES][:MOST_PICTURES]
   if not files:
     raise InputError(
       f'{source!r} is no folder with pictures for {" and ".join(PICTURES)}: name one with files '
-      f'ending in {", ".join(EXTENSIONS)}, or none for procedural pictures.'
+      f'ending in {", ".join(SUFFIXES)}, or none for procedural pictures.'
     )
   pictures = []
   for rgb in map(read_rgb, files):

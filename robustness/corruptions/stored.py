@@ -18,7 +18,7 @@ from absl import logging
 
 from robustness.core.errors import InputError
 from robustness.core.registry import word
-from robustness.core.rows import MOST_KEPT, Batch, Rows, with_column
+from robustness.core.rows import MOST_KEPT, Batch, Rows, with_column, with_facts
 from robustness.core.settings import require
 from robustness.corruptions.names import CLEAN_PART, NAMED, NUMBERS, SEVERITIES, StoredPart
 from robustness.corruptions.released import SOURCES
@@ -102,6 +102,30 @@ class StoredOrMade(CorruptionViews):
         'holds no clean images: add them as clean.npy or the folder clean, name their TFDS set in '
         "config.data.name, or set config.study.source='generated'."
       )
+
+  def needed_rows(self, rows: Rows) -> Rows:
+    """See `Study`; of stored images those of the settings' corruptions and severities, and clean
+    ones."""
+    count = rows.description.get('parts')
+    if not self.is_stored or not count:
+      return rows
+    size = rows.num_examples // count
+    first = rows.at(np.arange(count) * size).without_images()
+    stored = [*map(StoredPart._make, parts_in(first['corruption'], first['severity']))]
+    wanted = {CLEAN_PART, *self.of_stored(stored).parts}
+    places = [place for place, part in enumerate(stored) if part in wanted]
+    if len(places) == count:
+      return rows
+    parts = [stored[place] for place in places]
+    named = [part for part in parts if part != CLEAN_PART]
+    facts = {
+      'parts': len(parts),
+      'corruptions': [*dict.fromkeys(NAMED[part.corruption] for part in named)],
+      'severities': sorted({part.severity for part in named}),
+    }
+    return with_facts(
+      rows.at(np.add.outer(np.array(places) * size, np.arange(size)).ravel()), facts
+    )
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the corruptions as views, or the identity for stored images."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.core.rows import Batch, Rows, with_column
+from robustness.core.rows import Batch, Rows, composed, with_column
 from robustness.core.settings import require
 
 LEFT_OVER, TITLE_LEFT_OVER = 0, 'left over'
@@ -89,7 +89,7 @@ def by_name(
     hierarchy: for subtrees, a text file of lines `parent child` of WordNet identifiers, such as
       ImageNet's `wordnet.is_a.txt`.
   """
-  labels = {name: label for label, name in enumerate(class_names)}
+  labels = {composed(name): label for label, name in enumerate(class_names)}
   subtrees = any(name.startswith(SUBTREE) for group in groups for name in group)
   children = _children(hierarchy) if subtrees else {}
   members = []
@@ -98,8 +98,8 @@ def by_name(
     for name in group:
       if name.startswith(SUBTREE):
         own += _below(name.removeprefix(SUBTREE), children, labels)
-      elif name in labels:
-        own.append(labels[name])
+      elif composed(name) in labels:
+        own.append(labels[composed(name)])
       else:
         raise InputError(f'config.data.class_groups names {name!r}; {nearest(name, labels)}.')
     members.append(tuple(sorted(own)))

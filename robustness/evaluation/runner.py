@@ -44,7 +44,7 @@ Logits = Callable[[jax.Array], jax.Array]
 NOT_RECORDED = ('image', 'mask')
 SAME = ('example_id', 'label', IMAGE_DIGEST)
 """Columns of rows by which it is told that records are of the same ones."""
-DISTRIBUTION = 'distribution'
+DISTRIBUTION, FINITE_IMAGE = 'distribution', 'finite_image'
 SHARDS = 4096
 LARGE = 128**2
 """Pixels of an image that a core's cache holds no batch of."""
@@ -294,6 +294,8 @@ class Evaluator:
       if self.classifier:
         answered = self._network.apply(variables, images, (*self.layers, *self.outputs))
         measured |= self._predictions(batch, *answered, clean)
+      if self.views.uses_classifier:
+        measured[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
       return measured
 
     at_once = self.views_at_once if self.views_at_once > 1 else None
@@ -442,12 +444,18 @@ class Evaluator:
     arrays = {k: x[:n, :v] for k, x in gathered.items()}
     if self.classifier:
       finite = arrays.pop(FINITE)
-      if not finite.all():
-        row, view = np.argwhere(~finite)[0]
+      has_gradient = arrays.pop(FINITE_IMAGE, np.ones_like(finite))
+      if not (finite & has_gradient).all():
+        row, view = np.argwhere(~(finite & has_gradient))[0]
+        place = f'example {batch["example_id"][row]}, {self.views.describe(views.start + view)}'
         raise InputError(
-          f'{self.name} gives logits that are not finite for example '
-          f'{batch["example_id"][row]}, {self.views.describe(views.start + view)}. '
-          'Check the weights, the normalisation and the precision.'
+          f'{self.name} gives logits that are not finite for {place}. Check the weights, the '
+          'normalisation and the precision.'
+          if has_gradient[row, view]
+          else f'{self.name} has a gradient that is not finite for {place}, so an attack makes no '
+          'image. The logarithm of a probability of exactly 0 is a frequent cause: give the '
+          'logits before the softmax, or jnp.log(jnp.maximum(probabilities, '
+          'jnp.finfo(jnp.float32).tiny)); see docs/your_model.md.'
         )
       distribution = arrays.pop(DISTRIBUTION, np.zeros(1))  # callables are checked by themselves
       if distribution.all() and self.classifier.num_classes > 1:

@@ -183,6 +183,10 @@ class Study(Part):
     """The function `robustness.estimates.means.arrays`, likewise."""
     return functools.partial(arrays, confidence=self.confidence)
 
+  def needed_rows(self, rows: Rows) -> Rows:
+    """Returns the rows that the study counts: all, unless it is of a part of a stored set."""
+    return rows
+
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows to be evaluated, and trainings (recipes of all classifiers, in order), with
     which the study finds nothing, before anything is trained."""

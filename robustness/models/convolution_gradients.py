@@ -10,8 +10,8 @@ a product of ∂L/∂y with the patches of a few images at a time, as many as st
 
 The input gradient is a convolution of ∂L/∂y with the kernel, flipped, its channels exchanged. JAX
 exchanges them by naming the dimensions in another order, for which XLA has only nested loops where
-the flip is moved out of a loop: 8 to 12 times the time (docs/benchmarks.md). Here the exchange is
-written out as a transpose.
+the flip is moved out of a loop: 8 to 12 times the time (docs/records/benchmarks.md). Here the
+exchange is written out as a transpose.
 
 Convolutions of 3 × 3 with many channels are Winograd's (`winograd`) where a gradient is taken, in
 all three passes. A forward pass alone is XLA's own, which compiles sooner; so is everything on an
@@ -77,7 +77,7 @@ class _Convolution:
     return _convolve(inputs, kernel, self.strides, self.pads, precision=self.precision)
 
   def patches_pay(self, inputs: jax.Array, kernel: jax.Array) -> bool:
-    """Returns whether patches are the quicker way, by what was measured (docs/benchmarks.md).
+    """Returns whether patches are faster, as measured in docs/records/benchmarks.md.
 
     Few input channels make patches of short runs of memory; where there are far more filters than
     places, adding up the products costs more than these.

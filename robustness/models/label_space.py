@@ -17,16 +17,18 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from absl import logging
 from scipy import special
 
 from robustness.core.errors import InputError, nearest
-from robustness.core.rows import Rows, with_labels
+from robustness.core.rows import Rows, composed, with_labels
 from robustness.core.settings import choice
 from robustness.models import imagenet_names
 
 IMAGENET = 'imagenet'
 DATA = 'data'
 """What a config calls the classes that the data have."""
+LISTED = 13  # classes in a line of the log
 MERGES = ('max', 'sum', 'mean')
 LOGITS, PROBABILITIES = SCORES = ('logits', 'probabilities')
 _COARSE = ('imagenet_vid', 'youtube_bb', 'laion_c')
@@ -84,8 +86,9 @@ def coarse_entries(space: str) -> list[tuple[str, str, str]]:
 
 
 def spelt(name: str) -> str:
-  """Returns a class's name as it is compared: in lower case, with underscores for spaces."""
-  return name.lower().replace(' ', '_')
+  """Returns a class's name as it is compared: in lower case, with underscores for spaces, and
+  accented letters as one character."""
+  return composed(name).lower().replace(' ', '_')
 
 
 def position(word: str, class_names: Sequence[str]) -> int | None:
@@ -120,6 +123,22 @@ def parse_ranges(ranges: str) -> tuple[int, ...]:
   return tuple(index for low, _, high in bounds for index in range(int(low), int(high or low) + 1))
 
 
+def log_numbers(weights: str, class_names: Sequence[str]) -> None:
+  """Logs in which order the outputs of weights that name no classes are taken for classes that are
+  called by numbers."""
+  if class_names and all(name.isdecimal() for name in class_names):
+    few = (
+      class_names
+      if len(class_names) <= LISTED
+      else (*class_names[: LISTED - 2], '...', class_names[-1])
+    )
+    logging.info(
+      '%s: the weights do not name their classes; outputs 0 to %d are taken for the classes of the '
+      'data in this order: %s',
+      *(weights, len(class_names) - 1, ', '.join(few)),
+    )
+
+
 def is_imagenet(class_names: Iterable[str]) -> bool:
   """Whether all the names are wnids of ImageNet's classes (and there is one)."""
   names = set(class_names)
@@ -137,8 +156,8 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
   given = tuple(rows.class_names)
   if not given or given == tuple(class_names):
     return rows
-  known = {**aliases, **{name: index for index, name in enumerate(class_names)}}
-  unknown = [name for name in given if name not in known]
+  known = {**aliases, **{composed(name): index for index, name in enumerate(class_names)}}
+  unknown = [name for name in given if composed(name) not in known]
   if unknown:
     first = ', '.join(map(repr, [*class_names[:3], *list(aliases)[:1]]))
     raise InputError(
@@ -146,7 +165,8 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
       f'classes of {owner}, first {unknown[0]!r}. Its classes are called {first}, .... Classes are '
       'matched by name, not by position: rename them, for example the class folders.'
     )
-  return with_labels(rows, np.array([known[name] for name in given], np.int32), tuple(class_names))
+  positions = np.array([known[composed(name)] for name in given], np.int32)
+  return with_labels(rows, positions, tuple(class_names))
 
 
 def project_scores(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.core.rows import Rows
+from robustness.core.rows import Rows, composed
 from robustness.core.settings import choice
 from robustness.core.typing import PyTree
 from robustness.models import imagenet_names, label_space
@@ -72,14 +72,15 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   Raises:
     InputError: a class that the classifier does not have, by name or alias, or two that are one.
   """
-  known = {**classifier.aliases, **{n: k for k, n in enumerate(classifier.class_names)}}
-  unknown = [name for name in class_names if name not in known]
+  names = map(composed, classifier.class_names)
+  known = {**classifier.aliases, **{name: place for place, name in enumerate(names)}}
+  unknown = [name for name in class_names if composed(name) not in known]
   if unknown or not class_names:
     raise InputError(
       f"config.classifier.label_space is 'data', but {len(unknown)} of {len(class_names)} classes "
       f'of the data are none of {classifier.name}, first {unknown[0] if unknown else ""!r}.'
     )
-  members = tuple((known[name],) for name in class_names)
+  members = tuple((known[composed(name)],) for name in class_names)
   if len(set(members)) < len(members):
     raise InputError(f'two classes of the data are one class of {classifier.name}.')
   space = LabelSpace(label_space.DATA, tuple(class_names), {}, members, classifier.name)

@@ -187,6 +187,7 @@ def load(
   if count == len(known.class_names) and (not names or names[0].startswith('tench')):
     names, aliases = known.class_names, known.aliases
   elif not names:
+    label_space.log_numbers(name, class_names if count == own else ())
     names = (
       tuple(class_names) if count == own else tuple(map(str, range(count)) if headless else ())
     )

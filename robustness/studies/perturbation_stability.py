@@ -28,7 +28,7 @@ import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.registry import setting, word
-from robustness.core.rows import Rows
+from robustness.core.rows import Rows, with_facts
 from robustness.corruptions.names import PERTURBATION_SETS, PERTURBATIONS
 from robustness.estimates.corruption_error import relative_to_baseline
 from robustness.estimates.outcomes import Outcomes
@@ -85,6 +85,14 @@ class PerturbationStability(Study):
     """The perturbations, sets spelt out, each once, in the order of `PERTURBATIONS`."""
     wanted = {n for each in self.perturbations for n in PERTURBATION_SETS.get(each, (each,))}
     return tuple(name for name in PERTURBATIONS if name in wanted)
+
+  def needed_rows(self, rows: Rows) -> Rows:
+    """See `Study`; the sequences of the settings' perturbations."""
+    wanted = [PERTURBATIONS[name] for name in self.names]
+    is_wanted = np.isin(rows.without_images()['perturbation'], wanted)
+    if is_wanted.all():
+      return rows
+    return with_facts(rows.at(np.flatnonzero(is_wanted)), {'perturbations': list(self.names)})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `Study`; refuses rows that are no sequences, and sets that lack a perturbation."""

@@ -17,7 +17,7 @@ from robustness.augment.policy import KEY, OCCURRENCE, Policy
 from robustness.core import random_keys
 from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
-from robustness.core.rows import Batch, Rows, numeric_columns
+from robustness.core.rows import Batch, Rows, identity_of, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
 from robustness.core.typing import Facts, PlainValue, PyTree, Variables
 from robustness.models.inputs import Inputs
@@ -199,7 +199,7 @@ class Training:
       'std': self.inputs.std,
       'input_filter': input_filter.describe() if input_filter else None,
       'image_shape': self.rows.image_shape,
-      'data': dict(self.rows.description),
+      'data': identity_of(self.rows),
       'training': {
         **settings,
         'seed': self.seed,

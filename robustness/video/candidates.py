@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from robustness.core.errors import InputError
-from robustness.video.clips import damage
+from robustness.core.pictures import damage
 from robustness.video.metadata import NeighborSets
 
 ANCHOR, PAIR = 'anchor', 'pair'

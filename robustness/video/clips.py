@@ -23,7 +23,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from PIL import Image
@@ -31,7 +31,7 @@ from PIL import Image
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.core.paths import files_in
-from robustness.core.pictures import UNDECODABLE
+from robustness.core.pictures import SUFFIXES, damage
 from robustness.video.metadata import FRAME_TYPES, FrameFacts, frame_number
 
 if TYPE_CHECKING:
@@ -39,8 +39,12 @@ if TYPE_CHECKING:
   from av.container import InputContainer
   from av.video.stream import VideoStream
 
-IMAGE_SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
+IMAGE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix != '.gif')  # which is a video
 VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpeg')
+CONTAINERS = {
+  'format_whitelist': 'mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm,mpeg,mpegvideo,mpegts,m4v'
+}
+"""What a file may contain: FFmpeg also knows playlists, which open other files and addresses."""
 STOP_AT_ERRORS = {'err_detect': 'explode'}
 RATE_TOLERANCE, TIME_TOLERANCE = 0.02, 0.002
 """By how much the times of frames may differ from a constant rate: a fraction, or seconds."""
@@ -72,16 +76,6 @@ def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
       f'files ending in {", ".join(VIDEO_SUFFIXES)}.'
     )
   return named
-
-
-def damage(image: pathlib.Path | IO[bytes]) -> str:
-  """Returns why an image file cannot be decoded whole, or ''."""
-  try:
-    with Image.open(image) as opened:
-      opened.load()
-  except UNDECODABLE as error:
-    return str(error) or type(error).__name__
-  return ''
 
 
 class FrameFolder:
@@ -205,7 +199,7 @@ def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
   av = _av()
   require_whole(file)
   try:
-    container = av.open(str(file))
+    container = av.open(str(file), options=CONTAINERS)
   except (av.error.FFmpegError, OSError) as error:
     raise InputError(f'{file} cannot be opened as a video: {error}.') from error
   with container:

@@ -9,6 +9,7 @@ import pytest
 
 from robustness.attacks import Attack, auto_pgd, balls, cross_entropy, dlr, margin
 from robustness.attacks.auto_pgd import AutoPGD
+from robustness.attacks.fab import FAB
 from robustness.attacks.pgd import FGSM, PGD
 from robustness.attacks.square import Square
 from tests.cases import cases
@@ -128,6 +129,16 @@ def test_a_row_depends_on_its_own_key_image_and_label(attack):
 def test_no_gradient_passes_through_an_attack():
   total = jax.grad(lambda images: PGD(steps=2)(KEYS, logits, images, LABELS).sum())
   assert not np.asarray(total(IMAGES)).any()
+
+
+@cases('attack', PGD(), FGSM(), AutoPGD(steps=3), FAB(steps=3, targets=0), FAB(steps=3, targets=1))
+def test_a_gradient_that_is_not_a_number_makes_no_image(attack):
+  def sure(images):  # the probabilities of other classes are exactly 0
+    return jnp.log(jax.nn.softmax(1e4 * logits(images)))
+
+  labels = logits(IMAGES).argmax(-1)
+  made = np.asarray(attack(KEYS, sure, IMAGES, labels))
+  assert np.isnan(made[labels > 0]).any((1, 2, 3)).all()
 
 
 def test_scale_is_another_epsilon_and_step_size_of_one_compilation():

@@ -1,10 +1,12 @@
 """Paths as users write them are those of files, or are refused in one line."""
 
+import os
 import pathlib
+from collections import Counter
 
 import pytest
 
-from robustness.core.paths import expanded
+from robustness.core.paths import HIDDEN, HIDDEN_FOLDERS, NOT_REGULAR, SYSTEM, expanded, files_in
 from tests.refusals import refused
 
 
@@ -19,3 +21,15 @@ def test_the_home_folder_is_put_in_and_unknown_users_named(monkeypatch):
 def test_what_no_file_can_be_called_is_one_line(path):
   raised = refused('is no path', expanded, path)
   assert path not in raised and raised.isascii()
+
+
+def test_folders_of_systems_and_pipes_are_passed_over_and_counted(tmp_path):
+  for name in ('a.png', 'x/b.png', 'x/@eaDir/b.png', '.git/c.png', '$RECYCLE.BIN/d.png', 'x/.e'):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+  os.mkfifo(tmp_path / 'x/pipe')
+  left_out = Counter()
+  found = files_in(tmp_path, left_out=left_out)
+  assert [file.name for file in found] == ['a.png', 'b.png']
+  assert left_out == {HIDDEN: 1, HIDDEN_FOLDERS: 1, SYSTEM: 2, NOT_REGULAR: 1}
+  assert files_in(tmp_path, deep=False) == [tmp_path / 'a.png']

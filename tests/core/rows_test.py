@@ -134,3 +134,15 @@ def test_images_of_8_bits_are_delivered_as_floats_or_as_they_are_stored(tmp_path
         part = stored['image'][stored['mask']]
         np.testing.assert_array_equal(part, images[stored['example_id'][stored['mask']]])
         assert part.dtype == np.uint8
+
+
+@cases(
+  'names, ordered',
+  ({'10', '2', '0', '1'}, ['0', '1', '2', '10']),
+  ({'010', '2', '1'}, ['1', '2', '010']),
+  ({'10', '2', 'x'}, ['10', '2', 'x']),
+  ({'²', '10', '9'}, ['10', '9', '²']),
+  ((), []),
+)
+def test_classes_that_are_all_numbers_are_in_the_order_of_numbers(names, ordered):
+  assert rows.in_class_order(names) == ordered

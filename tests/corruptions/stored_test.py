@@ -115,6 +115,30 @@ def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathli
       np.testing.assert_allclose(made.arrays[array], stored.arrays[array], atol=1e-6)
 
 
+@cases(
+  'clean, wanted',
+  (True, {'corruptions': ('contrast', 'brightness'), 'severities': (3,)}),
+  (False, {'corruptions': ('contrast',), 'severities': (1, 3)}),
+)
+def test_only_the_parts_that_a_study_counts_are_shown(clean, wanted, tmp_path, monkeypatch):
+  """Of seven or six stored parts of six images; the numbers are those of the whole set."""
+  study, rows = CorruptionError(**wanted, source='stored'), stored_rows(clean)
+  needed = study.needed_rows(rows)
+  parts = len(wanted['corruptions']) * len(wanted['severities']) + clean
+  assert needed.num_examples == 6 * parts == needed.description['num_examples']
+  assert needed.description['parts'] == parts
+  assert needed.description['severities'] == [*wanted['severities']]
+  assert needed.description['corruptions'] == [n for n in NAMES if n in wanted['corruptions']]
+  assert study.needed_rows(needed) is needed
+  networks = [tiny_classifier(seed, f'net{seed}', SHAPE) for seed in (0, 1)]
+  some = measure(study, Execution(batch_size=4), networks, rows, tmp_path / 'some')
+  with monkeypatch.context() as patch:
+    patch.setattr(StoredOrMade, 'needed_rows', lambda self, rows: rows)
+    every = measure(study, Execution(batch_size=4), networks, rows, tmp_path / 'every')
+  assert some.data['num_examples'] == 6 * parts < every.data['num_examples']
+  pd.testing.assert_frame_equal(by_view(some), by_view(every), atol=1e-6)
+
+
 def test_saturation_of_grey_images_is_said_to_do_nothing(caplog):
   study = CorruptionError(corruptions=('saturate', 'fog'))
   for images, said in ((SIX[..., :1], 1), (SIX, 0)):

@@ -18,6 +18,7 @@ from robustness.evaluation.views import Views, identity
 from robustness.models.classifier import Classifier
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.studies import corruption_error
+from robustness.studies.attack_error import AttackError
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
@@ -403,3 +404,15 @@ def test_non_finite_logits_name_example_and_view(native):
   runner = answering(lambda _, images, layers: (broken(images), {}), views=loud)
   runner = runner if native else evaluator(classifier=own, views=loud)
   refused(r'not finite for example \d+, view \d+ \(fy=', table, runner, rows, 8, 5)
+
+
+def test_an_attack_of_a_network_without_a_finite_gradient_names_the_cause():
+  def sure(_, images, layers):
+    scores = 1e4 * images.reshape(len(images), -1)[:, :4]
+    return jnp.log(jax.nn.softmax(scores)), {}
+
+  views = AttackError(attacks=('pgd',), epsilons=()).views(SHAPE)
+  message = (
+    r'gradient that is not finite for example \d+, view 1 .*probability of exactly 0.*maximum'
+  )
+  refused(message, table, answering(sure, views=views), tiny_rows(), 8, 5)

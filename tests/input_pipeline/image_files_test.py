@@ -1,15 +1,19 @@
 """Every kind of image file becomes grey or RGB pixels, or an error that names it."""
 
+import os
+import struct
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.image_files import EXTENSIONS, images_in, read_header, read_image
+from input_pipeline.image_files import images_in, read_header, read_image
+from robustness.core.pictures import SUFFIXES
 from tests.refusals import refused
 
-WEBP = pytest.mark.skipif('.webp' not in EXTENSIONS, reason='this Pillow reads no WebP')
+WEBP = pytest.mark.skipif('.webp' not in SUFFIXES, reason='this Pillow reads no WebP')
 LOSSLESS = ['.png', '.bmp', pytest.param('.webp', marks=WEBP)]
 
 
@@ -80,7 +84,7 @@ def test_tiff_and_ppm_are_read_and_floating_point_is_refused(tmp_path, pixels):
     np.testing.assert_array_equal(read_image(str(tmp_path / f'a{suffix}'), 3), pixels)
   assert [file.suffix for file in images_in(tmp_path)] == ['.ppm', '.tif']
   Image.fromarray(pixels[..., 0].astype(np.float32)).save(tmp_path / 'b.tif')
-  refused(r'b\.tif is of floating point', read_image, str(tmp_path / 'b.tif'), 3)
+  refused(r'b\.tif: it is of floating point', read_image, str(tmp_path / 'b.tif'), 3)
 
 
 def test_truncated_files_those_that_are_no_image_and_unexpected_colour_are_named(tmp_path, pixels):
@@ -95,3 +99,49 @@ def test_truncated_files_those_that_are_no_image_and_unexpected_colour_are_named
     refused(r'unreadable image .*a\.png', read_header, str(tmp_path / 'a.png'))
   Image.fromarray(pixels).save(tmp_path / 'a.png')
   refused(r'a\.png is in colour', read_image, str(tmp_path / 'a.png'), 1)
+
+
+@pytest.mark.parametrize('level', [2**31 - 1, -1])
+def test_integers_of_32_bits_are_refused_as_nothing_says_what_white_is(tmp_path, level):
+  Image.fromarray(np.full((2, 2), level, np.int32)).save(tmp_path / 'a.tif')
+  for channels in (1, 3):
+    refused('signed 32-bit integers', read_image, str(tmp_path / 'a.tif'), channels)
+
+
+@pytest.mark.parametrize('suffix', ['.tif', '.png', '.pgm'])
+def test_white_of_16_bits_is_white_in_every_format(tmp_path, suffix):
+  values = np.array([[0, 32896, 65535]], np.uint16)
+  Image.fromarray(values).save(tmp_path / f'a{suffix}')
+  assert read_image(str(tmp_path / f'a{suffix}'), 1)[0, :, 0].tolist() == [0, 128, 255]
+
+
+def test_levels_are_scaled_by_the_bits_that_the_file_says(tmp_path):
+  """Two levels of 12 bits are stored in three bytes; Pillow reads them without scaling."""
+  offset = 8 + 2 + 8 * 12 + 4
+  strip = bytes([0xFF, 0xF0, 0x00, 0x80, 0x08, 0x00])  # 4095, 0, 2048, 2048
+  entries = [(256, 4), (257, 1), (258, 12), (259, 1), (262, 1), (273, offset), (277, 1), (279, 6)]
+  tags = b''.join(struct.pack('<HHII', tag, 4, 1, value) for tag, value in entries)
+  header = b'II' + struct.pack('<HIH', 42, 8, len(entries))
+  (tmp_path / 'a.tif').write_bytes(header + tags + bytes(4) + strip)
+  assert read_image(str(tmp_path / 'a.tif'), 1)[0, :, 0].tolist() == [255, 0, 128, 128]
+
+
+def test_what_a_folder_holds_beside_images_is_counted_by_reason(tmp_path, pixels):
+  for name in ('a.JFIF', 'deep/b.gif', '@eaDir/a.JFIF', '.trash/c.png', '#recycle/d.png'):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    Image.fromarray(pixels).save(tmp_path / name, 'PNG')
+  for name in ('notes.txt', 'list.TXT', '.DS_Store', 'README'):
+    (tmp_path / name).write_text('no image')
+  os.mkfifo(tmp_path / 'pipe.png')
+  (tmp_path / 'broken.png').symlink_to(tmp_path / 'gone.png')
+  left_out = Counter()
+  found = images_in(tmp_path, left_out=left_out)
+  assert [file.name for file in found] == ['a.JFIF', 'b.gif']
+  assert +left_out == {
+    'files .txt': 2,
+    'files without a suffix': 1,
+    'hidden files': 1,
+    'hidden folders': 1,
+    'folders of file servers and systems': 2,
+    'links that lead nowhere, pipes and devices': 2,
+  }

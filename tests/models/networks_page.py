@@ -1,4 +1,4 @@
-"""The table of docs/networks.md, out of the catalogue and the peers of the parity tests.
+"""The table of docs/records/networks.md, out of the catalogue and the peers of the parity tests.
 
 python -m tests.models.networks_page    # writes it into the page
 """
@@ -15,7 +15,7 @@ from robustness.models import catalog
 from robustness.models.architecture import Architecture
 from tests.models.peer_networks import PEERS
 
-PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'networks.md'
+PAGE = pathlib.Path(__file__).parents[2] / 'docs/records/networks.md'
 HEADER = (
   '`--config.classifier.name=`',
   *('made for', 'parameters (millions)', 'named weights', 'names in files', 'compared with'),

@@ -313,9 +313,7 @@ def test_distances_are_of_frames_as_they_are_stored(evaluations, tmp_path):
     row = estimate(table, 'images', name, pairs='all pairs', distance=0.2)
     assert row.value == pytest.approx((far <= 0.2).mean()) and 0 < row.value < 1
   (tmp_path / 'row 3').unlink()
-  refused(
-    "row 3' cannot be read as a picture", lambda: list(study.row_estimates(rows, evaluations))
-  )
+  refused('unreadable image .*row 3', lambda: list(study.row_estimates(rows, evaluations)))
 
 
 def test_sets_of_one_video_are_one_unit():

@@ -1,10 +1,13 @@
 """TFDS data sets in ArrayRecord files: rows, columns, slices, and what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
 from tests.input_pipeline.domains import CLASSES, NUMBER, PIXELS, assert_reads_pixels, read, store
+from tests.json_faults import DAMAGE
 from tests.refusals import refused
 
 FEATURES = {
@@ -51,3 +54,35 @@ def test_other_folders_are_refused(tmp_path):
   store(tmp_path, 'made', FEATURES, {'test': EXAMPLES[:2]})
   message = 'holds tfrecord files, which are read with config.data.source="tfds"'
   refused(message, read, 'array_record', tmp_path / 'made/1.0.0')
+
+
+@pytest.fixture
+def stored(tmp_path):
+  store(tmp_path, 'made', FEATURES, {'test': EXAMPLES[:2]})
+  return tmp_path / 'made/1.0.0'
+
+
+def test_features_import_no_module(stored, monkeypatch):
+  """TFDS imports the module that a feature is said to be in, of folders and of names alike."""
+  (stored / 'payload.py').write_text('raise SystemExit("the module was imported")')
+  monkeypatch.syspath_prepend(str(stored))
+  content = (stored / 'features.json').read_text()
+  document = json.loads(content)
+  image = document['featuresDict']['features']['image']
+  for key in ('pythonClassName', 'python_class_name', 'type'):
+    changed = {k: v for k, v in image.items() if k != 'pythonClassName'} | {key: 'payload.Image'}
+    document['featuresDict']['features']['image'] = changed
+    (stored / 'features.json').write_text(json.dumps(document))
+    message = "features.json names the feature 'payload.Image', which is none of TFDS"
+    refused(message, read, 'array_record', stored)
+    refused(message, read, 'tfds', name='made', data_dir=str(stored.parents[1]))
+
+
+@pytest.mark.parametrize('file', ['dataset_info.json', 'features.json'])
+@pytest.mark.parametrize('damage', DAMAGE)
+def test_a_damaged_description_is_one_line(stored, file, damage):
+  content = (stored / file).read_bytes()
+  (stored / file).write_bytes(DAMAGE[damage](content))
+  assert '\n' not in refused(file, read, 'array_record', stored)
+  told = refused('made|features.json', read, 'tfds', name='made', data_dir=str(stored.parents[1]))
+  assert '\n' not in told

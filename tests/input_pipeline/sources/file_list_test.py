@@ -1,10 +1,23 @@
 """Files that a table names: every kind of table, where files are looked for, what is refused."""
 
+import os
+
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cases import cases
-from tests.input_pipeline.domains import CLASSES, NUMBER, PIXELS, assert_reads_pixels, png, read
+from tests.input_pipeline.domains import (
+  CLASSES,
+  NUMBER,
+  PIXELS,
+  assert_reads_pixels,
+  png,
+  read,
+  whole,
+)
 from tests.refusals import refused
 
 NAMES = [f'{i:02}.png' for i in range(NUMBER)]
@@ -133,3 +146,73 @@ def test_a_table_that_is_none_or_two_is_refused(folder):
   TABLE.to_csv(folder / 'own.csv', index=False)
   unknown = "config.data.name is 'colour'; give one of file_name, label"
   refused(unknown, read, 'file_list', folder, metadata=str(folder / 'own.csv'), name='colour')
+
+
+LOOKS_LIKE_NUMBERS = pd.DataFrame(
+  {
+    'file_name': [f'{i:03}' for i in range(NUMBER)],
+    'label': [f'{i % 3:02}' for i in range(NUMBER)],
+    'site': [f'{i % 12 + 1:03}' for i in range(NUMBER)],
+    'seen': ['True', 'False'] * (NUMBER // 2),
+    'version': ['12e3', '7'] * (NUMBER // 2),
+    'angle': [i - 7 for i in range(NUMBER)],
+    'width': [i / 8 for i in range(NUMBER)],
+    'part': ['1.50', None] * (NUMBER // 2),
+  }
+)
+
+
+@pytest.mark.parametrize('label', ['label', 'site', 'seen'])
+def test_words_that_look_like_numbers_stay_words_in_csv_as_in_json(tmp_path, label):
+  for i, pixels in enumerate(PIXELS):
+    (tmp_path / f'{i:03}').write_bytes(png(pixels))
+  for kind in ('csv', 'jsonl'):
+    table = LOOKS_LIKE_NUMBERS.assign(part=LOOKS_LIKE_NUMBERS.part.astype(float))
+    WRITERS[kind](LOOKS_LIKE_NUMBERS if kind == 'csv' else table, tmp_path / f'metadata.{kind}')
+  csv, jsonl = (
+    read('file_list', tmp_path, metadata=str(tmp_path / f'metadata.{kind}'), name=label)
+    for kind in ('csv', 'jsonl')
+  )
+  assert csv.class_names == jsonl.class_names == tuple(sorted({*LOOKS_LIKE_NUMBERS[label]}))
+  one, other = whole(csv), whole(jsonl)
+  assert one.keys() == other.keys()
+  for name, values in one.items():
+    assert np.asarray(values).dtype.kind == np.asarray(other[name]).dtype.kind, name
+    np.testing.assert_array_equal(values, other[name], err_msg=name)
+  assert one['part'].dtype.kind == one['width'].dtype.kind == 'f'
+  assert one['angle'].dtype.kind == 'i' and one['version'].dtype.kind == 'U'
+
+
+@cases(
+  'name, text, message',
+  ('a.csv', 'file_name,label,label\n0.png,a,b\n', "a.csv has 2 columns 'label': rename one"),
+  ('a.csv', 'file_name,label\n0.png, cat\n1.png,cat\n', "row 0 has label ' cat', and others"),
+  ('a.csv', 'file_name,label\n0.png,cat\n1.png,cat\t\n', r"row 1 has label 'cat\\t', and"),
+  ('a.csv', f'file_name,label\n{"x" * 300}.png,cat\n', "row 0 names 'xxx.*there is no such file"),
+  ('a.csv', 'file_name,label\n"0\0.png",cat\n', 'row 0 names .*there is no such file'),
+  ('a.json', f'[{{"label": {"[" * 5000}{"]" * 5000}}}]', 'a.json .*nested too deeply'),
+  ('a.jsonl', '{"label": 1, "label": 2}', "line 1 .*holds the key 'label' 2 times"),
+)
+def test_tables_that_read_two_ways_or_are_made_to_fail_are_one_line(tmp_path, name, text, message):
+  (tmp_path / name).write_text(text)
+  for number in range(2):
+    (tmp_path / f'{number}.png').write_bytes(png(PIXELS[number]))
+  assert '\n' not in refused(message, read, 'file_list', tmp_path, metadata=str(tmp_path / name))
+
+
+def test_parquet_with_two_columns_of_one_name_and_a_pipe_are_refused(tmp_path):
+  columns = [pa.array(['0.png']), pa.array(['a']), pa.array(['b'])]
+  pq.write_table(pa.table(columns, ['file_name', 'label', 'label']), tmp_path / 'a.parquet')
+  for kind in ('csv', 'jsonl', 'json', 'parquet'):
+    os.mkfifo(tmp_path / f'pipe.{kind}')
+    message = 'cannot be read as a table: .*is a device, a pipe or a socket'
+    refused(message, read, 'file_list', tmp_path, metadata=str(tmp_path / f'pipe.{kind}'))
+  message = "a.parquet has 2 columns 'label': rename one"
+  refused(message, read, 'file_list', tmp_path, metadata=str(tmp_path / 'a.parquet'))
+
+
+def test_files_are_found_in_either_form_of_unicode(tmp_path):
+  (tmp_path / 'cafe\u0301').mkdir()
+  (tmp_path / 'cafe\u0301/e\u0301.png').write_bytes(png(PIXELS[0]))
+  (tmp_path / 'metadata.csv').write_text('file_name,label\ncaf\u00e9/\u00e9.png,a\n', 'utf-8')
+  assert read('file_list', tmp_path).num_examples == 1

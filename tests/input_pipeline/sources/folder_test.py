@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import logging
 import os
 import shutil
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline import DataSettings, load
+from input_pipeline import DataSettings, load, selection
+from robustness.core.rows import identity_of
+from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
-from tests.input_pipeline.domains import read, whole
+from tests.input_pipeline.domains import levels, read, whole
 from tests.refusals import refused
 
 open_folder = functools.partial(read, 'folder')
@@ -106,13 +109,46 @@ def test_only_the_chosen_subset_is_looked_at(tmp_path, save_image):
   assert next(open_folder(tmp_path, num_images=3).batches(3))['mask'].all()
 
 
+def test_damaged_images_are_counted_and_the_first_named_before_any_is_read(tmp_path, save_image):
+  for index in range(9):
+    save_image(tmp_path / f'a/{index}.png', size=(32, 32))
+  for index in range(1, 9):
+    path = tmp_path / f'a/{index}.png'
+    path.write_bytes(path.read_bytes()[: 1500 if index > 1 else 0])
+  message = (
+    r'^8 of 9 pictures cannot be decoded, first .*1\.png \(example 1\): its content is none of .*; '
+    r'then .*2\.png .*5\.png \(example 5\) and 3 more\. Replace'
+  )
+  refused(message, open_folder, tmp_path)
+  assert open_folder(tmp_path, num_images=1, subset='first').num_examples == 1
+
+
+def test_of_many_images_some_are_decoded_and_of_all_the_headers_read(
+  tmp_path, save_image, monkeypatch
+):
+  monkeypatch.setattr(selection, 'MAX_DECODED', 3)
+  for index in range(9):
+    save_image(tmp_path / f'a/{index}.png', size=(32, 32))
+  torn, empty = tmp_path / 'a/3.png', tmp_path / 'a/5.png'
+  content = torn.read_bytes()
+  torn.write_bytes(content[:1500])  # is not decoded, and has a header
+  open_folder(tmp_path)
+  empty.write_bytes(b'')
+  refused(r'^1 of 9 pictures .*5\.png', open_folder, tmp_path)
+  monkeypatch.setattr(selection, 'MAX_HEADERS', 5)  # 0, 2, 4, 6 and 8
+  open_folder(tmp_path, resize=32, crop=32)
+  (tmp_path / 'a/8.png').write_bytes(content[:1500])
+  message = r'^1 of 5 pictures that were looked at of 9 .*8\.png'
+  refused(message, open_folder, tmp_path, resize=32, crop=32)
+
+
 @pytest.mark.parametrize('training', [False, True])
-def test_a_truncated_image_is_named_when_it_is_reached(tmp_path, save_image, training):
+def test_an_image_that_is_damaged_after_it_was_opened_is_named(tmp_path, save_image, training):
   for index in range(5):
     save_image(tmp_path / f'a/{index}.png', size=(32, 32))
+  rows = open_folder(tmp_path)
   torn = tmp_path / 'a/3.png'
   torn.write_bytes(torn.read_bytes()[:1500])
-  rows = open_folder(tmp_path)
   batches = rows.training_batches(5, seed=0) if training else rows.batches(2)
   message = r'3\.png \(example 3\) cannot be decoded: .*truncated'
   refused(message, list, zip(range(3), batches, strict=False))
@@ -126,7 +162,7 @@ def test_empty_folders_and_what_is_no_image_are_refused(tmp_path, save_image):
   (tmp_path / 'a').mkdir()
   refused('none of its 1 class folders holds an image', open_folder, tmp_path)
   (tmp_path / 'a/1.png').write_text('hello')
-  refused(r'unreadable image .*1\.png', open_folder, tmp_path)
+  refused(r'1 of 1 pictures cannot be decoded, first .*1\.png', open_folder, tmp_path)
   os.rename(save_image(tmp_path / 'a/1.png').parent, os.fsencode(tmp_path) + b'/caf\xe9')
   refused(r'\\udce9.* is no text in UTF-8: rename it', open_folder, tmp_path)
 
@@ -170,3 +206,58 @@ def test_a_missing_package_and_another_split_are_named(monkeypatch):
   refused("'train'.*test", read, 'foolbox', split='train')
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   refused(r"pip install '.\[imagenet\]'.*source=folder", read, 'foolbox')
+
+
+def save_levels(root, names, file='0.png', **options):
+  """Writes a picture into a folder of each name, darker to brighter."""
+  for k, name in enumerate(names):
+    (root / name).mkdir(parents=True, exist_ok=True)
+    pixels = np.full((8, 8, 3), 20 * k, np.uint8)
+    Image.fromarray(pixels).save(root / name / file, **options)
+
+
+def test_pictures_of_all_suffixes_are_read_and_what_is_left_out_is_told(tmp_path, caplog):
+  caplog.set_level(logging.INFO)
+  save_levels(tmp_path, 'abc')
+  (tmp_path / 'b/0.png').rename(tmp_path / 'b/0.jfif')
+  save_levels(tmp_path, 'abc', '1.gif')
+  for name in ('a/@eaDir/0.png', 'b/.DS_Store', 'c/0.xml', 'd/none.txt', 'loose.png'):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    shutil.copy(tmp_path / 'a/0.png', tmp_path / name)
+  rows = open_folder(tmp_path)
+  assert rows.num_examples == 6 and whole(rows)['label'].tolist() == [0, 0, 1, 1, 2, 2]
+  assert rows.description['left_out'] == {
+    'files .txt': 1,
+    'files .xml': 1,
+    'folders of file servers and systems': 1,
+    'hidden files': 1,
+    'pictures outside class folders': 1,
+  }
+  assert rows.description['classes_without_images'] == ['d']
+  assert "1 of 4 classes have no image: 'd'" in caplog.text
+  assert 'left out 1 files .txt, 1 files .xml, 1 folders of file servers' in caplog.text
+  assert 'left_out' not in identity_of(rows), 'a new stray file is no reason to begin again'
+
+
+def test_folders_that_are_numbers_are_classes_in_the_order_of_the_numbers(tmp_path):
+  names = [str(number) for number in range(12)]
+  save_levels(tmp_path, names)
+  (tmp_path / '@eaDir').mkdir()
+  rows = open_folder(tmp_path)
+  assert rows.class_names == tuple(names)
+  assert levels(whole(rows)['image']) == [20 * k for k in range(12)]
+
+
+def test_names_in_either_form_of_unicode_are_one_class(tmp_path):
+  decomposed = 'Cafe\u0301'
+  save_levels(tmp_path, [decomposed, 'tea'])
+  rows = open_folder(tmp_path)
+  assert rows.class_names == ('Caf\u00e9', 'tea')
+  for typed in (decomposed, 'Caf\u00e9'):
+    matched = label_space.align(rows, ('tea', typed), {}, 'the network')
+    assert whole(matched)['label'].tolist() == [1, 0]
+    listed = tmp_path / 'list.txt'
+    listed.write_text(f'{typed}/0.png\n', 'utf-8')
+    assert open_folder(tmp_path, image_list=str(listed)).indices.tolist() == [0]
+  (tmp_path / 'Caf\u00e9').mkdir()
+  refused("classes 0 and 1 all 'Caf\u00e9'", open_folder, tmp_path)

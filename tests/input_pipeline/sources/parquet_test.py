@@ -118,7 +118,10 @@ def test_bad_files_are_refused_by_name(tmp_path):
     ({'image': None}, 'one column of encoded images .* has label'),
     ({'label': pa.array([7] * NUMBER)}, 'row 0 has label 7; labels are 0 to 2'),
     ({'image': pa.array([{'bytes': None, 'path': 'x.png'}] * NUMBER, KIND)}, 'row 0 .* no bytes'),
-    ({'image': pa.array([b'nothing'] * NUMBER)}, 'example 0: 7 bytes are no readable image'),
+    (
+      {'image': pa.array([b'nothing'] * NUMBER)},
+      '30 of 30 pictures .* example 0: its content is no',
+    ),
     ({'label': None, 'labels': pa.array([2**20] * NUMBER)}, 'labels is 1048576; it must be below'),
     ({'stated': 'xx'}, "the metadata 'huggingface' of .*a.parquet is truncated or no JSON"),
     ({'stated': '{"info": null}'}, 'info is None; expected an object'),
@@ -134,3 +137,27 @@ def test_bad_files_are_refused_by_name(tmp_path):
   pq.write_table(table(FEATURES.replace('bee', 'elk')), tmp_path / 'b.parquet')
   message = 'b.parquet has other names of classes than .*a.parquet: give the folder of one config'
   refused(message, read, 'parquet', tmp_path)
+
+
+def test_files_made_to_fill_the_memory_or_to_fail_are_refused(tmp_path, monkeypatch):
+  file = tmp_path / 'a.parquet'
+  twice = table().append_column('label', pa.array([0] * NUMBER))
+  pq.write_table(twice, file)
+  refused("a.parquet has 2 columns 'label': rename one", read, 'parquet', file)
+  picture = png(PIXELS[0]) + bytes(2**20)  # once in the file, by a dictionary
+  repeated = pa.table({'image': pa.array([picture] * 600), 'label': pa.array([0] * 600)})
+  pq.write_table(repeated, file)
+  assert file.stat().st_size < 2**22
+  monkeypatch.setattr('input_pipeline.sources.parquet.MAX_BYTES_PER_ARRAY', 2**28)
+  refused('the images of row group 0 are above the limit of', read, 'parquet', file)
+  monkeypatch.setattr('input_pipeline.shards.MAX_ROWS', 599)
+  refused('the number of rows of .* is 600; it must be at most 599', read, 'parquet', file)
+
+
+def test_damage_within_a_column_is_named(tmp_path):
+  file = tmp_path / 'a.parquet'
+  pq.write_table(table(), file, compression='none')
+  content = bytearray(file.read_bytes())
+  content[4:200] = bytes(196)
+  file.write_bytes(content)
+  refused('a.parquet is truncated or no Parquet file', read, 'parquet', file)
