@@ -5,8 +5,9 @@ python main.py --config=configs/si_score_families.py:batch_or_group_norm --workd
 
   Figures 2 and 5: ResNet-50 with BatchNorm and with GroupNorm. DIR are cutouts with alpha in class
   folders, and backgrounds (docs/scenes.md). Run it for size, location and rotation. Expect
-  GroupNorm to be better on small objects and less sensitive to the place; these weights are timm's,
-  as the paper's were not published.
+  GroupNorm to be better on small objects and less sensitive to the place. The paper's weights were
+  not published; these are timm's, of two training recipes, a1 (BatchNorm) and a1h (GroupNorm), so
+  that their difference is not of the normalisation alone.
 
   :bit_or_vit_location    figure 3, top: BiT-R101x3 and ViT-B/16, trained on ImageNet, a grid of
                           56 × 56 places, 4 × 4 of them a patch of the ViT

@@ -116,11 +116,17 @@ def cross(
 
   `min_inside` is by default that of the published sets: .95, or .5 if a place is not the centre.
   """
-  if min_inside is None:
-    min_inside = 0.95 if {*xs, *ys} == {0.5} else 0.5
   levels = np.array([*itertools.product(xs, ys, areas, angles)], np.float64).reshape(-1, 4)
   x, y, area, angle = levels.T
-  return Design(name, side, min_inside, area=area, angle=angle, x=x, y=y)
+  design = Design(name, side, min_inside or 0.0, area=area, angle=angle, x=x, y=y)
+  if min_inside is None:
+    return dataclasses.replace(design, min_inside=0.95 if is_centred(design) else 0.5)
+  return design
+
+
+def is_centred(design: Design) -> bool:
+  """Returns whether objects are in the centre at every level."""
+  return bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
 
 
 def draw_backgrounds(num_objects: int, num_backgrounds: int, seed: int = 0) -> np.ndarray:

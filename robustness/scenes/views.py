@@ -16,7 +16,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.sequential import located
 from robustness.scenes import compose
-from robustness.scenes.designs import LEVEL, LONGEST, Design
+from robustness.scenes.designs import LEVEL, LONGEST, Design, is_centred
 from robustness.scenes.geometry import place
 from robustness.scenes.resize import most_scale, resize_pixels
 
@@ -46,7 +46,7 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   """
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
-  centred = bool(np.all(design.x == 0.5) and np.all(design.y == 0.5))
+  centred = is_centred(design)
   words = len(areas) * _sheet_side(max(areas), side, turning) ** 2
   if measure == 'rectangle' and (centred or not turning) and words <= MOST_WORDS:
     return _looked_up(areas, side, turning)

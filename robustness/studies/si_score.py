@@ -55,6 +55,12 @@ BALANCED_ACCURACY = _drawn(
 )
 GAP = Quantity('gap', 'accuracy on scenes minus that on the same objects, mean over levels', low=-1)
 NORMALISED_ACCURACY = _drawn('normalised_accuracy', 'accuracy as a share of its largest')
+ANY_SHARE = ', however little of the object is inside'
+ACCURACY_OF_ALL = _drawn('accuracy_of_all_scenes', f'accuracy on all scenes{ANY_SHARE}')
+NORMALISED_OF_ALL = _drawn(
+  'normalised_accuracy_of_all_scenes',
+  f'accuracy on all scenes as a share of its largest{ANY_SHARE}',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,13 +75,18 @@ class SiScore(Study):
     cells: for 'grid': places along a side.
     measure: whether an area is that of the object's 'rectangle', as published, or of its 'mask'.
     min_inside: a scene counts if at least this share of the object's rectangle is inside; -1 takes
-      the published value: .95, or .5 if a place is not the centre; of stored scenes all count.
+      the published value: .5 if a place is not the centre, which the published number of scenes
+      fits, else .95. Stored scenes in the centre all count. Accuracy by place is given for all
+      scenes too.
     stored: whether rows are scenes already (`config.data.source='si_score'`).
   """
 
   title: ClassVar[str] = 'Accuracy by the size, place and angle of an object'
   papers: ClassVar[tuple[str, ...]] = ('yung2021si', 'djolonga2021robustness')
-  quantities = (SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY)
+  quantities = (
+    *(SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY),
+    *(ACCURACY_OF_ALL, NORMALISED_OF_ALL),
+  )
 
   factor: str = word('size', (*FACTORS, GRID, CROSS))
   areas: tuple[float, ...] = (0.2,)
@@ -115,7 +126,9 @@ class SiScore(Study):
       design = designs.published(self.factor)
     if self.min_inside >= 0:
       return dataclasses.replace(design, min_inside=self.min_inside)
-    return dataclasses.replace(design, min_inside=0.0) if self.stored else design
+    if self.stored and designs.is_centred(design):
+      return dataclasses.replace(design, min_inside=0.0)
+    return design
 
   @property
   def canvas(self) -> int:
@@ -182,12 +195,14 @@ class SiScore(Study):
       columns = {name: records.column(name) for name in COLUMNS}
       scenes = tabulate(columns, self.design.name, self.design.side)
       design, objects = scenes.design, scenes.objects
-      counted = scenes.spread(self._enough(columns['fraction_inside']), False)
+      fraction = scenes.spread(columns['fraction_inside'], -1.0)
       joined = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), -1))
     else:
       design, objects = self.design, records.column('object')
-      counted = self._enough(self._fractions(records.column, side))
-    return Pairs(joined, design, ViewTable(_level_names(design), None, counted, units=objects))
+      fraction = self._fractions(records.column, side)
+    counted = self._enough(fraction)
+    table = ViewTable(_level_names(design), None, counted, units=objects)
+    return Pairs(joined, design, table, fraction > 0)
 
   def _enough(self, fraction: np.ndarray) -> np.ndarray:
     """Returns whether shares inside suffice; .95 counts as .95 in single precision."""
@@ -261,16 +276,45 @@ class SiScore(Study):
     outcomes = Outcomes(right, views, shown, first.table.units)
     if not first.table.counted.any():
       raise self._no_scene()
+    of_all = dataclasses.replace(outcomes, shown=dict.fromkeys(right, first.is_visible))
     classes = first.records.column('label' if self.stored else 'imagenet_class')
     own = first.records.identity.get('classes', ()) if self.stored else ()
     of_imagenet = len(own) in (0, len(NAMES))
     named = {**dict(enumerate(NAMES)), **CLASS_NAMES} if of_imagenet else dict(enumerate(own))
-    return Findings(estimates=list(self._estimates(outcomes, classes, named)))
+    estimates = [*self._estimates(outcomes, classes, named), *self._of_all(outcomes, of_all)]
+    return Findings(estimates=estimates)
+
+  def _of_all(self, published: Outcomes, of_all: Outcomes) -> Iterator[pd.DataFrame]:
+    """Yields accuracies by place of all scenes in which any of the object is inside, if not all of
+    these count."""
+    keys = designs.KEYS[designs.LOCATION]
+    varies = designs.LOCATION in designs.varying(of_all.views)
+    if varies and (_shown(of_all) & ~_shown(published)).any():
+      yield self.means(ACCURACY_OF_ALL, of_all, keys)
+      yield self._normalised(NORMALISED_OF_ALL, of_all, keys)
+
+  def _normalised(
+    self,
+    quantity: Quantity,
+    outcomes: Outcomes,
+    keys: Sequence[str],
+    where: np.ndarray | None = None,
+  ) -> pd.DataFrame:
+    """Returns accuracies by the keys as shares of the largest of a classifier."""
+    return of_means(
+      quantity,
+      outcomes,
+      lambda accuracies, _: designs.normalised(accuracies),
+      keys,
+      each=True,
+      where=where,
+      confidence=self.confidence,
+    )
 
   def _estimates(
     self, published: Outcomes, classes: np.ndarray, named: Mapping[int, str]
   ) -> Iterator[pd.DataFrame]:
-    """Yields the rows of the table of results; `classes` are those of the pairs, int [P]."""
+    """Yields the rows of scenes that count; `classes` are those of the pairs, int [P]."""
     factors = designs.varying(published.views)
     yield self.means(SCENE_ACCURACY, published)
     balanced = self._balanced(published)
@@ -286,15 +330,8 @@ class SiScore(Study):
         yield self.means(SCENE_ACCURACY, published, keys, test=True)
         own = self._balanced(published, factor)
         yield self.means(BALANCED_ACCURACY, own, keys, paired=False)
-      yield of_means(
-        NORMALISED_ACCURACY,
-        published,
-        lambda own, _: designs.normalised(own),
-        keys,
-        each=True,
-        where=_common(published, keys) if factor == designs.LOCATION else None,
-        confidence=self.confidence,
-      )
+      where = _common(published, keys) if factor == designs.LOCATION else None
+      yield self._normalised(NORMALISED_ACCURACY, published, keys, where)
     for index in np.unique(classes).tolist():
       facets = {'class': named[index]}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
@@ -335,11 +372,15 @@ class SiScore(Study):
 
 
 class Pairs(NamedTuple):
-  """Records with a row a pair of object and background, and a view a level."""
+  """Records with a row a pair of object and background, and a view a level.
+
+  `is_visible`, bool [P, L], is true of the scenes in which any of the object is inside.
+  """
 
   records: RecordsReader
   design: Design
   table: ViewTable
+  is_visible: np.ndarray
 
 
 def _shown(outcomes: Outcomes) -> np.ndarray:

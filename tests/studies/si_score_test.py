@@ -10,7 +10,7 @@ from robustness.core.rows import ArrayRows
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.results import Results
-from robustness.scenes import designs
+from robustness.scenes import designs, views
 from robustness.scenes.geometry import place
 from robustness.studies.si_score import SiScore
 from tests.made_records import made
@@ -36,13 +36,16 @@ def made_records(path, study: SiScore, label: str = 'one', seed: int = 0) -> Eva
   return made(path / label, {'rank': rank, **columns}, 5, 4, label=label)
 
 
+def fractions_inside(evaluation: Evaluation, study: SiScore) -> np.ndarray:
+  design, size = study.design, evaluation.records.column('foreground_size')
+  levels = np.stack([design.area, design.angle, design.x, design.y], 1)
+  share = np.array([[place(s, *level, SIDE).fraction for level in levels] for s in size[::2]])
+  return np.repeat(share, 2, axis=0)
+
+
 def answers(evaluation: Evaluation, study: SiScore) -> tuple[np.ndarray, np.ndarray]:
-  records, design = evaluation.records, study.design
-  right = records.table('rank') == 0
-  size = records.column('foreground_size')
-  places = np.stack([design.area, design.angle, design.x, design.y], 1)
-  share = np.array([[place(s, *own, SIDE).fraction for own in places] for s in size[::2]])
-  return right, np.repeat(share, 2, axis=0) >= design.min_inside - 1e-6
+  counted = fractions_inside(evaluation, study) >= study.design.min_inside - 1e-6
+  return evaluation.records.table('rank') == 0, counted
 
 
 def table_of(study: SiScore, *evaluations: Evaluation) -> pd.DataFrame:
@@ -148,10 +151,10 @@ def test_classes_and_differences(tmp_path):
 
 def test_stored_scenes_give_the_same_table(tmp_path):
   composed = made_records(tmp_path, PLACES)
-  right, shown = answers(composed, PLACES)
+  right, fraction = answers(composed, PLACES)[0], fractions_inside(composed, PLACES)
   names = 'object', 'background', 'imagenet_class'
   columns = {name: composed.records.column(name) for name in names}
-  pair, level = np.nonzero(shown)
+  pair, level = np.nonzero(fraction > 0)
   order = np.random.default_rng(0).permutation(len(pair))
   pair, level = pair[order], level[order]
   rows = {
@@ -159,12 +162,12 @@ def test_stored_scenes_give_the_same_table(tmp_path):
     'object': columns['object'][pair],
     'background': columns['background'][pair],
     'label': columns['imagenet_class'][pair],
-    'fraction_inside': np.ones(len(pair)),
+    'fraction_inside': fraction[pair, level],
     **{k: getattr(PLACES.design, k)[level] for k in ('x', 'y', 'area', 'angle')},
   }
   single = {k: v.astype(np.float32) if v.dtype.kind == 'f' else v for k, v in rows.items()}
   stored = made(tmp_path / 'stored' / 'one', single, 7)
-  study = SiScore(factor='location', stored=True)
+  study = SiScore(factor='location', stored=True, min_inside=PLACES.min_inside)
   assert len(study.views((224, 224, 3))) == 1
   images = np.zeros((len(pair), 4, 4, 1), np.uint8)
   scenes = ArrayRows(images, rows['label'], (), columns={k: rows[k] for k in designs.COLUMNS})
@@ -180,16 +183,55 @@ def test_stored_scenes_give_the_same_table(tmp_path):
   assert table_of(study, stored)['class'].dropna().str.startswith('mine ').all()
 
 
+def test_maps_of_scenes_half_inside_and_of_all_scenes_are_side_by_side(tmp_path):
+  study = dataclasses.replace(PLACES, min_inside=-1.0)
+  evaluation = made_records(tmp_path, study)
+  (right, counted), fraction = answers(evaluation, study), fractions_inside(evaluation, study)
+  assert ((fraction > 0) & ~counted).any() and study.design.min_inside == 0.5
+  table, design = table_of(study, evaluation), study.design
+  for quantity, shown in (('accuracy', counted), ('accuracy_of_all_scenes', fraction > 0)):
+    rows = by(table, quantity, 'x', 'y')
+    for level, (x, y) in enumerate(zip(design.x, design.y, strict=True)):
+      scenes = shown[:, level]
+      assert rows.n[x, y] == scenes.sum()
+      if scenes.any():
+        assert rows.value[x, y] == pytest.approx(right[scenes, level].mean())
+  normalised = by(table, 'normalised_accuracy_of_all_scenes', 'x', 'y').value
+  accuracy = by(table, 'accuracy_of_all_scenes', 'x', 'y').value
+  np.testing.assert_allclose(normalised, accuracy / accuracy.max())
+  every = table_of(dataclasses.replace(study, min_inside=0.0), evaluation)
+  assert not every['quantity'].str.endswith('of_all_scenes').any(), 'where all count, once'
+
+
+def test_stored_scenes_count_as_composed_ones_do_by_place(tmp_path):
+  assert SiScore(factor='location', stored=True).design.min_inside == 0.5
+  assert SiScore(factor='grid', stored=True).design.min_inside == 0.5
+  assert SiScore(factor='size', stored=True).design.min_inside == 0
+  assert SiScore(factor='location', stored=True, min_inside=0.0).design.min_inside == 0
+
+
+def test_the_published_number_of_scenes_by_place_is_that_of_half_inside():
+  """479,184 scenes of 1228 pairs are 390.2 of 441 places a pair; all scenes are 541,548."""
+  design, counts = designs.published('location'), []
+  for aspect in (1, 1.5, 2):
+    size = np.array([[300, int(300 * aspect)]])
+    fraction = views.fractions_inside(design, size, size.prod(1), design.side)
+    counts.append(int((fraction >= design.min_inside).sum()))
+    assert (fraction > 0).all()
+  assert counts == [393, 389, 385]
+  assert min(counts) < 479_184 / 1228 < max(counts)
+
+
 def test_of_stored_scenes_all_count_and_classes_outside_the_set_have_imagenets_names(tmp_path):
-  columns = {'object': np.arange(3), 'background': np.arange(3), 'x': np.zeros(3)}
-  columns |= {'y': np.zeros(3), 'angle': np.zeros(3), 'area': np.full(3, 0.2)}
+  columns = {'object': np.arange(3), 'background': np.arange(3), 'x': np.full(3, 0.5)}
+  columns |= {'y': np.full(3, 0.5), 'angle': np.zeros(3), 'area': np.full(3, 0.2)}
   columns |= {'fraction_inside': np.full(3, 0.25), 'label': np.array([281, 105, 281])}
   stored = made(tmp_path / 'one', {'rank': np.array([[0], [0], [4]]), **columns}, 2)
-  table = table_of(SiScore(factor='location', stored=True), stored)
+  table = table_of(SiScore(stored=True), stored)
   assert estimate(table, 'one', 'accuracy').n == 3
   classes = select(table, 'accuracy', **{'class': ...})
   assert classes['class'].tolist() == ['koala', 'tabby']
-  refused('no scene has 0.5', table_of, SiScore('location', stored=True, min_inside=0.5), stored)
+  refused('no scene has 0.5', table_of, SiScore('location', stored=True), stored)
 
 
 @pytest.mark.slow
@@ -235,8 +277,8 @@ def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tm
     assert SiScore(factor='cross', xs=places).design.min_inside == least
     assert designs.cross('mine', xs=places).min_inside == least
   assert SiScore(factor='rotation', min_inside=0.7).design.min_inside == 0.7
-  views = SiScore(factor='rotation').views((64, 64, 3))
-  assert len(views) == 72 and views.image_shape == (64, 64, 3) and len(set(views.ids)) == 72
+  turned = SiScore(factor='rotation').views((64, 64, 3))
+  assert len(turned) == 72 and turned.image_shape == (64, 64, 3) and len(set(turned.ids)) == 72
   study = SiScore(factor='cross', areas=(0.2,), xs=(0.0,), min_inside=0.9)
   message, sizes = 'no scene has 0.9 of its object inside', np.full((3, 2), 20)
   refused(message, table_of, study, made_records(tmp_path, study))
