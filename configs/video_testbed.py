@@ -7,15 +7,18 @@ python main.py --config=configs/video_testbed.py:resnet18,vgg16=FILE --workdir=/
   the paper printed for it (the table `published`), all of them among the published models, and the
   line through yours. SETS and FRAMES are the folder imagenet-vid-robust or ytbb-robust.
 
-  The networks are those of the testbed that are here, with torchvision's first weights where these
-  have a name (`robustness list classifiers`): resnet18, resnet34, resnet50, squeezenet1_0,
-  squeezenet1_1, vgg16, vgg16_bn, vgg19, vgg19_bn; squeezenet1_0 has a published row on YTBB-Robust
-  alone. The paper's weights of resnet101 and resnet152 are given as files, resnet101=FILE, and
-  networks trained by finetune_video.py and video_training.py as folders:
-  resnet50_finetuned=WORKDIR/checkpoints/resnet50 (vgg16bn_finetuned on ImageNet-Vid),
-  resnet50_augment_shot_noise=WORKDIR/checkpoints/resnet50_augment_shot_noise.
-  Without a list after the colon all that need no file are measured. On YTBB-Robust begin the list
-  with ytbb: video_testbed.py:ytbb,resnet18,resnet50.
+  The networks are those of the testbed that are here, with torchvision's first weights where
+  these have a name (`robustness list classifiers`): resnet18, resnet34, resnet50, squeezenet1_0,
+  squeezenet1_1, vgg16, vgg16_bn, vgg19, vgg19_bn; squeezenet1_0 has a published row on
+  YTBB-Robust alone. Further networks of the tables are run by PyTorch from timm (pip install
+  '.[timm]'), such as densenet121, inceptionv4, dpn92, nasnetalarge, resnet101 and resnet152: all
+  of `IN_TIMM`; those that want images of other sizes are refused together and run in a workdir
+  each. A FILE after a name takes other weights. Networks trained by finetune_video.py and
+  video_training.py are given as folders: resnet50_finetuned=WORKDIR/checkpoints/resnet50
+  (vgg16bn_finetuned on ImageNet-Vid),
+  resnet50_augment_shot_noise=WORKDIR/checkpoints/resnet50_augment_shot_noise. Without a list
+  after the colon those that are here are measured. On YTBB-Robust begin the list with ytbb:
+  video_testbed.py:ytbb,resnet18,resnet50.
 """
 
 from robustness.config.defaults import ConfigDict, check_variant, default_config
@@ -24,8 +27,6 @@ NETWORKS = {
   'resnet18': 'torchvision:resnet18.IMAGENET1K_V1',
   'resnet34': 'torchvision:resnet34.IMAGENET1K_V1',
   'resnet50': 'torchvision:resnet50.IMAGENET1K_V1',
-  'resnet101': '',
-  'resnet152': '',
   'squeezenet1_0': 'torchvision:squeezenet1_0.IMAGENET1K_V1',
   'squeezenet1_1': 'torchvision:squeezenet1_1.IMAGENET1K_V1',
   'vgg16': 'torchvision:vgg16.IMAGENET1K_V1',
@@ -33,7 +34,24 @@ NETWORKS = {
   'vgg19': 'timm:vgg19.tv_in1k',
   'vgg19_bn': 'timm:vgg19_bn.tv_in1k',
 }
-"""Weights by architecture, the name of which is the published row's; '' are given as a file."""
+"""Weights by architecture, the name of which is the published row's."""
+IN_TIMM = {
+  **{name: f'{name}.tv_in1k' for name in ('resnet101', 'resnet152', 'vgg11', 'vgg13')},
+  **{f'vgg{depth}_bn': f'vgg{depth}_bn.tv_in1k' for depth in (11, 13)},
+  **{f'densenet{depth}': f'densenet{depth}.tv_in1k' for depth in (121, 161, 169, 201)},
+  **{name: f'{name}.mx_in1k' for name in ('dpn68', 'dpn68b', 'dpn92', 'dpn98', 'dpn107', 'dpn131')},
+  'inceptionv3': 'inception_v3.tv_in1k',
+  'inceptionv4': 'inception_v4.tf_in1k',
+  'inceptionresnetv2': 'inception_resnet_v2.tf_in1k',
+  'nasnetalarge': 'nasnetalarge.tf_in1k',
+  'pnasnet5large': 'pnasnet5large.tf_in1k',
+  'xception': 'legacy_xception.tf_in1k',
+  'senet154': 'legacy_senet154.in1k',
+  **{f'se_resnet{depth}': f'legacy_seresnet{depth}.in1k' for depth in (50, 101, 152)},
+  **{f'se_resnext{kind}': f'legacy_seresnext{kind}.in1k' for kind in ('50_32x4d', '101_32x4d')},
+}
+"""What timm calls the further networks that it has, by the name of the published row."""
+OF_THIS_PROJECT = (*NETWORKS, 'resnet101', 'resnet152')
 FINETUNED = '_finetuned'
 PRINTED = {'vgg16bn': 'vgg16_bn'}
 """Architectures by what the paper calls fine-tuned ones."""
@@ -45,17 +63,20 @@ def get_config(variant: str = '') -> ConfigDict:
   first, _, further = variant.partition(',')
   space = 'youtube_bb' if first == YTBB else 'imagenet_vid'
   chosen = further if first == YTBB else variant
-  chosen = chosen or ','.join(name for name in NETWORKS if NETWORKS[name])
+  chosen = chosen or ','.join(NETWORKS)
   listed = [entry.partition('=') for entry in chosen.split(',')]
   architectures = {name: _architecture(name) for name, *_ in listed}
   for name in architectures.values():
-    check_variant(name, NETWORKS)
+    check_variant(name, (*NETWORKS, *IN_TIMM))
   if len(architectures) < len(listed):
     raise ValueError(f'a network stands twice in {chosen!r}: list each once.')
   config = default_config('video_pm_k', labels=tuple(name for name, *_ in listed))
   config.data.source = 'video_neighbors'
   for name, _, file in listed:
-    config.classifiers[name].name = architectures[name]
+    architecture = architectures[name]
+    is_built_here = architecture in NETWORKS or (file and architecture in OF_THIS_PROJECT)
+    timm = f'timm:{IN_TIMM.get(architecture)}'
+    config.classifiers[name].name = architecture if is_built_here else timm
     config.classifiers[name].weights = file or NETWORKS.get(name, '')
     config.classifiers[name].label_space = '' if name.endswith(FINETUNED) else space
   return config

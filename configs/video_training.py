@@ -15,12 +15,25 @@ python main.py --config=configs/video_training.py:ilsvrc30 --workdir=/tmp/ilsvrc
     --config.classifiers.resnet50_ilsvrc30.data.path=IMAGENET
 
   Table 9: from random weights on the 30 classes of ImageNet-Vid alone, each of which has the
-  images of its members among the class folders in IMAGENET/train (288 of 1000). "+ FT" is
-  finetune_video.py:resnet50 with --config.classifier.initial_weights=<workdir>/checkpoints/
-  resnet50_ilsvrc30; what it leaves is measured by video_pm_k.py:frames.
+  images of its members among the class folders in IMAGENET/train (288 of 1000).
+
+python main.py --config=configs/video_training.py:ilsvrc30_finetuned --workdir=/tmp/ilsvrc30_ft \\
+    --config.data.metadata=SETS --config.data.path=FRAMES \\
+    --config.classifiers.resnet50_ilsvrc30_finetuned.data.metadata=BUILT \\
+    --config.classifiers.resnet50_ilsvrc30_finetuned.data.path=TRAINING
+
+  "+ FT" of table 9: fine-tunes the network of /tmp/ilsvrc30 (another by the key initial_weights of
+  the classifier) on the frames in TRAINING of the sets in BUILT/train, with the settings of
+  finetune_video.py, and measures it on the neighbor sets.
 """
 
-from robustness.config.defaults import ConfigDict, check_variant, default_config, train_on_imagenet
+from robustness.config.defaults import (
+  ConfigDict,
+  check_variant,
+  default_config,
+  finetune_on_frames,
+  train_on_imagenet,
+)
 
 CORRUPTIONS = (
   *('gaussian_noise', 'shot_noise', 'impulse_noise', 'gaussian_blur', 'contrast'),
@@ -28,14 +41,17 @@ CORRUPTIONS = (
 )
 PRINTED = {'contrast': 'contrast_change', 'brightness': 'brightness_change'}
 """What the paper's tables call them, where it is another word."""
-COARSE = 'ilsvrc30'
+COARSE, FINETUNED = 'ilsvrc30', 'ilsvrc30_finetuned'
 YTBB = 'ytbb,'
 
 
 def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
-  """Returns the training on a corruption, or `ilsvrc30`."""
+  """Returns the training on a corruption, `ilsvrc30` or `ilsvrc30_finetuned`."""
+  if variant == FINETUNED:
+    return finetuned()
   name = variant.removeprefix(YTBB)
-  check_variant(name, CORRUPTIONS if variant.startswith(YTBB) else (*CORRUPTIONS, COARSE))
+  known = CORRUPTIONS if variant.startswith(YTBB) else (*CORRUPTIONS, COARSE, FINETUNED)
+  check_variant(name, known)
   label = name if name == COARSE else f'augment_{PRINTED.get(name, name)}'
   config = default_config('video_pm_k', labels=(f'resnet50_{label}',))
   train_on_imagenet(config)
@@ -52,4 +68,18 @@ def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
   if name != 'regular':
     classifier.augment.policy = ('flip', 'corruption')
     classifier.augment.corruption.corruptions = (name,)
+  return config
+
+
+def finetuned() -> ConfigDict:
+  """The network of `ilsvrc30`, fine-tuned on video frames and measured on neighbor sets."""
+  config = default_config('video_pm_k', labels=(f'resnet50_{FINETUNED}',))
+  config.data.source = 'video_neighbors'
+  config.data.resize = 256
+  config.data.crop = 224
+  [classifier] = config.classifiers.values()
+  classifier.name = 'resnet50'
+  classifier.initial_weights = f'/tmp/{COARSE}/checkpoints/resnet50_{COARSE}'
+  config.training.learning_rate = 1e-4
+  finetune_on_frames(config)
   return config

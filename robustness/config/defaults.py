@@ -125,6 +125,19 @@ def finetune_resnet50(config: ConfigDict) -> None:
   config.training.warmup_epochs = 0.5
 
 
+def finetune_on_frames(config: ConfigDict) -> None:
+  """Has every classifier of a config fine-tuned as Shankar et al. do (2021, table 10): batches of
+  32, 10 epochs and a rate that falls on plateaus. Optimizer, momentum and patience, which they do
+  not state, are stochastic gradient descent, .9 and one epoch, without weight decay."""
+  for classifier in recipes(config):
+    classifier.train = True
+  config.training.schedule = 'plateau'
+  config.training.batch_size = 32
+  config.training.epochs = 10.0
+  config.training.nesterov = False
+  config.training.weight_decay = 0.0
+
+
 def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
   """Has networks trained as airbench94 is on CIFAR-10 (Jordan 2024), rates for the mean loss.
 

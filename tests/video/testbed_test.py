@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from configs import video_testbed, video_training
+from configs import finetune_video, video_testbed, video_training
 from robustness.config import experiment
 from robustness.estimates.intervals import clopper_pearson, korn_graubard
 from robustness.estimates.means import means
@@ -216,6 +216,37 @@ def test_networks_trained_on_a_corruption_have_their_published_row(first, name, 
   classifiers = video_testbed.get_config(listed).classifiers
   assert set(classifiers) == rows
   assert {(own.name, own.weights) for own in classifiers.values()} == {('resnet50', 'FOLDER')}
+
+
+def test_further_networks_of_the_tables_are_run_from_timm():
+  names = {entry.name for testbed in ANCHORS for entry in entries(testbed)}
+  assert set(video_testbed.IN_TIMM) < names - set(video_testbed.NETWORKS)
+  listed = 'densenet121,resnet152,resnet101=FILE,resnet152_finetuned=FOLDER,dpn68=FILE'
+  classifiers = video_testbed.get_config(listed).classifiers
+  assert {label: (own.name, own.weights) for label, own in classifiers.items()} == {
+    'densenet121': ('timm:densenet121.tv_in1k', ''),
+    'resnet152': ('timm:resnet152.tv_in1k', ''),
+    'resnet101': ('resnet101', 'FILE'),
+    'resnet152_finetuned': ('resnet152', 'FOLDER'),
+    'dpn68': ('timm:dpn68.mx_in1k', 'FILE'),
+  }
+  assert classifiers.densenet121.label_space == 'imagenet_vid'
+  with pytest.raises(ValueError, match="no variant 'alexnet'"):
+    video_testbed.get_config('alexnet')
+
+
+def test_table_9_is_fine_tuned_and_measured_in_one_config():
+  config = video_training.get_config('ilsvrc30_finetuned')
+  label = 'resnet50_ilsvrc30_finetuned'
+  config.classifiers[label].data.metadata = 'BUILT'
+  checked = experiment.from_config(config.to_dict())
+  recipe = checked.classifiers[label]
+  begun_with = '/tmp/ilsvrc30/checkpoints/resnet50_ilsvrc30'
+  assert recipe.is_trained_here and recipe.initial_weights == begun_with
+  assert (recipe.data.metadata, recipe.data.split) == ('BUILT', 'train')
+  other = experiment.from_config(finetune_video.get_config('resnet50').to_dict())
+  assert [recipe.training] == [classifier.training for classifier in other.classifiers.values()]
+  assert [study.name for study in checked.studies.values()] == ['video_pm_k']
 
 
 @pytest.mark.parametrize('listed', ['', 'ytbb', 'resnet18,vgg16=FILE', 'ytbb,resnet18'])
