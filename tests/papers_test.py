@@ -25,7 +25,7 @@ from input_pipeline.sources import si_score
 from robustness import __main__
 from robustness.classifiers import ClassifierBuilder, builder, loading
 from robustness.cli import command_line, process, running
-from robustness.corruptions.names import OFFICIAL
+from robustness.corruptions.names import OFFICIAL, SETS
 from robustness.models import catalog, label_space
 from robustness.models.imagenet_names import WNIDS
 from robustness.training.training import Training
@@ -53,6 +53,11 @@ def data(tmp_path_factory):
   pictures = [(generator.integers(0, 256, (8, 8, 3), np.uint8), k % 1000) for k in range(1200)]
   splits = {'train': pictures, 'validation': pictures}
   domains.store_labelled(home / 'tfds', 'imagenet2012', splits, WNIDS, version='5.1.0', named=True)
+  corrupted = [(np.full((224, 224, 3), k, np.uint8), k) for k in range(2)]
+  for name, severity in itertools.product(SETS['fourier_imagenet'], range(1, 6)):
+    kind = {'config': f'{name}_{severity}', 'version': '3.1.0'}
+    where = home / 'tfds', 'imagenet2012_corrupted', {'validation': corrupted}, WNIDS
+    domains.store_labelled(*where, (224, 224, 3), named=True, **kind)
   features = {**tfds.builder('cifar10').info.features}
   small = [
     {'id': f'{k:05}', 'image': generator.integers(0, 256, (32, 32, 3), np.uint8), 'label': k % 10}
@@ -135,6 +140,8 @@ def given(command: str, home: pathlib.Path) -> str:
     r'=FRAMES': f'={sets}',
     r'=BUILT': f'={home}/built',
     r'=IMAGENET': f'={home}/ilsvrc',
+    r'=TRAINING': f'={sets}',
+    r'metadata=OTHER': f'metadata={sets}',
     r'=location20_area02_min0pc': f'={home}/siscore/location',
     r'=area\b': f'={home}/siscore/size',
     r'path=(V2|RENDITIONS|ADVERSARIAL|SKETCHES|OBJECTNET|CORRUPTED)\b': f'path={home}/\\1',
@@ -159,7 +166,8 @@ def unmeasured():
     side = entry.input_size if entry else architecture.input_shape[0]
     shape = loader.rows.image_shape if loader.experiment.data.crop else (side, side, 3)
     names = label_space.get(label_space.IMAGENET).class_names
-    names = names if entry or side > 32 else loader.rows.class_names
+    is_published = entry or (side > 32 and settings.weights != 'CHECKPOINT')  # of a run here
+    names = names if is_published else loader.rows.class_names
     variables = architecture.variables(len(names), shape)
     return loader.with_shapes(label, settings, variables, names, entry, shape)
 
@@ -223,7 +231,7 @@ def test_a_command_passes_a_dry_run(command, data, cifar10_dir, unmeasured, caps
     with config.unlocked():
       del config.classifiers[label]  # of up to 65
   status, said = running.dry_run(config.to_dict()), capsys.readouterr().err
-  lacking = r'needs huggingface_hub|is not installed: pip install|could not be fetched'
+  lacking = r'needs (?:huggingface_hub|timm):|is not installed: pip install|could not be fetched'
   if needs := re.search(lacking, said):
     pytest.skip(f'weights of a hub, or an optional package: {needs[0]}')
   assert status == 0, said
