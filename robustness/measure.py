@@ -15,6 +15,7 @@ from absl import logging
 
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
+from robustness.core.precision import in_32_bits
 from robustness.core.rows import Rows, identity_of, random_order
 from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth, fixed_size
@@ -53,6 +54,7 @@ PASSES_COLUMNS = (
 )
 
 
+@in_32_bits()
 def measure(
   study: Study,
   execution: Execution,

@@ -21,6 +21,7 @@ from robustness.classifiers import ClassifierBuilder, channels, preparation
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.core.errors import InputError, naming
+from robustness.core.precision import in_32_bits
 from robustness.core.rows import Rows
 from robustness.core.settings import Section, without_inherited
 from robustness.environments.class_groups import from_settings, with_groups
@@ -54,6 +55,7 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
   return run_and_present(config, directory, command)[0]
 
 
+@in_32_bits()
 def run_and_present(
   config: Section, directory: str | os.PathLike[str], command: str
 ) -> tuple[Results, Presented]:

@@ -25,6 +25,7 @@ from robustness.config.experiment import Experiment
 from robustness.core import compilation_cache, disk, environment_variables, plain_characters
 from robustness.core.errors import InputError, causes
 from robustness.core.paths import expanded
+from robustness.core.precision import in_32_bits
 from robustness.core.rows import Rows
 from robustness.core.settings import Section, without_inherited
 from robustness.evaluation.study import IMAGES
@@ -211,6 +212,7 @@ def dry_run(config: Section) -> int:
   return 0
 
 
+@in_32_bits()
 def show_plan(config: Section) -> None:
   """Logs a line for each training and each evaluation of a run.
 

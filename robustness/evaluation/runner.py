@@ -17,6 +17,7 @@ import numpy as np
 
 from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
+from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, have_one_twice, numeric_columns
 from robustness.core.sequential import map_rows
@@ -145,6 +146,7 @@ class Evaluator:
     rows = even_part(layout.block_rows, (self.rows_at_once or most) * devices)
     return -(-rows // devices) * devices
 
+  @in_32_bits()
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
     """Computes every shard that `records`, of `self.layout(...)`, lacks.
 
@@ -240,6 +242,7 @@ class Evaluator:
     shard is given: None, for a classifier that learns nothing from what it is shown."""
     return [self.run(variables, part, views) for part in parts], state
 
+  @in_32_bits()
   def check(self, rows: Rows) -> None:
     """Refuses rows that the views cannot show, and views that the classifier does not allow."""
     columns = numeric_columns(next(self._with_columns(rows).batches(1, [0], stored=True)))

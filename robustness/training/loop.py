@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
 from robustness.core.rows import ArrayRows
 from robustness.core.sampler import share_of_batch
@@ -40,6 +41,7 @@ Evaluate = Callable[[Variables], Mapping[str, float]]
 Metrics = Mapping[str, jax.Array]
 
 
+@in_32_bits()
 def train(
   training: Training,
   *,

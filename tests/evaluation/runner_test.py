@@ -416,3 +416,22 @@ def test_an_attack_of_a_network_without_a_finite_gradient_names_the_cause():
     r'gradient that is not finite for example \d+, view 1 .*probability of exactly 0.*maximum'
   )
   refused(message, table, answering(sure, views=views), tiny_rows(), 8, 5)
+
+
+SLOWER = [pytest.param(name, marks=pytest.mark.slow) for name in ('fgsm', 'square', 'auto_attack')]
+
+
+@pytest.mark.parametrize('attack', ['pgd', 'auto_pgd', 'fab', *SLOWER])
+def test_attacks_find_the_same_images_where_jax_has_64_bits(attack, tmp_path):
+  few = {'steps': 3, 'iterations': 3, 'queries': 4, 'restarts': 2}
+  taken = {'fgsm': (), 'auto_attack': ('iterations', 'queries'), 'square': ('queries', 'restarts')}
+  used = taken.get(attack, ('steps', 'restarts') if attack != 'fab' else ('steps',))
+  study, recorded = AttackError(attacks=(attack,), **{k: few[k] for k in used}), {}
+  for bits in (32, 64):
+    with jax.enable_x64(bits == 64):
+      runner = evaluator(views=study.views(SHAPE))
+      recorded[bits] = recorded_by(runner, tiny_rows(), tmp_path / f'{bits}')
+  first, second = (recorded[bits].read(0, 0).arrays for bits in (32, 64))
+  assert {k: x.dtype for k, x in first.items()} == {k: x.dtype for k, x in second.items()}
+  for name, values in first.items():
+    np.testing.assert_array_equal(values, second[name], name)

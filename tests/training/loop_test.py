@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from robustness.attacks.fab import FAB
 from robustness.attacks.pgd import PGD
 from robustness.augment.policy import Policy
 from robustness.models.inputs import Inputs
+from robustness.objectives.groups import IRM
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.checkpoint import Checkpoints, load_variables, newest_step
 from robustness.training.loop import AHEAD, LAG, Meter, compiled_step, open_feed
@@ -220,3 +222,18 @@ def test_metrics_are_fetched_once_and_the_host_waits_for_the_step_before_the_las
       meter.add(number, step(DEVICE_NUMBER))
       assert len(meter._under_way) <= LAG
   assert meter.summary()['loss'] == pytest.approx(1.0)
+
+
+@cases(
+  'pipeline',
+  Pipeline(attack=PGD(steps=2)),
+  Pipeline(attack=FAB(steps=2, statistics='running')),
+  Pipeline(Policy.of(mixup={}, gaussian={})),
+  Pipeline(objective=IRM(column='label', environments=3)),
+)
+def test_trainings_give_the_same_weights_where_jax_has_64_bits(make_task, run, pipeline, tmp_path):
+  weights = {}
+  for bits in (32, 64):
+    with jax.enable_x64(bits == 64):
+      weights[bits] = run(make_task(None, {'pipeline': pipeline}, steps=3), tmp_path / f'{bits}')
+  assert_same(weights[32], weights[64])
