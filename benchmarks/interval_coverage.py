@@ -7,7 +7,8 @@ functions. Coverage is the fraction of samples whose interval holds the populati
 in which the value is undefined are left out and their fraction is given in brackets. Further tables
 have the mean fraction of false discoveries of Benjamini and Hochberg's procedure over 75 tests of
 the same images, how often calibration errors are called different, and the coverage of lines
-through few classifiers and of means over few seeds. docs/intervals.md holds the output.
+through few classifiers, of means over few seeds, and of ratios and κ of images that come in sites.
+docs/intervals.md holds the output.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import betaincinv
 
 from benchmarks import timing
-from robustness.estimates import calibration
+from robustness.estimates import calibration, consistency
 from robustness.estimates.calibration import Draws, Predictions, Scores
 from robustness.estimates.comparison import benjamini_hochberg, mcnemar
+from robustness.estimates.consistency import error_consistency
 from robustness.estimates.corruption_error import mce, relative_mce
 from robustness.estimates.means import arrays, means
+from robustness.estimates.of_means import Units
 from robustness.estimates.outcomes import Outcomes as Answers
 from robustness.estimates.published import BASELINES
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
+from robustness.estimates.relative_error import relative_errors
 from robustness.estimates.tradeoff import linear_fit
 from robustness.results import Results, over_seeds
 from robustness.video.neighbor_estimates import SetOutcomes, right_within
@@ -37,6 +42,7 @@ CHANGE, ONE_VIEW = Quantity('change', 'change', 'amount'), pd.DataFrame(index=ra
 POPULATION, SAMPLES, SIZES = 20_000, 1000, (5, 7, 20, 100, 1000)
 LEVELS = {'.6': 0.0, '.2': -1.6, '.06': -2.7}
 """Mean error of the second classifier, about, by the level of the latent variable."""
+SITES = (7, 15, 60)
 MEANS = (0.28, 0.5, 0.9)
 """Of shares that seeds have."""
 
@@ -181,12 +187,7 @@ def coverage(
   truth = quantity(whole).value
   generator = np.random.default_rng(seed)
   drawn = [quantity(whole.of(generator.integers(0, len(whole.change), n))) for _ in range(samples)]
-  known = [number for number in drawn if np.isfinite(number.low)]
-  if not known:
-    return np.nan, np.nan, 1.0
-  held = np.mean([number.low <= truth <= number.high for number in known])
-  width = np.median([number.high - number.low for number in known])
-  return float(held), float(width), 1 - len(known) / len(drawn)
+  return _held(drawn, truth)
 
 
 def false_discoveries(
@@ -266,13 +267,84 @@ def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple
   facets = pd.DataFrame({'sample': range(samples)})
   by_seed = {
     k: Results(
-      '', [{'label': ''}], {}, {}, table=arrays(RHO, '', facets, own, n=9), quantities=(RHO,)
+      '',
+      [{'label': ''}],
+      {},
+      {},
+      table=arrays(RHO, '', facets, own, n=9, confidence=0.95),
+      quantities=(RHO,),
     )
     for k, own in enumerate(values.T)
   }
   means = over_seeds(by_seed).over_seeds.table
   held = (means.low <= mean) & (mean <= means.high)
   return float(held.mean()), float((means.high - means.low).median())
+
+
+def _sites(clusters: int, rows: np.ndarray) -> Units:
+  """Returns what each site adds, of float [N, 1 + G]: the site, and G columns of each image."""
+  site = rows[:, 0].astype(int)
+  sums = np.stack([np.bincount(site, column, clusters) for column in rows.T[1:]], 1)
+  total, weight = np.split(sums, 2, 1)
+  return Units(total, weight, len(rows), images=len(rows) / clusters)
+
+
+def site_coverage(
+  clusters: int, correlation: float, share: float | None, samples: int, seed: int = 6
+) -> tuple[float, float, float]:
+  """Returns coverage, median width and the fraction without an interval where images are of sites.
+
+  Sites have sizes of about 20 images, log-normal with deviation 1, and each its difficulty, the
+  quantile of a beta distribution with this correlation of images within a site.
+
+  Args:
+    clusters: sites.
+    correlation: of images within a site.
+    share: of images in the group of which the error ratio is taken, with correlation .3; images of
+      the group are twice as often wrong as others, .3 on average. None is for κ of two classifiers
+      of accuracies .8 and .7 that agree on the site's difficulty and a fifth of images.
+    samples: how many are drawn.
+    seed: of the draws.
+  """
+  generator, scale = np.random.default_rng(seed), 1 / correlation - 1
+  quantiles = np.linspace(0, 1, 1001)[1:-1]
+  chances = (0.2, 0.3) if share is None else 0.3 * np.array([1, 2]) / (1 + share)
+  levels = np.stack([betaincinv(p * scale, (1 - p) * scale, quantiles) for p in chances], 1)
+  if share is None:
+    both = 0.2 * levels.min(1) + 0.8 * levels.prod(1)
+    p, q = 1 - levels.mean(0)
+    truth = float(error_consistency(p, q, 1 - levels.sum(1).mean() + 2 * both.mean()))
+  else:
+    truth = 2 / (1 + share)
+  drawn = []
+  for _ in range(samples):
+    sizes = np.maximum(np.round(20 * generator.lognormal(-0.5, 1, clusters)), 1).astype(int)
+    site = np.repeat(np.arange(clusters), sizes)
+    level = levels[generator.integers(0, len(levels), clusters)][site]
+    one = np.ones(len(site))
+    if share is None:
+      first, second = generator.random((2, len(site)))
+      second = np.where(generator.random(len(site)) < 0.2, first, second)
+      right = first >= level[:, 0], second >= level[:, 1]
+      columns = [*right, right[0] == right[1], one, one, one]
+      drawn += consistency.estimates(_sites(clusters, np.column_stack([site, *columns])), np.eye(1))
+    else:
+      shares = generator.beta(share * 7 / 3, (1 - share) * 7 / 3, clusters)
+      group = generator.random(len(site)) < shares[site]
+      wrong = generator.random(len(site)) < np.where(group, level[:, 1], level[:, 0])
+      columns = [wrong & group, wrong, group, one]
+      drawn += relative_errors([_sites(clusters, np.column_stack([site, *columns]))])
+  return _held(drawn, truth)
+
+
+def _held(drawn: Sequence[Any], truth: float) -> tuple[float, float, float]:
+  """Returns coverage, median width, and the fraction of estimates without an interval."""
+  known = [number for number in drawn if np.isfinite(number.low)]
+  if not known:
+    return np.nan, np.nan, 1.0
+  held = np.mean([number.low <= truth <= number.high for number in known])
+  width = np.median([number.high - number.low for number in known])
+  return float(held), float(width), 1 - len(known) / len(drawn)
 
 
 def describe(result: tuple[float, float, float]) -> str:
@@ -325,6 +397,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
   timing.print_table(
     ('seeds', *(f'mean {mean:g}' for mean in MEANS)),
     [[k, *(f'{held:.3f} ({width:.2g})' for held, width in each)] for k, *each in shares],
+  )
+  print()
+  of_sites = [(correlation, share) for share in (0.25, 0.97, None) for correlation in (0.05, 0.3)]
+  timing.print_table(
+    (
+      'sites',
+      *(f'{f"ratio, {share:.0%}" if share else "κ"}, ICC {icc:g}' for icc, share in of_sites),
+    ),
+    [
+      [count, *(describe(site_coverage(count, *case, SAMPLES // 2)) for case in of_sites)]
+      for count in SITES
+    ],
   )
 
 

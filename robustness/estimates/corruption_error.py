@@ -265,7 +265,7 @@ def failure_point(
     note = f'{NEVER} by severity {highest:g}'
     note += f'; reached in {100 * reached:.0f} % of bootstrap samples' if reached else ''
     return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
-  low, high = percentile_interval(np.minimum(drawn, highest), count, confidence)
+  low, high = percentile_interval(np.minimum(drawn, highest), of.clusters, confidence)
   notes = [BEFORE] if value == severities[0] else []
   if reached < 1:
     notes.append(f'{NEVER} by {highest:g} in {100 * (1 - reached):.1f} % of bootstrap samples')

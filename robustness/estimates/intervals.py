@@ -14,7 +14,7 @@ SEQUENTIAL = 'sequential clopper-pearson'
 BONETT_PRICE, STUDENT = 'bonett-price', 'student'
 REGRESSION = 'student of a regression'  # over its points, and not over images
 BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
-BAYESIAN, NEWCOMBE = 'bayesian-bootstrap', 'newcombe'
+BAYESIAN, JACKKNIFE, NEWCOMBE = 'bayesian-bootstrap', 'jackknife', 'newcombe'
 """What the column `method` of the table of results calls intervals."""
 _ROUNDING = 1e-12  # a mean of shares this near to 0 or 1 is 0 or 1
 
@@ -118,15 +118,15 @@ def student_interval(
   Args:
     mean: means of n independent values, any shape and unit.
     std: sample standard deviations (divisor n − 1) of the values, at least 0.
-    n: how many values; where n < 2 both ends are NaN.
+    n: how many values, of unequal clusters their effective number; where n < 2 both ends are NaN.
     confidence: in (0, 1).
 
   Raises:
-    InputError: a negative standard deviation or count, or a bad confidence.
+    InputError: a negative standard deviation, or a bad confidence.
   """
   quantile = t_value(np.asarray(n, float), confidence)
   centre, spread, count = np.broadcast_arrays(
-    np.asarray(mean, float), np.asarray(std, float), _counts(n, 'n')
+    np.asarray(mean, float), np.asarray(std, float), np.asarray(n, float)
   )
   if np.any(spread < 0):
     raise InputError(f'std = {np.nanmin(spread):g} is negative: give standard deviations >= 0.')
@@ -135,13 +135,14 @@ def student_interval(
 
 
 def percentile_interval(
-  drawn: ArrayLike, n: int, confidence: float = 0.95
+  drawn: ArrayLike, n: float, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
   """Percentile interval [...] of B bootstrap samples [B, ...], widened for few resampled units.
 
   The ends are the quantiles α' and 1 − α' with α' = Φ(−√(n/(n − 1)) t), t Student's quantile 1 −
   α/2 with n − 1 degrees of freedom: resampling n units (images, objects) shows a spread that is too
-  small by (n − 1)/n, and the plain percentiles take it for known. For n < 2 both ends are NaN.
+  small by (n − 1)/n, and the plain percentiles take it for known. Units of unequal size count as
+  their effective number, which is not whole. For n < 2 both ends are NaN.
 
   Reference:
     Hesterberg, What teachers should know about the bootstrap, The American Statistician 69 (2015).
@@ -155,8 +156,11 @@ def percentile_interval(
 
 
 def t_value(n: ArrayLike, confidence: float = 0.95) -> np.ndarray:
-  """Student's quantile 1 − (1 − confidence)/2 with n − 1 degrees of freedom, for n of 2 or more."""
-  freedom = np.maximum(_counts(n, 'n') - 1, 1)
+  """Returns Student's quantile 1 − (1 − confidence)/2 with n − 1 degrees of freedom, at least 1.
+
+  n may be an effective number of units, which is not whole.
+  """
+  freedom = np.maximum(np.asarray(n, float) - 1, 1)
   quantile: np.ndarray = special.stdtrit(freedom, 1 - _tail(confidence))
   return quantile
 

@@ -177,12 +177,16 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
 
 
 def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) -> Estimate:
-  """Returns a mean of any unit over K clusters with Student's interval, cut to the bounds."""
+  """Returns a mean of any unit over K clusters with Student's interval, cut to the bounds.
+
+  Clusters of unequal size count as as many of one size as would vary as much, see `share`.
+  """
   count, whole = len(sums.weight), sums.weight.sum()
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, intervals.STUDENT)
-  mean = float(sums.total.sum() / whole)
-  low, high = intervals.student_interval(mean, _deviation(sums, mean), count, confidence)
+  mean, alike = float(sums.total.sum() / whole), sums.clusters
+  std = _deviation(sums, mean) * np.sqrt(alike / count)
+  low, high = intervals.student_interval(mean, std, alike, confidence)
   ends = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
   return Estimate(mean, float(ends[0]), float(ends[1]), sums.n, count, intervals.STUDENT)
 

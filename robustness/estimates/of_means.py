@@ -5,13 +5,14 @@ views. What belongs to one unit (an image, an object) moves together in all of t
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from robustness.estimates.intervals import BOOTSTRAP, EXACT, LOG_RATIO, percentile_interval, t_value
+from robustness.estimates.jackknife import FEWEST, effective_units, too_few
 from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.outcomes import Group, Outcomes, joined_views
 from robustness.estimates.quantity import Quantity
@@ -36,12 +37,27 @@ class Units(NamedTuple):
     weight: [K, G], Σ w of these.
     n: rows, or rows × views where units hold several rows.
     names: of the groups.
+    images: in a unit, on average.
   """
 
   total: np.ndarray
   weight: np.ndarray
   n: int
   names: tuple[str, ...] = ()
+  images: float = 1.0
+
+  @property
+  def clusters(self) -> float:
+    """How many units of one size vary as much as these; each counts where it is one image."""
+    if self.images == 1:
+      return float(len(self.weight))
+    return float(effective_units(self.weight.sum(1)))
+
+  @property
+  def without_interval(self) -> str:
+    """Why intervals over the units do not exist, as a note; '' where they do."""
+    least = 2 if self.images == 1 else FEWEST
+    return too_few(self.clusters) if self.clusters < least else ''
 
   def means(self, weights: np.ndarray) -> np.ndarray:
     """Returns the means [..., G] at weights [..., K] of the units; NaN where nothing counts."""
@@ -54,7 +70,8 @@ def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
   columns = [outcomes.columns(label, group) for group in groups]
   total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
   names = tuple(' '.join(map(str, group.facets.values())) for group in groups)
-  return Units(total, weight, outcomes.observations(label, joined_views(groups)), names)
+  n = outcomes.observations(label, joined_views(groups))
+  return Units(total, weight, n, names, len(outcomes.values[label]) / len(total))
 
 
 def of_means(
@@ -126,20 +143,20 @@ def bootstrap(
   """Returns a statistic's value at equal weights of the units, one or G, with percentile intervals.
 
   A note says how many samples were undefined (NaN) and left out; there is no interval if the value
-  itself is undefined, or more than 1 − confidence of the samples.
+  itself is undefined, or more than 1 − confidence of the samples, or of fewer than three effective
+  units that hold several images, of which percentiles are those of a handful of samples.
   """
   count = len(of.weight)
   values = np.atleast_1d(statistic(np.full((1, count), 1 / count))[0])
   drawn = resampled(statistic, count, resamples).reshape(-1, len(values))
   return [
-    _percentiles(float(value), column, of.n, count, confidence)
+    _percentiles(float(value), column, of, confidence)
     for value, column in zip(values, drawn.T, strict=True)
   ]
 
 
-def _percentiles(
-  value: float, drawn: np.ndarray, n: int, count: int, confidence: float
-) -> Estimate:
+def _percentiles(value: float, drawn: np.ndarray, of: Units, confidence: float) -> Estimate:
+  n, count = of.n, len(of.weight)
   if not np.isfinite(value):
     note = 'undefined: a denominator is not above 0'
     return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
@@ -149,7 +166,9 @@ def _percentiles(
   if undefined > (1 - confidence) * len(drawn):
     note = f'{note}: too many for an interval'
     return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
-  low, high = percentile_interval(known, count, confidence)
+  if of.without_interval:
+    return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=of.without_interval)
+  low, high = percentile_interval(known, of.clusters, confidence)
   note = f'{note}, which are left out' if note else ''
   return Estimate(value, float(low), float(high), n, count, BOOTSTRAP, note=note)
 
@@ -164,34 +183,15 @@ def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> n
   return np.concatenate(values)
 
 
-def dirichlet(
-  count: int, further: int, seed: int = 0, parameter: float = 0.5
-) -> Iterator[np.ndarray]:
-  """Yields weights [b, count + further] of Bayesian bootstrap samples, B in all.
-
-  They are drawn, up to a factor, from a Dirichlet distribution of ones, and of a smaller parameter
-  for further units, which keep what never happened possible.
-  """
-  shape, generator = np.repeat([1, parameter], [count, further]), np.random.default_rng(seed)
-  for _ in range(0, RESAMPLES, _AT_ONCE):
-    yield generator.gamma(shape, size=(_AT_ONCE, len(shape)))
-
-
-def dirichlet_means(of: Units, further: Units, seed: int = 0) -> np.ndarray:
-  """Returns the means of Bayesian bootstrap samples of units and further ones, [B, G]."""
-  total, weight = (np.concatenate(parts) for parts in zip(of[:2], further[:2], strict=True))
-  drawn = dirichlet(len(of.weight), len(further.weight), seed)
-  return np.concatenate([Units(total, weight, of.n).means(weights) for weights in drawn])
-
-
 def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0.95) -> Estimate:
   """Returns a ratio of means over the same units, linearised on the scale of its logarithm.
 
   The interval is R̃ exp(± t s / R̃), with R̃ and the standard error s from the units and two
-  further ones of weight ½, one with means 1 of the classifier and 0 of the baseline and one the
-  reverse. s is that of the linearised ratio (delta method), t Student's quantile with K − 1 degrees
-  of freedom. The value is the ratio itself, and the interval reaches it; it does not shrink to a
-  point where all units are alike. Where a mean of the baseline is 0 it is NaN, with a note.
+  further ones of half an image, one with means 1 of the classifier and 0 of the baseline and one
+  the reverse. s is that of the linearised ratio (delta method), t Student's quantile at the
+  effective number of units. The value is the ratio itself, and the interval reaches it; it does not
+  shrink to a point where all units are alike. Where a mean of the baseline is 0 it is NaN, with a
+  note; of fewer than three effective units of several images there is no interval.
 
   Args:
     function: a ratio, homogeneous of degree 0, smooth; see `Function`.
@@ -212,19 +212,20 @@ def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0
     return Estimate(np.nan, np.nan, np.nan, own.n, n, LOG_RATIO, note=note)
   equal = np.full(n, 1 / n)
   value = float(function(own.means(equal), base.means(equal)))
-  if n < 2:
-    note = 'no interval from a single unit'
-    return Estimate(value, np.nan, np.nan, own.n, n, LOG_RATIO, note=note)
+  if own.without_interval:
+    return Estimate(value, np.nan, np.nan, own.n, n, LOG_RATIO, note=own.without_interval)
   whole, size = np.ones((1, groups)), own.weight[:, 0] / own.weight[:, 0].mean()
-  half, squares = (np.append(each, [0.5, 0.5]) for each in (size, size**2))
+  image = 1 / own.images
+  half = np.append(size, [image / 2] * 2)
+  squares = np.append(size**2, [image**2 / 2] * 2)
   a, b = np.concatenate([a, whole, 0 * whole]), np.concatenate([b, 0 * whole, whole])
-  means = half @ np.concatenate([a, b], 1) / (n + 1)
+  means = half @ np.concatenate([a, b], 1) / (n + image)
   ratio = float(function(means[:groups], means[groups:]))
   steps = means + 1j * _STEP * np.eye(2 * groups)
   gradient = np.imag(function(steps[:, :groups], steps[:, groups:])) / _STEP
   linear = (np.concatenate([a, b], 1) - means) @ gradient
   error = np.sqrt(squares @ linear**2 / (n * (n + 1)))
-  factor = np.exp(t_value(n, confidence) * error / ratio)
+  factor = np.exp(t_value(own.clusters, confidence) * error / ratio)
   low, high = ratio / factor, ratio * factor
   return Estimate(value, float(min(low, value)), float(max(high, value)), own.n, n, LOG_RATIO)
 

@@ -18,20 +18,23 @@ papers before).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.estimates.intervals import BAYESIAN, percentile_interval
+from robustness.estimates.jackknife import FEWEST, effective_units, too_few
 from robustness.estimates.means import Estimate
-from robustness.estimates.of_means import dirichlet
 
 MSP, MAX_LOGIT, ENERGY, KNN = 'msp', 'max_logit', 'energy', 'knn'
 SCORES = (MSP, MAX_LOGIT, ENERGY, KNN)
 POSITIVES = ('ood', 'id')
 RECALL = 0.95
 _AT_ONCE = 2**24  # distances
+_RESAMPLES, _RESAMPLES_AT_ONCE = 1000, 100
 
 
 def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
@@ -125,18 +128,36 @@ def separation(
 
   In each set two further images, of ¼, have the lowest and the highest score, so that sets that are
   wholly apart have an interval with a width. Those of one of the `units` [N] of ID images, or of
-  the `ood_units` [M], such as one image shown otherwise, go together. docs/studies/ood_scores.md
+  the `ood_units` [M], such as one image shown otherwise, go together; of fewer than three effective
+  units of several images there is no interval. docs/studies/ood_scores.md
   has the coverage.
   """
   value = Separation(of_id, of_ood, positives)(np.ones((1, len(of_id) + len(of_ood))))[0]
-  known, unit = np.unique(units, return_inverse=True)
-  ood_known, ood_unit = np.unique(ood_units, return_inverse=True)
-  own, other, ends = len(known), len(ood_known), [-np.inf, np.inf]
+  _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
+  _, ood_unit, ood_sizes = np.unique(ood_units, return_inverse=True, return_counts=True)
+  count, whole = len(sizes), len(sizes) + len(ood_sizes)
+  n, effective = (
+    len(of_id) + len(of_ood),
+    min(float(effective_units(x)) for x in (sizes, ood_sizes)),
+  )
+  if n > whole and effective < FEWEST:
+    note = too_few(effective)
+    return tuple(Estimate(v, np.nan, np.nan, n, whole, BAYESIAN, note=note) for v in value.tolist())
+  ends = [-np.inf, np.inf]
   further = Separation(np.append(of_id, ends), np.append(of_ood, ends), positives)
-  whole = own + other
-  place = np.concatenate([unit, [whole, whole + 1], own + ood_unit, [whole + 2, whole + 3]])
-  drawn = [further(weights[:, place]) for weights in dirichlet(whole, 4, seed, 0.25)]
-  low, high = percentile_interval(np.concatenate(drawn), min(own, other), confidence)
+  place = np.concatenate([unit, [whole, whole + 1], count + ood_unit, [whole + 2, whole + 3]])
+  drawn = np.concatenate([further(weights[:, place]) for weights in _dirichlet(whole, 4, seed)])
+  low, high = percentile_interval(drawn, effective, confidence)
   rows = np.stack([value, np.minimum(low, value), np.maximum(high, value)], 1).tolist()
-  n = len(of_id) + len(of_ood)
   return tuple(Estimate(v, least, most, n, whole, BAYESIAN) for v, least, most in rows)
+
+
+def _dirichlet(count: int, further: int, seed: int) -> Iterator[np.ndarray]:
+  """Yields weights [b, count + further] of Bayesian bootstrap samples, up to a factor.
+
+  They have a Dirichlet distribution with parameters 1, and ¼ for the further ones, which keep what
+  never happened possible.
+  """
+  shape, generator = np.repeat([1, 0.25], [count, further]), np.random.default_rng(seed)
+  for _ in range(0, _RESAMPLES, _RESAMPLES_AT_ONCE):
+    yield generator.gamma(shape, size=(_RESAMPLES_AT_ONCE, len(shape)))

@@ -9,6 +9,7 @@ import pandas as pd
 
 from robustness.core.errors import InputError, nearest
 from robustness.estimates.fixed_width import FixedWidth
+from robustness.estimates.jackknife import effective_units
 from robustness.estimates.table import RESERVED
 
 _AT_ONCE = 2**22  # values that are summed together, for their copies take memory
@@ -24,7 +25,7 @@ class Group(NamedTuple):
   @property
   def trials(self) -> float:
     """How many trials of one weight vary as much as these: (Σw)² / Σw² (Kish 1965, 11.2)."""
-    return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+    return float(effective_units(self.weight))
 
 
 def joined_views(groups: Sequence[Group]) -> np.ndarray:
@@ -49,7 +50,7 @@ class Sums(NamedTuple):
   @property
   def clusters(self) -> float:
     """How many clusters of one size vary as much as these: (Σm)² / Σm² (Kish 1965, 11.2)."""
-    return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+    return float(effective_units(self.weight))
 
 
 @dataclasses.dataclass(frozen=True)

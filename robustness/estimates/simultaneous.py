@@ -13,6 +13,7 @@ from robustness.estimates.intervals import (
   BONETT_PRICE,
   BOOTSTRAP,
   CLOPPER_PEARSON,
+  JACKKNIFE,
   KORN_GRAUBARD,
   SEQUENTIAL,
   STUDENT,
@@ -24,6 +25,8 @@ from robustness.estimates.intervals import (
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.stratified import METHOD as STRATIFIED
 
+_AROUND_THE_VALUE = STUDENT, STRATIFIED, BOOTSTRAP, BAYESIAN, JACKKNIFE, 'joint draws'
+"""Methods of intervals with ends at a multiple of a quantile from the value."""
 _MOST = 1e12  # trials that an interval is taken to rest on at most
 
 
@@ -34,9 +37,9 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   (Bonferroni; Dunn 1961) holds whichever is chosen. It is made as the estimate's own was:
   Clopper–Pearson from the counts, of a sequential design at 1 − α/(family · looks); Korn–Graubard
   at the effective number of trials that the estimate's own ends tell; Bonett–Price, Student and
-  that of strata, symmetric around the estimate, by the ratio of the quantiles; those of a bootstrap
-  or of joint draws by it on either side of the value. Quantiles are Student's, for few clusters
-  tell the spread: they grow with the confidence as no normal quantile does.
+  that of strata, symmetric around the estimate, by the ratio of the quantiles; those of a
+  bootstrap, a jackknife or joint draws by it on either side of the value. Quantiles are Student's,
+  for few clusters tell the spread: they grow with the confidence as no normal quantile does.
 
   Returns:
     The row with another interval, within the quantity's range, and family; None where the interval
@@ -75,7 +78,7 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
     return proportion_interval(value * trials, trials, joint)
   if BONETT_PRICE in row.method:
     value = (low + high) / 2
-  elif not row.method.startswith((STUDENT, STRATIFIED, BOOTSTRAP, BAYESIAN, 'joint draws')):
+  elif not row.method.startswith(_AROUND_THE_VALUE):
     return None
   return value - ratio * (value - low), value + ratio * (high - value)
 

@@ -21,6 +21,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from robustness.estimates.comparison import benjamini_hochberg
+from robustness.estimates.jackknife import TOO_FEW
 from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import select, told_once
 from robustness.present import forms, maps
@@ -298,6 +299,8 @@ def _caption(
     text = f'{text}. Outlined: {", ".join(notes)}'
   elif says_nothing(rows).any():
     text = f'{text}. Hollow, without an interval: degenerate'
+  if rows.note.str.contains(TOO_FEW, regex=False).any():
+    text = f'{text}. Estimates from too few clusters have no interval'
   return sentence(text + _of_differences(columns[-1], rate, inverted))
 
 

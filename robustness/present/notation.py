@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from robustness.estimates.jackknife import TOO_FEW
 from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity, facet
 from robustness.estimates.systematic import DEGENERATE
 from robustness.estimates.table import OVER_SEEDS
@@ -77,8 +78,9 @@ class Notation:
     return f'{sign}{text}'
 
   def bare(self, row: Any) -> str:
-    """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'; the interval of a difference
-    that leaves out 0 has the decimals that show it."""
+    """Returns an estimate without its unit: '31.2 (30.1 to 32.4)', or why it has no interval where
+    clusters are too few; the interval of a difference that leaves out 0 has the decimals that show
+    it."""
     width = row.high - row.low
     wide = width > 1e-12 * abs(row.value)  # wider than rounding of floats makes it
     digits = self.digits(width) if wide else self.plain_digits(abs(row.value))
@@ -87,7 +89,8 @@ class Notation:
       digits = min(12, max(digits, math.ceil(-math.log10(2 * nearest))))
     value = self.number(row.value, digits)
     if math.isnan(row.low + row.high):
-      return value
+      reasons = (part for part in row.note.split('; ') if part.startswith(TOO_FEW))
+      return ' '.join([value, *(f'({reason})' for reason in reasons)])
     together = 'for both' if row.family == 2 else f'for all {row.family} together'
     family = f', {together}' if row.family > 1 else ''
     low, high = (self.number(end, digits) for end in (row.low, row.high))

@@ -22,11 +22,11 @@ from robustness.core.errors import InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
 from robustness.core.settings import choice, require
-from robustness.estimates.intervals import BAYESIAN, percentile_interval
-from robustness.estimates.means import Estimate, part, row
-from robustness.estimates.of_means import Units, dirichlet_means, units
+from robustness.estimates.means import part, row
+from robustness.estimates.of_means import units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, RATIO, Quantity
+from robustness.estimates.relative_error import relative_errors
 from robustness.estimates.table import RESERVED
 from robustness.evaluation.outcomes import Recorded, right
 from robustness.evaluation.records import RecordsReader, is_of_views
@@ -228,47 +228,16 @@ class AccuracyByFactor(Study):
       shown={k: np.concatenate([v, everywhere], 1) for k, v in grouped.shown.items()},
     )
     groups, first = list(whole.groups((name,))), whole.labels[0]
-    own = {label: units(whole, label, groups) for label in whole.labels}
-    n = outcomes.observations(first, np.arange(1))
-    alone = [(label, '', [of]) for label, of in own.items()]
-    pairs = [(label, first, [own[first], of]) for label, of in own.items() if label != first]
+    by_label = {label: units(whole, label, groups) for label in whole.labels}
+    alone = [(label, '', [of]) for label, of in by_label.items()]
+    pairs = [(k, first, [by_label[first], of]) for k, of in by_label.items() if k != first]
     return part(
       [
         row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence)
-        for label, versus, several in (*alone, *pairs)
-        for level, estimate in zip(levels, _to_last(several, n, self.confidence), strict=True)
+        for label, versus, compared in (*alone, *pairs)
+        for level, estimate in zip(levels, relative_errors(compared, self.confidence), strict=True)
       ]
     )
-
-
-def _to_last(several: Sequence[Units], n: int, confidence: float) -> Iterator[Estimate]:
-  """Yields the error of each group but the last relative to that of the last, or of two classifiers
-  the difference of these, second minus first.
-
-  Percentiles are of the Bayesian bootstrap, as those of error consistency. Further units of ½ count
-  in one group alone, all or none of whose images are wrong, in all ways that the classifiers can: a
-  group without an error has an interval.
-  """
-  count, groups = several[0].weight.shape
-  wrong = np.array([*itertools.product((0.0, 1.0), repeat=len(several))])
-  size = several[0].weight.sum(0) / (several[0].weight > 0).sum(0)
-  alone = np.eye(groups - 1, groups)
-  each = size * np.kron(np.ones_like(wrong[:, :1]), alone)
-
-  def relative(own: Sequence[np.ndarray]) -> np.ndarray:
-    ratios = [e[..., :-1] / np.where(e[..., -1:] > 0, e[..., -1:], np.nan) for e in own]
-    return np.asarray(ratios[-1] - ratios[0] if len(ratios) > 1 else ratios[0])
-
-  drawn = [
-    dirichlet_means(of, Units(each * np.kron(cells[:, None], alone), each, n))
-    for of, cells in zip(several, wrong.T, strict=True)
-  ]
-  values = relative([of.means(np.full(count, 1 / count)) for of in several])
-  low, high = percentile_interval(relative(drawn), count, confidence)
-  ends = np.minimum(low, values), np.maximum(high, values)
-  for value, least, most in np.stack([values, *ends], 1).tolist():
-    note = '' if value == value else 'undefined: no error on all images'
-    yield Estimate(value, least, most, n, count, BAYESIAN, note=note)
 
 
 def _measured(rows: Rows, names: Sequence[str]) -> Rows:

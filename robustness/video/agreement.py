@@ -59,7 +59,7 @@ def cohen_kappa(
     expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
     return beyond_chance(observed, expected)
 
-  return _bootstrapped(tables, kappa, len(both))
+  return _bootstrapped(tables, kappa, tables.sum((1, 2)), len(both))
 
 
 def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
@@ -84,7 +84,7 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
     expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
     return beyond_chance(observed, expected)
 
-  return _bootstrapped(sums, kappa, len(counts))
+  return _bootstrapped(sums, kappa, sums[:, 1], len(counts))
 
 
 def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
@@ -92,11 +92,14 @@ def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
   return np.divide(over, under, out=np.full(np.shape(over), np.nan), where=under > 1e-12)
 
 
-def _bootstrapped(sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], n: int) -> Estimate:
-  """κ of the summed groups [G, ...] with a percentile interval over resampled groups."""
-  if len(sums) < 2:
-    return Estimate(float(kappa(sums.sum(0))), np.nan, np.nan, n, len(sums), BOOTSTRAP)
-  units = Units(np.empty((len(sums), 0)), np.empty((len(sums), 0)), n)
+def _bootstrapped(
+  sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], sizes: np.ndarray, n: int
+) -> Estimate:
+  """Returns κ of the summed groups [G, ...], of `sizes` items each, with a percentile interval over
+  resampled groups."""
+  if not len(sums):
+    return Estimate(np.nan, np.nan, np.nan, n, 0, BOOTSTRAP)
+  units = Units(np.empty((len(sums), 1)), sizes[:, None], n, images=n / len(sums))
   return bootstrap(
     lambda weights: kappa(np.tensordot(weights, sums, 1)), units, CONFIDENCE, resamples=RESAMPLES
   )[0]

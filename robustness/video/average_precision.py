@@ -248,6 +248,6 @@ def detection_pm_k(
     return np.stack([first, second, first - second], -1)
 
   each = np.bincount(videos)[:, None].astype(float)
-  units = Units(each, each, len(frames))
+  units = Units(each, each, len(frames), images=len(frames) / len(each))
   anchor, worst, drop = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
   return DetectionScores(anchor, worst, drop, frames, alone)

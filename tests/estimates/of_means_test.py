@@ -60,7 +60,7 @@ def test_a_ratio_of_equal_errors_has_an_interval_and_of_many_images_the_delta_me
   none = log_ratio(mean_ratio, *of_parts(np.zeros((20, 3)), own))
   assert none.value == none.low == 0 and none.high > 0.05
   single = log_ratio(mean_ratio, *of_parts(own[:1], own[:1]))
-  assert np.isnan(single.low) and single.note == 'no interval from a single unit'
+  assert np.isnan(single.low) and 'too few clusters' in single.note
   generator = np.random.default_rng(1)
   denominator = generator.random((5000, 2)) < 0.4
   numerator = denominator & (generator.random((5000, 2)) < 0.5)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from robustness.estimates.jackknife import too_few
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present.notation import MINUS, Notation, number, place_words, value_words, verdict
@@ -37,8 +38,16 @@ MCE = Quantity('mCE', 'mCE', 'ratio')
   (*(CHANGE, True, (-0.03, -0.07, -0.0004)), f'{MINUS}0.0300 ({MINUS}0.0700 to {MINUS}0.0004)'),
 )
 def test_numbers_have_one_notation(quantity, difference, ends, text):
-  row = dataclasses.make_dataclass('Row', ['value', 'low', 'high', 'family'])(*ends, 1)
+  row = dataclasses.make_dataclass('Row', ['value', 'low', 'high', 'family', 'note'])(*ends, 1, '')
   assert Notation(quantity, difference).full(row) == text
+
+
+def test_an_estimate_of_too_few_clusters_says_why_it_has_no_interval():
+  fields = ['value', 'low', 'high', 'family', 'note']
+  note = f'undefined in 1 view: all alike; {too_few(2.04)}'
+  row = dataclasses.make_dataclass('Row', fields)(0.5, np.nan, np.nan, 1, note)
+  text = Notation(Quantity('ratio', 'ratio', kind='ratio')).full(row)
+  assert text == '0.500 (no interval: too few clusters, effectively 2.0)'
 
 
 def test_seeds_alone_tell_no_difference_of_what_chance_adds_to_all():

@@ -1,6 +1,7 @@
 """The study `accuracy_by_factor`: groups by hand, bins, clusters, pairs, and what is refused."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -94,6 +95,17 @@ def test_the_ratio_of_a_group_without_an_error_has_an_interval():
   )
   assert own.value == own.low == 0 and 1 < own.high < 4 and own.n == 200
   assert paired.low < paired.value == 0 < paired.high
+
+
+def test_the_ratio_of_a_group_in_one_site_has_no_interval_and_says_why(tmp_path):
+  places = np.where(SITES == 0, 'harbour', 'field')
+  given = dataclasses.replace(GIVEN, columns={'place': places, 'site': SITES})
+  study = AccuracyByFactor(factors=('place',), clusters='site', fewest=4)
+  found = table(tmp_path, study, given)
+  for place, versus in itertools.product(('harbour', 'field'), ('', 'first')):
+    row = estimate(found, 'second', 'error_ratio', versus, place=place)
+    assert np.isfinite(row.value) and np.isnan([row.low, row.high]).all()
+    assert row.note == 'no interval: too few clusters, effectively 1.0'
 
 
 def test_brightness_is_measured_in_the_images(tmp_path):

@@ -225,13 +225,21 @@ def test_resamples_without_ground_truth_are_counted():
 
 
 def test_sets_of_one_video_are_drawn_together():
-  anchors = [f'8Lx004yCltY_{clip}/1.jpg' for clip in range(3)] + ['v/1.jpg']
-  sets = metadata.from_mappings({a: [] for a in anchors}, dict.fromkeys(anchors, [0]))
-  truth = boxes([(frame, 1, *SQUARE) for frame in range(4)])
-  found = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(3)])
-  number = detection_pm_k(sets, truth, found, Scoring(1)).anchor
-  assert (number.value, number.n, number.clusters) == (0.75, 4, 2)
-  assert (number.low, number.high) == (0, 1), 'either video alone is drawn in a quarter of samples'
+  def of_anchors(anchors):
+    sets = metadata.from_mappings({a: [] for a in anchors}, dict.fromkeys(anchors, [0]))
+    truth = boxes([(frame, 1, *SQUARE) for frame in range(len(anchors))])
+    found = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(len(anchors) // 2)])
+    return detection_pm_k(sets, truth, found, Scoring(1)).anchor
+
+  first, second, third, fourth = (
+    [f'8Lx004yClt{name}_{clip}/1.jpg' for clip in range(2)] for name in 'abcd'
+  )
+  number = of_anchors([*first, *second, *third, *fourth])
+  assert (number.value, number.n, number.clusters) == (0.5, 8, 4)
+  assert (number.low, number.high) == (0, 1), 'one half alone is drawn in one of 16 samples'
+  few = of_anchors([*first, *second])
+  assert (few.value, few.clusters) == (0.5, 2) and np.isnan(few.low)
+  assert few.note == 'no interval: too few clusters, effectively 2.0'
 
 
 def test_bad_settings():
