@@ -263,6 +263,31 @@ def test_the_blocks_about_corruptions_run_one_after_another():
   assert isinstance(space['batch'], torch.Tensor) and space['batch'].shape == (8, 3, 64, 64)
 
 
+def test_the_loops_about_the_fourier_basis_run_and_agree_with_its_definition():
+  torch = pytest.importorskip('torch', reason='needs torch')
+  space = run_blocks('docs/heat_maps.md')
+  f, images, network = (space[name] for name in ('f', 'images', 'network'))
+  for name in ('heat_map', 'torch_map'):
+    errors = np.asarray(space[name])
+    assert errors.shape == (5, 5) and set((8 * errors).ravel()) <= set(range(9))
+    np.testing.assert_array_equal(errors, errors[::-1, ::-1])
+  cell = f.cell[2, 4]
+  wave = np.cos(np.pi / 4 + 2 * np.pi * (f.fy[cell] * 0 + f.fx[cell] * np.arange(32) / 32))
+  own = np.asarray(space['basis_image'](f.fy[cell], f.fx[cell], 32, 32))
+  np.testing.assert_allclose(own, np.tile(wave * np.sqrt(2) / 32, (32, 1)), atol=1e-6)
+  keys = space['keys']
+  shown = np.stack(
+    [space['perturb'](key, image, 0, 0, 4.0) for key, image in zip(keys, images, strict=True)]
+  )
+  np.testing.assert_allclose(np.abs(shown - images), 4 / 32, atol=1e-5)
+  wrong = np.asarray(network(shown)).argmax(1) != space['labels']
+  assert np.asarray(space['heat_map'])[2, 2] == wrong.mean()
+  added = space['x'] + 4.0 * space['signs'] / 32
+  with torch.no_grad():
+    wrong = space['model'](added).argmax(1) != space['y']
+  assert float(space['torch_map'][2, 2]) == float(wrong.float().mean())
+
+
 def recipe(page: str = 'CONTRIBUTING.md') -> dict[str, str]:
   pattern = r'^`([\w/]+\.py)`(?:;(?:(?!```).)*|\n\n)```python\n(.*?)^```'
   return dict(re.findall(pattern, text(page), re.DOTALL | re.MULTILINE))
