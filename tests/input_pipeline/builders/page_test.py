@@ -24,9 +24,14 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
   store_labelled(tmp_path, 'pictures', {'test': rows, 'train': rows}, 'abcde', (SIDE, SIDE, 3))
   load = functools.partial(tfds.load, data_dir=tmp_path)
   monkeypatch.setattr(tfds, 'load', load)
-  text = PAGE.read_text(encoding='utf-8').replace(
-    "base='cifar10'", f"base='pictures', base_dir='{tmp_path}'"
-  )
+  text = PAGE.read_text(encoding='utf-8')
+  for printed, here in (
+    (", base_dir='~/tensorflow_datasets'", ''),
+    ("base='cifar10'", f"base='pictures', base_dir='{tmp_path}'"),
+    ("data_dir='D'", f"data_dir='{tmp_path}/elsewhere'"),
+  ):
+    assert printed in text
+    text = text.replace(printed, here)
   space: dict[str, Any] = {}
   for block in re.findall(r'^```python\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
     exec(compile(block.replace('cifar10', 'pictures'), 'docs/datasets.md', 'exec'), space)
@@ -41,3 +46,6 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
   shown = collections.Counter(int(example['label']) for example in space['snow'])
   assert len(shown) == 2 and all(shown[k] == 5 * np.bincount(LABELS)[k] for k in shown)
   assert len(list(space['train'])) > count
+  assert len(list(space['fog'])) == count
+  assert (tmp_path / 'elsewhere/corrupted').is_dir()
+  assert not (tmp_path / 'elsewhere/pictures').exists(), 'the base is read where it is'
