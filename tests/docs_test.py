@@ -273,11 +273,11 @@ def test_the_loops_about_the_fourier_basis_run_and_agree_with_its_definition():
     np.testing.assert_array_equal(errors, errors[::-1, ::-1])
   cell = f.cell[2, 4]
   wave = np.cos(np.pi / 4 + 2 * np.pi * (f.fy[cell] * 0 + f.fx[cell] * np.arange(32) / 32))
-  own = np.asarray(space['basis_image'](f.fy[cell], f.fx[cell], 32, 32))
-  np.testing.assert_allclose(own, np.tile(wave * np.sqrt(2) / 32, (32, 1)), atol=1e-6)
+  image = np.asarray(space['basis_image'](f.fy[cell], f.fx[cell], 32, 32))
+  np.testing.assert_allclose(image, np.tile(wave * np.sqrt(2) / 32, (32, 1)), atol=1e-6)
   keys = space['keys']
   shown = np.stack(
-    [space['perturb'](key, image, 0, 0, 4.0) for key, image in zip(keys, images, strict=True)]
+    [space['perturb'](key, row, 0, 0, 4.0) for key, row in zip(keys, images, strict=True)]
   )
   np.testing.assert_allclose(np.abs(shown - images), 4 / 32, atol=1e-5)
   wrong = np.asarray(network(shown)).argmax(1) != space['labels']

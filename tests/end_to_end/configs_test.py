@@ -264,7 +264,8 @@ def test_networks_trained_in_bfloat16_have_their_layers_mapped_in_float32():
     checked = experiment.from_config(get_config(variant).to_dict())
     assert checked.measurements['heat_maps'].study.layers == ('stages',)
     assert checked.execution.precision == 'float32'
-    assert {own.training.precision for own in checked.classifiers.values()} == {'bfloat16'}
+    recipes = checked.classifiers.values()
+    assert {recipe.training.precision for recipe in recipes} == {'bfloat16'}
 
 
 def test_auto_augment_is_applied_in_the_order_of_the_released_code():

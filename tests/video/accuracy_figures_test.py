@@ -40,11 +40,11 @@ def results() -> Results:
 
 def test_the_static_set_is_beside_pm_k_in_grey(results):
   figure, caption = accuracy_figures.draw(results)[STATIC]
-  points = [own.lines[0].get_xydata()[0] for own in figure.axes[0].containers]
+  points = [bar.lines[0].get_xydata()[0] for bar in figure.axes[0].containers]
   anchor, worst, static = (np.array(CORRECT[name]) * 100 / N for name in CORRECT)
   np.testing.assert_allclose(points[:2], np.stack([anchor, worst], 1))
   np.testing.assert_allclose(points[2:], np.stack([anchor, static], 1))
-  colours = [own.lines[0].get_color() for own in figure.axes[0].containers]
+  colours = [bar.lines[0].get_color() for bar in figure.axes[0].containers]
   assert colours[0] == colours[1] == '0.6' != colours[2] != colours[3]
   assert 'grey: accuracy at pm-10' in caption and 'n = 20' in caption
 
@@ -58,7 +58,7 @@ def test_two_accuracies_of_each_class_are_one_figure(results, monkeypatch):
   figure, caption = accuracy_figures.draw(results)['accuracies_class_first']
   axes = figure.axes[0]
   assert [text.get_text() for text in axes.get_yticklabels()] == ['red fox', 'dog', 'zebra']
-  shown = [sorted(own.lines[0].get_xdata().tolist()) for own in axes.containers]
+  shown = [sorted(bar.lines[0].get_xdata().tolist()) for bar in axes.containers]
   assert shown == [[50, 75, 90], [15, 45, 85]], 'on anchors, and at pm-10'
   assert 'Drop in points: 30.0 over all sets and 30.0 the median class' in caption
   monkeypatch.setattr(accuracy_figures, 'MAX_CLASSES', 2)

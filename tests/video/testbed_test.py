@@ -223,7 +223,7 @@ def test_further_networks_of_the_tables_are_run_from_timm():
   assert set(video_testbed.IN_TIMM) < names - set(video_testbed.NETWORKS)
   listed = 'densenet121,resnet152,resnet101=FILE,resnet152_finetuned=FOLDER,dpn68=FILE'
   classifiers = video_testbed.get_config(listed).classifiers
-  assert {label: (own.name, own.weights) for label, own in classifiers.items()} == {
+  assert {label: (net.name, net.weights) for label, net in classifiers.items()} == {
     'densenet121': ('timm:densenet121.tv_in1k', ''),
     'resnet152': ('timm:resnet152.tv_in1k', ''),
     'resnet101': ('resnet101', 'FILE'),
