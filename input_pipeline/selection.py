@@ -112,17 +112,22 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
       return reason_of(error)
     return ''
 
-  refuse_damaged(damage, looked_at, len(indices), images.where)
+  refuse_damaged(damage, looked_at, len(decoded), len(indices), images.where)
 
 
 def refuse_damaged(
-  damage: Callable[[int], str], looked_at: Sequence[int], number: int, where: Callable[[int], str]
+  damage: Callable[[int], str],
+  looked_at: Sequence[int],
+  num_decoded: int,
+  number: int,
+  where: Callable[[int], str],
 ) -> None:
   """Raises InputError where some pictures are damaged, with their count and the first names.
 
   Args:
     damage: what is wrong with a picture, or ''; called in threads.
     looked_at: which pictures it is called with.
+    num_decoded: how many of them it decodes; of others it reads the headers.
     number: of pictures in all.
     where: names a picture.
   """
@@ -132,6 +137,8 @@ def refuse_damaged(
   if not damaged:
     return
   among = '' if len(looked_at) == number else f' that were looked at of {number}'
+  if num_decoded < len(looked_at):
+    among += f' ({num_decoded} were decoded, and only the headers of the others read)'
   others = ', '.join(where(index) for index, _ in damaged[1:LISTED])
   more = f'; then {others}' if others else ''
   more += f' and {len(damaged) - LISTED} more' if len(damaged) > LISTED else ''

@@ -165,7 +165,7 @@ def refuse_repeated_columns(names: Sequence[str], title: str) -> None:
 def _read_csv(file: Path, words: Collection[str]) -> pd.DataFrame:
   content = io.BytesIO(read_bounded(file, MAX_BYTES_OF_TEXT))
   header = pd.read_csv(content, header=None, nrows=1, dtype=str, na_filter=False)
-  refuse_repeated_columns([name for name in header.iloc[0] if name], str(file))
+  refuse_repeated_columns([name for name in header.iloc[0] if name], 'it')
   content.seek(0)
   table = pd.read_csv(content, index_col=False, dtype=str, keep_default_na=False, na_values=[''])
   return table.apply(lambda values: values if values.name in words else _as_numbers(values))
@@ -195,7 +195,7 @@ def _read_parquet(file: Path) -> pd.DataFrame:
 
   with open_regular(file) as opened:
     whole = pq.ParquetFile(opened)
-    refuse_repeated_columns(whole.schema_arrow.names, str(file))
+    refuse_repeated_columns(whole.schema_arrow.names, 'it')
     check_num_rows(whole.metadata.num_rows, str(file))
     return whole.read().to_pandas()
 

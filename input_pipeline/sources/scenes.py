@@ -163,9 +163,11 @@ class Scenes(Source):
       check_background(path, side)
     sizes = [check_cutout(cutout.path) for cutout in cutouts]
     files = [*(cutout.path for cutout in cutouts), *backgrounds]
+    looked_at = evenly(np.arange(len(files)), MAX_DECODED)
     refuse_damaged(
       lambda index: damage(files[index]),
-      evenly(np.arange(len(files)), MAX_DECODED),
+      looked_at,
+      len(looked_at),
       len(files),
       lambda index: str(files[index]),
     )

@@ -246,7 +246,8 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     )
   recordings = set()
   for task, measurement in experiment.measurements.items():
-    study, shown = measurement.study, rows[measurement.data]
+    study = measurement.study
+    shown = study.needed_rows(rows[measurement.data])
     recording = recording_name(study, shown)
     if recording in recordings:
       continue

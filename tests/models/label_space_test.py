@@ -213,3 +213,13 @@ def test_a_classifier_with_the_classes_of_a_space_stays_as_it_is():
 )
 def test_other_classes_than_the_spaces_are_refused(make, message):
   refused(message, make)
+
+
+def test_the_order_of_classes_that_are_numbers_is_logged_for_weights_without_names(caplog):
+  caplog.set_level('INFO')
+  label_space.log_numbers('own.npz', ('cat', '1'))
+  label_space.log_numbers('own.npz', ())
+  assert not caplog.text
+  label_space.log_numbers('own.npz', tuple(map(str, range(1000))))
+  assert 'own.npz: the weights do not name their classes; outputs 0 to 999 are' in caplog.text
+  assert 'in this order: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..., 999\n' in caplog.text

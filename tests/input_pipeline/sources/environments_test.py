@@ -292,3 +292,17 @@ def test_without_training_images_a_download_is_tried_by_name(domains, monkeypatc
   monkeypatch.setattr(tfds.core.DatasetBuilder, 'download_and_prepare', offline)
   message = r'domainnet/clipart/1\.0\.0.*could not be downloaded'
   refused(message, open_rows, domains, 'tfds:domainnet')
+
+
+def test_what_is_left_out_of_environments_is_counted(tmp_path, save_image):
+  for cell, number in itertools.product(('a/x', 'a/y', 'b/x', 'b/y'), (1, 2)):
+    save_image(tmp_path / cell / f'{number}.gif')
+  for other in ('b/@eaDir/x/1.png', 'a/1.png'):
+    save_image(tmp_path / other)
+  (tmp_path / 'a/x/list.txt').touch()
+  rows = read('environments', tmp_path)
+  assert rows.num_examples == 4 and rows.description['left_out'] == {
+    'files .txt': 1,
+    'folders of file servers and systems': 1,
+    'pictures outside class folders': 1,
+  }

@@ -185,7 +185,7 @@ def test_words_that_look_like_numbers_stay_words_in_csv_as_in_json(tmp_path, lab
 
 @cases(
   'name, text, message',
-  ('a.csv', 'file_name,label,label\n0.png,a,b\n', "a.csv has 2 columns 'label': rename one"),
+  ('a.csv', 'file_name,label,label\n0.png,a,b\n', "a.csv .*: it has 2 columns 'label': rename"),
   ('a.csv', 'file_name,label\n0.png, cat\n1.png,cat\n', "row 0 has label ' cat', and others"),
   ('a.csv', 'file_name,label\n0.png,cat\n1.png,cat\t\n', r"row 1 has label 'cat\\t', and"),
   ('a.csv', f'file_name,label\n{"x" * 300}.png,cat\n', "row 0 names 'xxx.*there is no such file"),
@@ -207,7 +207,7 @@ def test_parquet_with_two_columns_of_one_name_and_a_pipe_are_refused(tmp_path):
     os.mkfifo(tmp_path / f'pipe.{kind}')
     message = 'cannot be read as a table: .*is a device, a pipe or a socket'
     refused(message, read, 'file_list', tmp_path, metadata=str(tmp_path / f'pipe.{kind}'))
-  message = "a.parquet has 2 columns 'label': rename one"
+  message = "a.parquet cannot be read as a table: it has 2 columns 'label': rename one"
   refused(message, read, 'file_list', tmp_path, metadata=str(tmp_path / 'a.parquet'))
 
 

@@ -176,3 +176,18 @@ def test_stored_images_keep_their_border_for_a_classifier_of_another_size(tmp_pa
   facts = rows.description
   assert (facts['prepared_for'], facts['resize'], facts['crop']) == ('weights', 40, 40)
   assert facts['crop_margin'] == 'none: the images were cropped before they were stored'
+
+
+def test_other_files_are_counted_and_class_folders_of_numbers_ordered(folder):
+  for severity in folder.glob('*/*'):
+    for name, number in zip(CLASSES, ('2', '10'), strict=True):
+      (severity / name).rename(severity / number)
+    (severity / '2/notes.txt').touch()
+    (severity / '10/.DS_Store').touch()
+    (severity / '@eaDir').mkdir()
+  rows = open_rows(folder)
+  assert rows.class_names == ('2', '10')
+  assert rows.description['left_out'] == {'files .txt': 4, 'hidden files': 4}
+  batch = whole(rows)
+  paths = batch['label'][:4].tolist()
+  assert sorted(paths) == [0, 0, 1, 1] and rows.num_examples == 16
