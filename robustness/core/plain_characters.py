@@ -1,9 +1,15 @@
-"""Plain characters for terminals that are not UTF-8: '×' is printed as 'x', 'ε' as 'epsilon'."""
+"""What characters are printed as: on terminals that are not UTF-8 '×' is 'x', 'ε' is 'epsilon'.
+
+Characters that control a terminal are escaped on every terminal, as names in data and messages that
+quote data may hold some: ESC is printed as '\\x1b'.
+"""
 
 import codecs
+import functools
 import io
 import sys
 import unicodedata
+from collections.abc import Callable
 
 HANDLER = 'plain_characters'
 """Name of the error handler of encodings."""
@@ -19,12 +25,49 @@ PLAIN = {
 """What is printed for characters that Unicode gives no decomposition."""
 
 
+_CONTROLS = (*range(9), *range(11, 32), *range(127, 160))  # less tab and line feed
+_DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_ESCAPES = {
+  code: chr(code).encode('unicode_escape').decode()
+  for code in (*_CONTROLS, *_DIRECTIONS, 0x2028, 0x2029)  # these are separators of lines
+}
+"""Characters that control a terminal, or the direction of text, and how each is printed."""
+
+
 def use() -> None:
-  """Makes this process print plain characters where a stream's encoding has no others."""
+  """Makes this process print plain characters where a stream's encoding has no others, and escape
+  those that control a terminal."""
   codecs.register_error(HANDLER, _replaced)
-  for stream in (sys.stdout, sys.stderr):
-    if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != 'utf-8':
+  for stream, shown in ((sys.stdout, escaped), (sys.stderr, _of_bar)):
+    if not isinstance(stream, io.TextIOWrapper):
+      continue
+    if codecs.lookup(stream.encoding).name != 'utf-8':
       stream.reconfigure(errors=HANDLER)
+    if 'write' not in vars(stream):  # the object stays, as loggers hold it
+      vars(stream)['write'] = functools.partial(_write, stream.write, shown)
+
+
+def escaped(text: str) -> str:
+  """Returns a text the control characters of which are escaped, but tabs and ends of lines."""
+  return text.translate(_ESCAPES)
+
+
+def _write(write: Callable[[str], int], shown: Callable[[str], str], text: str) -> int:
+  return write(shown(text))
+
+
+def _of_bar(text: str) -> str:
+  """Returns what a bar of progress writes, or another text escaped.
+
+  Of all that is written to stderr only bars begin with a carriage return or are moves alone, as
+  messages begin with a word.
+  """
+  if set(text.split('\x1b[A')) <= {''}:
+    return text
+  if text.startswith('\r'):
+    end = '\r' if text.endswith('\r') else ''
+    return f'\r{escaped(text.strip(chr(13)))}{end}'
+  return escaped(text)
 
 
 def plain(text: str) -> str:

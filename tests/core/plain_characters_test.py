@@ -48,6 +48,26 @@ def test_a_bar_of_progress_is_plain(monkeypatch):
 
 
 @cases(
+  'text, printed',
+  ('a\x1b[2J\0\r\x9b1A', r'a\x1b[2J\x00\r\x9b1A'),
+  ('\N{RIGHT-TO-LEFT OVERRIDE}gnp.exe\N{LINE SEPARATOR}', r'\u202egnp.exe\u2028'),
+  ('a\tb\n é\N{NO-BREAK SPACE}漢', 'a\tb\n é\N{NO-BREAK SPACE}漢'),
+)
+def test_characters_that_control_a_terminal_are_escaped(monkeypatch, text, printed):
+  for stream in streams(monkeypatch, 'utf-8'):
+    print('entry', text, file=stream, flush=True)
+    assert stream.buffer.getvalue().decode() == f'entry {printed}\n'
+
+
+def test_a_bar_of_progress_moves_on_its_line(monkeypatch):
+  _, stderr = streams(monkeypatch, 'utf-8')
+  for text in ('\r 4/4\x1b', '\x1b[A\x1b[A', '\r    \r'):
+    stderr.write(text)
+  stderr.flush()
+  assert stderr.buffer.getvalue() == b'\r 4/4\\x1b\x1b[A\x1b[A\r    \r'
+
+
+@cases(
   'command, words',
   ('list', 'Tar files of samples'),
   ('doctor', ' x cpu'),
