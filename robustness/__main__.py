@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from robustness.config import packaged
 from robustness.core import disk, environment_variables, plain_characters
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, exits_refused
 
 INTERRUPTED = 'interrupted before anything was begun.'
 USAGE = """\
@@ -73,7 +73,9 @@ def main(arguments: Sequence[str]) -> int:
       if name in _PLAIN and {'-h', '--help'} & set(rest):
         print(inspect.getdoc(command))
         return 0
-      return command.main(rest)
+      with exits_refused():
+        status: int = command.main(rest)
+      return status
     if not first.startswith('-'):
       packaged.find(first.partition(':')[0], COMMANDS)
       first = f'--config={first}'

@@ -16,6 +16,7 @@ import dataclasses
 import json
 import pathlib
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,10 +24,11 @@ import numpy as np
 import pandas as pd
 
 from robustness import workdir
-from robustness.cli import trackers
+from robustness.cli import trackers, verification
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
+from robustness.core.plain_characters import escaped
 from robustness.core.settings import choice
 from robustness.core.typing import Facts
 from robustness.estimates.quantity import SHARE, Quantity
@@ -38,6 +40,8 @@ from robustness.results import TASK, Results
 
 FORMATS = ('hub', 'methods', *trackers.TRACKERS)
 CARD = 'robustness.md'
+_ID = re.compile(r'\w(?:[\w.-]*\w)?(?:/\w(?:[\w.-]*\w)?)?')
+"""An id of a hub, ACCOUNT/NAME or NAME, of which a file is named too."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
   if given.to == 'methods':
     if given.classifier:
       choice('--classifier', given.classifier, results.labels)
+    _unverified(path)
     print(methods.paragraph(results, environment, given.classifier))
     return 0
   if given.out is None or bool(given.dataset) != bool(given.task):
@@ -58,6 +63,11 @@ def main(arguments: Sequence[str]) -> int:
       'robustness export --to=hub needs --out=DIR, and --dataset and --task together: the ids of a '
       'benchmark of the hub.'
     )
+  for key in ('dataset', 'task'):
+    if (name := vars(given)[key]) and not _ID.fullmatch(name):
+      raise InputError(
+        f'--{key} is {name!r:.80}: an id of the hub has letters, digits, and _ . - / between them.'
+      )
   if given.out.is_file():
     raise InputError(f'--out is {given.out}, a file: name a folder.')
   label = given.classifier or (results.labels[0] if len(results.labels) == 1 else '')
@@ -65,16 +75,26 @@ def main(arguments: Sequence[str]) -> int:
     raise InputError(
       f'--classifier is {label!r}: a hub has one model; {nearest(label, results.labels)}.'
     )
-  files = {CARD: card(results, label, environment)}
+  reasons = _unverified(path)
+  files = {CARD: card(results, label, environment, reasons)}
   if given.dataset:
     quantity, row = estimate(results, label, given.quantity, given.at)
-    entry = hub_entry(quantity, row, given, data_words(results.data), environment)
+    about = '; '.join([data_words(results.data), *reasons])
+    entry = hub_entry(quantity, row, given, about, environment)
     files[f'.eval_results/{given.dataset.rpartition("/")[2]}.yaml'] = entry
   for name, text in files.items():
     (given.out / name).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(given.out / name, text.encode())
     print(given.out / name)
   return 0
+
+
+def _unverified(path: pathlib.Path) -> list[str]:
+  """Returns which values the records of a workdir do not give, in words, and prints it."""
+  reasons = [*verification.unverifiable(path).values()][:1]
+  for reason in reasons:
+    print(f'note: {reason}', file=sys.stderr)
+  return reasons
 
 
 def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
@@ -164,16 +184,20 @@ def hub_entry(
   ]
   if given.url:
     lines += ['  source:', f'    url: {json.dumps(given.url)}']
-  return '\n'.join([*lines, f'  notes: {json.dumps("; ".join(notes), ensure_ascii=False)}', ''])
+  return '\n'.join(
+    [*lines, f'  notes: {json.dumps(escaped("; ".join(notes)), ensure_ascii=False)}', '']
+  )
 
 
-def card(results: Results, label: str, environment: Facts) -> str:
-  """Returns a section of a model card: a classifier's headlines with intervals, and the methods."""
+def card(results: Results, label: str, environment: Facts, unverified: Sequence[str] = ()) -> str:
+  """Returns a section of a model card: a classifier's headlines with intervals, the methods, and
+  which values records do not give."""
   shown = ['quantity'], ['classifier']
   own = dataclasses.replace(results, table=results.table[results.table.classifier == label])
   table, _ = side_by_side.arranged(own.over_seeds.by_task, (), *shown, intervals=True)
-  how = methods.paragraph(results, environment, label)
-  return f'## Robustness\n\n{tables.to_markdown(table)}\n{how}\n'
+  how = tables.markdown_text(methods.paragraph(results, environment, label))
+  remarks = ''.join(f'\n{tables.markdown_text(reason)}.\n' for reason in unverified)
+  return f'## Robustness\n\n{tables.to_markdown(table)}\n{how}\n{remarks}'
 
 
 def _parser() -> argparse.ArgumentParser:

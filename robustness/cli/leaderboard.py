@@ -370,9 +370,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   for words, (quantity, own) in ranked.items():
     by = {'ranked_by': words} if len(ranked) > 1 else {}
     parts.append(part([*_ranked(quantity, own, by)]))
-  compared = (
-    _compared(entries, used, study_file) if all(entry.has_records for entry in entries) else []
-  )
+  compared = _compared(entries, used, study_file)
   provenance = [line for entry in entries for line in _provenance(entry, labels)]
   return dataclasses.replace(
     first,
@@ -429,16 +427,29 @@ def _compared(
   entries: Sequence[BoardEntry], used: Sequence[Quantity], study_file: str
 ) -> list[pd.DataFrame]:
   """Returns paired differences from the first entry, in accuracy and the quantities that are used,
-  and effective robustness."""
-  if sum(len(entry.results.labels) for entry in entries) < 2:
+  and effective robustness; none where an entry has no records, or only results of a study in a
+  file that is not run.
+
+  An entry the records of which cannot be paired with those of the others is left out.
+  """
+  paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]
+  if not all(entry.has_records for entry in paired):
     return []
-  folders = {entry.name: entry.folder for entry in entries}
-  file = study_file if any(entry.study and entry.study.file for entry in entries) else ''
-  [own] = comparison.read_entries(folders, file).values()
-  table = comparison.compare(own, common=False, baseline=own[0].label).table
-  several = [leading(table, of.name) for of in dict.fromkeys([*used, comparison.ACCURACY])]
-  above = table[table['quantity'] == comparison.EFFECTIVE.name]
-  return [*(each[each.versus != ''] for each in several), above]
+  file = study_file if any(entry.study and entry.study.file for entry in paired) else ''
+  for chosen in (paired, *([other for other in paired if other is not one] for one in paired)):
+    if sum(len(entry.results.labels) for entry in chosen) < 2:
+      continue
+    folders = {entry.name: entry.folder for entry in chosen}
+    try:
+      [of_task] = comparison.read_entries(folders, file).values()
+      table = comparison.compare(of_task, common=False, baseline=of_task[0].label).table
+    except InputError as error:
+      print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)
+      continue
+    leads = [leading(table, of.name) for of in dict.fromkeys([*used, comparison.ACCURACY])]
+    above = table[table['quantity'] == comparison.EFFECTIVE.name]
+    return [*(each[each.versus != ''] for each in leads), above]
+  return []
 
 
 def _provenance(entry: BoardEntry, labels: Mapping[tuple[str, str], str]) -> Iterator[list[str]]:

@@ -23,7 +23,7 @@ from robustness.config import experiment as experiments
 from robustness.config import packaged
 from robustness.config.experiment import Experiment
 from robustness.core import compilation_cache, disk, environment_variables, plain_characters
-from robustness.core.errors import InputError, causes
+from robustness.core.errors import InputError, causes, exits_refused
 from robustness.core.paths import expanded
 from robustness.core.precision import in_32_bits
 from robustness.core.rows import Rows
@@ -66,12 +66,14 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   """
   plain_characters.use()
   try:
-    config, rest = command_line.read(arguments)
+    with exits_refused():
+      config, rest = command_line.read(arguments)
     help_flags = [text for text in rest if text.partition('=')[0] in ('-h', '--help')]
     if config is not None and help_flags:
       word, reference = help_flags[0].partition('=')[2], str(command_line.reference(rest))
       run_flags = flags.FLAGS.get_flags_for_module(__name__)
-      variants = command_line.variants(str(packaged.find(reference.partition(':')[0])))
+      with exits_refused():
+        variants = command_line.variants(str(packaged.find(reference.partition(':')[0])))
       print(*explain(reference, variants, config, run_flags, word), sep='\n')
       sys.exit(0)
     sys.unraisablehook = raise_interrupt_again
@@ -150,7 +152,8 @@ def _status(
     process.set_devices(processes)
     peers.check_config(config.to_dict())
     peers.check_workdir(expanded(directory).absolute())
-    results, presented = run.run_and_present(config.to_dict(), directory, command)
+    with exits_refused():
+      results, presented = run.run_and_present(config.to_dict(), directory, command)
   except InputError as error:
     return exit_with(BAD_INPUT, str(error))
   except Preempted as stop:
@@ -202,7 +205,8 @@ def dry_run(config: Section) -> int:
   process.set_logging()
   try:
     process.set_devices(peers.ALONE)
-    show_plan(config)
+    with exits_refused():
+      show_plan(config)
   except InputError as error:
     return exit_with(BAD_INPUT, str(error))
   except Exception as error:

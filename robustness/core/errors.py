@@ -1,7 +1,9 @@
 """What a user did wrong, said so that it can be fixed."""
 
+import argparse
 import contextlib
 import difflib
+import traceback
 from collections.abc import Iterable, Iterator
 
 
@@ -17,6 +19,24 @@ def naming(section: str, actual: str) -> Iterator[None]:
     yield
   except InputError as error:
     raise InputError(str(error).replace(section, actual)) from error
+
+
+@contextlib.contextmanager
+def exits_refused() -> Iterator[None]:
+  """A context in which `sys.exit` of a user's file is an InputError that names the line.
+
+  Without it `sys.exit(0)` ends a run that did nothing with the status of success.
+  """
+  try:
+    yield
+  except SystemExit as error:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    if frame.filename == argparse.__file__:  # the answer to --help, or to a wrong word
+      raise
+    raise InputError(
+      f'{frame.filename}, line {frame.lineno}, called sys.exit({error.code!r}): a file that a run '
+      'uses must return or raise an error.'
+    ) from error
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

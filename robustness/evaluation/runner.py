@@ -358,7 +358,7 @@ class Evaluator:
     assert function is not None
     try:
       return function(images)
-    except Exception as error:  # the callable is the user's and may raise anything
+    except (Exception, SystemExit) as error:  # the callable is the user's and may raise anything
       ids = self.parallel.gather({name: batch[name] for name in ('example_id', 'mask')})
       examples = ids['example_id'][ids['mask']]
       view = int(np.flatnonzero(self.views.ids == view_id)[0])

@@ -65,7 +65,7 @@ def _made(reference: str, digest: str) -> Classifier:
     made = value if isinstance(value, Classifier) or not callable(value) else value()
   except InputError:
     raise
-  except Exception as error:  # the function is the user's and may raise anything
+  except (Exception, SystemExit) as error:  # the function is the user's and may raise anything
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   if not isinstance(made, Classifier):
     raise InputError(
@@ -92,7 +92,7 @@ def probe(classifier: Classifier, named: str = '') -> list[float] | str:
   images = fixed_images(classifier.input_shape)
   try:
     first, again = (_projected(classifier.predict(images)) for _ in range(2))
-  except Exception as error:  # the classifier is the user's and may raise anything
+  except (Exception, SystemExit) as error:  # the classifier is the user's and may raise anything
     reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
     if classifier.host_function:
       reason += ' (If it takes one number of images only, give batch_size=... to from_callable.)'

@@ -224,7 +224,7 @@ def _one_line(images: np.ndarray) -> Iterator[None]:
   """Raises what the module raises as an InputError of one line."""
   try:
     yield
-  except Exception as error:  # the module is the user's and may raise anything
+  except (Exception, SystemExit) as error:  # the module is the user's and may raise anything
     said = ' '.join(str(error).split('\n', 1)[0].split())
     raise InputError(
       f'it failed on images [{", ".join(map(str, images.shape))}]: {type(error).__name__}: {said} '

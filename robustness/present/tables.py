@@ -1,14 +1,16 @@
 """Tables that people read: a quantity by its facets, classifiers and differences as columns."""
 
 import csv
+import html
 import io
 import itertools
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from robustness.core.plain_characters import escaped
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.systematic import DEGENERATE
 from robustness.present.notation import (
@@ -42,7 +44,7 @@ _LATEX = str.maketrans(
     '∞': '$\\infty$',
   }
 )
-_MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | {'\n': ' '})
+_MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | dict.fromkeys('\n\r', ' '))
 
 
 class Titled(NamedTuple):
@@ -139,15 +141,28 @@ def to_markdown(table: Table, bold: Container[Cell] = ()) -> str:
   def line(cells: Iterable[str]) -> str:
     return f'| {" | ".join(cells)} |\n'
 
-  rows = _marked(table, bold, _MARKDOWN, '**{}**')
+  rows = _marked(table, bold, _markdown_cell, '**{}**')
   return ''.join(map(line, [next(rows), ['---'] * len(table.columns), *rows]))
+
+
+def markdown_text(text: str) -> str:
+  """Returns a text that Markdown, and HTML, show as it is: no tag, link, picture or emphasis."""
+  return _markdown_cell(html.escape(text, quote=False))
+
+
+def _markdown_cell(text: str) -> str:
+  return escaped(text).translate(_MARKDOWN).replace('](', ']\\(')
+
+
+def _latex_text(text: str) -> str:
+  return escaped(text).translate(_LATEX)
 
 
 def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
   """Returns a table as a LaTeX `tabular` with the rules of the package booktabs; of its cells those
   that are named are bold."""
   head, *rows = (
-    f'{" & ".join(cells)} \\\\\n' for cells in _marked(table, bold, _LATEX, '\\textbf{{{}}}')
+    f'{" & ".join(cells)} \\\\\n' for cells in _marked(table, bold, _latex_text, '\\textbf{{{}}}')
   )
   return (
     f'\\begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}\n\\toprule\n{head}'
@@ -156,9 +171,9 @@ def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
 
 
 def _marked(
-  table: Table, bold: Container[Cell], escapes: Mapping[int, str], mark: str
+  table: Table, bold: Container[Cell], escape: Callable[[str], str], mark: str
 ) -> Iterator[list[str]]:
   """Yields the cells of the head and of each row as escaped text."""
   for row, cells in enumerate([table.columns, *table.rows], -1):
-    texts = (cell_text(cell).translate(escapes) for cell in cells)
+    texts = map(escape, map(cell_text, cells))
     yield [mark.format(x) if (row, column) in bold else x for column, x in enumerate(texts)]

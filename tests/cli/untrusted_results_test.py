@@ -2,7 +2,12 @@
 outside of its folder, waits for ever or believes what cannot be."""
 
 import json
+import os
+import re
+import shutil
+import zipfile
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -10,6 +15,7 @@ from robustness import workdir
 from robustness.__main__ import main
 from robustness.results import WHICH_NUMBERS
 from tests import finished_runs
+from tests.cases import cases
 
 COUNT = 20
 
@@ -115,3 +121,178 @@ def test_no_file_that_any_section_of_a_config_names_is_run(runs, tmp_path, key, 
   for words in commands(runs, tmp_path / 'out').values():
     main(words)
     assert not ran.exists(), (words, capsys.readouterr().err)
+
+
+def name_study(document):
+  document['study'] = '../../victim'
+
+
+def name_task(document):
+  document['quantities'] = {'../../victim': document['quantities']}
+
+
+@cases(
+  'edit, told',
+  (name_study, r"study names '\.\./\.\./victim'; a folder is named so"),
+  (name_task, r"tasks names '\.\./\.\./victim'"),
+  (lambda d: d['quantities'][0].update(name='../x'), r"quantities names '\.\./x'"),
+  (lambda d: d['classifiers'][0].update(label='../x'), r"classifiers names '\.\./x'"),
+  (lambda d: d['classifiers'][0].update(label=''), "classifiers names ''"),
+  (lambda d: d['classifiers'][0].update(label='x' * 100_000), "classifiers names 'xxx"),
+  (lambda d: d['classifiers'][0].update(label='a\0'), r"classifiers names 'a\\x00'"),
+  (lambda d: d['classifiers'][0].update(label='\x1b[2J'), r"classifiers names '\\x1b\[2J'"),
+  (lambda d: d['classifiers'].append(d['classifiers'][0]), "2 classifiers have the label 'a'"),
+  (lambda d: d['classifiers'][0].update(seeds=[1]), 'seeds is a list; expected an object'),
+  (lambda d: d['classifiers'][0].update(augment=[1]), r'augment\[0\] is 1; expected an object'),
+  (lambda d: d['settings'].update(seeds=1), 'settings.seeds is 1; expected a list'),
+  (lambda d: d.update(x=json.loads('[' * 900 + ']' * 900)), 'nested too deeply'),
+)
+def test_results_that_nothing_writes_are_named_and_stop_no_board(
+  runs, tmp_path, edit, told, capsys
+):
+  change(runs / 'a/results.json', edit)
+  for name in ('report', 'table', 'check', 'page'):
+    status = main(commands(runs, tmp_path / 'out')[name])
+    error = capsys.readouterr().err
+    assert status == (1 if name in ('check', 'page') else 2) and re.search(told, error), error
+    assert name not in ('check', 'page') or error.startswith('error: a: ')
+  assert 'entries left out' in (tmp_path / 'out/site/report.html').read_text().lower()
+  assert not [*tmp_path.parent.rglob('victim*')]
+
+
+@cases(
+  'columns, told',
+  ({'n': -5}, r'n is -5, outside'),
+  ({'confidence': 7}, r'confidence is 7, outside \[0, 1\]'),
+  ({'value': 2.5}, r'is 2.5, outside \[0, 1\]'),
+  ({'value': 0.999}, 'its answers do not give its top1_accuracy of a, value 0.999'),
+  ({'low': 0.3}, 'its answers do not give its top1_accuracy of a, low 0.3'),
+  ({'low': 0.9, 'high': 0.8}, 'low is 0.9, above high, 0.8'),
+  ({'classifier': 'other'}, "has the classifier 'other', which results.json does not name"),
+  ({'extra': 1}, "the column 'extra', which results.json does not declare"),
+)
+def test_an_edited_table_is_believed_by_no_command(runs, tmp_path, columns, told, capsys):
+  rewrite_table(runs / 'a', **columns)
+  for name in ('report', 'table', 'check', 'methods', 'hub'):
+    assert main(commands(runs, tmp_path / 'out')[name])
+    assert re.search(told, capsys.readouterr().err)
+
+
+def test_an_interval_that_leaves_out_its_value_is_refused_without_records(runs, capsys):
+  shutil.rmtree(runs / 'a/records')
+  rewrite_table(runs / 'a', low=0.3, high=0.4)
+  assert main(['leaderboard', str(runs), '--check']) == 1
+  assert 'is 0.25, outside of its interval, [0.3, 0.4]' in capsys.readouterr().err
+
+
+def test_values_without_records_are_marked(runs, tmp_path, capsys):
+  words = 'not verifiable from records'
+  for name in ('report', 'table', 'page'):
+    assert main(commands(runs, tmp_path / 'out')[name]) == 0
+    assert words not in capsys.readouterr().err
+  for name in 'ab':
+    shutil.rmtree(runs / name / 'records')
+  for name in ('report', 'table', 'methods'):
+    assert main(commands(runs, tmp_path / 'out')[name]) == 0
+    assert words in capsys.readouterr().err
+  assert words in (runs / 'a/report.html').read_text()
+  assert main(commands(runs, tmp_path / 'again')['page']) == 0
+  assert words in (tmp_path / 'again/site/report.html').read_text()
+
+
+def test_a_report_is_not_replaced_by_one_with_less_in_it(runs, capsys):
+  assert main(['report', str(runs / 'a')]) == 0
+  page = (runs / 'a/report.html').read_bytes()
+  table, whole = runs / 'a/results.csv', (runs / 'a/results.csv').read_text()
+  table.write_text(whole.splitlines()[0] + '\n')
+  assert main(['report', str(runs / 'a')]) == 2
+  assert 'holds no estimate' in capsys.readouterr().err
+  change(runs / 'a/results.json', lambda document: document.update(quantities=[]))
+  shutil.rmtree(runs / 'a/records')
+  assert main(['report', str(runs / 'a')]) == 2
+  assert 'has more rows of' in capsys.readouterr().err
+  assert (runs / 'a/report.html').read_bytes() == page
+
+
+def test_special_files_and_bombs_are_refused(runs, tmp_path, capsys):
+  def refusal():
+    error = [*map(str, capsys.readouterr())][1]
+    assert main(['leaderboard', str(runs), '--check']) == 1
+    assert main(['report', str(runs / 'a')]) == 2
+    return error + capsys.readouterr().err
+
+  table = runs / 'a/results.csv'
+  content = table.read_bytes()
+  table.unlink()
+  table.symlink_to('/dev/zero')
+  assert 'a/results.csv is a link' in refusal()
+  table.unlink()
+  os.mkfifo(table)
+  assert 'a/results.csv is a device, a pipe or a socket' in refusal()
+  table.unlink()
+  table.write_bytes(content)
+  with (
+    zipfile.ZipFile(runs / 'a/results.npz', 'w', zipfile.ZIP_DEFLATED) as archive,
+    archive.open('a.npy', 'w') as member,
+  ):
+    header = {'descr': '|u1', 'fortran_order': False, 'shape': (300 * 2**20,)}
+    np.lib.format.write_array_header_1_0(member, header)
+    for _ in range(300):
+      member.write(bytes(2**20))
+  assert 'it inflates to 300 MiB, above 256 MiB' in refusal()
+
+
+def test_a_board_is_made_of_what_is_left(runs, tmp_path, capsys):
+  (tmp_path / 'file').touch()
+  assert main(['leaderboard', str(runs), f'--out={tmp_path / "file"}']) == 2
+  assert 'is a file: name a folder' in capsys.readouterr().err
+  shutil.copytree(runs / 'b', runs / 'new\nline\x1b')
+  for name in 'ab':
+    change(runs / name / 'results.json', name_study)
+  assert main(['leaderboard', str(runs), f'--out={tmp_path / "site"}']) == 1
+  error = capsys.readouterr().err
+  assert 'error: a: ' in error and r"error: 'new\nline\x1b': " in error
+  assert 'entries left out' in (tmp_path / 'site/report.html').read_text().lower()
+
+
+def test_an_entry_that_declares_otherwise_displaces_no_others(runs, capsys):
+  shutil.copytree(runs / 'a', runs / '0')
+  shutil.rmtree(runs / '0/records')
+  change(runs / '0/results.json', lambda d: d['quantities'][0].update(words='other'))
+  assert main(['leaderboard', str(runs), '--check']) == 1
+  assert capsys.readouterr().err.startswith('error: 0: it declares the quantity top1_accuracy')
+
+
+def test_a_fault_that_no_check_foresees_leaves_out_its_entry_alone(
+  runs, tmp_path, monkeypatch, capsys
+):
+  from robustness.cli import leaderboard
+
+  build = leaderboard.boards_of
+
+  def failing(entries, *further):
+    if any(entry.name == 'a' for entry in entries):
+      raise KeyError('unforeseen')
+    return build(entries, *further)
+
+  monkeypatch.setattr(leaderboard, 'boards_of', failing)
+  assert main(['leaderboard', str(runs), f'--out={tmp_path / "site"}']) == 1
+  output = capsys.readouterr()
+  assert output.err == "error: a: KeyError('unforeseen')\n" and 'accuracy' in output.out
+
+
+def test_text_of_results_is_no_markup_for_a_hub(runs, tmp_path, capsys):
+  tag = '<img src=x onerror=alert(1)>[x](http://x)'
+  change(runs / 'a/results.json', lambda d: d['data'].update(source=tag, split='\x1b[2J`'))
+  change(runs / 'a/results.json', lambda d: d['classifiers'][0].update(note=tag))
+  assert main(commands(runs, tmp_path / 'out')['hub']) == 0
+  text = (tmp_path / 'out/hub/robustness.md').read_text()
+  assert '<img' not in text and '](http' not in text and '\x1b' not in text
+  assert '&lt;img src=x' in text
+
+
+@pytest.mark.parametrize('name', ['a/b\n', 'a/..', 'a/b/c', 'a/b\0', '../b', 'a/.b'])
+def test_the_id_of_a_hub_is_checked(runs, tmp_path, name, capsys):
+  words = commands(runs, tmp_path / 'out')['hub']
+  assert main([*words, f'--dataset={name}', '--task=x']) == 2
+  assert '--dataset is ' in capsys.readouterr().err

@@ -105,3 +105,12 @@ def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections()
 )
 def test_mistakes_are_named_even_in_sections_that_are_not_used(section, message):
   refused(message, FILTERS.optional, section, OWN)
+
+
+def test_a_file_that_ends_the_process_is_refused_and_none_is_run_where_names_are_data(tmp_path):
+  (tmp_path / 'own.py').write_text('import sys\nsys.exit(0)\n')
+  refused('own.py:X raised SystemExit: 0', registry.load, f'{tmp_path}/own.py:X', WHERE)
+  (tmp_path / 'own.py').write_text('X = 1\n')
+  with registry.files_refused():
+    refused('files of results are not run', registry.load, f'{tmp_path}/own.py:X', WHERE)
+  assert registry.load(f'{tmp_path}/own.py:X', WHERE).value == 1
