@@ -15,6 +15,7 @@ import contextlib
 import csv
 import dataclasses
 import math
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -103,6 +104,8 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
 
 @contextlib.contextmanager
 def _refusals(path: Path) -> Iterator[None]:
+  if path.exists() and not path.is_file():  # a pipe would be waited for
+    raise InputError(f'cannot read the table {path}: it is no regular file.')
   try:
     yield
   except OSError as error:
@@ -237,10 +240,10 @@ def _cut_segment(
   if tagged := [flag for flag in filters.absent if segment.flags[flag] == 1]:
     raise InputError(', '.join(tagged))
   files = [images / f'{segment.image_id}{suffix}' for suffix in SUFFIXES]
-  there = [file for file in files if file.is_file()]
+  there = [file for file in files if os.path.isfile(file)]
   if not there:
     raise InputError(f'no image {images / segment.image_id} ({", ".join(SUFFIXES)})')
-  if not (masks / segment.mask).is_file():
+  if not os.path.isfile(masks / segment.mask):
     raise InputError(f'no mask {masks / segment.mask}')
   image, mask = (read_image(str(file), channels=3) for file in (there[0], masks / segment.mask))
   pixels = cut(image, mask.max(-1) > 0)

@@ -272,21 +272,30 @@ def names_of_space(settings: DataSettings, stored: Sequence[str], title: str) ->
   return names
 
 
-def columns_of(table: pd.DataFrame, without: Sequence[str] = ()) -> dict[str, np.ndarray]:
+def columns_of(
+  table: pd.DataFrame, without: Sequence[str], left_out: Counter[str]
+) -> dict[str, np.ndarray]:
   """Returns the columns of numbers and of words, [N]; a missing word is '', a missing number NaN.
   Truth values of which some are missing, and categories, are words.
 
-  What has other values, such as lists, and names that rows have themselves are left out.
+  Args:
+    table: a row an image.
+    without: columns that are used otherwise.
+    left_out: counts columns of other values, such as lists, and those called as columns that rows
+      have themselves.
   """
   columns = {}
   for name in table:
     values, missing = table[name], table[name].isna()
     if name in (*RESERVED, *without):
+      left_out['columns of names that rows use'] += name not in ('label', *without)
       continue
     if values.dtype.kind in 'iuf' or (values.dtype.kind == 'b' and not missing.any()):
       columns[name] = values.to_numpy()
     elif pd.api.types.infer_dtype(values, skipna=True) in ('string', 'boolean', 'categorical'):
       columns[name] = values.astype(object).mask(missing, '').to_numpy(str)
+    else:
+      left_out['columns of neither numbers nor words'] += 1
   return columns
 
 

@@ -6,6 +6,7 @@ example has the features `image` and `label`; further numbers and words are colu
 `example_id` is the place in the files of the split.
 """
 
+from collections import Counter
 from typing import Any
 
 import pandas as pd
@@ -51,6 +52,7 @@ class ArrayRecord(Source):
       raise InputError(
         'config.data.source="array_record" needs array-record: pip install array-record.'
       ) from error
+    left_out = Counter[str]()
     title = f'array_record {settings.path!r}, split {settings.split!r}'
     labels, _ = shards.labels_of(table, 'label', names, title)
     return shards.encoded_images(
@@ -59,7 +61,8 @@ class ArrayRecord(Source):
       title,
       {'path': settings.path, 'split': settings.split, 'name': builder.info.full_name},
       num_examples=num_examples,
-      columns=shards.columns_of(table),
+      columns=shards.columns_of(table, (), left_out),
+      left_out=left_out,
     )
 
 

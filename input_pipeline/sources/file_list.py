@@ -13,6 +13,7 @@ All further columns of numbers and words are columns of the rows, by which
 """
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -64,6 +65,7 @@ class FileList(Source):
     labels, class_names = shards.labels_of(table, settings.name, numbered, title)
     valid = "'' where labels are words"
     require(numbered in ((), class_names), 'config.data.label_space', space, valid)
+    left_out = Counter[str]()
     return image_files.file_images(
       paths,
       labels,
@@ -75,7 +77,8 @@ class FileList(Source):
         'split': settings.split,
         'label_column': settings.name,
       },
-      columns=shards.columns_of(table, (column, settings.name)),
+      columns=shards.columns_of(table, (column, settings.name), left_out),
+      left_out=left_out,
     )
 
 

@@ -90,7 +90,7 @@ class Parquet(Source):
         'label_column': settings.name,
       },
       num_examples=len(table),
-      columns=shards.columns_of(table, (settings.name, *shards.LABELS[:1])),
+      columns=shards.columns_of(table, (settings.name, *shards.LABELS[:1]), left_out),
       left_out=left_out,
     )
 

@@ -161,7 +161,7 @@ def _is_file(root: Path, path: str) -> bool:
     raise InputError(
       f'frame {path!r} does not lie under the folder of frames: paths are relative, without "..".'
     )
-  return (root / path).is_file()
+  return os.path.isfile(root / path)
 
 
 def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputError:

@@ -97,7 +97,7 @@ class WebDataset(Source):
         'label_column': settings.name,
       },
       num_examples=len(samples),
-      columns=shards.columns_of(table, (settings.name,)),
+      columns=shards.columns_of(table, (settings.name,), left_out),
       where=lambda index: f'{images[index].shard}, sample {samples[index][0]!r}',
       left_out=left_out,
     )

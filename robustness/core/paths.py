@@ -7,6 +7,7 @@ from collections import Counter
 from robustness.core.errors import InputError
 
 LONGEST = 255
+LONGEST_PATH = 4095
 SYSTEM_FOLDERS = (
   *('@eaDir', '#recycle', '#snapshot', '__MACOSX'),
   *('$RECYCLE.BIN', 'System Volume Information', 'lost+found'),
@@ -31,6 +32,8 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
     )
   if any(len(part.encode()) > LONGEST for part in pathlib.PurePath(text).parts):
     raise InputError(f'{text[:40]!r}... is no path: a name of a file has at most {LONGEST} bytes.')
+  if len(text.encode()) > LONGEST_PATH:
+    raise InputError(f'{text[:40]!r}... is no path: it has more than {LONGEST_PATH} bytes.')
   try:
     return pathlib.Path(text).expanduser()
   except RuntimeError as error:

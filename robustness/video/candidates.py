@@ -146,7 +146,7 @@ class ReviewFrames:
           f'frame {path} is of no known kind: its name should end in {", ".join(CONTENT_TYPES)}.'
         )
       self._resolved(path)
-    missing = [path for path in self._paths if not (self._root / path).is_file()]
+    missing = [path for path in self._paths if not os.path.isfile(self._root / path)]
     if missing:
       raise InputError(
         f'{len(missing)} of {len(self._paths)} frames are missing in {folder}, the first is '

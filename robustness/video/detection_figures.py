@@ -92,7 +92,7 @@ def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, flo
   """Returns a frame as a picture, and how many of its pixels one of the frame's is."""
   root = expanded(folder).resolve()
   file = (root / path).resolve()
-  if not file.is_relative_to(root) or not file.is_file():
+  if not file.is_relative_to(root) or not os.path.isfile(file):
     raise InputError(
       f'frame {path!r} is no file in {root}: give --frames the folder in which the '
       'paths of the metadata begin.'

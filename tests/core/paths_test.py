@@ -17,7 +17,7 @@ def test_the_home_folder_is_put_in_and_unknown_users_named(monkeypatch):
   refused('~nosuchuser/x begins with the home folder of an unknown', expanded, '~nosuchuser/x')
 
 
-@pytest.mark.parametrize('path', ['a\0b', 'caf\udce9', 'x' * 256])
+@pytest.mark.parametrize('path', ['a\0b', 'caf\udce9', 'x' * 256, 'a/' * 2048])
 def test_what_no_file_can_be_called_is_one_line(path):
   raised = refused('is no path', expanded, path)
   assert path not in raised and raised.isascii()

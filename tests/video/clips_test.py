@@ -126,3 +126,12 @@ def test_a_constant_rate_is_exact_where_times_are_rounded_and_stated_where_there
     assert clip.take([0], tmp_path / 'frames')[f'{count}/000000.png']['fps'] == fps
   assert frame_rate([None, None], 25.0) == 25 and frame_rate([0.5], 25.0) == 25
   assert frame_rate([0.0, 0.5, 1.0], None) == 2 and frame_rate([0.0], None) is None
+
+
+def test_a_playlist_opens_no_other_file(tmp_path):
+  """FFmpeg tells containers by content, and a list of files is one to it."""
+  pytest.importorskip('av', reason='PyAV is not installed')
+  other = encode(tmp_path / 'other.mp4', 4, 'mpeg4', fps=24)
+  (tmp_path / 'list.mpg').write_text(f'ffconcat version 1.0\nfile {other.name}\n')
+  clip = VideoFile(tmp_path, tmp_path / 'list.mpg')
+  refused('list.mpg cannot be opened as a video', clip.numbers)

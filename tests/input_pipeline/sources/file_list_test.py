@@ -216,3 +216,12 @@ def test_files_are_found_in_either_form_of_unicode(tmp_path):
   (tmp_path / 'cafe\u0301/e\u0301.png').write_bytes(png(PIXELS[0]))
   (tmp_path / 'metadata.csv').write_text('file_name,label\ncaf\u00e9/\u00e9.png,a\n', 'utf-8')
   assert read('file_list', tmp_path).num_examples == 1
+
+
+def test_columns_that_rows_cannot_have_are_counted(folder):
+  table = TABLE.assign(boxes=[[i] for i in range(NUMBER)], mask='x', block=1)
+  WRITERS['jsonl'](table, folder / 'metadata.jsonl')
+  assert read('file_list', folder).description['left_out'] == {
+    'columns of names that rows use': 2,
+    'columns of neither numbers nor words': 1,
+  }

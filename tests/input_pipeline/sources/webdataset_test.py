@@ -103,6 +103,7 @@ def test_what_is_not_read_of_a_shard_is_counted(tmp_path):
   rows = read('webdataset', tmp_path)
   assert rows.num_examples == 3
   assert rows.description['left_out'] == {
+    'columns of neither numbers nor words': 1,
     'files .gz': 1,
     'members .pkl': 2,
     'members of longer names .png': 1,
