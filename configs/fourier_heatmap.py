@@ -102,6 +102,7 @@ def imagenet_pair() -> ConfigDict:
   config.data.num_images = 1000
   config.data.resize = 256
   config.data.crop = 224
+  config.data.interpolation = 'bilinear'
   for classifier in recipes(config):
     classifier.name = 'resnet50'
   config.classifiers.first.weights = 'torchvision:resnet50.IMAGENET1K_V1'
