@@ -139,6 +139,7 @@ def _mirrored(frequencies: pd.Series, others: pd.Series) -> pd.Series:
 
 
 def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
+  """Returns the ends of the colour scale; equal values are on the scale of the quantity's range."""
   values = np.concatenate([p.notation.scale * p.rows.value.to_numpy(float) for p in panels])
   values = values[np.isfinite(values)]
   if not len(values):
@@ -147,7 +148,10 @@ def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
     largest = float(np.abs(values).max()) or 1.0
     return -largest, largest
   low, high = float(values.min()), float(values.max())
-  return (0.0 if 0 <= low < high / 2 else low), (high if high > low else low + 1.0)
+  if high > low:
+    return (0.0 if 0 <= low < high / 2 else low), high
+  least, most = (panels[0].notation.scale * end for end in panels[0].notation.quantity.range)
+  return (least, most) if math.isfinite(most - least) else (low, low + 1.0)
 
 
 def _colours(notation: Notation) -> Colormap:

@@ -46,6 +46,20 @@ def test_a_difference_is_blue_where_the_classifier_is_better(better, draw):
   assert blue > red and much_red > less_blue
 
 
+@cases(
+  'kind, value, ends',
+  ('share', 1.0, (0, 100)),  # every frequency of a large norm is wrong: not the least colour
+  ('share', 0.0, (0, 100)),
+  ('amount', 3.0, (3, 4)),
+)
+def test_equal_values_are_on_the_scale_of_all_that_the_quantity_can_have(kind, value, ends):
+  y, x = np.meshgrid([1.0, 2.0], [1.0, 2.0], indexing='ij')
+  rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': value, 'marked': False})
+  panel = maps.Panel('', rows, Notation(Quantity('q', 'q', kind)))
+  (image,) = maps.maps([panel], 'row', 'column').axes[0].images
+  assert image.get_clim() == ends
+
+
 def test_scales_stand_apart_beside_the_maps_of_their_kind():
   y, x = np.meshgrid([1.0, 2.0], [1.0, 2.0], indexing='ij')
   rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': 0.5, 'marked': False})
