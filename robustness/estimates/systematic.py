@@ -178,7 +178,11 @@ def difference(gained: Sampled, lost: Sampled, confidence: float) -> Estimate:
 
 FORMULAS = ('clipped', 'printed')
 BALANCES = ('class', 'image')
+DEGENERATES = ('left_out', 'one')
+"""What a mean of ρ makes of terms that are 1 by definition; 'one' is the paper's mean."""
 DEGENERATE, UNDEFINED = 'degenerate', 'undefined'
+SAYS_LITTLE = 'says little'
+"""How the note of a ρ begins that heads no findings."""
 ALL, SEEN, UNSEEN = 'all', 'seen', 'unseen'
 """Parts of the images of an environment: of all classes, those trained on in it, and the others."""
 S, U, B_SEEN, B_UNSEEN, B = range(5)
@@ -285,6 +289,7 @@ class Cells:
     baseline: Cells | None = None,
     formula: str = 'clipped',
     by_cell: bool = False,
+    degenerate: str = 'left_out',
     samples: int = 2000,
     seed: int = 0,
   ) -> Estimate:
@@ -292,7 +297,9 @@ class Cells:
 
     Drawn are the accuracies that ρ is made of, of the same images; see `Sampled.drawn`. Images are
     samples of their class if classes are balanced, and the baseline's predictions go with them.
-    Environments and draws in which ρ is undefined are left out; the note says how many.
+    Environments and draws in which ρ is undefined are left out of the mean, and environments in
+    which it is degenerate, 1 by definition; the note says over how many the mean is, and that ρ
+    says little where it is one or the other in more than half of them.
 
     Args:
       environments: columns of `share`, each with a group of its own.
@@ -300,8 +307,10 @@ class Cells:
       formula: see `rho`.
       by_cell: whether the baseline's accuracy is taken on the seen and on the unseen classes
         separately, so that classes that are easier do not count as robustness.
+      degenerate: 'left_out', or 'one' for the paper's mean, in which degenerate terms are 1.
       samples, seed: of the draws.
     """
+    choice('degenerate', degenerate, DEGENERATES)
     own = self._joint(environments, baseline)
     columns = len(own.value) // len(environments)
     subtracted = [B_SEEN, B_UNSEEN] if by_cell else [B, B]
@@ -316,13 +325,25 @@ class Cells:
       return known_mean(rho(s, u, b, formula, b_unseen))
 
     cases = [rho_case(*accuracies) for accuracies in of_rho(own.value).T]
+    terms = len(cases)
     notes = [
-      f'{case} in {cases.count(case)} of {len(cases)} environments' if len(cases) > 1 else case
+      f'{case} in {cases.count(case)} of {terms} environments' if terms > 1 else case
       for case in (DEGENERATE, UNDEFINED)
       if case in cases
     ]
-    value, n = float(mean_rho(own.value)), int(own.weight.any(1).sum())
-    method = JOINT[self.balance]
+    if terms > 1 and 2 * cases.count('') < terms:
+      notes[0] = f'{SAYS_LITTLE}: {notes[0]}'
+    leaves_out = degenerate == 'left_out' and formula == 'clipped' and terms > 1
+    useful = [e for e, case in zip(environments, cases, strict=True) if not case]
+    averaged = len(useful) if leaves_out else terms - cases.count(UNDEFINED)
+    if 0 < averaged < terms:
+      notes.append(f'mean over {averaged} of them')
+    leaves_out &= DEGENERATE in cases
+    if leaves_out and useful:
+      found = self.rho(useful, baseline, formula, by_cell, degenerate, samples, seed)
+      return dataclasses.replace(found, note='; '.join(filter(None, (*notes, found.note))))
+    value = np.nan if leaves_out else float(mean_rho(own.value))
+    n, method = int(own.weight.any(1).sum()), JOINT[self.balance]
     if np.isnan(value):
       return Estimate(value, np.nan, np.nan, n, n, method, note='; '.join(notes))
     scores = np.random.default_rng(seed).standard_normal((samples, len(own.value)))

@@ -14,9 +14,10 @@ import pandas as pd
 
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import for_all
+from robustness.estimates.systematic import SAYS_LITTLE
 from robustness.estimates.table import ESTIMATE, SUBJECT, facets_of
 from robustness.present import charts, forms, sentences
-from robustness.present.notation import Notation, column_name, place_of
+from robustness.present.notation import Notation, column_name, place_of, says_nothing
 from robustness.present.sentences import Finding, leading, level_groups, place_of_alike
 from robustness.results import Results, Table
 
@@ -70,15 +71,25 @@ def headlines(tasks: Mapping[str, Results]) -> list[Headline]:
   """
   found: dict[tuple[str, str], Headline] = {}
   for task, of in tasks.items():
-    known = {*of.table['quantity']}
+    telling = without_little(of.table)
+    known = {*telling['quantity']}
     heading = [own for own in of.quantities if own.headline and own.name in known]
     beside = {quantity.reference for quantity in heading}
     heading += [quantity for quantity in of.quantities if quantity.name in beside]
     for quantity in dict.fromkeys(heading or of.quantities):
-      for own in of_quantity(task, of.table, quantity):
+      for own in of_quantity(task, telling, quantity):
         estimates = own.rows[['classifier', 'versus', 'value', 'low', 'high', 'n']]
         found.setdefault((own.words, estimates.to_csv(index=False)), own)
   return [*found.values()]
+
+
+def without_little(table: pd.DataFrame) -> pd.DataFrame:
+  """Returns a table without what a classifier has of a quantity where its estimate over all of
+  everything is noted to say little, as ρ of networks at chance, or is degenerate."""
+  over_all = table[facets_of(table)].isna().all(axis=1)
+  little = over_all & (table.note.str.contains(SAYS_LITTLE, regex=False) | says_nothing(table))
+  keys = pd.MultiIndex.from_frame(table[['classifier', 'quantity']])
+  return table[~keys.isin(keys[little])]
 
 
 def of_quantity(task: str, table: pd.DataFrame, quantity: Quantity) -> Iterator[Headline]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.simultaneous import for_all
-from robustness.estimates.systematic import DEGENERATE, UNDEFINED
+from robustness.estimates.systematic import DEGENERATE, SAYS_LITTLE, UNDEFINED
 from robustness.estimates.table import by_facets, select, told_once
 from robustness.present.notation import (
   Notation,
@@ -172,7 +172,7 @@ def place_of_alike(row: pd.Series, facets: Sequence[str], count: int) -> str:
 def _noted(notation: Notation, row: Any) -> str:
   """Returns an estimate with its unit, and with its note where this tells what it leaves out, or
   that it says nothing."""
-  told = UNDEFINED in row.note or DEGENERATE in row.note
+  told = any(word in row.note for word in (UNDEFINED, DEGENERATE, SAYS_LITTLE))
   note = f', {row.note.replace(";", ",")}' if told else ''
   return f'{notation.full(row)}{note}'
 

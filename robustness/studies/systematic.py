@@ -27,7 +27,15 @@ from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
 from robustness.environments.transforms import CLEAN
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity
-from robustness.estimates.systematic import BALANCES, FORMULAS, SEEN, UNSEEN, Cells
+from robustness.estimates.systematic import (
+  BALANCES,
+  DEGENERATES,
+  FORMULAS,
+  SAYS_LITTLE,
+  SEEN,
+  UNSEEN,
+  Cells,
+)
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Figures, Findings, ImageShape, Preview, Recipes, Study
@@ -73,6 +81,8 @@ class Systematic(Study):
     baseline: label of the classifier whose accuracy ρ compensates for; '' for none (b = 0).
     baseline_by_cell: whether that is its accuracy on the seen and unseen classes separately.
     formula: of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
+    degenerate: what means of ρ make of terms that are 1 by definition: 'left_out', or 'one' for the
+      paper's mean.
     balance: 'class' weighs all classes alike, 'image' all images.
     samples: draws that an interval of ρ takes.
     near_duplicates: bits of 64 that the perceptual hashes of a test and a training image may differ
@@ -89,6 +99,7 @@ class Systematic(Study):
   baseline: str = ''
   baseline_by_cell: bool = False
   formula: str = word('clipped', FORMULAS)
+  degenerate: str = word('left_out', DEGENERATES)
   balance: str = word('class', BALANCES)
   samples: int = setting(2000, 'at least 100', lambda x: x >= 100)
   near_duplicates: int = near_duplicates.OFF
@@ -239,7 +250,10 @@ class Systematic(Study):
   @property
   def shown_as(self) -> dict[str, str]:
     made = 'as stored' if self.source == STORED else ', '.join(self.environments)
-    return {'environments': made, 'rho': f'{self.formula}, {self.balance} balance'}
+    rho = f'{self.formula}, {self.balance} balance'
+    if self.degenerate == 'one':
+      rho += ', degenerate terms as 1'
+    return {'environments': made, 'rho': rho}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
@@ -280,7 +294,8 @@ class Systematic(Study):
     All are given by environment, ρ and its parts by severity or angle as well, and in the mean over
     environments; the note of a cell says whether training has shown it. ρ is of the accuracy over
     all levels; `mean_rho` is the mean over the levels, of one environment or of all, of the ρ of
-    each, the other reading of the paper's "over the severity levels".
+    each, the other reading of the paper's "over the severity levels". Means leave out terms that
+    are 1 by definition, or take them by `degenerate`.
     """
     recorded.require_distinct()
     evaluations = recorded.evaluations
@@ -295,15 +310,16 @@ class Systematic(Study):
       found = [*self._accuracies(cells[label], facts, trained)]
       if trained:
         baseline, noted = self._baseline_of(label), self._notes(evaluation, evaluations)
+        classes = len(facts['classes'])
         by_environment = [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
         whole = [({}, range(1, len(names) + 1)), *by_environment]
-        found += self._transfer(cells[label], cells.get(baseline), whole, noted)
+        found += self._transfer(cells[label], cells.get(baseline), whole, noted, classes)
         if levels:
           by_level = [
             ({ENVIRONMENT: names[k - 1], transforms.get(names[k - 1]).kind_of_level: level}, [v])
             for v, (k, level) in enumerate(self._levels)
           ]
-          found += self._transfer(levels[label], levels.get(baseline), by_level, noted)
+          found += self._transfer(levels[label], levels.get(baseline), by_level, noted, classes)
           for facets, environments in whole:
             columns = [v for v, (k, _) in enumerate(self._levels) if k in environments]
             mean = levels[label].rho(columns, levels.get(baseline), *self._of_rho)
@@ -334,21 +350,25 @@ class Systematic(Study):
     baseline: Cells | None,
     places: Sequence[tuple[Mapping[str, object], Sequence[int]]],
     notes: Mapping[str, str],
+    classes: int,
   ) -> Iterator[Found]:
-    """Yields ρ and what it is made of, as means over the columns of each place."""
+    """Yields ρ and what it is made of, as means over the columns of each place; ρ is noted to say
+    little where the accuracy on seen classes is not shown to be above chance of some classes."""
     for facets, columns in places:
-      rho = cells.rho(columns, baseline, *self._of_rho)
-      note = '; '.join(filter(None, (rho.note, notes.get(str(facets.get(ENVIRONMENT, ''))))))
-      yield RHO, facets, dataclasses.replace(rho, note=note)
-      yield SEEN_ACCURACY, facets, cells.accuracy(columns, SEEN)
+      rho, seen = cells.rho(columns, baseline, *self._of_rho), cells.accuracy(columns, SEEN)
+      at_chance = seen.low <= 1 / classes
+      little = f'{SAYS_LITTLE}: seen classes are not above chance, 1/{classes}' if at_chance else ''
+      noted = rho.note, little, notes.get(str(facets.get(ENVIRONMENT, '')))
+      yield RHO, facets, dataclasses.replace(rho, note='; '.join(filter(None, noted)))
+      yield SEEN_ACCURACY, facets, seen
       yield UNSEEN_ACCURACY, facets, cells.accuracy(columns, UNSEEN)
       if baseline is not None:
         yield UNSEEN_GAIN, facets, cells.gain(baseline, columns)
         yield BASELINE, facets, baseline.accuracy(columns)
 
   @property
-  def _of_rho(self) -> tuple[str, bool, int]:
-    return self.formula, self.baseline_by_cell, self.samples
+  def _of_rho(self) -> tuple[str, bool, str, int]:
+    return self.formula, self.baseline_by_cell, self.degenerate, self.samples
 
   def _baseline_of(self, label: str) -> str:
     """Returns the label of the classifier that ρ compensates for; '' for none."""

@@ -49,7 +49,8 @@ def test_an_undefined_rho_has_no_interval_says_why_and_is_left_out_of_means():
   share = [[1, 1, 0], [1, 1, 0], [1, 0, 0], [1, 1, 0]]
   cells = _cells(share, [0, 0, 1, 1], [1, 1, 2, 2])
   assert cells.rho([1, 2]).value == cells.rho([1]).value == pytest.approx(0.5)
-  assert 'undefined in 1 of 2 environments' in cells.rho([1, 2]).note
+  note = cells.rho([1, 2]).note
+  assert note.startswith('undefined in 1 of 2 environments; mean over 1 of them')
   assert cells.accuracy([1, 2], SEEN).value == pytest.approx(0.5)
   assert cells.accuracy([1, 2], UNSEEN).value == pytest.approx(0.25)
 
@@ -63,6 +64,26 @@ def test_the_printed_formula_arrays_and_baselines_by_cell():
   assert rho(0.9, 0.5, 0.3) == pytest.approx(1 / 3)
   refused('clipped', rho, 0.5, 0.5, formula='clip')
   refused('divide percentages by 100', rho, 80.0, 60.0, 40.0)
+
+
+def test_a_degenerate_rho_is_left_out_of_means_or_1_as_in_the_paper():
+  """No image of seen classes is right in environment 2, where ρ is 1 by definition."""
+  share = [[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1], [1, 1, 0, 0]]
+  cells = _cells(share, [0, 0, 1, 1], [1, 1, 2, 2])
+  cells = dataclasses.replace(cells, own=(0, 1, 2, 2))
+  alone = [cells.rho([e]) for e in (1, 2, 3)]
+  assert [each.value for each in alone] == [0.5, 1, 0] and alone[1].note == DEGENERATE
+  mean = cells.rho([1, 2, 3])
+  assert mean.value == pytest.approx(0.25) and mean.low <= 0.25 <= mean.high
+  assert mean.note.startswith('degenerate in 1 of 3 environments; mean over 2 of them')
+  paper = cells.rho([1, 2, 3], degenerate='one')
+  assert paper.value == pytest.approx(0.5) and 'mean over' not in paper.note
+  few = cells.rho([1, 2, 2])
+  assert few.value == 0.5 and few.note.startswith('says little: degenerate in 2 of 3 environments')
+  none = cells.rho([2, 2])
+  assert np.isnan([none.value, none.low, none.high]).all() and 'degenerate in 2 of 2' in none.note
+  assert cells.rho([2, 2], degenerate='one').value == 1
+  refused('degenerate', cells.rho, [1], degenerate='two')
 
 
 def _cells(share, label, group, **settings):

@@ -16,7 +16,7 @@ from robustness.corruptions import corrupt
 from robustness.environments.class_groups import by_name, with_groups
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
-from robustness.present import methods
+from robustness.present import headlines, methods
 from robustness.results import Results
 from robustness.studies.systematic import Systematic
 from tests.cases import cases
@@ -97,8 +97,29 @@ def test_numbers_by_hand(tmp_path):
     parts = [value(name, environment='contrast', severity=severity) for name in PARTS[1:]]
     assert parts == pytest.approx(expected)
   means = [value('mean_rho', environment=name) for name in ('rotation', 'contrast')]
-  assert means == pytest.approx([0, (0.25 + 1) / 2]), 'at severity 5 none of the seen are right'
+  assert means == pytest.approx([0, 0.25]), 'at severity 5 none of the seen are right'
+  assert value('mean_rho') == pytest.approx((0 + 0 + 0.25) / 3)
+  note = estimate(table, 'own', 'mean_rho').note
+  assert note.startswith('degenerate in 1 of 4 environments; mean over 3 of them')
+  paper = Systematic(**{**vars(STUDY), 'degenerate': 'one'})
+  assert paper.shown_as['rho'].endswith('degenerate terms as 1')
+  table = table_of(paper, records(tmp_path / 'paper' / 'own', wrong, RECIPE))
   assert value('mean_rho') == pytest.approx((0 + 0 + 0.25 + 1) / 4)
+
+
+def test_rho_of_networks_at_chance_says_so_and_is_no_headline(tmp_path):
+  rank = np.tile(np.arange(12)[:, None] // 3 % 3, 5)
+  able = np.zeros((12, 5), int)
+  able[2::3] = 1
+  table = table_of(
+    STUDY, records(tmp_path / 'chance', rank, RECIPE), records(tmp_path / 'able', able, RECIPE)
+  )
+  notes = {label: estimate(table, label, 'rho').note for label in ('chance', 'able')}
+  assert 'says little: seen classes are not above chance, 1/4' in notes['chance']
+  assert 'says little' not in notes['able']
+  heading = headlines.without_little(table)
+  assert [*heading[heading['quantity'] == 'rho'].classifier.unique()] == ['able']
+  assert {*heading[heading['quantity'] == 'seen'].classifier} == {'chance', 'able'}
 
 
 def test_a_baseline_is_subtracted(tmp_path):
