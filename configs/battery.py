@@ -103,7 +103,7 @@ def imagenet() -> ConfigDict:
 
 def _config(labels: tuple[str, ...] = ()) -> ConfigDict:
   """All tasks; those on images of `config.data` run."""
-  config = default_battery(TASKS, labels, 'overview')
+  config = default_battery(TASKS, labels)
   config.battery.tasks = ON_THE_SAME_IMAGES
   config.battery.c_bar.study.corruptions = ('c_bar_cifar',)
   config.battery.scenes.data.source = 'scenes'

@@ -63,7 +63,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: a small CNN on MNIST digits."""
-  config = default_battery(TASKS, RECIPES, 'overview')
+  config = default_battery(TASKS, RECIPES)
   train_small_networks(config, epochs=4.0)
   _add_recipes(config)
   config.data.num_images = 200
@@ -80,7 +80,7 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """airbench94 at half its width on CIFAR-10."""
-  config = default_battery(TASKS, (*RECIPES, 'afa', 'apr_s'), 'overview')
+  config = default_battery(TASKS, (*RECIPES, 'afa', 'apr_s'))
   train_airbench(config, 'airbench94_half')
   _add_recipes(config)
   read_cifar10(config, num_images=2000)
@@ -101,7 +101,7 @@ def cifar10() -> ConfigDict:
 def fourier() -> ConfigDict:
   """A small CNN on CIFAR-10, by trainings of which some are in the Fourier domain."""
   tasks = {'corruptions': 'corruption_error', 'heat_map': 'fourier_heatmap', 'bands': 'band_noise'}
-  config = default_battery(tasks, IN_FOURIER, 'overview')
+  config = default_battery(tasks, IN_FOURIER)
   read_cifar10(config, num_images=500)
   config.battery.corruptions.study.severities = (3,)
   config.battery.heat_map.study.window = 15
@@ -124,7 +124,7 @@ def fourier() -> ConfigDict:
 def folder() -> ConfigDict:
   """EfficientNet-Lite0 from its published weights, on a folder of pictures."""
   tasks = {name: task for name, task in TASKS.items() if name != 'attack'}
-  config = default_battery(tasks, FINE_TUNED, 'overview')
+  config = default_battery(tasks, FINE_TUNED)
   config.data.source = 'folder'
   config.data.resize = 256
   config.data.crop = 224

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import io
 import itertools
@@ -12,7 +11,7 @@ import math
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,6 @@ from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.limits import MAX_BYTES_OF_RESULTS, MAX_LABEL_LENGTH
 from robustness.core.paths import expanded
-from robustness.core.registry import Part, Registry
 from robustness.core.settings import Section, check_name
 from robustness.core.typing import Facts
 from robustness.estimates import table as estimates
@@ -42,6 +40,10 @@ NO_SPREAD = 'no interval: all seeds are equal'
 NO_CLASSIFIER = 'no classifier is used'
 SINGLE = ''
 """Name of the task where there is but one."""
+FOURIER_TABLE = 'fourier_table'
+SUMMARIES = ('', FOURIER_TABLE)
+"""What is reported above the tasks of a battery: '' for their headlines, or these beside the tables
+of Yin et al. (2019), see `robustness.present.fourier_table`."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
 _PART: json_files.Form = {'name': str}
@@ -63,7 +65,13 @@ _FORM: json_files.Form = {
   'quantities?': (list, dict),
 }
 _BOUND = (float, type(None))
-_QUANTITY: json_files.Form = {'name': str, 'words': str, 'low?': _BOUND, 'high?': _BOUND}
+_QUANTITY: json_files.Form = {
+  'name': str,
+  'words': str,
+  'low?': _BOUND,
+  'high?': _BOUND,
+  'by?': [str],
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,34 +294,11 @@ def _check_table(path: pathlib.Path, results: Results) -> None:
         )
 
 
-class Summary(Part):
-  """What is reported above the tasks of a battery, from their results and never their records.
-
-  Attributes:
-    title: of the report.
-    worst: in how many tasks, of those in which a classifier is worst, the findings say so.
-  """
-
-  section = 'config.battery.summary'
-  title: ClassVar[str] = 'Several studies of the same classifiers'
-  worst: int = 0
-
-  def check(self, labels: Sequence[str], studies: Mapping[str, Section]) -> None:
-    """Refuses, before anything is trained, labels or studies (`Study.described` by task) that do
-    not fit."""
-    del labels, studies
-
-  def summarise(self, tasks: Mapping[str, Results]) -> Findings:
-    """Returns what is found of all tasks together; by default nothing."""
-    del tasks
-    return Findings()
-
-  @abc.abstractmethod
-  def draw(self, tasks: Mapping[str, Results]) -> Mapping[str, tuple[Any, str]]:
-    """Returns {file name without suffix: (matplotlib figure, caption)}."""
-
-
-SUMMARIES = Registry('robustness.present', Summary)  # type: ignore[type-abstract]
+def summary_name(value: object) -> str:
+  """Returns what `config.battery.summary` is in a workdir: a name, of earlier versions a section
+  with one. What is no summary, such as a user's of these versions, is the default."""
+  name = value.get('name', '') if isinstance(value, Mapping) else value
+  return name if isinstance(name, str) and name in SUMMARIES else ''
 
 
 def read(workdir: str | os.PathLike[str]) -> Results:
@@ -493,7 +478,8 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def _quantity(entry: Mapping[str, Any]) -> Quantity:
   """Returns a quantity of `results.json`, which may say more: `paper` in older ones."""
-  return Quantity(**{key: value for key, value in entry.items() if key != 'paper'})
+  known = {key: value for key, value in entry.items() if key != 'paper'}
+  return Quantity(**{**known, 'by': tuple(known.get('by', ()))})
 
 
 def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:

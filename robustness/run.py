@@ -32,9 +32,9 @@ from robustness.measure import measure, recording_name
 from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import restore_sigterm
-from robustness.present import page, style, summary, text
+from robustness.present import fourier_table, page, style, summary, text
 from robustness.present.publish import Drawn, Presented, captioned, publish
-from robustness.results import SINGLE, Results, Table, joined, over_seeds
+from robustness.results import FOURIER_TABLE, SINGLE, Results, Table, joined, over_seeds
 from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, training_writer
 
 
@@ -135,16 +135,16 @@ def _measure_tasks(
     return results_by_task[SINGLE], experiment.studies[SINGLE]
   if not results_by_task:
     raise InputError(f'no task of the battery can be measured: {left_out[0][2]}.')
-  settings, chosen = dataclasses.asdict(experiment.execution), experiment.summary
-  summarised = (chosen.name, chosen.summarise(results_by_task)) if chosen else ()
-  results = joined(results_by_task, settings, *summarised)
+  settings, is_table = dataclasses.asdict(experiment.execution), experiment.summary == FOURIER_TABLE
+  summarised = fourier_table.summarise(results_by_task) if is_table else None
+  results = joined(results_by_task, settings, experiment.summary or 'battery', summarised)
   if left_out:
     results.tables[workdir.LEFT_OUT] = Table(('task', 'classifier', 'why'), left_out)
   for title, table in results.tables.items():
     is_of_a_task = title.partition(': ')[0] in results_by_task
     for line in () if is_of_a_task else (title, *text.lines(table)):
       logging.info('%s', line)
-  presented = summary.of_battery(chosen, experiment.studies)
+  presented = summary.of_battery(experiment.summary, experiment.studies)
   write_results(log, folder, results, presented, captioned(figures))
   return results, presented
 

@@ -24,11 +24,28 @@ from robustness.present.sentences import Finding, findings
 from robustness.results import Results
 
 _NUMBER = r'[−+]?\d[\d.]*'
-_TOLD = re.compile(rf'({_NUMBER})(?: %| [a-z]+)? \(({_NUMBER}) to ({_NUMBER})([^)]*)\)')
-_DIFFERENCE = re.compile(
-  rf'minus (?P<versus>[^;]+?) (?P<told>{_NUMBER}(?: [a-z]+)? \({_NUMBER} to {_NUMBER}\)): '
-  r'(?P<verdict>[a-z, ]+)'
+_ESTIMATE = rf'({_NUMBER})(?: %| [a-z]+)? \(({_NUMBER}) to ({_NUMBER})\)'
+_TOLD = re.compile(_ESTIMATE)
+_SHOWN = re.compile(
+  rf'^(?P<label>.+?)(?: {_ESTIMATE})?(?:,| is) (?P<way>better|worse|lower|higher) than '
+  rf'(?P<versus>.+?) by {_ESTIMATE}$'
 )
+_NOT_SHOWN = re.compile(
+  rf'^(?P<label>.+?)(?: {_ESTIMATE})?, no difference from (?P<versus>.+?) is shown: {_ESTIMATE}$'
+)
+_BY_SEEDS = re.compile(
+  rf'^(?P<label>.+?)(?: {_ESTIMATE})?, minus (?P<versus>.+?) {_ESTIMATE}, which seeds alone'
+)
+_WAYS = 'less often|more often|less|more|better|worse|lower|higher'
+_COMPARED = re.compile(
+  rf'^(?:of [^,]*, )?(?P<label>.+?) (?:(?:errs|is(?: right)?) (?P<first>{_WAYS}) than '
+  rf'(?P<versus>.+?) (?P<where>.+?)(?: and (?P<second>{_WAYS}) (?P<elsewhere>.+?))?'
+  r'|is not shown to differ from (?P<none>.+) \w+ any)'
+  rf'; the largest difference, {_ESTIMATE}, is (?P<place>.+)$'
+)
+_HIGHER = {'more', 'more often', 'higher'}
+_LOWER = {'less', 'less often', 'lower'}
+_TOGETHER = re.compile(r' (Intervals|Differences) are simultaneous over (\d+) ([^.]*)\.$')
 _ROUNDING = 1e-9
 _TOUCHING = 1.0  # pixels by which boxes of letters may overlap
 
@@ -41,6 +58,7 @@ def complaints(results: Results) -> list[str]:
     *rows(results),
     *itertools.chain(*(sentence(text) for text in texts)),
     *itertools.chain(*(verdicts(finding, results) for finding in found)),
+    *itertools.chain(*(extremes(finding, results) for finding in found)),
     *told_twice(texts),
     *silently_left_out(results),
   ]
@@ -60,13 +78,10 @@ def rows(results: Results) -> Iterator[str]:
       yield f'{row.quantity} of {row.classifier}: {ends} do not ascend in [{least}, {most}]'
 
 
-BY_SEEDS = 'not told by seeds alone'
-
-
 def sentence(text: str) -> Iterator[str]:
   if re.search(r'\b(nan|None|NaN|unknown|<NA>)\b', text) or not text.endswith('.'):
     yield f'no sentence: {text}'
-  intervals = [_numbers(*match[:3]) for match in _TOLD.findall(_plain(text))]
+  intervals = [_numbers(*match) for match in _TOLD.findall(_plain(text))]
   if not intervals:
     yield f'a sentence without an interval: {text}'
   if any(not low <= value <= high for value, low, high in intervals):
@@ -74,41 +89,175 @@ def sentence(text: str) -> Iterator[str]:
 
 
 def verdicts(finding: Finding, results: Results) -> Iterator[str]:
-  better = {quantity.name: quantity.better for quantity in results.presented}
-  scale = {quantity.name: quantity.scale for quantity in results.presented}
-  differences = finding.rows[finding.rows.versus != '']
-  told = list(_DIFFERENCE.finditer(_plain(finding.text).rstrip('.')))
-  for match in told:
-    [(value, low, high)] = (_numbers(*one[:3]) for one in _TOLD.findall(match['told']))
-    for row in differences[differences.versus == match['versus']].itertuples():
-      ends = [scale[row.quantity] * end for end in (row.value, row.low, row.high)]
-      digits = 10.0 ** -len(match['told'].split()[0].partition('.')[2])
-      near = [abs(own - said) <= digits for own, said in zip(ends, (value, low, high), strict=True)]
-      shown = 'no' in match['verdict'] or not low <= 0 <= high
-      right = match['verdict'].strip() in (_verdict(row, better[row.quantity]), BY_SEEDS)
-      if all(near) and right and shown:
-        break
+  """Yields what the rows of the table do not show of the differences in a finding.
+
+  Rows are found by their labels and values in the whole table of results, not in the finding.
+  """
+  text, together = _parted(finding.text)
+  clauses = text.partition(': ' if ': ' in text else ', ')[2]
+  quantity = _quantity_of(finding, results)
+  table = results.over_seeds.table
+  own = table[(table['quantity'] == quantity.name) & table['low'].notna()]
+  differences = own[own.versus != '']
+  stated = 0
+  for clause in re.split(r';\s+(?!the largest difference)', clauses):
+    if match := _NOT_SHOWN.match(clause) or _SHOWN.match(clause) or _BY_SEEDS.match(clause):
+      stated += 1
+      yield from _level(match, clause, differences, quantity, together)
+    elif match := _COMPARED.search(clause):
+      stated += 1
+      yield from _compared(match, clause, finding, results, together)
+    elif 'than' in clause.split() or 'difference' in clause:
+      yield f'a difference that cannot be read: {clause}'
+  rows = finding.rows[finding.rows.versus != '']
+  pairs = len(set(zip(rows.classifier, rows.versus, strict=True)))
+  if stated != pairs:
+    yield f'{pairs} differences are told as {stated}: {finding.text}'
+
+
+def _quantity_of(finding: Finding, results: Results) -> Any:
+  name = finding.rows['quantity'].iloc[0]
+  return next(quantity for quantity in results.presented if quantity.name == name)
+
+
+def _alike(finding: Finding, results: Results) -> Any:
+  """Returns the rows of the table of results that have the finding's quantity and facets."""
+  table = results.over_seeds.table
+  own = table[(table['quantity'] == _quantity_of(finding, results).name) & table['low'].notna()]
+  for name in facets_of(table):
+    own = own[own[name].notna() == (name in finding.facets)]
+  return own
+
+
+def _parted(text: str) -> tuple[str, int]:
+  """Returns what is told, and how many estimates its intervals hold for."""
+  text = ' '.join(_plain(text).split())
+  match = _TOGETHER.search(text)
+  count = 1
+  if match:
+    further = re.search(r' and (\d+) networks$', match[3])
+    count = int(match[2]) * (int(further[1]) if further else 1)
+  return text[: match.start() if match else None].rstrip('.'), count
+
+
+def _level(match: Any, clause: str, rows: Any, quantity: Any, together: int) -> Iterator[str]:
+  """A level's difference: of one row, wider if it holds for several, with the right verdict."""
+  *_, value, low, high = (text for text in match.groups() if text and re.fullmatch(_NUMBER, text))
+  said, digits = _numbers(value, low, high), 0.51 * 10.0 ** -len(value.partition('.')[2])
+  way = match.groupdict().get('way')
+  mine = (rows.classifier == match['label']) & (rows.versus == match['versus'])
+  for row in rows[mine].itertuples():
+    ends = [quantity.scale * end for end in (row.value, row.low, row.high)]
+    if way and ends[0] < 0:
+      ends = [-ends[0], -ends[2], -ends[1]]
+    slack = digits if together == 1 else math.inf
+    near = abs(ends[0] - said[0]) <= digits
+    near &= -slack <= said[1] - ends[1] <= digits and -digits <= said[2] - ends[2] <= slack
+    better = 'better' if (row.value < 0) == (quantity.better == 'lower') else 'worse'
+    right = {better} if quantity.better else {'lower' if row.value < 0 else 'higher'}
+    if way:
+      if near and way in right and said[1] > 0:
+        return
+    elif near and (said[1] <= 0 <= said[2] or 'seeds alone' in clause):
+      return
+  yield f'no row shows “{clause}”'
+
+
+def _compared(
+  match: Any, clause: str, finding: Finding, results: Results, together: int
+) -> Iterator[str]:
+  """Many differences: how many are lower and higher is what the p-values of the table give, where
+  it has them, else no more than own intervals show; the largest is that of the table."""
+  quantity = _quantity_of(finding, results)
+  everything = _alike(finding, results)
+  everything = everything[everything.versus != '']
+  versus = match['versus'] or match['none']
+  rows = everything[(everything.classifier == match['label']) & (everything.versus == versus)]
+  if rows.empty:
+    yield f'no rows of “{clause}”'
+    return
+  if together != len(everything):
+    yield f'intervals of {len(everything)} are said to be simultaneous over {together}: {clause}'
+  counts = {True: 0, False: 0}
+  for way, where in ((match['first'], match['where']), (match['second'], match['elsewhere'])):
+    if way:
+      lower = way in _LOWER or (way == 'better') == (quantity.better == 'lower')
+      is_higher = way in _HIGHER or (way not in _LOWER and not lower)
+      counts[is_higher] += _count(where, len(rows))
+  shown = _benjamini_hochberg(everything.p.tolist(), 0.05) if everything.p.notna().all() else None
+  for is_higher, count in counts.items():
+    of_sign = (everything['value'] > 0) == is_higher
+    mine = (everything.classifier == match['label']) & (everything.versus == versus) & of_sign
+    if shown is not None:
+      exact = sum(flag for flag, of_row in zip(shown, mine, strict=True) if of_row)
+      if abs(exact - count) > (0.006 * len(rows) if '%' in clause else 0):
+        yield f'{exact} of {len(rows)} are {"higher" if is_higher else "lower"}: {clause}'
     else:
-      yield f'no row shows “{match[0]}”'
-  if told and len(told) != len(differences):
-    yield f'{len(differences)} differences are told as {len(told)}: {finding.text}'
+      outside = ((everything.low > 0) | (everything.high < 0)) & mine
+      if count > outside.sum() + (0.006 * len(rows) if '%' in clause else 0):
+        yield f'own intervals show {outside.sum()} alone: {clause}'
+  value, low, high = match.groups()[-4:-1]
+  yield from _chosen((value, low, high), rows, rows['value'].abs(), quantity.scale, clause)
 
 
-def _verdict(row: Any, better: str) -> str:
-  if row.low <= 0 <= row.high:
-    return 'no difference shown'
-  way = 'lower' if row.high < 0 else 'higher'
-  return f'{way}, {"better" if way == better else "worse"}' if better else way
+def extremes(finding: Finding, results: Results) -> Iterator[str]:
+  """Yields highest and lowest values that no row of the table is, or that are not the highest."""
+  text, together = _parted(finding.text)
+  if not re.search('^(Highest|Lowest) |, clearest of ', text) or (finding.rows.versus != '').any():
+    return
+  sign = -1 if text.startswith('Lowest') else 1
+  scale = _quantity_of(finding, results).scale
+  rows = _alike(finding, results)
+  rows = rows[rows.versus == '']
+  if 'where the' not in text and together != len(rows):
+    yield f'intervals of {len(rows)} are said to be simultaneous over {together}: {text}'
+  for clause in re.split(r';\s', text.partition(': ')[2]):
+    match = _TOLD.search(clause)
+    of_label = rows[rows.classifier == clause[: match.start()].strip()] if match else rows[:0]
+    if of_label.empty or match is None:
+      yield f'no rows of “{clause}”'
+    elif 'where the' not in clause:
+      size = sign * of_label['value']
+      yield from _chosen(match.groups(), of_label, size, scale, clause)
+
+
+def _chosen(texts: Any, rows: Any, size: Any, scale: float, clause: str) -> Iterator[str]:
+  value, low, high = _numbers(*texts)
+  digits = 0.51 * 10.0 ** -len(texts[0].partition('.')[2])
+  for row in rows[size >= size.max() - 1e-9].itertuples():
+    ends = [scale * end for end in (row.value, row.low, row.high)]
+    if abs(ends[0] - value) <= digits and low <= ends[1] + digits and high >= ends[2] - digits:
+      return
+  yield f'no row is the largest of “{clause}”'
+
+
+def _count(where: str, total: int) -> float:
+  """Returns how many places are told: all, a number, a share, or named ones."""
+  if re.fullmatch(r'\w+ all', where):
+    return total
+  if share := re.fullmatch(r'\w+ (\d+) %', where):
+    return int(share[1]) / 100 * total
+  if number := re.fullmatch(r'\w+ (\d+)', where):
+    return int(number[1])
+  return len(re.split(', | and ', re.sub(r'\([^)]*\)', '', where)))
+
+
+def _benjamini_hochberg(p: list[float], rate: float) -> list[bool]:
+  order = sorted(range(len(p)), key=p.__getitem__)
+  last = max((k for k, i in enumerate(order, 1) if p[i] <= rate * k / len(p)), default=0)
+  shown = set(order[:last])
+  return [i in shown for i in range(len(p))]
 
 
 def told_twice(texts: list[str]) -> Iterator[str]:
   known: dict[str, tuple[str, ...]] = {}
   for text in texts:
-    head, _, clauses = _plain(text).rstrip('.').partition(': ')
+    told, together = _parted(text)
+    head, _, clauses = told.partition(': ')
     for clause in re.split(r';\s', clauses):
       match = _TOLD.search(clause)
       if match:
-        subject = f'{head}: {clause[: match.start()]}{match[4]}'
+        subject = f'{head}: {clause[: match.start()]}{clause[match.end() :]} {together}'
         if known.setdefault(subject, match.groups()) != match.groups():
           yield f'told twice: {subject}'
 

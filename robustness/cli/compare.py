@@ -84,7 +84,7 @@ def run(
     folder = workdir.task_folder(out, task)
     figures[task] = publish(folder, of, _presented(studies[task]), environment, config)
   whole = joined(tasks, {'tasks': list(tasks), 'baseline': baseline}, COMPARISON)
-  presented = summary.of_battery(None, studies)
+  presented = summary.of_battery('', studies)
   publish(out, whole, presented, environment, config, captioned(figures))
   return whole
 

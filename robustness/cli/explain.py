@@ -19,7 +19,6 @@ from robustness.config.recipe import KINDS, ClassifierSettings
 from robustness.core.errors import nearest
 from robustness.core.registry import Part, Registry, part_name
 from robustness.evaluation.study import STUDIES, ScoresPredictions
-from robustness.results import SUMMARIES
 from robustness.training.settings import TrainingSettings
 
 P = TypeVar('P', bound=Part)
@@ -114,10 +113,9 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
   run = meanings(Execution)
   studies = {'config.study': config.study} if 'study' in config else {}
   if 'battery' in config:
-    yield from _section(
-      'config.battery', [config.battery], {'tasks': 'the tasks that run, in order'}
-    )
-    yield from _parts('config.battery.summary', [config.battery.summary], 'name', SUMMARIES)
+    summary = "what the report begins with: '' for the headlines of all tasks, or 'fourier_table'"
+    said = {'tasks': 'the tasks that run, in order', 'summary': summary}
+    yield from _section('config.battery', [config.battery], said)
     tasks = {name: own for name, own in config.battery.items() if 'study' in own}
     studies = {f'config.battery.{name}.study': own.study for name, own in tasks.items()}
   for where, section in studies.items():

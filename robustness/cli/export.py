@@ -33,7 +33,8 @@ from robustness.core.settings import choice
 from robustness.core.typing import Facts
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.table import facets_of, select
-from robustness.present import headlines, methods, side_by_side, tables
+from robustness.present import choice as choices
+from robustness.present import methods, side_by_side, tables
 from robustness.present.notation import place_of
 from robustness.present.page import data_words
 from robustness.results import TASK, Results
@@ -142,7 +143,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     if text not in known_as:
       raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
     given[facet] = known_as[text]
-  rows = select(table, name, '', **given) if given else headlines.leading(table, name)
+  rows = select(table, name, '', **given) if given else choices.leading(table, known[name])
   rows = rows[(rows.versus == '') & rows['value'].notna()]
   if len(rows) != 1:
     own = table[(table['quantity'] == name) & (table.versus == '')]

@@ -46,9 +46,9 @@ from robustness.evaluation.recorded_study import RecordedStudy
 from robustness.evaluation.records import Layout, Records, RecordsReader, is_of_views
 from robustness.evaluation.study import Study
 from robustness.present import tables, text
+from robustness.present.choice import leading, levels
 from robustness.present.page import classifier_words
 from robustness.present.publish import Drawn, Presentation, captioned, publish
-from robustness.present.sentences import leading, level_groups
 from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table, joined
 
 PRESENTED = Presentation('Leaderboard')
@@ -366,7 +366,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     if len(own):
       used.append(quantity)
       parts.append(own)
-      ranked |= {words: (quantity, rows) for words, rows, _ in level_groups(own, quantity)}
+      ranked |= {level.words: (quantity, level.rows) for level in levels(own, quantity)}
   for words, (quantity, own) in ranked.items():
     by = {'ranked_by': words} if len(ranked) > 1 else {}
     parts.append(part([*_ranked(quantity, own, by)]))
@@ -397,7 +397,7 @@ def _values(
 def _ranking(results: Results, quantity: Quantity) -> pd.DataFrame:
   """Returns an entry's own values of a quantity over the most; none where it ranks nothing, as
   where each run has a baseline of its own."""
-  rows = leading(results.over_seeds.table, quantity.name)
+  rows = leading(results.over_seeds.table, quantity)
   ranks = quantity.headline and bool(quantity.better)
   compares = not rows.note.str.contains(ITSELF, regex=False).any()
   return rows[(rows.versus == '') & rows.value.notna() & ranks & compares]
@@ -446,7 +446,7 @@ def _compared(
     except InputError as error:
       print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)
       continue
-    leads = [leading(table, of.name) for of in dict.fromkeys([*used, comparison.ACCURACY])]
+    leads = [leading(table, quantity) for quantity in dict.fromkeys([*used, comparison.ACCURACY])]
     above = table[table['quantity'] == comparison.EFFECTIVE.name]
     return [*(each[each.versus != ''] for each in leads), above]
   return []

@@ -14,14 +14,12 @@ from collections.abc import Sequence
 
 from robustness import workdir
 from robustness.cli import verification
-from robustness.core import registry
 from robustness.core.errors import InputError
-from robustness.core.settings import Section, check_sections
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
 from robustness.present import page, summary
 from robustness.present.publish import Drawn, Presented, captioned, illustrate
-from robustness.results import SINGLE, SUMMARIES, Results, Summary
+from robustness.results import SINGLE, Results, summary_name
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -69,7 +67,7 @@ def redraw(directory: str, study_file: str = '') -> pathlib.Path:
     reason, results = unverified.get(place, ''), Results.read(place)
     return illustrate(place, results, presented, environment, config, further, reason)
 
-  studies, above = dict[str, Study](), None if SINGLE in sections else _summary(config)
+  studies, above = dict[str, Study](), summary_name(config.get('battery', {}).get('summary', ''))
   for folder, of in tasks.items():
     figures = {}
     for name, place in of.items():
@@ -95,13 +93,3 @@ def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
         'which were damaged or altered, and is not replaced. Run the same command again: results '
         'are rebuilt from the records. Or delete the report.'
       )
-
-
-def _summary(config: Section) -> Summary | None:
-  """Returns what draws a battery above its tasks; None, the default, for one in a user's file."""
-  check_sections(config['battery'], ('summary',), 'config.battery')
-  try:
-    with registry.files_refused():
-      return SUMMARIES.optional(config['battery'].get('summary', {}), 'config.battery.summary')
-  except registry.FileRefusedError:
-    return None

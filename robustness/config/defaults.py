@@ -18,7 +18,6 @@ from robustness.core.errors import nearest
 from robustness.core.registry import is_reference, part_name
 from robustness.core.typing import Facts
 from robustness.evaluation import study
-from robustness.results import SUMMARIES
 from robustness.training.settings import TrainingSettings
 
 
@@ -304,10 +303,9 @@ def default_battery(
     name: {'study': study.default_section(of), 'data': inherited(DataSettings)}
     for name, of in tasks.items()
   }
-  above = {'name': summary, **SUMMARIES.default_sections()}
   found = [study.STUDIES.find(name, 'config.battery') for name in tasks.values()]
   shared = _sections(labels, any(one.needs_classifier for one in found))
-  return nested({'battery': {'tasks': tuple(tasks), 'summary': above, **sections}, **shared})
+  return nested({'battery': {'tasks': tuple(tasks), 'summary': summary, **sections}, **shared})
 
 
 def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:

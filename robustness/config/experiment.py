@@ -6,7 +6,7 @@ The section `config.battery` has several studies of the same classifiers in one 
   config.battery.errors.study.name = ...              a task's study, as `config.study`
   config.battery.heat_maps.data.num_images = 200      what differs from `config.data`
   config.battery.scenes.data.source = ...             rows of another source, with all their keys
-  config.battery.summary.name = ...                   what is reported above the tasks
+  config.battery.summary = ...                        what is reported above the tasks
 
 Classifiers are trained once; each task leaves records, results, figures and a report of its own.
 """
@@ -24,7 +24,7 @@ from robustness.core.settings import Section, require
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import HasSmallChanges, Study
 from robustness.parallel import KINDS
-from robustness.results import SINGLE, SUMMARIES, Summary
+from robustness.results import SINGLE, SUMMARIES
 from robustness.training.settings import PRECISIONS, TrainingSettings
 
 BATTERY, TASKS, SUMMARY = 'config.battery', 'tasks', 'summary'
@@ -80,7 +80,7 @@ class Experiment:
 
   Attributes:
     measurements: by task, in the order in which they run; a config with `study` has one, `SINGLE`.
-    summary: what is reported above the tasks of a battery; None reports one after another.
+    summary: what is reported above the tasks of a battery, one of `robustness.results.SUMMARIES`.
     data: the rows of tasks that have none of their own, and what trainings take over.
     classifiers: whole recipes by label, in the order of the config; the first is the baseline of
       comparisons. Empty for a study of images alone.
@@ -89,7 +89,7 @@ class Experiment:
   """
 
   measurements: Mapping[str, Measurement]
-  summary: Summary | None
+  summary: str
   data: DataSettings
   classifiers: Mapping[str, ClassifierSettings]
   execution: Execution
@@ -136,16 +136,15 @@ def from_config(config: Section) -> Experiment:
   settings.refuse_unknown(values, [*SETTINGS, *SECTIONS], 'config')
   data = sections.get('data', {})
   parsed_data = settings.parse(DataSettings, data, 'config.data')
-  summary = None
+  summary = ''
   if 'battery' not in sections:
     single = _measurement(sections.get('study', {}), data, 'config.data')
     measurements, parsed_data = {SINGLE: single}, single.data
   elif 'study' in sections:
     raise InputError('give either config.study or config.battery (several studies, by name).')
   else:
-    settings.check_sections(sections['battery'], (SUMMARY,), BATTERY)
-    section = sections['battery'].get(SUMMARY, {})
-    summary = SUMMARIES.optional(section, f'{BATTERY}.{SUMMARY}')
+    summary = sections['battery'].get(SUMMARY, '')
+    settings.choice(f'{BATTERY}.{SUMMARY}', summary, SUMMARIES)
     measurements = _battery(sections['battery'], data)
   execution = settings.parse(Execution, values, 'config')
   chosen = [task.study for task in measurements.values()]
@@ -156,9 +155,6 @@ def from_config(config: Section) -> Experiment:
   _check_adaptations(experiment)
   for study in chosen:
     refuse_what_is_lost(study, execution)
-  if summary:
-    described = {name: study.describe() for name, study in experiment.studies.items()}
-    summary.check(list(classifiers), described)
   return experiment
 
 

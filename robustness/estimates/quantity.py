@@ -34,6 +34,10 @@ class Quantity:
       same facets where it has some, else those over all.
     biased: whether chance on the same images adds to values what is alike in every training, so
       that seeds alone show no difference.
+    by: facets by which it heads a report, those that a table lacks left out; () heads it by its
+      value over everything.
+    extreme: 'highest' or 'lowest', the end of many values that is told: of those beyond the
+      reference, where that has values by the same facets; '' is the worse end.
   """
 
   name: str
@@ -47,8 +51,14 @@ class Quantity:
   drawn: bool = False
   reference: str = ''
   biased: bool = False
+  by: tuple[str, ...] = ()
+  extreme: str = ''
 
   def __post_init__(self) -> None:
+    if self.extreme not in ('', 'highest', 'lowest'):
+      raise InputError(
+        f"Quantity {self.name!r} tells the end {self.extreme!r}: give 'highest', 'lowest' or ''."
+      )
     if not self.name or self.kind not in RANGES or self.better not in ('lower', 'higher', ''):
       raise InputError(
         f'Quantity {self.name!r} is of the kind {self.kind!r}, of which {self.better!r} is better: '
@@ -59,6 +69,11 @@ class Quantity:
   def scale(self) -> float:
     """What values are multiplied by where they are written: 100 for shares, in percent."""
     return 100.0 if self.kind == SHARE else 1.0
+
+  @property
+  def end(self) -> str:
+    """The end of many values that is told, 'highest' or 'lowest'; '' where neither is."""
+    return self.extreme or {'lower': 'highest', 'higher': 'lowest'}.get(self.better, '')
 
   @property
   def range(self) -> tuple[float, float]:
@@ -99,6 +114,7 @@ class Facet:
     unit: of its values; '' for none.
     ordered: whether its values are numbers on an axis, such as severities, and not names.
     place: how a sentence says a value, such as 'under {}'; '' is 'at', of a name 'in', and `words`.
+    words_of_many: the plural of the words, where it is not made by its ending.
   """
 
   name: str
@@ -106,6 +122,14 @@ class Facet:
   unit: str = ''
   ordered: bool = False
   place: str = ''
+  words_of_many: str = ''
+
+  @property
+  def plural(self) -> str:
+    """The words for several values: 'corruptions', 'severities', 'classes'."""
+    endings = ('y', 'ies'), ('ss', 'sses'), ('s', 's'), ('', 's')
+    end, ends = next(pair for pair in endings if self.words.endswith(pair[0]))
+    return self.words_of_many or f'{self.words.removesuffix(end)}{ends}'
 
 
 _CYCLES = 'cycles per image'
@@ -113,11 +137,15 @@ FACETS = {
   facet.name: facet
   for facet in (
     Facet('corruption', 'corruption', place='under {}'),
-    Facet('corruption_set', 'set of corruptions', place='over the {} corruptions'),
+    Facet('corruption_set', 'set of corruptions', '', False, 'over the {} corruptions', 'sets'),
     Facet('severity', 'severity', ordered=True),
-    Facet('band', 'frequencies', place='in the {} band'),
+    Facet('band', 'frequencies', '', False, 'in the {} band', 'bands'),
     Facet(
-      'bandwidth', 'bandwidth B, side of a square of frequencies', ordered=True, place='at B = {}'
+      'bandwidth',
+      'bandwidth B, side of a square of frequencies',
+      ordered=True,
+      place='at B = {}',
+      words_of_many='bandwidths',
     ),
     Facet('frequency_y', 'vertical frequency', _CYCLES, ordered=True),
     Facet(
@@ -127,38 +155,43 @@ FACETS = {
       ordered=True,
       place='and horizontal frequency {}',
     ),
-    Facet('radius', 'frequency |f|', _CYCLES, ordered=True, place='at |f| = {}'),
-    Facet('frequency', 'frequency along the diagonal', 'π', ordered=True),
+    Facet('radius', 'frequency |f|', _CYCLES, True, 'at |f| = {}', 'values of |f|'),
+    Facet('frequency', 'frequency along the diagonal', 'π', True, '', 'frequencies'),
     Facet('layer', 'layer'),
     Facet('attack', 'attack', place='under {}'),
-    Facet('stage', 'attack, after those before it', place='after {}'),
-    Facet('epsilon', 'radius ε', ordered=True, place='at ε = {}'),
-    Facet('queries', 'queries', ordered=True),
-    Facet('frame', 'place in the sequence', ordered=True),
-    Facet('offset', 'distance from the anchor', 'frames', ordered=True),
-    Facet('k', 'k', 'frames', ordered=True, place='at k = {}'),
-    Facet('area', 'area of the object', 'share of the image', ordered=True),
+    Facet('stage', 'attack, after those before it', '', False, 'after {}', 'attacks'),
+    Facet('epsilon', 'radius ε', '', True, 'at ε = {}', 'radii'),
+    Facet('queries', 'queries', '', True, 'after {} queries', 'numbers of queries'),
+    Facet('frame', 'place in the sequence', '', True, '', 'places in the sequence'),
+    Facet('offset', 'distance from the anchor', 'frames', True, '', 'distances'),
+    Facet('k', 'k', 'frames', True, 'at k = {}', 'values of k'),
+    Facet('area', 'area of the object', 'share of the image', True, '', 'areas'),
     Facet('x', 'horizontal place', 'share of the width', ordered=True),
     Facet('y', 'vertical place', 'share of the height from the top', ordered=True),
     Facet('angle', 'angle', 'degrees', ordered=True),
-    Facet('distance', 'distance of the pixels, in [0, 1]', ordered=True),
+    Facet('distance', 'distance of the pixels, in [0, 1]', '', True, '', 'distances'),
     Facet('fps', 'frame rate', 'frames per second', place='at {} frames per second'),
-    Facet('without_frame_type', 'type of frame left out', place='without frames of type {}'),
+    Facet(
+      'without_frame_type',
+      'type of frame left out',
+      place='without frames of type {}',
+      words_of_many='types of frame',
+    ),
     Facet('environment', 'environment'),
     Facet('class_group', 'class group'),
     Facet('class', 'class', place='in class {}'),
-    Facet('frames', 'frames before and after review', place='on {} frames'),
+    Facet('frames', 'frames before and after review', '', False, 'on {} frames', 'sets of frames'),
     Facet('kind', 'kind', place='in {}'),
     Facet('view', 'view', place='in view {}'),
-    Facet('coverage', 'share of images answered', ordered=True),
-    Facet('bin', 'bin of confidence', ordered=True),
+    Facet('coverage', 'share of images answered', '', True, '', 'shares of images'),
+    Facet('bin', 'bin of confidence', '', True, '', 'bins'),
     Facet('scaling', 'scaling', place='with {} scaling'),
     Facet('score', 'score', place='by {}'),
-    Facet('ood_set', 'images of no known class', place='against {}'),
-    Facet('id_set', 'images of known classes', place='from {}'),
-    Facet('reference', 'reference sets', place='given {}'),
+    Facet('ood_set', 'images of no known class', '', False, 'against {}', 'sets of images'),
+    Facet('id_set', 'images of known classes', '', False, 'from {}', 'sets of images'),
+    Facet('reference', 'reference sets', '', False, 'given {}', 'reference sets'),
     Facet('ranked_by', 'quantity', place='by {}'),
-    Facet('task', 'task of the battery', place='in {}'),
+    Facet('task', 'task of the battery', '', False, 'in {}', 'tasks'),
     Facet('seed', 'seed', ordered=True),
   )
 }

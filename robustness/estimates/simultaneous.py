@@ -1,4 +1,9 @@
-"""Intervals that hold for all of several estimates together, for what is chosen as the largest."""
+"""Many estimates together: intervals that hold for all, and which differences are significant.
+
+An interval that holds for all of several estimates holds for the one that is chosen as the largest.
+A difference is significant in one sense everywhere: at a false-discovery rate over all differences
+that are shown together, of every classifier.
+"""
 
 from collections.abc import Sequence
 
@@ -7,6 +12,7 @@ import pandas as pd
 from scipy import optimize, special
 
 from robustness.core.errors import InputError
+from robustness.estimates.comparison import benjamini_hochberg
 from robustness.estimates.fixed_width import MOST_LOOKS
 from robustness.estimates.intervals import (
   BAYESIAN,
@@ -15,6 +21,8 @@ from robustness.estimates.intervals import (
   CLOPPER_PEARSON,
   JACKKNIFE,
   KORN_GRAUBARD,
+  LOG_RATIO,
+  NEWCOMBE,
   SEQUENTIAL,
   STUDENT,
   clopper_pearson,
@@ -24,8 +32,11 @@ from robustness.estimates.intervals import (
 )
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.stratified import METHOD as STRATIFIED
+from robustness.estimates.table import OVER_SEEDS
 
-_AROUND_THE_VALUE = STUDENT, STRATIFIED, BOOTSTRAP, BAYESIAN, JACKKNIFE, 'joint draws'
+RATE = 0.05
+"""The false-discovery rate where a study has no setting of that name."""
+_AROUND_THE_VALUE = (STUDENT, STRATIFIED, BOOTSTRAP, BAYESIAN, JACKKNIFE, NEWCOMBE, 'joint draws')
 """Methods of intervals with ends at a multiple of a quantile from the value."""
 _MOST = 1e12  # trials that an interval is taken to rest on at most
 
@@ -37,9 +48,10 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   (Bonferroni; Dunn 1961) holds whichever is chosen. It is made as the estimate's own was:
   Clopper–Pearson from the counts, of a sequential design at 1 − α/(family · looks); Korn–Graubard
   at the effective number of trials that the estimate's own ends tell; Bonett–Price, Student and
-  that of strata, symmetric around the estimate, by the ratio of the quantiles; those of a
-  bootstrap, a jackknife or joint draws by it on either side of the value. Quantiles are Student's,
-  for few clusters tell the spread: they grow with the confidence as no normal quantile does.
+  that of strata, symmetric around the estimate, by the ratio of the quantiles, and that of a
+  log-ratio likewise on its scale; those of a bootstrap, a jackknife, joint draws or independent
+  shares by it on either side of the value. Quantiles are Student's, for few clusters tell the
+  spread: they grow with the confidence as no normal quantile does.
 
   Returns:
     The row with another interval, within the quantity's range, and family; None where the interval
@@ -50,9 +62,7 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   """
   if family < 1:
     raise InputError(f'a family of {family} estimates: give at least 1.')
-  if quantity.kind != SHARE and row.method.startswith(
-    (CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL, BONETT_PRICE)
-  ):
+  if quantity.kind != SHARE and row.method.startswith((CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL)):
     return None
   ends = _ends(row, 1 - (1 - row.confidence) / family)
   if ends is None:
@@ -76,11 +86,57 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
     known = min(trials, n) if n > 1 else trials
     trials = max(trials * (z_value(joint) / z_value(row.confidence) / ratio) ** 2, known)
     return proportion_interval(value * trials, trials, joint)
+  if row.method.startswith(LOG_RATIO):
+    baseline = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
+    middle = np.sqrt((low + baseline) * (high + baseline))
+    factor = ((high + baseline) / middle) ** ratio
+    return min(middle / factor - baseline, value), max(middle * factor - baseline, value)
   if BONETT_PRICE in row.method:
     value = (low + high) / 2
   elif not row.method.startswith(_AROUND_THE_VALUE):
     return None
   return value - ratio * (value - low), value + ratio * (high - value)
+
+
+def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> np.ndarray:
+  """Returns which differences of one figure are significant, bool [n].
+
+  The p-values of all of them, whichever classifier they are of, are one family of Benjamini and
+  Hochberg's procedure. A difference without an interval is not tested; nor is, over seeds alone,
+  one of a quantity to which chance on the same images adds (`Quantity.biased`).
+  """
+  p = p_values(differences)
+  tested = ~np.isnan(p)
+  if quantity.biased:
+    tested &= (differences['method'] != OVER_SEEDS).to_numpy()
+  marked = np.zeros(len(p), bool)
+  if tested.any():
+    marked[tested] = benjamini_hochberg(p[tested], rate)
+  return marked
+
+
+def p_values(differences: pd.DataFrame) -> np.ndarray:
+  """Returns the p-value of each difference, [n]: that of its test where it has one, else the level
+  1 − confidence at which its interval begins to reach 0; NaN without an interval.
+
+  With z the quantile of the interval's confidence, a value d and the distance h to the end nearer
+  to 0, that level is 2·(1 − F(z·|d| / h)), F being Student's distribution of the clusters. d is the
+  middle of Bonett and Price's interval, and of a log-ratio's on its scale.
+  """
+  value, low, high = (differences[end].to_numpy(float) for end in ('value', 'low', 'high'))
+  method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
+  of_ratio = method.str.startswith(LOG_RATIO).to_numpy()
+  low, high, value = (np.where(of_ratio, np.log1p(end), end) for end in (low, high, value))
+  is_symmetric = of_ratio | method.str.contains(BONETT_PRICE, regex=False).to_numpy()
+  value = np.where(is_symmetric, (low + high) / 2, value)
+  reach = np.where(value > 0, value - low, high - value)
+  degrees = np.where(clusters > 1, clusters - 1, np.inf)
+  quantile = special.stdtrit(degrees, (1 + differences['confidence'].to_numpy(float)) / 2)
+  with np.errstate(divide='ignore', invalid='ignore'):
+    levels = 2 * special.stdtr(degrees, -np.abs(value) / reach * quantile)
+  levels = np.where((value == 0) & (reach == 0), 1.0, levels)
+  tests = differences['p'].to_numpy(float)
+  return np.where(np.isnan(tests), levels, tests)
 
 
 def _quantile(n: int, confidence: float) -> float:

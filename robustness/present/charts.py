@@ -16,13 +16,12 @@ with a single value is neither; the caption states it.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from robustness.estimates.comparison import benjamini_hochberg
 from robustness.estimates.jackknife import TOO_FEW
 from robustness.estimates.quantity import Quantity, facet
+from robustness.estimates.simultaneous import RATE, significant
 from robustness.estimates.table import select, told_once
 from robustness.present import forms, maps
 from robustness.present.notation import (
@@ -39,8 +38,6 @@ from robustness.present.notation import (
 )
 from robustness.results import SEED, Results
 
-RATE = 0.05
-"""The false-discovery rate where a study has no setting of that name."""
 MOST_POINTS, MOST_PANELS, LEAST_MAP = 40, 24, 3
 """Names with points, panels of a picture, values a side from which a map is drawn."""
 Picture = tuple[Figure, str]
@@ -183,11 +180,7 @@ def of_rows(
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
       return _grids(columns, down, across, caption)
     case 0, 2:
-      notation, values = columns[-1]
-      inverted = bool(values.marked.mean() > 0.5)  # fewer dots, which hide less
-      text = _caption(columns, facets, varying, rate, inverted)
-      columns[-1] = notation, values.assign(marked=values.marked ^ inverted)
-      return {'': (maps.maps(_by_classifier(columns), axes[0], axes[1]), text)}
+      return {'': (maps.maps(_by_classifier(columns), axes[0], axes[1]), caption(columns))}
     case 1, 2:
       return _small_multiples(columns[0], names[0], axes, caption(own))
   return {}
@@ -223,7 +216,7 @@ def _grids(
 def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> list[Column]:
   """Returns own values, and differences where there are some, with which of these are marked."""
   own, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
-  differences = differences.assign(marked=significant(differences, rate))
+  differences = differences.assign(marked=significant(differences, quantity, rate))
   several = list(differences.versus.unique())
   notation = Notation(quantity, True, several[0] if len(several) == 1 else '')
   both = ((Notation(quantity), own.assign(marked=False)), (notation, differences))
@@ -277,11 +270,7 @@ def _named(name: str, value: Any) -> str:
 
 
 def _caption(
-  columns: Sequence[Column],
-  facets: Sequence[str],
-  varying: Sequence[str],
-  rate: float,
-  inverted: bool = False,
+  columns: Sequence[Column], facets: Sequence[str], varying: Sequence[str], rate: float
 ) -> str:
   notation, rows = columns[0]
   quantity = notation.quantity
@@ -301,16 +290,17 @@ def _caption(
     text = f'{text}. Hollow, without an interval: degenerate'
   if rows.note.str.contains(TOO_FEW, regex=False).any():
     text = f'{text}. Estimates from too few clusters have no interval'
-  return sentence(text + _of_differences(columns[-1], rate, inverted))
+  return sentence(text + _of_differences(columns[-1], rate))
 
 
-def _of_differences(column: Column, rate: float, inverted: bool = False) -> str:
+def _of_differences(column: Column, rate: float) -> str:
   notation, rows = column
   if not notation.difference:
     return ''
+  together = f' over the {len(rows):,} of this figure' if len(rows) > 1 else ''
   return (
-    f'. Differences are from {rows.versus.iloc[0]}, paired; a dot marks one that is '
-    f'{"not " if inverted else ""}{explained(rows, rate)}'
+    f'. Differences are from {rows.versus.iloc[0]}, paired; a dot marks a significant one '
+    f'(false-discovery rate {100 * rate:g} %{together})'
   )
 
 
@@ -321,32 +311,3 @@ def sample(rows: pd.DataFrame) -> str:
   known = rows[rows.low.notna()]
   told = f', n = {images}' if images else ''
   return f'{told}; {100 * known.confidence.iloc[0]:g} % intervals' if len(known) else told
-
-
-def significant(rows: pd.DataFrame, rate: float = RATE) -> np.ndarray:
-  """Returns which differences of one picture are shown to be other than 0, bool [n].
-
-  Where all have p-values, these are tested together for each classifier at a false-discovery rate
-  (`benjamini_hochberg`); else a difference is significant whose own interval leaves out 0.
-  """
-  marked = ((rows['low'] > 0) | (rows['high'] < 0)).to_numpy(copy=True)
-  if not _tested(rows):
-    return marked
-  p, labels = rows['p'].to_numpy(), rows['classifier'].to_numpy()
-  for label in dict.fromkeys(labels):
-    own = labels == label
-    marked[own] = benjamini_hochberg(p[own], rate)
-  return marked
-
-
-def explained(rows: pd.DataFrame, rate: float = RATE) -> str:
-  """Returns what a mark means, for a caption: 'significant (paired test, …)'."""
-  if not _tested(rows):
-    return 'significant (its own interval leaves out 0)'
-  most = int(rows.groupby('classifier', sort=False).size().max())
-  tests = f' over the {most:,} of each classifier' if most > 1 else ''
-  return f'significant (paired test, false-discovery rate {100 * rate:g} %{tests})'
-
-
-def _tested(rows: pd.DataFrame) -> bool:
-  return bool(len(rows)) and bool(rows['p'].notna().all())

@@ -1,7 +1,7 @@
 """Forms of pictures with one value along an axis: points in lines, curves, scatters.
 
 Each takes rows of the table of results with the column `marked`, which is true of a significant
-difference: it has a black dot with a white edge. A classifier has one colour, line style and marker
+difference (`style.mark_significant`). A classifier has one colour, line style and marker
 in all pictures.
 """
 
@@ -61,7 +61,7 @@ def rows_of_points(
       y = np.array([names.index(str(value)) for value in own[name]]) + offset
       x = _ends(own, notation.scale)
       _points(axes, x, [y], labels.index(label), label)
-      _dots(axes, x[0][marks[chosen]], y[marks[chosen]])
+      style.mark_significant(axes, x[0][marks[chosen]], y[marks[chosen]])
       _hollow(axes, x[0], y, says_nothing(own), labels.index(label))
       if not notation.difference:
         colour, scale = style.colour(labels.index(label)), notation.scale
@@ -100,11 +100,6 @@ def _points(
   )
   look: dict[str, Any] = {'fmt': style.marker(index), 'color': style.colour(index)}
   axes.errorbar(x[0], y[0], yerr, xerr, markersize=3.5, linewidth=linewidth, label=label, **look)
-
-
-def _dots(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
-  """Marks points; the white edge shows on a black one."""
-  axes.plot(x, y, 'ko', markersize=2, markeredgecolor='white', markeredgewidth=0.35, zorder=4)
 
 
 def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, chosen: np.ndarray, index: int) -> None:
@@ -153,7 +148,7 @@ def curves(
     if notation.difference:
       marks = rows.marked.to_numpy()
       value = _ends(rows, notation.scale)[0]
-      _dots(axes, rows[x].to_numpy(float)[marks], value[marks])
+      style.mark_significant(axes, rows[x].to_numpy(float)[marks], value[marks])
       axes.axhline(0, color='0.3', linewidth=0.6)
     elif _spans_decades(rows):
       style.log_scale(axes)

@@ -18,12 +18,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from robustness.present import style
-from robustness.present.notation import Notation, axis_name, number
+from robustness.present.notation import FREQUENCIES, Notation, axis_name, number
 from robustness.present.style import panels
 from robustness.results import NO_SPREAD
 
-FREQUENCIES = ('frequency_y', 'frequency_x')
-"""Facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
 MOST_MAPS = 6
 """Side by side."""
 SMALLEST_NUMBER = 4.5
@@ -50,7 +48,7 @@ class Panel(NamedTuple):
 def maps(shown: Sequence[Panel], y: str, x: str, beside: Sequence[Panel] = ()) -> Figure:
   """Draws maps over two facets, own values on one scale and differences on another.
 
-  `y` grows downwards. A black dot marks a significant difference; a cell without a value is grey.
+  `y` grows downwards. A dot marks a significant difference; a cell without a value is grey.
   Where not all fit one line, differences begin a line, so that each scale stands beside its maps.
   Scales reach over the maps of other figures, `beside`, too.
   """
@@ -80,8 +78,8 @@ def maps(shown: Sequence[Panel], y: str, x: str, beside: Sequence[Panel] = ()) -
     if difference:
       marked = _table(panel.rows.assign(value=panel.rows.marked.astype(float)), y, x) > 0
       rows, cells = np.nonzero(marked.to_numpy())
-      size = min(3.0, 14 * cell / max(len(marked.columns), 1))
-      axes.plot(marked.columns[cells], marked.index[rows], 'k.', markersize=size, alpha=0.7)
+      size = min(2.0, 14 * cell / max(len(marked.columns), 1))
+      style.mark_significant(axes, marked.columns[cells], marked.index[rows], size)
     axes.set_title(title, fontsize=7)
   for place in places:
     if place // columns == lines - 1:
@@ -199,7 +197,7 @@ def _edges(values: pd.Index) -> np.ndarray:
 def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
   """Draws all own values, or all differences, by two facets with names as cells with numbers.
 
-  A black dot stands beside a significant difference, a dash where there is no value. Cells that
+  A dot stands beside a significant difference, a dash where there is no value. Cells that
   have a note are outlined. Cells too low for legible numbers have none.
   """
   down, across = (list(dict.fromkeys(v for p in shown for v in p.rows[of])) for of in (y, x))

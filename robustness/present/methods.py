@@ -23,7 +23,7 @@ from robustness.estimates.intervals import (
 from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
-from robustness.present import headlines
+from robustness.present import choice
 from robustness.present.page import classifier_words, counted_devices, data_words, taken
 from robustness.results import NO_CLASSIFIER, SEED, Results
 
@@ -78,12 +78,12 @@ def _classifiers(results: Results, label: str) -> str:
 def _intervals(results: Results, label: str) -> str:
   """Returns which intervals the headlines have, with n and, where it differs, independent units."""
   kinds: dict[str, dict[str, list[pd.Series]]] = {}
-  for headline in headlines.headlines(results.over_seeds.by_task):
-    for _, row in headline.rows.iterrows():
+  for chosen in choice.headlines(results.over_seeds.by_task):
+    for _, row in chosen.stated.iterrows():
       meant = not label or (row.classifier == label and not row.versus)
       if meant and row.low == row.low and row.method != EXACT:  # as the baseline's mCE, 1, is
-        words = f'differences in {headline.name}' if row.versus else headline.name
-        words += ' for all together' if headline.choices > 1 else ''
+        words = f'differences in {chosen.name}' if row.versus else chosen.name
+        words += '' if chosen.extremes is None else f' ({chosen.together})'
         kinds.setdefault(row.method, {}).setdefault(words, []).append(row)
   clauses, levels = [], set()
   for method, by_words in kinds.items():

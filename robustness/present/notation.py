@@ -11,9 +11,12 @@ import pandas as pd
 from robustness.estimates.jackknife import TOO_FEW
 from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity, facet
 from robustness.estimates.systematic import DEGENERATE
-from robustness.estimates.table import OVER_SEEDS
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
+FREQUENCIES = ('frequency_y', 'frequency_x')
+"""Facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
+MOST_NAMED = 3
+"""Places that are named one by one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,30 +94,13 @@ class Notation:
     if math.isnan(row.low + row.high):
       reasons = (part for part in row.note.split('; ') if part.startswith(TOO_FEW))
       return ' '.join([value, *(f'({reason})' for reason in reasons)])
-    together = 'for both' if row.family == 2 else f'for all {row.family} together'
-    family = f', {together}' if row.family > 1 else ''
-    low, high = (self.number(end, digits) for end in (row.low, row.high))
-    return f'{value} ({low} to {high}{family})'
+    return f'{value} ({self.number(row.low, digits)} to {self.number(row.high, digits)})'
 
   def full(self, row: Any) -> str:
     """Returns an estimate with its unit: '31.2 % (30.1 to 32.4)'."""
     value, space, interval = self.bare(row).partition(' ')
     unit = f'{NO_BREAK}{self.unit}' if self.unit else ''
     return f'{value}{unit}{space}{interval}'
-
-
-def verdict(row: Any, quantity: Quantity) -> str:
-  """Returns what the interval of a paired difference shows, such as 'lower, better'."""
-  if math.isnan(row.low + row.high):
-    return 'unknown'
-  if quantity.biased and row.method == OVER_SEEDS:
-    return 'not told by seeds alone'
-  if row.low <= 0 <= row.high:
-    return 'no difference shown'
-  way = 'lower' if row.high < 0 else 'higher'
-  if not quantity.better:
-    return way
-  return f'{way}, {"better" if way == quantity.better else "worse"}'
 
 
 def says_nothing(rows: pd.DataFrame) -> np.ndarray:
@@ -132,27 +118,97 @@ def number(value: Any) -> str:
   return (str(int(value)) if float(value).is_integer() else f'{value:g}').replace('-', MINUS)
 
 
+def rounded(name: str, value: float) -> str:
+  """Returns the value of a facet as an author prints it: with the fewest digits, two or more, that
+  change it by 1 % at most; a radius in steps of 8-bit images as such, '8/255'."""
+  steps = 255 * value
+  if name == 'epsilon' and abs(steps - round(steps)) < 1e-6 and value != round(value, 2):
+    return f'{round(steps)}/255'
+  digits = 2 if abs(value) < 10 or float(value).is_integer() else int(math.log10(abs(value))) + 1
+  texts = (f'{value:.{count}g}' for count in range(digits, digits + 5))
+  near = (text for text in texts if abs(float(text) - value) <= 0.01 * abs(value))
+  return number(value if float(value).is_integer() else float(next(near, value)))
+
+
+def _value_text(name: str, value: Any) -> str:
+  return value.replace('_', ' ') if isinstance(value, str) else rounded(name, value)
+
+
+def _place_form(name: str, value: Any) -> str:
+  """Returns how a sentence says a value of a facet, with '{}' in place of the value."""
+  described = facet(name)
+  preposition = 'in' if isinstance(value, str) else 'at'
+  return described.place or f'{preposition} {described.words} {{}}'
+
+
 def value_words(name: str, value: Any) -> str:
   """Returns the value of a facet in words: 'under fog', 'at severity 3', 'in class 7'."""
-  if (name, value) == ('view', 'clean'):
-    return 'on clean images'
-  described = facet(name)
-  text = value.replace('_', ' ') if isinstance(value, str) else number(value)
-  if text == 'none' and described.place.startswith('with {}'):
-    return described.place.replace('with {}', 'without')
-  preposition = 'in' if isinstance(value, str) else 'at'
-  return (described.place or f'{preposition} {described.words} {{}}').replace('{}', text)
+  if (name, value) in (('view', 'clean'), ('view', 'corrupted')):
+    return f'on {value} images'
+  form, text = _place_form(name, value), _value_text(name, value)
+  if text == 'none' and form.startswith('with {}'):
+    return form.replace('with {}', 'without')
+  return form.replace('{}', text)
 
 
 def place_words(facets: Sequence[str], values: Sequence[Any]) -> str:
-  """Returns the values of several facets in words: 'under fog at severity 3'."""
-  return ' '.join(map(value_words, facets, values))
+  """Returns the values of facets in words: 'under fog at severity 3', 'at frequency ±(3, −1)'."""
+  named = dict(zip(facets, values, strict=True))
+  if not {*FREQUENCIES} <= named.keys():
+    return ' '.join(map(value_words, facets, values))
+  y, x = (named.pop(name) for name in FREQUENCIES)
+  y, x = (y, x) if (y, x) > (0, 0) else (0 - y, 0 - x)
+  sign = '±' if y or x else ''
+  wave = f'at frequency {sign}({number(y)}, {number(x)})'
+  return ' '.join([*map(value_words, named, named.values()), wave])
 
 
 def place_of(row: pd.Series, facets: Sequence[str]) -> str:
   """Returns the values of those of some facets that a row has, in words."""
   known = [name for name in facets if not pd.isna(row[name])]
   return place_words(known, [row[name] for name in known])
+
+
+def places_of(rows: pd.DataFrame, facets: Sequence[str]) -> str:
+  """Returns the places of rows in words: 'under fog, snow and frost', and of more than
+  `MOST_NAMED` how many others there are: 'under fog, snow, frost and 4 others'."""
+  named = rows if len(rows) == MOST_NAMED + 1 else rows.head(MOST_NAMED)
+  more = len(rows) - len(named)
+  varying = [name for name in facets if rows[name].nunique() > 1]
+  if varying[1:] or not varying:
+    texts = [place_of(row, facets) for _, row in named.iterrows()]
+    form = '{}'
+  else:
+    texts = [_value_text(varying[0], value) for value in named[varying[0]]]
+    described, first = facet(varying[0]), rows.iloc[0]
+    singular, several = f'{described.words} {{}}', f'{described.plural} {{}}'
+    form = ' '.join(
+      _place_form(name, first[name]).replace(singular, several)
+      if name == varying[0]
+      else value_words(name, first[name])
+      for name in facets
+    )
+  texts = [text.removeprefix('at frequency ') if k else text for k, text in enumerate(texts)]
+  *first, last = [*texts, f'{more} others'] if more else texts
+  return form.replace('{}', f'{", ".join(first)} and {last}' if first else last)
+
+
+def preposition(rows: pd.DataFrame, facets: Sequence[str]) -> str:
+  """Returns what stands before places by these facets: 'under', 'at', 'in'."""
+  if {*facets} == {*FREQUENCIES}:
+    return 'at'
+  form = _place_form(facets[0], rows[facets[0]].iloc[0]) if len(facets) == 1 else 'in'
+  return form.partition(' ')[0]
+
+
+def plural(facets: Sequence[str]) -> str:
+  """Returns what several values of facets are: 'corruptions', 'pairs of attacks and radii'."""
+  if {*facets} == {*FREQUENCIES}:
+    return 'frequencies'
+  words = ' and '.join(facet(name).plural for name in facets)
+  return (
+    words if len(facets) == 1 else f'{"pairs" if len(facets) == 2 else "combinations"} of {words}'
+  )
 
 
 def joined_words(facets: Sequence[str]) -> str:

@@ -1,43 +1,50 @@
-"""Findings in words, from a few forms over declared quantities: the level with its paired
-differences, the worst of many, and the largest difference of many.
+"""Choices in words: levels with their differences, where classifiers differ, and worst values.
 
-A sentence is made of rows of the table of results alone. One that is chosen as the largest of many
-has the interval that holds for all of them together.
+A sentence is made of the rows of a choice alone. Its differences hold for all classifiers that it
+compares together, and the largest of many for all that it was chosen from.
 """
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
+from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.simultaneous import for_all
 from robustness.estimates.systematic import DEGENERATE, SAYS_LITTLE, UNDEFINED
-from robustness.estimates.table import by_facets, select, told_once
+from robustness.estimates.table import OVER_SEEDS
+from robustness.present.choice import Choice, choices
 from robustness.present.notation import (
+  MOST_NAMED,
   Notation,
-  is_axis,
-  joined_words,
   name_of,
-  place_of,
-  place_words,
+  places_of,
+  preposition,
   sentence,
-  verdict,
 )
-from robustness.results import SEED, Results
+from robustness.results import Results
 
 MOST_IN_A_LINE = 2
-FEW = 7
-"""Names of a facet that a quantity without a value over all is told for one by one."""
+"""Clauses of a sentence that follow one another; of more each has a line."""
+MANY = 100
+"""Places from which their share in percent is told, and not their number."""
+_ANSWERS = re.compile(r'top-1 (error|accuracy)\b *')
+_VERBS = {
+  'error': ('errs less', 'errs more'),
+  'accuracy': ('is right less often', 'is right more often'),
+}
+"""What a classifier does whose top-1 error, or accuracy, is lower, and higher."""
 
 
 class Finding(NamedTuple):
   """What rows of the table say.
 
   Attributes:
-    text: one sentence; clauses of many classifiers have a line each.
-    rows: of the table that it is made of.
+    text: one sentence, and what its intervals hold for; clauses of many classifiers have a line
+      each.
+    rows: of the table that it is made of, levels with the intervals that it states.
     facets: that these have.
     task: of a battery, '' for none.
   """
@@ -60,124 +67,162 @@ def sentences(results: Results) -> list[str]:
 
 def findings(results: Results) -> list[Finding]:
   """Returns what the table says of the quantities that are headlines; of all without one."""
-  quantities = [q for q in results.presented if q.headline] or list(results.presented)
-  own = results.table
-  if SEED in own.columns:
-    own = own[own[SEED].isna()]
-  levels = {quantity: leading(own, quantity.name) for quantity in quantities}
-  told = [
-    Finding(f'{words}: {_level(rows, quantity)}', rows, facets)
-    for quantity, every in levels.items()
-    for words, rows, facets in level_groups(every[every['low'].notna()], quantity)
-  ]
-  for difference in (False, True):
-    for quantity in quantities:
-      of_quantity = own[own['quantity'] == quantity.name]
-      for facets, rows in told_once(of_quantity.drop(levels[quantity].index)):
-        chosen = rows[(rows.versus != '') == difference]
-        text = _largest(chosen, quantity, facets, levels[quantity]) if facets else ''
-        told += [Finding(text, rows, facets)] if text else []
-  return [finding._replace(text=sentence(finding.text)) for finding in told]
+  chosen, found = choices(results), list[Finding]()
+  levels = [choice for choice in chosen if choice.extremes is None]
+  for quantity in dict.fromkeys(choice.quantity for choice in levels):
+    found += _levels([choice for choice in levels if choice.quantity == quantity], quantity)
+  for choice in chosen[len(levels) :]:
+    of_differences = bool((choice.rows.versus != '').any())
+    head, clauses = _differences(choice) if of_differences else _extremes(choice)
+    if clauses:
+      told = _joined(head, clauses, 1 if of_differences else MOST_IN_A_LINE)
+      text = f'{told} Intervals are {choice.together}.'
+      found.append(Finding(text, choice.rows, choice.facets))
+  return found
 
 
-def leading(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
-  """Returns the rows of a quantity over all of everything; where there are none, those by the one
-  facet that has the fewest values: at most `FEW` names, or 2 on an axis."""
-  own = table[table['quantity'] == quantity]
-  whole = select(own, quantity, None)
-  if len(whole) or own.empty:
-    return whole
-  named = [
-    rows
-    for facets, rows in by_facets(own)
-    if len(facets) == 1 and rows[facets[0]].nunique() <= (2 if is_axis(rows, facets[0]) else FEW)
-  ]
-  return min(named, key=len, default=whole)
+def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
+  """Yields the levels of a quantity with the classifiers side by side; of a single classifier all
+  levels in one finding."""
+  known = [choice.rows[choice.rows['low'].notna()] for choice in levels]
+  labels = pd.concat(known).classifier.unique()
+  if len(levels) > 1 and len(labels) == 1:
+    clauses = [
+      f'{_estimate(quantity, row)} {choice.place}'
+      for choice, rows in zip(levels, known, strict=True)
+      for row in _rows(rows)
+    ]
+    text = _joined(f'{quantity.words}, {labels[0]}:', clauses)
+    yield Finding(text, pd.concat(known), levels[0].facets)
+    return
+  for choice, rows in zip(levels, known, strict=True):
+    own, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
+    stated = [for_all(row, len(differences), quantity) for row in _rows(differences)]
+    widened = {row.classifier: row for row in stated if row is not None}
+    clauses = list(_level_clauses(own, widened, quantity))
+    if (rows.high > rows.low).any():
+      networks = f'Differences are simultaneous over {len(widened)} networks.'
+      text = f'{_joined(f"{choice.words}:", clauses)} {networks * (len(widened) > 1)}'
+      rows = pd.concat([own, pd.DataFrame([*widened.values()])]) if widened else own
+      yield Finding(text.rstrip(), rows, choice.facets)
 
 
-def level_groups(
-  leading_rows: pd.DataFrame, quantity: Quantity
-) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
-  """Yields what the rows of `leading` are of ('top-1 error over the official corruptions'), these
-  rows for each value of their facet, and their facets."""
-  for facets, several in by_facets(leading_rows):
-    groups = several.groupby(list(facets), sort=False) if facets else [((), several)]
-    for values, rows in groups:
-      yield ' '.join(filter(None, (quantity.words, place_words(facets, values)))), rows, facets
+def _level_clauses(
+  own: pd.DataFrame, differences: dict[str, pd.Series], quantity: Quantity
+) -> Iterator[str]:
+  """Yields each classifier's value, then how it differs from the first."""
+  values = {row.classifier: f' {_estimate(quantity, row)}' for row in _rows(own)}
+  for label in dict.fromkeys([*values, *differences]):
+    clause, link = f'{label}{values.get(label, "")}', ', ' if label in values else ' is '
+    if label not in differences:
+      yield clause
+      continue
+    row = differences[label]
+    difference = _estimate(quantity, row)
+    if quantity.biased and row.method == OVER_SEEDS:
+      yield f'{clause}, minus {row.versus} {difference}, which seeds alone do not test'
+    elif row.low <= 0 <= row.high:
+      yield f'{clause}, no difference from {row.versus} is shown: {difference}'
+    else:
+      size = row if row.value > 0 else _reversed(row)
+      by = _estimate(quantity, size).replace('+', '')
+      yield f'{clause}{link}{_ways(quantity)[row.value > 0]} than {row.versus} by {by}'
 
 
-def _level(rows: pd.DataFrame, quantity: Quantity) -> str:
-  """Returns clauses of each classifier: its value, then its difference from the first."""
-  own, difference = Notation(quantity), Notation(quantity, difference=True)
-  differences = {row.classifier: row for row in rows[rows.versus != ''].itertuples()}
-  levels = {row.classifier: f' {_noted(own, row)}' for row in rows[rows.versus == ''].itertuples()}
-  clauses = []
-  for label in dict.fromkeys(rows.classifier):
-    clause, other = f'{label}{levels.get(label, "")}', differences.get(label)
-    if other is not None:
-      told = f'minus {other.versus} {_noted(difference, other)}: {verdict(other, quantity)}'
-      clause = f'{clause}, {told}' if label in levels else f'{clause} {told}'
+def _differences(choice: Choice) -> tuple[str, list[str]]:
+  """Returns the head of a sentence, and clauses of each classifier: where it differs significantly
+  from the first, and its largest difference."""
+  quantity, clauses = choice.quantity, []
+  answers = _ANSWERS.match(quantity.words)
+  ways = _VERBS[answers[1]] if answers else [f'is {way}' for way in _ways(quantity)]
+  short = [re.sub('^(errs|is right|is) ', '', way) for way in ways]
+  at = preposition(choice.rows, choice.varying)
+  for (label, versus), rows in choice.rows.groupby(['classifier', 'versus'], sort=False):
+    largest, parts = _extreme_of(choice, rows), list[str]()
+    if largest is None:
+      continue
+    for is_higher in (quantity.better == 'higher', quantity.better != 'higher'):
+      there = rows[rows.marked & ((rows['value'] > 0) == is_higher)]
+      way = short[is_higher] if parts else f'{ways[is_higher]} than {versus}'
+      parts += [f'{way} {_where(choice, there, len(rows), at)}'] if len(there) else []
+    clause = f'{label} {" and ".join(parts)}'
+    if quantity.biased and (rows.method == OVER_SEEDS).any():
+      clause = f'seeds alone do not test whether {label} differs from {versus}'
+    elif not parts:
+      clause = f'{label} is not shown to differ from {versus} {at} any'
+    place = _among(choice.places(largest))
+    clauses.append(f'{clause}; the largest difference, {_estimate(quantity, largest)}, is {place}')
+  if answers:
+    return f'{f"of {choice.of_places} {quantity.words[answers.end() :]}".rstrip()},', clauses
+  return f'{quantity.words}: of {choice.of_places},', clauses
+
+
+def _extremes(choice: Choice) -> tuple[str, list[str]]:
+  """Returns the head of a sentence, and clauses of each classifier: its highest or lowest value
+  with the place; nothing of one that is the same everywhere."""
+  quantity, clauses = choice.quantity, []
+  for _, rows in choice.rows.groupby('classifier', sort=False):
+    extreme = _extreme_of(choice, rows)
+    place = '' if extreme is None else _among(choice.places(extreme))
+    if extreme is None or place == 'everywhere':
+      continue
+    clause = f'{extreme.classifier} {_estimate(quantity, extreme)} {place}'
+    if choice.beside is not None and choice.beside.extremes is not None:
+      reference = choice.beside.extremes.loc[extreme.name]
+      estimate = _estimate(choice.beside.quantity, reference)
+      clause = f'{clause}, where the {choice.beside.quantity.words} is {estimate}'
     clauses.append(clause)
-  return _joined(clauses)
+  return f'{choice.words}:', clauses
 
 
-def _largest(
-  rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str], levels: pd.DataFrame
-) -> str:
-  """Returns each classifier's worst value, or largest paired difference, by a facet or two; nothing
-  of a classifier whose values are all the same, or whose level is the worst of them, as pm-k is.
-
-  Of several that are as large those of each sign are told as one, with their widest interval.
-  """
-  difference = bool((rows.versus != '').any())
-  if len(facets) > 2 or not (difference or quantity.better):
-    return ''
-  notation, clauses = Notation(quantity, difference), []
-  same = ['classifier', 'versus', 'value', 'low', 'high']
-  told = {*levels[same].itertuples(index=False, name=None)}
-  for (label, versus), several in rows.groupby(['classifier', 'versus'], sort=False):
-    own = several[several.low.notna()].value
-    if several.value.nunique() < 2 or own.empty:
-      continue
-    size = own.abs() if difference else own if quantity.better == 'lower' else -own
-    largest = several.loc[alike(size)]
-    if told & {*largest[same].itertuples(index=False, name=None)}:
-      continue
-    for _, tied in largest.groupby(largest.value > 0, sort=False):
-      row = tied.loc[(tied.high - tied.low).idxmax()]
-      widened = for_all(row, len(several), quantity)
-      if widened is not None:
-        minus = f' minus {versus}' if difference else ''
-        sign = '' if len(tied) == len(largest) else ' higher' if row.value > 0 else ' lower'
-        place = place_of_alike(widened, facets, len(tied))
-        clause = f'{label}{minus}{sign} {place}, {_noted(notation, widened)}'
-        clauses.append(f'{clause}: {verdict(widened, quantity)}' if difference else clause)
-  extreme = 'smallest' if quantity.better == 'higher' and not difference else 'largest'
-  words = f'difference in {quantity.words}' if difference else quantity.words
-  chosen = ', of those with an interval' if (rows.value.notna() & rows.low.isna()).any() else ''
-  by = f'{joined_words([of for of in facets if rows[of].nunique() > 1])}{chosen}'
-  return f'the {extreme} {words} by {by}: {_joined(clauses)}' if clauses else ''
+def _where(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
+  """Returns where some of a classifier's differences are: each place of few, else how many."""
+  if len(rows) == total > 1:
+    return f'{at} all'
+  if len(rows) <= MOST_NAMED + 1:
+    return _among(places_of(rows, choice.facets))
+  share = 100 * len(rows) / total
+  return f'{at} {share:.0f} %' if total >= MANY and 1 <= share < 99.5 else f'{at} {len(rows)}'
 
 
-def alike(sizes: pd.Series) -> pd.Index:
-  """Returns where the largest are, all that rounding of floats alone tells apart."""
-  return sizes.index[np.isclose(sizes, sizes.max(), rtol=1e-12, atol=1e-12)]
+def _among(places: str) -> str:
+  """Returns places behind words that say what they are of."""
+  return places.replace('at frequency ', 'at ')
 
 
-def place_of_alike(row: pd.Series, facets: Sequence[str], count: int) -> str:
-  """Returns where the largest is, of several that are as large how many these are."""
-  return place_of(row, facets) if count == 1 else f'at {count} places alike'
+def _ways(quantity: Quantity) -> tuple[str, str]:
+  """Returns what a lower value is, and a higher one."""
+  better = {'lower': ('better', 'worse'), 'higher': ('worse', 'better')}
+  return better.get(quantity.better, ('lower', 'higher'))
 
 
-def _noted(notation: Notation, row: Any) -> str:
-  """Returns an estimate with its unit, and with its note where this tells what it leaves out, or
-  that it says nothing."""
-  told = any(word in row.note for word in (UNDEFINED, DEGENERATE, SAYS_LITTLE))
-  note = f', {row.note.replace(";", ",")}' if told else ''
-  return f'{notation.full(row)}{note}'
+def _rows(table: pd.DataFrame) -> list[pd.Series]:
+  return [row for _, row in table.iterrows()]
 
 
-def _joined(clauses: Sequence[str]) -> str:
-  if len(clauses) <= MOST_IN_A_LINE:
-    return '; '.join(clauses)
-  return '\n' + ';\n'.join(clauses)
+def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
+  """Returns the extreme of a classifier, the first of equal ones; None without an interval."""
+  if choice.extremes is None:
+    return None
+  row = choice.extremes[choice.extremes.index.isin(rows.index)].iloc[0]
+  return row if row.low == row.low else None
+
+
+def _reversed(row: pd.Series) -> pd.Series:
+  return pd.Series({**row, 'value': -row.value, 'low': -row.high, 'high': -row.low})
+
+
+def _estimate(quantity: Quantity, row: pd.Series) -> str:
+  """Returns an estimate with its unit, and with its note where this says what it leaves out, or
+  that it says nothing; of the baseline of a ratio what it is."""
+  text = Notation(quantity, bool(row.versus)).full(row)
+  if ITSELF in row.note:
+    return f'{row.value:g}, {ITSELF}'
+  is_noted = any(word in row.note for word in (UNDEFINED, DEGENERATE, SAYS_LITTLE))
+  return f'{text}, {row.note.replace(";", ",")}' if is_noted else text
+
+
+def _joined(head: str, clauses: Sequence[str], most: int = MOST_IN_A_LINE) -> str:
+  """Returns a head with its clauses behind it, or in lines below it."""
+  between, begin = ('; ', ' ') if len(clauses) <= most else (';\n', '\n')
+  return sentence(f'{head}{begin}{between.join(clauses)}')

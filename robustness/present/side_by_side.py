@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from robustness.core.errors import InputError, nearest
 from robustness.estimates.quantity import Quantity, facet
 from robustness.estimates.table import facets_of, select
-from robustness.present import headlines
+from robustness.present import choice
 from robustness.present.notation import MINUS, Notation, joined_words, number
 from robustness.present.tables import Cell
 from robustness.results import SINGLE, TASK, Results, Table
@@ -112,36 +112,31 @@ def _entries(
 ) -> Iterator[Formatted]:
   for task, of in tasks.items():
     declared = {quantity.name: quantity for quantity in of.quantities}
-    chosen = [declared[name] for name in quantities if name in declared]
-    if not facets:
-      found = (
-        [line for quantity in chosen for line in headlines.of_quantity(task, of.table, quantity)]
-        if quantities
-        else headlines.headlines({task: of})
-      )
-    else:
+    named = [declared[name] for name in quantities if name in declared]
+    if facets:
       by: dict[str, Any] = dict.fromkeys(facets, ...)
       found = [
-        headlines.Headline(
-          task, quantity, quantity.words, select(of.table, quantity.name, '', **by)
-        )
-        for quantity in chosen or [q for q in of.quantities if q.headline] or of.quantities
+        choice.Choice(quantity, select(of.table, quantity.name, '', **by), task=task)
+        for quantity in named or [q for q in of.quantities if q.headline] or of.quantities
       ]
-    for line in found:
-      notation = Notation(line.quantity)
+    elif quantities:
+      found = [c for q in named for c in choice.heads(of.table, q, of.quantities, task)]
+    else:
+      found = choice.headlines({task: of})
+    for chosen in found:
+      notation = Notation(chosen.quantity)
       unit = f' ({notation.unit})' if notation.unit else ''
-      head = f'{line.words if by_task else line.name}{unit}{ARROWS[line.quantity.better]}'
-      own = list(line.own())
-      digits = notation.plain_digits(
-        max([abs(r.value) for r in own if r.value == r.value], default=0)
-      )
-      for row in own:
-        widened = line.widened(row, line.choices)
-        text = notation.bare(widened) if intervals else notation.number(row.value, digits)
+      words = chosen.words if by_task else chosen.name
+      words += f', {chosen.together}' if intervals and chosen.extremes is not None else ''
+      head = f'{words}{unit}{ARROWS[chosen.quantity.better]}'
+      rows = chosen.stated[chosen.stated.versus == '']
+      digits = notation.plain_digits(float(rows['value'].abs().max()))
+      for _, row in rows.iterrows():
+        text = notation.bare(row) if intervals else notation.number(row.value, digits)
         at = {name: written(row[name]) for name in facets}
         at |= {TASK: written(task)} if by_task else {}
         yield Formatted(
-          {CLASSIFIER: row.classifier, QUANTITY: head, **at}, line.quantity, row.value, text
+          {CLASSIFIER: row.classifier, QUANTITY: head, **at}, chosen.quantity, row.value, text
         )
 
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogFormatter
+from numpy.typing import ArrayLike
 
 from robustness.core.atomic_files import write_atomically
 
@@ -152,6 +153,12 @@ class PowersOfTen(LogFormatter):
 def power_of_ten(exponent: int) -> str:
   """Returns 10 to a whole number as text: '10⁻²'."""
   return '10' + str(exponent).translate(_RAISED)
+
+
+def mark_significant(axes: Axes, x: ArrayLike, y: ArrayLike, size: float = 2.0) -> None:
+  """Marks significant differences by black dots of `size` points with a white edge."""
+  edge: dict[str, Any] = {'markeredgecolor': 'white', 'markeredgewidth': 0.18 * size}
+  axes.plot(x, y, 'ko', markersize=size, zorder=4, **edge)
 
 
 def log_scale(axes: Axes) -> None:

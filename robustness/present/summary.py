@@ -1,6 +1,5 @@
 """What is reported above the tasks of a battery, and above several seeds."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,44 +9,55 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import facets_of, select
-from robustness.present import charts, headlines, style
+from robustness.present import charts, fourier_table, headlines, style
+from robustness.present.choice import Choice, labels_of, worst_tasks
+from robustness.present.choice import headlines as headline_choices
 from robustness.present.notation import Notation, place_of
 from robustness.present.publish import Presentation, Presented
 from robustness.present.sentences import Finding, findings
-from robustness.results import SEED, SINGLE, Results, Summary
+from robustness.results import FOURIER_TABLE, SEED, SINGLE, Results
 
-Line = tuple[headlines.Headline, pd.Series]
-
-
-@dataclasses.dataclass(frozen=True)
-class Overview(Summary):
-  """The headline quantities of all tasks as bars, a picture for each unit and direction."""
-
-  name = 'overview'
-  worst: int = 3
-
-  def __post_init__(self) -> None:
-    self.require(self.worst >= 0, 'worst', 'at least 0')
-
-  def draw(self, tasks: Mapping[str, Results]) -> Mapping[str, charts.Picture]:
-    """See `Summary`."""
-    return headlines.draw(tasks)
+Line = tuple[Choice, pd.Series]
+MOST_WORST = 3
+"""Tasks, of those in which a classifier errs most, that are told."""
 
 
-def of_battery(summary: Summary | None, studies: Mapping[str, Presented]) -> Presentation:
-  """Returns what presents the joined results of a battery, by default the overview."""
-  chosen = summary or Overview()
-
+def of_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
+  """Returns what presents the joined results of a battery: the tables of Yin et al. (2019) for the
+  summary 'fourier_table', else the headlines of all tasks."""
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
-  return Presentation(
-    chosen.title,
-    papers,
-    lambda results: chosen.draw(results.by_task),
-    lambda results: headlines.findings(results.by_task, chosen.worst),
-  )
+  is_fourier_table = summary == FOURIER_TABLE
+  title = fourier_table.TITLE if is_fourier_table else 'Several studies of the same classifiers'
+  draw = fourier_table.draw if is_fourier_table else headlines.draw
+  return Presentation(title, papers, lambda of: draw(of.by_task), lambda of: tell(of.by_task))
 
 
-def of_seeds(summary: Summary | None, studies: Mapping[str, Presented]) -> Presentation:
+def tell(tasks: Mapping[str, Results]) -> list[Finding]:
+  """Returns in which tasks each classifier errs most, with intervals for all that was tried; then
+  what each task finds, behind its name."""
+  found, told = headline_choices(tasks), []
+  for label in labels_of(tasks):
+    worst = worst_tasks(found, label)[:MOST_WORST]
+    clauses = []
+    for choice, row in worst:
+      name, error = choice.name, row
+      if choice.quantity.better == 'higher':
+        name = name.replace('accuracy', 'error')
+        ends = {'value': 1 - row.value, 'low': 1 - row.high, 'high': 1 - row.low}
+        error = pd.Series({**row, **ends})
+      clauses.append(f'{name} {Notation(choice.quantity).full(error)}')
+    if clauses:
+      together = f'Intervals are simultaneous over {worst[0][1].family} errors of the tasks.'
+      text = f'Of all tasks, {label} errs most in {"; then ".join(clauses)}. {together}'
+      told.append(Finding(text, pd.DataFrame([row for _, row in worst])))
+  return told + [
+    finding._replace(text=f'{task}: {finding.text}', task=task)
+    for task, results in tasks.items()
+    for finding in findings(results)
+  ]
+
+
+def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   """Returns what presents the means over seeds, and what another seed changes."""
   battery = of_battery(summary, studies)
 
@@ -55,21 +65,22 @@ def of_seeds(summary: Summary | None, studies: Mapping[str, Presented]) -> Prese
     means = results.over_seeds
     return {**draw_seeds(results), **(battery.figures if means.tasks else charts.draw)(means)}
 
-  def tell(results: Results) -> list[Finding]:
+  def tell_seeds(results: Results) -> list[Finding]:
     means = results.over_seeds
     return [*(battery.findings if means.tasks else findings)(means), *most_changed(results)]
 
   title = studies[SINGLE].title if SINGLE in studies else battery.title
-  return Presentation(title, battery.papers, draw, tell)
+  return Presentation(title, battery.papers, draw, tell_seeds)
 
 
 @style.styled
 def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
   """Returns {'seeds': (figure, caption)}: the headlines, each seed and the mean."""
   lines: dict[str, list[Line]] = {}
-  for headline in headlines.headlines(results.over_seeds.by_task):
-    unit = Notation(headline.quantity).unit
-    lines.setdefault(unit, []).extend((headline, row) for row in headline.own())
+  for choice in headline_choices(results.over_seeds.by_task):
+    rows = choice.stated[(choice.stated.versus == '') & choice.stated['value'].notna()]
+    unit = Notation(choice.quantity).unit
+    lines.setdefault(unit, []).extend((choice, row) for _, row in rows.iterrows())
   if not lines:
     return {}
   confidence = f'{100 * results.over_seeds.table.confidence.dropna().iloc[0]:g} %'
@@ -91,13 +102,11 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
 
 
 def _panel(axes: Axes, results: Results, lines: list[Line], labelled: bool) -> None:
-  for place, (headline, mean) in enumerate(lines):
-    scale = Notation(headline.quantity).scale
-    facets: dict[str, Any] = {
-      name: mean[name] for name in facets_of(headline.rows) if not pd.isna(mean[name])
-    }
-    table = results.by_task[headline.task].table
-    each = select(table, headline.quantity.name, **facets, seed=...)
+  for place, (choice, mean) in enumerate(lines):
+    scale = Notation(choice.quantity).scale
+    facets: dict[str, Any] = {name: mean[name] for name in choice.facets}
+    table = results.by_task[choice.task].table
+    each = select(table, choice.quantity.name, **facets, seed=...)
     each = each[each.classifier == mean.classifier]
     low, high = (mean.value if pd.isna(end) else end for end in (mean.low, mean.high))
     axes.errorbar(
@@ -118,8 +127,8 @@ def _panel(axes: Axes, results: Results, lines: list[Line], labelled: bool) -> N
 
 
 def _name(line: Line) -> str:
-  headline, row = line
-  return style.wrapped(f'{headline.name}, {row.classifier}', 60)
+  choice, row = line
+  return style.wrapped(f'{choice.name}, {row.classifier}', 60)
 
 
 def most_changed(results: Results) -> list[Finding]:

@@ -20,9 +20,9 @@ from robustness.core.errors import InputError, naming
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
-from robustness.estimates.comparison import benjamini_hochberg
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, errors_at
+from robustness.estimates.simultaneous import significant
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, wrong
 from robustness.evaluation.provenance import set_differences
@@ -253,11 +253,12 @@ class FourierHeatmap(Study):
       yield part
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yields the shares of frequencies with significantly less and more error than the first's."""
+    """Yields the shares of frequencies with significantly less and more error than the first's, at
+    one false-discovery rate over the frequencies of all classifiers."""
     differences = by_frequency[by_frequency.versus != '']
-    for label, own in differences.groupby('classifier', sort=False):
-      found = benjamini_hochberg(own.p, self.false_discovery_rate)
-      counts = np.array([(found & (sign * own.value > 0)).sum() for sign in (-1, 1)])
+    marked = significant(differences, self._errors(1)[0], self.false_discovery_rate)
+    for label, own in differences.assign(marked=marked).groupby('classifier', sort=False):
+      counts = np.array([(own.marked & (sign * own.value > 0)).sum() for sign in (-1, 1)])
       facets = pd.DataFrame({'finding': ['less error', 'more error']})
       part = self.arrays(SIGNIFICANT, label, facets, counts / len(own), n=own.n.iloc[0])
       rate = f'at a false-discovery rate of {self.false_discovery_rate:g}'

@@ -58,8 +58,8 @@ def test_every_set_of_facets_is_a_picture_with_a_caption_and_names_have_points(r
   points = difference.containers[0].lines[0].get_xdata()
   np.testing.assert_allclose(points, 100 * rows.value)
   assert caption.endswith(
-    'Differences are from first, paired; a dot marks one that is significant (its own interval '
-    'leaves out 0).'
+    'Differences are from first, paired; a dot marks a significant one (false-discovery rate 5 % '
+    'over the 2 of this figure).'
   )
   curve = figures['error_severity'][0].axes[0].lines[1].get_color()
   assert curve == difference.containers[0].lines[0].get_color() == style.colour(1)
@@ -75,7 +75,7 @@ def test_dots_mark_differences_that_pass_the_test_together():
   figure, caption = drawn(table)['error_corruption_severity_difference']
   texts = [text.get_text() for text in figure.axes[0].texts]
   assert [text.endswith('•') for text in texts] == [False] * 3 + [True] * 3
-  assert 'false-discovery rate 5 % over the 6 of each classifier' in caption
+  assert 'false-discovery rate 5 % over the 6 of this figure' in caption
 
 
 @pytest.mark.parametrize('facet', [{'corruption': ['fog', 'snow']}, {'severity': [1, 2]}])
@@ -250,7 +250,7 @@ def test_shares_over_all_are_of_images_or_not_and_those_without_differences_are_
   heads = [[axes.get_xlabel() for axes in figure.axes] for figure, _ in figures.values()]
   assert heads == [['share (%)', 'share minus that of a (points)'], ['share (%)']]
   told, alone = (caption for _, caption in figures.values())
-  assert told.startswith('Top-1 error, n = 50;') and 'a dot marks one that is significant' in told
+  assert told.startswith('Top-1 error, n = 50;') and 'a dot marks a significant one' in told
   assert alone == 'Share of high frequency, n = 50; 95 % intervals.'
   [(name, _)] = drawn(table[table['quantity'] == 'high'], part).items()
   assert name == 'levels'
@@ -326,11 +326,12 @@ def test_a_degenerate_value_is_hollow_and_says_so(by):
   assert [row[1].endswith('), degenerate') for row in titled.table.rows] == [True, False, False]
 
 
-def test_of_a_map_most_of_which_is_significant_the_others_have_dots():
+@pytest.mark.parametrize('share', [0.25, 1.0])
+def test_the_dot_of_a_map_marks_what_is_significant_however_much_is(share):
   right = np.zeros((50, 12), bool)
-  wrong = right | (np.arange(12) > 0)
+  wrong = right | (np.arange(12) >= 12 * (1 - share))
   results = made(product(y=range(3), x=range(4)), values=[right, wrong], labels=('a', 'b'))
   figure, caption = charts.draw(results)['error_y_x']
-  [dots] = [line for line in figure.axes[2].lines if line.get_marker() == '.']
-  assert dots.get_xydata().tolist() == [[0, 0]]
-  assert 'a dot marks one that is not significant' in caption
+  [dots] = [line for line in figure.axes[2].lines if line.get_marker() == 'o']
+  assert len(dots.get_xydata()) == 12 * share
+  assert 'a dot marks a significant one' in caption

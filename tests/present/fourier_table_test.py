@@ -1,4 +1,4 @@
-"""The summary `fourier_table`: the paper's own accuracies give its tables; no baseline, no mCE."""
+"""The summary `fourier_table`: the paper's own accuracies give its tables."""
 
 import dataclasses
 
@@ -8,11 +8,10 @@ import pytest
 from robustness.estimates.published import TABLE_3, TABLE_4
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
-from robustness.present.fourier_table import FourierTable
+from robustness.present import fourier_table
 from robustness.results import Results, joined
-from robustness.studies import accuracy, corruption_error
+from robustness.studies import corruption_error
 from tests.made_records import made
-from tests.refusals import refused
 from tests.table_rows import estimate
 
 LABELS = ('natural', 'gaussian', 'high_pass')
@@ -30,7 +29,10 @@ def made_records(path, label: str) -> Evaluation:
 def results(tmp_path_factory):
   folder = tmp_path_factory.mktemp('records')
   evaluations = [made_records(folder, label) for label in LABELS]
-  data, described = {'num_examples': ROWS}, [{'label': label} for label in LABELS]
+  data, described = (
+    {'num_examples': ROWS, 'image_shape': (32, 32, 3)},
+    [{'label': label} for label in LABELS],
+  )
   table = assemble(STUDY.reduce(evaluations, (32, 32, 3)).estimates)
   results = Results(STUDY.name, described, data, STUDY.describe(), table=table)
   results.quantities = STUDY.quantities
@@ -39,7 +41,7 @@ def results(tmp_path_factory):
 
 @pytest.mark.slow
 def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has(results):
-  printed = FourierTable().published(results)
+  printed = fourier_table.published(results)
   facets = ['corruption', 'corruption_set']
   keys = ['classifier', 'versus', 'quantity', *facets]
   measured = results.table[results.table.severity.isna()]
@@ -51,12 +53,13 @@ def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has
   of_set = {'corruption_set': 'fourier_cifar', 'source': 'published'}
   assert estimate(printed, 'gaussian', 'mCE', **of_set).value == 0.9831
   assert estimate(printed, 'high_pass', 'mCE', **of_set).value == 1.4449
-  other = FourierTable(baseline='gaussian').published(results)
+  swapped = [results.classifiers[k] for k in (1, 0, 2)]
+  other = fourier_table.published(dataclasses.replace(results, classifiers=swapped))
   fog = estimate(other, 'natural', 'error', 'gaussian', corruption='fog', source='published')
   assert fog.value == pytest.approx(0.7194 - 0.8997) and 'mCE' not in set(other['quantity'])
   assert (printed.low.isna() & (printed['source'] == 'published') & (printed.n == 10_000)).all()
   tasks = {'errors': results}
-  table = joined(tasks, {}, 'fourier_table', FourierTable().summarise(tasks)).table
+  table = joined(tasks, {}, 'fourier_table', fourier_table.summarise(tasks)).table
   places = {'task': 'errors'}, {'source': 'published'}
   fog = 'gaussian', 'error', 'natural'
   pair = [estimate(table, *fog, corruption='fog', **place).value for place in places]
@@ -66,7 +69,7 @@ def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has
 
 @pytest.mark.slow
 def test_the_table_has_measured_beside_published_and_all_published_signs_are_found(results):
-  tables = FourierTable().summarise({'errors': results}).tables
+  tables = fourier_table.summarise({'errors': results}).tables
   table = tables['table 3']
   assert table.columns[1:3] == ('natural', 'natural, published')
   rows = {str(row[0]): row[1:] for row in table.rows}
@@ -78,10 +81,10 @@ def test_the_table_has_measured_beside_published_and_all_published_signs_are_fou
   assert set(rows) == {'gaussian', 'high_pass'}
   assert rows['gaussian'][1] == rows['high_pass'][1] == 'none', 'none is opposite'
   assert len(str(rows['high_pass'][0]).split(', ')) == 15
-  changes = FourierTable().changes(results)
+  changes = fourier_table.changes(results)
   assert len(changes) == 30
   np.testing.assert_allclose(changes.value, changes.printed, atol=1e-6)
-  figures = FourierTable().draw({'errors': results})
+  figures = fourier_table.draw({'errors': results})
   assert list(figures) == ['agreement'] and len(figures['agreement'][0].axes) == 2
 
 
@@ -90,7 +93,7 @@ def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(result
   own = results.table.replace({'classifier': names})
   labels = [{'label': label} for label in names.values()]
   other = dataclasses.replace(results, classifiers=labels, table=own)
-  findings = FourierTable().summarise({'errors': other})
+  findings = fourier_table.summarise({'errors': other})
   assert all(row[-1] == '' for row in findings.tables['table 3'].rows)
   (fog,) = findings.tables['table 1'].rows
   assert fog[0] == 'top-1 error under fog at severity 3 (%)'
@@ -98,28 +101,23 @@ def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(result
   (printed,) = findings.estimates
   of_fog = select(printed, 'error', corruption='fog', severity=..., source='published')
   assert of_fog[of_fog.classifier == 'fog_noise'].value.iloc[-1] == pytest.approx(1 - 0.4626)
-  assert 'table 1' not in FourierTable().summarise({'errors': results}).tables
+  assert 'table 1' not in fourier_table.summarise({'errors': results}).tables
 
 
-def test_a_missing_baseline_is_refused_before_anything_is_trained():
-  for labels, baseline, message in (
-    (('gaussian', 'low_pass'), 'first', "'natural', by whose errors mCE divides, .* gaussian, low"),
-    (('gaussian', 'natural'), 'first', "errors divides by 'gaussian': put it first"),
-    (('natural', 'gaussian'), 'alexnet', "errors divides by 'alexnet'"),
-  ):
-    errors = corruption_error.CorruptionError(baseline=baseline).describe()
-    tasks = {'plain': accuracy.Accuracy().describe(), 'errors': errors}
-    refused(message, FourierTable().check, labels, tasks)
-  assert FourierTable(data='imagenet').published_table is TABLE_4
-  refused(r"fourier_table\.data is 'imagnet'; did you mean", FourierTable, data='imagnet')
+def test_the_table_is_that_of_images_of_this_size_and_mce_is_printed_beside_its_own_kind(results):
+  large = dataclasses.replace(results, data={**results.data, 'image_shape': (224, 224, 3)})
+  assert fourier_table.published_table(large) == (TABLE_4, 'fourier_imagenet')
+  assert fourier_table.published_table(results) == (TABLE_3, 'fourier_cifar')
+  settings = {**results.settings, 'baseline': 'cifar10_standard'}
+  printed = fourier_table.published(dataclasses.replace(results, settings=settings))
+  assert 'mCE' not in set(printed['quantity']), 'measured mCE divides by other errors'
 
 
-def test_without_the_errors_there_is_nothing_and_nothing_is_refused(results):
-  FourierTable().check(('any',), {'plain': accuracy.Accuracy().describe()})
+def test_without_the_errors_there_is_nothing(results):
   plain = Results('accuracy', [{'label': 'any'}], {'num_examples': 3}, {})
-  findings = FourierTable().summarise({'plain': plain})
+  findings = fourier_table.summarise({'plain': plain})
   assert not findings.tables and not findings.estimates
-  assert not FourierTable().draw({'plain': plain})
+  assert not fourier_table.draw({'plain': plain})
   whole = joined({'plain': plain, 'errors': results}, {})
   assert whole.study == 'battery' and set(whole.table.task) == {'errors'}
   assert [row[0] for row in whole.tables['tasks'].rows] == ['plain', 'errors']

@@ -12,8 +12,8 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.present import headlines
-from robustness.present.summary import Overview
+from robustness.present import choice, headlines
+from robustness.present.summary import tell
 from robustness.results import Results, joined
 
 COUNT = 50
@@ -64,11 +64,11 @@ def test_few_values_are_a_row_each_and_of_many_the_worst_is():
   names = [f'top-1 error under {name} (%)' for name in ('fog', 'snow')]
   assert [row[0] for row in table.rows] == names
   assert table.rows[1][1].startswith('40 (') and table.rows[1][3].startswith('−20 (')
-  ((name, first, other),) = headlines.table({'': TASKS['corruptions']}).rows
-  assert name == 'top-1 error, largest of 8 (%)'
-  low, high = (round(100 * end) for end in clopper_pearson(30, COUNT, 1 - 0.05 / 8))
-  assert first == f'60 ({low} to {high}, for all 8 together) under snow'
-  assert other.endswith('frost')
+  ((name, first, other, note),) = headlines.table({'': TASKS['corruptions']}).rows
+  assert name == 'highest top-1 error of 8 corruptions (%)'
+  low, high = (round(100 * end) for end in clopper_pearson(30, COUNT, 1 - 0.05 / 16))
+  assert first == f'60 ({low} to {high}) under snow'
+  assert other.endswith('frost') and note == 'simultaneous over 8 corruptions and 2 networks'
 
 
 def test_a_single_estimate_is_named_by_its_place_and_no_worst():
@@ -79,11 +79,13 @@ def test_a_single_estimate_is_named_by_its_place_and_no_worst():
   assert values[0].startswith('40 (') and values[1].startswith('50 (')
 
 
-def test_of_several_as_bad_none_is_named():
+def test_of_several_as_bad_each_is_named():
   for quantity, values in ((ERROR, [0.9, 0.9]), (ACCURACY, [0.1, 0.1])):
     several = made({quantity: {'plain': (*values, *6 * [0.5])}})
-    ((_, worst),) = headlines.table({'': several}).rows
-    assert worst.endswith('for all 8 together) at 2 places alike')
+    ((_, worst, note),) = headlines.table({'': several}).rows
+    assert worst.endswith(') under fog and snow') and note == 'simultaneous over 8 corruptions'
+  ((_, same, _),) = headlines.table({'': made({ERROR: {'plain': 8 * [0.5]}})}).rows
+  assert same.endswith(') everywhere')
 
 
 def test_what_is_over_all_comes_before_what_is_by_a_facet_or_by_class():
@@ -95,9 +97,9 @@ def test_what_is_over_all_comes_before_what_is_by_a_facet_or_by_class():
     (several, ['top-1 error under fog', 'top-1 error under snow']),
   ):
     of.table = assemble([of.table, by_class])
-    assert [headline.name for headline in headlines.headlines({'': of})] == names
+    assert [headline.name for headline in choice.headlines({'': of})] == names
   of.table = assemble([by_class])
-  words = [headline.words for headline in headlines.headlines({'': of})]
+  words = [headline.words for headline in choice.headlines({'': of})]
   assert words == ['top-1 error in class ant', 'top-1 error in class bee']
 
 
@@ -117,48 +119,72 @@ def test_a_classifier_without_a_headline_has_no_column_and_notes_have_one():
   assert headlines.table({'': of}).columns == ('', 'b', 'b − a')
 
 
-def test_a_battery_marks_the_worst_share_of_each_with_the_interval_for_all():
+def test_the_headlines_of_a_battery_and_the_largest_error_of_each_classifier():
   whole = joined(TASKS, {})
   table = headlines.table(whole.by_task)
   rows = {row[0]: row[1:] for row in table.rows}
-  assert table.columns == ('', 'plain', 'other', 'other − plain')
+  assert table.columns == ('', 'plain', 'other', 'other − plain', 'note')
   assert list(rows) == [
-    *('clean: top-1 accuracy (%)', 'corruptions: top-1 error, largest of 8 (%)'),
+    *('clean: top-1 accuracy (%)', 'corruptions: highest top-1 error of 8 corruptions (%)'),
     *('attack: error under attack (%)', 'attack: score'),
   ]
   gain = dataclasses.replace(ACCURACY, name='gain', low=-1)
   auroc = Quantity('auroc', 'area under the ROC curve', better='higher', headline=True)
   unlike = {quantity.name: made({quantity: {'plain': (0.0,)}}) for quantity in (gain, auroc)}
-  places = headlines.worst(headlines.headlines({**TASKS, **unlike}), 'plain')
-  assert [headline.task for headline, _ in places] == ['attack', 'clean'], 'errors over all alone'
+  places = choice.worst_tasks(choice.headlines({**TASKS, **unlike}), 'plain')
+  assert [chosen.task for chosen, _ in places] == ['attack', 'clean'], 'errors over all alone'
   low, _ = clopper_pearson(COUNT, COUNT, 1 - 0.05 / 2)
-  attacked, missing, _ = rows['attack: error under attack (%)']
-  assert attacked == f'worst: 100 ({100 * low:.0f} to 100, for both)' and missing == ''
-  low, high = (100 * end for end in clopper_pearson(45, COUNT, 1 - 0.05 / 8))
-  largest = f'90 ({low:.0f} to {high:.0f}, for all 8 together) under frost'
-  assert rows['corruptions: top-1 error, largest of 8 (%)'][1] == largest
+  assert places[0][1].low == pytest.approx(low) and places[0][1].family == 2
+  attacked, missing, *_ = rows['attack: error under attack (%)']
+  assert attacked.startswith('100 (') and missing == ''
+  low, high = (100 * end for end in clopper_pearson(45, COUNT, 1 - 0.05 / 16))
+  largest = f'90 ({low:.0f} to {high:.0f}) under frost'
+  assert rows['corruptions: highest top-1 error of 8 corruptions (%)'][1] == largest
 
 
 def test_the_overview_tells_where_each_is_worst_and_draws_each_unit_and_direction():
-  plain, other = (finding.text for finding in headlines.findings(TASKS, 2)[:2])
+  plain, other = (finding.text for finding in tell(TASKS)[:2])
   low, high = (100 * end for end in clopper_pearson(2, COUNT, 1 - 0.05 / 2))
-  attack, clean = plain.split('Of all tasks plain is worst in ')[1].split('; then ')
+  attack, clean = plain.split('Of all tasks, plain errs most in ')[1].split('; then ')
   assert attack.startswith('attack: error under attack 100\N{NO-BREAK SPACE}% (')
-  interval = f'({low:.0f} to {high:.0f}, for both)'
-  assert clean == f'clean: top-1 error 4\N{NO-BREAK SPACE}% {interval}.', '1 − accuracy'
+  interval = f'({low:.0f} to {high:.0f})'
+  end = 'Intervals are simultaneous over 2 errors of the tasks.'
+  assert clean == f'clean: top-1 error 4\N{NO-BREAK SPACE}% {interval}. {end}', '1 − accuracy'
   assert other.startswith('clean: '), 'it has one error over all'
-  first = headlines.findings(TASKS, 0)[0].text
-  assert first.startswith('clean: ')
-  first = headlines.findings({'clean': TASKS['clean']}, 3)[0].text
+  first = tell({'clean': TASKS['clean']})[0].text
   assert first.startswith('clean: '), 'no choice'
-  with pytest.raises(ValueError, match=r'overview\.worst is -1'):
-    Overview(worst=-1)
-  figures = Overview().draw(TASKS)
+  figures = headlines.draw(TASKS)
   assert set(figures) == {'overview_share_higher', 'overview_share_lower', 'overview_amount_lower'}
   figure, caption = figures['overview_share_lower']
   assert len(figure.axes[0].get_yticks()) == 2 and 'lower is better' in caption
 
 
 def test_what_two_parts_have_alike_heads_once():
-  once = [own.name for own in headlines.headlines(TASKS)]
-  assert [own.name for own in headlines.headlines({**TASKS, 'again': TASKS['clean']})] == once
+  once = [chosen.name for chosen in choice.headlines(TASKS)]
+  assert [chosen.name for chosen in choice.headlines({**TASKS, 'again': TASKS['clean']})] == once
+
+
+def test_a_quantity_heads_a_report_by_the_facets_it_declares_in_their_order():
+  by = dataclasses.replace(ERROR, by=('kind', 'view', 'absent'))
+  views = pd.DataFrame(
+    [('b', 'corrupted'), ('a', 'corrupted'), ('b', 'clean'), ('a', 'clean')],
+    columns=['kind', 'view'],
+  )
+  wrong = Outcomes({'net': np.eye(4, dtype=bool)}, views)
+  table = assemble([means(by, wrong), means(by, wrong, ('kind', 'view'))])
+  of = Results('made', [{'label': 'net'}], {}, {}, table=table, quantities=(by,))
+  places = [chosen.place for chosen in choice.headlines({'': of})]
+  kinds = 'corrupted', 'clean'
+  assert places == [f'in {kind} on {view} images' for kind in 'ba' for view in kinds]
+  of.table = assemble([means(by, wrong)])
+  assert [chosen.words for chosen in choice.headlines({'': of})] == ['top-1 error']
+
+
+def test_a_reference_by_the_same_facets_chooses_what_is_farthest_beyond_it_and_is_told():
+  taken = Quantity('taken', 'share of others', drawn=True)
+  through = Quantity('through', 'share', headline=True, extreme='highest', reference='taken')
+  of = made({through: {'net': (0.9, 0.8, *6 * [0.1])}, taken: {'net': (0.9, 0.1, *6 * [0.1])}})
+  (first, share, *_), (second, others, *_) = headlines.table({'': of}).rows
+  assert (first, second) == ('share, clearest of 8 corruptions (%)', 'share of others, there (%)')
+  assert share.startswith('80 (') and share.endswith(' under snow')
+  assert others.startswith('10 (') and others.endswith(' under snow')

@@ -3,11 +3,20 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
+import pytest
 
 from robustness.estimates.jackknife import too_few
 from robustness.estimates.quantity import ERROR, Quantity
-from robustness.estimates.table import OVER_SEEDS
-from robustness.present.notation import MINUS, Notation, number, place_words, value_words, verdict
+from robustness.present.notation import (
+  MINUS,
+  Notation,
+  number,
+  place_words,
+  places_of,
+  plural,
+  value_words,
+)
 from tests.cases import cases
 from tests.estimates.means_test import CHANGE
 
@@ -50,19 +59,61 @@ def test_an_estimate_of_too_few_clusters_says_why_it_has_no_interval():
   assert text == '0.500 (no interval: too few clusters, effectively 2.0)'
 
 
-def test_seeds_alone_tell_no_difference_of_what_chance_adds_to_all():
-  row = dataclasses.make_dataclass('Row', ['low', 'high', 'method'])(-0.2, -0.1, OVER_SEEDS)
-  ece = Quantity('ece', 'calibration error', better='lower', biased=True)
-  assert verdict(row, dataclasses.replace(ece, biased=False)) == 'lower, better'
-  assert verdict(row, ece) == 'not told by seeds alone'
-  assert verdict(dataclasses.replace(row, method='joint draws'), ece) == 'lower, better'
-
-
 def test_places_are_in_words():
   given = [('corruption', 'motion_blur'), ('severity', 3), ('class', '7'), ('shift', -2), ('k', 10)]
   words = ['under motion blur', 'at severity 3', 'in class 7', f'at shift {MINUS}2', 'at k = 10']
   assert [value_words(*pair) for pair in given] == words
   assert place_words(['corruption', 'severity'], ['fog', 3]) == 'under fog at severity 3'
+
+
+@pytest.mark.parametrize(
+  'name, value, text',
+  [
+    ('y', 0.0555556, 'at vertical place 0.056'),
+    ('x', 0.833333, 'at horizontal place 0.83'),
+    ('severity', 1.25, 'at severity 1.25'),
+    ('area', 123.4, 'at area of the object 123'),
+    ('year', 2023.0, 'at year 2023'),
+    ('distance', 1e-7, 'at distance of the pixels, in [0, 1] 1e−07'),
+    ('epsilon', 8 / 255, 'at ε = 8/255'),
+    ('epsilon', 0.1, 'at ε = 0.1'),
+    ('epsilon', 0.2, 'at ε = 0.2'),
+    ('view', 'corrupted', 'on corrupted images'),
+    ('scaling', 'none', 'without scaling'),
+  ],
+)
+def test_a_place_has_as_many_digits_as_an_author_prints(name, value, text):
+  assert value_words(name, value) == text
+
+
+def test_a_frequency_is_one_place_with_its_mirror():
+  facets = ['frequency_y', 'frequency_x']
+  places = [place_words(facets, pair) for pair in ((-3, 1), (0, -2), (0, 0), (4, -4))]
+  expected = ['±(3, −1)', '±(0, 2)', '(0, 0)', '±(4, −4)']
+  assert places == [f'at frequency {pair}' for pair in expected]
+  assert place_words(['layer', *facets], ['stem', 1, 2]) == 'in layer stem at frequency ±(1, 2)'
+
+
+def test_several_places_are_named_and_of_many_the_first_with_how_many_others():
+  def places(*names: object, by: str = 'corruption') -> str:
+    return places_of(pd.DataFrame({by: names, 'severity': 3}), (by, 'severity'))
+
+  assert places('fog') == 'under fog at severity 3'
+  assert places('fog', 'snow') == 'under fog and snow at severity 3'
+  assert places(*'abcd') == 'under a, b, c and d at severity 3'
+  assert places(*'abcde') == 'under a, b, c and 2 others at severity 3'
+  assert places('1', '2', by='class') == 'in classes 1 and 2 at severity 3'
+  pairs = pd.DataFrame({'frequency_y': [3, 4], 'frequency_x': [1, 0]})
+  assert places_of(pairs, tuple(pairs)) == 'at frequency ±(3, 1) and ±(4, 0)'
+
+
+def test_the_plural_of_facets():
+  assert [plural([name]) for name in ('corruption', 'severity', 'class', 'epsilon')] == [
+    *('corruptions', 'severities', 'classes', 'radii')
+  ]
+  assert plural(['pixels']) == 'pixels'
+  assert plural(['attack', 'epsilon']) == 'pairs of attacks and radii'
+  assert plural(['frequency_y', 'frequency_x']) == 'frequencies'
 
 
 def test_whole_numbers_have_all_their_digits():

@@ -85,7 +85,7 @@ def test_the_page_says(page):
     *('small cnn, trained here 40 steps, <b>bold</b>', '2026-05-04, 90 s, 2 × cpu'),
     *("--workdir='<out>'", 'top-1 error (%)', 'second − first', '\\begin{tabular}{lrrr}'),
     'error_corruption < 1 everywhere.',
-    'The largest top-1 error by corruption: first under',
+    'Highest top-1 error of 2 corruptions: first ',
     *(f'95{SPACE}% intervals', 'another training of the same kind'),
     *('@inproceedings{yin2019fourier,', '@software{classifier_robustness,'),
     *('a & b', '0.1235', 'norm', 'versions.jax', '"clip": false', '… (100 in all)'),
@@ -95,7 +95,7 @@ def test_the_page_says(page):
 
 
 def test_the_first_screen_has_card_table_and_figure_and_the_page_needs_nothing_else(page):
-  order = ['Error under <corr', 'abc123', 'top-1 error (%)', 'error_corruption <', 'The largest']
+  order = ['Error under <corr', 'abc123', 'top-1 error (%)', 'error_corruption <', 'Highest top-1']
   places = [page.text.index(text) for text in order]
   assert places == sorted(places)
   assert page.text.index('error_severity < 1') > places[-1], 'other figures follow'
@@ -255,7 +255,7 @@ def test_a_folder_holds_results_figures_and_report(tmp_path):
   pd.testing.assert_frame_equal(Results.read(tmp_path).table, RESULTS.table)
   assert (tmp_path / 'figures/line.png').read_bytes().startswith(b'\x89PNG')
   page = (tmp_path / 'report.html').read_text()
-  for text in ('A line.', MADE_BY['command'], 'The largest top-1 error', 'yin2019fourier'):
+  for text in ('A line.', MADE_BY['command'], 'Highest top-1 error', 'yin2019fourier'):
     assert text in page
 
 

@@ -1,7 +1,5 @@
 """What is said follows from the rows, and the checks of it find what does not."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -84,9 +82,10 @@ def test_sentences_without_a_value_in_its_interval_and_told_twice_are_found():
     assert list(said.sentence(f'Top-1 error: net {text}'))
   assert list(said.sentence(good[:-1])) and not list(said.sentence(good))
   twice = list(said.told_twice([good, good.replace('20', '15')]))
-  assert twice == ['told twice: Top-1 error: net ']
+  assert twice == ['told twice: Top-1 error: net  1']
   assert not list(said.told_twice([good, good.replace('error', 'accuracy')]))
-  assert not list(said.told_twice([good, good.replace('40)', '50, for all 3 together)')]))
+  together = f'{good.replace("40", "50")} Intervals are simultaneous over 3 networks.'
+  assert not list(said.told_twice([good, together]))
 
 
 def test_verdicts_that_the_row_does_not_give_are_found():
@@ -94,15 +93,43 @@ def test_verdicts_that_the_row_does_not_give_are_found():
   table = assemble([means(ERROR, Outcomes(wrong, pd.DataFrame(index=range(1))))])
   results = Results('made', [], {}, {}, table=table, quantities=(ERROR,))
   [finding] = sentences.findings(results)
-  row = table[table.versus == 'first'].iloc[0]
-  value, low, high = (f'−{-100 * row[end]:.1f}' for end in ('value', 'low', 'high'))
-  told = f'minus first {value} points ({low} to {high}):'
-  text = re.sub('minus first .*:', told, finding.text)
-  assert list(said.verdicts(finding._replace(text=text), results)) == []
-  changes = {'better': 'worse', 'lower': 'higher', 'lower, better': 'no difference shown'}
-  for old, new in {**changes, '−30': '−25', '−16.0': '+1'}.items():
+  text = finding.text.replace('\N{NO-BREAK SPACE}', ' ')
+  assert text.endswith(', better than first by 30 points (16 to 43).')
+  assert list(said.verdicts(finding, results)) == []
+  for old, new in (
+    *(('better', 'worse'), ('better', 'lower'), ('by 30', 'by 25'), ('(16', '(5'), ('43)', '60)')),
+    ('better than first by 30 points (16', 'no difference from first is shown: −30 points (−16'),
+    (', better than first by 30 points (16 to 43)', ''),
+  ):
     changed = text.replace(old, new)
-    assert changed != text and list(said.verdicts(finding._replace(text=changed), results))
+    assert changed != text and list(said.verdicts(finding._replace(text=changed), results)), old
+
+
+def test_what_many_places_do_not_show_is_found():
+  views = pd.DataFrame({'corruption': [f'c{k}' for k in range(9)]})
+  first = np.tile(np.arange(60)[:, None] < 30, 9)
+  second = np.where(np.arange(9) < 7, first & (np.arange(60)[:, None] < 8), first)
+  second[:50, 8] = True
+  outcomes = Outcomes({'first': first, 'second': second}, views)
+  table = assemble([means(ERROR, outcomes, ('corruption',), test=True)])
+  results = Results('made', [], {}, {}, table=table, quantities=(ERROR,))
+  assert said.complaints(results) == []
+  differ, highest = sentences.findings(results)
+  changes = {
+    *(('under 7', 'under 6'), ('under c8', 'under c8 and c3'), ('less', 'more'), ('−37', '−36')),
+    *(('(−5', '(−4'), ('over 9', 'over 8'), ('second errs', 'first errs'), ('; the', ', the')),
+  }
+  for old, new in changes:
+    changed = differ.text.replace(old, new, 1)
+    assert changed != differ.text, old
+    assert list(said.verdicts(differ._replace(text=changed), results)), old
+  text = differ.text.replace(
+    'errs less than first under 7 and more under c8', 'is not shown to differ from first under any'
+  )
+  assert list(said.verdicts(differ._replace(text=text), results))
+  for old, new in (('83', '82'), ('Highest', 'Lowest'), ('2 networks', '3 networks')):
+    changed = highest.text.replace(old, new)
+    assert changed != highest.text and list(said.extremes(highest._replace(text=changed), results))
 
 
 def test_what_no_table_has_and_links_that_lead_nowhere_are_found(monkeypatch):

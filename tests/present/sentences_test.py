@@ -8,14 +8,20 @@ import pytest
 
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import ACCURACY, ERROR
-from robustness.estimates.table import assemble, select, with_facet
+from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
+from robustness.estimates.simultaneous import for_all
+from robustness.estimates.table import OVER_SEEDS, assemble, select, with_facet
 from robustness.present import sentences
-from robustness.present.notation import Notation, verdict
+from robustness.present.notation import Notation
 from robustness.results import Results
+from tests import said
 from tests.present.made_results import made_results
 
 SPACE = '\N{NO-BREAK SPACE}'
+
+
+def starting(results: Results, start: str) -> list[str]:
+  return [text for text in sentences.sentences(results) if text.startswith(start)]
 
 
 def test_the_level_and_its_difference_are_one_sentence(results):
@@ -24,27 +30,105 @@ def test_the_level_and_its_difference_are_one_sentence(results):
   value, low, high = (f'{100 * own.loc["first", end]:.0f}' for end in ('value', 'low', 'high'))
   assert found.text.startswith(f'Top-1 error: first {value}{SPACE}% ({low} to {high}); second ')
   row = select(results.table, 'error', 'first').iloc[0]
-  difference = f'minus first {Notation(ERROR, True).full(row)}: {verdict(row, ERROR)}.'
-  assert found.text.endswith(f', {difference}')
+  low, high = (f'{-100 * end:.0f}' for end in (row.high, row.low))
+  assert found.text.endswith(
+    f', better than first by {-100 * row.value:.0f}{SPACE}points ({low} to {high}).'
+  )
   assert found.figure == 'error' and set(found.rows.versus) == {'', 'first'}
 
 
-def test_the_worst_and_the_largest_difference_of_many_have_the_interval_of_all(results):
-  largest = 'The largest top-1 error'
-  found = sentences.findings(results)
-  told = {own.figure: own.text for own in found if own.text.startswith(largest)}
-  assert told['error_corruption'].startswith('The largest top-1 error by corruption: first under ')
-  assert told['error_corruption'].count('for both') == 2
-  rows = select(results.table, 'error', corruption=..., severity=...)
-  count = int((rows.classifier == 'first').sum())
-  assert told['error_corruption_severity'].count(f'for all {count} together') == 2
-  rows = select(results.table, 'error', 'first', corruption=...)
-  row = rows.loc[rows.value.abs().idxmax()]
-  widened = sentences.for_all(row, len(rows), ERROR)
-  assert widened is not None and widened.low < row.low < row.high < widened.high
-  told = f'{row.corruption}, {Notation(ERROR, True).full(widened)}: {verdict(widened, ERROR)}.'
-  start = 'The largest difference in top-1 error by corruption: second minus first under'
-  assert f'{start} {told}' in sentences.sentences(results)
+@pytest.mark.parametrize('better, way', [('lower', 'worse'), ('higher', 'better'), ('', 'higher')])
+def test_a_difference_that_is_shown_says_which_is_better_and_by_how_much(better, way):
+  quantity = dataclasses.replace(ERROR, better=better, biased=True)
+  wrong = {'first': np.arange(90)[:, None] % 5 < 1, 'second': np.arange(90)[:, None] % 2 < 1}
+  table = assemble([means(quantity, Outcomes(wrong, pd.DataFrame(index=range(1))))])
+  results = Results('made', [], {}, {}, table=table, quantities=(quantity,))
+  [text] = sentences.sentences(results)
+  row = table[table.versus == 'first'].iloc[0]
+  low, high = (f'{100 * end:.0f}' for end in (row.low, row.high))
+  assert text.endswith(f', {way} than first by 30{SPACE}points ({low} to {high}).')
+  table['method'] = OVER_SEEDS
+  [text] = sentences.sentences(results)
+  assert text.endswith(', which seeds alone do not test.') and 'minus first +30' in text
+
+
+def test_several_differences_in_one_sentence_hold_together():
+  random = np.random.default_rng(0)
+  wrong = {f'net {k}': random.random((200, 1)) < 0.3 + 0.05 * k for k in range(4)}
+  table = assemble([means(ERROR, Outcomes(wrong, pd.DataFrame(index=range(1))))])
+  [found] = sentences.findings(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
+  assert found.text.endswith(' Differences are simultaneous over 3 networks.')
+  for row in table[table.versus != ''].itertuples():
+    wide = for_all(table.loc[row.Index], 3, ERROR)
+    told = found.rows[(found.rows.classifier == row.classifier) & (found.rows.versus != '')].iloc[0]
+    assert (told.low, told.high) == (wide.low, wide.high) and told.low < row.low
+
+
+def test_the_highest_of_many_holds_for_all_places_and_networks(results):
+  found = {own.figure: own for own in sentences.findings(results) if 'ighest' in own.text}
+  rows = select(results.table, 'error', corruption=...)
+  row = rows.loc[rows[rows.classifier == 'first'].value.idxmax()]
+  wide = Notation(ERROR).full(for_all(row, 4, ERROR))
+  text = found['error_corruption'].text
+  start = f'Highest top-1 error of 2 corruptions: first {wide} under {row.corruption}; second '
+  assert text.startswith(start)
+  assert text.endswith(' Intervals are simultaneous over 2 corruptions and 2 networks.')
+  count = len(select(results.table, 'error', corruption=..., severity=...)) // 2
+  end = f'simultaneous over {count} pairs of corruptions and severities and 2 networks.'
+  assert found['error_corruption_severity'].text.endswith(end)
+
+
+def test_where_classifiers_differ_is_what_the_figure_marks_and_the_largest_holds_for_all():
+  second = np.zeros((60, 8), bool)
+  second[:30, :4] = True
+  second[:40, 0] = True
+  first = np.zeros((60, 8), bool)
+  first[:30, 4] = True
+  names = ['fog', 'snow', 'frost', 'rain', 'haze', 'dust', 'sand', 'dusk']
+  views = pd.DataFrame({'corruption': names})
+  outcomes = Outcomes({'a': first, 'b': second}, views)
+  table = assemble([means(ERROR, outcomes, ('corruption',), test=True)])
+  results = Results('made', [], {}, {}, table=table, quantities=(ERROR,))
+  [text] = starting(results, 'Of 8 corruptions, ')
+  row = table[(table.versus == 'a') & (table.corruption == 'fog')].iloc[0]
+  wide = Notation(ERROR, True).full(for_all(row, 8, ERROR))
+  assert text == (
+    'Of 8 corruptions, b errs less than a under haze and more under fog, snow, frost and rain; '
+    f'the largest difference, {wide}, is under fog. Intervals are simultaneous over 8 corruptions.'
+  )
+  table.loc[table.p.notna(), 'p'] = 1.0
+  [text] = starting(results, 'Of 8 corruptions, ')
+  assert text.startswith('Of 8 corruptions, b is not shown to differ from a under any; the largest')
+
+
+def test_of_many_frequencies_a_share_is_told_and_the_few_others_are_named():
+  pairs = [(y, x) for y in range(10) for x in range(12)]
+  views = pd.DataFrame(pairs, columns=['frequency_y', 'frequency_x'])
+  first = np.tile(np.arange(50)[:, None] < 30, 120)
+  second = np.zeros_like(first)
+  second[:, pairs.index((3, 1))] = True
+  second[:30, :6] = True
+  waves = dataclasses.replace(ERROR, words='top-1 error under waves')
+  outcomes = Outcomes({'natural': first, 'gaussian': second}, views)
+  table = assemble([means(waves, outcomes, tuple(views), test=True)])
+  results = Results('made', [], {}, {}, table=table, quantities=(waves,))
+  [text] = starting(results, 'Of 120 ')
+  start = 'gaussian errs less than natural at 94 % and more at ±(3, 1); the largest difference'
+  assert text.startswith(f'Of 120 frequencies under waves, {start}')
+  assert said.complaints(results) == []
+
+
+def test_a_quantity_that_is_no_error_is_told_as_better_or_lower():
+  for better, way in (('higher', 'is better'), ('', 'is higher')):
+    quantity = Quantity('q', 'quality', better=better, headline=True)
+    answers = {'a': np.zeros((60, 2), bool), 'b': np.ones((60, 2), bool)}
+    outcomes = Outcomes(answers, pd.DataFrame({'corruption': ['fog', 'snow']}))
+    table = assemble([means(quantity, outcomes, ('corruption',), test=True)])
+    table = table[table.corruption.notna()].assign(severity=3)
+    table = assemble([table, table.assign(severity=4)])
+    results = Results('made', [], {}, {}, table=table, quantities=(quantity,))
+    [text] = starting(results, 'Quality: of 4 pairs of corruptions and severities, b')
+    assert f'b {way} than a in all; the largest difference, ' in text and 'everywhere.' in text
 
 
 def test_a_value_over_fewer_things_than_others_says_so():
@@ -56,54 +140,48 @@ def test_a_value_over_fewer_things_than_others_says_so():
   assert first.endswith('), undefined in 1 of 4 views, few') and 'all are' not in second
   corrupted = select(made.table, 'error', corruption=...)
   made.table.loc[corrupted.index, 'note'] = 'undefined in a draw'
-  start = 'The largest top-1 error by corruption: '
-  [largest] = [text for text in sentences.sentences(made) if text.startswith(start)]
-  assert largest.count('for both), undefined in a draw') == 2
+  [largest] = starting(made, 'Highest top-1 error of 2 corruptions: ')
+  assert largest.count('), undefined in a draw') == 2
 
 
 @pytest.mark.parametrize('versus', ['', 'first'])
-def test_a_largest_of_those_with_an_interval_alone_says_so(versus):
+def test_what_has_no_interval_is_not_among_those_one_is_chosen_from(versus):
   made = made_results()
-  rows = select(made.table, 'error', versus, corruption=...)
-  made.table.loc[rows.value.abs().idxmax(), ['low', 'high']] = np.nan
-  words = 'difference in top-1 error' if versus else 'top-1 error'
-  starts = tuple(f'The largest {words} by corruption{mark}' for mark in ':,')
-  [told] = [text for text in sentences.sentences(made) if text.startswith(starts)]
-  assert told.startswith(f'{starts[1]} of those with an interval: ')
+  rows = select(made.table, 'error', versus, corruption=..., severity=...)
+  place = rows.value.abs().idxmax()
+  made.table.loc[place, ['low', 'high']] = np.nan
+  count = len(rows) // (1 if versus else 2)
+  start = f'Of {count} pairs' if versus else f'Highest top-1 error of {count} pairs'
+  before = rows.loc[place]
+  [told] = starting(made, start.replace(str(count), str(count - 1) if versus else str(count)))
+  assert f'under {before.corruption} at severity {before.severity}' not in told
 
 
 @pytest.mark.parametrize('versus', ['', 'first'])
-def test_no_value_is_the_largest_of_equal_ones(versus):
+def test_no_value_is_the_highest_of_equal_ones(versus):
   made = made_results()
   rows = select(made.table, 'error', versus, corruption=...)
   made.table.loc[rows[rows.classifier == 'second'].index, ['value', 'low', 'high']] = 0.0
-  start = f'The largest {"difference in " if versus else ""}top-1 error by corruption:'
-  told = [text for text in sentences.sentences(made) if text.startswith(start)]
-  assert [text.count('second') for text in told] == ([] if versus else [0])
+  told = starting(made, 'Of 2 corruptions' if versus else 'Highest top-1 error of 2 corruptions')
+  assert len(told) == 1 and ('everywhere' in told[0]) == bool(versus)
+  assert ('second' in told[0]) == bool(versus)
 
 
-@pytest.mark.parametrize('versus', ['', 'first'])
-def test_of_several_as_large_none_is_named_and_both_signs_are_told(versus):
-  """The interval is the widest of those that are as large."""
+def test_several_that_are_as_high_are_each_named_with_the_widest_interval():
   made = made_results()
-  rows = select(made.table, 'error', versus, corruption=..., severity=...)
+  rows = select(made.table, 'error', corruption=..., severity=...)
   own = rows[rows.classifier == 'second'].index
   made.table.loc[own, ['value', 'low', 'high']] = 0.1, 0.09, 0.11
-  for place, value, width in ((0, 0.3, 0.1), (1, 0.1 + 0.2, 0.2), (2, -0.3, 0.1)):
-    if versus or value > 0:
-      made.table.loc[own[place], ['value', 'low', 'high']] = value, value - width, value + width
-  start = f'The largest {"difference in " if versus else ""}top-1 error by corruption and severity:'
-  [text] = [text for text in sentences.sentences(made) if text.startswith(start)]
-  told = text.split('second')[1:]
-  wide = sentences.for_all(made.table.loc[own[1]], len(own), ERROR)
-  end = ': higher, worse' if versus else '.'
-  higher, lower = (f' minus first {sign}' if versus else '' for sign in ('higher', 'lower'))
-  notation = Notation(ERROR, bool(versus))
-  assert told[0].startswith(f'{higher} at 2 places alike, {notation.full(wide)}{end}')
-  place = f'under {rows.loc[own[2], "corruption"]} at severity {rows.loc[own[2], "severity"]}'
-  assert [text.split(f', −30{SPACE}points')[0] for text in told[1:]] == (
-    [f'{lower} {place}'] if versus else []
-  )
+  for place, value, width in ((0, 0.3, 0.1), (1, 0.1 + 0.2, 0.2)):
+    made.table.loc[own[place], ['value', 'low', 'high']] = value, value - width, value + width
+  [text] = starting(made, f'Highest top-1 error of {len(own)} pairs')
+  wide = for_all(made.table.loc[own[1]], len(rows), ERROR)
+  places = [
+    f'{row.corruption} at severity {row.severity}' for row in rows.loc[own[:2]].itertuples()
+  ]
+  told = text.split('second ')[1]
+  assert told.startswith(f'{Notation(ERROR).full(wide)} under ')
+  assert all(place.split()[0] in told for place in places) and ' and ' in told.split('. ')[0]
 
 
 def test_many_names_of_which_few_have_an_interval_are_not_told_one_by_one(results):
@@ -112,7 +190,7 @@ def test_many_names_of_which_few_have_an_interval_are_not_told_one_by_one(result
   rows = [{**row, 'corruption': f'c{k}', 'value': row.value + k / 1000, 'low': low[k]} for k in low]
   several = dataclasses.replace(results, table=assemble([pd.DataFrame(rows)]))
   [told] = sentences.sentences(several)
-  assert told.startswith('The largest top-1 error by corruption, of those with an interval: first')
+  assert told.startswith('Highest top-1 error of 6 corruptions: first')
 
 
 def test_a_quantity_without_a_value_over_all_is_told_by_its_few_names_and_no_single_seed(results):
@@ -136,4 +214,4 @@ def test_a_smallest_that_is_the_level_is_not_told_again():
   table = assemble([whole, by_k])
   told = sentences.sentences(Results('made', labels, {}, {}, table=table, quantities=(ACCURACY,)))
   assert told[0].startswith('Top-1 accuracy: net ')
-  assert not any(text.startswith('The smallest top-1 accuracy') for text in told)
+  assert not any('owest' in text for text in told)

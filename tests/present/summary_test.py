@@ -55,9 +55,9 @@ def test_the_table_of_a_battery_has_that_of_each_part_with_what_it_declares(tmp_
 def test_what_parts_show_is_told_behind_their_names_and_not_drawn_again():
   whole = joined({'one': task(ERROR, ('corruption',)), 'two': task(ERROR, ())}, {})
   assert not charts.draw(whole) and not list(tables.tables(whole))
-  presented = of_battery(None, {})
+  presented = of_battery('', {})
   first, *_, last = (finding.text for finding in presented.findings(whole))
-  assert first.startswith('Of all tasks first is worst in one: ') and last.startswith('two: ')
+  assert first.startswith('Of all tasks, first errs most in one: ') and last.startswith('two: ')
   assert list(presented.figures(whole)) == ['overview_share_lower']
 
 

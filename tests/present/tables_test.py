@@ -10,8 +10,8 @@ import pandas as pd
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, select
 from robustness.present import tables, text
+from robustness.present.choice import FEW
 from robustness.present.notation import Notation
-from robustness.present.sentences import FEW
 from robustness.present.text import lines, summary
 from robustness.results import Results, Table
 from tests.cases import cases
