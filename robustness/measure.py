@@ -5,12 +5,14 @@ A sequential design is evaluated round by round; the table `passes` says how muc
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
+import pandas as pd
 from absl import logging
 
 from robustness.config.experiment import Execution
@@ -98,6 +100,9 @@ def measure(
   if isinstance(study, EstimatesFromRows):
     estimates += study.row_estimates(rows, evaluations)
   table = failures.with_classes(assemble(estimates), failed.estimates)
+  table = _in_order_of_layers(
+    table, [c.select_layers((*study.layers, *study.outputs)) for c in used]
+  )
   known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in there - known]
   words = {own.name: own.words for own in by_class}
@@ -130,6 +135,15 @@ def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
       columns = ('example_id', IMAGE_DIGEST)
       recorded, now = ({k: of.column(k) for k in columns} for of in (other, first))
       require_same_images(recorded, now, other.directory)
+
+
+def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) -> pd.DataFrame:
+  """Sorts the estimates by layer as the networks have them; all others come first."""
+  if 'layer' not in table:
+    return table
+  order = {name: place for place, name in enumerate(dict.fromkeys(itertools.chain(*layers)))}
+  places = table['layer'].map(order).fillna(-1).to_numpy(int)
+  return table.iloc[np.argsort(places, kind='stable')].reset_index(drop=True)
 
 
 def _failures(

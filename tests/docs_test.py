@@ -337,9 +337,7 @@ def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, 
   few = ('training.steps=5', 'training.batch_size=32', 'data.num_images=60')
   given = (*arguments.split(), *(f'--config.{value}' for value in few))
   output = python('tests/end_to_end/machine.py', 'own', *given, cwd=copy_with_recipe, PYTHONPATH='')
-  assert re.search(
-    r'^\* Lowest top-1 accuracy of 5 pixels: ', output, re.M
-  )
+  assert re.search(r'^\* Lowest top-1 accuracy of 5 pixels: ', output, re.M)
   results = Results.read(tmp_path / 'run')
   assert results.study == 'shift' and results.settings['largest'] == 4
   by_shift = select(results.table, 'accuracy', pixels=...)

@@ -10,7 +10,9 @@ length 1:
                                                       (Sun et al. 2022)
 
 AUROC is the probability that an ID image scores higher than one out of distribution (OOD), ties
-counting ½. FPR95 depends on which are the positives: with OOD images as positives it is the share
+counting ½. AUPR and FPR95 depend on which are the positives. AUPR is the average precision: the sum
+over thresholds of the gain in recall times the precision, at the shares of either kind among the
+images. FPR95: with OOD images as positives it is the share
 of ID images that are flagged at the threshold that flags 95 % of the OOD images (OpenOOD 1.5); with
 ID images as positives the share of OOD images that are accepted where 95 % of ID images are (most
 papers before).
@@ -91,14 +93,16 @@ class Separation:
         'each, none NaN.'
       )
     self.positives = positives
+    share = len(of_ood if positives == 'ood' else of_id) / len(values)
+    self._negatives_per_positive = (1 - share) / share
     _, places = np.unique(values, return_inverse=True)
     self._order = np.argsort(places, kind='stable')
     self._starts = np.flatnonzero(np.diff(places[self._order], prepend=-1))
     self._is_id = self._order < len(of_id)
 
   def __call__(self, weights: np.ndarray) -> np.ndarray:
-    """Returns AUROC and FPR95, [B, 2], at weights [B, N + M] of the ID images and then the OOD
-    images."""
+    """Returns AUROC, AUPR and FPR95, [B, 3], at weights [B, N + M] of the ID images and then the
+    OOD images."""
     w = weights[:, self._order]
     own, other = (
       np.add.reduceat(w * mask, self._starts, 1) for mask in (self._is_id, ~self._is_id)
@@ -110,9 +114,13 @@ class Separation:
       caught, missed = below, np.cumsum(own, 1)  # flagged from the lowest score on
     else:
       caught, missed = (np.cumsum(x[:, ::-1], 1) for x in (own, other))
+    gain = np.diff(caught, axis=1, prepend=0)
+    flagged = caught + self._negatives_per_positive * missed
+    precision = np.divide(caught, flagged, out=np.ones_like(caught), where=flagged > 0)
     first = (caught >= RECALL - 1e-9).argmax(1)
     missed = np.take_along_axis(missed, first[:, None], 1)[:, 0]
-    return np.asarray(np.clip([area, missed], 0, 1).T)  # sums of weights round
+    values = area, (gain * precision).sum(1), missed
+    return np.asarray(np.clip(values, 0, 1).T)  # sums of weights round
 
 
 def separation(
@@ -124,7 +132,7 @@ def separation(
   confidence: float = 0.95,
   seed: int = 0,
 ) -> tuple[Estimate, ...]:
-  """Returns AUROC and FPR95 with percentiles of the Bayesian bootstrap of either set of images.
+  """Returns AUROC, AUPR and FPR95 with percentiles of the Bayesian bootstrap of both image sets.
 
   In each set two further images, of ¼, have the lowest and the highest score, so that sets that are
   wholly apart have an interval with a width. Those of one of the `units` [N] of ID images, or of

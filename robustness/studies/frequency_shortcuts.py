@@ -5,7 +5,6 @@ its set, the other half says how many of them are still recognised.
 """
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -28,12 +27,18 @@ from robustness.fourier.filters import filtered_by_half
 from robustness.present import charts, images
 from robustness.results import Results
 
-_headline = functools.partial(Quantity, headline=True)
-THROUGH = _headline(
-  'accuracy_through_set', 'accuracy through the set of frequencies', better='higher'
+TAKEN = Quantity(
+  'taken_for_class', 'share of others taken for the class through its set', drawn=True
 )
-WHOLE = _headline('accuracy_when_whole', 'accuracy on whole images', better='higher')
-TAKEN = _headline('taken_for_class', 'share of others taken for the class through its set')
+THROUGH = Quantity(
+  'accuracy_through_set',
+  'accuracy through the set of frequencies',
+  headline=True,
+  extreme='highest',
+  reference=TAKEN.name,
+)
+"""A shortcut is a set through which a class is recognised and others are not taken for it."""
+WHOLE = Quantity('accuracy_when_whole', 'accuracy on whole images', better='higher', drawn=True)
 SMALLEST = 1e-12  # of a probability, in a loss
 
 

@@ -8,6 +8,7 @@ each score of `robustness.estimates.out_of_distribution` tells them apart: from 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -29,8 +30,10 @@ from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.study import Findings, Scored, ScoresPredictions
 from robustness.workdir import FinishedStudy, WorkdirPredictions, read_task
 
-AUROC = Quantity('auroc', 'area under the ROC curve', SHARE, 'higher', headline=True)
-FPR95 = Quantity('fpr95', 'false positives at 95 % recall', SHARE, 'lower')
+_by_score = functools.partial(Quantity, headline=True, by=('id_set', 'ood_set', 'score'))
+AUROC = _by_score('auroc', 'area under the ROC curve', SHARE, 'higher')
+AUPR = _by_score('aupr', 'area under the precision-recall curve', SHARE, 'higher')
+FPR95 = _by_score('fpr95', 'false positives at 95 % recall', SHARE, 'lower')
 CONFIDENCE = Quantity('mean_confidence', 'mean confidence', AMOUNT, low=0, high=1)
 FEATURES, ID = 'features', 'example_id'
 TEST, SHIFTED = 'test images', 'test and shifted images'
@@ -72,7 +75,7 @@ class OodScores(ScoresPredictions):
   outputs: ClassVar[tuple[str, ...]] = ('logits', FEATURES)
   lists_failures: ClassVar[bool] = False
   prediction_settings: ClassVar[type] = Workdirs
-  quantities = (AUROC, FPR95, dataclasses.replace(ACCURACY, headline=True), CONFIDENCE)
+  quantities = (AUROC, AUPR, FPR95, dataclasses.replace(ACCURACY, headline=True), CONFIDENCE)
 
   scores: tuple[str, ...] = setting((MSP, 'max_logit', 'energy'), 'not empty', bool)
   positives: str = word('ood', POSITIVES)
@@ -143,7 +146,7 @@ class OodScores(ScoresPredictions):
             rows += [
               row(label, '', quantity, facets, estimate, self.confidence)
               | (note if kind == SHIFTED else {})
-              for quantity, estimate in zip((AUROC, FPR95), found, strict=True)
+              for quantity, estimate in zip((AUROC, AUPR, FPR95), found, strict=True)
             ]
     settings = {**self.describe(), **dataclasses.asdict(given)}
     tasks = {

@@ -38,19 +38,34 @@ SEED = 0  # of the split, of U and of the bootstrap
 FEWEST = 20
 """Images held out, and others."""
 ECE = Quantity(
-  'ece', 'debiased expected calibration error', AMOUNT, 'lower', '', 0, 1, True, biased=True
+  'ece',
+  'debiased expected calibration error',
+  AMOUNT,
+  'lower',
+  low=0,
+  high=1,
+  headline=True,
+  biased=True,
+  by=('view', 'scaling'),
 )
 LIKELIHOOD = Quantity('nll', 'negative log-likelihood', AMOUNT, 'lower', 'nats', 0)
 RIGHT = dataclasses.replace(ACCURACY, headline=False, reference='')
-COVERED = Quantity('set_coverage', 'images whose prediction set holds the class', headline=True)
+COVERED = Quantity(
+  'set_coverage',
+  'share of images whose prediction set holds the class ({promised} promised)',
+  headline=True,
+  by=('view', 'score'),
+  extreme='lowest',
+)
 SIZE = Quantity('set_size', 'classes in a prediction set', AMOUNT, '', 'classes', 0, drawn=True)
 STRATIFIED = Quantity(
   'size_stratified_violation', 'largest gap of coverage over strata of set size', better='lower'
 )
 BY_CLASS = Quantity('class_coverage_gap', 'mean gap of coverage over classes', better='lower')
 FITTED = Quantity('temperature', 'temperature fitted on the images held out', AMOUNT, low=0)
-GROUPS = ((), ('severity',), ('corruption',), ('corruption', 'severity'))
-"""Facets that estimates are by; the clean view has severity 0 and no corruption."""
+GROUPS = (('view',), ('severity',), ('corruption',), ('corruption', 'severity'))
+"""Facets that estimates are by: the clean view and all corrupted ones apart; the clean view has
+severity 0 and no corruption."""
 OF_SCALING, OF_SETS = ('nll', 'confidence', 'right'), ('covered', 'size')
 """−log p_y, confidence and whether the prediction is right; whether a set holds the true class, and
 its size."""
@@ -82,8 +97,6 @@ class Recalibration(StoredOrMade):
   )
   outputs: ClassVar[tuple[str, ...]] = ('logits',)
   needs_clean: ClassVar[bool] = True
-  quantities = (ECE, COVERED, SIZE, LIKELIHOOD, RIGHT, STRATIFIED, BY_CLASS, FITTED)
-
   held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
   scalings: tuple[str, ...] = KINDS
   penalty: float = setting(0.1, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
@@ -111,6 +124,12 @@ class Recalibration(StoredOrMade):
     self._split(rows.num_examples // (rows.description['parts'] if self.is_stored else 1))
 
   @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    promised = f'{100 * (1 - self.alpha):g} %'
+    covered = dataclasses.replace(COVERED, words=COVERED.words.format(promised=promised))
+    return (ECE, covered, SIZE, LIKELIHOOD, RIGHT, STRATIFIED, BY_CLASS, FITTED)
+
+  @property
   def recording(self) -> dict[str, Any]:
     """See `CorruptionViews`; logits are kept beside."""
     return {**super().recording, 'outputs': list(self.outputs)}
@@ -119,7 +138,9 @@ class Recalibration(StoredOrMade):
     """Yields every quantity of the images that are not held out, by `GROUPS`."""
     recorded.require_distinct()
     clean = int(np.flatnonzero(recorded.views.corruption.isna())[0])
-    views = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
+    kind = np.where(recorded.views.corruption.isna(), 'clean', 'corrupted')
+    shown = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
+    views = shown.assign(view=kind)
     split = self._split(recorded.evaluations[0].records.layout.num_rows)
     fits = {e.label: self._fitted(e, clean, *split[:2]) for e in recorded.evaluations}
     for label, own in fits.items():
@@ -153,12 +174,12 @@ class Recalibration(StoredOrMade):
       for by in GROUPS:
         yield self.means(COVERED, Outcomes(covered, views), by, facets=own_facets)
         yield self.means(SIZE, Outcomes(size, views), by, facets=own_facets)
-      shown = views.assign(**own_facets)
+      of_views = shown.assign(**own_facets)
       for label, inside in covered.items():
         gap = prediction_sets.size_stratified_violation(inside, size[label], self.alpha)
-        yield self.arrays(STRATIFIED, label, shown, gap, n=len(split[2]))
+        yield self.arrays(STRATIFIED, label, of_views, gap, n=len(split[2]))
         gap = prediction_sets.class_coverage_gap(inside, labels[label], self.alpha)
-        yield self.arrays(BY_CLASS, label, shown, gap, n=len(split[2]))
+        yield self.arrays(BY_CLASS, label, of_views, gap, n=len(split[2]))
 
   def figures(self, results: Results) -> Figures:
     """Returns those of the table; those of coverage say the stated one, 1 − α, which is a line

@@ -41,14 +41,28 @@ def test_separation_is_that_of_counting(positives):
   else:
     threshold = np.sort(own)[::-1][int(np.ceil(0.95 * len(own) - 1e-9)) - 1]
     rate = (other >= threshold).mean()
+  sums = np.repeat([counts[:60].sum(), counts[60:].sum()], [60, 40])
+  shares = counts / sums * np.repeat([60, 40], [60, 40])
   found = ood.Separation(KNOWN, OTHER, positives)(counts[None] / counts.sum())
-  np.testing.assert_allclose(found, [[area, rate]])
+  np.testing.assert_allclose(found[:, [0, 2]], [[area, rate]])
+  is_positive, scores = np.arange(100) >= 60, -np.concatenate([KNOWN, OTHER])
+  if positives == 'id':
+    is_positive, scores = ~is_positive, -scores
+  recall, average = 0.0, 0.0
+  for threshold in np.unique(scores)[::-1]:
+    flagged = scores >= threshold
+    caught = shares[flagged & is_positive].sum() / shares[is_positive].sum()
+    if shares[flagged].sum():
+      average += (caught - recall) * shares[flagged & is_positive].sum() / shares[flagged].sum()
+    recall = caught
+  assert found[0, 1] == pytest.approx(average)
 
 
 def test_intervals_reach_what_no_score_shows_and_images_shown_twice_are_one():
   twenty = np.arange(20)
-  area, rate = ood.separation(twenty + 30.0, 1.0 * twenty, twenty, twenty)
+  area, precision, rate = ood.separation(twenty + 30.0, 1.0 * twenty, twenty, twenty)
   assert (area.value, area.high, rate.value, rate.low) == (1, 1, 0, 0)
+  assert precision.value == precision.high == 1 and precision.low < 0.97
   assert 0.8 < area.low < 0.95 and rate.high > 0.1 and area.clusters == 40
   once, known, other = (
     ood.separation(
