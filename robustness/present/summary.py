@@ -45,7 +45,7 @@ def tell(tasks: Mapping[str, Results]) -> list[Finding]:
         name = name.replace('accuracy', 'error')
         ends = {'value': 1 - row.value, 'low': 1 - row.high, 'high': 1 - row.low}
         error = pd.Series({**row, **ends})
-      clauses.append(f'{name} {Notation(choice.quantity).full(error)}')
+      clauses.append(f'{name}, {Notation(choice.quantity).full(error)}')
     if clauses:
       together = f'Intervals are simultaneous over {worst[0][1].family} errors of the tasks.'
       text = f'Of all tasks, {label} errs most in {"; then ".join(clauses)}. {together}'

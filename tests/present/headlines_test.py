@@ -146,10 +146,10 @@ def test_the_overview_tells_where_each_is_worst_and_draws_each_unit_and_directio
   plain, other = (finding.text for finding in tell(TASKS)[:2])
   low, high = (100 * end for end in clopper_pearson(2, COUNT, 1 - 0.05 / 2))
   attack, clean = plain.split('Of all tasks, plain errs most in ')[1].split('; then ')
-  assert attack.startswith('attack: error under attack 100\N{NO-BREAK SPACE}% (')
+  assert attack.startswith('attack: error under attack, 100\N{NO-BREAK SPACE}% (')
   interval = f'({low:.0f} to {high:.0f})'
   end = 'Intervals are simultaneous over 2 errors of the tasks.'
-  assert clean == f'clean: top-1 error 4\N{NO-BREAK SPACE}% {interval}. {end}', '1 − accuracy'
+  assert clean == f'clean: top-1 error, 4\N{NO-BREAK SPACE}% {interval}. {end}', '1 − accuracy'
   assert other.startswith('clean: '), 'it has one error over all'
   first = tell({'clean': TASKS['clean']})[0].text
   assert first.startswith('clean: '), 'no choice'
