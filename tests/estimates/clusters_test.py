@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
 from robustness.estimates.intervals import clopper_pearson, korn_graubard
@@ -12,8 +13,10 @@ from robustness.estimates.outcomes import Outcomes, Sums
 from robustness.estimates.quantity import ACCURACY
 from robustness.scenes.designs import normalised
 from tests.cases import cases
+from tests.estimates.means_test import CHANGE
 from tests.refusals import refused
 
+ONE = pd.DataFrame(index=range(1))
 SIX = pd.DataFrame({'level': range(6), 'group': [0, 1, 2, 0, 1, 2]})
 
 
@@ -90,6 +93,16 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
   assert 0.92 <= np.mean((own.low <= truth) & (truth <= own.high)) <= 1
   assert 0.92 <= np.mean((pairs.low <= 0) & (pairs.high >= 0)) <= 0.99
   assert np.mean(pairs.p <= 0.05) <= 0.07
+
+
+def test_a_mean_over_uneven_clusters_has_the_quantile_of_their_effective_number():
+  values, sizes = np.random.default_rng(0).normal(size=(70, 1)), [40, 10, 10, 10]
+  clusters = np.repeat(np.arange(4), sizes)
+  (row,) = means(CHANGE, Outcomes({'a': values}, ONE, clusters=clusters)).itertuples()
+  sums = np.bincount(clusters, values[:, 0] - row.value)
+  error = np.sqrt((sums**2).sum() * 4 / 3) / 70
+  effective = 70**2 / np.square(sizes).sum()
+  assert row.high - row.value == pytest.approx(stats.t.ppf(0.975, effective - 1) * error)
 
 
 def test_differences_are_paired_and_their_signs_flipped_by_object():

@@ -70,6 +70,33 @@ def test_a_ratio_of_equal_errors_has_an_interval_and_of_many_images_the_delta_me
   assert estimate.high - estimate.low == pytest.approx(2 * half, rel=0.05)
 
 
+def test_a_ratio_over_clusters_adds_half_an_image_and_counts_their_effective_number():
+  generator = np.random.default_rng(0)
+  sizes, right = np.array([40, 20, 10, 10, 10, 10]), generator.random((100, 2)) < 0.3
+  views, site = pd.DataFrame({'x': ['a']}), np.repeat(np.arange(6), sizes)
+  rows = {
+    k: of_means(
+      MCE,
+      Outcomes({'first': right[:, :1], 'second': right[:, 1:]}, views, clusters=clusters),
+      mean_ratio,
+      ('x',),
+      against='first',
+      method=LOG_RATIO,
+    ).iloc[1]
+    for k, clusters in {'images': None, 'singles': np.arange(100), 'sites': site}.items()
+  }
+  ends = ['value', 'low', 'high']
+  assert rows['singles'][ends].tolist() == pytest.approx(rows['images'][ends].tolist())
+  wrong = right * 1.0
+  own = wrong - (wrong[:, :1].mean(), wrong[:, 1].mean())
+  by_site = np.add.reduceat(own, np.cumsum([0, *sizes[:-1]])) / wrong.sum(0)
+  error = np.sqrt(((by_site[:, 1] - by_site[:, 0]) ** 2).sum() * 6 / 5)
+  effective = 100**2 / (sizes**2).sum()
+  half = stats.t.ppf(0.975, effective - 1) * error
+  found = np.log(rows['sites'].high / rows['sites'].low) / 2
+  assert found == pytest.approx(half, rel=0.15)
+
+
 def test_relative_mce_has_the_bootstrap_of_all_parts_together():
   outcomes = made(n=200)
   table = of_means(MCE, outcomes, excess_ratio, ('corruption',), against='first')

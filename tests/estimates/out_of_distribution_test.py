@@ -76,6 +76,19 @@ def test_intervals_reach_what_no_score_shows_and_images_shown_twice_are_one():
     assert (twice.low, twice.high) == pytest.approx((once.low, once.high), abs=0.005)
 
 
+def test_few_units_of_several_images_have_no_interval():
+  units, alone = np.repeat([0, 1], 30), np.arange(40)
+  for estimate in ood.separation(KNOWN, OTHER, units, alone):
+    assert estimate.value > 0 and np.isnan([estimate.low, estimate.high]).all()
+    assert estimate.note == 'no interval: too few clusters, effectively 2.0'
+  uneven = np.minimum(np.arange(60) // 2, 5)
+  assert np.isnan(ood.separation(KNOWN, OTHER, uneven, alone)[0].low), '50 of 60 images are in one'
+  images = np.arange(60)
+  areas = [ood.separation(KNOWN, OTHER, of, alone)[0] for of in (images, images // 10)]
+  single, even = (area.high - area.low for area in areas)
+  assert single < even
+
+
 def test_bad_scores():
   refused('0 scores of ID', ood.Separation, KNOWN[:0], OTHER)
   refused('none NaN', ood.Separation, KNOWN, OTHER * np.nan)
