@@ -16,7 +16,7 @@ from robustness.corruptions import corrupt
 from robustness.environments.class_groups import by_name, with_groups
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
-from robustness.present import headlines, methods
+from robustness.present import choice, methods
 from robustness.results import Results
 from robustness.studies.systematic import Systematic
 from tests.cases import cases
